@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The layout of a bundle, NAME.mebp/, in one place. docs/format.md explains it.
+//
+//   manifest.json   for people and Python: name, options, tokenizer files; its CRC stands in program.pb
+//   program.pb      a Header, then format::Bundle (program.proto) of `payloadBytes` bytes
+//   weights.bin     regions by block, each at a multiple of regionAlignment; tensors at multiples of tensorAlignment
+//
+// A reader refuses another magic, a newer major version, a wrong size or checksum. A minor version adds fields that
+// an older reader may ignore.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace mebp::format {
+
+struct Header {
+  char magic[4]; // "MEBP"
+  uint16_t major;
+  uint16_t minor;
+  uint64_t payloadBytes;
+  uint32_t payloadCrc32; // of the payload
+  uint32_t headerCrc32;  // of the bytes before this field
+};
+static_assert(sizeof(Header) == 24, "the header is written as it lies in memory, little-endian");
+
+constexpr char magic[4] = {'M', 'E', 'B', 'P'};
+constexpr uint16_t majorVersion = 1;
+constexpr uint16_t minorVersion = 0;
+constexpr uint64_t regionAlignment = 16384; // what Metal needs to wrap a region without copying it
+constexpr uint64_t tensorAlignment = 64;
+constexpr uint32_t groupSize = 32;
+
+constexpr std::array<uint32_t, 256> makeCrcTable() {
+  std::array<uint32_t, 256> table{};
+  for (uint32_t i = 0; i < 256; ++i) {
+    uint32_t value = i;
+    for (int bit = 0; bit < 8; ++bit)
+      value = (value >> 1) ^ ((value & 1) ? 0xEDB88320u : 0u);
+    table[i] = value;
+  }
+  return table;
+}
+
+// CRC-32 as in zlib, so that Python can check it too.
+inline uint32_t crc32(const void *data, size_t size) {
+  static constexpr std::array<uint32_t, 256> table = makeCrcTable();
+  uint32_t value = 0xFFFFFFFFu;
+  const auto *bytes = static_cast<const unsigned char *>(data);
+  for (size_t i = 0; i < size; ++i)
+    value = (value >> 8) ^ table[(value ^ bytes[i]) & 0xFF];
+  return ~value;
+}
+
+} // namespace mebp::format

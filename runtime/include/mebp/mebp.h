@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mebp: train and run a compiled model.
+ *
+ * A bundle (NAME.mebp, made by mebpc) is mapped and never copied; its plan can be read before anything is mapped for
+ * the model. A session is one training run over a bundle: it owns the adapter, the optimizer's state and one arena
+ * that holds everything a step needs, so that nothing is allocated within a step.
+ *
+ *   mebp_bundle *bundle;  mebp_bundle_open("model.mebp", &bundle, &error);
+ *   mebp_session_options options;  mebp_session_options_init(&options);
+ *   mebp_session *session;  mebp_session_create(bundle, &options, &session, &error);
+ *   mebp_session_step(session, ids, labels, 1, 256, &result, &error);
+ *   mebp_session_save_adapter(session, "adapter", &error);
+ *
+ * Ownership: a *_create or *_open function hands the caller an object that the matching *_destroy or *_close frees;
+ * a bundle must outlive its sessions. Every returned `const char *` lives as long as the object it was asked from.
+ * Threads: there is no global state. One session is used by one thread at a time; sessions may run side by side.
+ * Errors: every function that can fail returns a code and, where `error` is not NULL, fills in one readable line.
+ */
+#ifndef MEBP_MEBP_H
+#define MEBP_MEBP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum mebp_code {
+  MEBP_OK = 0,
+  MEBP_INVALID_ARGUMENT = 1, /* an option or a shape that cannot be meant */
+  MEBP_NOT_FOUND = 2,        /* a file or a name is missing */
+  MEBP_CORRUPT = 3,          /* a bundle, adapter or state that is damaged or cut off */
+  MEBP_INCOMPATIBLE = 4,     /* a newer format, or made for another bundle */
+  MEBP_OUT_OF_RANGE = 5,     /* a token id beyond the vocabulary, a sequence beyond the compiled one */
+  MEBP_OUT_OF_MEMORY = 6,
+  MEBP_IO = 7,               /* the system refused to read or write; the message has its reason */
+  MEBP_UNSUPPORTED = 8,      /* a kernel, device or option that this build does not have */
+  MEBP_NOT_FINITE = 9        /* the loss became NaN or infinite; parameters are as they were before the step */
+} mebp_code;
+
+typedef struct mebp_error {
+  mebp_code code;
+  char message[512]; /* one line, no final newline: names the thing and what to do */
+} mebp_error;
+
+typedef struct mebp_bundle mebp_bundle;
+typedef struct mebp_session mebp_session;
+
+/* ---- bundle ---------------------------------------------------------------------------------------------------- */
+
+/* Opens the bundle folder `path`: checks versions, checksums and sizes, maps no weights yet. */
+mebp_code mebp_bundle_open(const char *path, mebp_bundle **out, mebp_error *error);
+void mebp_bundle_close(mebp_bundle *bundle); /* NULL is allowed */
+
+typedef struct mebp_bundle_info {
+  const char *name;
+  uint32_t vocabulary, hidden, max_batch, max_sequence;
+  uint32_t blocks, programs, weights, trainables;
+  uint32_t lora_rank;
+  float lora_alpha;
+  uint64_t weights_bytes; /* of the mapped file */
+  uint64_t peak_bytes;    /* as planned: anonymous and written memory of the whole process */
+  uint64_t process_bytes; /* of it: the runtime itself */
+} mebp_bundle_info;
+void mebp_bundle_get_info(const mebp_bundle *bundle, mebp_bundle_info *out);
+
+/* A tensor's name and shape. `rank` 1 means [columns]. */
+typedef struct mebp_tensor_info {
+  const char *name;
+  uint64_t rows, columns;
+  uint32_t rank;
+} mebp_tensor_info;
+/* Frozen weights under their Hugging Face names and shapes; index below info.weights. */
+mebp_code mebp_bundle_weight_info(const mebp_bundle *bundle, uint32_t index, mebp_tensor_info *out, mebp_error *error);
+/* Writes the dequantised weight, row-major in its Hugging Face shape, to out[rows * columns]. */
+mebp_code mebp_bundle_weight_read(mebp_bundle *bundle, uint32_t index, float *out, mebp_error *error);
+/* Trainable tensors under their PEFT keys; index below info.trainables. */
+mebp_code mebp_bundle_trainable_info(const mebp_bundle *bundle, uint32_t index, mebp_tensor_info *out,
+                                     mebp_error *error);
+/* The whole program file as text, and the manifest, for tools. */
+const char *mebp_bundle_manifest_json(const mebp_bundle *bundle);
+/* Blocks, programs, plan and sizes as JSON; computed once, owned by the bundle. */
+const char *mebp_bundle_describe_json(mebp_bundle *bundle);
+
+/* ---- session --------------------------------------------------------------------------------------------------- */
+
+typedef enum mebp_optimizer { MEBP_SGD = 0, MEBP_ADAMW = 1 } mebp_optimizer;
+
+typedef struct mebp_session_options {
+  mebp_optimizer optimizer; /* MEBP_ADAMW */
+  float learning_rate;      /* 2e-4 */
+  float beta1, beta2, epsilon, weight_decay; /* torch's AdamW: 0.9, 0.999, 1e-8; decay 0 */
+  uint32_t threads;         /* 0: as many as the process may run on */
+  bool reference_kernels;   /* the naive kernels, for verification */
+  bool return_gradients;    /* make room so that mebp_session_gradients may be called */
+  void *memory;             /* the arena, 64-byte aligned; NULL: the session allocates it */
+  size_t memory_bytes;      /* of it; at least mebp_session_memory_bytes */
+} mebp_session_options;
+void mebp_session_options_init(mebp_session_options *options);
+
+/* The arena that a session with these options needs. Maps nothing. */
+uint64_t mebp_session_memory_bytes(const mebp_bundle *bundle, const mebp_session_options *options);
+
+mebp_code mebp_session_create(mebp_bundle *bundle, const mebp_session_options *options, mebp_session **out,
+                              mebp_error *error);
+void mebp_session_destroy(mebp_session *session); /* NULL is allowed */
+
+typedef struct mebp_step_result {
+  float loss;          /* mean over the labels that count */
+  float grad_norm;     /* L2 over all trainables, before the update */
+  uint64_t tokens;     /* labels that count */
+  double seconds;
+  uint64_t peak_bytes; /* the highest anonymous + written memory of this process seen so far, sampled by the session */
+} mebp_step_result;
+
+/* All take ids[batch * sequence] and labels likewise (as in transformers: -100 is ignored, shifted inside), with batch
+ * and sequence up to the bundle's. A shorter sequence costs its own length. */
+mebp_code mebp_session_loss(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
+                            uint32_t sequence, float *loss, mebp_error *error);
+/* Needs options.return_gradients. Leaves parameters alone; read the gradients with mebp_session_read_gradient. */
+mebp_code mebp_session_gradients(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
+                                 uint32_t sequence, float *loss, mebp_error *error);
+/* Forward, backward and the update, each gradient applied as soon as it is there. */
+mebp_code mebp_session_step(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
+                            uint32_t sequence, mebp_step_result *result, mebp_error *error);
+/* One optimizer update with gradients given by the caller: gradients[i] has the i-th trainable's elements. */
+mebp_code mebp_session_apply_gradients(mebp_session *session, const float *const *gradients, mebp_error *error);
+/* Logits of rows [first, first + count) of each batch item: out[batch * count * vocabulary]. */
+mebp_code mebp_session_logits(mebp_session *session, const int32_t *ids, uint32_t batch, uint32_t sequence,
+                              uint32_t first, uint32_t count, float *out, mebp_error *error);
+
+void mebp_session_set_learning_rate(mebp_session *session, float learning_rate);
+uint64_t mebp_session_steps(const mebp_session *session); /* updates applied so far */
+
+/* Copies of the index-th trainable or of its last gradient; `count` must be its number of elements. */
+mebp_code mebp_session_read_trainable(const mebp_session *session, uint32_t index, float *out, uint64_t count,
+                                      mebp_error *error);
+mebp_code mebp_session_write_trainable(mebp_session *session, uint32_t index, const float *values, uint64_t count,
+                                       mebp_error *error);
+mebp_code mebp_session_read_gradient(const mebp_session *session, uint32_t index, float *out, uint64_t count,
+                                     mebp_error *error);
+
+/* A PEFT folder: adapter_model.safetensors and adapter_config.json. Written whole or not at all. */
+mebp_code mebp_session_save_adapter(const mebp_session *session, const char *folder, mebp_error *error);
+mebp_code mebp_session_load_adapter(mebp_session *session, const char *folder, mebp_error *error);
+/* Everything that a bitwise equal continuation needs. Written to a new file, synced and renamed. `user` travels along
+ * (the data's position and random state of whoever drives the session). */
+mebp_code mebp_session_save_state(const mebp_session *session, const char *folder, const void *user,
+                                  uint64_t user_bytes, mebp_error *error);
+/* `user` may be NULL; *user_bytes is its room before the call and the stored size after it. */
+mebp_code mebp_session_load_state(mebp_session *session, const char *folder, void *user, uint64_t *user_bytes,
+                                  mebp_error *error);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* MEBP_MEBP_H */
