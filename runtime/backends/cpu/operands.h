@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Small accessors that all kernels share.
+#pragma once
+
+#include "runtime/backends/cpu/kernel.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace mebp::cpu {
+
+// The operand or result at `index`; a tensor without data where the call is shorter.
+inline const Tensor &operandOf(const Call &call, size_t index) {
+  static const Tensor absent;
+  return index < call.operandCount ? call.operands[index] : absent;
+}
+inline const Tensor &resultOf(const Call &call, size_t index) {
+  static const Tensor absent;
+  return index < call.resultCount ? call.results[index] : absent;
+}
+
+inline float *rowOf(const Tensor &tensor, int64_t row) { return tensor.f32() + row * tensor.stride; }
+
+inline int32_t labelOf(const Tensor &labels, int64_t row) { return labels.i32()[row * labels.stride]; }
+
+// Where row `row` of a chunk stands: which batch item, and which position within its sequence.
+struct Place {
+  int64_t item;
+  int64_t position;
+};
+inline Place placeOf(const Tensor &tensor, int64_t row, const Context &context) {
+  int64_t token = tensor.firstRow + row;
+  return {token / context.sequence, token % context.sequence};
+}
+
+// The first key position that a query at `position` sees.
+inline int64_t firstVisible(int64_t position, int64_t window) {
+  return window > 0 && position >= window ? position - window + 1 : 0;
+}
+
+} // namespace mebp::cpu

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// x, y, dy, dx, gate, up, dgate, dup [N,F].
+#include "runtime/backends/cpu/operands.h"
+#include "runtime/backends/cpu/reference/kernels.h"
+
+#include <cmath>
+
+namespace mebp::cpu::reference {
+
+namespace {
+
+struct Curve {
+  double value;
+  double slope;
+};
+
+Curve curveOf(Activation activation, double x) {
+  switch (activation) {
+  case Activation::Silu: {
+    double sigmoid = 1 / (1 + std::exp(-x));
+    return {x * sigmoid, sigmoid + x * sigmoid * (1 - sigmoid)};
+  }
+  case Activation::Gelu: {
+    double below = 0.5 * std::erfc(-x * std::sqrt(0.5)); // the normal distribution's mass below x
+    double density = std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI);
+    return {x * below, below + x * density};
+  }
+  case Activation::GeluTanh: {
+    double factor = std::sqrt(2 / M_PI);
+    double tangent = std::tanh(factor * (x + 0.044715 * x * x * x));
+    double inner = factor * (1 + 3 * 0.044715 * x * x);
+    return {0.5 * x * (1 + tangent), 0.5 * (1 + tangent) + 0.5 * x * (1 - tangent * tangent) * inner};
+  }
+  case Activation::Relu:
+    return {x > 0 ? x : 0, x > 0 ? 1.0 : 0.0};
+  }
+  return {};
+}
+
+// gelu's approximation: anything but the tanh form is the exact one.
+Activation geluOf(const Call &call) {
+  return call.attributes.activation == Activation::GeluTanh ? Activation::GeluTanh : Activation::Gelu;
+}
+
+void forward(const Call &call, Activation activation) {
+  const Tensor &x = call.operands[0], &y = call.results[0];
+  for (int64_t n = 0; n < y.rows; ++n)
+    for (int64_t i = 0; i < y.columns; ++i)
+      rowOf(y, n)[i] = static_cast<float>(curveOf(activation, rowOf(x, n)[i]).value);
+}
+
+void backward(const Call &call, Activation activation) {
+  const Tensor &x = call.operands[0], &dy = call.operands[1], &dx = call.results[0];
+  for (int64_t n = 0; n < dx.rows; ++n)
+    for (int64_t i = 0; i < dx.columns; ++i)
+      rowOf(dx, n)[i] = static_cast<float>(rowOf(dy, n)[i] * curveOf(activation, rowOf(x, n)[i]).slope);
+}
+
+} // namespace
+
+void silu(const Call &call, const Context &) { forward(call, Activation::Silu); }
+void siluGradient(const Call &call, const Context &) { backward(call, Activation::Silu); }
+void relu(const Call &call, const Context &) { forward(call, Activation::Relu); }
+void reluGradient(const Call &call, const Context &) { backward(call, Activation::Relu); }
+void gelu(const Call &call, const Context &) { forward(call, geluOf(call)); }
+void geluGradient(const Call &call, const Context &) { backward(call, geluOf(call)); }
+
+void gated(const Call &call, const Context &) {
+  const Tensor &gate = call.operands[0], &up = call.operands[1], &y = call.results[0];
+  for (int64_t n = 0; n < y.rows; ++n)
+    for (int64_t i = 0; i < y.columns; ++i) {
+      Curve curve = curveOf(call.attributes.activation, rowOf(gate, n)[i]);
+      rowOf(y, n)[i] = static_cast<float>(curve.value * rowOf(up, n)[i]);
+    }
+}
+
+void gatedGradient(const Call &call, const Context &) {
+  const Tensor &gate = call.operands[0], &up = call.operands[1], &dy = call.operands[2];
+  const Tensor &dgate = call.results[0], &dup = call.results[1];
+  for (int64_t n = 0; n < dy.rows; ++n)
+    for (int64_t i = 0; i < dy.columns; ++i) {
+      Curve curve = curveOf(call.attributes.activation, rowOf(gate, n)[i]);
+      double upstream = rowOf(dy, n)[i], factor = rowOf(up, n)[i];
+      rowOf(dgate, n)[i] = static_cast<float>(upstream * factor * curve.slope);
+      rowOf(dup, n)[i] = static_cast<float>(upstream * curve.value);
+    }
+}
+
+} // namespace mebp::cpu::reference

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// q, o, do, dq [N,H*d] (maybe a chunk of the tokens), lse [N,H]; k, v, dk, dv [S,K*d], all tokens. Scores are computed
+// anew wherever they are needed, so nothing of T x T is stored.
+#include "runtime/backends/cpu/operands.h"
+#include "runtime/backends/cpu/reference/kernels.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace mebp::cpu::reference {
+
+static double dot(const float *a, const float *b, int64_t size) {
+  double sum = 0;
+  for (int64_t i = 0; i < size; ++i)
+    sum += static_cast<double>(a[i]) * b[i];
+  return sum;
+}
+
+void attention(const Call &call, const Context &context) {
+  const Tensor &q = call.operands[0], &k = call.operands[1], &v = call.operands[2];
+  const Tensor &o = call.results[0], &lse = call.results[1];
+  const Attributes &attributes = call.attributes;
+  int64_t dim = q.columns / attributes.heads, group = attributes.heads / attributes.kvHeads;
+  auto *sums = reinterpret_cast<double *>(context.workspace);
+  for (int64_t n = 0; n < q.rows; ++n)
+    for (int64_t head = 0; head < attributes.heads; ++head) {
+      Place place = placeOf(q, n, context);
+      int64_t first = place.item * context.sequence, column = head / group * dim;
+      const float *query = rowOf(q, n) + head * dim;
+      int64_t begin = firstVisible(place.position, attributes.window);
+      double maximum = -INFINITY, total = 0;
+      for (int64_t j = begin; j <= place.position; ++j)
+        maximum = std::max(maximum, attributes.scale * dot(query, rowOf(k, first + j) + column, dim));
+      std::fill_n(sums, dim, 0.0);
+      for (int64_t j = begin; j <= place.position; ++j) {
+        double p = std::exp(attributes.scale * dot(query, rowOf(k, first + j) + column, dim) - maximum);
+        total += p;
+        for (int64_t c = 0; c < dim; ++c)
+          sums[c] += p * rowOf(v, first + j)[column + c];
+      }
+      for (int64_t c = 0; c < dim; ++c)
+        rowOf(o, n)[head * dim + c] = static_cast<float>(sums[c] / total);
+      rowOf(lse, n)[head] = static_cast<float>(maximum + std::log(total));
+    }
+}
+
+namespace {
+
+// The operands of attention_gradient, and what one pair of a query row and a key row has in common.
+struct Gradient {
+  const Tensor &q, &k, &v, &o, &lse, &upstream;
+  const Attributes &attributes;
+  int64_t dim, group;
+
+  double probability(int64_t n, int64_t head, int64_t token) const {
+    double score = dot(rowOf(q, n) + head * dim, rowOf(k, token) + head / group * dim, dim);
+    return std::exp(attributes.scale * score - rowOf(lse, n)[head]);
+  }
+  // dL/d(score before scaling), times scale.
+  double scoreGradient(int64_t n, int64_t head, int64_t token, double p) const {
+    const float *dout = rowOf(upstream, n) + head * dim;
+    double mean = dot(dout, rowOf(o, n) + head * dim, dim);
+    return attributes.scale * p * (dot(dout, rowOf(v, token) + head / group * dim, dim) - mean);
+  }
+};
+
+} // namespace
+
+void attentionGradient(const Call &call, const Context &context) {
+  const Tensor &dkBefore = operandOf(call, 6), &dvBefore = operandOf(call, 7);
+  const Tensor &dq = call.results[0], &dk = call.results[1], &dv = call.results[2];
+  const Attributes &attributes = call.attributes;
+  Gradient gradient{call.operands[0],
+                    call.operands[1],
+                    call.operands[2],
+                    call.operands[3],
+                    call.operands[4],
+                    call.operands[5],
+                    attributes,
+                    call.operands[0].columns / attributes.heads,
+                    attributes.heads / attributes.kvHeads};
+  int64_t dim = gradient.dim, group = gradient.group;
+  auto *keySums = reinterpret_cast<double *>(context.workspace), *valueSums = keySums + dim;
+
+  for (int64_t n = 0; n < dq.rows; ++n)
+    for (int64_t head = 0; head < attributes.heads; ++head) {
+      Place place = placeOf(gradient.q, n, context);
+      std::fill_n(keySums, dim, 0.0);
+      for (int64_t j = firstVisible(place.position, attributes.window); j <= place.position; ++j) {
+        int64_t token = place.item * context.sequence + j;
+        double ds = gradient.scoreGradient(n, head, token, gradient.probability(n, head, token));
+        for (int64_t c = 0; c < dim; ++c)
+          keySums[c] += ds * rowOf(gradient.k, token)[head / group * dim + c];
+      }
+      for (int64_t c = 0; c < dim; ++c)
+        rowOf(dq, n)[head * dim + c] = static_cast<float>(keySums[c]);
+    }
+
+  for (int64_t token = 0; token < dk.rows; ++token)
+    for (int64_t kvHead = 0; kvHead < attributes.kvHeads; ++kvHead) {
+      Place key = {token / context.sequence, token % context.sequence};
+      std::fill_n(keySums, 2 * dim, 0.0);
+      for (int64_t n = 0; n < gradient.q.rows; ++n) {
+        Place query = placeOf(gradient.q, n, context);
+        if (query.item != key.item || key.position > query.position ||
+            key.position < firstVisible(query.position, attributes.window))
+          continue;
+        for (int64_t head = kvHead * group; head < (kvHead + 1) * group; ++head) {
+          double p = gradient.probability(n, head, token);
+          double ds = gradient.scoreGradient(n, head, token, p);
+          for (int64_t c = 0; c < dim; ++c) {
+            keySums[c] += ds * rowOf(gradient.q, n)[head * dim + c];
+            valueSums[c] += p * rowOf(gradient.upstream, n)[head * dim + c];
+          }
+        }
+      }
+      float *keyOut = rowOf(dk, token) + kvHead * dim, *valueOut = rowOf(dv, token) + kvHead * dim;
+      for (int64_t c = 0; c < dim; ++c) {
+        keyOut[c] = static_cast<float>(keySums[c] + (dkBefore.present() ? keyOut[c] : 0.0f));
+        valueOut[c] = static_cast<float>(valueSums[c] + (dvBefore.present() ? valueOut[c] : 0.0f));
+      }
+    }
+}
+
+} // namespace mebp::cpu::reference

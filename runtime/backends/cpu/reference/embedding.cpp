@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ids [N,1], w [V,D] or [P,D], y [N,D].
+#include "runtime/backends/cpu/operands.h"
+#include "runtime/backends/cpu/reference/kernels.h"
+
+namespace mebp::cpu::reference {
+
+void embedding(const Call &call, const Context &) {
+  const Tensor &ids = call.operands[0], &w = call.operands[1], &y = call.results[0];
+  for (int64_t r = 0; r < y.rows; ++r)
+    dequantizeRow(w, labelOf(ids, r), rowOf(y, r));
+}
+
+void positionEmbedding(const Call &call, const Context &context) {
+  const Tensor &w = call.operands[0], &y = call.results[0];
+  for (int64_t r = 0; r < y.rows; ++r)
+    dequantizeRow(w, placeOf(y, r, context).position, rowOf(y, r));
+}
+
+} // namespace mebp::cpu::reference

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// x [N,K], w [M,K], y [N,M]: y = alpha x w^T + bias + addend. Loops run over w's rows on the outside, so that each is
+// dequantised once.
+#include "runtime/backends/cpu/operands.h"
+#include "runtime/backends/cpu/reference/kernels.h"
+
+#include <algorithm>
+
+namespace mebp::cpu::reference {
+
+void linear(const Call &call, const Context &context) {
+  const Tensor &x = call.operands[0], &w = call.operands[1], &bias = operandOf(call, 2), &addend = operandOf(call, 3);
+  const Tensor &y = call.results[0];
+  auto *weights = reinterpret_cast<float *>(context.workspace);
+  if (bias.present()) {
+    dequantizeRow(bias, 0, weights);
+    for (int64_t n = 0; n < y.rows; ++n)
+      for (int64_t m = 0; m < y.columns; ++m)
+        rowOf(y, n)[m] = weights[m] + (addend.present() ? rowOf(addend, n)[m] : 0.0f);
+  }
+  for (int64_t m = 0; m < w.rows; ++m) {
+    dequantizeRow(w, m, weights);
+    for (int64_t n = 0; n < x.rows; ++n) {
+      double sum = 0;
+      for (int64_t k = 0; k < w.columns; ++k)
+        sum += static_cast<double>(rowOf(x, n)[k]) * weights[k];
+      double rest = bias.present() ? rowOf(y, n)[m] : addend.present() ? rowOf(addend, n)[m] : 0.0f;
+      rowOf(y, n)[m] = static_cast<float>(call.attributes.alpha * sum + rest);
+    }
+  }
+}
+
+void linearInputGradient(const Call &call, const Context &context) {
+  const Tensor &dy = call.operands[0], &w = call.operands[1], &addend = operandOf(call, 2), &dx = call.results[0];
+  int64_t columns = w.columns;
+  auto *weights = reinterpret_cast<float *>(context.workspace);
+  auto *sums = reinterpret_cast<double *>(context.workspace + (columns + 1) / 2 * 2 * sizeof(float));
+  int64_t room = workspaceBytes / sizeof(double) - (columns + 1) / 2;
+  int64_t rows = std::max<int64_t>(room / columns, 1);
+  for (int64_t first = 0; first < dy.rows; first += rows) {
+    int64_t count = std::min(rows, dy.rows - first);
+    std::fill_n(sums, count * columns, 0.0);
+    for (int64_t m = 0; m < w.rows; ++m) {
+      dequantizeRow(w, m, weights);
+      for (int64_t n = 0; n < count; ++n) {
+        double factor = rowOf(dy, first + n)[m];
+        for (int64_t k = 0; k < columns; ++k)
+          sums[n * columns + k] += factor * weights[k];
+      }
+    }
+    for (int64_t n = 0; n < count; ++n)
+      for (int64_t k = 0; k < columns; ++k) {
+        double rest = addend.present() ? rowOf(addend, first + n)[k] : 0.0f;
+        rowOf(dx, first + n)[k] = static_cast<float>(call.attributes.alpha * sums[n * columns + k] + rest);
+      }
+  }
+}
+
+void linearWeightGradient(const Call &call, const Context &) {
+  const Tensor &dy = call.operands[0], &x = call.operands[1], &accumulator = operandOf(call, 2);
+  const Tensor &dw = call.results[0];
+  for (int64_t m = 0; m < dw.rows; ++m)
+    for (int64_t k = 0; k < dw.columns; ++k) {
+      double sum = 0;
+      for (int64_t n = 0; n < dy.rows; ++n)
+        sum += static_cast<double>(rowOf(dy, n)[m]) * rowOf(x, n)[k];
+      double before = accumulator.present() ? rowOf(dw, m)[k] : 0.0f;
+      rowOf(dw, m)[k] = static_cast<float>(call.attributes.alpha * sum + before);
+    }
+}
+
+} // namespace mebp::cpu::reference

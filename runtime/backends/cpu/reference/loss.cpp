@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// logits, p [N,C]: the vocabulary rows [c0, c0 + C); labels, max, sum, target [N,1]; accumulator, dx [N,D]; w [V,D].
+#include "runtime/backends/cpu/operands.h"
+#include "runtime/backends/cpu/reference/kernels.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace mebp::cpu::reference {
+
+void crossEntropyTile(const Call &call, const Context &) {
+  const Tensor &logits = call.operands[0], &labels = call.operands[1], &p = call.results[0];
+  const Tensor &max = call.results[1], &sum = call.results[2], &target = call.results[3];
+  const Tensor &accumulator = resultOf(call, 4);
+  for (int64_t n = 0; n < logits.rows; ++n) {
+    const float *in = rowOf(logits, n);
+    int64_t label = labelOf(labels, n) - logits.firstColumn;
+    float before = *rowOf(max, n);
+    float maximum = std::max(before, *std::max_element(in, in + logits.columns));
+    double correction = std::exp(static_cast<double>(before) - maximum);
+    double total = correction * *rowOf(sum, n);
+    if (label >= 0 && label < logits.columns)
+      *rowOf(target, n) = in[label];
+    for (int64_t c = 0; c < logits.columns; ++c) {
+      double exponential = c == label ? 0.0 : std::exp(static_cast<double>(in[c]) - maximum);
+      total += exponential;
+      rowOf(p, n)[c] = static_cast<float>(exponential);
+    }
+    for (int64_t i = 0; i < accumulator.columns; ++i)
+      rowOf(accumulator, n)[i] *= static_cast<float>(correction);
+    *rowOf(max, n) = maximum;
+    *rowOf(sum, n) = static_cast<float>(total);
+  }
+}
+
+void crossEntropy(const Call &call, const Context &context) {
+  const Tensor &labels = call.operands[0], &max = call.operands[1], &sum = call.operands[2];
+  const Tensor &target = call.operands[3], &scale = call.operands[4];
+  const Tensor &accumulator = operandOf(call, 6), &w = operandOf(call, 7);
+  const Tensor &loss = call.results[0], &dx = resultOf(call, 1);
+  auto *weights = reinterpret_cast<float *>(context.workspace);
+  double total = 0;
+  for (int64_t n = 0; n < labels.rows; ++n) {
+    int32_t label = labelOf(labels, n);
+    if (label < 0) {
+      if (dx.present())
+        std::fill_n(rowOf(dx, n), dx.columns, 0.0f);
+      continue;
+    }
+    double others = *rowOf(sum, n), gap = static_cast<double>(*rowOf(max, n)) - *rowOf(target, n);
+    double z = others + std::exp(-gap);
+    total += std::log(z) + gap;
+    if (!dx.present())
+      continue;
+    dequantizeRow(w, label, weights);
+    for (int64_t i = 0; i < dx.columns; ++i)
+      rowOf(dx, n)[i] = static_cast<float>(*scale.f32() * (rowOf(accumulator, n)[i] - others * weights[i]) / z);
+  }
+  *loss.f32() += static_cast<float>(*scale.f32() * total);
+}
+
+} // namespace mebp::cpu::reference

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// x, y [N,F], F a multiple of head_dim; frequencies [f], 2 f <= head_dim.
+#include "runtime/backends/cpu/operands.h"
+#include "runtime/backends/cpu/reference/kernels.h"
+
+#include <cmath>
+
+namespace mebp::cpu::reference {
+
+void rope(const Call &call, const Context &context) {
+  const Tensor &x = call.operands[0], &y = call.results[0];
+  const Attributes &attributes = call.attributes;
+  int64_t count = attributes.frequencyCount;
+  for (int64_t n = 0; n < x.rows; ++n)
+    for (int64_t head = 0; head < x.columns; head += attributes.headDim) {
+      const float *in = rowOf(x, n) + head;
+      float *out = rowOf(y, n) + head;
+      double position = static_cast<double>(placeOf(x, n, context).position);
+      for (int64_t i = 0; i < count; ++i) {
+        double angle = (attributes.inverse ? -position : position) * attributes.frequencies[i];
+        double first = in[i], second = in[i + count];
+        double cosine = attributes.scale * std::cos(angle), sine = attributes.scale * std::sin(angle);
+        out[i] = static_cast<float>(first * cosine - second * sine);
+        out[i + count] = static_cast<float>(second * cosine + first * sine);
+      }
+      for (int64_t i = 2 * count; i < attributes.headDim; ++i)
+        out[i] = in[i];
+    }
+}
+
+} // namespace mebp::cpu::reference

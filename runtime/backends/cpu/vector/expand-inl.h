@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Expands pieces of a weight into f32 panels: from any storage, straight or transposed.
+#if defined(MEBP_EXPAND_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef MEBP_EXPAND_INL_H
+#undef MEBP_EXPAND_INL_H
+#else
+#define MEBP_EXPAND_INL_H
+#endif
+
+#include "runtime/backends/cpu/kernel.h"
+#include "runtime/backends/cpu/vector/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mebp::cpu::HWY_NAMESPACE {
+
+using ByteBlock = hn::Full128<uint8_t>; // half of the codes of 32 columns (Int8), or all of them (Int4)
+
+inline bool quantized(const Tensor &w) { return w.storage == Storage::Int4 || w.storage == Storage::Int8; }
+
+inline const uint8_t *codesOf(const Tensor &w, int64_t row, int64_t column) {
+  int64_t index = row * w.stride + column;
+  return static_cast<const uint8_t *>(w.data) + (w.storage == Storage::Int4 ? index / 2 : index);
+}
+
+inline int64_t groupOf(const Tensor &w, int64_t row, int64_t column) {
+  return row * (w.stride / w.group) + column / w.group;
+}
+
+inline float halfAt(const uint16_t *half) {
+  const hn::CappedTag<float, 1> d;
+  const hn::Rebind<hwy::float16_t, decltype(d)> halfTag;
+  return hn::GetLane(hn::PromoteTo(d, hn::LoadU(halfTag, reinterpret_cast<const hwy::float16_t *>(half))));
+}
+
+// out[i] = scale * codes[i] + minimum for as many codes as a vector has lanes.
+inline FloatVector dequantize(hn::Vec<hn::Rebind<uint8_t, FloatTag>> codes, FloatVector scale, FloatVector minimum) {
+  const FloatTag d;
+  const hn::RebindToSigned<FloatTag> integers;
+  return hn::MulAdd(hn::ConvertTo(d, hn::PromoteTo(integers, codes)), scale, minimum);
+}
+
+// Columns [column, column + count) of a row, count up to panelWidth, column a multiple of it. Quantised rows are
+// stored in whole groups, so all 32 are written there.
+inline void expandPiece(const Tensor &w, int64_t row, int64_t column, int64_t count, float *HWY_RESTRICT out) {
+  const FloatTag d;
+  if (quantized(w)) {
+    const hn::Rebind<uint8_t, FloatTag> codeTag;
+    const ByteBlock bytes;
+    const uint8_t *codes = codesOf(w, row, column);
+    HWY_ALIGN uint8_t unpacked[panelWidth];
+    if (w.storage == Storage::Int4) {
+      auto packed = hn::LoadU(bytes, codes);
+      auto low = hn::And(packed, hn::Set(bytes, 15)), high = hn::ShiftRight<4>(packed);
+      hn::Store(hn::InterleaveLower(bytes, low, high), bytes, unpacked);
+      hn::Store(hn::InterleaveUpper(bytes, low, high), bytes, unpacked + 16);
+      codes = unpacked;
+    }
+    int64_t group = groupOf(w, row, column);
+    FloatVector scale = hn::Set(d, halfAt(w.scales + group)), minimum = hn::Set(d, halfAt(w.minima + group));
+    for (int64_t c = 0; c < panelWidth; c += lanes)
+      hn::StoreU(dequantize(hn::LoadU(codeTag, codes + c), scale, minimum), d, out + c);
+    return;
+  }
+  if (w.storage == Storage::BF16) {
+    const auto *values = static_cast<const uint16_t *>(w.data) + row * w.stride + column;
+    for (int64_t c = 0; c < count; ++c) {
+      uint32_t bits = static_cast<uint32_t>(values[c]) << 16;
+      hwy::CopyBytes<4>(&bits, out + c);
+    }
+    return;
+  }
+  const float *values = w.f32() + row * w.stride + column;
+  if (count < panelWidth) {
+    std::copy_n(values, count, out);
+    return;
+  }
+  for (int64_t c = 0; c < panelWidth; c += lanes)
+    hn::StoreU(hn::LoadU(d, values + c), d, out + c);
+}
+
+// Columns [column, column + count) of a row, column a multiple of panelWidth; `out` has room for whole groups.
+inline void expandRow(const Tensor &w, int64_t row, int64_t column, int64_t count, float *out) {
+  for (int64_t c = 0; c < count; c += panelWidth)
+    expandPiece(w, row, column + c, std::min(panelWidth, count - c), out + c);
+}
+
+// panel[r][c] = w[row + r][column + c], r < count, c < panelWidth. Columns beyond w's are left undefined.
+inline void expandPanel(const Tensor &w, int64_t row, int64_t count, int64_t column, float *panel) {
+  int64_t valid = std::min(panelWidth, w.columns - column);
+  for (int64_t r = 0; r < count; ++r)
+    expandPiece(w, row + r, column, valid, panel + r * panelWidth);
+}
+
+// out[c][r] = in[r][c] for 32 x 32 floats.
+inline void transposePanel(const float *HWY_RESTRICT in, int64_t inStride, float *HWY_RESTRICT out) {
+  const hn::Full128<float> d;
+  for (int64_t r = 0; r < panelWidth; r += 4)
+    for (int64_t c = 0; c < panelWidth; c += 4) {
+      const float *from = in + r * inStride + c;
+      auto row0 = hn::LoadU(d, from), row1 = hn::LoadU(d, from + inStride);
+      auto row2 = hn::LoadU(d, from + 2 * inStride), row3 = hn::LoadU(d, from + 3 * inStride);
+      auto even0 = hn::InterleaveLower(d, row0, row2), even1 = hn::InterleaveUpper(d, row0, row2);
+      auto odd0 = hn::InterleaveLower(d, row1, row3), odd1 = hn::InterleaveUpper(d, row1, row3);
+      float *to = out + c * panelWidth + r;
+      hn::StoreU(hn::InterleaveLower(d, even0, odd0), d, to);
+      hn::StoreU(hn::InterleaveUpper(d, even0, odd0), d, to + panelWidth);
+      hn::StoreU(hn::InterleaveLower(d, even1, odd1), d, to + 2 * panelWidth);
+      hn::StoreU(hn::InterleaveUpper(d, even1, odd1), d, to + 3 * panelWidth);
+    }
+}
+
+// The 16 x 16 bytes at in[i * stride], transposed, to out[j * panelWidth]: four rounds of interleaving row i with
+// row i + 8.
+inline void transposeBytes(const uint8_t *const *rows, int64_t offset, uint8_t *out) {
+  const ByteBlock d;
+  hn::Vec<ByteBlock> block[16], next[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i)
+    block[i] = hn::LoadU(d, rows[i] + offset);
+#pragma GCC unroll 4
+  for (int round = 0; round < 4; ++round) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+      next[2 * i] = hn::InterleaveLower(d, block[i], block[i + 8]);
+      next[2 * i + 1] = hn::InterleaveUpper(d, block[i], block[i + 8]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i)
+      block[i] = next[i];
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i)
+    hn::StoreU(block[i], d, out + i * panelWidth);
+}
+
+// 32 quantised rows x 32 columns to panel[column][row]. Codes are transposed as bytes, where that is cheap.
+inline void expandTransposedGroup(const Tensor &w, const int64_t *rows, int64_t column, float *HWY_RESTRICT panel) {
+  const FloatTag d;
+  const hn::Rebind<uint8_t, FloatTag> codeTag;
+  const hn::Rebind<hwy::float16_t, FloatTag> halfTag;
+  constexpr int64_t vectors = panelWidth / lanes;
+  const uint8_t *codes[panelWidth];
+  HWY_ALIGN uint16_t scaleBits[panelWidth], minimumBits[panelWidth];
+  for (int64_t r = 0; r < panelWidth; ++r) {
+    int64_t group = groupOf(w, rows[r], column);
+    codes[r] = codesOf(w, rows[r], column);
+    scaleBits[r] = w.scales[group];
+    minimumBits[r] = w.minima[group];
+  }
+  FloatVector scales[vectors], minima[vectors];
+  for (int64_t v = 0; v < vectors; ++v) {
+    scales[v] = hn::PromoteTo(d, hn::LoadU(halfTag, reinterpret_cast<hwy::float16_t *>(scaleBits + v * lanes)));
+    minima[v] = hn::PromoteTo(d, hn::LoadU(halfTag, reinterpret_cast<hwy::float16_t *>(minimumBits + v * lanes)));
+  }
+  bool nibbles = w.storage == Storage::Int4;
+  HWY_ALIGN uint8_t bytes[panelWidth * panelWidth];
+  for (int64_t block = 0; block < (nibbles ? 1 : 2); ++block)
+    for (int64_t half = 0; half < 2; ++half)
+      transposeBytes(codes + 16 * half, 16 * block, bytes + 16 * block * panelWidth + 16 * half);
+  for (int64_t c = 0; c < (nibbles ? 16 : 32); ++c)
+    for (int64_t v = 0; v < vectors; ++v) {
+      auto code = hn::LoadU(codeTag, bytes + c * panelWidth + v * lanes);
+      if (!nibbles) {
+        hn::StoreU(dequantize(code, scales[v], minima[v]), d, panel + c * panelWidth + v * lanes);
+        continue;
+      }
+      float *out = panel + 2 * c * panelWidth + v * lanes;
+      hn::StoreU(dequantize(hn::And(code, hn::Set(codeTag, 15)), scales[v], minima[v]), d, out);
+      hn::StoreU(dequantize(hn::ShiftRight<4>(code), scales[v], minima[v]), d, out + panelWidth);
+    }
+}
+
+// panel[c][r] = w[row + r][column + c], c < count rounded up to whole groups, r < panelWidth, column a multiple of
+// panelWidth. Rows beyond w's repeat its last one: their products are never read.
+inline void expandTransposed(const Tensor &w, int64_t row, int64_t column, int64_t count, float *panel) {
+  int64_t rows[panelWidth];
+  for (int64_t r = 0; r < panelWidth; ++r)
+    rows[r] = std::min(row + r, w.rows - 1);
+  for (int64_t c = 0; c < count; c += panelWidth, panel += panelWidth * panelWidth) {
+    if (quantized(w)) {
+      expandTransposedGroup(w, rows, column + c, panel);
+      continue;
+    }
+    HWY_ALIGN float straight[panelWidth * panelWidth];
+    for (int64_t r = 0; r < panelWidth; ++r)
+      expandPiece(w, rows[r], column + c, std::min(panelWidth, count - c), straight + r * panelWidth);
+    transposePanel(straight, panelWidth, panel);
+  }
+}
+
+} // namespace mebp::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// x, dx [N,K], w, dw [M,K], y, dy [N,M]. All three products are one loop over panels of 32 result columns: a block of
+// the panel's depth is expanded into the thread's workspace, multiplied with all rows of the task, and added to the
+// result. So a weight is never expanded as a whole, and blocks of the depth bound the rounding error.
+#include "runtime/backends/cpu/operands.h"
+#include "runtime/backends/cpu/vector/kernels.h"
+#include "runtime/backends/cpu/vector/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/backends/cpu/vector/linear.cpp"
+#include <hwy/foreach_target.h>
+
+#include "runtime/backends/cpu/vector/expand-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mebp::cpu::HWY_NAMESPACE {
+
+constexpr int64_t depthBlock = 256;
+
+// Rows of one task: many where there are panels enough to share out, so that an expanded panel serves them all.
+static int64_t rowsOfTask(int64_t rows, int64_t columns) {
+  constexpr int64_t most = 512, least = 8 * 12;
+  return std::min(rows, ceilDivide(columns, panelWidth) >= 8 ? most : least);
+}
+
+// For each tile of left[rows, depth] panel[depth, columns], block by block of the depth:
+//   expand(column, depth, count, panel) fills panel[count][panelWidth];
+//   finish(row, rows, column, columns, tile, first) takes the products' tile[rows][panelWidth].
+template <typename Expand, typename Finish>
+static void multiplyPanels(const Context &context, int64_t rows, int64_t columns, int64_t depth, LeftOperand left,
+                           const Expand &expand, const Finish &finish) {
+  int64_t taskRows = rowsOfTask(rows, columns), panels = ceilDivide(columns, panelWidth);
+  parallelFor(context, panels * ceilDivide(rows, taskRows), [&](int64_t task, unsigned char *workspace) HWY_ATTR {
+    int64_t firstRow = task / panels * taskRows, lastRow = std::min(rows, firstRow + taskRows);
+    int64_t column = task % panels * panelWidth, width = std::min(panelWidth, columns - column);
+    auto *panel = reinterpret_cast<float *>(workspace), *tile = panel + depthBlock * panelWidth;
+    for (int64_t k = 0; k < depth; k += depthBlock) {
+      int64_t count = std::min(depthBlock, depth - k);
+      expand(column, k, count, panel);
+      int64_t tiles = ceilDivide(lastRow - firstRow, tileRows);
+      for (int64_t t = 0; t < tiles; ++t) {
+        int64_t row = firstRow + (lastRow - firstRow) * t / tiles;
+        int64_t height = firstRow + (lastRow - firstRow) * (t + 1) / tiles - row;
+        multiplyTile(height, width, count, left.at(row, k), panel, panelWidth, tile, panelWidth, false);
+        finish(row, height, column, width, tile, k == 0);
+      }
+    }
+  });
+}
+
+// out = (first ? initial : out) + alpha * tile, where the initial value is the sum of those present of bias and addend.
+struct Accumulate {
+  const Tensor &out, &addend;
+  const float *bias; // of the task's first column; may be null
+  float alpha;
+
+  void operator()(int64_t row, int64_t rows, int64_t column, int64_t columns, const float *tile, bool first) const {
+    const FloatTag d;
+    const FloatVector factor = hn::Set(d, alpha);
+    for (int64_t r = 0; r < rows; ++r) {
+      float *to = rowOf(out, row + r) + column;
+      const float *products = tile + r * panelWidth;
+      const float *from = !first ? to : addend.present() ? rowOf(addend, row + r) + column : nullptr;
+      const float *shift = first ? bias : nullptr;
+      int64_t c = 0;
+      for (; c + lanes <= columns; c += lanes) {
+        FloatVector initial = from ? hn::LoadU(d, from + c) : hn::Zero(d);
+        if (shift)
+          initial = hn::Add(initial, hn::LoadU(d, shift + c));
+        hn::StoreU(hn::MulAdd(factor, hn::LoadU(d, products + c), initial), d, to + c);
+      }
+      for (; c < columns; ++c)
+        to[c] = (from ? from[c] : 0.0f) + (shift ? shift[c] : 0.0f) + alpha * products[c];
+    }
+  }
+};
+
+void Linear(const Call &call, const Context &context) {
+  const Tensor &x = call.operands[0], &w = call.operands[1], &bias = operandOf(call, 2);
+  auto finish = [&](int64_t row, int64_t rows, int64_t column, int64_t columns, const float *tile, bool first)
+                    HWY_ATTR {
+                      HWY_ALIGN float piece[panelWidth];
+                      if (bias.present())
+                        expandPiece(bias, 0, column, columns, piece);
+                      Accumulate{call.results[0], operandOf(call, 3), bias.present() ? piece : nullptr,
+                                 call.attributes.alpha}(row, rows, column, columns, tile, first);
+                    };
+  multiplyPanels(
+      context, x.rows, w.rows, w.columns, {x.f32(), x.stride, 1},
+      [&](int64_t column, int64_t depth, int64_t count, float *panel)
+          HWY_ATTR { expandTransposed(w, column, depth, count, panel); },
+      finish);
+}
+
+void LinearInputGradient(const Call &call, const Context &context) {
+  const Tensor &dy = call.operands[0], &w = call.operands[1];
+  multiplyPanels(
+      context, dy.rows, w.columns, w.rows, {dy.f32(), dy.stride, 1},
+      [&](int64_t column, int64_t depth, int64_t count, float *panel)
+          HWY_ATTR { expandPanel(w, depth, count, column, panel); },
+      Accumulate{call.results[0], operandOf(call, 2), nullptr, call.attributes.alpha});
+}
+
+// The wider side of dw lies along the panels: dw = alpha dy^T x, or its transpose x^T dy.
+void LinearWeightGradient(const Call &call, const Context &context) {
+  const Tensor &dy = call.operands[0], &x = call.operands[1], &dw = call.results[0];
+  bool transposed = dw.rows > dw.columns;
+  const Tensor &narrow = transposed ? x : dy, &wide = transposed ? dy : x;
+  bool accumulates = operandOf(call, 2).present();
+  float alpha = call.attributes.alpha;
+  auto scatter = [&](int64_t row, int64_t rows, int64_t column, int64_t columns, const float *tile, bool first)
+                     HWY_ATTR {
+                       for (int64_t c = 0; c < columns; ++c)
+                         for (int64_t r = 0; r < rows; ++r) {
+                           float *to = rowOf(dw, column + c) + row + r;
+                           *to = (first && !accumulates ? 0.0f : *to) + alpha * tile[r * panelWidth + c];
+                         }
+                     };
+  auto expand = [&](int64_t column, int64_t depth, int64_t count, float *panel)
+                    HWY_ATTR { expandPanel(wide, depth, count, column, panel); };
+  LeftOperand left{narrow.f32(), 1, narrow.stride};
+  if (transposed)
+    multiplyPanels(context, dw.columns, dw.rows, dy.rows, left, expand, scatter);
+  else
+    multiplyPanels(context, dw.rows, dw.columns, dy.rows, left, expand,
+                   Accumulate{dw, accumulates ? dw : operandOf(call, 2), nullptr, alpha});
+}
+
+} // namespace mebp::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mebp::cpu::vector {
+HWY_EXPORT(Linear);
+HWY_EXPORT(LinearInputGradient);
+HWY_EXPORT(LinearWeightGradient);
+
+void linear(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Linear)(call, context); }
+void linearInputGradient(const Call &call, const Context &context) {
+  HWY_DYNAMIC_DISPATCH(LinearInputGradient)(call, context);
+}
+void linearWeightGradient(const Call &call, const Context &context) {
+  HWY_DYNAMIC_DISPATCH(LinearWeightGradient)(call, context);
+}
+} // namespace mebp::cpu::vector
+#endif

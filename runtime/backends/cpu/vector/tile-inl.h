@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The micro-kernel under all matrix products: C[rows, columns] (+)= A B with A's elements broadcast and B a panel whose
+// rows are contiguous. C stays in registers over the whole depth.
+#if defined(MEBP_TILE_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef MEBP_TILE_INL_H
+#undef MEBP_TILE_INL_H
+#else
+#define MEBP_TILE_INL_H
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace mebp::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using FloatTag = hn::ScalableTag<float>;
+using FloatVector = hn::Vec<FloatTag>;
+constexpr int64_t lanes = hn::MaxLanes(FloatTag());
+
+constexpr int64_t panelWidth = 32;
+
+// What fits the registers: rows * vectors accumulators, `vectors` of B and one of A.
+#if HWY_TARGET == HWY_AVX3
+constexpr int tileRows = 12, tileVectors = 2;
+#elif HWY_TARGET == HWY_NEON
+constexpr int tileRows = 6, tileVectors = 4;
+#else
+constexpr int tileRows = 6, tileVectors = 2;
+#endif
+
+// Element (r, k) is data[r * rowStride + k * depthStride].
+struct LeftOperand {
+  const float *data;
+  int64_t rowStride;
+  int64_t depthStride;
+
+  LeftOperand at(int64_t row, int64_t depth) const {
+    return {data + row * rowStride + depth * depthStride, rowStride, depthStride};
+  }
+};
+
+template <int Rows, int Vectors>
+HWY_NOINLINE void multiplyRegisters(int64_t depth, LeftOperand left, const float *HWY_RESTRICT panel,
+                                    int64_t panelStride, float *HWY_RESTRICT out, int64_t outStride, bool accumulate) {
+  const FloatTag d;
+  FloatVector sums[Rows][Vectors];
+#pragma GCC unroll 16
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v)
+      sums[r][v] = accumulate ? hn::LoadU(d, out + r * outStride + v * lanes) : hn::Zero(d);
+  const float *left0 = left.data;
+  // Three rows share a pointer, so that the addresses of twelve fit the general registers.
+  constexpr int pointers = (Rows + 2) / 3;
+  const float *rows[pointers];
+#pragma GCC unroll 16
+  for (int p = 0; p < pointers; ++p)
+    rows[p] = left0 + 3 * p * left.rowStride;
+  for (int64_t k = 0; k < depth; ++k) {
+    FloatVector right[Vectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v)
+      right[v] = hn::LoadU(d, panel + v * lanes);
+    panel += panelStride;
+#pragma GCC unroll 16
+    for (int r = 0; r < Rows; ++r) {
+      FloatVector value = hn::Set(d, rows[r / 3][r % 3 * left.rowStride]);
+#pragma GCC unroll 4
+      for (int v = 0; v < Vectors; ++v)
+        sums[r][v] = hn::MulAdd(value, right[v], sums[r][v]);
+    }
+#pragma GCC unroll 16
+    for (int p = 0; p < pointers; ++p)
+      rows[p] += left.depthStride;
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v)
+      hn::StoreU(sums[r][v], d, out + r * outStride + v * lanes);
+}
+
+template <int Rows>
+void multiplyRowCount(int64_t count, int64_t columns, int64_t depth, LeftOperand left, const float *panel,
+                      int64_t panelStride, float *out, int64_t outStride, bool accumulate) {
+  if constexpr (Rows > 1)
+    if (count < Rows)
+      return multiplyRowCount<Rows - 1>(count, columns, depth, left, panel, panelStride, out, outStride, accumulate);
+  for (int64_t column = 0; column < columns; column += tileVectors * lanes) {
+    if (columns - column <= lanes)
+      multiplyRegisters<Rows, 1>(depth, left, panel + column, panelStride, out + column, outStride, accumulate);
+    else
+      multiplyRegisters<Rows, tileVectors>(depth, left, panel + column, panelStride, out + column, outStride,
+                                           accumulate);
+  }
+}
+
+// out[rows, columns] (+)= left[rows, depth] panel[depth, columns], any number of rows. Columns are rounded up to whole
+// registers, at most to the next multiple of panelWidth: panel and out must have room.
+inline void multiplyTile(int64_t rows, int64_t columns, int64_t depth, LeftOperand left, const float *panel,
+                         int64_t panelStride, float *out, int64_t outStride, bool accumulate) {
+  int64_t blocks = (rows + tileRows - 1) / tileRows;
+  for (int64_t block = 0, first = 0; block < blocks; ++block) {
+    int64_t last = rows * (block + 1) / blocks; // even shares, rather than a thin rest
+    multiplyRowCount<tileRows>(last - first, columns, depth, left.at(first, 0), panel, panelStride,
+                               out + first * outStride, outStride, accumulate);
+    first = last;
+  }
+}
+
+} // namespace mebp::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
