@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""transformers -> ONNX, without loading or copying the weights: the graph refers into the model's own safetensors.
+
+    source      what the user names -> a folder with config.json and weights
+    checkpoint  where each tensor lies in the safetensors files
+    skeleton    the model without weights
+    graph       the skeleton's ONNX graph
+    weights     the graph's initializers -> places in the files beside it
+    tokenizer   the files that travel along
+    output      everything appears at once, or nothing does
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mebp.errors import Error
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = ["export"]
+
+
+def export(
+    model: str | Path | PreTrainedModel,
+    path: str | Path,
+    seq_len: int = 256,
+    batch: int = 1,
+    shape_only: bool = False,
+) -> Path:
+    """Writes `model` as ONNX to `path`, its weights hard-linked beside it and its tokenizer in `tokenizer/`.
+
+    model: a Hugging Face folder, a hub id, "packaged:smollm2", or a PreTrainedModel (whose tensors are saved beside).
+    seq_len, batch: the shape of input_ids, int64 [batch, seq_len]; logits are [batch, seq_len, vocabulary].
+    shape_only: needs no weights; the graph refers to none, and mebpc takes it with --random-weights.
+
+    Returns the path of the ONNX file. Raises Error, with nothing left half-written, where the model cannot be
+    exported or the folder not written.
+    """
+    for option, value in (("--seq-len", seq_len), ("--batch", batch)):
+        if not isinstance(value, int) or value < 1:
+            raise Error(f"{option} {value}: must be a whole number from 1")
+    path = Path(path)
+    if path.suffix != ".onnx":
+        raise Error(f"{path}: the output's name must end in .onnx")
+
+    from mebp.exporter.output import staged
+    from mebp.exporter.quiet import quiet
+
+    with staged(path) as stage, quiet():
+        from mebp.exporter.write import write
+
+        write(model, stage, seq_len, batch, shape_only)
+    return path

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An export's output folder: everything is made in a stage inside it and moved into place at the end."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mebp.errors import Error
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`folder` holds what will be moved to the output's folder, `scratch` what will be thrown away."""
+
+    folder: Path
+    scratch: Path
+    onnx: Path
+
+
+@contextmanager
+def staged(path: Path) -> Iterator[Stage]:
+    """Yields a stage for the ONNX file `path`; what it holds at the end replaces what is there, the ONNX file last.
+    After an error the output's folder is as it was. System errors become Error, naming the folder."""
+    target = path.parent
+    made = _make(target)
+    root = None
+    try:
+        root = Path(tempfile.mkdtemp(prefix=".mebp-export-", dir=target))
+        stage = Stage(root / "output", root / "scratch", root / "output" / path.name)
+        stage.folder.mkdir()
+        stage.scratch.mkdir()
+        yield stage
+        _check_weights(stage, target)
+        _move(stage, target)
+        made = []
+    except OSError as error:
+        raise Error(f"{target}: cannot write the export: {error.strerror or error}") from error
+    finally:
+        if root is not None:
+            shutil.rmtree(root, ignore_errors=True)
+        for folder in made:
+            try:
+                folder.rmdir()
+            except OSError:
+                break
+
+
+def _make(folder: Path) -> list[Path]:
+    """Makes the folder and returns what was made, innermost first."""
+    missing = [f for f in (folder, *folder.parents) if not f.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Error(f"{folder}: cannot make this folder: {error.strerror}; choose another") from error
+    return missing
+
+
+def _check_weights(stage: Stage, target: Path) -> None:
+    """Refuses to replace weights that some other model's folder or graph may need."""
+    for file in stage.folder.glob("*.safetensors"):
+        there = target / file.name
+        if not there.exists() or _same(file, there):
+            continue
+        others = [f.name for f in target.glob("*.onnx") if f.name != stage.onnx.name]
+        if others or (target / "config.json").exists() or not (target / stage.onnx.name).exists():
+            raise Error(f"{there}: there is another model's file of this name; choose another folder for the export")
+
+
+def _same(a: Path, b: Path) -> bool:
+    if os.path.samefile(a, b):
+        return True
+    # A copy, where linking was impossible, keeps its source's time.
+    return (a.stat().st_size, a.stat().st_mtime_ns) == (b.stat().st_size, b.stat().st_mtime_ns)
+
+
+def _move(stage: Stage, target: Path) -> None:
+    entries = sorted(stage.folder.iterdir(), key=lambda entry: entry == stage.onnx)
+    for entry in entries:
+        there = target / entry.name
+        if entry.is_dir() and there.is_dir():
+            shutil.rmtree(there)
+        os.replace(entry, there)

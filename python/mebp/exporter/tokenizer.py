@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tokenizer's files, which travel along so that a bundle can be trained on text."""
+
+import shutil
+import sys
+from pathlib import Path
+
+_VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
+_FILES = (
+    *_VOCABULARIES,
+    "merges.txt",
+    "added_tokens.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "generation_config.json",
+    "config.json",
+)
+
+
+def copy_tokenizer(source: Path, target: Path) -> None:
+    """Copies the tokenizer, the generation settings and config.json of `source` into the new folder `target`; warns
+    where there is no tokenizer."""
+    target.mkdir()
+    for name in _FILES:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, target / name)
+    if not any((target / name).exists() for name in _VOCABULARIES):
+        print(f"warning: {source} has no tokenizer; train on token ids, or put its files there", file=sys.stderr)

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ties a graph's initializers to the tensors of the model's own files, and lays those files beside the graph."""
+
+import errno
+import math
+import os
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import onnx_ir as ir
+
+from mebp.errors import Error
+from mebp.exporter.checkpoint import STORABLE, StoredTensor
+
+# The location of every weight of a graph that was exported from a config alone.
+SHAPE_ONLY = "shape-only"
+_TYPES = {"F32": ir.DataType.FLOAT, "BF16": ir.DataType.BFLOAT16, "F16": ir.DataType.FLOAT16}
+
+
+def locate(
+    parameters: dict[str, tuple[int, ...]],
+    aliases: dict[str, list[str]],
+    prefix: str,
+    checkpoint: dict[str, StoredTensor],
+    folder: Path,
+) -> dict[str, StoredTensor]:
+    """The stored tensor of each parameter (name -> shape), under its own name, an alias, or one that lacks or has the
+    base model's prefix; raises Error where one is missing or differs in shape."""
+    located = {}
+    for name, shape in parameters.items():
+        spellings = [s for alias in aliases[name] for s in (alias, alias.removeprefix(f"{prefix}."), f"{prefix}.{alias}")]
+        stored = next((spelling for spelling in spellings if spelling in checkpoint), None)
+        if stored is None:
+            raise Error(f"{folder}: no tensor '{name}', which {folder / 'config.json'} asks for; save the model again")
+        tensor = checkpoint[stored]
+        if tensor.shape != shape:
+            raise Error(
+                f"{tensor.file}: tensor '{stored}' is {list(tensor.shape)}, config.json makes it {list(shape)};"
+                " use the config that belongs to the weights"
+            )
+        if tensor.dtype not in STORABLE:
+            raise Error(f"{tensor.file}: tensor '{stored}' is {tensor.dtype}; export takes {', '.join(STORABLE)} weights")
+        if tensor.length != math.prod(shape) * STORABLE[tensor.dtype]:
+            raise Error(f"{tensor.file}: tensor '{stored}' has {tensor.length} bytes for its shape; download it again")
+        located[name] = tensor
+    return located
+
+
+def refer(graph: ir.Graph, tensors: dict[str, StoredTensor]) -> None:
+    """Makes each initializer in `tensors` external data in its own file and stored type, with a cast after it where
+    the graph computes in another type."""
+    for name, tensor in tensors.items():
+        value = graph.initializers[name]
+        computed = value.dtype
+        stored = _TYPES[tensor.dtype]
+        value.const_value = ir.ExternalTensor(
+            tensor.file.name, tensor.offset, tensor.length, stored, shape=ir.Shape(tensor.shape), name=name
+        )
+        if computed != stored:
+            _cast(graph, value, stored, computed)
+
+
+def refer_to_nothing(graph: ir.Graph, parameters: Iterable[str]) -> None:
+    """Gives the parameters' initializers a place that no file has: the compiler fills them in (--random-weights)."""
+    for name in parameters:
+        value = graph.initializers[name]
+        length = math.prod(value.shape.numpy()) * value.dtype.itemsize
+        value.const_value = ir.ExternalTensor(SHAPE_ONLY, 0, length, value.dtype, shape=value.shape, name=name)
+
+
+def place(files: Iterable[Path], folder: Path) -> None:
+    """Hard-links the files into `folder`, or copies them and says so where the file system will not link."""
+    for file in files:
+        # A hub cache holds links to blobs, and ONNX readers refuse links.
+        source, target = file.resolve(), folder / file.name
+        try:
+            os.link(source, target)
+        except OSError as error:
+            if error.errno not in (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP):
+                raise
+            size = source.stat().st_size
+            print(f"note: {file.name} is copied, {size / 1e6:.1f} MB: it cannot be hard-linked to here", file=sys.stderr)
+            shutil.copy2(source, target)
+
+
+def _cast(graph: ir.Graph, value: ir.Value, stored: ir.DataType, computed: ir.DataType) -> None:
+    value.dtype = stored
+    cast = ir.node("Cast", [value], attributes={"to": computed}, name=f"{value.name}.cast")
+    cast.outputs[0].name = f"{value.name}.as_{computed.name.lower()}"
+    cast.outputs[0].dtype, cast.outputs[0].shape = computed, value.shape
+    ir.convenience.replace_all_uses_with(value, cast.outputs[0])
+    cast.replace_input_with(0, value)
+    graph.insert_before(graph[0], cast)

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tiny random models by family, of odd sizes: `build("llama", num_hidden_layers=1)`."""
+
+from pathlib import Path
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+_DECODER = {
+    "hidden_size": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 24,
+    "intermediate_size": 200,
+    "vocab_size": 333,
+    "max_position_embeddings": 512,
+    "tie_word_embeddings": False,
+    "pad_token_id": None,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+_GPT2 = {
+    "n_embd": 60,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_positions": 128,
+    "vocab_size": 211,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+_FAMILIES: dict[str, dict] = {
+    "llama": _DECODER,
+    "qwen2": {**_DECODER, "tie_word_embeddings": True},
+    "qwen3": _DECODER,
+    "mistral": {**_DECODER, "sliding_window": None},
+    "phi3": _DECODER,
+    "gemma3_text": {
+        **_DECODER,
+        "tie_word_embeddings": True,
+        "sliding_window": 16,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+        "query_pre_attn_scalar": 24,
+    },
+    "gpt2": {**_GPT2, "activation_function": "gelu"},
+    "gpt2_tanh": {**_GPT2, "model_type": "gpt2", "activation_function": "gelu_new"},
+}
+FAMILIES = tuple(_FAMILIES)
+
+
+def build(family: str, seed: int = 0, dtype: torch.dtype = torch.float32, **overrides: object) -> PreTrainedModel:
+    """A random model in eval mode; every parameter is random, norms and biases too, so that none can be mistaken for
+    another. `overrides` replace fields of the configuration."""
+    fields = {"model_type": family, **_FAMILIES[family], **overrides}
+    config = AutoConfig.for_model(**fields)
+    generator = torch.Generator().manual_seed(seed)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            is_scale = parameter.dim() == 1 and name.endswith("weight") and family != "gemma3_text"
+            parameter.copy_(1 + 0.2 * noise if is_scale else noise * (0.2 if parameter.dim() == 1 else 0.08))
+    return model.to(dtype).eval()
+
+
+def save(model: PreTrainedModel, folder: Path, **options: object) -> Path:
+    """Saves as save_pretrained does (max_shard_size=... shards) and returns the folder."""
+    model.save_pretrained(folder, **options)
+    return folder
+
+
+def token_ids(model: PreTrainedModel, batch: int, sequence: int, seed: int = 0) -> torch.Tensor:
+    """Random int64 ids [batch, sequence]."""
+    return torch.randint(
+        model.config.vocab_size, (batch, sequence), generator=torch.Generator().manual_seed(seed), dtype=torch.int64
+    )
