@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "dialects/train/Train.h"
+
+#include "dialects/exec/ExecDialect.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "dialects/exec/ExecAttributes.h.inc"
+namespace mebp::exec {
+class ReturnOp;
+}
+#define GET_OP_CLASSES
+#include "dialects/exec/ExecOps.h.inc"
+
+namespace mebp::exec {
+
+/// The values of a program in the order in which placements and program.pb count them: inputs, then op by op; a loop's
+/// carried arguments and body come before its results. Trips have no number.
+llvm::SmallVector<mlir::Value> numberValues(ProgramOp program);
+
+/// The program's loops in the order of their numbers.
+llvm::SmallVector<train::LoopOp> numberLoops(ProgramOp program);
+
+/// The bytes that a value takes at its largest.
+uint64_t sizeInBytes(mlir::Value value);
+
+} // namespace mebp::exec

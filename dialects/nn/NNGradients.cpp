@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Gradient rules: the pullback of each differentiable op. A rule names the forward values it uses again; those are what
+// a backward block recomputes. Terms: cotangent = dL/d(value); `wanted` = the operands whose cotangent is asked for.
+#include "dialects/nn/NN.h"
+
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace mebp::nn;
+using llvm::SmallBitVector;
+
+namespace {
+
+/// For operands that are frozen in every mode this compiler has.
+LogicalResult refuse(Operation *op, StringRef operand, const SmallBitVector &wanted, unsigned index) {
+  if (!wanted.test(index))
+    return success();
+  return op->emitError() << "'" << op->getName() << "' has no gradient rule for its " << operand
+                         << ": keep that parameter frozen";
+}
+
+} // namespace
+
+LogicalResult EmbeddingOp::buildGradient(OpBuilder &, ArrayRef<Value>, const SmallBitVector &wanted,
+                                         MutableArrayRef<Value>) {
+  return refuse(*this, "table", wanted, 1);
+}
+
+LogicalResult PositionEmbeddingOp::buildGradient(OpBuilder &, ArrayRef<Value>, const SmallBitVector &wanted,
+                                                 MutableArrayRef<Value>) {
+  return refuse(*this, "table", wanted, 0);
+}
+
+// Uses x for dw, the weight for dx. Never forms dw of a frozen weight: nobody asks for it.
+LogicalResult LinearOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
+                                      MutableArrayRef<Value> gradients) {
+  Value dy = cotangents[0];
+  unsigned next = 0;
+  if (wanted.test(next))
+    gradients[next] = LinearInputGradientOp::create(builder, getLoc(), getX().getType(), dy, getWeight(), Value(),
+                                                    getAlphaAttr());
+  ++next;
+  if (wanted.test(next))
+    gradients[next] = LinearWeightGradientOp::create(builder, getLoc(), getWeight().getType(), dy, getX(), Value(),
+                                                     getAlphaAttr());
+  ++next;
+  if (getBias() && failed(refuse(*this, "bias", wanted, next++)))
+    return failure();
+  if (getAddend() && wanted.test(next))
+    gradients[next] = dy;
+  return success();
+}
+
+// Uses x; the norm itself is recomputed inside the kernel.
+LogicalResult RmsNormOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
+                                       MutableArrayRef<Value> gradients) {
+  if (wanted.test(0))
+    gradients[0] = RmsNormInputGradientOp::create(builder, getLoc(), getX().getType(), getX(), getWeight(),
+                                                  cotangents[0], getEpsilonAttr(), getWeightOffsetAttr());
+  return refuse(*this, "weight", wanted, 1);
+}
+
+// Uses x; mean and deviation are recomputed inside the kernel.
+LogicalResult LayerNormOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
+                                         MutableArrayRef<Value> gradients) {
+  if (wanted.test(0))
+    gradients[0] = LayerNormInputGradientOp::create(builder, getLoc(), getX().getType(), getX(), getWeight(),
+                                                    cotangents[0], getEpsilonAttr());
+  if (failed(refuse(*this, "weight", wanted, 1)))
+    return failure();
+  return getBias() ? refuse(*this, "bias", wanted, 2) : success();
+}
+
+// Uses nothing: a rotation's pullback is the rotation back.
+LogicalResult RopeOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
+                                    MutableArrayRef<Value> gradients) {
+  if (wanted.test(0))
+    gradients[0] = RopeOp::create(builder, getLoc(), getX().getType(), cotangents[0], getHeadDimAttr(),
+                                  getFrequenciesAttr(), getScaleAttr(), builder.getBoolAttr(!getInverse()));
+  return success();
+}
+
+// Uses q, k, v, the output and lse: probabilities are recomputed tile by tile.
+LogicalResult AttentionOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
+                                         MutableArrayRef<Value> gradients) {
+  if (cotangents[1])
+    return emitError("'nn.attention' has no gradient rule for 'lse'");
+  auto gradient = AttentionGradientOp::create(
+      builder, getLoc(), getQ().getType(), getK().getType(), getV().getType(), getQ(), getK(), getV(), getOutput(),
+      getLse(), cotangents[0], Value(), Value(), getHeadsAttr(), getKvHeadsAttr(), getScaleAttr(), getWindowAttr());
+  for (unsigned i = 0; i < 3; ++i)
+    if (wanted.test(i))
+      gradients[i] = gradient.getResult(i);
+  return success();
+}
+
+// Each activation uses its input.
+LogicalResult SiluOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &,
+                                    MutableArrayRef<Value> gradients) {
+  gradients[0] = SiluGradientOp::create(builder, getLoc(), getX(), cotangents[0]);
+  return success();
+}
+
+LogicalResult ReluOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &,
+                                    MutableArrayRef<Value> gradients) {
+  gradients[0] = ReluGradientOp::create(builder, getLoc(), getX(), cotangents[0]);
+  return success();
+}
+
+LogicalResult GeluOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &,
+                                    MutableArrayRef<Value> gradients) {
+  gradients[0] = GeluGradientOp::create(builder, getLoc(), getX().getType(), getX(), cotangents[0],
+                                        getApproximationAttr());
+  return success();
+}
+
+// Uses gate and up, not the product.
+LogicalResult GatedOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
+                                     MutableArrayRef<Value> gradients) {
+  auto gradient = GatedGradientOp::create(builder, getLoc(), getGate().getType(), getUp().getType(), getGate(),
+                                          getUp(), cotangents[0], getActivationAttr());
+  for (unsigned i = 0; i < 2; ++i)
+    if (wanted.test(i))
+      gradients[i] = gradient.getResult(i);
+  return success();
+}
+
+LogicalResult AddOp::buildGradient(OpBuilder &, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
+                                   MutableArrayRef<Value> gradients) {
+  for (unsigned i = 0; i < 2; ++i)
+    if (wanted.test(i))
+      gradients[i] = cotangents[0];
+  return success();
+}
+
+// Uses the other factor.
+LogicalResult MultiplyOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
+                                        MutableArrayRef<Value> gradients) {
+  if (wanted.test(0))
+    gradients[0] = MultiplyOp::create(builder, getLoc(), cotangents[0], getB());
+  if (wanted.test(1))
+    gradients[1] = MultiplyOp::create(builder, getLoc(), cotangents[0], getA());
+  return success();
+}
+
+LogicalResult ScaleOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
+                                     MutableArrayRef<Value> gradients) {
+  if (wanted.test(0))
+    gradients[0] = ScaleOp::create(builder, getLoc(), getX().getType(), cotangents[0], getAlphaAttr());
+  return success();
+}
+
+// A part that nothing depends on has a cotangent of zeros.
+LogicalResult SplitOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &,
+                                     MutableArrayRef<Value> gradients) {
+  SmallVector<Value> parts;
+  for (auto [part, cotangent] : llvm::zip(getResults(), cotangents)) {
+    Value value = cotangent;
+    if (!value)
+      value = FillOp::create(builder, getLoc(), part.getType(), builder.getF32FloatAttr(0.0f));
+    parts.push_back(value);
+  }
+  gradients[0] = ConcatOp::create(builder, getLoc(), getX().getType(), parts);
+  return success();
+}
+
+// The seed of everything: dL/dL = 1. One sweep gives the loss as well, so it takes the forward op's place.
+LogicalResult LinearCrossEntropyOp::buildGradient(OpBuilder &builder, ArrayRef<Value>, const SmallBitVector &wanted,
+                                                  MutableArrayRef<Value> gradients) {
+  if (failed(refuse(*this, "weight", wanted, 1)))
+    return failure();
+  auto gradient = LinearCrossEntropyGradientOp::create(builder, getLoc(), getLoss().getType(), getX().getType(),
+                                                       getX(), getWeight(), getLabels(), getScale());
+  getLoss().replaceAllUsesWith(gradient.getLoss());
+  gradients[0] = gradient.getDx();
+  return success();
+}

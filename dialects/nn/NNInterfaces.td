@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef MEBP_NN_INTERFACES
+#define MEBP_NN_INTERFACES
+
+include "mlir/IR/OpBase.td"
+
+def NN_DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
+  let cppNamespace = "::mebp::nn";
+  let description = [{An op that knows the pullback of its results' cotangents to its operands.}];
+  let methods = [
+    InterfaceMethod<[{
+      Builds the ops that compute the cotangent of every operand i with `wanted[i]`, and stores them in
+      `gradients[i]`; the others stay null. `cotangents` has one value a result, null where nothing depends on it.
+      Fails with a diagnostic where it has no rule for a wanted operand.
+    }], "::llvm::LogicalResult", "buildGradient", (ins
+      "::mlir::OpBuilder &":$builder,
+      "::llvm::ArrayRef<::mlir::Value>":$cotangents,
+      "const ::llvm::SmallBitVector &":$wanted,
+      "::llvm::MutableArrayRef<::mlir::Value>":$gradients)>
+  ];
+}
+
+def NN_KernelOpInterface : OpInterface<"KernelOpInterface"> {
+  let cppNamespace = "::mebp::nn";
+  let description = [{
+    An op that is computed by the kernel of its own name: operands, results and attributes map one to one. The two
+    methods say which memory a result shares.
+  }];
+  let methods = [
+    InterfaceMethod<"The operand that `result` adds to and must share the memory of; null where there is none.",
+      "::mlir::Value", "getAccumulator", (ins "unsigned":$result), [{}], [{ return {}; }]>,
+    InterfaceMethod<"The operand whose memory `result` may take over if nothing reads it later; null if none.",
+      "::mlir::Value", "getReusable", (ins "unsigned":$result), [{}], [{ return {}; }]>
+  ];
+}
+
+#endif

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef MEBP_NN_OPS
+#define MEBP_NN_OPS
+
+include "dialects/nn/NNDialect.td"
+include "dialects/nn/NNInterfaces.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/BuiltinAttributeInterfaces.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+//===- Parameters ------------------------------------------------------------------------------------------------===//
+
+def NN_ExternalDataAttr : AttrDef<NN_Dialect, "ExternalData"> {
+  let mnemonic = "external";
+  let summary = "Where a parameter's bytes lie: a file, the first byte, how many, and the element type there";
+  let parameters = (ins StringRefParameter<>:$file, "uint64_t":$offset, "uint64_t":$bytes,
+                        StringRefParameter<>:$element);
+  let assemblyFormat = "`<` $file `,` $offset `,` $bytes `,` $element `>`";
+}
+
+def NN_ParameterOp : Op<NN_Dialect, "parameter", [Symbol]> {
+  let summary = "A named tensor of the model: frozen, or trainable";
+  let description = [{
+    Declares a parameter under its Hugging Face name (a trainable one under its PEFT key). `data` says where the bytes
+    lie, `inline_data` holds them where the ONNX file does; neither means that values are drawn at random. `transposed`:
+    the stored tensor is the transpose of this type. A trainable parameter starts uniform in
+    [-initial_bound, initial_bound].
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<AnyRankedTensor>:$type,
+                       OptionalAttr<NN_ExternalDataAttr>:$data, OptionalAttr<ElementsAttr>:$inline_data,
+                       UnitAttr:$transposed, OptionalAttr<StrArrayAttr>:$aliases,
+                       UnitAttr:$trainable, OptionalAttr<F32Attr>:$initial_bound);
+  let assemblyFormat = "$sym_name `:` $type attr-dict";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::mlir::RankedTensorType getTensorType() { return ::llvm::cast<::mlir::RankedTensorType>(getType()); }
+  }];
+}
+
+def NN_ReadParameterOp : Op<NN_Dialect, "read_parameter", [Pure]> {
+  let summary = "The value of a parameter";
+  let arguments = (ins FlatSymbolRefAttr:$parameter);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$parameter `:` type($result) attr-dict";
+}
+
+//===- Import only -----------------------------------------------------------------------------------------------===//
+
+def NN_OnnxOp : Op<NN_Dialect, "onnx", [Pure]> {
+  let summary = "An imported ONNX node that is not raised yet";
+  let description = [{
+    Exists between the import passes only, at the static shapes of the file. A node that is still there when raising
+    ends is an error that names it.
+  }];
+  let arguments = (ins StrAttr:$op_type, Variadic<AnyType>:$inputs, OptionalAttr<DictionaryAttr>:$node_attributes);
+  let results = (outs Variadic<AnyRankedTensor>:$outputs);
+  let assemblyFormat = "$op_type `(` $inputs `)` ($node_attributes^)? attr-dict `:` functional-type($inputs, $outputs)";
+}
+
+def NN_ConstantOp : Op<NN_Dialect, "constant", [Pure, ConstantLike]> {
+  let summary = "A small constant of the imported graph; import only";
+  let arguments = (ins ElementsAttr:$value);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$value attr-dict `:` type($result)";
+  let hasFolder = 1;
+}
+
+//===- Kernels ---------------------------------------------------------------------------------------------------===//
+
+class NN_KernelOp<string mnemonic, list<Trait> traits = []> : Op<NN_Dialect, mnemonic,
+    !listconcat(traits, [Pure])> {
+  let assemblyFormat = "`(` operands `)` attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+// A kernel whose result may take over an operand's memory, or must.
+defvar Kernel = DeclareOpInterfaceMethods<NN_KernelOpInterface>;
+defvar KernelInPlace = DeclareOpInterfaceMethods<NN_KernelOpInterface, ["getReusable"]>;
+defvar KernelAccumulates = DeclareOpInterfaceMethods<NN_KernelOpInterface, ["getAccumulator", "getReusable"]>;
+defvar Differentiable = DeclareOpInterfaceMethods<NN_DifferentiableOpInterface>;
+
+def Tokens : TensorOf<[AnyFloat]>;
+def TokenIds : TensorOf<[I32, I64]>;
+def Matrix : TensorOf<[AnyFloat]>;
+def Vector : TensorOf<[AnyFloat]>;
+
+def NN_EmbeddingOp : NN_KernelOp<"embedding", [Kernel, Differentiable]> {
+  let summary = "Rows of a table";
+  let description = "y[b,t,:] = w[ids[b,t],:]. ids [B,T,1], w [V,D], y [B,T,D].";
+  let arguments = (ins TokenIds:$ids, Matrix:$weight);
+  let results = (outs Tokens:$result);
+}
+
+def NN_PositionEmbeddingOp : NN_KernelOp<"position_embedding", [Kernel, Differentiable]> {
+  let summary = "Learned positions";
+  let description = "y[b,t,:] = w[t,:]. w [P,D], y [B,T,D]; a sequence is at most P long.";
+  let arguments = (ins Matrix:$weight);
+  let results = (outs Tokens:$result);
+}
+
+def NN_LinearOp : NN_KernelOp<"linear", [AttrSizedOperandSegments, KernelInPlace, Differentiable]> {
+  let summary = "A linear layer, with what is added to it";
+  let description = [{
+    y = alpha x wᵀ + bias + addend. x [B,T,K], w [M,K], bias [M], addend and y [B,T,M].
+    LoRA is two of them: y = linear(x, w, bias, addend: linear(linear(x, A), B) {alpha}).
+    dx = alpha dy w, dw = alpha dyᵀ x, daddend = dy.
+  }];
+  let arguments = (ins Tokens:$x, Matrix:$weight, Optional<Vector>:$bias, Optional<Tokens>:$addend,
+                       DefaultValuedAttr<F32Attr, "1.0f">:$alpha);
+  let results = (outs Tokens:$result);
+  let assemblyFormat = [{
+    `(` $x `,` $weight (`bias` $bias^)? (`addend` $addend^)? `)` attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+def NN_LinearInputGradientOp : NN_KernelOp<"linear_input_gradient", [KernelInPlace]> {
+  let summary = "The cotangent of a linear layer's input";
+  let description = "dx = alpha dy w + addend. dy [B,T,M], w [M,K], addend and dx [B,T,K].";
+  let arguments = (ins Tokens:$dy, Matrix:$weight, Optional<Tokens>:$addend, DefaultValuedAttr<F32Attr, "1.0f">:$alpha);
+  let results = (outs Tokens:$result);
+}
+
+def NN_LinearWeightGradientOp : NN_KernelOp<"linear_weight_gradient", [KernelAccumulates]> {
+  let summary = "The gradient of a linear layer's weight";
+  let description = "dw = alpha dyᵀ x + accumulator, summed over batch and sequence. dy [B,T,M], x [B,T,K], dw [M,K].";
+  let arguments = (ins Tokens:$dy, Tokens:$x, Optional<Matrix>:$accumulator, DefaultValuedAttr<F32Attr, "1.0f">:$alpha);
+  let results = (outs Matrix:$result);
+}
+
+def NN_RmsNormOp : NN_KernelOp<"rms_norm", [KernelInPlace, Differentiable]> {
+  let summary = "Root mean square norm, over all features or over each group of them";
+  let description = [{
+    For each group of G = size(w) features: y = x / sqrt(mean(x²) + epsilon) · (weight_offset + w). G divides F: a norm
+    of every head has G = head size. x, y [B,T,F], w [G].
+  }];
+  let arguments = (ins Tokens:$x, Vector:$weight, F32Attr:$epsilon, DefaultValuedAttr<F32Attr, "0.0f">:$weight_offset);
+  let results = (outs Tokens:$result);
+}
+
+def NN_RmsNormInputGradientOp : NN_KernelOp<"rms_norm_input_gradient", [KernelInPlace]> {
+  let summary = "The cotangent of a root mean square norm's input";
+  let description = [{
+    With r = sqrt(mean(x²) + epsilon), n = x / r, u = dy (weight_offset + w): dx = (u − n mean(u n)) / r, group by group.
+  }];
+  let arguments = (ins Tokens:$x, Vector:$weight, Tokens:$dy, F32Attr:$epsilon,
+                       DefaultValuedAttr<F32Attr, "0.0f">:$weight_offset);
+  let results = (outs Tokens:$result);
+}
+
+def NN_LayerNormOp : NN_KernelOp<"layer_norm", [KernelInPlace, Differentiable]> {
+  let summary = "Layer norm";
+  let description = "n = (x − mean) / sqrt(var + epsilon), y = n w + b. x, y [B,T,F], w, b [F].";
+  let arguments = (ins Tokens:$x, Vector:$weight, Optional<Vector>:$bias, F32Attr:$epsilon);
+  let results = (outs Tokens:$result);
+}
+
+def NN_LayerNormInputGradientOp : NN_KernelOp<"layer_norm_input_gradient", [KernelInPlace]> {
+  let summary = "The cotangent of a layer norm's input";
+  let description = "With u = dy w: dx = (u − mean(u) − n mean(u n)) / sqrt(var + epsilon).";
+  let arguments = (ins Tokens:$x, Vector:$weight, Tokens:$dy, F32Attr:$epsilon);
+  let results = (outs Tokens:$result);
+}
+
+def NN_RopeOp : NN_KernelOp<"rope", [KernelInPlace, Differentiable]> {
+  let summary = "Rotary position embedding, in halves";
+  let description = [{
+    In each head of head_dim features, for i < f = size(frequencies) and a = t · frequencies[i] (inverse: −a):
+    y[i] = scale (x[i] cos a − x[i+f] sin a), y[i+f] = scale (x[i+f] cos a + x[i] sin a); features from 2f on are
+    copied. The rotation is orthogonal, so its pullback is the inverse rotation times scale.
+  }];
+  let arguments = (ins Tokens:$x, I64Attr:$head_dim, DenseF32ArrayAttr:$frequencies,
+                       DefaultValuedAttr<F32Attr, "1.0f">:$scale, DefaultValuedAttr<BoolAttr, "false">:$inverse);
+  let results = (outs Tokens:$result);
+}
+
+def NN_AttentionOp : NN_KernelOp<"attention", [Kernel, Differentiable]> {
+  let summary = "Causal attention with grouped heads";
+  let description = [{
+    Per head, with keys j ≤ t (and j > t − window where window > 0): p = softmax(scale q kᵀ), o = p v,
+    lse = log Σ exp(scale q kᵀ). q, o [B,T,H·d], k, v [B,T,K·d], lse [B,T,H]; head h reads kv head h / (H/K).
+  }];
+  let arguments = (ins Tokens:$q, Tokens:$k, Tokens:$v, I64Attr:$heads, I64Attr:$kv_heads, F32Attr:$scale,
+                       DefaultValuedAttr<I64Attr, "0">:$window);
+  let results = (outs Tokens:$output, Tokens:$lse);
+}
+
+def NN_AttentionGradientOp : NN_KernelOp<"attention_gradient", [AttrSizedOperandSegments, KernelAccumulates]> {
+  let summary = "The cotangents of attention's inputs";
+  let description = [{
+    p = exp(scale q kᵀ − lse), D = rowsum(dO · o), ds = p (dO vᵀ − D): dv = pᵀ dO, dq = scale ds k, dk = scale dsᵀ q;
+    dk and dv are added to their accumulators, which a loop over chunks of queries carries.
+  }];
+  let arguments = (ins Tokens:$q, Tokens:$k, Tokens:$v, Tokens:$o, Tokens:$lse, Tokens:$cotangent,
+                       Optional<Tokens>:$dk_accumulator, Optional<Tokens>:$dv_accumulator,
+                       I64Attr:$heads, I64Attr:$kv_heads, F32Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window);
+  let results = (outs Tokens:$dq, Tokens:$dk, Tokens:$dv);
+}
+
+class NN_ActivationOp<string mnemonic, string equation> :
+    NN_KernelOp<mnemonic, [KernelInPlace, Differentiable, SameOperandsAndResultType]> {
+  let description = equation;
+  let arguments = (ins Tokens:$x);
+  let results = (outs Tokens:$result);
+}
+class NN_ActivationGradientOp<string mnemonic, string equation> :
+    NN_KernelOp<mnemonic, [KernelInPlace, SameOperandsAndResultType]> {
+  let description = equation;
+  let arguments = (ins Tokens:$x, Tokens:$dy);
+  let results = (outs Tokens:$result);
+}
+def NN_SiluOp : NN_ActivationOp<"silu", "y = x σ(x)"> { let summary = "Sigmoid linear unit"; }
+def NN_SiluGradientOp : NN_ActivationGradientOp<"silu_gradient", "dx = dy σ(x) (1 + x (1 − σ(x)))"> {
+  let summary = "The cotangent of silu's input";
+}
+def NN_ReluOp : NN_ActivationOp<"relu", "y = max(x, 0)"> { let summary = "Rectified linear unit"; }
+def NN_ReluGradientOp : NN_ActivationGradientOp<"relu_gradient", "dx = dy where x > 0, else 0"> {
+  let summary = "The cotangent of relu's input";
+}
+def NN_GeluOp : NN_ActivationOp<"gelu", "y = x Φ(x); approximation 1: x/2 (1 + tanh(√(2/π) (x + 0.044715 x³)))"> {
+  let summary = "Gaussian error linear unit";
+  let arguments = (ins Tokens:$x, DefaultValuedAttr<I64Attr, "0">:$approximation);
+}
+def NN_GeluGradientOp : NN_ActivationGradientOp<"gelu_gradient", "dx = dy (Φ(x) + x φ(x)), or that of the tanh form"> {
+  let summary = "The cotangent of gelu's input";
+  let arguments = (ins Tokens:$x, Tokens:$dy, DefaultValuedAttr<I64Attr, "0">:$approximation);
+}
+
+def NN_GatedOp : NN_KernelOp<"gated", [KernelInPlace, Differentiable, SameOperandsAndResultType]> {
+  let summary = "A gated unit: SwiGLU, GeGLU";
+  let description = "y = f(gate) · up, with f = silu, gelu or gelu_tanh.";
+  let arguments = (ins Tokens:$gate, Tokens:$up, StrAttr:$activation);
+  let results = (outs Tokens:$result);
+}
+def NN_GatedGradientOp : NN_KernelOp<"gated_gradient", [KernelInPlace, SameOperandsAndResultType]> {
+  let summary = "The cotangents of a gated unit's inputs";
+  let description = "dgate = dy · up · f′(gate), dup = dy · f(gate).";
+  let arguments = (ins Tokens:$gate, Tokens:$up, Tokens:$dy, StrAttr:$activation);
+  let results = (outs Tokens:$dgate, Tokens:$dup);
+}
+
+def NN_AddOp : NN_KernelOp<"add", [KernelInPlace, Differentiable, SameOperandsAndResultType]> {
+  let summary = "Sum";
+  let description = "y = a + b.";
+  let arguments = (ins Tokens:$a, Tokens:$b);
+  let results = (outs Tokens:$result);
+}
+def NN_MultiplyOp : NN_KernelOp<"multiply", [KernelInPlace, Differentiable, SameOperandsAndResultType]> {
+  let summary = "Product, element by element";
+  let description = "y = a · b.";
+  let arguments = (ins Tokens:$a, Tokens:$b);
+  let results = (outs Tokens:$result);
+}
+def NN_ScaleOp : NN_KernelOp<"scale", [KernelInPlace, Differentiable, SameOperandsAndResultType]> {
+  let summary = "Product with a constant";
+  let description = "y = alpha x.";
+  let arguments = (ins Tokens:$x, F32Attr:$alpha);
+  let results = (outs Tokens:$result);
+}
+def NN_SplitOp : NN_KernelOp<"split", [Kernel, Differentiable]> {
+  let summary = "Parts of the features, in order";
+  let description = "y_i = x[:, :, start_i : start_i + size_i]; the sizes are the results' and add up to x's.";
+  let arguments = (ins Tokens:$x);
+  let results = (outs Variadic<Tokens>:$results);
+}
+def NN_ConcatOp : NN_KernelOp<"concat", [Kernel]> {
+  let summary = "Features side by side";
+  let description = "y = [x_0, x_1, ...] along the features; split's pullback.";
+  let arguments = (ins Variadic<Tokens>:$parts);
+  let results = (outs Tokens:$result);
+}
+def NN_FillOp : NN_KernelOp<"fill", [Kernel]> {
+  let summary = "A tensor of one value";
+  let description = "y = value.";
+  let arguments = (ins F32Attr:$value);
+  let results = (outs AnyRankedTensor:$result);
+}
+
+//===- Objective -------------------------------------------------------------------------------------------------===//
+
+def NN_LinearCrossEntropyOp : NN_KernelOp<"linear_cross_entropy", [Differentiable]> {
+  let summary = "The language model's head and its loss";
+  let description = [{
+    loss = scale Σ over rows whose label is not −100 of (log Σ_v exp(l_v) − l_label), l = x wᵀ. x [B,T,D], w [V,D],
+    labels [B,T,1] (shifted already), scale and loss [1,1]. Not a kernel: it becomes loops over tiles of rows and of
+    the vocabulary, so that whole logits never exist.
+  }];
+  let arguments = (ins Tokens:$x, Matrix:$weight, TokenIds:$labels, AnyRankedTensor:$scale);
+  let results = (outs AnyRankedTensor:$loss);
+}
+def NN_LinearCrossEntropyGradientOp : NN_KernelOp<"linear_cross_entropy_gradient"> {
+  let summary = "The head's loss and the cotangent of its input, in one sweep";
+  let description = "dx = scale (softmax(l) − onehot(label)) w, and the loss as in linear_cross_entropy.";
+  let arguments = (ins Tokens:$x, Matrix:$weight, TokenIds:$labels, AnyRankedTensor:$scale);
+  let results = (outs AnyRankedTensor:$loss, Tokens:$dx);
+}
+def NN_CrossEntropyTileOp : NN_KernelOp<"cross_entropy_tile", [KernelAccumulates]> {
+  let summary = "One tile of logits into the running softmax";
+  let description = [{
+    For the vocabulary rows of this tile: m = max(max, rowmax(l)), c = exp(max − m), sum = c sum + Σ_{v ≠ label}
+    exp(l_v − m), accumulator = c accumulator, p_v = exp(l_v − m) but 0 at the label, target = l_label if it is here.
+  }];
+  let arguments = (ins Tokens:$logits, TokenIds:$labels, Tokens:$max, Tokens:$sum, Tokens:$target,
+                       Optional<Tokens>:$accumulator);
+  let results = (outs Tokens:$p, Tokens:$new_max, Tokens:$new_sum, Tokens:$new_target,
+                      Optional<Tokens>:$new_accumulator);
+}
+def NN_CrossEntropyOp : NN_KernelOp<"cross_entropy", [AttrSizedOperandSegments, KernelAccumulates]> {
+  let summary = "The loss, and the cotangent of the head's input, from the running softmax";
+  let description = [{
+    With e = exp(target − max), z = sum + e, for rows whose label counts: loss = loss_accumulator + scale (log z + max −
+    target), dx = scale (accumulator − sum w[label]) / z; dx = 0 for the others.
+  }];
+  let arguments = (ins TokenIds:$labels, Tokens:$max, Tokens:$sum, Tokens:$target, AnyRankedTensor:$scale,
+                       AnyRankedTensor:$loss_accumulator, Optional<Tokens>:$accumulator, Optional<Matrix>:$weight);
+  let results = (outs AnyRankedTensor:$loss, Optional<Tokens>:$dx);
+}
+
+#endif

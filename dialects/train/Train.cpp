@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dialects/train/Train.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+
+using namespace mlir;
+using namespace mebp::train;
+
+#include "dialects/train/TrainDialect.cpp.inc"
+#include "dialects/train/TrainEnums.cpp.inc"
+#define GET_OP_CLASSES
+#include "dialects/train/TrainOps.cpp.inc"
+
+void TrainDialect::initialize() {
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/train/TrainOps.cpp.inc"
+      >();
+}
+
+//===- LoopOp ----------------------------------------------------------------------------------------------------===//
+
+void LoopOp::build(OpBuilder &builder, OperationState &state, Domain domain, int64_t size, Value over,
+                   ValueRange inits) {
+  state.addAttribute("domain", builder.getI32IntegerAttr(static_cast<int32_t>(domain)));
+  state.addAttribute("size", builder.getI64IntegerAttr(size));
+  state.addOperands(over ? ValueRange(over) : ValueRange());
+  state.addOperands(inits);
+  state.addAttribute("operandSegmentSizes",
+                     builder.getDenseI32ArrayAttr({over ? 1 : 0, static_cast<int32_t>(inits.size())}));
+  state.addTypes(inits.getTypes());
+  OpBuilder::InsertionGuard guard(builder);
+  Block *body = builder.createBlock(state.addRegion());
+  body->addArgument(builder.getIndexType(), state.location);
+  for (Value init : inits)
+    body->addArgument(init.getType(), init.getLoc());
+}
+
+YieldOp LoopOp::getYield() { return cast<YieldOp>(getBody().front().getTerminator()); }
+
+// train.loop sequence 64 [over %w : type] trip %t (%carried = %init, ...) : types { ... }
+void LoopOp::print(OpAsmPrinter &printer) {
+  printer << ' ' << stringifyDomain(getDomain()) << ' ' << getSize();
+  if (getOver())
+    printer << " over " << getOver() << " : " << getOver().getType();
+  printer << " trip " << getTrip() << " (";
+  llvm::interleaveComma(llvm::zip(getCarried(), getInits()), printer,
+                        [&](auto pair) { printer << std::get<0>(pair) << " = " << std::get<1>(pair); });
+  printer << ")";
+  if (!getInits().empty())
+    printer << " : " << getInits().getTypes();
+  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(), {"domain", "size", "operandSegmentSizes"});
+  printer << ' ';
+  printer.printRegion(getBody(), /*printEntryBlockArgs=*/false, /*printBlockTerminators=*/!getInits().empty());
+}
+
+ParseResult LoopOp::parse(OpAsmParser &parser, OperationState &state) {
+  StringRef keyword;
+  int64_t size;
+  auto location = parser.getCurrentLocation();
+  if (parser.parseKeyword(&keyword) || parser.parseInteger(size))
+    return failure();
+  std::optional<Domain> domain = symbolizeDomain(keyword);
+  if (!domain)
+    return parser.emitError(location) << "unknown domain '" << keyword << "'";
+  Builder &builder = parser.getBuilder();
+  OpAsmParser::UnresolvedOperand over;
+  Type overType;
+  bool hasOver = succeeded(parser.parseOptionalKeyword("over"));
+  if (hasOver && (parser.parseOperand(over) || parser.parseColonType(overType)))
+    return failure();
+  OpAsmParser::Argument trip;
+  SmallVector<OpAsmParser::Argument> arguments;
+  SmallVector<OpAsmParser::UnresolvedOperand> inits;
+  if (parser.parseKeyword("trip") || parser.parseArgument(trip) || parser.parseAssignmentList(arguments, inits))
+    return failure();
+  SmallVector<Type> types;
+  if (!inits.empty() && parser.parseColonTypeList(types))
+    return failure();
+  if (types.size() != inits.size())
+    return parser.emitError(location) << "has " << inits.size() << " carried values and " << types.size() << " types";
+  trip.type = builder.getIndexType();
+  for (auto [argument, type] : llvm::zip(arguments, types))
+    argument.type = type;
+  arguments.insert(arguments.begin(), trip);
+  if ((hasOver && parser.resolveOperand(over, overType, state.operands)) ||
+      parser.resolveOperands(inits, types, location, state.operands) ||
+      parser.parseOptionalAttrDictWithKeyword(state.attributes))
+    return failure();
+  Region *body = state.addRegion();
+  if (parser.parseRegion(*body, arguments))
+    return failure();
+  ensureTerminator(*body, builder, state.location);
+  state.addTypes(types);
+  state.addAttribute("domain", builder.getI32IntegerAttr(static_cast<int32_t>(*domain)));
+  state.addAttribute("size", builder.getI64IntegerAttr(size));
+  state.addAttribute("operandSegmentSizes",
+                     builder.getDenseI32ArrayAttr({hasOver ? 1 : 0, static_cast<int32_t>(inits.size())}));
+  return success();
+}
+
+LogicalResult LoopOp::verify() {
+  if (getSize() <= 0)
+    return emitOpError() << "has chunks of " << getSize() << " rows; at least 1 is needed";
+  if ((getDomain() == Domain::WeightRows) != static_cast<bool>(getOver()))
+    return emitOpError("needs 'over' with the domain weight_rows, and only there");
+  if (getBody().front().getNumArguments() != getInits().size() + 1 || !getTrip().getType().isIndex())
+    return emitOpError("has a body whose arguments are not the trip and the carried values");
+  if (getYield().getValues().getTypes() != getInits().getTypes())
+    return emitOpError("yields other types than it carries");
+  return success();
+}
+
+//===- Roles -----------------------------------------------------------------------------------------------------===//
+
+namespace {
+StringRef text(Attribute attribute) {
+  auto string = dyn_cast_or_null<StringAttr>(attribute);
+  return string ? string.getValue() : StringRef();
+}
+unsigned number(Attribute attribute) {
+  auto integer = dyn_cast_or_null<IntegerAttr>(attribute);
+  return integer ? integer.getInt() : 0;
+}
+} // namespace
+
+namespace mebp::train {
+StringRef getArgumentRole(func::FuncOp function, unsigned index) {
+  return text(function.getArgAttr(index, role::attribute));
+}
+StringRef getResultRole(func::FuncOp function, unsigned index) {
+  return text(function.getResultAttr(index, role::attribute));
+}
+void setArgumentRole(func::FuncOp function, unsigned index, StringRef value) {
+  function.setArgAttr(index, role::attribute, StringAttr::get(function.getContext(), value));
+}
+void setResultRole(func::FuncOp function, unsigned index, StringRef value) {
+  function.setResultAttr(index, role::attribute, StringAttr::get(function.getContext(), value));
+}
+unsigned getArgumentParameter(func::FuncOp function, unsigned index) {
+  return number(function.getArgAttr(index, role::parameterAttribute));
+}
+unsigned getResultParameter(func::FuncOp function, unsigned index) {
+  return number(function.getResultAttr(index, role::parameterAttribute));
+}
+bool isTrainable(func::FuncOp function, unsigned argument) {
+  return static_cast<bool>(function.getArgAttr(argument, role::trainableAttribute));
+}
+} // namespace mebp::train

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef MEBP_TRAIN_OPS
+#define MEBP_TRAIN_OPS
+
+include "dialects/train/TrainDialect.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def Train_BlockKind : I32EnumAttr<"BlockKind", "What a block is in the model", [
+  I32EnumAttrCase<"Embed", 0, "embed">, I32EnumAttrCase<"Layer", 1, "layer">, I32EnumAttrCase<"Head", 2, "head">]> {
+  let cppNamespace = "::mebp::train";
+}
+
+def Train_Domain : I32EnumAttr<"Domain", "What a loop runs over", [
+  I32EnumAttrCase<"Sequence", 0, "sequence">,
+  I32EnumAttrCase<"SequenceReversed", 1, "sequence_reversed">,
+  I32EnumAttrCase<"TokenRows", 2, "token_rows">,
+  I32EnumAttrCase<"WeightRows", 3, "weight_rows">]> {
+  let cppNamespace = "::mebp::train";
+}
+
+class Train_Op<string mnemonic, list<Trait> traits = []> : Op<Train_Dialect, mnemonic, traits>;
+
+def Train_BlockOp : Train_Op<"block", [Symbol]> {
+  let summary = "One block of the model: the functions it runs and the parameters it binds";
+  let description = [{
+    `forward` maps checkpoint to checkpoint; `backward` maps (checkpoint, cotangent of the output) to (cotangent of the
+    input, gradients of the trainable parameters). The head has `objective` (loss and cotangent of its input), `loss`
+    and `logits` instead. Argument i with role parameter p of any of them is `parameters[p]`.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, Train_BlockKind:$kind, FlatSymbolRefArrayAttr:$parameters,
+                       OptionalAttr<FlatSymbolRefAttr>:$forward, OptionalAttr<FlatSymbolRefAttr>:$backward,
+                       OptionalAttr<FlatSymbolRefAttr>:$objective, OptionalAttr<FlatSymbolRefAttr>:$loss,
+                       OptionalAttr<FlatSymbolRefAttr>:$logits);
+  let assemblyFormat = "$kind $sym_name `parameters` $parameters attr-dict";
+}
+
+def Train_EmptyOp : Train_Op<"empty", [Pure]> {
+  let summary = "A tensor whose content nobody reads before it is updated";
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+
+def Train_LoopOp : Train_Op<"loop", [AttrSizedOperandSegments, SingleBlockImplicitTerminator<"YieldOp">,
+                                      RecursiveMemoryEffects]> {
+  let summary = "Runs its body once a chunk of a domain";
+  let description = [{
+    sequence: each batch item's positions in chunks of `size`; sequence_reversed: the same chunks, last first;
+    token_rows: all rows of the batch as one list; weight_rows: the rows of the weight `over`. The last chunk may be
+    shorter. The first body argument is the trip, for train.slice and train.update; the others are carried from trip to
+    trip, beginning with `inits`.
+  }];
+  let arguments = (ins Train_Domain:$domain, I64Attr:$size, Optional<AnyRankedTensor>:$over,
+                       Variadic<AnyRankedTensor>:$inits);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let skipDefaultBuilders = 1;
+  let builders = [OpBuilder<(ins "Domain":$domain, "int64_t":$size, "::mlir::Value":$over,
+                                 "::mlir::ValueRange":$inits)>];
+  let extraClassDeclaration = [{
+    ::mlir::Value getTrip() { return getBody().front().getArgument(0); }
+    ::mlir::Block::BlockArgListType getCarried() { return getBody().front().getArguments().drop_front(); }
+    YieldOp getYield();
+  }];
+}
+
+def Train_YieldOp : Train_Op<"yield", [Pure, Terminator, HasParent<"LoopOp">]> {
+  let summary = "What the next trip, or the loop's result, is";
+  let arguments = (ins Variadic<AnyRankedTensor>:$values);
+  let assemblyFormat = "($values^ `:` type($values))? attr-dict";
+  let builders = [OpBuilder<(ins), [{}]>];
+}
+
+def Train_SliceOp : Train_Op<"slice", [Pure]> {
+  let summary = "The rows that this trip covers";
+  let description = "result = source[rows of trip]. For weight_rows of a vector, its elements.";
+  let arguments = (ins AnyRankedTensor:$source, Index:$trip);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$source `[` $trip `]` attr-dict `:` type($source) `->` type($result)";
+}
+
+def Train_UpdateOp : Train_Op<"update", [Pure, AllTypesMatch<["destination", "result"]>]> {
+  let summary = "A tensor with the rows that this trip covers replaced";
+  let description = "result = destination, but result[rows of trip] = source. Shares the destination's memory.";
+  let arguments = (ins AnyRankedTensor:$destination, AnyRankedTensor:$source, Index:$trip);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$source `into` $destination `[` $trip `]` attr-dict `:` type($source) `into` type($destination)";
+  let builders = [OpBuilder<(ins "::mlir::Value":$destination, "::mlir::Value":$source, "::mlir::Value":$trip),
+    [{ build($_builder, $_state, destination.getType(), destination, source, trip); }]>];
+}
+
+#endif

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of the arrays that callers hand in, so that the runtime gets what its C API promises to take."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from mebp.errors import Error
+
+IGNORED_LABEL = -100
+
+
+def token_array(name: str, values: object) -> np.ndarray:
+    """`values` as a contiguous int32 array [batch, sequence]; `name` is what an error calls it."""
+    array = np.asarray(values)
+    if array.ndim != 2 or array.size == 0:
+        raise Error(f"{name} has shape {list(array.shape)}; give integers of shape [batch, sequence]")
+    if array.dtype.kind not in "iu":
+        raise Error(f"{name} has dtype {array.dtype}; give integers of shape [batch, sequence]")
+    limits = np.iinfo(np.int32)
+    outside = np.argwhere((array < limits.min) | (array > limits.max))
+    if len(outside):
+        row, column = outside[0]
+        raise Error(f"{name}[{row}, {column}] is {array[row, column]}, which is no token id; check the tokenizer")
+    return np.ascontiguousarray(array, dtype=np.int32)
+
+
+def token_arrays(input_ids: object, labels: object) -> tuple[np.ndarray, np.ndarray]:
+    """Ids and labels as int32 arrays of one shape."""
+    ids, targets = token_array("input_ids", input_ids), token_array("labels", labels)
+    if ids.shape != targets.shape:
+        raise Error(f"input_ids has shape {list(ids.shape)} and labels {list(targets.shape)}; make them alike")
+    return ids, targets
+
+
+def named_arrays(
+    what: str, given: Mapping[str, object], shapes: Mapping[str, tuple[int, ...]], complete: bool
+) -> dict[str, np.ndarray]:
+    """`given` as contiguous float32 arrays, each with the shape that `shapes` has for its key.
+
+    Raises mebp.Error for a key that `shapes` lacks, for another shape and, where `complete`, for a missing key.
+    """
+    unknown = next((key for key in given if key not in shapes), None)
+    if unknown is not None:
+        raise Error(f"{what} '{unknown}' is not in this bundle; session.trainables() lists the keys")
+    missing = next((key for key in shapes if key not in given), None)
+    if complete and missing is not None:
+        raise Error(f"{what} '{missing}' is missing; give all {len(shapes)}")
+    arrays = {}
+    for key, values in given.items():
+        array = np.ascontiguousarray(values, dtype=np.float32)
+        if array.shape != shapes[key]:
+            raise Error(f"{what} '{key}' has shape {list(array.shape)}; this bundle wants {list(shapes[key])}")
+        arrays[key] = array
+    return arrays

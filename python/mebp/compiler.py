@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mebp.compile: runs mebpc, the compiler."""
+
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mebp.errors import Error
+from mebp.tools import find_tool
+
+
+@dataclass(frozen=True)
+class LoRA:
+    """What is trained: low-rank adapters of `rank` on the linear layers that `targets` names.
+
+    targets: "all-linear" (as in PEFT: every one but lm_head), or module names such as ["q_proj", "v_proj"].
+    """
+
+    rank: int = 8
+    alpha: float = 16
+    targets: str | Sequence[str] = "all-linear"
+
+
+def compile(
+    model: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    seq_len: int | None = None,
+    batch: int | None = None,
+    weights: str | None = None,
+    embedding_weights: str | None = None,
+    precision: str | None = None,
+    lora: LoRA | None = None,
+    optimizer: str | None = None,
+    memory_budget: str | int | None = None,
+    chunk_size: int | None = None,
+    seed: int = 0,
+    random_weights: int | None = None,
+) -> None:
+    """Compiles the exported `model` (an ONNX file) into the bundle folder `output`.
+
+    What is None is mebpc's to choose; memory_budget is bytes or text such as "64MiB". Raises mebp.Error with mebpc's
+    line where it refuses; `output` is then as it was before.
+    """
+    lora = lora or LoRA()
+    targets = lora.targets if isinstance(lora.targets, str) else ",".join(lora.targets)
+    options = {
+        "--seq-len": seq_len,
+        "--batch": batch,
+        "--weights": weights,
+        "--embedding-weights": embedding_weights,
+        "--precision": precision,
+        "--lora-rank": lora.rank,
+        "--lora-alpha": lora.alpha,
+        "--lora-targets": targets,
+        "--optimizer": optimizer,
+        "--memory-budget": memory_budget,
+        "--chunk-size": chunk_size,
+        "--seed": seed,
+        "--random-weights": random_weights,
+    }
+    command = [find_tool("mebpc"), os.fspath(model), "-o", os.fspath(output)]
+    command += [part for name, value in options.items() if value is not None for part in (name, str(value))]
+    run = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if run.returncode != 0:
+        raise Error(_last_line(run.stderr) or f"mebpc ended with status {run.returncode} on {os.fspath(model)}")
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].removeprefix("mebpc: ") if lines else ""

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training session over a compiled bundle."""
+
+import json
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mebp import arrays
+from mebp.errors import Error
+
+OPTIMIZERS = ("adamw", "sgd")
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What one optimizer step did."""
+
+    loss: float  # mean over the labels that count, before the update
+    grad_norm: float  # L2 over all trainables, before the update
+    tokens: int  # labels that count
+    seconds: float
+    peak_bytes: int  # the highest anonymous and written memory of this process that the session has seen
+
+
+class Session:
+    """One training run: a bundle's frozen weights (mapped, never copied), an adapter and an optimizer.
+
+    `input_ids` and `labels` are integer arrays [batch, sequence] up to the compiled batch and sequence; a shorter
+    sequence costs its own length. Labels are as in transformers: -100 is ignored, the shift happens inside. Whatever
+    goes wrong is an mebp.Error whose line names the thing and says what to do.
+
+    A session is used by one thread at a time; several sessions may run side by side.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        device: str = "cpu",
+        threads: int | None = None,
+        optimizer: str | None = None,
+        lr: float = 2e-4,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        reference_kernels: bool = False,
+    ) -> None:
+        """Opens the bundle folder `path`.
+
+        threads: None for as many as this process may run on.
+        optimizer: "adamw" or "sgd"; None for the one that the bundle was compiled for.
+        reference_kernels: the naive kernels that the fast ones are checked against.
+        """
+        runtime = _load_runtime()
+        _check_options(device, threads, lr, betas, eps, weight_decay)
+        self._bundle = runtime.Bundle(os.fspath(path))
+        self._info = self._bundle.info()
+        self._description = json.loads(self._bundle.describe())
+        self.manifest: dict = json.loads(self._bundle.manifest())
+        self.optimizer = self._choose_optimizer(optimizer)
+        self._shapes = dict(self._bundle.trainables())
+        self._session = runtime.Session(
+            self._bundle,
+            optimizer=self.optimizer,
+            learning_rate=lr,
+            beta1=betas[0],
+            beta2=betas[1],
+            epsilon=eps,
+            weight_decay=weight_decay,
+            threads=threads or 0,
+            reference_kernels=reference_kernels,
+            return_gradients=True,  # address space alone until loss_and_gradients is called
+        )
+
+    def _choose_optimizer(self, asked: str | None) -> str:
+        name = asked or self._description.get("plan", {}).get("optimizer") or OPTIMIZERS[0]
+        if name not in OPTIMIZERS:
+            raise Error(f"optimizer '{name}' is not in this build; choose {' or '.join(OPTIMIZERS)}")
+        return name
+
+    @property
+    def max_batch(self) -> int:
+        """The largest batch that the bundle was compiled for."""
+        return self._info["max_batch"]
+
+    @property
+    def max_sequence(self) -> int:
+        """The longest sequence that the bundle was compiled for."""
+        return self._info["max_sequence"]
+
+    @property
+    def vocabulary(self) -> int:
+        return self._info["vocabulary"]
+
+    @property
+    def plan(self) -> dict:
+        """What the compiler reckoned, in bytes: peak_bytes, process_bytes, buffers by name, chunk sizes, what is at
+        the peak; and `session_bytes`, the arena of this session."""
+        return {**self._description["plan"], "session_bytes": self._session.arena_bytes()}
+
+    @property
+    def steps(self) -> int:
+        """Updates applied so far, those before a loaded state included."""
+        return self._session.steps()
+
+    def set_learning_rate(self, lr: float) -> None:
+        """The rate of the next steps."""
+        _check_not_negative("lr", lr)
+        self._session.set_learning_rate(lr)
+
+    def loss(self, input_ids: object, labels: object) -> float:
+        """The mean loss over the labels that count."""
+        return float(self._session.loss(*arrays.token_arrays(input_ids, labels)))
+
+    def loss_and_gradients(self, input_ids: object, labels: object) -> tuple[float, dict[str, np.ndarray]]:
+        """The loss and its gradient by every trainable, {PEFT key: float32 array}; parameters stay as they are."""
+        loss = self._session.gradients(*arrays.token_arrays(input_ids, labels))
+        return float(loss), {key: self._session.read_gradient(index) for index, key in enumerate(self._shapes)}
+
+    def step(self, input_ids: object, labels: object) -> StepResult:
+        """Forward, backward and one update, each gradient applied as soon as it is there.
+
+        Raises mebp.Error where the loss is not finite; parameters are then as they were before.
+        """
+        return StepResult(*self._session.step(*arrays.token_arrays(input_ids, labels)))
+
+    def apply_gradients(self, gradients: Mapping[str, object]) -> None:
+        """One update with gradients {PEFT key: array} that the caller gives, one for each trainable."""
+        checked = arrays.named_arrays("gradient", gradients, self._shapes, complete=True)
+        self._session.apply_gradients([checked[key] for key in self._shapes])
+
+    def logits(self, input_ids: object, first: int = 0, count: int | None = None) -> np.ndarray:
+        """float32 [batch, count, vocabulary]: the logits at positions [first, first + count); by default all."""
+        ids = arrays.token_array("input_ids", input_ids)
+        count = ids.shape[1] - first if count is None else count
+        if first < 0 or count < 1 or first + count > ids.shape[1]:
+            raise Error(f"positions [{first}, {first + count}) are outside the sequence of {ids.shape[1]} tokens")
+        return self._session.logits(ids, first, count)
+
+    def generate(
+        self, input_ids: object, max_new_tokens: int = 32, eos_token_id: int | Collection[int] | None = None
+    ) -> np.ndarray:
+        """int64 [batch, sequence + n], n <= max_new_tokens: the prompt and its greedy continuation.
+
+        A row that reached one of `eos_token_id` is filled up with that token; all rows there, it ends.
+        Raises mebp.Error where the prompt and max_new_tokens exceed the compiled sequence.
+        """
+        ids = arrays.token_array("input_ids", input_ids)
+        if max_new_tokens < 1:
+            raise Error(f"max_new_tokens is {max_new_tokens}; give at least 1")
+        if ids.shape[1] + max_new_tokens > self.max_sequence:
+            raise Error(
+                f"a prompt of {ids.shape[1]} tokens and {max_new_tokens} new ones exceed the compiled sequence of "
+                f"{self.max_sequence}; shorten them or compile with a longer --seq-len"
+            )
+        ends = [] if eos_token_id is None else np.atleast_1d(np.asarray(list(np.atleast_1d(eos_token_id))))
+        finished = np.zeros(len(ids), dtype=bool)
+        for _ in range(max_new_tokens):
+            chosen = self.logits(ids, first=ids.shape[1] - 1)[:, 0].argmax(axis=-1).astype(np.int32)
+            chosen = np.where(finished, ids[:, -1], chosen)
+            finished |= np.isin(chosen, ends)
+            ids = np.concatenate([ids, chosen[:, None]], axis=1)
+            if finished.all():
+                break
+        return ids.astype(np.int64)
+
+    def trainables(self) -> dict[str, np.ndarray]:
+        """Copies of all trainable tensors, {PEFT key: float32 array}, keys as in adapter_model.safetensors."""
+        return {key: self._session.read_trainable(index) for index, key in enumerate(self._shapes)}
+
+    def set_trainables(self, values: Mapping[str, object]) -> None:
+        """Overwrites the given trainables, {PEFT key: array}; the others stay. Nothing is set if one is wrong."""
+        checked = arrays.named_arrays("trainable", values, self._shapes, complete=False)
+        for index, key in enumerate(self._shapes):
+            if key in checked:
+                self._session.write_trainable(index, checked[key])
+
+    def base_weights(self) -> dict[str, np.ndarray]:
+        """The frozen weights {Hugging Face name: float32 array}, dequantised as the kernels see them."""
+        return {name: self._bundle.read_weight(index) for index, (name, _) in enumerate(self._bundle.weights())}
+
+    def save_adapter(self, folder: str | os.PathLike[str]) -> None:
+        """Writes a PEFT folder, whole or not at all."""
+        Path(folder).parent.mkdir(parents=True, exist_ok=True)
+        self._session.save_adapter(os.fspath(folder))
+
+    def load_adapter(self, folder: str | os.PathLike[str]) -> None:
+        """Takes the adapter of a PEFT folder made for this bundle's rank and target layers."""
+        self._session.load_adapter(os.fspath(folder))
+
+    def save_state(self, folder: str | os.PathLike[str], user: bytes = b"") -> None:
+        """Writes all that a bitwise equal continuation needs, crash-safe; `user` travels along (up to 1 MiB)."""
+        Path(folder).parent.mkdir(parents=True, exist_ok=True)
+        self._session.save_state(os.fspath(folder), user)
+
+    def load_state(self, folder: str | os.PathLike[str]) -> bytes:
+        """Continues from a saved state of the same bundle and optimizer; returns what `user` was."""
+        return self._session.load_state(os.fspath(folder))
+
+
+def _load_runtime():
+    try:
+        from mebp import _runtime
+    except ImportError as error:
+        raise Error(f"the runtime's extension cannot be loaded ({error}); build it with make") from error
+    return _runtime
+
+
+def _check_options(
+    device: str, threads: int | None, lr: float, betas: tuple[float, float], eps: float, weight_decay: float
+) -> None:
+    if device != "cpu":
+        raise Error(f"device '{device}' is not in this build; it has cpu")
+    if threads is not None and threads < 1:
+        raise Error(f"threads is {threads}; give at least 1, or None for all")
+    for name, value in {"lr": lr, "eps": eps, "weight_decay": weight_decay}.items():
+        _check_not_negative(name, value)
+    if not all(0 <= beta < 1 for beta in betas):
+        raise Error(f"betas are {betas}; each must be at least 0 and below 1")
+
+
+def _check_not_negative(name: str, value: float) -> None:
+    if not (np.isfinite(value) and value >= 0):
+        raise Error(f"{name} is {value}; give a finite number of at least 0")

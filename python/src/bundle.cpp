@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "module.h"
+
+namespace mebp::python {
+
+static nb::tuple describeTensor(const mebp_tensor_info &info) {
+  nb::list shape;
+  for (size_t extent : shapeOf(info))
+    shape.append(extent);
+  return nb::make_tuple(info.name, nb::tuple(shape));
+}
+
+Bundle::Bundle(const char *path) {
+  mebp_error error;
+  mebp_bundle *opened = nullptr;
+  check(mebp_bundle_open(path, &opened, &error), error);
+  handle.reset(opened);
+}
+
+nb::dict Bundle::info() const {
+  mebp_bundle_info info;
+  mebp_bundle_get_info(handle.get(), &info);
+  nb::dict result;
+  result["name"] = info.name;
+  result["vocabulary"] = info.vocabulary;
+  result["hidden"] = info.hidden;
+  result["max_batch"] = info.max_batch;
+  result["max_sequence"] = info.max_sequence;
+  result["blocks"] = info.blocks;
+  result["programs"] = info.programs;
+  result["lora_rank"] = info.lora_rank;
+  result["lora_alpha"] = info.lora_alpha;
+  result["weights_bytes"] = info.weights_bytes;
+  result["peak_bytes"] = info.peak_bytes;
+  result["process_bytes"] = info.process_bytes;
+  return result;
+}
+
+nb::list Bundle::weights() const {
+  mebp_bundle_info info;
+  mebp_bundle_get_info(handle.get(), &info);
+  nb::list result;
+  for (uint32_t index = 0; index < info.weights; ++index) {
+    mebp_tensor_info tensor;
+    mebp_error error;
+    check(mebp_bundle_weight_info(handle.get(), index, &tensor, &error), error);
+    result.append(describeTensor(tensor));
+  }
+  return result;
+}
+
+nb::list Bundle::trainables() const {
+  mebp_bundle_info info;
+  mebp_bundle_get_info(handle.get(), &info);
+  nb::list result;
+  for (uint32_t index = 0; index < info.trainables; ++index) {
+    mebp_tensor_info tensor;
+    mebp_error error;
+    check(mebp_bundle_trainable_info(handle.get(), index, &tensor, &error), error);
+    result.append(describeTensor(tensor));
+  }
+  return result;
+}
+
+FloatResult Bundle::readWeight(uint32_t index) const {
+  mebp_tensor_info tensor;
+  mebp_error error;
+  check(mebp_bundle_weight_info(handle.get(), index, &tensor, &error), error);
+  FloatResult result = makeArray(shapeOf(tensor));
+  check(mebp_bundle_weight_read(handle.get(), index, result.data(), &error), error);
+  return result;
+}
+
+void bindBundle(nb::module_ &module) {
+  nb::class_<Bundle>(module, "Bundle")
+      .def(nb::init<const char *>(), nb::arg("path"))
+      .def("info", &Bundle::info)
+      .def("weights", &Bundle::weights, "A list of (name, shape).")
+      .def("trainables", &Bundle::trainables, "A list of (name, shape).")
+      .def("read_weight", &Bundle::readWeight, nb::arg("index"))
+      .def("manifest", &Bundle::manifest)
+      .def("describe", &Bundle::describe);
+}
+
+} // namespace mebp::python

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "module.h"
+
+namespace mebp::python {
+
+void check(mebp_code code, const mebp_error &error) {
+  if (code == MEBP_OK)
+    return;
+  nb::object type = nb::module_::import_("mebp.errors").attr("Error");
+  PyErr_SetString(type.ptr(), error.message);
+  throw nb::python_error();
+}
+
+FloatResult makeArray(const std::vector<size_t> &shape) {
+  size_t count = 1;
+  for (size_t extent : shape)
+    count *= extent;
+  std::unique_ptr<float[]> memory(new float[count]); // not make_unique, which would write it all first
+  nb::capsule owner(memory.get(), [](void *pointer) noexcept { delete[] static_cast<float *>(pointer); });
+  return FloatResult(memory.release(), shape.size(), shape.data(), owner);
+}
+
+std::vector<size_t> shapeOf(const mebp_tensor_info &info) {
+  if (info.rank == 1)
+    return {static_cast<size_t>(info.columns)};
+  return {static_cast<size_t>(info.rows), static_cast<size_t>(info.columns)};
+}
+
+} // namespace mebp::python
+
+NB_MODULE(_runtime, module) {
+  module.doc() = "The mebp runtime's C API; use mebp.Session.";
+  mebp::python::bindBundle(module);
+  mebp::python::bindSession(module);
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "module.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <string>
+
+namespace mebp::python {
+
+namespace {
+
+// What a state may carry for the program that drives the session; the trainer stores a few hundred bytes.
+constexpr uint64_t largestUserState = 1 << 20;
+
+class Session {
+public:
+  Session(const Bundle &bundle, const std::string &optimizer, float learningRate, float beta1, float beta2,
+          float epsilon, float weightDecay, uint32_t threads, bool referenceKernels, bool returnGradients)
+      : bundle(bundle) {
+    mebp_session_options options;
+    mebp_session_options_init(&options);
+    options.optimizer = optimizer == "sgd" ? MEBP_SGD : MEBP_ADAMW;
+    options.learning_rate = learningRate;
+    options.beta1 = beta1;
+    options.beta2 = beta2;
+    options.epsilon = epsilon;
+    options.weight_decay = weightDecay;
+    options.threads = threads;
+    options.reference_kernels = referenceKernels;
+    options.return_gradients = returnGradients;
+    memoryBytes = mebp_session_memory_bytes(bundle.get(), &options);
+    mebp_error error;
+    mebp_session *created = nullptr;
+    check(mebp_session_create(bundle.get(), &options, &created, &error), error);
+    handle.reset(created);
+  }
+
+  float loss(TokenArray ids, TokenArray labels) {
+    float result = 0;
+    unlocked([&](mebp_error *error) {
+      return mebp_session_loss(handle.get(), ids.data(), labels.data(), rows(ids), columns(ids), &result, error);
+    });
+    return result;
+  }
+
+  float gradients(TokenArray ids, TokenArray labels) {
+    float result = 0;
+    unlocked([&](mebp_error *error) {
+      return mebp_session_gradients(handle.get(), ids.data(), labels.data(), rows(ids), columns(ids), &result, error);
+    });
+    return result;
+  }
+
+  nb::tuple step(TokenArray ids, TokenArray labels) {
+    mebp_step_result result;
+    unlocked([&](mebp_error *error) {
+      return mebp_session_step(handle.get(), ids.data(), labels.data(), rows(ids), columns(ids), &result, error);
+    });
+    return nb::make_tuple(result.loss, result.grad_norm, result.tokens, result.seconds, result.peak_bytes);
+  }
+
+  FloatResult logits(TokenArray ids, uint32_t first, uint32_t count) {
+    mebp_bundle_info info;
+    mebp_bundle_get_info(bundle.get(), &info);
+    FloatResult result = makeArray({ids.shape(0), count, info.vocabulary});
+    float *out = result.data();
+    unlocked([&](mebp_error *error) {
+      return mebp_session_logits(handle.get(), ids.data(), rows(ids), columns(ids), first, count, out, error);
+    });
+    return result;
+  }
+
+  // `gradients` has one array for each trainable, with its number of elements (checked in Python).
+  void applyGradients(const std::vector<FloatArray> &gradients) {
+    std::vector<const float *> pointers;
+    for (const FloatArray &gradient : gradients)
+      pointers.push_back(gradient.data());
+    mebp_error error;
+    check(mebp_session_apply_gradients(handle.get(), pointers.data(), &error), error);
+  }
+
+  FloatResult readTrainable(uint32_t index) const {
+    FloatResult result = makeArray(trainableShape(index));
+    mebp_error error;
+    check(mebp_session_read_trainable(handle.get(), index, result.data(), result.size(), &error), error);
+    return result;
+  }
+
+  FloatResult readGradient(uint32_t index) const {
+    FloatResult result = makeArray(trainableShape(index));
+    mebp_error error;
+    check(mebp_session_read_gradient(handle.get(), index, result.data(), result.size(), &error), error);
+    return result;
+  }
+
+  void writeTrainable(uint32_t index, FloatArray values) {
+    mebp_error error;
+    check(mebp_session_write_trainable(handle.get(), index, values.data(), values.size(), &error), error);
+  }
+
+  void setLearningRate(float learningRate) { mebp_session_set_learning_rate(handle.get(), learningRate); }
+  uint64_t steps() const { return mebp_session_steps(handle.get()); }
+  uint64_t arenaBytes() const { return memoryBytes; }
+
+  void saveAdapter(const char *folder) const {
+    mebp_error error;
+    check(mebp_session_save_adapter(handle.get(), folder, &error), error);
+  }
+
+  void loadAdapter(const char *folder) {
+    mebp_error error;
+    check(mebp_session_load_adapter(handle.get(), folder, &error), error);
+  }
+
+  void saveState(const char *folder, nb::bytes user) const {
+    mebp_error error;
+    check(mebp_session_save_state(handle.get(), folder, user.c_str(), user.size(), &error), error);
+  }
+
+  nb::bytes loadState(const char *folder) {
+    std::vector<char> user(largestUserState);
+    uint64_t size = user.size();
+    mebp_error error;
+    check(mebp_session_load_state(handle.get(), folder, user.data(), &size, &error), error);
+    return nb::bytes(user.data(), size);
+  }
+
+private:
+  // Runs a long call without Python's lock, so that other threads (a progress bar) go on.
+  template <typename Call> static void unlocked(Call call) {
+    mebp_error error;
+    mebp_code code;
+    {
+      nb::gil_scoped_release release;
+      code = call(&error);
+    }
+    check(code, error);
+  }
+
+  static uint32_t rows(const TokenArray &ids) { return static_cast<uint32_t>(ids.shape(0)); }
+  static uint32_t columns(const TokenArray &ids) { return static_cast<uint32_t>(ids.shape(1)); }
+
+  std::vector<size_t> trainableShape(uint32_t index) const {
+    mebp_tensor_info info;
+    mebp_error error;
+    check(mebp_bundle_trainable_info(bundle.get(), index, &info, &error), error);
+    return shapeOf(info);
+  }
+
+  struct Destroy {
+    void operator()(mebp_session *session) const { mebp_session_destroy(session); }
+  };
+  const Bundle &bundle;
+  std::unique_ptr<mebp_session, Destroy> handle;
+  uint64_t memoryBytes = 0;
+};
+
+} // namespace
+
+void bindSession(nb::module_ &module) {
+  nb::class_<Session>(module, "Session")
+      .def(nb::init<const Bundle &, const std::string &, float, float, float, float, float, uint32_t, bool, bool>(),
+           nb::arg("bundle"), nb::kw_only(), nb::arg("optimizer"), nb::arg("learning_rate"), nb::arg("beta1"),
+           nb::arg("beta2"), nb::arg("epsilon"), nb::arg("weight_decay"), nb::arg("threads"),
+           nb::arg("reference_kernels"), nb::arg("return_gradients"), nb::keep_alive<1, 2>())
+      .def("loss", &Session::loss, nb::arg("ids"), nb::arg("labels"))
+      .def("gradients", &Session::gradients, nb::arg("ids"), nb::arg("labels"))
+      .def("step", &Session::step, nb::arg("ids"), nb::arg("labels"))
+      .def("logits", &Session::logits, nb::arg("ids"), nb::arg("first"), nb::arg("count"))
+      .def("apply_gradients", &Session::applyGradients, nb::arg("gradients"))
+      .def("read_trainable", &Session::readTrainable, nb::arg("index"))
+      .def("read_gradient", &Session::readGradient, nb::arg("index"))
+      .def("write_trainable", &Session::writeTrainable, nb::arg("index"), nb::arg("values"))
+      .def("set_learning_rate", &Session::setLearningRate, nb::arg("learning_rate"))
+      .def("steps", &Session::steps)
+      .def("arena_bytes", &Session::arenaBytes)
+      .def("save_adapter", &Session::saveAdapter, nb::arg("folder"))
+      .def("load_adapter", &Session::loadAdapter, nb::arg("folder"))
+      .def("save_state", &Session::saveState, nb::arg("folder"), nb::arg("user"))
+      .def("load_state", &Session::loadState, nb::arg("folder"));
+}
+
+} // namespace mebp::python

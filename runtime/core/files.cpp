@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/core/files.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace mebp {
+
+static Status systemFailure(const std::string &path, const char *what, int number) {
+  mebp_code code = number == ENOENT || number == ENOTDIR ? MEBP_NOT_FOUND
+                   : number == ENOMEM                    ? MEBP_OUT_OF_MEMORY
+                                                         : MEBP_IO;
+  return failure(code, "%s: cannot %s: %s", path.c_str(), what, std::strerror(number));
+}
+
+namespace {
+// An open file for reading, and its size.
+struct Reader {
+  int descriptor = -1;
+  uint64_t size = 0;
+
+  Reader() = default;
+  Reader(const Reader &) = delete;
+  ~Reader() {
+    if (descriptor >= 0)
+      ::close(descriptor);
+  }
+
+  Status open(const std::string &path) {
+    descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    struct stat information;
+    if (descriptor < 0 || ::fstat(descriptor, &information) != 0)
+      return systemFailure(path, "open", errno);
+    if (!S_ISREG(information.st_mode))
+      return failure(MEBP_IO, "%s: is not a regular file", path.c_str());
+    size = static_cast<uint64_t>(information.st_size);
+    return Status();
+  }
+};
+} // namespace
+
+Result<std::string> readFile(const std::string &path) {
+  // What is read whole is small; a huge file is not ours, and reading it would only exhaust the memory.
+  constexpr uint64_t largest = uint64_t(1) << 30;
+  Reader reader;
+  if (Status status = reader.open(path); !status.ok())
+    return status;
+  if (reader.size > largest)
+    return failure(MEBP_CORRUPT, "%s: %llu bytes are more than such a file can have", path.c_str(),
+                   static_cast<unsigned long long>(reader.size));
+  std::string content(reader.size, '\0');
+  for (uint64_t done = 0; done < content.size();) {
+    ssize_t count = ::read(reader.descriptor, &content[done], content.size() - done);
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count < 0)
+      return systemFailure(path, "read", errno);
+    if (count == 0)
+      return failure(MEBP_IO, "%s: became shorter while it was read", path.c_str());
+    done += static_cast<uint64_t>(count);
+  }
+  return content;
+}
+
+Result<uint64_t> fileSize(const std::string &path) {
+  Reader reader;
+  if (Status status = reader.open(path); !status.ok())
+    return status;
+  return reader.size;
+}
+
+Status makeFolder(const std::string &path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error)
+    return failure(MEBP_IO, "%s: cannot make this folder: %s", path.c_str(), error.message().c_str());
+  return Status();
+}
+
+MappedFile::MappedFile(MappedFile &&other) noexcept { *this = std::move(other); }
+
+MappedFile &MappedFile::operator=(MappedFile &&other) noexcept {
+  std::swap(bytes, other.bytes);
+  std::swap(length, other.length);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (length)
+    ::munmap(const_cast<unsigned char *>(bytes), length);
+}
+
+Result<MappedFile> MappedFile::open(const std::string &path) {
+  Reader reader;
+  if (Status status = reader.open(path); !status.ok())
+    return status;
+  MappedFile file;
+  if (reader.size == 0)
+    return file;
+  void *start = ::mmap(nullptr, reader.size, PROT_READ, MAP_SHARED, reader.descriptor, 0);
+  if (start == MAP_FAILED)
+    return systemFailure(path, "map", errno);
+  file.bytes = static_cast<const unsigned char *>(start);
+  file.length = reader.size;
+  return file;
+}
+
+FileReplacement::~FileReplacement() {
+  if (descriptor >= 0)
+    ::close(descriptor);
+  if (!temporary.empty())
+    ::unlink(temporary.c_str());
+}
+
+Status FileReplacement::fail(const char *what) const { return systemFailure(target, what, errno); }
+
+Status FileReplacement::open(const std::string &path) {
+  target = path;
+  // One fixed name: what a killed run leaves behind is overwritten by the next.
+  temporary = path + ".new";
+  descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (descriptor >= 0)
+    return Status();
+  temporary.clear();
+  return fail("write");
+}
+
+Status FileReplacement::write(const void *data, uint64_t size) {
+  const auto *bytes = static_cast<const unsigned char *>(data);
+  while (size) {
+    ssize_t count = ::write(descriptor, bytes, std::min<uint64_t>(size, uint64_t(1) << 30));
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count < 0)
+      return fail("write");
+    bytes += count;
+    size -= static_cast<uint64_t>(count);
+  }
+  return Status();
+}
+
+Status FileReplacement::sync() { return ::fsync(descriptor) == 0 ? Status() : fail("write"); }
+
+Status FileReplacement::replace() {
+  if (::rename(temporary.c_str(), target.c_str()) != 0)
+    return fail("replace");
+  temporary.clear();
+  std::string folder = std::filesystem::path(target).parent_path().string();
+  int handle = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (handle < 0)
+    return fail("sync the folder of");
+  // Some file systems cannot sync a folder and say EINVAL; the rename itself is done.
+  bool synced = ::fsync(handle) == 0 || errno == EINVAL;
+  int number = errno;
+  ::close(handle);
+  return synced ? Status() : systemFailure(target, "sync the folder of", number);
+}
+
+} // namespace mebp

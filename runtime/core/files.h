@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Files: read whole, mapped read-only, or replaced whole. Every failure names the path and the system's reason.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/core/status.h"
+
+namespace mebp {
+
+Result<std::string> readFile(const std::string &path);
+Result<uint64_t> fileSize(const std::string &path);
+Status makeFolder(const std::string &path);
+
+// A whole file, read-only. Its pages are clean: the system may drop them and read them again.
+class MappedFile {
+public:
+  MappedFile() = default;
+  MappedFile(MappedFile &&other) noexcept;
+  MappedFile &operator=(MappedFile &&other) noexcept;
+  ~MappedFile();
+
+  static Result<MappedFile> open(const std::string &path);
+  const unsigned char *data() const { return bytes; }
+  uint64_t size() const { return length; }
+
+private:
+  const unsigned char *bytes = nullptr;
+  uint64_t length = 0;
+};
+
+// A file written beside the one that it replaces. Until `replace` the old one stands; a destroyed writer that was not
+// asked to replace leaves nothing behind.
+class FileReplacement {
+public:
+  FileReplacement() = default;
+  FileReplacement(const FileReplacement &) = delete;
+  FileReplacement &operator=(const FileReplacement &) = delete;
+  ~FileReplacement();
+
+  Status open(const std::string &path);
+  Status write(const void *data, uint64_t size);
+  Status sync();    // everything written is on the disk: from here on only the rename can fail
+  Status replace(); // the rename, then the folder's own sync
+
+private:
+  Status fail(const char *what) const;
+
+  std::string target;
+  std::string temporary;
+  int descriptor = -1;
+};
+
+} // namespace mebp

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The memory that a session works in, and how much of it the process has really taken.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/core/status.h"
+
+namespace mebp {
+
+constexpr uint64_t memoryAlignment = 64;
+
+inline uint64_t alignUp(uint64_t bytes) { return (bytes + memoryAlignment - 1) & ~(memoryAlignment - 1); }
+
+// Anonymous pages straight from the system: zero, and free of cost until they are touched.
+class Arena {
+public:
+  Arena() = default;
+  Arena(Arena &&other) noexcept;
+  Arena &operator=(Arena &&other) noexcept;
+  ~Arena();
+
+  static Result<Arena> allocate(uint64_t size);
+  unsigned char *data() const { return bytes; }
+
+private:
+  unsigned char *bytes = nullptr;
+  uint64_t length = 0;
+};
+
+// Anonymous memory plus the resident pages of writable shared mappings of this process, in bytes; 0 where the system
+// does not tell. Allocates nothing.
+uint64_t writtenMemoryBytes();
+
+// As many threads as this process may run on.
+uint32_t availableThreads();
+
+} // namespace mebp

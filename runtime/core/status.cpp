@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/core/status.h"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+namespace mebp {
+
+Status Status::in(const std::string &place) const {
+  return ok() ? Status() : Status(errorCode, place + ": " + text);
+}
+
+Status failure(mebp_code code, const char *format, ...) {
+  char line[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(line, sizeof(line), format, arguments);
+  va_end(arguments);
+  return Status(code, line);
+}
+
+mebp_code report(const Status &status, mebp_error *error) {
+  if (error) {
+    error->code = status.code();
+    size_t length = std::min(status.message().size(), sizeof(error->message) - 1);
+    std::memcpy(error->message, status.message().data(), length);
+    error->message[length] = '\0';
+    // Names come from files and may hold anything; the promise is one line.
+    std::replace_if(error->message, error->message + length, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  }
+  return status.code();
+}
+
+} // namespace mebp
