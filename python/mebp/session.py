@@ -157,7 +157,10 @@ class Session:
                 f"a prompt of {ids.shape[1]} tokens and {max_new_tokens} new ones exceed the compiled sequence of "
                 f"{self.max_sequence}; shorten them or compile with a longer --seq-len"
             )
-        ends = [] if eos_token_id is None else np.atleast_1d(np.asarray(list(np.atleast_1d(eos_token_id))))
+        if eos_token_id is None:
+            ends = []
+        else:
+            ends = [eos_token_id] if isinstance(eos_token_id, int) else list(eos_token_id)
         finished = np.zeros(len(ids), dtype=bool)
         for _ in range(max_new_tokens):
             chosen = self.logits(ids, first=ids.shape[1] - 1)[:, 0].argmax(axis=-1).astype(np.int32)
@@ -185,7 +188,7 @@ class Session:
 
     def save_adapter(self, folder: str | os.PathLike[str]) -> None:
         """Writes a PEFT folder, whole or not at all."""
-        Path(folder).parent.mkdir(parents=True, exist_ok=True)
+        _make_parent(folder)
         self._session.save_adapter(os.fspath(folder))
 
     def load_adapter(self, folder: str | os.PathLike[str]) -> None:
@@ -194,7 +197,7 @@ class Session:
 
     def save_state(self, folder: str | os.PathLike[str], user: bytes = b"") -> None:
         """Writes all that a bitwise equal continuation needs, crash-safe; `user` travels along (up to 1 MiB)."""
-        Path(folder).parent.mkdir(parents=True, exist_ok=True)
+        _make_parent(folder)
         self._session.save_state(os.fspath(folder), user)
 
     def load_state(self, folder: str | os.PathLike[str]) -> bytes:
@@ -208,6 +211,14 @@ def _load_runtime():
     except ImportError as error:
         raise Error(f"the runtime's extension cannot be loaded ({error}); build it with make") from error
     return _runtime
+
+
+def _make_parent(folder: str | os.PathLike[str]) -> None:
+    parent = Path(folder).absolute().parent
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Error(f"{parent}: cannot be made ({error.strerror}); choose another folder") from error
 
 
 def _check_options(

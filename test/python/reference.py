@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The independent reference: transformers and PEFT, in true float64 or as torch is in float32.
+
+transformers rounds to float32 inside a float64 model: RMS norms and rotary angles are computed in float32, the loss
+casts its logits. Here norms and angles are computed in the model's own type and the loss on its own logits, so that
+float64 means it. The float32 model is left exactly as transformers has it.
+"""
+
+import copy
+import types
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
+
+IGNORED_LABEL = -100
+
+
+class Reference:
+    """A base model with a bundle's dequantised weights and its adapter, as torch sees them."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        weights: Mapping[str, np.ndarray],
+        trainables: Mapping[str, np.ndarray],
+        alpha: float,
+        dtype: torch.dtype = torch.float64,
+        attention: str = "sdpa",
+    ) -> None:
+        """`weights` as session.base_weights(), `trainables` as session.trainables(); `model` is copied."""
+        base = copy.deepcopy(model).to(dtype).eval()
+        base.set_attn_implementation(attention)
+        base.requires_grad_(False)
+        load_weights(base, weights)
+        if dtype == torch.float64:
+            compute_norms_in_own_type(base)
+            compute_rotary_tables_in_float64(base)
+        self.model = add_adapter(base, trainables, alpha)
+        self.set_trainables(trainables)
+
+    def parameters(self) -> dict[str, torch.nn.Parameter]:
+        """The trainable parameters by PEFT key."""
+        return {
+            name.replace(".default.", "."): parameter
+            for name, parameter in self.model.named_parameters()
+            if parameter.requires_grad
+        }
+
+    def set_trainables(self, values: Mapping[str, np.ndarray]) -> None:
+        """Overwrites all trainables; the key sets must be equal."""
+        parameters = self.parameters()
+        assert parameters.keys() == values.keys(), sorted(parameters.keys() ^ values.keys())[:4]
+        with torch.no_grad():
+            for key, parameter in parameters.items():
+                parameter.copy_(torch.from_numpy(np.asarray(values[key])))
+
+    def logits(self, input_ids: np.ndarray) -> np.ndarray:
+        """[batch, sequence, vocabulary] in the model's type."""
+        with torch.no_grad():
+            return self.model(input_ids=torch.from_numpy(np.asarray(input_ids, np.int64)), use_cache=False).logits.numpy()
+
+    def loss(self, input_ids: np.ndarray, labels: np.ndarray) -> torch.Tensor:
+        """The mean over the labels that count, shifted as in transformers."""
+        logits = self.model(input_ids=torch.from_numpy(np.asarray(input_ids, np.int64)), use_cache=False).logits
+        targets = torch.from_numpy(np.asarray(labels, np.int64))[:, 1:].reshape(-1)
+        return torch.nn.functional.cross_entropy(
+            logits[:, :-1].reshape(-1, logits.shape[-1]), targets, ignore_index=IGNORED_LABEL
+        )
+
+    def loss_and_gradients(self, input_ids: np.ndarray, labels: np.ndarray) -> tuple[float, dict[str, np.ndarray]]:
+        """The loss and its gradient by PEFT key, in the model's type."""
+        self.model.zero_grad(set_to_none=True)
+        loss = self.loss(input_ids, labels)
+        loss.backward()
+        return loss.item(), {key: parameter.grad.numpy().copy() for key, parameter in self.parameters().items()}
+
+
+def load_weights(model: PreTrainedModel, weights: Mapping[str, np.ndarray]) -> None:
+    """Overwrites all of the model's parameters; a tied one may come under either name."""
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    unknown = [name for name in weights if name not in parameters]
+    assert not unknown, f"not in the model: {unknown[:4]}"
+    written = set()
+    with torch.no_grad():
+        for name, values in weights.items():
+            assert parameters[name].shape == values.shape, name
+            parameters[name].copy_(torch.from_numpy(values))
+            written.add(id(parameters[name]))
+    missing = [name for name, parameter in parameters.items() if id(parameter) not in written]
+    assert not missing, f"not in the bundle: {missing[:4]}"
+
+
+def add_adapter(model: PreTrainedModel, trainables: Mapping[str, np.ndarray], alpha: float) -> torch.nn.Module:
+    """PEFT's LoRA on exactly the modules that the trainables' keys name."""
+    suffix = ".lora_A.weight"
+    prefix = "base_model.model."
+    ranks = {key[len(prefix) : -len(suffix)]: values.shape[0] for key, values in trainables.items() if key.endswith(suffix)}
+    (rank,) = set(ranks.values())
+    transposed = any(isinstance(model.get_submodule(name), Conv1D) for name in ranks)
+    config = LoraConfig(
+        r=rank,
+        lora_alpha=alpha,
+        lora_dropout=0.0,
+        target_modules=list(ranks),
+        fan_in_fan_out=transposed,
+        task_type="CAUSAL_LM",
+    )
+    adapted = get_peft_model(model, config, autocast_adapter_dtype=False)
+    dtype = next(model.parameters()).dtype
+    for name, parameter in adapted.named_parameters():
+        if "lora_" in name:
+            parameter.data = parameter.data.to(dtype)
+    return adapted.eval()
+
+
+def compute_norms_in_own_type(model: torch.nn.Module) -> None:
+    """Replaces the forward of every RMS norm; Gemma's multiply by 1 + weight."""
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        epsilon = self.variance_epsilon if hasattr(self, "variance_epsilon") else self.eps
+        weight = 1.0 + self.weight if type(self).__name__.startswith("Gemma") else self.weight
+        variance = hidden_states.pow(2).mean(-1, keepdim=True)
+        return weight * (hidden_states * torch.rsqrt(variance + epsilon))
+
+    for module in model.modules():
+        if type(module).__name__.endswith("RMSNorm"):
+            module.forward = types.MethodType(forward, module)
+
+
+def compute_rotary_tables_in_float64(model: torch.nn.Module) -> None:
+    """Replaces the forward of rotary embeddings: angles from the float32 frequencies, all else in float64."""
+
+    def forward(self, x: torch.Tensor, position_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        angles = position_ids[:, :, None].double() * self.inv_freq.double()
+        angles = torch.cat([angles, angles], dim=-1)
+        return angles.cos() * self.attention_scaling, angles.sin() * self.attention_scaling
+
+    for module in model.modules():
+        if type(module).__name__.endswith("RotaryEmbedding"):
+            assert hasattr(module, "inv_freq"), f"{type(module).__name__} has more than one table"
+            module.forward = types.MethodType(forward, module)
+
+
+def relative_error(values: np.ndarray, reference: np.ndarray) -> float:
+    """The L2 norm of the difference by the reference's L2 norm."""
+    reference = np.asarray(reference, np.float64)
+    norm = np.linalg.norm(reference)
+    difference = np.linalg.norm(np.asarray(values, np.float64) - reference)
+    return float(difference / norm) if norm > 0 else float(difference)

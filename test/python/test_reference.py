@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reference by itself: float64 means float64, and torch's float32 lies close to it."""
+
+import models
+import numpy as np
+import pytest
+import torch
+from reference import Reference, relative_error
+
+TARGETS = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "c_attn", "c_proj", "c_fc"}
+ALPHA = 16.0
+
+
+def random_adapter(model: torch.nn.Module, rank: int = 4) -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(0)
+    adapter = {}
+    for name, module in model.named_modules():
+        if name.rsplit(".", 1)[-1] in TARGETS:
+            rows, columns = module.weight.shape
+            outputs, inputs = (rows, columns) if isinstance(module, torch.nn.Linear) else (columns, rows)
+            for part, shape in (("A", (rank, inputs)), ("B", (outputs, rank))):
+                adapter[f"base_model.model.{name}.lora_{part}.weight"] = generator.normal(0, 0.1, shape).astype(np.float32)
+    return adapter
+
+
+@pytest.fixture(params=["llama", "qwen2", "gpt2"])
+def case(request):
+    model = models.build(request.param).float().eval()
+    weights = {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
+    generator = np.random.default_rng(1)
+    ids = generator.integers(0, model.config.vocab_size, (2, 24))
+    labels = ids.copy()
+    labels[0, 3:7] = -100
+    return model, weights, random_adapter(model), ids, labels
+
+
+def test_float64_gradients_are_the_slope_of_the_loss(case):
+    model, weights, adapter, ids, labels = case
+    reference = Reference(model, weights, adapter, ALPHA)
+    _, gradients = reference.loss_and_gradients(ids, labels)
+    generator = np.random.default_rng(2)
+    direction = {key: generator.normal(size=values.shape) for key, values in adapter.items()}
+    step = 1e-6
+    losses = []
+    for sign in (1, -1):
+        reference.set_trainables({key: adapter[key] + sign * step * direction[key] for key in adapter})
+        losses.append(reference.loss(ids, labels).item())
+    slope = sum(float((gradients[key] * direction[key]).sum()) for key in adapter)
+    # Anything left in float32 would show here: rounding of 1e-8 over a step of 1e-6.
+    assert (losses[0] - losses[1]) / (2 * step) == pytest.approx(slope, rel=1e-7)
+
+
+def test_float32_lies_close_to_float64(case):
+    model, weights, adapter, ids, labels = case
+    loss, exact = Reference(model, weights, adapter, ALPHA).loss_and_gradients(ids, labels)
+    rounded_loss, rounded = Reference(model, weights, adapter, ALPHA, torch.float32).loss_and_gradients(ids, labels)
+    assert rounded_loss == pytest.approx(loss, rel=1e-6)
+    assert rounded.keys() == exact.keys() == adapter.keys()
+    assert max(relative_error(rounded[key], exact[key]) for key in exact) < 1e-5
