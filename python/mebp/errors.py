@@ -7,3 +7,9 @@ class Error(Exception):
 
     def __init__(self, message: object) -> None:
         super().__init__(" ".join(str(message).split()))
+
+
+def first_line(error: BaseException) -> str:
+    """What a library's error says, without the pages that often follow."""
+    lines = str(error).strip().splitlines()
+    return lines[0].strip(" .") if lines else type(error).__name__

@@ -11,6 +11,7 @@ from mebp.errors import Error
 STORABLE = {"F32": 4, "BF16": 2, "F16": 2}
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
+_CHUNK = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,20 @@ def read_checkpoint(folder: Path) -> dict[str, StoredTensor]:
     if any(folder.glob("*.bin")) or any(folder.glob("*.pth")):
         raise Error(f"{folder}: weights only as .bin; save them as safetensors (save_pretrained does) and export again")
     raise Error(f"{folder}: no {_SINGLE} and no {_INDEX}; export needs the weights, or --shape-only")
+
+
+def same_bytes(a: StoredTensor, b: StoredTensor) -> bool:
+    """Whether two tensors are equal bit for bit."""
+    if (a.dtype, a.shape, a.length) != (b.dtype, b.shape, b.length):
+        return False
+    with a.file.open("rb") as left, b.file.open("rb") as right:
+        left.seek(a.offset)
+        right.seek(b.offset)
+        for start in range(0, a.length, _CHUNK):
+            size = min(_CHUNK, a.length - start)
+            if left.read(size) != right.read(size):
+                return False
+    return True
 
 
 def _read_shards(folder: Path) -> dict[str, StoredTensor]:

@@ -7,7 +7,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 from onnxscript.optimizer import fold_constants_ir
 from transformers import PreTrainedModel
 
-from mebp.errors import Error
+from mebp.errors import Error, first_line
 
 _OPSET = 23
 _SCOPES = "pkg.torch.onnx.name_scopes"
@@ -69,7 +69,7 @@ def _strip(model: ir.Model) -> None:
 
 
 def _cause(error: BaseException) -> str:
-    """The first line of the first error in the chain."""
+    """What the first error of the chain says."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+    return first_line(error)

@@ -26,6 +26,8 @@ def staged(path: Path) -> Iterator[Stage]:
     """Yields a stage for the ONNX file `path`; what it holds at the end replaces what is there, the ONNX file last.
     After an error the output's folder is as it was. System errors become Error, naming the folder."""
     target = path.parent
+    if path.is_dir():
+        raise Error(f"{path}: a folder; name the ONNX file to write")
     made = _make(target)
     root = None
     try:
@@ -38,7 +40,7 @@ def staged(path: Path) -> Iterator[Stage]:
         _move(stage, target)
         made = []
     except OSError as error:
-        raise Error(f"{target}: cannot write the export: {error.strerror or error}") from error
+        raise Error(f"{error.filename or target}: {error.strerror or error}; nothing was written to {target}") from error
     finally:
         if root is not None:
             shutil.rmtree(root, ignore_errors=True)
@@ -51,8 +53,8 @@ def staged(path: Path) -> Iterator[Stage]:
 
 def _make(folder: Path) -> list[Path]:
     """Makes the folder and returns what was made, innermost first."""
-    missing = [f for f in (folder, *folder.parents) if not f.exists()]
     try:
+        missing = [f for f in (folder, *folder.parents) if not f.exists()]
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Error(f"{folder}: cannot make this folder: {error.strerror}; choose another") from error

@@ -3,17 +3,16 @@
 
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from mebp.errors import Error
 from mebp.exporter import attention
 
-# These choose their frequencies by the sequence's length, which an exported graph has fixed.
+# These change their frequencies beyond a length that no export goes beyond (lengths.py).
 _LENGTH_DEPENDENT_ROPE = ("longrope", "dynamic")
 
 
-def build_skeleton(config: PreTrainedConfig, dtype: torch.dtype, seq_len: int) -> PreTrainedModel:
-    """The causal language model of `config` for sequences of `seq_len`; raises Error where transformers has none."""
+def build_skeleton(config: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
+    """The causal language model of `config`; raises Error where transformers has none."""
     config.use_cache = False
     try:
         with torch.device("meta"):
@@ -23,7 +22,8 @@ def build_skeleton(config: PreTrainedConfig, dtype: torch.dtype, seq_len: int) -
     model.eval()
     for module in model.modules():
         _fill_buffers(model, module)
-        _fix_frequencies(module, seq_len)
+        if getattr(module, "rope_type", None) in _LENGTH_DEPENDENT_ROPE:
+            module.rope_type = "default"
     return model
 
 
@@ -46,12 +46,3 @@ def _fill_buffers(model: PreTrainedModel, module: torch.nn.Module) -> None:
     for name, buffer in module.named_buffers(recurse=False):
         if buffer.is_floating_point() and not buffer.isfinite().all():
             raise Error(f"{type(module).__name__}.{name}: transformers does not say its value; it cannot be exported")
-
-
-def _fix_frequencies(module: torch.nn.Module, seq_len: int) -> None:
-    kind = getattr(module, "rope_type", None)
-    if kind not in _LENGTH_DEPENDENT_ROPE:
-        return
-    frequencies, module.attention_scaling = ROPE_INIT_FUNCTIONS[kind](module.config, "cpu", seq_len=seq_len)
-    module.inv_freq.copy_(frequencies)
-    module.rope_type = "default"

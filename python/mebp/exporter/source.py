@@ -2,13 +2,14 @@
 """What the user calls a model, made into a folder with config.json and weights."""
 
 import re
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
-from mebp.errors import Error
+from mebp.errors import Error, first_line
 from mebp.exporter import packaged
 from mebp.exporter.checkpoint import read_json
 
@@ -19,7 +20,7 @@ _HUB_REST = ["*.json", "*.txt", "*.jinja", "tokenizer.model", "spiece.model"]
 
 @dataclass(frozen=True)
 class Source:
-    """A model on disk. `name` is what reports call it, `tokenizer` whether its tokenizer may be looked for."""
+    """A model on disk; `name` is what reports call it."""
 
     name: str
     folder: Path
@@ -57,9 +58,9 @@ def _open(name: str, folder: Path) -> Source:
         method = quantization.get("quant_method", "unknown method") if isinstance(quantization, dict) else quantization
         raise Error(f"{folder}: already quantised ({method}); export the full-precision model, mebpc quantises it")
     try:
-        config = AutoConfig.from_pretrained(folder)
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-        raise Error(f"{file}: transformers does not understand it: {str(error).strip().splitlines()[0]}") from error
+        raise Error(f"{file}: transformers does not understand it: {first_line(error)}") from error
     _check_causal(fields, config, file)
     return Source(name, folder, config)
 
@@ -80,19 +81,27 @@ def _check_causal(fields: dict, config: PreTrainedConfig, file: Path) -> None:
 
 
 def _save(model: PreTrainedModel, folder: Path, shape_only: bool) -> None:
-    if getattr(model, "_hf_peft_config_loaded", False):
-        raise Error(f"{type(model).__name__} has adapters loaded; merge or delete them before export")
+    if any(".base_layer." in name for name, _ in model.named_parameters()):
+        raise Error(f"{type(model).__name__} has adapters loaded; merge or unload them before export")
     model.config.save_pretrained(folder)
-    if not shape_only:
+    if shape_only:
+        return
+    try:
         # One file, so that its name is the same however large the model is.
         model.save_pretrained(folder, max_shard_size="1TB")
+    except Exception as error:
+        raise Error(f"{type(model).__name__}: its weights cannot be saved: {first_line(error)}") from error
+    size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    print(f"note: the weights of this {type(model).__name__} are saved beside the graph, {size / 1e6:.1f} MB", file=sys.stderr)
 
 
 def _download(name: str, shape_only: bool) -> Path:
     from huggingface_hub import snapshot_download
+    from huggingface_hub.utils import enable_progress_bars
 
+    if sys.stderr.isatty():
+        enable_progress_bars()
     try:
         return Path(snapshot_download(name, allow_patterns=_HUB_REST if shape_only else _HUB_WEIGHTS + _HUB_REST))
     except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise Error(f"{name}: neither a folder here nor a model that the hub gives: {reason}") from error
+        raise Error(f"{name}: neither a folder here nor a model that the hub gives: {first_line(error)}") from error

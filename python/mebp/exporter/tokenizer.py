@@ -19,12 +19,15 @@ _FILES = (
 )
 
 
-def copy_tokenizer(source: Path, target: Path) -> None:
-    """Copies the tokenizer, the generation settings and config.json of `source` into the new folder `target`; warns
-    where there is no tokenizer."""
+def copy_tokenizer(source: Path, target: Path, model: str) -> None:
+    """Copies the tokenizer, the generation settings and config.json of `model`, which lies in `source`, into the new
+    folder `target`; warns where there is no tokenizer."""
     target.mkdir()
     for name in _FILES:
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)
     if not any((target / name).exists() for name in _VOCABULARIES):
-        print(f"warning: {source} has no tokenizer; train on token ids, or put its files there", file=sys.stderr)
+        print(
+            f"warning: {model} comes without a tokenizer; to train on text, put its files into tokenizer/ beside the ONNX file",
+            file=sys.stderr,
+        )

@@ -30,10 +30,13 @@ def locate(
     base model's prefix; raises Error where one is missing or differs in shape."""
     located = {}
     for name, shape in parameters.items():
-        spellings = [s for alias in aliases[name] for s in (alias, alias.removeprefix(f"{prefix}."), f"{prefix}.{alias}")]
+        spellings = [s for alias in aliases.get(name, [name]) for s in (alias, alias.removeprefix(f"{prefix}."), f"{prefix}.{alias}")]
         stored = next((spelling for spelling in spellings if spelling in checkpoint), None)
         if stored is None:
-            raise Error(f"{folder}: no tensor '{name}', which {folder / 'config.json'} asks for; save the model again")
+            raise Error(
+                f"{folder}: no tensor '{name}', which its config.json asks for; either the two do not belong together,"
+                " or the weights are stored in a form that export does not read"
+            )
         tensor = checkpoint[stored]
         if tensor.shape != shape:
             raise Error(
@@ -66,7 +69,7 @@ def refer_to_nothing(graph: ir.Graph, parameters: Iterable[str]) -> None:
     """Gives the parameters' initializers a place that no file has: the compiler fills them in (--random-weights)."""
     for name in parameters:
         value = graph.initializers[name]
-        length = math.prod(value.shape.numpy()) * value.dtype.itemsize
+        length = math.prod(value.shape.numpy()) * int(value.dtype.itemsize)
         value.const_value = ir.ExternalTensor(SHAPE_ONLY, 0, length, value.dtype, shape=value.shape, name=name)
 
 

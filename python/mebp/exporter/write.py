@@ -8,9 +8,9 @@ import onnx_ir as ir
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from mebp.errors import Error
-from mebp.exporter.checkpoint import StoredTensor, read_checkpoint
+from mebp.exporter.checkpoint import StoredTensor, read_checkpoint, same_bytes
 from mebp.exporter.graph import trace
+from mebp.exporter.lengths import longest_sequence
 from mebp.exporter.output import Stage
 from mebp.exporter.skeleton import aliases, build_skeleton
 from mebp.exporter.source import Source, resolve
@@ -23,39 +23,51 @@ _TORCH_TYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float
 def write(model: str | Path | PreTrainedModel, stage: Stage, seq_len: int, batch: int, shape_only: bool) -> None:
     """Puts the ONNX file, the weights and the tokenizer of `model` into the stage."""
     source = resolve(model, stage.scratch, shape_only)
-    _check_length(source, seq_len)
+    longest = longest_sequence(source.config, source.name, seq_len)
     checkpoint = {} if shape_only else read_checkpoint(source.folder)
-    skeleton = build_skeleton(source.config, _compute_type(source.config, checkpoint), seq_len)
+    skeleton = _build(source.config, checkpoint)
     names = aliases(skeleton)
     graph = trace(skeleton, batch, seq_len)
-    shapes = {n: tuple(p.shape) for n, p in skeleton.named_parameters(remove_duplicate=False)}
-    parameters = {name: shapes[name] for name in graph.graph.initializers if name in shapes}
+    # Buffers are real here, and come from the checkpoint only where it has them.
+    stored = {n: tuple(t.shape) for n, t in skeleton.state_dict().items() if t.is_meta or n in checkpoint}
+    parameters = {name: stored[name] for name in graph.graph.initializers if name in stored}
     if shape_only:
         refer_to_nothing(graph.graph, parameters)
+        graph.metadata_props["mebp.shape_only"] = "1"
     else:
         located = locate(parameters, names, skeleton.base_model_prefix, checkpoint, source.folder)
         refer(graph.graph, located)
         place(sorted({tensor.file for tensor in located.values()}), stage.folder)
-    graph.metadata_props.update(_notes(source, seq_len, batch, shape_only, {n: names[n] for n in parameters}))
+    tied = {name: names[name][1] for name in parameters if len(names.get(name, ())) > 1}
+    if tied:
+        graph.metadata_props["mebp.tied"] = json.dumps(tied)
+    graph.metadata_props.update(_notes(source, seq_len, batch, longest))
     stage.onnx.write_bytes(ir.to_proto(graph).SerializeToString())
-    copy_tokenizer(source.folder, stage.folder / "tokenizer")
+    copy_tokenizer(source.folder, stage.folder / "tokenizer", source.name)
+
+
+def _build(config: PreTrainedConfig, checkpoint: dict[str, StoredTensor]) -> PreTrainedModel:
+    dtype = _compute_type(config, checkpoint)
+    model = build_skeleton(config, dtype)
+    for group in aliases(model).values():
+        copies = [checkpoint[name] for name in group if name in checkpoint]
+        # As transformers loads it: two tensors that differ are not tied, whatever the config says.
+        if len(copies) > 1 and not all(same_bytes(copies[0], copy) for copy in copies[1:]):
+            config.tie_word_embeddings = False
+            return build_skeleton(config, dtype)
+    return model
 
 
 def _compute_type(config: PreTrainedConfig, checkpoint: dict[str, StoredTensor]) -> torch.dtype:
     """The type that all weights are stored in, else f32."""
     if not checkpoint:
         return config.dtype if config.dtype in _TORCH_TYPES.values() else torch.float32
-    stored = {tensor.dtype for tensor in checkpoint.values()}
-    return _TORCH_TYPES.get(stored.pop(), torch.float32) if len(stored) == 1 else torch.float32
+    stored = {tensor.dtype for tensor in checkpoint.values()} & set(_TORCH_TYPES)
+    return _TORCH_TYPES[stored.pop()] if len(stored) == 1 else torch.float32
 
 
-def _check_length(source: Source, seq_len: int) -> None:
-    longest = getattr(source.config, "max_position_embeddings", None)
-    if longest and seq_len > longest:
-        raise Error(f"--seq-len {seq_len}: {source.name} has positions for {longest} tokens; choose at most that many")
-
-
-def _notes(source: Source, seq_len: int, batch: int, shape_only: bool, names: dict[str, list[str]]) -> dict[str, str]:
+def _notes(source: Source, seq_len: int, batch: int, longest: int | None) -> dict[str, str]:
+    """What the compiler reads beside the graph."""
     notes = {
         "mebp.model": source.name,
         "mebp.model_type": source.config.model_type,
@@ -63,9 +75,6 @@ def _notes(source: Source, seq_len: int, batch: int, shape_only: bool, names: di
         "mebp.sequence": str(seq_len),
         "mebp.vocabulary": str(source.config.vocab_size),
     }
-    tied = {name: group[1] for name, group in names.items() if len(group) > 1}
-    if tied:
-        notes["mebp.tied"] = json.dumps(tied)
-    if shape_only:
-        notes["mebp.shape_only"] = "1"
+    if longest is not None:
+        notes["mebp.sequence_limit"] = str(longest)
     return notes

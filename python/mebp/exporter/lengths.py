@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a sequence may be."""
+
+from transformers import PreTrainedConfig
+
+from mebp.errors import Error
+from mebp.exporter.attention import windowed
+
+
+def longest_sequence(config: PreTrainedConfig, name: str, seq_len: int) -> int | None:
+    """The longest sequence for which a graph exported at `seq_len` is right once the compiler rebinds its length, None
+    where there is no bound; raises Error where `seq_len` itself is too long for the model."""
+    limits = [getattr(config, "max_position_embeddings", None)]
+    rope = getattr(config, "rope_parameters", None) or {}
+    for parameters in (rope, *(value for value in rope.values() if isinstance(value, dict))):
+        if parameters.get("rope_type") == "longrope":
+            limits.append(parameters.get("original_max_position_embeddings"))
+    longest = min((limit for limit in limits if limit), default=None)
+    if longest is not None and seq_len > longest:
+        raise Error(f"--seq-len {seq_len}: {name} can be trained on up to {longest} tokens; choose at most that many")
+    window = getattr(config, "sliding_window", None)
+    windows = "sliding_attention" in (getattr(config, "layer_types", None) or ["sliding_attention"])
+    if window and windows and not windowed(window, seq_len):
+        # The graph has plain causal attention, which is the same only up to here.
+        longest = min(window, longest or window)
+    return longest
