@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+# make        installs what is missing and builds
+# make demo   fine-tunes a real model on this machine
+# make test   runs all tests
+# make clean  removes what was built; .venv stays
+.PHONY: all setup build demo test clean
+
+all: build
+
+setup:
+	@scripts/setup.sh
+
+build: setup
+	@scripts/build.sh
+
+demo: build
+	@scripts/demo.sh
+
+test: build
+	@scripts/test.sh
+
+clean:
+	rm -rf build demo python/mebp/_runtime*.so

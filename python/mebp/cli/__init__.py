@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `mebp` command: one file a subcommand, each with `add_arguments` and `run`."""
+
+from mebp.cli.main import main
+
+__all__ = ["main"]

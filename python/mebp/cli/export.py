@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mebp export MODEL -o DIR/model.onnx"""
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="a Hugging Face folder, a hub id, or packaged:smollm2")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR/model.onnx")
+    parser.add_argument("--seq-len", type=int, default=256, metavar="N", help="tokens in a sequence (256)")
+    parser.add_argument("--batch", type=int, default=1, metavar="N", help="sequences in a batch (1)")
+    parser.add_argument("--shape-only", action="store_true", help="no weights: config.json is enough")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    import mebp
+
+    mebp.export(
+        arguments.model,
+        arguments.output,
+        seq_len=arguments.seq_len,
+        batch=arguments.batch,
+        shape_only=arguments.shape_only,
+    )
+    return 0

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Picks the subcommand and turns every failure into one line and an exit status."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
+
+import mebp
+from mebp.errors import Error
+
+_COMMANDS = {
+    "export": "write a Hugging Face model as ONNX whose weights stay where they are",
+    "train": "train a compiled bundle's adapter on a text file",
+    "generate": "continue a prompt, greedily",
+    "inspect": "show a bundle's blocks, programs, plan and sizes",
+}
+_FAILED, _INTERRUPTED = 2, 130
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise Error(f"{message}; see {self.prog} --help")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs `mebp ARGUMENTS` and returns its exit status: 0, 130 after Ctrl-C, 2 after a line on standard error."""
+    try:
+        given = list(sys.argv[1:] if arguments is None else arguments)
+        parsed = _parser(given[0] if given else "").parse_args(given)
+        return import_module(f"mebp.cli.{parsed.command}").run(parsed)
+    except Error as error:
+        return _fail(error)
+    except KeyboardInterrupt:
+        print("mebp: interrupted", file=sys.stderr)
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has gone; Python must not complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _FAILED
+    except OSError as error:
+        return _fail(f"{error.filename or 'the system'}: {error.strerror}; check the path and the room on the disk")
+    except Exception as error:
+        if "MEBP_TRACEBACK" in os.environ:
+            raise
+        return _fail(f"unexpected {type(error).__name__}: {error}; set MEBP_TRACEBACK=1 to see where, and report it")
+
+
+def _parser(chosen: str) -> argparse.ArgumentParser:
+    parser = _Parser(prog="mebp", description="Fine-tune language models exactly in very little memory.")
+    parser.add_argument("--version", action="version", version=f"mebp {mebp.__version__}")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+    for name, purpose in _COMMANDS.items():
+        subparser = subparsers.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
+        if name == chosen:  # the others' modules need not be imported
+            import_module(f"mebp.cli.{name}").add_arguments(subparser)
+    return parser
+
+
+def _fail(message: object) -> int:
+    print("mebp:", " ".join(str(message).split()), file=sys.stderr)
+    return _FAILED

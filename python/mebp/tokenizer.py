@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bundle's tokenizer, by the `tokenizers` package alone: transformers would cost seconds and hundreds of MB."""
+
+import json
+from pathlib import Path
+
+from mebp.errors import Error
+
+# What models of several families put between documents; where a vocabulary has none, its end-of-sequence token.
+_END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>")
+
+
+class Tokenizer:
+    """Text to token ids and back."""
+
+    def __init__(self, bundle: str | Path) -> None:
+        """Reads NAME.mebp/tokenizer/tokenizer.json and the settings beside it."""
+        from tokenizers import Tokenizer as FastTokenizer
+
+        if not Path(bundle).is_dir():
+            raise Error(f"{bundle}: no such bundle; make it with mebpc")
+        self._folder = Path(bundle) / "tokenizer"
+        path = self._folder / "tokenizer.json"
+        if not path.is_file():
+            raise Error(f"{path}: not there, the model was exported without a tokenizer; train it with mebp-run --tokens")
+        try:
+            self._tokenizer = FastTokenizer.from_file(str(path))
+        except Exception as error:  # the package raises bare Exception
+            raise Error(f"{path}: cannot be read ({error}); export the model again") from error
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._stated_ends = self._read_stated_ends()
+        self.end_of_text = self._choose_end_of_text()
+        self.stop_tokens = {*self._stated_ends, self.end_of_text}
+
+    def encode(self, text: str) -> list[int]:
+        """The token ids of `text`, without any added at its ends."""
+        return self._tokenizer.encode(text, add_special_tokens=False).ids
+
+    def decode(self, ids: list[int]) -> str:
+        """The text of `ids`, without special tokens."""
+        return self._tokenizer.decode(ids, skip_special_tokens=True)
+
+    def _read_stated_ends(self) -> list[int]:
+        token = self._settings("tokenizer_config.json").get("eos_token")
+        named = token.get("content") if isinstance(token, dict) else token
+        ends = [] if named is None else [self._tokenizer.token_to_id(named)]
+        for file in ("generation_config.json", "config.json"):
+            value = self._settings(file).get("eos_token_id")
+            ends += value if isinstance(value, list) else [value]
+        return [end for end in dict.fromkeys(ends) if end is not None]
+
+    def _choose_end_of_text(self) -> int:
+        known = (self._tokenizer.token_to_id(token) for token in _END_OF_TEXT)
+        chosen = next((token for token in known if token is not None), None)
+        if chosen is None:
+            chosen = next(iter(self._stated_ends), None)
+        if chosen is None:
+            raise Error(f"{self._folder}: no end-of-text token is named; add eos_token to tokenizer_config.json")
+        return chosen
+
+    def _settings(self, file: str) -> dict:
+        path = self._folder / file
+        if not path.is_file():
+            return {}
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise Error(f"{path}: is not JSON ({error}); export the model again") from error

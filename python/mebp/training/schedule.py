@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Learning rates over a run."""
+
+import math
+
+SCHEDULES = ("constant", "linear", "cosine")
+
+
+def learning_rate(step: int, total: int, peak: float, schedule: str, warmup: int) -> float:
+    """The rate of a step, counted from 0: a linear rise over `warmup` steps to `peak`, then constant or a fall that
+    would reach 0 just after the last step."""
+    if step < warmup:
+        return peak * (step + 1) / (warmup + 1)
+    if schedule == "constant":
+        return peak
+    progress = (step - warmup) / max(1, total - warmup)
+    return peak * (1 - progress if schedule == "linear" else 0.5 * (1 + math.cos(math.pi * progress)))

