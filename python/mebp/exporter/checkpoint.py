@@ -16,7 +16,7 @@ _CHUNK = 1 << 22
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """A tensor's place: `length` bytes at `offset` of `file`, row-major in `shape`, its type as safetensors calls it."""
+    """A tensor's place: `length` bytes at `offset` of `file`, row-major; `dtype` is what safetensors calls it."""
 
     file: Path
     offset: int

