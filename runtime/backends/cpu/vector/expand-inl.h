@@ -92,14 +92,27 @@ inline void expandPanel(const Tensor &w, int64_t row, int64_t count, int64_t col
     expandPiece(w, row + r, column, valid, panel + r * panelWidth);
 }
 
+// Four floats from each of rows 0, 4, 8, ... of `from`, as many rows as fill a vector.
+template <typename D> HWY_INLINE hn::Vec<D> loadEveryFourthRow(D d, const float *from, int64_t stride) {
+  constexpr int64_t width = hn::MaxLanes(D());
+  if constexpr (width == 4) {
+    return hn::LoadU(d, from);
+  } else {
+    const hn::Half<D> half;
+    return hn::Combine(d, loadEveryFourthRow(half, from + width / 2 * stride, stride),
+                       loadEveryFourthRow(half, from, stride));
+  }
+}
+
 // out[c][r] = in[r][c] for 32 x 32 floats.
 inline void transposePanel(const float *HWY_RESTRICT in, int64_t inStride, float *HWY_RESTRICT out) {
-  const hn::Full128<float> d;
-  for (int64_t r = 0; r < panelWidth; r += 4)
+  const FloatTag d;
+  for (int64_t r = 0; r < panelWidth; r += lanes)
     for (int64_t c = 0; c < panelWidth; c += 4) {
       const float *from = in + r * inStride + c;
-      auto row0 = hn::LoadU(d, from), row1 = hn::LoadU(d, from + inStride);
-      auto row2 = hn::LoadU(d, from + 2 * inStride), row3 = hn::LoadU(d, from + 3 * inStride);
+      auto row0 = loadEveryFourthRow(d, from, inStride), row1 = loadEveryFourthRow(d, from + inStride, inStride);
+      auto row2 = loadEveryFourthRow(d, from + 2 * inStride, inStride);
+      auto row3 = loadEveryFourthRow(d, from + 3 * inStride, inStride);
       auto even0 = hn::InterleaveLower(d, row0, row2), even1 = hn::InterleaveUpper(d, row0, row2);
       auto odd0 = hn::InterleaveLower(d, row1, row3), odd1 = hn::InterleaveUpper(d, row1, row3);
       float *to = out + c * panelWidth + r;

@@ -63,15 +63,12 @@ struct Accumulate {
       const float *products = tile + r * panelWidth;
       const float *from = !first ? to : addend.present() ? rowOf(addend, row + r) + column : nullptr;
       const float *shift = first ? bias : nullptr;
-      int64_t c = 0;
-      for (; c + lanes <= columns; c += lanes) {
-        FloatVector initial = from ? hn::LoadU(d, from + c) : hn::Zero(d);
+      mapRow(to, columns, [&](int64_t c, int64_t n) HWY_ATTR {
+        FloatVector initial = from ? loadSome(from + c, n) : hn::Zero(d);
         if (shift)
-          initial = hn::Add(initial, hn::LoadU(d, shift + c));
-        hn::StoreU(hn::MulAdd(factor, hn::LoadU(d, products + c), initial), d, to + c);
-      }
-      for (; c < columns; ++c)
-        to[c] = (from ? from[c] : 0.0f) + (shift ? shift[c] : 0.0f) + alpha * products[c];
+          initial = hn::Add(initial, loadSome(shift + c, n));
+        return hn::MulAdd(factor, hn::LoadU(d, products + c), initial);
+      });
     }
   }
 };

@@ -11,29 +11,58 @@
 
 namespace mebp::cpu {
 
-// Calls task(index, workspace) once for each index below `count`; `workspace` is the running thread's own.
+inline int64_t ceilDivide(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor; }
+
+// Calls task(index, workspace) once for each index below `count`; `workspace` is the running thread's own. Each worker
+// begins with its own share, the same in every call, so that its cache still holds what it wrote before; then it helps
+// the others.
 template <typename Task> void parallelFor(const Context &context, int64_t count, const Task &task) {
+  constexpr int64_t maximumWorkers = 256;
   struct Shared {
     const Task &task;
     unsigned char *workspace;
-    int64_t count;
-    std::atomic<int64_t> next;
-  } shared{task, context.workspace, count, {0}};
-  // One item a worker: pthreadpool does not tell which thread runs an item, but an item runs on one thread only.
-  auto work = [](void *argument, size_t worker) {
-    auto &state = *static_cast<Shared *>(argument);
-    unsigned char *workspace = state.workspace + worker * workspaceBytes;
-    for (int64_t index; (index = state.next.fetch_add(1, std::memory_order_relaxed)) < state.count;)
-      state.task(index, workspace);
+    int64_t count, workers;
+    std::atomic<int64_t> next[maximumWorkers];
+
+    int64_t shareOf(int64_t worker) const { return count * worker / workers; }
   };
   auto threads = context.pool ? static_cast<int64_t>(pthreadpool_get_threads_count(context.pool)) : 1;
-  int64_t workers = std::min(threads, count);
-  if (workers <= 1)
-    work(&shared, 0);
-  else
-    pthreadpool_parallelize_1d(context.pool, work, &shared, static_cast<size_t>(workers), 0);
+  int64_t workers = std::min({threads, count, maximumWorkers});
+  if (workers <= 1) {
+    for (int64_t index = 0; index < count; ++index)
+      task(index, context.workspace);
+    return;
+  }
+  Shared shared{task, context.workspace, count, workers, {}};
+  for (int64_t worker = 0; worker < workers; ++worker)
+    shared.next[worker].store(shared.shareOf(worker), std::memory_order_relaxed);
+  // One item a worker: pthreadpool does not tell which thread runs an item, but an item runs on one thread only.
+  auto work = [](void *argument, size_t self) {
+    auto &state = *static_cast<Shared *>(argument);
+    unsigned char *workspace = state.workspace + self * workspaceBytes;
+    for (int64_t offset = 0; offset < state.workers; ++offset) {
+      int64_t worker = (static_cast<int64_t>(self) + offset) % state.workers, end = state.shareOf(worker + 1);
+      for (int64_t index; (index = state.next[worker].fetch_add(1, std::memory_order_relaxed)) < end;)
+        state.task(index, workspace);
+    }
+  };
+  pthreadpool_parallelize_1d(context.pool, work, &shared, static_cast<size_t>(workers), 0);
 }
 
-inline int64_t ceilDivide(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor; }
+// Calls body(row, workspace) for each row, in tasks of about 16 thousand elements; prepare(workspace) comes first in
+// each task.
+template <typename Prepare, typename Body>
+void parallelRows(const Context &context, int64_t rows, int64_t columns, const Prepare &prepare, const Body &body) {
+  int64_t taskRows = std::max<int64_t>(1, 16384 / std::max<int64_t>(columns, 1));
+  parallelFor(context, ceilDivide(rows, taskRows), [&](int64_t task, unsigned char *workspace) {
+    auto *floats = reinterpret_cast<float *>(workspace);
+    prepare(floats);
+    for (int64_t row = task * taskRows, end = std::min(rows, row + taskRows); row < end; ++row)
+      body(row, floats);
+  });
+}
+template <typename Body> void parallelRows(const Context &context, int64_t rows, int64_t columns, const Body &body) {
+  parallelRows(context, rows, columns, [](float *) {}, [&](int64_t row, float *) { body(row); });
+}
 
 } // namespace mebp::cpu

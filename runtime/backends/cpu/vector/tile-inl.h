@@ -9,18 +9,10 @@
 #define MEBP_TILE_INL_H
 #endif
 
-#include <algorithm>
-#include <cstdint>
-
-#include <hwy/highway.h>
+#include "runtime/backends/cpu/vector/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mebp::cpu::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-using FloatTag = hn::ScalableTag<float>;
-using FloatVector = hn::Vec<FloatTag>;
-constexpr int64_t lanes = hn::MaxLanes(FloatTag());
 
 constexpr int64_t panelWidth = 32;
 

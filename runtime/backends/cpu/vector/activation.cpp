@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// x, y, dy, dx, gate, up, dgate, dup [N,F].
+#include "runtime/backends/cpu/operands.h"
+#include "runtime/backends/cpu/vector/kernels.h"
+#include "runtime/backends/cpu/vector/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/backends/cpu/vector/activation.cpp"
+#include <hwy/foreach_target.h>
+
+#include "runtime/backends/cpu/vector/activation-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mebp::cpu::HWY_NAMESPACE {
+
+void Forward(const Call &call, const Context &context, Activation activation) {
+  const Tensor &x = call.operands[0], &y = call.results[0];
+  withFormula(activation, [&](auto formula) HWY_ATTR {
+    parallelRows(context, y.rows, y.columns, [&](int64_t row) HWY_ATTR {
+      const float *from = rowOf(x, row);
+      mapRow(rowOf(y, row), y.columns,
+             [&](int64_t i, int64_t n) HWY_ATTR { return formula.at(loadSome(from + i, n)).value; });
+    });
+  });
+}
+
+void Backward(const Call &call, const Context &context, Activation activation) {
+  const Tensor &x = call.operands[0], &dy = call.operands[1], &dx = call.results[0];
+  withFormula(activation, [&](auto formula) HWY_ATTR {
+    parallelRows(context, dx.rows, dx.columns, [&](int64_t row) HWY_ATTR {
+      const float *from = rowOf(x, row), *upstream = rowOf(dy, row);
+      mapRow(rowOf(dx, row), dx.columns, [&](int64_t i, int64_t n) HWY_ATTR {
+        return hn::Mul(loadSome(upstream + i, n), formula.at(loadSome(from + i, n)).slope);
+      });
+    });
+  });
+}
+
+void Gated(const Call &call, const Context &context) {
+  const Tensor &gate = call.operands[0], &up = call.operands[1], &y = call.results[0];
+  withFormula(call.attributes.activation, [&](auto formula) HWY_ATTR {
+    parallelRows(context, y.rows, y.columns, [&](int64_t row) HWY_ATTR {
+      const float *from = rowOf(gate, row), *factor = rowOf(up, row);
+      mapRow(rowOf(y, row), y.columns, [&](int64_t i, int64_t n) HWY_ATTR {
+        return hn::Mul(formula.at(loadSome(from + i, n)).value, loadSome(factor + i, n));
+      });
+    });
+  });
+}
+
+void GatedGradient(const Call &call, const Context &context) {
+  const Tensor &gate = call.operands[0], &up = call.operands[1], &dy = call.operands[2];
+  const Tensor &dgate = call.results[0], &dup = call.results[1];
+  withFormula(call.attributes.activation, [&](auto formula) HWY_ATTR {
+    parallelRows(context, dy.rows, dy.columns, [&](int64_t row) HWY_ATTR {
+      for (int64_t i = 0; i < dy.columns; i += lanes) {
+        int64_t n = dy.columns - i;
+        Curve curve = formula.at(loadSome(rowOf(gate, row) + i, n));
+        FloatVector upstream = loadSome(rowOf(dy, row) + i, n), factor = loadSome(rowOf(up, row) + i, n);
+        storeSome(hn::Mul(hn::Mul(upstream, factor), curve.slope), rowOf(dgate, row) + i, n);
+        storeSome(hn::Mul(upstream, curve.value), rowOf(dup, row) + i, n);
+      }
+    });
+  });
+}
+
+} // namespace mebp::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mebp::cpu::vector {
+HWY_EXPORT(Forward);
+HWY_EXPORT(Backward);
+HWY_EXPORT(Gated);
+HWY_EXPORT(GatedGradient);
+
+static void forward(const Call &call, const Context &context, Activation activation) {
+  HWY_DYNAMIC_DISPATCH(Forward)(call, context, activation);
+}
+static void backward(const Call &call, const Context &context, Activation activation) {
+  HWY_DYNAMIC_DISPATCH(Backward)(call, context, activation);
+}
+// gelu's approximation: anything but the tanh form is the exact one.
+static Activation geluOf(const Call &call) {
+  return call.attributes.activation == Activation::GeluTanh ? Activation::GeluTanh : Activation::Gelu;
+}
+
+void silu(const Call &call, const Context &context) { forward(call, context, Activation::Silu); }
+void siluGradient(const Call &call, const Context &context) { backward(call, context, Activation::Silu); }
+void relu(const Call &call, const Context &context) { forward(call, context, Activation::Relu); }
+void reluGradient(const Call &call, const Context &context) { backward(call, context, Activation::Relu); }
+void gelu(const Call &call, const Context &context) { forward(call, context, geluOf(call)); }
+void geluGradient(const Call &call, const Context &context) { backward(call, context, geluOf(call)); }
+void gated(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Gated)(call, context); }
+void gatedGradient(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(GatedGradient)(call, context); }
+} // namespace mebp::cpu::vector
+#endif

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// a, b, x, y [N,F].
+#include "runtime/backends/cpu/operands.h"
+#include "runtime/backends/cpu/vector/kernels.h"
+#include "runtime/backends/cpu/vector/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/backends/cpu/vector/elementwise.cpp"
+#include <hwy/foreach_target.h>
+
+#include "runtime/backends/cpu/vector/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mebp::cpu::HWY_NAMESPACE {
+
+template <typename Combine> static void combine(const Call &call, const Context &context, const Combine &combine) {
+  const Tensor &a = call.operands[0], &b = call.operands[1], &y = call.results[0];
+  parallelRows(context, y.rows, y.columns, [&](int64_t row) HWY_ATTR {
+    const float *first = rowOf(a, row), *second = rowOf(b, row);
+    mapRow(rowOf(y, row), y.columns,
+           [&](int64_t i, int64_t n) HWY_ATTR { return combine(loadSome(first + i, n), loadSome(second + i, n)); });
+  });
+}
+
+void Add(const Call &call, const Context &context) {
+  combine(call, context, [](FloatVector a, FloatVector b) HWY_ATTR { return hn::Add(a, b); });
+}
+
+void Multiply(const Call &call, const Context &context) {
+  combine(call, context, [](FloatVector a, FloatVector b) HWY_ATTR { return hn::Mul(a, b); });
+}
+
+void Scale(const Call &call, const Context &context) {
+  const FloatTag d;
+  const Tensor &x = call.operands[0], &y = call.results[0];
+  parallelRows(context, y.rows, y.columns, [&](int64_t row) HWY_ATTR {
+    const FloatVector alpha = hn::Set(d, call.attributes.alpha);
+    const float *from = rowOf(x, row);
+    mapRow(rowOf(y, row), y.columns,
+           [&](int64_t i, int64_t n) HWY_ATTR { return hn::Mul(alpha, loadSome(from + i, n)); });
+  });
+}
+
+} // namespace mebp::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mebp::cpu::vector {
+HWY_EXPORT(Add);
+HWY_EXPORT(Multiply);
+HWY_EXPORT(Scale);
+
+void add(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Add)(call, context); }
+void multiply(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Multiply)(call, context); }
+void scale(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Scale)(call, context); }
+} // namespace mebp::cpu::vector
+#endif

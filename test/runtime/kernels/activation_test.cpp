@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support.h"
+
+#include <gtest/gtest.h>
+
+using namespace mebp::cpu;
+using namespace mebp::cpu::test;
+
+namespace {
+
+Attributes with(Activation activation) {
+  Attributes attributes;
+  attributes.activation = activation;
+  return attributes;
+}
+
+// Every magnitude that matters, zero and far tails included.
+Value sweep() {
+  Value x = Value::constant(7, 1001, 0);
+  for (int64_t r = 0; r < 7; ++r)
+    for (int64_t c = 0; c < 1001; ++c)
+      x.element(r, c) = static_cast<float>((c - 500) * (r + 1)) * 0.005f;
+  return x;
+}
+
+constexpr Activation activations[] = {Activation::Silu, Activation::Gelu, Activation::GeluTanh, Activation::Relu};
+
+} // namespace
+
+TEST(Activation, ForwardAndGradient) {
+  for (const char *name : {"silu", "relu", "gelu"})
+    for (Activation approximation : {Activation::Gelu, Activation::GeluTanh}) {
+      std::string gradient = std::string(name) + "_gradient";
+      Value x = sweep(), dy = Value::random(7, 1001, 1), out = Value::constant(7, 1001, 0);
+      expectAgreement({name, {x}, {out}, with(approximation)}, 2e-7);
+      expectAgreement({name, {x}, {out}, with(approximation), 1, 1, {0}}, 2e-7);
+      expectAgreement({gradient, {x, dy}, {out}, with(approximation)}, 3e-7);
+      expectAgreement({gradient, {x, dy}, {out}, with(approximation), 1, 1, {1}}, 3e-7);
+    }
+}
+
+TEST(Activation, TailsAreAccurateForTheirSize) {
+  Value x = Value::constant(1, 90, 0), out = x;
+  for (int64_t c = 0; c < 90; ++c)
+    x.element(0, c) = -static_cast<float>(c) * 0.1f;
+  for (const char *name : {"silu", "gelu"}) {
+    CallSpec spec{name, {x}, {out}, with(Activation::Gelu)};
+    auto expected = run(spec, Family::Reference)[0].elements(), actual = run(spec, Family::Vector)[0].elements();
+    for (size_t i = 0; i < expected.size(); ++i) // exp(-x^2 / 2) loses what x^2 / 2 is larger than one
+      EXPECT_NEAR(actual[i], expected[i], 5e-6 * std::abs(expected[i])) << name << " at " << x.element(0, i);
+  }
+}
+
+TEST(Activation, Gated) {
+  for (Activation activation : activations) {
+    Value gate = sweep(), up = Value::random(7, 1001, 1), dy = Value::random(7, 1001, 2);
+    Value out = Value::constant(7, 1001, 0);
+    expectAgreement({"gated", {gate, up}, {out}, with(activation)}, 3e-7);
+    expectAgreement({"gated", {gate, up}, {out}, with(activation), 1, 1, {1}}, 3e-7);
+    expectAgreement({"gated_gradient", {gate, up, dy}, {out, out}, with(activation)}, 4e-7);
+  }
+}
+
+TEST(Elementwise, AddMultiplyScale) {
+  for (auto [rows, columns] : {std::pair{1, 1}, {3, 17}, {40, 1000}}) {
+    Value a = Value::random(rows, columns, 1), b = Value::random(rows, columns, 2);
+    Value out = Value::constant(rows, columns, 0);
+    Attributes attributes;
+    attributes.alpha = -1.5f;
+    for (std::vector<int> shared : {std::vector<int>{-1}, {0}}) {
+      expectAgreement({"add", {a, b}, {out}, {}, 1, 1, shared}, 0);
+      expectAgreement({"multiply", {a, b}, {out}, {}, 1, 1, shared}, 0);
+      expectAgreement({"scale", {a}, {out}, attributes, 1, 1, shared}, 0);
+    }
+  }
+}
+
+TEST(Elementwise, SplitAndConcatAreInverse) {
+  Value x = Value::random(4, 9, 1);
+  auto parts = run({"split", {x}, {Value::constant(4, 2, 0), Value::constant(4, 7, 0)}}, Family::Vector);
+  EXPECT_EQ(parts[1].element(3, 0), x.element(3, 2));
+  EXPECT_EQ(run({"concat", parts, {Value::constant(4, 9, 0)}}, Family::Vector)[0].elements(), x.elements());
+}
+
+TEST(Elementwise, Fill) {
+  Attributes attributes;
+  attributes.value = 3;
+  EXPECT_EQ(run({"fill", {}, {Value::constant(2, 3, 0)}, attributes}, Family::Vector)[0].elements(),
+            std::vector<float>(6, 3.0f));
+}

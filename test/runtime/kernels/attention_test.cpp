@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support.h"
+
+#include <cmath>
+#include <gtest/gtest.h>
+
+using namespace mebp::cpu;
+using namespace mebp::cpu::test;
+
+namespace {
+
+struct Shape {
+  int64_t batch, sequence;
+  int32_t heads, kvHeads;
+  int64_t dim;
+  int32_t window;
+};
+
+// Sequences around the tiles of 96 keys and 32 lanes, head sizes that are no multiple of a vector.
+constexpr Shape shapes[] = {{1, 1, 1, 1, 8, 0},    {3, 1, 4, 2, 5, 0},    {2, 40, 6, 2, 24, 0},
+                            {1, 97, 3, 3, 64, 0},  {2, 130, 9, 3, 33, 0}, {1, 200, 4, 1, 16, 50},
+                            {2, 110, 2, 2, 40, 7}, {1, 33, 5, 1, 256, 0}, {1, 20, 2, 1, 400, 0}};
+
+Attributes attributesOf(const Shape &shape) {
+  Attributes attributes;
+  attributes.heads = shape.heads, attributes.kvHeads = shape.kvHeads;
+  attributes.scale = 0.7f / std::sqrt(static_cast<float>(shape.dim));
+  attributes.window = shape.window;
+  return attributes;
+}
+
+struct Case {
+  explicit Case(const Shape &shape)
+      : shape(shape), tokens(shape.batch * shape.sequence), width(shape.heads * shape.dim),
+        kvWidth(shape.kvHeads * shape.dim), q(Value::random(tokens, width, 1, 2.0f)),
+        k(Value::random(tokens, kvWidth, 2)), v(Value::random(tokens, kvWidth, 3)),
+        upstream(Value::random(tokens, width, 4)) {
+    auto results = run(forward(0, tokens), Family::Reference);
+    o = results[0], lse = results[1];
+  }
+
+  CallSpec forward(int64_t first, int64_t count) const {
+    return {"attention",
+            {q.rows(first, count), k, v},
+            {Value::constant(count, width, 0), Value::constant(count, shape.heads, 0)},
+            attributesOf(shape),
+            shape.batch,
+            shape.sequence};
+  }
+  CallSpec backward(int64_t first, int64_t count, const Value &dk, const Value &dv) const {
+    return {
+        "attention_gradient",
+        {q.rows(first, count), k, v, o.rows(first, count), lse.rows(first, count), upstream.rows(first, count), dk, dv},
+        {Value::constant(count, width, 0), Value::constant(tokens, kvWidth, 0), Value::constant(tokens, kvWidth, 0)},
+        attributesOf(shape),
+        shape.batch,
+        shape.sequence};
+  }
+
+  Shape shape;
+  int64_t tokens, width, kvWidth;
+  Value q, k, v, upstream, o, lse;
+};
+
+} // namespace
+
+TEST(Attention, Forward) {
+  for (const Shape &shape : shapes) {
+    Case it(shape);
+    expectAgreement(it.forward(0, it.tokens), 3e-6);
+  }
+}
+
+TEST(Attention, ForwardOfAChunk) {
+  for (const Shape &shape : shapes) {
+    Case it(shape);
+    int64_t first = it.tokens / 3, count = it.tokens - first - it.tokens / 4; // crosses batch items
+    expectAgreement(it.forward(first, count), 3e-6);
+    expectAgreement(it.forward(it.tokens - 1, 1), 3e-6);
+  }
+}
+
+TEST(Attention, Gradient) {
+  for (const Shape &shape : shapes) {
+    Case it(shape);
+    expectAgreement(it.backward(0, it.tokens, {}, {}), 5e-6, 1.0); // alone, a token has no gradient but dv
+  }
+}
+
+TEST(Attention, GradientOfAChunkAddsToTheAccumulators) {
+  for (const Shape &shape : shapes) {
+    Case it(shape);
+    int64_t first = it.tokens / 3, count = it.tokens - first - it.tokens / 4;
+    Value dk = Value::random(it.tokens, it.kvWidth, 5), dv = Value::random(it.tokens, it.kvWidth, 6);
+    CallSpec spec = it.backward(first, count, dk, dv);
+    spec.shared = {-1, 6, 7};
+    expectAgreement(spec, 5e-6, 1.0);
+  }
+}
+
+TEST(Attention, ChunksMakeTheWhole) {
+  Case it({2, 100, 6, 2, 20, 0});
+  auto whole = run(it.backward(0, it.tokens, {}, {}), Family::Vector);
+  Value dk = Value::constant(it.tokens, it.kvWidth, 0), dv = dk;
+  for (int64_t first = 150; first >= 0; first -= 50) {
+    CallSpec spec = it.backward(first, 50, dk, dv);
+    spec.shared = {-1, 6, 7};
+    auto part = run(spec, Family::Vector);
+    EXPECT_LE(distance(part[0].elements(), whole[0].rows(first, 50).elements()), 2e-6);
+    dk = part[1], dv = part[2];
+  }
+  EXPECT_LE(distance(dk.elements(), whole[1].elements()), 2e-6);
+  EXPECT_LE(distance(dv.elements(), whole[2].elements()), 2e-6);
+}
+
+TEST(Attention, LargeScoresStayFinite) {
+  Case it({1, 150, 2, 1, 32, 0});
+  for (int64_t r = 0; r < it.tokens; ++r)
+    for (int64_t c = 0; c < it.width; ++c)
+      it.q.element(r, c) *= 100;
+  expectAgreement(it.forward(0, it.tokens), 1e-4); // scores of hundreds have only that much precision
+}

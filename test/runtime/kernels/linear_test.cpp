@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support.h"
+
+#include <gtest/gtest.h>
+
+using namespace mebp::cpu;
+using namespace mebp::cpu::test;
+
+namespace {
+
+struct Shape {
+  int64_t rows, inputs, outputs;
+};
+
+// Below, at and above the tiles of 12 rows, 32 columns, 256 of depth, 96 and 512 rows of a task.
+constexpr Shape shapes[] = {{1, 1, 1},    {1, 67, 45},  {3, 576, 40},   {12, 32, 32},   {13, 33, 65},
+                            {50, 300, 8}, {50, 8, 300}, {101, 256, 20}, {97, 257, 259}, {530, 40, 260}};
+
+class Linear : public testing::TestWithParam<Storage> {};
+
+Attributes withAlpha(float alpha) {
+  Attributes attributes;
+  attributes.alpha = alpha;
+  return attributes;
+}
+
+} // namespace
+
+TEST_P(Linear, Forward) {
+  for (Shape shape : shapes) {
+    Value x = Value::random(shape.rows, shape.inputs, 1), w = Value::weight(shape.outputs, shape.inputs, GetParam(), 2);
+    Value bias = Value::weight(1, shape.outputs, GetParam(), 3), addend = Value::random(shape.rows, shape.outputs, 4);
+    Value y = Value::constant(shape.rows, shape.outputs, 0);
+    expectAgreement({"linear", {x, w, {}, {}}, {y}});
+    expectAgreement({"linear", {x, w, bias, {}}, {y}, withAlpha(-0.5f)});
+    expectAgreement({"linear", {x, w, {}, addend}, {y}, withAlpha(2.0f)});
+    expectAgreement({"linear", {x, w, bias, addend}, {y}, withAlpha(2.0f), 1, 1, {3}});
+  }
+}
+
+TEST_P(Linear, InputGradient) {
+  for (Shape shape : shapes) {
+    Value dy = Value::random(shape.rows, shape.outputs, 1);
+    Value w = Value::weight(shape.outputs, shape.inputs, GetParam(), 2);
+    Value addend = Value::random(shape.rows, shape.inputs, 3), dx = Value::constant(shape.rows, shape.inputs, 0);
+    expectAgreement({"linear_input_gradient", {dy, w, {}}, {dx}, withAlpha(0.25f)});
+    expectAgreement({"linear_input_gradient", {dy, w, addend}, {dx}});
+    expectAgreement({"linear_input_gradient", {dy, w, addend}, {dx}, withAlpha(3.0f), 1, 1, {2}});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Storages, Linear, testing::Values(Storage::F32, Storage::BF16, Storage::Int4, Storage::Int8));
+
+TEST(Linear, WeightGradient) {
+  for (Shape shape : shapes) {
+    Value dy = Value::random(shape.rows, shape.outputs, 1), x = Value::random(shape.rows, shape.inputs, 2);
+    Value before = Value::random(shape.outputs, shape.inputs, 3);
+    Value dw = Value::constant(shape.outputs, shape.inputs, 0);
+    expectAgreement({"linear_weight_gradient", {dy, x, {}}, {dw}, withAlpha(2.0f)});
+    expectAgreement({"linear_weight_gradient", {dy, x, before}, {dw}, withAlpha(0.5f), 1, 1, {2}});
+  }
+}
+
+TEST(Linear, TakesAMappedGroupOf64) {
+  Value x = Value::random(20, 192, 1), w = Value::weight(40, 192, Storage::Int4, 2);
+  w.shape.group = 64; // uses every second scale's place; the reference reads them the same way
+  expectAgreement({"linear", {x, w, {}, {}}, {Value::constant(20, 40, 0)}});
+  expectAgreement({"linear_input_gradient", {Value::random(20, 40, 3), w, {}}, {x}});
+}

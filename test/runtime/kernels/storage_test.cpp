@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support.h"
+
+#include <gtest/gtest.h>
+
+using namespace mebp::cpu;
+
+TEST(Storage, Int4TakesTheLowNibbleFirst) {
+  uint8_t codes[32] = {};
+  codes[16] = 0xA3;                                          // row 1: codes 3 and 10
+  uint16_t scales[2] = {0, 0x3800}, minima[2] = {0, 0xBC00}; // row 1: 0.5 code - 1
+  Tensor tensor;
+  tensor.data = codes, tensor.rows = 2, tensor.columns = 3, tensor.stride = 32, tensor.group = 32;
+  tensor.storage = Storage::Int4, tensor.scales = scales, tensor.minima = minima;
+  float out[3];
+  dequantizeRow(tensor, 1, out);
+  EXPECT_EQ(out[0], 0.5f);
+  EXPECT_EQ(out[1], 4.0f);
+  EXPECT_EQ(out[2], -1.0f);
+}
+
+TEST(Storage, Int8ChangesScaleWithTheGroup) {
+  uint8_t codes[64] = {};
+  codes[31] = 255, codes[32] = 2;
+  uint16_t scales[2] = {0x3C00, 0x4000}, minima[2] = {0, 0x0001}; // 1 and 2; 0 and the smallest subnormal
+  Tensor tensor;
+  tensor.data = codes, tensor.rows = 1, tensor.columns = 34, tensor.stride = 64, tensor.group = 32;
+  tensor.storage = Storage::Int8, tensor.scales = scales, tensor.minima = minima;
+  float out[34];
+  dequantizeRow(tensor, 0, out);
+  EXPECT_EQ(out[31], 255.0f);
+  EXPECT_EQ(out[32], 4.0f + 0x1p-24f);
+  EXPECT_EQ(out[33], 0x1p-24f);
+}
+
+TEST(Storage, Bf16IsTheUpperHalfOfF32) {
+  uint16_t values[2] = {0x3FC0, 0xC000};
+  Tensor tensor;
+  tensor.data = values, tensor.rows = 1, tensor.columns = tensor.stride = 2, tensor.storage = Storage::BF16;
+  float out[2];
+  dequantizeRow(tensor, 0, out);
+  EXPECT_EQ(out[0], 1.5f);
+  EXPECT_EQ(out[1], -2.0f);
+}

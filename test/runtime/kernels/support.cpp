@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <memory>
+#include <random>
+
+namespace mebp::cpu::test {
+
+static uint16_t bf16Bits(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return static_cast<uint16_t>(bits >> 16);
+}
+
+Value Value::constant(int64_t rows, int64_t columns, float number) {
+  Value value;
+  value.shape.rows = rows;
+  value.shape.columns = columns;
+  value.shape.stride = columns + 5;
+  value.floats.assign(rows * value.shape.stride, guard);
+  for (int64_t r = 0; r < rows; ++r)
+    std::fill_n(value.floats.begin() + r * value.shape.stride, columns, number);
+  return value;
+}
+
+Value Value::random(int64_t rows, int64_t columns, uint32_t seed, float deviation) {
+  Value value = constant(rows, columns, 0);
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal(0, deviation);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c)
+      value.element(r, c) = normal(generator);
+  return value;
+}
+
+Value Value::weight(int64_t rows, int64_t columns, Storage storage, uint32_t seed) {
+  if (storage == Storage::F32)
+    return random(rows, columns, seed);
+  Value value;
+  value.shape.rows = rows;
+  value.shape.columns = columns;
+  value.shape.storage = storage;
+  std::mt19937 generator(seed);
+  if (storage == Storage::BF16) {
+    value.shape.stride = columns;
+    value.scales.resize(rows * columns);
+    std::normal_distribution<float> normal;
+    std::generate(value.scales.begin(), value.scales.end(), [&] { return bf16Bits(normal(generator)); });
+    return value;
+  }
+  value.shape.group = 32;
+  int64_t groups = (columns + 31) / 32;
+  value.shape.stride = groups * 32;
+  value.bytes.resize(rows * value.shape.stride / (storage == Storage::Int4 ? 2 : 1));
+  std::generate(value.bytes.begin(), value.bytes.end(), [&] { return static_cast<uint8_t>(generator()); });
+  // f16 numbers in [0.0625, 0.5), of both signs for the minima.
+  uint32_t smaller = storage == Storage::Int4 ? 0 : 4 << 10; // codes are 16 times larger
+  for (int64_t g = 0; g < rows * groups; ++g) {
+    value.scales.push_back(static_cast<uint16_t>(0x2C00 + generator() % 0x0C00 - smaller));
+    value.minima.push_back(static_cast<uint16_t>((0x2C00 + generator() % 0x0C00) | (generator() % 2 << 15)));
+  }
+  return value;
+}
+
+Value Value::integers(const std::vector<int32_t> &values) {
+  Value value;
+  value.ints = values;
+  value.shape.rows = static_cast<int64_t>(values.size());
+  value.shape.columns = value.shape.stride = 1;
+  value.shape.storage = Storage::I32;
+  return value;
+}
+
+Value Value::at(int64_t firstRow) const {
+  Value copy = *this;
+  copy.shape.firstRow = firstRow;
+  return copy;
+}
+
+Value Value::rows(int64_t first, int64_t count) const {
+  Value part = *this;
+  part.shape.rows = count;
+  part.shape.firstRow = shape.firstRow + first;
+  part.floats.assign(floats.begin() + first * shape.stride, floats.begin() + (first + count) * shape.stride);
+  return part;
+}
+
+Tensor Value::tensor() {
+  Tensor tensor = shape;
+  if (!floats.empty())
+    tensor.data = floats.data();
+  else if (!ints.empty())
+    tensor.data = ints.data();
+  else if (!bytes.empty())
+    tensor.data = bytes.data();
+  else if (!scales.empty())
+    tensor.data = scales.data(); // BF16
+  if (tensor.group) {
+    tensor.scales = scales.data();
+    tensor.minima = minima.data();
+  }
+  return tensor;
+}
+
+std::vector<float> Value::elements() const {
+  std::vector<float> all;
+  for (int64_t r = 0; r < shape.rows; ++r)
+    all.insert(all.end(), floats.begin() + r * shape.stride, floats.begin() + r * shape.stride + shape.columns);
+  return all;
+}
+
+bool Value::guarded() const {
+  for (int64_t r = 0; r < shape.rows && !floats.empty(); ++r)
+    for (int64_t c = shape.columns; c < shape.stride; ++c)
+      if (floats[r * shape.stride + c] != guard)
+        return false;
+  return true;
+}
+
+std::vector<Value> run(CallSpec spec, Family family, int threads) {
+  std::vector<Tensor> operands, results;
+  for (Value &operand : spec.operands)
+    operands.push_back(operand.tensor());
+  auto sharedOf = [&](size_t i) { return i < spec.shared.size() ? spec.shared[i] : -1; };
+  for (size_t i = 0; i < spec.results.size(); ++i)
+    results.push_back(sharedOf(i) < 0 ? spec.results[i].tensor() : operands[sharedOf(i)]);
+
+  std::unique_ptr<pthreadpool, decltype(&pthreadpool_destroy)> pool(threads > 1 ? pthreadpool_create(threads) : nullptr,
+                                                                    pthreadpool_destroy);
+  std::vector<float> memory(threads * workspaceBytes / sizeof(float) + 16, NAN); // nobody may count on zeros
+  auto address = reinterpret_cast<uintptr_t>(memory.data());
+  Context context;
+  context.pool = pool.get();
+  context.workspace = reinterpret_cast<unsigned char *>(memory.data()) + (64 - address % 64) % 64;
+  context.batch = spec.batch;
+  context.sequence = spec.sequence;
+  Kernel kernel = findKernel(spec.name, family);
+  if (!kernel) {
+    ADD_FAILURE() << "no kernel is called " << spec.name;
+    return spec.results;
+  }
+  kernel({operands.data(), operands.size(), results.data(), results.size(), spec.attributes}, context);
+
+  for (const Value &operand : spec.operands)
+    EXPECT_TRUE(operand.guarded()) << spec.name << " wrote beside an operand";
+  for (size_t i = 0; i < spec.results.size(); ++i) {
+    if (sharedOf(i) >= 0)
+      spec.results[i] = spec.operands[sharedOf(i)];
+    EXPECT_TRUE(spec.results[i].guarded()) << spec.name << " wrote beside result " << i;
+  }
+  return spec.results;
+}
+
+double distance(const std::vector<float> &actual, const std::vector<float> &expected, double scale) {
+  double difference = 0, largest = std::max(scale, 1e-30);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (!std::isfinite(actual[i]) || !std::isfinite(expected[i]))
+      return INFINITY;
+    difference = std::max(difference, std::abs(static_cast<double>(actual[i]) - expected[i]));
+    largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
+  }
+  return difference / largest;
+}
+
+void expectAgreement(const CallSpec &spec, double tolerance, double scale) {
+  std::vector<Value> expected = run(spec, Family::Reference), actual = run(spec, Family::Vector);
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_LE(distance(actual[i].elements(), expected[i].elements(), scale), tolerance)
+        << spec.name << ", result " << i << " of shape " << expected[i].shape.rows << " x "
+        << expected[i].shape.columns;
+  for (int threads : {2, 3}) {
+    std::vector<Value> again = run(spec, Family::Vector, threads);
+    for (size_t i = 0; i < expected.size(); ++i)
+      EXPECT_EQ(again[i].elements(), actual[i].elements()) << spec.name << " on " << threads << " threads";
+  }
+}
+
+std::vector<float> numericGradient(const CallSpec &forward, size_t operand, const Value &cotangent) {
+  constexpr float step = 1e-2f;
+  std::vector<float> weights = cotangent.elements(), gradient;
+  const Tensor shape = forward.operands[operand].shape;
+  for (int64_t r = 0; r < shape.rows; ++r)
+    for (int64_t c = 0; c < shape.columns; ++c) {
+      double sums[2] = {0, 0}, moved[2];
+      for (int side : {0, 1}) {
+        CallSpec spec = forward;
+        float &element = spec.operands[operand].element(r, c);
+        element += side ? step : -step;
+        moved[side] = element;
+        std::vector<float> result = run(spec, Family::Reference)[0].elements();
+        for (size_t i = 0; i < weights.size(); ++i)
+          sums[side] += static_cast<double>(result[i]) * weights[i];
+      }
+      gradient.push_back(static_cast<float>((sums[1] - sums[0]) / (moved[1] - moved[0])));
+    }
+  return gradient;
+}
+
+} // namespace mebp::cpu::test
