@@ -5,10 +5,15 @@
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <hwy/targets.h>
+#include <map>
 #include <memory>
 #include <random>
 
 namespace mebp::cpu::test {
+
+// Those that runtime/backends/cpu is compiled for.
+constexpr int64_t testedTargets = HWY_AVX3 | HWY_AVX2 | HWY_SSSE3 | HWY_NEON;
 
 static uint16_t bf16Bits(float value) {
   uint32_t bits;
@@ -121,6 +126,30 @@ bool Value::guarded() const {
   return true;
 }
 
+// A pool and workspaces for so many threads, made once.
+static Context contextOf(int threads) {
+  struct Machine {
+    explicit Machine(int threads)
+        : pool(threads > 1 ? pthreadpool_create(threads) : nullptr, pthreadpool_destroy),
+          memory(threads * workspaceBytes / sizeof(float) + 16, NAN) {} // nobody may count on zeros
+    std::unique_ptr<pthreadpool, decltype(&pthreadpool_destroy)> pool;
+    std::vector<float> memory;
+  };
+  static std::map<int, Machine> machines;
+  Machine &machine = machines.try_emplace(threads, threads).first->second;
+  auto address = reinterpret_cast<uintptr_t>(machine.memory.data());
+  Context context;
+  context.pool = machine.pool.get();
+  context.workspace = reinterpret_cast<unsigned char *>(machine.memory.data()) + (64 - address % 64) % 64;
+  return context;
+}
+
+// Makes Highway dispatch to one of this machine's instruction sets, 0: the best.
+static void useTarget(int64_t target) {
+  hwy::SetSupportedTargetsForTest(target);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
+
 std::vector<Value> run(CallSpec spec, Family family, int threads) {
   std::vector<Tensor> operands, results;
   for (Value &operand : spec.operands)
@@ -129,13 +158,7 @@ std::vector<Value> run(CallSpec spec, Family family, int threads) {
   for (size_t i = 0; i < spec.results.size(); ++i)
     results.push_back(sharedOf(i) < 0 ? spec.results[i].tensor() : operands[sharedOf(i)]);
 
-  std::unique_ptr<pthreadpool, decltype(&pthreadpool_destroy)> pool(threads > 1 ? pthreadpool_create(threads) : nullptr,
-                                                                    pthreadpool_destroy);
-  std::vector<float> memory(threads * workspaceBytes / sizeof(float) + 16, NAN); // nobody may count on zeros
-  auto address = reinterpret_cast<uintptr_t>(memory.data());
-  Context context;
-  context.pool = pool.get();
-  context.workspace = reinterpret_cast<unsigned char *>(memory.data()) + (64 - address % 64) % 64;
+  Context context = contextOf(threads);
   context.batch = spec.batch;
   context.sequence = spec.sequence;
   Kernel kernel = findKernel(spec.name, family);
@@ -167,11 +190,18 @@ double distance(const std::vector<float> &actual, const std::vector<float> &expe
 }
 
 void expectAgreement(const CallSpec &spec, double tolerance, double scale) {
-  std::vector<Value> expected = run(spec, Family::Reference), actual = run(spec, Family::Vector);
-  for (size_t i = 0; i < expected.size(); ++i)
-    EXPECT_LE(distance(actual[i].elements(), expected[i].elements(), scale), tolerance)
-        << spec.name << ", result " << i << " of shape " << expected[i].shape.rows << " x "
-        << expected[i].shape.columns;
+  useTarget(0);
+  std::vector<Value> expected = run(spec, Family::Reference);
+  for (int64_t target = hwy::SupportedTargets() & testedTargets; target != 0; target &= target - 1) {
+    useTarget(target & ~(target - 1));
+    std::vector<Value> actual = run(spec, Family::Vector);
+    for (size_t i = 0; i < expected.size(); ++i)
+      EXPECT_LE(distance(actual[i].elements(), expected[i].elements(), scale), tolerance)
+          << spec.name << ", result " << i << " of shape " << expected[i].shape.rows << " x "
+          << expected[i].shape.columns << ", on " << hwy::TargetName(target & ~(target - 1));
+  }
+  useTarget(0);
+  std::vector<Value> actual = run(spec, Family::Vector);
   for (int threads : {2, 3}) {
     std::vector<Value> again = run(spec, Family::Vector, threads);
     for (size_t i = 0; i < expected.size(); ++i)

@@ -55,7 +55,8 @@ struct CallSpec {
 std::vector<Value> run(CallSpec spec, Family family, int threads = 1);
 
 // Vector agrees with the reference to `tolerance`, relative to each result's largest element, or to `scale` where that
-// is larger (for results that should be zero); 2 and 3 threads agree bitwise with one.
+// is larger (for results that should be zero), with every instruction set of this machine; 2 and 3 threads agree
+// bitwise with one.
 void expectAgreement(const CallSpec &spec, double tolerance = 2e-6, double scale = 0);
 
 // dL/d(operand) where L = sum of results[0] * cotangent, by central differences of the reference kernel.
