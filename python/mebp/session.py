@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 
@@ -55,7 +56,7 @@ class Session:
         optimizer: "adamw" or "sgd"; None for the one that the bundle was compiled for.
         reference_kernels: the naive kernels that the fast ones are checked against.
         """
-        runtime = _load_runtime()
+        runtime = load_runtime()
         _check_options(device, threads, lr, betas, eps, weight_decay)
         self._bundle = runtime.Bundle(os.fspath(path))
         self._info = self._bundle.info()
@@ -98,9 +99,28 @@ class Session:
 
     @property
     def plan(self) -> dict:
-        """What the compiler reckoned, in bytes: peak_bytes, process_bytes, buffers by name, chunk sizes, what is at
-        the peak; and `session_bytes`, the arena of this session."""
-        return {**self._description["plan"], "session_bytes": self._session.arena_bytes()}
+        """What the compiler reckoned for the largest batch and sequence, in bytes.
+
+        peak_bytes: anonymous and written memory of a process that only trains; process_bytes: of it, the runtime's own.
+        arenas: what the rest is made of, by name; session_bytes: this session's arena, room for gradients included.
+        chunk_sizes: rows of a chunk along the sequence (0: not chunked), and the loss's tile.
+        at_peak: the values alive where the scratch arena is fullest.
+        """
+        plan = self._description["plan"]
+        return {
+            "peak_bytes": plan["peak_bytes"],
+            "process_bytes": plan["process_bytes"],
+            "session_bytes": self._session.arena_bytes(),
+            "arenas": {buffer["name"]: buffer["bytes"] for buffer in plan["buffers"]},
+            "chunk_sizes": {
+                "sequence": plan["chunk"],
+                "loss_rows": plan["loss_rows"],
+                "loss_columns": plan["loss_columns"],
+            },
+            "at_peak": plan["at_peak"],
+            "optimizer": plan["optimizer"],
+            "threads": plan["threads"],
+        }
 
     @property
     def steps(self) -> int:
@@ -183,8 +203,15 @@ class Session:
                 self._session.write_trainable(index, checked[key])
 
     def base_weights(self) -> dict[str, np.ndarray]:
-        """The frozen weights {Hugging Face name: float32 array}, dequantised as the kernels see them."""
-        return {name: self._bundle.read_weight(index) for index, (name, _) in enumerate(self._bundle.weights())}
+        """The frozen weights {Hugging Face name: float32 array}, dequantised as the kernels see them.
+
+        A tied tensor comes under each of its names, as one array.
+        """
+        weights = {}
+        for index, description in enumerate(self._description["weights"]):
+            values = self._bundle.read_weight(index)
+            weights |= dict.fromkeys([description["name"], *description["aliases"]], values)
+        return weights
 
     def save_adapter(self, folder: str | os.PathLike[str]) -> None:
         """Writes a PEFT folder, whole or not at all."""
@@ -205,7 +232,8 @@ class Session:
         return self._session.load_state(os.fspath(folder))
 
 
-def _load_runtime():
+def load_runtime() -> ModuleType:
+    """The extension; raises mebp.Error where it is not built."""
     try:
         from mebp import _runtime
     except ImportError as error:

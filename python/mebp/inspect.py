@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is in a bundle, without a session: nothing of the model is mapped."""
+
+import json
+import os
+
+from mebp.session import load_runtime
+
+
+def inspect(path: str | os.PathLike[str]) -> dict:
+    """The manifest, the model, the plan, blocks, programs, weights and trainables of the bundle folder `path`.
+
+    Sizes are bytes. Raises mebp.Error where the bundle is missing or damaged.
+    """
+    bundle = load_runtime().Bundle(os.fspath(path))
+    return {"manifest": json.loads(bundle.manifest()), **json.loads(bundle.describe())}

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loss and every LoRA gradient against true float64, on the same dequantised weights."""
+
+import models
+import numpy as np
+import pytest
+from pipeline import compare_gradients, make_bundle, randomise_adapter
+
+import mebp
+
+# Sizes that divide nothing: widths that are no multiple of 32, head sizes that are no multiple of a vector, few heads.
+CASES = {
+    "llama": ("llama", {}),
+    "llama, biases, one kv head": (
+        "llama",
+        {"hidden_size": 84, "head_dim": 14, "num_attention_heads": 6, "num_key_value_heads": 1, "intermediate_size": 130}
+        | {"attention_bias": True, "mlp_bias": True},
+    ),
+    "qwen2, biases, tied": ("qwen2", {}),
+    "qwen2, untied, three kv heads": (
+        "qwen2",
+        {"hidden_size": 72, "head_dim": 12, "num_attention_heads": 6, "num_key_value_heads": 3, "intermediate_size": 150}
+        | {"tie_word_embeddings": False},
+    ),
+    "gpt2": ("gpt2", {}),
+    "gpt2, tanh gelu": ("gpt2_tanh", {}),
+}
+COMPILED_SEQUENCE, COMPILED_BATCH = 48, 3
+
+
+def some_ignored(ids: np.ndarray) -> np.ndarray:
+    labels = ids.copy()
+    labels[0, :7] = -100
+    labels[-1, -5:] = -100
+    labels[:, 11] = -100
+    return labels
+
+
+def compare(model, bundle, batch, sequence, **session_options):
+    session = mebp.Session(bundle, **session_options)
+    randomise_adapter(session)
+    ids = models.token_ids(model, batch, sequence).numpy()
+    return compare_gradients(bundle, session, model, ids, some_ignored(ids))
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory):
+    """Each case's model and bundle, made once."""
+    made = {}
+
+    def make(name: str):
+        if name not in made:
+            family, overrides = CASES[name]
+            model = models.build(family, **overrides)
+            folder = tmp_path_factory.mktemp("bundle")
+            made[name] = model, make_bundle(model, folder, seq_len=COMPILED_SEQUENCE, batch=COMPILED_BATCH)
+        return made[name]
+
+    return make
+
+
+@pytest.mark.parametrize("batch, sequence", [(3, 48), (2, 37), (1, 13)])
+@pytest.mark.parametrize("name", CASES)
+def test_tiny(bundles, show, name, batch, sequence):
+    model, bundle = bundles(name)
+    result = compare(model, bundle, batch, sequence)
+    show(f"{name}, {batch} x {sequence}: {result}")
+    result.check()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_naive_kernels_agree(bundles, name):
+    model, bundle = bundles(name)
+    compare(model, bundle, 2, 37, reference_kernels=True).check()
+
+
+@pytest.mark.parametrize("weights", ["f32", "int4"])
+def test_embedding_and_weight_formats(tmp_path, weights):
+    model = models.build("qwen2")
+    compare(model, make_bundle(model, tmp_path, seq_len=24, batch=2, weights=weights), 2, 24).check()
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "gpt2"])
+def test_graph_without_scopes(tmp_path, family):
+    model = models.build(family)
+    compare(model, make_bundle(model, tmp_path, seq_len=40, batch=2, strip_scopes=True), 2, 33).check()
+
+
+@pytest.mark.parametrize("targets", [["q_proj", "v_proj"], ["down_proj"], ["o_proj", "lm_head"]])
+def test_subsets_of_the_linear_layers(tmp_path, targets):
+    model = models.build("llama")
+    bundle = make_bundle(model, tmp_path, seq_len=40, batch=2, lora=mebp.LoRA(rank=3, alpha=7, targets=targets))
+    modules = {key.split(".")[-3] for key in mebp.Session(bundle).trainables()}
+    assert modules == set(targets)
+    compare(model, bundle, 2, 29).check()
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 16, 48])
+@pytest.mark.parametrize("name", ["llama, biases, one kv head", "gpt2"])
+def test_chunks_change_nothing(bundles, tmp_path, name, chunk):
+    model, _ = bundles(name)
+    bundle = make_bundle(model, tmp_path, seq_len=COMPILED_SEQUENCE, batch=COMPILED_BATCH, chunk_size=chunk)
+    for batch, sequence in [(3, 48), (2, 37)]:
+        compare(model, bundle, batch, sequence).check()
+
+
+def test_smollm2(smollm2, wikitext_test, show):
+    session = mebp.Session(smollm2.bundle)
+    randomise_adapter(session, scale=0.02)
+    ids = wikitext_test[:1, :256]
+    result = compare_gradients(smollm2.bundle, session, smollm2.model, ids, ids)
+    show(f"SmolLM2-135M, 256 tokens: {result}")
+    assert len(result.errors) == 30 * 7 * 2
+    result.check()

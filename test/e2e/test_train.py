@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`mebp train`: runs, kills, resumes and refusals, from outside."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from textmodel import make_text_bundle
+
+MEBP = [sys.executable, "-m", "mebp"]
+TEXT = "The lamp is lit half an hour before sunset. The wick is trimmed every four hours.\n" * 12
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory) -> Path:
+    return make_text_bundle(tmp_path_factory.mktemp("text"))
+
+
+@pytest.fixture
+def data(tmp_path) -> Path:
+    path = tmp_path / "data.txt"
+    path.write_text(TEXT)
+    return path
+
+
+def mebp(*arguments: object) -> subprocess.CompletedProcess:
+    return subprocess.run([*MEBP, *map(str, arguments)], capture_output=True, text=True, timeout=120)
+
+
+def refusal(*arguments: object) -> str:
+    run = mebp(*arguments)
+    assert run.returncode == 2, (run.stdout, run.stderr)
+    lines = run.stderr.splitlines()
+    assert len(lines) == 1 and "Traceback" not in lines[0], run.stderr
+    return lines[0]
+
+
+def adapter_bytes(folder: Path) -> bytes:
+    return (folder / "adapter_model.safetensors").read_bytes()
+
+
+def test_a_run_leaves_adapter_log_and_picture(bundle, data, tmp_path):
+    out = tmp_path / "out"
+    run = mebp("train", bundle, "--data", data, "--steps", 20, "--lr", 1e-2, "--adapter-out", out / "adapter",
+               "--log", out / "run.jsonl", "--plot", out / "run.png")  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert "step 20/20  loss" in run.stdout and "MB planned" in run.stdout
+    records = [json.loads(line) for line in (out / "run.jsonl").read_text().splitlines()]
+    assert [record["step"] for record in records] == list(range(1, 21))
+    assert records[-1]["loss"] < 0.8 * records[0]["loss"]
+    assert (out / "run.png").read_bytes().startswith(b"\x89PNG")
+    assert {entry.name for entry in (out / "adapter").iterdir()} >= {"adapter_model.safetensors", "adapter_config.json"}
+    answer = mebp("generate", bundle, "--prompt", "The wick", "--adapter", out / "adapter", "--max-new-tokens", 6)
+    assert answer.returncode == 0, answer.stderr
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+def test_a_resumed_run_is_bitwise_the_same(bundle, data, tmp_path, optimizer):
+    common = ["train", bundle, "--data", data, "--optimizer", optimizer, "--lr", 1e-2, "--seed", 3]
+    assert mebp(*common, "--steps", 9, "--adapter-out", tmp_path / "whole").returncode == 0
+    halves = [*common, "--adapter-out", tmp_path / "halves", "--state", tmp_path / "state", "--log", tmp_path / "log"]
+    assert mebp(*halves, "--steps", 4).returncode == 0
+    resumed = mebp(*halves, "--steps", 9, "--resume")
+    assert resumed.returncode == 0 and "continues after step 4" in resumed.stdout, resumed.stderr
+    assert adapter_bytes(tmp_path / "halves") == adapter_bytes(tmp_path / "whole")
+    assert len((tmp_path / "log").read_text().splitlines()) == 9
+    finished = mebp(*halves, "--steps", 9, "--resume")
+    assert finished.returncode == 0 and "has finished" in finished.stdout
+
+
+def start_and_wait(arguments: list, log: Path, lines: int) -> subprocess.Popen:
+    process = subprocess.Popen([*MEBP, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while not log.exists() or len(log.read_text().splitlines()) < lines:
+        assert process.poll() is None and time.monotonic() < deadline, process.stderr.read()
+        time.sleep(0.01)
+    return process
+
+
+def test_a_killed_run_continues_bitwise(bundle, data, tmp_path):
+    common = ["train", bundle, "--data", data, "--lr", 1e-2]
+    log = tmp_path / "run.jsonl"
+    saving = [*common, "--state", tmp_path / "state", "--save-every", 1, "--log", log, "--steps", 100000]
+    process = start_and_wait(saving, log, lines=3)
+    process.kill()
+    process.wait()
+    done = len(log.read_text().splitlines())
+    steps = done + 5
+    resume = [*saving[:-1], steps, "--adapter-out", tmp_path / "resumed", "--resume"]
+    assert mebp(*resume).returncode == 0
+    assert mebp(*common, "--steps", steps, "--adapter-out", tmp_path / "whole").returncode == 0
+    assert adapter_bytes(tmp_path / "resumed") == adapter_bytes(tmp_path / "whole")
+    assert [json.loads(line)["step"] for line in log.read_text().splitlines()] == list(range(1, steps + 1))
+
+
+def test_ctrl_c_saves_and_exits_130(bundle, data, tmp_path):
+    log = tmp_path / "run.jsonl"
+    process = start_and_wait(
+        ["train", bundle, "--data", data, "--steps", 100000, "--log", log]
+        + ["--state", tmp_path / "state", "--adapter-out", tmp_path / "adapter"],
+        log,
+        lines=2,
+    )
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    assert adapter_bytes(tmp_path / "adapter") and (tmp_path / "state").is_dir()
+
+
+def test_a_state_of_something_else_is_refused(bundle, data, tmp_path, tmp_path_factory):
+    state = ["--state", tmp_path / "state", "--steps", 2]
+    first = mebp("train", bundle, "--data", data, *state, "--resume")
+    assert first.returncode == 0 and "no state to resume from" in first.stdout
+    assert "--lr" in refusal("train", bundle, "--data", data, *state, "--resume", "--lr", 1e-3)
+    assert "--seed" in refusal("train", bundle, "--data", data, *state, "--resume", "--seed", 1)
+    changed = tmp_path / "other.txt"
+    changed.write_text(TEXT + "More.\n")
+    assert "data" in refusal("train", bundle, "--data", changed, *state, "--resume")
+    other = make_text_bundle(tmp_path_factory.mktemp("other"), seed=1)
+    assert "bundle" in refusal("train", other, "--data", data, *state, "--resume")
+
+
+def test_a_state_is_one_run_s(bundle, data, tmp_path):
+    log = tmp_path / "run.jsonl"
+    arguments = ["train", bundle, "--data", data, "--steps", 100000, "--state", tmp_path / "state"]
+    process = start_and_wait([*arguments, "--log", log], log, lines=1)
+    try:
+        assert "another run" in refusal(*arguments)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_json_lines(bundle, tmp_path):
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(json.dumps({"text": f"Document {number} says little."}) + "\n" for number in range(6)))
+    assert mebp("train", bundle, "--data", path, "--epochs", 1).returncode == 0
+    path.write_text('{"text": "fine"}\n{"messages": []}\n')
+    assert 'data.jsonl:2: has "messages"' in refusal("train", bundle, "--data", path)
+    path.write_text('{"text": "cut\n')
+    assert "data.jsonl:1: is not JSON" in refusal("train", bundle, "--data", path)
+
+
+def test_refusals(bundle, data, tmp_path):
+    train = ["train", bundle, "--data", data]
+    assert "no such bundle" in refusal("train", tmp_path / "none.mebp", "--data", data)
+    assert "none.txt" in refusal("train", bundle, "--data", tmp_path / "none.txt")
+    (tmp_path / "empty.txt").write_text("\n")
+    assert "no text" in refusal("train", bundle, "--data", tmp_path / "empty.txt")
+    (tmp_path / "latin.txt").write_bytes(b"\xff\xfe\x00 abc")
+    assert "UTF-8" in refusal("train", bundle, "--data", tmp_path / "latin.txt")
+    assert "mezo" in refusal(*train, "--optimizer", "mezo")
+    assert "cuda" in refusal(*train, "--device", "cuda")
+    assert "--clip" in refusal(*train, "--clip", 1)
+    assert "--steps" in refusal(*train, "--steps", 0)
+    assert "lr" in refusal(*train, "--lr", "nan")
+    assert "--state" in refusal(*train, "--resume")
+    assert "cannot be written" in refusal(*train, "--steps", 1, "--log", "/proc/nothing/run.jsonl")
+    assert "sequence" in refusal("generate", bundle, "--prompt", "long " * 40)
+    assert "sequence" in refusal("generate", bundle, "--prompt", "short", "--max-new-tokens", 1000)
+
+
+def test_inspect(bundle):
+    shown = mebp("inspect", bundle)
+    assert shown.returncode == 0 and "planned peak" in shown.stdout, shown.stderr
+    found = json.loads(mebp("inspect", bundle, "--json").stdout)
+    assert found["model"]["sequence"] == 32 and found["plan"]["peak_bytes"] > 0
+    assert [block["kind"] for block in found["blocks"]] == ["embed", "layer", "layer", "head"]

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a transformers model to a bundle, and a bundle's gradients against the reference's."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import torch
+from reference import Reference, relative_error
+from transformers import PreTrainedModel
+
+import mebp
+from mebp.inspect import inspect
+
+TOLERANCE = 2e-5
+
+
+def make_bundle(
+    model: PreTrainedModel | str | Path,
+    folder: Path,
+    *,
+    seq_len: int,
+    batch: int = 1,
+    strip_scopes: bool = False,
+    weights: str = "int4",
+    **options: object,
+) -> Path:
+    """Exports and compiles; `strip_scopes` drops all that the exporter notes about where a node came from."""
+    exported = folder / "model.onnx"
+    mebp.export(model, exported, seq_len=seq_len, batch=batch)
+    if strip_scopes:
+        graph = onnx.load(exported, load_external_data=False)
+        for index, node in enumerate(graph.graph.node):
+            del node.metadata_props[:]
+            node.name = f"n{index}"
+        onnx.save(graph, exported)
+    bundle = folder / "model.mebp"
+    mebp.compile(exported, bundle, seq_len=seq_len, batch=batch, weights=weights, precision="f32", **options)
+    return bundle
+
+
+def randomise_adapter(session: mebp.Session, seed: int = 0, scale: float = 0.05) -> None:
+    """B is zero at first, which would leave every gradient of A zero."""
+    generator = np.random.default_rng(seed)
+    session.set_trainables(
+        {
+            key: values if "lora_A" in key else generator.normal(0, scale, values.shape).astype(np.float32)
+            for key, values in session.trainables().items()
+        }
+    )
+
+
+def reference_for(
+    bundle: Path, session: mebp.Session, model: PreTrainedModel, dtype: torch.dtype, attention: str = "sdpa"
+) -> Reference:
+    """torch with this session's weights and adapter."""
+    alpha = inspect(bundle)["model"]["lora"]["alpha"]
+    return Reference(model, session.base_weights(), session.trainables(), alpha, dtype, attention)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Relative errors against float64: of this runtime and of torch in float32."""
+
+    loss: float
+    errors: dict[str, float]
+    torch_loss: float
+    torch_errors: dict[str, float]
+
+    def __str__(self) -> str:
+        ours, torchs = list(self.errors.values()), list(self.torch_errors.values())
+        return (
+            f"{len(ours)} gradients: worst {max(ours):.1e}, median {np.median(ours):.1e}, loss {self.loss:.1e} "
+            f"(torch f32: {max(torchs):.1e}, {np.median(torchs):.1e}, {self.torch_loss:.1e})"
+        )
+
+    def check(self) -> None:
+        """Every tensor agrees to 2e-5, or to twice torch's own error where that is larger."""
+        limits = {key: max(TOLERANCE, 2 * error) for key, error in self.torch_errors.items()}
+        beyond = {key: error for key, error in self.errors.items() if not error <= limits[key]}
+        assert not beyond, f"{len(beyond)} of {len(self.errors)} beyond the tolerance: {sorted(beyond.items())[:8]}; {self}"
+        assert self.loss <= TOLERANCE, str(self)
+
+
+def compare_gradients(
+    bundle: Path, session: mebp.Session, model: PreTrainedModel, ids: np.ndarray, labels: np.ndarray
+) -> Comparison:
+    exact_loss, exact = reference_for(bundle, session, model, torch.float64).loss_and_gradients(ids, labels)
+    torch_loss, rounded = reference_for(bundle, session, model, torch.float32).loss_and_gradients(ids, labels)
+    loss, gradients = session.loss_and_gradients(ids, labels)
+    assert gradients.keys() == exact.keys(), sorted(gradients.keys() ^ exact.keys())[:4]
+    return Comparison(
+        abs(loss - exact_loss) / abs(exact_loss),
+        {key: relative_error(gradients[key], exact[key]) for key in exact},
+        abs(torch_loss - exact_loss) / abs(exact_loss),
+        {key: relative_error(rounded[key], exact[key]) for key in exact},
+    )
