@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packing, order and learning rates."""
+
+import numpy as np
+import pytest
+
+from mebp.data import Dataset, load_dataset
+from mebp.errors import Error
+from mebp.training.schedule import learning_rate
+
+
+class Bytes:
+    """A tokenizer of bytes; 256 ends a text."""
+
+    end_of_text = 256
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode())
+
+
+def load(path, content: str, length: int) -> Dataset:
+    path.write_text(content)
+    return load_dataset(path, Bytes(), length)
+
+
+def test_documents_are_packed_with_an_end_between_them(tmp_path):
+    data = load(tmp_path / "data.jsonl", '{"text": "abcd"}\n\n{"text": "efg"}\n', 3)
+    tokens = [97, 98, 99, 100, 256, 101, 102, 103, 256]
+    assert np.concatenate(data.rows).tolist() == tokens and [len(row) for row in data.rows] == [3, 3, 3]
+
+
+def test_plain_text_is_one_document_and_a_lone_last_token_is_left_out(tmp_path):
+    data = load(tmp_path / "data.txt", "abc\n\ndef", 4)
+    assert [row.tolist() for row in data.rows] == [[97, 98, 99, 10], [10, 100, 101, 102]]
+
+
+def test_every_epoch_sees_every_row_once_in_another_order():
+    data = Dataset([np.array([index, index]) for index in range(7)], padding=99, digest="")
+    assert data.steps_per_epoch(2) == 4
+    epochs = [np.concatenate([data.batch(4 * epoch + step, 2, seed=5)[0][:, 0] for step in range(4)]) for epoch in (0, 1)]
+    assert all(sorted(epoch) == list(range(7)) for epoch in epochs)
+    assert epochs[0].tolist() != epochs[1].tolist()
+    assert data.batch(3, 2, seed=5)[0].shape == (1, 2)
+
+
+def test_a_shorter_row_is_padded_and_its_padding_does_not_count():
+    data = Dataset([np.array([1, 2, 3]), np.array([4, 5])], padding=99, digest="")
+    ids, labels = data.batch(0, 2, seed=0)
+    short = ids[:, 0].tolist().index(4)
+    assert ids[short].tolist() == [4, 5, 99] and labels[short].tolist() == [4, 5, -100]
+
+
+@pytest.mark.parametrize("content", ["", "  \n"])
+def test_no_text_is_refused(tmp_path, content):
+    with pytest.raises(Error, match="data.txt"):
+        load(tmp_path / "data.txt", content, 4)
+
+
+def test_learning_rates():
+    rates = [learning_rate(step, 10, 1.0, "linear", 2) for step in range(10)]
+    assert rates[0] < rates[1] < rates[2] == 1.0 and rates[2:] == sorted(rates[2:], reverse=True) and rates[-1] > 0
+    assert [learning_rate(step, 4, 0.5, "constant", 0) for step in range(4)] == [0.5] * 4
+    assert learning_rate(5, 10, 1.0, "cosine", 0) == pytest.approx(0.5)
