@@ -8,9 +8,7 @@
 
 namespace mebp {
 
-Status Status::in(const std::string &place) const {
-  return ok() ? Status() : Status(errorCode, place + ": " + text);
-}
+Status Status::in(const std::string &place) const { return ok() ? Status() : Status(errorCode, place + ": " + text); }
 
 Status failure(mebp_code code, const char *format, ...) {
   char line[1024];

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <limits>
+
+#include "runtime/bundle/signatures.h"
+
+namespace mebp {
+
+static Status readCount(const format::Attribute &attribute, int32_t &out) {
+  // Written so that a NaN fails, too: converting one to an integer is undefined.
+  if (!(attribute.number() >= 0 && attribute.number() <= std::numeric_limits<int32_t>::max()) ||
+      attribute.number() != std::floor(attribute.number()))
+    return failure(MEBP_CORRUPT, "attribute '%s' is not a count", attribute.name().c_str());
+  out = static_cast<int32_t>(attribute.number());
+  return Status();
+}
+
+static Status readActivation(const std::string &name, cpu::Activation &out) {
+  if (name == "silu")
+    out = cpu::Activation::Silu;
+  else if (name == "gelu")
+    out = cpu::Activation::Gelu;
+  else if (name == "gelu_tanh")
+    out = cpu::Activation::GeluTanh;
+  else if (name == "relu")
+    out = cpu::Activation::Relu;
+  else
+    return failure(MEBP_UNSUPPORTED, "activation '%s' is not known to this runtime; use a newer one", name.c_str());
+  return Status();
+}
+
+static Status readAttribute(const format::Attribute &attribute, cpu::Attributes &out) {
+  const std::string &name = attribute.name();
+  float number = static_cast<float>(attribute.number());
+  // An infinite fill is how a running maximum begins; anywhere else it can only be damage.
+  if (name == "value")
+    return out.value = number, Status();
+  if (!std::isfinite(number))
+    return failure(MEBP_CORRUPT, "attribute '%s' is not finite", name.c_str());
+  if (name == "alpha")
+    out.alpha = number;
+  else if (name == "epsilon")
+    out.epsilon = number;
+  else if (name == "weight_offset")
+    out.weightOffset = number;
+  else if (name == "scale")
+    out.scale = number;
+  else if (name == "inverse")
+    out.inverse = number != 0;
+  else if (name == "approximation")
+    out.activation = number != 0 ? cpu::Activation::GeluTanh : cpu::Activation::Gelu;
+  else if (name == "head_dim")
+    return readCount(attribute, out.headDim);
+  else if (name == "heads")
+    return readCount(attribute, out.heads);
+  else if (name == "kv_heads")
+    return readCount(attribute, out.kvHeads);
+  else if (name == "window")
+    return readCount(attribute, out.window);
+  else if (name == "activation")
+    return readActivation(attribute.text(), out.activation);
+  else if (name == "frequencies") {
+    out.frequencies = attribute.numbers().data();
+    out.frequencyCount = attribute.numbers_size();
+  } else
+    return failure(MEBP_UNSUPPORTED, "attribute '%s' is not known to this runtime; use a newer one", name.c_str());
+  return Status();
+}
+
+Status readAttributes(const format::Kernel &kernel, cpu::Attributes &out) {
+  out = cpu::Attributes();
+  if (kernel.name() == "gelu" || kernel.name() == "gelu_gradient")
+    out.activation = cpu::Activation::Gelu;
+  for (const format::Attribute &attribute : kernel.attributes())
+    if (Status status = readAttribute(attribute, out); !status.ok())
+      return status.in("'" + kernel.name() + "'");
+  return Status();
+}
+
+} // namespace mebp

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/bundle/bundle.h"
+
+#include <cstring>
+#include <filesystem>
+
+#include "format/container.h"
+#include "runtime/bundle/describe.h"
+#include "runtime/bundle/validate.h"
+#include "runtime/exec/tensors.h"
+
+namespace mebp {
+
+static Status damaged(const std::string &file, const char *what) {
+  return failure(MEBP_CORRUPT, "%s: %s; the file is damaged, compile it again", file.c_str(), what);
+}
+
+// The payload of a program file, after its header was checked.
+static Status checkHeader(const std::string &file, const std::string &content) {
+  format::Header header;
+  if (content.size() < sizeof(header) || std::memcmp(content.data(), format::magic, sizeof(format::magic)) != 0)
+    return damaged(file, "is not a compiled program");
+  std::memcpy(&header, content.data(), sizeof(header));
+  // Before the checksum: a newer major version may lay out the rest in another way.
+  if (header.major > format::majorVersion)
+    return failure(
+        MEBP_INCOMPATIBLE,
+        "%s: has format version %u.%u, newer than this runtime's %u.%u; use a newer runtime or compile again",
+        file.c_str(), header.major, header.minor, format::majorVersion, format::minorVersion);
+  if (header.major < format::majorVersion)
+    return damaged(file, "has a format version that never was");
+  if (format::crc32(&header, offsetof(format::Header, headerCrc32)) != header.headerCrc32)
+    return damaged(file, "checksum of the header does not match");
+  if (header.payloadBytes != content.size() - sizeof(header))
+    return failure(MEBP_CORRUPT, "%s: has %llu bytes of program, its header says %llu; it is cut off, compile it again",
+                   file.c_str(), static_cast<unsigned long long>(content.size() - sizeof(header)),
+                   static_cast<unsigned long long>(header.payloadBytes));
+  if (format::crc32(content.data() + sizeof(header), header.payloadBytes) != header.payloadCrc32)
+    return damaged(file, "checksum does not match");
+  return Status();
+}
+
+Status Bundle::openProgram() {
+  const std::string file = fileIn("program.pb");
+  Result<std::string> content = readFile(file);
+  if (!content.ok())
+    return content.status();
+  if (Status status = checkHeader(file, *content); !status.ok())
+    return status;
+  const char *payload = content->data() + sizeof(format::Header);
+  size_t size = content->size() - sizeof(format::Header);
+  if (!bundle.ParseFromArray(payload, static_cast<int>(size)))
+    return damaged(file, "is not readable");
+  checksum = format::crc32(payload, size);
+  if (Status status = validateBundle(bundle); !status.ok())
+    return status.in(file);
+  return Status();
+}
+
+Status Bundle::open(const std::string &folder) {
+  path = folder;
+  while (path.size() > 1 && path.back() == '/')
+    path.pop_back();
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error))
+    return failure(MEBP_NOT_FOUND, "%s: there is no such bundle folder; make one with mebpc", path.c_str());
+  if (Status status = openProgram(); !status.ok())
+    return status;
+
+  Result<std::string> manifest = readFile(fileIn("manifest.json"));
+  if (!manifest.ok())
+    return manifest.status();
+  if (format::crc32(manifest->data(), manifest->size()) != bundle.manifest_crc32())
+    return damaged(fileIn("manifest.json"), "checksum does not match");
+  manifestText = std::move(*manifest);
+
+  Result<uint64_t> size = fileSize(fileIn("weights.bin"));
+  if (!size.ok())
+    return size.status();
+  if (*size != bundle.weights_bytes())
+    return failure(MEBP_CORRUPT, "%s: has %llu bytes, the program needs %llu; it is %s, compile it again",
+                   fileIn("weights.bin").c_str(), static_cast<unsigned long long>(*size),
+                   static_cast<unsigned long long>(bundle.weights_bytes()),
+                   *size < bundle.weights_bytes() ? "cut off" : "of another bundle");
+  return Status();
+}
+
+Status Bundle::mapWeights() {
+  std::lock_guard<std::mutex> guard(lazily);
+  if (weights.size() == bundle.weights_bytes())
+    return Status();
+  Result<MappedFile> mapped = MappedFile::open(fileIn("weights.bin"));
+  if (!mapped.ok())
+    return mapped.status();
+  if (mapped->size() != bundle.weights_bytes())
+    return damaged(fileIn("weights.bin"), "changed its size since it was opened");
+  weights = std::move(*mapped);
+  return Status();
+}
+
+Binding Bundle::weightBinding(uint32_t index) const {
+  const format::Weight &weight = bundle.weights(static_cast<int>(index));
+  Binding binding;
+  // A read-only page: the program was checked never to write an input.
+  binding.data = const_cast<unsigned char *>(weights.data() + weight.data_offset());
+  if (isQuantised(weight.element())) {
+    binding.scales = reinterpret_cast<const uint16_t *>(weights.data() + weight.scales_offset());
+    binding.minima = reinterpret_cast<const uint16_t *>(weights.data() + weight.minima_offset());
+  }
+  return binding;
+}
+
+Status Bundle::readWeight(uint32_t index, float *out) {
+  if (Status status = mapWeights(); !status.ok())
+    return status;
+  const format::Weight &weight = bundle.weights(static_cast<int>(index));
+  cpu::Tensor tensor = tensorOf(weight.element(), weight.rows(), weight.columns());
+  Binding binding = weightBinding(index);
+  tensor.data = binding.data;
+  tensor.scales = binding.scales;
+  tensor.minima = binding.minima;
+  std::vector<float> column(weight.transposed() ? weight.columns() : 0);
+  for (int64_t row = 0; row < tensor.rows; ++row) {
+    if (!weight.transposed()) {
+      cpu::dequantizeRow(tensor, row, out + row * tensor.columns);
+      continue;
+    }
+    cpu::dequantizeRow(tensor, row, column.data());
+    for (int64_t i = 0; i < tensor.columns; ++i)
+      out[i * tensor.rows + row] = column[static_cast<size_t>(i)];
+  }
+  return Status();
+}
+
+const char *Bundle::describe() {
+  std::lock_guard<std::mutex> guard(lazily);
+  if (description.empty())
+    description = describeBundle(bundle);
+  return description.c_str();
+}
+
+} // namespace mebp

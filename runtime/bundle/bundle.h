@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An opened bundle: its program, checked, and its weights, mapped when they are first needed.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "format/program.pb.h"
+#include "runtime/backends/backend.h"
+#include "runtime/core/files.h"
+#include "runtime/core/status.h"
+
+namespace mebp {
+
+class Bundle {
+public:
+  Status open(const std::string &folder);
+
+  const format::Bundle &content() const { return bundle; }
+  const format::Model &model() const { return bundle.model(); }
+  const std::string &manifest() const { return manifestText; }
+  // Tells one compiled bundle from another: the checksum of its program.
+  uint32_t identity() const { return checksum; }
+
+  // May be called from several sessions at once.
+  Status mapWeights();
+  // Where a weight lies; the weights must be mapped.
+  Binding weightBinding(uint32_t index) const;
+  // Writes the weight, dequantised, in its Hugging Face shape.
+  Status readWeight(uint32_t index, float *out);
+  const char *describe();
+
+private:
+  std::string fileIn(const char *name) const { return path + "/" + name; }
+  Status openProgram();
+
+  std::string path;
+  format::Bundle bundle;
+  std::string manifestText;
+  uint32_t checksum = 0;
+  std::mutex lazily; // guards the mapping and the description
+  MappedFile weights;
+  std::string description;
+};
+
+} // namespace mebp

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/bundle/describe.h"
+
+#include <map>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/bundle/programs.h"
+#include "runtime/bundle/validate.h"
+
+namespace mebp {
+
+using Json = nlohmann::ordered_json;
+
+static const char *nameOf(format::ElementType element) {
+  switch (element) {
+  case format::F32:
+    return "f32";
+  case format::BF16:
+    return "bf16";
+  case format::I32:
+    return "i32";
+  case format::INT4:
+    return "int4";
+  case format::INT8:
+    return "int8";
+  default:
+    return "unknown";
+  }
+}
+
+static const char *nameOf(format::Block::Kind kind) {
+  return kind == format::Block::EMBED ? "embed" : kind == format::Block::LAYER ? "layer" : "head";
+}
+
+static const char *nameOf(format::Loop::Domain domain) {
+  switch (domain) {
+  case format::Loop::SEQUENCE:
+    return "sequence";
+  case format::Loop::SEQUENCE_REVERSED:
+    return "sequence_reversed";
+  case format::Loop::TOKEN_ROWS:
+    return "token_rows";
+  default:
+    return "weight_rows";
+  }
+}
+
+static uint64_t bytesOf(const format::Weight &weight) {
+  uint64_t bytes = weight.rows() * storedRowBytes(weight.element(), weight.columns());
+  if (weight.group())
+    bytes += weight.rows() * (storedStride(weight.element(), weight.columns()) / weight.group()) * 4;
+  return bytes;
+}
+
+static Json describeModel(const format::Model &model) {
+  return {{"name", model.name()},
+          {"vocabulary", model.vocabulary()},
+          {"hidden", model.hidden()},
+          {"batch", model.batch()},
+          {"sequence", model.sequence()},
+          {"activation", nameOf(model.activation())},
+          {"lora",
+           {{"rank", model.lora().rank()},
+            {"alpha", model.lora().alpha()},
+            {"target_modules", model.lora().target_modules()},
+            {"seed", model.lora().seed()}}}};
+}
+
+namespace {
+// What the steps of a program are, nested ones included.
+struct Count {
+  std::map<std::string, int> kernels;
+  int steps = 0, slices = 0, updates = 0;
+  Json loops = Json::array();
+
+  void add(const google::protobuf::RepeatedPtrField<format::Step> &list) {
+    for (const format::Step &step : list) {
+      ++steps;
+      slices += step.has_slice();
+      updates += step.has_update();
+      if (step.has_kernel())
+        ++kernels[step.kernel().name()];
+      if (step.has_loop()) {
+        loops.push_back({{"domain", nameOf(step.loop().domain())}, {"size", step.loop().size()}});
+        add(step.loop().steps());
+      }
+    }
+  }
+};
+} // namespace
+
+static Json describeProgram(const format::Program &program) {
+  Count count;
+  count.add(program.steps());
+  return {{"name", program.name()},          {"arena_bytes", program.arena_bytes()},
+          {"values", program.values_size()}, {"steps", count.steps},
+          {"kernels", Json(count.kernels)},  {"loops", count.loops},
+          {"slices", count.slices},          {"updates", count.updates},
+          {"inputs", program.inputs_size()}, {"outputs", program.outputs_size()}};
+}
+
+static Json describeBlock(const format::Bundle &bundle, const format::Block &block) {
+  Json programs = Json::object();
+  for (ProgramUse use : allProgramUses)
+    if (int32_t number = programOf(block, use); number != noProgram)
+      programs[nameOf(use)] = number;
+  uint64_t weightBytes = 0, trainableElements = 0;
+  for (const format::Parameter &parameter : block.parameters()) {
+    if (parameter.kind_case() == format::Parameter::kWeight) {
+      weightBytes += bytesOf(bundle.weights(static_cast<int>(parameter.weight())));
+    } else {
+      const format::Trainable &trainable = bundle.trainables(static_cast<int>(parameter.trainable()));
+      trainableElements += static_cast<uint64_t>(trainable.rows()) * trainable.columns();
+    }
+  }
+  return {{"name", block.name()},        {"kind", nameOf(block.kind())},
+          {"programs", programs},        {"parameters", block.parameters_size()},
+          {"weight_bytes", weightBytes}, {"trainable_elements", trainableElements}};
+}
+
+static Json describeBuffers(const google::protobuf::RepeatedPtrField<format::Buffer> &buffers) {
+  Json list = Json::array();
+  for (const format::Buffer &buffer : buffers)
+    list.push_back({{"name", buffer.name()}, {"bytes", buffer.bytes()}, {"source", buffer.source()}});
+  return list;
+}
+
+static Json describePlan(const format::Plan &plan) {
+  return {{"peak_bytes", plan.peak_bytes()},
+          {"process_bytes", plan.process_bytes()},
+          {"threads", plan.threads()},
+          {"optimizer", plan.optimizer()},
+          {"chunk", plan.chunk()},
+          {"loss_rows", plan.loss_rows()},
+          {"loss_columns", plan.loss_columns()},
+          {"buffers", describeBuffers(plan.buffers())},
+          {"at_peak", describeBuffers(plan.at_peak())}};
+}
+
+std::string describeBundle(const format::Bundle &bundle) {
+  Json blocks = Json::array(), programs = Json::array(), weights = Json::array(), trainables = Json::array();
+  for (const format::Block &block : bundle.blocks())
+    blocks.push_back(describeBlock(bundle, block));
+  for (const format::Program &program : bundle.programs())
+    programs.push_back(describeProgram(program));
+  for (const format::Weight &weight : bundle.weights())
+    weights.push_back({{"name", weight.name()},
+                       {"rows", weight.rows()},
+                       {"columns", weight.columns()},
+                       {"storage", nameOf(weight.element())},
+                       {"bytes", bytesOf(weight)},
+                       {"transposed", weight.transposed()},
+                       {"aliases", weight.aliases()}});
+  for (const format::Trainable &trainable : bundle.trainables())
+    trainables.push_back({{"name", trainable.name()}, {"rows", trainable.rows()}, {"columns", trainable.columns()}});
+  Json description = {{"producer", bundle.producer()},
+                      {"model", describeModel(bundle.model())},
+                      {"plan", describePlan(bundle.plan())},
+                      {"weights_bytes", bundle.weights_bytes()},
+                      {"blocks", blocks},
+                      {"programs", programs},
+                      {"weights", weights},
+                      {"trainables", trainables}};
+  // A name that is no UTF-8 must not stop a report.
+  return description.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+} // namespace mebp

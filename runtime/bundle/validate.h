@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A bundle is checked once, when it is opened. What passes can be run without another check: every index is in range,
+// every access stays inside its memory at every length of a step, whatever values the file holds.
+#pragma once
+
+#include <cstdint>
+
+#include "format/program.pb.h"
+#include "runtime/core/status.h"
+
+namespace mebp {
+
+// Rows and columns stay below this, so that a matrix's bytes never overflow 64 bits.
+constexpr uint64_t maximumExtent = uint64_t(1) << 28;
+
+Status validateBundle(const format::Bundle &bundle);
+
+// One program by itself; what its inputs and outputs are bound to is the bundle's business.
+Status validateProgram(const format::Program &program, const format::Model &model);
+
+// Sizes of a matrix as stored; group is 0 where not quantised.
+uint64_t storedStride(format::ElementType element, uint64_t columns);
+uint64_t storedRowBytes(format::ElementType element, uint64_t columns);
+inline bool isQuantised(format::ElementType element) { return element == format::INT4 || element == format::INT8; }
+
+} // namespace mebp

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/bundle/program_validator.h"
+#include "runtime/bundle/validate.h"
+
+namespace mebp {
+
+using format::Extent;
+using format::Placement;
+
+Status ProgramValidator::use(int64_t index) const {
+  if (index < 0 || !known(static_cast<uint64_t>(index)))
+    return failure(MEBP_CORRUPT, "there is no value %lld", static_cast<long long>(index));
+  if (!states[static_cast<size_t>(index)].defined)
+    return failure(MEBP_CORRUPT, "value %lld is used where it is not defined", static_cast<long long>(index));
+  return Status();
+}
+
+Status ProgramValidator::define(int64_t index, Values &defined) {
+  if (index < 0 || !known(static_cast<uint64_t>(index)))
+    return failure(MEBP_CORRUPT, "there is no value %lld", static_cast<long long>(index));
+  auto number = static_cast<uint32_t>(index);
+  State &state = states[number];
+  if (state.everDefined)
+    return failure(MEBP_CORRUPT, "value %u is defined twice", number);
+  for (const Dimension &dimension : {rowsOf(number), columnsOf(number)})
+    if (dimension.kind == Extent::LOOP && !loops[dimension.loop].active)
+      return failure(MEBP_CORRUPT, "value %u depends on a loop that it is not in", number);
+  state.defined = state.everDefined = true;
+  defined.push_back(number);
+  return Status();
+}
+
+// A value that a kernel may write: f32, in the arena or an output's memory.
+Status ProgramValidator::checkWritable(uint32_t index) const {
+  const format::Value &target = value(index);
+  if (target.element() != format::F32)
+    return failure(MEBP_UNSUPPORTED,
+                   "value %u is not in f32, the only precision of this build; compile with --precision f32", index);
+  uint32_t bound = target.placement().kind() == Placement::ALIAS ? target.placement().alias() : index;
+  if (target.placement().kind() == Placement::ARENA || states[bound].output)
+    return Status();
+  return failure(MEBP_CORRUPT, "value %u is written, but it is no output and not in the arena", index);
+}
+
+// Whether two values are the same memory, whatever is run.
+bool ProgramValidator::shareMemory(uint32_t a, uint32_t b) const {
+  const Placement &first = value(a).placement(), &second = value(b).placement();
+  if (first.kind() == Placement::ARENA || second.kind() == Placement::ARENA)
+    return first.kind() == second.kind() && first.offset() == second.offset();
+  if (first.kind() == Placement::VIEW || second.kind() == Placement::VIEW)
+    return a == b;
+  return (first.kind() == Placement::ALIAS ? first.alias() : a) ==
+         (second.kind() == Placement::ALIAS ? second.alias() : b);
+}
+
+bool ProgramValidator::sameShape(uint32_t a, uint32_t b) const {
+  return value(a).element() == value(b).element() && rowsOf(a) == rowsOf(b) && columnsOf(a) == columnsOf(b);
+}
+
+Status ProgramValidator::walk(const Steps &steps, Values &defined) {
+  for (int i = 0; i < steps.size(); ++i)
+    if (Status status = walkStep(steps[i], defined); !status.ok())
+      return status.in("step " + std::to_string(i));
+  return Status();
+}
+
+Status ProgramValidator::walkStep(const format::Step &step, Values &defined) {
+  switch (step.step_case()) {
+  case format::Step::kKernel:
+    return checkKernel(step.kernel(), defined);
+  case format::Step::kLoop:
+    return checkLoop(step.loop(), defined);
+  case format::Step::kSlice:
+    return checkSlice(step.slice(), defined);
+  case format::Step::kUpdate:
+    return checkUpdate(step.update(), defined);
+  default:
+    return failure(MEBP_UNSUPPORTED, "it is of a kind that this runtime does not know; use a newer one");
+  }
+}
+
+Status ProgramValidator::checkType(const Slot &slot, uint32_t index) const {
+  bool fits = true;
+  switch (slot.type) {
+  case SlotType::Float:
+    fits = value(index).element() == format::F32;
+    break;
+  case SlotType::Weight:
+    fits = value(index).element() != format::I32;
+    break;
+  case SlotType::Ids:
+    fits = states[index].role == format::Input::TOKEN_IDS;
+    break;
+  case SlotType::Labels:
+    fits = states[index].role == format::Input::LABELS;
+    break;
+  }
+  return fits ? Status() : failure(MEBP_CORRUPT, "'%s' has the wrong element type", slot.name);
+}
+
+Status ProgramValidator::checkLetter(const Slot &slot, char letter, const Dimension &dimension, KernelShape &shape) {
+  int64_t &count = shape.counts[static_cast<unsigned char>(letter)];
+  Dimension &bound = letters[static_cast<unsigned char>(letter)];
+  if (letter == '1' ? dimension != Dimension{1} : count != 0 && dimension != bound)
+    return failure(MEBP_CORRUPT, "'%s' does not fit the shapes of the others", slot.name);
+  if (letter == 'V' && (dimension.kind != Extent::STATIC || dimension.count < model.vocabulary()))
+    return failure(MEBP_CORRUPT, "'%s' has fewer rows than the vocabulary", slot.name);
+  if (letter == 'P' && (dimension.kind != Extent::STATIC || dimension.count < model.sequence()))
+    return failure(MEBP_CORRUPT, "'%s' has fewer rows than the sequence", slot.name);
+  if (letter == 'S' && dimension.kind != Extent::TOKENS)
+    return failure(MEBP_CORRUPT, "'%s' is not for all tokens", slot.name);
+  bound = dimension;
+  count = static_cast<int64_t>(dimension.count);
+  return Status();
+}
+
+Status ProgramValidator::checkSlot(const Slot &slot, uint32_t index, KernelShape &shape) {
+  if (Status status = checkType(slot, index); !status.ok())
+    return status;
+  if (Status status = checkLetter(slot, slot.shape[0], rowsOf(index), shape); !status.ok())
+    return status;
+  return checkLetter(slot, slot.shape[1], columnsOf(index), shape);
+}
+
+// The number of slots that a kernel of this signature has.
+static size_t slotCount(const Slot (&slots)[maximumSlots]) {
+  size_t count = 0;
+  while (count < maximumSlots && slots[count].name)
+    ++count;
+  return count;
+}
+
+static int64_t entryAt(const google::protobuf::RepeatedField<int32_t> &entries, size_t index) {
+  return index < static_cast<size_t>(entries.size()) ? entries[static_cast<int>(index)] : -1;
+}
+
+Status ProgramValidator::checkKernel(const format::Kernel &kernel, Values &defined) {
+  const Signature *signature = findSignature(kernel.name());
+  if (!signature)
+    return failure(MEBP_UNSUPPORTED, "kernel '%s' is not known to this runtime; use a newer one",
+                   kernel.name().c_str());
+  cpu::Attributes attributes;
+  if (Status status = readAttributes(kernel, attributes); !status.ok())
+    return status;
+  if (signature->parts != Parts::None)
+    return checkParts(kernel, signature->parts, defined);
+
+  size_t operandCount = slotCount(signature->operands), resultCount = slotCount(signature->results);
+  if (static_cast<size_t>(kernel.operands_size()) > operandCount ||
+      static_cast<size_t>(kernel.results_size()) > resultCount)
+    return failure(MEBP_CORRUPT, "'%s' has too many operands or results", kernel.name().c_str());
+  KernelShape shape{kernel, attributes};
+  for (size_t i = 0; i < operandCount; ++i) {
+    const Slot &slot = signature->operands[i];
+    int64_t index = entryAt(kernel.operands(), i);
+    if (index == -1 && slot.optional)
+      continue;
+    if (Status status = use(index); !status.ok())
+      return status.in("'" + kernel.name() + "', " + slot.name);
+    if (Status status = checkSlot(slot, static_cast<uint32_t>(index), shape); !status.ok())
+      return status.in("'" + kernel.name() + "'");
+  }
+  for (size_t i = 0; i < resultCount; ++i) {
+    const Slot &slot = signature->results[i];
+    int64_t index = entryAt(kernel.results(), i);
+    if (index == -1 && slot.optional)
+      continue;
+    if (Status status = define(index, defined); !status.ok())
+      return status.in("'" + kernel.name() + "', " + slot.name);
+    if (Status status = checkWritable(static_cast<uint32_t>(index)); !status.ok())
+      return status.in("'" + kernel.name() + "'");
+    if (Status status = checkSlot(slot, static_cast<uint32_t>(index), shape); !status.ok())
+      return status.in("'" + kernel.name() + "'");
+  }
+  for (size_t i = 0; i < operandCount; ++i) {
+    if (signature->operands[i].accumulates == notAccumulated)
+      continue;
+    int64_t operand = entryAt(kernel.operands(), i);
+    int64_t result = entryAt(kernel.results(), static_cast<size_t>(signature->operands[i].accumulates));
+    if (operand >= 0 && (result < 0 || !shareMemory(static_cast<uint32_t>(operand), static_cast<uint32_t>(result))))
+      return failure(MEBP_CORRUPT, "'%s' does not accumulate into its operand '%s'", kernel.name().c_str(),
+                     signature->operands[i].name);
+  }
+  if (signature->tokenRows && !isTokenRows(letters['N']))
+    return failure(MEBP_CORRUPT, "'%s' does not run over tokens", kernel.name().c_str());
+  return signature->check ? signature->check(shape) : Status();
+}
+
+Status ProgramValidator::checkParts(const format::Kernel &kernel, Parts side, Values &defined) {
+  const std::string place = "'" + kernel.name() + "'";
+  bool splits = side == Parts::Results;
+  const auto &parts = splits ? kernel.results() : kernel.operands();
+  if ((splits ? kernel.operands_size() : kernel.results_size()) != 1 || parts.empty())
+    return failure(MEBP_CORRUPT, "%s has the wrong number of operands or results", place.c_str());
+  for (int64_t index : kernel.operands())
+    if (Status status = use(index); !status.ok())
+      return status.in(place);
+  for (int64_t index : kernel.results()) {
+    if (Status status = define(index, defined); !status.ok())
+      return status.in(place);
+    if (Status status = checkWritable(static_cast<uint32_t>(index)); !status.ok())
+      return status.in(place);
+  }
+  auto whole = static_cast<uint32_t>(splits ? kernel.operands(0) : kernel.results(0));
+  uint64_t columns = 0;
+  for (int64_t index : parts) {
+    auto part = static_cast<uint32_t>(index);
+    if (value(part).element() != format::F32 || rowsOf(part) != rowsOf(whole) || columnsOf(part).kind != Extent::STATIC)
+      return failure(MEBP_CORRUPT, "%s: a part does not fit the whole", place.c_str());
+    columns += value(part).columns();
+  }
+  if (value(whole).element() != format::F32 || columnsOf(whole) != Dimension{columns})
+    return failure(MEBP_CORRUPT, "%s: the parts do not make up the whole", place.c_str());
+  return Status();
+}
+
+// Whether `part` has the shape of what one trip of `loop` covers of `whole`.
+Status ProgramValidator::checkWindow(uint32_t whole, uint32_t part, uint32_t loop) const {
+  if (loop >= loops.size() || !loops[loop].active)
+    return failure(MEBP_CORRUPT, "it is not in loop %u", loop);
+  if (value(whole).element() != value(part).element())
+    return failure(MEBP_CORRUPT, "it changes the element type");
+  Dimension rows = rowsOf(part), columns = columnsOf(part);
+  bool overTokens = loops[loop].overTokens();
+  uint64_t domain = overTokens ? tokens : value(loops[loop].step->domain_value()).rows();
+  if (rows.kind == Extent::LOOP && rows.loop == loop) {
+    Dimension covered{domain, overTokens ? Extent::TOKENS : Extent::STATIC};
+    if (rowsOf(whole) == covered && columnsOf(whole) == columns)
+      return Status();
+  } else if (columns.kind == Extent::LOOP && columns.loop == loop && !isQuantised(value(whole).element())) {
+    if (rowsOf(whole) == Dimension{1} && rows == Dimension{1} && columnsOf(whole) == Dimension{domain})
+      return Status();
+  }
+  return failure(MEBP_CORRUPT, "value %u is not what a trip of loop %u covers of value %u", part, loop, whole);
+}
+
+Status ProgramValidator::checkSlice(const format::Slice &slice, Values &defined) {
+  if (Status status = use(slice.source()); !status.ok())
+    return status;
+  if (Status status = define(slice.result(), defined); !status.ok())
+    return status;
+  if (value(slice.result()).placement().kind() != Placement::VIEW)
+    return failure(MEBP_CORRUPT, "value %u is a slice, but no view", slice.result());
+  states[slice.result()].role = states[slice.source()].role;
+  return checkWindow(slice.source(), slice.result(), slice.loop());
+}
+
+Status ProgramValidator::checkUpdate(const format::Update &update, Values &defined) {
+  for (uint32_t index : {update.destination(), update.source()})
+    if (Status status = use(index); !status.ok())
+      return status;
+  if (Status status = define(update.result(), defined); !status.ok())
+    return status;
+  if (Status status = checkWritable(update.result()); !status.ok())
+    return status;
+  if (!sameShape(update.destination(), update.result()) || !shareMemory(update.destination(), update.result()))
+    return failure(MEBP_CORRUPT, "value %u is not updated in place", update.destination());
+  return checkWindow(update.destination(), update.source(), update.loop());
+}
+
+Status ProgramValidator::checkLoop(const format::Loop &loop, Values &defined) {
+  if (loop.domain() == format::Loop::WEIGHT_ROWS)
+    if (Status status = use(loop.domain_value()); !status.ok())
+      return status;
+  Values body;
+  for (const format::Carried &carried : loop.carried()) {
+    if (Status status = use(carried.initial()); !status.ok())
+      return status;
+    if (Status status = define(carried.argument(), body); !status.ok())
+      return status;
+    if (Status status = checkWritable(carried.argument()); !status.ok())
+      return status;
+  }
+  loops[loop.loop()].active = true;
+  if (Status status = walk(loop.steps(), body); !status.ok())
+    return status.in("loop " + std::to_string(loop.loop()));
+  for (const format::Carried &carried : loop.carried())
+    if (Status status = use(carried.yielded()); !status.ok())
+      return status;
+  loops[loop.loop()].active = false;
+  for (uint32_t index : body)
+    states[index].defined = false;
+  for (const format::Carried &carried : loop.carried()) {
+    if (Status status = define(carried.result(), defined); !status.ok())
+      return status;
+    for (uint32_t index : {carried.argument(), carried.yielded(), carried.result()})
+      if (!sameShape(carried.initial(), index) || !shareMemory(carried.initial(), index))
+        return failure(MEBP_CORRUPT, "value %u is carried, but not in one place", carried.initial());
+  }
+  return Status();
+}
+
+} // namespace mebp

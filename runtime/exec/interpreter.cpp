@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/exec/interpreter.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/exec/tensors.h"
+
+namespace mebp {
+
+static void placeValues(PreparedProgram &program, const Run &run) {
+  int64_t tokens = run.batch * run.sequence;
+  for (size_t i = 0; i < program.values.size(); ++i) {
+    const PreparedValue &value = program.values[i];
+    cpu::Tensor &tensor = program.tensors[i];
+    tensor = value.shape;
+    if (value.tokens)
+      tensor.rows = tokens;
+    if (value.arenaOffset >= 0)
+      tensor.data = run.arena + value.arenaOffset;
+    if (value.binding >= 0) {
+      const Binding &binding = run.bindings[value.binding];
+      tensor.data = binding.data;
+      tensor.scales = binding.scales;
+      tensor.minima = binding.minima;
+    }
+  }
+}
+
+// Borders are the same whichever way a sequence is run through; items ascend in both.
+static void beginTrip(PreparedProgram &program, PreparedLoop &loop) {
+  int64_t item = loop.trip / loop.tripsPerItem, chunk = loop.trip % loop.tripsPerItem;
+  if (loop.domain == format::Loop::SEQUENCE_REVERSED)
+    chunk = loop.tripsPerItem - 1 - chunk;
+  int64_t offset = chunk * loop.size;
+  loop.first = item * loop.length + offset;
+  loop.rows = std::min(loop.size, loop.length - offset);
+  for (uint32_t index : loop.rowValues) {
+    program.tensors[index].rows = loop.rows;
+    program.tensors[index].firstRow = loop.first;
+  }
+  for (uint32_t index : loop.columnValues) {
+    program.tensors[index].columns = loop.rows;
+    program.tensors[index].firstColumn = loop.first;
+  }
+}
+
+static void beginLoop(PreparedProgram &program, PreparedLoop &loop, const Run &run) {
+  int64_t items = 1;
+  switch (loop.domain) {
+  case format::Loop::WEIGHT_ROWS:
+    loop.length = program.tensors[loop.domainValue].rows;
+    break;
+  case format::Loop::TOKEN_ROWS:
+    loop.length = run.batch * run.sequence;
+    break;
+  default:
+    loop.length = run.sequence;
+    items = run.batch;
+  }
+  loop.tripsPerItem = (loop.length + loop.size - 1) / loop.size;
+  loop.trips = items * loop.tripsPerItem;
+  loop.trip = 0;
+  beginTrip(program, loop);
+}
+
+// Where the current trip's part of a whole value starts.
+static cpu::Tensor startOf(const PreparedProgram &program, const Window &window) {
+  cpu::Tensor start = program.tensors[window.whole];
+  int64_t first = program.loops[window.loop].first;
+  window.columns ? advanceColumns(start, first) : advanceRows(start, first);
+  return start;
+}
+
+static void slice(PreparedProgram &program, const Window &window) {
+  cpu::Tensor start = startOf(program, window);
+  cpu::Tensor &part = program.tensors[window.part];
+  part.data = start.data;
+  part.scales = start.scales;
+  part.minima = start.minima;
+}
+
+static void update(PreparedProgram &program, const Window &window) {
+  cpu::Tensor start = startOf(program, window);
+  const cpu::Tensor &part = program.tensors[window.part];
+  if (start.data == part.data)
+    return;
+  // Regions may overlap where the planner let a value end in the middle of another.
+  for (int64_t row = 0; row < part.rows; ++row)
+    std::memmove(start.f32() + row * start.stride, part.f32() + row * part.stride,
+                 static_cast<size_t>(part.columns) * sizeof(float));
+}
+
+static void call(PreparedProgram &program, PreparedCall &prepared, const cpu::Context &context) {
+  for (size_t i = 0; i < prepared.values.size(); ++i)
+    prepared.tensors[i] = prepared.values[i] < 0 ? cpu::Tensor() : program.tensors[prepared.values[i]];
+  prepared.kernel(prepared.call, context);
+}
+
+void interpret(PreparedProgram &program, const Run &run, const cpu::Context &context) {
+  placeValues(program, run);
+  for (size_t next = 0; next < program.instructions.size(); ++next) {
+    const Instruction &instruction = program.instructions[next];
+    switch (instruction.kind) {
+    case Instruction::Kind::Call:
+      call(program, program.calls[instruction.index], context);
+      break;
+    case Instruction::Kind::Slice:
+      slice(program, program.windows[instruction.index]);
+      break;
+    case Instruction::Kind::Update:
+      update(program, program.windows[instruction.index]);
+      break;
+    case Instruction::Kind::LoopBegin:
+      beginLoop(program, program.loops[instruction.index], run);
+      break;
+    case Instruction::Kind::LoopEnd: {
+      PreparedLoop &loop = program.loops[instruction.index];
+      if (++loop.trip < loop.trips) {
+        beginTrip(program, loop);
+        next = loop.begin;
+      }
+      break;
+    }
+    }
+  }
+}
+
+} // namespace mebp

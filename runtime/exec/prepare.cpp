@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/bundle/signatures.h"
+#include "runtime/exec/interpreter.h"
+#include "runtime/exec/tensors.h"
+
+namespace mebp {
+
+using format::Extent;
+using format::Placement;
+
+namespace {
+
+class Preparer {
+public:
+  Preparer(const format::Program &program, cpu::Family family, PreparedProgram &out)
+      : program(program), family(family), out(out) {}
+
+  Status run() {
+    out.loops.resize(program.loops());
+    prepareValues();
+    if (Status status = addSteps(program.steps()); !status.ok())
+      return status;
+    // Only now do the calls stay where they are.
+    for (PreparedCall &prepared : out.calls) {
+      prepared.call.operands = prepared.tensors.data();
+      prepared.call.results = prepared.tensors.data() + prepared.call.operandCount;
+    }
+    return Status();
+  }
+
+private:
+  void prepareValues() {
+    out.values.resize(static_cast<size_t>(program.values_size()));
+    out.tensors.resize(out.values.size());
+    int32_t binding = 0;
+    for (const format::Input &input : program.inputs())
+      out.values[input.value()].binding = binding++;
+    for (const format::Output &output : program.outputs())
+      out.values[output.value()].binding = binding++;
+    for (uint32_t i = 0; i < out.values.size(); ++i) {
+      const format::Value &value = program.values(static_cast<int>(i));
+      PreparedValue &prepared = out.values[i];
+      prepared.shape = tensorOf(value.element(), value.rows(), value.columns());
+      prepared.tokens = value.row_extent().kind() == Extent::TOKENS;
+      if (value.row_extent().kind() == Extent::LOOP)
+        out.loops[value.row_extent().loop()].rowValues.push_back(i);
+      if (value.column_extent().kind() == Extent::LOOP)
+        out.loops[value.column_extent().loop()].columnValues.push_back(i);
+      if (value.placement().kind() == Placement::ARENA)
+        prepared.arenaOffset = static_cast<int64_t>(value.placement().offset());
+      if (value.placement().kind() == Placement::ALIAS)
+        prepared.binding = out.values[value.placement().alias()].binding;
+    }
+  }
+
+  void add(Instruction::Kind kind, size_t index) { out.instructions.push_back({kind, static_cast<uint32_t>(index)}); }
+
+  Status addSteps(const google::protobuf::RepeatedPtrField<format::Step> &steps) {
+    for (const format::Step &step : steps) {
+      if (step.has_kernel()) {
+        if (Status status = addCall(step.kernel()); !status.ok())
+          return status;
+      } else if (step.has_loop()) {
+        if (Status status = addLoop(step.loop()); !status.ok())
+          return status;
+      } else if (step.has_slice()) {
+        addWindow(Instruction::Kind::Slice, step.slice().source(), step.slice().result(), step.slice().loop());
+      } else {
+        addWindow(Instruction::Kind::Update, step.update().destination(), step.update().source(), step.update().loop());
+      }
+    }
+    return Status();
+  }
+
+  Status addCall(const format::Kernel &kernel) {
+    PreparedCall prepared;
+    prepared.kernel = cpu::findKernel(kernel.name(), family);
+    if (!prepared.kernel)
+      return failure(MEBP_UNSUPPORTED, "program '%s': this build has no kernel '%s'; use a newer runtime",
+                     program.name().c_str(), kernel.name().c_str());
+    if (Status status = readAttributes(kernel, prepared.call.attributes); !status.ok())
+      return status;
+    prepared.call.operandCount = static_cast<size_t>(kernel.operands_size());
+    prepared.call.resultCount = static_cast<size_t>(kernel.results_size());
+    prepared.values.assign(kernel.operands().begin(), kernel.operands().end());
+    prepared.values.insert(prepared.values.end(), kernel.results().begin(), kernel.results().end());
+    prepared.tensors.resize(prepared.values.size());
+    add(Instruction::Kind::Call, out.calls.size());
+    out.calls.push_back(std::move(prepared));
+    return Status();
+  }
+
+  Status addLoop(const format::Loop &loop) {
+    PreparedLoop &prepared = out.loops[loop.loop()];
+    prepared.domain = loop.domain();
+    prepared.domainValue = loop.domain_value();
+    prepared.size = loop.size();
+    prepared.begin = static_cast<uint32_t>(out.instructions.size());
+    add(Instruction::Kind::LoopBegin, loop.loop());
+    if (Status status = addSteps(loop.steps()); !status.ok())
+      return status;
+    add(Instruction::Kind::LoopEnd, loop.loop());
+    return Status();
+  }
+
+  void addWindow(Instruction::Kind kind, uint32_t whole, uint32_t part, uint32_t loop) {
+    const format::Value &value = program.values(static_cast<int>(part));
+    bool rows = value.row_extent().kind() == Extent::LOOP && value.row_extent().loop() == loop;
+    add(kind, out.windows.size());
+    out.windows.push_back({whole, part, loop, !rows});
+  }
+
+  const format::Program &program;
+  cpu::Family family;
+  PreparedProgram &out;
+};
+
+} // namespace
+
+Status prepare(const format::Program &program, cpu::Family family, PreparedProgram &out) {
+  return Preparer(program, family, out).run();
+}
+
+} // namespace mebp

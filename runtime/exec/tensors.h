@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From the format's matrices to the kernels' tensors.
+#pragma once
+
+#include "format/program.pb.h"
+#include "runtime/backends/cpu/kernel.h"
+
+namespace mebp {
+
+// A tensor of that storage and shape, without memory yet.
+cpu::Tensor tensorOf(format::ElementType element, uint64_t rows, uint64_t columns);
+
+// Moves the tensor's start down by `rows`.
+void advanceRows(cpu::Tensor &tensor, int64_t rows);
+// Moves the start of a vector that is not quantised to the right.
+void advanceColumns(cpu::Tensor &tensor, int64_t columns);
+
+} // namespace mebp

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/optim/optimizer.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+
+namespace mebp {
+
+Status checkOptions(const mebp_session_options &options) {
+  if (options.optimizer != MEBP_SGD && options.optimizer != MEBP_ADAMW)
+    return failure(MEBP_UNSUPPORTED, "optimizer number %d is not in this build; take SGD or AdamW",
+                   static_cast<int>(options.optimizer));
+  // Written so that a NaN fails, too.
+  if (!(options.learning_rate >= 0 && std::isfinite(options.learning_rate)))
+    return failure(MEBP_INVALID_ARGUMENT, "the learning rate %g is not a finite number from 0 on",
+                   static_cast<double>(options.learning_rate));
+  if (!(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1))
+    return failure(MEBP_INVALID_ARGUMENT, "betas %g and %g are not in [0, 1)", static_cast<double>(options.beta1),
+                   static_cast<double>(options.beta2));
+  if (!(options.epsilon >= 0 && options.weight_decay >= 0))
+    return failure(MEBP_INVALID_ARGUMENT, "epsilon %g and weight decay %g must not be negative",
+                   static_cast<double>(options.epsilon), static_cast<double>(options.weight_decay));
+  return Status();
+}
+
+double decimalOf(float number) {
+  char text[32] = {};
+  std::to_chars(text, text + sizeof(text) - 1, number);
+  return std::strtod(text, nullptr);
+}
+
+OptimizerOptions optionsOf(const mebp_session_options &options) {
+  return {decimalOf(options.learning_rate), decimalOf(options.beta1), decimalOf(options.beta2),
+          decimalOf(options.epsilon), decimalOf(options.weight_decay)};
+}
+
+uint32_t stateArraysOf(mebp_optimizer kind) { return makeOptimizer(kind)->stateArrays(); }
+
+std::unique_ptr<Optimizer> makeOptimizer(mebp_optimizer kind) { return kind == MEBP_SGD ? makeSgd() : makeAdamw(); }
+
+} // namespace mebp

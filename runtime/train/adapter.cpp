@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/train/adapter.h"
+
+#include <unordered_map>
+
+#include "runtime/core/files.h"
+#include "runtime/train/adapter_config.h"
+#include "runtime/train/safetensors.h"
+
+namespace mebp {
+
+static constexpr char tensorsName[] = "/adapter_model.safetensors";
+static constexpr char configName[] = "/adapter_config.json";
+
+static Status checkLora(const Session &session) {
+  if (session.bundle().model().lora().rank() > 0)
+    return Status();
+  return failure(MEBP_UNSUPPORTED, "the bundle was not compiled for LoRA, so it has no adapter");
+}
+
+static Status writeTensors(const Session &session, FileReplacement &file) {
+  std::vector<MatrixName> matrices;
+  for (const format::Trainable &trainable : session.bundle().content().trainables())
+    matrices.push_back({trainable.name(), trainable.rows(), trainable.columns()});
+  std::string head = safetensorsHead(matrices);
+  if (Status status = file.write(head.data(), head.size()); !status.ok())
+    return status;
+  for (uint32_t i = 0; i < session.trainableCount(); ++i)
+    if (Status status = file.write(session.parameters(i), session.elements(i) * sizeof(float)); !status.ok())
+      return status;
+  return file.sync();
+}
+
+Status saveAdapter(const Session &session, const std::string &folder) {
+  if (Status status = checkLora(session); !status.ok())
+    return status;
+  if (Status status = makeFolder(folder); !status.ok())
+    return status;
+  FileReplacement tensors, config;
+  if (Status status = tensors.open(folder + tensorsName); !status.ok())
+    return status;
+  if (Status status = config.open(folder + configName); !status.ok())
+    return status;
+  if (Status status = writeTensors(session, tensors); !status.ok())
+    return status;
+  std::string text = adapterConfig(session.bundle().content());
+  if (Status status = config.write(text.data(), text.size()); !status.ok())
+    return status;
+  if (Status status = config.sync(); !status.ok())
+    return status;
+  // Both are on the disk; only now does either take the old one's place.
+  if (Status status = tensors.replace(); !status.ok())
+    return status;
+  return config.replace();
+}
+
+static Status checkTensor(const SafeTensor &tensor, const format::Trainable &trainable) {
+  const char *name = trainable.name().c_str();
+  if (tensor.shape != std::vector<uint64_t>{trainable.rows(), trainable.columns()})
+    return failure(MEBP_INCOMPATIBLE, "'%s' has another shape than the bundle's %u x %u", name, trainable.rows(),
+                   trainable.columns());
+  if (!canWiden(tensor))
+    return failure(MEBP_UNSUPPORTED, "'%s' is stored as %s; save the adapter in F32, BF16 or F16", name,
+                   tensor.type.c_str());
+  return Status();
+}
+
+static Status loadTensors(Session &session, const MappedFile &file) {
+  std::vector<SafeTensor> tensors;
+  if (Status status = readSafetensors(file, tensors); !status.ok())
+    return status;
+  std::unordered_map<std::string, const SafeTensor *> byName;
+  for (const SafeTensor &tensor : tensors)
+    byName[tensor.name] = &tensor;
+  std::vector<const SafeTensor *> matched;
+  for (const format::Trainable &trainable : session.bundle().content().trainables()) {
+    auto found = byName.find(trainable.name());
+    if (found == byName.end())
+      return failure(MEBP_INCOMPATIBLE, "lacks '%s', which this bundle trains; take an adapter of the same targets",
+                     trainable.name().c_str());
+    if (Status status = checkTensor(*found->second, trainable); !status.ok())
+      return status;
+    matched.push_back(found->second);
+    byName.erase(found);
+  }
+  if (!byName.empty())
+    return failure(MEBP_INCOMPATIBLE, "has '%s', which this bundle does not train; compile with its target modules",
+                   byName.begin()->first.c_str());
+  for (uint32_t i = 0; i < matched.size(); ++i)
+    widen(*matched[i], session.parameters(i));
+  return Status();
+}
+
+Status loadAdapter(Session &session, const std::string &folder) {
+  if (Status status = checkLora(session); !status.ok())
+    return status;
+  Result<std::string> config = readFile(folder + configName);
+  if (!config.ok())
+    return config.status();
+  if (Status status = checkAdapterConfig(*config, session.bundle().content()); !status.ok())
+    return status.in(folder + configName);
+  Result<MappedFile> file = MappedFile::open(folder + tensorsName);
+  if (!file.ok())
+    return file.status();
+  return loadTensors(session, *file).in(folder + tensorsName);
+}
+
+} // namespace mebp

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The trainables as a PEFT folder: adapter_model.safetensors and adapter_config.json.
+#pragma once
+
+#include "runtime/core/status.h"
+#include "runtime/train/session.h"
+
+namespace mebp {
+
+Status saveAdapter(const Session &session, const std::string &folder);
+// Changes the session only where the whole folder fits it.
+Status loadAdapter(Session &session, const std::string &folder);
+
+} // namespace mebp

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// PEFT's adapter_config.json: what this runtime writes, and what it accepts.
+#pragma once
+
+#include <string>
+
+#include "format/program.pb.h"
+#include "runtime/core/status.h"
+
+namespace mebp {
+
+std::string adapterConfig(const format::Bundle &bundle);
+
+// Refuses, by name, whatever would make PEFT compute something else than this bundle does.
+Status checkAdapterConfig(const std::string &text, const format::Bundle &bundle);
+
+} // namespace mebp

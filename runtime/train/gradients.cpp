@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/train/gradients.h"
+
+#include <algorithm>
+
+#include "runtime/bundle/programs.h"
+#include "runtime/train/layout.h"
+
+namespace mebp {
+
+// The trainables that a block's program gives gradients of, in the order of its outputs.
+static std::vector<uint32_t> gradientsOf(const format::Bundle &bundle, const format::Block &block) {
+  std::vector<uint32_t> trainables;
+  bool head = block.kind() == format::Block::HEAD;
+  int32_t number = programOf(block, head ? ProgramUse::Objective : ProgramUse::Backward);
+  if (number == noProgram)
+    return trainables;
+  for (const format::Output &output : bundle.programs(number).outputs())
+    if (output.role() == format::Output::GRADIENT)
+      trainables.push_back(block.parameters(static_cast<int>(output.parameter())).trainable());
+  return trainables;
+}
+
+GradientPlan planGradients(const format::Bundle &bundle, bool keepAll) {
+  GradientPlan plan;
+  std::vector<uint32_t> left(static_cast<size_t>(bundle.trainables_size()));
+  for (const format::Block &block : bundle.blocks())
+    for (uint32_t trainable : gradientsOf(bundle, block))
+      ++left[trainable];
+
+  Placer placer;
+  plan.own.assign(left.size(), noOffset);
+  for (uint32_t i = 0; i < left.size(); ++i)
+    if (keepAll || left[i] > 1)
+      plan.own[i] = placer.take(trainableBytes(bundle, i));
+
+  plan.blocks.resize(static_cast<size_t>(bundle.blocks_size()));
+  std::vector<bool> begun(left.size());
+  uint64_t most = placer.total();
+  for (int number = bundle.blocks_size() - 1; number >= 0; --number) {
+    Placer scratch = placer;
+    for (uint32_t trainable : gradientsOf(bundle, bundle.blocks(number))) {
+      Contribution contribution;
+      contribution.trainable = trainable;
+      contribution.add = begun[trainable];
+      contribution.last = --left[trainable] == 0;
+      bool direct = plan.own[trainable] != noOffset && !begun[trainable];
+      contribution.offset = direct ? plan.own[trainable] : scratch.take(trainableBytes(bundle, trainable));
+      begun[trainable] = true;
+      plan.blocks[static_cast<size_t>(number)].push_back(contribution);
+    }
+    most = std::max(most, scratch.total());
+  }
+  plan.bytes = most;
+  return plan;
+}
+
+} // namespace mebp

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where gradients are written and when they are complete. A gradient that is applied at once only needs memory while
+// its block is run; one that is kept, or that comes from several blocks, has memory of its own.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "format/program.pb.h"
+
+namespace mebp {
+
+// One GRADIENT output of one block.
+struct Contribution {
+  uint32_t trainable = 0;
+  uint64_t offset = 0; // in the gradients' memory: where the program writes it
+  bool add = false;    // onto the trainable's own memory, which holds what came before
+  bool last = false;   // of this trainable: the sum is complete
+};
+
+constexpr uint64_t noOffset = UINT64_MAX;
+
+struct GradientPlan {
+  std::vector<std::vector<Contribution>> blocks; // for each block, in the order of its program's GRADIENT outputs
+  std::vector<uint64_t> own;                     // for each trainable its own memory, or noOffset
+  uint64_t bytes = 0;
+};
+
+// `keepAll`: the caller reads gradients after the step.
+GradientPlan planGradients(const format::Bundle &bundle, bool keepAll);
+
+// Takes each complete gradient once a step. Later ways to train (accumulation, reduction over machines) are more sinks.
+class GradientSink {
+public:
+  virtual ~GradientSink() = default;
+  virtual void take(uint32_t trainable, const float *gradient, uint64_t count) = 0;
+};
+
+} // namespace mebp

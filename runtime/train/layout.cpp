@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/train/layout.h"
+
+#include <algorithm>
+
+#include "runtime/backends/backend.h"
+#include "runtime/optim/optimizer.h"
+
+namespace mebp {
+
+uint64_t trainableElements(const format::Bundle &bundle, uint32_t index) {
+  const format::Trainable &trainable = bundle.trainables(static_cast<int>(index));
+  return static_cast<uint64_t>(trainable.rows()) * trainable.columns();
+}
+
+uint32_t threadsOf(const mebp_session_options &options) {
+  return options.threads ? options.threads : availableThreads();
+}
+
+Layout planSession(const format::Bundle &bundle, const mebp_session_options &options) {
+  Layout layout;
+  Placer placer;
+  const format::Model &model = bundle.model();
+  uint64_t tokens = static_cast<uint64_t>(model.batch()) * model.sequence();
+  for (int i = 0; i + 1 < bundle.blocks_size(); ++i)
+    layout.checkpoints.push_back(placer.take(tokens * model.hidden() * sizeof(float)));
+  for (uint64_t &cotangent : layout.cotangents)
+    cotangent = placer.take(tokens * model.hidden() * sizeof(float));
+
+  auto count = static_cast<uint32_t>(bundle.trainables_size());
+  layout.trained = placer.total();
+  for (uint32_t i = 0; i < count; ++i)
+    layout.trainables.push_back(placer.take(trainableBytes(bundle, i)));
+  layout.arrayBytes = placer.total() - layout.trained;
+  for (uint32_t i = 0; i < stateArraysOf(options.optimizer); ++i)
+    layout.states.push_back(placer.take(layout.arrayBytes));
+  layout.trainedBytes = placer.total() - layout.trained;
+
+  layout.gradientPlan = planGradients(bundle, options.return_gradients);
+  layout.gradients = placer.take(layout.gradientPlan.bytes);
+  layout.ids = placer.take(tokens * sizeof(int32_t));
+  layout.labels = placer.take(tokens * sizeof(int32_t));
+  layout.loss = placer.take(sizeof(float));
+  layout.scale = placer.take(sizeof(float));
+  uint64_t scratch = 0;
+  for (const format::Program &program : bundle.programs())
+    scratch = std::max<uint64_t>(scratch, program.arena_bytes());
+  layout.scratch = placer.take(scratch);
+  layout.workspace = placer.take(cpuWorkspaceBytes(threadsOf(options)));
+  layout.total = placer.total();
+  return layout;
+}
+
+} // namespace mebp

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A session's one piece of memory, and what lies where in it. Everything starts at a multiple of 64 bytes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "format/program.pb.h"
+#include "runtime/core/memory.h"
+#include "runtime/train/gradients.h"
+
+namespace mebp {
+
+// Hands out aligned places one after another. A bundle whose sizes add up to the absurd gets a total that no system
+// grants, instead of one that has wrapped around.
+class Placer {
+public:
+  uint64_t take(uint64_t bytes) {
+    uint64_t offset = used;
+    used = bytes < limit ? used + alignUp(bytes) : limit;
+    used = used < limit ? used : limit;
+    return offset;
+  }
+  uint64_t total() const { return used; }
+
+private:
+  static constexpr uint64_t limit = uint64_t(1) << 60;
+  uint64_t used = 0;
+};
+
+struct Layout {
+  std::vector<uint64_t> checkpoints; // what each block but the last gives
+  uint64_t cotangents[2] = {};
+  std::vector<uint64_t> trainables; // f32 elements, one after another ...
+  std::vector<uint64_t> states;     // ... then, as long as all of them and in the same order, the optimizer's arrays
+  uint64_t trained = 0;             // where trainables begin
+  uint64_t trainedBytes = 0;        // of trainables and states together: what a saved state holds
+  uint64_t arrayBytes = 0;          // of the trainables, and of each array of the optimizer
+  uint64_t gradients = 0;
+  uint64_t ids = 0, labels = 0;
+  uint64_t loss = 0, scale = 0;
+  uint64_t scratch = 0;   // the running program's arena
+  uint64_t workspace = 0; // the kernels', by thread
+  uint64_t total = 0;
+  GradientPlan gradientPlan;
+};
+
+uint64_t trainableElements(const format::Bundle &bundle, uint32_t index);
+inline uint64_t trainableBytes(const format::Bundle &bundle, uint32_t index) {
+  return trainableElements(bundle, index) * sizeof(float);
+}
+
+uint32_t threadsOf(const mebp_session_options &options);
+
+Layout planSession(const format::Bundle &bundle, const mebp_session_options &options);
+
+} // namespace mebp

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/train/session.h"
+
+#include <cstring>
+
+#include "format/random.h"
+#include "runtime/bundle/programs.h"
+
+namespace mebp {
+
+using format::Input;
+using format::Output;
+
+static Status checkSessionOptions(const mebp_session_options &options) {
+  constexpr uint32_t mostThreads = 1024;
+  if (options.threads > mostThreads)
+    return failure(MEBP_INVALID_ARGUMENT, "%u threads are more than the %u that a session may have", options.threads,
+                   mostThreads);
+  return checkOptions(options);
+}
+
+Status Session::create(Bundle &opened, const mebp_session_options &given) {
+  if (Status status = checkSessionOptions(given); !status.ok())
+    return status;
+  if (Status status = opened.mapWeights(); !status.ok())
+    return status;
+  owner = &opened;
+  settings = given;
+  optimizerOptions = optionsOf(given);
+  optimizer = makeOptimizer(given.optimizer);
+  layout = planSession(opened.content(), given);
+
+  if (given.memory) {
+    if (reinterpret_cast<uintptr_t>(given.memory) % memoryAlignment != 0 || given.memory_bytes < layout.total)
+      return failure(MEBP_INVALID_ARGUMENT, "the given memory must be 64-byte aligned and have %llu bytes, it has %llu",
+                     static_cast<unsigned long long>(layout.total),
+                     static_cast<unsigned long long>(given.memory_bytes));
+    memory = static_cast<unsigned char *>(given.memory);
+  } else {
+    Result<Arena> allocated = Arena::allocate(layout.total);
+    if (!allocated.ok())
+      return allocated.status();
+    arena = std::move(*allocated);
+    memory = arena.data();
+  }
+  CpuOptions cpu;
+  cpu.threads = threadsOf(given);
+  cpu.referenceKernels = given.reference_kernels;
+  cpu.workspace = at<unsigned char>(layout.workspace);
+  backend = makeCpuBackend(cpu);
+  if (Status status = backend->load(opened.content()); !status.ok())
+    return status;
+  initialise(!given.memory);
+  bindBlocks();
+  samplePeak();
+  return Status();
+}
+
+void Session::initialise(bool fresh) {
+  // Fresh pages are zero, and stay untouched until a step needs them.
+  if (!fresh) {
+    std::memset(trained(), 0, trainedBytes());
+    std::memset(at<unsigned char>(layout.gradients), 0, layout.gradientPlan.bytes);
+  }
+  uint64_t seed = owner->model().lora().seed();
+  for (uint32_t i = 0; i < trainableCount(); ++i) {
+    float bound = owner->content().trainables(static_cast<int>(i)).initial_bound();
+    for (uint64_t element = 0; bound != 0 && element < elements(i); ++element)
+      parameters(i)[element] = format::randomUniform(seed, i, element, bound);
+  }
+}
+
+void Session::bindBlocks() {
+  const format::Bundle &content = owner->content();
+  for (uint32_t i = 0; i < static_cast<uint32_t>(content.blocks_size()); ++i) {
+    const format::Block &block = content.blocks(static_cast<int>(i));
+    bool head = block.kind() == format::Block::HEAD;
+    BoundBlock bound;
+    bound.forward = bind(i, programOf(block, ProgramUse::Forward), false);
+    bound.gradient = bind(i, programOf(block, head ? ProgramUse::Objective : ProgramUse::Backward), true);
+    bound.loss = bind(i, programOf(block, ProgramUse::Loss), false);
+    bound.logits = bind(i, programOf(block, ProgramUse::Logits), false);
+    blocks.push_back(std::move(bound));
+  }
+}
+
+// Cotangents change places from block to block: the head writes the first, the block before it reads that one.
+static uint32_t incomingCotangent(uint32_t block, uint32_t blockCount) { return (blockCount - 2 - block) % 2; }
+
+Binding Session::bindInput(uint32_t block, const Input &input) const {
+  const format::Block &owning = owner->content().blocks(static_cast<int>(block));
+  auto blockCount = static_cast<uint32_t>(owner->content().blocks_size());
+  Binding binding;
+  switch (input.role()) {
+  case Input::ACTIVATION:
+    binding.data = at<void>(layout.checkpoints[block - 1]);
+    break;
+  case Input::COTANGENT:
+    binding.data = at<void>(layout.cotangents[incomingCotangent(block, blockCount)]);
+    break;
+  case Input::TOKEN_IDS:
+    binding.data = at<void>(layout.ids);
+    break;
+  case Input::LABELS:
+    binding.data = at<void>(layout.labels);
+    break;
+  case Input::OBJECTIVE_SCALE:
+    binding.data = at<void>(layout.scale);
+    break;
+  default: {
+    const format::Parameter &parameter = owning.parameters(static_cast<int>(input.parameter()));
+    if (parameter.kind_case() == format::Parameter::kWeight)
+      return owner->weightBinding(parameter.weight());
+    binding.data = parameters(parameter.trainable());
+  }
+  }
+  return binding;
+}
+
+Session::BoundProgram Session::bind(uint32_t block, int32_t number, bool givesGradients) const {
+  BoundProgram bound;
+  bound.program = number;
+  if (number == noProgram)
+    return bound;
+  const format::Program &program = owner->content().programs(number);
+  for (const Input &input : program.inputs()) {
+    if (input.role() == Input::ACTIVATION)
+      bound.activation = static_cast<int32_t>(bound.bindings.size());
+    bound.bindings.push_back(bindInput(block, input));
+  }
+  auto blockCount = static_cast<uint32_t>(owner->content().blocks_size());
+  size_t gradient = 0;
+  for (const Output &output : program.outputs()) {
+    Binding binding;
+    switch (output.role()) {
+    case Output::ACTIVATION:
+      binding.data = at<void>(layout.checkpoints[block]);
+      break;
+    case Output::COTANGENT:
+      binding.data =
+          at<void>(layout.cotangents[block + 1 == blockCount ? 0 : 1 - incomingCotangent(block, blockCount)]);
+      break;
+    case Output::GRADIENT:
+      if (givesGradients)
+        binding.data = at<void>(layout.gradients + layout.gradientPlan.blocks[block][gradient++].offset);
+      break;
+    case Output::LOSS:
+      binding.data = at<void>(layout.loss);
+      break;
+    default: // logits: the caller's memory, bound when they are asked for
+      bound.logits = static_cast<int32_t>(bound.bindings.size());
+    }
+    bound.bindings.push_back(binding);
+  }
+  return bound;
+}
+
+float *Session::stateOf(uint32_t trainable, uint32_t array) const {
+  return at<float>(layout.states[array] + (layout.trainables[trainable] - layout.trained));
+}
+
+const float *Session::keptGradient(uint32_t trainable) const {
+  return at<float>(layout.gradients + layout.gradientPlan.own[trainable]);
+}
+
+void Session::samplePeak() {
+  uint64_t bytes = writtenMemoryBytes();
+  peakBytes = bytes > peakBytes ? bytes : peakBytes;
+}
+
+} // namespace mebp

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A training run over a bundle. All memory and every binding of a value to memory is fixed when it is created; a step
+// only runs programs: forwards that leave a checkpoint a block, the objective, backwards in reverse.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "runtime/backends/backend.h"
+#include "runtime/bundle/bundle.h"
+#include "runtime/core/memory.h"
+#include "runtime/core/status.h"
+#include "runtime/optim/optimizer.h"
+#include "runtime/train/layout.h"
+
+namespace mebp {
+
+// What a step is given: token ids and labels of `batch` rows of `sequence` tokens.
+struct Tokens {
+  const int32_t *ids = nullptr;
+  const int32_t *labels = nullptr; // null where there is no objective
+  uint32_t batch = 0;
+  uint32_t sequence = 0;
+};
+
+class Session {
+public:
+  Status create(Bundle &opened, const mebp_session_options &given);
+
+  Status loss(const Tokens &tokens, float &out);
+  Status gradients(const Tokens &tokens, float &out);
+  Status step(const Tokens &tokens, mebp_step_result &out);
+  Status applyGradients(const float *const *gradients);
+  Status logits(const Tokens &tokens, uint32_t first, uint32_t count, float *out);
+
+  const Bundle &bundle() const { return *owner; }
+  uint32_t trainableCount() const { return static_cast<uint32_t>(layout.trainables.size()); }
+  uint64_t elements(uint32_t trainable) const { return trainableElements(owner->content(), trainable); }
+  float *parameters(uint32_t trainable) const { return at<float>(layout.trainables[trainable]); }
+  const float *keptGradient(uint32_t trainable) const;
+  bool hasGradients() const { return gradientsKept; }
+
+  // All trainables and the optimizer's arrays, as they lie in memory.
+  unsigned char *trained() const { return at<unsigned char>(layout.trained); }
+  uint64_t trainedBytes() const { return layout.trainedBytes; }
+
+  const mebp_session_options &options() const { return settings; }
+  OptimizerOptions optimizerOptions;
+  uint64_t stepsDone = 0;
+
+private:
+  // One program of one block, with the memory that its inputs and outputs have.
+  struct BoundProgram {
+    int32_t program = -1;
+    std::vector<Binding> bindings;
+    int32_t activation = -1, logits = -1; // which binding is which
+  };
+  struct BoundBlock {
+    BoundProgram forward, gradient, loss, logits; // gradient: backward or, of the head, objective
+  };
+
+  template <typename T> T *at(uint64_t offset) const { return reinterpret_cast<T *>(memory + offset); }
+
+  void initialise(bool fresh);
+  BoundProgram bind(uint32_t block, int32_t program, bool givesGradients) const;
+  Binding bindInput(uint32_t block, const format::Input &input) const;
+  void bindBlocks();
+
+  Status takeTokens(const Tokens &tokens);
+  Status takeIds(const Tokens &tokens);
+  Status takeLabels(const Tokens &tokens);
+  void runProgram(const BoundProgram &program);
+  void runForward();
+  Status runObjective(const BoundProgram &program, float &out);
+  void runBackward(GradientSink &sink);
+  void deliver(uint32_t block, GradientSink &sink);
+  float *stateOf(uint32_t trainable, uint32_t array) const;
+  void update(uint32_t trainable, const float *gradient, uint64_t number);
+  void samplePeak();
+
+  friend class ApplySink;
+
+  Bundle *owner = nullptr;
+  mebp_session_options settings = {};
+  Layout layout;
+  Arena arena;
+  unsigned char *memory = nullptr;
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Optimizer> optimizer;
+  std::vector<BoundBlock> blocks;
+
+  // Of the current step.
+  uint32_t batch = 0, sequence = 0;
+  uint64_t labelCount = 0;
+  double squaredNorm = 0;
+  bool gradientsKept = false;
+  uint64_t peakBytes = 0;
+};
+
+} // namespace mebp

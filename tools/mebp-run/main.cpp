@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The runtime alone: trains a bundle on a file of tokens, through the C API.
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "mebp/mebp.h"
+#include "options.h"
+#include "report.h"
+#include "tokens.h"
+
+static volatile std::sig_atomic_t interrupted = 0;
+
+static void interrupt(int) { interrupted = 1; }
+
+namespace {
+
+constexpr int exitBad = 2;
+constexpr int exitInterrupted = 130;
+
+// What has to be the same for a run to continue; the step number says which rows come next.
+struct Progress {
+  uint32_t tokensChecksum = 0;
+  uint32_t batch = 0;
+  uint32_t sequence = 0;
+  float learningRate = 0;
+};
+
+class Trainer {
+public:
+  explicit Trainer(const RunOptions &options) : options(options) {}
+  ~Trainer() {
+    mebp_session_destroy(session);
+    mebp_bundle_close(bundle);
+    if (lock >= 0)
+      ::close(lock);
+  }
+
+  int run() {
+    if (!open() || !prepareFolders() || !resume())
+      return exitBad;
+    uint64_t done = mebp_session_steps(session);
+    if (done >= steps) {
+      std::fprintf(stderr, "mebp-run: the run is finished: %llu of %llu steps are done\n",
+                   static_cast<unsigned long long>(done), static_cast<unsigned long long>(steps));
+      return save() ? 0 : exitBad;
+    }
+    while (done < steps && !interrupted) {
+      if (!step(done))
+        return exitBad;
+      ++done;
+      if (!options.stateFolder.empty() && done % options.saveEvery == 0 && !saveState())
+        return exitBad;
+    }
+    if (!save())
+      return exitBad;
+    reportEnd(options.json, done, info.peak_bytes, peakBytes);
+    return done < steps ? exitInterrupted : 0;
+  }
+
+private:
+  static bool fail(const std::string &message) {
+    std::fprintf(stderr, "mebp-run: %s\n", message.c_str());
+    return false;
+  }
+  bool check(mebp_code code) const { return code == MEBP_OK || fail(error.message); }
+
+  bool open() {
+    if (!check(mebp_bundle_open(options.bundle.c_str(), &bundle, &error)))
+      return false;
+    mebp_bundle_get_info(bundle, &info);
+    if (std::string problem = tokens.open(options.tokens, options.sequence, info.max_sequence); !problem.empty())
+      return fail(problem);
+    batch = static_cast<uint32_t>(std::min<uint64_t>(info.max_batch, tokens.rows()));
+    steps = options.steps ? options.steps : (tokens.rows() + batch - 1) / batch;
+    ids.resize(static_cast<size_t>(batch) * tokens.sequence());
+
+    mebp_session_options choice;
+    mebp_session_options_init(&choice);
+    choice.optimizer = options.optimizer == "sgd" ? MEBP_SGD : MEBP_ADAMW;
+    choice.learning_rate = options.learningRate;
+    choice.weight_decay = options.weightDecay;
+    choice.threads = options.threads;
+    return check(mebp_session_create(bundle, &choice, &session, &error));
+  }
+
+  // What cannot be written is found out before the first step, and not after the last.
+  static bool prepareFolder(const std::string &folder) {
+    std::error_code reason;
+    std::filesystem::create_directories(folder, reason);
+    if (reason)
+      return fail(folder + ": cannot make this folder: " + reason.message());
+    return ::access(folder.c_str(), W_OK) == 0 || fail(folder + ": cannot write here: " + std::strerror(errno));
+  }
+
+  bool prepareFolders() {
+    if (!options.adapterFolder.empty() && !prepareFolder(options.adapterFolder))
+      return false;
+    if (options.stateFolder.empty())
+      return true;
+    if (!prepareFolder(options.stateFolder))
+      return false;
+    lock = ::open(options.stateFolder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (lock < 0 || ::flock(lock, LOCK_EX | LOCK_NB) != 0)
+      return fail(options.stateFolder + ": another run is using this state folder; wait for it or take another");
+    progress = {tokens.checksum(), batch, tokens.sequence(), options.learningRate};
+    return true;
+  }
+
+  bool resume() {
+    if (!options.resume)
+      return true;
+    Progress saved;
+    uint64_t size = sizeof(saved);
+    mebp_code code = mebp_session_load_state(session, options.stateFolder.c_str(), &saved, &size, &error);
+    if (code == MEBP_NOT_FOUND) {
+      std::fprintf(stderr, "mebp-run: %s holds no state yet; starting at step 1\n", options.stateFolder.c_str());
+      return true;
+    }
+    if (!check(code))
+      return false;
+    const std::string &folder = options.stateFolder;
+    if (size != sizeof(saved))
+      return fail(folder + ": was saved by another program; continue with that one or take another folder");
+    if (saved.tokensChecksum != progress.tokensChecksum || saved.batch != progress.batch ||
+        saved.sequence != progress.sequence)
+      return fail(folder + ": was saved from other tokens; continue with the same --tokens and --sequence");
+    if (saved.learningRate != progress.learningRate)
+      return fail(folder + ": was saved with --lr " + std::to_string(saved.learningRate) + "; continue with the same");
+    return true;
+  }
+
+  bool step(uint64_t number) {
+    for (uint32_t i = 0; i < batch; ++i) {
+      uint64_t row = (number * batch + i) % tokens.rows();
+      if (!tokens.read(row, &ids[static_cast<size_t>(i) * tokens.sequence()]))
+        return fail(options.tokens + ": row " + std::to_string(row) + " has a token that is no 32-bit number");
+    }
+    mebp_step_result result;
+    if (mebp_session_step(session, ids.data(), ids.data(), batch, tokens.sequence(), &result, &error) != MEBP_OK)
+      return fail(options.tokens + ", step " + std::to_string(number + 1) + ": " + error.message);
+    peakBytes = result.peak_bytes;
+    reportStep(options.json, number + 1, steps, ids.size(), result);
+    return true;
+  }
+
+  bool saveState() {
+    return check(mebp_session_save_state(session, options.stateFolder.c_str(), &progress, sizeof(progress), &error));
+  }
+
+  bool save() {
+    if (!options.stateFolder.empty() && !saveState())
+      return false;
+    return options.adapterFolder.empty() ||
+           check(mebp_session_save_adapter(session, options.adapterFolder.c_str(), &error));
+  }
+
+  const RunOptions &options;
+  mebp_error error = {};
+  mebp_bundle *bundle = nullptr;
+  mebp_bundle_info info = {};
+  mebp_session *session = nullptr;
+  TokenFile tokens;
+  std::vector<int32_t> ids;
+  uint32_t batch = 0;
+  uint64_t steps = 0, peakBytes = 0;
+  Progress progress;
+  int lock = -1;
+};
+
+} // namespace
+
+int main(int argc, char **argv) {
+  RunOptions options;
+  if (int status = parseOptions(argc, argv, options); status >= 0)
+    return status;
+  struct sigaction action = {};
+  action.sa_handler = interrupt;
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+  return Trainer(options).run();
+}

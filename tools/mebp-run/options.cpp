@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "options.h"
+
+#include <cstdio>
+
+#include <CLI/CLI.hpp>
+
+int parseOptions(int argc, char **argv, RunOptions &out) {
+  CLI::App app("Fine-tunes a compiled model on token files.", "mebp-run");
+  app.add_option("bundle", out.bundle, "NAME.mebp, made by mebpc")->required();
+  app.add_option("--tokens", out.tokens, "token ids: .npy of int32 or int64, or .bin of little-endian uint32")
+      ->required();
+  app.add_option("--steps", out.steps, "how many steps; otherwise every row once")->check(CLI::PositiveNumber);
+  app.add_option("--optimizer", out.optimizer, "adamw or sgd")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"adamw", "sgd"}));
+  app.add_option("--lr", out.learningRate, "learning rate")->capture_default_str();
+  app.add_option("--weight-decay", out.weightDecay, "decoupled weight decay")->capture_default_str();
+  app.add_option("--sequence", out.sequence, "tokens of a row, up to the compiled number")->check(CLI::PositiveNumber);
+  app.add_option("--adapter-out", out.adapterFolder, "folder for the PEFT adapter");
+  CLI::Option *state = app.add_option("--state", out.stateFolder, "folder for the state that --resume continues from");
+  app.add_option("--save-every", out.saveEvery, "steps between saved states")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--resume", out.resume, "continue from the state")->needs(state);
+  app.add_option("--threads", out.threads, "threads; otherwise as many as the process may run on")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--json", out.json, "one JSON object a line");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp &help) {
+    return app.exit(help);
+  } catch (const CLI::Error &error) {
+    std::fprintf(stderr, "mebp-run: %s; see mebp-run --help\n", error.what());
+    return 2;
+  }
+  return -1;
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+struct RunOptions {
+  std::string bundle, tokens, optimizer = "adamw", adapterFolder, stateFolder;
+  uint64_t steps = 0; // 0: every row once
+  uint64_t saveEvery = 50;
+  float learningRate = 2e-4f, weightDecay = 0;
+  uint32_t sequence = 0, threads = 0;
+  bool resume = false, json = false;
+};
+
+// -1: go on; otherwise the exit status, after the message was printed.
+int parseOptions(int argc, char **argv, RunOptions &out);

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report.h"
+
+#include <cinttypes>
+#include <cmath>
+#include <cstdio>
+
+static double megabytes(uint64_t bytes) { return static_cast<double>(bytes) / 1e6; }
+
+void reportStep(bool json, uint64_t step, uint64_t steps, uint64_t tokens, const mebp_step_result &result) {
+  double rate = result.seconds > 0 ? static_cast<double>(tokens) / result.seconds : 0;
+  // JSON has no infinity; a norm that overflowed is null.
+  char norm[32] = "null";
+  if (!json || std::isfinite(result.grad_norm))
+    std::snprintf(norm, sizeof(norm), "%.6g", static_cast<double>(result.grad_norm));
+  if (json)
+    std::printf("{\"step\": %" PRIu64 ", \"loss\": %.9g, \"grad_norm\": %s, \"tokens\": %" PRIu64
+                ", \"seconds\": %.6f, \"tokens_per_second\": %.1f, \"peak_bytes\": %" PRIu64 "}\n",
+                step, static_cast<double>(result.loss), norm, result.tokens, result.seconds, rate, result.peak_bytes);
+  else
+    std::printf("step %" PRIu64 "/%" PRIu64 "  loss %.4f  grad norm %s  %.0f tokens/s  peak %.1f MB\n", step, steps,
+                static_cast<double>(result.loss), norm, rate, megabytes(result.peak_bytes));
+  std::fflush(stdout);
+}
+
+void reportEnd(bool json, uint64_t steps, uint64_t plannedBytes, uint64_t peakBytes) {
+  if (json)
+    std::printf("{\"steps\": %" PRIu64 ", \"planned_bytes\": %" PRIu64 ", \"peak_bytes\": %" PRIu64 "}\n", steps,
+                plannedBytes, peakBytes);
+  else
+    std::printf("%" PRIu64 " steps done  planned %.1f MB  measured peak %.1f MB\n", steps, megabytes(plannedBytes),
+                megabytes(peakBytes));
+  std::fflush(stdout);
+}

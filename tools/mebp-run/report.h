@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What mebp-run prints: one line a step, and the plan against what was measured.
+#pragma once
+
+#include <cstdint>
+
+#include "mebp/mebp.h"
+
+void reportStep(bool json, uint64_t step, uint64_t steps, uint64_t tokens, const mebp_step_result &result);
+void reportEnd(bool json, uint64_t steps, uint64_t plannedBytes, uint64_t peakBytes);

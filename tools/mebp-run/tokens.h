@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A file of token ids, cut into rows. It stays mapped: rows are read when they are needed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+class TokenFile {
+public:
+  TokenFile() = default;
+  TokenFile(const TokenFile &) = delete;
+  ~TokenFile();
+
+  // .npy of int32 or int64, [n, tokens] or one dimension; anything else is little-endian uint32. `sequence` 0: as the
+  // file has them, or `longest`. Returns an empty string, or one line that says what is wrong.
+  std::string open(const std::string &path, uint32_t sequence, uint32_t longest);
+
+  uint64_t rows() const { return rowCount; }
+  uint32_t sequence() const { return length; }
+  uint32_t checksum() const;
+  // Writes sequence() ids; false where one is no 32-bit number.
+  bool read(uint64_t row, int32_t *out) const;
+
+private:
+  std::string map(const std::string &path);
+  std::string readNumpyHeader(const std::string &path);
+  std::string cut(const std::string &path, uint32_t sequence, uint32_t longest);
+
+  const unsigned char *bytes = nullptr;
+  size_t size = 0;
+  size_t start = 0;   // of the ids
+  uint32_t width = 4; // bytes of an id
+  bool isSigned = false;
+  uint64_t fileColumns = 0; // of a file that has rows; 0: one long row
+  uint64_t count = 0;       // of all ids
+  uint64_t rowCount = 0, stride = 0;
+  uint32_t length = 0;
+};
