@@ -18,78 +18,88 @@ using ByteBlock = hn::Full128<uint8_t>; // half of the codes of 32 columns (Int8
 
 inline bool quantized(const Tensor &w) { return w.storage == Storage::Int4 || w.storage == Storage::Int8; }
 
-inline const uint8_t *codesOf(const Tensor &w, int64_t row, int64_t column) {
-  int64_t index = row * w.stride + column;
-  return static_cast<const uint8_t *>(w.data) + (w.storage == Storage::Int4 ? index / 2 : index);
-}
+// Codes, scale and minimum of 32 columns of one row after the other; a group is a whole number of them. The divisions
+// that find them are made once.
+class GroupedColumns {
+public:
+  GroupedColumns(const Tensor &w, int64_t column)
+      : w(w), column(column), nibbles(w.storage == Storage::Int4), groupsOfRow(w.stride / w.group),
+        group(column / w.group) {}
 
-inline int64_t groupOf(const Tensor &w, int64_t row, int64_t column) {
-  return row * (w.stride / w.group) + column / w.group;
-}
+  const uint8_t *codes(int64_t row) const {
+    int64_t index = row * w.stride + column;
+    return static_cast<const uint8_t *>(w.data) + (nibbles ? index / 2 : index);
+  }
+  const uint16_t *scale(int64_t row) const { return w.scales + row * groupsOfRow + group; }
+  const uint16_t *minimum(int64_t row) const { return w.minima + row * groupsOfRow + group; }
 
-inline float halfAt(const uint16_t *half) {
+  bool fourBits() const { return nibbles; }
+
+private:
+  const Tensor &w;
+  int64_t column;
+  bool nibbles;
+  int64_t groupsOfRow, group;
+};
+
+inline FloatVector broadcastHalf(const uint16_t *half) {
   const hn::CappedTag<float, 1> d;
   const hn::Rebind<hwy::float16_t, decltype(d)> halfTag;
-  return hn::GetLane(hn::PromoteTo(d, hn::LoadU(halfTag, reinterpret_cast<const hwy::float16_t *>(half))));
+  const auto *value = reinterpret_cast<const hwy::float16_t *>(half);
+  return hn::Set(FloatTag(), hn::GetLane(hn::PromoteTo(d, hn::LoadU(halfTag, value))));
 }
 
-// out[i] = scale * codes[i] + minimum for as many codes as a vector has lanes.
+// scale * codes[i] + minimum, for as many codes as a vector has lanes.
 inline FloatVector dequantize(hn::Vec<hn::Rebind<uint8_t, FloatTag>> codes, FloatVector scale, FloatVector minimum) {
-  const FloatTag d;
   const hn::RebindToSigned<FloatTag> integers;
-  return hn::MulAdd(hn::ConvertTo(d, hn::PromoteTo(integers, codes)), scale, minimum);
+  return hn::MulAdd(hn::ConvertTo(FloatTag(), hn::PromoteTo(integers, codes)), scale, minimum);
 }
 
-// Columns [column, column + count) of a row, count up to panelWidth, column a multiple of it. Quantised rows are
-// stored in whole groups, so all 32 are written there.
-inline void expandPiece(const Tensor &w, int64_t row, int64_t column, int64_t count, float *HWY_RESTRICT out) {
+inline void expandCodes(const GroupedColumns &columns, int64_t row, float *HWY_RESTRICT out) {
   const FloatTag d;
-  if (quantized(w)) {
-    const hn::Rebind<uint8_t, FloatTag> codeTag;
-    const ByteBlock bytes;
-    const uint8_t *codes = codesOf(w, row, column);
-    HWY_ALIGN uint8_t unpacked[panelWidth];
-    if (w.storage == Storage::Int4) {
-      auto packed = hn::LoadU(bytes, codes);
-      auto low = hn::And(packed, hn::Set(bytes, 15)), high = hn::ShiftRight<4>(packed);
-      hn::Store(hn::InterleaveLower(bytes, low, high), bytes, unpacked);
-      hn::Store(hn::InterleaveUpper(bytes, low, high), bytes, unpacked + 16);
-      codes = unpacked;
-    }
-    int64_t group = groupOf(w, row, column);
-    FloatVector scale = hn::Set(d, halfAt(w.scales + group)), minimum = hn::Set(d, halfAt(w.minima + group));
-    for (int64_t c = 0; c < panelWidth; c += lanes)
-      hn::StoreU(dequantize(hn::LoadU(codeTag, codes + c), scale, minimum), d, out + c);
-    return;
+  const hn::Rebind<uint8_t, FloatTag> codeTag;
+  const ByteBlock bytes;
+  const uint8_t *codes = columns.codes(row);
+  HWY_ALIGN uint8_t unpacked[panelWidth];
+  if (columns.fourBits()) {
+    auto packed = hn::LoadU(bytes, codes);
+    auto low = hn::And(packed, hn::Set(bytes, 15)), high = hn::ShiftRight<4>(packed);
+    hn::Store(hn::InterleaveLower(bytes, low, high), bytes, unpacked);
+    hn::Store(hn::InterleaveUpper(bytes, low, high), bytes, unpacked + 16);
+    codes = unpacked;
   }
+  FloatVector scale = broadcastHalf(columns.scale(row)), minimum = broadcastHalf(columns.minimum(row));
+  for (int64_t c = 0; c < panelWidth; c += lanes)
+    hn::StoreU(dequantize(hn::LoadU(codeTag, codes + c), scale, minimum), d, out + c);
+}
+
+// Columns [column, column + count) of a row that is not quantised.
+inline void copyColumns(const Tensor &w, int64_t row, int64_t column, int64_t count, float *HWY_RESTRICT out) {
+  int64_t index = row * w.stride + column;
   if (w.storage == Storage::BF16) {
-    const auto *values = static_cast<const uint16_t *>(w.data) + row * w.stride + column;
+    const auto *values = static_cast<const uint16_t *>(w.data) + index;
     for (int64_t c = 0; c < count; ++c) {
       uint32_t bits = static_cast<uint32_t>(values[c]) << 16;
       hwy::CopyBytes<4>(&bits, out + c);
     }
-    return;
+  } else {
+    const float *values = w.f32() + index;
+    mapRow(out, count, [&](int64_t c, int64_t n) HWY_ATTR { return loadSome(values + c, n); });
   }
-  const float *values = w.f32() + row * w.stride + column;
-  if (count < panelWidth) {
-    std::copy_n(values, count, out);
-    return;
-  }
-  for (int64_t c = 0; c < panelWidth; c += lanes)
-    hn::StoreU(hn::LoadU(d, values + c), d, out + c);
 }
 
-// Columns [column, column + count) of a row, column a multiple of panelWidth; `out` has room for whole groups.
-inline void expandRow(const Tensor &w, int64_t row, int64_t column, int64_t count, float *out) {
-  for (int64_t c = 0; c < count; c += panelWidth)
-    expandPiece(w, row, column + c, std::min(panelWidth, count - c), out + c);
-}
-
-// panel[r][c] = w[row + r][column + c], r < count, c < panelWidth. Columns beyond w's are left undefined.
+// panel[r][c] = w[row + r][column + c], r < count, c < panelWidth, column a multiple of it. Columns beyond w's are left
+// undefined: their products are never read.
 inline void expandPanel(const Tensor &w, int64_t row, int64_t count, int64_t column, float *panel) {
-  int64_t valid = std::min(panelWidth, w.columns - column);
+  if (quantized(w)) {
+    GroupedColumns columns(w, column);
+    for (int64_t r = 0; r < count; ++r)
+      expandCodes(columns, row + r, panel + r * panelWidth);
+    return;
+  }
+  int64_t width = std::min(panelWidth, w.columns - column);
   for (int64_t r = 0; r < count; ++r)
-    expandPiece(w, row + r, column, valid, panel + r * panelWidth);
+    copyColumns(w, row + r, column, width, panel + r * panelWidth);
 }
 
 // Four floats from each of rows 0, 4, 8, ... of `from`, as many rows as fill a vector.
@@ -147,57 +157,55 @@ inline void transposeBytes(const uint8_t *const *rows, int64_t offset, uint8_t *
     hn::StoreU(block[i], d, out + i * panelWidth);
 }
 
-// 32 quantised rows x 32 columns to panel[column][row]. Codes are transposed as bytes, where that is cheap.
-inline void expandTransposedGroup(const Tensor &w, const int64_t *rows, int64_t column, float *HWY_RESTRICT panel) {
+// panel[c][r] = w[rows[r]][column + c] for 32 x 32 quantised weights. Codes are transposed while they are bytes.
+inline void expandTransposedCodes(const GroupedColumns &columns, const int64_t *rows, float *HWY_RESTRICT panel) {
   const FloatTag d;
   const hn::Rebind<uint8_t, FloatTag> codeTag;
   const hn::Rebind<hwy::float16_t, FloatTag> halfTag;
   constexpr int64_t vectors = panelWidth / lanes;
   const uint8_t *codes[panelWidth];
-  HWY_ALIGN uint16_t scaleBits[panelWidth], minimumBits[panelWidth];
+  HWY_ALIGN hwy::float16_t scaleHalves[panelWidth], minimumHalves[panelWidth];
   for (int64_t r = 0; r < panelWidth; ++r) {
-    int64_t group = groupOf(w, rows[r], column);
-    codes[r] = codesOf(w, rows[r], column);
-    scaleBits[r] = w.scales[group];
-    minimumBits[r] = w.minima[group];
+    codes[r] = columns.codes(rows[r]);
+    hwy::CopyBytes<2>(columns.scale(rows[r]), scaleHalves + r);
+    hwy::CopyBytes<2>(columns.minimum(rows[r]), minimumHalves + r);
   }
   FloatVector scales[vectors], minima[vectors];
   for (int64_t v = 0; v < vectors; ++v) {
-    scales[v] = hn::PromoteTo(d, hn::LoadU(halfTag, reinterpret_cast<hwy::float16_t *>(scaleBits + v * lanes)));
-    minima[v] = hn::PromoteTo(d, hn::LoadU(halfTag, reinterpret_cast<hwy::float16_t *>(minimumBits + v * lanes)));
+    scales[v] = hn::PromoteTo(d, hn::Load(halfTag, scaleHalves + v * lanes));
+    minima[v] = hn::PromoteTo(d, hn::Load(halfTag, minimumHalves + v * lanes));
   }
-  bool nibbles = w.storage == Storage::Int4;
   HWY_ALIGN uint8_t bytes[panelWidth * panelWidth];
-  for (int64_t block = 0; block < (nibbles ? 1 : 2); ++block)
+  for (int64_t block = 0; block < (columns.fourBits() ? 1 : 2); ++block)
     for (int64_t half = 0; half < 2; ++half)
       transposeBytes(codes + 16 * half, 16 * block, bytes + 16 * block * panelWidth + 16 * half);
-  for (int64_t c = 0; c < (nibbles ? 16 : 32); ++c)
+  for (int64_t c = 0; c < (columns.fourBits() ? 16 : 32); ++c)
     for (int64_t v = 0; v < vectors; ++v) {
-      auto code = hn::LoadU(codeTag, bytes + c * panelWidth + v * lanes);
-      if (!nibbles) {
-        hn::StoreU(dequantize(code, scales[v], minima[v]), d, panel + c * panelWidth + v * lanes);
+      auto code = hn::Load(codeTag, bytes + c * panelWidth + v * lanes);
+      if (!columns.fourBits()) {
+        hn::Store(dequantize(code, scales[v], minima[v]), d, panel + c * panelWidth + v * lanes);
         continue;
       }
       float *out = panel + 2 * c * panelWidth + v * lanes;
-      hn::StoreU(dequantize(hn::And(code, hn::Set(codeTag, 15)), scales[v], minima[v]), d, out);
-      hn::StoreU(dequantize(hn::ShiftRight<4>(code), scales[v], minima[v]), d, out + panelWidth);
+      hn::Store(dequantize(hn::And(code, hn::Set(codeTag, 15)), scales[v], minima[v]), d, out);
+      hn::Store(dequantize(hn::ShiftRight<4>(code), scales[v], minima[v]), d, out + panelWidth);
     }
 }
 
-// panel[c][r] = w[row + r][column + c], c < count rounded up to whole groups, r < panelWidth, column a multiple of
-// panelWidth. Rows beyond w's repeat its last one: their products are never read.
+// panel[c][r] = w[row + r][column + c], c < count rounded up to whole panels, r < panelWidth, column a multiple of it.
+// Rows beyond w's repeat its last one: their products are never read.
 inline void expandTransposed(const Tensor &w, int64_t row, int64_t column, int64_t count, float *panel) {
   int64_t rows[panelWidth];
   for (int64_t r = 0; r < panelWidth; ++r)
     rows[r] = std::min(row + r, w.rows - 1);
   for (int64_t c = 0; c < count; c += panelWidth, panel += panelWidth * panelWidth) {
     if (quantized(w)) {
-      expandTransposedGroup(w, rows, column + c, panel);
+      expandTransposedCodes(GroupedColumns(w, column + c), rows, panel);
       continue;
     }
     HWY_ALIGN float straight[panelWidth * panelWidth];
     for (int64_t r = 0; r < panelWidth; ++r)
-      expandPiece(w, rows[r], column + c, std::min(panelWidth, count - c), straight + r * panelWidth);
+      copyColumns(w, rows[r], column + c, std::min(panelWidth, count - c), straight + r * panelWidth);
     transposePanel(straight, panelWidth, panel);
   }
 }

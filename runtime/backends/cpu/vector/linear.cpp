@@ -18,11 +18,19 @@ namespace mebp::cpu::HWY_NAMESPACE {
 
 constexpr int64_t depthBlock = 256;
 
-// Rows of one task: many where there are panels enough to share out, so that an expanded panel serves them all.
-static int64_t rowsOfTask(int64_t rows, int64_t columns) {
-  constexpr int64_t most = 512, least = 8 * 12;
-  return std::min(rows, ceilDivide(columns, panelWidth) >= 8 ? most : least);
-}
+// How a product is cut. Shapes alone decide.
+struct Blocking {
+  int64_t depth;   // of a block, a multiple of panelWidth
+  int64_t columns; // of a task: one panel, or more where they are so shallow that the workspace holds them together
+  int64_t rows;    // of a task: many where there are columns enough to share out, so that a panel serves them all
+
+  Blocking(int64_t allRows, int64_t allColumns, int64_t allDepth) {
+    depth = roundUp(ceilDivide(allDepth, ceilDivide(allDepth, depthBlock)));
+    columns = depthBlock / roundUp(allDepth) > 1 ? depthBlock / roundUp(allDepth) * panelWidth : panelWidth;
+    rows = std::min<int64_t>(allRows, ceilDivide(allColumns, columns) >= 8 ? 512 : 96);
+  }
+  static int64_t roundUp(int64_t value) { return ceilDivide(value, panelWidth) * panelWidth; }
+};
 
 // For each tile of left[rows, depth] panel[depth, columns], block by block of the depth:
 //   expand(column, depth, count, panel) fills panel[count][panelWidth];
@@ -30,23 +38,29 @@ static int64_t rowsOfTask(int64_t rows, int64_t columns) {
 template <typename Expand, typename Finish>
 static void multiplyPanels(const Context &context, int64_t rows, int64_t columns, int64_t depth, LeftOperand left,
                            const Expand &expand, const Finish &finish) {
-  int64_t taskRows = rowsOfTask(rows, columns), panels = ceilDivide(columns, panelWidth);
-  parallelFor(context, panels * ceilDivide(rows, taskRows), [&](int64_t task, unsigned char *workspace) HWY_ATTR {
-    int64_t firstRow = task / panels * taskRows, lastRow = std::min(rows, firstRow + taskRows);
-    int64_t column = task % panels * panelWidth, width = std::min(panelWidth, columns - column);
-    auto *panel = reinterpret_cast<float *>(workspace), *tile = panel + depthBlock * panelWidth;
-    for (int64_t k = 0; k < depth; k += depthBlock) {
-      int64_t count = std::min(depthBlock, depth - k);
-      expand(column, k, count, panel);
-      int64_t tiles = ceilDivide(lastRow - firstRow, tileRows);
-      for (int64_t t = 0; t < tiles; ++t) {
-        int64_t row = firstRow + (lastRow - firstRow) * t / tiles;
-        int64_t height = firstRow + (lastRow - firstRow) * (t + 1) / tiles - row;
-        multiplyTile(height, width, count, left.at(row, k), panel, panelWidth, tile, panelWidth, false);
-        finish(row, height, column, width, tile, k == 0);
-      }
-    }
-  });
+  const Blocking blocking(rows, columns, depth);
+  int64_t columnTasks = ceilDivide(columns, blocking.columns);
+  parallelFor(
+      context, columnTasks * ceilDivide(rows, blocking.rows), [&](int64_t task, unsigned char *workspace) HWY_ATTR {
+        int64_t firstRow = task / columnTasks * blocking.rows, taskRows = std::min(rows - firstRow, blocking.rows);
+        int64_t firstColumn = task % columnTasks * blocking.columns;
+        int64_t lastColumn = std::min(columns, firstColumn + blocking.columns);
+        auto *panels = reinterpret_cast<float *>(workspace), *tile = panels + depthBlock * panelWidth;
+        for (int64_t k = 0; k < depth; k += blocking.depth) {
+          int64_t count = std::min(blocking.depth, depth - k), tiles = ceilDivide(taskRows, tileRows);
+          for (int64_t column = firstColumn; column < lastColumn; column += panelWidth)
+            expand(column, k, count, panels + (column - firstColumn) * blocking.depth);
+          for (int64_t t = 0; t < tiles; ++t) {
+            int64_t row = firstRow + taskRows * t / tiles, height = firstRow + taskRows * (t + 1) / tiles - row;
+            for (int64_t column = firstColumn; column < lastColumn; column += panelWidth) {
+              int64_t width = std::min(panelWidth, lastColumn - column);
+              multiplyTile(height, width, count, left.at(row, k), panels + (column - firstColumn) * blocking.depth,
+                           panelWidth, tile, panelWidth, false);
+              finish(row, height, column, width, tile, k == 0);
+            }
+          }
+        }
+      });
 }
 
 // out = (first ? initial : out) + alpha * tile, where the initial value is the sum of those present of bias and addend.
@@ -79,7 +93,7 @@ void Linear(const Call &call, const Context &context) {
                     HWY_ATTR {
                       HWY_ALIGN float piece[panelWidth];
                       if (bias.present())
-                        expandPiece(bias, 0, column, columns, piece);
+                        expandPanel(bias, 0, 1, column, piece);
                       Accumulate{call.results[0], operandOf(call, 3), bias.present() ? piece : nullptr,
                                  call.attributes.alpha}(row, rows, column, columns, tile, first);
                     };
