@@ -50,10 +50,11 @@ def NN_ReadParameterOp : Op<NN_Dialect, "read_parameter", [Pure]> {
 //===- Import only -----------------------------------------------------------------------------------------------===//
 
 def NN_OnnxOp : Op<NN_Dialect, "onnx", [Pure]> {
-  let summary = "An imported ONNX node that is not raised yet";
+  let summary = "An ONNX node that is not an nn op yet";
   let description = [{
-    Exists between the import passes only, at the static shapes of the file. A node that is still there when raising
-    ends is an error that names it.
+    Exists between the import passes only, at the static shapes of the file, with ONNX's name and meaning; raising adds
+    `Linear` (x, weight, bias), `Gated` (gate, up), and folds into RotaryEmbedding, Attention and RMSNormalization what
+    ONNX spells out around them. A node that is still there when import ends is an error that names it.
   }];
   let arguments = (ins StrAttr:$op_type, Variadic<AnyType>:$inputs, OptionalAttr<DictionaryAttr>:$node_attributes);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
@@ -66,6 +67,35 @@ def NN_ConstantOp : Op<NN_Dialect, "constant", [Pure, ConstantLike]> {
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$value attr-dict `:` type($result)";
   let hasFolder = 1;
+}
+
+def NN_RotaryTableOp : Op<NN_Dialect, "rotary_table", [Pure]> {
+  let summary = "Cosines or sines of positions times frequencies; import only";
+  let description = [{
+    y[.., t, .., i] = scale f(t · frequencies[i]), f = cos or sin; t counts along `position_axis`, i along the last
+    axis, and all other axes have size 1.
+  }];
+  let arguments = (ins StrAttr:$function, DenseF32ArrayAttr:$frequencies, I64Attr:$position_axis,
+                       DefaultValuedAttr<F32Attr, "1.0f">:$scale);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$function attr-dict `:` type($result)";
+}
+
+def NN_CausalMaskOp : Op<NN_Dialect, "causal_mask", [Pure]> {
+  let summary = "Which keys a query may see; import only";
+  let description = [{
+    On the last two axes, query t by key j: true, or 0, where j ≤ t (and j > t − window where window > 0); false, or
+    a number so negative that softmax makes it 0, elsewhere.
+  }];
+  let arguments = (ins DefaultValuedAttr<I64Attr, "0">:$window);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+
+def NN_PositionsOp : Op<NN_Dialect, "positions", [Pure]> {
+  let summary = "0, 1, 2, ... along the sequence, which is the last axis; import only";
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
 }
 
 //===- Kernels ---------------------------------------------------------------------------------------------------===//

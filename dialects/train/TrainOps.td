@@ -72,7 +72,7 @@ def Train_YieldOp : Train_Op<"yield", [Pure, Terminator, HasParent<"LoopOp">]> {
   let summary = "What the next trip, or the loop's result, is";
   let arguments = (ins Variadic<AnyRankedTensor>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
-  let builders = [OpBuilder<(ins), [{}]>];
+  let builders = [OpBuilder<(ins), [{ build($_builder, $_state, ::mlir::ValueRange()); }]>];
 }
 
 def Train_SliceOp : Train_Op<"slice", [Pure]> {

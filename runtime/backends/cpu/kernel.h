@@ -9,6 +9,8 @@
 
 #include <pthreadpool.h>
 
+#include "runtime/backends/cpu/workspace.h"
+
 namespace mebp::cpu {
 
 enum class Storage : uint8_t { F32, BF16, I32, Int4, Int8 };
@@ -52,9 +54,6 @@ struct Attributes {
   const float *frequencies = nullptr;
   int32_t frequencyCount = 0;
 };
-
-// Scratch for one thread within one kernel call. The planner counts it: threads * workspaceBytes.
-constexpr size_t workspaceBytes = 512 * 1024;
 
 struct Context {
   pthreadpool_t pool = nullptr;       // null: run on the calling thread

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Adds LoRA (y = W x + alpha/r B A x) to the linear layers that the targets name.
+//
+// 1. A linear layer is called by its weight's name without ".weight". A target matches that name or its end, as in
+//    PEFT; all-linear matches every linear layer but the head.
+// 2. A (r x in, uniform in +-1/sqrt(in), which is PEFT's Kaiming initialisation) and B (out x r, zeros) become
+//    trainable parameters under PEFT's keys, and arguments of the block's function.
+// 3. A target that matches nothing is an error, and so is the head, whose loss is tiled over a frozen weight.
+#include "compiler/adapt/Passes.h"
+
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+
+namespace mebp {
+#define GEN_PASS_DEF_ADDLORA
+#include "compiler/adapt/Passes.h.inc"
+
+namespace {
+
+struct AddLora : impl::AddLoraBase<AddLora> {
+  using AddLoraBase::AddLoraBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (rank <= 0) {
+      module.emitError() << "--lora-rank " << rank << ": give a rank of at least 1";
+      return signalPassFailure();
+    }
+    std::vector<bool> matched(targets.size(), false);
+    llvm::SetVector<StringRef> available, adaptedNames;
+    for (auto block : llvm::to_vector(module.getOps<train::BlockOp>())) {
+      auto function = module.lookupSymbol<func::FuncOp>(block.getForwardAttr());
+      for (auto linear : llvm::to_vector(function.getOps<nn::LinearOp>())) {
+        auto argument = dyn_cast<BlockArgument>(linear.getWeight());
+        if (!argument || train::isTrainable(function, argument.getArgNumber()))
+          continue;
+        unsigned index = train::getArgumentParameter(function, argument.getArgNumber());
+        StringRef layer = cast<FlatSymbolRefAttr>(block.getParameters()[index]).getValue();
+        layer.consume_back(".weight");
+        bool isHead = block.getKind() == train::BlockKind::Head;
+        if (!isHead)
+          available.insert(layer.rsplit('.').second.empty() ? layer : layer.rsplit('.').second);
+        if (!isTarget(layer, isHead, matched))
+          continue;
+        if (isHead) {
+          linear.emitError() << "--lora-targets: '" << layer << "' is the head, whose loss is computed in tiles over a "
+                             << "frozen weight; leave it out";
+          return signalPassFailure();
+        }
+        if (failed(addAdapter(module, block, function, linear, layer)))
+          return signalPassFailure();
+        adaptedNames.insert(layer.rsplit('.').second.empty() ? layer : layer.rsplit('.').second);
+        ++adapted;
+      }
+    }
+    for (auto [target, found] : llvm::zip(targets, matched))
+      if (!found) {
+        module.emitError() << "--lora-targets: '" << target << "' matches no linear layer; there are "
+                           << llvm::join(available, ", ");
+        return signalPassFailure();
+      }
+    SmallVector<Attribute> names;
+    for (StringRef name : adaptedNames)
+      names.push_back(StringAttr::get(&getContext(), name));
+    Builder builder(&getContext());
+    module->setAttr("mebp.lora", builder.getDictionaryAttr({
+                                     builder.getNamedAttr("rank", builder.getI64IntegerAttr(rank)),
+                                     builder.getNamedAttr("alpha", builder.getF32FloatAttr(alpha)),
+                                     builder.getNamedAttr("target_modules", builder.getArrayAttr(names)),
+                                 }));
+  }
+
+  bool isTarget(StringRef layer, bool isHead, std::vector<bool> &matched) {
+    bool any = false;
+    for (auto [i, target] : llvm::enumerate(targets)) {
+      bool matches = target == "all-linear" ? !isHead : layer == target || layer.ends_with("." + target);
+      if (matches)
+        matched[i] = any = true;
+    }
+    return any;
+  }
+
+  LogicalResult addAdapter(ModuleOp module, train::BlockOp block, func::FuncOp function, nn::LinearOp linear,
+                           StringRef layer) {
+    auto weight = cast<RankedTensorType>(linear.getWeight().getType());
+    int64_t outputs = weight.getDimSize(0), inputs = weight.getDimSize(1);
+    if (rank > std::min(inputs, outputs))
+      return linear.emitError() << "--lora-rank " << rank << " is above the width of '" << layer << "' (" << outputs
+                                << " x " << inputs << "): give at most " << std::min(inputs, outputs);
+    auto element = weight.getElementType();
+    auto typeA = RankedTensorType::get({rank, inputs}, element);
+    auto typeB = RankedTensorType::get({outputs, rank}, element);
+    std::string key = ("base_model.model." + layer + ".lora_").str();
+    float bound = 1.0f / std::sqrt(static_cast<float>(inputs));
+    Value a = addTrainable(module, block, function, key + "A.weight", typeA, bound, linear.getLoc());
+    Value b = addTrainable(module, block, function, key + "B.weight", typeB, 0.0f, linear.getLoc());
+
+    OpBuilder builder(linear);
+    auto shape = llvm::to_vector(cast<RankedTensorType>(linear.getX().getType()).getShape());
+    shape.back() = rank;
+    auto hidden = nn::LinearOp::create(builder, linear.getLoc(), RankedTensorType::get(shape, element), linear.getX(),
+                                       a, Value(), Value(), builder.getF32FloatAttr(1.0f));
+    auto low = nn::LinearOp::create(builder, linear.getLoc(), linear.getType(), hidden, b, Value(), linear.getAddend(),
+                                    builder.getF32FloatAttr(static_cast<float>(alpha / static_cast<double>(rank))));
+    linear.getAddendMutable().assign(low.getResult());
+    return success();
+  }
+
+  Value addTrainable(ModuleOp module, train::BlockOp block, func::FuncOp function, const std::string &key,
+                     RankedTensorType type, float bound, Location location) {
+    OpBuilder builder(block);
+    nn::ParameterOp::create(builder, location, builder.getStringAttr(key), TypeAttr::get(type), nullptr, nullptr,
+                            nullptr, nullptr, builder.getUnitAttr(), builder.getF32FloatAttr(bound));
+    auto parameters = llvm::to_vector(block.getParameters());
+    unsigned number = parameters.size();
+    parameters.push_back(FlatSymbolRefAttr::get(&getContext(), key));
+    block.setParametersAttr(builder.getArrayAttr(parameters));
+
+    unsigned argument = function.getNumArguments();
+    (void)function.insertArgument(argument, type, {}, location);
+    train::setArgumentRole(function, argument, train::role::parameter);
+    function.setArgAttr(argument, train::role::parameterAttribute, builder.getI64IntegerAttr(number));
+    function.setArgAttr(argument, train::role::trainableAttribute, builder.getUnitAttr());
+    return function.getArgument(argument);
+  }
+};
+
+} // namespace
+} // namespace mebp

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+include "mlir/Pass/PassBase.td"
+
+def AddLora : Pass<"mebp-add-lora", "::mlir::ModuleOp"> {
+  let summary = "Add low-rank adapters to the chosen linear layers";
+  let description = [{
+    ```mlir
+    %y = nn.linear(%x, %w)
+    // becomes, with A and B as trainable parameters of the block
+    %h = nn.linear(%x, %A)
+    %u = nn.linear(%h, %B) {alpha = 2.0}
+    %y = nn.linear(%x, %w addend %u)
+    ```
+  }];
+  let options = [
+    Option<"rank", "rank", "int64_t", "8", "inner size of the adapters">,
+    Option<"alpha", "alpha", "double", "16.0", "adapters are scaled by alpha / rank">,
+    ListOption<"targets", "targets", "std::string",
+               "names of linear layers as PEFT takes them; all-linear: every one but the head">
+  ];
+  let dependentDialects = ["::mebp::train::TrainDialect"];
+  let statistics = [Statistic<"adapted", "adapted", "linear layers with an adapter">];
+}

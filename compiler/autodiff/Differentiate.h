@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "dialects/train/Train.h"
+
+namespace mebp {
+
+/// Reverse-mode differentiation of straight-line code. Both are arguments of `function`.
+struct Pullback {
+  llvm::DenseMap<mlir::Value, mlir::Value> cotangents; // of whatever was asked for
+};
+
+/// Builds, before the terminator of `function`, the cotangents of every value that lies between the `active` arguments
+/// and the seeded results. `seeds` gives the known cotangents to begin with; an objective, which is its own seed, has
+/// a null one. Fails with a diagnostic where an op has no rule.
+mlir::FailureOr<Pullback> differentiate(mlir::func::FuncOp function, llvm::ArrayRef<mlir::Value> active,
+                                        const llvm::DenseMap<mlir::Value, mlir::Value> &seeds);
+
+} // namespace mebp

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Makes the backward function of each layer and the objective of the head (MeBP, section 3; MeSP, section 4.3).
+//
+// 1. Clone the forward function: the clone recomputes from the checkpoint whatever its backward half reads.
+// 2. Differentiate with respect to the checkpoint and the trainable parameters (Differentiate.h); the seed is the
+//    cotangent of the output, a new argument, or for the head the objective itself.
+// 3. Return the cotangent of the checkpoint and the gradients. Drop what nobody reads: the last linear layer of a
+//    block, for one, is never recomputed.
+#include "compiler/autodiff/Differentiate.h"
+#include "compiler/autodiff/Passes.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/Transforms/RegionUtils.h"
+
+using namespace mlir;
+
+namespace mebp {
+#define GEN_PASS_DEF_DIFFERENTIATEBLOCKS
+#include "compiler/autodiff/Passes.h.inc"
+
+namespace {
+
+struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    llvm::StringMap<func::FuncOp> done; // by the name of the function that was differentiated
+    for (auto block : module.getOps<train::BlockOp>()) {
+      bool isHead = block.getKind() == train::BlockKind::Head;
+      FlatSymbolRefAttr source = isHead ? block.getLossAttr() : block.getForwardAttr();
+      if (block.getKind() == train::BlockKind::Embed || !source)
+        continue;
+      func::FuncOp &derived = done[source.getValue()];
+      if (!derived) {
+        auto function = module.lookupSymbol<func::FuncOp>(source);
+        StringRef stem = source.getValue();
+        stem.consume_back(isHead ? ".loss" : ".forward");
+        derived = differentiateFunction(block, function, (stem + (isHead ? ".objective" : ".backward")).str(), isHead);
+        if (!derived)
+          return signalPassFailure();
+      }
+      auto reference = FlatSymbolRefAttr::get(derived.getSymNameAttr());
+      isHead ? block.setObjectiveAttr(reference) : block.setBackwardAttr(reference);
+    }
+  }
+
+  func::FuncOp differentiateFunction(train::BlockOp block, func::FuncOp forward, const std::string &name,
+                                     bool isObjective) {
+    OpBuilder builder(forward);
+    builder.setInsertionPointAfter(forward);
+    auto function = cast<func::FuncOp>(builder.clone(*forward));
+    function.setName(name);
+    Block &body = function.getBody().front();
+    auto terminator = cast<func::ReturnOp>(body.getTerminator());
+
+    DenseMap<Value, Value> seeds;
+    if (isObjective) {
+      seeds[terminator.getOperand(0)] = Value();
+    } else {
+      Value output = terminator.getOperand(0);
+      (void)function.insertArgument(1, output.getType(), {}, function.getLoc());
+      train::setArgumentRole(function, 1, train::role::cotangent);
+      seeds[output] = function.getArgument(1);
+    }
+    SmallVector<Value> active = {function.getArgument(0)};
+    for (BlockArgument argument : function.getArguments())
+      if (train::isTrainable(function, argument.getArgNumber()))
+        active.push_back(argument);
+    FailureOr<Pullback> pullback = differentiate(function, active, seeds);
+    if (failed(pullback))
+      return {};
+
+    SmallVector<Value> results;
+    SmallVector<std::pair<StringRef, int64_t>> roles; // with the parameter of a gradient
+    if (isObjective) {
+      results.push_back(terminator.getOperand(0)); // by now the gradient op's own loss
+      roles.push_back({train::role::loss, -1});
+    }
+    for (Value value : active) {
+      auto argument = cast<BlockArgument>(value);
+      Value cotangent = pullback->cotangents.lookup(value);
+      bool isInput = argument.getArgNumber() == 0;
+      unsigned parameter = train::getArgumentParameter(function, argument.getArgNumber());
+      if (!cotangent) {
+        if (isInput)
+          function.emitError() << "nothing in block '" << block.getSymName() << "' depends on its input";
+        else
+          function.emitError() << "trainable parameter " << block.getParameters()[parameter]
+                               << " gets no gradient: nothing that the loss depends on reads it";
+        return {};
+      }
+      results.push_back(cotangent);
+      roles.push_back({isInput ? train::role::cotangent : train::role::gradient, isInput ? -1 : parameter});
+      gradients += !isInput;
+    }
+    terminator->setOperands(results);
+    function.setFunctionType(builder.getFunctionType(function.getArgumentTypes(), ValueRange(results).getTypes()));
+    function.setResAttrsAttr({});
+    for (auto [index, role] : llvm::enumerate(roles)) {
+      train::setResultRole(function, index, role.first);
+      if (role.second >= 0)
+        function.setResultAttr(index, train::role::parameterAttribute, builder.getI64IntegerAttr(role.second));
+    }
+    IRRewriter rewriter(&getContext());
+    (void)runRegionDCE(rewriter, function->getRegions());
+    return function;
+  }
+};
+
+} // namespace
+} // namespace mebp

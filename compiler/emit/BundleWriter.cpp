@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/emit/BundleWriter.h"
+
+#include "compiler/emit/ProgramBuilder.h"
+#include "format/container.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+#include "mlir/IR/BuiltinOps.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <unistd.h>
+
+using namespace mlir;
+
+namespace mebp {
+
+namespace {
+
+constexpr StringLiteral producer = "mebpc 0.1.0";
+
+std::string getText(ModuleOp module, StringRef name) {
+  auto text = module->getAttrOfType<StringAttr>(name);
+  return text ? text.str() : "";
+}
+
+void addBlocks(ModuleOp module, const llvm::StringMap<uint32_t> &programs, const llvm::StringMap<uint32_t> &weights,
+               format::Bundle &bundle) {
+  auto number = [&](std::optional<StringRef> name) {
+    return name ? static_cast<int32_t>(programs.lookup(*name)) : -1;
+  };
+  llvm::StringMap<uint32_t> trainables;
+  for (auto block : module.getOps<train::BlockOp>()) {
+    format::Block &message = *bundle.add_blocks();
+    message.set_name(block.getSymName().str());
+    message.set_kind(static_cast<format::Block::Kind>(static_cast<int>(block.getKind()) + 1));
+    for (auto name : block.getParameters().getAsRange<FlatSymbolRefAttr>()) {
+      auto parameter = module.lookupSymbol<nn::ParameterOp>(name);
+      if (!parameter.getTrainable()) {
+        message.add_parameters()->set_weight(weights.lookup(name.getValue()));
+        continue;
+      }
+      auto [entry, isNew] = trainables.try_emplace(name.getValue(), bundle.trainables_size());
+      if (isNew) {
+        format::Trainable &trainable = *bundle.add_trainables();
+        trainable.set_name(name.getValue().str());
+        trainable.set_rows(parameter.getTensorType().getDimSize(0));
+        trainable.set_columns(parameter.getTensorType().getDimSize(1));
+        if (auto bound = parameter.getInitialBound())
+          trainable.set_initial_bound(bound->convertToFloat());
+      }
+      message.add_parameters()->set_trainable(entry->second);
+    }
+    message.set_forward(number(block.getForward()));
+    message.set_backward(number(block.getBackward()));
+    message.set_objective(number(block.getObjective()));
+    message.set_loss(number(block.getLoss()));
+    message.set_logits(number(block.getLogits()));
+  }
+}
+
+void addPlan(const BundleOptions &options, const MemoryPlan &plan, format::Plan &message) {
+  message.set_peak_bytes(plan.peakBytes);
+  message.set_process_bytes(plan.processBytes);
+  message.set_threads(options.plan.threads);
+  message.set_optimizer(options.plan.optimizer);
+  message.set_chunk(options.chunk);
+  message.set_loss_rows(options.lossRows);
+  message.set_loss_columns(options.lossColumns);
+  auto add = [](const PlannedBuffer &buffer, format::Buffer &out) {
+    out.set_name(buffer.name);
+    out.set_bytes(buffer.bytes);
+    out.set_source(buffer.source);
+  };
+  for (const PlannedBuffer &buffer : plan.buffers)
+    add(buffer, *message.add_buffers());
+  for (const PlannedBuffer &buffer : plan.atPeak)
+    add(buffer, *message.add_at_peak());
+}
+
+std::string makeManifest(const BundleOptions &options, const format::Bundle &bundle) {
+  namespace json = llvm::json;
+  json::Array tokenizerFiles;
+  if (!options.tokenizer.empty()) {
+    std::vector<std::string> names;
+    for (const auto &entry : std::filesystem::directory_iterator(options.tokenizer))
+      if (entry.is_regular_file())
+        names.push_back(entry.path().filename().string());
+    llvm::sort(names);
+    for (const std::string &name : names)
+      tokenizerFiles.push_back(name);
+  }
+  json::Array targets;
+  for (const std::string &name : bundle.model().lora().target_modules())
+    targets.push_back(name);
+  json::Object manifest{
+      {"name", bundle.model().name()},
+      {"producer", producer},
+      {"format", json::Array{format::majorVersion, format::minorVersion}},
+      {"model", json::Object{{"vocabulary", bundle.model().vocabulary()},
+                             {"hidden", bundle.model().hidden()},
+                             {"blocks", bundle.blocks_size()},
+                             {"batch", bundle.model().batch()},
+                             {"sequence", bundle.model().sequence()}}},
+      {"options", json::Object{{"precision", options.precision},
+                               {"weights", options.weightsName},
+                               {"embedding_weights", options.embeddingsName},
+                               {"optimizer", options.plan.optimizer},
+                               {"chunk_size", options.chunk},
+                               {"lora", json::Object{{"rank", bundle.model().lora().rank()},
+                                                     {"alpha", bundle.model().lora().alpha()},
+                                                     {"targets", std::move(targets)},
+                                                     {"seed", static_cast<int64_t>(options.seed)}}}}},
+      {"tokenizer", std::move(tokenizerFiles)},
+  };
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  stream << llvm::formatv("{0:2}", json::Value(std::move(manifest))) << "\n";
+  return text;
+}
+
+LogicalResult writeFile(Location location, const std::string &path, ArrayRef<StringRef> parts) {
+  std::error_code error;
+  llvm::raw_fd_ostream stream(path, error);
+  if (!error) {
+    for (StringRef part : parts)
+      stream << part;
+    stream.close();
+    error = stream.error();
+    stream.clear_error();
+  }
+  if (error)
+    return emitError(location) << path << ": " << error.message() << "; nothing was written";
+  return success();
+}
+
+/// A folder beside the bundle that is removed again unless it is kept.
+class TemporaryFolder {
+public:
+  explicit TemporaryFolder(StringRef beside) : path((beside + ".writing-" + Twine(::getpid())).str()) {}
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+  std::string file(StringRef name) const { return path + "/" + name.str(); }
+  const std::string path;
+};
+
+} // namespace
+
+SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const BundleOptions &options, const MemoryPlan &plan,
+                                         format::Bundle &bundle) {
+  bundle.set_producer(producer.str());
+  format::Model &model = *bundle.mutable_model();
+  model.set_name(getText(module, "mebp.name"));
+  if (auto vocabulary = module->getAttrOfType<IntegerAttr>("mebp.vocabulary"))
+    model.set_vocabulary(vocabulary.getInt());
+  model.set_hidden(getHiddenSize(module));
+  model.set_batch(options.plan.batch);
+  model.set_sequence(options.plan.sequence);
+  model.set_activation(format::F32);
+  if (auto lora = module->getAttrOfType<DictionaryAttr>("mebp.lora")) {
+    model.mutable_lora()->set_rank(lora.getAs<IntegerAttr>("rank").getInt());
+    model.mutable_lora()->set_alpha(lora.getAs<FloatAttr>("alpha").getValueAsDouble());
+    for (auto name : lora.getAs<ArrayAttr>("target_modules").getAsRange<StringAttr>())
+      model.mutable_lora()->add_target_modules(name.str());
+  }
+  model.mutable_lora()->set_seed(options.seed);
+
+  SmallVector<nn::ParameterOp> parameters = layOutWeights(module, options.weights, bundle);
+  llvm::StringMap<uint32_t> programs, weights;
+  for (auto [index, parameter] : llvm::enumerate(parameters))
+    weights[parameter.getSymName()] = index;
+  for (auto program : module.getOps<exec::ProgramOp>()) {
+    programs[program.getSymName()] = bundle.programs_size();
+    buildProgram(program, *bundle.add_programs());
+  }
+  addBlocks(module, programs, weights, bundle);
+  addPlan(options, plan, *bundle.mutable_plan());
+  return parameters;
+}
+
+LogicalResult writeBundle(ModuleOp module, const BundleOptions &options, const MemoryPlan &plan, StringRef path) {
+  format::Bundle bundle;
+  SmallVector<nn::ParameterOp> parameters = buildBundle(module, options, plan, bundle);
+  Location location = module.getLoc();
+  namespace fs = std::filesystem;
+  std::error_code error;
+  std::string target = path.str();
+  while (target.size() > 1 && target.back() == '/')
+    target.pop_back();
+  if (fs::exists(target, error) && !fs::exists(target + "/program.pb", error))
+    return emitError(location) << target << ": exists and is no bundle; choose another name";
+
+  TemporaryFolder folder(target);
+  if (!fs::create_directory(folder.path, error))
+    return emitError(location) << target << ": cannot be made here: " << error.message()
+                               << "; choose a folder that exists and can be written";
+  if (!options.tokenizer.empty()) {
+    fs::copy(options.tokenizer, folder.file("tokenizer"), fs::copy_options::recursive, error);
+    if (error)
+      return emitError(location) << folder.file("tokenizer") << ": " << error.message() << "; nothing was written";
+  }
+  std::string manifest = makeManifest(options, bundle);
+  bundle.set_manifest_crc32(format::crc32(manifest.data(), manifest.size()));
+  std::string payload = bundle.SerializeAsString();
+  format::Header header{};
+  std::memcpy(header.magic, format::magic, sizeof header.magic);
+  header.major = format::majorVersion;
+  header.minor = format::minorVersion;
+  header.payloadBytes = payload.size();
+  header.payloadCrc32 = format::crc32(payload.data(), payload.size());
+  header.headerCrc32 = format::crc32(&header, offsetof(format::Header, headerCrc32));
+  StringRef headerBytes(reinterpret_cast<const char *>(&header), sizeof header);
+  if (failed(writeFile(location, folder.file("manifest.json"), {manifest})) ||
+      failed(writeFile(location, folder.file("program.pb"), {headerBytes, payload})) ||
+      failed(writeWeights(parameters, options.weights, bundle, folder.file("weights.bin"))))
+    return failure();
+
+  // Swap: the old bundle is whole until the new one is.
+  std::string old = target + ".replaced-" + std::to_string(::getpid());
+  bool hadOld = fs::exists(target, error);
+  if (hadOld)
+    fs::rename(target, old, error);
+  if (!error)
+    fs::rename(folder.path, target, error);
+  if (error)
+    return emitError(location) << target << ": " << error.message();
+  if (hadOld)
+    fs::remove_all(old, error);
+  return success();
+}
+
+} // namespace mebp

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/emit/ProgramBuilder.h"
+
+#include "compiler/plan/MemoryPlan.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+
+namespace mebp {
+
+namespace {
+
+class Builder {
+public:
+  Builder(exec::ProgramOp program, format::Program &out) : program(program), out(out) {
+    for (auto [index, value] : llvm::enumerate(exec::numberValues(program)))
+      numbers[value] = index;
+    for (auto [index, loop] : llvm::enumerate(exec::numberLoops(program)))
+      loops[loop.getTrip()] = index;
+  }
+
+  void run() {
+    out.set_name(program.getSymName().str());
+    out.set_loops(loops.size());
+    out.set_arena_bytes(program.getArenaBytes().value_or(0));
+    addValues();
+    Block &body = program.getBody().front();
+    for (BlockArgument argument : body.getArguments()) {
+      exec::RoleAttr role = program.getInputRole(argument.getArgNumber());
+      format::Input &input = *out.add_inputs();
+      input.set_value(numbers.lookup(argument));
+      input.set_role(llvm::StringSwitch<format::Input::Role>(role.getKind())
+                         .Case(train::role::activation, format::Input::ACTIVATION)
+                         .Case(train::role::cotangent, format::Input::COTANGENT)
+                         .Case(train::role::tokenIds, format::Input::TOKEN_IDS)
+                         .Case(train::role::labels, format::Input::LABELS)
+                         .Case(train::role::objectiveScale, format::Input::OBJECTIVE_SCALE)
+                         .Case(train::role::parameter, format::Input::PARAMETER)
+                         .Default(format::Input::ROLE_UNSPECIFIED));
+      input.set_parameter(std::max<int64_t>(role.getParameter(), 0));
+    }
+    for (auto [index, value] : llvm::enumerate(program.getReturn().getValues())) {
+      exec::RoleAttr role = program.getOutputRole(index);
+      format::Output &output = *out.add_outputs();
+      output.set_value(numbers.lookup(value));
+      output.set_role(llvm::StringSwitch<format::Output::Role>(role.getKind())
+                          .Case(train::role::activation, format::Output::ACTIVATION)
+                          .Case(train::role::cotangent, format::Output::COTANGENT)
+                          .Case(train::role::gradient, format::Output::GRADIENT)
+                          .Case(train::role::loss, format::Output::LOSS)
+                          .Case(train::role::logits, format::Output::LOGITS)
+                          .Default(format::Output::ROLE_UNSPECIFIED));
+      output.set_parameter(std::max<int64_t>(role.getParameter(), 0));
+    }
+    addSteps(body, *out.mutable_steps());
+  }
+
+private:
+  void addValues() {
+    ArrayRef<int64_t> placement = program.getPlacement().value_or(ArrayRef<int64_t>());
+    for (auto [index, value] : llvm::enumerate(exec::numberValues(program))) {
+      auto type = cast<RankedTensorType>(value.getType());
+      format::Value &message = *out.add_values();
+      message.set_element(type.getElementType().isInteger() ? format::I32 : format::F32);
+      message.set_rows(type.getDimSize(0));
+      message.set_columns(type.getDimSize(1));
+      message.set_source(describeLocation(value.getLoc()));
+      if (auto extent = dyn_cast_or_null<exec::ExtentAttr>(type.getEncoding())) {
+        setExtent(*message.mutable_row_extent(), extent.getRows());
+        setExtent(*message.mutable_column_extent(), extent.getColumns());
+      }
+      format::Placement &place = *message.mutable_placement();
+      int64_t offset = placement[index];
+      if (offset >= 0) {
+        place.set_kind(format::Placement::ARENA);
+        place.set_offset(offset);
+      } else if (offset == exec::ProgramOp::view) {
+        place.set_kind(format::Placement::VIEW);
+      } else if (offset <= exec::ProgramOp::firstAlias) {
+        place.set_kind(format::Placement::ALIAS);
+        place.set_alias(exec::ProgramOp::firstAlias - offset);
+      }
+    }
+  }
+
+  static void setExtent(format::Extent &extent, int64_t value) {
+    if (value >= 0) {
+      extent.set_kind(format::Extent::LOOP);
+      extent.set_loop(value);
+    } else if (value == exec::ExtentAttr::tokens) {
+      extent.set_kind(format::Extent::TOKENS);
+    }
+  }
+
+  using Steps = google::protobuf::RepeatedPtrField<format::Step>;
+
+  void addSteps(Block &block, Steps &steps) {
+    for (Operation &op : block)
+      llvm::TypeSwitch<Operation *>(&op)
+          .Case<exec::KernelOp>([&](auto kernel) { addKernel(kernel, *steps.Add()->mutable_kernel()); })
+          .Case<train::LoopOp>([&](auto loop) { addLoop(loop, *steps.Add()->mutable_loop()); })
+          .Case<train::SliceOp>([&](auto slice) {
+            format::Slice &message = *steps.Add()->mutable_slice();
+            message.set_source(numbers.lookup(slice.getSource()));
+            message.set_result(numbers.lookup(slice.getResult()));
+            message.set_loop(loops.lookup(slice.getTrip()));
+          })
+          .Case<train::UpdateOp>([&](auto update) {
+            format::Update &message = *steps.Add()->mutable_update();
+            message.set_destination(numbers.lookup(update.getDestination()));
+            message.set_source(numbers.lookup(update.getSource()));
+            message.set_result(numbers.lookup(update.getResult()));
+            message.set_loop(loops.lookup(update.getTrip()));
+          });
+  }
+
+  void addKernel(exec::KernelOp kernel, format::Kernel &message) {
+    message.set_name(kernel.getKernel().str());
+    for (int64_t slot : kernel.getSlots())
+      message.add_operands(slot < 0 ? -1 : static_cast<int32_t>(numbers.lookup(kernel.getInputs()[slot])));
+    for (Value result : kernel.getOutputs())
+      message.add_results(numbers.lookup(result));
+    for (NamedAttribute named : kernel.getKernelAttributes()) {
+      format::Attribute &attribute = *message.add_attributes();
+      attribute.set_name(named.getName().str());
+      llvm::TypeSwitch<Attribute>(named.getValue())
+          .Case<FloatAttr>([&](auto value) { attribute.set_number(value.getValueAsDouble()); })
+          .Case<BoolAttr>([&](auto value) { attribute.set_number(value.getValue()); })
+          .Case<IntegerAttr>([&](auto value) { attribute.set_number(static_cast<double>(value.getInt())); })
+          .Case<StringAttr>([&](auto value) { attribute.set_text(value.getValue().str()); })
+          .Case<DenseF32ArrayAttr>([&](auto values) {
+            for (float value : values.asArrayRef())
+              attribute.add_numbers(value);
+          });
+    }
+  }
+
+  void addLoop(train::LoopOp loop, format::Loop &message) {
+    message.set_loop(loops.lookup(loop.getTrip()));
+    message.set_size(loop.getSize());
+    switch (loop.getDomain()) {
+    case train::Domain::Sequence:
+      message.set_domain(format::Loop::SEQUENCE);
+      break;
+    case train::Domain::SequenceReversed:
+      message.set_domain(format::Loop::SEQUENCE_REVERSED);
+      break;
+    case train::Domain::TokenRows:
+      message.set_domain(format::Loop::TOKEN_ROWS);
+      break;
+    case train::Domain::WeightRows:
+      message.set_domain(format::Loop::WEIGHT_ROWS);
+      message.set_domain_value(numbers.lookup(loop.getOver()));
+      break;
+    }
+    for (auto [initial, argument, yielded, result] :
+         llvm::zip(loop.getInits(), loop.getCarried(), loop.getYield().getValues(), loop.getResults())) {
+      format::Carried &carried = *message.add_carried();
+      carried.set_initial(numbers.lookup(initial));
+      carried.set_argument(numbers.lookup(argument));
+      carried.set_yielded(numbers.lookup(yielded));
+      carried.set_result(numbers.lookup(result));
+    }
+    addSteps(loop.getBody().front(), *message.mutable_steps());
+  }
+
+  exec::ProgramOp program;
+  format::Program &out;
+  DenseMap<Value, unsigned> numbers, loops;
+};
+
+} // namespace
+
+void buildProgram(exec::ProgramOp program, format::Program &out) { Builder(program, out).run(); }
+
+} // namespace mebp

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace mebp {
+
+/// How a weight is stored in weights.bin.
+enum class WeightFormat { F32, BF16, Int4, Int4Symmetric, Int8 };
+std::optional<WeightFormat> parseWeightFormat(std::string_view name);
+inline bool isQuantized(WeightFormat format) { return format != WeightFormat::F32 && format != WeightFormat::BF16; }
+
+/// The bytes of a stored row of `columns`, without scales and minima.
+uint64_t getRowBytes(WeightFormat format, uint64_t columns);
+/// Groups in a row; the last one may be short. 0 where not quantised.
+uint64_t getRowGroups(WeightFormat format, uint64_t columns);
+
+/// Stores one row. `scales` and `minima` (f16, one a group) are written for quantised formats only.
+/// int4: minimum = f16(min), scale = f16((max - min) / 15), code = round((w - minimum) / scale). This holds a GGUF
+/// Q4_1 exactly. int4-sym: the value of largest magnitude becomes code 0 (-8), minimum = -8 scale.
+/// int8: scale = f16(absmax / 127), minimum = -128 scale, code = round(w / scale) + 128; holds a GGUF Q8_0 exactly.
+void storeRow(WeightFormat format, const float *row, uint64_t columns, unsigned char *data, uint16_t *scales,
+              uint16_t *minima);
+
+} // namespace mebp

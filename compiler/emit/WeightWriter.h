@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "compiler/emit/Quantize.h"
+#include "dialects/train/Train.h"
+#include "format/program.pb.h"
+
+namespace mebp {
+
+struct WeightOptions {
+  WeightFormat matrices = WeightFormat::Int4;
+  WeightFormat embeddings = WeightFormat::Int8; // tables and the head
+  std::optional<uint64_t> randomSeed;
+};
+
+/// Lays out the frozen parameters of the model: regions by block, a parameter where it is first bound. Fills in
+/// `bundle.weights` and `bundle.weights_bytes`; the order of the result is that of bundle.weights.
+llvm::SmallVector<nn::ParameterOp> layOutWeights(mlir::ModuleOp module, const WeightOptions &options,
+                                                 format::Bundle &bundle);
+
+/// Writes them to `path`, a few rows at a time; the model is never held. NaN and infinite values are refused. On
+/// failure, after a diagnostic, the file is incomplete.
+llvm::LogicalResult writeWeights(llvm::ArrayRef<nn::ParameterOp> parameters, const WeightOptions &options,
+                                 const format::Bundle &bundle, llvm::StringRef path);
+
+} // namespace mebp

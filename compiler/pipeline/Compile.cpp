@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/pipeline/Compile.h"
+
+#include "compiler/emit/BundleWriter.h"
+#include "compiler/import/Import.h"
+#include "compiler/pipeline/Pipeline.h"
+#include "compiler/pipeline/PrintPlan.h"
+#include "dialects/exec/Exec.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Threading.h"
+#include "llvm/Support/raw_ostream.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Diagnostics.h"
+
+#include <thread>
+
+using namespace mlir;
+
+namespace mebp {
+
+namespace {
+
+constexpr int badInput = 2;
+
+/// One line for people: the place, then what is wrong. Notes follow indented only where a pass gave some.
+void printDiagnostic(Diagnostic &diagnostic) {
+  std::string place = describeLocation(diagnostic.getLocation());
+  llvm::errs() << "mebpc: " << (place.empty() ? "" : place + ": ") << diagnostic << "\n";
+}
+
+int fail(const Twine &message) {
+  llvm::errs() << "mebpc: " << message << "\n";
+  return badInput;
+}
+
+int64_t getInteger(ModuleOp module, StringRef name, int64_t fallback) {
+  auto attribute = module->getAttrOfType<IntegerAttr>(name);
+  return attribute ? attribute.getInt() : fallback;
+}
+
+} // namespace
+
+int compile(const CompileOptions &options) {
+  std::optional<WeightFormat> matrices = parseWeightFormat(options.weights);
+  if (!matrices)
+    return fail("--weights " + options.weights + ": there are f32, bf16, int8, int4 and int4-sym");
+  std::string embeddingsName = !options.embeddingWeights.empty() ? options.embeddingWeights
+                               : isQuantized(*matrices)           ? "int8"
+                                                                  : options.weights;
+  std::optional<WeightFormat> embeddings = parseWeightFormat(embeddingsName);
+  if (!embeddings)
+    return fail("--embedding-weights " + embeddingsName + ": there are f32, bf16, int8, int4 and int4-sym");
+  if (options.precision != "f32")
+    return fail("--precision " + options.precision + ": this version computes in f32 only");
+
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  context.loadDialect<func::FuncDialect, nn::NNDialect, train::TrainDialect, exec::ExecDialect>();
+  context.getDiagEngine().registerHandler([](Diagnostic &diagnostic) {
+    if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
+      printDiagnostic(diagnostic);
+    return success();
+  });
+  OwningOpRef<ModuleOp> module = importOnnx(options.input, context);
+  if (!module)
+    return badInput;
+
+  PipelineOptions pipeline;
+  pipeline.batch = options.batch.value_or(getInteger(*module, "mebp.batch", 1));
+  pipeline.sequence = options.sequence.value_or(getInteger(*module, "mebp.sequence", 256));
+  if (pipeline.batch < 1 || pipeline.sequence < 1)
+    return fail("--batch " + Twine(pipeline.batch) + " --seq-len " + Twine(pipeline.sequence) + ": give at least 1");
+  pipeline.loraRank = options.loraRank;
+  pipeline.loraAlpha = options.loraAlpha;
+  pipeline.loraTargets = options.loraTargets;
+  pipeline.chunk = options.chunk;
+  pipeline.lossRows = options.lossRows;
+  pipeline.lossColumns = options.lossColumns;
+  Level level = options.emit == "nn" ? Level::Nn : options.emit == "train" ? Level::Train : Level::Exec;
+
+  PassManager passes(&context);
+  buildPipeline(passes, pipeline, level);
+  if (failed(passes.run(*module)))
+    return badInput;
+  if (!options.emit.empty()) {
+    module->print(llvm::outs(), OpPrintingFlags().elideLargeElementsAttrs().elideLargeResourceString());
+    llvm::outs() << "\n";
+    return 0;
+  }
+
+  BundleOptions bundle;
+  bundle.plan.batch = pipeline.batch;
+  bundle.plan.sequence = pipeline.sequence;
+  bundle.plan.threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+  bundle.plan.optimizer = options.optimizer;
+  bundle.weights = {*matrices, *embeddings, options.randomWeights};
+  bundle.weightsName = options.weights;
+  bundle.embeddingsName = embeddingsName;
+  bundle.precision = options.precision;
+  bundle.chunk = pipeline.chunk;
+  bundle.lossRows = pipeline.lossRows;
+  bundle.lossColumns = pipeline.lossColumns;
+  bundle.seed = options.seed;
+  SmallString<128> tokenizer(llvm::sys::path::parent_path(options.input));
+  llvm::sys::path::append(tokenizer, "tokenizer");
+  if (llvm::sys::fs::is_directory(tokenizer))
+    bundle.tokenizer = tokenizer.str().str();
+
+  MemoryPlan plan = computeMemoryPlan(*module, bundle.plan);
+  if (!options.planOnly) {
+    if (options.output.empty())
+      return fail("no -o NAME.mebp: say where the bundle goes, or ask for --plan-only");
+    if (failed(writeBundle(*module, bundle, plan, options.output)))
+      return badInput;
+  }
+  format::Bundle description;
+  buildBundle(*module, bundle, plan, description);
+  printPlan(llvm::outs(), description, options.explainPeak);
+  if (!options.planJson.empty()) {
+    std::error_code error;
+    llvm::raw_fd_ostream stream(options.planJson, error);
+    if (error)
+      return fail(options.planJson + ": " + error.message());
+    printPlanJson(stream, description);
+  }
+  return 0;
+}
+
+} // namespace mebp

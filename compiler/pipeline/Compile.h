@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mebp {
+
+/// What mebpc was asked for. Defaults are those of its command line.
+struct CompileOptions {
+  std::string input;
+  std::string output; // may be empty where nothing is written
+  std::optional<int64_t> sequence, batch; // empty: as exported
+  std::string precision = "f32";
+  std::string weights = "int4";
+  std::string embeddingWeights; // empty: int8 beside quantised weights, else as they are
+  int64_t loraRank = 8;
+  double loraAlpha = 16.0;
+  std::vector<std::string> loraTargets = {"all-linear"};
+  uint64_t seed = 0;
+  std::optional<uint64_t> randomWeights;
+  std::string optimizer = "adamw";
+  int64_t threads = 0; // 0: this machine's
+  int64_t chunk = 0;
+  int64_t lossRows = 128;
+  int64_t lossColumns = 2048;
+  bool planOnly = false;
+  bool explainPeak = false;
+  std::string planJson; // a file
+  std::string emit;     // nn, train or exec: print that level and stop
+};
+
+/// Compiles; prints the plan to standard output and errors, one line each, to standard error. Returns the exit status.
+int compile(const CompileOptions &options);
+
+} // namespace mebp

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/pipeline/Pipeline.h"
+
+#include "compiler/adapt/Passes.h"
+#include "compiler/autodiff/Passes.h"
+#include "compiler/import/Import.h"
+#include "compiler/import/Passes.h"
+#include "compiler/partition/Passes.h"
+#include "compiler/plan/Passes.h"
+#include "compiler/rewrite/Passes.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+namespace mebp {
+
+void buildPipeline(OpPassManager &passes, const PipelineOptions &options, Level level) {
+  buildImportPipeline(passes);
+  if (level == Level::Nn)
+    return;
+
+  passes.addPass(createPartitionBlocks());
+
+  AddLoraOptions lora;
+  lora.rank = options.loraRank;
+  lora.alpha = options.loraAlpha;
+  lora.targets.assign(options.loraTargets.begin(), options.loraTargets.end());
+  passes.addPass(createAddLora(lora));
+  passes.addPass(createShareFunctions());
+
+  passes.addPass(createAttachObjective());
+  passes.addPass(createDifferentiateBlocks());
+
+  passes.addNestedPass<func::FuncOp>(createFuseAddends());
+  passes.addPass(createCSEPass());
+  if (options.chunk) {
+    ChunkSequenceOptions chunk;
+    chunk.size = options.chunk;
+    passes.addPass(createChunkSequence(chunk));
+  }
+  TileLossOptions tile;
+  tile.rows = options.lossRows;
+  tile.columns = options.lossColumns;
+  passes.addPass(createTileLoss(tile));
+  if (level == Level::Train)
+    return;
+
+  LowerToExecOptions lower;
+  lower.batch = options.batch;
+  lower.sequence = options.sequence;
+  passes.addPass(createLowerToExec(lower));
+  passes.addPass(createPlaceValues());
+}
+
+void registerAllPasses() {
+  registerImportPasses();
+  registerPartitionPasses();
+  registerAdaptPasses();
+  registerAutodiffPasses();
+  registerRewritePasses();
+  registerPlanPasses();
+}
+
+} // namespace mebp

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/pipeline/PrintPlan.h"
+
+#include "llvm/Support/Format.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
+
+namespace mebp {
+
+namespace {
+
+void printRow(llvm::raw_ostream &stream, llvm::StringRef name, uint64_t bytes, llvm::StringRef source) {
+  stream << llvm::formatv("  {0,-24} {1,10:f2} MB", name, static_cast<double>(bytes) / 1e6);
+  if (!source.empty())
+    stream << "  " << source;
+  stream << "\n";
+}
+
+using Buffers = google::protobuf::RepeatedPtrField<format::Buffer>;
+
+llvm::json::Array toJson(const Buffers &buffers) {
+  llvm::json::Array array;
+  for (const format::Buffer &buffer : buffers)
+    array.push_back(llvm::json::Object{
+        {"name", buffer.name()}, {"bytes", static_cast<int64_t>(buffer.bytes())}, {"source", buffer.source()}});
+  return array;
+}
+
+} // namespace
+
+void printPlan(llvm::raw_ostream &stream, const format::Bundle &bundle, bool explain) {
+  const format::Plan &plan = bundle.plan();
+  const format::Model &model = bundle.model();
+  stream << llvm::formatv("{0}: batch {1}, up to {2} tokens, {3} blocks in {4} programs\n",
+                          model.name().empty() ? "model" : model.name(), model.batch(), model.sequence(),
+                          bundle.blocks_size(), bundle.programs_size());
+  printRow(stream, "process", plan.process_bytes(), "the runtime itself");
+  for (const format::Buffer &buffer : plan.buffers())
+    printRow(stream, buffer.name(), buffer.bytes(), buffer.source());
+  printRow(stream, "peak", plan.peak_bytes(), "anonymous and written memory of mebp-run");
+  printRow(stream, "weights", bundle.weights_bytes(), "mapped, clean: beside the peak, not in it");
+  if (!explain)
+    return;
+  stream << "alive at the peak of the scratch arena:\n";
+  for (const format::Buffer &buffer : plan.at_peak())
+    printRow(stream, buffer.name(), buffer.bytes(), buffer.source());
+}
+
+void printPlanJson(llvm::raw_ostream &stream, const format::Bundle &bundle) {
+  const format::Plan &plan = bundle.plan();
+  llvm::json::Object object{
+      {"peak_bytes", static_cast<int64_t>(plan.peak_bytes())},
+      {"process_bytes", static_cast<int64_t>(plan.process_bytes())},
+      {"weights_bytes", static_cast<int64_t>(bundle.weights_bytes())},
+      {"threads", plan.threads()},
+      {"optimizer", plan.optimizer()},
+      {"chunk_size", plan.chunk()},
+      {"loss_rows", plan.loss_rows()},
+      {"loss_columns", plan.loss_columns()},
+      {"buffers", toJson(plan.buffers())},
+      {"at_peak", toJson(plan.at_peak())},
+  };
+  stream << llvm::formatv("{0:2}", llvm::json::Value(std::move(object))) << "\n";
+}
+
+} // namespace mebp

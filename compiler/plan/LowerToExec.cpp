@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lowers the functions of blocks to exec programs.
+//
+// 1. Arguments: token values have batch * sequence rows, of which the step's tokens are live; weights are whole.
+// 2. A slice has as many rows as its loop's chunk. A result that adds to an operand is like that operand; another token
+//    result has the rows of the op's first token operand, or of the enclosing loop over tokens if it has none.
+// 3. Columns are the type's features; where those are dynamic (a tile of logits) they are the rows of the weight slice.
+#include "compiler/plan/Passes.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+
+namespace mebp {
+#define GEN_PASS_DEF_LOWERTOEXEC
+#include "compiler/plan/Passes.h.inc"
+
+namespace {
+
+using exec::ExtentAttr;
+
+struct Axis {
+  int64_t size;
+  int64_t extent = ExtentAttr::whole;
+};
+struct Shape {
+  Axis rows, columns;
+};
+
+bool isToken(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor && tensor.getRank() == 3;
+}
+
+class FunctionLowering {
+public:
+  FunctionLowering(OpBuilder &builder, int64_t batch, int64_t sequence)
+      : builder(builder), batch(batch), sequence(sequence) {}
+
+  LogicalResult lower(func::FuncOp function) {
+    SmallVector<Attribute> inputRoles, outputRoles;
+    for (unsigned i = 0; i < function.getNumArguments(); ++i)
+      inputRoles.push_back(getRole(train::getArgumentRole(function, i), train::getArgumentParameter(function, i)));
+    for (unsigned i = 0; i < function.getNumResults(); ++i)
+      outputRoles.push_back(getRole(train::getResultRole(function, i), train::getResultParameter(function, i)));
+    auto program = exec::ProgramOp::create(builder, function.getLoc(), function.getSymName(),
+                                           builder.getArrayAttr(inputRoles), builder.getArrayAttr(outputRoles),
+                                           IntegerAttr(), DenseI64ArrayAttr());
+    OpBuilder::InsertionGuard guard(builder);
+    Block *body = builder.createBlock(&program.getBody());
+    for (BlockArgument argument : function.getArguments()) {
+      Shape shape = getWholeShape(argument.getType());
+      mapping[argument] = body->addArgument(getType(argument.getType(), shape), argument.getLoc());
+      shapes[mapping[argument]] = shape;
+    }
+    return lowerBlock(function.getBody().front());
+  }
+
+private:
+  Attribute getRole(StringRef kind, unsigned parameter) {
+    bool numbered = kind == train::role::parameter || kind == train::role::gradient;
+    return exec::RoleAttr::get(builder.getContext(), kind, numbered ? parameter : -1);
+  }
+
+  Shape getWholeShape(Type type) {
+    ArrayRef<int64_t> sizes = cast<RankedTensorType>(type).getShape();
+    if (isToken(type))
+      return {{batch * sequence, ExtentAttr::tokens}, {sizes[2]}};
+    if (sizes.size() == 1)
+      return {{1}, {sizes[0]}};
+    return {{sizes[0]}, {sizes[1]}};
+  }
+
+  Type getType(Type original, Shape shape) {
+    bool isWhole = shape.rows.extent == ExtentAttr::whole && shape.columns.extent == ExtentAttr::whole;
+    Attribute extent = isWhole ? Attribute()
+                               : ExtentAttr::get(builder.getContext(), shape.rows.extent, shape.columns.extent);
+    return RankedTensorType::get({shape.rows.size, shape.columns.size},
+                                 cast<RankedTensorType>(original).getElementType(), extent);
+  }
+
+  void define(Value original, Value lowered, Shape shape) {
+    mapping[original] = lowered;
+    shapes[lowered] = shape;
+  }
+
+  LogicalResult lowerBlock(Block &block) {
+    for (Operation &op : block) {
+      LogicalResult result =
+          llvm::TypeSwitch<Operation *, LogicalResult>(&op)
+              .Case<nn::KernelOpInterface, train::LoopOp, train::SliceOp, train::UpdateOp, train::EmptyOp,
+                    train::YieldOp, func::ReturnOp>([&](auto typed) { return lowerOp(typed); })
+              .Default([](Operation *other) {
+                return other->emitError() << "'" << other->getName() << "' is no kernel: it should have been rewritten";
+              });
+      if (failed(result))
+        return failure();
+    }
+    return success();
+  }
+
+  LogicalResult lowerOp(train::EmptyOp op) {
+    Shape shape = getWholeShape(op.getType());
+    define(op, train::EmptyOp::create(builder, op.getLoc(), getType(op.getType(), shape)), shape);
+    return success();
+  }
+
+  LogicalResult lowerOp(train::SliceOp op) {
+    Value source = mapping.lookup(op.getSource());
+    Shape shape = shapes.lookup(source);
+    LoopInfo loop = trips.lookup(op.getTrip());
+    bool isVector = !isToken(op.getSource().getType()) && shape.rows.size == 1;
+    Axis &sliced = isVector ? shape.columns : shape.rows;
+    sliced = {std::min(loop.size, sliced.size), loop.number};
+    define(op,
+           train::SliceOp::create(builder, op.getLoc(), getType(op.getType(), shape), source,
+                                  mapping.lookup(op.getTrip())),
+           shape);
+    return success();
+  }
+
+  LogicalResult lowerOp(train::UpdateOp op) {
+    Value destination = mapping.lookup(op.getDestination());
+    define(op,
+           train::UpdateOp::create(builder, op.getLoc(), destination, mapping.lookup(op.getSource()),
+                                   mapping.lookup(op.getTrip())),
+           shapes.lookup(destination));
+    return success();
+  }
+
+  LogicalResult lowerOp(train::LoopOp op) {
+    SmallVector<Value> inits;
+    for (Value init : op.getInits())
+      inits.push_back(mapping.lookup(init));
+    Value over = op.getOver() ? mapping.lookup(op.getOver()) : Value();
+    bool overTokens = op.getDomain() != train::Domain::WeightRows;
+    int64_t rows = op.getDomain() == train::Domain::WeightRows  ? shapes.lookup(over).rows.size
+                   : op.getDomain() == train::Domain::TokenRows ? batch * sequence
+                                                                : sequence;
+    int64_t size = std::min<int64_t>(op.getSize(), rows);
+    auto loop = train::LoopOp::create(builder, op.getLoc(), op.getDomain(), size, over, inits);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToEnd(&loop.getBody().front());
+    LoopInfo info{nextLoop++, size};
+    trips[op.getTrip()] = info;
+    mapping[op.getTrip()] = loop.getTrip();
+    for (auto [original, lowered, init] : llvm::zip(op.getCarried(), loop.getCarried(), inits))
+      define(original, lowered, shapes.lookup(init));
+    if (overTokens)
+      tokenLoops.push_back(info);
+    if (failed(lowerBlock(op.getBody().front())))
+      return failure();
+    if (overTokens)
+      tokenLoops.pop_back();
+    for (auto [original, lowered, init] : llvm::zip(op.getResults(), loop.getResults(), inits))
+      define(original, lowered, shapes.lookup(init));
+    return success();
+  }
+
+  LogicalResult lowerOp(train::YieldOp op) {
+    train::YieldOp::create(builder, op.getLoc(), lookupAll(op.getValues()));
+    return success();
+  }
+
+  LogicalResult lowerOp(func::ReturnOp op) {
+    exec::ReturnOp::create(builder, op.getLoc(), lookupAll(op.getOperands()));
+    return success();
+  }
+
+  LogicalResult lowerOp(nn::KernelOpInterface op) {
+    if (auto positions = dyn_cast<nn::PositionEmbeddingOp>(op.getOperation())) {
+      int64_t learned = cast<RankedTensorType>(positions.getWeight().getType()).getDimSize(0);
+      if (sequence > learned)
+        return op->emitError() << "--seq-len " << sequence << " is beyond the " << learned
+                               << " positions that the model has learned; give at most " << learned;
+    }
+    SmallVector<Value> inputs = lookupAll(op->getOperands());
+    auto findInput = [&](Value operand) {
+      if (operand)
+        for (auto [i, candidate] : llvm::enumerate(op->getOperands()))
+          if (candidate == operand)
+            return static_cast<int64_t>(i);
+      return static_cast<int64_t>(-1);
+    };
+    SmallVector<Type> types;
+    SmallVector<Shape> resultShapes;
+    SmallVector<int64_t> ties, reuses;
+    for (OpResult result : op->getResults()) {
+      ties.push_back(findInput(op.getAccumulator(result.getResultNumber())));
+      reuses.push_back(findInput(op.getReusable(result.getResultNumber())));
+      Shape shape = ties.back() >= 0 ? shapes.lookup(inputs[ties.back()]) : getResultShape(op, result, inputs);
+      if (ShapedType::isDynamic(shape.columns.size))
+        return op->emitError() << "the size of result " << result.getResultNumber() << " is not known: "
+                               << result.getType();
+      resultShapes.push_back(shape);
+      types.push_back(getType(result.getType(), shape));
+    }
+    NamedAttrList attributes(op->getAttrDictionary());
+    attributes.erase("operandSegmentSizes");
+    StringRef name = op->getName().stripDialect();
+    auto kernel = exec::KernelOp::create(
+        builder, op->getLoc(), types, builder.getStringAttr(name), inputs, builder.getDenseI64ArrayAttr(getSlots(op)),
+        builder.getDenseI64ArrayAttr(ties), builder.getDenseI64ArrayAttr(reuses),
+        attributes.getDictionary(builder.getContext()));
+    for (auto [original, lowered, shape] : llvm::zip(op->getResults(), kernel.getOutputs(), resultShapes))
+      define(original, lowered, shape);
+    return success();
+  }
+
+  Shape getResultShape(Operation *op, OpResult result, ArrayRef<Value> inputs) {
+    if (!isToken(result.getType()))
+      return getWholeShape(result.getType());
+    Shape shape = getWholeShape(result.getType());
+    if (!tokenLoops.empty())
+      shape.rows = {tokenLoops.back().rowsOf(batch * sequence), tokenLoops.back().number};
+    for (auto [operand, input] : llvm::zip(op->getOperands(), inputs))
+      if (isToken(operand.getType())) {
+        shape.rows = shapes.lookup(input).rows;
+        if (ShapedType::isDynamic(shape.columns.size) && !isa<nn::LinearOp>(op))
+          shape.columns = shapes.lookup(input).columns;
+        break;
+      }
+    if (ShapedType::isDynamic(shape.columns.size))
+      if (auto linear = dyn_cast<nn::LinearOp>(op))
+        shape.columns = shapes.lookup(mapping.lookup(linear.getWeight())).rows;
+    return shape;
+  }
+
+  /// Which input stands in each place of the kernel's operand list: an optional operand that is absent leaves a gap.
+  static SmallVector<int64_t> getSlots(Operation *op) {
+    SmallVector<int64_t> slots;
+    int64_t next = 0;
+    if (auto sizes = getSegmentSizes(op)) {
+      for (int32_t size : *sizes)
+        slots.push_back(size ? next++ : -1);
+      return slots;
+    }
+    for (unsigned i = 0; i < op->getNumOperands(); ++i)
+      slots.push_back(next++);
+    return slots;
+  }
+
+  static std::optional<ArrayRef<int32_t>> getSegmentSizes(Operation *op) {
+    if (auto sizes = op->getAttrOfType<DenseI32ArrayAttr>("operandSegmentSizes"))
+      return sizes.asArrayRef();
+    return std::nullopt;
+  }
+
+  SmallVector<Value> lookupAll(ValueRange values) {
+    SmallVector<Value> lowered;
+    for (Value value : values)
+      lowered.push_back(mapping.lookup(value));
+    return lowered;
+  }
+
+  struct LoopInfo {
+    int64_t number = 0, size = 0;
+    int64_t rowsOf(int64_t tokens) const { return std::min(size, tokens); }
+  };
+
+  OpBuilder &builder;
+  int64_t batch, sequence;
+  int64_t nextLoop = 0;
+  DenseMap<Value, Value> mapping;
+  DenseMap<Value, Shape> shapes;
+  DenseMap<Value, LoopInfo> trips;
+  SmallVector<LoopInfo> tokenLoops;
+};
+
+struct LowerToExec : impl::LowerToExecBase<LowerToExec> {
+  using LowerToExecBase::LowerToExecBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    for (auto function : llvm::to_vector(module.getOps<func::FuncOp>())) {
+      OpBuilder builder(function);
+      if (failed(FunctionLowering(builder, batch, sequence).lower(function)))
+        return signalPassFailure();
+      function.erase();
+    }
+  }
+};
+
+} // namespace
+} // namespace mebp

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/plan/MemoryPlan.h"
+
+#include "dialects/exec/Lifetimes.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "runtime/backends/cpu/workspace.h"
+
+using namespace mlir;
+
+namespace mebp {
+
+namespace {
+
+// What mebp-run needs before it allocates anything for the model: its libraries' and its own written pages, the stack,
+// the parsed program. Measured by bench/process_bytes.sh.
+constexpr uint64_t runtimeBytes = 2'000'000;
+
+uint64_t roundUp(uint64_t bytes) { return llvm::alignTo(bytes, 64); }
+
+std::vector<PlannedBuffer> listLiveAtPeak(exec::ProgramOp program) {
+  exec::Lifetimes lifetimes(program);
+  ArrayRef<int64_t> placement = *program.getPlacement();
+  // Values in one place count once: the largest of them that is alive.
+  unsigned last = 0;
+  for (Value value : lifetimes.getValues())
+    last = std::max(last, lifetimes.get(value).end);
+  DenseMap<int64_t, Value> best;
+  uint64_t bestBytes = 0;
+  for (unsigned position = 0; position <= last; ++position) {
+    DenseMap<int64_t, Value> live;
+    uint64_t bytes = 0;
+    for (auto [value, offset] : llvm::zip(lifetimes.getValues(), placement)) {
+      auto interval = lifetimes.get(value);
+      if (offset < 0 || position < interval.begin || position > interval.end)
+        continue;
+      if (live.try_emplace(offset, value).second)
+        bytes += exec::sizeInBytes(value);
+    }
+    if (bytes > bestBytes) {
+      bestBytes = bytes;
+      best = live;
+    }
+  }
+  std::vector<PlannedBuffer> buffers;
+  for (auto [offset, value] : best) {
+    Operation *definition = value.getDefiningOp();
+    auto kernel = dyn_cast_or_null<exec::KernelOp>(definition);
+    std::string name = kernel ? kernel.getKernel().str() : definition ? definition->getName().stripDialect().str() : "carried";
+    buffers.push_back({name, exec::sizeInBytes(value), describeLocation(value.getLoc())});
+  }
+  llvm::sort(buffers, [](const PlannedBuffer &a, const PlannedBuffer &b) {
+    return std::tie(b.bytes, a.name, a.source) < std::tie(a.bytes, b.name, b.source);
+  });
+  return buffers;
+}
+
+} // namespace
+
+std::string describeLocation(Location location) {
+  if (auto fused = dyn_cast<FusedLoc>(location)) {
+    std::string inner = fused.getLocations().empty() ? "" : describeLocation(fused.getLocations().front());
+    return fused.getMetadata() ? inner + " (gradient)" : inner;
+  }
+  if (auto name = dyn_cast<NameLoc>(location)) {
+    if (auto scope = dyn_cast<NameLoc>(name.getChildLoc()))
+      return scope.getName().str();
+    return name.getName().str();
+  }
+  return "";
+}
+
+int64_t getHiddenSize(ModuleOp module) {
+  int64_t hidden = 0;
+  for (auto program : module.getOps<exec::ProgramOp>())
+    for (auto [index, argument] : llvm::enumerate(program.getBody().front().getArguments()))
+      if (program.getInputRole(index).getKind() == train::role::activation)
+        hidden = cast<RankedTensorType>(argument.getType()).getDimSize(1);
+  return hidden;
+}
+
+MemoryPlan computeMemoryPlan(ModuleOp module, const PlanOptions &options) {
+  MemoryPlan plan;
+  plan.processBytes = runtimeBytes;
+  uint64_t tokens = options.batch * options.sequence;
+  uint64_t checkpoint = roundUp(tokens * getHiddenSize(module) * sizeof(float));
+  uint64_t blocks = 0, trainableBytes = 0;
+  for (auto block : module.getOps<train::BlockOp>())
+    blocks += block.getKind() != train::BlockKind::Embed;
+  for (auto parameter : module.getOps<nn::ParameterOp>())
+    if (parameter.getTrainable())
+      trainableBytes += roundUp(parameter.getTensorType().getNumElements() * sizeof(float));
+  exec::ProgramOp largest;
+  for (auto program : module.getOps<exec::ProgramOp>())
+    if (!largest || program.getArenaBytes().value_or(0) > largest.getArenaBytes().value_or(0))
+      largest = program;
+
+  auto add = [&](std::string name, uint64_t bytes, std::string source) {
+    if (bytes)
+      plan.buffers.push_back({std::move(name), bytes, std::move(source)});
+  };
+  add("checkpoints", blocks * checkpoint, std::to_string(blocks) + " block inputs");
+  add("cotangents", 2 * checkpoint, "of a block's input and output");
+  add("trainables", trainableBytes, "adapter, f32");
+  add("optimizer", options.optimizer == "adamw" ? 2 * trainableBytes : 0, options.optimizer);
+  add("scratch", largest ? largest.getArenaBytes().value_or(0) : 0, largest ? largest.getSymName().str() : "");
+  add("workspace", options.threads * cpu::workspaceBytes, std::to_string(options.threads) + " threads");
+  add("tokens", 2 * roundUp(tokens * sizeof(int32_t)), "ids and labels");
+  plan.peakBytes = plan.processBytes;
+  for (const PlannedBuffer &buffer : plan.buffers)
+    plan.peakBytes += buffer.bytes;
+  if (largest)
+    plan.atPeak = listLiveAtPeak(largest);
+  return plan;
+}
+
+} // namespace mebp

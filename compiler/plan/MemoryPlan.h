@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "dialects/exec/Exec.h"
+
+#include <string>
+#include <vector>
+
+namespace mebp {
+
+struct PlanOptions {
+  int64_t batch = 1;
+  int64_t sequence = 256;
+  int64_t threads = 1;
+  std::string optimizer = "adamw";
+};
+
+struct PlannedBuffer {
+  std::string name;
+  uint64_t bytes;
+  std::string source; // what it comes from, for people
+};
+
+/// What training needs, all of it: docs/format.md names the buffers, runtime/train/ lays out the same ones.
+struct MemoryPlan {
+  std::vector<PlannedBuffer> buffers;
+  std::vector<PlannedBuffer> atPeak; // values alive where the largest program needs the most
+  uint64_t processBytes = 0;
+  uint64_t peakBytes = 0; // processBytes and the buffers
+};
+
+/// Reckons the plan of a placed module of exec programs.
+MemoryPlan computeMemoryPlan(mlir::ModuleOp module, const PlanOptions &options);
+
+/// The features of a checkpoint.
+int64_t getHiddenSize(mlir::ModuleOp module);
+
+/// The name of the node or layer that a location stands for.
+std::string describeLocation(mlir::Location location);
+
+} // namespace mebp

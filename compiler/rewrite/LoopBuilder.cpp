@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/rewrite/LoopBuilder.h"
+
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+
+namespace mebp {
+
+bool isTokenValue(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  return type && type.getRank() == 3;
+}
+
+void LoopBuilder::carry(Value key, Value init) {
+  keys.push_back(key);
+  inits.push_back(init);
+}
+
+void LoopBuilder::carryRows(Value like) { carry(like, train::EmptyOp::create(builder, location, like.getType())); }
+
+void LoopBuilder::begin() {
+  loop = train::LoopOp::create(builder, location, domain, size, over, inits);
+  builder.setInsertionPointToEnd(&loop.getBody().front());
+  for (auto [key, argument] : llvm::zip(keys, loop.getCarried()))
+    current[key] = argument;
+}
+
+Value LoopBuilder::lookup(Value original) {
+  if (Value known = mapping.lookup(original))
+    return known;
+  if (!isTokenValue(original))
+    return original;
+  Value slice = train::SliceOp::create(builder, original.getLoc(), original.getType(), original, getTrip());
+  return mapping[original] = slice;
+}
+
+void LoopBuilder::clone(Operation *op) {
+  IRMapping operands;
+  for (Value operand : op->getOperands())
+    operands.map(operand, lookup(operand));
+  Operation *copy = builder.clone(*op, operands);
+  for (auto [original, result] : llvm::zip(op->getResults(), copy->getResults()))
+    map(original, result);
+}
+
+void LoopBuilder::updateRows(Value key, Value rows) {
+  setCarried(key, train::UpdateOp::create(builder, rows.getLoc(), getCarried(key), rows, getTrip()));
+}
+
+void LoopBuilder::end() {
+  SmallVector<Value> yielded;
+  for (Value key : keys)
+    yielded.push_back(current.lookup(key));
+  train::YieldOp::create(builder, location, yielded);
+  builder.setInsertionPointAfter(loop);
+  for (auto [key, result] : llvm::zip(keys, loop.getResults()))
+    results[key] = result;
+}
+
+} // namespace mebp

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "dialects/train/Train.h"
+#include "mlir/Pass/Pass.h"
+
+namespace mebp {
+#define GEN_PASS_DECL
+#define GEN_PASS_REGISTRATION
+#include "compiler/rewrite/Passes.h.inc"
+} // namespace mebp

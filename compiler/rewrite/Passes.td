@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+include "mlir/Pass/PassBase.td"
+
+def FuseAddends : Pass<"mebp-fuse-addends", "::mlir::func::FuncOp"> {
+  let summary = "Let a linear layer add what is added to its result";
+  let description = [{
+    ```mlir
+    %y = nn.linear(%x, %w)           %y = nn.linear(%x, %w addend %r)
+    %z = nn.add(%y, %r)       to
+    ```
+    The same for nn.linear_input_gradient. One pass over memory less, and the sum may lie where %r did.
+  }];
+  let dependentDialects = ["::mebp::train::TrainDialect"];
+}
+
+def ChunkSequence : Pass<"mebp-chunk-sequence", "::mlir::ModuleOp"> {
+  let summary = "Run layers in chunks along the sequence";
+  let description = [{
+    Turns the forward and backward functions of layers into loops over chunks of positions (StreamBP): activations
+    exist for one chunk only; keys and values, and their cotangents, are kept whole.
+
+    ```mlir
+    func.func @layer.forward(%x) { %k.. %v.. %o = nn.attention(%q, %k, %v) .. return %y }
+    // becomes
+    train.loop sequence 64 trip %t (%K = .., %V = .., %Y = ..) {
+      %xc = train.slice %x[%t]   ...   %K1 = train.update %kc into %K[%t]   nn.attention(%qc, %K1, %V1)   ...
+    }
+    ```
+  }];
+  let options = [Option<"size", "size", "int64_t", "64", "positions in a chunk">];
+  let dependentDialects = ["::mebp::train::TrainDialect"];
+}
+
+def TileLoss : Pass<"mebp-tile-loss", "::mlir::ModuleOp"> {
+  let summary = "Compute the head and its loss in tiles of rows and of the vocabulary";
+  let description = [{
+    Whole logits never exist: for a tile of rows, a loop over tiles of the vocabulary keeps a running softmax and, for
+    the objective, the running product of the probabilities with the weight, so that loss and cotangent come from one
+    sweep.
+
+    ```mlir
+    %loss, %dx = nn.linear_cross_entropy_gradient(%x, %w, %labels, %scale)
+    // becomes
+    train.loop token_rows 128 trip %r (..) { train.loop weight_rows 2048 over %w trip %v (..) { .. } .. }
+    ```
+  }];
+  let options = [Option<"rows", "rows", "int64_t", "128", "token rows in a tile">,
+                 Option<"columns", "columns", "int64_t", "2048", "vocabulary rows in a tile">];
+  let dependentDialects = ["::mebp::train::TrainDialect"];
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// mebpc: an ONNX model in, a bundle out.
+#include "compiler/pipeline/Compile.h"
+
+#include <CLI/CLI.hpp>
+
+#include <iostream>
+
+namespace {
+
+constexpr int badInput = 2;
+
+// Options of the full product that this version does not have: refused by name, never ignored.
+struct Missing {
+  const char *option;
+  const char *reason;
+};
+constexpr Missing missing[] = {
+    {"--memory-budget", "this version plans without a budget; see --chunk-size"},
+    {"--resident-limit", "this version leaves the mapped weights to the system"},
+    {"--max-seq-for", "this version plans for a given --seq-len only"},
+};
+
+} // namespace
+
+int main(int argc, char **argv) {
+  mebp::CompileOptions options;
+  std::string train = "lora", unavailable;
+  CLI::App app{"Compiles an ONNX model into a bundle that trains in known memory.", "mebpc"};
+  app.add_option("model", options.input, "model.onnx, as `mebp export` makes it")->required();
+  app.add_option("-o,--output", options.output, "the bundle, NAME.mebp");
+  app.add_option("--seq-len", options.sequence, "the longest sequence (as exported)");
+  app.add_option("--batch", options.batch, "the largest batch (as exported)");
+  app.add_option("--precision", options.precision, "of activations: f32")->capture_default_str();
+  app.add_option("--weights", options.weights, "f32, bf16, int8, int4 or int4-sym")->capture_default_str();
+  app.add_option("--embedding-weights", options.embeddingWeights,
+                 "the same for embeddings and the head (int8 beside quantised weights)");
+  app.add_option("--train", train, "what is trained: lora")->capture_default_str();
+  app.add_option("--lora-rank", options.loraRank, "inner size of the adapters")->capture_default_str();
+  app.add_option("--lora-alpha", options.loraAlpha, "adapters are scaled by alpha / rank")->capture_default_str();
+  app.add_option("--lora-targets", options.loraTargets, "all-linear, or names of linear layers")
+      ->delimiter(',')
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "of the adapters' initial values")->capture_default_str();
+  app.add_option("--random-weights", options.randomWeights, "draw the weights with this seed, for --shape-only exports");
+  app.add_option("--optimizer", options.optimizer, "what the plan counts: adamw or sgd")
+      ->check(CLI::IsMember({"adamw", "sgd"}))
+      ->capture_default_str();
+  app.add_option("--threads", options.threads, "what the plan counts workspace for (this machine's)");
+  app.add_option("--chunk-size", options.chunk, "positions of a chunk along the sequence; 0: whole sequences")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--loss-rows", options.lossRows, "token rows in a tile of the loss")->capture_default_str();
+  app.add_option("--loss-columns", options.lossColumns, "vocabulary rows in a tile of the loss")->capture_default_str();
+  app.add_flag("--plan-only", options.planOnly, "plan and print, write no bundle");
+  app.add_flag("--explain-peak", options.explainPeak, "list what is alive at the peak");
+  app.add_option("--plan-json", options.planJson, "write the plan to this file");
+  app.add_option("--emit", options.emit, "print nn, train or exec and stop")
+      ->check(CLI::IsMember({"nn", "train", "exec"}));
+  for (const Missing &option : missing)
+    app.add_option(option.option, unavailable)->group("");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success &success) {
+    return app.exit(success);
+  } catch (const CLI::ParseError &error) {
+    std::cerr << "mebpc: " << error.what() << "; see mebpc --help\n";
+    return badInput;
+  }
+  for (const Missing &option : missing)
+    if (app.count(option.option)) {
+      std::cerr << "mebpc: " << option.option << ": " << option.reason << "\n";
+      return badInput;
+    }
+  if (train != "lora") {
+    std::cerr << "mebpc: --train " << train << ": this version trains LoRA adapters only\n";
+    return badInput;
+  }
+  return mebp::compile(options);
+}
