@@ -174,7 +174,7 @@ def test_inputs(sound, method):
     call = getattr(mebp.Session(sound), method)
     ids = np.zeros((1, 24), int)
     refused = {
-        "sequence": (np.zeros((1, 25), int), np.zeros((1, 25), int)),
+        "25 tokens": (np.zeros((1, 25), int), np.zeros((1, 25), int)),
         "batch": (np.zeros((2, 24), int), np.zeros((2, 24), int)),
         "333": (np.full((1, 24), 333), ids),
         "-1": (np.full((1, 24), -1), ids),

@@ -31,7 +31,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 def exists(folder: Path) -> bool:
     """Whether a run left a state there."""
-    return any(entry.name != "lock" for entry in folder.iterdir()) if folder.is_dir() else False
+    return (folder / "state.bin").exists()
 
 
 def save(session: Session, folder: Path, description: dict) -> None:
