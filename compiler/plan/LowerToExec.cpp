@@ -61,7 +61,7 @@ public:
 private:
   Attribute getRole(StringRef kind, unsigned parameter) {
     bool numbered = kind == train::role::parameter || kind == train::role::gradient;
-    return exec::RoleAttr::get(builder.getContext(), kind, numbered ? parameter : -1);
+    return exec::RoleAttr::get(builder.getContext(), kind, numbered ? static_cast<int64_t>(parameter) : -1);
   }
 
   Shape getWholeShape(Type type) {

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ONNX graph -> module. What depends on constants and positions alone is evaluated on the way, so every shape is known;
+// only constants that an activation meets become ops. A float initializer is a parameter, unless cosines or sines are
+// taken of what is made from it (inverse frequencies) or it is a single number.
+#include "compiler/import/GraphImporter.h"
+#include "compiler/import/Evaluate.h"
+#include "compiler/import/Import.h"
+#include "compiler/import/MaterializeConstant.h"
+
+#include "llvm/Support/Path.h"
+
+using namespace mlir;
+using namespace mebp;
+
+using Kind = HostTensor::Kind;
+
+/// What a graph of unknown sizes is read at.
+static constexpr int64_t kDefaultBatch = 1, kDefaultSequence = 256;
+
+OwningOpRef<ModuleOp> mebp::importOnnx(StringRef path, MLIRContext &context) {
+  context.loadDialect<nn::NNDialect, func::FuncDialect>();
+  std::unique_ptr<OnnxFile> file = OnnxFile::read(path, context);
+  return file ? GraphImporter(*file, context).run() : nullptr;
+}
+
+GraphImporter::GraphImporter(const OnnxFile &file, MLIRContext &context)
+    : file(file), context(context), builder(&context) {}
+
+OwningOpRef<ModuleOp> GraphImporter::run() {
+  module = ModuleOp::create(file.getLocation());
+  for (const onnx::Node &node : file.getGraph().node())
+    for (const std::string &input : node.input())
+      ++entries[input].uses;
+  for (const onnx::ValueInfo &output : file.getGraph().output())
+    ++entries[output.name()].uses;
+  for (const onnx::ValueInfo &info : file.getGraph().value_info())
+    declared[info.name()] = &info;
+  if (failed(declareInitializers()) || failed(declareInput()))
+    return nullptr;
+  for (int index = 0; index < file.getGraph().node_size(); ++index)
+    if (failed(importNode(OnnxNode(file, index))))
+      return nullptr;
+  if (failed(finish()))
+    return nullptr;
+  return std::move(module);
+}
+
+/// The names that a cosine or sine is computed from.
+llvm::StringSet<> GraphImporter::findTables() const {
+  llvm::StringSet<> tables;
+  const auto &nodes = file.getGraph().node();
+  for (int index = nodes.size(); index-- > 0;) {
+    const onnx::Node &node = nodes.Get(index);
+    bool leadsToTable = node.op_type() == "Cos" || node.op_type() == "Sin";
+    for (const std::string &output : node.output())
+      leadsToTable |= tables.contains(output);
+    if (leadsToTable)
+      for (const std::string &input : node.input())
+        tables.insert(input);
+  }
+  return tables;
+}
+
+LogicalResult GraphImporter::declareInitializers() {
+  llvm::StringSet<> tables = findTables();
+  for (const onnx::Tensor &tensor : file.getGraph().initializer()) {
+    Entry &entry = entries[tensor.name()];
+    if (entry.initializer)
+      return file.emitError() << "has two initializers named '" << tensor.name() << "'; export the model again";
+    entry.initializer = &tensor;
+    auto count = elementCount({tensor.dims().data(), size_t(tensor.dims_size())});
+    entry.isParameter = element::kind(tensor.data_type()).value_or(Kind::Float) == Kind::Float && count != 1 &&
+                        !tables.contains(tensor.name());
+  }
+  return success();
+}
+
+LogicalResult GraphImporter::declareInput() {
+  const onnx::ValueInfo *ids = nullptr;
+  for (const onnx::ValueInfo &input : file.getGraph().input()) {
+    Entry &entry = entries[input.name()];
+    if (entry.initializer || entry.uses == 0)
+      continue;
+    if (ids)
+      return file.emitError() << "reads two inputs, '" << ids->name() << "' and '" << input.name()
+                              << "'; export a graph of input_ids alone";
+    ids = &input;
+  }
+  if (!ids)
+    return file.emitError() << "has no input that is used; export a graph of input_ids";
+  const onnx::TensorType &type = ids->type().tensor_type();
+  if (type.shape().dim_size() != 2 || (type.elem_type() != element::i64 && type.elem_type() != element::i32))
+    return file.emitError() << "input '" << ids->name() << "' is not integers [batch, sequence]; export a graph of "
+                            << "input_ids";
+  auto bind = [&](int axis, StringRef key, int64_t otherwise) {
+    const onnx::Dimension &dimension = type.shape().dim(axis);
+    return dimension.has_dim_value() ? dimension.dim_value() : file.getMetadataNumber(key).value_or(otherwise);
+  };
+  batch = bind(0, "mebp.batch", kDefaultBatch);
+  sequence = bind(1, "mebp.sequence", kDefaultSequence);
+  // What depends on positions is recognised by how it goes on from one to the next.
+  if (batch < 1 || sequence < 4)
+    return file.emitError() << "input '" << ids->name() << "' is [" << batch << ", " << sequence
+                            << "]; export with a sequence of at least 4";
+  if (elementCount({batch, sequence, sequence}).value_or(kLargestTable + 1) > kLargestTable)
+    return file.emitError() << "input '" << ids->name() << "' is [" << batch << ", " << sequence
+                            << "], too large to import; export a shorter sequence and give mebpc --seq-len";
+
+  builder.setInsertionPointToEnd(module->getBody());
+  Type idsType = tensorType(&context, {batch, sequence}, Kind::Integer);
+  main = func::FuncOp::create(builder, file.getLocation(), "main", builder.getFunctionType({idsType}, {}));
+  Block *body = main.addEntryBlock();
+  builder.setInsertionPointToEnd(body);
+  define(ids->name(), body->getArgument(0));
+  return success();
+}
+
+LogicalResult GraphImporter::finish() {
+  const onnx::ValueInfo *logits = nullptr;
+  for (const onnx::ValueInfo &output : file.getGraph().output())
+    if (!logits || output.name() == "logits")
+      logits = &output;
+  Value value = logits ? entries[logits->name()].value : Value();
+  auto type = value ? dyn_cast<RankedTensorType>(value.getType()) : RankedTensorType();
+  if (!type || !isa<FloatType>(type.getElementType()) || type.getRank() != 3 || type.getDimSize(0) != batch ||
+      type.getDimSize(1) != sequence)
+    return file.emitError() << "output '" << (logits ? logits->name() : "") << "' is not logits [" << batch << ", "
+                            << sequence << ", vocabulary]; export a causal language model without a cache";
+  func::ReturnOp::create(builder, file.getLocation(), value);
+  main.setFunctionType(builder.getFunctionType(main.getArgumentTypes(), {type}));
+
+  StringRef name = file.getMetadata("mebp.model");
+  auto set = [&](StringRef key, Attribute attribute) { module->getOperation()->setAttr(key, attribute); };
+  set("mebp.name", builder.getStringAttr(name.empty() ? llvm::sys::path::stem(file.getPath()) : name));
+  set("mebp.batch", builder.getI64IntegerAttr(batch));
+  set("mebp.sequence", builder.getI64IntegerAttr(sequence));
+  set("mebp.vocabulary", builder.getI64IntegerAttr(type.getDimSize(2)));
+  if (auto limit = file.getMetadataNumber("mebp.sequence_limit"))
+    set("mebp.sequence_limit", builder.getI64IntegerAttr(*limit));
+  return success();
+}
+
+LogicalResult GraphImporter::importNode(const OnnxNode &node) {
+  auto inputs = gatherInputs(node);
+  if (failed(inputs))
+    return failure();
+  for (const std::string &output : node.getProto().output())
+    if (auto found = entries.find(output); found != entries.end() &&
+                                           (found->second.value || found->second.constant || found->second.initializer))
+      return node.emitError() << "computes '" << output << "', which there is already; export the model again";
+
+  bool isConstant = llvm::all_of(*inputs, [](Entry *entry) { return !entry || entry->constant; });
+  if (isConstant && node.getOp() != "Shape" && node.getOp() != "Size") {
+    SmallVector<const HostTensor *> constants;
+    for (size_t i = 0; i < inputs->size(); ++i)
+      constants.push_back(getConstant(*inputs, i));
+    auto results = evaluateNode(node, constants);
+    if (failed(results))
+      return failure();
+    for (auto [output, result] : llvm::zip(node.getProto().output(), *results))
+      define(output, std::move(result));
+  } else if (failed(importOp(node, *inputs))) {
+    return failure();
+  }
+  for (const std::string &output : node.getProto().output())
+    if (failed(checkShape(node, output)))
+      return failure();
+  for (const std::string &input : node.getProto().input())
+    release(input);
+  return success();
+}
+
+LogicalResult GraphImporter::checkShape(const OnnxNode &node, StringRef output) {
+  const onnx::ValueInfo *info = declared.lookup(output);
+  const Entry &entry = entries[output];
+  if (!info || (!entry.value && !entry.constant) || !info->type().has_tensor_type() ||
+      !info->type().tensor_type().has_shape())
+    return success();
+  Extents shape = getShape(entry);
+  const onnx::Shape &expected = info->type().tensor_type().shape();
+  bool agrees = expected.dim_size() == static_cast<int>(shape.size());
+  for (int axis = 0; agrees && axis < expected.dim_size(); ++axis)
+    agrees = !expected.dim(axis).has_dim_value() || expected.dim(axis).dim_value() == shape[axis];
+  if (agrees)
+    return success();
+  auto diagnostic = node.emitError() << "makes '" << output << "' of shape [";
+  llvm::interleaveComma(shape, diagnostic);
+  return diagnostic << "], but the file declares another; export the model again";
+}
+
+/// Large tables live no longer than they are read.
+void GraphImporter::release(StringRef name) {
+  auto found = entries.find(name);
+  if (found != entries.end() && --found->second.uses == 0 && found->second.constant)
+    found->second.constant = nullptr;
+}
+
+FailureOr<GraphImporter::Entries> GraphImporter::gatherInputs(const OnnxNode &node) {
+  Entries inputs;
+  for (const std::string &name : node.getProto().input()) {
+    if (name.empty()) {
+      inputs.push_back(nullptr);
+      continue;
+    }
+    Entry &entry = entries[name];
+    if (entry.initializer && !entry.isParameter && !entry.constant) {
+      auto constant = file.readConstant(*entry.initializer);
+      if (failed(constant))
+        return failure();
+      entry.constant = std::make_shared<HostTensor>(std::move(*constant));
+    }
+    if (!entry.value && !entry.constant && !entry.isParameter && entry.parts.empty())
+      return node.emitError() << "reads '" << name << "', which nothing before it makes; export the model again";
+    inputs.push_back(&entry);
+  }
+  while (!inputs.empty() && !inputs.back())
+    inputs.pop_back();
+  return inputs;
+}
+
+const HostTensor *GraphImporter::getConstant(Entries &inputs, size_t index) const {
+  return index < inputs.size() && inputs[index] ? inputs[index]->constant.get() : nullptr;
+}
+
+Value GraphImporter::getValue(const OnnxNode &node, Entry &entry) {
+  if (entry.value)
+    return entry.value;
+  if (entry.isParameter)
+    return entry.value = makeParameter(node, *entry.initializer);
+  if (!entry.constant) {
+    node.emitError() << "reads a sequence of tensors, which only SequenceAt may";
+    return {};
+  }
+  entry.value = materializeConstant(builder, node.getLocation(), *entry.constant, sequence);
+  if (!entry.value)
+    node.emitError() << "reads a constant table of " << entry.constant->data.size()
+                     << " elements that is neither a causal mask nor a rotary table; export without it";
+  return entry.value;
+}
+
+LogicalResult GraphImporter::getValues(const OnnxNode &node, Entries &inputs, SmallVectorImpl<Value> &values) {
+  for (Entry *entry : inputs) {
+    if (!entry)
+      return node.emitError() << "leaves out an optional input before another, which is not supported";
+    Value value = getValue(node, *entry);
+    if (!value)
+      return failure();
+    values.push_back(value);
+  }
+  return success();
+}
+
+RankedTensorType GraphImporter::getType(const Entry &entry) const {
+  if (entry.constant)
+    return tensorType(&context, entry.constant->shape, entry.constant->kind);
+  if (entry.value)
+    return cast<RankedTensorType>(entry.value.getType());
+  const onnx::Tensor &tensor = *entry.initializer;
+  return tensorType(&context, {tensor.dims().data(), size_t(tensor.dims_size())}, Kind::Float);
+}
+
+Extents GraphImporter::getShape(const Entry &entry) const { return Extents(getType(entry).getShape()); }
+
+Value GraphImporter::makeParameter(const OnnxNode &node, const onnx::Tensor &tensor) {
+  ArrayRef<int64_t> shape(tensor.dims().data(), tensor.dims_size());
+  if (auto count = elementCount(shape); !count || *count == 0) {
+    node.emitError() << "reads '" << tensor.name() << "', whose shape is impossible; export the model again";
+    return {};
+  }
+  RankedTensorType type = tensorType(&context, shape, Kind::Float);
+  nn::ParameterOp parameter;
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPoint(main);
+    Location location = NameLoc::get(builder.getStringAttr(tensor.name()));
+    parameter = nn::ParameterOp::create(builder, location, tensor.name(), type, nullptr, nullptr, false, nullptr, false,
+                                        nullptr);
+  }
+  if (failed(file.attachData(tensor, parameter)))
+    return {};
+  SmallVector<StringRef> aliases(file.getAliases(tensor.name()));
+  if (!aliases.empty())
+    parameter.setAliasesAttr(builder.getStrArrayAttr(aliases));
+  return nn::ReadParameterOp::create(builder, node.getLocation(), type, tensor.name());
+}
+
+Value GraphImporter::emit(const OnnxNode &node, StringRef op, ValueRange inputs, ArrayRef<int64_t> shape, Type element,
+                          Attributes attributes) {
+  auto type = RankedTensorType::get(shape, element);
+  DictionaryAttr dictionary = attributes.empty() ? DictionaryAttr() : builder.getDictionaryAttr(attributes);
+  return nn::OnnxOp::create(builder, node.getLocation(), TypeRange(type), builder.getStringAttr(op), inputs, dictionary)
+      .getOutputs()[0];
+}
+
+void GraphImporter::define(StringRef name, Value value) { entries[name].value = value; }
+
+void GraphImporter::define(StringRef name, HostTensor constant) {
+  entries[name].constant = std::make_shared<HostTensor>(std::move(constant));
+}

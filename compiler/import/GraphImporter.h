@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "compiler/import/OnnxNode.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace mebp {
+
+/// Builds @main from a file: a walk over the nodes that knows each name as a constant, a parameter or an activation.
+class GraphImporter {
+public:
+  GraphImporter(const OnnxFile &file, mlir::MLIRContext &context);
+  mlir::OwningOpRef<mlir::ModuleOp> run();
+
+private:
+  struct Entry {
+    SharedTensor constant;
+    const onnx::Tensor *initializer = nullptr; // not read yet, or a parameter
+    bool isParameter = false;
+    mlir::Value value;
+    llvm::SmallVector<mlir::Value, 0> parts; // of SplitToSequence
+    int uses = 0;
+  };
+  using Entries = llvm::SmallVector<Entry *, 4>;
+  using Attributes = llvm::ArrayRef<mlir::NamedAttribute>;
+
+  // The graph as a whole: GraphImporter.cpp.
+  mlir::LogicalResult declareInitializers();
+  mlir::LogicalResult declareInput();
+  mlir::LogicalResult finish();
+  mlir::LogicalResult importNode(const OnnxNode &node);
+  mlir::LogicalResult checkShape(const OnnxNode &node, llvm::StringRef output);
+  void release(llvm::StringRef name);
+  llvm::StringSet<> findTables() const;
+
+  // What a node reads and makes.
+  mlir::FailureOr<Entries> gatherInputs(const OnnxNode &node);
+  const HostTensor *getConstant(Entries &inputs, size_t index) const;
+  mlir::Value getValue(const OnnxNode &node, Entry &entry);
+  mlir::LogicalResult getValues(const OnnxNode &node, Entries &inputs, llvm::SmallVectorImpl<mlir::Value> &values);
+  mlir::RankedTensorType getType(const Entry &entry) const;
+  Extents getShape(const Entry &entry) const;
+  mlir::Value makeParameter(const OnnxNode &node, const onnx::Tensor &tensor);
+  mlir::Value emit(const OnnxNode &node, llvm::StringRef op, mlir::ValueRange inputs, llvm::ArrayRef<int64_t> shape,
+                   mlir::Type element, Attributes attributes = {});
+  void define(llvm::StringRef name, mlir::Value value);
+  void define(llvm::StringRef name, HostTensor constant);
+
+  // One kind of node each: ImportNodes.cpp.
+  mlir::LogicalResult importOp(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importShape(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importCast(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importDropout(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importView(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importTranspose(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importSlice(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importSplit(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importSequenceAt(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importExpand(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importConcat(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importGather(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importReduceMean(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importMatMul(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importGemm(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importElementwise(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importLikeFirst(const OnnxNode &node, Entries &inputs);
+
+  const OnnxFile &file;
+  mlir::MLIRContext &context;
+  mlir::OpBuilder builder;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  mlir::func::FuncOp main;
+  llvm::StringMap<Entry> entries;
+  llvm::StringMap<const onnx::ValueInfo *> declared;
+  int64_t batch = 0, sequence = 0;
+};
+
+} // namespace mebp

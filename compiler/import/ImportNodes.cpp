@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One method for each kind of node that reads an activation. Ops that say the same in several ways become one: all
+// views are Reshape, operands that must be constants become attributes, and what changes nothing vanishes.
+#include "compiler/import/Evaluate.h"
+#include "compiler/import/GraphImporter.h"
+#include "compiler/import/MaterializeConstant.h"
+
+#include "llvm/ADT/StringSwitch.h"
+
+using namespace mlir;
+using namespace mebp;
+
+using Kind = HostTensor::Kind;
+
+static bool isComparison(StringRef op) {
+  return llvm::is_contained({"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Not", "IsNaN"},
+                            op);
+}
+
+static InFlightDiagnostic emitMismatch(const OnnxNode &node) {
+  return node.emitError() << "has inputs or attributes that do not fit together; export the model again";
+}
+
+LogicalResult GraphImporter::importOp(const OnnxNode &node, Entries &inputs) {
+  if (inputs.empty() || !inputs[0])
+    return emitMismatch(node);
+  using Method = LogicalResult (GraphImporter::*)(const OnnxNode &, Entries &);
+  Method method = llvm::StringSwitch<Method>(node.getOp())
+                      .Cases({"Shape", "Size"}, &GraphImporter::importShape)
+                      .Cases({"Identity", "Cast", "CastLike"}, &GraphImporter::importCast)
+                      .Case("Dropout", &GraphImporter::importDropout)
+                      .Cases({"Reshape", "Unsqueeze", "Squeeze", "Flatten"}, &GraphImporter::importView)
+                      .Case("Transpose", &GraphImporter::importTranspose)
+                      .Case("Slice", &GraphImporter::importSlice)
+                      .Cases({"Split", "SplitToSequence"}, &GraphImporter::importSplit)
+                      .Case("SequenceAt", &GraphImporter::importSequenceAt)
+                      .Case("Expand", &GraphImporter::importExpand)
+                      .Case("Concat", &GraphImporter::importConcat)
+                      .Case("Gather", &GraphImporter::importGather)
+                      .Case("ReduceMean", &GraphImporter::importReduceMean)
+                      .Case("MatMul", &GraphImporter::importMatMul)
+                      .Case("Gemm", &GraphImporter::importGemm)
+                      .Cases({"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min"}, &GraphImporter::importElementwise)
+                      .Cases({"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Not"},
+                             &GraphImporter::importElementwise)
+                      .Cases({"Where", "IsNaN"}, &GraphImporter::importElementwise)
+                      .Cases({"Neg", "Abs", "Exp", "Log", "Sqrt", "Reciprocal"}, &GraphImporter::importElementwise)
+                      .Cases({"Sigmoid", "Tanh", "Erf", "Relu"}, &GraphImporter::importElementwise)
+                      .Cases({"Gelu", "Softmax", "LayerNormalization", "RMSNormalization"},
+                             &GraphImporter::importLikeFirst)
+                      .Cases({"RotaryEmbedding", "Attention"}, &GraphImporter::importLikeFirst)
+                      .Default(nullptr);
+  if (!method)
+    return node.emitError() << "is not supported; export a decoder model that does without it";
+  return (this->*method)(node, inputs);
+}
+
+LogicalResult GraphImporter::importShape(const OnnxNode &node, Entries &inputs) {
+  Extents shape = getShape(*inputs[0]);
+  if (node.getOp() == "Size") {
+    define(node.getProto().output(0), {Kind::Integer, {}, {static_cast<double>(*elementCount(shape))}});
+    return success();
+  }
+  int64_t rank = shape.size();
+  SliceRange range = sliceRange(node.getInteger("start", 0), node.getInteger("end", rank), 1, rank);
+  auto sizes = ArrayRef(shape).slice(range.start, range.size);
+  define(node.getProto().output(0), {Kind::Integer, {range.size}, {sizes.begin(), sizes.end()}});
+  return success();
+}
+
+LogicalResult GraphImporter::importCast(const OnnxNode &node, Entries &inputs) {
+  Type from = getType(*inputs[0]).getElementType();
+  std::optional<Kind> to;
+  if (node.getOp() == "Cast")
+    to = element::kind(static_cast<int>(node.getInteger("to", 0)));
+  bool keeps = node.getOp() == "Identity" ||
+               (to && tensorType(&context, {}, *to).getElementType() == from) ||
+               (node.getOp() == "CastLike" && inputs.size() == 2 && getType(*inputs[1]).getElementType() == from);
+  if (!keeps)
+    return node.emitError() << "turns an activation into another kind of number, which is not supported";
+  Value value = getValue(node, *inputs[0]);
+  if (!value)
+    return failure();
+  define(node.getProto().output(0), value);
+  return success();
+}
+
+LogicalResult GraphImporter::importDropout(const OnnxNode &node, Entries &inputs) {
+  const HostTensor *ratio = getConstant(inputs, 1), *training = getConstant(inputs, 2);
+  bool isOff = inputs.size() < 3 || (training && training->data[0] == 0) || (ratio && ratio->data[0] == 0);
+  if (!isOff)
+    return node.emitError() << "drops activations at random; export the model in eval mode";
+  Value value = getValue(node, *inputs[0]);
+  if (!value)
+    return failure();
+  define(node.getProto().output(0), value);
+  return success();
+}
+
+LogicalResult GraphImporter::importView(const OnnxNode &node, Entries &inputs) {
+  if (inputs.size() > 1 && inputs[1] && !inputs[1]->constant)
+    return node.emitError() << "has a shape that depends on an activation, which is not supported";
+  RankedTensorType type = getType(*inputs[0]);
+  auto shape = viewShape(node, type.getShape(), getConstant(inputs, 1));
+  if (!shape)
+    return emitMismatch(node);
+  Value value = getValue(node, *inputs[0]);
+  if (!value)
+    return failure();
+  if (ArrayRef<int64_t>(*shape) != type.getShape())
+    value = emit(node, "Reshape", value, *shape, type.getElementType());
+  define(node.getProto().output(0), value);
+  return success();
+}
+
+LogicalResult GraphImporter::importTranspose(const OnnxNode &node, Entries &inputs) {
+  RankedTensorType type = getType(*inputs[0]);
+  SmallVector<int64_t> permutation = node.getIntegers("perm");
+  if (permutation.empty())
+    for (int64_t axis = type.getRank(); axis-- > 0;)
+      permutation.push_back(axis);
+  SmallVector<int64_t> sorted(permutation);
+  llvm::sort(sorted);
+  Extents shape;
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    if (sorted[i] != static_cast<int64_t>(i) || static_cast<int64_t>(sorted.size()) != type.getRank())
+      return emitMismatch(node);
+    shape.push_back(type.getDimSize(permutation[i]));
+  }
+  Value value = getValue(node, *inputs[0]);
+  if (!value)
+    return failure();
+  if (permutation != sorted)
+    value = emit(node, "Transpose", value, shape, type.getElementType(),
+                 builder.getNamedAttr("perm", builder.getDenseI64ArrayAttr(permutation)));
+  define(node.getProto().output(0), value);
+  return success();
+}
+
+LogicalResult GraphImporter::importSlice(const OnnxNode &node, Entries &inputs) {
+  const HostTensor *starts = getConstant(inputs, 1), *ends = getConstant(inputs, 2);
+  const HostTensor *axes = getConstant(inputs, 3), *steps = getConstant(inputs, 4);
+  if (!starts || !ends || starts->data.size() != ends->data.size() ||
+      (axes && axes->data.size() != starts->data.size()) || (steps && steps->data.size() != starts->data.size()))
+    return node.emitError() << "has bounds that are no constants or do not fit together, which is not supported";
+  RankedTensorType type = getType(*inputs[0]);
+  Value value = getValue(node, *inputs[0]);
+  if (!value)
+    return failure();
+  Extents shape(type.getShape());
+  for (size_t i = 0; i < starts->data.size(); ++i) {
+    auto axis = normalizedAxis(axes ? axes->integers()[i] : static_cast<int64_t>(i), shape.size());
+    if (!axis)
+      return emitMismatch(node);
+    int64_t step = steps ? steps->integers()[i] : 1;
+    if (step != 1)
+      return node.emitError() << "takes every " << step << "th element of an activation, which is not supported";
+    SliceRange range = sliceRange(starts->integers()[i], ends->integers()[i], 1, shape[*axis]);
+    if (range.size == shape[*axis])
+      continue;
+    shape[*axis] = range.size;
+    // Partial rotary embeddings leave over a part of no features.
+    if (range.size == 0) {
+      define(node.getProto().output(0), HostTensor{Kind::Float, shape, {}});
+      return success();
+    }
+    value = emit(node, "Slice", value, shape, type.getElementType(),
+                 {builder.getNamedAttr("axis", builder.getI64IntegerAttr(*axis)),
+                  builder.getNamedAttr("start", builder.getI64IntegerAttr(range.start))});
+  }
+  define(node.getProto().output(0), value);
+  return success();
+}
+
+LogicalResult GraphImporter::importSplit(const OnnxNode &node, Entries &inputs) {
+  bool toSequence = node.getOp() == "SplitToSequence";
+  RankedTensorType type = getType(*inputs[0]);
+  auto axis = normalizedAxis(node.getInteger("axis", 0), type.getRank());
+  const HostTensor *request = getConstant(inputs, 1);
+  if (!axis || (inputs.size() > 1 && !request) || (toSequence && (!request || !node.getInteger("keepdims", 1))))
+    return emitMismatch(node);
+  int64_t extent = type.getDimSize(*axis), parts = node.getProto().output_size();
+  SmallVector<int64_t> sizes;
+  if (request && !(toSequence && request->shape.empty())) {
+    sizes = request->integers();
+  } else {
+    int64_t size = toSequence ? request->integers()[0] : (extent + parts - 1) / parts;
+    for (int64_t start = 0; size > 0 && start < extent; start += size)
+      sizes.push_back(std::min(size, extent - start));
+  }
+  int64_t sum = 0;
+  for (int64_t size : sizes)
+    sum += size > 0 ? size : extent + 1;
+  if (sum != extent || (!toSequence && static_cast<int64_t>(sizes.size()) != parts))
+    return emitMismatch(node);
+  Value value = getValue(node, *inputs[0]);
+  if (!value)
+    return failure();
+  Extents shape(type.getShape());
+  int64_t start = 0;
+  for (auto [index, size] : llvm::enumerate(sizes)) {
+    shape[*axis] = size;
+    Value part = emit(node, "Slice", value, shape, type.getElementType(),
+                      {builder.getNamedAttr("axis", builder.getI64IntegerAttr(*axis)),
+                       builder.getNamedAttr("start", builder.getI64IntegerAttr(start))});
+    start += size;
+    if (toSequence)
+      entries[node.getProto().output(0)].parts.push_back(part);
+    else
+      define(node.getProto().output(index), part);
+  }
+  return success();
+}
+
+LogicalResult GraphImporter::importSequenceAt(const OnnxNode &node, Entries &inputs) {
+  const HostTensor *position = getConstant(inputs, 1);
+  auto index = position && position->data.size() == 1
+                   ? normalizedAxis(position->integers()[0], inputs[0]->parts.size())
+                   : std::nullopt;
+  if (!index)
+    return emitMismatch(node);
+  define(node.getProto().output(0), inputs[0]->parts[*index]);
+  return success();
+}
+
+LogicalResult GraphImporter::importExpand(const OnnxNode &node, Entries &inputs) {
+  const HostTensor *request = getConstant(inputs, 1);
+  RankedTensorType type = getType(*inputs[0]);
+  auto shape = request ? broadcastShape(type.getShape(), request->integers()) : std::nullopt;
+  if (!shape)
+    return emitMismatch(node);
+  Value value = getValue(node, *inputs[0]);
+  if (!value)
+    return failure();
+  if (ArrayRef<int64_t>(*shape) != type.getShape())
+    value = emit(node, "Expand", value, *shape, type.getElementType());
+  define(node.getProto().output(0), value);
+  return success();
+}
+
+LogicalResult GraphImporter::importConcat(const OnnxNode &node, Entries &inputs) {
+  llvm::erase_if(inputs, [&](Entry *entry) { return entry && entry->constant && entry->constant->data.empty(); });
+  SmallVector<Value> values;
+  if (failed(getValues(node, inputs, values)))
+    return failure();
+  RankedTensorType type = getType(*inputs[0]);
+  auto axis = normalizedAxis(node.getInteger("axis", 0), type.getRank());
+  Extents shape(type.getShape());
+  for (Value value : ArrayRef(values).drop_front()) {
+    auto other = cast<RankedTensorType>(value.getType());
+    if (!axis || other.getRank() != type.getRank() || other.getElementType() != type.getElementType())
+      return emitMismatch(node);
+    shape[*axis] += other.getDimSize(*axis);
+    for (int64_t i = 0; i < type.getRank(); ++i)
+      if (i != *axis && other.getDimSize(i) != shape[i])
+        return emitMismatch(node);
+  }
+  Value value = values[0];
+  if (values.size() > 1)
+    value = emit(node, "Concat", values, shape, type.getElementType(),
+                 builder.getNamedAttr("axis", builder.getI64IntegerAttr(*axis)));
+  define(node.getProto().output(0), value);
+  return success();
+}
+
+LogicalResult GraphImporter::importGather(const OnnxNode &node, Entries &inputs) {
+  if (inputs.size() != 2 || !inputs[1])
+    return emitMismatch(node);
+  RankedTensorType type = getType(*inputs[0]), indices = getType(*inputs[1]);
+  auto axis = normalizedAxis(node.getInteger("axis", 0), type.getRank());
+  if (!axis || !indices.getElementType().isInteger(64))
+    return emitMismatch(node);
+  SmallVector<Value> values;
+  Extents shape(type.getShape().take_front(*axis));
+  llvm::append_range(shape, indices.getShape());
+  llvm::append_range(shape, type.getShape().drop_front(*axis + 1));
+  // One element of an activation's axis is a slice.
+  if (const HostTensor *index = getConstant(inputs, 1); index && indices.getRank() == 0 && !inputs[0]->isParameter) {
+    auto start = normalizedAxis(index->integers()[0], type.getDimSize(*axis));
+    Value value = getValue(node, *inputs[0]);
+    if (!start || !value)
+      return value ? emitMismatch(node) : failure();
+    Extents sliced(type.getShape());
+    sliced[*axis] = 1;
+    value = emit(node, "Slice", value, sliced, type.getElementType(),
+                 {builder.getNamedAttr("axis", builder.getI64IntegerAttr(*axis)),
+                  builder.getNamedAttr("start", builder.getI64IntegerAttr(*start))});
+    define(node.getProto().output(0), emit(node, "Reshape", value, shape, type.getElementType()));
+    return success();
+  }
+  if (failed(getValues(node, inputs, values)))
+    return failure();
+  define(node.getProto().output(0), emit(node, "Gather", values, shape, type.getElementType(),
+                                         builder.getNamedAttr("axis", builder.getI64IntegerAttr(*axis))));
+  return success();
+}
+
+LogicalResult GraphImporter::importReduceMean(const OnnxNode &node, Entries &inputs) {
+  RankedTensorType type = getType(*inputs[0]);
+  SmallVector<int64_t> axes = node.getIntegers("axes");
+  if (const HostTensor *request = getConstant(inputs, 1))
+    axes = request->integers();
+  auto axis = axes.size() == 1 ? normalizedAxis(axes[0], type.getRank()) : std::nullopt;
+  if (!axis || *axis != type.getRank() - 1 || !node.getInteger("keepdims", 1))
+    return node.emitError() << "is not over the last axis alone, kept at size 1, which is not supported";
+  Value value = getValue(node, *inputs[0]);
+  if (!value)
+    return failure();
+  Extents shape(type.getShape());
+  shape.back() = 1;
+  define(node.getProto().output(0), emit(node, "ReduceMean", value, shape, type.getElementType()));
+  return success();
+}
+
+LogicalResult GraphImporter::importMatMul(const OnnxNode &node, Entries &inputs) {
+  SmallVector<Value> values;
+  if (inputs.size() != 2)
+    return emitMismatch(node);
+  if (failed(getValues(node, inputs, values)))
+    return failure();
+  ArrayRef<int64_t> a = getType(*inputs[0]).getShape(), b = getType(*inputs[1]).getShape();
+  if (a.size() < 2 || b.size() < 2 || a.back() != b[b.size() - 2])
+    return emitMismatch(node);
+  auto shape = broadcastShape(a.drop_back(2), b.drop_back(2));
+  if (!shape)
+    return emitMismatch(node);
+  shape->append({a[a.size() - 2], b.back()});
+  define(node.getProto().output(0), emit(node, "MatMul", values, *shape, builder.getF32Type()));
+  return success();
+}
+
+LogicalResult GraphImporter::importGemm(const OnnxNode &node, Entries &inputs) {
+  SmallVector<Value> values;
+  if (inputs.size() < 2 || inputs.size() > 3)
+    return emitMismatch(node);
+  if (failed(getValues(node, inputs, values)))
+    return failure();
+  ArrayRef<int64_t> a = getType(*inputs[0]).getShape(), b = getType(*inputs[1]).getShape();
+  bool isTransposed = node.getInteger("transB", 0);
+  if (a.size() != 2 || b.size() != 2 || a[1] != b[isTransposed ? 1 : 0])
+    return emitMismatch(node);
+  if (node.getInteger("transA", 0) || node.getFloat("alpha", 1) != 1 || (inputs.size() == 3 && node.getFloat("beta", 1) != 1))
+    return node.emitError() << "has transA, alpha or beta, which is not supported; export a plain linear layer";
+  int64_t outputs = b[isTransposed ? 0 : 1];
+  if (inputs.size() == 3 && getShape(*inputs[2]) != Extents{outputs})
+    return node.emitError() << "has a bias that is not one vector, which is not supported";
+  if (isTransposed)
+    values[1] = emit(node, "Transpose", values[1], {b[1], b[0]}, builder.getF32Type(),
+                     builder.getNamedAttr("perm", builder.getDenseI64ArrayAttr({1, 0})));
+  define(node.getProto().output(0), emit(node, "Gemm", values, {a[0], outputs}, builder.getF32Type()));
+  return success();
+}
+
+LogicalResult GraphImporter::importElementwise(const OnnxNode &node, Entries &inputs) {
+  SmallVector<Value> values;
+  if (failed(getValues(node, inputs, values)))
+    return failure();
+  std::optional<Extents> shape = Extents();
+  for (Entry *entry : inputs)
+    shape = shape ? broadcastShape(*shape, getShape(*entry)) : shape;
+  bool needsThree = node.getOp() == "Where";
+  if (!shape || (needsThree && values.size() != 3))
+    return emitMismatch(node);
+  Type element = isComparison(node.getOp()) ? builder.getI1Type() : getType(*inputs.back()).getElementType();
+  define(node.getProto().output(0), emit(node, node.getOp(), values, *shape, element));
+  return success();
+}
+
+/// Ops whose first result is like their first operand; their attributes are kept for whoever raises them.
+LogicalResult GraphImporter::importLikeFirst(const OnnxNode &node, Entries &inputs) {
+  SmallVector<Value> values;
+  if (failed(getValues(node, inputs, values)))
+    return failure();
+  RankedTensorType type = getType(*inputs[0]);
+  if (node.hasAttribute("axis")) {
+    auto axis = normalizedAxis(node.getInteger("axis", -1), type.getRank());
+    if (!axis || *axis != type.getRank() - 1)
+      return node.emitError() << "is not over the last axis alone, which is not supported";
+  }
+  SmallVector<NamedAttribute> attributes;
+  for (StringRef name : {"epsilon", "scale", "softcap"})
+    if (node.hasAttribute(name))
+      attributes.push_back(builder.getNamedAttr(name, builder.getF32FloatAttr(node.getFloat(name, 0))));
+  for (StringRef name : {"is_causal", "interleaved", "rotary_embedding_dim", "num_heads", "q_num_heads", "kv_num_heads"})
+    if (node.hasAttribute(name))
+      attributes.push_back(builder.getNamedAttr(name, builder.getI64IntegerAttr(node.getInteger(name, 0))));
+  if (node.hasAttribute("approximate"))
+    attributes.push_back(builder.getNamedAttr("approximate", builder.getStringAttr(node.getString("approximate", ""))));
+  define(node.getProto().output(0), emit(node, node.getOp(), values, type.getShape(), type.getElementType(), attributes));
+  return success();
+}

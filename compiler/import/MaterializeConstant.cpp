@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/import/MaterializeConstant.h"
+#include "dialects/nn/NN.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mebp;
+
+using Kind = HostTensor::Kind;
+
+static constexpr int64_t kLargestConstant = 1 << 16;
+/// What a mask adds to hide a key: at least as negative as this, the least that f16 models use.
+static constexpr double kHidden = -1e4;
+
+/// Whether every row of angles is its position, along `axis`, times the row at position 1.
+static bool isLinearAlong(const HostTensor &table, int64_t axis) {
+  int64_t columns = table.shape.back();
+  int64_t inner = *elementCount(ArrayRef(table.shape).drop_front(axis + 1));
+  const double *frequencies = table.data.data() + inner;
+  for (size_t at = 0; at < table.data.size(); ++at) {
+    double position = static_cast<double>(at / inner % table.shape[axis]);
+    double expected = position * frequencies[at % columns];
+    if (std::fabs(table.data[at] - expected) > 1e-9 * std::fabs(expected))
+      return false;
+  }
+  return true;
+}
+
+static Value makeRotaryTable(OpBuilder &builder, Location location, const HostTensor &table, RankedTensorType type,
+                             int64_t sequence) {
+  if (table.function == HostTensor::Function::Identity)
+    return {};
+  for (int64_t axis = 0; axis + 1 < type.getRank(); ++axis) {
+    if (table.shape[axis] != sequence || !isLinearAlong(table, axis))
+      continue;
+    int64_t inner = *elementCount(ArrayRef(table.shape).drop_front(axis + 1));
+    SmallVector<float> frequencies(table.data.begin() + inner, table.data.begin() + inner + table.shape.back());
+    StringRef function = table.function == HostTensor::Function::Cos ? "cos" : "sin";
+    return nn::RotaryTableOp::create(builder, location, type, function, frequencies, axis,
+                                     APFloat(static_cast<float>(table.scale)));
+  }
+  return {};
+}
+
+static Value makeCausalMask(OpBuilder &builder, Location location, const HostTensor &mask, RankedTensorType type,
+                            int64_t sequence) {
+  if (mask.kind == Kind::Integer || type.getRank() < 2 || mask.shape.back() != sequence ||
+      mask.shape[type.getRank() - 2] != sequence)
+    return {};
+  auto isVisible = [&](double value) { return mask.kind == Kind::Boolean ? value != 0 : value == 0; };
+  // The last query sees everything, or the whole window.
+  const double *lastRow = mask.data.data() + (sequence - 1) * sequence;
+  int64_t window = 0;
+  while (window < sequence && isVisible(lastRow[sequence - 1 - window]))
+    ++window;
+  for (size_t at = 0; at < mask.data.size(); ++at) {
+    int64_t key = at % sequence, query = at / sequence % sequence;
+    bool visible = key <= query && key > query - window;
+    bool hidden = mask.kind == Kind::Boolean ? mask.data[at] == 0 : mask.data[at] <= kHidden;
+    if (visible ? !isVisible(mask.data[at]) : !hidden)
+      return {};
+  }
+  return nn::CausalMaskOp::create(builder, location, type, window == sequence ? 0 : window);
+}
+
+static bool arePositions(const HostTensor &tensor, int64_t sequence) {
+  if (tensor.kind != Kind::Integer || tensor.shape.empty() || tensor.shape.back() != sequence)
+    return false;
+  for (size_t at = 0; at < tensor.data.size(); ++at)
+    if (tensor.data[at] != static_cast<double>(at % sequence))
+      return false;
+  return true;
+}
+
+RankedTensorType mebp::tensorType(MLIRContext *context, ArrayRef<int64_t> shape, Kind kind) {
+  Type element = kind == Kind::Float     ? Type(Float32Type::get(context))
+                 : kind == Kind::Integer ? Type(IntegerType::get(context, 64))
+                                         : Type(IntegerType::get(context, 1));
+  return RankedTensorType::get(shape, element);
+}
+
+Value mebp::materializeConstant(OpBuilder &builder, Location location, const HostTensor &tensor, int64_t sequence) {
+  RankedTensorType type = tensorType(builder.getContext(), tensor.shape, tensor.kind);
+  if (!tensor.data.empty()) {
+    for (auto *make : {makeRotaryTable, makeCausalMask})
+      if (Value table = make(builder, location, tensor, type, sequence))
+        return table;
+    if (arePositions(tensor, sequence))
+      return nn::PositionsOp::create(builder, location, type);
+  }
+  HostTensor plain = tensor.evaluated();
+  bool isSplat = !plain.data.empty() &&
+                 llvm::all_of(plain.data, [&](double value) { return value == plain.data.front(); });
+  if (isSplat)
+    plain.data.resize(1);
+  if (static_cast<int64_t>(plain.data.size()) > kLargestConstant)
+    return {};
+  DenseElementsAttr value;
+  if (plain.kind == Kind::Float)
+    value = DenseElementsAttr::get(type, ArrayRef(SmallVector<float>(plain.data.begin(), plain.data.end())));
+  else if (plain.kind == Kind::Integer)
+    value = DenseElementsAttr::get(type, ArrayRef<int64_t>(plain.integers()));
+  else
+    value = DenseElementsAttr::get(type, ArrayRef(SmallVector<bool>(plain.data.begin(), plain.data.end())));
+  return nn::ConstantOp::create(builder, location, type, value);
+}

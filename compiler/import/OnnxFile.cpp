@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/import/OnnxFile.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+using namespace mlir;
+using namespace mebp;
+
+static constexpr int64_t kOldestOpset = 18, kNewestOpset = 23;
+
+static bool isDefaultDomain(StringRef domain) { return domain.empty() || domain == "ai.onnx"; }
+
+/// What a file is that begins like a text; empty for anything binary.
+static StringRef describeText(StringRef bytes) {
+  StringRef head = bytes.take_front(512);
+  if (head.starts_with("version https://git-lfs"))
+    return "a Git LFS pointer, not the model itself; run git lfs pull";
+  if (!llvm::all_of(head, [](unsigned char c) { return llvm::isPrint(c) || llvm::isSpace(c) || c >= 0x80; }))
+    return "";
+  return head.ltrim().starts_with("<") ? "a web page, not an ONNX model; download the model again"
+                                       : "a text file, not an ONNX model";
+}
+
+Location OnnxFile::getLocation() const { return FileLineColLoc::get(&context, path, 0, 0); }
+
+InFlightDiagnostic OnnxFile::emitError() const { return mlir::emitError(getLocation()) << path << ": "; }
+
+std::unique_ptr<OnnxFile> OnnxFile::read(StringRef path, MLIRContext &context) {
+  std::unique_ptr<OnnxFile> file(new OnnxFile(path, context));
+  if (failed(file->parse()) || failed(file->check()) || failed(file->readAliases()))
+    return nullptr;
+  return file;
+}
+
+LogicalResult OnnxFile::parse() {
+  if (llvm::sys::fs::is_directory(path))
+    return emitError() << "is a folder; name the model.onnx in it";
+  auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  if (!buffer)
+    return emitError() << "cannot be read: " << buffer.getError().message();
+  StringRef bytes = (*buffer)->getBuffer();
+  if (bytes.empty())
+    return emitError() << "is empty; export the model again";
+  if (bytes.size() > size_t(INT32_MAX))
+    return emitError() << "is over 2 GiB, which ONNX cannot hold; export the weights as external data";
+  if (StringRef text = describeText(bytes); !text.empty())
+    return emitError() << "is " << text;
+  if (!model.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
+    return emitError() << "is cut off or not an ONNX model; export or download it again";
+  return success();
+}
+
+LogicalResult OnnxFile::check() {
+  if (!model.has_graph() || model.graph().node_size() == 0)
+    return emitError() << "has no graph; export the model again";
+  int64_t opset = 0;
+  for (const onnx::OperatorSet &set : model.opset_import())
+    if (isDefaultDomain(set.domain()))
+      opset = set.version();
+  if (opset < kOldestOpset || opset > kNewestOpset)
+    return emitError() << "uses ONNX opset " << opset << "; export with opset " << kOldestOpset << " to "
+                       << kNewestOpset;
+  if (model.graph().sparse_initializer_size() > 0)
+    return emitError() << "has sparse initializers; export dense weights";
+  for (const onnx::Node &node : model.graph().node())
+    if (!isDefaultDomain(node.domain()))
+      return emitError() << "node '" << node.name() << "': op '" << node.op_type() << "' is of domain '"
+                         << node.domain() << "', which is not standard ONNX; export without it";
+  return success();
+}
+
+LogicalResult OnnxFile::readAliases() {
+  StringRef text = getMetadata("mebp.tied");
+  if (text.empty())
+    return success();
+  auto json = llvm::json::parse(text);
+  const llvm::json::Object *tied = json ? json->getAsObject() : nullptr;
+  if (!json)
+    llvm::consumeError(json.takeError());
+  if (!tied)
+    return emitError() << "has metadata 'mebp.tied' that is no JSON object; export the model again";
+  for (const auto &[name, alias] : *tied)
+    if (auto other = alias.getAsString())
+      aliases.push_back({name.str().str(), {other->str()}});
+  return success();
+}
+
+StringRef OnnxFile::getMetadata(StringRef key) const {
+  for (const onnx::Property &property : model.metadata_props())
+    if (property.key() == key)
+      return property.value();
+  return "";
+}
+
+std::optional<int64_t> OnnxFile::getMetadataNumber(StringRef key) const {
+  int64_t number = 0;
+  if (getMetadata(key).getAsInteger(10, number) || number <= 0)
+    return std::nullopt;
+  return number;
+}
+
+ArrayRef<std::string> OnnxFile::getAliases(StringRef name) const {
+  for (const auto &[tied, others] : aliases)
+    if (tied == name)
+      return others;
+  return {};
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A model.onnx as read from disk, and the bytes of its tensors, inline or in files beside it.
+#pragma once
+
+#include "compiler/import/HostTensor.h"
+#include "compiler/import/onnx.pb.h"
+#include "dialects/nn/NN.h"
+#include "mlir/IR/Diagnostics.h"
+
+namespace mebp {
+
+class OnnxFile {
+public:
+  /// Reads and checks the file; null after a diagnostic.
+  static std::unique_ptr<OnnxFile> read(llvm::StringRef path, mlir::MLIRContext &context);
+
+  const onnx::Graph &getGraph() const { return model.graph(); }
+  llvm::StringRef getPath() const { return path; }
+  mlir::Location getLocation() const;
+  /// The value of a metadata key; empty where it is not there.
+  llvm::StringRef getMetadata(llvm::StringRef key) const;
+  /// A positive whole number in the metadata.
+  std::optional<int64_t> getMetadataNumber(llvm::StringRef key) const;
+  /// Names that the model has for one tensor: mebp.tied.
+  llvm::ArrayRef<std::string> getAliases(llvm::StringRef name) const;
+
+  mlir::InFlightDiagnostic emitError() const;
+
+  /// A tensor's values; fails with a diagnostic.
+  mlir::FailureOr<HostTensor> readConstant(const onnx::Tensor &tensor) const;
+  /// Where a weight's bytes lie, as attributes of `parameter`; fails with a diagnostic.
+  mlir::LogicalResult attachData(const onnx::Tensor &tensor, nn::ParameterOp parameter) const;
+
+private:
+  OnnxFile(llvm::StringRef path, mlir::MLIRContext &context) : path(path), context(context) {}
+
+  struct Place {
+    std::string file;
+    uint64_t offset = 0, bytes = 0;
+  };
+  mlir::LogicalResult parse();
+  mlir::LogicalResult check();
+  mlir::LogicalResult readAliases();
+  mlir::InFlightDiagnostic emitTensorError(const onnx::Tensor &tensor) const;
+  /// The size of the tensor's data; fails for an element type or a shape that cannot be.
+  mlir::FailureOr<uint64_t> getBytes(const onnx::Tensor &tensor) const;
+  mlir::FailureOr<Place> locate(const onnx::Tensor &tensor) const;
+  /// The bytes of an inline tensor, little-endian.
+  mlir::FailureOr<std::string> getInlineBytes(const onnx::Tensor &tensor) const;
+
+  std::string path;
+  mlir::MLIRContext &context;
+  onnx::Model model;
+  std::vector<std::pair<std::string, std::vector<std::string>>> aliases;
+};
+
+/// ONNX's numbers for element types, as far as they are read here.
+namespace element {
+enum : int { f32 = 1, u8 = 2, i8 = 3, u16 = 4, i16 = 5, i32 = 6, i64 = 7, boolean = 9, f16 = 10, f64 = 11, u32 = 12,
+             u64 = 13, bf16 = 16 };
+/// What the element type is held as; nullopt for one that is not read.
+std::optional<HostTensor::Kind> kind(int type);
+/// Its name, for messages.
+std::string name(int type);
+} // namespace element
+
+} // namespace mebp

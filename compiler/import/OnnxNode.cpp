@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/import/OnnxNode.h"
+
+using namespace mlir;
+using namespace mebp;
+
+/// The module that a node belongs to. torch's exporter lists a node's scopes as Python prints a list, from the model
+/// down to the node itself: "['', 'model', 'model.layers.0', 'mul']" is of model.layers.0.
+static StringRef findScope(const onnx::Node &node) {
+  for (const onnx::Property &property : node.metadata_props()) {
+    if (property.key() != "pkg.torch.onnx.name_scopes")
+      continue;
+    SmallVector<StringRef> scopes;
+    StringRef(property.value()).trim("[]").split(scopes, ", ");
+    return scopes.size() < 2 ? "" : scopes[scopes.size() - 2].trim("'\"");
+  }
+  return "";
+}
+
+static Location makeLocation(const OnnxFile &file, const onnx::Node &node, int index) {
+  Location fileLocation = file.getLocation();
+  MLIRContext *context = fileLocation.getContext();
+  std::string name = node.name();
+  if (name.empty())
+    name = "graph:node[" + std::to_string(index) + "]:" + node.op_type();
+  StringRef scope = findScope(node);
+  if (scope.empty())
+    return NameLoc::get(StringAttr::get(context, name));
+  return NameLoc::get(StringAttr::get(context, name), NameLoc::get(StringAttr::get(context, scope)));
+}
+
+OnnxNode::OnnxNode(const OnnxFile &file, int index)
+    : file(file), proto(file.getGraph().node(index)), location(makeLocation(file, proto, index)) {}
+
+const onnx::Attribute *OnnxNode::find(StringRef name) const {
+  for (const onnx::Attribute &attribute : proto.attribute())
+    if (attribute.name() == name)
+      return &attribute;
+  return nullptr;
+}
+
+int64_t OnnxNode::getInteger(StringRef name, int64_t otherwise) const {
+  const onnx::Attribute *attribute = find(name);
+  return attribute ? attribute->i() : otherwise;
+}
+
+double OnnxNode::getFloat(StringRef name, double otherwise) const {
+  const onnx::Attribute *attribute = find(name);
+  return attribute ? attribute->f() : otherwise;
+}
+
+StringRef OnnxNode::getString(StringRef name, StringRef otherwise) const {
+  const onnx::Attribute *attribute = find(name);
+  return attribute ? StringRef(attribute->s()) : otherwise;
+}
+
+SmallVector<int64_t> OnnxNode::getIntegers(StringRef name) const {
+  const onnx::Attribute *attribute = find(name);
+  return attribute ? SmallVector<int64_t>(attribute->ints().begin(), attribute->ints().end()) : SmallVector<int64_t>();
+}
+
+InFlightDiagnostic OnnxNode::emitError() const {
+  return mlir::emitError(location) << file.getPath() << ": node '" << cast<NameLoc>(location).getName().getValue()
+                                   << "': ONNX op '" << getOp() << "' ";
+}
