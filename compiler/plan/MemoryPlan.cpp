@@ -54,6 +54,19 @@ std::vector<PlannedBuffer> listLiveAtPeak(exec::ProgramOp program) {
   return buffers;
 }
 
+/// The gradients of one block: they are applied before those of the next one are computed.
+uint64_t getLargestGradients(ModuleOp module) {
+  uint64_t largest = 0;
+  for (auto program : module.getOps<exec::ProgramOp>()) {
+    uint64_t bytes = 0;
+    for (auto [index, value] : llvm::enumerate(program.getReturn().getValues()))
+      if (program.getOutputRole(index).getKind() == train::role::gradient)
+        bytes += roundUp(exec::sizeInBytes(value));
+    largest = std::max(largest, bytes);
+  }
+  return largest;
+}
+
 } // namespace
 
 std::string describeLocation(Location location) {
@@ -102,9 +115,10 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const PlanOptions &options) {
   add("cotangents", 2 * checkpoint, "of a block's input and output");
   add("trainables", trainableBytes, "adapter, f32");
   add("optimizer", options.optimizer == "adamw" ? 2 * trainableBytes : 0, options.optimizer);
+  add("gradients", getLargestGradients(module), "of one block, applied at once");
   add("scratch", largest ? largest.getArenaBytes().value_or(0) : 0, largest ? largest.getSymName().str() : "");
   add("workspace", options.threads * cpu::workspaceBytes, std::to_string(options.threads) + " threads");
-  add("tokens", 2 * roundUp(tokens * sizeof(int32_t)), "ids and labels");
+  add("tokens", 2 * roundUp(tokens * sizeof(int32_t)) + 2 * roundUp(sizeof(float)), "ids, labels, loss and scale");
   plan.peakBytes = plan.processBytes;
   for (const PlannedBuffer &buffer : plan.buffers)
     plan.peakBytes += buffer.bytes;

@@ -5,8 +5,7 @@
 // Terms: a group is a set of values in one place; its bytes are its largest value's, its lifetime spans its values'.
 // 1. Values that must share memory (accumulators, updates, values carried by loops) form groups.
 // 2. A result joins its operand's group where the kernel works in place, sizes agree, and the operand ends there.
-// 3. Groups with an input or an output are bound by the runtime (gradients are not: sinks read them from the arena);
-//    slices have no memory of their own.
+// 3. Groups with an input or an output are bound by the runtime; slices have no memory of their own.
 // 4. The other groups, largest first, take the lowest offset that no group alive at the same time covers.
 // The verifier of exec.program checks the outcome value by value, independently of groups.
 #include "compiler/plan/Passes.h"
@@ -79,9 +78,8 @@ private:
   void bindInputsAndOutputs() {
     for (BlockArgument input : program.getBody().front().getArguments())
       bound.insert(find(numbers[input]));
-    for (auto [index, output] : llvm::enumerate(program.getReturn().getValues()))
-      if (program.getOutputRole(index).getKind() != train::role::gradient)
-        bound.insert(find(numbers[output]));
+    for (Value output : program.getReturn().getValues())
+      bound.insert(find(numbers[output]));
   }
 
   void takeOver(const Lifetimes::Handover &handover) {

@@ -264,7 +264,9 @@ Status ProgramValidator::checkLoop(const format::Loop &loop, Values &defined) {
       return status;
   Values body;
   for (const format::Carried &carried : loop.carried()) {
-    if (Status status = use(carried.initial()); !status.ok())
+    // What no step defines begins with any content: the trips update all of it.
+    bool isEmpty = known(carried.initial()) && !states[carried.initial()].everDefined;
+    if (Status status = isEmpty ? define(carried.initial(), defined) : use(carried.initial()); !status.ok())
       return status;
     if (Status status = define(carried.argument(), body); !status.ok())
       return status;
