@@ -152,6 +152,8 @@ LogicalResult writeWeights(ArrayRef<nn::ParameterOp> parameters, const WeightOpt
     scales.resize(batch * groups);
     minima.resize(batch * groups);
     for (uint64_t first = 0; first < weight.rows(); first += batch) {
+      if (options.isInterrupted())
+        return failure();
       uint64_t count = std::min(batch, weight.rows() - first);
       source.readRows(first, count, values.data());
       for (uint64_t i = 0; i < count * weight.columns(); ++i)

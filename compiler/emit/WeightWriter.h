@@ -5,12 +5,15 @@
 #include "dialects/train/Train.h"
 #include "format/program.pb.h"
 
+#include <functional>
+
 namespace mebp {
 
 struct WeightOptions {
   WeightFormat matrices = WeightFormat::Int4;
   WeightFormat embeddings = WeightFormat::Int8; // tables and the head
   std::optional<uint64_t> randomSeed;
+  std::function<bool()> isInterrupted = [] { return false; }; // asked between rows; writing then stops
 };
 
 /// Lays out the frozen parameters of the model: regions by block, a parameter where it is first bound. Fills in
@@ -19,7 +22,7 @@ llvm::SmallVector<nn::ParameterOp> layOutWeights(mlir::ModuleOp module, const We
                                                  format::Bundle &bundle);
 
 /// Writes them to `path`, a few rows at a time; the model is never held. NaN and infinite values are refused. On
-/// failure, after a diagnostic, the file is incomplete.
+/// failure, after a diagnostic, the file is incomplete; so it is after an interruption, which needs none.
 llvm::LogicalResult writeWeights(llvm::ArrayRef<nn::ParameterOp> parameters, const WeightOptions &options,
                                  const format::Bundle &bundle, llvm::StringRef path);
 

@@ -8,11 +8,11 @@
 #include "dialects/exec/Exec.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/Threading.h"
 #include "llvm/Support/raw_ostream.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"
 
+#include <csignal>
 #include <thread>
 
 using namespace mlir;
@@ -22,6 +22,10 @@ namespace mebp {
 namespace {
 
 constexpr int badInput = 2;
+constexpr int interrupted = 130;
+
+// Set by Ctrl-C, so that what was begun is removed again.
+volatile std::sig_atomic_t interruptions = 0;
 
 /// One line for people: the place, then what is wrong. Notes follow indented only where a pass gave some.
 void printDiagnostic(Diagnostic &diagnostic) {
@@ -70,6 +74,10 @@ int compile(const CompileOptions &options) {
   pipeline.sequence = options.sequence.value_or(getInteger(*module, "mebp.sequence", 256));
   if (pipeline.batch < 1 || pipeline.sequence < 1)
     return fail("--batch " + Twine(pipeline.batch) + " --seq-len " + Twine(pipeline.sequence) + ": give at least 1");
+  int64_t limit = getInteger(*module, "mebp.sequence_limit", pipeline.sequence);
+  if (pipeline.sequence > limit)
+    return fail("--seq-len " + Twine(pipeline.sequence) + " is beyond what " + options.input +
+                " is right for; give at most " + Twine(limit));
   pipeline.loraRank = options.loraRank;
   pipeline.loraAlpha = options.loraAlpha;
   pipeline.loraTargets = options.loraTargets;
@@ -93,7 +101,11 @@ int compile(const CompileOptions &options) {
   bundle.plan.sequence = pipeline.sequence;
   bundle.plan.threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
   bundle.plan.optimizer = options.optimizer;
-  bundle.weights = {*matrices, *embeddings, options.randomWeights};
+  bundle.weights.matrices = *matrices;
+  bundle.weights.embeddings = *embeddings;
+  bundle.weights.randomSeed = options.randomWeights;
+  std::signal(SIGINT, [](int) { interruptions = 1; });
+  bundle.weights.isInterrupted = [] { return interruptions != 0; };
   bundle.weightsName = options.weights;
   bundle.embeddingsName = embeddingsName;
   bundle.precision = options.precision;
@@ -111,7 +123,7 @@ int compile(const CompileOptions &options) {
     if (options.output.empty())
       return fail("no -o NAME.mebp: say where the bundle goes, or ask for --plan-only");
     if (failed(writeBundle(*module, bundle, plan, options.output)))
-      return badInput;
+      return interruptions ? interrupted : badInput;
   }
   format::Bundle description;
   buildBundle(*module, bundle, plan, description);
