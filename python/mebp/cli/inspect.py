@@ -29,12 +29,14 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(found, indent=2))
         return 0
     console = Console(highlight=False)
-    for table in _tables(found):
-        console.print(table, end="\n\n")
+    for title, table in _tables(found):
+        console.print(title, style="bold", markup=False)
+        console.print(table)
+        console.print()
     return 0
 
 
-def _tables(found: dict) -> Iterable[Table]:
+def _tables(found: dict) -> Iterable[tuple[str, Table]]:
     model, plan, lora = found["model"], found["plan"], found["model"]["lora"]
     yield _table(
         model["name"],
@@ -96,14 +98,14 @@ def _by_storage(weights: Sequence[dict]) -> list[list[str]]:
     return [[storage, str(len(sizes)), _number(sum(sizes))] for storage, sizes in grouped.items()]
 
 
-def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> tuple[str, Table]:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(columns))
     for column in columns:
         is_number = "MB" in column or "number" in column or column in ("tensors", "kernel calls")
         table.add_column(column, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         table.add_row(*map(escape, row))
-    return table
+    return title, table
 
 
 def _megabytes(count: int) -> str:
