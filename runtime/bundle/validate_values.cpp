@@ -76,7 +76,11 @@ Status ProgramValidator::findLoops(const Steps &steps) {
 }
 
 uint64_t ProgramValidator::tripRows(const Loop &loop) const {
-  uint64_t domain = loop.overTokens() ? tokens : value(loop.step->domain_value()).rows();
+  uint64_t domain = tokens;
+  if (!loop.overTokens())
+    domain = value(loop.step->domain_value()).rows();
+  else if (loop.step->domain() != format::Loop::TOKEN_ROWS)
+    domain = std::min<uint64_t>(tokens, model.sequence()); // a chunk stays within its batch item
   return std::min<uint64_t>(loop.step->size(), domain);
 }
 

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The tool as a user runs it: exit statuses, and what it prints.
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include <sys/wait.h>
+
+#include "support/handles.h"
+
+using namespace mebp::test;
+
+namespace {
+
+struct Outcome {
+  int status = -1;
+  std::string output, errors;
+};
+
+class RunTest : public testing::Test {
+protected:
+  void SetUp() override { std::filesystem::create_directories(scratch); }
+  void TearDown() override { std::filesystem::remove_all(scratch); }
+
+  Outcome run(const std::string &arguments) {
+    std::string command = std::string(MEBP_RUN) + " " + arguments + " 2> " + scratch + "/errors";
+    FILE *pipe = ::popen(command.c_str(), "r");
+    Outcome outcome;
+    char buffer[512];
+    while (size_t count = std::fread(buffer, 1, sizeof(buffer), pipe))
+      outcome.output.append(buffer, count);
+    int status = ::pclose(pipe);
+    outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    outcome.errors = readWhole(scratch + "/errors");
+    return outcome;
+  }
+  void expectRefusal(const std::string &arguments, const std::string &part) {
+    Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 2) << arguments;
+    EXPECT_EQ(outcome.output, "");
+    EXPECT_NE(outcome.errors.find(part), std::string::npos) << outcome.errors << " instead of " << part;
+    EXPECT_EQ(outcome.errors.find('\n'), outcome.errors.size() - 1) << outcome.errors;
+  }
+
+  std::string tokensBin(uint64_t count) {
+    std::vector<int32_t> ids = tinyTokens(count);
+    std::string path = scratch + "/tokens.bin";
+    writeWhole(path, {reinterpret_cast<const char *>(ids.data()), ids.size() * 4});
+    return path;
+  }
+  std::string numpy(const std::string &shape, const std::string &type, const std::string &data) {
+    std::string header = "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
+    header.resize((header.size() + 10 + 64) / 64 * 64 - 10 - 1, ' ');
+    header += '\n';
+    std::string path = scratch + "/tokens.npy";
+    std::string size = {static_cast<char>(header.size() & 255), static_cast<char>(header.size() >> 8)};
+    writeWhole(path, "\x93NUMPY" + std::string("\x01\x00", 2) + size + header + data);
+    return path;
+  }
+  std::string longs(uint64_t count) {
+    std::string data;
+    for (int32_t id : tinyTokens(count)) {
+      int64_t wide = id;
+      data.append(reinterpret_cast<const char *>(&wide), 8);
+    }
+    return data;
+  }
+
+  BundleFolder bundle{tinyBundle({})};
+  std::string scratch = scratchPath();
+};
+
+TEST_F(RunTest, TrainsAndLeavesAnAdapter) {
+  Outcome outcome = run(bundle.path() + " --tokens " + tokensBin(23) + " --steps 3 --adapter-out " + scratch +
+                        "/adapter --threads 1");
+  EXPECT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_NE(outcome.output.find("step 3/3  loss "), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("planned 1.0 MB  measured peak "), std::string::npos) << outcome.output;
+  OpenBundle opened(bundle.path());
+  OpenSession session(opened.handle);
+  EXPECT_EQ(mebp_session_load_adapter(session.handle, (scratch + "/adapter").c_str(), nullptr), MEBP_OK);
+}
+
+TEST_F(RunTest, ReadsEveryTokenFormatTheSame) {
+  std::string arguments = bundle.path() + " --json --steps 2 --tokens ";
+  auto lossesOf = [](const std::string &output) {
+    std::string losses;
+    for (size_t at = 0; (at = output.find("\"loss\": ", at)) != std::string::npos; ++at)
+      losses += output.substr(at, output.find(',', at) - at);
+    return losses;
+  };
+  std::string expected = lossesOf(run(arguments + tokensBin(20)).output);
+  EXPECT_NE(expected, "");
+  std::vector<int32_t> ids = tinyTokens(20);
+  std::string ints(reinterpret_cast<const char *>(ids.data()), 80);
+  EXPECT_EQ(lossesOf(run(arguments + numpy("(4, 5)", "<i4", ints)).output), expected);
+  EXPECT_EQ(lossesOf(run(arguments + numpy("(4, 5)", "<i8", longs(20))).output), expected);
+  EXPECT_EQ(lossesOf(run(arguments + numpy("(20,)", "<i8", longs(20))).output), expected);
+}
+
+TEST_F(RunTest, ResumesWhereItStopped) {
+  std::string base = bundle.path() + " --json --tokens " + tokensBin(40) + " ";
+  std::string state = " --state " + scratch + "/state ";
+  std::string whole = run(base + "--steps 4").output;
+  ASSERT_EQ(run(base + state + "--steps 2 --resume").status, 0); // starts, since there is none yet
+  Outcome rest = run(base + state + "--steps 4 --resume");
+  EXPECT_EQ(rest.status, 0) << rest.errors;
+  auto lossOf = [](const std::string &output, int step) {
+    size_t at = output.find("{\"step\": " + std::to_string(step) + ", ");
+    return at == std::string::npos ? std::string() : output.substr(at, output.find(", \"grad", at) - at);
+  };
+  EXPECT_EQ(lossOf(rest.output, 2), "");
+  EXPECT_NE(lossOf(rest.output, 4), "");
+  EXPECT_EQ(lossOf(rest.output, 4), lossOf(whole, 4));
+  Outcome finished = run(base + state + "--steps 4 --resume");
+  EXPECT_EQ(finished.status, 0);
+  EXPECT_NE(finished.errors.find("the run is finished"), std::string::npos) << finished.errors;
+  expectRefusal(base + state + "--steps 9 --resume --lr 1e-3", "continue with the same");
+  expectRefusal(bundle.path() + " --tokens " + tokensBin(25) + state + "--steps 9 --resume", "other tokens");
+}
+
+TEST_F(RunTest, StopsAtCtrlCAndSaves) {
+  std::string arguments = bundle.path() + " --tokens " + tokensBin(20) + " --steps 100000000 --state " + scratch +
+                          "/state --adapter-out " + scratch + "/adapter > /dev/null";
+  std::string command =
+      "timeout --preserve-status -s INT 0.5 " + std::string(MEBP_RUN) + " " + arguments + " 2> /dev/null";
+  int status = std::system(command.c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 130);
+  EXPECT_TRUE(std::filesystem::exists(scratch + "/state/state.bin"));
+  EXPECT_TRUE(std::filesystem::exists(scratch + "/adapter/adapter_config.json"));
+}
+
+TEST_F(RunTest, RefusesBadInputInOneLine) {
+  std::string tokens = " --tokens " + tokensBin(20);
+  expectRefusal("", "bundle");
+  expectRefusal("/nowhere.mebp" + tokens, "/nowhere.mebp: there is no such bundle folder");
+  expectRefusal(bundle.path(), "--tokens");
+  expectRefusal(bundle.path() + " --tokens /nowhere.npy", "/nowhere.npy: cannot open: No such file");
+  expectRefusal(bundle.path() + tokens + " --optimizer mezo", "mezo");
+  expectRefusal(bundle.path() + tokens + " --lr -1", "learning rate");
+  expectRefusal(bundle.path() + tokens + " --resume", "--state");
+  expectRefusal(bundle.path() + tokens + " --sequence 6", "compiled for at most 5");
+  expectRefusal(bundle.path() + tokens + " --adapter-out /dev/null/x", "/dev/null/x");
+  expectRefusal(bundle.path() + " --tokens " + tokensBin(3), "too few for one row");
+  expectRefusal(bundle.path() + " --tokens " + numpy("(2, 10)", "<i8", longs(20)), "longer than the compiled 5");
+  expectRefusal(bundle.path() + " --tokens " + numpy("(9, 5)", "<i8", longs(20)), "cut off");
+  expectRefusal(bundle.path() + " --tokens " + numpy("(4, 5)", "<f4", longs(20)), "neither int32 nor int64");
+  expectRefusal(bundle.path() + " --tokens " + numpy("(1, 5)", "<i8", std::string(40, '\x7f')), "no 32-bit number");
+  writeWhole(scratch + "/text.npy", "this is no array");
+  expectRefusal(bundle.path() + " --tokens " + scratch + "/text.npy", "not a readable .npy");
+  int32_t beyond[5] = {1, 2, 11, 3, 4};
+  writeWhole(scratch + "/beyond.bin", {reinterpret_cast<char *>(beyond), 20});
+  expectRefusal(bundle.path() + " --tokens " + scratch + "/beyond.bin", "step 1: token 11 at row 0, position 2");
+}
+
+} // namespace

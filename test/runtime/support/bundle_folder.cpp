@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "format/container.h"
+#include "format/random.h"
+#include "tiny_model.h"
+
+namespace mebp::test {
+
+std::string readWhole(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+void writeWhole(const std::string &path, const std::string &content) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
+}
+
+std::string scratchPath() {
+  static std::atomic<int> counter{0};
+  return testing::TempDir() + "mebp-" + std::to_string(::getpid()) + "-" + std::to_string(counter++);
+}
+
+static constexpr char manifest[] = "{\"name\": \"tiny\"}\n";
+
+static std::string weightBytes(const format::Bundle &bundle) {
+  std::string bytes(bundle.weights_bytes(), '\0');
+  for (int w = 0; w < bundle.weights_size(); ++w) {
+    const format::Weight &weight = bundle.weights(w);
+    char *data = &bytes[weight.data_offset()];
+    for (uint64_t i = 0; i < weight.rows() * weight.columns(); ++i) {
+      float value = format::randomUniform(3, static_cast<uint64_t>(w), i, 0.6f);
+      uint32_t bits;
+      std::memcpy(&bits, &value, sizeof(bits));
+      if (weight.element() == format::F32) {
+        std::memcpy(data + 4 * i, &value, 4);
+      } else if (weight.element() == format::BF16) {
+        auto brain = static_cast<uint16_t>(bits >> 16);
+        std::memcpy(data + 2 * i, &brain, 2);
+      }
+    }
+    if (!weight.group())
+      continue;
+    uint64_t rowBytes = weight.element() == format::INT4 ? 16 : 32;
+    for (uint64_t i = 0; i < weight.rows() * rowBytes; ++i)
+      data[i] = static_cast<char>(format::randomBits(5, static_cast<uint64_t>(w), i));
+    for (uint64_t row = 0; row < weight.rows(); ++row) {
+      // A code of int4 is up to 15, of int8 up to 255: about [-0.5, 0.5] in both.
+      uint16_t scale = weight.element() == format::INT4 ? 0x2C00 : 0x1C00, minimum = 0xB800; // 1/16 or 1/256, -0.5
+      std::memcpy(&bytes[weight.scales_offset() + 2 * row], &scale, 2);
+      std::memcpy(&bytes[weight.minima_offset() + 2 * row], &minimum, 2);
+    }
+  }
+  return bytes;
+}
+
+BundleFolder::BundleFolder(const format::Bundle &bundle) : folder(scratchPath() + ".mebp") {
+  std::filesystem::create_directories(folder);
+  writeWhole(file("manifest.json"), manifest);
+  writeWhole(file("weights.bin"), weightBytes(bundle));
+  writeProgram(bundle);
+}
+
+BundleFolder::~BundleFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
+}
+
+void BundleFolder::writeProgram(const format::Bundle &bundle) const {
+  format::Bundle copy = bundle;
+  copy.set_manifest_crc32(format::crc32(manifest, sizeof(manifest) - 1));
+  std::string payload = copy.SerializeAsString();
+  format::Header header = {};
+  std::memcpy(header.magic, format::magic, sizeof(header.magic));
+  header.major = format::majorVersion;
+  header.minor = format::minorVersion;
+  header.payloadBytes = payload.size();
+  header.payloadCrc32 = format::crc32(payload.data(), payload.size());
+  header.headerCrc32 = format::crc32(&header, offsetof(format::Header, headerCrc32));
+  writeWhole(file("program.pb"), std::string(reinterpret_cast<const char *>(&header), sizeof(header)) + payload);
+}
+
+} // namespace mebp::test

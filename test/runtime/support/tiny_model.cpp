@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tiny_model.h"
+
+#include <cmath>
+#include <limits>
+
+#include "format/random.h"
+#include "program_builder.h"
+
+namespace mebp::test {
+
+using format::Input;
+using format::Loop;
+using format::Output;
+
+static constexpr uint32_t allTokens = tinyBatch * tinySequence;
+static const std::vector<float> frequencies = {1.0f, 0.3f};
+static constexpr double alpha = 2;
+
+static std::vector<AttributeValue> rope(bool inverse) {
+  return {{"head_dim", tinyHidden}, {"frequencies", 0, frequencies}, {"inverse", inverse ? 1.0 : 0.0}};
+}
+
+static format::Program embedForward() {
+  ProgramBuilder b("embed.forward", allTokens);
+  uint32_t ids = b.input(Input::TOKEN_IDS, 1, format::I32);
+  uint32_t w = b.parameter(0, tinyVocabulary, tinyHidden);
+  b.kernel("embedding", {ids, w}, {b.output(Output::ACTIVATION, tinyHidden)});
+  return b.program;
+}
+
+static format::Program layerForward(const TinyOptions &options) {
+  ProgramBuilder b("layer.forward", allTokens);
+  uint32_t x = b.input(Input::ACTIVATION, tinyHidden);
+  uint32_t w = b.parameter(0, tinyHidden, tinyHidden, options.storage);
+  uint32_t a = b.parameter(1, tinyRank, tinyHidden), bMatrix = b.parameter(2, tinyHidden, tinyRank);
+  uint32_t y = b.output(Output::ACTIVATION, tinyHidden);
+  if (!options.chunk) {
+    uint32_t turned = b.tokens(tinyHidden), base = b.tokens(tinyHidden), h = b.tokens(tinyRank);
+    b.kernel("rope", {x}, {turned}, rope(false));
+    b.kernel("linear", {turned, w, -1, turned}, {base});
+    b.kernel("linear", {turned, a}, {h});
+    b.kernel("linear", {h, bMatrix, -1, base}, {y}, {{"alpha", alpha}});
+    return b.program;
+  }
+  uint32_t empty = b.aliasOf(y);
+  b.kernel("fill", {}, {empty});
+  uint32_t whole = b.beginLoop(Loop::SEQUENCE, options.chunk, {empty})[0];
+  uint64_t rows = std::min(options.chunk, tinySequence);
+  uint32_t part = b.slice(x, 0, rows), turned = b.loopRows(0, rows, tinyHidden);
+  uint32_t base = b.loopRows(0, rows, tinyHidden), h = b.loopRows(0, rows, tinyRank);
+  uint32_t out = b.loopRows(0, rows, tinyHidden);
+  b.kernel("rope", {part}, {turned}, rope(false));
+  b.kernel("linear", {turned, w, -1, turned}, {base});
+  b.kernel("linear", {turned, a}, {h});
+  b.kernel("linear", {h, bMatrix, -1, base}, {out}, {{"alpha", alpha}});
+  b.endLoop({b.update(whole, out, 0)}, {y});
+  return b.program;
+}
+
+static format::Program layerBackward(const TinyOptions &options) {
+  ProgramBuilder b("layer.backward", allTokens);
+  uint32_t x = b.input(Input::ACTIVATION, tinyHidden), dy = b.input(Input::COTANGENT, tinyHidden);
+  uint32_t w = b.parameter(0, tinyHidden, tinyHidden, options.storage);
+  uint32_t a = b.parameter(1, tinyRank, tinyHidden), bMatrix = b.parameter(2, tinyHidden, tinyRank);
+  uint32_t dx = b.output(Output::COTANGENT, tinyHidden);
+  uint32_t da = b.matrixOutput(Output::GRADIENT, tinyRank, tinyHidden, 1);
+  uint32_t db = b.matrixOutput(Output::GRADIENT, tinyHidden, tinyRank, 2);
+  bool chunked = options.chunk > 0;
+  uint64_t rows = std::min(options.chunk, tinySequence);
+  auto temporary = [&](uint64_t columns) { return chunked ? b.loopRows(0, rows, columns) : b.tokens(columns); };
+
+  std::vector<uint32_t> carried;
+  uint32_t xPart = x, dyPart = dy;
+  if (chunked) {
+    std::vector<uint32_t> initial = {b.aliasOf(dx), b.aliasOf(da), b.aliasOf(db)};
+    for (uint32_t value : initial)
+      b.kernel("fill", {}, {value});
+    carried = b.beginLoop(Loop::SEQUENCE_REVERSED, options.chunk, initial);
+    xPart = b.slice(x, 0, rows);
+    dyPart = b.slice(dy, 0, rows);
+  }
+  uint32_t turned = temporary(tinyHidden), h = temporary(tinyRank), dh = temporary(tinyRank);
+  uint32_t base = temporary(tinyHidden), sum = temporary(tinyHidden);
+  uint32_t dxPart = chunked ? temporary(tinyHidden) : dx;
+  uint32_t daPart = chunked ? b.inPlaceOf(da) : da, dbPart = chunked ? b.inPlaceOf(db) : db;
+  b.kernel("rope", {xPart}, {turned}, rope(false));
+  b.kernel("linear", {turned, a}, {h});
+  b.kernel("linear_weight_gradient", {dyPart, h, chunked ? int64_t(carried[2]) : -1}, {dbPart}, {{"alpha", alpha}});
+  b.kernel("linear_input_gradient", {dyPart, bMatrix}, {dh}, {{"alpha", alpha}});
+  b.kernel("linear_weight_gradient", {dh, turned, chunked ? int64_t(carried[1]) : -1}, {daPart});
+  b.kernel("linear_input_gradient", {dyPart, w, dyPart}, {base});
+  b.kernel("linear_input_gradient", {dh, a, base}, {sum});
+  b.kernel("rope", {sum}, {dxPart}, rope(true));
+  if (chunked)
+    b.endLoop({b.update(carried[0], dxPart, 0), daPart, dbPart}, {dx, da, db});
+  return b.program;
+}
+
+// Tiled by 3 tokens and 4 vocabulary rows, neither of which divides. Without `gradient` it gives the loss alone.
+static format::Program headLoss(bool gradient) {
+  constexpr uint32_t tokenTile = 3, vocabularyTile = 4;
+  ProgramBuilder b(gradient ? "head.objective" : "head.loss", allTokens);
+  uint32_t x = b.input(Input::ACTIVATION, tinyHidden), labels = b.input(Input::LABELS, 1, format::I32);
+  uint32_t scale = b.scaleInput(), w = b.parameter(0, tinyVocabulary, tinyHidden);
+  uint32_t loss = b.matrixOutput(Output::LOSS, 1, 1);
+  std::vector<uint32_t> initial = {b.aliasOf(loss)}, results = {loss};
+  if (gradient) {
+    results.push_back(b.output(Output::COTANGENT, tinyHidden));
+    initial.push_back(b.aliasOf(results[1]));
+  }
+  for (uint32_t value : initial)
+    b.kernel("fill", {}, {value});
+  std::vector<uint32_t> outer = b.beginLoop(Loop::TOKEN_ROWS, tokenTile, initial);
+  uint32_t xPart = b.slice(x, 0, tokenTile), labelPart = b.slice(labels, 0, tokenTile);
+  std::vector<uint32_t> start;
+  for (int i = 0; i < 3; ++i) {
+    start.push_back(b.loopRows(0, tokenTile, 1));
+    b.kernel("fill", {}, {start.back()}, {{"value", i == 0 ? -std::numeric_limits<double>::infinity() : 0.0}});
+  }
+  if (gradient) {
+    start.push_back(b.loopRows(0, tokenTile, tinyHidden));
+    b.kernel("fill", {}, {start.back()});
+  }
+  std::vector<uint32_t> inner = b.beginLoop(Loop::WEIGHT_ROWS, vocabularyTile, start, w);
+  uint32_t tile = b.slice(w, 1, vocabularyTile);
+  uint32_t logits = b.loopRows(0, tokenTile, vocabularyTile), p = b.inPlaceOf(logits);
+  b.columnsOfLoop(logits, 1);
+  b.columnsOfLoop(p, 1);
+  b.kernel("linear", {xPart, tile}, {logits});
+  std::vector<int64_t> operands = {logits, labelPart}, tiled = {p};
+  std::vector<uint32_t> yielded, after;
+  for (uint32_t value : inner) {
+    operands.push_back(value);
+    yielded.push_back(b.inPlaceOf(value));
+    tiled.push_back(yielded.back());
+    after.push_back(b.inPlaceOf(value));
+  }
+  b.kernel("cross_entropy_tile", operands, tiled);
+  if (gradient) {
+    uint32_t added = b.inPlaceOf(yielded[3]);
+    b.kernel("linear_input_gradient", {p, tile, yielded[3]}, {added});
+    yielded[3] = added;
+  }
+  b.endLoop(yielded, after);
+  uint32_t lossPart = b.inPlaceOf(loss);
+  if (!gradient) {
+    b.kernel("cross_entropy", {labelPart, after[0], after[1], after[2], scale, outer[0]}, {lossPart});
+    b.endLoop({lossPart}, results);
+    return b.program;
+  }
+  uint32_t dxPart = b.inPlaceOf(after[3]);
+  b.kernel("cross_entropy", {labelPart, after[0], after[1], after[2], scale, outer[0], after[3], w},
+           {lossPart, dxPart});
+  b.endLoop({lossPart, b.update(outer[1], dxPart, 0)}, results);
+  return b.program;
+}
+
+static format::Program headLogits(uint32_t rows) {
+  ProgramBuilder b("head.logits", rows);
+  uint32_t x = b.input(Input::ACTIVATION, tinyHidden), w = b.parameter(0, tinyVocabulary, tinyHidden);
+  b.kernel("linear", {x, w}, {b.output(Output::LOGITS, tinyVocabulary)});
+  return b.program;
+}
+
+static format::Block *addBlock(format::Bundle &bundle, const std::string &name, format::Block::Kind kind) {
+  format::Block *block = bundle.add_blocks();
+  block->set_name(name);
+  block->set_kind(kind);
+  block->set_forward(-1);
+  block->set_backward(-1);
+  block->set_objective(-1);
+  block->set_loss(-1);
+  block->set_logits(-1);
+  return block;
+}
+
+static uint64_t takeBytes(format::Bundle &bundle, uint64_t bytes) {
+  uint64_t offset = bundle.weights_bytes();
+  bundle.set_weights_bytes(offset + (bytes + 63) / 64 * 64);
+  return offset;
+}
+
+static void addWeight(format::Bundle &bundle, const std::string &name, uint64_t rows, format::ElementType element,
+                      bool transposed) {
+  format::Weight *weight = bundle.add_weights();
+  weight->set_name(name);
+  weight->set_rows(rows);
+  weight->set_columns(tinyHidden);
+  weight->set_rank(2);
+  weight->set_element(element);
+  weight->set_transposed(transposed);
+  bool quantised = element == format::INT4 || element == format::INT8;
+  weight->set_group(quantised ? 32 : 0);
+  uint64_t rowBytes = element == format::INT4 ? 16 : element == format::INT8 ? 32 : element == format::BF16 ? 12 : 24;
+  weight->set_data_offset(takeBytes(bundle, rows * rowBytes));
+  if (quantised) {
+    weight->set_scales_offset(takeBytes(bundle, rows * 2));
+    weight->set_minima_offset(takeBytes(bundle, rows * 2));
+  }
+}
+
+static void addTrainable(format::Bundle &bundle, const std::string &name, uint32_t rows, uint32_t columns,
+                         float bound) {
+  format::Trainable *trainable = bundle.add_trainables();
+  trainable->set_name(name);
+  trainable->set_rows(rows);
+  trainable->set_columns(columns);
+  trainable->set_initial_bound(bound);
+}
+
+format::Bundle tinyBundle(const TinyOptions &options) {
+  format::Bundle bundle;
+  bundle.set_producer("test");
+  format::Model *model = bundle.mutable_model();
+  model->set_name("tiny");
+  model->set_vocabulary(tinyVocabulary);
+  model->set_hidden(tinyHidden);
+  model->set_batch(tinyBatch);
+  model->set_sequence(tinySequence);
+  model->set_activation(format::F32);
+  model->mutable_lora()->set_rank(tinyRank);
+  model->mutable_lora()->set_alpha(4);
+  model->mutable_lora()->add_target_modules("proj");
+  model->mutable_lora()->set_seed(7);
+
+  for (const format::Program &program : {embedForward(), layerForward(options), layerBackward(options), headLoss(true),
+                                         headLoss(false), headLogits(options.logitRows)})
+    *bundle.add_programs() = program;
+
+  addWeight(bundle, "model.embed.weight", tinyVocabulary, format::F32, false);
+  format::Block *embed = addBlock(bundle, "model.embed", format::Block::EMBED);
+  embed->set_forward(0);
+  embed->add_parameters()->set_weight(0);
+  for (uint32_t i = 0; i < options.layers; ++i) {
+    std::string name = "model.layers." + std::to_string(i);
+    addWeight(bundle, name + ".proj.weight", tinyHidden, options.storage, options.transposed);
+    if (i == 0 || !options.sharedAdapters) {
+      addTrainable(bundle, "base_model.model." + name + ".proj.lora_A.weight", tinyRank, tinyHidden, options.bound);
+      addTrainable(bundle, "base_model.model." + name + ".proj.lora_B.weight", tinyHidden, tinyRank, options.bound);
+    }
+    uint32_t first = options.sharedAdapters ? 0 : 2 * i;
+    format::Block *layer = addBlock(bundle, name, format::Block::LAYER);
+    layer->set_forward(1);
+    layer->set_backward(2);
+    layer->add_parameters()->set_weight(1 + i);
+    layer->add_parameters()->set_trainable(first);
+    layer->add_parameters()->set_trainable(first + 1);
+  }
+  format::Block *head = addBlock(bundle, "lm_head", format::Block::HEAD);
+  head->set_objective(3);
+  head->set_loss(4);
+  head->set_logits(5);
+  head->add_parameters()->set_weight(0);
+  bundle.mutable_plan()->set_peak_bytes(1000000);
+  bundle.mutable_plan()->set_optimizer("adamw");
+  return bundle;
+}
+
+std::vector<int32_t> tinyTokens(uint64_t count, uint64_t seed) {
+  std::vector<int32_t> tokens(count);
+  for (uint64_t i = 0; i < count; ++i)
+    tokens[i] = static_cast<int32_t>(format::randomBits(seed, 0, i) % tinyVocabulary);
+  return tokens;
+}
+
+namespace {
+
+using Row = std::vector<double>;
+
+// The weights, as the kernels see them.
+std::vector<float> weightOf(mebp_bundle *bundle, uint32_t index) {
+  mebp_tensor_info info;
+  mebp_bundle_weight_info(bundle, index, &info, nullptr);
+  std::vector<float> stored(info.rows * info.columns);
+  mebp_bundle_weight_read(bundle, index, stored.data(), nullptr);
+  return stored;
+}
+
+Row product(const std::vector<double> &matrix, const Row &x, size_t rows) {
+  Row y(rows);
+  for (size_t r = 0; r < rows; ++r)
+    for (size_t c = 0; c < x.size(); ++c)
+      y[r] += matrix[r * x.size() + c] * x[c];
+  return y;
+}
+
+double loss(mebp_bundle *bundle, const TinyOptions &options, const std::vector<std::vector<double>> &values,
+            const std::vector<int32_t> &ids, const std::vector<int32_t> &labels, uint32_t batch, uint32_t sequence) {
+  std::vector<float> embedding = weightOf(bundle, 0);
+  std::vector<std::vector<double>> weights;
+  for (uint32_t i = 0; i < options.layers; ++i) {
+    std::vector<float> stored = weightOf(bundle, 1 + i);
+    weights.emplace_back(stored.begin(), stored.end());
+    for (uint32_t r = 0; options.transposed && r < tinyHidden; ++r)
+      for (uint32_t c = 0; c < tinyHidden; ++c)
+        weights[i][r * tinyHidden + c] = stored[c * tinyHidden + r];
+  }
+  double total = 0;
+  int count = 0;
+  for (uint32_t token = 0; token < batch * sequence; ++token) {
+    uint32_t position = token % sequence;
+    if (position + 1 == sequence || labels[token + 1] == -100)
+      continue;
+    Row x(&embedding[ids[token] * tinyHidden], &embedding[ids[token] * tinyHidden] + tinyHidden);
+    for (uint32_t i = 0; i < options.layers; ++i) {
+      Row turned = x;
+      for (size_t f = 0; f < frequencies.size(); ++f) {
+        double angle = position * static_cast<double>(frequencies[f]), first = x[f], second = x[f + frequencies.size()];
+        turned[f] = first * std::cos(angle) - second * std::sin(angle);
+        turned[f + frequencies.size()] = second * std::cos(angle) + first * std::sin(angle);
+      }
+      size_t adapter = options.sharedAdapters ? 0 : 2 * i;
+      Row base = product(weights[i], turned, tinyHidden);
+      Row low = product(values[adapter + 1], product(values[adapter], turned, tinyRank), tinyHidden);
+      for (uint32_t c = 0; c < tinyHidden; ++c)
+        x[c] = turned[c] + base[c] + alpha * low[c];
+    }
+    Row logits = product({embedding.begin(), embedding.end()}, x, tinyVocabulary);
+    double sum = 0;
+    for (double logit : logits)
+      sum += std::exp(logit);
+    total += std::log(sum) - logits[labels[token + 1]];
+    ++count;
+  }
+  return total / count;
+}
+
+std::vector<std::vector<double>> widen(const std::vector<std::vector<float>> &values) {
+  std::vector<std::vector<double>> wide;
+  for (const std::vector<float> &value : values)
+    wide.emplace_back(value.begin(), value.end());
+  return wide;
+}
+
+} // namespace
+
+double referenceLoss(mebp_bundle *bundle, const TinyOptions &options, const std::vector<std::vector<float>> &values,
+                     const std::vector<int32_t> &ids, const std::vector<int32_t> &labels, uint32_t batch,
+                     uint32_t sequence) {
+  return loss(bundle, options, widen(values), ids, labels, batch, sequence);
+}
+
+std::vector<double> referenceGradient(mebp_bundle *bundle, const TinyOptions &options,
+                                      std::vector<std::vector<float>> values, uint32_t trainable,
+                                      const std::vector<int32_t> &ids, const std::vector<int32_t> &labels,
+                                      uint32_t batch, uint32_t sequence) {
+  constexpr double distance = 1e-5;
+  std::vector<std::vector<double>> wide = widen(values);
+  std::vector<double> gradient;
+  for (double &element : wide[trainable]) {
+    double before = element;
+    element = before + distance;
+    double above = loss(bundle, options, wide, ids, labels, batch, sequence);
+    element = before - distance;
+    double below = loss(bundle, options, wide, ids, labels, batch, sequence);
+    element = before;
+    gradient.push_back((above - below) / (2 * distance));
+  }
+  return gradient;
+}
+
+} // namespace mebp::test
