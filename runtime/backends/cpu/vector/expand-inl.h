@@ -18,28 +18,25 @@ using ByteBlock = hn::Full128<uint8_t>; // half of the codes of 32 columns (Int8
 
 inline bool quantized(const Tensor &w) { return w.storage == Storage::Int4 || w.storage == Storage::Int8; }
 
-// Codes, scale and minimum of 32 columns of one row after the other; a group is a whole number of them. The divisions
-// that find them are made once.
+// Where the codes, scale and minimum of 32 columns lie, row by row; a group is a whole number of them. The divisions
+// are made once.
 class GroupedColumns {
 public:
   GroupedColumns(const Tensor &w, int64_t column)
-      : w(w), column(column), nibbles(w.storage == Storage::Int4), groupsOfRow(w.stride / w.group),
-        group(column / w.group) {}
-
-  const uint8_t *codes(int64_t row) const {
-    int64_t index = row * w.stride + column;
-    return static_cast<const uint8_t *>(w.data) + (nibbles ? index / 2 : index);
-  }
-  const uint16_t *scale(int64_t row) const { return w.scales + row * groupsOfRow + group; }
-  const uint16_t *minimum(int64_t row) const { return w.minima + row * groupsOfRow + group; }
+      : nibbles(w.storage == Storage::Int4), bytesOfRow(w.stride >> nibbles), groupsOfRow(w.stride / w.group),
+        firstCodes(static_cast<const uint8_t *>(w.data) + (column >> nibbles)), firstScale(w.scales + column / w.group),
+        firstMinimum(w.minima + column / w.group) {}
 
   bool fourBits() const { return nibbles; }
+  const uint8_t *codes(int64_t row) const { return firstCodes + row * bytesOfRow; }
+  const uint16_t *scale(int64_t row) const { return firstScale + row * groupsOfRow; }
+  const uint16_t *minimum(int64_t row) const { return firstMinimum + row * groupsOfRow; }
 
 private:
-  const Tensor &w;
-  int64_t column;
   bool nibbles;
-  int64_t groupsOfRow, group;
+  int64_t bytesOfRow, groupsOfRow;
+  const uint8_t *firstCodes;
+  const uint16_t *firstScale, *firstMinimum;
 };
 
 inline FloatVector broadcastHalf(const uint16_t *half) {
@@ -55,37 +52,40 @@ inline FloatVector dequantize(hn::Vec<hn::Rebind<uint8_t, FloatTag>> codes, Floa
   return hn::MulAdd(hn::ConvertTo(FloatTag(), hn::PromoteTo(integers, codes)), scale, minimum);
 }
 
-inline void expandCodes(const GroupedColumns &columns, int64_t row, float *HWY_RESTRICT out) {
+// 32 codes of one group.
+inline void expandCodes(const uint8_t *codes, bool fourBits, FloatVector scale, FloatVector minimum,
+                        float *HWY_RESTRICT out) {
   const FloatTag d;
   const hn::Rebind<uint8_t, FloatTag> codeTag;
   const ByteBlock bytes;
-  const uint8_t *codes = columns.codes(row);
   HWY_ALIGN uint8_t unpacked[panelWidth];
-  if (columns.fourBits()) {
+  if (fourBits) {
     auto packed = hn::LoadU(bytes, codes);
     auto low = hn::And(packed, hn::Set(bytes, 15)), high = hn::ShiftRight<4>(packed);
     hn::Store(hn::InterleaveLower(bytes, low, high), bytes, unpacked);
     hn::Store(hn::InterleaveUpper(bytes, low, high), bytes, unpacked + 16);
     codes = unpacked;
   }
-  FloatVector scale = broadcastHalf(columns.scale(row)), minimum = broadcastHalf(columns.minimum(row));
   for (int64_t c = 0; c < panelWidth; c += lanes)
     hn::StoreU(dequantize(hn::LoadU(codeTag, codes + c), scale, minimum), d, out + c);
 }
 
-// Columns [column, column + count) of a row that is not quantised.
+// Columns [column, column + count) of a row that is not quantised: F32 or BF16.
 inline void copyColumns(const Tensor &w, int64_t row, int64_t column, int64_t count, float *HWY_RESTRICT out) {
   int64_t index = row * w.stride + column;
-  if (w.storage == Storage::BF16) {
-    const auto *values = static_cast<const uint16_t *>(w.data) + index;
-    for (int64_t c = 0; c < count; ++c) {
-      uint32_t bits = static_cast<uint32_t>(values[c]) << 16;
-      hwy::CopyBytes<4>(&bits, out + c);
-    }
-  } else {
+  if (w.storage == Storage::F32) {
     const float *values = w.f32() + index;
     mapRow(out, count, [&](int64_t c, int64_t n) HWY_ATTR { return loadSome(values + c, n); });
+    return;
   }
+  const FloatTag d;
+  const hn::Rebind<hwy::bfloat16_t, FloatTag> halfTag;
+  const auto *values = static_cast<const hwy::bfloat16_t *>(w.data) + index;
+  int64_t c = 0;
+  for (; c + lanes <= count; c += lanes)
+    hn::StoreU(hn::PromoteTo(d, hn::LoadU(halfTag, values + c)), d, out + c);
+  for (; c < count; ++c)
+    out[c] = hwy::F32FromBF16(values[c]);
 }
 
 // panel[r][c] = w[row + r][column + c], r < count, c < panelWidth, column a multiple of it. Columns beyond w's are left
@@ -94,12 +94,27 @@ inline void expandPanel(const Tensor &w, int64_t row, int64_t count, int64_t col
   if (quantized(w)) {
     GroupedColumns columns(w, column);
     for (int64_t r = 0; r < count; ++r)
-      expandCodes(columns, row + r, panel + r * panelWidth);
+      expandCodes(columns.codes(row + r), columns.fourBits(), broadcastHalf(columns.scale(row + r)),
+                  broadcastHalf(columns.minimum(row + r)), panel + r * panelWidth);
     return;
   }
   int64_t width = std::min(panelWidth, w.columns - column);
   for (int64_t r = 0; r < count; ++r)
     copyColumns(w, row + r, column, width, panel + r * panelWidth);
+}
+
+// A whole row; `out` has room for whole groups.
+inline void expandRow(const Tensor &w, int64_t row, float *out) {
+  if (!quantized(w))
+    return copyColumns(w, row, 0, w.columns, out);
+  GroupedColumns columns(w, 0);
+  const uint8_t *codes = columns.codes(row);
+  const uint16_t *scale = columns.scale(row), *minimum = columns.minimum(row);
+  for (int64_t first = 0; first < w.columns; first += w.group) {
+    FloatVector factor = broadcastHalf(scale++), shift = broadcastHalf(minimum++);
+    for (int64_t c = first; c < first + w.group; c += panelWidth, codes += columns.fourBits() ? 16 : 32)
+      expandCodes(codes, columns.fourBits(), factor, shift, out + c);
+  }
 }
 
 // Four floats from each of rows 0, 4, 8, ... of `from`, as many rows as fill a vector.

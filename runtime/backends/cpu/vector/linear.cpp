@@ -25,9 +25,9 @@ struct Blocking {
   int64_t rows;    // of a task: many where there are columns enough to share out, so that a panel serves them all
 
   Blocking(int64_t allRows, int64_t allColumns, int64_t allDepth) {
-    depth = roundUp(ceilDivide(allDepth, ceilDivide(allDepth, depthBlock)));
-    columns = depthBlock / roundUp(allDepth) > 1 ? depthBlock / roundUp(allDepth) * panelWidth : panelWidth;
-    rows = std::min<int64_t>(allRows, ceilDivide(allColumns, columns) >= 8 ? 512 : 96);
+    depth = roundUp(ceilDivide(allDepth, std::max<int64_t>(1, ceilDivide(allDepth, depthBlock))));
+    columns = std::max<int64_t>(1, depthBlock / std::max(roundUp(allDepth), panelWidth)) * panelWidth;
+    rows = std::clamp<int64_t>(allRows, 1, ceilDivide(allColumns, columns) >= 8 ? 512 : 96);
   }
   static int64_t roundUp(int64_t value) { return ceilDivide(value, panelWidth) * panelWidth; }
 };
@@ -61,6 +61,24 @@ static void multiplyPanels(const Context &context, int64_t rows, int64_t columns
           }
         }
       });
+}
+
+// left[rows, depth] w[columns, depth]^T for so few rows that transposing panels of w would cost more than the products:
+// each row of w is expanded and multiplied where it lies. `finish` as above.
+constexpr int64_t thinRows = 3;
+template <typename Finish>
+static void multiplyThin(const Context &context, const Tensor &x, const Tensor &w, const Finish &finish) {
+  parallelFor(context, ceilDivide(w.rows, panelWidth), [&](int64_t task, unsigned char *workspace) HWY_ATTR {
+    int64_t column = task * panelWidth, width = std::min(panelWidth, w.rows - column);
+    auto *weights = reinterpret_cast<float *>(workspace);
+    HWY_ALIGN float tile[thinRows * panelWidth];
+    for (int64_t c = 0; c < width; ++c) {
+      expandRow(w, column + c, weights);
+      for (int64_t r = 0; r < x.rows; ++r)
+        tile[r * panelWidth + c] = dotRow(rowOf(x, r), weights, w.columns);
+    }
+    finish(0, x.rows, column, width, tile, true);
+  });
 }
 
 // out = (first ? initial : out) + alpha * tile, where the initial value is the sum of those present of bias and addend.
@@ -97,6 +115,8 @@ void Linear(const Call &call, const Context &context) {
                       Accumulate{call.results[0], operandOf(call, 3), bias.present() ? piece : nullptr,
                                  call.attributes.alpha}(row, rows, column, columns, tile, first);
                     };
+  if (x.rows <= thinRows && (w.columns + w.group) * sizeof(float) <= workspaceBytes)
+    return multiplyThin(context, x, w, finish);
   multiplyPanels(
       context, x.rows, w.rows, w.columns, {x.f32(), x.stride, 1},
       [&](int64_t column, int64_t depth, int64_t count, float *panel)

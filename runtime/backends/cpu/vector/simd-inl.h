@@ -21,15 +21,20 @@ using FloatTag = hn::ScalableTag<float>;
 using FloatVector = hn::Vec<FloatTag>;
 constexpr int64_t lanes = hn::MaxLanes(FloatTag());
 
-// The first `count` of a vector's floats, zeros beyond; all of them where count is larger.
+// The first `count` of a vector's floats, zeros beyond; all of them where count is larger. Masked access is left to
+// targets where it cannot fault beyond the row.
 HWY_INLINE FloatVector loadSome(const float *from, int64_t count) {
   const FloatTag d;
   if (count >= lanes)
     return hn::LoadU(d, from);
+#if HWY_MEM_OPS_MIGHT_FAULT
   HWY_ALIGN float buffer[lanes] = {};
   for (int64_t i = 0; i < count; ++i)
     buffer[i] = from[i];
   return hn::Load(d, buffer);
+#else
+  return hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(count)), d, from);
+#endif
 }
 HWY_INLINE void storeSome(FloatVector value, float *to, int64_t count) {
   const FloatTag d;
@@ -37,10 +42,14 @@ HWY_INLINE void storeSome(FloatVector value, float *to, int64_t count) {
     hn::StoreU(value, d, to);
     return;
   }
+#if HWY_MEM_OPS_MIGHT_FAULT
   HWY_ALIGN float buffer[lanes];
   hn::Store(value, d, buffer);
   for (int64_t i = 0; i < count; ++i)
     to[i] = buffer[i];
+#else
+  hn::BlendedStore(value, hn::FirstN(d, static_cast<size_t>(count)), d, to);
+#endif
 }
 
 HWY_INLINE float sumOf(FloatVector value) {
