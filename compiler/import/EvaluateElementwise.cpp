@@ -48,9 +48,8 @@ static Binary findBinary(StringRef op) {
 }
 
 static bool yieldsBoolean(StringRef op) {
-  return llvm::is_contained({"Not", "IsNaN", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or",
-                             "Xor"},
-                            op);
+  return llvm::is_contained(
+      {"Not", "IsNaN", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Xor"}, op);
 }
 
 Extents mebp::alignedStrides(ArrayRef<int64_t> shape, size_t rank) {
@@ -68,10 +67,9 @@ static std::optional<HostTensor> combine(const OnnxNode &node, const HostTensor 
   result.kind = yieldsBoolean(node.getOp()) ? Kind::Boolean : a.kind;
   result.shape = *shape;
   result.data.resize(*elementCount(*shape));
-  forEachElement(*shape, {alignedStrides(a.shape, shape->size()), alignedStrides(b.shape, shape->size())},
-                 [&](int64_t element, ArrayRef<int64_t> at) {
-                   result.data[element] = function(a.data[at[0]], b.data[at[1]]);
-                 });
+  forEachElement(
+      *shape, {alignedStrides(a.shape, shape->size()), alignedStrides(b.shape, shape->size())},
+      [&](int64_t element, ArrayRef<int64_t> at) { result.data[element] = function(a.data[at[0]], b.data[at[1]]); });
   // Integer division cuts off towards zero.
   if (node.getOp() == "Div" && a.kind == Kind::Integer)
     for (double &value : result.data)

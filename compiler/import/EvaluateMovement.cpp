@@ -217,7 +217,6 @@ static std::optional<HostTensor> keepTriangle(const OnnxNode &node, TensorRefs i
   return result;
 }
 
-
 Results mebp::evaluateMovement(const OnnxNode &node, TensorRefs inputs) {
   StringRef op = node.getOp();
   auto one = [](std::optional<HostTensor> result) -> Results {

@@ -44,7 +44,8 @@ static std::optional<HostTensor> multiplyMatrices(TensorRefs inputs) {
       for (int64_t column = 0; column < columns; ++column) {
         double sum = 0;
         for (int64_t i = 0; i < inner; ++i)
-          sum += a.data[at[0] * rows * inner + row * inner + i] * b.data[at[1] * inner * columns + i * columns + column];
+          sum +=
+              a.data[at[0] * rows * inner + row * inner + i] * b.data[at[1] * inner * columns + i * columns + column];
         result.data[(matrix * rows + row) * columns + column] = sum;
       }
   });
@@ -52,8 +53,8 @@ static std::optional<HostTensor> multiplyMatrices(TensorRefs inputs) {
 }
 
 static std::optional<HostTensor> sumUp(const OnnxNode &node, TensorRefs inputs) {
-  if (inputs.size() != 2 || !inputs[0] || !inputs[1] || inputs[1]->data.size() != 1 ||
-      node.getInteger("reverse", 0) || node.getInteger("exclusive", 0))
+  if (inputs.size() != 2 || !inputs[0] || !inputs[1] || inputs[1]->data.size() != 1 || node.getInteger("reverse", 0) ||
+      node.getInteger("exclusive", 0))
     return std::nullopt;
   HostTensor result = inputs[0]->evaluated();
   auto axis = normalizedAxis(inputs[1]->integers()[0], result.shape.size());

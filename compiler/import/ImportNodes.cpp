@@ -26,31 +26,31 @@ LogicalResult GraphImporter::importOp(const OnnxNode &node, Entries &inputs) {
   if (inputs.empty() || !inputs[0])
     return emitMismatch(node);
   using Method = LogicalResult (GraphImporter::*)(const OnnxNode &, Entries &);
-  Method method = llvm::StringSwitch<Method>(node.getOp())
-                      .Cases({"Shape", "Size"}, &GraphImporter::importShape)
-                      .Cases({"Identity", "Cast", "CastLike"}, &GraphImporter::importCast)
-                      .Case("Dropout", &GraphImporter::importDropout)
-                      .Cases({"Reshape", "Unsqueeze", "Squeeze", "Flatten"}, &GraphImporter::importView)
-                      .Case("Transpose", &GraphImporter::importTranspose)
-                      .Case("Slice", &GraphImporter::importSlice)
-                      .Cases({"Split", "SplitToSequence"}, &GraphImporter::importSplit)
-                      .Case("SequenceAt", &GraphImporter::importSequenceAt)
-                      .Case("Expand", &GraphImporter::importExpand)
-                      .Case("Concat", &GraphImporter::importConcat)
-                      .Case("Gather", &GraphImporter::importGather)
-                      .Case("ReduceMean", &GraphImporter::importReduceMean)
-                      .Case("MatMul", &GraphImporter::importMatMul)
-                      .Case("Gemm", &GraphImporter::importGemm)
-                      .Cases({"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min"}, &GraphImporter::importElementwise)
-                      .Cases({"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Not"},
-                             &GraphImporter::importElementwise)
-                      .Cases({"Where", "IsNaN"}, &GraphImporter::importElementwise)
-                      .Cases({"Neg", "Abs", "Exp", "Log", "Sqrt", "Reciprocal"}, &GraphImporter::importElementwise)
-                      .Cases({"Sigmoid", "Tanh", "Erf", "Relu"}, &GraphImporter::importElementwise)
-                      .Cases({"Gelu", "Softmax", "LayerNormalization", "RMSNormalization"},
-                             &GraphImporter::importLikeFirst)
-                      .Cases({"RotaryEmbedding", "Attention"}, &GraphImporter::importLikeFirst)
-                      .Default(nullptr);
+  Method method =
+      llvm::StringSwitch<Method>(node.getOp())
+          .Cases({"Shape", "Size"}, &GraphImporter::importShape)
+          .Cases({"Identity", "Cast", "CastLike"}, &GraphImporter::importCast)
+          .Case("Dropout", &GraphImporter::importDropout)
+          .Cases({"Reshape", "Unsqueeze", "Squeeze", "Flatten"}, &GraphImporter::importView)
+          .Case("Transpose", &GraphImporter::importTranspose)
+          .Case("Slice", &GraphImporter::importSlice)
+          .Cases({"Split", "SplitToSequence"}, &GraphImporter::importSplit)
+          .Case("SequenceAt", &GraphImporter::importSequenceAt)
+          .Case("Expand", &GraphImporter::importExpand)
+          .Case("Concat", &GraphImporter::importConcat)
+          .Case("Gather", &GraphImporter::importGather)
+          .Case("ReduceMean", &GraphImporter::importReduceMean)
+          .Case("MatMul", &GraphImporter::importMatMul)
+          .Case("Gemm", &GraphImporter::importGemm)
+          .Cases({"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min"}, &GraphImporter::importElementwise)
+          .Cases({"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Not"},
+                 &GraphImporter::importElementwise)
+          .Cases({"Where", "IsNaN"}, &GraphImporter::importElementwise)
+          .Cases({"Neg", "Abs", "Exp", "Log", "Sqrt", "Reciprocal"}, &GraphImporter::importElementwise)
+          .Cases({"Sigmoid", "Tanh", "Erf", "Relu"}, &GraphImporter::importElementwise)
+          .Cases({"Gelu", "Softmax", "LayerNormalization", "RMSNormalization"}, &GraphImporter::importLikeFirst)
+          .Cases({"RotaryEmbedding", "Attention"}, &GraphImporter::importLikeFirst)
+          .Default(nullptr);
   if (!method)
     return node.emitError() << "is not supported; export a decoder model that does without it";
   return (this->*method)(node, inputs);
@@ -74,8 +74,7 @@ LogicalResult GraphImporter::importCast(const OnnxNode &node, Entries &inputs) {
   std::optional<Kind> to;
   if (node.getOp() == "Cast")
     to = element::kind(static_cast<int>(node.getInteger("to", 0)));
-  bool keeps = node.getOp() == "Identity" ||
-               (to && tensorType(&context, {}, *to).getElementType() == from) ||
+  bool keeps = node.getOp() == "Identity" || (to && tensorType(&context, {}, *to).getElementType() == from) ||
                (node.getOp() == "CastLike" && inputs.size() == 2 && getType(*inputs[1]).getElementType() == from);
   if (!keeps)
     return node.emitError() << "turns an activation into another kind of number, which is not supported";
@@ -215,9 +214,8 @@ LogicalResult GraphImporter::importSplit(const OnnxNode &node, Entries &inputs) 
 
 LogicalResult GraphImporter::importSequenceAt(const OnnxNode &node, Entries &inputs) {
   const HostTensor *position = getConstant(inputs, 1);
-  auto index = position && position->data.size() == 1
-                   ? normalizedAxis(position->integers()[0], inputs[0]->parts.size())
-                   : std::nullopt;
+  auto index = position && position->data.size() == 1 ? normalizedAxis(position->integers()[0], inputs[0]->parts.size())
+                                                      : std::nullopt;
   if (!index)
     return emitMismatch(node);
   define(node.getProto().output(0), inputs[0]->parts[*index]);
@@ -340,7 +338,8 @@ LogicalResult GraphImporter::importGemm(const OnnxNode &node, Entries &inputs) {
   bool isTransposed = node.getInteger("transB", 0);
   if (a.size() != 2 || b.size() != 2 || a[1] != b[isTransposed ? 1 : 0])
     return emitMismatch(node);
-  if (node.getInteger("transA", 0) || node.getFloat("alpha", 1) != 1 || (inputs.size() == 3 && node.getFloat("beta", 1) != 1))
+  if (node.getInteger("transA", 0) || node.getFloat("alpha", 1) != 1 ||
+      (inputs.size() == 3 && node.getFloat("beta", 1) != 1))
     return node.emitError() << "has transA, alpha or beta, which is not supported; export a plain linear layer";
   int64_t outputs = b[isTransposed ? 0 : 1];
   if (inputs.size() == 3 && getShape(*inputs[2]) != Extents{outputs})
@@ -382,11 +381,13 @@ LogicalResult GraphImporter::importLikeFirst(const OnnxNode &node, Entries &inpu
   for (StringRef name : {"epsilon", "scale", "softcap"})
     if (node.hasAttribute(name))
       attributes.push_back(builder.getNamedAttr(name, builder.getF32FloatAttr(node.getFloat(name, 0))));
-  for (StringRef name : {"is_causal", "interleaved", "rotary_embedding_dim", "num_heads", "q_num_heads", "kv_num_heads"})
+  for (StringRef name :
+       {"is_causal", "interleaved", "rotary_embedding_dim", "num_heads", "q_num_heads", "kv_num_heads"})
     if (node.hasAttribute(name))
       attributes.push_back(builder.getNamedAttr(name, builder.getI64IntegerAttr(node.getInteger(name, 0))));
   if (node.hasAttribute("approximate"))
     attributes.push_back(builder.getNamedAttr("approximate", builder.getStringAttr(node.getString("approximate", ""))));
-  define(node.getProto().output(0), emit(node, node.getOp(), values, type.getShape(), type.getElementType(), attributes));
+  define(node.getProto().output(0),
+         emit(node, node.getOp(), values, type.getShape(), type.getElementType(), attributes));
   return success();
 }

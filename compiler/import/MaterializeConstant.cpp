@@ -90,8 +90,8 @@ Value mebp::materializeConstant(OpBuilder &builder, Location location, const Hos
       return nn::PositionsOp::create(builder, location, type);
   }
   HostTensor plain = tensor.evaluated();
-  bool isSplat = !plain.data.empty() &&
-                 llvm::all_of(plain.data, [&](double value) { return value == plain.data.front(); });
+  bool isSplat =
+      !plain.data.empty() && llvm::all_of(plain.data, [&](double value) { return value == plain.data.front(); });
   if (isSplat)
     plain.data.resize(1);
   if (static_cast<int64_t>(plain.data.size()) > kLargestConstant)

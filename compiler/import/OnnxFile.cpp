@@ -84,7 +84,7 @@ LogicalResult OnnxFile::readAliases() {
     return emitError() << "has metadata 'mebp.tied' that is no JSON object; export the model again";
   for (const auto &[name, alias] : *tied)
     if (auto other = alias.getAsString())
-      aliases.push_back({name.str().str(), {other->str()}});
+      aliases.push_back({name.str(), {other->str()}});
   return success();
 }
 

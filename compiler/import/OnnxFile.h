@@ -57,8 +57,21 @@ private:
 
 /// ONNX's numbers for element types, as far as they are read here.
 namespace element {
-enum : int { f32 = 1, u8 = 2, i8 = 3, u16 = 4, i16 = 5, i32 = 6, i64 = 7, boolean = 9, f16 = 10, f64 = 11, u32 = 12,
-             u64 = 13, bf16 = 16 };
+enum : int {
+  f32 = 1,
+  u8 = 2,
+  i8 = 3,
+  u16 = 4,
+  i16 = 5,
+  i32 = 6,
+  i64 = 7,
+  boolean = 9,
+  f16 = 10,
+  f64 = 11,
+  u32 = 12,
+  u64 = 13,
+  bf16 = 16
+};
 /// What the element type is held as; nullopt for one that is not read.
 std::optional<HostTensor::Kind> kind(int type);
 /// Its name, for messages.

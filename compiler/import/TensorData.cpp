@@ -138,6 +138,10 @@ static std::string packTypedField(const onnx::Tensor &tensor) {
   }
 }
 
+static bool leavesFolder(StringRef location) {
+  return llvm::is_contained(llvm::make_range(llvm::sys::path::begin(location), llvm::sys::path::end(location)), "..");
+}
+
 InFlightDiagnostic OnnxFile::emitTensorError(const onnx::Tensor &tensor) const {
   return emitError() << "tensor '" << tensor.name() << "' ";
 }
@@ -175,7 +179,7 @@ FailureOr<OnnxFile::Place> OnnxFile::locate(const onnx::Tensor &tensor) const {
   }
   if (location.empty())
     return emitTensorError(tensor) << "has external data without a location; export the model again";
-  if (llvm::sys::path::is_absolute(location) || llvm::is_contained(llvm::split(location, '/'), StringRef("..")))
+  if (llvm::sys::path::is_absolute(location) || leavesFolder(location))
     return emitTensorError(tensor) << "has external data in '" << location
                                    << "', outside the model's folder; put the file beside the model";
   if (length && *length != place.bytes)
@@ -187,7 +191,8 @@ FailureOr<OnnxFile::Place> OnnxFile::locate(const onnx::Tensor &tensor) const {
   place.file = file.str().str();
   llvm::sys::fs::file_status status;
   if (llvm::sys::fs::status(file, status, /*follow=*/false) || !llvm::sys::fs::exists(status))
-    return emitTensorError(tensor) << "has its data in '" << place.file << "', which is not there; put it beside the model";
+    return emitTensorError(tensor) << "has its data in '" << place.file
+                                   << "', which is not there; put it beside the model";
   if (llvm::sys::fs::is_symlink_file(status))
     return emitTensorError(tensor) << "has its data in '" << place.file
                                    << "', a symbolic link, which ONNX forbids; put the file itself there";
@@ -259,7 +264,8 @@ LogicalResult OnnxFile::attachData(const onnx::Tensor &tensor, nn::ParameterOp p
   Type type = tensor.data_type() == element::f32   ? builder.getF32Type()
               : tensor.data_type() == element::f16 ? Type(builder.getF16Type())
                                                    : Type(builder.getBF16Type());
-  auto stored = RankedTensorType::get({tensor.dims().begin(), tensor.dims().end()}, type);
-  parameter.setInlineDataAttr(DenseElementsAttr::getFromRawBuffer(stored, {bytes->data(), bytes->size()}));
+  auto stored = RankedTensorType::get(ArrayRef<int64_t>(tensor.dims().data(), tensor.dims_size()), type);
+  parameter.setInlineDataAttr(
+      DenseElementsAttr::getFromRawBuffer(stored, ArrayRef<char>(bytes->data(), bytes->size())));
   return success();
 }

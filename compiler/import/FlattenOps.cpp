@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/import/OnnxMatchers.h"
+#include "compiler/import/TokenFlattener.h"
+
+using namespace mlir;
+using namespace mebp;
+using mebp::nn::features;
+
+static APFloat toFloat(double value) { return APFloat(static_cast<float>(value)); }
+
+LogicalResult TokenFlattener::flattenView(nn::OnnxOp node) {
+  Value input = node.getInputs()[0];
+  const Token *x = find(input);
+  if (!x)
+    return emitUnsupported(node) << "its input is no activation";
+  std::optional<AxisLayout> layout;
+  if (node.getOpType() == "Transpose")
+    layout = x->layout.transposed(cast<DenseI64ArrayAttr>(getAttribute(node, "perm")).asArrayRef());
+  else
+    layout = x->layout.reshaped(getShape(node.getOutputs()[0]));
+  if (!layout)
+    return emitUnsupported(node) << "it takes batch, sequence and features apart in another way than into heads";
+  ++views;
+  define(node, x->flat, *layout);
+  return success();
+}
+
+/// Slices of one value along one axis become one split, with parts for what nobody reads.
+LogicalResult TokenFlattener::flattenSlice(nn::OnnxOp node) {
+  if (find(node.getOutputs()[0]))
+    return success();
+  Value input = node.getInputs()[0];
+  const Token *found = find(input);
+  if (!found)
+    return emitUnsupported(node) << "its input is no activation";
+  Token x = *found;
+  int64_t axis = getInteger(node, "axis"), width = features(x.flat);
+  ArrayRef<AxisPiece> pieces = x.layout[axis];
+  if (pieces.size() != 1 || pieces[0].axis != 2 || pieces[0].size * pieces[0].stride != width)
+    return emitUnsupported(node)
+           << "it takes a part of the batch, of the sequence or of each head; only whole parts of "
+              "the features can be split";
+  int64_t stride = pieces[0].stride, extent = pieces[0].size;
+
+  SmallVector<nn::OnnxOp> slices;
+  for (Operation *user : input.getUsers())
+    if (auto slice = dyn_cast<nn::OnnxOp>(user);
+        slice && slice.getOpType() == "Slice" && getInteger(slice, "axis") == axis)
+      slices.push_back(slice);
+  llvm::sort(slices, [](nn::OnnxOp a, nn::OnnxOp b) { return getInteger(a, "start") < getInteger(b, "start"); });
+  auto sizeOf = [&](nn::OnnxOp slice) { return getShape(slice.getOutputs()[0])[axis]; };
+
+  SmallVector<Type> types;
+  SmallVector<std::pair<nn::OnnxOp, size_t>> parts;
+  int64_t end = 0, lastStart = -1;
+  auto addPart = [&](int64_t size) { types.push_back(tokenType(size * stride)); };
+  for (nn::OnnxOp slice : slices) {
+    int64_t start = getInteger(slice, "start"), size = sizeOf(slice);
+    bool isSame = start == lastStart && start + size == end;
+    if (start < end && !isSame)
+      return emitUnsupported(slice) << "its part of the features overlaps that of another";
+    if (start > end)
+      addPart(start - end);
+    if (!isSame)
+      addPart(size);
+    parts.push_back({slice, types.size() - 1});
+    lastStart = start;
+    end = start + size;
+  }
+  if (end < extent)
+    addPart(extent - end);
+
+  auto split = nn::SplitOp::create(builder, node.getLoc(), types, x.flat);
+  for (auto [slice, part] : parts) {
+    SmallVector<AxisLayout::Pieces> axes(x.layout.getAxes());
+    axes[axis] = {{2, sizeOf(slice), stride}};
+    define(slice, split.getResults()[part], AxisLayout(axes));
+  }
+  return success();
+}
+
+LogicalResult TokenFlattener::flattenGather(nn::OnnxOp node) {
+  Value table = node.getInputs()[0], indices = node.getInputs()[1];
+  if (!table.getDefiningOp<nn::ReadParameterOp>() || getShape(table).size() != 2 || getInteger(node, "axis") != 0)
+    return emitUnsupported(node) << "only rows of a parameter can be looked up, by token id or by position";
+  int64_t width = getShape(table)[1];
+  if (const Token *ids = find(indices); ids && areBatchAndSequence(ids->layout.getAxes())) {
+    SmallVector<AxisLayout::Pieces> axes(ids->layout.getAxes());
+    axes.push_back({{2, width, 1}});
+    define(node, nn::EmbeddingOp::create(builder, node.getLoc(), tokenType(width), ids->flat, table), AxisLayout(axes));
+    return success();
+  }
+  if (!indices.getDefiningOp<nn::PositionsOp>())
+    return emitUnsupported(node) << "only rows of a parameter can be looked up, by token id or by position from 0";
+  SmallVector<AxisLayout::Pieces> axes;
+  for (int64_t size : getShape(indices).drop_back()) {
+    axes.emplace_back();
+    if (size == batch)
+      axes.back().push_back({0, batch, 1});
+    else if (size != 1)
+      return emitUnsupported(node) << "its positions are repeated " << size << " times, which is not the batch";
+  }
+  axes.push_back({{1, sequence, 1}});
+  axes.push_back({{2, width, 1}});
+  define(node, nn::PositionEmbeddingOp::create(builder, node.getLoc(), tokenType(width), table), AxisLayout(axes));
+  return success();
+}
+
+LogicalResult TokenFlattener::flattenLinear(nn::OnnxOp node) {
+  const Token *x = find(node.getInputs()[0]);
+  Value weight = node.getInputs()[1];
+  if (!x || !hasWholeRows(*x))
+    return emitUnsupported(node) << "its input is not all features of each token";
+  Value bias = node.getInputs().size() == 3 ? node.getInputs()[2] : Value();
+  int64_t outputs = getShape(weight)[0];
+  SmallVector<AxisLayout::Pieces> axes(x->layout.getAxes());
+  axes.back() = {{2, outputs, 1}};
+  Value flat =
+      nn::LinearOp::create(builder, node.getLoc(), tokenType(outputs), x->flat, weight, bias, Value(), toFloat(1));
+  define(node, flat, AxisLayout(axes));
+  return success();
+}
+
+LogicalResult TokenFlattener::flattenNorm(nn::OnnxOp node) {
+  const Token *x = find(node.getInputs()[0]);
+  bool isRms = node.getOpType() == "RMSNormalization";
+  if (!x || node.getInputs().size() < 2)
+    return emitUnsupported(node) << "a norm needs an activation and a weight";
+  Value weight = node.getInputs()[1], bias = node.getInputs().size() > 2 ? node.getInputs()[2] : Value();
+  int64_t run = getRun(*x);
+  if (!isParameterVector(weight, run) || (bias && !isParameterVector(bias, run)))
+    return emitUnsupported(node) << "its weight is no vector of parameters over the last axis";
+  if (!isRms && run != features(x->flat))
+    return emitUnsupported(node) << "it is over each head; layer norms are over all features";
+  APFloat epsilon = toFloat(getFloat(node, "epsilon", 1e-5));
+  Type type = x->flat.getType();
+  Value flat = isRms ? Value(nn::RmsNormOp::create(builder, node.getLoc(), type, x->flat, weight, epsilon,
+                                                   toFloat(getFloat(node, "weight_offset"))))
+                     : Value(nn::LayerNormOp::create(builder, node.getLoc(), type, x->flat, weight, bias, epsilon));
+  define(node, flat, x->layout);
+  return success();
+}
+
+LogicalResult TokenFlattener::flattenRotary(nn::OnnxOp node) {
+  const Token *x = node.getInputs().size() == 1 ? find(node.getInputs()[0]) : nullptr;
+  auto frequencies = dyn_cast_or_null<DenseF32ArrayAttr>(getAttribute(node, "frequencies"));
+  if (!x || !frequencies)
+    return emitUnsupported(node) << "its tables are not cosines and sines of positions from 0, in halves";
+  int64_t axis = static_cast<int64_t>(x->layout.getRank()) + getInteger(node, "position_axis");
+  if (axis < 0 || !isSequence(x->layout[axis]) || getRun(*x) == 0)
+    return emitUnsupported(node) << "it does not rotate each head by its token's position";
+  auto flat = nn::RopeOp::create(builder, node.getLoc(), x->flat.getType(), x->flat, getRun(*x),
+                                 frequencies.asArrayRef(), toFloat(getFloat(node, "scale", 1)), false);
+  define(node, flat, x->layout);
+  return success();
+}
+
+LogicalResult TokenFlattener::refuseAttention(nn::OnnxOp node) {
+  if (getFloat(node, "softcap") != 0)
+    return emitUnsupported(node) << "it caps its logits; export a model without soft-capping";
+  if (node.getInputs().size() > 4)
+    return emitUnsupported(node) << "it reads past keys and values; export with use_cache=False";
+  if (getShape(node.getInputs()[0]).size() != 4)
+    return emitUnsupported(node) << "its operands are not [batch, heads, sequence, width]";
+  if (node.getInputs().size() == 4)
+    return emitUnsupported(node) << "its mask is not causal, with or without a window; export without padding masks";
+  return emitUnsupported(node) << "every token sees the later ones; only causal attention can be trained";
+}
+
+LogicalResult TokenFlattener::flattenAttention(nn::OnnxOp node) {
+  if (!getAttribute(node, "window"))
+    return refuseAttention(node);
+  const Token *operands[3];
+  int64_t heads[3];
+  for (int i = 0; i < 3; ++i) {
+    const Token *x = operands[i] = find(node.getInputs()[i]);
+    int64_t run = x && x->layout.getRank() == 4 ? getRun(*x) : 0;
+    heads[i] = run ? features(x->flat) / run : 0;
+    if (!run || !isSequence(x->layout[2]) || !(isBatch(x->layout[0])) ||
+        AxisLayout(x->layout.getAxes().slice(1, 1)) != AxisLayout(ArrayRef<AxisLayout::Pieces>({{{2, heads[i], run}}})))
+      return emitUnsupported(node) << "its operand " << i << " is not [batch, heads, sequence, width]";
+  }
+  int64_t width = features(operands[0]->flat) / heads[0];
+  if (heads[1] != heads[2] || heads[0] % heads[1] || features(operands[1]->flat) != heads[1] * width ||
+      features(operands[2]->flat) != heads[2] * width)
+    return emitUnsupported(node) << "queries, keys and values are not of one width, or key heads do not divide the "
+                                    "query heads";
+  auto attention = nn::AttentionOp::create(builder, node.getLoc(), tokenType(heads[0] * width), tokenType(heads[0]),
+                                           operands[0]->flat, operands[1]->flat, operands[2]->flat, heads[0], heads[1],
+                                           toFloat(getFloat(node, "scale")), getInteger(node, "window"));
+  define(node, attention.getOutput(), operands[0]->layout);
+  return success();
+}
+
+LogicalResult TokenFlattener::flattenActivation(nn::OnnxOp node) {
+  const Token *x = find(node.getInputs()[0]);
+  if (!x)
+    return emitUnsupported(node) << "its input is no activation";
+  Type type = x->flat.getType();
+  auto approximate = dyn_cast_or_null<StringAttr>(getAttribute(node, "approximate"));
+  Value flat;
+  if (node.getOpType() == "Swish")
+    flat = nn::SiluOp::create(builder, node.getLoc(), type, x->flat);
+  else if (node.getOpType() == "Relu")
+    flat = nn::ReluOp::create(builder, node.getLoc(), type, x->flat);
+  else
+    flat = nn::GeluOp::create(builder, node.getLoc(), type, x->flat, approximate && approximate == "tanh" ? 1 : 0);
+  define(node, flat, x->layout);
+  return success();
+}
+
+LogicalResult TokenFlattener::flattenScaled(nn::OnnxOp node) {
+  const Token *x = find(node.getInputs()[0]);
+  std::optional<double> factor;
+  if (node.getOpType() == "Neg")
+    factor = -1;
+  else if (auto number = getSplat(node.getInputs()[1]))
+    factor = node.getOpType() == "Div" ? 1 / *number : *number;
+  if (!x || !factor || getShape(node.getInputs()[0]) != getShape(node.getOutputs()[0]))
+    return emitUnsupported(node) << "activations can be divided by one number only";
+  define(node, nn::ScaleOp::create(builder, node.getLoc(), x->flat.getType(), x->flat, toFloat(*factor)), x->layout);
+  return success();
+}
+
+LogicalResult TokenFlattener::flattenBinary(nn::OnnxOp node) {
+  Value first = node.getInputs()[0], second = node.getInputs()[1];
+  const Token *a = find(first), *b = find(second);
+  if (node.getOpType() == "Mul" && (!a || !b)) {
+    Scaled scaled = stripScale(node.getOutputs()[0]);
+    Value number = a ? second : first;
+    if (scaled.source != node.getOutputs()[0] && (a || b) && getSplat(number)) {
+      const Token *x = a ? a : b;
+      auto flat = nn::ScaleOp::create(builder, node.getLoc(), x->flat.getType(), x->flat, toFloat(*getSplat(number)));
+      define(node, flat, x->layout);
+      return success();
+    }
+  }
+  auto layout = a && b ? combine(a->layout, b->layout) : std::nullopt;
+  if (!layout || a->flat.getType() != b->flat.getType())
+    return emitUnsupported(node) << "its operands are not two activations of the same shape and order of features";
+  Value flat;
+  if (node.getOpType() == "Add")
+    flat = nn::AddOp::create(builder, node.getLoc(), a->flat.getType(), a->flat, b->flat);
+  else if (node.getOpType() == "Mul")
+    flat = nn::MultiplyOp::create(builder, node.getLoc(), a->flat.getType(), a->flat, b->flat);
+  else
+    flat = nn::GatedOp::create(builder, node.getLoc(), a->flat.getType(), a->flat, b->flat,
+                               cast<StringAttr>(getAttribute(node, "activation")));
+  define(node, flat, *layout);
+  return success();
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Silu and gelu as their formulas are spelled out, and the gated units made with them.
+#include "compiler/import/OnnxMatchers.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mebp;
+
+namespace {
+
+/// x σ(x).
+struct RaiseSilu : NodePattern {
+  explicit RaiseSilu(MLIRContext *context) : NodePattern(context, "Mul", 2) {}
+  bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
+    return matchEitherWay(root, [&](Value x, Value gate) {
+      nn::OnnxOp sigmoid = getNode(gate, "Sigmoid");
+      if (!sigmoid || sigmoid.getInputs()[0] != x)
+        return false;
+      replaceByNode(rewriter, root, "Swish", x);
+      return true;
+    });
+  }
+};
+
+/// x/2 (1 + f(y)), where `match` finds x in f(y).
+struct RaiseGelu : NodePattern {
+  RaiseGelu(MLIRContext *context, StringRef function, StringRef approximate)
+      : NodePattern(context, "Mul", 2), function(function), approximate(approximate) {}
+
+  bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
+    // Without knowing x yet, the factor 1 + f(y) is found among all factors.
+    for (Value factor : expandProduct(root.getOutputs()[0], {}).factors) {
+      Value inner;
+      matchEitherWay(getNode(factor, "Add"), [&](Value f, Value one) {
+        nn::OnnxOp node = isSplat(one, 1) ? getNode(f, function) : nn::OnnxOp();
+        inner = node ? node.getInputs()[0] : Value();
+        return bool(inner);
+      });
+      Value x = !inner ? Value() : function == "Erf" ? matchErfArgument(inner) : matchTanhArgument(inner);
+      if (!x)
+        continue;
+      Product product = expandProduct(root.getOutputs()[0], x);
+      if (product.factors.size() == 2 && std::fabs(product.constant - 0.5) < 1e-6 &&
+          llvm::is_contained(product.factors, x) && llvm::is_contained(product.factors, factor)) {
+        replaceByNode(rewriter, root, "Gelu", x,
+                      rewriter.getNamedAttr("approximate", rewriter.getStringAttr(approximate)));
+        return true;
+      }
+    }
+    return false;
+  }
+
+private:
+  /// The x of x / √2.
+  static Value matchErfArgument(Value value) {
+    Scaled scaled = stripScale(value);
+    return std::fabs(scaled.factor - std::sqrt(0.5)) < 1e-3 ? scaled.source : Value();
+  }
+  /// The x of √(2/π) (x + 0.044715 x³).
+  static Value matchTanhArgument(Value value) {
+    Scaled scaled = stripScale(value);
+    Value result;
+    matchEitherWay(getNode(scaled.source, "Add"), [&](Value x, Value cube) {
+      Product product = expandProduct(cube, x);
+      bool matches = std::fabs(scaled.factor - std::sqrt(2 / M_PI)) < 1e-3 &&
+                     std::fabs(product.constant - 0.044715) < 1e-4 && product.factors.size() == 3 &&
+                     llvm::all_equal(product.factors) && product.factors[0] == x;
+      result = matches ? x : Value();
+      return matches;
+    });
+    return result;
+  }
+
+  StringRef function, approximate;
+};
+
+/// f(gate) · up.
+struct RaiseGated : NodePattern {
+  explicit RaiseGated(MLIRContext *context) : NodePattern(context, "Mul") {}
+  bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
+    return matchEitherWay(root, [&](Value activated, Value up) {
+      nn::OnnxOp silu = getNode(activated, "Swish"), gelu = getNode(activated, "Gelu");
+      if ((!silu && !gelu) || !activated.hasOneUse() || !up.getDefiningOp<nn::OnnxOp>() ||
+          getShape(up) != getShape(activated))
+        return false;
+      StringRef activation = silu ? "silu" : "gelu";
+      if (gelu)
+        if (auto form = gelu.getNodeAttributesAttr())
+          if (auto approximate = form.getAs<StringAttr>("approximate"); approximate && approximate == "tanh")
+            activation = "gelu_tanh";
+      replaceByNode(rewriter, root, "Gated", {(silu ? silu : gelu).getInputs()[0], up},
+                    rewriter.getNamedAttr("activation", rewriter.getStringAttr(activation)));
+      return true;
+    });
+  }
+};
+
+} // namespace
+
+void mebp::populateRaiseActivation(RewritePatternSet &patterns) {
+  MLIRContext *context = patterns.getContext();
+  patterns.add<RaiseSilu, RaiseGated>(context);
+  patterns.add<RaiseGelu>(context, "Erf", "none");
+  patterns.add<RaiseGelu>(context, "Tanh", "tanh");
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Attention(q, k, v) {scale, window}: causal, q [B,H,T,d], k and v [B,K,T,d] with K dividing H. Found in ONNX's own op
+// and in its formula; the mask becomes the window, factors on q and k the scale, and repeated heads vanish.
+#include "compiler/import/OnnxMatchers.h"
+
+#include "mlir/IR/TypeUtilities.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace mebp;
+
+namespace {
+
+/// The source of a value [B,H,T,d] (or [B,H,d,T]) that repeats each head of [B,K,T,d] H/K times.
+std::optional<View> matchHeads(Value value, bool isTransposed) {
+  std::optional<View> deepest;
+  for (const View &view : listViews(value)) {
+    if (getShape(view.source).size() != 4 || view.layout.getRank() != 4)
+      continue;
+    AxisLayout source = AxisLayout::identity(getShape(view.source));
+    ArrayRef<AxisPiece> heads = view.layout[1], distinct = source[1];
+    bool repeatsInside = heads.take_front(distinct.size()) == distinct &&
+                         llvm::all_of(heads.drop_front(std::min(heads.size(), distinct.size())),
+                                      [](const AxisPiece &piece) { return piece.axis == AxisLayout::kRepeated; });
+    if (repeatsInside && view.layout[0] == source[0] && view.layout[isTransposed ? 3 : 2] == source[2] &&
+        view.layout[isTransposed ? 2 : 3] == source[3])
+      deepest = view;
+  }
+  return deepest;
+}
+
+/// The source of a value's heads where no factor hides on the way.
+Value matchUnscaledHeads(Value value) {
+  auto heads = matchHeads(value, false);
+  return heads && heads->factor == 1 ? heads->source : value;
+}
+
+void replaceByAttention(PatternRewriter &rewriter, nn::OnnxOp root, ValueRange inputs, double scale, int64_t window) {
+  replaceByNode(rewriter, root, "Attention", inputs,
+                {rewriter.getNamedAttr("scale", rewriter.getF32FloatAttr(static_cast<float>(scale))),
+                 rewriter.getNamedAttr("window", rewriter.getI64IntegerAttr(window))});
+}
+
+/// The window of a mask that is causal.
+std::optional<int64_t> matchCausalMask(Value mask) {
+  auto causal = mask.getDefiningOp<nn::CausalMaskOp>();
+  return causal ? std::optional<int64_t>(causal.getWindow()) : std::nullopt;
+}
+
+bool hidesNothing(Value mask) {
+  auto splat = getSplat(mask);
+  return splat && *splat == (getElementTypeOrSelf(mask).isInteger(1) ? 1 : 0);
+}
+
+/// ONNX's own op.
+struct RaiseFusedAttention : NodePattern {
+  explicit RaiseFusedAttention(MLIRContext *context) : NodePattern(context, "Attention") {}
+  bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
+    size_t count = root.getInputs().size();
+    if (getAttribute(root, "window") || count < 3 || count > 4 || getFloat(root, "softcap") != 0)
+      return false;
+    std::optional<int64_t> window;
+    if (count == 4)
+      window = matchCausalMask(root.getInputs()[3]);
+    if (!window && getInteger(root, "is_causal") && (count == 3 || hidesNothing(root.getInputs()[3])))
+      window = 0;
+    Value q = root.getInputs()[0], k = root.getInputs()[1], v = root.getInputs()[2];
+    if (!window || getShape(q).size() != 4 || getShape(k).size() != 4 || getShape(v).size() != 4)
+      return false;
+    double scale = getFloat(root, "scale", 1 / std::sqrt(static_cast<double>(getShape(q).back())));
+    replaceByAttention(rewriter, root, {q, matchUnscaledHeads(k), matchUnscaledHeads(v)}, scale, *window);
+    return true;
+  }
+};
+
+/// A factor on q or k belongs to the scale.
+struct RaiseScaledOperand : NodePattern {
+  explicit RaiseScaledOperand(MLIRContext *context) : NodePattern(context, "Attention") {}
+  bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
+    if (!getAttribute(root, "window"))
+      return false;
+    Scaled q = stripScale(root.getInputs()[0]), k = stripScale(root.getInputs()[1]);
+    if (q.source == root.getInputs()[0] && k.source == root.getInputs()[1])
+      return false;
+    replaceByAttention(rewriter, root, {q.source, k.source, root.getInputs()[2]},
+                       getFloat(root, "scale") * q.factor * k.factor, getInteger(root, "window"));
+    return true;
+  }
+};
+
+/// softmax(scale q kᵀ + mask) v.
+struct RaiseAttentionFormula : NodePattern {
+  explicit RaiseAttentionFormula(MLIRContext *context) : NodePattern(context, "MatMul") {}
+  bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
+    nn::OnnxOp softmax = getNode(stripNanGuard(root.getInputs()[0]), "Softmax");
+    auto masked = softmax ? matchMasked(softmax.getInputs()[0]) : std::nullopt;
+    if (!masked)
+      return false;
+    Scaled logits = stripScale(masked->logits);
+    nn::OnnxOp product = getNode(logits.source, "MatMul");
+    if (!product || getShape(product.getInputs()[0]).size() != 4)
+      return false;
+    Scaled q = stripScale(product.getInputs()[0]);
+    auto k = matchHeads(product.getInputs()[1], true), v = matchHeads(root.getInputs()[1], false);
+    if (!k || !v || v->factor != 1 || getShape(root.getOutputs()[0]) != getShape(q.source))
+      return false;
+    replaceByAttention(rewriter, root, {q.source, k->source, v->source}, logits.factor * q.factor * k->factor,
+                       masked->window);
+    return true;
+  }
+
+private:
+  struct Masked {
+    Value logits;
+    int64_t window;
+  };
+
+  /// The S of Where(IsNaN(S), 0, S), which torch puts around rows without any key. A causal row has one.
+  static Value stripNanGuard(Value value) {
+    nn::OnnxOp where = getNode(value, "Where");
+    nn::OnnxOp test = where ? getNode(where.getInputs()[0], "IsNaN") : nn::OnnxOp();
+    return test && test.getInputs()[0] == where.getInputs()[2] ? where.getInputs()[2] : value;
+  }
+
+  /// logits + mask, or mask ? logits : a number that hides.
+  static std::optional<Masked> matchMasked(Value value) {
+    std::optional<Masked> result;
+    matchEitherWay(getNode(value, "Add"), [&](Value logits, Value mask) {
+      auto window = matchCausalMask(mask);
+      if (window && !getElementTypeOrSelf(mask).isInteger(1))
+        result = Masked{logits, *window};
+      return result.has_value();
+    });
+    if (nn::OnnxOp where = getNode(value, "Where")) {
+      auto window = matchCausalMask(where.getInputs()[0]);
+      auto hidden = getSplat(where.getInputs()[2]);
+      if (window && hidden && *hidden <= -1e4)
+        result = Masked{where.getInputs()[1], *window};
+    }
+    return result;
+  }
+};
+
+} // namespace
+
+void mebp::populateRaiseAttention(RewritePatternSet &patterns) {
+  patterns.add<RaiseFusedAttention, RaiseScaledOperand, RaiseAttentionFormula>(patterns.getContext());
+}

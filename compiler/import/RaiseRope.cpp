@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rotary embeddings in halves: RotaryEmbedding(x) {frequencies, scale, position_axis}, the axis counted from the back.
+#include "compiler/import/OnnxMatchers.h"
+
+using namespace mlir;
+using namespace mebp;
+
+namespace {
+
+/// A cosine or sine table that is multiplied with activations.
+nn::RotaryTableOp getTable(Value value, StringRef function) {
+  auto table = value.getDefiningOp<nn::RotaryTableOp>();
+  return table && table.getFunction() == function ? table : nn::RotaryTableOp();
+}
+
+int64_t axisFromBack(nn::RotaryTableOp table) {
+  return static_cast<int64_t>(table.getPositionAxis()) - static_cast<int64_t>(getShape(table.getResult()).size());
+}
+
+/// Whether a cosine and a sine table are of the same angles.
+bool belongTogether(nn::RotaryTableOp cosines, nn::RotaryTableOp sines) {
+  return cosines && sines && cosines.getFrequencies() == sines.getFrequencies() &&
+         cosines.getScale() == sines.getScale() && axisFromBack(cosines) == axisFromBack(sines);
+}
+
+bool haveEqualHalves(ArrayRef<float> frequencies) {
+  size_t half = frequencies.size() / 2;
+  return frequencies.size() % 2 == 0 && frequencies.take_front(half) == frequencies.drop_front(half);
+}
+
+void replaceByRope(PatternRewriter &rewriter, nn::OnnxOp root, Value x, ArrayRef<float> frequencies,
+                   nn::RotaryTableOp table) {
+  replaceByNode(rewriter, root, "RotaryEmbedding", x,
+                {rewriter.getNamedAttr("frequencies", rewriter.getDenseF32ArrayAttr(frequencies)),
+                 rewriter.getNamedAttr("scale", rewriter.getFloatAttr(rewriter.getF32Type(), table.getScale())),
+                 rewriter.getNamedAttr("position_axis", rewriter.getI64IntegerAttr(axisFromBack(table)))});
+}
+
+/// The x of Concat(−x₂, x₁), x = [x₁, x₂] in halves.
+Value matchRotatedHalves(Value value) {
+  nn::OnnxOp concat = getNode(value, "Concat");
+  int64_t rank = getShape(value).size();
+  if (!concat || concat.getInputs().size() != 2 || getInteger(concat, "axis") != rank - 1)
+    return {};
+  nn::OnnxOp negated = getNode(concat.getInputs()[0], "Neg");
+  auto second = negated ? getPartOfLastAxis(negated.getInputs()[0]) : std::nullopt;
+  auto first = getPartOfLastAxis(concat.getInputs()[1]);
+  int64_t half = getShape(value).back() / 2;
+  if (!first || !second || first->source != second->source || first->start != 0 || first->size != half ||
+      second->start != half || second->size != half || getShape(first->source) != getShape(value))
+    return {};
+  return first->source;
+}
+
+/// x cos + rotate(x) sin.
+struct RaiseRotatedSum : NodePattern {
+  explicit RaiseRotatedSum(MLIRContext *context) : NodePattern(context, "Add") {}
+  bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
+    return matchEitherWay(root, [&](Value straight, Value rotated) {
+      nn::RotaryTableOp cosines, sines;
+      Value x, y;
+      matchEitherWay(getNode(straight, "Mul"), [&](Value a, Value b) { return x = a, cosines = getTable(b, "cos"); });
+      matchEitherWay(getNode(rotated, "Mul"), [&](Value a, Value b) { return y = a, sines = getTable(b, "sin"); });
+      if (!belongTogether(cosines, sines) || matchRotatedHalves(y) != x)
+        return false;
+      ArrayRef<float> frequencies = cosines.getFrequencies();
+      if (!haveEqualHalves(frequencies) || static_cast<int64_t>(frequencies.size()) != getShape(x).back() ||
+          getShape(x) != getShape(root.getOutputs()[0]))
+        return false;
+      replaceByRope(rewriter, root, x, frequencies.take_front(frequencies.size() / 2), cosines);
+      return true;
+    });
+  }
+};
+
+/// Concat(x₁ cos − x₂ sin, x₂ cos + x₁ sin), with tables as wide as a half.
+struct RaiseHalves : NodePattern {
+  explicit RaiseHalves(MLIRContext *context) : NodePattern(context, "Concat") {}
+  bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
+    if (root.getInputs().size() != 2)
+      return false;
+    nn::OnnxOp difference = getNode(root.getInputs()[0], "Sub"), sum = getNode(root.getInputs()[1], "Add");
+    if (!difference || !sum)
+      return false;
+    auto firstCos = matchTerm(difference.getInputs()[0], "cos"),
+         secondSin = matchTerm(difference.getInputs()[1], "sin");
+    auto secondCos = matchTerm(sum.getInputs()[0], "cos"), firstSin = matchTerm(sum.getInputs()[1], "sin");
+    if (!secondCos.table || !firstSin.table) {
+      secondCos = matchTerm(sum.getInputs()[1], "cos");
+      firstSin = matchTerm(sum.getInputs()[0], "sin");
+    }
+    if (!belongTogether(firstCos.table, secondSin.table) || !belongTogether(secondCos.table, firstSin.table) ||
+        !belongTogether(firstCos.table, firstSin.table) || firstCos.x != firstSin.x || secondCos.x != secondSin.x)
+      return false;
+    auto first = getPartOfLastAxis(firstCos.x), second = getPartOfLastAxis(secondCos.x);
+    int64_t half = firstCos.table.getFrequencies().size();
+    if (!first || !second || first->source != second->source || first->start != 0 || first->size != half ||
+        second->start != half || second->size != half || getShape(first->source) != getShape(root.getOutputs()[0]))
+      return false;
+    replaceByRope(rewriter, root, first->source, firstCos.table.getFrequencies(), firstCos.table);
+    return true;
+  }
+
+private:
+  struct Term {
+    Value x;
+    nn::RotaryTableOp table;
+  };
+  static Term matchTerm(Value value, StringRef function) {
+    Term term;
+    matchEitherWay(getNode(value, "Mul"),
+                   [&](Value a, Value b) { return term.x = a, term.table = getTable(b, function); });
+    return term;
+  }
+};
+
+/// ONNX's own op, with its tables.
+struct RaiseFused : NodePattern {
+  explicit RaiseFused(MLIRContext *context) : NodePattern(context, "RotaryEmbedding") {}
+  bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
+    if (root.getInputs().size() != 3 || getShape(root.getInputs()[0]).size() != 4 || getInteger(root, "interleaved"))
+      return false;
+    auto cosines = getTable(root.getInputs()[1], "cos"), sines = getTable(root.getInputs()[2], "sin");
+    int64_t rotated = getInteger(root, "rotary_embedding_dim");
+    int64_t width = rotated ? rotated : getShape(root.getInputs()[0]).back();
+    if (!belongTogether(cosines, sines) || static_cast<int64_t>(cosines.getFrequencies().size()) * 2 != width)
+      return false;
+    replaceByRope(rewriter, root, root.getInputs()[0], cosines.getFrequencies(), cosines);
+    return true;
+  }
+};
+
+/// Concat(rotated first part, rest of the head).
+struct RaisePartial : NodePattern {
+  explicit RaisePartial(MLIRContext *context) : NodePattern(context, "Concat") {}
+  bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
+    if (root.getInputs().size() != 2)
+      return false;
+    nn::OnnxOp rope = getNode(root.getInputs()[0], "RotaryEmbedding");
+    auto rotated = rope && rope.getInputs().size() == 1 ? getPartOfLastAxis(rope.getInputs()[0]) : std::nullopt;
+    auto rest = getPartOfLastAxis(root.getInputs()[1]);
+    if (!rotated || !rest || rotated->source != rest->source || rotated->start != 0 || rest->start != rotated->size ||
+        getShape(rest->source) != getShape(root.getOutputs()[0]) || getFloat(rope, "scale") != 1)
+      return false;
+    replaceByNode(rewriter, root, "RotaryEmbedding", rest->source, rope.getNodeAttributesAttr().getValue());
+    return true;
+  }
+};
+
+} // namespace
+
+void mebp::populateRaiseRope(RewritePatternSet &patterns) {
+  patterns.add<RaiseRotatedSum, RaiseHalves, RaiseFused, RaisePartial>(patterns.getContext());
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "compiler/import/AxisLayout.h"
+#include "dialects/nn/NN.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/DenseMap.h"
+
+namespace mebp {
+
+/// Makes kernels of the nodes of @main, in their order. A node's result is known as a Token: a kernel's value
+/// [batch, sequence, features], and how the node's axes lie in it (axis 0, 1 and 2 of the layout).
+class TokenFlattener {
+public:
+  explicit TokenFlattener(mlir::func::FuncOp main) : main(main), builder(main.getContext()) {}
+  mlir::LogicalResult run();
+  int getViews() const { return views; }
+
+private:
+  struct Token {
+    mlir::Value flat;
+    AxisLayout layout;
+  };
+
+  mlir::LogicalResult flattenArgument();
+  mlir::LogicalResult storeWeightsOutByIn();
+  mlir::LogicalResult flattenNode(nn::OnnxOp node);
+  mlir::LogicalResult flattenReturn(mlir::func::ReturnOp terminator);
+  void eraseNodes();
+
+  mlir::LogicalResult flattenView(nn::OnnxOp node);
+  mlir::LogicalResult flattenSlice(nn::OnnxOp node);
+  mlir::LogicalResult flattenGather(nn::OnnxOp node);
+  mlir::LogicalResult flattenLinear(nn::OnnxOp node);
+  mlir::LogicalResult flattenNorm(nn::OnnxOp node);
+  mlir::LogicalResult flattenRotary(nn::OnnxOp node);
+  mlir::LogicalResult flattenAttention(nn::OnnxOp node);
+  mlir::LogicalResult flattenActivation(nn::OnnxOp node);
+  mlir::LogicalResult flattenScaled(nn::OnnxOp node);
+  mlir::LogicalResult flattenBinary(nn::OnnxOp node);
+  mlir::LogicalResult refuseAttention(nn::OnnxOp node);
+
+  /// The token of an operand; null where it is none.
+  const Token *find(mlir::Value value) const;
+  mlir::RankedTensorType tokenType(int64_t features);
+  void define(nn::OnnxOp node, mlir::Value flat, AxisLayout layout);
+
+  /// Whether the axes but the last are batch and sequence, and the last is all features.
+  bool hasWholeRows(const Token &token) const;
+  bool areBatchAndSequence(llvm::ArrayRef<AxisLayout::Pieces> axes) const;
+  /// The size of the last axis where it is a run of neighbouring features; 0 where it is not.
+  static int64_t getRun(const Token &token);
+  /// The layout of an element-by-element result; nullopt where the two do not lie alike.
+  std::optional<AxisLayout> combine(const AxisLayout &a, const AxisLayout &b) const;
+  bool isBatch(llvm::ArrayRef<AxisPiece> pieces) const;
+  bool isSequence(llvm::ArrayRef<AxisPiece> pieces) const;
+
+  mlir::func::FuncOp main;
+  mlir::OpBuilder builder;
+  llvm::DenseMap<mlir::Value, Token> tokens;
+  int64_t batch = 0, sequence = 0;
+  int views = 0;
+};
+
+/// "node 'name': ONNX op 'Foo' is not supported here: ", after the file's name where the module came from one.
+mlir::InFlightDiagnostic emitUnsupported(nn::OnnxOp node);
+
+} // namespace mebp
