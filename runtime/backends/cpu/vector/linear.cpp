@@ -107,20 +107,22 @@ struct Accumulate {
 
 void Linear(const Call &call, const Context &context) {
   const Tensor &x = call.operands[0], &w = call.operands[1], &bias = operandOf(call, 2);
+  const Tensor &addend = operandOf(call, 3), &y = call.results[0];
   auto finish = [&](int64_t row, int64_t rows, int64_t column, int64_t columns, const float *tile, bool first)
                     HWY_ATTR {
-                      HWY_ALIGN float piece[panelWidth];
-                      if (bias.present())
-                        expandPanel(bias, 0, 1, column, piece);
-                      Accumulate{call.results[0], operandOf(call, 3), bias.present() ? piece : nullptr,
-                                 call.attributes.alpha}(row, rows, column, columns, tile, first);
-                    };
+    HWY_ALIGN float piece[panelWidth];
+    if (bias.present())
+      expandPanel(bias, 0, 1, column, piece);
+    Accumulate accumulate{y, addend, bias.present() ? piece : nullptr, call.attributes.alpha};
+    accumulate(row, rows, column, columns, tile, first);
+  };
   if (x.rows <= thinRows && (w.columns + w.group) * sizeof(float) <= workspaceBytes)
     return multiplyThin(context, x, w, finish);
   multiplyPanels(
       context, x.rows, w.rows, w.columns, {x.f32(), x.stride, 1},
-      [&](int64_t column, int64_t depth, int64_t count, float *panel)
-          HWY_ATTR { expandTransposed(w, column, depth, count, panel); },
+      [&](int64_t column, int64_t depth, int64_t count, float *panel) HWY_ATTR {
+        expandTransposed(w, column, depth, count, panel);
+      },
       finish);
 }
 
@@ -128,8 +130,9 @@ void LinearInputGradient(const Call &call, const Context &context) {
   const Tensor &dy = call.operands[0], &w = call.operands[1];
   multiplyPanels(
       context, dy.rows, w.columns, w.rows, {dy.f32(), dy.stride, 1},
-      [&](int64_t column, int64_t depth, int64_t count, float *panel)
-          HWY_ATTR { expandPanel(w, depth, count, column, panel); },
+      [&](int64_t column, int64_t depth, int64_t count, float *panel) HWY_ATTR {
+        expandPanel(w, depth, count, column, panel);
+      },
       Accumulate{call.results[0], operandOf(call, 2), nullptr, call.attributes.alpha});
 }
 
@@ -142,14 +145,15 @@ void LinearWeightGradient(const Call &call, const Context &context) {
   float alpha = call.attributes.alpha;
   auto scatter = [&](int64_t row, int64_t rows, int64_t column, int64_t columns, const float *tile, bool first)
                      HWY_ATTR {
-                       for (int64_t c = 0; c < columns; ++c)
-                         for (int64_t r = 0; r < rows; ++r) {
-                           float *to = rowOf(dw, column + c) + row + r;
-                           *to = (first && !accumulates ? 0.0f : *to) + alpha * tile[r * panelWidth + c];
-                         }
-                     };
-  auto expand = [&](int64_t column, int64_t depth, int64_t count, float *panel)
-                    HWY_ATTR { expandPanel(wide, depth, count, column, panel); };
+    for (int64_t c = 0; c < columns; ++c)
+      for (int64_t r = 0; r < rows; ++r) {
+        float *to = rowOf(dw, column + c) + row + r;
+        *to = (first && !accumulates ? 0.0f : *to) + alpha * tile[r * panelWidth + c];
+      }
+  };
+  auto expand = [&](int64_t column, int64_t depth, int64_t count, float *panel) HWY_ATTR {
+    expandPanel(wide, depth, count, column, panel);
+  };
   LeftOperand left{narrow.f32(), 1, narrow.stride};
   if (transposed)
     multiplyPanels(context, dw.columns, dw.rows, dy.rows, left, expand, scatter);

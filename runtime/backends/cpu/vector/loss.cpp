@@ -46,9 +46,8 @@ void CrossEntropyTile(const Call &call, const Context &context) {
     auto correction = static_cast<float>(std::exp(static_cast<double>(before) - maximum));
     if (hit)
       *rowOf(target, row) = in[label];
-    mapRow(out, columns, [&](int64_t i, int64_t n) HWY_ATTR {
-      return hn::Exp(d, hn::Sub(loadSome(in + i, n), hn::Set(d, maximum)));
-    });
+    mapRow(out, columns,
+           [&](int64_t i, int64_t n) HWY_ATTR { return hn::Exp(d, hn::Sub(loadSome(in + i, n), hn::Set(d, maximum))); });
     if (hit)
       out[label] = 0;
     float total = sumRow(columns, [&](int64_t i, int64_t n) HWY_ATTR { return loadSome(out + i, n); });

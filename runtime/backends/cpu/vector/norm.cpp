@@ -21,9 +21,8 @@ namespace mebp::cpu::HWY_NAMESPACE {
 static void prepareWeights(const Tensor &w, float offset, float *weights) {
   dequantizeRow(w, 0, weights);
   if (offset != 0)
-    mapRow(weights, w.columns, [&](int64_t i, int64_t n) HWY_ATTR {
-      return hn::Add(hn::Set(FloatTag(), offset), loadSome(weights + i, n));
-    });
+    mapRow(weights, w.columns,
+           [&](int64_t i, int64_t n) HWY_ATTR { return hn::Add(hn::Set(FloatTag(), offset), loadSome(weights + i, n)); });
 }
 
 // One group at a time: body(row, first column, weights).
@@ -62,7 +61,9 @@ void RmsNormInputGradient(const Call &call, const Context &context) {
     const float *in = rowOf(x, row) + column, *upstream = rowOf(dy, row) + column;
     float inverse = inverseOf(dotRow(in, in, size), size, call.attributes.epsilon);
     auto scaled = [&](int64_t i, int64_t n)
-                      HWY_ATTR { return hn::Mul(loadSome(upstream + i, n), loadSome(weights + i, n)); };
+                      HWY_ATTR {
+      return hn::Mul(loadSome(upstream + i, n), loadSome(weights + i, n));
+    };
     float product =
         sumRow(size, [&](int64_t i, int64_t n) HWY_ATTR { return hn::Mul(scaled(i, n), loadSome(in + i, n)); });
     // dx = inverse u - (inverse^3 mean(u x)) x
@@ -121,8 +122,9 @@ void LayerNormInputGradient(const Call &call, const Context &context) {
       [&](int64_t row, const float *weights) HWY_ATTR {
         const float *in = rowOf(x, row), *upstream = rowOf(dy, row);
         Moments moments = momentsOf(in, x.columns, call.attributes.epsilon);
-        auto scaled = [&](int64_t i, int64_t n)
-                          HWY_ATTR { return hn::Mul(loadSome(upstream + i, n), loadSome(weights + i, n)); };
+        auto scaled = [&](int64_t i, int64_t n) HWY_ATTR {
+          return hn::Mul(loadSome(upstream + i, n), loadSome(weights + i, n));
+        };
         auto normal = [&](int64_t i, int64_t n) HWY_ATTR {
           return hn::Mul(hn::Sub(loadSome(in + i, n), hn::Set(d, moments.mean)), hn::Set(d, moments.inverse));
         };
