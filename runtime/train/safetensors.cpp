@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "format/half.h"
 #include "runtime/bundle/validate.h"
-#include "runtime/core/half.h"
 
 namespace mebp {
 
@@ -94,7 +94,7 @@ void widen(const SafeTensor &tensor, float *out) {
   for (uint64_t i = 0; i < tensor.elements(); ++i) {
     uint16_t bits;
     std::memcpy(&bits, tensor.data + 2 * i, sizeof(bits));
-    out[i] = brain ? fromBfloat16(bits) : fromFloat16(bits);
+    out[i] = brain ? format::bfloatToFloat(bits) : format::halfToFloat(bits);
   }
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 class StateTest : public testing::Test {
 protected:
-  void TearDown() override { std::filesystem::remove_all(folder); }
+  void TearDown() override { std::filesystem::remove_all(parent); }
 
   float stepOf(mebp_session *session, uint64_t seed) {
     std::vector<int32_t> ids = tinyTokens(10, seed);
@@ -31,7 +31,8 @@ protected:
 
   BundleFolder files{tinyBundle({})};
   OpenBundle bundle{files.path()};
-  std::string folder = scratchPath() + "/below";
+  // Saving makes both.
+  std::string parent = scratchPath(), folder = parent + "/below";
 };
 
 TEST_F(StateTest, ContinuesBitwise) {
