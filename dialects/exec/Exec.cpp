@@ -2,13 +2,14 @@
 #include "dialects/exec/Exec.h"
 
 #include "dialects/exec/Lifetimes.h"
-#include "llvm/ADT/TypeSwitch.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace mebp::exec;
 using mebp::train::LoopOp;
+using mebp::train::SliceOp;
 
 #include "dialects/exec/ExecDialect.cpp.inc"
 #define GET_ATTRDEF_CLASSES
@@ -54,42 +55,79 @@ bool isCarried(const Lifetimes &lifetimes, Value argument, Value yielded) {
          lifetimes.get(argument).end <= lifetimes.get(yielded).begin;
 }
 
+/// Where a value lies: from `begin` to `end` in the scratch arena, or in the memory of the bound value `owner`.
+struct Place {
+  unsigned value;
+  int64_t owner; // -1: the arena
+  int64_t begin, end;
+  bool overlaps(const Place &other) const { return owner == other.owner && begin < other.end && other.begin < end; }
+};
+
+/// Checks one entry of the table by itself. Slices have no place of their own.
+FailureOr<std::optional<Place>> verifyPlace(ProgramOp program, ArrayRef<Value> values, unsigned index) {
+  Value value = values[index];
+  int64_t offset = (*program.getPlacement())[index], bytes = sizeInBytes(value);
+  bool isInput = value.getParentBlock() == &program.getBody().front() && isa<BlockArgument>(value);
+  bool isOutput = llvm::is_contained(program.getReturn().getValues(), value);
+  if (isInput && isOutput)
+    return program.emitOpError() << "returns its input " << index << ", which it cannot hand over";
+  if ((offset == ProgramOp::bound) != (isInput || isOutput))
+    return program.emitOpError() << (offset == ProgramOp::bound ? "binds value " : "does not bind value ") << index
+                                 << ", which is " << (isInput || isOutput ? "an" : "no") << " input or output";
+  if ((offset == ProgramOp::view) != static_cast<bool>(value.getDefiningOp<SliceOp>()))
+    return program.emitOpError() << "places value " << index
+                                 << (offset == ProgramOp::view ? " as a slice, which it is not"
+                                                               : ", which is a slice, by itself");
+  if (offset == ProgramOp::view)
+    return std::optional<Place>();
+  if (offset == ProgramOp::bound)
+    return std::optional<Place>({index, index, 0, bytes});
+  if (offset < 0) {
+    int64_t target = ProgramOp::firstAlias - offset, inputs = program.getBody().getNumArguments();
+    if (target >= static_cast<int64_t>(values.size()) || (*program.getPlacement())[target] != ProgramOp::bound)
+      return program.emitOpError() << "lets value " << index << " share the memory of value " << target
+                                   << ", which is not bound";
+    if (target < inputs)
+      return program.emitOpError() << "lets value " << index << " share the memory of input " << target
+                                   << ", which is not the program's to write";
+    if (bytes > static_cast<int64_t>(sizeInBytes(values[target])))
+      return program.emitOpError() << "lets value " << index << " share the memory of value " << target
+                                   << ", which is smaller";
+    return std::optional<Place>({index, target, 0, bytes});
+  }
+  if (offset + bytes > program.getArenaBytes().value_or(0))
+    return program.emitOpError() << "places value " << index << " beyond the end of its arena";
+  return std::optional<Place>({index, -1, offset, offset + bytes});
+}
+
 LogicalResult verifyPlacement(ProgramOp program) {
   Lifetimes lifetimes(program);
   ArrayRef<Value> values = lifetimes.getValues();
-  ArrayRef<int64_t> placement = *program.getPlacement();
-  if (placement.size() != values.size())
-    return program.emitOpError() << "places " << placement.size() << " values, but has " << values.size();
+  if (program.getPlacement()->size() != values.size())
+    return program.emitOpError() << "places " << program.getPlacement()->size() << " values, but has " << values.size();
 
-  SmallVector<unsigned> placed;
-  for (auto [index, offset] : llvm::enumerate(placement)) {
-    if (offset <= ProgramOp::firstAlias) {
-      uint64_t target = ProgramOp::firstAlias - offset;
-      if (target >= values.size() || placement[target] != ProgramOp::bound)
-        return program.emitOpError() << "lets value " << index << " share the memory of value " << target
-                                     << ", which is not bound";
-    }
-    if (offset < 0)
-      continue;
-    if (offset + sizeInBytes(values[index]) > static_cast<uint64_t>(program.getArenaBytes().value_or(0)))
-      return program.emitOpError() << "places value " << index << " beyond the end of its arena";
-    placed.push_back(index);
+  SmallVector<Place> placed;
+  for (unsigned index = 0; index < values.size(); ++index) {
+    FailureOr<std::optional<Place>> place = verifyPlace(program, values, index);
+    if (failed(place))
+      return failure();
+    if (*place)
+      placed.push_back(**place);
   }
   for (size_t i = 0; i < placed.size(); ++i)
     for (size_t j = i + 1; j < placed.size(); ++j) {
-      Value first = values[placed[i]], second = values[placed[j]];
-      int64_t a = placement[placed[i]], b = placement[placed[j]];
-      bool apart = a + static_cast<int64_t>(sizeInBytes(first)) <= b || b + static_cast<int64_t>(sizeInBytes(second)) <= a;
-      if (apart || !lifetimes.get(first).intersects(lifetimes.get(second)))
+      const Place &a = placed[i], &b = placed[j];
+      Value first = values[a.value], second = values[b.value];
+      if (!a.overlaps(b) || !lifetimes.get(first).intersects(lifetimes.get(second)))
         continue;
-      bool sameBytes = a == b;
+      bool sameBytes = a.begin == b.begin;
       if (sameBytes && (isHandover(lifetimes, first, second) || isHandover(lifetimes, second, first) ||
                         isCarried(lifetimes, first, second) || isCarried(lifetimes, second, first)))
         continue;
       InFlightDiagnostic error = program.emitOpError()
-                                 << "places value " << placed[j] << " over value " << placed[i] << " while both are alive";
-      error.attachNote(first.getLoc()) << "value " << placed[i] << " is defined here";
-      error.attachNote(second.getLoc()) << "value " << placed[j] << " is defined here";
+                                 << "places value " << b.value << " over value " << a.value << " while both are alive";
+      error.attachNote(first.getLoc()) << "value " << a.value << " is defined here";
+      error.attachNote(second.getLoc()) << "value " << b.value << " is defined here";
       return error;
     }
   return success();

@@ -3,9 +3,9 @@
 // The nn dialect: verifiers, and which memory a kernel's result may share. Gradient rules are in NNGradients.cpp.
 #include "dialects/nn/NN.h"
 
-#include "llvm/ADT/TypeSwitch.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace mebp::nn;
@@ -43,8 +43,8 @@ LogicalResult checkSize(Operation *op, Value value, StringRef name, unsigned axi
   int64_t size = shape[shape.size() - 1 - axis];
   if (ShapedType::isDynamic(size) || ShapedType::isDynamic(expected) || size == expected)
     return success();
-  return op->emitOpError() << "'" << name << "' has size " << size << " where " << expected << " is needed: "
-                           << value.getType();
+  return op->emitOpError() << "'" << name << "' has size " << size << " where " << expected
+                           << " is needed: " << value.getType();
 }
 
 LogicalResult checkFeatures(Operation *op, Value value, StringRef name, int64_t expected) {
@@ -115,15 +115,18 @@ LogicalResult RmsNormOp::verify() {
 }
 LogicalResult RmsNormInputGradientOp::verify() {
   return success(succeeded(checkNorm(*this, getX(), getWeight())) &&
-                 succeeded(checkFeatures(*this, getDy(), "dy", features(getX()))));
+                 succeeded(checkFeatures(*this, getDy(), "dy", features(getX()))) &&
+                 succeeded(checkFeatures(*this, getResult(), "result", features(getX()))));
 }
 LogicalResult LayerNormOp::verify() {
   return success(succeeded(checkFeatures(*this, getWeight(), "weight", features(getX()))) &&
-                 succeeded(checkFeatures(*this, getBias(), "bias", features(getX()))));
+                 succeeded(checkFeatures(*this, getBias(), "bias", features(getX()))) &&
+                 succeeded(checkFeatures(*this, getResult(), "result", features(getX()))));
 }
 LogicalResult LayerNormInputGradientOp::verify() {
   return success(succeeded(checkFeatures(*this, getWeight(), "weight", features(getX()))) &&
-                 succeeded(checkFeatures(*this, getDy(), "dy", features(getX()))));
+                 succeeded(checkFeatures(*this, getDy(), "dy", features(getX()))) &&
+                 succeeded(checkFeatures(*this, getResult(), "result", features(getX()))));
 }
 LogicalResult RopeOp::verify() {
   int64_t size = getHeadDim();
@@ -133,7 +136,7 @@ LogicalResult RopeOp::verify() {
   if (static_cast<int64_t>(getFrequencies().size()) * 2 > size)
     return emitOpError() << "has " << getFrequencies().size() << " frequencies; a head of " << size << " has room for "
                          << size / 2;
-  return success();
+  return checkFeatures(*this, getResult(), "result", features(getX()));
 }
 LogicalResult AttentionOp::verify() {
   if (failed(checkHeads(*this, getQ(), getK(), getV(), getHeads(), getKvHeads())))
@@ -144,7 +147,17 @@ LogicalResult AttentionOp::verify() {
 LogicalResult AttentionGradientOp::verify() {
   if (!getDkAccumulator() != !getDvAccumulator())
     return emitOpError("has one of its two accumulators; give both or none");
-  return checkHeads(*this, getQ(), getK(), getV(), getHeads(), getKvHeads());
+  if (failed(checkHeads(*this, getQ(), getK(), getV(), getHeads(), getKvHeads())) ||
+      failed(checkFeatures(*this, getLse(), "lse", getHeads())))
+    return failure();
+  int64_t queries = features(getQ()), keys = features(getK());
+  return success(succeeded(checkFeatures(*this, getO(), "o", queries)) &&
+                 succeeded(checkFeatures(*this, getCotangent(), "cotangent", queries)) &&
+                 succeeded(checkFeatures(*this, getDq(), "dq", queries)) &&
+                 succeeded(checkFeatures(*this, getDk(), "dk", keys)) &&
+                 succeeded(checkFeatures(*this, getDv(), "dv", keys)) &&
+                 succeeded(checkFeatures(*this, getDkAccumulator(), "dk_accumulator", keys)) &&
+                 succeeded(checkFeatures(*this, getDvAccumulator(), "dv_accumulator", keys)));
 }
 LogicalResult SiluOp::verify() { return success(); }
 LogicalResult SiluGradientOp::verify() { return success(); }
@@ -172,9 +185,7 @@ LogicalResult ConcatOp::verify() {
   return checkFeatures(*this, getResult(), "result", sum);
 }
 LogicalResult FillOp::verify() { return success(); }
-LogicalResult LinearCrossEntropyOp::verify() {
-  return checkFeatures(*this, getX(), "x", features(getWeight()));
-}
+LogicalResult LinearCrossEntropyOp::verify() { return checkFeatures(*this, getX(), "x", features(getWeight())); }
 LogicalResult LinearCrossEntropyGradientOp::verify() {
   return success(succeeded(checkFeatures(*this, getX(), "x", features(getWeight()))) &&
                  succeeded(checkFeatures(*this, getDx(), "dx", features(getX()))));
@@ -193,8 +204,9 @@ OpFoldResult ConstantOp::fold(FoldAdaptor) { return getValue(); }
 
 //===- Shared memory ---------------------------------------------------------------------------------------------===//
 
-Value LinearOp::getReusable(unsigned) { return getAddend(); }
-Value LinearInputGradientOp::getReusable(unsigned) { return getAddend(); }
+// Every result needs a whole row of the factor: an addend that is the factor too has to stay.
+Value LinearOp::getReusable(unsigned) { return getAddend() == getX() ? Value() : getAddend(); }
+Value LinearInputGradientOp::getReusable(unsigned) { return getAddend() == getDy() ? Value() : getAddend(); }
 Value LinearWeightGradientOp::getAccumulator(unsigned) { return getAccumulator(); }
 Value LinearWeightGradientOp::getReusable(unsigned) { return {}; }
 Value RmsNormOp::getReusable(unsigned) { return getX(); }
@@ -219,11 +231,16 @@ Value MultiplyOp::getReusable(unsigned) { return getA(); }
 Value ScaleOp::getReusable(unsigned) { return getX(); }
 Value CrossEntropyTileOp::getAccumulator(unsigned result) {
   switch (result) {
-  case 1: return getMax();
-  case 2: return getSum();
-  case 3: return getTarget();
-  case 4: return getAccumulator();
-  default: return {};
+  case 1:
+    return getMax();
+  case 2:
+    return getSum();
+  case 3:
+    return getTarget();
+  case 4:
+    return getAccumulator();
+  default:
+    return {};
   }
 }
 Value CrossEntropyTileOp::getReusable(unsigned result) { return result == 0 ? getLogits() : Value(); }

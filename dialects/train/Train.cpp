@@ -100,17 +100,31 @@ ParseResult LoopOp::parse(OpAsmParser &parser, OperationState &state) {
   return success();
 }
 
-LogicalResult LoopOp::verify() {
+LogicalResult LoopOp::verifyRegions() {
   if (getSize() <= 0)
     return emitOpError() << "has chunks of " << getSize() << " rows; at least 1 is needed";
   if ((getDomain() == Domain::WeightRows) != static_cast<bool>(getOver()))
     return emitOpError("needs 'over' with the domain weight_rows, and only there");
   if (getBody().front().getNumArguments() != getInits().size() + 1 || !getTrip().getType().isIndex())
     return emitOpError("has a body whose arguments are not the trip and the carried values");
+  if (getResultTypes() != getInits().getTypes() || TypeRange(ValueRange(getCarried())) != getInits().getTypes())
+    return emitOpError("has results or carried arguments of other types than its initial values");
   if (getYield().getValues().getTypes() != getInits().getTypes())
     return emitOpError("yields other types than it carries");
   return success();
 }
+
+namespace {
+LogicalResult verifyTrip(Operation *op, Value trip) {
+  auto loop = dyn_cast<LoopOp>(trip.getParentBlock()->getParentOp());
+  if (loop && isa<BlockArgument>(trip) && trip == loop.getTrip())
+    return success();
+  return op->emitOpError("needs the trip of a train.loop around it");
+}
+} // namespace
+
+LogicalResult SliceOp::verify() { return verifyTrip(*this, getTrip()); }
+LogicalResult UpdateOp::verify() { return verifyTrip(*this, getTrip()); }
 
 //===- Roles -----------------------------------------------------------------------------------------------------===//
 

@@ -57,7 +57,7 @@ def Train_LoopOp : Train_Op<"loop", [AttrSizedOperandSegments, SingleBlockImplic
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
-  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
   let skipDefaultBuilders = 1;
   let builders = [OpBuilder<(ins "Domain":$domain, "int64_t":$size, "::mlir::Value":$over,
                                  "::mlir::ValueRange":$inits)>];
@@ -81,6 +81,7 @@ def Train_SliceOp : Train_Op<"slice", [Pure]> {
   let arguments = (ins AnyRankedTensor:$source, Index:$trip);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$source `[` $trip `]` attr-dict `:` type($source) `->` type($result)";
+  let hasVerifier = 1;
 }
 
 def Train_UpdateOp : Train_Op<"update", [Pure, AllTypesMatch<["destination", "result"]>]> {
@@ -89,6 +90,7 @@ def Train_UpdateOp : Train_Op<"update", [Pure, AllTypesMatch<["destination", "re
   let arguments = (ins AnyRankedTensor:$destination, AnyRankedTensor:$source, Index:$trip);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$source `into` $destination `[` $trip `]` attr-dict `:` type($source) `into` type($destination)";
+  let hasVerifier = 1;
   let builders = [OpBuilder<(ins "::mlir::Value":$destination, "::mlir::Value":$source, "::mlir::Value":$trip),
     [{ build($_builder, $_state, destination.getType(), destination, source, trip); }]>];
 }

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// RUN: mebp-opt %s --split-input-file --verify-diagnostics
+
+// expected-error @below {{unknown domain 'diagonal'}}
+train.loop diagonal 4 trip %t () {
+}
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32>) {
+  // expected-error @below {{has 2 carried values and 1 types}}
+  %0:2 = train.loop sequence 4 trip %t (%a = %x, %b = %x) : tensor<?x?x8xf32> {
+    train.yield %a, %b : tensor<?x?x8xf32>, tensor<?x?x8xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @f() {
+  // expected-error @below {{'train.loop' op has chunks of 0 rows; at least 1 is needed}}
+  train.loop sequence 0 trip %t () {
+  }
+  return
+}
+
+// -----
+
+func.func @f() {
+  // expected-error @below {{'train.loop' op needs 'over' with the domain weight_rows, and only there}}
+  train.loop weight_rows 4 trip %t () {
+  }
+  return
+}
+
+// -----
+
+func.func @f(%w: tensor<50x8xf32>) {
+  // expected-error @below {{'train.loop' op needs 'over' with the domain weight_rows, and only there}}
+  train.loop sequence 4 over %w : tensor<50x8xf32> trip %t () {
+  }
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32>) {
+  // expected-error @below {{'train.loop' op has a body whose arguments are not the trip and the carried values}}
+  "train.loop"(%x) <{domain = 0 : i32, size = 4 : i64, operandSegmentSizes = array<i32: 0, 1>}> ({
+  ^bb0(%t: index):
+    "train.yield"(%x) : (tensor<?x?x8xf32>) -> ()
+  }) : (tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32>, %y: tensor<?x?x4xf32>) {
+  // expected-error @below {{'train.loop' op yields other types than it carries}}
+  %0 = train.loop sequence 4 trip %t (%a = %x) : tensor<?x?x8xf32> {
+    train.yield %y : tensor<?x?x4xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32>) {
+  // expected-error @below {{'train.loop' op has results or carried arguments of other types than its initial values}}
+  %0 = "train.loop"(%x) <{domain = 0 : i32, size = 4 : i64, operandSegmentSizes = array<i32: 0, 1>}> ({
+  ^bb0(%t: index, %a: tensor<?x?x8xf32>):
+    "train.yield"(%a) : (tensor<?x?x8xf32>) -> ()
+  }) : (tensor<?x?x8xf32>) -> tensor<?x?x4xf32>
+  return
+}
+
+// -----
+
+func.func @f() {
+  "train.loop"() <{domain = 0 : i32, size = 4 : i64, operandSegmentSizes = array<i32: 0, 0>}> ({
+  ^bb0(%t: index):
+    // expected-error @below {{'func.return' op expects parent op 'func.func'}}
+    "func.return"() : () -> ()
+  }) : () -> ()
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32>, %t: index) {
+  // expected-error @below {{'train.slice' op needs the trip of a train.loop around it}}
+  %0 = train.slice %x[%t] : tensor<?x?x8xf32> -> tensor<?x?x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32>, %t: index) {
+  // expected-error @below {{'train.update' op needs the trip of a train.loop around it}}
+  %0 = train.update %x into %x[%t] : tensor<?x?x8xf32> into tensor<?x?x8xf32>
+  return
+}
