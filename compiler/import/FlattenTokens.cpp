@@ -53,6 +53,12 @@ InFlightDiagnostic mebp::emitUnsupported(nn::OnnxOp node) {
 LogicalResult TokenFlattener::run() {
   if (failed(flattenArgument()) || failed(storeWeightsOutByIn()))
     return failure();
+  // Attention that was not raised is named by its softmax, not by the first of its many nodes.
+  for (auto node : main.getOps<nn::OnnxOp>())
+    if (node.getOpType() == "Softmax")
+      return emitUnsupported(node)
+             << "it is no causal attention, softmax(scale q kᵀ + mask) v, with a mask that depends on "
+                "positions alone; export without padding masks, dropout and soft-capping";
   for (Operation &op : llvm::make_early_inc_range(main.getBody().front())) {
     builder.setInsertionPoint(&op);
     LogicalResult result = success();

@@ -78,6 +78,11 @@ LogicalResult GraphImporter::importCast(const OnnxNode &node, Entries &inputs) {
                (node.getOp() == "CastLike" && inputs.size() == 2 && getType(*inputs[1]).getElementType() == from);
   if (!keeps)
     return node.emitError() << "turns an activation into another kind of number, which is not supported";
+  // CastLike of a constant, like an activation.
+  if (inputs[0]->constant) {
+    define(node.getProto().output(0), *inputs[0]->constant);
+    return success();
+  }
   Value value = getValue(node, *inputs[0]);
   if (!value)
     return failure();

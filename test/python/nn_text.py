@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Evaluates the `nn` dialect's text with numpy, in f64: what the importer made of a graph, computed independently."""
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+
+_OP = re.compile(r"(?:(?P<results>%[^=]+) = )?nn\.(?P<op>\w+)(?P<rest>.*)")
+_PARAMETER = re.compile(r"nn\.parameter @(?P<name>\"[^\"]+\"|\S+) : tensor<(?P<shape>[\dx]*)xf32>(?P<rest>.*)")
+_EXTERNAL = re.compile(r'#nn\.external<"(?P<file>[^"]+)", (?P<offset>\d+), (?P<bytes>\d+), "(?P<element>\w+)">')
+_DENSE = re.compile(r'inline_data = dense<(?:"0x(?P<hex>[0-9A-F]+)"|(?P<text>[^>]+))>')
+
+
+class NNText:
+    """@main of a module's text: `run` maps token ids [batch, sequence], of any size, to logits."""
+
+    def __init__(self, text: str) -> None:
+        self.operations = [match for line in text.splitlines() if (match := _OP.search(line))]
+        self.parameters = {}
+        for line in text.splitlines():
+            if match := _PARAMETER.search(line):
+                self.parameters[match["name"].strip('"')] = _read_parameter(match)
+
+    def run(self, ids: np.ndarray) -> np.ndarray:
+        """ids [batch, sequence] -> logits [batch, sequence, vocabulary]."""
+        values = {"%arg0": ids}
+        result = None
+        for match in self.operations:
+            if match["op"] == "parameter":
+                continue
+            if match["op"] == "read_parameter":
+                name = match["rest"].split(" : ")[0].strip().lstrip("@").strip('"')
+                result = self.parameters[name]
+            else:
+                operands = re.search(r"\(([^)]*)\)", match["rest"])[1]
+                inputs = [values[name] for name in re.findall(r"%[\w#]+", operands)]
+                result = _KERNELS[match["op"]](*inputs, **_attributes(match["rest"], ids.shape))
+            _bind(values, match["results"], result)
+        return result
+
+
+def _read_parameter(match: re.Match) -> np.ndarray:
+    shape = [int(size) for size in match["shape"].split("x")]
+    stored = shape[::-1] if "transposed" in match["rest"] else shape
+    if external := _EXTERNAL.search(match["rest"]):
+        data = Path(external["file"]).read_bytes()[int(external["offset"]) :][: int(external["bytes"])]
+        assert external["element"] == "f32"
+    else:
+        dense = _DENSE.search(match["rest"])
+        # MLIR prints few elements as a list, many as hexadecimal bytes.
+        numbers = re.findall(r"[-+.\deE]+", dense["text"] or "")
+        data = bytes.fromhex(dense["hex"]) if dense["hex"] else np.array(numbers, np.float32).tobytes()
+    array = np.frombuffer(data, np.float32).reshape(stored).astype(np.float64)
+    return array.T if "transposed" in match["rest"] else array
+
+
+def _bind(values: dict, results: str, result: object) -> None:
+    names = [name.strip() for name in results.split(",")]
+    if ":" in names[0]:
+        base = names[0].split(":")[0]
+        values.update({f"{base}#{i}": part for i, part in enumerate(result)})
+    elif isinstance(result, tuple):
+        values.update(zip(names, result, strict=True))
+    else:
+        values[names[0]] = result
+
+
+def _attributes(rest: str, shape: tuple[int, int]) -> dict:
+    found = {"shape": shape}
+    # After the operands' parenthesis, before the types.
+    braces = re.search(r"\{(.*?)\} :", rest)
+    for name, value in re.findall(r"(\w+) = (array<[^>]*>|\"[^\"]*\"|[-+.\w]+)", braces[1] if braces else ""):
+        if value.startswith("array"):
+            found[name] = [float(v) for v in re.findall(r"[-+.\deE]+", value.split(":", 1)[1])]
+        else:
+            found[name] = value.strip('"') if value.startswith('"') else float(value) if "." in value else int(value)
+    found["sizes"] = [int(size) for size in re.findall(r"tensor<\?x\?x(\d+)xf32>", rest.split("->")[-1])]
+    return found
+
+
+def _silu(x):
+    return x / (1 + np.exp(-x))
+
+
+def _gelu(x, approximation=0):
+    if approximation:
+        return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    return x / 2 * (1 + np.vectorize(math.erf)(x / np.sqrt(2)))
+
+
+def _rms_norm(x, w, epsilon, weight_offset=0.0):
+    groups = x.reshape(*x.shape[:-1], -1, w.size)
+    normal = groups / np.sqrt((groups**2).mean(-1, keepdims=True) + epsilon)
+    return (normal * (weight_offset + w)).reshape(x.shape)
+
+
+def _layer_norm(x, w, b=0.0, *, epsilon):
+    centered = x - x.mean(-1, keepdims=True)
+    return centered / np.sqrt((centered**2).mean(-1, keepdims=True) + epsilon) * w + b
+
+
+def _rope(x, head_dim, frequencies, scale=1.0):
+    heads = x.reshape(*x.shape[:-1], -1, head_dim)
+    f = len(frequencies)
+    angle = (np.arange(x.shape[1])[:, None] * np.array(frequencies))[None, :, None, :]
+    a, b = heads[..., :f], heads[..., f : 2 * f]
+    rotated = [a * np.cos(angle) - b * np.sin(angle), b * np.cos(angle) + a * np.sin(angle)]
+    return np.concatenate([scale * part for part in rotated] + [heads[..., 2 * f :]], -1).reshape(x.shape)
+
+
+def _attention(q, k, v, heads, kv_heads, scale, window=0):
+    batch, sequence, _ = q.shape
+    q, k, v = (x.reshape(batch, sequence, n, -1).transpose(0, 2, 1, 3) for x, n in ((q, heads), (k, kv_heads), (v, kv_heads)))
+    k, v = (np.repeat(x, heads // kv_heads, 1) for x in (k, v))
+    t, j = np.arange(sequence)[:, None], np.arange(sequence)[None, :]
+    logits = np.where((j <= t) & ((j > t - window) if window else True), scale * q @ k.transpose(0, 1, 3, 2), -np.inf)
+    lse = np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1)) + logits.max(-1)
+    output = np.exp(logits - lse[..., None]) @ v
+    return output.transpose(0, 2, 1, 3).reshape(batch, sequence, -1), lse.transpose(0, 2, 1)
+
+
+def _kernel(function, *names):
+    return lambda *inputs, **attributes: function(*inputs, **{n: attributes[n] for n in names if n in attributes})
+
+
+_KERNELS = {
+    "embedding": _kernel(lambda ids, w: w[ids]),
+    "position_embedding": lambda w, shape, **_: np.broadcast_to(w[: shape[1]], (*shape, w.shape[1])),
+    "linear": _kernel(lambda x, w, b=0.0: x @ w.T + b),
+    "rms_norm": _kernel(_rms_norm, "epsilon", "weight_offset"),
+    "layer_norm": _kernel(_layer_norm, "epsilon"),
+    "rope": _kernel(_rope, "head_dim", "frequencies", "scale"),
+    "attention": _kernel(_attention, "heads", "kv_heads", "scale", "window"),
+    "silu": _kernel(_silu),
+    "relu": _kernel(lambda x: np.maximum(x, 0)),
+    "gelu": _kernel(_gelu, "approximation"),
+    "gated": _kernel(
+        lambda gate, up, activation: {"silu": _silu, "gelu": _gelu, "gelu_tanh": lambda x: _gelu(x, 1)}[activation](gate) * up,
+        "activation",
+    ),
+    "add": _kernel(np.add),
+    "multiply": _kernel(np.multiply),
+    "scale": _kernel(lambda x, alpha: alpha * x, "alpha"),
+    "split": lambda x, sizes, **_: tuple(np.split(x, np.cumsum(sizes)[:-1], axis=-1)),
+}

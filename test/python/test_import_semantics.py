@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the importer makes of a graph computes what the model computes, at another batch and sequence than exported."""
+
+import subprocess
+from pathlib import Path
+
+import models
+import numpy as np
+import pytest
+import torch
+from nn_text import NNText
+
+import mebp
+from mebp.tools import find_tool
+
+
+def assert_same_model(model: torch.nn.Module, path: Path) -> None:
+    command = [find_tool("mebpc"), path, "--emit", "nn"]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    ids = models.token_ids(model, 3, 37)
+    model.config._attn_implementation = "eager"
+    with torch.no_grad():
+        expected = model.double()(ids, use_cache=False).logits.numpy()
+    actual = NNText(text).run(ids.numpy())
+    assert np.linalg.norm(actual - expected) <= 1e-6 * np.linalg.norm(expected)
+
+
+def export_plainly(model: torch.nn.Module, path: Path, opset: int, attention: str, dynamic: bool) -> Path:
+    """As torch exports it, without this project's exporter."""
+    model.config._attn_implementation = attention
+    model.config.use_cache = False
+    dimensions = {0: torch.export.Dim("batch"), 1: torch.export.Dim("sequence")}
+    torch.onnx.export(
+        model,
+        kwargs={"input_ids": models.token_ids(model, 2, 24)},
+        f=path,
+        dynamo=True,
+        opset_version=opset,
+        optimize=False,
+        output_names=["logits"],
+        verbose=False,
+        external_data=True,
+        dynamic_shapes={"input_ids": dimensions} if dynamic else None,
+    )
+    return path
+
+
+@pytest.mark.parametrize("family", models.FAMILIES)
+def test_exported(family: str, tmp_path: Path) -> None:
+    model = models.build(family)
+    assert_same_model(model, mebp.export(model, tmp_path / "model.onnx", seq_len=24, batch=2))
+
+
+def test_window(tmp_path: Path) -> None:
+    model = models.build("mistral", sliding_window=7)
+    assert_same_model(model, mebp.export(model, tmp_path / "model.onnx", seq_len=24, batch=2))
+
+
+def test_partial_rotary(tmp_path: Path) -> None:
+    model = models.build("phi3", rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5})
+    assert_same_model(model, mebp.export(model, tmp_path / "model.onnx", seq_len=24, batch=1))
+
+
+@pytest.mark.parametrize(
+    ("family", "opset", "attention", "dynamic"),
+    [
+        ("llama", 18, "sdpa", False),
+        ("llama", 20, "eager", True),
+        ("llama", 23, "sdpa", True),
+        ("gemma3_text", 18, "sdpa", False),
+        ("gpt2_tanh", 18, "eager", False),
+        ("phi3", 18, "eager", False),
+        ("mistral", 18, "sdpa", False),
+    ],
+)
+def test_plain(family: str, opset: int, attention: str, dynamic: bool, tmp_path: Path) -> None:
+    model = models.build(family, **({"sliding_window": 7} if family == "mistral" else {}))
+    assert_same_model(model, export_plainly(model, tmp_path / "model.onnx", opset, attention, dynamic))
