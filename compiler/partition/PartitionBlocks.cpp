@@ -3,16 +3,17 @@
 // Outlines the blocks of a model (MeBP, section 3: the training graph is cut into blocks with checkpoints between).
 //
 // 1. Find the narrow cuts of @main and the repeated run between them (NarrowCuts.h).
-// 2. embed = what is before the run, a layer = one period, head = what is after it. Without a repetition (one layer):
-//    embed ends before the first attention, the head begins with the trailing segment that has the last linear.
+// 2. A layer = one period. Before the run, embed ends before the first linear layer or attention; after it, the head
+//    begins behind the last one but its own linear layer. What is left at either side of the run, or between them where
+//    nothing repeats, is one layer more.
 // 3. Each becomes a function (activation, parameters...) -> activation and a train.block that binds the parameters.
 #include "compiler/partition/NarrowCuts.h"
 #include "compiler/partition/Passes.h"
 
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
-#include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
 
@@ -29,29 +30,32 @@ struct BlockRange {
   size_t begin, end; // segments
 };
 
-bool contains(const Segment &segment, llvm::function_ref<bool(Operation *)> predicate) {
-  return llvm::any_of(segment.ops, predicate);
+/// Whether a segment has a linear layer, which may be trained, or attends to other positions. Only layers can do so:
+/// the embedding has no backward function, and the head runs on tiles of rows.
+bool belongsToLayer(const Segment &segment) {
+  return llvm::any_of(segment.ops, [](Operation *op) { return isa<nn::LinearOp, nn::AttentionOp>(op); });
 }
 
 SmallVector<BlockRange> chooseBlocks(ArrayRef<Segment> segments) {
-  SmallVector<BlockRange> blocks;
-  Repetition run = findRepetition(segments);
-  size_t layersEnd = run.begin + run.period * run.count;
-  if (run.count && run.begin > 0 && layersEnd < segments.size()) {
-    blocks.push_back({BlockKind::Embed, 0, run.begin});
-    for (size_t i = 0; i < run.count; ++i)
-      blocks.push_back({BlockKind::Layer, run.begin + i * run.period, run.begin + (i + 1) * run.period});
-    blocks.push_back({BlockKind::Head, layersEnd, segments.size()});
-    return blocks;
-  }
   size_t first = 0, last = segments.size() - 1;
-  while (first < last && !contains(segments[first], [](Operation *op) { return isa<nn::AttentionOp>(op); }))
+  while (first < last && !belongsToLayer(segments[first]))
     ++first;
-  while (last > first + 1 && !contains(segments[last - 1], [](Operation *op) { return isa<nn::LinearOp>(op); }))
+  while (last > first && !belongsToLayer(segments[last - 1]))
     --last;
-  blocks.push_back({BlockKind::Embed, 0, first});
-  blocks.push_back({BlockKind::Layer, first, last});
-  blocks.push_back({BlockKind::Head, last, segments.size()});
+  Repetition run = findRepetition(segments);
+  if (!run.count || run.begin == 0 || run.begin + run.period * run.count >= segments.size())
+    run = {first, last - first, 1};
+
+  size_t runEnd = run.begin + run.period * run.count;
+  size_t layersBegin = std::min(first, run.begin), layersEnd = std::max(last, runEnd);
+  SmallVector<BlockRange> blocks = {{BlockKind::Embed, 0, layersBegin}};
+  if (layersBegin < run.begin)
+    blocks.push_back({BlockKind::Layer, layersBegin, run.begin});
+  for (size_t begin = run.begin; begin < runEnd; begin += run.period)
+    blocks.push_back({BlockKind::Layer, begin, begin + run.period});
+  if (runEnd < layersEnd)
+    blocks.push_back({BlockKind::Layer, runEnd, layersEnd});
+  blocks.push_back({BlockKind::Head, layersEnd, segments.size()});
   return blocks;
 }
 
@@ -109,7 +113,9 @@ struct PartitionBlocks : impl::PartitionBlocksBase<PartitionBlocks> {
       for (const Segment &segment : ArrayRef(segments).slice(range.begin, range.end - range.begin))
         ops.append(segment.ops.begin(), segment.ops.end());
       if (ops.empty()) {
-        function.emitError("has nothing before its first layer: no embedding was found");
+        function.emitError() << "has no " << stringifyBlockKind(range.kind)
+                             << ": expected an embedding, then layers of "
+                             << "linear layers and attention, then the head's linear layer";
         return signalPassFailure();
       }
       std::string name = stringifyBlockKind(range.kind).str();
@@ -143,8 +149,8 @@ struct PartitionBlocks : impl::PartitionBlocksBase<PartitionBlocks> {
     auto block = train::BlockOp::create(builder, module.getLoc(), name, kind, builder.getArrayAttr(parameters),
                                         FlatSymbolRefAttr::get(builder.getContext(), functionName), {}, {}, {}, {});
     (void)block;
-    auto function = func::FuncOp::create(builder, module.getLoc(), functionName,
-                                         builder.getFunctionType(types, output.getType()));
+    auto function =
+        func::FuncOp::create(builder, module.getLoc(), functionName, builder.getFunctionType(types, output.getType()));
     function.setPrivate();
     train::setArgumentRole(function, 0, kind == BlockKind::Embed ? train::role::tokenIds : train::role::activation);
     train::setResultRole(function, 0, kind == BlockKind::Head ? train::role::logits : train::role::activation);
