@@ -9,9 +9,9 @@
 // 3. A target that matches nothing is an error, and so is the head, whose loss is tiled over a frozen weight.
 #include "compiler/adapt/Passes.h"
 
+#include "mlir/IR/Builders.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
-#include "mlir/IR/Builders.h"
 
 using namespace mlir;
 
@@ -27,11 +27,12 @@ struct AddLora : impl::AddLoraBase<AddLora> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     if (rank <= 0) {
-      module.emitError() << "--lora-rank " << rank << ": give a rank of at least 1";
+      module.emitError() << "--lora-rank " << rank.getValue() << ": give a rank of at least 1";
       return signalPassFailure();
     }
     std::vector<bool> matched(targets.size(), false);
-    llvm::SetVector<StringRef> available, adaptedNames;
+    llvm::SetVector<StringRef> available, untouched; // ends of names
+    SmallVector<StringRef> adaptedLayers;
     for (auto block : llvm::to_vector(module.getOps<train::BlockOp>())) {
       auto function = module.lookupSymbol<func::FuncOp>(block.getForwardAttr());
       for (auto linear : llvm::to_vector(function.getOps<nn::LinearOp>())) {
@@ -43,9 +44,11 @@ struct AddLora : impl::AddLoraBase<AddLora> {
         layer.consume_back(".weight");
         bool isHead = block.getKind() == train::BlockKind::Head;
         if (!isHead)
-          available.insert(layer.rsplit('.').second.empty() ? layer : layer.rsplit('.').second);
-        if (!isTarget(layer, isHead, matched))
+          available.insert(getEnd(layer));
+        if (!isTarget(layer, isHead, matched)) {
+          untouched.insert(getEnd(layer));
           continue;
+        }
         if (isHead) {
           linear.emitError() << "--lora-targets: '" << layer << "' is the head, whose loss is computed in tiles over a "
                              << "frozen weight; leave it out";
@@ -53,25 +56,31 @@ struct AddLora : impl::AddLoraBase<AddLora> {
         }
         if (failed(addAdapter(module, block, function, linear, layer)))
           return signalPassFailure();
-        adaptedNames.insert(layer.rsplit('.').second.empty() ? layer : layer.rsplit('.').second);
+        adaptedLayers.push_back(layer);
         ++adapted;
       }
     }
     for (auto [target, found] : llvm::zip(targets, matched))
       if (!found) {
         module.emitError() << "--lora-targets: '" << target << "' matches no linear layer; there are "
-                           << llvm::join(available, ", ");
+                           << (available.empty() ? "none but the head" : llvm::join(available, ", "));
         return signalPassFailure();
       }
-    SmallVector<Attribute> names;
-    for (StringRef name : adaptedNames)
-      names.push_back(StringAttr::get(&getContext(), name));
+    // PEFT adapts whatever ends like this: where some such layer was left alone, the others are listed by full names.
+    llvm::SetVector<Attribute> names;
+    for (StringRef layer : adaptedLayers)
+      names.insert(StringAttr::get(&getContext(), untouched.contains(getEnd(layer)) ? layer : getEnd(layer)));
     Builder builder(&getContext());
     module->setAttr("mebp.lora", builder.getDictionaryAttr({
                                      builder.getNamedAttr("rank", builder.getI64IntegerAttr(rank)),
                                      builder.getNamedAttr("alpha", builder.getF32FloatAttr(alpha)),
-                                     builder.getNamedAttr("target_modules", builder.getArrayAttr(names)),
+                                     builder.getNamedAttr("target_modules", builder.getArrayAttr(names.getArrayRef())),
                                  }));
+  }
+
+  static StringRef getEnd(StringRef layer) {
+    StringRef end = layer.rsplit('.').second;
+    return end.empty() ? layer : end;
   }
 
   bool isTarget(StringRef layer, bool isHead, std::vector<bool> &matched) {
@@ -89,12 +98,15 @@ struct AddLora : impl::AddLoraBase<AddLora> {
     auto weight = cast<RankedTensorType>(linear.getWeight().getType());
     int64_t outputs = weight.getDimSize(0), inputs = weight.getDimSize(1);
     if (rank > std::min(inputs, outputs))
-      return linear.emitError() << "--lora-rank " << rank << " is above the width of '" << layer << "' (" << outputs
-                                << " x " << inputs << "): give at most " << std::min(inputs, outputs);
+      return linear.emitError() << "--lora-rank " << rank.getValue() << " is above the width of '" << layer << "' ("
+                                << outputs << " x " << inputs << "): give at most " << std::min(inputs, outputs);
+    std::string key = ("base_model.model." + layer + ".lora_").str();
+    if (module.lookupSymbol(key + "A.weight"))
+      return linear.emitError() << "--lora-targets: '" << layer << "' is used in several places, which would need one "
+                                << "adapter for all of them; leave it out";
     auto element = weight.getElementType();
     auto typeA = RankedTensorType::get({rank, inputs}, element);
     auto typeB = RankedTensorType::get({outputs, rank}, element);
-    std::string key = ("base_model.model." + layer + ".lora_").str();
     float bound = 1.0f / std::sqrt(static_cast<float>(inputs));
     Value a = addTrainable(module, block, function, key + "A.weight", typeA, bound, linear.getLoc());
     Value b = addTrainable(module, block, function, key + "B.weight", typeB, 0.0f, linear.getLoc());

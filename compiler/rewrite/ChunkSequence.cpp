@@ -173,7 +173,7 @@ struct ChunkSequence : impl::ChunkSequenceBase<ChunkSequence> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     if (size <= 0) {
-      module.emitError() << "--chunk-size " << size << ": give at least 1";
+      module.emitError() << "--chunk-size " << size.getValue() << ": give at least 1";
       return signalPassFailure();
     }
     DenseSet<Attribute> done;

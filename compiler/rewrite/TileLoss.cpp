@@ -26,7 +26,7 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     if (rows <= 0 || columns <= 0) {
-      module.emitError() << "a loss tile of " << rows << " x " << columns << ": give at least 1 x 1";
+      module.emitError() << "a loss tile of " << rows.getValue() << " x " << columns.getValue() << ": give at least 1 x 1";
       return signalPassFailure();
     }
     for (auto block : module.getOps<train::BlockOp>())
