@@ -35,7 +35,8 @@ def test_peft_computes_the_same_logits(tmp_path, family):
     logits = session.logits(ids)
     assert logits.shape == expected.shape and logits.dtype == np.float32
     assert relative_error(logits, expected) < 1e-5
-    assert np.array_equal(session.logits(ids, first=26, count=1)[:, 0], logits[:, 26])
+    # One row takes another kernel than many, which rounds in another order.
+    assert relative_error(session.logits(ids, first=26, count=1)[:, 0], logits[:, 26]) < 1e-6
 
 
 def test_an_adapter_comes_back_bitwise(tmp_path):

@@ -86,13 +86,18 @@ def test_graph_without_scopes(tmp_path, family):
     compare(model, make_bundle(model, tmp_path, seq_len=40, batch=2, strip_scopes=True), 2, 33).check()
 
 
-@pytest.mark.parametrize("targets", [["q_proj", "v_proj"], ["down_proj"], ["o_proj", "lm_head"]])
+@pytest.mark.parametrize("targets", [["q_proj", "v_proj"], ["down_proj"], ["o_proj", "gate_proj"]])
 def test_subsets_of_the_linear_layers(tmp_path, targets):
     model = models.build("llama")
     bundle = make_bundle(model, tmp_path, seq_len=40, batch=2, lora=mebp.LoRA(rank=3, alpha=7, targets=targets))
     modules = {key.split(".")[-3] for key in mebp.Session(bundle).trainables()}
     assert modules == set(targets)
     compare(model, bundle, 2, 29).check()
+
+
+def test_an_adapter_on_the_head_is_refused(tmp_path):
+    with pytest.raises(mebp.Error, match="lm_head"):
+        make_bundle(models.build("llama"), tmp_path, seq_len=24, lora=mebp.LoRA(targets=["q_proj", "lm_head"]))
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 16, 48])
