@@ -106,7 +106,8 @@ static std::optional<HostTensor> gather(const HostTensor &source, const HostTens
 }
 
 static std::optional<HostTensor> gatherTuples(const HostTensor &source, const HostTensor &indices) {
-  if (indices.shape.empty() || indices.shape.back() > static_cast<int64_t>(source.shape.size()))
+  if (indices.shape.empty() || indices.shape.back() < 1 ||
+      indices.shape.back() > static_cast<int64_t>(source.shape.size()))
     return std::nullopt;
   int64_t width = indices.shape.back();
   Extents shape(indices.shape.begin(), indices.shape.end() - 1);
@@ -150,6 +151,8 @@ static std::optional<HostTensor> concatenate(TensorRefs inputs, int64_t axis) {
       return std::nullopt;
     parts.push_back(alike ? *input : input->evaluated());
   }
+  if (elementCount(shape).value_or(kLargestTable + 1) > kLargestTable)
+    return std::nullopt;
   HostTensor result = emptyLike(parts[0], shape);
   int64_t outer = *elementCount(ArrayRef(shape).take_front(*front));
   for (int64_t o = 0; o < outer; ++o)
@@ -204,7 +207,7 @@ static std::optional<HostTensor> transpose(const HostTensor &source, SmallVector
 static std::optional<HostTensor> keepTriangle(const OnnxNode &node, TensorRefs inputs) {
   HostTensor result = inputs[0]->evaluated();
   size_t rank = result.shape.size();
-  if (rank < 2)
+  if (rank < 2 || (inputs.size() > 1 && inputs[1] && inputs[1]->data.size() != 1))
     return std::nullopt;
   int64_t diagonal = inputs.size() > 1 && inputs[1] ? inputs[1]->integers()[0] : 0;
   bool upper = node.getInteger("upper", 1);

@@ -33,7 +33,9 @@ static std::optional<HostTensor> multiplyMatrices(TensorRefs inputs) {
     return std::nullopt;
   Extents shape = *batch;
   shape.append({rows, columns});
-  if (elementCount(shape).value_or(kLargestTable + 1) > kLargestTable)
+  Extents work = shape;
+  work.push_back(inner);
+  if (elementCount(work).value_or(kLargestTable + 1) > kLargestTable)
     return std::nullopt;
   HostTensor result{a.kind, shape, {}};
   result.data.resize(*elementCount(shape));

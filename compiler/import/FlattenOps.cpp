@@ -9,19 +9,18 @@ using mebp::nn::features;
 static APFloat toFloat(double value) { return APFloat(static_cast<float>(value)); }
 
 LogicalResult TokenFlattener::flattenView(nn::OnnxOp node) {
-  Value input = node.getInputs()[0];
-  const Token *x = find(input);
-  if (!x)
+  auto x = tokens.find(node.getInputs()[0]);
+  if (x == tokens.end())
     return emitUnsupported(node) << "its input is no activation";
   std::optional<AxisLayout> layout;
   if (node.getOpType() == "Transpose")
-    layout = x->layout.transposed(cast<DenseI64ArrayAttr>(getAttribute(node, "perm")).asArrayRef());
+    layout = x->second.layout.transposed(cast<DenseI64ArrayAttr>(getAttribute(node, "perm")).asArrayRef());
   else
-    layout = x->layout.reshaped(getShape(node.getOutputs()[0]));
+    layout = x->second.layout.reshaped(getShape(node.getOutputs()[0]));
   if (!layout)
     return emitUnsupported(node) << "it takes batch, sequence and features apart in another way than into heads";
   ++views;
-  define(node, x->flat, *layout);
+  define(node, x->second.flat, *layout);
   return success();
 }
 
@@ -84,10 +83,12 @@ LogicalResult TokenFlattener::flattenGather(nn::OnnxOp node) {
   if (!table.getDefiningOp<nn::ReadParameterOp>() || getShape(table).size() != 2 || getInteger(node, "axis") != 0)
     return emitUnsupported(node) << "only rows of a parameter can be looked up, by token id or by position";
   int64_t width = getShape(table)[1];
-  if (const Token *ids = find(indices); ids && areBatchAndSequence(ids->layout.getAxes())) {
-    SmallVector<AxisLayout::Pieces> axes(ids->layout.getAxes());
+  auto ids = tokens.find(indices);
+  if (ids != tokens.end() && areBatchAndSequence(ids->second.layout.getAxes())) {
+    SmallVector<AxisLayout::Pieces> axes(ids->second.layout.getAxes());
     axes.push_back({{2, width, 1}});
-    define(node, nn::EmbeddingOp::create(builder, node.getLoc(), tokenType(width), ids->flat, table), AxisLayout(axes));
+    define(node, nn::EmbeddingOp::create(builder, node.getLoc(), tokenType(width), ids->second.flat, table),
+           AxisLayout(axes));
     return success();
   }
   if (!indices.getDefiningOp<nn::PositionsOp>())
@@ -147,7 +148,7 @@ LogicalResult TokenFlattener::flattenRotary(nn::OnnxOp node) {
   if (!x || !frequencies)
     return emitUnsupported(node) << "its tables are not cosines and sines of positions from 0, in halves";
   int64_t axis = static_cast<int64_t>(x->layout.getRank()) + getInteger(node, "position_axis");
-  if (axis < 0 || !isSequence(x->layout[axis]) || getRun(*x) == 0)
+  if (axis < 0 || !isSequence(x->layout[axis]) || getRun(*x) < 2 * static_cast<int64_t>(frequencies.size()))
     return emitUnsupported(node) << "it does not rotate each head by its token's position";
   auto flat = nn::RopeOp::create(builder, node.getLoc(), x->flat.getType(), x->flat, getRun(*x),
                                  frequencies.asArrayRef(), toFloat(getFloat(node, "scale", 1)), false);

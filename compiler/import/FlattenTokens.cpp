@@ -8,6 +8,7 @@
 #include "compiler/import/Passes.h"
 #include "compiler/import/TokenFlattener.h"
 
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/StringSwitch.h"
 
@@ -160,7 +161,7 @@ void TokenFlattener::eraseNodes() {
 
 const TokenFlattener::Token *TokenFlattener::find(Value value) const {
   auto found = tokens.find(value);
-  return found == tokens.end() ? nullptr : &found->second;
+  return found != tokens.end() && isa<FloatType>(getElementTypeOrSelf(found->second.flat)) ? &found->second : nullptr;
 }
 
 RankedTensorType TokenFlattener::tokenType(int64_t features) {

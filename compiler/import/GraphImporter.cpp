@@ -70,6 +70,8 @@ LogicalResult GraphImporter::declareInitializers() {
       return file.emitError() << "has two initializers named '" << tensor.name() << "'; export the model again";
     entry.initializer = &tensor;
     auto count = elementCount({tensor.dims().data(), size_t(tensor.dims_size())});
+    if (!count)
+      return file.emitError() << "tensor '" << tensor.name() << "' has an impossible shape; export the model again";
     entry.isParameter = element::kind(tensor.data_type()).value_or(Kind::Float) == Kind::Float && count != 1 &&
                         !tables.contains(tensor.name());
   }
@@ -145,6 +147,8 @@ LogicalResult GraphImporter::importNode(const OnnxNode &node) {
   auto inputs = gatherInputs(node);
   if (failed(inputs))
     return failure();
+  if (node.getProto().output_size() == 0)
+    return node.emitError() << "has no outputs; export the model again";
   for (const std::string &output : node.getProto().output())
     if (auto found = entries.find(output);
         found != entries.end() && (found->second.value || found->second.constant || found->second.initializer))
@@ -174,10 +178,13 @@ LogicalResult GraphImporter::importNode(const OnnxNode &node) {
 LogicalResult GraphImporter::checkShape(const OnnxNode &node, StringRef output) {
   const onnx::ValueInfo *info = declared.lookup(output);
   const Entry &entry = entries[output];
-  if (!info || (!entry.value && !entry.constant) || !info->type().has_tensor_type() ||
-      !info->type().tensor_type().has_shape())
+  if (!entry.value && !entry.constant)
     return success();
   Extents shape = getShape(entry);
+  if (!elementCount(shape))
+    return node.emitError() << "makes '" << output << "' of a shape that is impossible; export the model again";
+  if (!info || !info->type().has_tensor_type() || !info->type().tensor_type().has_shape())
+    return success();
   const onnx::Shape &expected = info->type().tensor_type().shape();
   bool agrees = expected.dim_size() == static_cast<int>(shape.size());
   for (int axis = 0; agrees && axis < expected.dim_size(); ++axis)

@@ -104,6 +104,8 @@ Extents mebp::broadcastStrides(llvm::ArrayRef<int64_t> shape) {
 }
 
 SliceRange mebp::sliceRange(int64_t start, int64_t end, int64_t step, int64_t extent) {
+  // Longer steps take nothing more, and could overflow.
+  step = std::clamp<int64_t>(step, -(int64_t(1) << 40), int64_t(1) << 40);
   auto fromFront = [&](int64_t index) {
     if (index < 0)
       index = index < -extent ? -1 : index + extent;

@@ -18,6 +18,11 @@ static bool isComparison(StringRef op) {
                             op);
 }
 
+static bool isUnary(StringRef op) {
+  return llvm::is_contained(
+      {"Neg", "Abs", "Exp", "Log", "Sqrt", "Reciprocal", "Sigmoid", "Tanh", "Erf", "Relu", "Not", "IsNaN"}, op);
+}
+
 static InFlightDiagnostic emitMismatch(const OnnxNode &node) {
   return node.emitError() << "has inputs or attributes that do not fit together; export the model again";
 }
@@ -92,7 +97,8 @@ LogicalResult GraphImporter::importCast(const OnnxNode &node, Entries &inputs) {
 
 LogicalResult GraphImporter::importDropout(const OnnxNode &node, Entries &inputs) {
   const HostTensor *ratio = getConstant(inputs, 1), *training = getConstant(inputs, 2);
-  bool isOff = inputs.size() < 3 || (training && training->data[0] == 0) || (ratio && ratio->data[0] == 0);
+  auto isZero = [](const HostTensor *number) { return number && number->data.size() == 1 && number->data[0] == 0; };
+  bool isOff = inputs.size() < 3 || isZero(training) || isZero(ratio);
   if (!isOff)
     return node.emitError() << "drops activations at random; export the model in eval mode";
   Value value = getValue(node, *inputs[0]);
@@ -363,8 +369,8 @@ LogicalResult GraphImporter::importElementwise(const OnnxNode &node, Entries &in
   std::optional<Extents> shape = Extents();
   for (Entry *entry : inputs)
     shape = shape ? broadcastShape(*shape, getShape(*entry)) : shape;
-  bool needsThree = node.getOp() == "Where";
-  if (!shape || (needsThree && values.size() != 3))
+  size_t arity = node.getOp() == "Where" ? 3 : isUnary(node.getOp()) ? 1 : 2;
+  if (!shape || values.size() != arity)
     return emitMismatch(node);
   Type element = isComparison(node.getOp()) ? builder.getI1Type() : getType(*inputs.back()).getElementType();
   define(node.getProto().output(0), emit(node, node.getOp(), values, *shape, element));

@@ -41,7 +41,7 @@ std::optional<double> mebp::getSplat(Value value) {
 
 bool mebp::isSplat(Value value, double number) {
   auto splat = getSplat(value);
-  return splat && std::fabs(*splat - number) <= 1e-3 * std::fabs(number);
+  return splat && *splat == number;
 }
 
 bool mebp::isParameterVector(Value value, int64_t size) {
@@ -82,6 +82,9 @@ Scaled mebp::stripScale(Value value) {
   return scaled;
 }
 
+/// No activation has more; a graph of squares of squares would have any number.
+static constexpr size_t kMostFactors = 16;
+
 Product mebp::expandProduct(Value value, Value stop) {
   Product product;
   SmallVector<Value> open{value};
@@ -90,7 +93,9 @@ Product mebp::expandProduct(Value value, Value stop) {
     auto node = factor.getDefiningOp<nn::OnnxOp>();
     StringRef op = node && factor != stop ? node.getOpType() : "";
     auto exponent = op == "Pow" ? getSplat(node.getInputs()[1]) : std::nullopt;
-    if (auto number = getSplat(factor)) {
+    if (open.size() + product.factors.size() > kMostFactors) {
+      product.factors.push_back(factor);
+    } else if (auto number = getSplat(factor)) {
       product.constant *= *number;
     } else if (op == "Mul") {
       llvm::append_range(open, node.getInputs());

@@ -18,7 +18,7 @@ mlir::Attribute getAttribute(nn::OnnxOp node, llvm::StringRef name);
 
 /// The number that all elements of a constant are.
 std::optional<double> getSplat(mlir::Value value);
-/// Whether `value` is this constant, as exactly as f32 (or a rounder number in f16) can say it.
+/// Whether all elements of a constant are this number.
 bool isSplat(mlir::Value value, double number);
 /// A vector of the model's parameters that has `size` elements.
 bool isParameterVector(mlir::Value value, int64_t size);

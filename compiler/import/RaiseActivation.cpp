@@ -10,6 +10,9 @@ using namespace mebp;
 
 namespace {
 
+/// How far a model in bf16 may be from the constants of gelu.
+constexpr double kRounding = 2e-3;
+
 /// x σ(x).
 struct RaiseSilu : NodePattern {
   explicit RaiseSilu(MLIRContext *context) : NodePattern(context, "Mul", 2) {}
@@ -56,7 +59,7 @@ private:
   /// The x of x / √2.
   static Value matchErfArgument(Value value) {
     Scaled scaled = stripScale(value);
-    return std::fabs(scaled.factor - std::sqrt(0.5)) < 1e-3 ? scaled.source : Value();
+    return std::fabs(scaled.factor - std::sqrt(0.5)) < kRounding ? scaled.source : Value();
   }
   /// The x of √(2/π) (x + 0.044715 x³).
   static Value matchTanhArgument(Value value) {
@@ -64,7 +67,7 @@ private:
     Value result;
     matchEitherWay(getNode(scaled.source, "Add"), [&](Value x, Value cube) {
       Product product = expandProduct(cube, x);
-      bool matches = std::fabs(scaled.factor - std::sqrt(2 / M_PI)) < 1e-3 &&
+      bool matches = std::fabs(scaled.factor - std::sqrt(2 / M_PI)) < kRounding &&
                      std::fabs(product.constant - 0.044715) < 1e-4 && product.factors.size() == 3 &&
                      llvm::all_equal(product.factors) && product.factors[0] == x;
       result = matches ? x : Value();

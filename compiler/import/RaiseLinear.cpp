@@ -12,6 +12,8 @@ namespace {
 struct RaiseProduct : NodePattern {
   RaiseProduct(MLIRContext *context, StringRef op) : NodePattern(context, op) {}
   bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
+    if (root.getInputs().size() < 2)
+      return false;
     Value weight = root.getInputs()[1];
     bool isTransposed = true;
     if (nn::OnnxOp transpose = getNode(weight, "Transpose")) {

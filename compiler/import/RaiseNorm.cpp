@@ -138,7 +138,9 @@ struct RaiseNormBias : NodePattern {
 struct RaiseOffsetWeight : NodePattern {
   explicit RaiseOffsetWeight(MLIRContext *context) : NodePattern(context, "RMSNormalization") {}
   bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
-    auto weight = matchWeight(root.getInputs()[1], getShape(root.getInputs()[0]).back());
+    std::optional<NormWeight> weight;
+    if (root.getInputs().size() == 2)
+      weight = matchWeight(root.getInputs()[1], getShape(root.getInputs()[0]).back());
     if (!weight || weight->offset == 0)
       return false;
     replaceByNode(rewriter, root, "RMSNormalization", {root.getInputs()[0], weight->weight},

@@ -41,7 +41,7 @@ private:
   mlir::LogicalResult flattenBinary(nn::OnnxOp node);
   mlir::LogicalResult refuseAttention(nn::OnnxOp node);
 
-  /// The token of an operand; null where it is none.
+  /// The activation that an operand is; null where it is none.
   const Token *find(mlir::Value value) const;
   mlir::RankedTensorType tokenType(int64_t features);
   void define(nn::OnnxOp node, mlir::Value flat, AxisLayout layout);
