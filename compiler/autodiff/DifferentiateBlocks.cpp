@@ -81,7 +81,7 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
       auto argument = cast<BlockArgument>(value);
       Value cotangent = pullback->cotangents.lookup(value);
       bool isInput = argument.getArgNumber() == 0;
-      unsigned parameter = train::getArgumentParameter(function, argument.getArgNumber());
+      int64_t parameter = train::getArgumentParameter(function, argument.getArgNumber());
       if (!cotangent) {
         if (isInput)
           function.emitError() << "nothing in block '" << block.getSymName() << "' depends on its input";
@@ -91,7 +91,7 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
         return {};
       }
       results.push_back(cotangent);
-      roles.push_back({isInput ? train::role::cotangent : train::role::gradient, isInput ? -1 : parameter});
+      roles.push_back({isInput ? train::role::cotangent : train::role::gradient, isInput ? int64_t(-1) : int64_t(parameter)});
       gradients += !isInput;
     }
     terminator->setOperands(results);

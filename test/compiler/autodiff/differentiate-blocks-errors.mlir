@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// RUN: mebp-opt %s --split-input-file --mebp-differentiate-blocks --verify-diagnostics
+
+!x = tensor<?x?x4xf32>
+nn.parameter @a : tensor<4x4xf32> {trainable}
+train.block layer @layer parameters [@a] {forward = @layer.forward}
+// expected-error @below {{trainable parameter @a gets no gradient: nothing that the loss depends on reads it}}
+func.func private @layer.forward(%x: !x {train.role = "activation"},
+    %a: tensor<4x4xf32> {train.parameter = 0 : i64, train.role = "parameter", train.trainable}) -> (!x {train.role = "activation"}) {
+  %unused = nn.linear(%x, %a) : (!x, tensor<4x4xf32>) -> !x
+  %y = nn.silu(%x) : (!x) -> !x
+  return %y : !x
+}
+
+// -----
+
+!x = tensor<?x?x4xf32>
+nn.parameter @p : tensor<64x4xf32>
+train.block layer @layer parameters [@p] {forward = @layer.forward}
+// expected-error @below {{nothing in block 'layer' depends on its input}}
+func.func private @layer.forward(%x: !x {train.role = "activation"},
+    %p: tensor<64x4xf32> {train.parameter = 0 : i64, train.role = "parameter"}) -> (!x {train.role = "activation"}) {
+  %y = nn.position_embedding(%p) : (tensor<64x4xf32>) -> !x
+  return %y : !x
+}
+
+// -----
+
+!x = tensor<?x?x4xf32>
+train.block layer @layer parameters [] {forward = @layer.forward}
+func.func private @layer.forward(%x: !x {train.role = "activation"}) -> (!x {train.role = "activation"}) {
+  // expected-error @below {{'nn.concat' has no gradient rule, but a trainable parameter or an earlier block lies behind it}}
+  %y = nn.concat(%x) : (!x) -> !x
+  return %y : !x
+}
+
+// -----
+
+!x = tensor<?x?x4xf32>
+train.block layer @layer parameters [] {forward = @layer.forward}
+func.func private @layer.forward(%x: !x {train.role = "activation"}) -> (tensor<?x?x2xf32> {train.role = "activation"}) {
+  // expected-error @below {{'nn.attention' has no gradient rule for 'lse'}}
+  %y, %lse = nn.attention(%x, %x, %x) {heads = 2 : i64, kv_heads = 2 : i64, scale = 0.5 : f32} : (!x, !x, !x) -> (!x, tensor<?x?x2xf32>)
+  return %lse : tensor<?x?x2xf32>
+}
+
+// -----
+
+!x = tensor<?x?x4xf32>
+nn.parameter @p : tensor<4xf32> {trainable}
+nn.parameter @w : tensor<4x4xf32>
+nn.parameter @v : tensor<4xf32>
+train.block layer @layer parameters [@p, @w, @v] {forward = @layer.forward}
+func.func private @layer.forward(%x: !x {train.role = "activation"},
+    %p: tensor<4xf32> {train.parameter = 0 : i64, train.role = "parameter", train.trainable},
+    %w: tensor<4x4xf32> {train.parameter = 1 : i64, train.role = "parameter"},
+    %v: tensor<4xf32> {train.parameter = 2 : i64, train.role = "parameter"}) -> (!x {train.role = "activation"}) {
+  // expected-error @below {{'nn.linear' has no gradient rule for its bias: keep that parameter frozen}}
+  %0 = nn.linear(%x, %w bias %p) : (!x, tensor<4x4xf32>, tensor<4xf32>) -> !x
+  %y = nn.add(%x, %0) : (!x, !x) -> !x
+  return %y : !x
+}
+
+// -----
+
+!x = tensor<?x?x4xf32>
+nn.parameter @p : tensor<4xf32> {trainable}
+nn.parameter @w : tensor<4x4xf32>
+nn.parameter @v : tensor<4xf32>
+train.block layer @layer parameters [@p, @w, @v] {forward = @layer.forward}
+func.func private @layer.forward(%x: !x {train.role = "activation"},
+    %p: tensor<4xf32> {train.parameter = 0 : i64, train.role = "parameter", train.trainable},
+    %w: tensor<4x4xf32> {train.parameter = 1 : i64, train.role = "parameter"},
+    %v: tensor<4xf32> {train.parameter = 2 : i64, train.role = "parameter"}) -> (!x {train.role = "activation"}) {
+  // expected-error @below {{'nn.rms_norm' has no gradient rule for its weight: keep that parameter frozen}}
+  %0 = nn.rms_norm(%x, %p) {epsilon = 1.0e-5 : f32} : (!x, tensor<4xf32>) -> !x
+  %y = nn.add(%x, %0) : (!x, !x) -> !x
+  return %y : !x
+}
+
+// -----
+
+!x = tensor<?x?x4xf32>
+nn.parameter @p : tensor<4xf32> {trainable}
+nn.parameter @w : tensor<4x4xf32>
+nn.parameter @v : tensor<4xf32>
+train.block layer @layer parameters [@p, @w, @v] {forward = @layer.forward}
+func.func private @layer.forward(%x: !x {train.role = "activation"},
+    %p: tensor<4xf32> {train.parameter = 0 : i64, train.role = "parameter", train.trainable},
+    %w: tensor<4x4xf32> {train.parameter = 1 : i64, train.role = "parameter"},
+    %v: tensor<4xf32> {train.parameter = 2 : i64, train.role = "parameter"}) -> (!x {train.role = "activation"}) {
+  // expected-error @below {{'nn.layer_norm' has no gradient rule for its weight: keep that parameter frozen}}
+  %0 = nn.layer_norm(%x, %p) {epsilon = 1.0e-5 : f32} : (!x, tensor<4xf32>) -> !x
+  %y = nn.add(%x, %0) : (!x, !x) -> !x
+  return %y : !x
+}
+
+// -----
+
+!x = tensor<?x?x4xf32>
+nn.parameter @p : tensor<4xf32> {trainable}
+nn.parameter @w : tensor<4x4xf32>
+nn.parameter @v : tensor<4xf32>
+train.block layer @layer parameters [@p, @w, @v] {forward = @layer.forward}
+func.func private @layer.forward(%x: !x {train.role = "activation"},
+    %p: tensor<4xf32> {train.parameter = 0 : i64, train.role = "parameter", train.trainable},
+    %w: tensor<4x4xf32> {train.parameter = 1 : i64, train.role = "parameter"},
+    %v: tensor<4xf32> {train.parameter = 2 : i64, train.role = "parameter"}) -> (!x {train.role = "activation"}) {
+  // expected-error @below {{'nn.layer_norm' has no gradient rule for its bias: keep that parameter frozen}}
+  %0 = nn.layer_norm(%x, %v, %p) {epsilon = 1.0e-5 : f32} : (!x, tensor<4xf32>, tensor<4xf32>) -> !x
+  %y = nn.add(%x, %0) : (!x, !x) -> !x
+  return %y : !x
+}
+
+// -----
+
+!x = tensor<?x?x4xf32>
+nn.parameter @p : tensor<64x4xf32> {trainable}
+nn.parameter @w : tensor<4x4xf32>
+nn.parameter @v : tensor<4xf32>
+train.block layer @layer parameters [@p, @w, @v] {forward = @layer.forward}
+func.func private @layer.forward(%x: !x {train.role = "activation"},
+    %p: tensor<64x4xf32> {train.parameter = 0 : i64, train.role = "parameter", train.trainable},
+    %w: tensor<4x4xf32> {train.parameter = 1 : i64, train.role = "parameter"},
+    %v: tensor<4xf32> {train.parameter = 2 : i64, train.role = "parameter"}) -> (!x {train.role = "activation"}) {
+  // expected-error @below {{'nn.position_embedding' has no gradient rule for its table: keep that parameter frozen}}
+  %0 = nn.position_embedding(%p) : (tensor<64x4xf32>) -> !x
+  %y = nn.add(%x, %0) : (!x, !x) -> !x
+  return %y : !x
+}
+
+// -----
+
+!x = tensor<?x?x4xf32>
+nn.parameter @p : tensor<50x4xf32> {trainable}
+train.block layer @layer parameters [@p] {forward = @layer.forward}
+func.func private @layer.forward(%ids: tensor<?x?x1xi32> {train.role = "token_ids"},
+    %p: tensor<50x4xf32> {train.parameter = 0 : i64, train.role = "parameter", train.trainable}) -> (!x {train.role = "activation"}) {
+  // expected-error @below {{'nn.embedding' has no gradient rule for its table: keep that parameter frozen}}
+  %y = nn.embedding(%ids, %p) : (tensor<?x?x1xi32>, tensor<50x4xf32>) -> !x
+  return %y : !x
+}
+
+// -----
+
+!x = tensor<?x?x4xf32>
+nn.parameter @p : tensor<50x4xf32> {trainable}
+train.block head @head parameters [@p] {loss = @head.loss}
+func.func private @head.loss(%x: !x {train.role = "activation"}, %labels: tensor<?x?x1xi32> {train.role = "labels"},
+    %scale: tensor<1x1xf32> {train.role = "objective_scale"},
+    %w: tensor<50x4xf32> {train.parameter = 0 : i64, train.role = "parameter", train.trainable}) -> (tensor<1x1xf32> {train.role = "loss"}) {
+  // expected-error @below {{'nn.linear_cross_entropy' has no gradient rule for its weight: keep that parameter frozen}}
+  %loss = nn.linear_cross_entropy(%x, %w, %labels, %scale)
+      : (!x, tensor<50x4xf32>, tensor<?x?x1xi32>, tensor<1x1xf32>) -> tensor<1x1xf32>
+  return %loss : tensor<1x1xf32>
+}
