@@ -62,6 +62,16 @@ void addBlocks(ModuleOp module, const llvm::StringMap<uint32_t> &programs, const
   }
 }
 
+/// The first block that runs each program. Blocks that share one store their parameters alike.
+llvm::StringMap<train::BlockOp> findFirstUsers(ModuleOp module) {
+  llvm::StringMap<train::BlockOp> users;
+  for (auto block : module.getOps<train::BlockOp>())
+    for (auto name : {block.getForward(), block.getBackward(), block.getObjective(), block.getLoss(), block.getLogits()})
+      if (name)
+        users.try_emplace(*name, block);
+  return users;
+}
+
 void addPlan(const BundleOptions &options, const MemoryPlan &plan, format::Plan &message) {
   message.set_peak_bytes(plan.peakBytes);
   message.set_process_bytes(plan.processBytes);
@@ -86,7 +96,8 @@ std::string makeManifest(const BundleOptions &options, const format::Bundle &bun
   json::Array tokenizerFiles;
   if (!options.tokenizer.empty()) {
     std::vector<std::string> names;
-    for (const auto &entry : std::filesystem::directory_iterator(options.tokenizer))
+    std::error_code ignored; // copying the folder has reported it
+    for (const auto &entry : std::filesystem::directory_iterator(options.tokenizer, ignored))
       if (entry.is_regular_file())
         names.push_back(entry.path().filename().string());
     llvm::sort(names);
@@ -174,9 +185,15 @@ SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const BundleOptions &o
   llvm::StringMap<uint32_t> programs, weights;
   for (auto [index, parameter] : llvm::enumerate(parameters))
     weights[parameter.getSymName()] = index;
+  llvm::StringMap<train::BlockOp> firstUser = findFirstUsers(module);
   for (auto program : module.getOps<exec::ProgramOp>()) {
     programs[program.getSymName()] = bundle.programs_size();
-    buildProgram(program, *bundle.add_programs());
+    train::BlockOp block = firstUser.lookup(program.getSymName());
+    auto parameterElement = [&](int64_t index) {
+      auto weight = weights.find(cast<FlatSymbolRefAttr>(block.getParameters()[index]).getValue());
+      return weight == weights.end() ? format::F32 : bundle.weights(weight->second).element();
+    };
+    buildProgram(program, parameterElement, *bundle.add_programs());
   }
   addBlocks(module, programs, weights, bundle);
   addPlan(options, plan, *bundle.mutable_plan());
@@ -225,10 +242,14 @@ LogicalResult writeBundle(ModuleOp module, const BundleOptions &options, const M
   bool hadOld = fs::exists(target, error);
   if (hadOld)
     fs::rename(target, old, error);
-  if (!error)
+  if (!error) {
     fs::rename(folder.path, target, error);
+    std::error_code ignored;
+    if (error && hadOld)
+      fs::rename(old, target, ignored);
+  }
   if (error)
-    return emitError(location) << target << ": " << error.message();
+    return emitError(location) << target << ": " << error.message() << "; it is as it was before";
   if (hadOld)
     fs::remove_all(old, error);
   return success();

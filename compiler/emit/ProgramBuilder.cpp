@@ -13,7 +13,9 @@ namespace {
 
 class Builder {
 public:
-  Builder(exec::ProgramOp program, format::Program &out) : program(program), out(out) {
+  Builder(exec::ProgramOp program, llvm::function_ref<format::ElementType(int64_t)> parameterElement,
+          format::Program &out)
+      : program(program), parameterElement(parameterElement), out(out) {
     for (auto [index, value] : llvm::enumerate(exec::numberValues(program)))
       numbers[value] = index;
     for (auto [index, loop] : llvm::enumerate(exec::numberLoops(program)))
@@ -62,7 +64,7 @@ private:
     for (auto [index, value] : llvm::enumerate(exec::numberValues(program))) {
       auto type = cast<RankedTensorType>(value.getType());
       format::Value &message = *out.add_values();
-      message.set_element(type.getElementType().isInteger() ? format::I32 : format::F32);
+      message.set_element(getElement(value));
       message.set_rows(type.getDimSize(0));
       message.set_columns(type.getDimSize(1));
       message.set_source(describeLocation(value.getLoc()));
@@ -82,6 +84,19 @@ private:
         place.set_alias(exec::ProgramOp::firstAlias - offset);
       }
     }
+  }
+
+  /// Parameters, and slices of them, are as they are stored; everything else is as it is computed.
+  format::ElementType getElement(Value value) {
+    while (auto slice = value.getDefiningOp<train::SliceOp>())
+      value = slice.getSource();
+    auto argument = dyn_cast<BlockArgument>(value);
+    if (argument && argument.getOwner() == &program.getBody().front()) {
+      exec::RoleAttr role = program.getInputRole(argument.getArgNumber());
+      if (role.getKind() == train::role::parameter)
+        return parameterElement(role.getParameter());
+    }
+    return cast<RankedTensorType>(value.getType()).getElementType().isInteger() ? format::I32 : format::F32;
   }
 
   static void setExtent(format::Extent &extent, int64_t value) {
@@ -166,12 +181,16 @@ private:
   }
 
   exec::ProgramOp program;
+  llvm::function_ref<format::ElementType(int64_t)> parameterElement;
   format::Program &out;
   DenseMap<Value, unsigned> numbers, loops;
 };
 
 } // namespace
 
-void buildProgram(exec::ProgramOp program, format::Program &out) { Builder(program, out).run(); }
+void buildProgram(exec::ProgramOp program, llvm::function_ref<format::ElementType(int64_t)> parameterElement,
+                  format::Program &out) {
+  Builder(program, parameterElement, out).run();
+}
 
 } // namespace mebp

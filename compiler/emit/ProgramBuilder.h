@@ -6,7 +6,8 @@
 
 namespace mebp {
 
-/// Serializes a placed program, one for one.
-void buildProgram(exec::ProgramOp program, format::Program &out);
+/// Serializes a placed program, one for one. `parameterElement` says how a parameter of the block is stored.
+void buildProgram(exec::ProgramOp program, llvm::function_ref<format::ElementType(int64_t)> parameterElement,
+                  format::Program &out);
 
 } // namespace mebp

@@ -75,18 +75,18 @@ Affine fitSymmetric8(const float *values, uint64_t count) {
 
 } // namespace
 
-void storeRow(WeightFormat weightFormat, const float *row, uint64_t columns, unsigned char *data, uint16_t *scales,
+bool storeRow(WeightFormat weightFormat, const float *row, uint64_t columns, unsigned char *data, uint16_t *scales,
               uint16_t *minima) {
   if (weightFormat == WeightFormat::F32) {
     std::memcpy(data, row, columns * sizeof(float));
-    return;
+    return true;
   }
   if (weightFormat == WeightFormat::BF16) {
     for (uint64_t i = 0; i < columns; ++i) {
       uint16_t value = format::floatToBfloat(row[i]);
       std::memcpy(data + 2 * i, &value, sizeof value);
     }
-    return;
+    return true;
   }
   std::memset(data, 0, getRowBytes(weightFormat, columns));
   for (uint64_t group = 0; group < getRowGroups(weightFormat, columns); ++group) {
@@ -98,6 +98,8 @@ void storeRow(WeightFormat weightFormat, const float *row, uint64_t columns, uns
     scales[group] = fit.scale;
     minima[group] = fit.minimum;
     float scale = halfToFloat(fit.scale), minimum = halfToFloat(fit.minimum);
+    if (!std::isfinite(scale) || !std::isfinite(minimum))
+      return false;
     for (uint64_t i = 0; i < count; ++i) {
       float position = scale != 0.0f ? std::nearbyint((values[i] - minimum) / scale) : 0.0f;
       auto code = static_cast<unsigned char>(std::clamp(position, 0.0f, static_cast<float>(fit.largestCode)));
@@ -108,6 +110,7 @@ void storeRow(WeightFormat weightFormat, const float *row, uint64_t columns, uns
         data[column / 2] |= static_cast<unsigned char>(column % 2 ? code << 4 : code);
     }
   }
+  return true;
 }
 
 } // namespace mebp

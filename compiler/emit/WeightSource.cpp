@@ -38,9 +38,10 @@ LogicalResult WeightSource::open(nn::ParameterOp parameter, uint64_t index) {
     return openFile(parameter, *data);
   if (auto data = parameter.getInlineData()) {
     auto dense = dyn_cast<DenseElementsAttr>(*data);
-    if (!dense || !dense.getElementType().isF32() || dense.isSplat() && dense.getNumElements() > 1)
+    if (!dense || !dense.getElementType().isF32())
       return parameter.emitError() << "'" << parameter.getSymName() << "' has inline data of another type than f32";
-    bytes = dense.getRawData().data();
+    inlineValues.assign(dense.value_begin<float>(), dense.value_end<float>());
+    bytes = reinterpret_cast<const char *>(inlineValues.data());
     element = "f32";
     return success();
   }
@@ -61,9 +62,10 @@ LogicalResult WeightSource::openFile(nn::ParameterOp parameter, nn::ExternalData
     file = std::move(*opened);
   }
   uint64_t needed = rows * columns * (element == "f32" ? 4 : 2);
-  if (data.getBytes() != needed || data.getOffset() + needed > file->getBufferSize())
+  uint64_t size = file->getBufferSize();
+  if (data.getBytes() != needed || needed > size || data.getOffset() > size - needed)
     return parameter.emitError() << fileName << ": cut off: '" << parameter.getSymName() << "' needs " << needed
-                                 << " bytes at " << data.getOffset() << ", the file has " << file->getBufferSize();
+                                 << " bytes at " << data.getOffset() << ", the file has " << size;
   bytes = file->getBufferStart() + data.getOffset();
   return success();
 }

@@ -27,6 +27,7 @@ private:
   std::optional<uint64_t> randomSeed;
   std::string fileName;
   std::unique_ptr<llvm::MemoryBuffer> file;
+  std::vector<float> inlineValues;
   const char *bytes = nullptr; // null: random
   std::string element;
   uint64_t rows = 0, columns = 0, stream = 0;

@@ -161,8 +161,10 @@ LogicalResult writeWeights(ArrayRef<nn::ParameterOp> parameters, const WeightOpt
           return parameter.emitError() << "'" << weight.name() << "' has a value that is not finite (" << values[i]
                                        << ") in row " << first + i / weight.columns() << "; repair the checkpoint";
       for (uint64_t row = 0; row < count; ++row)
-        storeRow(weightFormat, values.data() + row * weight.columns(), weight.columns(), data.data() + row * rowBytes,
-                 scales.data() + row * groups, minima.data() + row * groups);
+        if (!storeRow(weightFormat, values.data() + row * weight.columns(), weight.columns(),
+                      data.data() + row * rowBytes, scales.data() + row * groups, minima.data() + row * groups))
+          return parameter.emitError() << "'" << weight.name() << "' has values too large to be quantised in row "
+                                       << first + row << "; compile with --weights bf16 or f32";
       if (!file.writeAt(data.data(), count * rowBytes, weight.data_offset() + first * rowBytes) ||
           !file.writeAt(scales.data(), count * groups * 2, weight.scales_offset() + first * groups * 2) ||
           !file.writeAt(minima.data(), count * groups * 2, weight.minima_offset() + first * groups * 2))

@@ -12,6 +12,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"
 
+#include <cmath>
 #include <csignal>
 #include <thread>
 
@@ -55,6 +56,8 @@ int compile(const CompileOptions &options) {
   std::optional<WeightFormat> embeddings = parseWeightFormat(embeddingsName);
   if (!embeddings)
     return fail("--embedding-weights " + embeddingsName + ": there are f32, bf16, int8, int4 and int4-sym");
+  if (!std::isfinite(options.loraAlpha) || options.loraAlpha == 0.0)
+    return fail("--lora-alpha " + std::to_string(options.loraAlpha) + ": give a finite number that is not 0");
   if (options.precision != "f32")
     return fail("--precision " + options.precision + ": this version computes in f32 only");
 
@@ -119,15 +122,8 @@ int compile(const CompileOptions &options) {
     bundle.tokenizer = tokenizer.str().str();
 
   MemoryPlan plan = computeMemoryPlan(*module, bundle.plan);
-  if (!options.planOnly) {
-    if (options.output.empty())
-      return fail("no -o NAME.mebp: say where the bundle goes, or ask for --plan-only");
-    if (failed(writeBundle(*module, bundle, plan, options.output)))
-      return interruptions ? interrupted : badInput;
-  }
   format::Bundle description;
   buildBundle(*module, bundle, plan, description);
-  printPlan(llvm::outs(), description, options.explainPeak);
   if (!options.planJson.empty()) {
     std::error_code error;
     llvm::raw_fd_ostream stream(options.planJson, error);
@@ -135,6 +131,13 @@ int compile(const CompileOptions &options) {
       return fail(options.planJson + ": " + error.message());
     printPlanJson(stream, description);
   }
+  if (!options.planOnly) {
+    if (options.output.empty())
+      return fail("no -o NAME.mebp: say where the bundle goes, or ask for --plan-only");
+    if (failed(writeBundle(*module, bundle, plan, options.output)))
+      return interruptions ? interrupted : badInput;
+  }
+  printPlan(llvm::outs(), description, options.explainPeak);
   return 0;
 }
 

@@ -189,7 +189,7 @@ private:
     SmallVector<int64_t> ties, reuses;
     for (OpResult result : op->getResults()) {
       ties.push_back(findInput(op.getAccumulator(result.getResultNumber())));
-      reuses.push_back(findInput(op.getReusable(result.getResultNumber())));
+      reuses.push_back(findReusable(op, op.getReusable(result.getResultNumber())));
       Shape shape = ties.back() >= 0 ? shapes.lookup(inputs[ties.back()]) : getResultShape(op, result, inputs);
       if (ShapedType::isDynamic(shape.columns.size))
         return op->emitError() << "the size of result " << result.getResultNumber() << " is not known: "
@@ -207,6 +207,19 @@ private:
     for (auto [original, lowered, shape] : llvm::zip(op->getResults(), kernel.getOutputs(), resultShapes))
       define(original, lowered, shape);
     return success();
+  }
+
+  /// The only reader of an operand's memory may write over it; one that reads it in two places may not.
+  static int64_t findReusable(Operation *op, Value operand) {
+    int64_t found = -1;
+    for (auto [i, candidate] : llvm::enumerate(op->getOperands())) {
+      if (!operand || candidate != operand)
+        continue;
+      if (found >= 0)
+        return -1;
+      found = i;
+    }
+    return found;
   }
 
   Shape getResultShape(Operation *op, OpResult result, ArrayRef<Value> inputs) {

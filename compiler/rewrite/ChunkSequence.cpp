@@ -32,12 +32,17 @@ public:
   Chunker(func::FuncOp function, int64_t size) : function(function), size(size) {
     for (Operation &op : function.getBody().front().without_terminator())
       ops.push_back(&op);
-    function.walk([&](Operation *op) {
+    auto keepWhole = [&](ValueRange keysAndValues) {
+      for (Value value : keysAndValues)
+        if (value.getDefiningOp()) // the block's input is whole already
+          whole.insert(value);
+    };
+    for (Operation *op : ops) {
       if (auto attention = dyn_cast<nn::AttentionOp>(op))
-        whole.insert_range(ValueRange{attention.getK(), attention.getV()});
+        keepWhole({attention.getK(), attention.getV()});
       else if (auto gradient = dyn_cast<nn::AttentionGradientOp>(op))
-        whole.insert_range(ValueRange{gradient.getK(), gradient.getV()});
-    });
+        keepWhole({gradient.getK(), gradient.getV()});
+    }
   }
 
   void run() {
@@ -96,8 +101,7 @@ private:
     options.inclusive = true;
     options.omitBlockArguments = true;
     for (Value value : whole)
-      if (value.getDefiningOp())
-        (void)getBackwardSlice(value, &needed, options);
+      (void)getBackwardSlice(value, &needed, options);
     LoopBuilder loop(builder, function.getLoc(), train::Domain::Sequence, size);
     for (Value value : whole)
       loop.carryRows(value);
@@ -126,7 +130,11 @@ private:
   }
 
   void emit(OpBuilder &builder, LoopBuilder &loop, Operation *op, const DenseMap<Value, Value> &known) {
-    auto wholeValue = [&](Value value) { return known.count(value) ? known.lookup(value) : loop.getCarried(value); };
+    auto wholeValue = [&](Value value) {
+      if (!value.getDefiningOp())
+        return value;
+      return known.count(value) ? known.lookup(value) : loop.getCarried(value);
+    };
     if (auto attention = dyn_cast<nn::AttentionOp>(op)) {
       auto chunk = nn::AttentionOp::create(
           builder, op->getLoc(), attention.getOutput().getType(), attention.getLse().getType(),

@@ -30,8 +30,10 @@ int main(int argc, char **argv) {
   CLI::App app{"Compiles an ONNX model into a bundle that trains in known memory.", "mebpc"};
   app.add_option("model", options.input, "model.onnx, as `mebp export` makes it")->required();
   app.add_option("-o,--output", options.output, "the bundle, NAME.mebp");
-  app.add_option("--seq-len", options.sequence, "the longest sequence (as exported)");
-  app.add_option("--batch", options.batch, "the largest batch (as exported)");
+  app.add_option("--seq-len", options.sequence, "the longest sequence (as exported)")
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--batch", options.batch, "the largest batch (as exported)")
+      ->check(CLI::Range(1, 1 << 16));
   app.add_option("--precision", options.precision, "of activations: f32")->capture_default_str();
   app.add_option("--weights", options.weights, "f32, bf16, int8, int4 or int4-sym")->capture_default_str();
   app.add_option("--embedding-weights", options.embeddingWeights,
@@ -47,7 +49,8 @@ int main(int argc, char **argv) {
   app.add_option("--optimizer", options.optimizer, "what the plan counts: adamw or sgd")
       ->check(CLI::IsMember({"adamw", "sgd"}))
       ->capture_default_str();
-  app.add_option("--threads", options.threads, "what the plan counts workspace for (this machine's)");
+  app.add_option("--threads", options.threads, "what the plan counts workspace for (this machine's)")
+      ->check(CLI::Range(1, 4096));
   app.add_option("--chunk-size", options.chunk, "positions of a chunk along the sequence; 0: whole sequences")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
