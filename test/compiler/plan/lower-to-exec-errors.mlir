@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// RUN: mebp-opt %s --split-input-file --mebp-lower-to-exec="batch=2 sequence=11" --verify-diagnostics
+
+func.func private @f(%w: tensor<10x4xf32> {train.parameter = 0 : i64, train.role = "parameter"}) {
+  // expected-error @below {{--seq-len 11 is beyond the 10 positions that the model has learned; give at most 10}}
+  %0 = nn.position_embedding(%w) : (tensor<10x4xf32>) -> tensor<?x?x4xf32>
+  return
+}
+
+// -----
+
+nn.parameter @w : tensor<4xf32>
+func.func private @f() {
+  // expected-error @below {{'nn.read_parameter' is no kernel: it should have been rewritten}}
+  %0 = nn.read_parameter @w : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func private @f(%x: tensor<?x?x4xf32> {train.role = "activation"}, %w: tensor<50x4xf32> {train.role = "parameter"},
+    %labels: tensor<?x?x1xi32> {train.role = "labels"}, %scale: tensor<1x1xf32> {train.role = "objective_scale"}) {
+  // expected-error @below {{'nn.linear_cross_entropy' is no kernel: it should have been rewritten}}
+  %0 = nn.linear_cross_entropy(%x, %w, %labels, %scale)
+      : (tensor<?x?x4xf32>, tensor<50x4xf32>, tensor<?x?x1xi32>, tensor<1x1xf32>) -> tensor<1x1xf32>
+  return
+}
+
+// -----
+
+func.func private @f() {
+  // expected-error @below {{the size of result 0 is not known: 'tensor<?x?x?xf32>'}}
+  %0 = nn.fill() {value = 1.0 : f32} : () -> tensor<?x?x?xf32>
+  return
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// RUN: mebp-opt %s --mebp-fuse-addends | FileCheck %s
+
+!x = tensor<?x?x4xf32>
+!w = tensor<4x4xf32>
+
+// The layer moves down to where the other summand is known.
+// CHECK-LABEL: func.func @linear(
+// CHECK-SAME: %[[X:.*]]: tensor<?x?x4xf32>, %[[W:.*]]: tensor<4x4xf32>)
+// CHECK-NEXT: %[[R:.*]] = nn.silu(%[[X]])
+// CHECK-NEXT: %[[Y:.*]] = nn.linear(%[[X]], %[[W]] addend %[[R]])
+// CHECK-NEXT: return %[[Y]]
+func.func @linear(%x: !x, %w: !w) -> !x {
+  %0 = nn.linear(%x, %w) : (!x, !w) -> !x
+  %r = nn.silu(%x) : (!x) -> !x
+  %y = nn.add(%0, %r) : (!x, !x) -> !x
+  return %y : !x
+}
+
+// CHECK-LABEL: func.func @second_operand(
+// CHECK-SAME: %[[X:.*]]: tensor<?x?x4xf32>, %[[W:.*]]: tensor<4x4xf32>, %[[B:.*]]: tensor<4xf32>)
+// CHECK-NEXT: %[[Y:.*]] = nn.linear(%[[X]], %[[W]] bias %[[B]] addend %[[X]]) {alpha = 2.000000e+00 : f32}
+// CHECK-NEXT: return %[[Y]]
+func.func @second_operand(%x: !x, %w: !w, %b: tensor<4xf32>) -> !x {
+  %0 = nn.linear(%x, %w bias %b) {alpha = 2.0 : f32} : (!x, !w, tensor<4xf32>) -> !x
+  %y = nn.add(%x, %0) : (!x, !x) -> !x
+  return %y : !x
+}
+
+// CHECK-LABEL: func.func @input_gradient(
+// CHECK-SAME: %[[DY:.*]]: tensor<?x?x4xf32>, %[[R:.*]]: tensor<?x?x4xf32>, %[[W:.*]]: tensor<4x4xf32>)
+// CHECK-NEXT: %[[DX:.*]] = nn.linear_input_gradient(%[[DY]], %[[W]], %[[R]])
+// CHECK-NEXT: return %[[DX]]
+func.func @input_gradient(%dy: !x, %r: !x, %w: !w) -> !x {
+  %0 = nn.linear_input_gradient(%dy, %w) : (!x, !w) -> !x
+  %1 = nn.add(%0, %r) : (!x, !x) -> !x
+  return %1 : !x
+}
+
+// A chain of sums becomes a chain of layers.
+// CHECK-LABEL: func.func @chain(
+// CHECK-SAME: %[[DY:.*]]: tensor<?x?x4xf32>, %[[W:.*]]: tensor<4x4xf32>)
+// CHECK-NEXT: %[[A:.*]] = nn.linear_input_gradient(%[[DY]], %[[W]])
+// CHECK-NEXT: %[[B:.*]] = nn.linear_input_gradient(%[[DY]], %[[W]], %[[A]]) {alpha = 2.000000e+00 : f32}
+// CHECK-NEXT: %[[C:.*]] = nn.linear_input_gradient(%[[DY]], %[[W]], %[[B]]) {alpha = 3.000000e+00 : f32}
+// CHECK-NEXT: return %[[C]]
+func.func @chain(%dy: !x, %w: !w) -> !x {
+  %0 = nn.linear_input_gradient(%dy, %w) : (!x, !w) -> !x
+  %1 = nn.linear_input_gradient(%dy, %w) {alpha = 2.0 : f32} : (!x, !w) -> !x
+  %2 = nn.linear_input_gradient(%dy, %w) {alpha = 3.0 : f32} : (!x, !w) -> !x
+  %3 = nn.add(%1, %0) : (!x, !x) -> !x
+  %4 = nn.add(%3, %2) : (!x, !x) -> !x
+  return %4 : !x
+}
+
+// The outer layer of LoRA has its addend already; the inner one takes the residual.
+// CHECK-LABEL: func.func @lora(
+// CHECK-SAME: %[[X:.*]]: tensor<?x?x4xf32>, %[[W:.*]]: tensor<4x4xf32>, %[[A:.*]]: tensor<2x4xf32>, %[[B:.*]]: tensor<4x2xf32>)
+// CHECK-NEXT: %[[H:.*]] = nn.linear(%[[X]], %[[A]])
+// CHECK-NEXT: %[[R:.*]] = nn.silu(%[[X]])
+// CHECK-NEXT: %[[LOW:.*]] = nn.linear(%[[H]], %[[B]] addend %[[R]]) {alpha = 2.000000e+00 : f32}
+// CHECK-NEXT: %[[Y:.*]] = nn.linear(%[[X]], %[[W]] addend %[[LOW]])
+// CHECK-NEXT: return %[[Y]]
+func.func @lora(%x: !x, %w: !w, %a: tensor<2x4xf32>, %b: tensor<4x2xf32>) -> !x {
+  %h = nn.linear(%x, %a) : (!x, tensor<2x4xf32>) -> tensor<?x?x2xf32>
+  %l = nn.linear(%h, %b) {alpha = 2.0 : f32} : (tensor<?x?x2xf32>, tensor<4x2xf32>) -> !x
+  %0 = nn.linear(%x, %w addend %l) : (!x, !w, !x) -> !x
+  %r = nn.silu(%x) : (!x) -> !x
+  %y = nn.add(%r, %0) : (!x, !x) -> !x
+  return %y : !x
+}
+
+// Somebody else reads the summand: it has to be there by itself.
+// CHECK-LABEL: func.func @another_reader(
+// CHECK: %[[L:.*]] = nn.linear(
+// CHECK-NOT: addend
+// CHECK: %[[S:.*]] = nn.add(%[[L]],
+// CHECK: return %[[S]], %[[L]]
+func.func @another_reader(%x: !x, %w: !w) -> (!x, !x) {
+  %0 = nn.linear(%x, %w) : (!x, !w) -> !x
+  %y = nn.add(%0, %x) : (!x, !x) -> !x
+  return %y, %0 : !x, !x
+}
+
+// CHECK-LABEL: func.func @twice(
+// CHECK: %[[L:.*]] = nn.linear(
+// CHECK: nn.add(%[[L]], %[[L]])
+func.func @twice(%x: !x, %w: !w) -> !x {
+  %0 = nn.linear(%x, %w) : (!x, !w) -> !x
+  %y = nn.add(%0, %0) : (!x, !x) -> !x
+  return %y : !x
+}
+
+// The low-rank half is read elsewhere, too.
+// CHECK-LABEL: func.func @shared_inner(
+// CHECK: %[[LOW:.*]] = nn.linear(
+// CHECK: %[[L:.*]] = nn.linear(%{{.*}}, %{{.*}} addend %[[LOW]])
+// CHECK: nn.add(%[[L]], %{{.*}})
+func.func @shared_inner(%x: !x, %w: !w) -> (!x, !x) {
+  %l = nn.linear(%x, %w) {alpha = 2.0 : f32} : (!x, !w) -> !x
+  %0 = nn.linear(%x, %w addend %l) : (!x, !w, !x) -> !x
+  %y = nn.add(%0, %x) : (!x, !x) -> !x
+  return %y, %l : !x, !x
+}
