@@ -45,9 +45,9 @@ InFlightDiagnostic mebp::emitUnsupported(nn::OnnxOp node) {
   auto file = dyn_cast<FileLineColLoc>(node->getParentOfType<ModuleOp>().getLoc());
   if (file && file.getLine() == 0)
     diagnostic << file.getFilename().getValue() << ": ";
-  auto name = dyn_cast<NameLoc>(node.getLoc());
-  diagnostic << "node '" << (name ? name.getName().getValue() : "") << "': ONNX op '" << node.getOpType()
-             << "' is not supported here: ";
+  if (auto name = dyn_cast<NameLoc>(node.getLoc()))
+    diagnostic << "node '" << name.getName().getValue() << "': ";
+  diagnostic << "ONNX op '" << node.getOpType() << "' is not supported here: ";
   return diagnostic;
 }
 

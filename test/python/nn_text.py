@@ -90,6 +90,9 @@ def _gelu(x, approximation=0):
     return x / 2 * (1 + np.vectorize(math.erf)(x / np.sqrt(2)))
 
 
+_GATES = {"silu": _silu, "gelu": _gelu, "gelu_tanh": lambda x: _gelu(x, 1)}
+
+
 def _rms_norm(x, w, epsilon, weight_offset=0.0):
     groups = x.reshape(*x.shape[:-1], -1, w.size)
     normal = groups / np.sqrt((groups**2).mean(-1, keepdims=True) + epsilon)
@@ -112,7 +115,8 @@ def _rope(x, head_dim, frequencies, scale=1.0):
 
 def _attention(q, k, v, heads, kv_heads, scale, window=0):
     batch, sequence, _ = q.shape
-    q, k, v = (x.reshape(batch, sequence, n, -1).transpose(0, 2, 1, 3) for x, n in ((q, heads), (k, kv_heads), (v, kv_heads)))
+    split = ((q, heads), (k, kv_heads), (v, kv_heads))
+    q, k, v = (x.reshape(batch, sequence, count, -1).transpose(0, 2, 1, 3) for x, count in split)
     k, v = (np.repeat(x, heads // kv_heads, 1) for x in (k, v))
     t, j = np.arange(sequence)[:, None], np.arange(sequence)[None, :]
     logits = np.where((j <= t) & ((j > t - window) if window else True), scale * q @ k.transpose(0, 1, 3, 2), -np.inf)
@@ -137,7 +141,7 @@ _KERNELS = {
     "relu": _kernel(lambda x: np.maximum(x, 0)),
     "gelu": _kernel(_gelu, "approximation"),
     "gated": _kernel(
-        lambda gate, up, activation: {"silu": _silu, "gelu": _gelu, "gelu_tanh": lambda x: _gelu(x, 1)}[activation](gate) * up,
+        lambda gate, up, activation: _GATES[activation](gate) * up,
         "activation",
     ),
     "add": _kernel(np.add),

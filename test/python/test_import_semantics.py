@@ -57,7 +57,8 @@ def test_window(tmp_path: Path) -> None:
 
 
 def test_partial_rotary(tmp_path: Path) -> None:
-    model = models.build("phi3", rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5})
+    rope = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
+    model = models.build("phi3", rope_parameters=rope)
     assert_same_model(model, mebp.export(model, tmp_path / "model.onnx", seq_len=24, batch=1))
 
 

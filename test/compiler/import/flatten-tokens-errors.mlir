@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// RUN: mebp-opt %s --mebp-flatten-tokens --split-input-file --verify-diagnostics
+!ids = tensor<2x6xi64>
+!x = tensor<2x6x8xf32>
+nn.parameter @table : tensor<16x8xf32>
+func.func @main(%ids: !ids) -> !x {
+  %table = nn.read_parameter @table : tensor<16x8xf32>
+  %0 = nn.onnx "Gather"(%table, %ids) {axis = 0 : i64} : (tensor<16x8xf32>, !ids) -> !x
+  // expected-error @below {{ONNX op 'Sigmoid' is not supported here: it is part of no norm, rotary embedding, activation, linear layer or causal attention that is known}}
+  %1 = nn.onnx "Sigmoid"(%0) : (!x) -> !x
+  return %1 : !x
+}
+
+// -----
+
+// Features in another order than the kernel's are not whole rows.
+!ids = tensor<2x6xi64>
+!x = tensor<2x6x8xf32>
+nn.parameter @table : tensor<16x8xf32>
+func.func @main(%ids: !ids) -> tensor<2x6x16xf32> {
+  %table = nn.read_parameter @table : tensor<16x8xf32>
+  %0 = nn.onnx "Gather"(%table, %ids) {axis = 0 : i64} : (tensor<16x8xf32>, !ids) -> !x
+  %1 = nn.onnx "Reshape"(%0) : (!x) -> tensor<2x6x2x4xf32>
+  %2 = nn.onnx "Transpose"(%1) {perm = array<i64: 0, 1, 3, 2>} : (tensor<2x6x2x4xf32>) -> tensor<2x6x4x2xf32>
+  %3 = nn.onnx "Reshape"(%2) : (tensor<2x6x4x2xf32>) -> !x
+  // expected-error @below {{its input is not all features of each token}}
+  %4 = nn.onnx "Linear"(%3, %table) {transposed = false} : (!x, tensor<16x8xf32>) -> tensor<2x6x16xf32>
+  return %4 : tensor<2x6x16xf32>
+}
+
+// -----
+
+!ids = tensor<2x6xi64>
+!x = tensor<2x6x8xf32>
+nn.parameter @table : tensor<16x8xf32>
+func.func @main(%ids: !ids) -> tensor<2x5x8xf32> {
+  %table = nn.read_parameter @table : tensor<16x8xf32>
+  %0 = nn.onnx "Gather"(%table, %ids) {axis = 0 : i64} : (tensor<16x8xf32>, !ids) -> !x
+  // expected-error @below {{it takes a part of the batch, of the sequence or of each head}}
+  %1 = nn.onnx "Slice"(%0) {axis = 1 : i64, start = 1 : i64} : (!x) -> tensor<2x5x8xf32>
+  return %1 : tensor<2x5x8xf32>
+}
+
+// -----
+
+!ids = tensor<2x6xi64>
+!x = tensor<2x6x8xf32>
+!heads = tensor<2x2x6x4xf32>
+nn.parameter @table : tensor<16x8xf32>
+func.func @main(%ids: !ids) -> !heads {
+  %table = nn.read_parameter @table : tensor<16x8xf32>
+  %0 = nn.onnx "Gather"(%table, %ids) {axis = 0 : i64} : (tensor<16x8xf32>, !ids) -> !x
+  %1 = nn.onnx "Reshape"(%0) : (!x) -> tensor<2x6x2x4xf32>
+  %2 = nn.onnx "Transpose"(%1) {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x6x2x4xf32>) -> !heads
+  // expected-error @below {{every token sees the later ones; only causal attention can be trained}}
+  %3 = nn.onnx "Attention"(%2, %2, %2) {is_causal = 0 : i64} : (!heads, !heads, !heads) -> !heads
+  return %3 : !heads
+}
+
+// -----
+
+!ids = tensor<2x6xi64>
+!x = tensor<2x6x8xf32>
+nn.parameter @table : tensor<16x8xf32>
+nn.parameter @gain : tensor<8xf32>
+func.func @main(%ids: !ids) -> !x {
+  %table = nn.read_parameter @table : tensor<16x8xf32>
+  %gain = nn.read_parameter @gain : tensor<8xf32>
+  %0 = nn.onnx "Gather"(%table, %ids) {axis = 0 : i64} : (tensor<16x8xf32>, !ids) -> !x
+  // expected-error @below {{it combines an activation with 'gain', which is no norm's weight or linear layer's bias}}
+  %1 = nn.onnx "Mul"(%0, %gain) : (!x, tensor<8xf32>) -> !x
+  return %1 : !x
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// RUN: mebp-opt %s --mebp-raise | FileCheck %s
+!x = tensor<2x8x4xf32>
+!s = tensor<f32>
+
+// CHECK-LABEL: @swiglu
+// CHECK-NEXT: %[[UP:.*]] = nn.onnx "Relu"(%arg1)
+// CHECK-NEXT: nn.onnx "Gated"(%arg0, %[[UP]]) {activation = "silu"}
+func.func @swiglu(%gate: !x, %y: !x) -> !x {
+  %up = nn.onnx "Relu"(%y) : (!x) -> !x
+  %0 = nn.onnx "Sigmoid"(%gate) : (!x) -> !x
+  %1 = nn.onnx "Mul"(%gate, %0) : (!x, !x) -> !x
+  %2 = nn.onnx "Mul"(%up, %1) : (!x, !x) -> !x
+  return %2 : !x
+}
+
+// CHECK-LABEL: @gelu_erf
+// CHECK-NEXT: nn.onnx "Gelu"(%arg0) {approximate = "none"}
+// CHECK-NEXT: return
+func.func @gelu_erf(%x: !x) -> !x {
+  %half = nn.constant dense<0.5> : !s : !s
+  %one = nn.constant dense<1.0> : !s : !s
+  %root = nn.constant dense<1.41421354> : !s : !s
+  %0 = nn.onnx "Div"(%x, %root) : (!x, !s) -> !x
+  %1 = nn.onnx "Erf"(%0) : (!x) -> !x
+  %2 = nn.onnx "Add"(%1, %one) : (!x, !s) -> !x
+  %3 = nn.onnx "Mul"(%x, %2) : (!x, !x) -> !x
+  %4 = nn.onnx "Mul"(%3, %half) : (!x, !s) -> !x
+  return %4 : !x
+}
+
+// CHECK-LABEL: @gelu_tanh
+// CHECK-NEXT: nn.onnx "Gelu"(%arg0) {approximate = "tanh"}
+// CHECK-NEXT: return
+func.func @gelu_tanh(%x: !x) -> !x {
+  %half = nn.constant dense<0.5> : !s : !s
+  %one = nn.constant dense<1.0> : !s : !s
+  %three = nn.constant dense<3.0> : !s : !s
+  %cubic = nn.constant dense<0.044715> : !s : !s
+  %root = nn.constant dense<0.797884583> : !s : !s
+  %0 = nn.onnx "Mul"(%x, %half) : (!x, !s) -> !x
+  %1 = nn.onnx "Pow"(%x, %three) : (!x, !s) -> !x
+  %2 = nn.onnx "Mul"(%1, %cubic) : (!x, !s) -> !x
+  %3 = nn.onnx "Add"(%x, %2) : (!x, !x) -> !x
+  %4 = nn.onnx "Mul"(%3, %root) : (!x, !s) -> !x
+  %5 = nn.onnx "Tanh"(%4) : (!x) -> !x
+  %6 = nn.onnx "Add"(%5, %one) : (!x, !s) -> !x
+  %7 = nn.onnx "Mul"(%0, %6) : (!x, !x) -> !x
+  return %7 : !x
+}
+
+// A whole gelu is x Φ(x); without the half it is none.
+// CHECK-LABEL: @no_gelu
+// CHECK: "Erf"
+func.func @no_gelu(%x: !x) -> !x {
+  %one = nn.constant dense<1.0> : !s : !s
+  %root = nn.constant dense<1.41421354> : !s : !s
+  %0 = nn.onnx "Div"(%x, %root) : (!x, !s) -> !x
+  %1 = nn.onnx "Erf"(%0) : (!x) -> !x
+  %2 = nn.onnx "Add"(%1, %one) : (!x, !s) -> !x
+  %3 = nn.onnx "Mul"(%x, %2) : (!x, !x) -> !x
+  return %3 : !x
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// RUN: mebp-opt %s --mebp-raise | FileCheck %s
+!q = tensor<2x4x8x6xf32>
+!k = tensor<2x2x8x6xf32>
+!p = tensor<2x4x8x8xf32>
+!s = tensor<f32>
+
+// CHECK-LABEL: @fused
+// CHECK: nn.onnx "Attention"(%arg0, %arg1, %arg2) {scale = 0.408248305 : f32, window = 0 : i64}
+func.func @fused(%q: !q, %k: !k, %v: !k) -> !q {
+  %0 = nn.onnx "Attention"(%q, %k, %v) {is_causal = 1 : i64} : (!q, !k, !k) -> !q
+  return %0 : !q
+}
+
+// CHECK-LABEL: @window
+// CHECK: nn.onnx "Attention"(%arg0, %arg1, %arg2) {scale = 2.500000e-01 : f32, window = 3 : i64}
+func.func @window(%q: !q, %k: !k, %v: !k) -> !q {
+  %mask = nn.causal_mask {window = 3 : i64} : tensor<8x8xi1>
+  %0 = nn.onnx "Attention"(%q, %k, %v, %mask) {is_causal = 0 : i64, scale = 0.25 : f32}
+    : (!q, !k, !k, tensor<8x8xi1>) -> !q
+  return %0 : !q
+}
+
+// The formula, with key and value heads repeated and the scale's root on q and k.
+// CHECK-LABEL: @formula
+// CHECK-NEXT: nn.onnx "Attention"(%arg0, %arg1, %arg2) {scale = 2.500000e-01 : f32, window = 0 : i64}
+// CHECK-NEXT: return
+func.func @formula(%q: !q, %k: !k, %v: !k) -> !q {
+  %root = nn.constant dense<0.5> : !s : !s
+  %zero = nn.constant dense<0.0> : !s : !s
+  %mask = nn.causal_mask : tensor<1x1x8x8xf32>
+  %0 = nn.onnx "Mul"(%q, %root) : (!q, !s) -> !q
+  %1 = nn.onnx "Reshape"(%k) : (!k) -> tensor<2x2x1x8x6xf32>
+  %2 = nn.onnx "Expand"(%1) : (tensor<2x2x1x8x6xf32>) -> tensor<2x2x2x8x6xf32>
+  %3 = nn.onnx "Reshape"(%2) : (tensor<2x2x2x8x6xf32>) -> tensor<8x8x6xf32>
+  %4 = nn.onnx "Transpose"(%3) {perm = array<i64: 0, 2, 1>} : (tensor<8x8x6xf32>) -> tensor<8x6x8xf32>
+  %5 = nn.onnx "Reshape"(%4) : (tensor<8x6x8xf32>) -> tensor<2x4x6x8xf32>
+  %6 = nn.onnx "Mul"(%5, %root) : (tensor<2x4x6x8xf32>, !s) -> tensor<2x4x6x8xf32>
+  %7 = nn.onnx "MatMul"(%0, %6) : (!q, tensor<2x4x6x8xf32>) -> !p
+  %8 = nn.onnx "Add"(%7, %mask) : (!p, tensor<1x1x8x8xf32>) -> !p
+  %9 = nn.onnx "Softmax"(%8) : (!p) -> !p
+  %10 = nn.onnx "IsNaN"(%9) : (!p) -> tensor<2x4x8x8xi1>
+  %11 = nn.onnx "Where"(%10, %zero, %9) : (tensor<2x4x8x8xi1>, !s, !p) -> !p
+  %12 = nn.onnx "Reshape"(%v) : (!k) -> tensor<2x2x1x8x6xf32>
+  %13 = nn.onnx "Expand"(%12) : (tensor<2x2x1x8x6xf32>) -> tensor<2x2x2x8x6xf32>
+  %14 = nn.onnx "Reshape"(%13) : (tensor<2x2x2x8x6xf32>) -> !q
+  %15 = nn.onnx "MatMul"(%11, %14) : (!p, !q) -> !q
+  return %15 : !q
+}
+
+// Heads repeated in another order are other heads: they stay repeated.
+// CHECK-LABEL: @interleaved
+// CHECK: nn.onnx "Expand"
+// CHECK: %[[V:.*]] = nn.onnx "Reshape"
+// CHECK: nn.onnx "Attention"(%arg0, %arg1, %[[V]])
+func.func @interleaved(%q: !q, %k: !q, %v: !k) -> !q {
+  %mask = nn.causal_mask : tensor<8x8xf32>
+  %0 = nn.onnx "Transpose"(%k) {perm = array<i64: 0, 1, 3, 2>} : (!q) -> tensor<2x4x6x8xf32>
+  %1 = nn.onnx "MatMul"(%q, %0) : (!q, tensor<2x4x6x8xf32>) -> !p
+  %2 = nn.onnx "Add"(%1, %mask) : (!p, tensor<8x8xf32>) -> !p
+  %3 = nn.onnx "Softmax"(%2) : (!p) -> !p
+  %4 = nn.onnx "Reshape"(%v) : (!k) -> tensor<2x1x2x8x6xf32>
+  %5 = nn.onnx "Expand"(%4) : (tensor<2x1x2x8x6xf32>) -> tensor<2x2x2x8x6xf32>
+  %6 = nn.onnx "Reshape"(%5) : (tensor<2x2x2x8x6xf32>) -> !q
+  %7 = nn.onnx "MatMul"(%3, %6) : (!p, !q) -> !q
+  return %7 : !q
+}
