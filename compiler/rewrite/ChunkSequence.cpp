@@ -7,17 +7,17 @@
 // Forward: one ascending loop. Each trip appends its keys and values to the whole ones before attention reads them;
 // causality means that later ones are never missed.
 // Backward: 1. an ascending loop recomputes the whole keys and values. 2. A descending loop does the rest, chunk by
-// chunk: attention's pullback adds to the whole cotangents of keys and values. Queries of later chunks have already been
-// there, and earlier queries cannot see this chunk, so the rows of this chunk are complete and go on to its projections
-// in the same trip. Gradients of trainable parameters are carried and added to.
+// chunk: attention's pullback adds to the whole cotangents of keys and values. Queries of later chunks have already
+// been there, and earlier queries cannot see this chunk, so the rows of this chunk are complete and go on to its
+// projections in the same trip. Gradients of trainable parameters are carried and added to.
 #include "compiler/rewrite/LoopBuilder.h"
 #include "compiler/rewrite/Passes.h"
 
-#include "llvm/ADT/SetVector.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/Transforms/RegionUtils.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 
@@ -53,8 +53,8 @@ public:
     if (isBackward)
       known = makeKeysAndValues(builder);
 
-    LoopBuilder loop(builder, function.getLoc(),
-                     isBackward ? train::Domain::SequenceReversed : train::Domain::Sequence, size);
+    LoopBuilder loop(builder, function.getLoc(), isBackward ? train::Domain::SequenceReversed : train::Domain::Sequence,
+                     size);
     if (!isBackward)
       for (Value value : whole)
         loop.carryRows(value);
@@ -82,7 +82,7 @@ public:
         builder.clone(*op, after);
     SmallVector<Value> results;
     for (Value result : terminator.getOperands())
-      results.push_back(after.lookup(result));
+      results.push_back(isTokenValue(result) ? loop.getResult(result) : after.lookup(result));
     terminator->setOperands(results);
     for (Operation *op : llvm::reverse(ops))
       op->erase();
@@ -156,11 +156,10 @@ private:
         loop.map(original, train::SliceOp::create(builder, op->getLoc(), sum.getType(), sum, loop.getTrip()));
       }
     } else if (auto gradient = dyn_cast<nn::LinearWeightGradientOp>(op)) {
-      loop.setCarried(gradient.getResult(),
-                      nn::LinearWeightGradientOp::create(builder, op->getLoc(), gradient.getType(),
-                                                         loop.lookup(gradient.getDy()), loop.lookup(gradient.getX()),
-                                                         loop.getCarried(gradient.getResult()),
-                                                         gradient.getAlphaAttr()));
+      loop.setCarried(gradient.getResult(), nn::LinearWeightGradientOp::create(
+                                                builder, op->getLoc(), gradient.getType(),
+                                                loop.lookup(gradient.getDy()), loop.lookup(gradient.getX()),
+                                                loop.getCarried(gradient.getResult()), gradient.getAlphaAttr()));
     } else {
       loop.clone(op);
     }
