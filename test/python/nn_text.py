@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluates the `nn` dialect's text with numpy, in f64: what the importer made of a graph, computed independently."""
+"""Evaluates the `nn` dialect's text with numpy, in f64: what the importer made of a graph, computed independently.
+
+Weights must be external f32 data, since mebpc does not print those that the ONNX file holds."""
 
 import math
 import re
@@ -10,7 +12,6 @@ import numpy as np
 _OP = re.compile(r"(?:(?P<results>%[^=]+) = )?nn\.(?P<op>\w+)(?P<rest>.*)")
 _PARAMETER = re.compile(r"nn\.parameter @(?P<name>\"[^\"]+\"|\S+) : tensor<(?P<shape>[\dx]*)xf32>(?P<rest>.*)")
 _EXTERNAL = re.compile(r'#nn\.external<"(?P<file>[^"]+)", (?P<offset>\d+), (?P<bytes>\d+), "(?P<element>\w+)">')
-_DENSE = re.compile(r'inline_data = dense<(?:"0x(?P<hex>[0-9A-F]+)"|(?P<text>[^>]+))>')
 
 
 class NNText:
@@ -44,14 +45,9 @@ class NNText:
 def _read_parameter(match: re.Match) -> np.ndarray:
     shape = [int(size) for size in match["shape"].split("x")]
     stored = shape[::-1] if "transposed" in match["rest"] else shape
-    if external := _EXTERNAL.search(match["rest"]):
-        data = Path(external["file"]).read_bytes()[int(external["offset"]) :][: int(external["bytes"])]
-        assert external["element"] == "f32"
-    else:
-        dense = _DENSE.search(match["rest"])
-        # MLIR prints few elements as a list, many as hexadecimal bytes.
-        numbers = re.findall(r"[-+.\deE]+", dense["text"] or "")
-        data = bytes.fromhex(dense["hex"]) if dense["hex"] else np.array(numbers, np.float32).tobytes()
+    external = _EXTERNAL.search(match["rest"])
+    assert external["element"] == "f32"
+    data = Path(external["file"]).read_bytes()[int(external["offset"]) :][: int(external["bytes"])]
     array = np.frombuffer(data, np.float32).reshape(stored).astype(np.float64)
     return array.T if "transposed" in match["rest"] else array
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import models
 import numpy as np
+import onnx
 import pytest
 import torch
 from nn_text import NNText
@@ -39,9 +40,11 @@ def export_plainly(model: torch.nn.Module, path: Path, opset: int, attention: st
         optimize=False,
         output_names=["logits"],
         verbose=False,
-        external_data=True,
+        external_data=False,
         dynamic_shapes={"input_ids": dimensions} if dynamic else None,
     )
+    graph = onnx.load(path)
+    onnx.save(graph, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
     return path
 
 
