@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The independent reference: transformers and PEFT, in true float64 or as torch is in float32.
 
-transformers rounds to float32 inside a float64 model: RMS norms and rotary angles are computed in float32, the loss
-casts its logits. Here norms and angles are computed in the model's own type and the loss on its own logits, so that
-float64 means it. The float32 model is left exactly as transformers has it.
+transformers rounds to float32 inside a float64 model: RMS norms are computed in float32, and the loss casts its logits.
+Here norms are computed in the model's own type and the loss on its own logits, so that float64 means it. Rotary angles
+stay the float32 products that every model was trained with: they are constants of the model, like its weights. The
+float32 model is left exactly as transformers has it.
 """
 
 import copy
@@ -38,7 +39,6 @@ class Reference:
         load_weights(base, weights)
         if dtype == torch.float64:
             compute_norms_in_own_type(base)
-            compute_rotary_tables_in_float64(base)
         self.model = add_adapter(base, trainables, alpha)
         self.set_trainables(trainables)
 
@@ -128,20 +128,6 @@ def compute_norms_in_own_type(model: torch.nn.Module) -> None:
 
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):
-            module.forward = types.MethodType(forward, module)
-
-
-def compute_rotary_tables_in_float64(model: torch.nn.Module) -> None:
-    """Replaces the forward of rotary embeddings: angles from the float32 frequencies, all else in float64."""
-
-    def forward(self, x: torch.Tensor, position_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        angles = position_ids[:, :, None].double() * self.inv_freq.double()
-        angles = torch.cat([angles, angles], dim=-1)
-        return angles.cos() * self.attention_scaling, angles.sin() * self.attention_scaling
-
-    for module in model.modules():
-        if type(module).__name__.endswith("RotaryEmbedding"):
-            assert hasattr(module, "inv_freq"), f"{type(module).__name__} has more than one table"
             module.forward = types.MethodType(forward, module)
 
 

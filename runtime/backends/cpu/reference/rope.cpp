@@ -16,9 +16,10 @@ void rope(const Call &call, const Context &context) {
     for (int64_t head = 0; head < x.columns; head += attributes.headDim) {
       const float *in = rowOf(x, n) + head;
       float *out = rowOf(y, n) + head;
-      double position = static_cast<double>(placeOf(x, n, context).position);
+      auto position = static_cast<float>(placeOf(x, n, context).position);
       for (int64_t i = 0; i < count; ++i) {
-        double angle = (attributes.inverse ? -position : position) * attributes.frequencies[i];
+        // The f32 product that models were trained with; from there on in double.
+        auto angle = static_cast<double>((attributes.inverse ? -position : position) * attributes.frequencies[i]);
         double first = in[i], second = in[i + count];
         double cosine = attributes.scale * std::cos(angle), sine = attributes.scale * std::sin(angle);
         out[i] = static_cast<float>(first * cosine - second * sine);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // x, y [N,F], F a multiple of head_dim; frequencies [f], 2 f <= head_dim. Sines and cosines of a position are computed
-// once for all heads, in double: at position 100,000 an f32 angle would be off by 0.004.
+// once for all heads: the angle is the f32 product that models were trained with, the rest is in double.
 #include "runtime/backends/cpu/operands.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 #include "runtime/backends/cpu/vector/parallel.h"
@@ -19,14 +19,14 @@ HWY_BEFORE_NAMESPACE();
 namespace mebp::cpu::HWY_NAMESPACE {
 
 // cosines[i], sines[i] = scale * cos, sin (position * frequencies[i]).
-static void prepareAngles(const Attributes &attributes, double position, float *cosines, float *sines) {
+static void prepareAngles(const Attributes &attributes, float position, float *cosines, float *sines) {
   const hn::ScalableTag<double> d;
   constexpr int64_t width = hn::MaxLanes(hn::ScalableTag<double>());
   for (int64_t i = 0; i < attributes.frequencyCount; i += width) {
     int64_t count = std::min<int64_t>(width, attributes.frequencyCount - i);
     HWY_ALIGN double angles[width] = {}, cosine[width], sine[width];
     for (int64_t j = 0; j < count; ++j)
-      angles[j] = position * attributes.frequencies[i + j];
+      angles[j] = static_cast<double>(position * attributes.frequencies[i + j]);
     // Sin and Cos are exact for small angles only: leave the whole turns out.
     auto angle = hn::Load(d, angles);
     auto turns = hn::Round(hn::Mul(angle, hn::Set(d, 0.15915494309189535)));
@@ -49,7 +49,7 @@ void Rope(const Call &call, const Context &context) {
       context, x.rows, x.columns, [](float *) {},
       [&](int64_t row, float *cosines) HWY_ATTR {
         float *sines = cosines + half;
-        double position = static_cast<double>(placeOf(x, row, context).position);
+        auto position = static_cast<float>(placeOf(x, row, context).position);
         prepareAngles(attributes, attributes.inverse ? -position : position, cosines, sines);
         for (int64_t head = 0; head < x.columns; head += attributes.headDim) {
           const float *in = rowOf(x, row) + head;
