@@ -30,8 +30,9 @@ volatile std::sig_atomic_t interruptions = 0;
 
 /// One line for people: the place, then what is wrong. Notes follow indented only where a pass gave some.
 void printDiagnostic(Diagnostic &diagnostic) {
-  std::string place = describeLocation(diagnostic.getLocation());
-  llvm::errs() << "mebpc: " << (place.empty() ? "" : place + ": ") << diagnostic << "\n";
+  std::string place = describeLocation(diagnostic.getLocation()), message = diagnostic.str();
+  bool isNamed = place.empty() || StringRef(message).contains(place);
+  llvm::errs() << "mebpc: " << (isNamed ? "" : place + ": ") << message << "\n";
 }
 
 int fail(const Twine &message) {
