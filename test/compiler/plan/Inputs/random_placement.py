@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random exec programs, and whether the memory that mebp-place-values gives them keeps every value until it is read.
 
-Independent of the compiler's lifetimes: the program is run, with the bytes of a value filled with a tag of their own and
-checked whenever it is read.
+Independent of the compiler's lifetimes: the program is run, with the bytes of a value filled with a tag of their own
+and checked whenever it is read.
 """
 
 import random
@@ -120,7 +120,10 @@ class Memory:
 
     def places(self, value: Value) -> list[tuple[str, int]]:
         offset = self.placement[value.number]
-        owner, begin = ("arena", offset) if offset >= 0 else (f"bound {value.number if offset == -1 else -3 - offset}", 0)
+        if offset >= 0:
+            owner, begin = "arena", offset
+        else:
+            owner, begin = f"bound {value.number if offset == -1 else -3 - offset}", 0
         return [(owner, begin + i) for i in range(0, value.bytes, 16)]
 
 
