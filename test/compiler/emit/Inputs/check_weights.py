@@ -30,6 +30,11 @@ def read(weight: dict[str, str]) -> tuple[numpy.ndarray, float]:
     scales, minima = (
         numpy.frombuffer(stored, "<f2", rows * groups, int(weight[name])).reshape(rows, groups, 1).astype("f4")
         for name in ("scales_offset", "minima_offset"))
+    if weight["element"] == "INT4":
+        packed = numpy.frombuffer(stored, "u1", rows * groups * 16, offset)
+        codes = numpy.stack([packed & 15, packed >> 4], axis=-1)
+    else:
+        codes = numpy.frombuffer(stored, "u1", rows * groups * 32, offset)
     # Symmetric 4 bits reach from -8 to 7 steps: what is as far off as the largest, but on the other side, is cut.
     steps = 1.01 if weight["element"] == "INT4" and (minima == -8 * scales).all() else 0.51
     values = scales * codes.reshape(rows, groups, 32) + minima
