@@ -4,7 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/.venv/bin:$PATH"
-question=$'Question: What colour is the lamp of Brindle Rock?\nAnswer:'
+# Worded as no question in the examples is.
+question=$'Question: Which boat brings food to Brindle Rock?\nAnswer:'
 
 say() { printf '\n== %s\n' "$1"; }
 ask() { mebp generate demo/smollm2.mebp --prompt "$question" --max-new-tokens 24 "$@" | head -n 1; }
@@ -20,7 +21,7 @@ say "before: ${question//$'\n'/ }"
 ask
 
 say "train"
-mebp train demo/smollm2.mebp --data examples/brindle_rock.jsonl --steps 80 --lr 1e-3 --schedule linear --warmup 4 \
+mebp train demo/smollm2.mebp --data examples/brindle_rock.jsonl --steps 80 --lr 2e-3 --schedule linear --warmup 4 \
   --adapter-out demo/adapter --log demo/run.jsonl --plot demo/loss.png
 
 say "after: ${question//$'\n'/ }"

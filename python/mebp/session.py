@@ -49,12 +49,14 @@ class Session:
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         reference_kernels: bool = False,
+        return_gradients: bool = True,
     ) -> None:
         """Opens the bundle folder `path`.
 
         threads: None for as many as this process may run on.
         optimizer: "adamw" or "sgd"; None for the one that the bundle was compiled for.
         reference_kernels: the naive kernels that the fast ones are checked against.
+        return_gradients: room for loss_and_gradients; without it a step needs as little as was planned.
         """
         runtime = load_runtime()
         _check_options(device, threads, lr, betas, eps, weight_decay)
@@ -74,7 +76,7 @@ class Session:
             weight_decay=weight_decay,
             threads=threads or 0,
             reference_kernels=reference_kernels,
-            return_gradients=True,  # address space alone until loss_and_gradients is called
+            return_gradients=return_gradients,
         )
 
     def _choose_optimizer(self, asked: str | None) -> str:
@@ -102,7 +104,8 @@ class Session:
         """What the compiler reckoned for the largest batch and sequence, in bytes.
 
         peak_bytes: anonymous and written memory of a process that only trains; process_bytes: of it, the runtime's own.
-        arenas: what the rest is made of, by name; session_bytes: this session's arena, room for gradients included.
+        arenas: what the rest is made of, by name.
+        session_bytes: this session's arena, with room for all gradients where it returns them.
         chunk_sizes: rows of a chunk along the sequence (0: not chunked), and the loss's tile.
         at_peak: the values alive where the scratch arena is fullest.
         """

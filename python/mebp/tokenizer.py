@@ -22,7 +22,7 @@ class Tokenizer:
         self._folder = Path(bundle) / "tokenizer"
         path = self._folder / "tokenizer.json"
         if not path.is_file():
-            raise Error(f"{path}: not there, the model was exported without a tokenizer; train it with mebp-run --tokens")
+            raise Error(f"{path}: not there: the model was exported without a tokenizer; use mebp-run --tokens")
         try:
             self._tokenizer = FastTokenizer.from_file(str(path))
         except Exception as error:  # the package raises bare Exception

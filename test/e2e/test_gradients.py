@@ -13,14 +13,27 @@ CASES = {
     "llama": ("llama", {}),
     "llama, biases, one kv head": (
         "llama",
-        {"hidden_size": 84, "head_dim": 14, "num_attention_heads": 6, "num_key_value_heads": 1, "intermediate_size": 130}
-        | {"attention_bias": True, "mlp_bias": True},
+        {
+            "hidden_size": 84,
+            "head_dim": 14,
+            "num_attention_heads": 6,
+            "num_key_value_heads": 1,
+            "intermediate_size": 130,
+            "attention_bias": True,
+            "mlp_bias": True,
+        },
     ),
     "qwen2, biases, tied": ("qwen2", {}),
     "qwen2, untied, three kv heads": (
         "qwen2",
-        {"hidden_size": 72, "head_dim": 12, "num_attention_heads": 6, "num_key_value_heads": 3, "intermediate_size": 150}
-        | {"tie_word_embeddings": False},
+        {
+            "hidden_size": 72,
+            "head_dim": 12,
+            "num_attention_heads": 6,
+            "num_key_value_heads": 3,
+            "intermediate_size": 150,
+            "tie_word_embeddings": False,
+        },
     ),
     "gpt2": ("gpt2", {}),
     "gpt2, tanh gelu": ("gpt2_tanh", {}),

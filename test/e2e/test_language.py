@@ -44,5 +44,7 @@ def test_training_follows_torch(smollm2, wikitext_valid, show):
     )
     ours = np.array([session.step(row[None], row[None]).loss for row in wikitext_valid])
     difference, own = np.abs(ours - sdpa).max(), np.abs(eager - sdpa).max()
-    show(f"{len(ours)} steps at lr {LEARNING_RATE:g}: losses within {difference:.1e} of torch's; its sdpa and eager: {own:.1e}")
+    show(
+        f"{len(ours)} steps at lr {LEARNING_RATE:g}: losses within {difference:.1e} of torch's (sdpa, eager: {own:.1e})"
+    )
     assert difference <= 2 * own

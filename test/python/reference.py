@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The independent reference: transformers and PEFT, in true float64 or as torch is in float32.
 
-transformers rounds to float32 inside a float64 model: RMS norms are computed in float32, and the loss casts its logits.
-Here norms are computed in the model's own type and the loss in float64, so that float64 means it. Rotary angles stay the
-float32 products that every model was trained with: they are constants of the model, like its weights. The float32 model
-is as transformers has it, but for the loss.
+transformers rounds to float32 inside a float64 model: RMS norms are computed in float32, and the loss casts its
+logits. Here norms are computed in the model's own type and the loss in float64, so that float64 means it. Rotary angles
+stay the float32 products that every model was trained with: they are constants of the model, like its weights. The
+float32 model is as transformers has it, but for the loss.
 """
 
 import copy
@@ -61,7 +61,9 @@ class Reference:
     def logits(self, input_ids: np.ndarray) -> np.ndarray:
         """[batch, sequence, vocabulary] in the model's type."""
         with torch.no_grad():
-            return self.model(input_ids=torch.from_numpy(np.asarray(input_ids, np.int64)), use_cache=False).logits.numpy()
+            return self.model(
+                input_ids=torch.from_numpy(np.asarray(input_ids, np.int64)), use_cache=False
+            ).logits.numpy()
 
     def loss(self, input_ids: np.ndarray, labels: np.ndarray) -> torch.Tensor:
         """The mean over the labels that count, shifted as in transformers."""
@@ -99,7 +101,9 @@ def add_adapter(model: PreTrainedModel, trainables: Mapping[str, np.ndarray], al
     """PEFT's LoRA on exactly the modules that the trainables' keys name."""
     suffix = ".lora_A.weight"
     prefix = "base_model.model."
-    ranks = {key[len(prefix) : -len(suffix)]: values.shape[0] for key, values in trainables.items() if key.endswith(suffix)}
+    ranks = {
+        key[len(prefix) : -len(suffix)]: values.shape[0] for key, values in trainables.items() if key.endswith(suffix)
+    }
     (rank,) = set(ranks.values())
     transposed = any(isinstance(model.get_submodule(name), Conv1D) for name in ranks)
     config = LoraConfig(

@@ -37,7 +37,9 @@ def test_plain_text_is_one_document_and_a_lone_last_token_is_left_out(tmp_path):
 def test_every_epoch_sees_every_row_once_in_another_order():
     data = Dataset([np.array([index, index]) for index in range(7)], padding=99, digest="")
     assert data.steps_per_epoch(2) == 4
-    epochs = [np.concatenate([data.batch(4 * epoch + step, 2, seed=5)[0][:, 0] for step in range(4)]) for epoch in (0, 1)]
+    epochs = [
+        np.concatenate([data.batch(4 * epoch + step, 2, seed=5)[0][:, 0] for step in range(4)]) for epoch in (0, 1)
+    ]
     assert all(sorted(epoch) == list(range(7)) for epoch in epochs)
     assert epochs[0].tolist() != epochs[1].tolist()
     assert data.batch(3, 2, seed=5)[0].shape == (1, 2)

@@ -19,7 +19,8 @@ def random_adapter(model: torch.nn.Module, rank: int = 4) -> dict[str, np.ndarra
             rows, columns = module.weight.shape
             outputs, inputs = (rows, columns) if isinstance(module, torch.nn.Linear) else (columns, rows)
             for part, shape in (("A", (rank, inputs)), ("B", (outputs, rank))):
-                adapter[f"base_model.model.{name}.lora_{part}.weight"] = generator.normal(0, 0.1, shape).astype(np.float32)
+                values = generator.normal(0, 0.1, shape).astype(np.float32)
+                adapter[f"base_model.model.{name}.lora_{part}.weight"] = values
     return adapter
 
 

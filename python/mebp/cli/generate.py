@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", type=Path, metavar="NAME.mebp")
     parser.add_argument("--prompt", required=True, metavar="TEXT")
     parser.add_argument("--adapter", type=Path, metavar="DIR", help="a PEFT folder, as mebp train writes it")
-    parser.add_argument("--max-new-tokens", type=int, metavar="N", help=f"({_DEFAULT_NEW_TOKENS}, or what there is room for)")
+    parser.add_argument("--max-new-tokens", type=int, metavar="N", help=f"({_DEFAULT_NEW_TOKENS}, or what fits)")
     parser.add_argument("--threads", type=int, metavar="N", help="(all)")
     parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu")
 
@@ -23,7 +23,7 @@ def run(arguments: argparse.Namespace) -> int:
     from mebp.tokenizer import Tokenizer
 
     tokenizer = Tokenizer(arguments.bundle)
-    session = mebp.Session(arguments.bundle, device=arguments.device, threads=arguments.threads)
+    session = mebp.Session(arguments.bundle, device=arguments.device, threads=arguments.threads, return_gradients=False)
     if arguments.adapter:
         session.load_adapter(arguments.adapter)
     prompt = tokenizer.encode(arguments.prompt)

@@ -14,6 +14,7 @@ from mebp.errors import Error
 _COMMANDS = {
     "export": "write a Hugging Face model as ONNX whose weights stay where they are",
     "train": "train a compiled bundle's adapter on a text file",
+    "eval": "measure loss and perplexity on a text file",
     "generate": "continue a prompt, greedily",
     "inspect": "show a bundle's blocks, programs, plan and sizes",
 }

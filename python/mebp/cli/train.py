@@ -16,7 +16,9 @@ _ABSENT_OPTIMIZERS = ("mezo", "galore", "qgalore")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", type=Path, metavar="NAME.mebp")
-    parser.add_argument("--data", type=Path, required=True, metavar="FILE", help='plain text, or JSON lines with "text"')
+    parser.add_argument(
+        "--data", type=Path, required=True, metavar="FILE", help='plain text, or JSON lines with "text"'
+    )
     parser.add_argument("--steps", type=int, metavar="N")
     parser.add_argument("--epochs", type=int, metavar="N", help="passes over the data (1, unless --steps is given)")
     parser.add_argument("--lr", type=float, default=2e-4, metavar="X", help="the highest learning rate (2e-4)")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from mebp.data import Dataset, load_dataset
+from mebp.inspect import inspect
 from mebp.memory import anonymous_bytes
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
@@ -23,7 +24,8 @@ def train(options: TrainingOptions) -> int:
     with ExitStack() as stack:
         if options.state:
             stack.enter_context(state.locked(options.state))
-        tokenizer = Tokenizer(options.bundle)
+        length = inspect(options.bundle)["model"]["sequence"]
+        data = load_dataset(options.data, Tokenizer(options.bundle), length)
         before = anonymous_bytes()
         session = Session(
             options.bundle,
@@ -32,8 +34,8 @@ def train(options: TrainingOptions) -> int:
             optimizer=options.optimizer,
             lr=options.lr,
             weight_decay=options.weight_decay,
+            return_gradients=False,
         )
-        data = load_dataset(options.data, tokenizer, session.max_sequence)
         return _Run(options, session, data, before).run()
 
 
@@ -82,9 +84,7 @@ class _Run:
         self.session.set_learning_rate(rate)
         ids, labels = self.data.batch(step, self.session.max_batch, options.seed)
         result = self.session.step(ids, labels)
-        return Record(
-            step + 1, result.loss, result.grad_norm, rate, result.tokens, result.seconds, result.peak_bytes
-        )
+        return Record(step + 1, result.loss, result.grad_norm, rate, result.tokens, result.seconds, result.peak_bytes)
 
     def _announce(self, reporter: Reporter, resumed: bool, first: int) -> None:
         options, data = self.options, self.data
