@@ -7,11 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from pipeline import make_bundle
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from mebp.exporter.packaged import unpack
 from mebp.tokenizer import Tokenizer
+
+# torch's OpenMP threads wait by spinning: where another process has a core, two are several times slower than one.
+torch.set_num_threads(1)
 
 _figures: list[str] = []
 
