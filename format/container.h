@@ -44,10 +44,10 @@ constexpr std::array<uint32_t, 256> makeCrcTable() {
   return table;
 }
 
-// CRC-32 as in zlib, so that Python can check it too.
-inline uint32_t crc32(const void *data, size_t size) {
+// CRC-32 as in zlib, so that Python can check it too. `previous` is that of the bytes before these.
+inline uint32_t crc32(const void *data, size_t size, uint32_t previous = 0) {
   static constexpr std::array<uint32_t, 256> table = makeCrcTable();
-  uint32_t value = 0xFFFFFFFFu;
+  uint32_t value = ~previous;
   const auto *bytes = static_cast<const unsigned char *>(data);
   for (size_t i = 0; i < size; ++i)
     value = (value >> 8) ^ table[(value ^ bytes[i]) & 0xFF];

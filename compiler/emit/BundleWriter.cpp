@@ -91,7 +91,7 @@ void addPlan(const BundleOptions &options, const MemoryPlan &plan, format::Plan 
     add(buffer, *message.add_at_peak());
 }
 
-std::string makeManifest(const BundleOptions &options, const format::Bundle &bundle) {
+std::string makeManifest(const BundleOptions &options, const format::Bundle &bundle, uint32_t weightsDigest) {
   namespace json = llvm::json;
   json::Array tokenizerFiles;
   if (!options.tokenizer.empty()) {
@@ -126,6 +126,7 @@ std::string makeManifest(const BundleOptions &options, const format::Bundle &bun
                                                      {"targets", std::move(targets)},
                                                      {"seed", static_cast<int64_t>(options.seed)}}}}},
       {"tokenizer", std::move(tokenizerFiles)},
+      {"weights_digest", weightsDigest},
   };
   std::string text;
   llvm::raw_string_ostream stream(text);
@@ -221,7 +222,10 @@ LogicalResult writeBundle(ModuleOp module, const BundleOptions &options, const M
     if (error)
       return emitError(location) << folder.file("tokenizer") << ": " << error.message() << "; nothing was written";
   }
-  std::string manifest = makeManifest(options, bundle);
+  uint32_t weightsDigest = 0;
+  if (failed(writeWeights(parameters, options.weights, bundle, folder.file("weights.bin"), weightsDigest)))
+    return failure();
+  std::string manifest = makeManifest(options, bundle, weightsDigest);
   bundle.set_manifest_crc32(format::crc32(manifest.data(), manifest.size()));
   std::string payload = bundle.SerializeAsString();
   format::Header header{};
@@ -233,8 +237,7 @@ LogicalResult writeBundle(ModuleOp module, const BundleOptions &options, const M
   header.headerCrc32 = format::crc32(&header, offsetof(format::Header, headerCrc32));
   StringRef headerBytes(reinterpret_cast<const char *>(&header), sizeof header);
   if (failed(writeFile(location, folder.file("manifest.json"), {manifest})) ||
-      failed(writeFile(location, folder.file("program.pb"), {headerBytes, payload})) ||
-      failed(writeWeights(parameters, options.weights, bundle, folder.file("weights.bin"))))
+      failed(writeFile(location, folder.file("program.pb"), {headerBytes, payload})))
     return failure();
 
   // Swap: the old bundle is whole until the new one is.

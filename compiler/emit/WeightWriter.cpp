@@ -123,7 +123,8 @@ SmallVector<nn::ParameterOp> layOutWeights(ModuleOp module, const WeightOptions 
 }
 
 LogicalResult writeWeights(ArrayRef<nn::ParameterOp> parameters, const WeightOptions &options,
-                           const format::Bundle &bundle, StringRef path) {
+                           const format::Bundle &bundle, StringRef path, uint32_t &digest) {
+  digest = 0;
   File file(path);
   auto systemError = [&](Location location) {
     return emitError(location) << path << ": " << std::strerror(errno) << "; nothing was written";
@@ -165,6 +166,9 @@ LogicalResult writeWeights(ArrayRef<nn::ParameterOp> parameters, const WeightOpt
                       data.data() + row * rowBytes, scales.data() + row * groups, minima.data() + row * groups))
           return parameter.emitError() << "'" << weight.name() << "' has values too large to be quantised in row "
                                        << first + row << "; compile with --weights bf16 or f32";
+      digest = format::crc32(data.data(), count * rowBytes, digest);
+      digest = format::crc32(scales.data(), count * groups * 2, digest);
+      digest = format::crc32(minima.data(), count * groups * 2, digest);
       if (!file.writeAt(data.data(), count * rowBytes, weight.data_offset() + first * rowBytes) ||
           !file.writeAt(scales.data(), count * groups * 2, weight.scales_offset() + first * groups * 2) ||
           !file.writeAt(minima.data(), count * groups * 2, weight.minima_offset() + first * groups * 2))

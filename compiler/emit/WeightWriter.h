@@ -21,9 +21,10 @@ struct WeightOptions {
 llvm::SmallVector<nn::ParameterOp> layOutWeights(mlir::ModuleOp module, const WeightOptions &options,
                                                  format::Bundle &bundle);
 
-/// Writes them to `path`, a few rows at a time; the model is never held. NaN and infinite values are refused. On
+/// Writes them to `path`, a few rows at a time; the model is never held. `digest` is the CRC of all that was stored, in
+/// the order of writing: it tells bundles apart that differ in their weights alone. NaN and infinite values are refused. On
 /// failure, after a diagnostic, the file is incomplete; so it is after an interruption, which needs none.
 llvm::LogicalResult writeWeights(llvm::ArrayRef<nn::ParameterOp> parameters, const WeightOptions &options,
-                                 const format::Bundle &bundle, llvm::StringRef path);
+                                 const format::Bundle &bundle, llvm::StringRef path, uint32_t &digest);
 
 } // namespace mebp

@@ -119,8 +119,9 @@ def test_a_state_of_something_else_is_refused(bundle, data, tmp_path, tmp_path_f
     changed = tmp_path / "other.txt"
     changed.write_text(TEXT + "More.\n")
     assert "data" in refusal("train", bundle, "--data", changed, *state, "--resume")
-    other = make_text_bundle(tmp_path_factory.mktemp("other"), seq_len=16)
-    assert "bundle" in refusal("train", other, "--data", data, *state, "--resume")
+    for difference in ({"seq_len": 16}, {"seed": 1}):  # another program; the same with other weights
+        other = make_text_bundle(tmp_path_factory.mktemp("other"), **difference)
+        assert "bundle" in refusal("train", other, "--data", data, *state, "--resume")
 
 
 def test_a_state_is_one_run_s(bundle, data, tmp_path):
