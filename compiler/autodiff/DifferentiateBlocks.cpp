@@ -91,7 +91,8 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
         return {};
       }
       results.push_back(cotangent);
-      roles.push_back({isInput ? train::role::cotangent : train::role::gradient, isInput ? int64_t(-1) : int64_t(parameter)});
+      roles.push_back(
+          {isInput ? train::role::cotangent : train::role::gradient, isInput ? int64_t(-1) : int64_t(parameter)});
       gradients += !isInput;
     }
     terminator->setOperands(results);

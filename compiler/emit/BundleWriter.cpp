@@ -3,11 +3,11 @@
 
 #include "compiler/emit/ProgramBuilder.h"
 #include "format/container.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
-#include "mlir/IR/BuiltinOps.h"
 
 #include <cerrno>
 #include <cstring>
@@ -29,9 +29,7 @@ std::string getText(ModuleOp module, StringRef name) {
 
 void addBlocks(ModuleOp module, const llvm::StringMap<uint32_t> &programs, const llvm::StringMap<uint32_t> &weights,
                format::Bundle &bundle) {
-  auto number = [&](std::optional<StringRef> name) {
-    return name ? static_cast<int32_t>(programs.lookup(*name)) : -1;
-  };
+  auto number = [&](std::optional<StringRef> name) { return name ? static_cast<int32_t>(programs.lookup(*name)) : -1; };
   llvm::StringMap<uint32_t> trainables;
   for (auto block : module.getOps<train::BlockOp>()) {
     format::Block &message = *bundle.add_blocks();
@@ -66,7 +64,8 @@ void addBlocks(ModuleOp module, const llvm::StringMap<uint32_t> &programs, const
 llvm::StringMap<train::BlockOp> findFirstUsers(ModuleOp module) {
   llvm::StringMap<train::BlockOp> users;
   for (auto block : module.getOps<train::BlockOp>())
-    for (auto name : {block.getForward(), block.getBackward(), block.getObjective(), block.getLoss(), block.getLogits()})
+    for (auto name :
+         {block.getForward(), block.getBackward(), block.getObjective(), block.getLoss(), block.getLogits()})
       if (name)
         users.try_emplace(*name, block);
   return users;

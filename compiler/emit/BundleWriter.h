@@ -9,14 +9,14 @@ namespace mebp {
 struct BundleOptions {
   PlanOptions plan;
   WeightOptions weights;
-  std::string weightsName = "int4";    // as the command line calls them, for the manifest
+  std::string weightsName = "int4"; // as the command line calls them, for the manifest
   std::string embeddingsName = "int8";
   std::string precision = "f32";
-  int64_t chunk = 0;       // 0: layers are not chunked
+  int64_t chunk = 0; // 0: layers are not chunked
   int64_t lossRows = 128;
   int64_t lossColumns = 2048;
-  uint64_t seed = 0;       // of the adapter's initial values
-  std::string tokenizer;   // a folder to copy into the bundle; empty: none
+  uint64_t seed = 0;     // of the adapter's initial values
+  std::string tokenizer; // a folder to copy into the bundle; empty: none
 };
 
 /// Fills in everything of a bundle but the weights' bytes; `parameters` follow the order of bundle.weights.

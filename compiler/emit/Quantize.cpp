@@ -59,8 +59,8 @@ Affine fitAffine(const float *values, uint64_t count) {
 }
 
 Affine fitSymmetric4(const float *values, uint64_t count) {
-  float extreme = *std::max_element(values, values + count,
-                                    [](float a, float b) { return std::fabs(a) < std::fabs(b); });
+  float extreme =
+      *std::max_element(values, values + count, [](float a, float b) { return std::fabs(a) < std::fabs(b); });
   uint16_t scale = floatToHalf(extreme / -8.0f);
   return {scale, floatToHalf(-8.0f * halfToFloat(scale)), 15};
 }

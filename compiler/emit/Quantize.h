@@ -22,7 +22,7 @@ uint64_t getRowGroups(WeightFormat format, uint64_t columns);
 /// Q4_1 exactly. int4-sym: the value of largest magnitude becomes code 0 (-8), minimum = -8 scale.
 /// int8: scale = f16(absmax / 127), minimum = -128 scale, code = round(w / scale) + 128; holds a GGUF Q8_0 exactly.
 /// False where a group's scale or minimum is beyond f16's range.
-[[nodiscard]] bool storeRow(WeightFormat format, const float *row, uint64_t columns, unsigned char *data, uint16_t *scales,
-              uint16_t *minima);
+[[nodiscard]] bool storeRow(WeightFormat format, const float *row, uint64_t columns, unsigned char *data,
+                            uint16_t *scales, uint16_t *minima);
 
 } // namespace mebp

@@ -6,8 +6,8 @@
 
 namespace mebp {
 
-/// Reads a parameter's rows as f32 [out, in], wherever its bytes are: an external file (mapped, never held), the module,
-/// or nowhere, if values are to be drawn at random.
+/// Reads a parameter's rows as f32 [out, in], wherever its bytes are: an external file (mapped, never held), the
+/// module, or nowhere, if values are to be drawn at random.
 class WeightSource {
 public:
   /// `randomSeed` draws values for parameters that have no data: normal with deviation 0.02, vectors all ones.

@@ -3,9 +3,9 @@
 
 #include "compiler/emit/WeightSource.h"
 #include "format/container.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/MathExtras.h"
-#include "mlir/IR/BuiltinOps.h"
 
 #include <cerrno>
 #include <cmath>
@@ -44,7 +44,8 @@ format::ElementType getElementType(WeightFormat weightFormat) {
   return format::ELEMENT_TYPE_UNSPECIFIED;
 }
 
-WeightFormat chooseFormat(nn::ParameterOp parameter, const WeightOptions &options, const llvm::StringSet<> &embeddings) {
+WeightFormat chooseFormat(nn::ParameterOp parameter, const WeightOptions &options,
+                          const llvm::StringSet<> &embeddings) {
   if (parameter.getTensorType().getRank() == 1)
     return WeightFormat::F32;
   return embeddings.contains(parameter.getSymName()) ? options.embeddings : options.matrices;
@@ -145,7 +146,8 @@ LogicalResult writeWeights(ArrayRef<nn::ParameterOp> parameters, const WeightOpt
       return failure();
     const format::Weight &weight = bundle.weights(index);
     WeightFormat weightFormat = chooseFormat(parameter, options, embeddings);
-    uint64_t rowBytes = getRowBytes(weightFormat, weight.columns()), groups = getRowGroups(weightFormat, weight.columns());
+    uint64_t rowBytes = getRowBytes(weightFormat, weight.columns()),
+             groups = getRowGroups(weightFormat, weight.columns());
     // About a megabyte at a time.
     uint64_t batch = std::clamp<uint64_t>((1 << 18) / weight.columns(), 1, weight.rows());
     values.resize(batch * weight.columns());

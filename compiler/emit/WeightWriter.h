@@ -22,8 +22,8 @@ llvm::SmallVector<nn::ParameterOp> layOutWeights(mlir::ModuleOp module, const We
                                                  format::Bundle &bundle);
 
 /// Writes them to `path`, a few rows at a time; the model is never held. `digest` is the CRC of all that was stored, in
-/// the order of writing: it tells bundles apart that differ in their weights alone. NaN and infinite values are refused. On
-/// failure, after a diagnostic, the file is incomplete; so it is after an interruption, which needs none.
+/// the order of writing: it tells bundles apart that differ in their weights alone. NaN and infinite values are
+/// refused. On failure, after a diagnostic, the file is incomplete; so it is after an interruption, which needs none.
 llvm::LogicalResult writeWeights(llvm::ArrayRef<nn::ParameterOp> parameters, const WeightOptions &options,
                                  const format::Bundle &bundle, llvm::StringRef path, uint32_t &digest);
 

@@ -7,9 +7,9 @@
 //    where there are several); blocks refer to it, the others are erased.
 #include "compiler/partition/Passes.h"
 
+#include "mlir/IR/Builders.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
-#include "mlir/IR/Builders.h"
 
 using namespace mlir;
 
@@ -39,8 +39,8 @@ struct ShareFunctions : impl::ShareFunctionsBase<ShareFunctions> {
 
     for (auto block : module.getOps<train::BlockOp>()) {
       auto function = module.lookupSymbol<func::FuncOp>(block.getForwardAttr());
-      auto [entry, isNew] = byStructure.try_emplace(
-          (stringifyBlockKind(block.getKind()) + getStructure(function)).str(), function);
+      auto [entry, isNew] =
+          byStructure.try_emplace((stringifyBlockKind(block.getKind()) + getStructure(function)).str(), function);
       chosen[block] = entry->second;
       if (isNew)
         distinct[builder.getStringAttr(stringifyBlockKind(block.getKind()))].push_back(function);
@@ -49,7 +49,8 @@ struct ShareFunctions : impl::ShareFunctionsBase<ShareFunctions> {
     }
     for (auto &[kind, functions] : distinct)
       for (auto [index, function] : llvm::enumerate(functions))
-        function.setName(kind.getValue().str() + (functions.size() > 1 ? "." + std::to_string(index) : "") + ".forward");
+        function.setName(kind.getValue().str() + (functions.size() > 1 ? "." + std::to_string(index) : "") +
+                         ".forward");
     for (auto [block, function] : chosen)
       block.setForwardAttr(FlatSymbolRefAttr::get(function.getSymNameAttr()));
     for (func::FuncOp function : replaced)

@@ -6,11 +6,11 @@
 #include "compiler/pipeline/Pipeline.h"
 #include "compiler/pipeline/PrintPlan.h"
 #include "dialects/exec/Exec.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Diagnostics.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
-#include "mlir/IR/BuiltinOps.h"
-#include "mlir/IR/Diagnostics.h"
 
 #include <cmath>
 #include <csignal>
@@ -52,8 +52,8 @@ int compile(const CompileOptions &options) {
   if (!matrices)
     return fail("--weights " + options.weights + ": there are f32, bf16, int8, int4 and int4-sym");
   std::string embeddingsName = !options.embeddingWeights.empty() ? options.embeddingWeights
-                               : isQuantized(*matrices)           ? "int8"
-                                                                  : options.weights;
+                               : isQuantized(*matrices)          ? "int8"
+                                                                 : options.weights;
   std::optional<WeightFormat> embeddings = parseWeightFormat(embeddingsName);
   if (!embeddings)
     return fail("--embedding-weights " + embeddingsName + ": there are f32, bf16, int8, int4 and int4-sym");

@@ -11,7 +11,7 @@ namespace mebp {
 /// What mebpc was asked for. Defaults are those of its command line.
 struct CompileOptions {
   std::string input;
-  std::string output; // may be empty where nothing is written
+  std::string output;                     // may be empty where nothing is written
   std::optional<int64_t> sequence, batch; // empty: as exported
   std::string precision = "f32";
   std::string weights = "int4";

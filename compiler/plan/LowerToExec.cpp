@@ -8,8 +8,8 @@
 // 3. Columns are the type's features; where those are dynamic (a tile of logits) they are the rows of the weight slice.
 #include "compiler/plan/Passes.h"
 
-#include "llvm/ADT/TypeSwitch.h"
 #include "mlir/IR/Builders.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 
@@ -45,9 +45,9 @@ public:
       inputRoles.push_back(getRole(train::getArgumentRole(function, i), train::getArgumentParameter(function, i)));
     for (unsigned i = 0; i < function.getNumResults(); ++i)
       outputRoles.push_back(getRole(train::getResultRole(function, i), train::getResultParameter(function, i)));
-    auto program = exec::ProgramOp::create(builder, function.getLoc(), function.getSymName(),
-                                           builder.getArrayAttr(inputRoles), builder.getArrayAttr(outputRoles),
-                                           IntegerAttr(), DenseI64ArrayAttr());
+    auto program =
+        exec::ProgramOp::create(builder, function.getLoc(), function.getSymName(), builder.getArrayAttr(inputRoles),
+                                builder.getArrayAttr(outputRoles), IntegerAttr(), DenseI64ArrayAttr());
     OpBuilder::InsertionGuard guard(builder);
     Block *body = builder.createBlock(&program.getBody());
     for (BlockArgument argument : function.getArguments()) {
@@ -75,8 +75,8 @@ private:
 
   Type getType(Type original, Shape shape) {
     bool isWhole = shape.rows.extent == ExtentAttr::whole && shape.columns.extent == ExtentAttr::whole;
-    Attribute extent = isWhole ? Attribute()
-                               : ExtentAttr::get(builder.getContext(), shape.rows.extent, shape.columns.extent);
+    Attribute extent =
+        isWhole ? Attribute() : ExtentAttr::get(builder.getContext(), shape.rows.extent, shape.columns.extent);
     return RankedTensorType::get({shape.rows.size, shape.columns.size},
                                  cast<RankedTensorType>(original).getElementType(), extent);
   }
@@ -192,18 +192,18 @@ private:
       reuses.push_back(findReusable(op, op.getReusable(result.getResultNumber())));
       Shape shape = ties.back() >= 0 ? shapes.lookup(inputs[ties.back()]) : getResultShape(op, result, inputs);
       if (ShapedType::isDynamic(shape.columns.size))
-        return op->emitError() << "the size of result " << result.getResultNumber() << " is not known: "
-                               << result.getType();
+        return op->emitError() << "the size of result " << result.getResultNumber()
+                               << " is not known: " << result.getType();
       resultShapes.push_back(shape);
       types.push_back(getType(result.getType(), shape));
     }
     NamedAttrList attributes(op->getAttrDictionary());
     attributes.erase("operandSegmentSizes");
     StringRef name = op->getName().stripDialect();
-    auto kernel = exec::KernelOp::create(
-        builder, op->getLoc(), types, builder.getStringAttr(name), inputs, builder.getDenseI64ArrayAttr(getSlots(op)),
-        builder.getDenseI64ArrayAttr(ties), builder.getDenseI64ArrayAttr(reuses),
-        attributes.getDictionary(builder.getContext()));
+    auto kernel =
+        exec::KernelOp::create(builder, op->getLoc(), types, builder.getStringAttr(name), inputs,
+                               builder.getDenseI64ArrayAttr(getSlots(op)), builder.getDenseI64ArrayAttr(ties),
+                               builder.getDenseI64ArrayAttr(reuses), attributes.getDictionary(builder.getContext()));
     for (auto [original, lowered, shape] : llvm::zip(op->getResults(), kernel.getOutputs(), resultShapes))
       define(original, lowered, shape);
     return success();

@@ -45,7 +45,9 @@ std::vector<PlannedBuffer> listLiveAtPeak(exec::ProgramOp program) {
   for (auto [offset, value] : best) {
     Operation *definition = value.getDefiningOp();
     auto kernel = dyn_cast_or_null<exec::KernelOp>(definition);
-    std::string name = kernel ? kernel.getKernel().str() : definition ? definition->getName().stripDialect().str() : "carried";
+    std::string name = kernel       ? kernel.getKernel().str()
+                       : definition ? definition->getName().stripDialect().str()
+                                    : "carried";
     buffers.push_back({name, exec::sizeInBytes(value), describeLocation(value.getLoc())});
   }
   llvm::sort(buffers, [](const PlannedBuffer &a, const PlannedBuffer &b) {

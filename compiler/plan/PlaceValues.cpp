@@ -11,9 +11,9 @@
 #include "compiler/plan/Passes.h"
 #include "dialects/exec/Lifetimes.h"
 
+#include "mlir/IR/Builders.h"
 #include "llvm/ADT/EquivalenceClasses.h"
 #include "llvm/Support/MathExtras.h"
-#include "mlir/IR/Builders.h"
 
 using namespace mlir;
 
@@ -139,9 +139,9 @@ private:
         offset = std::max<int64_t>(offset, other->offset + other->bytes);
       }
       group->offset = offset;
-      placed.insert(llvm::upper_bound(placed, group,
-                                      [](const Group *a, const Group *b) { return a->offset < b->offset; }),
-                    group);
+      placed.insert(
+          llvm::upper_bound(placed, group, [](const Group *a, const Group *b) { return a->offset < b->offset; }),
+          group);
       arena = std::max<uint64_t>(arena, offset + group->bytes);
     }
     return arena;

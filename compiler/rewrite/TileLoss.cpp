@@ -26,7 +26,8 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     if (rows <= 0 || columns <= 0) {
-      module.emitError() << "a loss tile of " << rows.getValue() << " x " << columns.getValue() << ": give at least 1 x 1";
+      module.emitError() << "a loss tile of " << rows.getValue() << " x " << columns.getValue()
+                         << ": give at least 1 x 1";
       return signalPassFailure();
     }
     for (auto block : module.getOps<train::BlockOp>())
@@ -95,12 +96,12 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
     }
     tiles.begin();
     Value tile = train::SliceOp::create(builder, location, tileType, weight, tiles.getTrip());
-    Value logits = nn::LinearOp::create(builder, location, logitsType, x, tile, Value(), Value(),
-                                        builder.getF32FloatAttr(1.0f));
-    auto running = nn::CrossEntropyTileOp::create(
-        builder, location, logitsType, statistic, statistic, statistic, dx ? product.getType() : Type(), logits, labels,
-        tiles.getCarried(max), tiles.getCarried(sum), tiles.getCarried(target),
-        dx ? tiles.getCarried(product) : Value());
+    Value logits =
+        nn::LinearOp::create(builder, location, logitsType, x, tile, Value(), Value(), builder.getF32FloatAttr(1.0f));
+    auto running = nn::CrossEntropyTileOp::create(builder, location, logitsType, statistic, statistic, statistic,
+                                                  dx ? product.getType() : Type(), logits, labels,
+                                                  tiles.getCarried(max), tiles.getCarried(sum),
+                                                  tiles.getCarried(target), dx ? tiles.getCarried(product) : Value());
     tiles.setCarried(max, running.getNewMax());
     tiles.setCarried(sum, running.getNewSum());
     tiles.setCarried(target, running.getNewTarget());
@@ -110,10 +111,10 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
                                                          running.getNewAccumulator(), builder.getF32FloatAttr(1.0f)));
     tiles.end();
 
-    auto result = nn::CrossEntropyOp::create(
-        builder, location, loss.getType(), dx ? dx.getType() : Type(), labels, tiles.getResult(max),
-        tiles.getResult(sum), tiles.getResult(target), op.getScale(), loop.getCarried(loss),
-        dx ? tiles.getResult(product) : Value(), dx ? weight : Value());
+    auto result = nn::CrossEntropyOp::create(builder, location, loss.getType(), dx ? dx.getType() : Type(), labels,
+                                             tiles.getResult(max), tiles.getResult(sum), tiles.getResult(target),
+                                             op.getScale(), loop.getCarried(loss),
+                                             dx ? tiles.getResult(product) : Value(), dx ? weight : Value());
     loop.setCarried(loss, result.getLoss());
     if (dx)
       loop.map(dx, result.getDx());

@@ -38,12 +38,12 @@ LogicalResult LinearOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotang
   Value dy = cotangents[0];
   unsigned next = 0;
   if (wanted.test(next))
-    gradients[next] = LinearInputGradientOp::create(builder, getLoc(), getX().getType(), dy, getWeight(), Value(),
-                                                    getAlphaAttr());
+    gradients[next] =
+        LinearInputGradientOp::create(builder, getLoc(), getX().getType(), dy, getWeight(), Value(), getAlphaAttr());
   ++next;
   if (wanted.test(next))
-    gradients[next] = LinearWeightGradientOp::create(builder, getLoc(), getWeight().getType(), dy, getX(), Value(),
-                                                     getAlphaAttr());
+    gradients[next] =
+        LinearWeightGradientOp::create(builder, getLoc(), getWeight().getType(), dy, getX(), Value(), getAlphaAttr());
   ++next;
   if (getBias() && failed(refuse(*this, "bias", wanted, next++)))
     return failure();
@@ -110,16 +110,16 @@ LogicalResult ReluOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangen
 
 LogicalResult GeluOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &,
                                     MutableArrayRef<Value> gradients) {
-  gradients[0] = GeluGradientOp::create(builder, getLoc(), getX().getType(), getX(), cotangents[0],
-                                        getApproximationAttr());
+  gradients[0] =
+      GeluGradientOp::create(builder, getLoc(), getX().getType(), getX(), cotangents[0], getApproximationAttr());
   return success();
 }
 
 // Uses gate and up, not the product.
 LogicalResult GatedOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
                                      MutableArrayRef<Value> gradients) {
-  auto gradient = GatedGradientOp::create(builder, getLoc(), getGate().getType(), getUp().getType(), getGate(),
-                                          getUp(), cotangents[0], getActivationAttr());
+  auto gradient = GatedGradientOp::create(builder, getLoc(), getGate().getType(), getUp().getType(), getGate(), getUp(),
+                                          cotangents[0], getActivationAttr());
   for (unsigned i = 0; i < 2; ++i)
     if (wanted.test(i))
       gradients[i] = gradient.getResult(i);
@@ -170,8 +170,8 @@ LogicalResult LinearCrossEntropyOp::buildGradient(OpBuilder &builder, ArrayRef<V
                                                   MutableArrayRef<Value> gradients) {
   if (failed(refuse(*this, "weight", wanted, 1)))
     return failure();
-  auto gradient = LinearCrossEntropyGradientOp::create(builder, getLoc(), getLoss().getType(), getX().getType(),
-                                                       getX(), getWeight(), getLabels(), getScale());
+  auto gradient = LinearCrossEntropyGradientOp::create(builder, getLoc(), getLoss().getType(), getX().getType(), getX(),
+                                                       getWeight(), getLabels(), getScale());
   getLoss().replaceAllUsesWith(gradient.getLoss());
   gradients[0] = gradient.getDx();
   return success();

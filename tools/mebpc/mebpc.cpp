@@ -30,10 +30,8 @@ int main(int argc, char **argv) {
   CLI::App app{"Compiles an ONNX model into a bundle that trains in known memory.", "mebpc"};
   app.add_option("model", options.input, "model.onnx, as `mebp export` makes it")->required();
   app.add_option("-o,--output", options.output, "the bundle, NAME.mebp");
-  app.add_option("--seq-len", options.sequence, "the longest sequence (as exported)")
-      ->check(CLI::Range(1, 1 << 20));
-  app.add_option("--batch", options.batch, "the largest batch (as exported)")
-      ->check(CLI::Range(1, 1 << 16));
+  app.add_option("--seq-len", options.sequence, "the longest sequence (as exported)")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--batch", options.batch, "the largest batch (as exported)")->check(CLI::Range(1, 1 << 16));
   app.add_option("--precision", options.precision, "of activations: f32")->capture_default_str();
   app.add_option("--weights", options.weights, "f32, bf16, int8, int4 or int4-sym")->capture_default_str();
   app.add_option("--embedding-weights", options.embeddingWeights,
@@ -45,7 +43,8 @@ int main(int argc, char **argv) {
       ->delimiter(',')
       ->capture_default_str();
   app.add_option("--seed", options.seed, "of the adapters' initial values")->capture_default_str();
-  app.add_option("--random-weights", options.randomWeights, "draw the weights with this seed, for --shape-only exports");
+  app.add_option("--random-weights", options.randomWeights,
+                 "draw the weights with this seed, for --shape-only exports");
   app.add_option("--optimizer", options.optimizer, "what the plan counts: adamw or sgd")
       ->check(CLI::IsMember({"adamw", "sgd"}))
       ->capture_default_str();

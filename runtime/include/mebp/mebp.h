@@ -36,9 +36,9 @@ typedef enum mebp_code {
   MEBP_INCOMPATIBLE = 4,     /* a newer format, or made for another bundle */
   MEBP_OUT_OF_RANGE = 5,     /* a token id beyond the vocabulary, a sequence beyond the compiled one */
   MEBP_OUT_OF_MEMORY = 6,
-  MEBP_IO = 7,               /* the system refused to read or write; the message has its reason */
-  MEBP_UNSUPPORTED = 8,      /* a kernel, device or option that this build does not have */
-  MEBP_NOT_FINITE = 9        /* the loss became NaN or infinite; parameters are as they were before the step */
+  MEBP_IO = 7,          /* the system refused to read or write; the message has its reason */
+  MEBP_UNSUPPORTED = 8, /* a kernel, device or option that this build does not have */
+  MEBP_NOT_FINITE = 9   /* the loss became NaN or infinite; parameters are as they were before the step */
 } mebp_code;
 
 typedef struct mebp_error {
@@ -90,14 +90,14 @@ const char *mebp_bundle_describe_json(mebp_bundle *bundle);
 typedef enum mebp_optimizer { MEBP_SGD = 0, MEBP_ADAMW = 1 } mebp_optimizer;
 
 typedef struct mebp_session_options {
-  mebp_optimizer optimizer; /* MEBP_ADAMW */
-  float learning_rate;      /* 2e-4 */
+  mebp_optimizer optimizer;                  /* MEBP_ADAMW */
+  float learning_rate;                       /* 2e-4 */
   float beta1, beta2, epsilon, weight_decay; /* torch's AdamW: 0.9, 0.999, 1e-8; decay 0 */
-  uint32_t threads;         /* 0: as many as the process may run on */
-  bool reference_kernels;   /* the naive kernels, for verification */
-  bool return_gradients;    /* make room so that mebp_session_gradients may be called */
-  void *memory;             /* the arena, 64-byte aligned; NULL: the session allocates it */
-  size_t memory_bytes;      /* of it; at least mebp_session_memory_bytes */
+  uint32_t threads;                          /* 0: as many as the process may run on */
+  bool reference_kernels;                    /* the naive kernels, for verification */
+  bool return_gradients;                     /* make room so that mebp_session_gradients may be called */
+  void *memory;                              /* the arena, 64-byte aligned; NULL: the session allocates it */
+  size_t memory_bytes;                       /* of it; at least mebp_session_memory_bytes */
 } mebp_session_options;
 void mebp_session_options_init(mebp_session_options *options);
 
@@ -109,9 +109,9 @@ mebp_code mebp_session_create(mebp_bundle *bundle, const mebp_session_options *o
 void mebp_session_destroy(mebp_session *session); /* NULL is allowed */
 
 typedef struct mebp_step_result {
-  float loss;          /* mean over the labels that count */
-  float grad_norm;     /* L2 over all trainables, before the update */
-  uint64_t tokens;     /* labels that count */
+  float loss;      /* mean over the labels that count */
+  float grad_norm; /* L2 over all trainables, before the update */
+  uint64_t tokens; /* labels that count */
   double seconds;
   uint64_t peak_bytes; /* the highest anonymous + written memory of this process seen so far, sampled by the session */
 } mebp_step_result;
