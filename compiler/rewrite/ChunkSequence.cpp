@@ -108,7 +108,7 @@ private:
     loop.begin();
     for (Operation *op : ops)
       if (needed.contains(op))
-        emit(builder, loop, op, {});
+        emit(builder, loop, op, DenseMap<Value, Value>());
     loop.end();
     DenseMap<Value, Value> known;
     for (Value value : whole)
