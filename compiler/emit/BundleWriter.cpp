@@ -200,9 +200,8 @@ SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const BundleOptions &o
   return parameters;
 }
 
-LogicalResult writeBundle(ModuleOp module, const BundleOptions &options, const MemoryPlan &plan, StringRef path) {
-  format::Bundle bundle;
-  SmallVector<nn::ParameterOp> parameters = buildBundle(module, options, plan, bundle);
+LogicalResult writeBundle(ModuleOp module, const BundleOptions &options, ArrayRef<nn::ParameterOp> parameters,
+                          format::Bundle &bundle, StringRef path) {
   Location location = module.getLoc();
   namespace fs = std::filesystem;
   std::error_code error;

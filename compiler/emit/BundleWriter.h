@@ -23,9 +23,10 @@ struct BundleOptions {
 llvm::SmallVector<nn::ParameterOp> buildBundle(mlir::ModuleOp module, const BundleOptions &options,
                                                const MemoryPlan &plan, format::Bundle &bundle);
 
-/// Writes the bundle folder `path`: into a folder beside it that is renamed when it is complete, so that nothing is
-/// ever half-written. An older bundle of that name is replaced.
-llvm::LogicalResult writeBundle(mlir::ModuleOp module, const BundleOptions &options, const MemoryPlan &plan,
+/// Writes what buildBundle made as the folder `path`: into a folder beside it that is renamed when it is complete, so
+/// that nothing is ever half-written. An older bundle of that name is replaced.
+llvm::LogicalResult writeBundle(mlir::ModuleOp module, const BundleOptions &options,
+                                llvm::ArrayRef<nn::ParameterOp> parameters, format::Bundle &bundle,
                                 llvm::StringRef path);
 
 } // namespace mebp

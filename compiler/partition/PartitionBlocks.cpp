@@ -146,9 +146,8 @@ struct PartitionBlocks : impl::PartitionBlocksBase<PartitionBlocks> {
 
     auto builder = OpBuilder::atBlockEnd(module.getBody());
     std::string functionName = (name + ".forward").str();
-    auto block = train::BlockOp::create(builder, module.getLoc(), name, kind, builder.getArrayAttr(parameters),
-                                        FlatSymbolRefAttr::get(builder.getContext(), functionName), {}, {}, {}, {});
-    (void)block;
+    train::BlockOp::create(builder, module.getLoc(), name, kind, builder.getArrayAttr(parameters),
+                           FlatSymbolRefAttr::get(builder.getContext(), functionName), {}, {}, {}, {});
     auto function =
         func::FuncOp::create(builder, module.getLoc(), functionName, builder.getFunctionType(types, output.getType()));
     function.setPrivate();

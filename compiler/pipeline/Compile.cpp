@@ -124,7 +124,7 @@ int compile(const CompileOptions &options) {
 
   MemoryPlan plan = computeMemoryPlan(*module, bundle.plan);
   format::Bundle description;
-  buildBundle(*module, bundle, plan, description);
+  SmallVector<nn::ParameterOp> parameters = buildBundle(*module, bundle, plan, description);
   if (!options.planJson.empty()) {
     std::error_code error;
     llvm::raw_fd_ostream stream(options.planJson, error);
@@ -135,7 +135,7 @@ int compile(const CompileOptions &options) {
   if (!options.planOnly) {
     if (options.output.empty())
       return fail("no -o NAME.mebp: say where the bundle goes, or ask for --plan-only");
-    if (failed(writeBundle(*module, bundle, plan, options.output)))
+    if (failed(writeBundle(*module, bundle, parameters, description, options.output)))
       return interruptions ? interrupted : badInput;
   }
   printPlan(llvm::outs(), description, options.explainPeak);
