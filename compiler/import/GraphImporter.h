@@ -48,6 +48,9 @@ private:
                    mlir::Type element, Attributes attributes = {});
   void define(llvm::StringRef name, mlir::Value value);
   void define(llvm::StringRef name, HostTensor constant);
+  /// Defines the node's result: its input in another shape, by an op only where that changes anything.
+  mlir::LogicalResult defineShaped(const OnnxNode &node, Entry &input, llvm::StringRef opType,
+                                   llvm::ArrayRef<int64_t> shape);
 
   // One kind of node each: ImportNodes.cpp.
   mlir::LogicalResult importOp(const OnnxNode &node, Entries &inputs);

@@ -108,20 +108,24 @@ LogicalResult GraphImporter::importDropout(const OnnxNode &node, Entries &inputs
   return success();
 }
 
+LogicalResult GraphImporter::defineShaped(const OnnxNode &node, Entry &input, StringRef opType,
+                                          ArrayRef<int64_t> shape) {
+  Value value = getValue(node, input);
+  if (!value)
+    return failure();
+  RankedTensorType type = getType(input);
+  if (shape != type.getShape())
+    value = emit(node, opType, value, shape, type.getElementType());
+  define(node.getProto().output(0), value);
+  return success();
+}
+
 LogicalResult GraphImporter::importView(const OnnxNode &node, Entries &inputs) {
   if (inputs.size() > 1 && inputs[1] && !inputs[1]->constant)
     return node.emitError() << "has a shape that depends on an activation, which is not supported";
   RankedTensorType type = getType(*inputs[0]);
   auto shape = viewShape(node, type.getShape(), getConstant(inputs, 1));
-  if (!shape)
-    return emitMismatch(node);
-  Value value = getValue(node, *inputs[0]);
-  if (!value)
-    return failure();
-  if (ArrayRef<int64_t>(*shape) != type.getShape())
-    value = emit(node, "Reshape", value, *shape, type.getElementType());
-  define(node.getProto().output(0), value);
-  return success();
+  return shape ? defineShaped(node, *inputs[0], "Reshape", *shape) : emitMismatch(node);
 }
 
 LogicalResult GraphImporter::importTranspose(const OnnxNode &node, Entries &inputs) {
@@ -237,15 +241,7 @@ LogicalResult GraphImporter::importExpand(const OnnxNode &node, Entries &inputs)
   const HostTensor *request = getConstant(inputs, 1);
   RankedTensorType type = getType(*inputs[0]);
   auto shape = request ? broadcastShape(type.getShape(), request->integers()) : std::nullopt;
-  if (!shape)
-    return emitMismatch(node);
-  Value value = getValue(node, *inputs[0]);
-  if (!value)
-    return failure();
-  if (ArrayRef<int64_t>(*shape) != type.getShape())
-    value = emit(node, "Expand", value, *shape, type.getElementType());
-  define(node.getProto().output(0), value);
-  return success();
+  return shape ? defineShaped(node, *inputs[0], "Expand", *shape) : emitMismatch(node);
 }
 
 LogicalResult GraphImporter::importConcat(const OnnxNode &node, Entries &inputs) {
