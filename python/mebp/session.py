@@ -3,14 +3,14 @@
 
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 
-from mebp import arrays
+from mebp import arrays, generation
 from mebp.errors import Error
 
 OPTIMIZERS = ("adamw", "sgd")
@@ -165,34 +165,44 @@ class Session:
         return self._session.logits(ids, first, count)
 
     def generate(
-        self, input_ids: object, max_new_tokens: int = 32, eos_token_id: int | Collection[int] | None = None
+        self,
+        input_ids: object,
+        max_new_tokens: int = 32,
+        eos_token_id: int | Collection[int] | None = None,
+        *,
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int = 0,
+        callback: Callable[[np.ndarray], object] | None = None,
     ) -> np.ndarray:
-        """int64 [batch, sequence + n], n <= max_new_tokens: the prompt and its greedy continuation.
+        """Prompts and their continuations: int64 [batch, sequence + n], n <= max_new_tokens.
 
-        A row that reached one of `eos_token_id` is filled up with that token; all rows there, it ends.
-        Raises mebp.Error where the prompt and max_new_tokens exceed the compiled sequence.
+        input_ids: integers [batch, sequence], all prompts of one length.
+        eos_token_id: a row that came to it (or to one of several) is filled up with it; all rows there, it ends.
+        temperature: 0 takes the likeliest token. Above 0, tokens are drawn from softmax(logits / temperature): of the
+            top_k likeliest, and of those only as many as together reach the probability top_p.
+        seed: of the draws, by a generator of this call's own: the same arguments give the same tokens.
+        callback: called with each step's tokens, int64 [batch], as soon as they are chosen.
+
+        Raises mebp.Error for a value that cannot be meant, and where the prompt and max_new_tokens exceed the compiled
+        sequence.
         """
+        sampler = generation.Sampler(temperature, top_k, top_p, seed)
         ids = arrays.token_array("input_ids", input_ids)
-        if max_new_tokens < 1:
-            raise Error(f"max_new_tokens is {max_new_tokens}; give at least 1")
-        if ids.shape[1] + max_new_tokens > self.max_sequence:
+        count = generation.whole_number("max_new_tokens", max_new_tokens, at_least=1)
+        if ids.shape[1] + count > self.max_sequence:
             raise Error(
-                f"a prompt of {ids.shape[1]} tokens and {max_new_tokens} new ones exceed the compiled sequence of "
+                f"a prompt of {ids.shape[1]} tokens and {count} new ones exceed the compiled sequence of "
                 f"{self.max_sequence}; shorten them or compile with a longer --seq-len"
             )
-        if eos_token_id is None:
-            ends = []
-        else:
-            ends = [eos_token_id] if isinstance(eos_token_id, int) else list(eos_token_id)
-        finished = np.zeros(len(ids), dtype=bool)
-        for _ in range(max_new_tokens):
-            chosen = self.logits(ids, first=ids.shape[1] - 1)[:, 0].argmax(axis=-1).astype(np.int32)
-            chosen = np.where(finished, ids[:, -1], chosen)
-            finished |= np.isin(chosen, ends)
-            ids = np.concatenate([ids, chosen[:, None]], axis=1)
-            if finished.all():
-                break
-        return ids.astype(np.int64)
+        ends = generation.end_tokens(eos_token_id, self.vocabulary)
+        columns = [ids.astype(np.int64)]
+        for tokens in generation.new_tokens(self, ids, count, ends, sampler):
+            columns.append(tokens.astype(np.int64)[:, None])
+            if callback is not None:
+                callback(columns[-1][:, 0])
+        return np.concatenate(columns, axis=1)
 
     def trainables(self) -> dict[str, np.ndarray]:
         """Copies of all trainable tensors, {PEFT key: float32 array}, keys as in adapter_model.safetensors."""

@@ -2,18 +2,38 @@
 """mebp generate NAME.mebp --prompt TEXT"""
 
 import argparse
+import json
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mebp.errors import Error
+
+if TYPE_CHECKING:
+    from mebp.session import Session
+    from mebp.tokenizer import Tokenizer
 
 _DEFAULT_NEW_TOKENS = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", type=Path, metavar="NAME.mebp")
-    parser.add_argument("--prompt", required=True, metavar="TEXT")
+    parser.add_argument(
+        "--prompt",
+        action="append",
+        required=True,
+        metavar="TEXT",
+        help="what to continue; - for standard input; may be given several times",
+    )
     parser.add_argument("--adapter", type=Path, metavar="DIR", help="a PEFT folder, as mebp train writes it")
     parser.add_argument("--max-new-tokens", type=int, metavar="N", help=f"({_DEFAULT_NEW_TOKENS}, or what fits)")
+    parser.add_argument(
+        "--temperature", type=float, default=0.0, metavar="X", help="0 takes the likeliest token; above, they are drawn"
+    )
+    parser.add_argument("--top-k", type=int, metavar="N", help="draw among the N likeliest (all)")
+    parser.add_argument("--top-p", type=float, metavar="X", help="and among those that together reach X (1)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the draws, anew for each prompt (0)")
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each prompt")
     parser.add_argument("--threads", type=int, metavar="N", help="(all)")
     parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu")
 
@@ -26,16 +46,71 @@ def run(arguments: argparse.Namespace) -> int:
     session = mebp.Session(arguments.bundle, device=arguments.device, threads=arguments.threads, return_gradients=False)
     if arguments.adapter:
         session.load_adapter(arguments.adapter)
-    prompt = tokenizer.encode(arguments.prompt)
-    if not prompt:
-        raise Error("--prompt is empty; give some text")
-    room = session.max_sequence - len(prompt)
-    if room < 1:
+    # All are checked before the first is answered.
+    prompts = [_prompt(given, tokenizer, session) for given in arguments.prompt]
+    for number, (text, prompt) in enumerate(prompts):
+        if not arguments.json and len(prompts) > 1:
+            print("\n" * bool(number) + f"> {text.strip()}", flush=True)
+        _answer(session, tokenizer, text, prompt, arguments)
+    return 0
+
+
+def _prompt(given: str, tokenizer: "Tokenizer", session: "Session") -> tuple[str, list[int]]:
+    source = "standard input" if given == "-" else "--prompt"
+    content = sys.stdin.buffer.read() if given == "-" else given.encode(errors="surrogateescape")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise Error(f"{source} is not UTF-8 at byte {error.start}; convert it") from error
+    ids = tokenizer.encode(text)
+    if not ids:
+        raise Error(f"{source} is empty; give some text")
+    if len(ids) >= session.max_sequence:
         raise Error(
-            f"--prompt has {len(prompt)} tokens and {arguments.bundle} is compiled for sequences of "
+            f'{source} "{_beginning(text)}" has {len(ids)} tokens and the bundle is compiled for sequences of '
             f"{session.max_sequence}; shorten it or compile with a longer --seq-len"
         )
-    count = min(_DEFAULT_NEW_TOKENS, room) if arguments.max_new_tokens is None else arguments.max_new_tokens
-    ids = session.generate([prompt], max_new_tokens=count, eos_token_id=tokenizer.stop_tokens)
-    print(tokenizer.decode(ids[0, len(prompt) :].tolist()).strip())
-    return 0
+    return text, ids
+
+
+def _beginning(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= 24 else f"{words[:24]}..."
+
+
+def _answer(
+    session: "Session", tokenizer: "Tokenizer", text: str, prompt: list[int], arguments: argparse.Namespace
+) -> None:
+    from mebp.streaming import TextStream
+
+    streams = sys.stdout.isatty() and not arguments.json
+    stream = TextStream(tokenizer.decode)
+
+    def show(tokens: object) -> None:
+        print(stream.add(int(tokens[0])), end="", flush=True)
+
+    count = arguments.max_new_tokens
+    if count is None:
+        count = min(_DEFAULT_NEW_TOKENS, session.max_sequence - len(prompt))
+    try:
+        ids = session.generate(
+            [prompt],
+            max_new_tokens=count,
+            eos_token_id=tokenizer.stop_tokens,
+            temperature=arguments.temperature,
+            top_k=arguments.top_k,
+            top_p=arguments.top_p,
+            seed=arguments.seed,
+            callback=show if streams else None,
+        )
+    except KeyboardInterrupt:
+        if streams:
+            print()  # what is there of the answer stays, on a line of its own
+        raise
+    new = ids[0, len(prompt) :].tolist()
+    answer = tokenizer.decode(new).strip()
+    if arguments.json:
+        stopped = new[-1] in tokenizer.stop_tokens
+        print(json.dumps({"prompt": text, "answer": answer, "tokens": len(new), "stopped": stopped}), flush=True)
+    else:
+        print(stream.end() if streams else answer, flush=True)

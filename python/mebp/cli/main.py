@@ -15,7 +15,7 @@ _COMMANDS = {
     "export": "write a Hugging Face model as ONNX whose weights stay where they are",
     "train": "train a compiled bundle's adapter on a text file",
     "eval": "measure loss and perplexity on a text file",
-    "generate": "continue a prompt, greedily",
+    "generate": "continue prompts, greedily or by drawing tokens",
     "inspect": "show a bundle's blocks, programs, plan and sizes",
 }
 _FAILED, _INTERRUPTED = 2, 130
