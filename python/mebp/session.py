@@ -12,11 +12,12 @@ import numpy as np
 
 from mebp import arrays, generation
 from mebp.errors import Error
+from mebp.plan import Plan
 
 OPTIMIZERS = ("adamw", "sgd")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StepResult:
     """What one optimizer step did."""
 
@@ -25,6 +26,12 @@ class StepResult:
     tokens: int  # labels that count
     seconds: float
     peak_bytes: int  # the highest anonymous and written memory of this process that the session has seen
+
+    def __repr__(self) -> str:
+        return (
+            f"StepResult(loss {self.loss:.4f}, grad_norm {self.grad_norm:.3g}, {self.tokens} tokens in "
+            f"{self.seconds:.3g} s, peak {self.peak_bytes / 1e6:.1f} MB)"
+        )
 
 
 class Session:
@@ -60,6 +67,7 @@ class Session:
         """
         runtime = load_runtime()
         _check_options(device, threads, lr, betas, eps, weight_decay)
+        self.path = Path(path)
         self._bundle = runtime.Bundle(os.fspath(path))
         self._info = self._bundle.info()
         self._description = json.loads(self._bundle.describe())
@@ -77,6 +85,13 @@ class Session:
             threads=threads or 0,
             reference_kernels=reference_kernels,
             return_gradients=return_gradients,
+        )
+
+    def __repr__(self) -> str:
+        model, lora = self._description["model"], self._description["model"]["lora"]
+        return (
+            f"Session({self.path.name}: batch {self.max_batch}, up to {self.max_sequence} tokens, "
+            f"{model['activation']}, LoRA rank {lora['rank']} alpha {lora['alpha']:g}, {self.optimizer}, step {self.steps})"
         )
 
     def _choose_optimizer(self, asked: str | None) -> str:
@@ -100,30 +115,17 @@ class Session:
         return self._info["vocabulary"]
 
     @property
-    def plan(self) -> dict:
-        """What the compiler reckoned for the largest batch and sequence, in bytes.
+    def plan(self) -> Plan:
+        """What the compiler reckoned for the largest batch and sequence: a dict, in bytes; print it to read it.
 
         peak_bytes: anonymous and written memory of a process that only trains; process_bytes: of it, the runtime's own.
         arenas: what the rest is made of, by name.
+        weights_bytes: the mapped weights, which are read alone: beside the peak, not in it.
         session_bytes: this session's arena, with room for all gradients where it returns them.
         chunk_sizes: rows of a chunk along the sequence (0: not chunked), and the loss's tile.
         at_peak: the values alive where the scratch arena is fullest.
         """
-        plan = self._description["plan"]
-        return {
-            "peak_bytes": plan["peak_bytes"],
-            "process_bytes": plan["process_bytes"],
-            "session_bytes": self._session.arena_bytes(),
-            "arenas": {buffer["name"]: buffer["bytes"] for buffer in plan["buffers"]},
-            "chunk_sizes": {
-                "sequence": plan["chunk"],
-                "loss_rows": plan["loss_rows"],
-                "loss_columns": plan["loss_columns"],
-            },
-            "at_peak": plan["at_peak"],
-            "optimizer": plan["optimizer"],
-            "threads": plan["threads"],
-        }
+        return Plan(self._description, session_bytes=self._session.arena_bytes())
 
     @property
     def steps(self) -> int:

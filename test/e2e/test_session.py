@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a session shows in a notebook, and that Ctrl-C leaves it whole."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from textmodel import make_text_bundle
+
+import mebp
+from mebp.cli import main
+
+IDS = np.arange(60, 92)[None]
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory) -> Path:
+    return make_text_bundle(tmp_path_factory.mktemp("text"))
+
+
+def test_a_printed_plan_adds_up(bundle):
+    plan = mebp.Session(bundle).plan
+    lines = str(plan).splitlines()
+    rows = {line.split()[0]: float(line.split()[1]) for line in lines[2 : lines.index("")]}
+    peak, weights = rows.pop("peak"), rows.pop("weights")
+    assert rows.keys() == {"process", *plan["arenas"]}
+    assert sum(rows.values()) == pytest.approx(peak, abs=0.006 * len(rows))
+    assert peak == round(plan["peak_bytes"] / 1e6, 2) and weights == round(plan["weights_bytes"] / 1e6, 2)
+    assert f"planned peak: {peak:.2f} MB" in lines[0] and "block inputs, kept for the backward pass" in str(plan)
+
+
+def test_a_plan_s_values_within_the_fullest_program(bundle):
+    plan = mebp.Session(bundle).plan
+    lines = str(plan).splitlines()
+    shown = lines[lines.index("alive where the scratch arena is fullest") + 2 :]
+    assert len(plan["at_peak"]) > 10 and len(shown) == 11
+    assert shown[0].split()[0] == plan["at_peak"][0]["name"] and plan["at_peak"][0]["source"] in shown[0]
+    assert f"{len(plan['at_peak']) - 10} smaller ones" in shown[-1]
+
+
+def test_a_plan_is_a_dict_all_the_same(bundle):
+    plan = mebp.Session(bundle).plan
+    assert isinstance(plan, dict) and json.loads(json.dumps(plan)) == plan
+    assert "block inputs" in plan._repr_html_() and plan._repr_html_().count("<table>") == 2
+
+
+def test_inspect_prints_the_same_plan(bundle, capsys):
+    assert main(["inspect", str(bundle)]) == 0
+    assert str(mebp.Session(bundle).plan) in capsys.readouterr().out
+
+
+def test_what_a_notebook_shows(bundle):
+    session = mebp.Session(bundle, optimizer="sgd")
+    shown = "Session(model.mebp: batch 2, up to 32 tokens, f32, LoRA rank 8 alpha 16, sgd, step "
+    assert repr(session) == f"{shown}0)"
+    result = session.step(IDS, IDS)
+    assert repr(session) == f"{shown}1)"
+    number = r"[\d.e+-]+"
+    assert re.fullmatch(
+        rf"StepResult\(loss {number}, grad_norm {number}, 31 tokens in {number} s, peak {number} MB\)", repr(result)
+    )
+
+
+# Steps until Ctrl-C comes, then compares with a session that made as many steps undisturbed.
+_INTERRUPTED = """
+import os, signal, sys, threading, time
+import numpy as np, mebp
+ids = np.arange(60, 92)[None]
+session, calm = mebp.Session(sys.argv[1], lr=1e-2), mebp.Session(sys.argv[1], lr=1e-2)
+for delay in np.random.default_rng(0).uniform(0.005, 0.05, 12):
+    timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
+    before = session.steps
+    timer.start()
+    try:
+        while True:
+            session.step(ids, ids)
+    except KeyboardInterrupt:
+        timer.join()
+    assert session.steps > before
+    for _ in range(session.steps - before):
+        calm.step(ids, ids)
+    ours, theirs = session.trainables(), calm.trainables()
+    assert all(np.array_equal(ours[key], theirs[key]) for key in ours)
+    assert session.loss(ids, ids) == calm.loss(ids, ids)
+print("whole", session.steps)
+"""
+
+
+def test_ctrl_c_never_cuts_a_step(bundle):
+    run = subprocess.run([sys.executable, "-c", _INTERRUPTED, str(bundle)], capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0 and run.stdout.startswith("whole"), run.stderr
