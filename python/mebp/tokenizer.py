@@ -19,8 +19,8 @@ class Tokenizer:
 
         if not Path(bundle).is_dir():
             raise Error(f"{bundle}: no such bundle; make it with mebpc")
-        self._folder = Path(bundle) / "tokenizer"
-        path = self._folder / "tokenizer.json"
+        self.folder = Path(bundle) / "tokenizer"
+        path = self.folder / "tokenizer.json"
         if not path.is_file():
             raise Error(f"{path}: not there: the model was exported without a tokenizer; use mebp-run --tokens")
         try:
@@ -31,22 +31,46 @@ class Tokenizer:
         self._tokenizer.no_padding()
         self._stated_ends = self._read_stated_ends()
         self.end_of_text = self._choose_end_of_text()
+        self.end_of_sequence = next(iter(self._stated_ends), self.end_of_text)
         self.stop_tokens = {*self._stated_ends, self.end_of_text}
+        added = self._tokenizer.get_added_tokens_decoder().items()
+        self.special_tokens = {*self.stop_tokens, *(index for index, token in added if token.special)}
 
     def encode(self, text: str) -> list[int]:
         """The token ids of `text`, without any added at its ends."""
         return self._tokenizer.encode(text, add_special_tokens=False).ids
 
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """As encode, and which characters [start, end) of `text` each token stands for."""
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        return encoding.ids, encoding.offsets
+
     def decode(self, ids: list[int]) -> str:
         """The text of `ids`, without special tokens."""
         return self._tokenizer.decode(ids, skip_special_tokens=True)
 
+    @property
+    def named_special_tokens(self) -> dict[str, str]:
+        """What the model calls bos_token, eos_token and the like."""
+        stated = self.settings("special_tokens_map.json") | self.settings("tokenizer_config.json")
+        tokens = {name: token.get("content") if isinstance(token, dict) else token for name, token in stated.items()}
+        return {name: text for name, text in tokens.items() if name.endswith("_token") and isinstance(text, str)}
+
+    def settings(self, file: str) -> dict:
+        """The JSON object in a file beside tokenizer.json; empty where there is no such file."""
+        path = self.folder / file
+        if not path.is_file():
+            return {}
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise Error(f"{path}: is not JSON ({error}); export the model again") from error
+
     def _read_stated_ends(self) -> list[int]:
-        token = self._settings("tokenizer_config.json").get("eos_token")
-        named = token.get("content") if isinstance(token, dict) else token
+        named = self.named_special_tokens.get("eos_token")
         ends = [] if named is None else [self._tokenizer.token_to_id(named)]
         for file in ("generation_config.json", "config.json"):
-            value = self._settings(file).get("eos_token_id")
+            value = self.settings(file).get("eos_token_id")
             ends += value if isinstance(value, list) else [value]
         return [end for end in dict.fromkeys(ends) if end is not None]
 
@@ -56,14 +80,5 @@ class Tokenizer:
         if chosen is None:
             chosen = next(iter(self._stated_ends), None)
         if chosen is None:
-            raise Error(f"{self._folder}: no end-of-text token is named; add eos_token to tokenizer_config.json")
+            raise Error(f"{self.folder}: no end-of-text token is named; add eos_token to tokenizer_config.json")
         return chosen
-
-    def _settings(self, file: str) -> dict:
-        path = self._folder / file
-        if not path.is_file():
-            return {}
-        try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise Error(f"{path}: is not JSON ({error}); export the model again") from error

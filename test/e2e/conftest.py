@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from pipeline import make_bundle
+from textmodel import TEXT, make_text_bundle
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from mebp.exporter.packaged import unpack
@@ -31,6 +32,20 @@ def pytest_terminal_summary(terminalreporter) -> None:
         terminalreporter.section("figures")
         for line in _figures:
             terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
+def bundle(tmp_path_factory) -> Path:
+    """A tiny model that reads text, for sequences up to 32 and two rows a batch."""
+    return make_text_bundle(tmp_path_factory.mktemp("text"))
+
+
+@pytest.fixture
+def data(tmp_path) -> Path:
+    """A text file."""
+    path = tmp_path / "data.txt"
+    path.write_text(TEXT)
+    return path
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import json
 import math
 
 import numpy as np
-from test_train import bundle, data, mebp, refusal  # noqa: F401  (fixtures)
+from commands import mebp, refusal
 
 from mebp import Session
 from mebp.data import load_dataset
@@ -18,19 +18,19 @@ def evaluate(*arguments: object) -> dict:
     return json.loads(run.stdout)
 
 
-def test_rows_count_by_their_tokens(bundle, data):  # noqa: F811
+def test_rows_count_by_their_tokens(bundle, data):
     found = evaluate(bundle, "--data", data)
     session = Session(bundle)
     rows = load_dataset(data, Tokenizer(bundle), session.max_sequence).rows
     assert len({len(row) for row in rows}) == 2, "the last row must be shorter, or the weights show nothing"
-    losses = np.array([session.loss(row[None], row[None]) for row in rows])
+    losses = np.array([session.loss(row.ids[None], row.labels[None]) for row in rows])
     weights = np.array([len(row) - 1 for row in rows])
     assert found["tokens"] == weights.sum()
     assert math.isclose(found["loss"], (losses * weights).sum() / weights.sum(), rel_tol=1e-6)
     assert math.isclose(found["perplexity"], math.exp(found["loss"]), rel_tol=1e-9)
 
 
-def test_an_adapter_lowers_it(bundle, data, tmp_path):  # noqa: F811
+def test_an_adapter_lowers_it(bundle, data, tmp_path):
     adapter = tmp_path / "adapter"
     trained = mebp("train", bundle, "--data", data, "--epochs", 2, "--lr", 1e-2, "--adapter-out", adapter)
     assert trained.returncode == 0, trained.stderr
@@ -38,7 +38,7 @@ def test_an_adapter_lowers_it(bundle, data, tmp_path):  # noqa: F811
     assert after["loss"] < before["loss"]
 
 
-def test_refusals(bundle, data, tmp_path):  # noqa: F811
+def test_refusals(bundle, data, tmp_path):
     assert "none.txt" in refusal("eval", bundle, "--data", tmp_path / "none.txt")
     assert "no such bundle" in refusal("eval", tmp_path / "none.mebp", "--data", data)
     assert "adapter" in refusal("eval", bundle, "--data", data, "--adapter", tmp_path / "adapter")

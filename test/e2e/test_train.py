@@ -4,39 +4,12 @@
 import json
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from textmodel import make_text_bundle
-
-MEBP = [sys.executable, "-m", "mebp"]
-TEXT = "The lamp is lit half an hour before sunset. The wick is trimmed every four hours.\n" * 12
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory) -> Path:
-    return make_text_bundle(tmp_path_factory.mktemp("text"))
-
-
-@pytest.fixture
-def data(tmp_path) -> Path:
-    path = tmp_path / "data.txt"
-    path.write_text(TEXT)
-    return path
-
-
-def mebp(*arguments: object) -> subprocess.CompletedProcess:
-    return subprocess.run([*MEBP, *map(str, arguments)], capture_output=True, text=True, timeout=120)
-
-
-def refusal(*arguments: object) -> str:
-    run = mebp(*arguments)
-    assert run.returncode == 2, (run.stdout, run.stderr)
-    lines = run.stderr.splitlines()
-    assert len(lines) == 1 and "Traceback" not in lines[0], run.stderr
-    return lines[0]
+from commands import MEBP, mebp, refusal
+from textmodel import TEXT, make_text_bundle
 
 
 def adapter_bytes(folder: Path) -> bytes:
@@ -135,14 +108,42 @@ def test_a_state_is_one_run_s(bundle, data, tmp_path):
         process.wait()
 
 
-def test_json_lines(bundle, tmp_path):
+@pytest.mark.parametrize(
+    "sample",
+    [
+        {"text": "Documents say little."},
+        {"prompt": "Say:", "completion": " little"},
+        {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]},
+    ],
+    ids=["text", "prompt", "messages"],
+)
+def test_json_lines_of_each_form_are_learned(bundle, tmp_path, sample):
+    path, log = tmp_path / "data.jsonl", tmp_path / "run.jsonl"
+    path.write_text((json.dumps(sample) + "\n") * 4)
+    run = mebp("train", bundle, "--data", path, "--steps", 12, "--lr", 1e-2, "--log", log)
+    assert run.returncode == 0, run.stderr
+    losses = [json.loads(line)["loss"] for line in log.read_text().splitlines()]
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_only_what_the_assistant_says_counts(bundle, tmp_path):
+    path, log = tmp_path / "data.jsonl", tmp_path / "run.jsonl"
+    messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]
+    too_long = [{"role": "user", "content": "Hi" * 40}, messages[1]]
+    path.write_text("".join(json.dumps({"messages": turns}) + "\n" for turns in (messages, too_long)))
+    run = mebp("train", bundle, "--data", path, "--steps", 1, "--log", log)
+    assert "1 of 2 samples are cut to 32 tokens" in run.stdout, run.stderr
+    assert "1 of 2 samples have no assistant token within 32 tokens; they are left out" in run.stdout
+    assert json.loads(log.read_text())["tokens"] == len("Yo") + 1  # a token a byte, and the end of the turn
+    evaluated = mebp("eval", bundle, "--data", path)
+    assert "they are left out" in evaluated.stdout and "over 3 tokens" in evaluated.stdout, evaluated.stderr
+
+
+def test_a_bad_line_is_named(bundle, tmp_path):
     path = tmp_path / "data.jsonl"
-    path.write_text("".join(json.dumps({"text": f"Document {number} says little."}) + "\n" for number in range(6)))
-    assert mebp("train", bundle, "--data", path, "--epochs", 1).returncode == 0
-    path.write_text('{"text": "fine"}\n{"messages": []}\n')
-    assert 'data.jsonl:2: has "messages"' in refusal("train", bundle, "--data", path)
-    path.write_text('{"text": "cut\n')
-    assert "data.jsonl:1: is not JSON" in refusal("train", bundle, "--data", path)
+    path.write_text('{"text": "fine"}\n{"text": "cut\n')
+    for command in ("train", "eval"):
+        assert "data.jsonl:2: is not JSON" in refusal(command, bundle, "--data", path)
 
 
 def test_refusals(bundle, data, tmp_path):

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packing, order and learning rates."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
-from mebp.data import Dataset, load_dataset
+from mebp.data import Dataset, Row, load_dataset
 from mebp.errors import Error
 from mebp.training.schedule import learning_rate
 
@@ -23,19 +25,28 @@ def load(path, content: str, length: int) -> Dataset:
     return load_dataset(path, Bytes(), length)
 
 
+def dataset(*rows: Sequence[int]) -> Dataset:
+    arrays = [np.array(row, dtype=np.int32) for row in rows]
+    return Dataset([Row(ids, ids) for ids in arrays], padding=99)
+
+
 def test_documents_are_packed_with_an_end_between_them(tmp_path):
     data = load(tmp_path / "data.jsonl", '{"text": "abcd"}\n\n{"text": "efg"}\n', 3)
     tokens = [97, 98, 99, 100, 256, 101, 102, 103, 256]
-    assert np.concatenate(data.rows).tolist() == tokens and [len(row) for row in data.rows] == [3, 3, 3]
+    assert np.concatenate([row.ids for row in data.rows]).tolist() == tokens and [len(row) for row in data.rows] == [
+        3,
+        3,
+        3,
+    ]
 
 
 def test_plain_text_is_one_document_and_a_lone_last_token_is_left_out(tmp_path):
     data = load(tmp_path / "data.txt", "abc\n\ndef", 4)
-    assert [row.tolist() for row in data.rows] == [[97, 98, 99, 10], [10, 100, 101, 102]]
+    assert [row.labels.tolist() for row in data.rows] == [[97, 98, 99, 10], [10, 100, 101, 102]]
 
 
 def test_every_epoch_sees_every_row_once_in_another_order():
-    data = Dataset([np.array([index, index]) for index in range(7)], padding=99, digest="")
+    data = dataset(*[[index, index] for index in range(7)])
     assert data.steps_per_epoch(2) == 4
     epochs = [
         np.concatenate([data.batch(4 * epoch + step, 2, seed=5)[0][:, 0] for step in range(4)]) for epoch in (0, 1)
@@ -46,16 +57,23 @@ def test_every_epoch_sees_every_row_once_in_another_order():
 
 
 def test_a_shorter_row_is_padded_and_its_padding_does_not_count():
-    data = Dataset([np.array([1, 2, 3]), np.array([4, 5])], padding=99, digest="")
+    data = dataset([1, 2, 3], [4, 5])
     ids, labels = data.batch(0, 2, seed=0)
     short = ids[:, 0].tolist().index(4)
     assert ids[short].tolist() == [4, 5, 99] and labels[short].tolist() == [4, 5, -100]
 
 
-@pytest.mark.parametrize("content", ["", "  \n"])
-def test_no_text_is_refused(tmp_path, content):
-    with pytest.raises(Error, match="data.txt"):
-        load(tmp_path / "data.txt", content, 4)
+def test_the_digest_is_of_what_is_learned():
+    assert dataset([1, 2, 3], [4, 5]).digest == dataset([1, 2, 3], [4, 5]).digest
+    assert dataset([1, 2, 3], [4, 5]).digest != dataset([1, 2], [3, 4, 5]).digest
+    ids = np.array([1, 2, 3], dtype=np.int32)
+    masked = Dataset([Row(ids, np.array([-100, 2, 3], dtype=np.int32))], padding=99)
+    assert masked.digest != dataset([1, 2, 3]).digest
+
+
+def test_a_single_token_is_refused(tmp_path):
+    with pytest.raises(Error, match="data.jsonl: has too little text"):
+        load(tmp_path / "data.jsonl", '{"text": ""}\n{"text": ""}\n', 4)
 
 
 def test_learning_rates():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tiny model that reads text: a byte-level tokenizer, so that the command line can be tried from end to end."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import models
@@ -9,19 +10,40 @@ from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast
 
+TEXT = "The lamp is lit half an hour before sunset. The wick is trimmed every four hours.\n" * 12
 
-def byte_tokenizer() -> Tokenizer:
-    """A token for each byte."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(BPE({symbol: index for index, symbol in enumerate(alphabet)}, []))
+CHATML = (
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+
+def byte_tokenizer(merges: Sequence[tuple[str, str]] = ()) -> Tokenizer:
+    """A token for each byte, and one for each of `merges`, in which a space is written \u0120."""
+    symbols = sorted(pre_tokenizers.ByteLevel.alphabet()) + [first + second for first, second in merges]
+    tokenizer = Tokenizer(BPE({symbol: index for index, symbol in enumerate(symbols)}, list(merges)))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
 
 
+def make_tokenizer(
+    folder: Path, chat_template: str | None = CHATML, merges: Sequence[tuple[str, str]] = ()
+) -> PreTrainedTokenizerFast:
+    """Saves byte_tokenizer(merges) with special tokens and a chat template into `folder`."""
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=byte_tokenizer(merges),
+        eos_token="<|endoftext|>",
+        additional_special_tokens=["<|im_start|>", "<|im_end|>"],
+        chat_template=chat_template,
+    )
+    fast.save_pretrained(folder)
+    return fast
+
+
 def make_text_bundle(folder: Path, *, seq_len: int = 32, batch: int = 2, seed: int = 0) -> Path:
-    fast = PreTrainedTokenizerFast(tokenizer_object=byte_tokenizer(), eos_token="<|endoftext|>")
-    model = models.build("llama", seed=seed, num_hidden_layers=2)
-    models.save(model, folder / "source")
-    fast.save_pretrained(folder / "source")
+    models.save(models.build("llama", seed=seed, num_hidden_layers=2), folder / "source")
+    make_tokenizer(folder / "source")
     return make_bundle(folder / "source", folder, seq_len=seq_len, batch=batch)

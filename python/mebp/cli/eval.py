@@ -20,17 +20,18 @@ def run(arguments: argparse.Namespace) -> int:
     import mebp
     from mebp.data import load_dataset
     from mebp.tokenizer import Tokenizer
+    from mebp.training.evaluation import evaluate
 
     session = mebp.Session(arguments.bundle, device=arguments.device, threads=arguments.threads, return_gradients=False)
     if arguments.adapter:
         session.load_adapter(arguments.adapter)
     data = load_dataset(arguments.data, Tokenizer(arguments.bundle), session.max_sequence)
-    # A row of n tokens has n - 1 that are predicted; each counts once, however long its row is.
-    predicted = sum(len(row) - 1 for row in data.rows)
-    loss = math.fsum(session.loss(row[None], row[None]) * (len(row) - 1) for row in data.rows) / predicted
-    found = {"loss": loss, "perplexity": math.exp(loss), "tokens": predicted}
+    loss = evaluate(session, data)
+    found = {"loss": loss, "perplexity": math.exp(loss), "tokens": data.counted}
     if arguments.json:
         print(json.dumps(found))
     else:
-        print(f"loss {loss:.4f}  perplexity {found['perplexity']:.3f}  over {predicted:,} tokens")
+        for note in data.notes:
+            print(note)
+        print(f"loss {loss:.4f}  perplexity {found['perplexity']:.3f}  over {data.counted:,} tokens")
     return 0

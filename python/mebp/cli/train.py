@@ -9,6 +9,8 @@ from mebp.errors import Error
 from mebp.training.options import TrainingOptions
 from mebp.training.schedule import SCHEDULES
 
+FORMS = 'plain text, or JSON lines with "text", with "prompt" and "completion", or with "messages"'
+
 # Announced by the interface and not in this build: refused, never ignored.
 _ABSENT = ("--clip", "--accumulate", "--eval", "--eval-every", "--model-out")
 _ABSENT_OPTIMIZERS = ("mezo", "galore", "qgalore")
@@ -17,7 +19,7 @@ _ABSENT_OPTIMIZERS = ("mezo", "galore", "qgalore")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", type=Path, metavar="NAME.mebp")
     parser.add_argument(
-        "--data", type=Path, required=True, metavar="FILE", help='plain text, or JSON lines with "text"'
+        "--data", type=Path, required=True, metavar="FILE", help=FORMS
     )
     parser.add_argument("--steps", type=int, metavar="N")
     parser.add_argument("--epochs", type=int, metavar="N", help="passes over the data (1, unless --steps is given)")

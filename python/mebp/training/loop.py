@@ -96,8 +96,10 @@ class _Run:
         start = f"continues after step {first}" if first else f"{self.total} steps"
         reporter.say(
             f"{options.bundle}: {start}, {self.session.optimizer} at lr {options.lr:g}; {options.data}: "
-            f"{data.tokens:,} tokens in {len(data.rows)} rows of {self.session.max_sequence}"
+            f"{data.counted:,} tokens to predict in {len(data.rows):,} rows of up to {self.session.max_sequence}"
         )
+        for note in data.notes:
+            reporter.say(note)
         if not options.adapter_out:
             reporter.say("without --adapter-out DIR the adapter is not kept")
 

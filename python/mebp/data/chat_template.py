@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chat template of a model's tokenizer: conversations to text, as transformers renders them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from jinja2 import TemplateError, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.runtime import Macro
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from mebp.errors import Error, first_line
+from mebp.tokenizer import Tokenizer
+
+Message = Mapping[str, object]
+
+# Unicode sets these aside for a program's own use; no text has them.
+_START, _END = "\ufdd0", "\ufdd1"
+
+
+class ChatTemplate:
+    """Renders conversations by the template that belongs to a tokenizer."""
+
+    def __init__(self, tokenizer: Tokenizer, now: datetime | None = None) -> None:
+        """`now` is the time for a template that writes the date; by default, the time of rendering.
+
+        Raises mebp.Error where the tokenizer has no chat template or one that is no Jinja.
+        """
+        source = _find_source(tokenizer)
+        self._special_tokens = tokenizer.named_special_tokens
+        try:
+            self._plain = _environment(_Transparent, now).from_string(source)
+            self._marking = _environment(_Marking, now).from_string(source)
+        except TemplateError as error:
+            raise Error(
+                f"{tokenizer.folder}: the chat template cannot be read ({first_line(error)}); mend it"
+            ) from error
+
+    def render(self, messages: Sequence[Message], add_generation_prompt: bool = False) -> str:
+        """The text of a conversation; with `add_generation_prompt`, up to where the assistant's answer begins.
+
+        Raises mebp.Error where the template refuses the conversation.
+        """
+        return self._render(self._plain, messages, add_generation_prompt)
+
+    def marked_spans(self, messages: Sequence[Message]) -> list[tuple[int, int]]:
+        """Where render(messages) has what the template marks with {% generation %}, as (start, end) in characters.
+
+        Empty where it marks nothing, or where it changes what it has marked.
+        """
+        pieces = self._render(self._marking, messages, False).split(_START)
+        plain, spans = pieces[0], []
+        for piece in pieces[1:]:
+            inside, closed, outside = piece.partition(_END)
+            spans.append((len(plain), len(plain) + len(inside)))
+            plain += inside + outside
+            if not closed:
+                return []
+        return spans if plain == self.render(messages) else []
+
+    def _render(self, template: object, messages: Sequence[Message], add_generation_prompt: bool) -> str:
+        try:
+            return template.render(
+                messages=messages,
+                tools=None,
+                documents=None,
+                add_generation_prompt=add_generation_prompt,
+                **self._special_tokens,
+            )
+        except Exception as error:  # whatever Python raises for what a template does
+            raise Error(f"the model's chat template refuses it: {first_line(error)}") from error
+
+
+def _find_source(tokenizer: Tokenizer) -> str:
+    file = tokenizer.folder / "chat_template.jinja"
+    if file.is_file():
+        return file.read_text(encoding="utf-8")
+    stated = tokenizer.settings("tokenizer_config.json").get("chat_template")
+    if isinstance(stated, list):
+        named = {entry.get("name"): entry.get("template") for entry in stated if isinstance(entry, dict)}
+        stated = named.get("default")
+    if not isinstance(stated, str):
+        raise Error(
+            f"{tokenizer.folder}: this model has no chat template; put one into chat_template.jinja there, "
+            'or give the data as "prompt" and "completion"'
+        )
+    return stated
+
+
+class _Transparent(Extension):
+    """{% generation %} ... {% endgeneration %}, in which a template writes what the assistant said."""
+
+    tags = frozenset({"generation"})
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.CallBlock(self.call_method("_write"), [], [], body).set_lineno(line)
+
+    def _write(self, caller: Macro) -> str:
+        return caller()
+
+
+class _Marking(_Transparent):
+    def _write(self, caller: Macro) -> str:
+        return _START + caller() + _END
+
+
+def _environment(generation: type[Extension], now: datetime | None) -> ImmutableSandboxedEnvironment:
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[generation, loopcontrols]
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = _raise_exception
+    environment.globals["strftime_now"] = lambda form: (now or datetime.now()).strftime(form)
+    return environment
+
+
+def _to_json(
+    value: object,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    # Jinja's own escapes for HTML.
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def _raise_exception(message: str) -> None:
+    raise TemplateError(message)

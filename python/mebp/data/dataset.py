@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of tokens with their labels, their order, and batches of them."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mebp.arrays import IGNORED_LABEL
+
+
+@dataclass(frozen=True)
+class Row:
+    """One sequence: int32 ids [length], and labels [length] as in transformers (-100 does not count)."""
+
+    ids: np.ndarray
+    labels: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def counted(self) -> int:
+        """Labels that count; the first position is never predicted."""
+        return int(np.count_nonzero(self.labels[1:] != IGNORED_LABEL))
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Rows up to one length, each with at least one label that counts."""
+
+    rows: Sequence[Row]
+    padding: int  # fills up a shorter row within a batch; its labels do not count
+    notes: Sequence[str] = ()  # what was cut or left out, a line each
+
+    @cached_property
+    def tokens(self) -> int:
+        return sum(len(row) for row in self.rows)
+
+    @cached_property
+    def counted(self) -> int:
+        """Labels that count in all rows."""
+        return sum(row.counted for row in self.rows)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of what is trained on, not of the file: a resumed run must see the same tokens and labels."""
+        digest = hashlib.sha256()
+        for row in self.rows:
+            digest.update(len(row).to_bytes(4, "little"))
+            digest.update(row.ids.tobytes())
+            digest.update(row.labels.tobytes())
+        return digest.hexdigest()
+
+    def steps_per_epoch(self, batch: int) -> int:
+        return -(-len(self.rows) // batch)
+
+    def batch(self, step: int, batch: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Ids and labels [up to batch, length] of a step, counted from 0.
+
+        Each epoch is a permutation that depends on the seed and the epoch alone, so a step number says where the data
+        stands. An epoch's last batch may have fewer rows.
+        """
+        epoch, position = divmod(step, self.steps_per_epoch(batch))
+        order = np.random.default_rng([seed, epoch]).permutation(len(self.rows))
+        return self.padded(order[position * batch : (position + 1) * batch])
+
+    def padded(self, indices: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Ids and labels [len(indices), length of the longest] of these rows, padded at the end."""
+        rows = [self.rows[index] for index in indices]
+        shape = (len(rows), max(len(row) for row in rows))
+        ids = np.full(shape, self.padding, dtype=np.int32)
+        labels = np.full(shape, IGNORED_LABEL, dtype=np.int32)
+        for index, row in enumerate(rows):
+            ids[index, : len(row)] = row.ids
+            labels[index, : len(row)] = row.labels
+        return ids, labels

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loss over a whole data set."""
+
+import math
+
+from mebp.data import Dataset
+from mebp.session import Session
+
+
+def evaluate(session: Session, data: Dataset) -> float:
+    """The mean loss over all labels that count, each once, however long its row is; changes nothing in the session."""
+    size = session.max_batch
+    losses = []
+    for start in range(0, len(data.rows), size):
+        indices = range(start, min(start + size, len(data.rows)))
+        weight = sum(data.rows[index].counted for index in indices)
+        losses.append(session.loss(*data.padded(indices)) * weight)
+    return math.fsum(losses) / data.counted

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What counts in conversations and completions, against transformers where it can tell."""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from textmodel import CHATML, make_tokenizer
+from transformers import AutoTokenizer
+
+from mebp.data import Dataset, Row, load_dataset
+from mebp.data.chat_template import ChatTemplate
+from mebp.errors import Error
+from mebp.exporter.packaged import unpack
+from mebp.tokenizer import Tokenizer
+
+USER, ANSWER = {"role": "user", "content": "Who is there?"}, {"role": "assistant", "content": "Only 🙂\nme."}
+TURNS = [USER, ANSWER, {"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So.  "}]
+
+HEADER = "{{ '<|im_start|>' + message['role'] + '\n' }}"
+PROMPT = "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+
+
+def template_of(assistant: str) -> str:
+    """ChatML in which the assistant's turns are written by `assistant`."""
+    return (
+        f"{{% for message in messages %}}{HEADER}{{% if message['role'] == 'assistant' %}}{assistant}"
+        "{% else %}{{ message['content'] + '<|im_end|>\n' }}{% endif %}{% endfor %}" + PROMPT
+    )
+
+
+MARKED = template_of("{% generation %}{{ message['content'] + '<|im_end|>' }}{% endgeneration %}{{ '\n' }}")
+END_UNMARKED = template_of("{% generation %}{{ message['content'] }}{% endgeneration %}{{ '<|im_end|>\n' }}")
+WITHOUT_END = template_of("{{ message['content'] + '\n' }}")
+# As models that think: what an earlier turn thought is left out.
+FORGETFUL = template_of(
+    "{{ (message['content'] if loop.last else message['content'].split('</think>')[-1]) + '<|im_end|>\n' }}"
+)
+
+
+def tokenizer_with(tmp_path: Path, template: str | None, merges: Sequence[tuple[str, str]] = ()) -> Tokenizer:
+    make_tokenizer(tmp_path / "tokenizer", template, merges)
+    return Tokenizer(tmp_path)
+
+
+def load(tmp_path: Path, tokenizer: Tokenizer, *samples: object, length: int = 500) -> Dataset:
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
+    return load_dataset(path, tokenizer, length)
+
+
+def learned(row: Row, tokenizer: Tokenizer) -> str:
+    counted = row.labels[row.labels >= 0]
+    assert (counted == row.ids[row.labels >= 0]).all()
+    return tokenizer._tokenizer.decode(counted.tolist(), skip_special_tokens=False)
+
+
+@pytest.mark.parametrize("template", [CHATML, MARKED, END_UNMARKED])
+def test_the_assistant_s_turns_count_with_their_ends(tmp_path, template):
+    tokenizer = tokenizer_with(tmp_path, template)
+    data = load(tmp_path, tokenizer, {"messages": TURNS})
+    assert learned(data.rows[0], tokenizer) == "Only 🙂\nme.<|im_end|>So.  <|im_end|>"
+    assert not data.notes
+
+
+def test_without_an_end_the_turn_is_all_there_is(tmp_path):
+    tokenizer = tokenizer_with(tmp_path, WITHOUT_END)
+    data = load(tmp_path, tokenizer, {"messages": TURNS})
+    assert learned(data.rows[0], tokenizer) == "Only 🙂\nme.\nSo.  \n"
+
+
+def test_marks_count_as_in_transformers(tmp_path):
+    tokenizer = tokenizer_with(tmp_path, MARKED)
+    transformers = AutoTokenizer.from_pretrained(tmp_path / "tokenizer")
+    expected = transformers.apply_chat_template(TURNS, return_dict=True, return_assistant_tokens_mask=True)
+    (row,) = load(tmp_path, tokenizer, {"messages": TURNS}).rows
+    assert row.ids.tolist() == expected["input_ids"]
+    assert (row.labels >= 0).astype(int).tolist() == expected["assistant_masks"]
+
+
+CONVERSATIONS = [
+    TURNS,
+    [{"role": "system", "content": "Be brief."}, *TURNS],
+    [{"role": "user", "content": '  Ünïcödé\r\n\tand "quotes" <b>&amp;</b>\n\n'}, ANSWER],
+    [{"role": "user", "content": "says <|im_end|> itself"}, {"role": "assistant", "content": "<|im_start|>1 + 1 = 2"}],
+]
+
+
+@pytest.mark.parametrize("messages", CONVERSATIONS)
+def test_a_real_model_s_template_gives_transformers_tokens(tmp_path, messages):
+    folder = unpack("packaged:smollm2")
+    os.symlink(folder, tmp_path / "tokenizer")
+    tokenizer, transformers = Tokenizer(tmp_path), AutoTokenizer.from_pretrained(folder)
+    (row,) = load(tmp_path, tokenizer, {"messages": messages}).rows
+    assert row.ids.tolist() == transformers.apply_chat_template(messages, tokenize=True)["input_ids"]
+    said = [message["content"] for message in messages if message["role"] == "assistant"]
+    assert learned(row, tokenizer) == "".join(f"{content}<|im_end|>" for content in said)
+    for prompt in (False, True):
+        expected = transformers.apply_chat_template(messages, tokenize=False, add_generation_prompt=prompt)
+        assert ChatTemplate(tokenizer).render(messages, add_generation_prompt=prompt) == expected
+
+
+def test_a_token_that_reaches_into_the_answer_counts(tmp_path):
+    # The header ends in a space, and the answer's first letter is in one token with it.
+    template = "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '<|im_end|>' }}{% endfor %}"
+    template += "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"
+    tokenizer = tokenizer_with(tmp_path, template, [("\u0120", "a")])
+    (row,) = load(tmp_path, tokenizer, {"messages": [USER, {"role": "assistant", "content": "abc"}]}).rows
+    assert learned(row, tokenizer) == " abc<|im_end|>"
+
+
+def test_a_header_that_takes_in_the_answer_s_space_does_not_count(tmp_path):
+    tokenizer = tokenizer_with(tmp_path, "{% for m in messages %}{{ '<|im_start|>' + m['content'] }}{% endfor %}"
+                               "{% if add_generation_prompt %}{{ '<|im_start|>' }}{% endif %}")  # fmt: skip
+    file = tmp_path / "tokenizer" / "tokenizer.json"
+    settings = json.loads(file.read_text())
+    for token in settings["added_tokens"]:
+        token["rstrip"] = True
+    file.write_text(json.dumps(settings))
+    tokenizer = Tokenizer(tmp_path)
+    (row,) = load(tmp_path, tokenizer, {"messages": [USER, {"role": "assistant", "content": "  abc"}]}).rows
+    assert learned(row, tokenizer) == "abc"
+
+
+def test_where_earlier_turns_are_rewritten_the_last_one_counts(tmp_path):
+    tokenizer = tokenizer_with(tmp_path, FORGETFUL)
+    thought = [{**turn, "content": "hm</think>" + turn["content"]} for turn in TURNS]
+    data = load(tmp_path, tokenizer, {"messages": thought}, {"messages": TURNS})
+    assert learned(data.rows[0], tokenizer) == "hm</think>So.  <|im_end|>"
+    assert learned(data.rows[1], tokenizer) == "Only 🙂\nme.<|im_end|>So.  <|im_end|>"
+    reason = "the chat template rewrites earlier turns, so only the assistant's last one counts"
+    assert data.notes == [f"{tmp_path}/data.jsonl: in 1 of 2 samples {reason}"]
+
+
+HIDDEN = (
+    "the chat template rewrites the conversation, so that the assistant's turns cannot be told apart; "
+    'mark them in it with {% generation %}, or give "prompt" and "completion"'
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        # What the model is asked with is not what a finished turn begins with.
+        (CHATML.replace("assistant", "ai"), HIDDEN),
+        (
+            MARKED + "{% if messages | length == 4 %}{{ raise_exception('Too long.') }}{% endif %}",
+            "the model's chat template refuses it: Too long; change the conversation",
+        ),
+        (
+            MARKED + "{% if messages | length == 4 %}{{ messages[0].name + 1 }}{% endif %}",
+            "the model's chat template refuses it: 'dict object' has no attribute 'name'; change the conversation",
+        ),
+    ],
+)
+def test_what_the_template_cannot_do_is_refused(tmp_path, template, message):
+    tokenizer = tokenizer_with(tmp_path, template)
+    samples = [{"messages": TURNS}] if message == HIDDEN else [{"messages": TURNS[:2]}, {"messages": TURNS}]
+    with pytest.raises(Error) as caught:
+        load(tmp_path, tokenizer, *samples)
+    assert str(caught.value) == f"{tmp_path}/data.jsonl:{len(samples)}: {message}"
+
+
+def test_a_model_without_a_template_is_refused(tmp_path):
+    tokenizer = tokenizer_with(tmp_path, None)
+    with pytest.raises(Error) as caught:
+        load(tmp_path, tokenizer, {"messages": TURNS})
+    assert str(caught.value) == (
+        f"{tmp_path}/tokenizer: this model has no chat template; put one into chat_template.jinja there, "
+        'or give the data as "prompt" and "completion"'
+    )
+
+
+def test_a_template_that_is_no_jinja_is_refused(tmp_path):
+    tokenizer = tokenizer_with(tmp_path, "{% for %}")
+    with pytest.raises(Error, match=r"tokenizer: the chat template cannot be read \(.*\); mend it"):
+        load(tmp_path, tokenizer, {"messages": TURNS})
+
+
+@pytest.mark.parametrize(
+    "stated", [CHATML, [{"name": "tool_use", "template": "x"}, {"name": "default", "template": CHATML}]]
+)
+def test_templates_within_the_tokenizer_s_settings(tmp_path, stated):
+    expected = ChatTemplate(tokenizer_with(tmp_path, CHATML)).render(TURNS)
+    (tmp_path / "tokenizer" / "chat_template.jinja").unlink()
+    settings = tmp_path / "tokenizer" / "tokenizer_config.json"
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "chat_template": stated}))
+    assert ChatTemplate(Tokenizer(tmp_path)).render(TURNS) == expected
+
+
+def test_a_template_has_what_transformers_gives_it(tmp_path):
+    template = (
+        "{{ eos_token }}|{{ bos_token }}|{{ messages | tojson }}|{{ strftime_now('%Y') }}\n"
+        "    {% for message in messages %}\n{% if loop.index == 3 %}{% break %}{% endif %}\n{{ message.role }}\n"
+        "    {%- endfor %}"
+    )
+    tokenizer = tokenizer_with(tmp_path, template)
+    expected = AutoTokenizer.from_pretrained(tmp_path / "tokenizer").apply_chat_template(TURNS, tokenize=False)
+    assert ChatTemplate(tokenizer).render(TURNS) == expected
+
+
+def test_a_date_in_the_template_is_the_file_s(tmp_path):
+    tokenizer = tokenizer_with(tmp_path, "{{ strftime_now('%d %b %Y') }}" + CHATML)
+    path = tmp_path / "data.jsonl"
+    path.write_text(json.dumps({"messages": TURNS}))
+    os.utime(path, (86400 * 365.5, 86400 * 365.5))
+    (row,) = load_dataset(path, tokenizer, 500).rows
+    assert tokenizer.decode(row.ids.tolist()).startswith("01 Jan 1971")
+
+
+def test_samples_are_cut_and_those_with_nothing_left_are_left_out(tmp_path):
+    tokenizer = tokenizer_with(tmp_path, CHATML)
+    lengths = [len(row) for row in load(tmp_path, tokenizer, {"messages": TURNS[:2]}, {"messages": TURNS}).rows]
+    silent = {"messages": [{"role": "user", "content": "word " * 40}, ANSWER]}
+    data = load(tmp_path, tokenizer, {"messages": TURNS[:2]}, {"messages": TURNS}, silent, length=lengths[1] - 3)
+    assert [len(row) for row in data.rows] == [lengths[0], lengths[1] - 3]
+    assert learned(data.rows[1], tokenizer) == "Only 🙂\nme.<|im_end|>So. "
+    limit = f"{lengths[1] - 3} tokens"
+    assert data.notes == [
+        f"{tmp_path}/data.jsonl: 2 of 3 samples are cut to {limit}",
+        f"{tmp_path}/data.jsonl: 1 of 3 samples have no assistant token within {limit}; they are left out",
+    ]
+    with pytest.raises(Error) as caught:
+        load(tmp_path, tokenizer, silent, length=40)
+    assert str(caught.value) == (
+        f"{tmp_path}/data.jsonl: no sample has a token of the assistant within 40 tokens; "
+        "shorten what comes before, or compile with a longer --seq-len"
+    )
+
+
+def test_a_completion_counts_with_an_end(tmp_path):
+    tokenizer = tokenizer_with(tmp_path, None)
+    data = load(tmp_path, tokenizer, {"prompt": "Who?\n", "completion": " I."}, {"prompt": "", "completion": "abc"})
+    assert tokenizer.decode(data.rows[0].ids.tolist()) == "Who?\n I."
+    assert learned(data.rows[0], tokenizer) == " I.<|endoftext|>"
+    assert data.rows[1].ids[-1] == tokenizer.end_of_sequence and data.rows[1].counted == 3  # the first is not predicted
+
+
+def test_a_prompt_has_the_tokens_it_has_alone(tmp_path):
+    tokenizer = tokenizer_with(tmp_path, None, [("\u0120", "a")])
+    (row,) = load(tmp_path, tokenizer, {"prompt": "x ", "completion": "abc"}).rows
+    prompt = tokenizer.encode("x ")
+    assert row.ids[: len(prompt)].tolist() == prompt
+    assert learned(row, tokenizer) == "abc<|endoftext|>"
+
+
+def test_a_completion_beyond_the_length_is_left_out(tmp_path):
+    tokenizer = tokenizer_with(tmp_path, None)
+    samples = [{"prompt": "short", "completion": "a"}, {"prompt": "long" * 10, "completion": "a"}]
+    data = load(tmp_path, tokenizer, *samples, length=20)
+    missing = "1 of 2 samples have no completion token within 20 tokens; they are left out"
+    assert data.notes[-1] == f"{tmp_path}/data.jsonl: {missing}" and len(data.rows) == 1
