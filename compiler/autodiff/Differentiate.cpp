@@ -58,7 +58,7 @@ FailureOr<Pullback> differentiate(func::FuncOp function, ArrayRef<Value> activeA
       if (!wanted.test(operand.getOperandNumber()) || !gradient)
         continue;
       Value &sum = pullback.cotangents[operand.get()];
-      sum = sum ? nn::AddOp::create(builder, op->getLoc(), sum, gradient).getResult() : gradient;
+      sum = sum ? nn::AddOp::create(builder, op->getLoc(), sum.getType(), sum, gradient).getResult() : gradient;
     }
     auto kind = StringAttr::get(op->getContext(), "gradient");
     for (Operation *added = before->getNextNode(); added != body.getTerminator(); added = added->getNextNode())

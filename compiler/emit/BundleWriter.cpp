@@ -169,10 +169,11 @@ SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const BundleOptions &o
   model.set_name(getText(module, "mebp.name"));
   if (auto vocabulary = module->getAttrOfType<IntegerAttr>("mebp.vocabulary"))
     model.set_vocabulary(vocabulary.getInt());
-  model.set_hidden(getHiddenSize(module));
+  RankedTensorType checkpoint = getCheckpointType(module);
+  model.set_hidden(checkpoint.getDimSize(1));
   model.set_batch(options.plan.batch);
   model.set_sequence(options.plan.sequence);
-  model.set_activation(format::F32);
+  model.set_activation(checkpoint.getElementType().isBF16() ? format::BF16 : format::F32);
   if (auto lora = module->getAttrOfType<DictionaryAttr>("mebp.lora")) {
     model.mutable_lora()->set_rank(lora.getAs<IntegerAttr>("rank").getInt());
     model.mutable_lora()->set_alpha(lora.getAs<FloatAttr>("alpha").getValueAsDouble());

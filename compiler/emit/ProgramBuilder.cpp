@@ -96,7 +96,8 @@ private:
       if (role.getKind() == train::role::parameter)
         return parameterElement(role.getParameter());
     }
-    return cast<RankedTensorType>(value.getType()).getElementType().isInteger() ? format::I32 : format::F32;
+    Type element = cast<RankedTensorType>(value.getType()).getElementType();
+    return element.isInteger() ? format::I32 : element.isBF16() ? format::BF16 : format::F32;
   }
 
   static void setExtent(format::Extent &extent, int64_t value) {

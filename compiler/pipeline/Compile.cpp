@@ -59,8 +59,6 @@ int compile(const CompileOptions &options) {
     return fail("--embedding-weights " + embeddingsName + ": there are f32, bf16, int8, int4 and int4-sym");
   if (!std::isfinite(options.loraAlpha) || options.loraAlpha == 0.0)
     return fail("--lora-alpha " + std::to_string(options.loraAlpha) + ": give a finite number that is not 0");
-  if (options.precision != "f32")
-    return fail("--precision " + options.precision + ": this version computes in f32 only");
 
   MLIRContext context(MLIRContext::Threading::DISABLED);
   context.loadDialect<func::FuncDialect, nn::NNDialect, train::TrainDialect, exec::ExecDialect>();
@@ -85,6 +83,7 @@ int compile(const CompileOptions &options) {
   pipeline.loraRank = options.loraRank;
   pipeline.loraAlpha = options.loraAlpha;
   pipeline.loraTargets = options.loraTargets;
+  pipeline.narrowActivations = options.precision == "bf16";
   pipeline.chunk = options.chunk;
   pipeline.lossRows = options.lossRows;
   pipeline.lossColumns = options.lossColumns;

@@ -42,6 +42,8 @@ void buildPipeline(OpPassManager &passes, const PipelineOptions &options, Level 
   tile.rows = options.lossRows;
   tile.columns = options.lossColumns;
   passes.addPass(createTileLoss(tile));
+  if (options.narrowActivations)
+    passes.addNestedPass<func::FuncOp>(createNarrowActivations());
   if (level == Level::Train)
     return;
 

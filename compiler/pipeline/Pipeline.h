@@ -14,7 +14,8 @@ struct PipelineOptions {
   int64_t loraRank = 8;
   double loraAlpha = 16.0;
   std::vector<std::string> loraTargets = {"all-linear"};
-  int64_t chunk = 0; // 0: layers are not chunked
+  bool narrowActivations = true; // bf16 instead of f32
+  int64_t chunk = 0;             // 0: layers are not chunked
   int64_t lossRows = 128;
   int64_t lossColumns = 2048;
 };

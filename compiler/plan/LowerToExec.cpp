@@ -189,7 +189,7 @@ private:
     SmallVector<int64_t> ties, reuses;
     for (OpResult result : op->getResults()) {
       ties.push_back(findInput(op.getAccumulator(result.getResultNumber())));
-      reuses.push_back(findReusable(op, op.getReusable(result.getResultNumber())));
+      reuses.push_back(findReusable(op, op.getReusable(result.getResultNumber()), result));
       Shape shape = ties.back() >= 0 ? shapes.lookup(inputs[ties.back()]) : getResultShape(op, result, inputs);
       if (ShapedType::isDynamic(shape.columns.size))
         return op->emitError() << "the size of result " << result.getResultNumber()
@@ -209,11 +209,14 @@ private:
     return success();
   }
 
-  /// The only reader of an operand's memory may write over it; one that reads it in two places may not.
-  static int64_t findReusable(Operation *op, Value operand) {
+  /// The only reader of an operand's memory may write over it, element by element; one that reads it in two places may
+  /// not.
+  static int64_t findReusable(Operation *op, Value operand, Value result) {
+    if (!operand || getElementTypeOrSelf(operand) != getElementTypeOrSelf(result))
+      return -1;
     int64_t found = -1;
     for (auto [i, candidate] : llvm::enumerate(op->getOperands())) {
-      if (!operand || candidate != operand)
+      if (candidate != operand)
         continue;
       if (found >= 0)
         return -1;

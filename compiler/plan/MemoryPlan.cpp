@@ -84,20 +84,20 @@ std::string describeLocation(Location location) {
   return "";
 }
 
-int64_t getHiddenSize(ModuleOp module) {
-  int64_t hidden = 0;
+RankedTensorType getCheckpointType(ModuleOp module) {
   for (auto program : module.getOps<exec::ProgramOp>())
     for (auto [index, argument] : llvm::enumerate(program.getBody().front().getArguments()))
       if (program.getInputRole(index).getKind() == train::role::activation)
-        hidden = cast<RankedTensorType>(argument.getType()).getDimSize(1);
-  return hidden;
+        return cast<RankedTensorType>(argument.getType());
+  llvm_unreachable("every model has a head, which reads a checkpoint");
 }
 
 MemoryPlan computeMemoryPlan(ModuleOp module, const PlanOptions &options) {
   MemoryPlan plan;
   plan.processBytes = runtimeBytes;
   uint64_t tokens = options.batch * options.sequence;
-  uint64_t checkpoint = roundUp(tokens * getHiddenSize(module) * sizeof(float));
+  RankedTensorType type = getCheckpointType(module);
+  uint64_t checkpoint = roundUp(tokens * type.getDimSize(1) * type.getElementTypeBitWidth() / 8);
   uint64_t blocks = 0, trainableBytes = 0;
   for (auto block : module.getOps<train::BlockOp>())
     blocks += block.getKind() != train::BlockKind::Embed;

@@ -32,8 +32,8 @@ struct MemoryPlan {
 /// Reckons the plan of a placed module of exec programs.
 MemoryPlan computeMemoryPlan(mlir::ModuleOp module, const PlanOptions &options);
 
-/// The features of a checkpoint.
-int64_t getHiddenSize(mlir::ModuleOp module);
+/// A checkpoint as the head reads it: [tokens, hidden], in the type of activations.
+mlir::RankedTensorType getCheckpointType(mlir::ModuleOp module);
 
 /// The name of the node or layer that a location stands for.
 std::string describeLocation(mlir::Location location);

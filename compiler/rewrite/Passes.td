@@ -48,3 +48,18 @@ def TileLoss : Pass<"mebp-tile-loss", "::mlir::ModuleOp"> {
                  Option<"columns", "columns", "int64_t", "2048", "vocabulary rows in a tile">];
   let dependentDialects = ["::mebp::train::TrainDialect"];
 }
+
+def NarrowActivations : Pass<"mebp-narrow-activations", "::mlir::func::FuncOp"> {
+  let summary = "Store activations in bf16";
+  let description = [{
+    Activations, checkpoints and cotangents become bf16. Statistics of a softmax, sums over tokens, logits, parameters
+    and their gradients stay in f32. Kernels compute in f32 and round where they write.
+
+    ```mlir
+    %o, %lse = nn.attention(%q, %k, %v) : (tensor<?x?x576xf32>, ..) -> (tensor<?x?x576xf32>, tensor<?x?x9xf32>)
+    // becomes
+    %o, %lse = nn.attention(%q, %k, %v) : (tensor<?x?x576xbf16>, ..) -> (tensor<?x?x576xbf16>, tensor<?x?x9xf32>)
+    ```
+  }];
+  let dependentDialects = ["::mebp::train::TrainDialect"];
+}

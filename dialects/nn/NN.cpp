@@ -246,3 +246,22 @@ Value CrossEntropyTileOp::getAccumulator(unsigned result) {
 Value CrossEntropyTileOp::getReusable(unsigned result) { return result == 0 ? getLogits() : Value(); }
 Value CrossEntropyOp::getAccumulator(unsigned result) { return result == 0 ? getLossAccumulator() : Value(); }
 Value CrossEntropyOp::getReusable(unsigned result) { return result == 1 ? getAccumulator() : Value(); }
+
+//===- What may not be rounded -----------------------------------------------------------------------------------===//
+
+// Statistics of the softmax, sums over many tokens, and what is computed from logits.
+SmallVector<Value> AttentionOp::getExactValues() { return {getLse()}; }
+SmallVector<Value> AttentionGradientOp::getExactValues() {
+  return {getLse(), getDkAccumulator(), getDvAccumulator(), getDk(), getDv()};
+}
+SmallVector<Value> LinearWeightGradientOp::getExactValues() { return {getAccumulator(), getResult()}; }
+SmallVector<Value> CrossEntropyTileOp::getExactValues() {
+  SmallVector<Value> values(getOperands());
+  values.append(getResults().begin(), getResults().end());
+  return values;
+}
+SmallVector<Value> CrossEntropyOp::getExactValues() {
+  SmallVector<Value> values(getOperands());
+  values.append(getResults().begin(), getResults().end());
+  return values;
+}

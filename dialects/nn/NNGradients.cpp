@@ -98,13 +98,13 @@ LogicalResult AttentionOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cot
 // Each activation uses its input.
 LogicalResult SiluOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &,
                                     MutableArrayRef<Value> gradients) {
-  gradients[0] = SiluGradientOp::create(builder, getLoc(), getX(), cotangents[0]);
+  gradients[0] = SiluGradientOp::create(builder, getLoc(), getX().getType(), getX(), cotangents[0]);
   return success();
 }
 
 LogicalResult ReluOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &,
                                     MutableArrayRef<Value> gradients) {
-  gradients[0] = ReluGradientOp::create(builder, getLoc(), getX(), cotangents[0]);
+  gradients[0] = ReluGradientOp::create(builder, getLoc(), getX().getType(), getX(), cotangents[0]);
   return success();
 }
 
@@ -138,9 +138,9 @@ LogicalResult AddOp::buildGradient(OpBuilder &, ArrayRef<Value> cotangents, cons
 LogicalResult MultiplyOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
                                         MutableArrayRef<Value> gradients) {
   if (wanted.test(0))
-    gradients[0] = MultiplyOp::create(builder, getLoc(), cotangents[0], getB());
+    gradients[0] = MultiplyOp::create(builder, getLoc(), getA().getType(), cotangents[0], getB());
   if (wanted.test(1))
-    gradients[1] = MultiplyOp::create(builder, getLoc(), cotangents[0], getA());
+    gradients[1] = MultiplyOp::create(builder, getLoc(), getB().getType(), cotangents[0], getA());
   return success();
 }
 

@@ -108,7 +108,9 @@ class NN_KernelOp<string mnemonic, list<Trait> traits = []> : Op<NN_Dialect, mne
 // A kernel whose result may take over an operand's memory, or must.
 defvar Kernel = DeclareOpInterfaceMethods<NN_KernelOpInterface>;
 defvar KernelInPlace = DeclareOpInterfaceMethods<NN_KernelOpInterface, ["getReusable"]>;
-defvar KernelAccumulates = DeclareOpInterfaceMethods<NN_KernelOpInterface, ["getAccumulator", "getReusable"]>;
+defvar KernelAccumulates = DeclareOpInterfaceMethods<NN_KernelOpInterface,
+                                                     ["getAccumulator", "getReusable", "getExactValues"]>;
+defvar KernelWithStatistics = DeclareOpInterfaceMethods<NN_KernelOpInterface, ["getExactValues"]>;
 defvar Differentiable = DeclareOpInterfaceMethods<NN_DifferentiableOpInterface>;
 
 def Tokens : TensorOf<[AnyFloat]>;
@@ -205,7 +207,7 @@ def NN_RopeOp : NN_KernelOp<"rope", [KernelInPlace, Differentiable]> {
   let results = (outs Tokens:$result);
 }
 
-def NN_AttentionOp : NN_KernelOp<"attention", [Kernel, Differentiable]> {
+def NN_AttentionOp : NN_KernelOp<"attention", [KernelWithStatistics, Differentiable]> {
   let summary = "Causal attention with grouped heads";
   let description = [{
     Per head, with keys j ≤ t (and j > t − window where window > 0): p = softmax(scale q kᵀ), o = p v,
@@ -229,13 +231,13 @@ def NN_AttentionGradientOp : NN_KernelOp<"attention_gradient", [AttrSizedOperand
 }
 
 class NN_ActivationOp<string mnemonic, string equation> :
-    NN_KernelOp<mnemonic, [KernelInPlace, Differentiable, SameOperandsAndResultType]> {
+    NN_KernelOp<mnemonic, [KernelInPlace, Differentiable, SameOperandsAndResultShape]> {
   let description = equation;
   let arguments = (ins Tokens:$x);
   let results = (outs Tokens:$result);
 }
 class NN_ActivationGradientOp<string mnemonic, string equation> :
-    NN_KernelOp<mnemonic, [KernelInPlace, SameOperandsAndResultType]> {
+    NN_KernelOp<mnemonic, [KernelInPlace, SameOperandsAndResultShape]> {
   let description = equation;
   let arguments = (ins Tokens:$x, Tokens:$dy);
   let results = (outs Tokens:$result);
@@ -257,32 +259,32 @@ def NN_GeluGradientOp : NN_ActivationGradientOp<"gelu_gradient", "dx = dy (Φ(x)
   let arguments = (ins Tokens:$x, Tokens:$dy, DefaultValuedAttr<I64Attr, "0">:$approximation);
 }
 
-def NN_GatedOp : NN_KernelOp<"gated", [KernelInPlace, Differentiable, SameOperandsAndResultType]> {
+def NN_GatedOp : NN_KernelOp<"gated", [KernelInPlace, Differentiable, SameOperandsAndResultShape]> {
   let summary = "A gated unit: SwiGLU, GeGLU";
   let description = "y = f(gate) · up, with f = silu, gelu or gelu_tanh.";
   let arguments = (ins Tokens:$gate, Tokens:$up, StrAttr:$activation);
   let results = (outs Tokens:$result);
 }
-def NN_GatedGradientOp : NN_KernelOp<"gated_gradient", [KernelInPlace, SameOperandsAndResultType]> {
+def NN_GatedGradientOp : NN_KernelOp<"gated_gradient", [KernelInPlace, SameOperandsAndResultShape]> {
   let summary = "The cotangents of a gated unit's inputs";
   let description = "dgate = dy · up · f′(gate), dup = dy · f(gate).";
   let arguments = (ins Tokens:$gate, Tokens:$up, Tokens:$dy, StrAttr:$activation);
   let results = (outs Tokens:$dgate, Tokens:$dup);
 }
 
-def NN_AddOp : NN_KernelOp<"add", [KernelInPlace, Differentiable, SameOperandsAndResultType]> {
+def NN_AddOp : NN_KernelOp<"add", [KernelInPlace, Differentiable, SameOperandsAndResultShape]> {
   let summary = "Sum";
   let description = "y = a + b.";
   let arguments = (ins Tokens:$a, Tokens:$b);
   let results = (outs Tokens:$result);
 }
-def NN_MultiplyOp : NN_KernelOp<"multiply", [KernelInPlace, Differentiable, SameOperandsAndResultType]> {
+def NN_MultiplyOp : NN_KernelOp<"multiply", [KernelInPlace, Differentiable, SameOperandsAndResultShape]> {
   let summary = "Product, element by element";
   let description = "y = a · b.";
   let arguments = (ins Tokens:$a, Tokens:$b);
   let results = (outs Tokens:$result);
 }
-def NN_ScaleOp : NN_KernelOp<"scale", [KernelInPlace, Differentiable, SameOperandsAndResultType]> {
+def NN_ScaleOp : NN_KernelOp<"scale", [KernelInPlace, Differentiable, SameOperandsAndResultShape]> {
   let summary = "Product with a constant";
   let description = "y = alpha x.";
   let arguments = (ins Tokens:$x, F32Attr:$alpha);

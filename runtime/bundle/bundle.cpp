@@ -6,6 +6,7 @@
 
 #include "format/container.h"
 #include "runtime/bundle/describe.h"
+#include "runtime/bundle/storage.h"
 #include "runtime/bundle/validate.h"
 #include "runtime/exec/tensors.h"
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/bundle/programs.h"
+#include "runtime/bundle/storage.h"
 #include "runtime/bundle/validate.h"
 
 namespace mebp {

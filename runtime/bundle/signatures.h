@@ -13,7 +13,8 @@
 namespace mebp {
 
 enum class SlotType : uint8_t {
-  Float,  // f32
+  Float,  // f32 or bf16
+  Exact,  // f32
   Weight, // f32, bf16 or quantised
   Ids,    // i32 below the vocabulary
   Labels, // i32 below the vocabulary, or -100

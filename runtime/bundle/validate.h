@@ -19,9 +19,4 @@ Status validateBundle(const format::Bundle &bundle);
 // One program by itself; what its inputs and outputs are bound to is the bundle's business.
 Status validateProgram(const format::Program &program, const format::Model &model);
 
-// Sizes of a matrix as stored; group is 0 where not quantised.
-uint64_t storedStride(format::ElementType element, uint64_t columns);
-uint64_t storedRowBytes(format::ElementType element, uint64_t columns);
-inline bool isQuantised(format::ElementType element) { return element == format::INT4 || element == format::INT8; }
-
 } // namespace mebp

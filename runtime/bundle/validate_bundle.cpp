@@ -8,24 +8,13 @@
 
 #include "format/container.h"
 #include "runtime/bundle/programs.h"
+#include "runtime/bundle/storage.h"
 #include "runtime/bundle/validate.h"
 
 namespace mebp {
 
 using format::Input;
 using format::Output;
-
-uint64_t storedStride(format::ElementType element, uint64_t columns) {
-  return isQuantised(element) ? (columns + format::groupSize - 1) / format::groupSize * format::groupSize : columns;
-}
-
-uint64_t storedRowBytes(format::ElementType element, uint64_t columns) {
-  uint64_t stride = storedStride(element, columns);
-  return element == format::INT4   ? stride / 2
-         : element == format::INT8 ? stride
-         : element == format::BF16 ? stride * 2
-                                   : stride * 4;
-}
 
 static bool inside(uint64_t offset, uint64_t bytes, uint64_t size) {
   return offset % format::tensorAlignment == 0 && offset <= size && bytes <= size - offset;
@@ -56,8 +45,8 @@ static Status validateModel(const format::Model &model) {
       return failure(MEBP_CORRUPT, "the model has a size that cannot be");
   if (static_cast<uint64_t>(model.batch()) * model.sequence() > maximumExtent)
     return failure(MEBP_CORRUPT, "batch * sequence is larger than can be");
-  if (model.activation() != format::F32)
-    return failure(MEBP_UNSUPPORTED, "this build computes in f32 only; compile with --precision f32");
+  if (!isActivation(model.activation()))
+    return failure(MEBP_UNSUPPORTED, "its activations are neither in f32 nor in bf16; use a newer runtime");
   return Status();
 }
 

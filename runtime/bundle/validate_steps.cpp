@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/bundle/program_validator.h"
+#include "runtime/bundle/storage.h"
 #include "runtime/bundle/validate.h"
 
 namespace mebp {
@@ -30,12 +31,11 @@ Status ProgramValidator::define(int64_t index, Values &defined) {
   return Status();
 }
 
-// A value that a kernel may write: f32, in the arena or an output's memory.
+// A value that a kernel may write: an activation, in the arena or an output's memory.
 Status ProgramValidator::checkWritable(uint32_t index) const {
   const format::Value &target = value(index);
-  if (target.element() != format::F32)
-    return failure(MEBP_UNSUPPORTED,
-                   "value %u is not in f32, the only precision of this build; compile with --precision f32", index);
+  if (!isActivation(target.element()))
+    return failure(MEBP_UNSUPPORTED, "value %u is written, but neither in f32 nor in bf16; use a newer runtime", index);
   uint32_t bound = target.placement().kind() == Placement::ALIAS ? target.placement().alias() : index;
   if (target.placement().kind() == Placement::ARENA || states[bound].output)
     return Status();
@@ -83,6 +83,9 @@ Status ProgramValidator::checkType(const Slot &slot, uint32_t index) const {
   bool fits = true;
   switch (slot.type) {
   case SlotType::Float:
+    fits = isActivation(value(index).element());
+    break;
+  case SlotType::Exact:
     fits = value(index).element() == format::F32;
     break;
   case SlotType::Weight:
@@ -205,11 +208,11 @@ Status ProgramValidator::checkParts(const format::Kernel &kernel, Parts side, Va
   uint64_t columns = 0;
   for (int64_t index : parts) {
     auto part = static_cast<uint32_t>(index);
-    if (value(part).element() != format::F32 || rowsOf(part) != rowsOf(whole) || columnsOf(part).kind != Extent::STATIC)
+    if (!isActivation(value(part).element()) || rowsOf(part) != rowsOf(whole) || columnsOf(part).kind != Extent::STATIC)
       return failure(MEBP_CORRUPT, "%s: a part does not fit the whole", place.c_str());
     columns += value(part).columns();
   }
-  if (value(whole).element() != format::F32 || columnsOf(whole) != Dimension{columns})
+  if (!isActivation(value(whole).element()) || columnsOf(whole) != Dimension{columns})
     return failure(MEBP_CORRUPT, "%s: the parts do not make up the whole", place.c_str());
   return Status();
 }

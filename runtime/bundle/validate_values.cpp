@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "runtime/bundle/program_validator.h"
+#include "runtime/bundle/storage.h"
 #include "runtime/bundle/validate.h"
 #include "runtime/core/memory.h"
 
@@ -128,7 +129,7 @@ Status ProgramValidator::checkPlacement(uint32_t index) const {
   const format::Value &current = value(index);
   const Placement &placement = current.placement();
   if (placement.kind() == Placement::ARENA) {
-    uint64_t bytes = current.rows() * current.columns() * sizeof(float);
+    uint64_t bytes = current.rows() * storedRowBytes(current.element(), current.columns());
     if (placement.offset() % memoryAlignment != 0)
       return failure(MEBP_CORRUPT, "value %u is not aligned in the arena", index);
     if (placement.offset() > program.arena_bytes() || bytes > program.arena_bytes() - placement.offset())
@@ -159,8 +160,10 @@ Status ProgramValidator::defineInputs() {
     bool integer = input.role() == format::Input::TOKEN_IDS || input.role() == format::Input::LABELS;
     if (integer != (value(input.value()).element() == format::I32))
       return failure(MEBP_CORRUPT, "input %u has the wrong element type", input.value());
-    if (input.role() != format::Input::PARAMETER && !integer && value(input.value()).element() != format::F32)
-      return failure(MEBP_CORRUPT, "input %u is not in f32", input.value());
+    bool activation = input.role() == format::Input::ACTIVATION || input.role() == format::Input::COTANGENT;
+    if (input.role() != format::Input::PARAMETER && !integer &&
+        value(input.value()).element() != (activation ? model.activation() : format::F32))
+      return failure(MEBP_CORRUPT, "input %u has the wrong element type", input.value());
   }
   return Status();
 }
@@ -170,8 +173,9 @@ Status ProgramValidator::declareOutputs() {
     if (!known(output.value()) || states[output.value()].input || states[output.value()].output ||
         value(output.value()).placement().kind() != Placement::BOUND)
       return failure(MEBP_CORRUPT, "an output is no bound value of its own");
-    if (value(output.value()).element() != format::F32)
-      return failure(MEBP_CORRUPT, "output %u is not in f32", output.value());
+    bool activation = output.role() == format::Output::ACTIVATION || output.role() == format::Output::COTANGENT;
+    if (value(output.value()).element() != (activation ? model.activation() : format::F32))
+      return failure(MEBP_CORRUPT, "output %u has the wrong element type", output.value());
     states[output.value()].output = true;
   }
   return Status();

@@ -86,9 +86,11 @@ static void update(PreparedProgram &program, const Window &window) {
   if (start.data == part.data)
     return;
   // Regions may overlap where the planner let a value end in the middle of another.
+  auto *to = static_cast<unsigned char *>(start.data);
+  auto *from = static_cast<const unsigned char *>(part.data);
   for (int64_t row = 0; row < part.rows; ++row)
-    std::memmove(start.f32() + row * start.stride, part.f32() + row * part.stride,
-                 static_cast<size_t>(part.columns) * sizeof(float));
+    std::memmove(to + row * bytesOf(start, start.stride), from + row * bytesOf(part, part.stride),
+                 static_cast<size_t>(bytesOf(part, part.columns)));
 }
 
 static void call(PreparedProgram &program, PreparedCall &prepared, const cpu::Context &context) {

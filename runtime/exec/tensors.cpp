@@ -2,7 +2,7 @@
 #include "runtime/exec/tensors.h"
 
 #include "format/container.h"
-#include "runtime/bundle/validate.h"
+#include "runtime/bundle/storage.h"
 
 namespace mebp {
 
@@ -45,8 +45,10 @@ static int64_t bitsOf(cpu::Storage storage) {
   }
 }
 
+int64_t bytesOf(const cpu::Tensor &tensor, int64_t columns) { return columns * bitsOf(tensor.storage) / 8; }
+
 void advanceRows(cpu::Tensor &tensor, int64_t rows) {
-  tensor.data = static_cast<unsigned char *>(tensor.data) + rows * tensor.stride * bitsOf(tensor.storage) / 8;
+  tensor.data = static_cast<unsigned char *>(tensor.data) + rows * bytesOf(tensor, tensor.stride);
   if (tensor.group) {
     tensor.scales += rows * (tensor.stride / tensor.group);
     tensor.minima += rows * (tensor.stride / tensor.group);
@@ -54,7 +56,7 @@ void advanceRows(cpu::Tensor &tensor, int64_t rows) {
 }
 
 void advanceColumns(cpu::Tensor &tensor, int64_t columns) {
-  tensor.data = static_cast<unsigned char *>(tensor.data) + columns * bitsOf(tensor.storage) / 8;
+  tensor.data = static_cast<unsigned char *>(tensor.data) + bytesOf(tensor, columns);
 }
 
 } // namespace mebp

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/backends/backend.h"
+#include "runtime/bundle/storage.h"
 #include "runtime/optim/optimizer.h"
 
 namespace mebp {
@@ -22,10 +23,11 @@ Layout planSession(const format::Bundle &bundle, const mebp_session_options &opt
   Placer placer;
   const format::Model &model = bundle.model();
   uint64_t tokens = static_cast<uint64_t>(model.batch()) * model.sequence();
+  uint64_t checkpointBytes = tokens * storedRowBytes(model.activation(), model.hidden());
   for (int i = 0; i + 1 < bundle.blocks_size(); ++i)
-    layout.checkpoints.push_back(placer.take(tokens * model.hidden() * sizeof(float)));
+    layout.checkpoints.push_back(placer.take(checkpointBytes));
   for (uint64_t &cotangent : layout.cotangents)
-    cotangent = placer.take(tokens * model.hidden() * sizeof(float));
+    cotangent = placer.take(checkpointBytes);
 
   auto count = static_cast<uint32_t>(bundle.trainables_size());
   layout.trained = placer.total();

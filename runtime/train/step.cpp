@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "runtime/bundle/storage.h"
 #include "runtime/train/session.h"
 
 namespace mebp {
@@ -223,15 +224,16 @@ Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, flo
   // The program is planned for few rows, and runs on one range after another.
   const format::Program &program = owner->content().programs(head.logits.program);
   uint64_t most = program.values(static_cast<int>(program.inputs(head.logits.activation).value())).rows();
-  uint64_t hidden = owner->model().hidden(), vocabulary = owner->model().vocabulary();
+  uint64_t vocabulary = owner->model().vocabulary();
+  uint64_t rowBytes = storedRowBytes(owner->model().activation(), owner->model().hidden());
   BoundProgram &bound = blocks.back().logits;
-  float *checkpoint = at<float>(layout.checkpoints.back());
+  auto *checkpoint = at<unsigned char>(layout.checkpoints.back());
   batch = 1;
   for (uint64_t item = 0; item < tokens.batch; ++item) {
     for (uint64_t done = 0; done < count; done += sequence) {
       sequence = static_cast<uint32_t>(std::min<uint64_t>(most, count - done));
       bound.bindings[static_cast<size_t>(bound.activation)].data =
-          checkpoint + (item * tokens.sequence + first + done) * hidden;
+          checkpoint + (item * tokens.sequence + first + done) * rowBytes;
       bound.bindings[static_cast<size_t>(bound.logits)].data = out + (item * count + done) * vocabulary;
       runProgram(bound);
     }

@@ -50,8 +50,14 @@ struct Refusal {
 TEST(Validate, RefusesEachDamageByName) {
   const Refusal refusals[] = {
       {"size that cannot be", [](format::Bundle &b) { b.mutable_model()->set_sequence(0); }},
-      {"compile with --precision f32", [](format::Bundle &b) { b.mutable_model()->set_activation(format::BF16); },
+      {"neither in f32 nor in bf16", [](format::Bundle &b) { b.mutable_model()->set_activation(format::INT8); },
        MEBP_UNSUPPORTED},
+      {"has the wrong element type", [](format::Bundle &b) { b.mutable_model()->set_activation(format::BF16); }},
+      {"'p' has the wrong element type",
+       [](format::Bundle &b) {
+         auto p = static_cast<int>(kernelOf(b, 3, "cross_entropy_tile")->results(0));
+         b.mutable_programs(3)->mutable_values(p)->set_element(format::BF16);
+       }},
       {"does not lie in weights.bin", [](format::Bundle &b) { b.mutable_weights(1)->set_data_offset(1u << 30); }},
       {"does not lie in weights.bin", [](format::Bundle &b) { b.mutable_weights(1)->set_data_offset(8); }},
       {"does not lie in weights.bin", [](format::Bundle &b) { b.mutable_weights(1)->set_data_offset(~uint64_t(63)); }},

@@ -32,7 +32,9 @@ int main(int argc, char **argv) {
   app.add_option("-o,--output", options.output, "the bundle, NAME.mebp");
   app.add_option("--seq-len", options.sequence, "the longest sequence (as exported)")->check(CLI::Range(1, 1 << 20));
   app.add_option("--batch", options.batch, "the largest batch (as exported)")->check(CLI::Range(1, 1 << 16));
-  app.add_option("--precision", options.precision, "of activations: f32")->capture_default_str();
+  app.add_option("--precision", options.precision, "of activations: bf16 or f32")
+      ->check(CLI::IsMember({"bf16", "f32"}))
+      ->capture_default_str();
   app.add_option("--weights", options.weights, "f32, bf16, int8, int4 or int4-sym")->capture_default_str();
   app.add_option("--embedding-weights", options.embeddingWeights,
                  "the same for embeddings and the head (int8 beside quantised weights)");

@@ -292,7 +292,7 @@ func.func @f(%x: tensor<?x?x8xf32>) {
 // -----
 
 func.func @f(%x: tensor<?x?x8xf32>, %y: tensor<?x?x4xf32>) {
-  // expected-error @below {{'nn.add' op requires the same type for all operands and results}}
+  // expected-error @below {{'nn.add' op requires the same shape for all operands and results}}
   %0 = nn.add(%x, %y) : (tensor<?x?x8xf32>, tensor<?x?x4xf32>) -> tensor<?x?x8xf32>
   return
 }

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Stores activations in bf16. Kernels go on computing in f32, and round once where they write a result.
+//
+// Terms: an exact value stays in f32: statistics of a softmax, what is summed over many tokens, logits, and the loss
+// (KernelOpInterface::getExactValues). Parameters, their gradients and scalars are no activations.
+// 1. Values in one memory have one type: what a loop carries, a whole and its slices and updates, accumulators. They
+//    form classes, and a class with an exact value is exact.
+// 2. Every other activation becomes bf16.
+// 3. Where an exact value is written into a rounded tensor, or leaves as a checkpoint or cotangent, it is rounded by a
+//    kernel of its own: multiplication by one.
+#include "compiler/rewrite/Passes.h"
+
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/EquivalenceClasses.h"
+
+using namespace mlir;
+
+namespace mebp {
+#define GEN_PASS_DEF_NARROWACTIVATIONS
+#include "compiler/rewrite/Passes.h.inc"
+
+namespace {
+
+bool isActivation(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  return type && type.getRank() == 3 && type.getElementType().isF32();
+}
+
+class Narrower {
+public:
+  explicit Narrower(func::FuncOp function) : function(function), builder(function.getContext()) {}
+
+  void run() {
+    function.walk([&](Operation *op) { joinValuesOf(op); });
+    auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
+    for (OpOperand &operand : terminator->getOpOperands())
+      if (train::getResultRole(function, operand.getOperandNumber()) == train::role::logits)
+        exact.push_back(operand.get());
+    for (Value value : exact)
+      exactLeaders.insert(classes.getOrInsertLeaderValue(value));
+
+    function.walk([&](Block *block) {
+      for (BlockArgument argument : block->getArguments())
+        narrow(argument);
+      for (Operation &op : *block)
+        for (Value result : op.getResults())
+          narrow(result);
+    });
+    function.walk([&](train::UpdateOp update) { convert(update.getSourceMutable(), update.getType()); });
+    for (OpOperand &operand : terminator->getOpOperands())
+      if (train::getResultRole(function, operand.getOperandNumber()) != train::role::logits &&
+          isActivation(operand.get()))
+        convert(operand, narrowed(operand.get().getType()));
+    function.setFunctionType(
+        builder.getFunctionType(function.getBody().front().getArgumentTypes(), terminator->getOperandTypes()));
+  }
+
+private:
+  void join(Value left, Value right) {
+    if (left && right && isActivation(left) && isActivation(right))
+      classes.unionSets(left, right);
+  }
+
+  void joinValuesOf(Operation *op) {
+    if (auto kernel = dyn_cast<nn::KernelOpInterface>(op)) {
+      for (OpResult result : op->getResults())
+        join(kernel.getAccumulator(result.getResultNumber()), result);
+      for (Value value : kernel.getExactValues())
+        if (value && isActivation(value))
+          exact.push_back(value);
+    } else if (auto loop = dyn_cast<train::LoopOp>(op)) {
+      for (auto [init, argument, yielded, result] :
+           llvm::zip(loop.getInits(), loop.getCarried(), loop.getYield().getValues(), loop.getResults()))
+        for (Value other : {Value(argument), Value(yielded), Value(result)})
+          join(init, other);
+    } else if (auto slice = dyn_cast<train::SliceOp>(op)) {
+      join(slice.getSource(), slice.getResult());
+    } else if (auto update = dyn_cast<train::UpdateOp>(op)) {
+      join(update.getDestination(), update.getResult());
+    }
+  }
+
+  Type narrowed(Type type) { return cast<RankedTensorType>(type).clone(builder.getBF16Type()); }
+
+  void narrow(Value value) {
+    if (isActivation(value) && !exactLeaders.contains(classes.getOrInsertLeaderValue(value)))
+      value.setType(narrowed(value.getType()));
+  }
+
+  void convert(OpOperand &operand, Type type) {
+    if (cast<RankedTensorType>(operand.get().getType()).getElementType() ==
+        cast<RankedTensorType>(type).getElementType())
+      return;
+    builder.setInsertionPoint(operand.getOwner());
+    Type rounded = cast<RankedTensorType>(operand.get().getType()).clone(cast<RankedTensorType>(type).getElementType());
+    operand.set(
+        nn::ScaleOp::create(builder, operand.get().getLoc(), rounded, operand.get(), builder.getF32FloatAttr(1.0f)));
+  }
+
+  func::FuncOp function;
+  OpBuilder builder;
+  llvm::EquivalenceClasses<Value> classes;
+  SmallVector<Value> exact;
+  DenseSet<Value> exactLeaders;
+};
+
+struct NarrowActivations : impl::NarrowActivationsBase<NarrowActivations> {
+  void runOnOperation() override { Narrower(getOperation()).run(); }
+};
+
+} // namespace
+} // namespace mebp

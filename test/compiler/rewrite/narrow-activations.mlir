@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// RUN: mebp-opt %s --pass-pipeline='builtin.module(func.func(mebp-narrow-activations))' | FileCheck %s
+// RUN: mebp-opt %s --pass-pipeline='builtin.module(func.func(mebp-narrow-activations),mebp-lower-to-exec{batch=2 sequence=40},mebp-place-values)' | FileCheck %s --check-prefix=EXEC
+
+!x = tensor<?x?x4xf32>
+!l = tensor<?x?x1xf32>
+!w = tensor<4x4xf32>
+
+// Activations become bf16, parameters and their gradients do not; nor do the softmax's statistics, and what is summed
+// over queries. A result takes over memory of its own type only.
+// CHECK-LABEL: func.func private @attend(
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xbf16> {train.role = "activation"}
+// CHECK-SAME: %[[W:[^ ]*]]: tensor<4x4xf32>
+// CHECK-SAME: -> (tensor<?x?x4xbf16> {train.role = "cotangent"}, tensor<4x4xf32>
+// CHECK: nn.linear(%[[X]], %[[W]]) : (tensor<?x?x4xbf16>, tensor<4x4xf32>) -> tensor<?x?x4xbf16>
+// CHECK: nn.attention({{.*}} -> (tensor<?x?x4xbf16>, tensor<?x?x1xf32>)
+// CHECK: nn.attention_gradient({{.*}} -> (tensor<?x?x4xbf16>, tensor<?x?x4xf32>, tensor<?x?x4xf32>)
+// CHECK: nn.silu_gradient({{.*}} : (tensor<?x?x4xbf16>, tensor<?x?x4xf32>) -> tensor<?x?x4xbf16>
+// CHECK: nn.linear_weight_gradient({{.*}} : (tensor<?x?x4xf32>, tensor<?x?x4xbf16>) -> tensor<4x4xf32>
+// EXEC-LABEL: exec.program @attend
+// EXEC: exec.kernel "silu_gradient"({{.*}}) slots [0, 1] ties [-1] reuses [-1]
+// EXEC: exec.kernel "silu_gradient"({{.*}}) slots [0, 1] ties [-1] reuses [1]
+func.func private @attend(%x: !x {train.role = "activation"}, %w: !w {train.parameter = 0 : i64, train.role = "parameter"})
+    -> (!x {train.role = "cotangent"}, !w {train.parameter = 0 : i64, train.role = "gradient"}) {
+  %q = nn.linear(%x, %w) : (!x, !w) -> !x
+  %o, %lse = nn.attention(%q, %x, %x) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, !l)
+  %dq, %dk, %dv = nn.attention_gradient(%q, %x, %x, %o, %lse, %x) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32,
+      operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0>} : (!x, !x, !x, !x, !l, !x) -> (!x, !x, !x)
+  %dx = nn.silu_gradient(%q, %dk) : (!x, !x) -> !x
+  %dx2 = nn.silu_gradient(%q, %dx) : (!x, !x) -> !x
+  %dw = nn.linear_weight_gradient(%dv, %x) : (!x, !x) -> !w
+  return %dx2, %dw : !x, !w
+}
+
+// What a loop carries has one type from end to end: sums stay exact because the kernel that adds to them says so, keys
+// are rounded with what they are updated from.
+// CHECK-LABEL: func.func private @chunked(
+// CHECK: %[[ZERO:.*]] = nn.fill() {{.*}} -> tensor<?x?x4xf32>
+// CHECK: train.loop sequence_reversed 16 {{.*}} : tensor<?x?x4xf32>, tensor<?x?x4xf32>, tensor<?x?x4xbf16>
+// CHECK: train.slice %{{.*}} : tensor<?x?x4xf32> -> tensor<?x?x4xf32>
+// CHECK: nn.scale({{.*}} : (tensor<?x?x4xf32>) -> tensor<?x?x4xbf16>
+// CHECK: train.update %{{.*}} : tensor<?x?x4xbf16> into tensor<?x?x4xbf16>
+func.func private @chunked(%x: !x {train.role = "activation"}) -> (!x {train.role = "cotangent"}) {
+  %zero = nn.fill() {value = 0.0 : f32} : () -> !x
+  %nought = nn.fill() {value = 0.0 : f32} : () -> !x
+  %empty = train.empty : !x
+  %sums:3 = train.loop sequence_reversed 16 trip %t (%dk = %zero, %dv = %nought, %dx = %empty) : !x, !x, !x {
+    %q = train.slice %x[%t] : !x -> !x
+    %o, %lse = nn.attention(%q, %x, %x) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, !l)
+    %dq, %dk1, %dv1 = nn.attention_gradient(%q, %x, %x, %o, %lse, %q, %dk, %dv) {heads = 1 : i64, kv_heads = 1 : i64,
+        scale = 1.0 : f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1>}
+        : (!x, !x, !x, !x, !l, !x, !x, !x) -> (!x, !x, !x)
+    %rows = train.slice %dk1[%t] : !x -> !x
+    %half = nn.scale(%rows) {alpha = 0.5 : f32} : (!x) -> !x
+    %dx1 = train.update %half into %dx[%t] : !x into !x
+    train.yield %dk1, %dv1, %dx1 : !x, !x, !x
+  }
+  return %sums#2 : !x
+}
+
+// Logits leave as they are. An exact value that leaves as a cotangent, or is written into one, is rounded on its way.
+// CHECK-LABEL: func.func private @logits(
+// CHECK-SAME: -> (tensor<?x?x4xf32> {train.role = "logits"})
+// CHECK: nn.linear({{.*}} : (tensor<?x?x4xbf16>, tensor<4x4xf32>) -> tensor<?x?x4xf32>
+func.func private @logits(%x: !x {train.role = "activation"}, %w: !w {train.parameter = 0 : i64, train.role = "parameter"})
+    -> (!x {train.role = "logits"}) {
+  %logits = nn.linear(%x, %w) : (!x, !w) -> !x
+  return %logits : !x
+}
+
+// CHECK-LABEL: func.func private @leaves(
+// CHECK-SAME: -> (tensor<?x?x4xbf16> {train.role = "cotangent"})
+// CHECK: %[[DQ:.*]], %[[DK:.*]], %[[DV:.*]] = nn.attention_gradient
+// CHECK: %[[ROUNDED:.*]] = nn.scale(%[[DV]]) {alpha = 1.000000e+00 : f32} : (tensor<?x?x4xf32>) -> tensor<?x?x4xbf16>
+// CHECK: return %[[ROUNDED]]
+func.func private @leaves(%x: !x {train.role = "activation"}, %lse: !l {train.role = "activation"}) -> (!x {train.role = "cotangent"}) {
+  %dq, %dk, %dv = nn.attention_gradient(%x, %x, %x, %x, %lse, %x) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32,
+      operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0>} : (!x, !x, !x, !x, !l, !x) -> (!x, !x, !x)
+  return %dv : !x
+}
+
+// CHECK-LABEL: func.func private @written(
+// CHECK: %[[ROUNDED:.*]] = nn.scale(%{{.*}}) {alpha = 1.000000e+00 : f32} : (tensor<?x?x1xf32>) -> tensor<?x?x1xbf16>
+// CHECK: train.update %[[ROUNDED]] into
+func.func private @written(%x: !x {train.role = "activation"}) -> (!l {train.role = "activation"}) {
+  %empty = train.empty : !l
+  %all = train.loop sequence 16 trip %t (%whole = %empty) : !l {
+    %q = train.slice %x[%t] : !x -> !x
+    %o, %lse = nn.attention(%q, %x, %x) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, !l)
+    %next = train.update %lse into %whole[%t] : !l into !l
+    train.yield %next : !l
+  }
+  return %all : !l
+}
