@@ -15,7 +15,8 @@ namespace mebp::cpu {
 
 enum class Storage : uint8_t { F32, BF16, I32, Int4, Int8 };
 
-// A row-major matrix, or a slice of one. For activations, `stride` counts elements between rows. Quantised weights
+// A row-major matrix, or a slice of one. Activations are F32 or BF16 (row.h), and `stride` counts elements between
+// rows. Quantised weights
 // have rows of whole groups: element (r, c) is scales[g] * code + minima[g] with g = r * groups + c / group (both
 // pointers already at this tensor's first row), its code in byte data, at r * stride / 2 (Int4) or r * stride (Int8) +
 // c, low nibble first.
@@ -79,7 +80,10 @@ enum class Family { Reference, Vector };
 // The kernel of that name, or null. Vector falls back to the reference kernel where it has none of its own.
 Kernel findKernel(std::string_view name, Family family);
 
-// Writes row `row` of a weight, dequantised, to out[tensor.columns]; the one definition of the storage formats.
-void dequantizeRow(const Tensor &tensor, int64_t row, float *out);
+// Writes `count` elements of a row of a weight, dequantised, to out; the one definition of the storage formats.
+void dequantize(const Tensor &tensor, int64_t row, int64_t column, int64_t count, float *out);
+inline void dequantizeRow(const Tensor &tensor, int64_t row, float *out) {
+  dequantize(tensor, row, 0, tensor.columns, out);
+}
 
 } // namespace mebp::cpu

@@ -3,7 +3,7 @@
 // Small accessors that all kernels share.
 #pragma once
 
-#include "runtime/backends/cpu/kernel.h"
+#include "runtime/backends/cpu/row.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -19,8 +19,6 @@ inline const Tensor &resultOf(const Call &call, size_t index) {
   static const Tensor absent;
   return index < call.resultCount ? call.results[index] : absent;
 }
-
-inline float *rowOf(const Tensor &tensor, int64_t row) { return tensor.f32() + row * tensor.stride; }
 
 inline int32_t labelOf(const Tensor &labels, int64_t row) { return labels.i32()[row * labels.stride]; }
 

@@ -76,6 +76,8 @@ TEST(Elementwise, AddMultiplyScale) {
 }
 
 TEST(Elementwise, SplitAndConcatAreInverse) {
+  expectAgreement({"split", {Value::random(30, 100, 1)}, {Value::constant(30, 41, 0), Value::constant(30, 59, 0)}}, 0);
+  expectAgreement({"concat", {Value::random(30, 41, 1), Value::random(30, 59, 2)}, {Value::constant(30, 100, 0)}}, 0);
   Value x = Value::random(4, 9, 1);
   auto parts = run({"split", {x}, {Value::constant(4, 2, 0), Value::constant(4, 7, 0)}}, Family::Vector);
   EXPECT_EQ(parts[1].element(3, 0), x.element(3, 2));
@@ -85,6 +87,7 @@ TEST(Elementwise, SplitAndConcatAreInverse) {
 TEST(Elementwise, Fill) {
   Attributes attributes;
   attributes.value = 3;
+  expectAgreement({"fill", {}, {Value::constant(30, 41, 0)}, attributes}, 0);
   EXPECT_EQ(run({"fill", {}, {Value::constant(2, 3, 0)}, attributes}, Family::Vector)[0].elements(),
             std::vector<float>(6, 3.0f));
 }

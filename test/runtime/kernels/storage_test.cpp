@@ -33,6 +33,19 @@ TEST(Storage, Int8ChangesScaleWithTheGroup) {
   EXPECT_EQ(out[33], 0x1p-24f);
 }
 
+TEST(Storage, AnyPieceOfARowIsThatPieceOfTheWhole) {
+  for (Storage storage : {Storage::F32, Storage::BF16, Storage::Int4, Storage::Int8}) {
+    test::Value w = test::Value::weight(3, 100, storage, 1);
+    Tensor tensor = w.tensor();
+    float whole[100], piece[100];
+    dequantizeRow(tensor, 2, whole);
+    for (auto [column, count] : {std::pair{0, 100}, {31, 1}, {31, 34}, {33, 31}, {64, 36}, {99, 1}, {50, 0}}) {
+      dequantize(tensor, 2, column, count, piece);
+      EXPECT_TRUE(std::equal(piece, piece + count, whole + column)) << count << " columns from " << column;
+    }
+  }
+}
+
 TEST(Storage, Bf16IsTheUpperHalfOfF32) {
   uint16_t values[2] = {0x3FC0, 0xC000};
   Tensor tensor;

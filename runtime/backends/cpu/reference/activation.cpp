@@ -47,14 +47,14 @@ void forward(const Call &call, Activation activation) {
   const Tensor &x = call.operands[0], &y = call.results[0];
   for (int64_t n = 0; n < y.rows; ++n)
     for (int64_t i = 0; i < y.columns; ++i)
-      rowOf(y, n)[i] = static_cast<float>(curveOf(activation, rowOf(x, n)[i]).value);
+      rowOf(y, n).set(i, static_cast<float>(curveOf(activation, rowOf(x, n)[i]).value));
 }
 
 void backward(const Call &call, Activation activation) {
   const Tensor &x = call.operands[0], &dy = call.operands[1], &dx = call.results[0];
   for (int64_t n = 0; n < dx.rows; ++n)
     for (int64_t i = 0; i < dx.columns; ++i)
-      rowOf(dx, n)[i] = static_cast<float>(rowOf(dy, n)[i] * curveOf(activation, rowOf(x, n)[i]).slope);
+      rowOf(dx, n).set(i, static_cast<float>(rowOf(dy, n)[i] * curveOf(activation, rowOf(x, n)[i]).slope));
 }
 
 } // namespace
@@ -71,7 +71,7 @@ void gated(const Call &call, const Context &) {
   for (int64_t n = 0; n < y.rows; ++n)
     for (int64_t i = 0; i < y.columns; ++i) {
       Curve curve = curveOf(call.attributes.activation, rowOf(gate, n)[i]);
-      rowOf(y, n)[i] = static_cast<float>(curve.value * rowOf(up, n)[i]);
+      rowOf(y, n).set(i, static_cast<float>(curve.value * rowOf(up, n)[i]));
     }
 }
 
@@ -82,8 +82,8 @@ void gatedGradient(const Call &call, const Context &) {
     for (int64_t i = 0; i < dy.columns; ++i) {
       Curve curve = curveOf(call.attributes.activation, rowOf(gate, n)[i]);
       double upstream = rowOf(dy, n)[i], factor = rowOf(up, n)[i];
-      rowOf(dgate, n)[i] = static_cast<float>(upstream * factor * curve.slope);
-      rowOf(dup, n)[i] = static_cast<float>(upstream * curve.value);
+      rowOf(dgate, n).set(i, static_cast<float>(upstream * factor * curve.slope));
+      rowOf(dup, n).set(i, static_cast<float>(upstream * curve.value));
     }
 }
 

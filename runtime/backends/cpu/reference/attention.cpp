@@ -10,7 +10,7 @@
 
 namespace mebp::cpu::reference {
 
-static double dot(const float *a, const float *b, int64_t size) {
+static double dot(Row a, Row b, int64_t size) {
   double sum = 0;
   for (int64_t i = 0; i < size; ++i)
     sum += static_cast<double>(a[i]) * b[i];
@@ -27,7 +27,7 @@ void attention(const Call &call, const Context &context) {
     for (int64_t head = 0; head < attributes.heads; ++head) {
       Place place = placeOf(q, n, context);
       int64_t first = place.item * context.sequence, column = head / group * dim;
-      const float *query = rowOf(q, n) + head * dim;
+      const Row query = rowOf(q, n) + head * dim;
       int64_t begin = firstVisible(place.position, attributes.window);
       double maximum = -INFINITY, total = 0;
       for (int64_t j = begin; j <= place.position; ++j)
@@ -40,8 +40,8 @@ void attention(const Call &call, const Context &context) {
           sums[c] += p * rowOf(v, first + j)[column + c];
       }
       for (int64_t c = 0; c < dim; ++c)
-        rowOf(o, n)[head * dim + c] = static_cast<float>(sums[c] / total);
-      rowOf(lse, n)[head] = static_cast<float>(maximum + std::log(total));
+        rowOf(o, n).set(head * dim + c, static_cast<float>(sums[c] / total));
+      floatRowOf(lse, n)[head] = static_cast<float>(maximum + std::log(total));
     }
 }
 
@@ -55,11 +55,11 @@ struct Gradient {
 
   double probability(int64_t n, int64_t head, int64_t token) const {
     double score = dot(rowOf(q, n) + head * dim, rowOf(k, token) + head / group * dim, dim);
-    return std::exp(attributes.scale * score - rowOf(lse, n)[head]);
+    return std::exp(attributes.scale * score - floatRowOf(lse, n)[head]);
   }
   // dL/d(score before scaling), times scale.
   double scoreGradient(int64_t n, int64_t head, int64_t token, double p) const {
-    const float *dout = rowOf(upstream, n) + head * dim;
+    const Row dout = rowOf(upstream, n) + head * dim;
     double mean = dot(dout, rowOf(o, n) + head * dim, dim);
     return attributes.scale * p * (dot(dout, rowOf(v, token) + head / group * dim, dim) - mean);
   }
@@ -94,7 +94,7 @@ void attentionGradient(const Call &call, const Context &context) {
           keySums[c] += ds * rowOf(gradient.k, token)[head / group * dim + c];
       }
       for (int64_t c = 0; c < dim; ++c)
-        rowOf(dq, n)[head * dim + c] = static_cast<float>(keySums[c]);
+        rowOf(dq, n).set(head * dim + c, static_cast<float>(keySums[c]));
     }
 
   for (int64_t token = 0; token < dk.rows; ++token)
@@ -115,7 +115,7 @@ void attentionGradient(const Call &call, const Context &context) {
           }
         }
       }
-      float *keyOut = rowOf(dk, token) + kvHead * dim, *valueOut = rowOf(dv, token) + kvHead * dim;
+      float *keyOut = floatRowOf(dk, token) + kvHead * dim, *valueOut = floatRowOf(dv, token) + kvHead * dim;
       for (int64_t c = 0; c < dim; ++c) {
         keyOut[c] = static_cast<float>(keySums[c] + (dkBefore.present() ? keyOut[c] : 0.0f));
         valueOut[c] = static_cast<float>(valueSums[c] + (dvBefore.present() ? valueOut[c] : 0.0f));

@@ -13,20 +13,19 @@ void linear(const Call &call, const Context &context) {
   const Tensor &x = call.operands[0], &w = call.operands[1], &bias = operandOf(call, 2), &addend = operandOf(call, 3);
   const Tensor &y = call.results[0];
   auto *weights = reinterpret_cast<float *>(context.workspace);
-  if (bias.present()) {
-    dequantizeRow(bias, 0, weights);
-    for (int64_t n = 0; n < y.rows; ++n)
-      for (int64_t m = 0; m < y.columns; ++m)
-        rowOf(y, n)[m] = weights[m] + (addend.present() ? rowOf(addend, n)[m] : 0.0f);
-  }
   for (int64_t m = 0; m < w.rows; ++m) {
+    float shift = 0;
+    if (bias.present())
+      dequantize(bias, 0, m, 1, &shift);
     dequantizeRow(w, m, weights);
     for (int64_t n = 0; n < x.rows; ++n) {
       double sum = 0;
       for (int64_t k = 0; k < w.columns; ++k)
         sum += static_cast<double>(rowOf(x, n)[k]) * weights[k];
-      double rest = bias.present() ? rowOf(y, n)[m] : addend.present() ? rowOf(addend, n)[m] : 0.0f;
-      rowOf(y, n)[m] = static_cast<float>(call.attributes.alpha * sum + rest);
+      float rest = addend.present() ? rowOf(addend, n)[m] : 0.0f;
+      if (bias.present())
+        rest += shift;
+      rowOf(y, n).set(m, static_cast<float>(call.attributes.alpha * sum + rest));
     }
   }
 }
@@ -52,7 +51,7 @@ void linearInputGradient(const Call &call, const Context &context) {
     for (int64_t n = 0; n < count; ++n)
       for (int64_t k = 0; k < columns; ++k) {
         double rest = addend.present() ? rowOf(addend, first + n)[k] : 0.0f;
-        rowOf(dx, first + n)[k] = static_cast<float>(call.attributes.alpha * sums[n * columns + k] + rest);
+        rowOf(dx, first + n).set(k, static_cast<float>(call.attributes.alpha * sums[n * columns + k] + rest));
       }
   }
 }
@@ -65,8 +64,8 @@ void linearWeightGradient(const Call &call, const Context &) {
       double sum = 0;
       for (int64_t n = 0; n < dy.rows; ++n)
         sum += static_cast<double>(rowOf(dy, n)[m]) * rowOf(x, n)[k];
-      double before = accumulator.present() ? rowOf(dw, m)[k] : 0.0f;
-      rowOf(dw, m)[k] = static_cast<float>(call.attributes.alpha * sum + before);
+      double before = accumulator.present() ? floatRowOf(dw, m)[k] : 0.0f;
+      floatRowOf(dw, m)[k] = static_cast<float>(call.attributes.alpha * sum + before);
     }
 }
 

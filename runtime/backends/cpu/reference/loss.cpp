@@ -14,23 +14,23 @@ void crossEntropyTile(const Call &call, const Context &) {
   const Tensor &max = call.results[1], &sum = call.results[2], &target = call.results[3];
   const Tensor &accumulator = resultOf(call, 4);
   for (int64_t n = 0; n < logits.rows; ++n) {
-    const float *in = rowOf(logits, n);
+    const float *in = floatRowOf(logits, n);
     int64_t label = labelOf(labels, n) - logits.firstColumn;
-    float before = *rowOf(max, n);
+    float before = *floatRowOf(max, n);
     float maximum = std::max(before, *std::max_element(in, in + logits.columns));
     double correction = std::exp(static_cast<double>(before) - maximum);
-    double total = correction * *rowOf(sum, n);
+    double total = correction * *floatRowOf(sum, n);
     if (label >= 0 && label < logits.columns)
-      *rowOf(target, n) = in[label];
+      *floatRowOf(target, n) = in[label];
     for (int64_t c = 0; c < logits.columns; ++c) {
       double exponential = c == label ? 0.0 : std::exp(static_cast<double>(in[c]) - maximum);
       total += exponential;
-      rowOf(p, n)[c] = static_cast<float>(exponential);
+      floatRowOf(p, n)[c] = static_cast<float>(exponential);
     }
     for (int64_t i = 0; i < accumulator.columns; ++i)
-      rowOf(accumulator, n)[i] *= static_cast<float>(correction);
-    *rowOf(max, n) = maximum;
-    *rowOf(sum, n) = static_cast<float>(total);
+      floatRowOf(accumulator, n)[i] *= static_cast<float>(correction);
+    *floatRowOf(max, n) = maximum;
+    *floatRowOf(sum, n) = static_cast<float>(total);
   }
 }
 
@@ -45,17 +45,18 @@ void crossEntropy(const Call &call, const Context &context) {
     int32_t label = labelOf(labels, n);
     if (label < 0) {
       if (dx.present())
-        std::fill_n(rowOf(dx, n), dx.columns, 0.0f);
+        std::fill_n(floatRowOf(dx, n), dx.columns, 0.0f);
       continue;
     }
-    double others = *rowOf(sum, n), gap = static_cast<double>(*rowOf(max, n)) - *rowOf(target, n);
+    double others = *floatRowOf(sum, n), gap = static_cast<double>(*floatRowOf(max, n)) - *floatRowOf(target, n);
     double z = others + std::exp(-gap);
     total += std::log(z) + gap;
     if (!dx.present())
       continue;
     dequantizeRow(w, label, weights);
     for (int64_t i = 0; i < dx.columns; ++i)
-      rowOf(dx, n)[i] = static_cast<float>(*scale.f32() * (rowOf(accumulator, n)[i] - others * weights[i]) / z);
+      floatRowOf(dx, n)[i] =
+          static_cast<float>(*scale.f32() * (floatRowOf(accumulator, n)[i] - others * weights[i]) / z);
   }
   *loss.f32() += static_cast<float>(*scale.f32() * total);
 }

@@ -14,7 +14,7 @@ static float *weightsOf(const Tensor &w, const Context &context) {
   return weights;
 }
 
-static double rootMeanSquare(const float *x, int64_t size, double epsilon) {
+static double rootMeanSquare(Row x, int64_t size, double epsilon) {
   double sum = 0;
   for (int64_t i = 0; i < size; ++i)
     sum += static_cast<double>(x[i]) * x[i];
@@ -27,11 +27,10 @@ void rmsNorm(const Call &call, const Context &context) {
   double offset = call.attributes.weightOffset;
   for (int64_t n = 0; n < x.rows; ++n)
     for (int64_t group = 0; group < x.columns; group += w.columns) {
-      const float *in = rowOf(x, n) + group;
-      float *out = rowOf(y, n) + group;
+      const Row in = rowOf(x, n) + group, out = rowOf(y, n) + group;
       double rms = rootMeanSquare(in, w.columns, call.attributes.epsilon);
       for (int64_t i = 0; i < w.columns; ++i)
-        out[i] = static_cast<float>(in[i] / rms * (offset + weights[i]));
+        out.set(i, static_cast<float>(in[i] / rms * (offset + weights[i])));
     }
 }
 
@@ -41,15 +40,14 @@ void rmsNormInputGradient(const Call &call, const Context &context) {
   double offset = call.attributes.weightOffset;
   for (int64_t n = 0; n < x.rows; ++n)
     for (int64_t group = 0; group < x.columns; group += w.columns) {
-      const float *in = rowOf(x, n) + group, *upstream = rowOf(dy, n) + group;
-      float *out = rowOf(dx, n) + group;
+      const Row in = rowOf(x, n) + group, upstream = rowOf(dy, n) + group, out = rowOf(dx, n) + group;
       double rms = rootMeanSquare(in, w.columns, call.attributes.epsilon);
       double mean = 0;
       for (int64_t i = 0; i < w.columns; ++i)
         mean += upstream[i] * (offset + weights[i]) * in[i] / rms;
       mean /= w.columns;
       for (int64_t i = 0; i < w.columns; ++i)
-        out[i] = static_cast<float>((upstream[i] * (offset + weights[i]) - in[i] / rms * mean) / rms);
+        out.set(i, static_cast<float>((upstream[i] * (offset + weights[i]) - in[i] / rms * mean) / rms));
     }
 }
 
@@ -58,7 +56,7 @@ struct Moments {
   double deviation;
 };
 
-static Moments momentsOf(const float *x, int64_t size, double epsilon) {
+static Moments momentsOf(Row x, int64_t size, double epsilon) {
   double mean = 0, variance = 0;
   for (int64_t i = 0; i < size; ++i)
     mean += x[i];
@@ -75,11 +73,11 @@ void layerNorm(const Call &call, const Context &context) {
   if (b.present())
     dequantizeRow(b, 0, bias);
   for (int64_t n = 0; n < x.rows; ++n) {
-    const float *in = rowOf(x, n);
+    const Row in = rowOf(x, n);
     Moments moments = momentsOf(in, x.columns, call.attributes.epsilon);
     for (int64_t i = 0; i < x.columns; ++i) {
       double normal = (in[i] - moments.mean) / moments.deviation;
-      rowOf(y, n)[i] = static_cast<float>(normal * weights[i] + (b.present() ? bias[i] : 0.0f));
+      rowOf(y, n).set(i, static_cast<float>(normal * weights[i] + (b.present() ? bias[i] : 0.0f)));
     }
   }
 }
@@ -88,7 +86,7 @@ void layerNormInputGradient(const Call &call, const Context &context) {
   const Tensor &x = call.operands[0], &w = call.operands[1], &dy = call.operands[2], &dx = call.results[0];
   const float *weights = weightsOf(w, context);
   for (int64_t n = 0; n < x.rows; ++n) {
-    const float *in = rowOf(x, n), *upstream = rowOf(dy, n);
+    const Row in = rowOf(x, n), upstream = rowOf(dy, n);
     Moments moments = momentsOf(in, x.columns, call.attributes.epsilon);
     double mean = 0, product = 0;
     for (int64_t i = 0; i < x.columns; ++i) {
@@ -101,7 +99,7 @@ void layerNormInputGradient(const Call &call, const Context &context) {
     for (int64_t i = 0; i < x.columns; ++i) {
       double scaled = static_cast<double>(upstream[i]) * weights[i];
       double normal = (in[i] - moments.mean) / moments.deviation;
-      rowOf(dx, n)[i] = static_cast<float>((scaled - mean - normal * product) / moments.deviation);
+      rowOf(dx, n).set(i, static_cast<float>((scaled - mean - normal * product) / moments.deviation));
     }
   }
 }

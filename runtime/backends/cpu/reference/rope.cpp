@@ -14,19 +14,17 @@ void rope(const Call &call, const Context &context) {
   int64_t count = attributes.frequencyCount;
   for (int64_t n = 0; n < x.rows; ++n)
     for (int64_t head = 0; head < x.columns; head += attributes.headDim) {
-      const float *in = rowOf(x, n) + head;
-      float *out = rowOf(y, n) + head;
+      const Row in = rowOf(x, n) + head, out = rowOf(y, n) + head;
       auto position = static_cast<float>(placeOf(x, n, context).position);
       for (int64_t i = 0; i < count; ++i) {
         // The f32 product that models were trained with; from there on in double.
         auto angle = static_cast<double>((attributes.inverse ? -position : position) * attributes.frequencies[i]);
         double first = in[i], second = in[i + count];
         double cosine = attributes.scale * std::cos(angle), sine = attributes.scale * std::sin(angle);
-        out[i] = static_cast<float>(first * cosine - second * sine);
-        out[i + count] = static_cast<float>(second * cosine + first * sine);
+        out.set(i, static_cast<float>(first * cosine - second * sine));
+        out.set(i + count, static_cast<float>(second * cosine + first * sine));
       }
-      for (int64_t i = 2 * count; i < attributes.headDim; ++i)
-        out[i] = in[i];
+      copyRow(in + 2 * count, out + 2 * count, attributes.headDim - 2 * count);
     }
 }
 

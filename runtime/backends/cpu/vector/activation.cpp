@@ -18,8 +18,8 @@ void Forward(const Call &call, const Context &context, Activation activation) {
   const Tensor &x = call.operands[0], &y = call.results[0];
   withFormula(activation, [&](auto formula) HWY_ATTR {
     parallelRows(context, y.rows, y.columns, [&](int64_t row) HWY_ATTR {
-      const float *from = rowOf(x, row);
-      mapRow(rowOf(y, row), y.columns,
+      const float *from = floatRowOf(x, row);
+      mapRow(floatRowOf(y, row), y.columns,
              [&](int64_t i, int64_t n) HWY_ATTR { return formula.at(loadSome(from + i, n)).value; });
     });
   });
@@ -29,8 +29,8 @@ void Backward(const Call &call, const Context &context, Activation activation) {
   const Tensor &x = call.operands[0], &dy = call.operands[1], &dx = call.results[0];
   withFormula(activation, [&](auto formula) HWY_ATTR {
     parallelRows(context, dx.rows, dx.columns, [&](int64_t row) HWY_ATTR {
-      const float *from = rowOf(x, row), *upstream = rowOf(dy, row);
-      mapRow(rowOf(dx, row), dx.columns, [&](int64_t i, int64_t n) HWY_ATTR {
+      const float *from = floatRowOf(x, row), *upstream = floatRowOf(dy, row);
+      mapRow(floatRowOf(dx, row), dx.columns, [&](int64_t i, int64_t n) HWY_ATTR {
         return hn::Mul(loadSome(upstream + i, n), formula.at(loadSome(from + i, n)).slope);
       });
     });
@@ -41,8 +41,8 @@ void Gated(const Call &call, const Context &context) {
   const Tensor &gate = call.operands[0], &up = call.operands[1], &y = call.results[0];
   withFormula(call.attributes.activation, [&](auto formula) HWY_ATTR {
     parallelRows(context, y.rows, y.columns, [&](int64_t row) HWY_ATTR {
-      const float *from = rowOf(gate, row), *factor = rowOf(up, row);
-      mapRow(rowOf(y, row), y.columns, [&](int64_t i, int64_t n) HWY_ATTR {
+      const float *from = floatRowOf(gate, row), *factor = floatRowOf(up, row);
+      mapRow(floatRowOf(y, row), y.columns, [&](int64_t i, int64_t n) HWY_ATTR {
         return hn::Mul(formula.at(loadSome(from + i, n)).value, loadSome(factor + i, n));
       });
     });
@@ -56,10 +56,10 @@ void GatedGradient(const Call &call, const Context &context) {
     parallelRows(context, dy.rows, dy.columns, [&](int64_t row) HWY_ATTR {
       for (int64_t i = 0; i < dy.columns; i += lanes) {
         int64_t n = dy.columns - i;
-        Curve curve = formula.at(loadSome(rowOf(gate, row) + i, n));
-        FloatVector upstream = loadSome(rowOf(dy, row) + i, n), factor = loadSome(rowOf(up, row) + i, n);
-        storeSome(hn::Mul(hn::Mul(upstream, factor), curve.slope), rowOf(dgate, row) + i, n);
-        storeSome(hn::Mul(upstream, curve.value), rowOf(dup, row) + i, n);
+        Curve curve = formula.at(loadSome(floatRowOf(gate, row) + i, n));
+        FloatVector upstream = loadSome(floatRowOf(dy, row) + i, n), factor = loadSome(floatRowOf(up, row) + i, n);
+        storeSome(hn::Mul(hn::Mul(upstream, factor), curve.slope), floatRowOf(dgate, row) + i, n);
+        storeSome(hn::Mul(upstream, curve.value), floatRowOf(dup, row) + i, n);
       }
     });
   });

@@ -67,7 +67,7 @@ struct QueryTile {
   int64_t headOfLane(int64_t lane) const { return kvHead * shape.group + (firstLane + lane) % shape.group; }
   // Where the lane's head begins in a row of q, o or their gradients.
   float *vectorOf(const Tensor &tensor, int64_t lane) const {
-    return rowOf(tensor, rowOfLane(lane)) + headOfLane(lane) * shape.dim;
+    return floatRowOf(tensor, rowOfLane(lane)) + headOfLane(lane) * shape.dim;
   }
 
   // straight[lane][paddedDim] = factor * the lanes' vectors, zeros around; transposed[paddedDim][lane] likewise.
@@ -106,7 +106,7 @@ struct QueryTile {
 
   // Rows of k or v from a position of this item on, as the left operand of a product with [paddedDim, lanes] ...
   LeftOperand rowsOf(const Tensor &keys, int64_t position) const {
-    return {rowOf(keys, item * shape.sequence + position) + kvHead * shape.dim, keys.stride, 1};
+    return {floatRowOf(keys, item * shape.sequence + position) + kvHead * shape.dim, keys.stride, 1};
   }
   // ... and their transpose, of one with [keys, lanes].
   LeftOperand columnsOf(const Tensor &keys, int64_t position) const {

@@ -70,7 +70,7 @@ static void attendTile(const Call &call, const QueryTile &tile, float *workspace
 
   for (int64_t lane = 0; lane < tile.count; ++lane) {
     factors[lane] = 1.0f / sums[lane];
-    rowOf(lse, tile.rowOfLane(lane))[tile.headOfLane(lane)] =
+    floatRowOf(lse, tile.rowOfLane(lane))[tile.headOfLane(lane)] =
         static_cast<float>(maxima[lane] + std::log(static_cast<double>(sums[lane])));
   }
   tile.scatter(o, factors, output, straight);

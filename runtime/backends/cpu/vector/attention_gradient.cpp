@@ -48,7 +48,7 @@ struct GradientTile : QueryTile {
     gather(upstream, 1.0f, buffers.upstream, buffers.upstreamTransposed);
     for (int64_t lane = 0; lane < panelWidth; ++lane) {
       bool active = lane < count;
-      logSums[lane] = active ? rowOf(lse, rowOfLane(lane))[headOfLane(lane)] : 0.0f;
+      logSums[lane] = active ? floatRowOf(lse, rowOfLane(lane))[headOfLane(lane)] : 0.0f;
       means[lane] = active ? dotRow(vectorOf(upstream, lane), vectorOf(o, lane), shape.dim) : 0.0f;
     }
   }
@@ -102,7 +102,7 @@ static void sweepKeys(const AttentionShape &shape, const Call &call, const Conte
       if (accumulates && !touched)
         return;
       for (int64_t j = 0; j < keys; ++j) {
-        float *to = rowOf(out, item * shape.sequence + position + j) + kvHead * shape.dim;
+        float *to = floatRowOf(out, item * shape.sequence + position + j) + kvHead * shape.dim;
         mapRow(to, shape.dim, [&](int64_t c, int64_t n) HWY_ATTR {
           FloatVector sum = loadSome(sums + j * padded + c, n);
           return accumulates ? hn::Add(loadSome(to + c, n), sum) : sum;

@@ -75,7 +75,7 @@ static void multiplyThin(const Context &context, const Tensor &x, const Tensor &
     for (int64_t c = 0; c < width; ++c) {
       expandRow(w, column + c, weights);
       for (int64_t r = 0; r < x.rows; ++r)
-        tile[r * panelWidth + c] = dotRow(rowOf(x, r), weights, w.columns);
+        tile[r * panelWidth + c] = dotRow(floatRowOf(x, r), weights, w.columns);
     }
     finish(0, x.rows, column, width, tile, true);
   });
@@ -91,9 +91,9 @@ struct Accumulate {
     const FloatTag d;
     const FloatVector factor = hn::Set(d, alpha);
     for (int64_t r = 0; r < rows; ++r) {
-      float *to = rowOf(out, row + r) + column;
+      float *to = floatRowOf(out, row + r) + column;
       const float *products = tile + r * panelWidth;
-      const float *from = !first ? to : addend.present() ? rowOf(addend, row + r) + column : nullptr;
+      const float *from = !first ? to : addend.present() ? floatRowOf(addend, row + r) + column : nullptr;
       const float *shift = first ? bias : nullptr;
       mapRow(to, columns, [&](int64_t c, int64_t n) HWY_ATTR {
         FloatVector initial = from ? loadSome(from + c, n) : hn::Zero(d);
@@ -147,7 +147,7 @@ void LinearWeightGradient(const Call &call, const Context &context) {
                      HWY_ATTR {
     for (int64_t c = 0; c < columns; ++c)
       for (int64_t r = 0; r < rows; ++r) {
-        float *to = rowOf(dw, column + c) + row + r;
+        float *to = floatRowOf(dw, column + c) + row + r;
         *to = (first && !accumulates ? 0.0f : *to) + alpha * tile[r * panelWidth + c];
       }
   };

@@ -38,25 +38,25 @@ void CrossEntropyTile(const Call &call, const Context &context) {
   const Tensor &max = call.results[1], &sum = call.results[2], &target = call.results[3];
   const Tensor &accumulator = resultOf(call, 4);
   parallelRows(context, logits.rows, logits.columns, [&](int64_t row) HWY_ATTR {
-    const float *in = rowOf(logits, row);
-    float *out = rowOf(p, row);
+    const float *in = floatRowOf(logits, row);
+    float *out = floatRowOf(p, row);
     int64_t label = labelOf(labels, row) - logits.firstColumn, columns = logits.columns;
     bool hit = label >= 0 && label < columns;
-    float before = *rowOf(max, row), maximum = std::max(before, maximumOf(in, columns));
+    float before = *floatRowOf(max, row), maximum = std::max(before, maximumOf(in, columns));
     auto correction = static_cast<float>(std::exp(static_cast<double>(before) - maximum));
     if (hit)
-      *rowOf(target, row) = in[label];
+      *floatRowOf(target, row) = in[label];
     mapRow(out, columns,
            [&](int64_t i, int64_t n) HWY_ATTR { return hn::Exp(d, hn::Sub(loadSome(in + i, n), hn::Set(d, maximum))); });
     if (hit)
       out[label] = 0;
     float total = sumRow(columns, [&](int64_t i, int64_t n) HWY_ATTR { return loadSome(out + i, n); });
-    float *scaled = accumulator.present() && correction != 1.0f ? rowOf(accumulator, row) : nullptr;
+    float *scaled = accumulator.present() && correction != 1.0f ? floatRowOf(accumulator, row) : nullptr;
     if (scaled)
       mapRow(scaled, accumulator.columns,
              [&](int64_t i, int64_t n) HWY_ATTR { return hn::Mul(hn::Set(d, correction), loadSome(scaled + i, n)); });
-    *rowOf(max, row) = maximum;
-    *rowOf(sum, row) = correction * *rowOf(sum, row) + total;
+    *floatRowOf(max, row) = maximum;
+    *floatRowOf(sum, row) = correction * *floatRowOf(sum, row) + total;
   });
 }
 
@@ -76,12 +76,12 @@ void CrossEntropy(const Call &call, const Context &context) {
   const Tensor &loss = call.results[0], &dx = resultOf(call, 1);
   float scale = *call.operands[4].f32();
   auto partition = [&](int64_t row) {
-    return *rowOf(sum, row) + std::exp(static_cast<double>(*rowOf(target, row)) - *rowOf(max, row));
+    return *floatRowOf(sum, row) + std::exp(static_cast<double>(*floatRowOf(target, row)) - *floatRowOf(max, row));
   };
   double total = 0; // in the order of the rows, by one thread
   for (int64_t row = 0; row < labels.rows; ++row)
     if (labelOf(labels, row) >= 0)
-      total += std::log(partition(row)) + *rowOf(max, row) - *rowOf(target, row);
+      total += std::log(partition(row)) + *floatRowOf(max, row) - *floatRowOf(target, row);
   *loss.f32() += static_cast<float>(scale * total);
   if (!dx.present())
     return;
@@ -90,12 +90,12 @@ void CrossEntropy(const Call &call, const Context &context) {
       [&](int64_t row, float *weights) HWY_ATTR {
         int32_t label = labelOf(labels, row);
         if (label < 0) {
-          std::fill_n(rowOf(dx, row), dx.columns, 0.0f);
+          std::fill_n(floatRowOf(dx, row), dx.columns, 0.0f);
           return;
         }
         dequantizeRow(w, label, weights);
-        finishRow(rowOf(accumulator, row), weights, static_cast<float>(scale / partition(row)), *rowOf(sum, row),
-                  rowOf(dx, row), dx.columns);
+        finishRow(floatRowOf(accumulator, row), weights, static_cast<float>(scale / partition(row)),
+                  *floatRowOf(sum, row), floatRowOf(dx, row), dx.columns);
       });
 }
 

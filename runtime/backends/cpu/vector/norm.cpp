@@ -45,9 +45,9 @@ void RmsNorm(const Call &call, const Context &context) {
   const Tensor &x = call.operands[0], &y = call.results[0];
   int64_t size = call.operands[1].columns;
   forEachGroup(call, context, [&](int64_t row, int64_t column, const float *weights) HWY_ATTR {
-    const float *in = rowOf(x, row) + column;
+    const float *in = floatRowOf(x, row) + column;
     const FloatVector inverse = hn::Set(FloatTag(), inverseOf(dotRow(in, in, size), size, call.attributes.epsilon));
-    mapRow(rowOf(y, row) + column, size, [&](int64_t i, int64_t n) HWY_ATTR {
+    mapRow(floatRowOf(y, row) + column, size, [&](int64_t i, int64_t n) HWY_ATTR {
       return hn::Mul(hn::Mul(loadSome(in + i, n), inverse), loadSome(weights + i, n));
     });
   });
@@ -58,7 +58,7 @@ void RmsNormInputGradient(const Call &call, const Context &context) {
   const Tensor &x = call.operands[0], &dy = call.operands[2], &dx = call.results[0];
   int64_t size = call.operands[1].columns;
   forEachGroup(call, context, [&](int64_t row, int64_t column, const float *weights) HWY_ATTR {
-    const float *in = rowOf(x, row) + column, *upstream = rowOf(dy, row) + column;
+    const float *in = floatRowOf(x, row) + column, *upstream = floatRowOf(dy, row) + column;
     float inverse = inverseOf(dotRow(in, in, size), size, call.attributes.epsilon);
     auto scaled = [&](int64_t i, int64_t n)
                       HWY_ATTR {
@@ -68,7 +68,7 @@ void RmsNormInputGradient(const Call &call, const Context &context) {
         sumRow(size, [&](int64_t i, int64_t n) HWY_ATTR { return hn::Mul(scaled(i, n), loadSome(in + i, n)); });
     // dx = inverse u - (inverse^3 mean(u x)) x
     const FloatVector factor = hn::Set(d, inverse), shift = hn::Set(d, -inverse * inverse * inverse * product / size);
-    mapRow(rowOf(dx, row) + column, size, [&](int64_t i, int64_t n) HWY_ATTR {
+    mapRow(floatRowOf(dx, row) + column, size, [&](int64_t i, int64_t n) HWY_ATTR {
       return hn::MulAdd(scaled(i, n), factor, hn::Mul(shift, loadSome(in + i, n)));
     });
   });
@@ -104,9 +104,9 @@ void LayerNorm(const Call &call, const Context &context) {
           std::fill_n(weights + w.columns, w.columns, 0.0f);
       },
       [&](int64_t row, const float *weights) HWY_ATTR {
-        const float *in = rowOf(x, row), *bias = weights + w.columns;
+        const float *in = floatRowOf(x, row), *bias = weights + w.columns;
         Moments moments = momentsOf(in, x.columns, call.attributes.epsilon);
-        mapRow(rowOf(y, row), x.columns, [&](int64_t i, int64_t n) HWY_ATTR {
+        mapRow(floatRowOf(y, row), x.columns, [&](int64_t i, int64_t n) HWY_ATTR {
           FloatVector normal =
               hn::Mul(hn::Sub(loadSome(in + i, n), hn::Set(d, moments.mean)), hn::Set(d, moments.inverse));
           return hn::MulAdd(normal, loadSome(weights + i, n), loadSome(bias + i, n));
@@ -120,7 +120,7 @@ void LayerNormInputGradient(const Call &call, const Context &context) {
   parallelRows(
       context, x.rows, x.columns, [&](float *weights) HWY_ATTR { dequantizeRow(w, 0, weights); },
       [&](int64_t row, const float *weights) HWY_ATTR {
-        const float *in = rowOf(x, row), *upstream = rowOf(dy, row);
+        const float *in = floatRowOf(x, row), *upstream = floatRowOf(dy, row);
         Moments moments = momentsOf(in, x.columns, call.attributes.epsilon);
         auto scaled = [&](int64_t i, int64_t n) HWY_ATTR {
           return hn::Mul(loadSome(upstream + i, n), loadSome(weights + i, n));
@@ -132,7 +132,7 @@ void LayerNormInputGradient(const Call &call, const Context &context) {
         const FloatVector product = hn::Set(d, sumRow(x.columns, [&](int64_t i, int64_t n) HWY_ATTR {
                                                  return hn::Mul(scaled(i, n), normal(i, n));
                                                }) / x.columns);
-        mapRow(rowOf(dx, row), x.columns, [&](int64_t i, int64_t n) HWY_ATTR {
+        mapRow(floatRowOf(dx, row), x.columns, [&](int64_t i, int64_t n) HWY_ATTR {
           FloatVector centred = hn::Sub(hn::Sub(scaled(i, n), mean), hn::Mul(normal(i, n), product));
           return hn::Mul(centred, hn::Set(d, moments.inverse));
         });

@@ -52,8 +52,8 @@ void Rope(const Call &call, const Context &context) {
         auto position = static_cast<float>(placeOf(x, row, context).position);
         prepareAngles(attributes, attributes.inverse ? -position : position, cosines, sines);
         for (int64_t head = 0; head < x.columns; head += attributes.headDim) {
-          const float *in = rowOf(x, row) + head;
-          float *out = rowOf(y, row) + head;
+          const float *in = floatRowOf(x, row) + head;
+          float *out = floatRowOf(y, row) + head;
           for (int64_t i = 0; i < half; i += lanes) {
             int64_t n = half - i;
             FloatVector first = loadSome(in + i, n), second = loadSome(in + half + i, n);
