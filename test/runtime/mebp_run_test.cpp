@@ -1,40 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The tool as a user runs it: exit statuses, and what it prints.
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
 #include <sys/wait.h>
 
+#include "support/command.h"
 #include "support/handles.h"
 
 using namespace mebp::test;
 
 namespace {
 
-struct Outcome {
-  int status = -1;
-  std::string output, errors;
-};
-
 class RunTest : public testing::Test {
 protected:
   void SetUp() override { std::filesystem::create_directories(scratch); }
   void TearDown() override { std::filesystem::remove_all(scratch); }
 
-  Outcome run(const std::string &arguments) {
-    std::string command = std::string(MEBP_RUN) + " " + arguments + " 2> " + scratch + "/errors";
-    FILE *pipe = ::popen(command.c_str(), "r");
-    Outcome outcome;
-    char buffer[512];
-    while (size_t count = std::fread(buffer, 1, sizeof(buffer), pipe))
-      outcome.output.append(buffer, count);
-    int status = ::pclose(pipe);
-    outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    outcome.errors = readWhole(scratch + "/errors");
-    return outcome;
-  }
+  Outcome run(const std::string &arguments) { return runCommand(std::string(MEBP_RUN) + " " + arguments, scratch); }
   void expectRefusal(const std::string &arguments, const std::string &part) {
     Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.status, 2) << arguments;
