@@ -28,6 +28,10 @@ uint64_t mebp_session_memory_bytes(const mebp_bundle *bundle, const mebp_session
   return planSession(bundle->bundle.content(), *options).total;
 }
 
+uint64_t mebp_session_peak_bytes(const mebp_bundle *bundle, const mebp_session_options *options) {
+  return bundle->bundle.content().plan().process_bytes() + mebp_session_memory_bytes(bundle, options);
+}
+
 mebp_code mebp_session_create(mebp_bundle *bundle, const mebp_session_options *options, mebp_session **out,
                               mebp_error *error) {
   *out = nullptr;
@@ -52,11 +56,18 @@ mebp_code mebp_session_gradients(mebp_session *session, const int32_t *ids, cons
 
 mebp_code mebp_session_step(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
                             uint32_t sequence, mebp_step_result *result, mebp_error *error) {
-  return report(session->session.step({ids, labels, batch, sequence}, *result), error);
+  mebp_batch one = {ids, labels, batch, sequence};
+  return mebp_session_step_batches(session, &one, 1, result, error);
+}
+
+mebp_code mebp_session_step_batches(mebp_session *session, const mebp_batch *batches, uint32_t count,
+                                    mebp_step_result *result, mebp_error *error) {
+  return report(session->session.step(batches, count, *result), error);
 }
 
 mebp_code mebp_session_apply_gradients(mebp_session *session, const float *const *gradients, mebp_error *error) {
-  return report(session->session.applyGradients(gradients), error);
+  session->session.applyGradients(gradients);
+  return report(Status(), error);
 }
 
 mebp_code mebp_session_logits(mebp_session *session, const int32_t *ids, uint32_t batch, uint32_t sequence,

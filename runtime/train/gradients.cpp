@@ -8,6 +8,12 @@
 
 namespace mebp {
 
+GradientUse gradientUseOf(const mebp_session_options &options) {
+  if (options.accumulate)
+    return GradientUse::Sum;
+  return options.return_gradients || options.clip > 0 ? GradientUse::Keep : GradientUse::Apply;
+}
+
 // The trainables that a block's program gives gradients of, in the order of its outputs.
 static std::vector<uint32_t> gradientsOf(const format::Bundle &bundle, const format::Block &block) {
   std::vector<uint32_t> trainables;
@@ -21,7 +27,7 @@ static std::vector<uint32_t> gradientsOf(const format::Bundle &bundle, const for
   return trainables;
 }
 
-GradientPlan planGradients(const format::Bundle &bundle, bool keepAll) {
+GradientPlan planGradients(const format::Bundle &bundle, GradientUse use) {
   GradientPlan plan;
   std::vector<uint32_t> left(static_cast<size_t>(bundle.trainables_size()));
   for (const format::Block &block : bundle.blocks())
@@ -31,11 +37,14 @@ GradientPlan planGradients(const format::Bundle &bundle, bool keepAll) {
   Placer placer;
   plan.own.assign(left.size(), noOffset);
   for (uint32_t i = 0; i < left.size(); ++i)
-    if (keepAll || left[i] > 1)
+    if (use != GradientUse::Apply || left[i] > 1)
       plan.own[i] = placer.take(trainableBytes(bundle, i));
 
+  plan.ownBytes = placer.total();
+
   plan.blocks.resize(static_cast<size_t>(bundle.blocks_size()));
-  std::vector<bool> begun(left.size());
+  // A sum over micro-batches begins with zeros, any other with its first contribution.
+  std::vector<bool> begun(left.size(), use == GradientUse::Sum);
   uint64_t most = placer.total();
   for (int number = bundle.blocks_size() - 1; number >= 0; --number) {
     Placer scratch = placer;

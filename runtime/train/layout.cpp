@@ -38,7 +38,7 @@ Layout planSession(const format::Bundle &bundle, const mebp_session_options &opt
     layout.states.push_back(placer.take(layout.arrayBytes));
   layout.trainedBytes = placer.total() - layout.trained;
 
-  layout.gradientPlan = planGradients(bundle, options.return_gradients);
+  layout.gradientPlan = planGradients(bundle, gradientUseOf(options));
   layout.gradients = placer.take(layout.gradientPlan.bytes);
   layout.ids = placer.take(tokens * sizeof(int32_t));
   layout.labels = placer.take(tokens * sizeof(int32_t));

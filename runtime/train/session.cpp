@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/session.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "format/random.h"
@@ -16,6 +17,9 @@ static Status checkSessionOptions(const mebp_session_options &options) {
   if (options.threads > mostThreads)
     return failure(MEBP_INVALID_ARGUMENT, "%u threads are more than the %u that a session may have", options.threads,
                    mostThreads);
+  if (!(options.clip >= 0 && std::isfinite(options.clip)))
+    return failure(MEBP_INVALID_ARGUMENT, "clip %g is not a finite number from 0 on, where 0 is none",
+                   static_cast<double>(options.clip));
   return checkOptions(options);
 }
 
@@ -159,7 +163,7 @@ float *Session::stateOf(uint32_t trainable, uint32_t array) const {
   return at<float>(layout.states[array] + (layout.trainables[trainable] - layout.trained));
 }
 
-const float *Session::keptGradient(uint32_t trainable) const {
+float *Session::keptGradient(uint32_t trainable) const {
   return at<float>(layout.gradients + layout.gradientPlan.own[trainable]);
 }
 

@@ -13,16 +13,12 @@
 #include "runtime/core/status.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/train/layout.h"
+#include "runtime/train/tokens.h"
 
 namespace mebp {
 
-// What a step is given: token ids and labels of `batch` rows of `sequence` tokens.
-struct Tokens {
-  const int32_t *ids = nullptr;
-  const int32_t *labels = nullptr; // null where there is no objective
-  uint32_t batch = 0;
-  uint32_t sequence = 0;
-};
+// Refuses NaN and infinity, before any parameter has changed.
+Status checkFinite(const char *name, double value);
 
 class Session {
 public:
@@ -30,16 +26,18 @@ public:
 
   Status loss(const Tokens &tokens, float &out);
   Status gradients(const Tokens &tokens, float &out);
-  Status step(const Tokens &tokens, mebp_step_result &out);
-  Status applyGradients(const float *const *gradients);
+  Status step(const Tokens *batches, uint32_t count, mebp_step_result &out);
+  void applyGradients(const float *const *gradients);
   Status logits(const Tokens &tokens, uint32_t first, uint32_t count, float *out);
 
   const Bundle &bundle() const { return *owner; }
   uint32_t trainableCount() const { return static_cast<uint32_t>(layout.trainables.size()); }
   uint64_t elements(uint32_t trainable) const { return trainableElements(owner->content(), trainable); }
   float *parameters(uint32_t trainable) const { return at<float>(layout.trainables[trainable]); }
-  const float *keptGradient(uint32_t trainable) const;
+  float *keptGradient(uint32_t trainable) const;
   bool hasGradients() const { return gradientsKept; }
+  // Within a step: the trainable's part of the norm and of the update.
+  void apply(uint32_t trainable, const float *gradient);
 
   // All trainables and the optimizer's arrays, as they lie in memory.
   unsigned char *trained() const { return at<unsigned char>(layout.trained); }
@@ -67,19 +65,19 @@ private:
   Binding bindInput(uint32_t block, const format::Input &input) const;
   void bindBlocks();
 
-  Status takeTokens(const Tokens &tokens);
-  Status takeIds(const Tokens &tokens);
-  Status takeLabels(const Tokens &tokens);
+  Status checkBatches(const Tokens *batches, uint32_t count);
+  void takeIds(const Tokens &tokens);
+  uint64_t takeTokens(const Tokens &tokens); // gives the number of labels that count
   void runProgram(const BoundProgram &program);
   void runForward();
   Status runObjective(const BoundProgram &program, float &out);
   void runBackward(GradientSink &sink);
   void deliver(uint32_t block, GradientSink &sink);
+  Status runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, float &loss);
+  Status applyKept();
   float *stateOf(uint32_t trainable, uint32_t array) const;
-  void update(uint32_t trainable, const float *gradient, uint64_t number);
+  void update(uint32_t trainable, const float *gradient);
   void samplePeak();
-
-  friend class ApplySink;
 
   Bundle *owner = nullptr;
   mebp_session_options settings = {};
@@ -92,7 +90,7 @@ private:
 
   // Of the current step.
   uint32_t batch = 0, sequence = 0;
-  uint64_t labelCount = 0;
+  uint64_t labelCount = 0; // of all its micro-batches
   double squaredNorm = 0;
   bool gradientsKept = false;
   uint64_t peakBytes = 0;

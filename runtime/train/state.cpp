@@ -10,7 +10,7 @@
 namespace mebp {
 
 static constexpr char magic[8] = {'M', 'E', 'B', 'P', 'S', 'T', 'A', 'T'};
-static constexpr uint16_t majorVersion = 1, minorVersion = 0;
+static constexpr uint16_t majorVersion = 1, minorVersion = 1;
 
 static uint32_t headerChecksum(const StateHeader &header) {
   return format::crc32(&header, offsetof(StateHeader, headerCrc32));
@@ -35,6 +35,7 @@ Status saveState(const Session &session, const std::string &folder, const void *
   header.beta2 = options.beta2;
   header.epsilon = options.epsilon;
   header.weightDecay = options.weightDecay;
+  header.clip = session.options().clip;
   header.trainedBytes = session.trainedBytes();
   header.userBytes = userBytes;
   header.trainedCrc32 = format::crc32(session.trained(), session.trainedBytes());
@@ -96,6 +97,8 @@ static Status checkOrigin(const StateHeader &header, const Session &session) {
   if (Status status = checkOption("beta2", header.beta2, options.beta2); !status.ok())
     return status;
   if (Status status = checkOption("epsilon", header.epsilon, options.epsilon); !status.ok())
+    return status;
+  if (Status status = checkOption("clip", decimalOf(header.clip), decimalOf(session.options().clip)); !status.ok())
     return status;
   return checkOption("weight decay", header.weightDecay, options.weightDecay);
 }

@@ -30,7 +30,7 @@ struct StateHeader {
   uint64_t userBytes;
   uint32_t trainedCrc32;
   uint32_t userCrc32;
-  uint32_t reserved;
+  float clip;           // 0 before minor version 1, which knew none
   uint32_t headerCrc32; // of the bytes before this field
 };
 static_assert(sizeof(StateHeader) == 104, "the header is written as it lies in memory, little-endian");

@@ -11,51 +11,18 @@
 
 namespace mebp {
 
-constexpr int32_t ignoredLabel = -100;
-
-Status Session::takeIds(const Tokens &tokens) {
+// Every micro-batch is checked, and all labels are counted, before anything runs.
+Status Session::checkBatches(const Tokens *batches, uint32_t count) {
   const format::Model &model = owner->model();
-  if (tokens.batch == 0 || tokens.sequence == 0)
-    return failure(MEBP_INVALID_ARGUMENT, "a step needs at least one token, not %u x %u", tokens.batch,
-                   tokens.sequence);
-  if (tokens.sequence > model.sequence())
-    return failure(MEBP_OUT_OF_RANGE,
-                   "%u tokens are more than the %u that the bundle was compiled for; "
-                   "shorten them or compile with --seq-len %u",
-                   tokens.sequence, model.sequence(), tokens.sequence);
-  if (tokens.batch > model.batch())
-    return failure(MEBP_OUT_OF_RANGE,
-                   "a batch of %u is more than the %u that the bundle was compiled for; "
-                   "compile with --batch %u",
-                   tokens.batch, model.batch(), tokens.batch);
-  uint64_t count = static_cast<uint64_t>(tokens.batch) * tokens.sequence;
-  for (uint64_t i = 0; i < count; ++i)
-    if (tokens.ids[i] < 0 || static_cast<uint32_t>(tokens.ids[i]) >= model.vocabulary())
-      return failure(MEBP_OUT_OF_RANGE, "token %d at row %llu, position %llu is beyond the vocabulary of %u",
-                     tokens.ids[i], static_cast<unsigned long long>(i / tokens.sequence),
-                     static_cast<unsigned long long>(i % tokens.sequence), model.vocabulary());
-  batch = tokens.batch;
-  sequence = tokens.sequence;
-  std::memcpy(at<int32_t>(layout.ids), tokens.ids, count * sizeof(int32_t));
-  return Status();
-}
-
-// The row of token t predicts token t + 1, so that one's label stands in its row.
-Status Session::takeLabels(const Tokens &tokens) {
-  uint32_t vocabulary = owner->model().vocabulary();
-  int32_t *shifted = at<int32_t>(layout.labels);
   labelCount = 0;
-  for (uint32_t row = 0; row < tokens.batch; ++row) {
-    const int32_t *labels = tokens.labels + static_cast<uint64_t>(row) * tokens.sequence;
-    for (uint32_t position = 0; position < tokens.sequence; ++position)
-      if (labels[position] != ignoredLabel &&
-          (labels[position] < 0 || static_cast<uint32_t>(labels[position]) >= vocabulary))
-        return failure(MEBP_OUT_OF_RANGE, "label %d at row %u, position %u is neither -100 nor in the vocabulary of %u",
-                       labels[position], row, position, vocabulary);
-    for (uint32_t position = 0; position < tokens.sequence; ++position, ++shifted) {
-      *shifted = position + 1 < tokens.sequence ? labels[position + 1] : ignoredLabel;
-      labelCount += *shifted != ignoredLabel;
-    }
+  for (uint32_t i = 0; i < count; ++i) {
+    uint64_t labels = 0;
+    Status status = checkIds(model, batches[i]);
+    if (status.ok())
+      status = countLabels(model, batches[i], labels);
+    if (!status.ok())
+      return count == 1 ? status : status.in("micro-batch " + std::to_string(i));
+    labelCount += labels;
   }
   if (labelCount == 0)
     return failure(MEBP_INVALID_ARGUMENT,
@@ -64,10 +31,15 @@ Status Session::takeLabels(const Tokens &tokens) {
   return Status();
 }
 
-Status Session::takeTokens(const Tokens &tokens) {
-  if (Status status = takeIds(tokens); !status.ok())
-    return status;
-  return takeLabels(tokens);
+void Session::takeIds(const Tokens &tokens) {
+  batch = tokens.batch;
+  sequence = tokens.sequence;
+  std::memcpy(at<int32_t>(layout.ids), tokens.ids, static_cast<uint64_t>(batch) * sequence * sizeof(int32_t));
+}
+
+uint64_t Session::takeTokens(const Tokens &tokens) {
+  takeIds(tokens);
+  return shiftLabels(tokens, at<int32_t>(layout.labels));
 }
 
 void Session::runProgram(const BoundProgram &program) {
@@ -87,17 +59,7 @@ void Session::runForward() {
 Status Session::runObjective(const BoundProgram &program, float &out) {
   runProgram(program);
   out = *at<float>(layout.loss);
-  if (!std::isfinite(out))
-    return failure(MEBP_NOT_FINITE, "the loss is %g; the parameters were not changed, a lower learning rate may help",
-                   static_cast<double>(out));
-  return Status();
-}
-
-static double squareOf(const float *values, uint64_t count) {
-  double sum = 0;
-  for (uint64_t i = 0; i < count; ++i)
-    sum += static_cast<double>(values[i]) * values[i];
-  return sum;
+  return checkFinite("loss", static_cast<double>(out));
 }
 
 void Session::deliver(uint32_t block, GradientSink &sink) {
@@ -110,16 +72,13 @@ void Session::deliver(uint32_t block, GradientSink &sink) {
         sum[i] += gradient[i];
       gradient = sum;
     }
-    if (contribution.last) {
-      squaredNorm += squareOf(gradient, count);
+    if (contribution.last)
       sink.take(contribution.trainable, gradient, count);
-    }
   }
 }
 
 // The head's gradients are there since the objective ran.
 void Session::runBackward(GradientSink &sink) {
-  squaredNorm = 0;
   for (auto i = static_cast<uint32_t>(blocks.size()); i-- > 0;) {
     if (blocks[i].gradient.program < 0)
       break; // nothing before it is trained
@@ -129,36 +88,30 @@ void Session::runBackward(GradientSink &sink) {
   }
 }
 
-void Session::update(uint32_t trainable, const float *gradient, uint64_t number) {
-  float *state[maximumStateArrays] = {};
-  for (uint32_t i = 0; i < layout.states.size(); ++i)
-    state[i] = stateOf(trainable, i);
-  optimizer->update(optimizerOptions, number, parameters(trainable), gradient, state, elements(trainable));
-}
+namespace {
 
 // Applies each gradient at once.
 class ApplySink final : public GradientSink {
 public:
   explicit ApplySink(Session &session) : session(session) {}
-  void take(uint32_t trainable, const float *gradient, uint64_t) override {
-    session.update(trainable, gradient, session.stepsDone + 1);
-  }
+  void take(uint32_t trainable, const float *gradient, uint64_t) override { session.apply(trainable, gradient); }
 
 private:
   Session &session;
 };
 
-namespace {
-// Leaves each gradient where it is, for the caller.
+// Leaves each gradient, or sum over micro-batches, where it is until all are there.
 class KeepSink final : public GradientSink {
 public:
   void take(uint32_t, const float *, uint64_t) override {}
 };
+
 } // namespace
 
 Status Session::loss(const Tokens &tokens, float &out) {
-  if (Status status = takeTokens(tokens); !status.ok())
+  if (Status status = checkBatches(&tokens, 1); !status.ok())
     return status;
+  takeTokens(tokens);
   runForward();
   const BoundBlock &head = blocks.back();
   Status status = runObjective(head.loss.program >= 0 ? head.loss : head.gradient, out);
@@ -166,32 +119,57 @@ Status Session::loss(const Tokens &tokens, float &out) {
   return status;
 }
 
+// The mean loss over the labels of all micro-batches, and its gradient.
+Status Session::runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, float &loss) {
+  gradientsKept = false;
+  squaredNorm = 0;
+  if (settings.accumulate)
+    std::memset(at<float>(layout.gradients), 0, layout.gradientPlan.ownBytes);
+  double sum = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (takeTokens(batches[i]) == 0)
+      continue; // adds nothing
+    runForward();
+    float part;
+    if (Status status = runObjective(blocks.back().gradient, part); !status.ok())
+      return status;
+    sum += static_cast<double>(part);
+    runBackward(sink);
+  }
+  loss = static_cast<float>(sum);
+  return Status();
+}
+
 Status Session::gradients(const Tokens &tokens, float &out) {
   if (!settings.return_gradients)
     return failure(MEBP_INVALID_ARGUMENT, "the session was created without return_gradients, it has no room for them");
-  if (Status status = takeTokens(tokens); !status.ok())
-    return status;
-  gradientsKept = false;
-  runForward();
-  if (Status status = runObjective(blocks.back().gradient, out); !status.ok())
+  if (Status status = checkBatches(&tokens, 1); !status.ok())
     return status;
   KeepSink sink;
-  runBackward(sink);
+  if (Status status = runBatches(&tokens, 1, sink, out); !status.ok())
+    return status;
   gradientsKept = true;
   samplePeak();
   return Status();
 }
 
-Status Session::step(const Tokens &tokens, mebp_step_result &out) {
+Status Session::step(const Tokens *batches, uint32_t count, mebp_step_result &out) {
   auto begin = std::chrono::steady_clock::now();
-  if (Status status = takeTokens(tokens); !status.ok())
+  if (count == 0)
+    return failure(MEBP_INVALID_ARGUMENT, "a step needs at least one micro-batch");
+  if (count > 1 && !settings.accumulate)
+    return failure(MEBP_INVALID_ARGUMENT,
+                   "a step of %u micro-batches needs room for their sum; create the session with accumulate", count);
+  if (Status status = checkBatches(batches, count); !status.ok())
     return status;
-  gradientsKept = false;
-  runForward();
-  if (Status status = runObjective(blocks.back().gradient, out.loss); !status.ok())
+  ApplySink apply(*this);
+  KeepSink keep;
+  bool kept = gradientUseOf(settings) != GradientUse::Apply;
+  GradientSink &sink = kept ? static_cast<GradientSink &>(keep) : apply;
+  if (Status status = runBatches(batches, count, sink, out.loss); !status.ok())
     return status;
-  ApplySink sink(*this);
-  runBackward(sink);
+  if (Status status = kept ? applyKept() : Status(); !status.ok())
+    return status;
   ++stepsDone;
   gradientsKept = settings.return_gradients;
   // Nothing that a step touches is given back, so the memory at its end is the most that it had.
@@ -203,22 +181,16 @@ Status Session::step(const Tokens &tokens, mebp_step_result &out) {
   return Status();
 }
 
-Status Session::applyGradients(const float *const *gradients) {
-  for (uint32_t i = 0; i < trainableCount(); ++i)
-    update(i, gradients[i], stepsDone + 1);
-  ++stepsDone;
-  return Status();
-}
-
 Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, float *out) {
   const BoundBlock &head = blocks.back();
   if (head.logits.program < 0)
     return failure(MEBP_UNSUPPORTED, "the bundle was compiled without a program for logits; compile it again");
-  if (Status status = takeIds(tokens); !status.ok())
+  if (Status status = checkIds(owner->model(), tokens); !status.ok())
     return status;
   if (count == 0 || first >= tokens.sequence || count > tokens.sequence - first)
     return failure(MEBP_OUT_OF_RANGE, "rows %u to %llu are not within the sequence of %u", first,
                    static_cast<unsigned long long>(first) + count, tokens.sequence);
+  takeIds(tokens);
   runForward();
 
   // The program is planned for few rows, and runs on one range after another.

@@ -46,9 +46,12 @@ TEST(Allocation, NoneWithinAStep) {
     OpenBundle bundle(folder.path());
     mebp_session_options options = defaultOptions();
     options.threads = threads;
+    options.accumulate = true;
+    options.clip = 0.1f;
     OpenSession session(bundle.handle, options);
     std::vector<int32_t> ids = tinyTokens(10);
     std::vector<float> logits(10 * tinyVocabulary);
+    const mebp_batch batches[] = {{ids.data(), ids.data(), 2, 5}, {ids.data(), ids.data(), 1, 3}};
     mebp_step_result result;
     mebp_error error;
     float loss;
@@ -57,13 +60,14 @@ TEST(Allocation, NoneWithinAStep) {
     for (int i = 0; i < 2; ++i) {
       mebp_session_step(session.handle, ids.data(), ids.data(), 2, 5, &result, &error);
       mebp_session_step(session.handle, ids.data(), ids.data(), 1, 3, &result, &error);
+      mebp_session_step_batches(session.handle, batches, 2, &result, &error);
       mebp_session_gradients(session.handle, ids.data(), ids.data(), 2, 5, &loss, &error);
       mebp_session_loss(session.handle, ids.data(), ids.data(), 2, 5, &loss, &error);
       mebp_session_logits(session.handle, ids.data(), 2, 5, 0, 5, logits.data(), &error);
     }
     counting = false;
     EXPECT_EQ(allocations, 0);
-    EXPECT_EQ(mebp_session_steps(session.handle), 4u);
+    EXPECT_EQ(mebp_session_steps(session.handle), 6u);
   }
 }
 

@@ -39,6 +39,8 @@ TEST_F(StateTest, ContinuesBitwise) {
   for (mebp_optimizer optimizer : {MEBP_ADAMW, MEBP_SGD}) {
     mebp_session_options options = defaultOptions();
     options.optimizer = optimizer;
+    options.accumulate = optimizer == MEBP_SGD;
+    options.clip = optimizer == MEBP_SGD ? 0.1f : 0.0f;
     OpenSession through(bundle.handle, options), first(bundle.handle, options);
     for (uint64_t step = 0; step < 3; ++step) {
       stepOf(through.handle, step);
@@ -105,6 +107,10 @@ TEST_F(StateTest, RefusesAnotherRun) {
   options.beta2 = 0.99f;
   OpenSession beta(bundle.handle, options);
   EXPECT_NE(refusal(beta.handle, MEBP_INCOMPATIBLE).find("beta2 0.999"), std::string::npos);
+  options = defaultOptions();
+  options.clip = 0.1f;
+  OpenSession clipping(bundle.handle, options);
+  EXPECT_NE(refusal(clipping.handle, MEBP_INCOMPATIBLE).find("with clip 0, the session has 0.1"), std::string::npos);
   options = defaultOptions();
   options.reference_kernels = true;
   OpenSession reference(bundle.handle, options);

@@ -38,7 +38,7 @@ typedef enum mebp_code {
   MEBP_OUT_OF_MEMORY = 6,
   MEBP_IO = 7,          /* the system refused to read or write; the message has its reason */
   MEBP_UNSUPPORTED = 8, /* a kernel, device or option that this build does not have */
-  MEBP_NOT_FINITE = 9   /* the loss became NaN or infinite; parameters are as they were before the step */
+  MEBP_NOT_FINITE = 9   /* the loss or the gradient became NaN or infinite; parameters are as they were */
 } mebp_code;
 
 typedef struct mebp_error {
@@ -96,6 +96,8 @@ typedef struct mebp_session_options {
   uint32_t threads;                          /* 0: as many as the process may run on */
   bool reference_kernels;                    /* the naive kernels, for verification */
   bool return_gradients;                     /* make room so that mebp_session_gradients may be called */
+  bool accumulate;                           /* make room so that a step may have several micro-batches */
+  float clip;                                /* limit of the gradient's L2 norm over all trainables; 0: none */
   void *memory;                              /* the arena, 64-byte aligned; NULL: the session allocates it */
   size_t memory_bytes;                       /* of it; at least mebp_session_memory_bytes */
 } mebp_session_options;
@@ -103,30 +105,47 @@ void mebp_session_options_init(mebp_session_options *options);
 
 /* The arena that a session with these options needs. Maps nothing. */
 uint64_t mebp_session_memory_bytes(const mebp_bundle *bundle, const mebp_session_options *options);
+/* The planned peak of a process that runs this session and nothing else: the arena and info.process_bytes. */
+uint64_t mebp_session_peak_bytes(const mebp_bundle *bundle, const mebp_session_options *options);
 
 mebp_code mebp_session_create(mebp_bundle *bundle, const mebp_session_options *options, mebp_session **out,
                               mebp_error *error);
 void mebp_session_destroy(mebp_session *session); /* NULL is allowed */
 
+/* ids[batch * sequence] and labels likewise, as in transformers: -100 is ignored, shifted inside. */
+typedef struct mebp_batch {
+  const int32_t *ids;
+  const int32_t *labels;
+  uint32_t batch, sequence; /* up to the bundle's; a shorter sequence costs its own length */
+} mebp_batch;
+
 typedef struct mebp_step_result {
-  float loss;      /* mean over the labels that count */
-  float grad_norm; /* L2 over all trainables, before the update */
+  float loss;      /* mean over the labels that count, of all micro-batches together */
+  float grad_norm; /* L2 over all trainables, before clipping and the update */
   uint64_t tokens; /* labels that count */
   double seconds;
   uint64_t peak_bytes; /* the highest anonymous + written memory of this process seen so far, sampled by the session */
 } mebp_step_result;
 
-/* All take ids[batch * sequence] and labels likewise (as in transformers: -100 is ignored, shifted inside), with batch
- * and sequence up to the bundle's. A shorter sequence costs its own length. */
+/* These take the fields of one mebp_batch. */
 mebp_code mebp_session_loss(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
                             uint32_t sequence, float *loss, mebp_error *error);
 /* Needs options.return_gradients. Leaves parameters alone; read the gradients with mebp_session_read_gradient. */
 mebp_code mebp_session_gradients(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
                                  uint32_t sequence, float *loss, mebp_error *error);
-/* Forward, backward and the update, each gradient applied as soon as it is there. */
+/* Forward, backward and the update. Where this fails, nothing has changed: no parameter, no optimizer state, no count.
+ * Without return_gradients, accumulate and clip, each gradient is applied as soon as it is there, which needs the least
+ * memory. Then MEBP_NOT_FINITE guards against the loss alone: a gradient that overflows although the loss is finite is
+ * applied, and shows in grad_norm. With any of the three, gradients stay until the step's end and are guarded too. */
 mebp_code mebp_session_step(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
                             uint32_t sequence, mebp_step_result *result, mebp_error *error);
-/* One optimizer update with gradients given by the caller: gradients[i] has the i-th trainable's elements. */
+/* One such step over `count` micro-batches, more than one only with options.accumulate. It is the step of one batch
+ * with all their rows: each label that counts weighs the same, in whichever micro-batch it is, and a micro-batch
+ * without any is allowed beside others. */
+mebp_code mebp_session_step_batches(mebp_session *session, const mebp_batch *batches, uint32_t count,
+                                    mebp_step_result *result, mebp_error *error);
+/* One optimizer update with gradients given by the caller, which are not clipped: gradients[i] has the i-th trainable's
+ * elements. */
 mebp_code mebp_session_apply_gradients(mebp_session *session, const float *const *gradients, mebp_error *error);
 /* Logits of rows [first, first + count) of each batch item: out[batch * count * vocabulary]. */
 mebp_code mebp_session_logits(mebp_session *session, const int32_t *ids, uint32_t batch, uint32_t sequence,
@@ -135,7 +154,8 @@ mebp_code mebp_session_logits(mebp_session *session, const int32_t *ids, uint32_
 void mebp_session_set_learning_rate(mebp_session *session, float learning_rate);
 uint64_t mebp_session_steps(const mebp_session *session); /* updates applied so far */
 
-/* Copies of the index-th trainable or of its last gradient; `count` must be its number of elements. */
+/* Copies of the index-th trainable or of its last gradient (a step's after clipping); `count` must be its number of
+ * elements. */
 mebp_code mebp_session_read_trainable(const mebp_session *session, uint32_t index, float *out, uint64_t count,
                                       mebp_error *error);
 mebp_code mebp_session_write_trainable(mebp_session *session, uint32_t index, const float *values, uint64_t count,
