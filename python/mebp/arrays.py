@@ -33,6 +33,29 @@ def token_arrays(input_ids: object, labels: object) -> tuple[np.ndarray, np.ndar
     return ids, targets
 
 
+def micro_batches(input_ids: object, labels: object) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Ids and labels of one batch, or of several where lists of arrays are given, each pair of one shape."""
+    if not (_is_list_of_arrays(input_ids) or _is_list_of_arrays(labels)):
+        ids, targets = token_arrays(input_ids, labels)
+        return [ids], [targets]
+    if not (_is_list_of_arrays(input_ids) and _is_list_of_arrays(labels)) or len(input_ids) != len(labels):
+        raise Error("input_ids and labels are not lists of as many micro-batches; give one array of each for every one")
+    ids = [token_array(f"input_ids[{index}]", values) for index, values in enumerate(input_ids)]
+    targets = [token_array(f"labels[{index}]", values) for index, values in enumerate(labels)]
+    for index, (one, other) in enumerate(zip(ids, targets, strict=True)):
+        if one.shape != other.shape:
+            raise Error(
+                f"input_ids[{index}] has shape {list(one.shape)} and labels[{index}] {list(other.shape)}; "
+                "make them alike"
+            )
+    return ids, targets
+
+
+def _is_list_of_arrays(values: object) -> bool:
+    # A batch may be a list too, of rows of numbers.
+    return isinstance(values, list | tuple) and len(values) > 0 and np.ndim(values[0]) == 2
+
+
 def named_arrays(
     what: str, given: Mapping[str, object], shapes: Mapping[str, tuple[int, ...]], complete: bool
 ) -> dict[str, np.ndarray]:

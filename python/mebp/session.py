@@ -21,8 +21,8 @@ OPTIMIZERS = ("adamw", "sgd")
 class StepResult:
     """What one optimizer step did."""
 
-    loss: float  # mean over the labels that count, before the update
-    grad_norm: float  # L2 over all trainables, before the update
+    loss: float  # mean over the labels that count, of all micro-batches together, before the update
+    grad_norm: float  # L2 over all trainables, before clipping and the update
     tokens: int  # labels that count
     seconds: float
     peak_bytes: int  # the highest anonymous and written memory of this process that the session has seen
@@ -57,16 +57,21 @@ class Session:
         weight_decay: float = 0.0,
         reference_kernels: bool = False,
         return_gradients: bool = True,
+        accumulate: bool = False,
+        clip: float | None = None,
     ) -> None:
         """Opens the bundle folder `path`.
 
         threads: None for as many as this process may run on.
         optimizer: "adamw" or "sgd"; None for the one that the bundle was compiled for.
         reference_kernels: the naive kernels that the fast ones are checked against.
-        return_gradients: room for loss_and_gradients; without it a step needs as little as was planned.
+        return_gradients: room for loss_and_gradients; without it, accumulate and clip, each gradient is applied as
+            soon as it is there, and a step needs as little as was planned.
+        accumulate: room for steps over several micro-batches.
+        clip: the most that the gradient's L2 norm over all trainables may be, as torch's clip_grad_norm_ has it.
         """
         runtime = load_runtime()
-        _check_options(device, threads, lr, betas, eps, weight_decay)
+        _check_options(device, threads, lr, betas, eps, weight_decay, clip)
         self.path = Path(path)
         self._bundle = runtime.Bundle(os.fspath(path))
         self._info = self._bundle.info()
@@ -85,6 +90,8 @@ class Session:
             threads=threads or 0,
             reference_kernels=reference_kernels,
             return_gradients=return_gradients,
+            accumulate=accumulate,
+            clip=clip or 0.0,
         )
 
     def __repr__(self) -> str:
@@ -121,11 +128,16 @@ class Session:
         peak_bytes: anonymous and written memory of a process that only trains; process_bytes: of it, the runtime's own.
         arenas: what the rest is made of, by name.
         weights_bytes: the mapped weights, which are read alone: beside the peak, not in it.
-        session_bytes: this session's arena, with room for all gradients where it returns them.
+        session_bytes: this session's arena, with room for all gradients where it returns, sums or clips them.
+        planned_peak_bytes: what peak_bytes is with this session's options and threads.
         chunk_sizes: rows of a chunk along the sequence (0: not chunked), and the loss's tile.
         at_peak: the values alive where the scratch arena is fullest.
         """
-        return Plan(self._description, session_bytes=self._session.arena_bytes())
+        return Plan(
+            self._description,
+            session_bytes=self._session.arena_bytes(),
+            planned_peak_bytes=self._session.planned_peak_bytes(),
+        )
 
     @property
     def steps(self) -> int:
@@ -147,14 +159,18 @@ class Session:
         return float(loss), {key: self._session.read_gradient(index) for index, key in enumerate(self._shapes)}
 
     def step(self, input_ids: object, labels: object) -> StepResult:
-        """Forward, backward and one update, each gradient applied as soon as it is there.
+        """Forward, backward and one update.
 
-        Raises mebp.Error where the loss is not finite; parameters are then as they were before.
+        Lists of arrays are micro-batches of one update, each [batch, sequence] of its own shape, which needs a session
+        with accumulate=True. They count as one batch: every label weighs the same, whichever micro-batch it is in.
+        Raises mebp.Error where a micro-batch is refused or the loss or the gradient is not finite. Parameters and the
+        optimizer's state are then as they were before. (A session without return_gradients, accumulate and clip
+        applies each gradient at once, and guards against the loss alone.)
         """
-        return StepResult(*self._session.step(*arrays.token_arrays(input_ids, labels)))
+        return StepResult(*self._session.step(*arrays.micro_batches(input_ids, labels)))
 
     def apply_gradients(self, gradients: Mapping[str, object]) -> None:
-        """One update with gradients {PEFT key: array} that the caller gives, one for each trainable."""
+        """One update with gradients {PEFT key: array} that the caller gives, one for each; none is clipped."""
         checked = arrays.named_arrays("gradient", gradients, self._shapes, complete=True)
         self._session.apply_gradients([checked[key] for key in self._shapes])
 
@@ -265,7 +281,13 @@ def _make_parent(folder: str | os.PathLike[str]) -> None:
 
 
 def _check_options(
-    device: str, threads: int | None, lr: float, betas: tuple[float, float], eps: float, weight_decay: float
+    device: str,
+    threads: int | None,
+    lr: float,
+    betas: tuple[float, float],
+    eps: float,
+    weight_decay: float,
+    clip: float | None,
 ) -> None:
     if device != "cpu":
         raise Error(f"device '{device}' is not in this build; it has cpu")
@@ -273,6 +295,8 @@ def _check_options(
         raise Error(f"threads is {threads}; give at least 1, or None for all")
     for name, value in {"lr": lr, "eps": eps, "weight_decay": weight_decay}.items():
         _check_not_negative(name, value)
+    if clip is not None and not (np.isfinite(clip) and clip > 0):
+        raise Error(f"clip is {clip}; give a finite number above 0, or None for no clipping")
     if not all(0 <= beta < 1 for beta in betas):
         raise Error(f"betas are {betas}; each must be at least 0 and below 1")
 

@@ -16,7 +16,8 @@ constexpr uint64_t largestUserState = 1 << 20;
 class Session {
 public:
   Session(const Bundle &bundle, const std::string &optimizer, float learningRate, float beta1, float beta2,
-          float epsilon, float weightDecay, uint32_t threads, bool referenceKernels, bool returnGradients)
+          float epsilon, float weightDecay, uint32_t threads, bool referenceKernels, bool returnGradients,
+          bool accumulate, float clip)
       : bundle(bundle) {
     mebp_session_options options;
     mebp_session_options_init(&options);
@@ -29,7 +30,10 @@ public:
     options.threads = threads;
     options.reference_kernels = referenceKernels;
     options.return_gradients = returnGradients;
+    options.accumulate = accumulate;
+    options.clip = clip;
     memoryBytes = mebp_session_memory_bytes(bundle.get(), &options);
+    plannedPeakBytes = mebp_session_peak_bytes(bundle.get(), &options);
     mebp_error error;
     mebp_session *created = nullptr;
     check(mebp_session_create(bundle.get(), &options, &created, &error), error);
@@ -52,10 +56,15 @@ public:
     return result;
   }
 
-  nb::tuple step(TokenArray ids, TokenArray labels) {
+  // One array of each for every micro-batch, of the same shapes (checked in Python).
+  nb::tuple step(const std::vector<TokenArray> &ids, const std::vector<TokenArray> &labels) {
+    std::vector<mebp_batch> batches;
+    for (size_t i = 0; i < ids.size(); ++i)
+      batches.push_back({ids[i].data(), labels[i].data(), rows(ids[i]), columns(ids[i])});
     mebp_step_result result;
     unlocked([&](mebp_error *error) {
-      return mebp_session_step(handle.get(), ids.data(), labels.data(), rows(ids), columns(ids), &result, error);
+      return mebp_session_step_batches(handle.get(), batches.data(), static_cast<uint32_t>(batches.size()), &result,
+                                       error);
     });
     return nb::make_tuple(result.loss, result.grad_norm, result.tokens, result.seconds, result.peak_bytes);
   }
@@ -102,6 +111,7 @@ public:
   void setLearningRate(float learningRate) { mebp_session_set_learning_rate(handle.get(), learningRate); }
   uint64_t steps() const { return mebp_session_steps(handle.get()); }
   uint64_t arenaBytes() const { return memoryBytes; }
+  uint64_t peakBytes() const { return plannedPeakBytes; }
 
   void saveAdapter(const char *folder) const {
     mebp_error error;
@@ -153,17 +163,19 @@ private:
   };
   const Bundle &bundle;
   std::unique_ptr<mebp_session, Destroy> handle;
-  uint64_t memoryBytes = 0;
+  uint64_t memoryBytes = 0, plannedPeakBytes = 0;
 };
 
 } // namespace
 
 void bindSession(nb::module_ &module) {
   nb::class_<Session>(module, "Session")
-      .def(nb::init<const Bundle &, const std::string &, float, float, float, float, float, uint32_t, bool, bool>(),
+      .def(nb::init<const Bundle &, const std::string &, float, float, float, float, float, uint32_t, bool, bool, bool,
+                    float>(),
            nb::arg("bundle"), nb::kw_only(), nb::arg("optimizer"), nb::arg("learning_rate"), nb::arg("beta1"),
            nb::arg("beta2"), nb::arg("epsilon"), nb::arg("weight_decay"), nb::arg("threads"),
-           nb::arg("reference_kernels"), nb::arg("return_gradients"), nb::keep_alive<1, 2>())
+           nb::arg("reference_kernels"), nb::arg("return_gradients"), nb::arg("accumulate"), nb::arg("clip"),
+           nb::keep_alive<1, 2>())
       .def("loss", &Session::loss, nb::arg("ids"), nb::arg("labels"))
       .def("gradients", &Session::gradients, nb::arg("ids"), nb::arg("labels"))
       .def("step", &Session::step, nb::arg("ids"), nb::arg("labels"))
@@ -175,6 +187,7 @@ void bindSession(nb::module_ &module) {
       .def("set_learning_rate", &Session::setLearningRate, nb::arg("learning_rate"))
       .def("steps", &Session::steps)
       .def("arena_bytes", &Session::arenaBytes)
+      .def("planned_peak_bytes", &Session::peakBytes)
       .def("save_adapter", &Session::saveAdapter, nb::arg("folder"))
       .def("load_adapter", &Session::loadAdapter, nb::arg("folder"))
       .def("save_state", &Session::saveState, nb::arg("folder"), nb::arg("user"))
