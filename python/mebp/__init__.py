@@ -18,6 +18,7 @@ _HOMES = {
     "StepResult": "session",
     "compile": "compiler",
     "export": "exporter",
+    "merge": "merging",
 }
 
 __all__ = sorted(_HOMES)

@@ -95,10 +95,11 @@ class Session:
         )
 
     def __repr__(self) -> str:
-        model, lora = self._description["model"], self._description["model"]["lora"]
+        model = self._description["model"]
         return (
             f"Session({self.path.name}: batch {self.max_batch}, up to {self.max_sequence} tokens, "
-            f"{model['activation']}, LoRA rank {lora['rank']} alpha {lora['alpha']:g}, {self.optimizer}, step {self.steps})"
+            f"{model['activation']}, LoRA rank {model['lora']['rank']} alpha {model['lora']['alpha']:g}, "
+            f"{self.optimizer}, step {self.steps})"
         )
 
     def _choose_optimizer(self, asked: str | None) -> str:

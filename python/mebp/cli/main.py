@@ -16,6 +16,7 @@ _COMMANDS = {
     "train": "train a compiled bundle's adapter on a text file",
     "eval": "measure loss and perplexity on a text file",
     "generate": "continue prompts, greedily or by drawing tokens",
+    "merge": "write a bundle's weights and an adapter as one full-precision transformers model",
     "inspect": "show a bundle's blocks, programs, plan and sizes",
 }
 _FAILED, _INTERRUPTED = 2, 130

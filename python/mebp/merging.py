@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bundle's base model and an adapter, merged into one model as transformers has it."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mebp.errors import Error
+from mebp.inspect import inspect
+from mebp.session import Session, load_runtime
+from mebp.tensor_file import DTYPES, relative_norm, write_tensors
+
+_TORCH_NAMES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
+_PREFIX, _A, _B, _WEIGHT = "base_model.model.", ".lora_A.weight", ".lora_B.weight", ".weight"
+
+
+@dataclass(frozen=True)
+class MergeResult:
+    """What was written. Changes and roundings are L2 norms by that of the tensor itself."""
+
+    tensors: int
+    bytes: int
+    changes: dict[str, float]  # of each tensor that the adapter changed
+    roundings: dict[str, float]  # of each tensor; 0 in f32
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    """One to write: the bundle's `index`-th weight, under `name`."""
+
+    name: str
+    index: int
+    shape: tuple[int, ...]
+    transposed: bool
+
+
+def merge(
+    bundle: str | os.PathLike[str],
+    adapter: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    dtype: str = "f32",
+) -> MergeResult:
+    """Writes W + alpha / rank * B A for every adapted weight, and all others, as the new transformers folder `output`.
+
+    W is the bundle's weight, dequantised, for the adapter was trained on that: the folder computes what the session
+    does. The sum is made in float32 and rounded to `dtype`: "f32", "bf16" or "f16". One tensor is in memory at a time.
+
+    Raises mebp.Error, with nothing written, where the adapter does not belong to the bundle, the bundle has no
+    config.json, a number cannot be held, or `output` cannot be written or is not empty.
+    """
+    bundle, adapter, output = Path(bundle), Path(adapter), Path(output)
+    if dtype not in DTYPES:
+        raise Error(f"dtype '{dtype}' is not one of {', '.join(DTYPES)}")
+    session = Session(bundle, threads=1, return_gradients=False)
+    session.load_adapter(adapter)
+    description = inspect(bundle)
+    lora = description["model"]["lora"]
+    scale = np.float32(lora["alpha"] / lora["rank"])
+    factors = _factors(session.trainables())
+    opened = load_runtime().Bundle(os.fspath(bundle))
+    tensors = _tensors(description["weights"], dict(opened.weights()))
+    config = _config(bundle / "tokenizer" / "config.json", dtype)
+    changes: dict[str, float] = {}
+
+    def merged() -> Iterator[np.ndarray]:
+        for tensor in tensors:
+            weight = opened.read_weight(tensor.index)
+            if tensor.name in factors:
+                a, b = factors[tensor.name]
+                change = scale * (b @ a)
+                if tensor.transposed:
+                    change = change.T
+                changes[tensor.name] = relative_norm(change, weight)
+                weight += change
+            yield weight
+
+    # What overflows is refused by the tensor's name.
+    with np.errstate(over="ignore", invalid="ignore"), _new_folder(output) as folder:
+        shutil.copytree(bundle / "tokenizer", folder, dirs_exist_ok=True)
+        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        shapes = {tensor.name: tensor.shape for tensor in tensors}
+        roundings = write_tensors(folder / "model.safetensors", shapes, merged(), dtype)
+        size = (folder / "model.safetensors").stat().st_size
+    return MergeResult(len(tensors), size, changes, roundings)
+
+
+def _factors(trainables: dict[str, np.ndarray]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """By the adapted weight's name: A [rank, in] and B [out, rank]."""
+    modules = [key[len(_PREFIX) : -len(_A)] for key in trainables if key.endswith(_A)]
+    return {
+        module + _WEIGHT: (trainables[_PREFIX + module + _A], trainables[_PREFIX + module + _B]) for module in modules
+    }
+
+
+def _tensors(weights: list[dict], shapes: dict[str, tuple[int, ...]]) -> list[_Tensor]:
+    return [
+        _Tensor(_stored_name(weight), index, tuple(shapes[weight["name"]]), weight["transposed"])
+        for index, weight in enumerate(weights)
+    ]
+
+
+def _stored_name(weight: dict) -> str:
+    # Of tied names the embedding's is stored: it lies within the base model, the head outside of it.
+    return max([weight["name"], *weight["aliases"]], key=lambda name: name.count("."))
+
+
+def _config(path: Path, dtype: str) -> dict:
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Error(f"{path}: cannot be read ({error.strerror}); export and compile the model again") from error
+    except ValueError as error:
+        raise Error(f"{path}: is not JSON ({error}); export and compile the model again") from error
+    config.pop("torch_dtype", None)  # as it was once called
+    config["dtype"] = _TORCH_NAMES[dtype]
+    return config
+
+
+@contextmanager
+def _new_folder(path: Path) -> Iterator[Path]:
+    """Yields a folder that becomes `path` at the end; after an error nothing is there."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise Error(f"{path}: is there already; name a new or an empty folder")
+    scratch = None
+    try:
+        path.absolute().parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=".mebp-merge-", dir=path.absolute().parent))
+        (scratch / "folder").mkdir()
+        yield scratch / "folder"
+        os.replace(scratch / "folder", path)
+    except OSError as error:
+        raise Error(f"{path}: cannot be written ({error.strerror}); nothing was, choose another place") from error
+    finally:
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
