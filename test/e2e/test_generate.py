@@ -4,23 +4,20 @@
 import json
 import os
 import pty
+import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from textmodel import make_text_bundle
+from commands import MEBP
+from transformers import AutoTokenizer
 
 import mebp
+from mebp.chat import Chat
 from mebp.tokenizer import Tokenizer
 
 SAMPLED = ["--temperature", 1.5, "--top-k", 50, "--top-p", 0.95, "--seed", 5]
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory) -> Path:
-    return make_text_bundle(tmp_path_factory.mktemp("text"))
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +26,7 @@ def session(bundle) -> mebp.Session:
 
 
 def generate(bundle: Path, *options: object, stdin: bytes = b"") -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "mebp", "generate", str(bundle), *map(os.fsencode, map(str, options))]
+    command = [*MEBP, "generate", str(bundle), *map(os.fsencode, map(str, options))]
     return subprocess.run(command, input=stdin, capture_output=True, timeout=60)
 
 
@@ -122,7 +119,7 @@ def test_several_prompts_and_standard_input(bundle):
 def test_a_terminal_gets_the_same_text(bundle):
     options = ["--prompt", "The wick", *SAMPLED, "--max-new-tokens", 20]
     plain = generate(bundle, *options).stdout.decode()
-    command = [sys.executable, "-m", "mebp", "generate", str(bundle), *map(str, options)]
+    command = [*MEBP, "generate", str(bundle), *map(str, options)]
     leader, follower = pty.openpty()
     try:
         process = subprocess.Popen(command, stdout=follower, stderr=subprocess.PIPE)
@@ -154,3 +151,35 @@ def test_refused_prompts(bundle):
     assert "--prompt" in refusal(bundle)
     assert "max_new_tokens is 0" in refusal(bundle, "--prompt", "x", "--max-new-tokens", 0)
     assert "temperature is -1" in refusal(bundle, "--prompt", "x", "--temperature", -1)
+
+
+CHAT = ["--chat", "--prompt", "Hi", "--max-new-tokens", 4]
+
+
+def test_chat_asks_by_the_template(bundle, session):
+    tokenizer = AutoTokenizer.from_pretrained(bundle / "tokenizer")
+    ids = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "Hi"}], add_generation_prompt=True, return_dict=False
+    )
+    new = session.generate([ids], max_new_tokens=4)[0, len(ids) :]
+    (answer,) = answers(bundle, *CHAT)
+    assert answer["prompt"] == "Hi" and answer["answer"] == tokenizer.decode(new, skip_special_tokens=True).strip()
+    assert answers(bundle, "--chat", "--prompt", "-", "--max-new-tokens", 4, stdin=b" Hi\n") == [answer]
+    (plain,) = answers(bundle, "--prompt", "Hi", "--max-new-tokens", 4)
+    assert plain["answer"] != answer["answer"]
+
+
+def test_a_system_turn_goes_first(bundle, tmp_path):
+    chat = Chat(Tokenizer(bundle), "Be brief.")
+    assert chat.prompt("Hi").startswith("<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>")
+    line = refusal(bundle, *CHAT, "--system", "Be brief, but not as brief as that.")
+    assert "tokens and the bundle is compiled for" in line  # so it was rendered
+
+
+def test_refused_chats(bundle, tmp_path):
+    assert "--system needs --chat" in refusal(bundle, "--prompt", "Hi", "--system", "Be brief.")
+    assert "--prompt is empty" in refusal(bundle, "--chat", "--prompt", " \n")
+    assert "--system is not UTF-8" in refusal(bundle, *CHAT, "--system", "ab\udcff")
+    shutil.copytree(bundle, tmp_path / "plain.mebp")
+    (tmp_path / "plain.mebp" / "tokenizer" / "chat_template.jinja").unlink()
+    assert "no chat template" in refusal(tmp_path / "plain.mebp", *CHAT)

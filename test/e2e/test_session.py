@@ -5,21 +5,14 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from textmodel import make_text_bundle
 
 import mebp
 from mebp.cli import main
 
 IDS = np.arange(60, 92)[None]
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory) -> Path:
-    return make_text_bundle(tmp_path_factory.mktemp("text"))
 
 
 def test_a_printed_plan_adds_up(bundle):

@@ -4,12 +4,14 @@
 import numpy as np
 import pytest
 import torch
-from textmodel import byte_tokenizer
+from textmodel import CHATML, byte_tokenizer, make_tokenizer
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 import mebp
+from mebp.chat import Chat
 from mebp.generation import Sampler
 from mebp.streaming import TextStream
+from mebp.tokenizer import Tokenizer
 
 DRAWS = 4000
 
@@ -100,3 +102,17 @@ def test_text_that_ends_within_a_character():
     tokens = tokenizer.encode("a🎉").ids[:-1]
     assert "".join(stream.add(token) for token in tokens) == "a"
     assert stream.end() == tokenizer.decode(tokens)[1:] != ""
+
+
+@pytest.mark.parametrize(
+    ("template", "ends"),
+    [
+        (CHATML, {"<|endoftext|>", "<|im_end|>"}),
+        ("{% for m in messages %}{{ m['content'] + eos_token }}{% endfor %}", {"<|endoftext|>"}),
+        ("{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\n' }}{% endfor %}", {"<|endoftext|>"}),
+    ],
+)
+def test_an_answer_ends_where_its_turn_does(tmp_path, template, ends):
+    fast = make_tokenizer(tmp_path / "tokenizer", template)
+    stop = Chat(Tokenizer(tmp_path)).stop_tokens()
+    assert stop == set(fast.convert_tokens_to_ids(list(ends)))

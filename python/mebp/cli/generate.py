@@ -3,6 +3,7 @@
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from mebp.errors import Error
 
 if TYPE_CHECKING:
+    from mebp.chat import Chat
     from mebp.session import Session
     from mebp.tokenizer import Tokenizer
 
@@ -25,6 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="what to continue; - for standard input; may be given several times",
     )
+    parser.add_argument("--chat", action="store_true", help="the prompt is a user's turn, by the model's chat template")
+    parser.add_argument("--system", metavar="TEXT", help="with --chat: the system's turn (what the template has)")
     parser.add_argument("--adapter", type=Path, metavar="DIR", help="a PEFT folder, as mebp train writes it")
     parser.add_argument("--max-new-tokens", type=int, metavar="N", help=f"({_DEFAULT_NEW_TOKENS}, or what fits)")
     parser.add_argument(
@@ -39,38 +43,53 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.system is not None and not arguments.chat:
+        raise Error("--system needs --chat: only a chat template has a place for it")
+
     import mebp
     from mebp.tokenizer import Tokenizer
 
     tokenizer = Tokenizer(arguments.bundle)
+    chat = _make_chat(tokenizer, arguments.system) if arguments.chat else None
     session = mebp.Session(arguments.bundle, device=arguments.device, threads=arguments.threads, return_gradients=False)
     if arguments.adapter:
         session.load_adapter(arguments.adapter)
     # All are checked before the first is answered.
-    prompts = [_prompt(given, tokenizer, session) for given in arguments.prompt]
-    for number, (text, prompt) in enumerate(prompts):
+    prompts = [_prompt(given, tokenizer, chat, session.max_sequence) for given in arguments.prompt]
+    stop = chat.stop_tokens() if chat else tokenizer.stop_tokens
+    for number, (text, ids) in enumerate(prompts):
         if not arguments.json and len(prompts) > 1:
             print("\n" * bool(number) + f"> {text.strip()}", flush=True)
-        _answer(session, tokenizer, text, prompt, arguments)
+        _answer(session, tokenizer, text, ids, stop, arguments)
     return 0
 
 
-def _prompt(given: str, tokenizer: "Tokenizer", session: "Session") -> tuple[str, list[int]]:
+def _make_chat(tokenizer: "Tokenizer", system: str | None) -> "Chat":
+    from mebp.chat import Chat  # jinja2, which a plain prompt does not need
+
+    return Chat(tokenizer, None if system is None else _utf8("--system", os.fsencode(system)))
+
+
+def _prompt(given: str, tokenizer: "Tokenizer", chat: "Chat | None", longest: int) -> tuple[str, list[int]]:
     source = "standard input" if given == "-" else "--prompt"
-    content = sys.stdin.buffer.read() if given == "-" else given.encode(errors="surrogateescape")
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        raise Error(f"{source} is not UTF-8 at byte {error.start}; convert it") from error
-    ids = tokenizer.encode(text)
+    text = _utf8(source, sys.stdin.buffer.read() if given == "-" else os.fsencode(given))
+    text = text.strip() if chat else text
+    ids = tokenizer.encode(chat.prompt(text) if chat and text else text)
     if not ids:
         raise Error(f"{source} is empty; give some text")
-    if len(ids) >= session.max_sequence:
+    if len(ids) >= longest:
         raise Error(
             f'{source} "{_beginning(text)}" has {len(ids)} tokens and the bundle is compiled for sequences of '
-            f"{session.max_sequence}; shorten it or compile with a longer --seq-len"
+            f"{longest}; shorten it or compile with a longer --seq-len"
         )
     return text, ids
+
+
+def _utf8(source: str, content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise Error(f"{source} is not UTF-8 at byte {error.start}; convert it") from error
 
 
 def _beginning(text: str) -> str:
@@ -79,7 +98,12 @@ def _beginning(text: str) -> str:
 
 
 def _answer(
-    session: "Session", tokenizer: "Tokenizer", text: str, prompt: list[int], arguments: argparse.Namespace
+    session: "Session",
+    tokenizer: "Tokenizer",
+    text: str,
+    prompt: list[int],
+    stop: set[int],
+    arguments: argparse.Namespace,
 ) -> None:
     from mebp.streaming import TextStream
 
@@ -96,7 +120,7 @@ def _answer(
         ids = session.generate(
             [prompt],
             max_new_tokens=count,
-            eos_token_id=tokenizer.stop_tokens,
+            eos_token_id=stop,
             temperature=arguments.temperature,
             top_k=arguments.top_k,
             top_p=arguments.top_p,
@@ -110,7 +134,7 @@ def _answer(
     new = ids[0, len(prompt) :].tolist()
     answer = tokenizer.decode(new).strip()
     if arguments.json:
-        stopped = new[-1] in tokenizer.stop_tokens
+        stopped = new[-1] in stop
         print(json.dumps({"prompt": text, "answer": answer, "tokens": len(new), "stopped": stopped}), flush=True)
     else:
         print(stream.end() if streams else answer, flush=True)

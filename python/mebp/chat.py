@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A question as the model's chat template puts it."""
+
+from mebp.data.chat_template import ChatTemplate
+from mebp.tokenizer import Tokenizer
+
+
+class Chat:
+    """Asks by a tokenizer's chat template."""
+
+    def __init__(self, tokenizer: Tokenizer, system: str | None = None) -> None:
+        """`system` is the system's turn; None leaves it to the template.
+
+        Raises mebp.Error where the tokenizer has no chat template.
+        """
+        self._template, self._tokenizer = ChatTemplate(tokenizer), tokenizer
+        self._before = [] if system is None else [{"role": "system", "content": system}]
+
+    def prompt(self, text: str) -> str:
+        """The user's turn `text`, up to where the assistant's answer begins."""
+        return self._template.render(self._turns(text), add_generation_prompt=True)
+
+    def stop_tokens(self) -> set[int]:
+        """What ends an answer: the tokenizer's own, and the special token that the template puts after one, which a
+        model learns from conversations whatever its configuration names."""
+        question, answer = "A question", "The answer"
+        whole = self._template.render([*self._turns(question), {"role": "assistant", "content": answer}])
+        after = self._tokenizer.encode(whole.rpartition(answer)[2])
+        closing = [token for token in after if token in self._tokenizer.special_tokens]
+        return {*self._tokenizer.stop_tokens, *closing[:1]}
+
+    def _turns(self, text: str) -> list[dict[str, str]]:
+        return [*self._before, {"role": "user", "content": text}]
