@@ -55,6 +55,9 @@ class Plan(dict):
             for name, size in sorted(parts.items(), key=lambda part: -part[1])
         ]
         rows.append(["peak", megabytes(self["peak_bytes"]), "", "anonymous and written memory of the whole process"])
+        own = self.get("planned_peak_bytes", self["peak_bytes"])
+        if own != self["peak_bytes"]:
+            rows.append(["session", megabytes(own), "", "the peak with this session's own options and threads"])
         rows.append(["weights", megabytes(self["weights_bytes"]), "", "mapped, clean: beside the peak, not in it"])
         title = (
             f"planned peak: {megabytes(self['peak_bytes'])} MB ({self['optimizer']}, batch {self._model['batch']}, "

@@ -5,18 +5,26 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import mebp
 from mebp.cli import main
+from mebp.plan import Plan
 
 IDS = np.arange(60, 92)[None]
 
 
+def plan_as_compiled(bundle: Path) -> Plan:
+    """Of a session that needs just what was planned."""
+    threads = mebp.Session(bundle).plan["threads"]
+    return mebp.Session(bundle, threads=threads, return_gradients=False).plan
+
+
 def test_a_printed_plan_adds_up(bundle):
-    plan = mebp.Session(bundle).plan
+    plan = plan_as_compiled(bundle)
     lines = str(plan).splitlines()
     rows = {line.split()[0]: float(line.split()[1]) for line in lines[2 : lines.index("")]}
     peak, weights = rows.pop("peak"), rows.pop("weights")
@@ -24,6 +32,13 @@ def test_a_printed_plan_adds_up(bundle):
     assert sum(rows.values()) == pytest.approx(peak, abs=0.006 * len(rows))
     assert peak == round(plan["peak_bytes"] / 1e6, 2) and weights == round(plan["weights_bytes"] / 1e6, 2)
     assert f"planned peak: {peak:.2f} MB" in lines[0] and "block inputs, kept for the backward pass" in str(plan)
+
+
+def test_a_session_that_needs_more_says_so(bundle):
+    plan = mebp.Session(bundle, return_gradients=True).plan
+    assert plan["planned_peak_bytes"] > plan["peak_bytes"]
+    (line,) = (line.split() for line in str(plan).splitlines() if line.startswith("  session "))
+    assert float(line[1]) == round(plan["planned_peak_bytes"] / 1e6, 2)
 
 
 def test_a_plan_s_values_within_the_fullest_program(bundle):
@@ -43,7 +58,7 @@ def test_a_plan_is_a_dict_all_the_same(bundle):
 
 def test_inspect_prints_the_same_plan(bundle, capsys):
     assert main(["inspect", str(bundle)]) == 0
-    assert str(mebp.Session(bundle).plan) in capsys.readouterr().out
+    assert str(plan_as_compiled(bundle)) in capsys.readouterr().out
 
 
 def test_what_a_notebook_shows(bundle):
