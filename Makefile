@@ -2,8 +2,9 @@
 # make        installs what is missing and builds
 # make demo   fine-tunes a real model on this machine
 # make test   runs all tests
+# make docs   writes docs/cli.md anew, from the commands' own help
 # make clean  removes what was built; .venv stays
-.PHONY: all setup build demo test clean
+.PHONY: all setup build demo test docs clean
 
 all: build
 
@@ -18,6 +19,9 @@ demo: build
 
 test: build
 	@scripts/test.sh
+
+docs: build
+	@.venv/bin/python docs/write_cli.py
 
 clean:
 	rm -rf build demo python/mebp/_runtime*.so

@@ -19,7 +19,7 @@ _DEFAULT_NEW_TOKENS = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("bundle", type=Path, metavar="NAME.mebp")
+    parser.add_argument("bundle", type=Path, metavar="NAME.mebp", help="as mebpc makes it")
     parser.add_argument(
         "--prompt",
         action="append",
@@ -30,7 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--chat", action="store_true", help="the prompt is a user's turn, by the model's chat template")
     parser.add_argument("--system", metavar="TEXT", help="with --chat: the system's turn (what the template has)")
     parser.add_argument("--adapter", type=Path, metavar="DIR", help="a PEFT folder, as mebp train writes it")
-    parser.add_argument("--max-new-tokens", type=int, metavar="N", help=f"({_DEFAULT_NEW_TOKENS}, or what fits)")
+    parser.add_argument(
+        "--max-new-tokens", type=int, metavar="N", help=f"how many at most ({_DEFAULT_NEW_TOKENS}, or what fits)"
+    )
     parser.add_argument(
         "--temperature", type=float, default=0.0, metavar="X", help="0 takes the likeliest token; above, they are drawn"
     )
@@ -38,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top-p", type=float, metavar="X", help="and among those that together reach X (1)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the draws, anew for each prompt (0)")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each prompt")
-    parser.add_argument("--threads", type=int, metavar="N", help="(all)")
-    parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu")
+    parser.add_argument("--threads", type=int, metavar="N", help="of the processor (all it may use)")
+    parser.add_argument("--device", default="cpu", metavar="NAME", help="what computes: cpu")
 
 
 def run(arguments: argparse.Namespace) -> int:

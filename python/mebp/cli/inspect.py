@@ -12,7 +12,7 @@ from mebp.tables import Table, megabytes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("bundle", type=Path, metavar="NAME.mebp")
+    parser.add_argument("bundle", type=Path, metavar="NAME.mebp", help="as mebpc makes it")
     parser.add_argument("--json", action="store_true", help="all of it, for programs")
     parser.add_argument("--html", help=argparse.SUPPRESS)
 

@@ -13,13 +13,19 @@ from mebp.errors import Error
 
 _COMMANDS = {
     "export": "write a Hugging Face model as ONNX whose weights stay where they are",
-    "train": "train a compiled bundle's adapter on a text file",
-    "eval": "measure loss and perplexity on a text file",
+    "train": "train a compiled bundle's adapter on text or conversations",
+    "eval": "measure loss and perplexity on text or conversations",
     "generate": "continue prompts, greedily or by drawing tokens",
     "merge": "write a bundle's weights and an adapter as one full-precision transformers model",
     "inspect": "show a bundle's blocks, programs, plan and sizes",
 }
 _FAILED, _INTERRUPTED = 2, 130
+EXIT_STATUSES = {
+    0: "done",
+    1: "verify or parity found a disagreement",
+    2: "refused or failed; one line on standard error says why",
+    130: "stopped by Ctrl-C; a training run has saved its state and its adapter",
+}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -28,10 +34,11 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs `mebp ARGUMENTS` and returns its exit status: 0, 130 after Ctrl-C, 2 after a line on standard error."""
+    """Runs `mebp ARGUMENTS` and returns its exit status, one of EXIT_STATUSES."""
     try:
         given = list(sys.argv[1:] if arguments is None else arguments)
-        parsed = _parser(given[0] if given else "").parse_args(given)
+        parser, _ = _parser(*given[:1])
+        parsed = parser.parse_args(given)
         return import_module(f"mebp.cli.{parsed.command}").run(parsed)
     except Error as error:
         return _fail(error)
@@ -50,15 +57,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"unexpected {type(error).__name__}: {error}; set MEBP_TRACEBACK=1 to see where, and report it")
 
 
-def _parser(chosen: str) -> argparse.ArgumentParser:
-    parser = _Parser(prog="mebp", description="Fine-tune language models exactly in very little memory.")
+def make_parsers() -> dict[str, argparse.ArgumentParser]:
+    """Each command's own parser, by the command's name."""
+    return _parser(*_COMMANDS)[1]
+
+
+def _parser(*chosen: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """The whole parser and the commands' own, which know their options where they are `chosen`: the other commands'
+    modules need not be imported."""
+    statuses = "; ".join(f"{status}: {text}" for status, text in EXIT_STATUSES.items())
+    parser = _Parser(
+        prog="mebp",
+        description="Fine-tune language models exactly in very little memory.",
+        epilog=f"Exit status {statuses}.",
+    )
     parser.add_argument("--version", action="version", version=f"mebp {mebp.__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
-    for name, purpose in _COMMANDS.items():
-        subparser = subparsers.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
-        if name == chosen:  # the others' modules need not be imported
-            import_module(f"mebp.cli.{name}").add_arguments(subparser)
-    return parser
+    commands = {
+        name: subparsers.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
+        for name, purpose in _COMMANDS.items()
+    }
+    for name in commands.keys() & set(chosen):
+        import_module(f"mebp.cli.{name}").add_arguments(commands[name])
+    return parser, commands
 
 
 def _fail(message: object) -> int:

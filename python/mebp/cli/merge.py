@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("bundle", type=Path, metavar="NAME.mebp")
+    parser.add_argument("bundle", type=Path, metavar="NAME.mebp", help="as mebpc makes it")
     parser.add_argument(
         "--adapter", type=Path, required=True, metavar="DIR", help="a PEFT folder, as mebp train writes it"
     )
