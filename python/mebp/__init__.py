@@ -1,11 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """mebp: exact fine-tuning of language models in very little memory.
 
-    mebp.export(model, "DIR/model.onnx")            transformers -> ONNX, weights in place
-    mebp.compile("DIR/model.onnx", "NAME.mebp")     ONNX -> bundle
-    mebp.Session("NAME.mebp").step(ids, labels)     train
+    import mebp
 
-Each name is imported when it is first used, so `import mebp` costs nothing and training never imports torch.
+    mebp.export("packaged:smollm2", "model/model.onnx", seq_len=256)    # transformers -> ONNX, weights in place
+    mebp.compile("model/model.onnx", "model.mebp", weights="int4")      # ONNX -> bundle, every byte planned
+
+    session = mebp.Session("model.mebp", lr=2e-4)
+    print(session.plan)                                                 # what the memory goes to
+    for ids, labels in batches:                                         # integers [batch, sequence], as in transformers
+        print(session.step(ids, labels))
+    session.save_adapter("adapter")                                     # for peft
+    mebp.merge("model.mebp", "adapter", "merged")                       # for transformers
+
+Each name is imported when it is first used, so `import mebp` costs nothing and training never imports torch. Sizes are
+bytes, MB are 10^6 of them. What goes wrong is an mebp.Error, one line that names the thing and says what to do.
 """
 
 from importlib import import_module

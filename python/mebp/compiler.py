@@ -12,7 +12,7 @@ from mebp.tools import find_tool
 
 @dataclass(frozen=True)
 class LoRA:
-    """What is trained: low-rank adapters of `rank` on the linear layers that `targets` names.
+    """What is trained: W + alpha / rank * B A, with A [rank, in] and B [out, rank], on the layers that `targets` names.
 
     targets: "all-linear" (as in PEFT: every one but lm_head), or module names such as ["q_proj", "v_proj"].
     """
@@ -38,10 +38,20 @@ def compile(
     seed: int = 0,
     random_weights: int | None = None,
 ) -> None:
-    """Compiles the exported `model` (an ONNX file) into the bundle folder `output`.
+    """Compiles the exported `model` (an ONNX file) into the bundle folder `output`; what is None is mebpc's to choose.
 
-    What is None is mebpc's to choose; memory_budget is bytes or text such as "64MiB". Raises mebp.Error with mebpc's
-    line where it refuses; `output` is then as it was before.
+    seq_len, batch: the longest sequence and the largest batch, in tokens and rows; None for those of the export.
+    weights: how frozen weights are stored: "int4", "int4-sym", "int8", "bf16" or "f32".
+    embedding_weights: the same for the embedding and the head.
+    precision: of activations, "bf16" or "f32".
+    lora: what is trained; None for LoRA().
+    optimizer: what the printed plan counts, "adamw" or "sgd".
+    memory_budget: the peak that the plan must keep, in bytes or as text such as "64MiB".
+    chunk_size: positions of a chunk along the sequence; 0 for whole sequences.
+    seed: of the adapters' initial values.
+    random_weights: the seed to draw weights by, for a model that was exported from its shape alone.
+
+    Raises mebp.Error with mebpc's line where it refuses; `output` is then as it was before.
     """
     lora = lora or LoRA()
     targets = lora.targets if isinstance(lora.targets, str) else ",".join(lora.targets)

@@ -37,11 +37,15 @@ class StepResult:
 class Session:
     """One training run: a bundle's frozen weights (mapped, never copied), an adapter and an optimizer.
 
-    `input_ids` and `labels` are integer arrays [batch, sequence] up to the compiled batch and sequence; a shorter
-    sequence costs its own length. Labels are as in transformers: -100 is ignored, the shift happens inside. Whatever
-    goes wrong is an mebp.Error whose line names the thing and says what to do.
+    Everywhere, `input_ids` and `labels` are integer arrays [batch, sequence], or what numpy makes one of, up to the
+    compiled batch and sequence; a shorter sequence costs its own length. Labels are as in transformers: -100 is
+    ignored, the shift happens inside. Losses are in nats per token.
 
-    A session is used by one thread at a time; several sessions may run side by side.
+    Whatever goes wrong is an mebp.Error whose line names the thing and says what to do: an array of another shape or
+    type, a token or label beyond the vocabulary, a batch or sequence beyond the compiled one, no label that counts.
+
+    A session is used by one thread at a time; several sessions may run side by side. Ctrl-C during a call is seen when
+    the call has ended, so it never leaves a step half done.
     """
 
     def __init__(
@@ -62,13 +66,17 @@ class Session:
     ) -> None:
         """Opens the bundle folder `path`.
 
+        device: "cpu".
         threads: None for as many as this process may run on.
         optimizer: "adamw" or "sgd"; None for the one that the bundle was compiled for.
+        lr, betas, eps, weight_decay: as torch.optim.AdamW has them; SGD takes lr and weight_decay.
         reference_kernels: the naive kernels that the fast ones are checked against.
         return_gradients: room for loss_and_gradients; without it, accumulate and clip, each gradient is applied as
             soon as it is there, and a step needs as little as was planned.
         accumulate: room for steps over several micro-batches.
         clip: the most that the gradient's L2 norm over all trainables may be, as torch's clip_grad_norm_ has it.
+
+        Raises mebp.Error where the bundle is missing, damaged or too new, or an option cannot be meant.
         """
         runtime = load_runtime()
         _check_options(device, threads, lr, betas, eps, weight_decay, clip)
@@ -120,6 +128,7 @@ class Session:
 
     @property
     def vocabulary(self) -> int:
+        """Ids and labels are below this number."""
         return self._info["vocabulary"]
 
     @property
@@ -146,16 +155,20 @@ class Session:
         return self._session.steps()
 
     def set_learning_rate(self, lr: float) -> None:
-        """The rate of the next steps."""
+        """The rate of the next steps, a finite number of at least 0."""
         _check_not_negative("lr", lr)
         self._session.set_learning_rate(lr)
 
     def loss(self, input_ids: object, labels: object) -> float:
-        """The mean loss over the labels that count."""
+        """The mean loss over the labels that count, in nats; nothing is changed."""
         return float(self._session.loss(*arrays.token_arrays(input_ids, labels)))
 
     def loss_and_gradients(self, input_ids: object, labels: object) -> tuple[float, dict[str, np.ndarray]]:
-        """The loss and its gradient by every trainable, {PEFT key: float32 array}; parameters stay as they are."""
+        """The loss and its gradient by every trainable; nothing is changed.
+
+        Gradients are {PEFT key: float32 array} of the shapes of trainables(): lora_A [rank, in], lora_B [out, rank].
+        Raises mebp.Error in a session without return_gradients, and where the loss is not finite.
+        """
         loss = self._session.gradients(*arrays.token_arrays(input_ids, labels))
         return float(loss), {key: self._session.read_gradient(index) for index, key in enumerate(self._shapes)}
 
@@ -171,12 +184,18 @@ class Session:
         return StepResult(*self._session.step(*arrays.micro_batches(input_ids, labels)))
 
     def apply_gradients(self, gradients: Mapping[str, object]) -> None:
-        """One update with gradients {PEFT key: array} that the caller gives, one for each; none is clipped."""
+        """One update with gradients that the caller gives, {PEFT key: array} of the shapes of trainables().
+
+        None is clipped. Raises mebp.Error, with nothing applied, where a key is missing or unknown or a shape differs.
+        """
         checked = arrays.named_arrays("gradient", gradients, self._shapes, complete=True)
         self._session.apply_gradients([checked[key] for key in self._shapes])
 
     def logits(self, input_ids: object, first: int = 0, count: int | None = None) -> np.ndarray:
-        """float32 [batch, count, vocabulary]: the logits at positions [first, first + count); by default all."""
+        """float32 [batch, count, vocabulary]: the logits at positions [first, first + count); by default all.
+
+        Those at a position are of the token after it. Raises mebp.Error for positions outside of the sequence.
+        """
         ids = arrays.token_array("input_ids", input_ids)
         count = ids.shape[1] - first if count is None else count
         if first < 0 or count < 1 or first + count > ids.shape[1]:
@@ -224,11 +243,17 @@ class Session:
         return np.concatenate(columns, axis=1)
 
     def trainables(self) -> dict[str, np.ndarray]:
-        """Copies of all trainable tensors, {PEFT key: float32 array}, keys as in adapter_model.safetensors."""
+        """Copies of all trainable tensors, {PEFT key: float32 array}, keys as in adapter_model.safetensors.
+
+        lora_A is [rank, in], lora_B [out, rank].
+        """
         return {key: self._session.read_trainable(index) for index, key in enumerate(self._shapes)}
 
     def set_trainables(self, values: Mapping[str, object]) -> None:
-        """Overwrites the given trainables, {PEFT key: array}; the others stay. Nothing is set if one is wrong."""
+        """Overwrites the given trainables, {PEFT key: array}; the others stay.
+
+        Raises mebp.Error, with nothing set, for an unknown key or another shape.
+        """
         checked = arrays.named_arrays("trainable", values, self._shapes, complete=False)
         for index, key in enumerate(self._shapes):
             if key in checked:
@@ -237,7 +262,8 @@ class Session:
     def base_weights(self) -> dict[str, np.ndarray]:
         """The frozen weights {Hugging Face name: float32 array}, dequantised as the kernels see them.
 
-        A tied tensor comes under each of its names, as one array.
+        Shapes are transformers' own; a tied tensor comes under each of its names, as one array. All are in memory at
+        once, four bytes a parameter: mebp.merge, which writes them to a file, holds one at a time.
         """
         weights = {}
         for index, description in enumerate(self._description["weights"]):
@@ -246,21 +272,32 @@ class Session:
         return weights
 
     def save_adapter(self, folder: str | os.PathLike[str]) -> None:
-        """Writes a PEFT folder, whole or not at all."""
+        """Writes a PEFT folder (adapter_config.json, adapter_model.safetensors), whole or not at all."""
         _make_parent(folder)
         self._session.save_adapter(os.fspath(folder))
 
     def load_adapter(self, folder: str | os.PathLike[str]) -> None:
-        """Takes the adapter of a PEFT folder made for this bundle's rank and target layers."""
+        """Takes the adapter of a PEFT folder; the optimizer's state stays as it is.
+
+        Raises mebp.Error, with nothing taken, where the adapter is not LoRA as this bundle computes it: of another
+        rank, alpha, target layers or shapes, or with parts (DoRA, biases, saved modules) that would be lost.
+        """
         self._session.load_adapter(os.fspath(folder))
 
     def save_state(self, folder: str | os.PathLike[str], user: bytes = b"") -> None:
-        """Writes all that a bitwise equal continuation needs, crash-safe; `user` travels along (up to 1 MiB)."""
+        """Writes all that a bitwise equal continuation needs, crash-safe; `user` travels along (up to 1 MiB).
+
+        That is the adapter, the optimizer's state and the number of steps: where the data stands is the caller's to
+        keep, in `user`.
+        """
         _make_parent(folder)
         self._session.save_state(os.fspath(folder), user)
 
     def load_state(self, folder: str | os.PathLike[str]) -> bytes:
-        """Continues from a saved state of the same bundle and optimizer; returns what `user` was."""
+        """Continues from a saved state; returns what `user` was.
+
+        Raises mebp.Error, with nothing changed, where the state is of another bundle or optimizer, or damaged.
+        """
         return self._session.load_state(os.fspath(folder))
 
 
