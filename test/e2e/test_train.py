@@ -2,14 +2,22 @@
 """`mebp train`: runs, kills, resumes and refusals, from outside."""
 
 import json
+import math
+import re
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from commands import MEBP, mebp, refusal
+from safetensors.numpy import load_file
 from textmodel import TEXT, make_text_bundle
+
+from mebp import Error, Session, StepResult
+from mebp.training.loop import train
+from mebp.training.options import TrainingOptions
 
 
 def adapter_bytes(folder: Path) -> bytes:
@@ -31,9 +39,13 @@ def test_a_run_leaves_adapter_log_and_picture(bundle, data, tmp_path):
     assert answer.returncode == 0, answer.stderr
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
-def test_a_resumed_run_is_bitwise_the_same(bundle, data, tmp_path, optimizer):
-    common = ["train", bundle, "--data", data, "--optimizer", optimizer, "--lr", 1e-2, "--seed", 3]
+@pytest.mark.parametrize(
+    "options",
+    [["--optimizer", "adamw"], ["--optimizer", "sgd"], ["--accumulate", 3, "--clip", 0.1]],
+    ids=["adamw", "sgd", "accumulate"],
+)
+def test_a_resumed_run_is_bitwise_the_same(bundle, data, tmp_path, options):
+    common = ["train", bundle, "--data", data, *options, "--lr", 1e-2, "--seed", 3]
     assert mebp(*common, "--steps", 9, "--adapter-out", tmp_path / "whole").returncode == 0
     halves = [*common, "--adapter-out", tmp_path / "halves", "--state", tmp_path / "state", "--log", tmp_path / "log"]
     assert mebp(*halves, "--steps", 4).returncode == 0
@@ -89,6 +101,8 @@ def test_a_state_of_something_else_is_refused(bundle, data, tmp_path, tmp_path_f
     assert first.returncode == 0 and "no state to resume from" in first.stdout
     assert "--lr" in refusal("train", bundle, "--data", data, *state, "--resume", "--lr", 1e-3)
     assert "--seed" in refusal("train", bundle, "--data", data, *state, "--resume", "--seed", 1)
+    assert "--accumulate 1, not 2;" in refusal("train", bundle, "--data", data, *state, "--resume", "--accumulate", 2)
+    assert "clip 0, the session has 1;" in refusal("train", bundle, "--data", data, *state, "--resume", "--clip", 1)
     changed = tmp_path / "other.txt"
     changed.write_text(TEXT + "More.\n")
     assert "data" in refusal("train", bundle, "--data", changed, *state, "--resume")
@@ -106,6 +120,112 @@ def test_a_state_is_one_run_s(bundle, data, tmp_path):
     finally:
         process.kill()
         process.wait()
+
+
+def read_log(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_accumulated_batches_are_one_step(bundle, data, tmp_path):
+    rows = -(-len(TEXT + "\n") // 32)  # a token a byte, and the end of the text
+    run = mebp("train", bundle, "--data", data, "--accumulate", 5, "--log", tmp_path / "run.jsonl")
+    assert run.returncode == 0 and re.search(r"planned peak: [\d.]+ MB with these options \(", run.stdout), run.stderr
+    records = read_log(tmp_path / "run.jsonl")
+    assert len(records) == -(-rows // 10)
+    assert records[0]["tokens"] == 10 * 31 and sum(record["tokens"] for record in records) == len(TEXT) + 1 - rows
+
+
+def adapter_norm(folder: Path) -> float:
+    tensors = load_file(folder / "adapter_model.safetensors")
+    return math.sqrt(sum(float((values**2).sum()) for key, values in tensors.items() if "lora_B" in key))
+
+
+def test_clipping_bounds_the_update(bundle, data, tmp_path):
+    common = ["train", bundle, "--data", data, "--steps", 3, "--optimizer", "sgd", "--lr", 1.0, "--adapter-out"]
+    assert mebp(*common, tmp_path / "free").returncode == 0
+    assert mebp(*common, tmp_path / "clipped", "--clip", 1e-4, "--log", tmp_path / "run.jsonl").returncode == 0
+    assert adapter_norm(tmp_path / "clipped") < 3.001e-4 < adapter_norm(tmp_path / "free")  # B is zero at first
+    assert read_log(tmp_path / "run.jsonl")[0]["grad_norm"] > 1e-3  # as it was before
+
+
+def test_evaluation_tells_and_changes_nothing(bundle, data, tmp_path):
+    other = tmp_path / "other.txt"
+    other.write_text(TEXT[::-1])
+    common = ["train", bundle, "--data", data, "--lr", 1e-2, "--steps", 5, "--adapter-out"]
+    assert mebp(*common, tmp_path / "plain").returncode == 0
+    watching = [*common, tmp_path / "watched", "--eval", other, "--eval-every", 2, "--log", tmp_path / "run.jsonl"]
+    run = mebp(*watching, "--plot", tmp_path / "run.png")
+    assert run.returncode == 0 and "step 4/5  eval loss" in run.stdout, run.stderr
+    assert adapter_bytes(tmp_path / "watched") == adapter_bytes(tmp_path / "plain")
+    log = read_log(tmp_path / "run.jsonl")
+    assert [line["step"] for line in log if "eval_loss" in line] == [2, 4, 5]
+    evaluated = mebp("eval", bundle, "--data", other, "--adapter", tmp_path / "watched", "--json")
+    assert log[-1]["eval_loss"] == pytest.approx(json.loads(evaluated.stdout)["loss"], rel=1e-6)
+
+
+def test_evaluation_is_once_an_epoch(bundle, tmp_path):
+    (tmp_path / "data.txt").write_text(TEXT[:190])  # six rows, three steps
+    log = tmp_path / "run.jsonl"
+    file = tmp_path / "data.txt"
+    assert mebp("train", bundle, "--data", file, "--eval", file, "--epochs", 2, "--log", log).returncode == 0
+    assert [line["step"] for line in read_log(log) if "eval_loss" in line] == [3, 6]
+
+
+def test_ctrl_c_is_seen_during_evaluation_which_a_resumed_run_makes(bundle, data, tmp_path):
+    long, log = tmp_path / "long.txt", tmp_path / "run.jsonl"
+    long.write_text(TEXT * 200)
+    common = ["train", bundle, "--data", data, "--log", log, "--state", tmp_path / "state", "--eval-every", 1]
+    process = start_and_wait([*common, "--steps", 100000, "--eval", long], log, lines=1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    assert [line["step"] for line in read_log(log)] == [1] and "loss" in read_log(log)[0]
+    resumed = mebp(*common, "--steps", 2, "--eval", data, "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert [line["step"] for line in read_log(log) if "eval_loss" in line] == [1, 2]
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_what_was_good(bundle, data, tmp_path):
+    common = ["train", bundle, "--data", data, "--optimizer", "sgd", "--lr", 1e30, "--seed", 3]
+    assert mebp(*common, "--steps", 1, "--adapter-out", tmp_path / "one").returncode == 0
+    run = mebp(*common, "--steps", 9, "--adapter-out", tmp_path / "nine", "--state", tmp_path / "state")
+    assert run.returncode == 2 and len(run.stderr.splitlines()) == 1
+    assert run.stderr.startswith("mebp: step 2: the loss is") and "what is saved is of step 1" in run.stderr
+    assert adapter_bytes(tmp_path / "nine") == adapter_bytes(tmp_path / "one")
+    assert (tmp_path / "state" / "state.bin").exists()
+    again = mebp(*common, "--steps", 9, "--adapter-out", tmp_path / "none", "--state", tmp_path / "state", "--resume")
+    assert again.returncode == 2 and again.stderr.startswith("mebp: step 2: the loss is"), again.stderr
+    assert not (tmp_path / "none").exists()
+
+
+def test_an_applied_gradient_that_is_not_finite_is_not_saved(bundle, data, tmp_path, monkeypatch):
+    step = Session.step
+
+    def overflowing(session: Session, *batches: object) -> StepResult:
+        result = step(session, *batches)
+        return replace(result, grad_norm=math.inf) if session.steps == 3 else result
+
+    monkeypatch.setattr(Session, "step", overflowing)
+    folders = {"adapter_out": tmp_path / "adapter", "state": tmp_path / "state"}
+    with pytest.raises(Error, match=r"^step 3: the gradient's norm is inf and was applied, so nothing is saved; "):
+        train(TrainingOptions(bundle, data, steps=5, save_every=2, **folders))
+    assert not folders["adapter_out"].exists()
+    monkeypatch.undo()
+    session = Session(bundle)
+    session.load_state(folders["state"])
+    assert session.steps == 2
+
+
+def test_options_from_a_file(bundle, data, tmp_path):
+    config, log = tmp_path / "run.yaml", tmp_path / "run.jsonl"
+    config.write_text(f"bundle: {bundle}\ndata: {data}\nsteps: 2\nlr: 1e-3\nlog: {log}\nsave-every: 1\n")
+    assert mebp("train", "--config", config).returncode == 0
+    assert [line["lr"] for line in read_log(log)] == [1e-3, 1e-3]
+    assert mebp("train", "--config", config, "--steps", 3, "--lr", 2e-3).returncode == 0
+    assert [line["lr"] for line in read_log(log)] == [2e-3] * 3
+    config.write_text(f"bundle: {bundle}\nlr: 1e-3\nsetps: 2\n")
+    assert refusal("train", "--config", config).endswith("run.yaml:3: there is no option 'setps'; did you mean steps?")
+    config.write_text(f"bundle: {bundle}\n")
+    assert "--data FILE must be given, here or in --config" in refusal("train", "--config", config)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +276,10 @@ def test_refusals(bundle, data, tmp_path):
     assert "UTF-8" in refusal("train", bundle, "--data", tmp_path / "latin.txt")
     assert "mezo" in refusal(*train, "--optimizer", "mezo")
     assert "cuda" in refusal(*train, "--device", "cuda")
-    assert "--clip" in refusal(*train, "--clip", 1)
+    assert "--clip" in refusal(*train, "--clip", 0)
+    assert "--model-out" in refusal(*train, "--model-out", tmp_path)
+    assert "none.txt" in refusal(*train, "--eval", tmp_path / "none.txt")
+    assert "NAME.mebp and --data FILE must be given" in refusal("train")
     assert "--steps" in refusal(*train, "--steps", 0)
     assert "lr" in refusal(*train, "--lr", "nan")
     assert "--state" in refusal(*train, "--resume")

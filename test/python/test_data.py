@@ -45,22 +45,36 @@ def test_plain_text_is_one_document_and_a_lone_last_token_is_left_out(tmp_path):
     assert [row.labels.tolist() for row in data.rows] == [[97, 98, 99, 10], [10, 100, 101, 102]]
 
 
-def test_every_epoch_sees_every_row_once_in_another_order():
+@pytest.mark.parametrize("accumulate", [1, 2, 3])
+def test_every_epoch_sees_every_row_once_in_another_order(accumulate):
     data = dataset(*[[index, index] for index in range(7)])
-    assert data.steps_per_epoch(2) == 4
-    epochs = [
-        np.concatenate([data.batch(4 * epoch + step, 2, seed=5)[0][:, 0] for step in range(4)]) for epoch in (0, 1)
-    ]
-    assert all(sorted(epoch) == list(range(7)) for epoch in epochs)
-    assert epochs[0].tolist() != epochs[1].tolist()
-    assert data.batch(3, 2, seed=5)[0].shape == (1, 2)
+    steps = data.steps_per_epoch(2 * accumulate)
+    assert steps == {1: 4, 2: 2, 3: 2}[accumulate]
+    orders = []
+    for epoch in (0, 1):
+        batches = [data.step_batches(steps * epoch + step, 2, accumulate, seed=5)[0] for step in range(steps)]
+        assert all(len(batch) == accumulate and len(batch[0]) == 2 for batch in batches[:-1])
+        orders.append([int(row[0]) for batch in batches for ids in batch for row in ids])
+    assert all(sorted(order) == list(range(7)) for order in orders) and orders[0] != orders[1]
+
+
+def test_accumulation_changes_no_order():
+    data = dataset(*[[index, index] for index in range(7)])
+    one, many = data.step_batches(0, 6, 1, seed=5)[0], data.step_batches(0, 2, 3, seed=5)[0]
+    assert np.concatenate(many).tolist() == one[0].tolist()
 
 
 def test_a_shorter_row_is_padded_and_its_padding_does_not_count():
     data = dataset([1, 2, 3], [4, 5])
-    ids, labels = data.batch(0, 2, seed=0)
+    (ids,), (labels,) = data.step_batches(0, 2, 1, seed=0)
     short = ids[:, 0].tolist().index(4)
     assert ids[short].tolist() == [4, 5, 99] and labels[short].tolist() == [4, 5, -100]
+
+
+def test_micro_batches_are_as_long_as_their_own_rows():
+    data = dataset([1, 2, 3], [4, 5])
+    ids, labels = data.step_batches(0, 1, 2, seed=0)
+    assert sorted(array.shape for array in ids) == sorted(array.shape for array in labels) == [(1, 2), (1, 3)]
 
 
 def test_the_digest_is_of_what_is_learned():

@@ -50,7 +50,7 @@ def test_an_empty_file_is_refused(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(Error) as caught:
         read_samples(tmp_path / name)
-    assert str(caught.value) == f"{tmp_path / name}: has no text to train on; check --data"
+    assert str(caught.value) == f"{tmp_path / name}: has no text; give another file"
 
 
 def test_bytes_that_are_no_utf_8_are_named(tmp_path):
@@ -62,7 +62,7 @@ def test_bytes_that_are_no_utf_8_are_named(tmp_path):
 
 
 def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(Error, match=r"none.txt: cannot be read \(No such file or directory\); check --data"):
+    with pytest.raises(Error, match=r"none.txt: cannot be read \(No such file or directory\); check the path"):
         read_samples(tmp_path / "none.txt")
 
 

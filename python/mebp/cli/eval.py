@@ -3,7 +3,6 @@
 
 import argparse
 import json
-import math
 from pathlib import Path
 
 
@@ -20,14 +19,14 @@ def run(arguments: argparse.Namespace) -> int:
     import mebp
     from mebp.data import load_dataset
     from mebp.tokenizer import Tokenizer
-    from mebp.training.evaluation import evaluate
+    from mebp.training.evaluation import evaluate, perplexity
 
     session = mebp.Session(arguments.bundle, device=arguments.device, threads=arguments.threads, return_gradients=False)
     if arguments.adapter:
         session.load_adapter(arguments.adapter)
     data = load_dataset(arguments.data, Tokenizer(arguments.bundle), session.max_sequence)
     loss = evaluate(session, data)
-    found = {"loss": loss, "perplexity": math.exp(loss), "tokens": data.counted}
+    found = {"loss": loss, "perplexity": perplexity(loss), "tokens": data.counted}
     if arguments.json:
         print(json.dumps(found))
     else:

@@ -2,54 +2,82 @@
 """mebp train NAME.mebp --data FILE"""
 
 import argparse
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
+from types import NoneType
+from typing import get_args, get_type_hints
 
 from mebp.errors import Error
 from mebp.training.options import TrainingOptions
 from mebp.training.schedule import SCHEDULES
 
-FORMS = 'plain text, or JSON lines with "text", with "prompt" and "completion", or with "messages"'
+DATA_FORMS = 'plain text, or JSON lines with "text", with "prompt" and "completion", or with "messages"'
 
 # Announced by the interface and not in this build: refused, never ignored.
-_ABSENT = ("--clip", "--accumulate", "--eval", "--eval-every", "--model-out")
 _ABSENT_OPTIMIZERS = ("mezo", "galore", "qgalore")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("bundle", type=Path, metavar="NAME.mebp")
-    parser.add_argument(
-        "--data", type=Path, required=True, metavar="FILE", help=FORMS
-    )
-    parser.add_argument("--steps", type=int, metavar="N")
-    parser.add_argument("--epochs", type=int, metavar="N", help="passes over the data (1, unless --steps is given)")
-    parser.add_argument("--lr", type=float, default=2e-4, metavar="X", help="the highest learning rate (2e-4)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the data's order (0)")
-    parser.add_argument("--optimizer", metavar="NAME", help="adamw or sgd (what the bundle was compiled for)")
-    parser.add_argument("--weight-decay", type=float, default=0.0, metavar="X", help="(0)")
-    parser.add_argument("--schedule", choices=SCHEDULES, default="constant", help="of the learning rate (constant)")
-    parser.add_argument("--warmup", type=int, default=0, metavar="N", help="steps of rising learning rate (0)")
-    parser.add_argument("--adapter-out", type=Path, metavar="DIR", help="where the PEFT adapter goes")
-    parser.add_argument("--state", type=Path, metavar="DIR", help="where the run is kept, to resume from")
-    parser.add_argument("--save-every", type=int, default=50, metavar="N", help="steps between saved states (50)")
-    parser.add_argument("--resume", action="store_true", help="continue from --state")
-    parser.add_argument("--log", type=Path, metavar="run.jsonl", help="one line of JSON a step")
-    parser.add_argument("--plot", type=Path, metavar="run.png", help="the loss curve")
-    parser.add_argument("--threads", type=int, metavar="N", help="(all)")
-    parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu")
-    for option in _ABSENT:
-        parser.add_argument(option, help=argparse.SUPPRESS)
+    # What is not given is left out: TrainingOptions has the defaults, and a file's options come in between.
+    parser.argument_default = argparse.SUPPRESS
+    add = parser.add_argument
+    add("bundle", type=Path, nargs="?", default=None, metavar="NAME.mebp")
+    add("--config", type=Path, metavar="FILE", help="YAML with these options by name, bundle too; what is given here wins")
+    add("--data", type=Path, metavar="FILE", help=DATA_FORMS)
+    add("--steps", type=int, metavar="N", help="optimizer steps")
+    add("--epochs", type=int, metavar="N", help="passes over the data (1, unless --steps is given)")
+    add("--lr", type=float, metavar="X", help="the highest learning rate (2e-4)")
+    add("--seed", type=int, metavar="N", help="of the data's order (0)")
+    add("--optimizer", metavar="NAME", help="adamw or sgd (what the bundle was compiled for)")
+    add("--weight-decay", type=float, metavar="X", help="(0)")
+    add("--clip", type=float, metavar="X", help="the gradient's highest L2 norm (none)")
+    add("--accumulate", type=int, metavar="N", help="batches an optimizer step, each token weighing the same (1)")
+    add("--schedule", choices=SCHEDULES, help="of the learning rate (constant)")
+    add("--warmup", type=int, metavar="N", help="steps of rising learning rate (0)")
+    add("--eval", type=Path, metavar="FILE", help="other data to measure the loss on, as --data")
+    add("--eval-every", type=int, metavar="N", help="steps between evaluations (once an epoch), besides the last step")
+    add("--adapter-out", type=Path, metavar="DIR", help="where the PEFT adapter goes")
+    add("--state", type=Path, metavar="DIR", help="where the run is kept, to resume from")
+    add("--save-every", type=int, metavar="N", help="steps between saved states (50)")
+    add("--resume", action="store_true", help="continue from --state")
+    add("--log", type=Path, metavar="run.jsonl", help="one line of JSON a step, and one an evaluation")
+    add("--plot", type=Path, metavar="run.png", help="the loss curve")
+    add("--threads", type=int, metavar="N", help="(all)")
+    add("--device", metavar="NAME", help="cpu")
+    add("--model-out", help=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    for option in _ABSENT:
-        if getattr(arguments, option[2:].replace("-", "_")) is not None:
-            raise Error(f"{option} is not in this build; leave it out")
-    if arguments.optimizer in _ABSENT_OPTIMIZERS:
-        raise Error(f"--optimizer {arguments.optimizer} is not in this build; choose adamw or sgd")
-    given = {field.name: getattr(arguments, field.name) for field in fields(TrainingOptions)}
-    options = TrainingOptions(**given)
+    given = {name: value for name, value in vars(arguments).items() if name != "command" and value is not None}
+    if "model_out" in given:
+        raise Error("--model-out is not in this build; leave it out")
+    file = given.pop("config", None)
+    options = _training_options({**_from_file(file), **given})
 
     from mebp.training.loop import train
 
     return train(options)
+
+
+def _from_file(file: Path | None) -> dict[str, object]:
+    if file is None:
+        return {}
+    from mebp.training.config import read_config
+
+    hints = get_type_hints(TrainingOptions)
+    kinds = {
+        field.name: next((kind for kind in get_args(hints[field.name]) if kind is not NoneType), hints[field.name])
+        for field in fields(TrainingOptions)
+    }
+    return read_config(file, kinds)
+
+
+def _training_options(given: dict[str, object]) -> TrainingOptions:
+    required = {"bundle": "NAME.mebp", "data": "--data FILE"}
+    missing = [required[field.name] for field in fields(TrainingOptions)
+               if field.default is MISSING and field.name not in given]  # fmt: skip
+    if missing:
+        raise Error(f"{' and '.join(missing)} must be given, here or in --config; see mebp train --help")
+    if given.get("optimizer") in _ABSENT_OPTIMIZERS:
+        raise Error(f"--optimizer {given['optimizer']} is not in this build; choose adamw or sgd")
+    return TrainingOptions(**given)

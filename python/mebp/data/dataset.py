@@ -54,18 +54,23 @@ class Dataset:
             digest.update(row.labels.tobytes())
         return digest.hexdigest()
 
-    def steps_per_epoch(self, batch: int) -> int:
-        return -(-len(self.rows) // batch)
+    def steps_per_epoch(self, rows_per_step: int) -> int:
+        return -(-len(self.rows) // rows_per_step)
 
-    def batch(self, step: int, batch: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Ids and labels [up to batch, length] of a step, counted from 0.
+    def step_batches(
+        self, step: int, batch: int, accumulate: int, seed: int
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Ids and labels of a step, counted from 0: up to `accumulate` arrays of each, [up to batch, length].
 
         Each epoch is a permutation that depends on the seed and the epoch alone, so a step number says where the data
-        stands. An epoch's last batch may have fewer rows.
+        stands. An epoch's last step may have fewer rows.
         """
-        epoch, position = divmod(step, self.steps_per_epoch(batch))
+        rows_per_step = batch * accumulate
+        epoch, position = divmod(step, self.steps_per_epoch(rows_per_step))
         order = np.random.default_rng([seed, epoch]).permutation(len(self.rows))
-        return self.padded(order[position * batch : (position + 1) * batch])
+        chosen = order[position * rows_per_step : (position + 1) * rows_per_step]
+        batches = [self.padded(chosen[start : start + batch]) for start in range(0, len(chosen), batch)]
+        return [ids for ids, _ in batches], [labels for _, labels in batches]
 
     def padded(self, indices: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """Ids and labels [len(indices), length of the longest] of these rows, padded at the end."""

@@ -48,7 +48,7 @@ def read_samples(path: Path) -> list[Sample]:
     """
     text = _read_text(path)
     if not text.strip():
-        raise Error(f"{path}: has no text to train on; check --data")
+        raise Error(f"{path}: has no text; give another file")
     if path.suffix not in (".jsonl", ".json"):
         return [Document(str(path), text)]
     samples, first, first_form = [], 0, ()
@@ -71,7 +71,7 @@ def _read_text(path: Path) -> str:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise Error(f"{path}: cannot be read ({error.strerror}); check --data") from error
+        raise Error(f"{path}: cannot be read ({error.strerror}); check the path") from error
     try:
         return content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:

@@ -2,17 +2,28 @@
 """The loss over a whole data set."""
 
 import math
+from collections.abc import Callable
 
 from mebp.data import Dataset
 from mebp.session import Session
 
 
-def evaluate(session: Session, data: Dataset) -> float:
-    """The mean loss over all labels that count, each once, however long its row is; changes nothing in the session."""
+def evaluate(session: Session, data: Dataset, stop: Callable[[], bool] = lambda: False) -> float | None:
+    """The mean loss over all labels that count, each once, however long its row is; changes nothing in the session.
+
+    None where `stop()` became true before all was seen.
+    """
     size = session.max_batch
     losses = []
     for start in range(0, len(data.rows), size):
+        if stop():
+            return None
         indices = range(start, min(start + size, len(data.rows)))
         weight = sum(data.rows[index].counted for index in indices)
         losses.append(session.loss(*data.padded(indices)) * weight)
     return math.fsum(losses) / data.counted
+
+
+def perplexity(loss: float) -> float:
+    """exp(loss); infinite where that is no float."""
+    return math.exp(loss) if loss < 700 else math.inf

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The run as JSON lines, one a step."""
+"""The run as JSON lines: one a step, and one an evaluation."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -21,36 +21,58 @@ class Record:
     peak_bytes: int
 
 
+@dataclass(frozen=True)
+class Evaluation:
+    """The loss on other data after a step."""
+
+    step: int
+    eval_loss: float
+
+
 class RunLog:
-    """Keeps every record, and writes it to `path` where one is given."""
+    """Keeps every entry, and writes it to `path` where one is given."""
 
     def __init__(self, path: Path | None, resume_at: int) -> None:
         """A resumed run keeps the lines of the steps before `resume_at`; what a killed run wrote beyond is redone."""
-        self.records: list[Record] = []
+        self.entries: list[Record | Evaluation] = []
         self._path = path
         if path is None:
             return
         try:
             if resume_at and path.exists():
-                self.records = [record for record in _read(path) if record.step <= resume_at]
+                self.entries = [entry for entry in _read(path) if entry.step <= resume_at]
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("w", encoding="utf-8", buffering=1)
-            self._file.writelines(json.dumps(asdict(record)) + "\n" for record in self.records)
+            self._file.writelines(json.dumps(asdict(entry)) + "\n" for entry in self.entries)
         except OSError as error:
             raise Error(f"{path}: cannot be written ({error.strerror}); choose another --log") from error
 
-    def add(self, record: Record) -> None:
-        self.records.append(record)
+    @property
+    def records(self) -> list[Record]:
+        return [entry for entry in self.entries if isinstance(entry, Record)]
+
+    @property
+    def evaluations(self) -> list[Evaluation]:
+        return [entry for entry in self.entries if isinstance(entry, Evaluation)]
+
+    @property
+    def last_evaluated(self) -> int | None:
+        """The step of the last evaluation."""
+        return next((entry.step for entry in reversed(self.entries) if isinstance(entry, Evaluation)), None)
+
+    def add(self, entry: Record | Evaluation) -> None:
+        self.entries.append(entry)
         if self._path is None:
             return
         try:
-            self._file.write(json.dumps(asdict(record)) + "\n")
+            self._file.write(json.dumps(asdict(entry)) + "\n")
         except OSError as error:
             raise Error(f"{self._path}: cannot be written ({error.strerror}); make room or leave out --log") from error
 
 
-def _read(path: Path) -> list[Record]:
+def _read(path: Path) -> list[Record | Evaluation]:
     try:
-        return [Record(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return [Evaluation(**line) if "eval_loss" in line else Record(**line) for line in lines]
     except (ValueError, TypeError) as error:
         raise Error(f"{path}: is not a log of mebp train; choose another --log") from error

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop: steps, saving, Ctrl-C."""
+"""The loop: steps, evaluations, saving."""
 
-import signal
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import math
+from contextlib import ExitStack
 
 from mebp.data import Dataset, load_dataset
+from mebp.errors import Error
 from mebp.inspect import inspect
 from mebp.memory import anonymous_bytes
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
-from mebp.training import state
-from mebp.training.log import Record, RunLog
+from mebp.training import interrupts, state
+from mebp.training.evaluation import evaluate, perplexity
+from mebp.training.log import Evaluation, Record, RunLog
 from mebp.training.options import TrainingOptions
 from mebp.training.progress import Reporter, make_reporter
 from mebp.training.schedule import learning_rate
@@ -20,12 +21,17 @@ FINISHED, INTERRUPTED = 0, 130
 
 
 def train(options: TrainingOptions) -> int:
-    """Runs to the end or to Ctrl-C, saves state and adapter both ways, and returns the exit status."""
+    """Runs to the end or to Ctrl-C, saves state and adapter both ways, and returns the exit status.
+
+    Raises mebp.Error where a step fails, as when the loss is not finite; what was trained before is saved.
+    """
     with ExitStack() as stack:
         if options.state:
             stack.enter_context(state.locked(options.state))
         length = inspect(options.bundle)["model"]["sequence"]
-        data = load_dataset(options.data, Tokenizer(options.bundle), length)
+        tokenizer = Tokenizer(options.bundle)
+        data = load_dataset(options.data, tokenizer, length)
+        eval_data = load_dataset(options.eval, tokenizer, length) if options.eval else None
         before = anonymous_bytes()
         session = Session(
             options.bundle,
@@ -34,27 +40,34 @@ def train(options: TrainingOptions) -> int:
             optimizer=options.optimizer,
             lr=options.lr,
             weight_decay=options.weight_decay,
+            clip=options.clip,
+            accumulate=options.accumulate > 1,
             return_gradients=False,
         )
-        return _Run(options, session, data, before).run()
+        return _Run(options, session, data, eval_data, before).run()
 
 
 class _Run:
-    def __init__(self, options: TrainingOptions, session: Session, data: Dataset, before: int) -> None:
-        self.options, self.session, self.data = options, session, data
-        self.total = options.total_steps(data.steps_per_epoch(session.max_batch))
-        plan = session.plan
+    def __init__(
+        self, options: TrainingOptions, session: Session, data: Dataset, eval_data: Dataset | None, before: int
+    ) -> None:
+        self.options, self.session, self.data, self.eval_data = options, session, data, eval_data
+        steps_per_epoch = data.steps_per_epoch(session.max_batch * options.accumulate)
+        self.total = options.total_steps(steps_per_epoch)
+        self.eval_every = options.eval_every or steps_per_epoch
         # The plan is of the runtime alone; this process holds Python, the tokenizer and the data as well.
-        self.planned_bytes = plan["peak_bytes"] + max(0, before - plan["process_bytes"])
+        self.planned_bytes = session.plan["planned_peak_bytes"] + max(0, before - session.plan["process_bytes"])
         self.description = {
             "data": data.digest,
             "--seed": options.seed,
             "--lr": options.lr,
             "--optimizer": session.optimizer,
             "--weight-decay": options.weight_decay,
+            "--accumulate": options.accumulate,
             "--schedule": options.schedule,
             "--warmup": options.warmup,
         }
+        self.spoiled = False  # a gradient that is not finite was applied
         if options.schedule != "constant":
             self.description["--steps"] = self.total  # the rates depend on it
 
@@ -64,30 +77,61 @@ class _Run:
         if resumed:
             state.load(self.session, options.state, self.description)
         first = self.session.steps
-        with make_reporter(self.total, self.planned_bytes) as reporter, _interrupts() as interrupted:
+        with make_reporter(self.total, self.planned_bytes) as reporter, interrupts.watched() as interrupted:
             self._announce(reporter, resumed, first)
             log = RunLog(options.log, first)
-            for step in range(first, self.total):
-                log.add(self._step(step))
-                reporter.step(log.records[-1])
-                last = step + 1 == self.total or interrupted
-                if options.state and (last or (step + 1) % options.save_every == 0):
-                    state.save(self.session, options.state, self.description)
-                if interrupted:
-                    break
-            self._finish(reporter, log)
-        return INTERRUPTED if interrupted and self.session.steps < self.total else FINISHED
+            try:
+                while self.session.steps < self.total and not interrupted.pressed:
+                    self._evaluate_if_due(log, reporter, interrupted)  # where the run was stopped before it
+                    self._step(log, reporter)
+                    self._evaluate_if_due(log, reporter, interrupted)
+                    if options.state and self.session.steps % options.save_every == 0:
+                        state.save(self.session, options.state, self.description)
+            except Error as error:
+                if self.spoiled or self.session.steps == first:
+                    raise
+                self._finish(log, reporter)
+                raise Error(f"{error}; what is saved is of step {self.session.steps}") from error
+            self._finish(log, reporter)
+            if self.session.steps >= self.total:
+                return FINISHED
+            hint = "; continue with --resume" if options.state else ""
+            reporter.say(f"stopped after step {self.session.steps} of {self.total}{hint}")
+            return INTERRUPTED
 
-    def _step(self, step: int) -> Record:
-        options = self.options
+    def _step(self, log: RunLog, reporter: Reporter) -> None:
+        options, step = self.options, self.session.steps
         rate = learning_rate(step, self.total, options.lr, options.schedule, options.warmup)
         self.session.set_learning_rate(rate)
-        ids, labels = self.data.batch(step, self.session.max_batch, options.seed)
-        result = self.session.step(ids, labels)
-        return Record(step + 1, result.loss, result.grad_norm, rate, result.tokens, result.seconds, result.peak_bytes)
+        ids, labels = self.data.step_batches(step, self.session.max_batch, options.accumulate, options.seed)
+        try:
+            result = self.session.step(ids, labels)
+        except Error as error:
+            raise Error(f"step {step + 1}: {error}") from error
+        if not math.isfinite(result.grad_norm):
+            self.spoiled = True
+            raise Error(
+                f"step {step + 1}: the gradient's norm is {result.grad_norm} and was applied, so nothing is saved; "
+                "go on from the last state with --resume, or start anew with --clip or a lower --lr"
+            )
+        record = Record(step + 1, result.loss, result.grad_norm, rate, result.tokens, result.seconds, result.peak_bytes)
+        log.add(record)
+        reporter.step(record, seen=sum(batch.size for batch in ids))
+
+    def _evaluate_if_due(self, log: RunLog, reporter: Reporter, interrupted: interrupts.Interrupts) -> None:
+        step = self.session.steps
+        due = step > 0 and (step % self.eval_every == 0 or step == self.total)
+        if self.eval_data is None or not due or log.last_evaluated == step:
+            return
+        with reporter.busy("evaluating"):
+            loss = evaluate(self.session, self.eval_data, stop=lambda: interrupted.pressed)
+        if loss is None:
+            return
+        log.add(Evaluation(step, loss))
+        reporter.say(f"step {step}/{self.total}  eval loss {loss:.4f}  perplexity {perplexity(loss):.2f}")
 
     def _announce(self, reporter: Reporter, resumed: bool, first: int) -> None:
-        options, data = self.options, self.data
+        options, session, data = self.options, self.session, self.data
         if options.resume and not resumed:
             reporter.say(f"{options.state}: no state to resume from, so this run starts at the beginning")
         if first >= self.total:
@@ -95,49 +139,27 @@ class _Run:
             return
         start = f"continues after step {first}" if first else f"{self.total} steps"
         reporter.say(
-            f"{options.bundle}: {start}, {self.session.optimizer} at lr {options.lr:g}; {options.data}: "
-            f"{data.counted:,} tokens to predict in {len(data.rows):,} rows of up to {self.session.max_sequence}"
+            f"{options.bundle}: {start}, {session.optimizer} at lr {options.lr:g}; {options.data}: "
+            f"{data.counted:,} tokens to predict in {len(data.rows):,} rows of up to {session.max_sequence}"
         )
-        for note in data.notes:
+        for note in [*data.notes, *(self.eval_data.notes if self.eval_data else ())]:
             reporter.say(note)
+        planned, compiled = session.plan["planned_peak_bytes"], session.plan["peak_bytes"]
+        how = "as compiled" if planned == compiled else f"with these options ({compiled / 1e6:.1f} MB as compiled)"
+        beside = (self.planned_bytes - planned) / 1e6
+        reporter.say(f"planned peak: {planned / 1e6:.1f} MB {how}, and {beside:.0f} MB of Python, tokenizer and data")
         if not options.adapter_out:
             reporter.say("without --adapter-out DIR the adapter is not kept")
 
-    def _finish(self, reporter: Reporter, log: RunLog) -> None:
+    def _finish(self, log: RunLog, reporter: Reporter) -> None:
         options = self.options
+        if options.state:
+            state.save(self.session, options.state, self.description)
         if options.adapter_out:
             self.session.save_adapter(options.adapter_out)
             reporter.say(f"adapter: {options.adapter_out}")
         if options.plot and log.records:
             from mebp.training.plot import plot_loss  # matplotlib costs a second and 50 MB
 
-            plot_loss(log.records, options.plot, title=options.bundle.name)
+            plot_loss(log.records, log.evaluations, options.plot, title=f"{options.bundle.name} on {options.data.name}")
             reporter.say(f"loss curve: {options.plot}")
-        if self.session.steps < self.total:
-            hint = "; continue with --resume" if options.state else ""
-            reporter.say(f"stopped after step {self.session.steps} of {self.total}{hint}")
-
-
-class _Interrupts:
-    """True once Ctrl-C was pressed; a second one ends the process at once."""
-
-    def __init__(self) -> None:
-        self.pressed = False
-
-    def __bool__(self) -> bool:
-        return self.pressed
-
-    def handle(self, number: int, frame: object) -> None:
-        self.pressed = True
-        signal.signal(number, signal.default_int_handler)
-
-
-@contextmanager
-def _interrupts() -> Iterator[_Interrupts]:
-    # A step is never cut in two: the first Ctrl-C is seen when it ends.
-    interrupts = _Interrupts()
-    previous = signal.signal(signal.SIGINT, interrupts.handle)
-    try:
-        yield interrupts
-    finally:
-        signal.signal(signal.SIGINT, previous)

@@ -11,24 +11,49 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402, the backend must be chosen before
 
 from mebp.errors import Error
-from mebp.training.log import Record
+from mebp.training.log import Evaluation, Record
+
+_MANY_STEPS = 200  # of which single dots would be a blot
+_TRAINING, _EVALUATION = "tab:blue", "tab:orange"
 
 
-def plot_loss(records: Sequence[Record], path: Path, title: str) -> None:
-    """Each step's loss, and its running mean over about a tenth of the run (each step saw other text)."""
+def plot_loss(records: Sequence[Record], evaluations: Sequence[Evaluation], path: Path, title: str) -> None:
+    """Each step's loss, its running mean over about a tenth of the run (each step saw other text), and the loss on
+    other data."""
     steps = np.array([record.step for record in records])
     losses = np.array([record.loss for record in records])
     figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
-    axes.plot(steps, losses, color="tab:blue", alpha=0.35, linewidth=1, marker=".", markersize=4, label="each step")
     window = max(1, len(losses) // 10)
-    if window > 1:
+    smooth = window > 1
+    axes.plot(
+        steps,
+        losses,
+        color=_TRAINING,
+        alpha=0.3 if smooth else 1.0,
+        linewidth=1,
+        marker="." if len(losses) < _MANY_STEPS else None,
+        label="each step",
+    )
+    if smooth:
         means = np.convolve(losses, np.ones(window) / window, mode="valid")
         middles = (steps[window - 1 :] + steps[: len(means)]) / 2
-        axes.plot(middles, means, color="tab:blue", linewidth=2, label=f"mean of {window} steps")
-        axes.legend(frameon=False)
-    axes.set_title(title, loc="left")
-    axes.set_xlabel("step")
-    axes.set_ylabel("loss (nats per token)")
+        axes.plot(middles, means, color=_TRAINING, linewidth=2.5, label=f"mean of {window} steps")
+    if evaluations:
+        axes.plot(
+            [evaluation.step for evaluation in evaluations],
+            [evaluation.eval_loss for evaluation in evaluations],
+            color=_EVALUATION,
+            linewidth=2.5,
+            marker="o",
+            markersize=6,
+            label="evaluation",
+        )
+    if smooth or evaluations:
+        axes.legend(frameon=False, fontsize=12)
+    axes.set_title(title, loc="left", fontsize=14)
+    axes.set_xlabel("step", fontsize=12)
+    axes.set_ylabel("loss (nats per token)", fontsize=12)
+    axes.tick_params(labelsize=11)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.grid(axis="y", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)

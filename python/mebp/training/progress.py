@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a run is shown: a progress bar on a terminal, plain lines elsewhere."""
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol, Self
 
 from rich.console import Console
@@ -9,13 +11,22 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from mebp.training.log import Record
 
 _PLAIN_LINES = 50  # about so many, however long the run
+_WIDE = 116  # columns; a narrower terminal has no room for every word
+_BAR_WIDTHS = 8, 32
 
 
 class Reporter(Protocol):
     def __enter__(self) -> Self: ...
     def __exit__(self, *exception: object) -> None: ...
-    def say(self, line: str) -> None: ...
-    def step(self, record: Record) -> None: ...
+
+    def say(self, line: str) -> None:
+        """Shows a line that stays."""
+
+    def busy(self, what: str) -> AbstractContextManager[None]:
+        """While something that is not a step takes its time."""
+
+    def step(self, record: Record, seen: int) -> None:
+        """A step has been made, with `seen` tokens, those included whose labels do not count."""
 
 
 def make_reporter(total: int, planned_bytes: int) -> Reporter:
@@ -24,23 +35,26 @@ def make_reporter(total: int, planned_bytes: int) -> Reporter:
     return kind(console, total, planned_bytes)
 
 
-def describe(record: Record, planned_bytes: int) -> str:
-    """Loss, speed, and the highest memory so far against what was planned for this process."""
-    speed = record.tokens / record.seconds if record.seconds > 0 else 0.0
-    return (
-        f"loss {record.loss:.4f}  {speed:,.0f} tokens/s  "
-        f"memory {record.peak_bytes / 1e6:.0f} of {planned_bytes / 1e6:.0f} MB planned"
-    )
+def _figures(record: Record, seen: int) -> str:
+    return f"loss {record.loss:.4f}  {seen / max(record.seconds, 1e-9):,.0f} tokens/s"
+
+
+def _memory(record: Record, planned_bytes: int) -> str:
+    # The highest so far, against what was planned for this process.
+    return f"{record.peak_bytes / 1e6:.0f} of {planned_bytes / 1e6:.0f} MB"
 
 
 class BarReporter:
     def __init__(self, console: Console, total: int, planned_bytes: int) -> None:
         self._planned_bytes = planned_bytes
+        wide = console.width >= _WIDE
+        self._planned = " planned" if wide else ""
         self._bar = Progress(
             TextColumn("step {task.completed}/{task.total}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=_BAR_WIDTHS[wide]),
             TextColumn("{task.fields[text]}"),
             TimeRemainingColumn(compact=True),
+            TextColumn("left"),
             console=console,
         )
         self._task = self._bar.add_task("train", total=total, text="")
@@ -55,8 +69,16 @@ class BarReporter:
     def say(self, line: str) -> None:
         self._bar.console.print(line, markup=False)
 
-    def step(self, record: Record) -> None:
-        self._bar.update(self._task, completed=record.step, text=describe(record, self._planned_bytes))
+    @contextmanager
+    def busy(self, what: str) -> Iterator[None]:
+        shown = self._bar.tasks[self._task].fields["text"]
+        self._bar.update(self._task, text=what)
+        yield
+        self._bar.update(self._task, text=shown)
+
+    def step(self, record: Record, seen: int) -> None:
+        text = f"{_figures(record, seen)}  {_memory(record, self._planned_bytes)}{self._planned}"
+        self._bar.update(self._task, completed=record.step, text=text)
 
 
 class LineReporter:
@@ -73,6 +95,10 @@ class LineReporter:
     def say(self, line: str) -> None:
         self._console.print(line, markup=False)
 
-    def step(self, record: Record) -> None:
+    def busy(self, what: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def step(self, record: Record, seen: int) -> None:
         if record.step == 1 or record.step % self._every == 0 or record.step == self._total:
-            self.say(f"step {record.step}/{self._total}  {describe(record, self._planned_bytes)}")
+            memory = _memory(record, self._planned_bytes)
+            self.say(f"step {record.step}/{self._total}  {_figures(record, seen)}  memory {memory} planned")

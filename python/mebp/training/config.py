@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options from a YAML file, each by the name that it has on the command line."""
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from mebp.errors import Error
+
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a string", Path: "a path"}
+
+
+def read_config(path: Path, kinds: Mapping[str, type]) -> dict[str, object]:
+    """The options in `path`; `kinds` has the type of each that there may be, dashes in names written as underscores.
+
+    An option without a value is as one left out. Raises mebp.Error, with the line, for what cannot be meant.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Error(f"{path}: cannot be read ({error.strerror}); check --config") from error
+    except UnicodeDecodeError as error:
+        raise Error(f"{path}: is not UTF-8 at byte {error.start}; convert it") from error
+    try:
+        loader = yaml.SafeLoader(text)
+        root = loader.get_single_node()
+        if root is None:
+            return {}
+        if not isinstance(root, yaml.MappingNode):
+            raise Error(f"{path}:{_line(root)}: is no list of options; write one a line, such as lr: 2e-4")
+        return _options(path, loader, root, kinds)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise Error(f"{path}:{line}: is not YAML ({error.problem}); mend it") from error
+    except yaml.YAMLError as error:
+        raise Error(f"{path}: is not YAML ({error}); mend it") from error
+
+
+def _options(
+    path: Path, loader: yaml.SafeLoader, root: yaml.MappingNode, kinds: Mapping[str, type]
+) -> dict[str, object]:
+    options: dict[str, object] = {}
+    lines: dict[str, int] = {}
+    for key_node, value_node in root.value:
+        where = f"{path}:{_line(key_node)}"
+        written = str(key_node.value)
+        name = written.replace("-", "_")
+        if name not in kinds:
+            nearest = difflib.get_close_matches(name, kinds, n=1)
+            hint = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(kinds)}"
+            raise Error(f"{where}: there is no option '{written}'; {hint}")
+        if name in lines:
+            raise Error(f"{where}: '{written}' is given twice, first in line {lines[name]}; keep one")
+        lines[name] = _line(key_node)
+        value = loader.construct_object(value_node, deep=True)
+        if value is not None:
+            options[name] = _convert(where, written, value, kinds[name])
+    return options
+
+
+def _convert(where: str, name: str, value: object, kind: type) -> object:
+    if kind is float and isinstance(value, str):  # YAML reads 2e-4, which has no point, as a string
+        try:
+            return float(value)
+        except ValueError:
+            pass
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if kind is Path and isinstance(value, str):
+        return Path(value)
+    if type(value) is not kind:
+        raise Error(f"{where}: {name} is {value!r}; give {_KINDS[kind]}")
+    return value
+
+
+def _line(node: yaml.Node) -> int:
+    return node.start_mark.line + 1

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options from a YAML file, and a line for each thing that can be wrong with them."""
+
+from pathlib import Path
+
+import pytest
+
+from mebp.errors import Error
+from mebp.training.config import read_config
+
+KINDS = {"bundle": Path, "lr": float, "steps": int, "resume": bool, "schedule": str, "adapter_out": Path}
+
+
+def read(tmp_path: Path, content: str) -> dict[str, object]:
+    (tmp_path / "run.yaml").write_text(content)
+    return read_config(tmp_path / "run.yaml", KINDS)
+
+
+def test_each_type(tmp_path):
+    content = "# a run\nbundle: a.mebp\nlr: 2e-4\nsteps: 3\nresume: true\nschedule: linear\nadapter-out: out\n"
+    assert read(tmp_path, content) == {
+        "bundle": Path("a.mebp"),
+        "lr": 2e-4,
+        "steps": 3,
+        "resume": True,
+        "schedule": "linear",
+        "adapter_out": Path("out"),
+    }
+
+
+@pytest.mark.parametrize("content", ["", "# nothing\n", "lr:\n", "lr: null\n"])
+def test_what_has_no_value_is_left_out(tmp_path, content):
+    assert read(tmp_path, content) == {}
+
+
+@pytest.mark.parametrize(("written", "value"), [("1", 1.0), ("0.5", 0.5), ("1e-3", 1e-3), ("1.0e-3", 1e-3)])
+def test_numbers(tmp_path, written, value):
+    assert read(tmp_path, f"lr: {written}\n") == {"lr": value}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("lr: 1\nlearning-rate: 1\n", ":2: there is no option 'learning-rate'; there are bundle, lr, steps, resume, "
+                                      "schedule, adapter_out"),
+        ("adapter_uot: x\n", ":1: there is no option 'adapter_uot'; did you mean adapter_out?"),
+        ("adapter-out: x\n\nadapter_out: y\n", ":3: 'adapter_out' is given twice, first in line 1; keep one"),
+        ("steps: 1.5\n", ":1: steps is 1.5; give a whole number"),
+        ("steps: true\n", ":1: steps is True; give a whole number"),
+        ("lr: fast\n", ":1: lr is 'fast'; give a number"),
+        ("lr: true\n", ":1: lr is True; give a number"),
+        ("resume: 1\n", ":1: resume is 1; give true or false"),
+        ("schedule: [linear]\n", ":1: schedule is ['linear']; give a string"),
+        ("\nbundle: 3\n", ":2: bundle is 3; give a path"),
+        ("- lr\n", ":1: is no list of options; write one a line, such as lr: 2e-4"),
+        ("lr: [1\nsteps: 2\n", ":2: is not YAML (expected ',' or ']', but got ':'); mend it"),
+        ("lr: !!python/name:os.system\n", ":1: is not YAML (could not determine a constructor for the tag "
+                                          "'tag:yaml.org,2002:python/name:os.system'); mend it"),
+        ("lr: \x07\n", ": is not YAML (unacceptable character #x0007: special characters are not allowed in "
+                       "\"<unicode string>\", position 4); mend it"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_refused(tmp_path, content, message):
+    with pytest.raises(Error) as caught:
+        read(tmp_path, content)
+    assert str(caught.value) == f"{tmp_path}/run.yaml{message}"
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(Error, match=r"none.yaml: cannot be read \(No such file or directory\); check --config"):
+        read_config(tmp_path / "none.yaml", KINDS)
+    (tmp_path / "latin.yaml").write_bytes(b"lr: \xff")
+    with pytest.raises(Error, match=r"latin.yaml: is not UTF-8 at byte 4; convert it"):
+        read_config(tmp_path / "latin.yaml", KINDS)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The run's log, and its picture."""
+
+import json
+
+import pytest
+
+from mebp.errors import Error
+from mebp.training.log import Evaluation, Record, RunLog
+from mebp.training.plot import plot_loss
+
+
+def record(step: int) -> Record:
+    return Record(step, loss=3.0 / step, grad_norm=1.0, lr=1e-3, tokens=31, seconds=0.1, peak_bytes=1000)
+
+
+def test_a_resumed_run_keeps_the_lines_before_it(tmp_path):
+    path = tmp_path / "run.jsonl"
+    entries = [record(1), record(2), Evaluation(2, 2.5), record(3), Evaluation(3, 2.0)]
+    log = RunLog(path, resume_at=0)
+    for entry in entries:
+        log.add(entry)
+    assert [json.loads(line) for line in path.read_text().splitlines()][2] == {"step": 2, "eval_loss": 2.5}
+    resumed = RunLog(path, resume_at=2)
+    assert resumed.entries == entries[:3] and len(path.read_text().splitlines()) == 3
+    assert resumed.records == entries[:2] and resumed.evaluations == entries[2:3] and resumed.last_evaluated == 2
+    assert RunLog(path, resume_at=0).entries == [] and path.read_text() == ""
+
+
+def test_without_a_file_entries_are_kept():
+    log = RunLog(None, resume_at=0)
+    log.add(record(1))
+    assert log.records == [record(1)] and log.last_evaluated is None
+
+
+@pytest.mark.parametrize("content", ["step 1\n", '{"step": 1}\n', "3\n"])
+def test_another_file_is_not_overwritten(tmp_path, content):
+    path = tmp_path / "run.jsonl"
+    path.write_text(content)
+    with pytest.raises(Error, match=r"run.jsonl: is not a log of mebp train; choose another --log"):
+        RunLog(path, resume_at=1)
+    assert path.read_text() == content
+
+
+def test_the_picture_has_every_curve(tmp_path):
+    records = [record(step) for step in range(1, 41)]
+    plot_loss(records, [Evaluation(20, 1.0), Evaluation(40, 0.5)], tmp_path / "run.svg", title="model.mebp")
+    drawn = (tmp_path / "run.svg").read_text()  # which names each text that it draws
+    assert all(f"<!-- {text} -->" in drawn for text in ("model.mebp", "each step", "mean of 4 steps", "evaluation"))
+    plot_loss(records[:3], [], tmp_path / "short.svg", title="model.mebp")
+    drawn = (tmp_path / "short.svg").read_text()
+    assert "mean of" not in drawn and "evaluation" not in drawn
+    plot_loss(records[:1], [], tmp_path / "folder" / "run.png", title="model.mebp")
+    assert (tmp_path / "folder" / "run.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_that_cannot_be_written_is_refused(tmp_path):
+    with pytest.raises(Error, match=r"run.what: cannot be written \(.*\); choose another --plot"):
+        plot_loss([record(1)], [], tmp_path / "run.what", title="")

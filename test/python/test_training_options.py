@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that cannot be meant."""
+
+import pytest
+
+from mebp.errors import Error
+from mebp.training.options import TrainingOptions
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"steps": 1, "epochs": 1}, "--steps and --epochs exclude each other; give one"),
+        ({"steps": 0}, "--steps is 0; give at least 1"),
+        ({"accumulate": 0}, "--accumulate is 0; give at least 1"),
+        ({"eval": "x", "eval_every": 0}, "--eval-every is 0; give at least 1"),
+        ({"save_every": -1}, "--save-every is -1; give at least 1"),
+        ({"warmup": -1}, "--warmup is -1; give at least 0"),
+        ({"clip": 0.0}, "--clip is 0; give a number above 0"),
+        ({"clip": float("nan")}, "--clip is nan; give a number above 0"),
+        ({"schedule": "step"}, "--schedule is 'step'; choose constant, linear, cosine"),
+        ({"resume": True}, "--resume needs --state DIR, the folder to continue from"),
+        ({"eval_every": 2}, "--eval-every needs --eval FILE, the data to measure the loss on"),
+    ],
+)
+def test_refusals(given, message):
+    with pytest.raises(Error) as caught:
+        TrainingOptions("a.mebp", "data.txt", **given)
+    assert str(caught.value) == message
