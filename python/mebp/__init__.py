@@ -11,6 +11,8 @@
     for ids, labels in batches:                                         # integers [batch, sequence], as in transformers
         print(session.step(ids, labels))
     session.save_adapter("adapter")                                     # for peft
+
+    run = mebp.train("model.mebp", "data.jsonl", epochs=3, adapter_out="adapter")       # the same from a file
     mebp.merge("model.mebp", "adapter", "merged")                       # for transformers
 
 Each name is imported when it is first used, so `import mebp` costs nothing and training never imports torch. Sizes are
@@ -28,6 +30,7 @@ _HOMES = {
     "compile": "compiler",
     "export": "exporter",
     "merge": "merging",
+    "train": "training.call",
 }
 
 __all__ = sorted(_HOMES)

@@ -4,16 +4,15 @@
 import argparse
 from dataclasses import MISSING, fields
 from pathlib import Path
-from types import NoneType
-from typing import get_args, get_type_hints
 
 from mebp.errors import Error
-from mebp.training.options import TrainingOptions
+from mebp.training.options import TrainingOptions, option_kinds
 from mebp.training.schedule import SCHEDULES
 
 DATA_FORMS = 'plain text, or JSON lines with "text", with "prompt" and "completion", or with "messages"'
 
 # Announced by the interface and not in this build: refused, never ignored.
+_FINISHED, _INTERRUPTED = 0, 130
 _ABSENT_OPTIMIZERS = ("mezo", "galore", "qgalore")
 
 
@@ -56,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from mebp.training.loop import train
 
-    return train(options)
+    return _INTERRUPTED if train(options).interrupted else _FINISHED
 
 
 def _from_file(file: Path | None) -> dict[str, object]:
@@ -64,12 +63,7 @@ def _from_file(file: Path | None) -> dict[str, object]:
         return {}
     from mebp.training.config import read_config
 
-    hints = get_type_hints(TrainingOptions)
-    kinds = {
-        field.name: next((kind for kind in get_args(hints[field.name]) if kind is not NoneType), hints[field.name])
-        for field in fields(TrainingOptions)
-    }
-    return read_config(file, kinds)
+    return read_config(file, option_kinds())
 
 
 def _training_options(given: dict[str, object]) -> TrainingOptions:

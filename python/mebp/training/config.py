@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options from a YAML file, each by the name that it has on the command line."""
 
-import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import yaml
 
 from mebp.errors import Error
-
-_KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a string", Path: "a path"}
+from mebp.training.options import convert, find_name
 
 
 def read_config(path: Path, kinds: Mapping[str, type]) -> dict[str, object]:
@@ -46,33 +44,21 @@ def _options(
     for key_node, value_node in root.value:
         where = f"{path}:{_line(key_node)}"
         written = str(key_node.value)
-        name = written.replace("-", "_")
-        if name not in kinds:
-            nearest = difflib.get_close_matches(name, kinds, n=1)
-            hint = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(kinds)}"
-            raise Error(f"{where}: there is no option '{written}'; {hint}")
+        name = _located(where, find_name, written, kinds)
         if name in lines:
             raise Error(f"{where}: '{written}' is given twice, first in line {lines[name]}; keep one")
         lines[name] = _line(key_node)
         value = loader.construct_object(value_node, deep=True)
         if value is not None:
-            options[name] = _convert(where, written, value, kinds[name])
+            options[name] = _located(where, convert, written, value, kinds[name])
     return options
 
 
-def _convert(where: str, name: str, value: object, kind: type) -> object:
-    if kind is float and isinstance(value, str):  # YAML reads 2e-4, which has no point, as a string
-        try:
-            return float(value)
-        except ValueError:
-            pass
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if kind is Path and isinstance(value, str):
-        return Path(value)
-    if type(value) is not kind:
-        raise Error(f"{where}: {name} is {value!r}; give {_KINDS[kind]}")
-    return value
+def _located(where: str, check: Callable, *arguments: object) -> object:
+    try:
+        return check(*arguments)
+    except Error as error:
+        raise Error(f"{where}: {error}") from error
 
 
 def _line(node: yaml.Node) -> int:

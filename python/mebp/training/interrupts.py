@@ -2,6 +2,7 @@
 """Ctrl-C: the first one asks a run to stop where it can be continued, the second ends the process."""
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,8 +20,11 @@ class Interrupts:
 
 @contextmanager
 def watched() -> Iterator[Interrupts]:
-    """A step is never cut in two: the first Ctrl-C is seen when it ends."""
+    """A step is never cut in two: the first Ctrl-C is seen when it ends. It is the main thread's to see."""
     interrupts = Interrupts()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupts
+        return
     previous = signal.signal(signal.SIGINT, interrupts.handle)
     try:
         yield interrupts

@@ -2,7 +2,9 @@
 """The loop: steps, evaluations, saving."""
 
 import math
+from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 from mebp.data import Dataset, load_dataset
 from mebp.errors import Error
@@ -17,11 +19,25 @@ from mebp.training.options import TrainingOptions
 from mebp.training.progress import Reporter, make_reporter
 from mebp.training.schedule import learning_rate
 
-FINISHED, INTERRUPTED = 0, 130
+Callback = Callable[[Record], object]
 
 
-def train(options: TrainingOptions) -> int:
-    """Runs to the end or to Ctrl-C, saves state and adapter both ways, and returns the exit status.
+@dataclass(frozen=True, repr=False)
+class TrainingRun:
+    """What a run did."""
+
+    records: list[Record]  # one for each step; of a resumed run that has a log, those before as well
+    evaluations: list[Evaluation]
+    session: Session  # as the run left it
+    interrupted: bool  # by Ctrl-C, before its last step
+
+    def __repr__(self) -> str:
+        losses = f", loss {self.records[0].loss:.4f} to {self.records[-1].loss:.4f}" if self.records else ""
+        return f"TrainingRun({len(self.records)} steps{losses}, {self.session})"
+
+
+def train(options: TrainingOptions, callback: Callback | None = None, progress: bool = True) -> TrainingRun:
+    """Runs to the end, to Ctrl-C or until `callback` returns True after a step; saves state and adapter in every case.
 
     Raises mebp.Error where a step fails, as when the loss is not finite; what was trained before is saved.
     """
@@ -44,7 +60,7 @@ def train(options: TrainingOptions) -> int:
             accumulate=options.accumulate > 1,
             return_gradients=False,
         )
-        return _Run(options, session, data, eval_data, before).run()
+        return _Run(options, session, data, eval_data, before).run(callback, progress)
 
 
 class _Run:
@@ -71,19 +87,21 @@ class _Run:
         if options.schedule != "constant":
             self.description["--steps"] = self.total  # the rates depend on it
 
-    def run(self) -> int:
+    def run(self, callback: Callback | None, progress: bool) -> TrainingRun:
         options = self.options
         resumed = options.resume and state.exists(options.state)
         if resumed:
             state.load(self.session, options.state, self.description)
         first = self.session.steps
-        with make_reporter(self.total, self.planned_bytes) as reporter, interrupts.watched() as interrupted:
+        with make_reporter(self.total, self.planned_bytes, progress) as reporter, interrupts.watched() as interrupted:
             self._announce(reporter, resumed, first)
             log = RunLog(options.log, first)
+            stopped = False
             try:
-                while self.session.steps < self.total and not interrupted.pressed:
+                while self.session.steps < self.total and not interrupted.pressed and not stopped:
                     self._evaluate_if_due(log, reporter, interrupted)  # where the run was stopped before it
-                    self._step(log, reporter)
+                    record = self._step(log, reporter)
+                    stopped = callback is not None and bool(callback(record))
                     self._evaluate_if_due(log, reporter, interrupted)
                     if options.state and self.session.steps % options.save_every == 0:
                         state.save(self.session, options.state, self.description)
@@ -93,13 +111,13 @@ class _Run:
                 self._finish(log, reporter)
                 raise Error(f"{error}; what is saved is of step {self.session.steps}") from error
             self._finish(log, reporter)
-            if self.session.steps >= self.total:
-                return FINISHED
-            hint = "; continue with --resume" if options.state else ""
-            reporter.say(f"stopped after step {self.session.steps} of {self.total}{hint}")
-            return INTERRUPTED
+            finished = self.session.steps >= self.total
+            if not finished:
+                hint = "; continue with --resume" if options.state else ""
+                reporter.say(f"stopped after step {self.session.steps} of {self.total}{hint}")
+            return TrainingRun(log.records, log.evaluations, self.session, interrupted.pressed and not finished)
 
-    def _step(self, log: RunLog, reporter: Reporter) -> None:
+    def _step(self, log: RunLog, reporter: Reporter) -> Record:
         options, step = self.options, self.session.steps
         rate = learning_rate(step, self.total, options.lr, options.schedule, options.warmup)
         self.session.set_learning_rate(rate)
@@ -117,6 +135,7 @@ class _Run:
         record = Record(step + 1, result.loss, result.grad_norm, rate, result.tokens, result.seconds, result.peak_bytes)
         log.add(record)
         reporter.step(record, seen=sum(batch.size for batch in ids))
+        return record
 
     def _evaluate_if_due(self, log: RunLog, reporter: Reporter, interrupted: interrupts.Interrupts) -> None:
         step = self.session.steps

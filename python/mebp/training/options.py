@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a training run is asked to do."""
 
+import difflib
 import math
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType
+from typing import get_args, get_type_hints
 
 from mebp.errors import Error
 from mebp.training.schedule import SCHEDULES
+
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a string", Path: "a path"}
 
 
 @dataclass(frozen=True)
@@ -58,3 +65,35 @@ class TrainingOptions:
     def total_steps(self, steps_per_epoch: int) -> int:
         """By default one epoch."""
         return self.steps if self.steps is not None else (self.epochs or 1) * steps_per_epoch
+
+
+def option_kinds() -> dict[str, type]:
+    """The type of each option, by its name; None may stand for any that has it as its default."""
+    hints = get_type_hints(TrainingOptions)
+    return {name: next((kind for kind in get_args(hint) if kind is not NoneType), hint) for name, hint in hints.items()}
+
+
+def find_name(written: str, kinds: Mapping[str, type]) -> str:
+    """The option that `written` means, dashes for underscores allowed; raises mebp.Error where there is none."""
+    name = written.replace("-", "_")
+    if name not in kinds:
+        nearest = difflib.get_close_matches(name, kinds, n=1)
+        hint = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(kinds)}"
+        raise Error(f"there is no option '{written}'; {hint}")
+    return name
+
+
+def convert(name: str, value: object, kind: type) -> object:
+    """`value` as a `kind`, where it can be meant so; raises mebp.Error where not."""
+    if kind is float and isinstance(value, str):  # YAML reads 2e-4, which has no point, as a string
+        try:
+            return float(value)
+        except ValueError:
+            pass
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if kind is Path and isinstance(value, str | os.PathLike):
+        return Path(value)
+    if type(value) is not kind:
+        raise Error(f"{name} is {value!r}; give {_KINDS[kind]}")
+    return value

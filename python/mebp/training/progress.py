@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a run is shown: a progress bar on a terminal, plain lines elsewhere."""
+"""How a run is shown: a progress bar on a terminal, plain lines elsewhere, or not at all."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -29,7 +29,9 @@ class Reporter(Protocol):
         """A step has been made, with `seen` tokens, those included whose labels do not count."""
 
 
-def make_reporter(total: int, planned_bytes: int) -> Reporter:
+def make_reporter(total: int, planned_bytes: int, shown: bool) -> Reporter:
+    if not shown:
+        return SilentReporter()
     console = Console(highlight=False, soft_wrap=True)
     kind = BarReporter if console.is_terminal else LineReporter
     return kind(console, total, planned_bytes)
@@ -42,6 +44,23 @@ def _figures(record: Record, seen: int) -> str:
 def _memory(record: Record, planned_bytes: int) -> str:
     # The highest so far, against what was planned for this process.
     return f"{record.peak_bytes / 1e6:.0f} of {planned_bytes / 1e6:.0f} MB"
+
+
+class SilentReporter:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+    def say(self, line: str) -> None:
+        pass
+
+    def busy(self, what: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def step(self, record: Record, seen: int) -> None:
+        pass
 
 
 class BarReporter:

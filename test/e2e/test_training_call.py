@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mebp.train: the command as a call, its callback, and Ctrl-C within it."""
+
+import json
+import subprocess
+import sys
+import threading
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from commands import mebp as command
+
+import mebp
+
+
+def test_it_is_the_command(bundle, data, tmp_path, capfd):
+    seen = []
+    run = mebp.train(str(bundle), str(data), steps=5, lr=1e-2, seed=3, accumulate=2, eval=data, log=tmp_path / "call.jsonl",
+                     adapter_out=tmp_path / "call", callback=seen.append, progress=False)  # fmt: skip
+    assert capfd.readouterr() == ("", "")
+    assert seen == run.records and [record.step for record in seen] == [1, 2, 3, 4, 5]
+    done = command("train", bundle, "--data", data, "--steps", 5, "--lr", 1e-2, "--seed", 3, "--accumulate", 2,
+                   "--eval", data, "--adapter-out", tmp_path / "command", "--log", tmp_path / "command.jsonl")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    ours, theirs = (
+        [json.loads(line) for line in (tmp_path / f"{name}.jsonl").read_text().splitlines()]
+        for name in ("call", "command")
+    )
+    varying = ("seconds", "peak_bytes")
+    assert [{key: value for key, value in line.items() if key not in varying} for line in ours] == [
+        {key: value for key, value in line.items() if key not in varying} for line in theirs
+    ]
+    assert [asdict(entry) for entry in [*run.records, *run.evaluations]] == ours
+    tensors = "adapter_model.safetensors"
+    assert (tmp_path / "call" / tensors).read_bytes() == (tmp_path / "command" / tensors).read_bytes()
+
+
+def test_the_session_is_as_the_run_left_it(bundle, data):
+    run = mebp.train(bundle, data, steps=3, lr=1e-2, progress=False)
+    assert run.session.steps == 3 and not run.interrupted
+    assert any(values.any() for key, values in run.session.trainables().items() if "lora_B" in key)
+    assert repr(run).startswith(f"TrainingRun(3 steps, loss {run.records[0].loss:.4f} to {run.records[-1].loss:.4f}, ")
+
+
+def test_the_callback_ends_the_run(bundle, data, tmp_path):
+    options = {"steps": 6, "lr": 1e-2, "progress": False}
+    stopped = mebp.train(bundle, data, **options, state=tmp_path / "state", callback=lambda record: record.step == 2)
+    assert len(stopped.records) == stopped.session.steps == 2 and not stopped.interrupted
+    resumed = mebp.train(bundle, data, **options, state=tmp_path / "state", resume=True)
+    assert [record.step for record in resumed.records] == [3, 4, 5, 6]
+    whole = mebp.train(bundle, data, **options)
+    assert [record.loss for record in whole.records] == [record.loss for record in stopped.records + resumed.records]
+
+
+def test_lines_are_shown_unless_asked_not_to(bundle, data, capsys):
+    mebp.train(bundle, data, steps=1)
+    assert "step 1/1  loss" in capsys.readouterr().out
+
+
+def test_it_runs_in_another_thread(bundle, data):
+    runs = []
+    thread = threading.Thread(target=lambda: runs.append(mebp.train(bundle, data, steps=2, progress=False)))
+    thread.start()
+    thread.join()
+    assert [record.step for record in runs[0].records] == [1, 2]
+
+
+# Ctrl-C comes while a step runs, and the notebook goes on with what is saved.
+_INTERRUPTED = """
+import os, signal, sys, threading
+import numpy as np, mebp
+bundle, data, folder = sys.argv[1:]
+steps = []
+def press(record):
+    steps.append(record.step)
+    if record.step == 3:
+        threading.Timer(0.002, os.kill, (os.getpid(), signal.SIGINT)).start()
+before = signal.getsignal(signal.SIGINT)
+options = {"lr": 1e-2, "progress": False}
+try:
+    mebp.train(bundle, data, steps=100000, adapter_out=f"{folder}/adapter", state=f"{folder}/state", callback=press,
+               **options)
+except KeyboardInterrupt as error:
+    print("interrupted", error)
+assert signal.getsignal(signal.SIGINT) is before
+session, whole = mebp.Session(bundle), mebp.train(bundle, data, steps=steps[-1], **options).session
+session.load_state(f"{folder}/state")
+assert session.steps == steps[-1] >= 3
+ours, theirs = session.trainables(), whole.trainables()
+assert all(np.array_equal(ours[key], theirs[key]) for key in ours)
+session.load_adapter(f"{folder}/adapter")
+assert all(np.array_equal(values, theirs[key]) for key, values in session.trainables().items())
+"""
+
+
+def test_ctrl_c_raises_when_the_step_has_ended(bundle, data, tmp_path):
+    arguments = [str(bundle), str(data), str(tmp_path)]
+    run = subprocess.run([sys.executable, "-c", _INTERRUPTED, *arguments], capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0 and run.stdout.startswith("interrupted stopped after step "), run.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"setps": 3}, "there is no option 'setps'; did you mean steps?"),
+        ({"steps": 0}, "--steps is 0"),
+        ({"steps": "many"}, "steps is 'many'; give a whole number"),
+        ({"resume": True}, "--resume needs --state"),
+        ({"optimizer": "mezo"}, "mezo"),
+    ],
+)
+def test_refusals(bundle, data, options, words):
+    with pytest.raises(mebp.Error) as caught:
+        mebp.train(bundle, data, **options)
+    assert words in str(caught.value)
+
+
+def test_numbers_of_numpy_are_numbers(bundle, data):
+    run = mebp.train(bundle, data, steps=np.int64(1), lr=np.float32(0.5), progress=False)
+    assert run.records[0].lr == 0.5
