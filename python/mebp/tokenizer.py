@@ -29,6 +29,7 @@ class Tokenizer:
             raise Error(f"{path}: cannot be read ({error}); export the model again") from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
+        self._before_text = self._find_before_text()
         self._stated_ends = self._read_stated_ends()
         self.end_of_text = self._choose_end_of_text()
         self.end_of_sequence = next(iter(self._stated_ends), self.end_of_text)
@@ -39,6 +40,10 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """The token ids of `text`, without any added at its ends."""
         return self._tokenizer.encode(text, add_special_tokens=False).ids
+
+    def encode_document(self, text: str) -> list[int]:
+        """As encode, after what the model wants before a text that stands alone, such as <bos>."""
+        return [*self._before_text, *self.encode(text)]
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """As encode, and which characters [start, end) of `text` each token stands for."""
@@ -65,6 +70,11 @@ class Tokenizer:
             return json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise Error(f"{path}: is not JSON ({error}); export the model again") from error
+
+    def _find_before_text(self) -> list[int]:
+        encoding = self._tokenizer.encode("a", add_special_tokens=True)
+        length = encoding.special_tokens_mask.index(0)
+        return encoding.ids[:length]
 
     def _read_stated_ends(self) -> list[int]:
         named = self.named_special_tokens.get("eos_token")

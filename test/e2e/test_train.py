@@ -195,6 +195,8 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_what_was_good(bundle, 
     again = mebp(*common, "--steps", 9, "--adapter-out", tmp_path / "none", "--state", tmp_path / "state", "--resume")
     assert again.returncode == 2 and again.stderr.startswith("mebp: step 2: the loss is"), again.stderr
     assert not (tmp_path / "none").exists()
+    seen = mebp(*common, "--steps", 9, "--eval", data, "--eval-every", 1)
+    assert seen.returncode == 2 and seen.stderr.startswith(f"mebp: {data} after step 1: the loss is"), seen.stderr
 
 
 def test_an_applied_gradient_that_is_not_finite_is_not_saved(bundle, data, tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ class Bytes:
 
     end_of_text = 256
 
-    def encode(self, text: str) -> list[int]:
+    def encode_document(self, text: str) -> list[int]:
         return list(text.encode())
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from textmodel import CHATML, make_tokenizer
+from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
 
 from mebp.data import Dataset, Row, load_dataset
@@ -244,6 +245,26 @@ def test_a_prompt_has_the_tokens_it_has_alone(tmp_path):
     prompt = tokenizer.encode("x ")
     assert row.ids[: len(prompt)].tolist() == prompt
     assert learned(row, tokenizer) == "abc<|endoftext|>"
+
+
+def test_a_text_of_its_own_begins_as_the_tokenizer_begins_it(tmp_path):
+    fast = make_tokenizer(tmp_path / "tokenizer", CHATML)
+    begin, end = (fast.convert_tokens_to_ids(name) for name in ("<|im_start|>", "<|im_end|>"))
+    fast.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<|im_start|> $A <|im_end|>", special_tokens=[("<|im_start|>", begin), ("<|im_end|>", end)]
+    )
+    fast.save_pretrained(tmp_path / "tokenizer")
+    tokenizer = Tokenizer(tmp_path)
+    first, second = load(
+        tmp_path, tokenizer, {"prompt": "x", "completion": "y"}, {"prompt": "", "completion": "z"}
+    ).rows
+    assert first.ids.tolist() == [begin, *tokenizer.encode("xy"), tokenizer.end_of_sequence] and first.counted == 2
+    assert second.ids.tolist() == [begin, *tokenizer.encode("z"), tokenizer.end_of_sequence] and second.counted == 2
+    (packed,) = load(tmp_path, tokenizer, {"text": "a"}, {"text": "b"}).rows
+    documents = [[begin, *tokenizer.encode(text), tokenizer.end_of_text] for text in "ab"]
+    assert packed.ids.tolist() == documents[0] + documents[1]
+    (row,) = load(tmp_path, tokenizer, {"messages": TURNS}).rows  # a chat template writes the beginning itself
+    assert row.ids.tolist() == tokenizer.encode(ChatTemplate(tokenizer).render(TURNS))
 
 
 def test_a_completion_beyond_the_length_is_left_out(tmp_path):

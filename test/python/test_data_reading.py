@@ -88,6 +88,7 @@ WANTED = 'give "text", "prompt" and "completion", or "messages"'
         ({"messages": {}}, '"messages" is an object; give a list of {"role", "content"}'),
         ({"messages": []}, "has no turn of the assistant, so there is nothing to learn; leave the line out"),
         ({"messages": TURNS[:1]}, "has no turn of the assistant, so there is nothing to learn; leave the line out"),
+        ({"messages": TURNS, "tools": [{}]}, '"tools" is not in this build; write them into the system\'s turn'),
         ({"messages": ["a"]}, 'messages[0] is a string; give {"role", "content"}'),
         ({"messages": [{"role": "user"}]}, 'messages[0] has no "content"; give {"role", "content"}'),
         ({"messages": [*TURNS, {"content": "a"}]}, 'messages[2] has no "role"; give {"role", "content"}'),

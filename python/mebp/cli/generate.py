@@ -76,9 +76,9 @@ def _prompt(given: str, tokenizer: "Tokenizer", chat: "Chat | None", longest: in
     source = "standard input" if given == "-" else "--prompt"
     text = _utf8(source, sys.stdin.buffer.read() if given == "-" else os.fsencode(given))
     text = text.strip() if chat else text
-    ids = tokenizer.encode(chat.prompt(text) if chat and text else text)
-    if not ids:
+    if not text:
         raise Error(f"{source} is empty; give some text")
+    ids = tokenizer.encode(chat.prompt(text)) if chat else tokenizer.encode_document(text)
     if len(ids) >= longest:
         raise Error(
             f'{source} "{_beginning(text)}" has {len(ids)} tokens and the bundle is compiled for sequences of '

@@ -11,8 +11,8 @@ from mebp.tokenizer import Tokenizer
 
 def completion_row(sample: Completion, tokenizer: Tokenizer) -> Row:
     """The prompt as it stands and what completes it; the completion and an end token count."""
-    prompt = tokenizer.encode(sample.prompt)
-    whole = tokenizer.encode(sample.prompt + sample.completion)
+    prompt = tokenizer.encode_document(sample.prompt)
+    whole = tokenizer.encode_document(sample.prompt + sample.completion)
     if whole[: len(prompt)] != prompt:  # a token would reach over the border, where a prompt alone never has it
         whole = prompt + tokenizer.encode(sample.completion)
     ids = np.array([*whole, tokenizer.end_of_sequence], dtype=np.int32)

@@ -107,6 +107,8 @@ def _sample(where: str, form: tuple[str, ...], entry: dict) -> Sample:
     if form == ("text",):
         return Document(where, _string(where, entry, "text"))
     if form == ("messages",):
+        if entry.get("tools"):
+            raise Error(f'{where}: "tools" is not in this build; write them into the system\'s turn')
         return Conversation(where, _messages(where, entry["messages"]))
     prompt, completion = (_string(where, entry, key) for key in form)
     if not completion:

@@ -142,8 +142,11 @@ class _Run:
         due = step > 0 and (step % self.eval_every == 0 or step == self.total)
         if self.eval_data is None or not due or log.last_evaluated == step:
             return
-        with reporter.busy("evaluating"):
-            loss = evaluate(self.session, self.eval_data, stop=lambda: interrupted.pressed)
+        try:
+            with reporter.busy("evaluating"):
+                loss = evaluate(self.session, self.eval_data, stop=lambda: interrupted.pressed)
+        except Error as error:
+            raise Error(f"{self.options.eval} after step {step}: {error}") from error
         if loss is None:
             return
         log.add(Evaluation(step, loss))
