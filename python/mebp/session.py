@@ -277,7 +277,7 @@ class Session:
         self._session.save_adapter(os.fspath(folder))
 
     def load_adapter(self, folder: str | os.PathLike[str]) -> None:
-        """Takes the adapter of a PEFT folder; the optimizer's state stays as it is.
+        """Takes the adapter of a PEFT folder, in float32, bfloat16 or float16; the optimizer's state stays as it is.
 
         Raises mebp.Error, with nothing taken, where the adapter is not LoRA as this bundle computes it: of another
         rank, alpha, target layers or shapes, or with parts (DoRA, biases, saved modules) that would be lost.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/adapter.h"
 
+#include <algorithm>
+#include <set>
 #include <unordered_map>
 
 #include "runtime/core/files.h"
@@ -54,11 +56,65 @@ Status saveAdapter(const Session &session, const std::string &folder) {
   return config.replace();
 }
 
+// As PEFT's target_modules call it.
+static std::string moduleOf(const std::string &layer) { return layer.substr(layer.rfind('.') + 1); }
+
+static bool isHead(const format::Bundle &bundle, const std::string &layer) {
+  for (const format::Block &block : bundle.blocks())
+    for (const format::Parameter &parameter : block.parameters()) {
+      if (block.kind() != format::Block::HEAD || parameter.kind_case() != format::Parameter::kWeight)
+        continue;
+      const format::Weight &weight = bundle.weights(static_cast<int>(parameter.weight()));
+      std::vector<std::string> names(weight.aliases().begin(), weight.aliases().end());
+      names.push_back(weight.name());
+      if (std::find(names.begin(), names.end(), layer + ".weight") != names.end())
+        return true;
+    }
+  return false;
+}
+
+// The modules that the adapter has tensors of, as mebpc's --lora-targets takes them.
+static std::string targetsOf(const std::vector<SafeTensor> &tensors) {
+  std::set<std::string> modules;
+  for (const SafeTensor &tensor : tensors)
+    modules.insert(moduleOf(adaptedLayer(tensor.name)));
+  std::string list;
+  for (const std::string &name : modules)
+    list += (list.empty() ? "" : ",") + name;
+  return list;
+}
+
+static Status checkNoOthers(const std::vector<SafeTensor> &tensors, const format::Bundle &bundle) {
+  std::set<std::string> trained;
+  for (const format::Trainable &trainable : bundle.trainables())
+    trained.insert(trainable.name());
+  for (const SafeTensor &tensor : tensors)
+    if (adaptedLayer(tensor.name).empty())
+      return failure(MEBP_UNSUPPORTED,
+                     "has '%s', and only LoRA of linear layers is supported; train or save the adapter without it",
+                     tensor.name.c_str());
+  for (const SafeTensor &tensor : tensors) {
+    if (trained.count(tensor.name))
+      continue;
+    if (isHead(bundle, adaptedLayer(tensor.name)))
+      return failure(MEBP_UNSUPPORTED, "has '%s', and LoRA of the head is not supported; train the adapter without it",
+                     tensor.name.c_str());
+    return failure(MEBP_INCOMPATIBLE,
+                   "has '%s', which this bundle does not train; compile its base model with --lora-targets %s",
+                   tensor.name.c_str(), targetsOf(tensors).c_str());
+  }
+  return Status();
+}
+
 static Status checkTensor(const SafeTensor &tensor, const format::Trainable &trainable) {
   const char *name = trainable.name().c_str();
-  if (tensor.shape != std::vector<uint64_t>{trainable.rows(), trainable.columns()})
-    return failure(MEBP_INCOMPATIBLE, "'%s' has another shape than the bundle's %u x %u", name, trainable.rows(),
-                   trainable.columns());
+  if (tensor.shape != std::vector<uint64_t>{trainable.rows(), trainable.columns()}) {
+    std::string shape;
+    for (uint64_t extent : tensor.shape)
+      shape += (shape.empty() ? "" : " x ") + std::to_string(extent);
+    return failure(MEBP_INCOMPATIBLE, "'%s' is %s, the bundle's is %u x %u; take an adapter of the same base model",
+                   name, shape.c_str(), trainable.rows(), trainable.columns());
+  }
   if (!canWiden(tensor))
     return failure(MEBP_UNSUPPORTED, "'%s' is stored as %s; save the adapter in F32, BF16 or F16", name,
                    tensor.type.c_str());
@@ -66,26 +122,27 @@ static Status checkTensor(const SafeTensor &tensor, const format::Trainable &tra
 }
 
 static Status loadTensors(Session &session, const MappedFile &file) {
+  const format::Bundle &bundle = session.bundle().content();
   std::vector<SafeTensor> tensors;
   if (Status status = readSafetensors(file, tensors); !status.ok())
+    return status;
+  if (Status status = checkNoOthers(tensors, bundle); !status.ok())
     return status;
   std::unordered_map<std::string, const SafeTensor *> byName;
   for (const SafeTensor &tensor : tensors)
     byName[tensor.name] = &tensor;
   std::vector<const SafeTensor *> matched;
-  for (const format::Trainable &trainable : session.bundle().content().trainables()) {
+  for (const format::Trainable &trainable : bundle.trainables()) {
     auto found = byName.find(trainable.name());
     if (found == byName.end())
-      return failure(MEBP_INCOMPATIBLE, "lacks '%s', which this bundle trains; take an adapter of the same targets",
-                     trainable.name().c_str());
+      return failure(MEBP_INCOMPATIBLE,
+                     "lacks '%s', which this bundle trains; take an adapter of all its target modules (this one has "
+                     "%s), or compile with this one's",
+                     trainable.name().c_str(), targetsOf(tensors).c_str());
     if (Status status = checkTensor(*found->second, trainable); !status.ok())
       return status;
     matched.push_back(found->second);
-    byName.erase(found);
   }
-  if (!byName.empty())
-    return failure(MEBP_INCOMPATIBLE, "has '%s', which this bundle does not train; compile with its target modules",
-                   byName.begin()->first.c_str());
   for (uint32_t i = 0; i < matched.size(); ++i)
     widen(*matched[i], session.parameters(i));
   return Status();

@@ -1,28 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/adapter_config.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <unordered_map>
 
 #include <nlohmann/json.hpp>
 
+#include "runtime/optim/optimizer.h"
+
 namespace mebp {
 
 using Json = nlohmann::ordered_json;
+
+std::string adaptedLayer(const std::string &key) {
+  const std::string prefix = "base_model.model.";
+  for (const std::string suffix : {".lora_A.weight", ".lora_B.weight"})
+    if (key.size() > prefix.size() + suffix.size() && key.compare(0, prefix.size(), prefix) == 0 &&
+        key.compare(key.size() - suffix.size(), suffix.size(), suffix) == 0)
+      return key.substr(prefix.size(), key.size() - prefix.size() - suffix.size());
+  return "";
+}
 
 // Whether the adapted layers keep their weights as [in, out], as GPT-2's Conv1D does.
 static bool targetsAreTransposed(const format::Bundle &bundle) {
   std::unordered_map<std::string, bool> transposed;
   for (const format::Weight &weight : bundle.weights())
     transposed[weight.name()] = weight.transposed();
-  const std::string prefix = "base_model.model.", suffix = ".lora_A.weight";
   bool found = false;
   for (const format::Trainable &trainable : bundle.trainables()) {
-    const std::string &name = trainable.name();
-    if (name.size() <= prefix.size() + suffix.size() || name.compare(0, prefix.size(), prefix) != 0 ||
-        name.compare(name.size() - suffix.size(), suffix.size(), suffix) != 0)
+    std::string layer = adaptedLayer(trainable.name());
+    if (layer.empty())
       continue;
-    std::string layer = name.substr(prefix.size(), name.size() - prefix.size() - suffix.size());
     auto weight = transposed.find(layer + ".weight");
     if (weight == transposed.end() || !weight->second)
       return false;
@@ -33,12 +43,13 @@ static bool targetsAreTransposed(const format::Bundle &bundle) {
 
 std::string adapterConfig(const format::Bundle &bundle) {
   const format::Lora &lora = bundle.model().lora();
-  bool whole = std::floor(lora.alpha()) == lora.alpha();
+  double alpha = decimalOf(lora.alpha());
+  bool whole = std::floor(alpha) == alpha;
   Json config = {{"peft_type", "LORA"},
                  {"task_type", "CAUSAL_LM"},
                  {"base_model_name_or_path", bundle.model().name()},
                  {"r", lora.rank()},
-                 {"lora_alpha", whole ? Json(static_cast<int64_t>(lora.alpha())) : Json(lora.alpha())},
+                 {"lora_alpha", whole ? Json(static_cast<int64_t>(alpha)) : Json(alpha)},
                  {"lora_dropout", 0.0},
                  {"bias", "none"},
                  {"target_modules", lora.target_modules()},
@@ -50,26 +61,62 @@ std::string adapterConfig(const format::Bundle &bundle) {
   return config.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-// null, false, 0, "", [] and {} all mean that an option is not used.
+// Fields that say nothing about what the adapter computes, or nothing that its tensors do not say themselves.
+//
+// base_model_name_or_path is one of them: the same model goes by a hub id, a folder of any name, or a hash in a cache,
+// so another name is no sign of another model. Another shape of its tensors is.
+static constexpr const char *harmless[] = {
+    "auto_mapping",    "base_model_name_or_path", "corda_config", "ensure_weight_tying", "eva_config",
+    "exclude_modules", "inference_mode",          "loftq_config", "lora_dropout",        "lora_ga_config",
+    "megatron_config", "megatron_core",           "peft_version", "qalora_group_size",   "revision",
+    "runtime_config",  "target_modules",          "task_type",    "velora_config"};
+// Fields that are checked by their value.
+static constexpr const char *checked[] = {"bias",       "fan_in_fan_out", "init_lora_weights",
+                                          "lora_alpha", "peft_type",      "r"};
+
+template <size_t count> static bool isAmong(const char *const (&names)[count], const std::string &name) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+// null, false, "", [] and {} all mean that an option is not used.
 static bool isUsed(const Json &option) {
   if (option.is_boolean())
     return option.get<bool>();
   if (option.is_string())
     return !option.get_ref<const std::string &>().empty();
-  if (option.is_number())
-    return option.get<double>() != 0;
-  return !option.is_null() && !option.empty();
+  return option.is_number() || !option.empty();
 }
 
-static Status checkNumber(const Json &config, const char *name, double expected) {
+// Any other field changes what the adapter computes, or comes from a PEFT that this runtime does not know yet.
+static Status checkOtherFields(const Json &config) {
+  for (const auto &field : config.items())
+    if (!isAmong(harmless, field.key()) && !isAmong(checked, field.key()) && isUsed(field.value()))
+      return failure(MEBP_UNSUPPORTED, "%s is not supported; train the adapter without it", field.key().c_str());
+  return Status();
+}
+
+static Status checkNumber(const Json &config, const char *name, const char *option, double expected) {
   if (!config.contains(name) || !config[name].is_number())
     return failure(MEBP_CORRUPT, "lacks the number '%s'", name);
   double number = config[name].get<double>();
   if (number == expected)
     return Status();
   return failure(MEBP_INCOMPATIBLE,
-                 "%s is %g, the bundle was compiled for %g; compile with that or take another adapter", name, number,
-                 expected);
+                 "%s is %g, the bundle was compiled for %g; compile with %s %g or take another adapter", name, number,
+                 expected, option, number);
+}
+
+// PiSSA and its like train against base weights that they have changed.
+static Status checkInitialisation(const Json &config) {
+  if (!config.contains("init_lora_weights") || !config["init_lora_weights"].is_string())
+    return Status();
+  const std::string &kind = config["init_lora_weights"].get_ref<const std::string &>();
+  if (kind == "gaussian" || kind == "eva" || kind == "orthogonal")
+    return Status();
+  return failure(MEBP_UNSUPPORTED,
+                 "init_lora_weights is '%s', for which PEFT may change the base weights; save the adapter with its "
+                 "path_initial_model_for_weight_conversion",
+                 kind.c_str());
 }
 
 Status checkAdapterConfig(const std::string &text, const format::Bundle &bundle) {
@@ -78,15 +125,19 @@ Status checkAdapterConfig(const std::string &text, const format::Bundle &bundle)
     return failure(MEBP_CORRUPT, "is not readable as JSON; save the adapter again");
   if (!config.contains("peft_type") || config["peft_type"] != "LORA")
     return failure(MEBP_UNSUPPORTED, "peft_type is not LORA, the only kind that is supported");
-  for (const char *option : {"use_dora", "use_rslora", "rank_pattern", "alpha_pattern", "modules_to_save", "lora_bias",
-                             "layer_replication", "trainable_token_indices", "target_parameters"})
-    if (config.contains(option) && isUsed(config[option]))
-      return failure(MEBP_UNSUPPORTED, "%s is not supported; train the adapter without it", option);
+  if (Status status = checkOtherFields(config); !status.ok())
+    return status;
+  if (Status status = checkInitialisation(config); !status.ok())
+    return status;
   if (config.contains("bias") && config["bias"] != "none")
     return failure(MEBP_UNSUPPORTED, "bias is not supported; train the adapter with bias none");
-  if (Status status = checkNumber(config, "r", bundle.model().lora().rank()); !status.ok())
+  if (config.contains("fan_in_fan_out") && isUsed(config["fan_in_fan_out"]) && !targetsAreTransposed(bundle))
+    return failure(MEBP_INCOMPATIBLE,
+                   "fan_in_fan_out is set, the bundle's layers keep their weights as [out, in]; take "
+                   "an adapter of the same base model");
+  if (Status status = checkNumber(config, "r", "--lora-rank", bundle.model().lora().rank()); !status.ok())
     return status;
-  return checkNumber(config, "lora_alpha", static_cast<double>(bundle.model().lora().alpha()));
+  return checkNumber(config, "lora_alpha", "--lora-alpha", decimalOf(bundle.model().lora().alpha()));
 }
 
 } // namespace mebp

@@ -264,6 +264,8 @@ protected:
     format::Weight *head = bundle.add_weights();
     *head = bundle.weights(0);
     head->set_name("lm_head.weight");
+    head->clear_aliases();
+    bundle.mutable_weights(0)->clear_aliases();
     head->set_data_offset(bundle.weights_bytes());
     bundle.set_weights_bytes(bundle.weights_bytes() + (tinyVocabulary * tinyHidden * 4 + 63) / 64 * 64);
     bundle.mutable_blocks(bundle.blocks_size() - 1)

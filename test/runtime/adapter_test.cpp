@@ -87,23 +87,55 @@ TEST_F(AdapterTest, SaysWhereWeightsAreTransposed) {
 }
 
 TEST_F(AdapterTest, RefusesOtherTensors) {
+  const std::string place = "adapter_model.safetensors: ", layer = "base_model.model.model.layers.1.proj";
   std::string content = readWhole(tensors);
-  replaceAll(tensors, "layers.1.proj.lora_B", "layers.7.proj.lora_B");
-  expectRefusal(MEBP_INCOMPATIBLE, "adapter_model.safetensors: lacks 'base_model.model.model.layers.1.proj.lora_B");
+  // Each name is replaced by one of the same length, which leaves the header whole.
+  auto renamed = [&](const std::string &from, const std::string &to) {
+    writeWhole(tensors, content);
+    replaceAll(tensors, "\"" + from + "\"", "\"" + to + "\"" + std::string(from.size() - to.size(), ' '));
+  };
+  renamed(layer + ".lora_B.weight", "base_model.model.model.layers.7.proj.lora_B.weight");
+  expectRefusal(MEBP_INCOMPATIBLE, place + "has 'base_model.model.model.layers.7.proj.lora_B.weight', which this "
+                                           "bundle does not train; compile its base model with --lora-targets proj");
+  renamed(layer + ".lora_B.weight", "base_model.model.model.layers.1.gate.lora_B.weight");
+  expectRefusal(MEBP_INCOMPATIBLE, "compile its base model with --lora-targets gate,proj");
+  renamed(layer + ".lora_B.weight", "base_model.model.lm_head.weight");
+  expectRefusal(MEBP_UNSUPPORTED, place + "has 'base_model.model.lm_head.weight', and only LoRA of linear layers is "
+                                          "supported; train or save the adapter without it");
+  for (const char *other : {"base_model.model.model.embed.weight", "base_model.model.model.lora_embedding_A",
+                            "base_model.model.model.layers.1.proj.lora_B.bias", "model.layers.1.proj.lora_B.weight"}) {
+    renamed(layer + ".lora_B.weight", other);
+    expectRefusal(MEBP_UNSUPPORTED, place + "has '" + other + "', and only LoRA of linear layers is supported");
+  }
+  // The head is tied to the embedding, and goes by either name.
+  for (const char *head : {"base_model.model.model.embed.lora_B.weight", "base_model.model.lm_head.lora_B.weight"}) {
+    renamed(layer + ".lora_B.weight", head);
+    expectRefusal(MEBP_UNSUPPORTED,
+                  place + "has '" + head + "', and LoRA of the head is not supported; train the adapter without it");
+  }
   writeWhole(tensors, content);
   replaceAll(tensors, "\"shape\":[6,2]", "\"shape\":[2,6]");
-  expectRefusal(MEBP_INCOMPATIBLE, "lora_B.weight' has another shape");
+  expectRefusal(MEBP_INCOMPATIBLE, "lora_B.weight' is 2 x 6, the bundle's is 6 x 2; take an adapter of the same base");
   writeWhole(tensors, content);
   replaceAll(tensors, "\"dtype\":\"F32\"", "\"dtype\":\"F64\"");
-  expectRefusal(MEBP_UNSUPPORTED, "is stored as F64");
-  // One more than the bundle trains.
-  uint64_t header;
-  std::memcpy(&header, content.data(), 8);
-  std::string text = content.substr(8, header);
-  text = text.substr(0, text.rfind('}')) + ",\"more\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}";
-  header = text.size();
-  writeWhole(tensors, std::string(reinterpret_cast<char *>(&header), 8) + text + content.substr(content.size() - 192));
-  expectRefusal(MEBP_INCOMPATIBLE, "has 'more', which this bundle does not train");
+  expectRefusal(MEBP_UNSUPPORTED, "is stored as F64; save the adapter in F32, BF16 or F16");
+}
+
+TEST_F(AdapterTest, RefusesMissingTensors) {
+  TinyOptions tiny;
+  tiny.layers = 3;
+  BundleFolder deeper(tinyBundle(tiny));
+  OpenBundle opened(deeper.path());
+  OpenSession fresh(opened.handle);
+  mebp_error error = {};
+  EXPECT_EQ(mebp_session_load_adapter(fresh.handle, adapter.c_str(), &error), MEBP_INCOMPATIBLE);
+  EXPECT_NE(
+      std::string(error.message)
+          .find("adapter_model.safetensors: lacks 'base_model.model.model.layers.2.proj.lora_A.weight', which this "
+                "bundle trains; take an adapter of all its target modules (this one has proj), or compile with "
+                "this one's"),
+      std::string::npos)
+      << error.message;
 }
 
 TEST_F(AdapterTest, RefusesDamagedFiles) {
@@ -125,31 +157,93 @@ TEST_F(AdapterTest, RefusesDamagedFiles) {
 }
 
 TEST_F(AdapterTest, RefusesOtherKindsByName) {
+  const std::string place = "adapter_config.json: ";
   std::string settings = readWhole(config);
-  const std::pair<const char *, const char *> changes[] = {{"\"use_dora\": false", "\"use_dora\": true"},
-                                                           {"\"use_rslora\": false", "\"use_rslora\": true"},
-                                                           {"{\n", "{\"rank_pattern\": {\"q\": 3},\n"},
-                                                           {"{\n", "{\"alpha_pattern\": {\"q\": 3},\n"},
-                                                           {"{\n", "{\"modules_to_save\": [\"lm_head\"],\n"},
-                                                           {"\"none\"", "\"all\""},
-                                                           {"\"LORA\"", "\"IA3\""}};
-  const char *names[] = {"use_dora",        "use_rslora", "rank_pattern", "alpha_pattern",
-                         "modules_to_save", "bias",       "peft_type"};
-  for (size_t i = 0; i < std::size(names); ++i) {
-    replaceAll(config, changes[i].first, changes[i].second);
-    expectRefusal(MEBP_UNSUPPORTED, names[i]);
-    writeWhole(config, settings);
+  // A field that stands twice has the later value.
+  auto changed = [&](const std::string &field) {
+    writeWhole(config, settings.substr(0, settings.rfind('}')) + ", " + field + "}");
+  };
+  const std::pair<const char *, const char *> used[] = {{"use_dora", "true"},
+                                                        {"use_rslora", "true"},
+                                                        {"rank_pattern", "{\"q\": 3}"},
+                                                        {"alpha_pattern", "{\"q\": 3}"},
+                                                        {"modules_to_save", "[\"lm_head\"]"},
+                                                        {"lora_bias", "true"},
+                                                        {"layers_to_transform", "0"},
+                                                        {"layers_to_transform", "[1]"},
+                                                        {"layers_pattern", "\"layers\""},
+                                                        {"layer_replication", "[[0, 1]]"},
+                                                        {"trainable_token_indices", "[5]"},
+                                                        {"target_parameters", "[\"w\"]"},
+                                                        {"alora_invocation_tokens", "[5]"},
+                                                        {"use_qalora", "true"},
+                                                        {"kasa_config", "{\"beta\": 1}"},
+                                                        {"not_known_yet", "7"}};
+  for (auto [name, value] : used) {
+    changed("\"" + std::string(name) + "\": " + value);
+    expectRefusal(MEBP_UNSUPPORTED, place + name + " is not supported; train the adapter without it");
   }
-  replaceAll(config, "\"r\": 2", "\"r\": 4");
-  expectRefusal(MEBP_INCOMPATIBLE, "r is 4, the bundle was compiled for 2");
-  writeWhole(config, settings);
-  replaceAll(config, "\"lora_alpha\": 4", "\"lora_alpha\": 5");
-  expectRefusal(MEBP_INCOMPATIBLE, "lora_alpha is 5");
-  // What PEFT leaves unused is no obstacle.
-  writeWhole(config, settings);
-  replaceAll(config, "{\n", "{\"rank_pattern\": {}, \"modules_to_save\": null, \"layers_pattern\": null,\n");
+  changed("\"bias\": \"lora_only\"");
+  expectRefusal(MEBP_UNSUPPORTED, place + "bias is not supported; train the adapter with bias none");
+  changed("\"peft_type\": \"IA3\"");
+  expectRefusal(MEBP_UNSUPPORTED, place + "peft_type is not LORA, the only kind that is supported");
+  changed("\"fan_in_fan_out\": true");
+  expectRefusal(MEBP_INCOMPATIBLE, place +
+                                       "fan_in_fan_out is set, the bundle's layers keep their weights as [out, in]; "
+                                       "take an adapter of the same base model");
+  changed("\"init_lora_weights\": \"pissa_niter_4\"");
+  expectRefusal(MEBP_UNSUPPORTED, place +
+                                      "init_lora_weights is 'pissa_niter_4', for which PEFT may change the base "
+                                      "weights; save the adapter with its path_initial_model_for_weight_conversion");
+  changed("\"r\": 4");
+  expectRefusal(MEBP_INCOMPATIBLE, place + "r is 4, the bundle was compiled for 2; compile with --lora-rank 4 or take "
+                                           "another adapter");
+  changed("\"lora_alpha\": 5.5");
+  expectRefusal(MEBP_INCOMPATIBLE, place +
+                                       "lora_alpha is 5.5, the bundle was compiled for 4; compile with --lora-alpha "
+                                       "5.5 or take another adapter");
+  changed("\"r\": \"2\"");
+  expectRefusal(MEBP_CORRUPT, place + "lacks the number 'r'");
+}
+
+TEST_F(AdapterTest, TakesWhatChangesNothing) {
+  std::string settings = readWhole(config);
+  writeWhole(config, settings.substr(0, settings.rfind('}')) +
+                         R"(, "rank_pattern": {}, "modules_to_save": null, "layers_pattern": null, "peft_version": "9",
+                            "base_model_name_or_path": "/another/name", "lora_dropout": 0.1, "target_modules": "x",
+                            "qalora_group_size": 16, "init_lora_weights": "gaussian", "not_known_yet": false})");
   OpenSession fresh(bundle.handle);
-  EXPECT_EQ(mebp_session_load_adapter(fresh.handle, adapter.c_str(), nullptr), MEBP_OK);
+  mebp_error error = {};
+  ASSERT_EQ(mebp_session_load_adapter(fresh.handle, adapter.c_str(), &error), MEBP_OK) << error.message;
+  EXPECT_EQ(trainablesOf(bundle.handle, fresh.handle), trainablesOf(bundle.handle, session.handle));
+}
+
+TEST_F(AdapterTest, TakesTransposedLayersWhereTheBundleHasThem) {
+  TinyOptions tiny;
+  tiny.transposed = true;
+  BundleFolder turned(tinyBundle(tiny));
+  OpenBundle opened(turned.path());
+  OpenSession fresh(opened.handle);
+  mebp_error error = {};
+  for (const char *value : {"false", "true"}) {
+    EXPECT_EQ(mebp_session_load_adapter(fresh.handle, adapter.c_str(), &error), MEBP_OK) << value << error.message;
+    if (std::string(value) == "false")
+      replaceAll(config, "\"fan_in_fan_out\": false", "\"fan_in_fan_out\": true");
+  }
+}
+
+// A float's decimal is what was meant: PEFT writes 0.1, and 0.1f is another double.
+TEST_F(AdapterTest, TakesAnAlphaThatIsNoBinaryFraction) {
+  TinyOptions tiny;
+  tiny.loraAlpha = 0.1f;
+  BundleFolder files(tinyBundle(tiny));
+  OpenBundle opened(files.path());
+  OpenSession fresh(opened.handle);
+  replaceAll(config, "\"lora_alpha\": 4", "\"lora_alpha\": 0.1");
+  mebp_error error = {};
+  EXPECT_EQ(mebp_session_load_adapter(fresh.handle, adapter.c_str(), &error), MEBP_OK) << error.message;
+  ASSERT_EQ(mebp_session_save_adapter(fresh.handle, adapter.c_str(), nullptr), MEBP_OK);
+  EXPECT_NE(readWhole(config).find("\"lora_alpha\": 0.1,"), std::string::npos) << readWhole(config);
 }
 
 TEST_F(AdapterTest, LeavesTheOldOneWhereTheDiskIsFull) {

@@ -163,7 +163,9 @@ mebp_code mebp_session_write_trainable(mebp_session *session, uint32_t index, co
 mebp_code mebp_session_read_gradient(const mebp_session *session, uint32_t index, float *out, uint64_t count,
                                      mebp_error *error);
 
-/* A PEFT folder: adapter_model.safetensors and adapter_config.json. Written whole or not at all. */
+/* A PEFT folder: adapter_model.safetensors and adapter_config.json. Written whole or not at all. Read from f32, bf16 or
+ * f16, and refused by the name of the field or tensor where it is not plain LoRA of the bundle's rank, alpha and
+ * layers; the session is then as it was. */
 mebp_code mebp_session_save_adapter(const mebp_session *session, const char *folder, mebp_error *error);
 mebp_code mebp_session_load_adapter(mebp_session *session, const char *folder, mebp_error *error);
 /* Everything that a bitwise equal continuation needs. Written to a new file, synced and renamed. `user` travels along

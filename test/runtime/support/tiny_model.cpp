@@ -220,7 +220,7 @@ format::Bundle tinyBundle(const TinyOptions &options) {
   model->set_sequence(tinySequence);
   model->set_activation(format::F32);
   model->mutable_lora()->set_rank(tinyRank);
-  model->mutable_lora()->set_alpha(4);
+  model->mutable_lora()->set_alpha(options.loraAlpha);
   model->mutable_lora()->add_target_modules("proj");
   model->mutable_lora()->set_seed(7);
 
@@ -229,6 +229,7 @@ format::Bundle tinyBundle(const TinyOptions &options) {
     *bundle.add_programs() = program;
 
   addWeight(bundle, "model.embed.weight", tinyVocabulary, format::F32, false);
+  bundle.mutable_weights(0)->add_aliases("lm_head.weight");
   format::Block *embed = addBlock(bundle, "model.embed", format::Block::EMBED);
   embed->set_forward(0);
   embed->add_parameters()->set_weight(0);

@@ -19,6 +19,7 @@ struct TinyOptions {
   format::ElementType storage = format::F32; // of the layers' weights
   uint32_t logitRows = 10;                   // that the logits program is planned for
   float bound = 0.5f;                        // of the trainables' initial values
+  float loraAlpha = 4;                       // as the adapter's configuration has it
 };
 
 constexpr uint32_t tinyVocabulary = 11, tinyHidden = 6, tinyRank = 2, tinyBatch = 2, tinySequence = 5;
