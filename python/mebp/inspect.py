@@ -4,7 +4,7 @@
 import json
 import os
 
-from mebp.session import load_runtime
+from mebp.extension import load_runtime
 
 
 def inspect(path: str | os.PathLike[str]) -> dict:

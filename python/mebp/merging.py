@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from mebp.errors import Error
+from mebp.extension import load_runtime
 from mebp.inspect import inspect
-from mebp.session import Session, load_runtime
+from mebp.session import Session
 from mebp.tensor_file import DTYPES, relative_norm, write_tensors
 
 _TORCH_NAMES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}

@@ -6,15 +6,14 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 
 from mebp import arrays, generation
 from mebp.errors import Error
+from mebp.extension import load_runtime
 from mebp.plan import Plan
-
-OPTIMIZERS = ("adamw", "sgd")
+from mebp.session_options import OPTIMIZERS, check_not_negative, check_options
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,7 +78,7 @@ class Session:
         Raises mebp.Error where the bundle is missing, damaged or too new, or an option cannot be meant.
         """
         runtime = load_runtime()
-        _check_options(device, threads, lr, betas, eps, weight_decay, clip)
+        check_options(device, threads, lr, betas, eps, weight_decay, clip)
         self.path = Path(path)
         self._bundle = runtime.Bundle(os.fspath(path))
         self._info = self._bundle.info()
@@ -156,7 +155,7 @@ class Session:
 
     def set_learning_rate(self, lr: float) -> None:
         """The rate of the next steps, a finite number of at least 0."""
-        _check_not_negative("lr", lr)
+        check_not_negative("lr", lr)
         self._session.set_learning_rate(lr)
 
     def loss(self, input_ids: object, labels: object) -> float:
@@ -301,44 +300,9 @@ class Session:
         return self._session.load_state(os.fspath(folder))
 
 
-def load_runtime() -> ModuleType:
-    """The extension; raises mebp.Error where it is not built."""
-    try:
-        from mebp import _runtime
-    except ImportError as error:
-        raise Error(f"the runtime's extension cannot be loaded ({error}); build it with make") from error
-    return _runtime
-
-
 def _make_parent(folder: str | os.PathLike[str]) -> None:
     parent = Path(folder).absolute().parent
     try:
         parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Error(f"{parent}: cannot be made ({error.strerror}); choose another folder") from error
-
-
-def _check_options(
-    device: str,
-    threads: int | None,
-    lr: float,
-    betas: tuple[float, float],
-    eps: float,
-    weight_decay: float,
-    clip: float | None,
-) -> None:
-    if device != "cpu":
-        raise Error(f"device '{device}' is not in this build; it has cpu")
-    if threads is not None and threads < 1:
-        raise Error(f"threads is {threads}; give at least 1, or None for all")
-    for name, value in {"lr": lr, "eps": eps, "weight_decay": weight_decay}.items():
-        _check_not_negative(name, value)
-    if clip is not None and not (np.isfinite(clip) and clip > 0):
-        raise Error(f"clip is {clip}; give a finite number above 0, or None for no clipping")
-    if not all(0 <= beta < 1 for beta in betas):
-        raise Error(f"betas are {betas}; each must be at least 0 and below 1")
-
-
-def _check_not_negative(name: str, value: float) -> None:
-    if not (np.isfinite(value) and value >= 0):
-        raise Error(f"{name} is {value}; give a finite number of at least 0")

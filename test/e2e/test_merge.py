@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM
 import mebp
 from mebp import merging
 from mebp.cli import main
-from mebp.session import load_runtime
+from mebp.extension import load_runtime
 from mebp.tensor_file import write_tensors
 
 TOLERANCE = 1e-4

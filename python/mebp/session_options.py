@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a session may be created with."""
+
+import numpy as np
+
+from mebp.errors import Error
+
+OPTIMIZERS = ("adamw", "sgd")
+
+
+def check_options(
+    device: str,
+    threads: int | None,
+    lr: float,
+    betas: tuple[float, float],
+    eps: float,
+    weight_decay: float,
+    clip: float | None,
+) -> None:
+    if device != "cpu":
+        raise Error(f"device '{device}' is not in this build; it has cpu")
+    if threads is not None and threads < 1:
+        raise Error(f"threads is {threads}; give at least 1, or None for all")
+    for name, value in {"lr": lr, "eps": eps, "weight_decay": weight_decay}.items():
+        check_not_negative(name, value)
+    if clip is not None and not (np.isfinite(clip) and clip > 0):
+        raise Error(f"clip is {clip}; give a finite number above 0, or None for no clipping")
+    if not all(0 <= beta < 1 for beta in betas):
+        raise Error(f"betas are {betas}; each must be at least 0 and below 1")
+
+
+def check_not_negative(name: str, value: float) -> None:
+    if not (np.isfinite(value) and value >= 0):
+        raise Error(f"{name} is {value}; give a finite number of at least 0")
