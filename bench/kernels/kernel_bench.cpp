@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Speed of the kernels that a training step spends its time in, at SmolLM2's shapes. Arguments of the matrix products:
-// rows, inputs, outputs; threads come from MEBP_BENCH_THREADS, by default one for each core.
-#include "runtime/backends/cpu/kernel.h"
+// Speed of the kernels that a training step spends its time in, at SmolLM2's shapes, with activations in f32 and in
+// bf16. Arguments of the matrix products: rows, inputs, outputs; threads come from MEBP_BENCH_THREADS, by default one
+// for each core.
+#include "runtime/backends/cpu/row.h"
 
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
 #include <random>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -18,7 +20,7 @@ namespace {
 
 class Bench {
 public:
-  Bench() {
+  explicit Bench(Storage storage) : storage(storage) {
     const char *asked = std::getenv("MEBP_BENCH_THREADS");
     size_t threads = asked ? std::strtoul(asked, nullptr, 10) : std::thread::hardware_concurrency();
     context.pool = pthreadpool_create(threads);
@@ -38,14 +40,24 @@ public:
     return tensor;
   }
 
+  Tensor activation(int64_t rows, int64_t columns) {
+    Tensor tensor = matrix(rows, columns);
+    if (storage == Storage::BF16) {
+      auto &values = halves.emplace_back(rows * columns);
+      copyRow(Row(tensor.f32()), Row(values.data(), storage, 0), rows * columns);
+      tensor.data = values.data(), tensor.storage = storage;
+    }
+    return tensor;
+  }
+
   Tensor int4(int64_t rows, int64_t columns) {
     auto &codes = bytes.emplace_back(rows * columns / 2);
     for (uint8_t &code : codes)
       code = static_cast<uint8_t>(generator());
-    auto &halves = scales.emplace_back(rows * columns / 32, 0x2000); // 2^-7
+    auto &scales = halves.emplace_back(rows * columns / 32, 0x2000); // 2^-7
     Tensor tensor;
     tensor.data = codes.data(), tensor.rows = rows, tensor.columns = columns, tensor.stride = columns;
-    tensor.storage = Storage::Int4, tensor.group = 32, tensor.scales = halves.data(), tensor.minima = halves.data();
+    tensor.storage = Storage::Int4, tensor.group = 32, tensor.scales = scales.data(), tensor.minima = scales.data();
     return tensor;
   }
 
@@ -64,39 +76,40 @@ public:
   Context context;
 
 private:
+  Storage storage;
   std::mt19937 generator{1};
   std::vector<unsigned char> workspace;
   std::vector<std::vector<float>> floats;
   std::vector<std::vector<uint8_t>> bytes;
-  std::vector<std::vector<uint16_t>> scales;
+  std::vector<std::vector<uint16_t>> halves;
 };
 
-void linear(benchmark::State &state) {
+void linear(benchmark::State &state, Storage storage) {
   int64_t rows = state.range(0), inputs = state.range(1), outputs = state.range(2);
-  Bench bench;
-  bench.measure(state, "linear", {bench.matrix(rows, inputs), bench.int4(outputs, inputs), {}, {}},
-                {bench.matrix(rows, outputs)}, 2.0 * rows * inputs * outputs);
+  Bench bench(storage);
+  bench.measure(state, "linear", {bench.activation(rows, inputs), bench.int4(outputs, inputs), {}, {}},
+                {bench.activation(rows, outputs)}, 2.0 * rows * inputs * outputs);
 }
 
-void linearInputGradient(benchmark::State &state) {
+void linearInputGradient(benchmark::State &state, Storage storage) {
   int64_t rows = state.range(0), inputs = state.range(1), outputs = state.range(2);
-  Bench bench;
-  bench.measure(state, "linear_input_gradient", {bench.matrix(rows, outputs), bench.int4(outputs, inputs), {}},
-                {bench.matrix(rows, inputs)}, 2.0 * rows * inputs * outputs);
+  Bench bench(storage);
+  bench.measure(state, "linear_input_gradient", {bench.activation(rows, outputs), bench.int4(outputs, inputs), {}},
+                {bench.activation(rows, inputs)}, 2.0 * rows * inputs * outputs);
 }
 
-void loraLinear(benchmark::State &state) {
+void loraLinear(benchmark::State &state, Storage storage) {
   int64_t rows = state.range(0), inputs = state.range(1), outputs = state.range(2);
-  Bench bench;
-  Tensor y = bench.matrix(rows, outputs);
-  bench.measure(state, "linear", {bench.matrix(rows, inputs), bench.matrix(outputs, inputs), {}, y}, {y},
+  Bench bench(storage);
+  Tensor y = bench.activation(rows, outputs);
+  bench.measure(state, "linear", {bench.activation(rows, inputs), bench.matrix(outputs, inputs), {}, y}, {y},
                 2.0 * rows * inputs * outputs);
 }
 
-void loraWeightGradient(benchmark::State &state) {
+void loraWeightGradient(benchmark::State &state, Storage storage) {
   int64_t rows = state.range(0), inputs = state.range(1), outputs = state.range(2);
-  Bench bench;
-  bench.measure(state, "linear_weight_gradient", {bench.matrix(rows, outputs), bench.matrix(rows, inputs), {}},
+  Bench bench(storage);
+  bench.measure(state, "linear_weight_gradient", {bench.activation(rows, outputs), bench.activation(rows, inputs), {}},
                 {bench.matrix(outputs, inputs)}, 2.0 * rows * inputs * outputs);
 }
 
@@ -106,51 +119,53 @@ Attributes attentionAttributes() {
   return attributes;
 }
 
-void attention(benchmark::State &state) {
+void attention(benchmark::State &state, Storage storage) {
   int64_t tokens = state.range(0);
-  Bench bench;
+  Bench bench(storage);
   bench.context.batch = 1, bench.context.sequence = tokens;
-  bench.measure(state, "attention", {bench.matrix(tokens, 576), bench.matrix(tokens, 192), bench.matrix(tokens, 192)},
-                {bench.matrix(tokens, 576), bench.matrix(tokens, 9)}, 2.0 * 576 * tokens * tokens,
-                attentionAttributes());
+  bench.measure(
+      state, "attention", {bench.activation(tokens, 576), bench.activation(tokens, 192), bench.activation(tokens, 192)},
+      {bench.activation(tokens, 576), bench.matrix(tokens, 9)}, 2.0 * 576 * tokens * tokens, attentionAttributes());
 }
 
-void attentionGradient(benchmark::State &state) {
+void attentionGradient(benchmark::State &state, Storage storage) {
   int64_t tokens = state.range(0);
-  Bench bench;
+  Bench bench(storage);
   bench.context.batch = 1, bench.context.sequence = tokens;
-  Tensor q = bench.matrix(tokens, 576), k = bench.matrix(tokens, 192), v = bench.matrix(tokens, 192);
-  Tensor o = bench.matrix(tokens, 576), lse = bench.matrix(tokens, 9);
+  Tensor q = bench.activation(tokens, 576), k = bench.activation(tokens, 192), v = bench.activation(tokens, 192);
+  Tensor o = bench.activation(tokens, 576), lse = bench.matrix(tokens, 9);
   Tensor operands[] = {q, k, v}, results[] = {o, lse};
   findKernel("attention", Family::Vector)({operands, 3, results, 2, attentionAttributes()}, bench.context);
-  bench.measure(state, "attention_gradient", {q, k, v, o, lse, bench.matrix(tokens, 576), {}, {}},
-                {bench.matrix(tokens, 576), bench.matrix(tokens, 192), bench.matrix(tokens, 192)},
+  bench.measure(state, "attention_gradient", {q, k, v, o, lse, bench.activation(tokens, 576), {}, {}},
+                {bench.activation(tokens, 576), bench.matrix(tokens, 192), bench.matrix(tokens, 192)},
                 5.0 * 576 * tokens * tokens, attentionAttributes());
 }
 
 // Kernels that move memory: what they read and write in a second.
-void moving(benchmark::State &state, const char *name, size_t operands, size_t results, const Attributes &attributes) {
+void moving(benchmark::State &state, Storage storage, const char *name, size_t operands, size_t results,
+            const Attributes &attributes) {
   constexpr int64_t rows = 256, columns = 1536;
-  Bench bench;
+  Bench bench(storage);
   bench.context.batch = 1, bench.context.sequence = rows;
   std::vector<Tensor> inputs, outputs;
   for (size_t i = 0; i < operands; ++i)
-    inputs.push_back(bench.matrix(rows, columns));
+    inputs.push_back(bench.activation(rows, columns));
   if (std::string_view(name).substr(0, 8) == "rms_norm")
     inputs[1].rows = 1;
   for (size_t i = 0; i < results; ++i)
-    outputs.push_back(bench.matrix(rows, columns));
+    outputs.push_back(bench.activation(rows, columns));
   bench.measure(state, name, inputs, outputs, 0, attributes);
-  state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * (operands + results) * rows * columns * 4));
+  state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * (operands + results) * rows * columns *
+                                               (storage == Storage::BF16 ? 2 : 4)));
 }
 
-Attributes gelu() {
+Attributes geluAttributes() {
   Attributes attributes;
   attributes.activation = Activation::Gelu;
   return attributes;
 }
 
-Attributes rope() {
+Attributes ropeAttributes() {
   static const std::vector<float> frequencies(32, 0.25f);
   Attributes attributes;
   attributes.headDim = 64, attributes.frequencies = frequencies.data(), attributes.frequencyCount = 32;
@@ -159,7 +174,7 @@ Attributes rope() {
 
 void crossEntropyTile(benchmark::State &state) {
   constexpr int64_t rows = 256, columns = 4096, hidden = 576;
-  Bench bench;
+  Bench bench(Storage::F32);
   Tensor labels = bench.matrix(rows, 1), max = bench.matrix(rows, 1), sum = bench.matrix(rows, 1);
   Tensor logits = bench.matrix(rows, columns), accumulator = bench.matrix(rows, hidden);
   std::fill_n(labels.i32(), rows, 5);
@@ -172,29 +187,40 @@ void layerShapes(benchmark::internal::Benchmark *bench) {
   for (int64_t rows : {1, 64, 256, 1024})
     for (auto [inputs, outputs] : {std::pair{576, 1536}, std::pair{1536, 576}, std::pair{576, 576}})
       bench->Args({rows, inputs, outputs});
-  bench->UseRealTime();
 }
 void loraShapes(benchmark::internal::Benchmark *bench) {
   for (auto [inputs, outputs] : {std::pair{576, 8}, std::pair{1536, 8}, std::pair{8, 576}, std::pair{8, 1536}})
     bench->Args({256, inputs, outputs});
-  bench->UseRealTime();
+}
+
+void registerAll(const std::string &suffix, Storage storage) {
+  auto add = [&](const char *name, auto function, auto... arguments) {
+    return benchmark::RegisterBenchmark((name + suffix).c_str(), function, storage, arguments...)->UseRealTime();
+  };
+  add("linear", linear)->Apply(layerShapes);
+  add("linear_input_gradient", linearInputGradient)->Apply(layerShapes);
+  add("lora_linear", loraLinear)->Apply(loraShapes);
+  add("lora_weight_gradient", loraWeightGradient)->Apply(loraShapes);
+  add("attention", attention)->Arg(256)->Arg(1024);
+  add("attention_gradient", attentionGradient)->Arg(256)->Arg(1024);
+  add("add", moving, "add", 2, 1, Attributes());
+  add("concat", moving, "concat", 1, 1, Attributes());
+  add("gated_silu", moving, "gated", 2, 1, Attributes());
+  add("gated_gelu", moving, "gated", 2, 1, geluAttributes());
+  add("gated_gradient_silu", moving, "gated_gradient", 3, 2, Attributes());
+  add("rms_norm", moving, "rms_norm", 2, 1, Attributes());
+  add("rms_norm_input_gradient", moving, "rms_norm_input_gradient", 3, 1, Attributes());
+  add("rope", moving, "rope", 1, 1, ropeAttributes());
 }
 
 } // namespace
 
-BENCHMARK(linear)->Apply(layerShapes);
-BENCHMARK(linearInputGradient)->Apply(layerShapes);
-BENCHMARK(loraLinear)->Apply(loraShapes);
-BENCHMARK(loraWeightGradient)->Apply(loraShapes);
-BENCHMARK(attention)->Arg(256)->Arg(1024)->UseRealTime();
-BENCHMARK(attentionGradient)->Arg(256)->Arg(1024)->UseRealTime();
-BENCHMARK_CAPTURE(moving, add, "add", 2, 1, {})->UseRealTime();
-BENCHMARK_CAPTURE(moving, gated_silu, "gated", 2, 1, {})->UseRealTime();
-BENCHMARK_CAPTURE(moving, gated_gelu, "gated", 2, 1, gelu())->UseRealTime();
-BENCHMARK_CAPTURE(moving, gated_gradient_silu, "gated_gradient", 3, 2, {})->UseRealTime();
-BENCHMARK_CAPTURE(moving, rms_norm, "rms_norm", 2, 1, {})->UseRealTime();
-BENCHMARK_CAPTURE(moving, rms_norm_input_gradient, "rms_norm_input_gradient", 3, 1, {})->UseRealTime();
-BENCHMARK_CAPTURE(moving, rope, "rope", 1, 1, rope())->UseRealTime();
-BENCHMARK(crossEntropyTile)->UseRealTime();
-
-BENCHMARK_MAIN();
+int main(int argc, char **argv) {
+  registerAll("/f32", Storage::F32);
+  registerAll("/bf16", Storage::BF16);
+  benchmark::RegisterBenchmark("cross_entropy_tile/f32", crossEntropyTile)->UseRealTime();
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv))
+    return 1;
+  benchmark::RunSpecifiedBenchmarks();
+}

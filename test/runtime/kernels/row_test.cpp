@@ -36,7 +36,7 @@ uint32_t roundedBits(uint32_t bits) {
 TEST(Row, RoundsToNearestEvenAndKeepsNan) {
   Value x = everyRounding(), y = Value::constant(x.shape.rows, columns, 0).stored(Storage::BF16);
   for (Family family : {Family::Reference, Family::Vector})
-    for (const char *kernel : {"concat", "split"}) {
+    for (const char *kernel : {"concat", "split", "scale"}) {
       std::vector<float> from = x.elements(), to = run({kernel, {x}, {y}}, family)[0].elements();
       for (size_t i = 0; i < from.size(); ++i)
         if (std::isnan(from[i]))

@@ -278,6 +278,8 @@ void expectAgreement(const CallSpec &spec, double tolerance, double scale) {
       result = result.stored(Storage::F32);
     expectFamiliesAgree(wide, tolerance, scale);
     expectOnlyRounding(mixed, wide, Family::Reference);
+    forEachTarget([&] { expectOnlyRounding(mixed, wide, Family::Vector); });
+    expectThreadsAgree(mixed);
   }
 }
 

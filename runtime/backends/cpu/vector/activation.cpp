@@ -18,9 +18,10 @@ void Forward(const Call &call, const Context &context, Activation activation) {
   const Tensor &x = call.operands[0], &y = call.results[0];
   withFormula(activation, [&](auto formula) HWY_ATTR {
     parallelRows(context, y.rows, y.columns, [&](int64_t row) HWY_ATTR {
-      const float *from = floatRowOf(x, row);
-      mapRow(floatRowOf(y, row), y.columns,
-             [&](int64_t i, int64_t n) HWY_ATTR { return formula.at(loadSome(from + i, n)).value; });
+      auto body = [&](auto from, auto to) HWY_ATTR {
+        mapRow(to, y.columns, [&](int64_t i, int64_t n) HWY_ATTR { return formula.at(loadSome(from + i, n)).value; });
+      };
+      withRows(body, rowOf(x, row), rowOf(y, row));
     });
   });
 }
@@ -29,10 +30,12 @@ void Backward(const Call &call, const Context &context, Activation activation) {
   const Tensor &x = call.operands[0], &dy = call.operands[1], &dx = call.results[0];
   withFormula(activation, [&](auto formula) HWY_ATTR {
     parallelRows(context, dx.rows, dx.columns, [&](int64_t row) HWY_ATTR {
-      const float *from = floatRowOf(x, row), *upstream = floatRowOf(dy, row);
-      mapRow(floatRowOf(dx, row), dx.columns, [&](int64_t i, int64_t n) HWY_ATTR {
-        return hn::Mul(loadSome(upstream + i, n), formula.at(loadSome(from + i, n)).slope);
-      });
+      auto body = [&](auto from, auto upstream, auto to) HWY_ATTR {
+        mapRow(to, dx.columns, [&](int64_t i, int64_t n) HWY_ATTR {
+          return hn::Mul(loadSome(upstream + i, n), formula.at(loadSome(from + i, n)).slope);
+        });
+      };
+      withRows(body, rowOf(x, row), rowOf(dy, row), rowOf(dx, row));
     });
   });
 }
@@ -41,10 +44,12 @@ void Gated(const Call &call, const Context &context) {
   const Tensor &gate = call.operands[0], &up = call.operands[1], &y = call.results[0];
   withFormula(call.attributes.activation, [&](auto formula) HWY_ATTR {
     parallelRows(context, y.rows, y.columns, [&](int64_t row) HWY_ATTR {
-      const float *from = floatRowOf(gate, row), *factor = floatRowOf(up, row);
-      mapRow(floatRowOf(y, row), y.columns, [&](int64_t i, int64_t n) HWY_ATTR {
-        return hn::Mul(formula.at(loadSome(from + i, n)).value, loadSome(factor + i, n));
-      });
+      auto body = [&](auto from, auto factor, auto to) HWY_ATTR {
+        mapRow(to, y.columns, [&](int64_t i, int64_t n) HWY_ATTR {
+          return hn::Mul(formula.at(loadSome(from + i, n)).value, loadSome(factor + i, n));
+        });
+      };
+      withRows(body, rowOf(gate, row), rowOf(up, row), rowOf(y, row));
     });
   });
 }
@@ -54,13 +59,16 @@ void GatedGradient(const Call &call, const Context &context) {
   const Tensor &dgate = call.results[0], &dup = call.results[1];
   withFormula(call.attributes.activation, [&](auto formula) HWY_ATTR {
     parallelRows(context, dy.rows, dy.columns, [&](int64_t row) HWY_ATTR {
-      for (int64_t i = 0; i < dy.columns; i += lanes) {
-        int64_t n = dy.columns - i;
-        Curve curve = formula.at(loadSome(floatRowOf(gate, row) + i, n));
-        FloatVector upstream = loadSome(floatRowOf(dy, row) + i, n), factor = loadSome(floatRowOf(up, row) + i, n);
-        storeSome(hn::Mul(hn::Mul(upstream, factor), curve.slope), floatRowOf(dgate, row) + i, n);
-        storeSome(hn::Mul(upstream, curve.value), floatRowOf(dup, row) + i, n);
-      }
+      auto body = [&](auto gates, auto ups, auto dys, auto dgates, auto dups) HWY_ATTR {
+        for (int64_t i = 0; i < dy.columns; i += lanes) {
+          int64_t n = dy.columns - i;
+          Curve curve = formula.at(loadSome(gates + i, n));
+          FloatVector upstream = loadSome(dys + i, n), factor = loadSome(ups + i, n);
+          storeSome(hn::Mul(hn::Mul(upstream, factor), curve.slope), dgates + i, n);
+          storeSome(hn::Mul(upstream, curve.value), dups + i, n);
+        }
+      };
+      withRows(body, rowOf(gate, row), rowOf(up, row), rowOf(dy, row), rowOf(dgate, row), rowOf(dup, row));
     });
   });
 }

@@ -29,12 +29,16 @@ struct AttentionShape {
   int64_t firstItem, items; // the batch items that q touches
   int64_t queryTiles;       // of an item and key/value head, at most
 
+  int64_t roomFloats; // for a tile of keys or values in BF16
+
   AttentionShape(const Call &call, const Context &context)
       : q(call.operands[0]), sequence(context.sequence), window(call.attributes.window),
         kvHeads(call.attributes.kvHeads), group(call.attributes.heads / call.attributes.kvHeads),
         dim(q.columns / call.attributes.heads), firstItem(q.firstRow / sequence),
         items(q.rows > 0 ? (q.firstRow + q.rows - 1) / sequence - firstItem + 1 : 0),
-        queryTiles(ceilDivide(std::min(q.rows, sequence) * group, panelWidth)) {}
+        queryTiles(ceilDivide(std::min(q.rows, sequence) * group, panelWidth)),
+        roomFloats(rowOf(call.operands[1], 0).isBf16() || rowOf(call.operands[2], 0).isBf16() ? keyTile * paddedDim(dim)
+                                                                                              : 0) {}
 };
 
 // One tile of lanes. Lanes beyond `count` see no key.
@@ -66,8 +70,8 @@ struct QueryTile {
   int64_t rowOfLane(int64_t lane) const { return firstRow + (firstLane + lane) / shape.group; }
   int64_t headOfLane(int64_t lane) const { return kvHead * shape.group + (firstLane + lane) % shape.group; }
   // Where the lane's head begins in a row of q, o or their gradients.
-  float *vectorOf(const Tensor &tensor, int64_t lane) const {
-    return floatRowOf(tensor, rowOfLane(lane)) + headOfLane(lane) * shape.dim;
+  Row vectorOf(const Tensor &tensor, int64_t lane) const {
+    return rowOf(tensor, rowOfLane(lane)) + headOfLane(lane) * shape.dim;
   }
 
   // straight[lane][paddedDim] = factor * the lanes' vectors, zeros around; transposed[paddedDim][lane] likewise.
@@ -75,10 +79,13 @@ struct QueryTile {
     const FloatTag d;
     int64_t padded = paddedDim(shape.dim);
     for (int64_t lane = 0; lane < panelWidth; ++lane) {
-      const float *from = lane < count ? vectorOf(tensor, lane) : nullptr;
+      if (lane >= count) {
+        std::fill_n(straight + lane * padded, padded, 0.0f);
+        continue;
+      }
+      const Row from = vectorOf(tensor, lane);
       mapRow(straight + lane * padded, padded, [&](int64_t c, int64_t) HWY_ATTR {
-        return from ? hn::Mul(hn::Set(d, factor), loadSome(from + c, std::max<int64_t>(0, shape.dim - c)))
-                    : hn::Zero(d);
+        return hn::Mul(hn::Set(d, factor), loadSome(from + c, std::max<int64_t>(0, shape.dim - c)));
       });
     }
     for (int64_t c = 0; c < padded; c += panelWidth)
@@ -105,13 +112,12 @@ struct QueryTile {
   }
 
   // Rows of k or v from a position of this item on, as the left operand of a product with [paddedDim, lanes] ...
-  LeftOperand rowsOf(const Tensor &keys, int64_t position) const {
-    return {floatRowOf(keys, item * shape.sequence + position) + kvHead * shape.dim, keys.stride, 1};
+  LeftOperand rowsOf(const Tensor &keys, int64_t position, int64_t count, float *room) const {
+    return LeftMatrix{keys}.block(item * shape.sequence + position, count, kvHead * shape.dim, shape.dim, room);
   }
-  // ... and their transpose, of one with [keys, lanes].
-  LeftOperand columnsOf(const Tensor &keys, int64_t position) const {
-    LeftOperand rows = rowsOf(keys, position);
-    return {rows.data, 1, rows.rowStride};
+  // ... and their transpose, of one with [keys, lanes]. `room` takes keyTile * paddedDim floats.
+  LeftOperand columnsOf(const Tensor &keys, int64_t position, int64_t count, float *room) const {
+    return LeftMatrix{keys, true}.block(kvHead * shape.dim, shape.dim, item * shape.sequence + position, count, room);
   }
 };
 

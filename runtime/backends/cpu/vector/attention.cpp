@@ -49,7 +49,7 @@ static void attendTile(const Call &call, const QueryTile &tile, float *workspace
   const Tensor &k = call.operands[1], &v = call.operands[2], &o = call.results[0], &lse = call.results[1];
   int64_t dim = tile.shape.dim, padded = paddedDim(dim);
   float *straight = workspace, *queries = straight + padded * panelWidth, *output = queries + padded * panelWidth;
-  float *scores = output + padded * panelWidth;
+  float *scores = output + padded * panelWidth, *room = scores + keyTile * panelWidth;
   HWY_ALIGN float maxima[panelWidth], sums[panelWidth], factors[panelWidth];
   std::fill_n(maxima, panelWidth, unseen);
   std::fill_n(sums, panelWidth, 0.0f);
@@ -58,14 +58,16 @@ static void attendTile(const Call &call, const QueryTile &tile, float *workspace
 
   for (int64_t position = tile.keyBegin; position < tile.keyEnd; position += keyTile) {
     int64_t keys = std::min(keyTile, tile.keyEnd - position);
-    multiplyTile(keys, tile.count, dim, tile.rowsOf(k, position), queries, panelWidth, scores, panelWidth, false);
+    multiplyTile(keys, tile.count, dim, tile.rowsOf(k, position, keys, room), queries, panelWidth, scores, panelWidth,
+                 false);
     softmaxTile(tile, position, keys, scores, maxima, sums, factors);
     for (int64_t c = 0; c < dim; ++c)
       for (int64_t lane = 0; lane < panelWidth; lane += lanes) {
         float *value = output + c * panelWidth + lane;
         hn::Store(hn::Mul(hn::Load(d, value), hn::Load(d, factors + lane)), d, value);
       }
-    multiplyTile(dim, tile.count, keys, tile.columnsOf(v, position), scores, panelWidth, output, panelWidth, true);
+    multiplyTile(dim, tile.count, keys, tile.columnsOf(v, position, keys, room), scores, panelWidth, output, panelWidth,
+                 true);
   }
 
   for (int64_t lane = 0; lane < tile.count; ++lane) {
@@ -78,7 +80,7 @@ static void attendTile(const Call &call, const QueryTile &tile, float *workspace
 
 void Attention(const Call &call, const Context &context) {
   AttentionShape shape(call, context);
-  size_t floats = 3 * paddedDim(shape.dim) * panelWidth + keyTile * panelWidth;
+  size_t floats = 3 * paddedDim(shape.dim) * panelWidth + keyTile * panelWidth + shape.roomFloats;
   if (floats * sizeof(float) > workspaceBytes)
     return reference::attention(call, context);
   int64_t tiles = shape.queryTiles * shape.kvHeads;

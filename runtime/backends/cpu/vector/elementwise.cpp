@@ -17,9 +17,11 @@ namespace mebp::cpu::HWY_NAMESPACE {
 template <typename Combine> static void combine(const Call &call, const Context &context, const Combine &combine) {
   const Tensor &a = call.operands[0], &b = call.operands[1], &y = call.results[0];
   parallelRows(context, y.rows, y.columns, [&](int64_t row) HWY_ATTR {
-    const float *first = floatRowOf(a, row), *second = floatRowOf(b, row);
-    mapRow(floatRowOf(y, row), y.columns,
-           [&](int64_t i, int64_t n) HWY_ATTR { return combine(loadSome(first + i, n), loadSome(second + i, n)); });
+    auto body = [&](auto first, auto second, auto to) HWY_ATTR {
+      mapRow(to, y.columns,
+             [&](int64_t i, int64_t n) HWY_ATTR { return combine(loadSome(first + i, n), loadSome(second + i, n)); });
+    };
+    withRows(body, rowOf(a, row), rowOf(b, row), rowOf(y, row));
   });
 }
 
@@ -36,9 +38,10 @@ void Scale(const Call &call, const Context &context) {
   const Tensor &x = call.operands[0], &y = call.results[0];
   parallelRows(context, y.rows, y.columns, [&](int64_t row) HWY_ATTR {
     const FloatVector alpha = hn::Set(d, call.attributes.alpha);
-    const float *from = floatRowOf(x, row);
-    mapRow(floatRowOf(y, row), y.columns,
-           [&](int64_t i, int64_t n) HWY_ATTR { return hn::Mul(alpha, loadSome(from + i, n)); });
+    auto body = [&](auto from, auto to) HWY_ATTR {
+      mapRow(to, y.columns, [&](int64_t i, int64_t n) HWY_ATTR { return hn::Mul(alpha, loadSome(from + i, n)); });
+    };
+    withRows(body, rowOf(x, row), rowOf(y, row));
   });
 }
 

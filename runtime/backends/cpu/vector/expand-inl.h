@@ -72,20 +72,10 @@ inline void expandCodes(const uint8_t *codes, bool fourBits, FloatVector scale, 
 
 // Columns [column, column + count) of a row that is not quantised: F32 or BF16.
 inline void copyColumns(const Tensor &w, int64_t row, int64_t column, int64_t count, float *HWY_RESTRICT out) {
-  int64_t index = row * w.stride + column;
-  if (w.storage == Storage::F32) {
-    const float *values = w.f32() + index;
+  auto body = [&](auto values) HWY_ATTR {
     mapRow(out, count, [&](int64_t c, int64_t n) HWY_ATTR { return loadSome(values + c, n); });
-    return;
-  }
-  const FloatTag d;
-  const hn::Rebind<hwy::bfloat16_t, FloatTag> halfTag;
-  const auto *values = static_cast<const hwy::bfloat16_t *>(w.data) + index;
-  int64_t c = 0;
-  for (; c + lanes <= count; c += lanes)
-    hn::StoreU(hn::PromoteTo(d, hn::LoadU(halfTag, values + c)), d, out + c);
-  for (; c < count; ++c)
-    out[c] = hwy::F32FromBF16(values[c]);
+  };
+  withRows(body, rowOf(w, row) + column);
 }
 
 // panel[r][c] = w[row + r][column + c], r < count, c < panelWidth, column a multiple of it. Columns beyond w's are left

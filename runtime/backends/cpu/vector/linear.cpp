@@ -32,11 +32,19 @@ struct Blocking {
   static int64_t roundUp(int64_t value) { return ceilDivide(value, panelWidth) * panelWidth; }
 };
 
+// The products of one block of the depth, for some rows and at most panelWidth columns of the result.
+struct Products {
+  int64_t row, rows, column, columns;
+  const float *tile; // [rows, panelWidth]
+  bool first, last;  // block of the depth
+  float *sums;       // [rows, panelWidth], kept from the first block to the last
+};
+
 // For each tile of left[rows, depth] panel[depth, columns], block by block of the depth:
 //   expand(column, depth, count, panel) fills panel[count][panelWidth];
-//   finish(row, rows, column, columns, tile, first) takes the products' tile[rows][panelWidth].
+//   finish(products) adds them to the result.
 template <typename Expand, typename Finish>
-static void multiplyPanels(const Context &context, int64_t rows, int64_t columns, int64_t depth, LeftOperand left,
+static void multiplyPanels(const Context &context, int64_t rows, int64_t columns, int64_t depth, LeftMatrix left,
                            const Expand &expand, const Finish &finish) {
   const Blocking blocking(rows, columns, depth);
   int64_t columnTasks = ceilDivide(columns, blocking.columns);
@@ -46,17 +54,20 @@ static void multiplyPanels(const Context &context, int64_t rows, int64_t columns
         int64_t firstColumn = task % columnTasks * blocking.columns;
         int64_t lastColumn = std::min(columns, firstColumn + blocking.columns);
         auto *panels = reinterpret_cast<float *>(workspace), *tile = panels + depthBlock * panelWidth;
+        float *leftRoom = tile + tileRows * panelWidth, *sums = leftRoom + depthBlock * panelWidth;
         for (int64_t k = 0; k < depth; k += blocking.depth) {
           int64_t count = std::min(blocking.depth, depth - k), tiles = ceilDivide(taskRows, tileRows);
           for (int64_t column = firstColumn; column < lastColumn; column += panelWidth)
             expand(column, k, count, panels + (column - firstColumn) * blocking.depth);
           for (int64_t t = 0; t < tiles; ++t) {
-            int64_t row = firstRow + taskRows * t / tiles, height = firstRow + taskRows * (t + 1) / tiles - row;
+            int64_t row = taskRows * t / tiles, height = taskRows * (t + 1) / tiles - row;
+            LeftOperand block = left.block(firstRow + row, height, k, count, leftRoom);
             for (int64_t column = firstColumn; column < lastColumn; column += panelWidth) {
               int64_t width = std::min(panelWidth, lastColumn - column);
-              multiplyTile(height, width, count, left.at(row, k), panels + (column - firstColumn) * blocking.depth,
-                           panelWidth, tile, panelWidth, false);
-              finish(row, height, column, width, tile, k == 0);
+              multiplyTile(height, width, count, block, panels + (column - firstColumn) * blocking.depth, panelWidth,
+                           tile, panelWidth, false);
+              finish(Products{firstRow + row, height, column, width, tile, k == 0, k + count == depth,
+                              sums + row * panelWidth});
             }
           }
         }
@@ -75,51 +86,56 @@ static void multiplyThin(const Context &context, const Tensor &x, const Tensor &
     for (int64_t c = 0; c < width; ++c) {
       expandRow(w, column + c, weights);
       for (int64_t r = 0; r < x.rows; ++r)
-        tile[r * panelWidth + c] = dotRow(floatRowOf(x, r), weights, w.columns);
+        tile[r * panelWidth + c] = dotRow(rowOf(x, r), weights, w.columns);
     }
-    finish(0, x.rows, column, width, tile, true);
+    finish(Products{0, x.rows, column, width, tile, true, true, nullptr});
   });
 }
 
 // out = (first ? initial : out) + alpha * tile, where the initial value is the sum of those present of bias and addend.
+// Until the last block, a result in BF16 grows in f32 elsewhere, to be rounded once.
 struct Accumulate {
   const Tensor &out, &addend;
   const float *bias; // of the task's first column; may be null
   float alpha;
 
-  void operator()(int64_t row, int64_t rows, int64_t column, int64_t columns, const float *tile, bool first) const {
+  void operator()(const Products &products) const {
     const FloatTag d;
     const FloatVector factor = hn::Set(d, alpha);
-    for (int64_t r = 0; r < rows; ++r) {
-      float *to = floatRowOf(out, row + r) + column;
-      const float *products = tile + r * panelWidth;
-      const float *from = !first ? to : addend.present() ? floatRowOf(addend, row + r) + column : nullptr;
-      const float *shift = first ? bias : nullptr;
-      mapRow(to, columns, [&](int64_t c, int64_t n) HWY_ATTR {
-        FloatVector initial = from ? loadSome(from + c, n) : hn::Zero(d);
-        if (shift)
-          initial = hn::Add(initial, loadSome(shift + c, n));
-        return hn::MulAdd(factor, hn::LoadU(d, products + c), initial);
-      });
-    }
+    const Row result = rowOf(out, products.row) + products.column;
+    const Row growing = result.isBf16() ? Row(products.sums) : result;
+    const int64_t growingStride = result.isBf16() ? panelWidth : out.stride;
+    const bool adds = !products.first || addend.present();
+    const Row before = products.first && adds ? rowOf(addend, products.row) + products.column : growing;
+    const int64_t beforeStride = products.first ? addend.stride : growingStride;
+    const int64_t afterStride = products.last ? out.stride : growingStride;
+    const float *shift = products.first ? bias : nullptr;
+    auto body = [&](auto from, auto to) HWY_ATTR {
+      for (int64_t r = 0; r < products.rows; ++r)
+        mapRow(to + r * afterStride, products.columns, [&](int64_t c, int64_t n) HWY_ATTR {
+          FloatVector initial = adds ? loadSome(from + r * beforeStride + c, n) : hn::Zero(d);
+          if (shift)
+            initial = hn::Add(initial, loadSome(shift + c, n));
+          return hn::MulAdd(factor, hn::LoadU(d, products.tile + r * panelWidth + c), initial);
+        });
+    };
+    withRows(body, before, products.last ? result : growing);
   }
 };
 
 void Linear(const Call &call, const Context &context) {
   const Tensor &x = call.operands[0], &w = call.operands[1], &bias = operandOf(call, 2);
   const Tensor &addend = operandOf(call, 3), &y = call.results[0];
-  auto finish = [&](int64_t row, int64_t rows, int64_t column, int64_t columns, const float *tile, bool first)
-                    HWY_ATTR {
+  auto finish = [&](const Products &products) HWY_ATTR {
     HWY_ALIGN float piece[panelWidth];
     if (bias.present())
-      expandPanel(bias, 0, 1, column, piece);
-    Accumulate accumulate{y, addend, bias.present() ? piece : nullptr, call.attributes.alpha};
-    accumulate(row, rows, column, columns, tile, first);
+      expandPanel(bias, 0, 1, products.column, piece);
+    Accumulate{y, addend, bias.present() ? piece : nullptr, call.attributes.alpha}(products);
   };
   if (x.rows <= thinRows && (w.columns + w.group) * sizeof(float) <= workspaceBytes)
     return multiplyThin(context, x, w, finish);
   multiplyPanels(
-      context, x.rows, w.rows, w.columns, {x.f32(), x.stride, 1},
+      context, x.rows, w.rows, w.columns, {x},
       [&](int64_t column, int64_t depth, int64_t count, float *panel) HWY_ATTR {
         expandTransposed(w, column, depth, count, panel);
       },
@@ -129,7 +145,7 @@ void Linear(const Call &call, const Context &context) {
 void LinearInputGradient(const Call &call, const Context &context) {
   const Tensor &dy = call.operands[0], &w = call.operands[1];
   multiplyPanels(
-      context, dy.rows, w.columns, w.rows, {dy.f32(), dy.stride, 1},
+      context, dy.rows, w.columns, w.rows, {dy},
       [&](int64_t column, int64_t depth, int64_t count, float *panel) HWY_ATTR {
         expandPanel(w, depth, count, column, panel);
       },
@@ -143,18 +159,17 @@ void LinearWeightGradient(const Call &call, const Context &context) {
   const Tensor &narrow = transposed ? x : dy, &wide = transposed ? dy : x;
   bool accumulates = operandOf(call, 2).present();
   float alpha = call.attributes.alpha;
-  auto scatter = [&](int64_t row, int64_t rows, int64_t column, int64_t columns, const float *tile, bool first)
-                     HWY_ATTR {
-    for (int64_t c = 0; c < columns; ++c)
-      for (int64_t r = 0; r < rows; ++r) {
-        float *to = floatRowOf(dw, column + c) + row + r;
-        *to = (first && !accumulates ? 0.0f : *to) + alpha * tile[r * panelWidth + c];
+  auto scatter = [&](const Products &products) HWY_ATTR {
+    for (int64_t c = 0; c < products.columns; ++c)
+      for (int64_t r = 0; r < products.rows; ++r) {
+        float *to = floatRowOf(dw, products.column + c) + products.row + r;
+        *to = (products.first && !accumulates ? 0.0f : *to) + alpha * products.tile[r * panelWidth + c];
       }
   };
   auto expand = [&](int64_t column, int64_t depth, int64_t count, float *panel) HWY_ATTR {
     expandPanel(wide, depth, count, column, panel);
   };
-  LeftOperand left{narrow.f32(), 1, narrow.stride};
+  LeftMatrix left{narrow, true};
   if (transposed)
     multiplyPanels(context, dw.columns, dw.rows, dy.rows, left, expand, scatter);
   else

@@ -45,11 +45,13 @@ void RmsNorm(const Call &call, const Context &context) {
   const Tensor &x = call.operands[0], &y = call.results[0];
   int64_t size = call.operands[1].columns;
   forEachGroup(call, context, [&](int64_t row, int64_t column, const float *weights) HWY_ATTR {
-    const float *in = floatRowOf(x, row) + column;
-    const FloatVector inverse = hn::Set(FloatTag(), inverseOf(dotRow(in, in, size), size, call.attributes.epsilon));
-    mapRow(floatRowOf(y, row) + column, size, [&](int64_t i, int64_t n) HWY_ATTR {
-      return hn::Mul(hn::Mul(loadSome(in + i, n), inverse), loadSome(weights + i, n));
-    });
+    auto body = [&](auto in, auto out) HWY_ATTR {
+      const FloatVector inverse = hn::Set(FloatTag(), inverseOf(dotRow(in, in, size), size, call.attributes.epsilon));
+      mapRow(out, size, [&](int64_t i, int64_t n) HWY_ATTR {
+        return hn::Mul(hn::Mul(loadSome(in + i, n), inverse), loadSome(weights + i, n));
+      });
+    };
+    withRows(body, rowOf(x, row) + column, rowOf(y, row) + column);
   });
 }
 
@@ -58,19 +60,20 @@ void RmsNormInputGradient(const Call &call, const Context &context) {
   const Tensor &x = call.operands[0], &dy = call.operands[2], &dx = call.results[0];
   int64_t size = call.operands[1].columns;
   forEachGroup(call, context, [&](int64_t row, int64_t column, const float *weights) HWY_ATTR {
-    const float *in = floatRowOf(x, row) + column, *upstream = floatRowOf(dy, row) + column;
-    float inverse = inverseOf(dotRow(in, in, size), size, call.attributes.epsilon);
-    auto scaled = [&](int64_t i, int64_t n)
-                      HWY_ATTR {
-      return hn::Mul(loadSome(upstream + i, n), loadSome(weights + i, n));
+    auto body = [&](auto in, auto upstream, auto out) HWY_ATTR {
+      float inverse = inverseOf(dotRow(in, in, size), size, call.attributes.epsilon);
+      auto scaled = [&](int64_t i, int64_t n) HWY_ATTR {
+        return hn::Mul(loadSome(upstream + i, n), loadSome(weights + i, n));
+      };
+      float product =
+          sumRow(size, [&](int64_t i, int64_t n) HWY_ATTR { return hn::Mul(scaled(i, n), loadSome(in + i, n)); });
+      // dx = inverse u - (inverse^3 mean(u x)) x
+      const FloatVector factor = hn::Set(d, inverse), shift = hn::Set(d, -inverse * inverse * inverse * product / size);
+      mapRow(out, size, [&](int64_t i, int64_t n) HWY_ATTR {
+        return hn::MulAdd(scaled(i, n), factor, hn::Mul(shift, loadSome(in + i, n)));
+      });
     };
-    float product =
-        sumRow(size, [&](int64_t i, int64_t n) HWY_ATTR { return hn::Mul(scaled(i, n), loadSome(in + i, n)); });
-    // dx = inverse u - (inverse^3 mean(u x)) x
-    const FloatVector factor = hn::Set(d, inverse), shift = hn::Set(d, -inverse * inverse * inverse * product / size);
-    mapRow(floatRowOf(dx, row) + column, size, [&](int64_t i, int64_t n) HWY_ATTR {
-      return hn::MulAdd(scaled(i, n), factor, hn::Mul(shift, loadSome(in + i, n)));
-    });
+    withRows(body, rowOf(x, row) + column, rowOf(dy, row) + column, rowOf(dx, row) + column);
   });
 }
 
@@ -79,7 +82,7 @@ struct Moments {
   float inverse; // 1 / deviation
 };
 
-static Moments momentsOf(const float *x, int64_t size, float epsilon) {
+template <typename X> static Moments momentsOf(X x, int64_t size, float epsilon) {
   const FloatTag d;
   float mean = sumRow(size, [&](int64_t i, int64_t n) HWY_ATTR { return loadSome(x + i, n); }) / size;
   float squares = sumRow(size, [&](int64_t i, int64_t n) HWY_ATTR {
@@ -104,13 +107,16 @@ void LayerNorm(const Call &call, const Context &context) {
           std::fill_n(weights + w.columns, w.columns, 0.0f);
       },
       [&](int64_t row, const float *weights) HWY_ATTR {
-        const float *in = floatRowOf(x, row), *bias = weights + w.columns;
-        Moments moments = momentsOf(in, x.columns, call.attributes.epsilon);
-        mapRow(floatRowOf(y, row), x.columns, [&](int64_t i, int64_t n) HWY_ATTR {
-          FloatVector normal =
-              hn::Mul(hn::Sub(loadSome(in + i, n), hn::Set(d, moments.mean)), hn::Set(d, moments.inverse));
-          return hn::MulAdd(normal, loadSome(weights + i, n), loadSome(bias + i, n));
-        });
+        auto body = [&](auto in, auto out) HWY_ATTR {
+          const float *bias = weights + w.columns;
+          Moments moments = momentsOf(in, x.columns, call.attributes.epsilon);
+          mapRow(out, x.columns, [&](int64_t i, int64_t n) HWY_ATTR {
+            FloatVector normal =
+                hn::Mul(hn::Sub(loadSome(in + i, n), hn::Set(d, moments.mean)), hn::Set(d, moments.inverse));
+            return hn::MulAdd(normal, loadSome(weights + i, n), loadSome(bias + i, n));
+          });
+        };
+        withRows(body, rowOf(x, row), rowOf(y, row));
       });
 }
 
@@ -120,22 +126,24 @@ void LayerNormInputGradient(const Call &call, const Context &context) {
   parallelRows(
       context, x.rows, x.columns, [&](float *weights) HWY_ATTR { dequantizeRow(w, 0, weights); },
       [&](int64_t row, const float *weights) HWY_ATTR {
-        const float *in = floatRowOf(x, row), *upstream = floatRowOf(dy, row);
-        Moments moments = momentsOf(in, x.columns, call.attributes.epsilon);
-        auto scaled = [&](int64_t i, int64_t n) HWY_ATTR {
-          return hn::Mul(loadSome(upstream + i, n), loadSome(weights + i, n));
+        auto body = [&](auto in, auto upstream, auto out) HWY_ATTR {
+          Moments moments = momentsOf(in, x.columns, call.attributes.epsilon);
+          auto scaled = [&](int64_t i, int64_t n) HWY_ATTR {
+            return hn::Mul(loadSome(upstream + i, n), loadSome(weights + i, n));
+          };
+          auto normal = [&](int64_t i, int64_t n) HWY_ATTR {
+            return hn::Mul(hn::Sub(loadSome(in + i, n), hn::Set(d, moments.mean)), hn::Set(d, moments.inverse));
+          };
+          const FloatVector mean = hn::Set(d, sumRow(x.columns, scaled) / x.columns);
+          const FloatVector product = hn::Set(d, sumRow(x.columns, [&](int64_t i, int64_t n) HWY_ATTR {
+                                                   return hn::Mul(scaled(i, n), normal(i, n));
+                                                 }) / x.columns);
+          mapRow(out, x.columns, [&](int64_t i, int64_t n) HWY_ATTR {
+            FloatVector centred = hn::MulSub(loadSome(upstream + i, n), loadSome(weights + i, n), mean);
+            return hn::Mul(hn::NegMulAdd(normal(i, n), product, centred), hn::Set(d, moments.inverse));
+          });
         };
-        auto normal = [&](int64_t i, int64_t n) HWY_ATTR {
-          return hn::Mul(hn::Sub(loadSome(in + i, n), hn::Set(d, moments.mean)), hn::Set(d, moments.inverse));
-        };
-        const FloatVector mean = hn::Set(d, sumRow(x.columns, scaled) / x.columns);
-        const FloatVector product = hn::Set(d, sumRow(x.columns, [&](int64_t i, int64_t n) HWY_ATTR {
-                                                 return hn::Mul(scaled(i, n), normal(i, n));
-                                               }) / x.columns);
-        mapRow(floatRowOf(dx, row), x.columns, [&](int64_t i, int64_t n) HWY_ATTR {
-          FloatVector centred = hn::Sub(hn::Sub(scaled(i, n), mean), hn::Mul(normal(i, n), product));
-          return hn::Mul(centred, hn::Set(d, moments.inverse));
-        });
+        withRows(body, rowOf(x, row), rowOf(dy, row), rowOf(dx, row));
       });
 }
 

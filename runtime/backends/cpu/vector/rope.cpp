@@ -6,8 +6,6 @@
 #include "runtime/backends/cpu/vector/kernels.h"
 #include "runtime/backends/cpu/vector/parallel.h"
 
-#include <cstring>
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/backends/cpu/vector/rope.cpp"
 #include <hwy/foreach_target.h>
@@ -51,9 +49,7 @@ void Rope(const Call &call, const Context &context) {
         float *sines = cosines + half;
         auto position = static_cast<float>(placeOf(x, row, context).position);
         prepareAngles(attributes, attributes.inverse ? -position : position, cosines, sines);
-        for (int64_t head = 0; head < x.columns; head += attributes.headDim) {
-          const float *in = floatRowOf(x, row) + head;
-          float *out = floatRowOf(y, row) + head;
+        auto turn = [&](auto in, auto out) HWY_ATTR {
           for (int64_t i = 0; i < half; i += lanes) {
             int64_t n = half - i;
             FloatVector first = loadSome(in + i, n), second = loadSome(in + half + i, n);
@@ -61,8 +57,11 @@ void Rope(const Call &call, const Context &context) {
             storeSome(hn::NegMulAdd(second, sine, hn::Mul(first, cosine)), out + i, n);
             storeSome(hn::MulAdd(first, sine, hn::Mul(second, cosine)), out + half + i, n);
           }
-          if (out != in)
-            std::memcpy(out + 2 * half, in + 2 * half, (attributes.headDim - 2 * half) * sizeof(float));
+        };
+        for (int64_t head = 0; head < x.columns; head += attributes.headDim) {
+          const Row in = rowOf(x, row) + head, out = rowOf(y, row) + head;
+          withRows(turn, in, out);
+          copyRow(in + 2 * half, out + 2 * half, attributes.headDim - 2 * half);
         }
       });
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// f32 vectors and what all kernels do with them: rows that end within a vector, sums over a row.
+// f32 vectors and what all kernels do with them: rows of either storage that end within a vector, sums over a row.
 #if defined(MEBP_SIMD_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEBP_SIMD_INL_H
 #undef MEBP_SIMD_INL_H
 #else
 #define MEBP_SIMD_INL_H
 #endif
+
+#include "runtime/backends/cpu/row.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -21,14 +23,18 @@ using FloatTag = hn::ScalableTag<float>;
 using FloatVector = hn::Vec<FloatTag>;
 constexpr int64_t lanes = hn::MaxLanes(FloatTag());
 
-// The first `count` of a vector's floats, zeros beyond; all of them where count is larger. Masked access is left to
+// As many elements of another type as a vector has floats.
+template <typename T> using LaneTag = hn::Rebind<T, FloatTag>;
+template <typename T> using LaneVector = hn::Vec<LaneTag<T>>;
+
+// The first `count` of a vector's elements, zeros beyond; all of them where count is larger. Masked access is left to
 // targets where it cannot fault beyond the row.
-HWY_INLINE FloatVector loadSome(const float *from, int64_t count) {
-  const FloatTag d;
+template <typename T> HWY_INLINE LaneVector<T> loadSome(const T *from, int64_t count) {
+  const LaneTag<T> d;
   if (count >= lanes)
     return hn::LoadU(d, from);
 #if HWY_MEM_OPS_MIGHT_FAULT
-  HWY_ALIGN float buffer[lanes] = {};
+  HWY_ALIGN T buffer[lanes] = {};
   for (int64_t i = 0; i < count; ++i)
     buffer[i] = from[i];
   return hn::Load(d, buffer);
@@ -36,20 +42,65 @@ HWY_INLINE FloatVector loadSome(const float *from, int64_t count) {
   return hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(count)), d, from);
 #endif
 }
-HWY_INLINE void storeSome(FloatVector value, float *to, int64_t count) {
-  const FloatTag d;
+template <typename T> HWY_INLINE void storeSome(LaneVector<T> value, T *to, int64_t count) {
+  const LaneTag<T> d;
   if (count >= lanes) {
     hn::StoreU(value, d, to);
     return;
   }
 #if HWY_MEM_OPS_MIGHT_FAULT
-  HWY_ALIGN float buffer[lanes];
+  HWY_ALIGN T buffer[lanes];
   hn::Store(value, d, buffer);
   for (int64_t i = 0; i < count; ++i)
     to[i] = buffer[i];
 #else
   hn::BlendedStore(value, hn::FirstN(d, static_cast<size_t>(count)), d, to);
 #endif
+}
+
+HWY_INLINE FloatVector widen(LaneVector<uint16_t> halves) {
+  return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(hn::PromoteTo(LaneTag<uint32_t>(), halves)));
+}
+// As format::floatToBfloat.
+HWY_INLINE LaneVector<uint16_t> roundToBf16(FloatVector value) {
+  const LaneTag<uint32_t> d;
+  auto bits = hn::BitCast(d, value);
+  auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1));
+  auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(d, 0x7FFF)));
+  auto quiet = hn::Or(bits, hn::Set(d, 0x400000));
+  auto chosen = hn::IfThenElse(hn::RebindMask(d, hn::IsNaN(value)), quiet, rounded);
+  return hn::TruncateTo(LaneTag<uint16_t>(), hn::ShiftRight<16>(chosen));
+}
+
+// A row that is known to be BF16 when the code is compiled, as a float * is known to be F32.
+struct Bf16Row {
+  uint16_t *data;
+  HWY_INLINE Bf16Row operator+(int64_t columns) const { return {data + columns}; }
+};
+
+HWY_INLINE FloatVector loadSome(Bf16Row from, int64_t count) { return widen(loadSome(from.data, count)); }
+HWY_INLINE void storeSome(FloatVector value, Bf16Row to, int64_t count) {
+  storeSome(roundToBf16(value), to.data, count);
+}
+HWY_INLINE FloatVector loadSome(Row from, int64_t count) {
+  return from.isBf16() ? loadSome(Bf16Row{from.halves()}, count) : loadSome(from.floats(), count);
+}
+HWY_INLINE void storeSome(FloatVector value, Row to, int64_t count) {
+  if (to.isBf16())
+    storeSome(value, Bf16Row{to.halves()}, count);
+  else
+    storeSome(value, to.floats(), count);
+}
+
+// Calls body(rows...) with a type that tells the storage where all rows have the same, so that only a mixture has to
+// choose for each vector.
+template <typename Body, typename... Rows> HWY_INLINE void withRows(const Body &body, Rows... rows) {
+  if (!(rows.isBf16() || ...))
+    body(rows.floats()...);
+  else if ((rows.isBf16() && ...))
+    body(Bf16Row{rows.halves()}...);
+  else
+    body(rows...);
 }
 
 HWY_INLINE float sumOf(FloatVector value) {
@@ -70,12 +121,12 @@ template <typename Term> HWY_INLINE float sumRow(int64_t count, const Term &term
   return sumOf(hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3])));
 }
 
-HWY_INLINE float dotRow(const float *a, const float *b, int64_t count) {
+template <typename A, typename B> HWY_INLINE float dotRow(A a, B b, int64_t count) {
   return sumRow(count, [=](int64_t i, int64_t n) HWY_ATTR { return hn::Mul(loadSome(a + i, n), loadSome(b + i, n)); });
 }
 
 // out[i] = value(i, n) over a row.
-template <typename Value> HWY_INLINE void mapRow(float *out, int64_t count, const Value &value) {
+template <typename Out, typename Value> HWY_INLINE void mapRow(Out out, int64_t count, const Value &value) {
   for (int64_t i = 0; i < count; i += lanes)
     storeSome(value(i, count - i), out + i, count - i);
 }

@@ -11,6 +11,8 @@
 
 #include "runtime/backends/cpu/vector/simd-inl.h"
 
+#include <utility>
+
 HWY_BEFORE_NAMESPACE();
 namespace mebp::cpu::HWY_NAMESPACE {
 
@@ -33,6 +35,36 @@ struct LeftOperand {
 
   LeftOperand at(int64_t row, int64_t depth) const {
     return {data + row * rowStride + depth * depthStride, rowStride, depthStride};
+  }
+};
+
+// An activation, or its transpose, whose blocks are left operands.
+struct LeftMatrix {
+  const Tensor &tensor;
+  bool transposed = false;
+
+  // Rows [row, row + rows) of [depth, depth + count): where they lie, or where they are BF16 widened into `room`, which
+  // takes the tensor's rows of the block, each in whole vectors.
+  LeftOperand block(int64_t row, int64_t rows, int64_t depth, int64_t count, float *room) const {
+    if (transposed) {
+      std::swap(row, depth);
+      std::swap(rows, count);
+    }
+    LeftOperand lying = straight(row, rows, depth, count, room);
+    return transposed ? LeftOperand{lying.data, lying.depthStride, lying.rowStride} : lying;
+  }
+
+private:
+  LeftOperand straight(int64_t row, int64_t rows, int64_t column, int64_t columns, float *room) const {
+    if (tensor.storage == Storage::F32)
+      return {floatRowOf(tensor, row) + column, tensor.stride, 1};
+    int64_t stride = (columns + lanes - 1) / lanes * lanes;
+    for (int64_t r = 0; r < rows; ++r) {
+      const uint16_t *from = (rowOf(tensor, row + r) + column).halves();
+      for (int64_t c = 0; c < columns; c += lanes) // what lies beyond the block but in the row makes whole vectors
+        hn::Store(widen(loadSome(from + c, tensor.columns - column - c)), FloatTag(), room + r * stride + c);
+    }
+    return {room, stride, 1};
   }
 };
 
