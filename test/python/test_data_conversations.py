@@ -13,6 +13,7 @@ from transformers import AutoTokenizer
 
 from mebp.data import Dataset, Row, load_dataset
 from mebp.data.chat_template import ChatTemplate
+from mebp.data.conversations import Turns, conversation_row
 from mebp.errors import Error
 from mebp.exporter.packaged import unpack
 from mebp.tokenizer import Tokenizer
@@ -70,6 +71,20 @@ def test_without_an_end_the_turn_is_all_there_is(tmp_path):
     tokenizer = tokenizer_with(tmp_path, WITHOUT_END)
     data = load(tmp_path, tokenizer, {"messages": TURNS})
     assert learned(data.rows[0], tokenizer) == "Only 🙂\nme.\nSo.  \n"
+    quoting = [USER, {"role": "assistant", "content": "It ends <|im_end|> so."}]
+    data = load(tmp_path, tokenizer, {"messages": quoting})
+    assert learned(data.rows[0], tokenizer) == "It ends <|im_end|> so.\n"
+
+
+def test_a_token_for_no_character_counts_where_the_answer_begins():
+    class WithoutWidth:
+        special_tokens = frozenset({9})
+
+        def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+            return [1, 2, 3, 9], [(0, 3), (3, 3), (3, 5), (5, 6)]  # such as a word's beginning that no space marks
+
+    row = conversation_row(Turns("ab:cd|", [(3, 6)], marked=False, complete=True), WithoutWidth())
+    assert row.labels.tolist() == [-100, 2, 3, 9]
 
 
 def test_marks_count_as_in_transformers(tmp_path):

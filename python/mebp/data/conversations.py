@@ -85,6 +85,6 @@ def _span_by_prefixes(template: ChatTemplate, messages: Sequence[Message], index
         through = template.render(messages[: index + 1]) if index + 1 < len(messages) else text
     except Error:  # some refuse a conversation that stops here
         return None
-    if not (text.startswith(through) and through.startswith(before) and len(before) < len(through)):
+    if not (text.startswith(through) and through.startswith(before)):
         return None
     return len(before), len(through)
