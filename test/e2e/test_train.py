@@ -286,6 +286,7 @@ def test_refusals(bundle, data, tmp_path):
     assert "lr" in refusal(*train, "--lr", "nan")
     assert "--state" in refusal(*train, "--resume")
     assert "cannot be written" in refusal(*train, "--steps", 1, "--log", "/proc/nothing/run.jsonl")
+    assert "--plot run.what" in refusal(*train, "--steps", 1, "--plot", "run.what")
     assert "sequence" in refusal("generate", bundle, "--prompt", "long " * 40)
     assert "sequence" in refusal("generate", bundle, "--prompt", "short", "--max-new-tokens", 1000)
 

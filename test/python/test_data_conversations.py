@@ -59,7 +59,15 @@ def learned(row: Row, tokenizer: Tokenizer) -> str:
     return tokenizer._tokenizer.decode(counted.tolist(), skip_special_tokens=False)
 
 
-@pytest.mark.parametrize("template", [CHATML, MARKED, END_UNMARKED])
+# Its prompts end with the user's turn: nothing announces an answer.
+BRACKETED = (
+    "{{ '<|im_start|>' }}{% for message in messages %}{% if message['role'] == 'user' %}"
+    "{{ '[INST]' + message['content'] + '[/INST]' }}{% else %}{{ message['content'] + '<|im_end|>' }}{% endif %}"
+    "{% endfor %}"
+)
+
+
+@pytest.mark.parametrize("template", [CHATML, MARKED, END_UNMARKED, BRACKETED])
 def test_the_assistant_s_turns_count_with_their_ends(tmp_path, template):
     tokenizer = tokenizer_with(tmp_path, template)
     data = load(tmp_path, tokenizer, {"messages": TURNS})

@@ -16,6 +16,7 @@ from mebp.training import interrupts, state
 from mebp.training.evaluation import evaluate, perplexity
 from mebp.training.log import Evaluation, Record, RunLog
 from mebp.training.options import TrainingOptions
+from mebp.training.outputs import check_outputs
 from mebp.training.progress import Reporter, make_reporter
 from mebp.training.schedule import learning_rate
 
@@ -41,6 +42,7 @@ def train(options: TrainingOptions, callback: Callback | None = None, progress: 
 
     Raises mebp.Error where a step fails, as when the loss is not finite; what was trained before is saved.
     """
+    check_outputs(options)
     with ExitStack() as stack:
         if options.state:
             stack.enter_context(state.locked(options.state))
