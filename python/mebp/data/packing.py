@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Documents, one after the other, in rows of one length."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -9,12 +10,30 @@ from mebp.data.dataset import Row
 from mebp.data.reading import Document
 from mebp.tokenizer import Tokenizer
 
+# The tokenizer takes 180 bytes a character, so long texts go through it in pieces. They are cut before a lone space or
+# after a lone line end, where a token ends in any case; some tokenizers begin each piece with a space of their own.
+_PIECE = 1 << 16
+_CUT = re.compile(r"(?<=\S)(?= \S)|(?<=\S\n)(?=\S)")
+
 
 def pack(documents: Sequence[Document], tokenizer: Tokenizer, length: int) -> list[Row]:
     """Rows of `length` tokens, the last maybe shorter; an end-of-text token follows each document."""
-    parts = [
-        [*tokenizer.encode_document(document.text), tokenizer.end_of_text] for document in documents if document.text
-    ]
-    tokens = np.concatenate([np.array(part, dtype=np.int32) for part in ([], *parts)])
+    parts = [np.array([], dtype=np.int32)]
+    for document in documents:
+        if not document.text:
+            continue
+        first, *others = _pieces(document.text)
+        parts.append(np.array(tokenizer.encode_document(first), dtype=np.int32))
+        parts.extend(np.array(tokenizer.encode(piece), dtype=np.int32) for piece in others)
+        parts.append(np.array([tokenizer.end_of_text], dtype=np.int32))
+    tokens = np.concatenate(parts)
     rows = [tokens[start : start + length] for start in range(0, len(tokens), length)]
     return [Row(row, row) for row in rows if len(row) > 1]  # one token predicts nothing
+
+
+def _pieces(text: str) -> Iterator[str]:
+    start = 0
+    while cut := _CUT.search(text, start + _PIECE):
+        yield text[start : cut.start()]
+        start = cut.start()
+    yield text[start:]
