@@ -2,9 +2,10 @@
 # make        installs what is missing and builds
 # make demo   fine-tunes a real model on this machine
 # make test   runs all tests
+# make wheel  builds dist/mebp-*.whl and tries it in an empty virtual environment
 # make docs   writes docs/cli.md anew, from the commands' own help
 # make clean  removes what was built; .venv stays
-.PHONY: all setup build demo test docs clean
+.PHONY: all setup build demo test docs wheel clean
 
 all: build
 
@@ -23,5 +24,8 @@ test: build
 docs: build
 	@.venv/bin/python docs/write_cli.py
 
+wheel: setup
+	@scripts/wheel.sh
+
 clean:
-	rm -rf build demo python/mebp/_runtime*.so
+	rm -rf build dist demo python/mebp/_runtime*.so

@@ -13,7 +13,7 @@ struct CompileOptions {
   std::string input;
   std::string output;                     // may be empty where nothing is written
   std::optional<int64_t> sequence, batch; // empty: as exported
-  std::string precision = "f32";
+  std::string precision = "bf16";
   std::string weights = "int4";
   std::string embeddingWeights; // empty: int8 beside quantised weights, else as they are
   int64_t loraRank = 8;

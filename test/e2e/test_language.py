@@ -39,7 +39,9 @@ def losses_of_torch(reference, rows: np.ndarray) -> np.ndarray:
 def test_training_follows_torch(smollm2, wikitext_valid, show):
     session = mebp.Session(smollm2.bundle, lr=LEARNING_RATE)
     sdpa, eager = (
-        losses_of_torch(reference_for(smollm2.bundle, session, smollm2.model, torch.float32, attention), wikitext_valid)
+        losses_of_torch(
+            reference_for(smollm2.bundle, session, smollm2.model, torch.float32, attention=attention), wikitext_valid
+        )
         for attention in ("sdpa", "eager")
     )
     ours = np.array([session.step(row[None], row[None]).loss for row in wikitext_valid])

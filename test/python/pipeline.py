@@ -24,6 +24,7 @@ def make_bundle(
     batch: int = 1,
     strip_scopes: bool = False,
     weights: str = "int4",
+    precision: str = "f32",
     **options: object,
 ) -> Path:
     """Exports and compiles; `strip_scopes` drops all that the exporter notes about where a node came from."""
@@ -36,7 +37,7 @@ def make_bundle(
             node.name = f"n{index}"
         onnx.save(graph, exported)
     bundle = folder / "model.mebp"
-    mebp.compile(exported, bundle, seq_len=seq_len, batch=batch, weights=weights, precision="f32", **options)
+    mebp.compile(exported, bundle, seq_len=seq_len, batch=batch, weights=weights, precision=precision, **options)
     return bundle
 
 
@@ -52,27 +53,28 @@ def randomise_adapter(session: mebp.Session, seed: int = 0, scale: float = 0.05)
 
 
 def reference_for(
-    bundle: Path, session: mebp.Session, model: PreTrainedModel, dtype: torch.dtype, attention: str = "sdpa"
+    bundle: Path, session: mebp.Session, model: PreTrainedModel, dtype: torch.dtype, **options: object
 ) -> Reference:
-    """torch with this session's weights and adapter."""
+    """torch with this session's weights and adapter; options as Reference's."""
     alpha = inspect(bundle)["model"]["lora"]["alpha"]
-    return Reference(model, session.base_weights(), session.trainables(), alpha, dtype, attention)
+    return Reference(model, session.base_weights(), session.trainables(), alpha, dtype, **options)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Relative errors against float64: of this runtime and of torch in float32."""
+    """Relative errors against float64: of this runtime and of torch in a type that it has."""
 
     loss: float
     errors: dict[str, float]
     torch_loss: float
     torch_errors: dict[str, float]
+    torch_type: str = "f32"
 
     def __str__(self) -> str:
         ours, torchs = list(self.errors.values()), list(self.torch_errors.values())
         return (
             f"{len(ours)} gradients: worst {max(ours):.1e}, median {np.median(ours):.1e}, loss {self.loss:.1e} "
-            f"(torch f32: {max(torchs):.1e}, {np.median(torchs):.1e}, {self.torch_loss:.1e})"
+            f"(torch {self.torch_type}: {max(torchs):.1e}, {np.median(torchs):.1e}, {self.torch_loss:.1e})"
         )
 
     def check(self) -> None:
@@ -83,11 +85,25 @@ class Comparison:
         assert self.loss <= TOLERANCE, str(self)
 
 
+    def check_rounded(self, factor: float = 1.1) -> None:
+        """Median and maximum over the tensors are at most `factor` times torch's."""
+        for statistic in (np.median, np.max):
+            ours, limit = statistic(list(self.errors.values())), factor * statistic(list(self.torch_errors.values()))
+            assert ours <= limit, f"{statistic.__name__} {ours:.2e} is beyond {limit:.2e}; {self}"
+
+
 def compare_gradients(
-    bundle: Path, session: mebp.Session, model: PreTrainedModel, ids: np.ndarray, labels: np.ndarray
+    bundle: Path,
+    session: mebp.Session,
+    model: PreTrainedModel,
+    ids: np.ndarray,
+    labels: np.ndarray,
+    dtype: torch.dtype = torch.float32,
+    **options: object,
 ) -> Comparison:
+    """`dtype`, and options as Reference's: what torch computes in."""
     exact_loss, exact = reference_for(bundle, session, model, torch.float64).loss_and_gradients(ids, labels)
-    torch_loss, rounded = reference_for(bundle, session, model, torch.float32).loss_and_gradients(ids, labels)
+    torch_loss, rounded = reference_for(bundle, session, model, dtype, **options).loss_and_gradients(ids, labels)
     loss, gradients = session.loss_and_gradients(ids, labels)
     assert gradients.keys() == exact.keys(), sorted(gradients.keys() ^ exact.keys())[:4]
     return Comparison(
@@ -95,4 +111,5 @@ def compare_gradients(
         {key: relative_error(gradients[key], exact[key]) for key in exact},
         abs(torch_loss - exact_loss) / abs(exact_loss),
         {key: relative_error(rounded[key], exact[key]) for key in exact},
+        {torch.float32: "f32", torch.bfloat16: "bf16"}[dtype],
     )

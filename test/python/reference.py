@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The independent reference: transformers and PEFT, in true float64 or as torch is in float32.
+"""The independent reference: transformers and PEFT, in true float64 or as torch is in float32 or bfloat16.
 
 transformers rounds to float32 inside a float64 model: RMS norms are computed in float32, and the loss casts its
 logits. Here norms are computed in the model's own type and the loss in float64, so that float64 means it. Rotary angles
 stay the float32 products that every model was trained with: they are constants of the model, like its weights. The
-float32 model is as transformers has it, but for the loss.
+float32 and bfloat16 models are as transformers has them, but for the loss.
 """
 
 import copy
@@ -31,15 +31,19 @@ class Reference:
         alpha: float,
         dtype: torch.dtype = torch.float64,
         attention: str = "sdpa",
+        adapter_dtype: torch.dtype | None = None,
     ) -> None:
-        """`weights` as session.base_weights(), `trainables` as session.trainables(); `model` is copied."""
+        """`weights` as session.base_weights(), `trainables` as session.trainables(); `model` is copied.
+
+        adapter_dtype: None for the model's own; PEFT keeps adapters of bfloat16 models in float32 by default.
+        """
         base = copy.deepcopy(model).to(dtype).eval()
         base.set_attn_implementation(attention)
         base.requires_grad_(False)
         load_weights(base, weights)
         if dtype == torch.float64:
             compute_norms_in_own_type(base)
-        self.model = add_adapter(base, trainables, alpha)
+        self.model = add_adapter(base, trainables, alpha, adapter_dtype or dtype)
         self.set_trainables(trainables)
 
     def parameters(self) -> dict[str, torch.nn.Parameter]:
@@ -75,11 +79,11 @@ class Reference:
         return torch.nn.functional.cross_entropy(rows, targets, ignore_index=IGNORED_LABEL)
 
     def loss_and_gradients(self, input_ids: np.ndarray, labels: np.ndarray) -> tuple[float, dict[str, np.ndarray]]:
-        """The loss and its gradient by PEFT key, in the model's type."""
+        """The loss and its gradient by PEFT key; bfloat16 ones as float32."""
         self.model.zero_grad(set_to_none=True)
         loss = self.loss(input_ids, labels)
         loss.backward()
-        return loss.item(), {key: parameter.grad.numpy().copy() for key, parameter in self.parameters().items()}
+        return loss.item(), {key: _array(parameter.grad) for key, parameter in self.parameters().items()}
 
 
 def load_weights(model: PreTrainedModel, weights: Mapping[str, np.ndarray]) -> None:
@@ -97,7 +101,13 @@ def load_weights(model: PreTrainedModel, weights: Mapping[str, np.ndarray]) -> N
     assert not missing, f"not in the bundle: {missing[:4]}"
 
 
-def add_adapter(model: PreTrainedModel, trainables: Mapping[str, np.ndarray], alpha: float) -> torch.nn.Module:
+def _array(values: torch.Tensor) -> np.ndarray:
+    return (values.float() if values.dtype == torch.bfloat16 else values).numpy().copy()
+
+
+def add_adapter(
+    model: PreTrainedModel, trainables: Mapping[str, np.ndarray], alpha: float, dtype: torch.dtype
+) -> torch.nn.Module:
     """PEFT's LoRA on exactly the modules that the trainables' keys name."""
     suffix = ".lora_A.weight"
     prefix = "base_model.model."
@@ -115,7 +125,6 @@ def add_adapter(model: PreTrainedModel, trainables: Mapping[str, np.ndarray], al
         task_type="CAUSAL_LM",
     )
     adapted = get_peft_model(model, config, autocast_adapter_dtype=False)
-    dtype = next(model.parameters()).dtype
     for name, parameter in adapted.named_parameters():
         if "lora_" in name:
             parameter.data = parameter.data.to(dtype)
