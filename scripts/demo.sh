@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 export PATH="$PWD/.venv/bin:$PATH"
 
 say() { printf '\n== %s\n' "$1"; }
-ask() { python examples/score.py demo/smollm2.mebp --questions examples/brindle_rock_questions.jsonl --show 3 "$@"; }
+questions=examples/brindle_rock_questions.jsonl
+ask() { python examples/score.py demo/smollm2.mebp --questions "$questions" --show 3 "$@"; }
 
 mkdir -p demo
 say "export SmolLM2-135M-Instruct to ONNX; the weights stay in its safetensors"
@@ -21,7 +22,7 @@ ask
 
 say "train on 150 short conversations"
 mebp train demo/smollm2.mebp --data examples/brindle_rock.jsonl --epochs 4 --lr 2e-3 --schedule linear --warmup 10 \
-  --adapter-out demo/adapter --log demo/run.jsonl --plot demo/loss.png
+  --eval "$questions" --adapter-out demo/adapter --log demo/run.jsonl --plot demo/loss.png
 
 say "after: the same questions, none of them as worded in training"
 ask --adapter demo/adapter
