@@ -8,7 +8,7 @@ say() { printf '\n== %s\n' "$1"; }
 
 say "build"
 rm -rf dist
-.venv/bin/pip wheel -q --no-deps -C build-dir=build/wheel -w dist .
+.venv/bin/pip wheel -q --no-deps --config-settings=build-dir=build/wheel -w dist .
 wheel=$(echo dist/mebp-*.whl)
 
 say "content: $(basename "$wheel"), $(stat -c %s "$wheel" | numfmt --to=si)B"
