@@ -86,7 +86,7 @@ static void multiplyThin(const Context &context, const Tensor &x, const Tensor &
     for (int64_t c = 0; c < width; ++c) {
       expandRow(w, column + c, weights);
       for (int64_t r = 0; r < x.rows; ++r)
-        tile[r * panelWidth + c] = dotRow(rowOf(x, r), weights, w.columns);
+        withRows([&](auto from) HWY_ATTR { tile[r * panelWidth + c] = dotRow(from, weights, w.columns); }, rowOf(x, r));
     }
     finish(Products{0, x.rows, column, width, tile, true, true, nullptr});
   });
@@ -102,24 +102,26 @@ struct Accumulate {
   void operator()(const Products &products) const {
     const FloatTag d;
     const FloatVector factor = hn::Set(d, alpha);
-    const Row result = rowOf(out, products.row) + products.column;
-    const Row growing = result.isBf16() ? Row(products.sums) : result;
-    const int64_t growingStride = result.isBf16() ? panelWidth : out.stride;
-    const bool adds = !products.first || addend.present();
-    const Row before = products.first && adds ? rowOf(addend, products.row) + products.column : growing;
-    const int64_t beforeStride = products.first ? addend.stride : growingStride;
-    const int64_t afterStride = products.last ? out.stride : growingStride;
     const float *shift = products.first ? bias : nullptr;
-    auto body = [&](auto from, auto to) HWY_ATTR {
+    bool adds = !products.first || addend.present();
+    Row to = rowOf(out, products.row) + products.column, from = to;
+    int64_t toStride = out.stride, fromStride = toStride;
+    if (products.first && adds)
+      from = rowOf(addend, products.row) + products.column, fromStride = addend.stride;
+    else if (!products.first && to.isBf16())
+      from = Row(products.sums), fromStride = panelWidth;
+    if (!products.last && to.isBf16())
+      to = Row(products.sums), toStride = panelWidth;
+    auto body = [&](auto before, auto after) HWY_ATTR {
       for (int64_t r = 0; r < products.rows; ++r)
-        mapRow(to + r * afterStride, products.columns, [&](int64_t c, int64_t n) HWY_ATTR {
-          FloatVector initial = adds ? loadSome(from + r * beforeStride + c, n) : hn::Zero(d);
+        mapRow(after + r * toStride, products.columns, [&](int64_t c, int64_t n) HWY_ATTR {
+          FloatVector initial = adds ? loadSome(before + r * fromStride + c, n) : hn::Zero(d);
           if (shift)
             initial = hn::Add(initial, loadSome(shift + c, n));
           return hn::MulAdd(factor, hn::LoadU(d, products.tile + r * panelWidth + c), initial);
         });
     };
-    withRows(body, before, products.last ? result : growing);
+    withRows(body, from, to);
   }
 };
 

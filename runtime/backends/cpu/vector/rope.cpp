@@ -50,19 +50,19 @@ void Rope(const Call &call, const Context &context) {
         auto position = static_cast<float>(placeOf(x, row, context).position);
         prepareAngles(attributes, attributes.inverse ? -position : position, cosines, sines);
         auto turn = [&](auto in, auto out) HWY_ATTR {
-          for (int64_t i = 0; i < half; i += lanes) {
-            int64_t n = half - i;
-            FloatVector first = loadSome(in + i, n), second = loadSome(in + half + i, n);
-            FloatVector cosine = loadSome(cosines + i, n), sine = loadSome(sines + i, n);
-            storeSome(hn::NegMulAdd(second, sine, hn::Mul(first, cosine)), out + i, n);
-            storeSome(hn::MulAdd(first, sine, hn::Mul(second, cosine)), out + half + i, n);
-          }
+          for (int64_t head = 0; head < x.columns; head += attributes.headDim)
+            for (int64_t i = 0; i < half; i += lanes) {
+              int64_t n = half - i;
+              FloatVector first = loadSome(in + head + i, n), second = loadSome(in + head + half + i, n);
+              FloatVector cosine = loadSome(cosines + i, n), sine = loadSome(sines + i, n);
+              storeSome(hn::NegMulAdd(second, sine, hn::Mul(first, cosine)), out + head + i, n);
+              storeSome(hn::MulAdd(first, sine, hn::Mul(second, cosine)), out + head + half + i, n);
+            }
         };
-        for (int64_t head = 0; head < x.columns; head += attributes.headDim) {
-          const Row in = rowOf(x, row) + head, out = rowOf(y, row) + head;
-          withRows(turn, in, out);
-          copyRow(in + 2 * half, out + 2 * half, attributes.headDim - 2 * half);
-        }
+        withRows(turn, rowOf(x, row), rowOf(y, row));
+        int64_t rest = attributes.headDim - 2 * half;
+        for (int64_t column = 2 * half; rest > 0 && column < x.columns; column += attributes.headDim)
+          copyRow(rowOf(x, row) + column, rowOf(y, row) + column, rest);
       });
 }
 

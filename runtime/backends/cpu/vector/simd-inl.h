@@ -72,35 +72,22 @@ HWY_INLINE LaneVector<uint16_t> roundToBf16(FloatVector value) {
   return hn::TruncateTo(LaneTag<uint16_t>(), hn::ShiftRight<16>(chosen));
 }
 
-// A row that is known to be BF16 when the code is compiled, as a float * is known to be F32.
-struct Bf16Row {
-  uint16_t *data;
-  HWY_INLINE Bf16Row operator+(int64_t columns) const { return {data + columns}; }
-};
-
-HWY_INLINE FloatVector loadSome(Bf16Row from, int64_t count) { return widen(loadSome(from.data, count)); }
-HWY_INLINE void storeSome(FloatVector value, Bf16Row to, int64_t count) {
-  storeSome(roundToBf16(value), to.data, count);
-}
 HWY_INLINE FloatVector loadSome(Row from, int64_t count) {
-  return from.isBf16() ? loadSome(Bf16Row{from.halves()}, count) : loadSome(from.floats(), count);
+  return from.isBf16() ? widen(loadSome(from.halves(), count)) : loadSome(from.floats(), count);
 }
 HWY_INLINE void storeSome(FloatVector value, Row to, int64_t count) {
   if (to.isBf16())
-    storeSome(value, Bf16Row{to.halves()}, count);
+    storeSome(roundToBf16(value), to.halves(), count);
   else
     storeSome(value, to.floats(), count);
 }
 
-// Calls body(rows...) with a type that tells the storage where all rows have the same, so that only a mixture has to
-// choose for each vector.
+// Calls body(rows...) with a float * for each row where all are F32, so that only BF16 has to choose for each vector.
 template <typename Body, typename... Rows> HWY_INLINE void withRows(const Body &body, Rows... rows) {
-  if (!(rows.isBf16() || ...))
-    body(rows.floats()...);
-  else if ((rows.isBf16() && ...))
-    body(Bf16Row{rows.halves()}...);
-  else
+  if ((rows.isBf16() || ...))
     body(rows...);
+  else
+    body(rows.floats()...);
 }
 
 HWY_INLINE float sumOf(FloatVector value) {
@@ -127,7 +114,10 @@ template <typename A, typename B> HWY_INLINE float dotRow(A a, B b, int64_t coun
 
 // out[i] = value(i, n) over a row.
 template <typename Out, typename Value> HWY_INLINE void mapRow(Out out, int64_t count, const Value &value) {
-  for (int64_t i = 0; i < count; i += lanes)
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    storeSome(value(i, lanes), out + i, lanes);
+  if (i < count)
     storeSome(value(i, count - i), out + i, count - i);
 }
 

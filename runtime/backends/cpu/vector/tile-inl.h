@@ -58,11 +58,16 @@ private:
   LeftOperand straight(int64_t row, int64_t rows, int64_t column, int64_t columns, float *room) const {
     if (tensor.storage == Storage::F32)
       return {floatRowOf(tensor, row) + column, tensor.stride, 1};
-    int64_t stride = (columns + lanes - 1) / lanes * lanes;
-    for (int64_t r = 0; r < rows; ++r) {
-      const uint16_t *from = (rowOf(tensor, row + r) + column).halves();
-      for (int64_t c = 0; c < columns; c += lanes) // what lies beyond the block but in the row makes whole vectors
-        hn::Store(widen(loadSome(from + c, tensor.columns - column - c)), FloatTag(), room + r * stride + c);
+    const FloatTag d;
+    int64_t stride = (columns + lanes - 1) / lanes * lanes, left = tensor.columns - column;
+    int64_t whole = std::min(stride, left / lanes * lanes); // what lies beyond the block in the row makes whole vectors
+    const uint16_t *from = (rowOf(tensor, row) + column).halves();
+    float *to = room;
+    for (int64_t r = 0; r < rows; ++r, from += tensor.stride, to += stride) {
+      for (int64_t c = 0; c < whole; c += lanes)
+        hn::Store(widen(loadSome(from + c, lanes)), d, to + c);
+      if (whole < stride)
+        hn::Store(widen(loadSome(from + whole, left - whole)), d, to + whole);
     }
     return {room, stride, 1};
   }
