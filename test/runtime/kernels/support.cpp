@@ -138,12 +138,14 @@ bool Value::guarded() const {
   return true;
 }
 
+constexpr size_t beyondWorkspace = 1024; // floats after the last thread's, which no kernel may touch
+
 // A pool and workspaces for so many threads, made once.
 static Context contextOf(int threads) {
   struct Machine {
     explicit Machine(int threads)
         : pool(threads > 1 ? pthreadpool_create(threads) : nullptr, pthreadpool_destroy),
-          memory(threads * workspaceBytes / sizeof(float) + 16, NAN) {} // nobody may count on zeros
+          memory(threads * workspaceBytes / sizeof(float) + beyondWorkspace + 16, NAN) {} // nobody may count on zeros
     std::unique_ptr<pthreadpool, decltype(&pthreadpool_destroy)> pool;
     std::vector<float> memory;
   };
@@ -180,6 +182,9 @@ std::vector<Value> run(CallSpec spec, Family family, int threads) {
   }
   kernel({operands.data(), operands.size(), results.data(), results.size(), spec.attributes}, context);
 
+  const float *end = reinterpret_cast<const float *>(context.workspace + threads * workspaceBytes);
+  EXPECT_TRUE(std::all_of(end, end + beyondWorkspace, [](float value) { return std::isnan(value); }))
+      << spec.name << " wrote beyond its workspace";
   for (const Value &operand : spec.operands)
     EXPECT_TRUE(operand.guarded()) << spec.name << " wrote beside an operand";
   for (size_t i = 0; i < spec.results.size(); ++i) {
