@@ -18,8 +18,16 @@ HWY_BEFORE_NAMESPACE();
 namespace mebp::cpu::HWY_NAMESPACE {
 
 constexpr int64_t keyTile = 96;
+constexpr int64_t workspaceFloats = workspaceBytes / sizeof(float);
 
 inline int64_t paddedDim(int64_t dim) { return ceilDivide(dim, panelWidth) * panelWidth; }
+
+// What a task's buffers leave of its workspace, for rows of keys and values that have to be widened. Heads whose
+// buffers fit leave enough for some: paddedDim, and keyTile rows of a vector.
+struct Room {
+  float *data;
+  int64_t floats;
+};
 
 // The sizes of a call, and how its queries are cut into tiles of panelWidth lanes.
 struct AttentionShape {
@@ -29,16 +37,12 @@ struct AttentionShape {
   int64_t firstItem, items; // the batch items that q touches
   int64_t queryTiles;       // of an item and key/value head, at most
 
-  int64_t roomFloats; // for a tile of keys or values in BF16
-
   AttentionShape(const Call &call, const Context &context)
       : q(call.operands[0]), sequence(context.sequence), window(call.attributes.window),
         kvHeads(call.attributes.kvHeads), group(call.attributes.heads / call.attributes.kvHeads),
         dim(q.columns / call.attributes.heads), firstItem(q.firstRow / sequence),
         items(q.rows > 0 ? (q.firstRow + q.rows - 1) / sequence - firstItem + 1 : 0),
-        queryTiles(ceilDivide(std::min(q.rows, sequence) * group, panelWidth)),
-        roomFloats(rowOf(call.operands[1], 0).isBf16() || rowOf(call.operands[2], 0).isBf16() ? keyTile * paddedDim(dim)
-                                                                                              : 0) {}
+        queryTiles(ceilDivide(std::min(q.rows, sequence) * group, panelWidth)) {}
 };
 
 // One tile of lanes. Lanes beyond `count` see no key.
@@ -111,13 +115,28 @@ struct QueryTile {
     return hn::And(hn::Le(key, hn::Load(d, last + lane)), hn::Ge(key, hn::Load(d, first + lane)));
   }
 
-  // Rows of k or v from a position of this item on, as the left operand of a product with [paddedDim, lanes] ...
-  LeftOperand rowsOf(const Tensor &keys, int64_t position, int64_t count, float *room) const {
-    return LeftMatrix{keys}.block(item * shape.sequence + position, count, kvHead * shape.dim, shape.dim, room);
+  // out[count, lanes] = rows of k or v from a position of this item on times vectors[paddedDim, lanes].
+  void multiplyRows(const Tensor &keys, int64_t position, int64_t count, const float *vectors, float *out,
+                    Room room) const {
+    multiply({keys}, item * shape.sequence + position, count, kvHead * shape.dim, shape.dim, vectors, out, false, room);
   }
-  // ... and their transpose, of one with [keys, lanes]. `room` takes keyTile * paddedDim floats.
-  LeftOperand columnsOf(const Tensor &keys, int64_t position, int64_t count, float *room) const {
-    return LeftMatrix{keys, true}.block(kvHead * shape.dim, shape.dim, item * shape.sequence + position, count, room);
+  // out[paddedDim, lanes] += the transpose of these rows times weights[count, lanes].
+  void addColumns(const Tensor &keys, int64_t position, int64_t count, const float *weights, float *out,
+                  Room room) const {
+    LeftMatrix columns{keys, true};
+    multiply(columns, kvHead * shape.dim, shape.dim, item * shape.sequence + position, count, weights, out, true, room);
+  }
+
+private:
+  void multiply(LeftMatrix left, int64_t row, int64_t rows, int64_t depth, int64_t depthCount, const float *panel,
+                float *out, bool accumulate, Room room) const {
+    int64_t parts = ceilDivide(rows, left.rowsAtOnce(rows, depthCount, room.floats));
+    for (int64_t part = 0, first = 0; part < parts; ++part) {
+      int64_t last = rows * (part + 1) / parts;
+      multiplyTile(last - first, count, depthCount, left.block(row + first, last - first, depth, depthCount, room.data),
+                   panel, panelWidth, out + first * panelWidth, panelWidth, accumulate);
+      first = last;
+    }
   }
 };
 

@@ -44,12 +44,15 @@ static void softmaxTile(const QueryTile &tile, int64_t position, int64_t keys, f
   }
 }
 
+static int64_t bufferFloats(int64_t padded) { return (3 * padded + keyTile) * panelWidth; }
+
 static void attendTile(const Call &call, const QueryTile &tile, float *workspace) {
   const FloatTag d;
   const Tensor &k = call.operands[1], &v = call.operands[2], &o = call.results[0], &lse = call.results[1];
   int64_t dim = tile.shape.dim, padded = paddedDim(dim);
   float *straight = workspace, *queries = straight + padded * panelWidth, *output = queries + padded * panelWidth;
-  float *scores = output + padded * panelWidth, *room = scores + keyTile * panelWidth;
+  float *scores = output + padded * panelWidth;
+  const Room room{workspace + bufferFloats(padded), workspaceFloats - bufferFloats(padded)};
   HWY_ALIGN float maxima[panelWidth], sums[panelWidth], factors[panelWidth];
   std::fill_n(maxima, panelWidth, unseen);
   std::fill_n(sums, panelWidth, 0.0f);
@@ -58,16 +61,14 @@ static void attendTile(const Call &call, const QueryTile &tile, float *workspace
 
   for (int64_t position = tile.keyBegin; position < tile.keyEnd; position += keyTile) {
     int64_t keys = std::min(keyTile, tile.keyEnd - position);
-    multiplyTile(keys, tile.count, dim, tile.rowsOf(k, position, keys, room), queries, panelWidth, scores, panelWidth,
-                 false);
+    tile.multiplyRows(k, position, keys, queries, scores, room);
     softmaxTile(tile, position, keys, scores, maxima, sums, factors);
     for (int64_t c = 0; c < dim; ++c)
       for (int64_t lane = 0; lane < panelWidth; lane += lanes) {
         float *value = output + c * panelWidth + lane;
         hn::Store(hn::Mul(hn::Load(d, value), hn::Load(d, factors + lane)), d, value);
       }
-    multiplyTile(dim, tile.count, keys, tile.columnsOf(v, position, keys, room), scores, panelWidth, output, panelWidth,
-                 true);
+    tile.addColumns(v, position, keys, scores, output, room);
   }
 
   for (int64_t lane = 0; lane < tile.count; ++lane) {
@@ -80,8 +81,7 @@ static void attendTile(const Call &call, const QueryTile &tile, float *workspace
 
 void Attention(const Call &call, const Context &context) {
   AttentionShape shape(call, context);
-  size_t floats = 3 * paddedDim(shape.dim) * panelWidth + keyTile * panelWidth + shape.roomFloats;
-  if (floats * sizeof(float) > workspaceBytes)
+  if (bufferFloats(paddedDim(shape.dim)) > workspaceFloats)
     return reference::attention(call, context);
   int64_t tiles = shape.queryTiles * shape.kvHeads;
   parallelFor(context, shape.items * tiles, [&](int64_t task, unsigned char *workspace) HWY_ATTR {

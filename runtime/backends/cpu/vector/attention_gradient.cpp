@@ -22,14 +22,15 @@ struct GradientBuffers {
   float *upstream, *upstreamTransposed; // do
   float *result;                        // dq transposed, or a tile of dk and then of dv: [keyTile, paddedDim]
   float *probabilities, *scores;        // [keyTile, lanes]: p and ds
-  float *room;                          // [keyTile, paddedDim], for a tile of k or v in BF16
+  Room room;
 
-  static size_t floats(int64_t padded) { return (4 * panelWidth + 2 * keyTile) * padded + 2 * keyTile * panelWidth; }
+  static int64_t floats(int64_t padded) { return (4 * panelWidth + 2 * keyTile) * padded + 2 * keyTile * panelWidth; }
   GradientBuffers(unsigned char *workspace, int64_t padded)
       : queries(reinterpret_cast<float *>(workspace)), queriesTransposed(queries + panelWidth * padded),
         upstream(queriesTransposed + panelWidth * padded), upstreamTransposed(upstream + panelWidth * padded),
         result(upstreamTransposed + panelWidth * padded), probabilities(result + 2 * keyTile * padded),
-        scores(probabilities + keyTile * panelWidth), room(scores + keyTile * panelWidth) {}
+        scores(probabilities + keyTile * panelWidth),
+        room{scores + keyTile * panelWidth, workspaceFloats - floats(padded)} {}
 };
 
 // A tile of queries with what the gradient needs of it.
@@ -58,10 +59,8 @@ struct GradientTile : QueryTile {
   void computeScores(int64_t position, int64_t keys) const {
     const FloatTag d;
     const Tensor &k = call.operands[1], &v = call.operands[2];
-    multiplyTile(keys, count, shape.dim, rowsOf(k, position, keys, buffers.room), buffers.queriesTransposed, panelWidth,
-                 buffers.probabilities, panelWidth, false);
-    multiplyTile(keys, count, shape.dim, rowsOf(v, position, keys, buffers.room), buffers.upstreamTransposed,
-                 panelWidth, buffers.scores, panelWidth, false);
+    multiplyRows(k, position, keys, buffers.queriesTransposed, buffers.probabilities, buffers.room);
+    multiplyRows(v, position, keys, buffers.upstreamTransposed, buffers.scores, buffers.room);
     for (int64_t lane = 0; lane < count; lane += lanes) {
       FloatVector logSum = hn::Load(d, logSums + lane), mean = hn::Load(d, means + lane);
       for (int64_t j = 0; j < keys; ++j) {
@@ -129,8 +128,7 @@ static void sweepQueries(const AttentionShape &shape, const Call &call, const Co
     for (int64_t position = tile.keyBegin; position < tile.keyEnd; position += keyTile) {
       int64_t keys = std::min(keyTile, tile.keyEnd - position);
       tile.computeScores(position, keys);
-      multiplyTile(shape.dim, tile.count, keys, tile.columnsOf(k, position, keys, buffers.room), buffers.scores,
-                   panelWidth, buffers.result, panelWidth, true);
+      tile.addColumns(k, position, keys, buffers.scores, buffers.result, buffers.room);
     }
     HWY_ALIGN float factors[panelWidth];
     std::fill_n(factors, panelWidth, call.attributes.scale);
@@ -140,7 +138,7 @@ static void sweepQueries(const AttentionShape &shape, const Call &call, const Co
 
 void AttentionGradient(const Call &call, const Context &context) {
   AttentionShape shape(call, context);
-  if ((GradientBuffers::floats(paddedDim(shape.dim)) + shape.roomFloats) * sizeof(float) > workspaceBytes)
+  if (GradientBuffers::floats(paddedDim(shape.dim)) > workspaceFloats)
     return reference::attentionGradient(call, context);
   sweepKeys(shape, call, context);
   sweepQueries(shape, call, context);

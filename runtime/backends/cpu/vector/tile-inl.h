@@ -38,10 +38,20 @@ struct LeftOperand {
   }
 };
 
+inline int64_t wholeVectors(int64_t count) { return (count + lanes - 1) / lanes * lanes; }
+
 // An activation, or its transpose, whose blocks are left operands.
 struct LeftMatrix {
   const Tensor &tensor;
   bool transposed = false;
+
+  // How many of `rows` to take at once: all from where they lie, or a tile's widened, or fewer where the room is small.
+  int64_t rowsAtOnce(int64_t rows, int64_t count, int64_t roomFloats) const {
+    if (tensor.storage == Storage::F32)
+      return rows;
+    int64_t fitting = transposed ? roomFloats / count / lanes * lanes : roomFloats / wholeVectors(count);
+    return std::min<int64_t>({rows, tileRows, fitting});
+  }
 
   // Rows [row, row + rows) of [depth, depth + count): where they lie, or where they are BF16 widened into `room`, which
   // takes the tensor's rows of the block, each in whole vectors.
@@ -59,7 +69,7 @@ private:
     if (tensor.storage == Storage::F32)
       return {floatRowOf(tensor, row) + column, tensor.stride, 1};
     const FloatTag d;
-    int64_t stride = (columns + lanes - 1) / lanes * lanes, left = tensor.columns - column;
+    int64_t stride = wholeVectors(columns), left = tensor.columns - column;
     int64_t whole = std::min(stride, left / lanes * lanes); // what lies beyond the block in the row makes whole vectors
     const uint16_t *from = (rowOf(tensor, row) + column).halves();
     float *to = room;
