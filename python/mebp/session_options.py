@@ -20,7 +20,7 @@ def check_options(
     if device != "cpu":
         raise Error(f"device '{device}' is not in this build; it has cpu")
     if threads is not None and threads < 1:
-        raise Error(f"threads is {threads}; give at least 1, or None for all")
+        raise Error(f"threads is {threads}; give at least 1, or leave it out for all")
     for name, value in {"lr": lr, "eps": eps, "weight_decay": weight_decay}.items():
         check_not_negative(name, value)
     if clip is not None and not (np.isfinite(clip) and clip > 0):

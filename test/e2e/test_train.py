@@ -217,6 +217,17 @@ def test_an_applied_gradient_that_is_not_finite_is_not_saved(bundle, data, tmp_p
     assert session.steps == 2
 
 
+def test_what_can_be_written_is_where_something_else_cannot(bundle, data, tmp_path, monkeypatch):
+    def fail(*_: object) -> None:
+        raise Error("run/state.bin: the disk is full")
+
+    monkeypatch.setattr(Session, "save_state", fail)
+    files = {"adapter_out": tmp_path / "adapter", "state": tmp_path / "state", "plot": tmp_path / "run.png"}
+    with pytest.raises(Error, match=r"^run/state.bin: the disk is full$"):
+        train(TrainingOptions(bundle, data, steps=1, **files))
+    assert adapter_bytes(files["adapter_out"]) and files["plot"].exists()
+
+
 def test_options_from_a_file(bundle, data, tmp_path):
     config, log = tmp_path / "run.yaml", tmp_path / "run.jsonl"
     config.write_text(f"bundle: {bundle}\ndata: {data}\nsteps: 2\nlr: 1e-3\nlog: {log}\nsave-every: 1\n")
@@ -287,6 +298,10 @@ def test_refusals(bundle, data, tmp_path):
     assert "--state" in refusal(*train, "--resume")
     assert "cannot be written" in refusal(*train, "--steps", 1, "--log", "/proc/nothing/run.jsonl")
     assert "--plot run.what" in refusal(*train, "--steps", 1, "--plot", "run.what")
+    assert refusal(*train, "--step", 1) == "mebp: '--step' means nothing here; did you mean --steps?; see mebp train --help"
+    assert refusal(*train, "--learning-rate=1") == "mebp: '--learning-rate' means nothing here; see mebp train --help"
+    assert refusal(*train, "more") == "mebp: 'more' means nothing here; see mebp train --help"
+    assert refusal(*train, "--threads", 0) == "mebp: threads is 0; give at least 1, or leave it out for all"
     assert "sequence" in refusal("generate", bundle, "--prompt", "long " * 40)
     assert "sequence" in refusal("generate", bundle, "--prompt", "short", "--max-new-tokens", 1000)
 

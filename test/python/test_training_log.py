@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The run's log, and its picture."""
 
+import errno
 import json
+import os
+from pathlib import Path
 
 import pytest
 
@@ -27,13 +30,22 @@ def test_a_resumed_run_keeps_the_lines_before_it(tmp_path):
     assert RunLog(path, resume_at=0).entries == [] and path.read_text() == ""
 
 
+def test_a_last_line_that_a_full_disk_cut_is_left_out(tmp_path):
+    path = tmp_path / "run.jsonl"
+    log = RunLog(path, resume_at=0)
+    log.add(record(1))
+    whole = path.read_text()
+    path.write_text(whole + whole[:30])
+    assert RunLog(path, resume_at=1).entries == [record(1)] and path.read_text() == whole
+
+
 def test_without_a_file_entries_are_kept():
     log = RunLog(None, resume_at=0)
     log.add(record(1))
     assert log.records == [record(1)] and log.last_evaluated is None
 
 
-@pytest.mark.parametrize("content", ["step 1\n", '{"step": 1}\n', "3\n"])
+@pytest.mark.parametrize("content", ["step 1\n", '{"step": 1}\n', "3\n", "step 1"])
 def test_another_file_is_not_overwritten(tmp_path, content):
     path = tmp_path / "run.jsonl"
     path.write_text(content)
@@ -57,3 +69,18 @@ def test_the_picture_has_every_curve(tmp_path):
 def test_a_picture_that_cannot_be_written_is_refused(tmp_path):
     with pytest.raises(Error, match=r"run.what: cannot be written \(.*\); choose another --plot"):
         plot_loss([record(1)], [], tmp_path / "run.what", title="")
+
+
+def test_a_picture_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "run.png"
+    plot_loss([record(1)], [], path, title="")
+    before = path.read_bytes()
+
+    def fill_the_disk(figure, target, **options):
+        Path(target).write_bytes(b"half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", fill_the_disk)
+    with pytest.raises(Error, match=r"run.png: cannot be written \(No space left on device\); choose another --plot"):
+        plot_loss([record(1), record(2)], [], path, title="")
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]

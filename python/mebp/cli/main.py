@@ -2,6 +2,7 @@
 """Picks the subcommand and turns every failure into one line and an exit status."""
 
 import argparse
+import difflib
 import os
 import sys
 from collections.abc import Sequence
@@ -29,16 +30,28 @@ EXIT_STATUSES = {
 
 
 class _Parser(argparse.ArgumentParser):
+    def __init__(self, **given: object) -> None:
+        super().__init__(allow_abbrev=False, **given)  # what is short today may be ambiguous tomorrow
+
     def error(self, message: str) -> NoReturn:
         raise Error(f"{message}; see {self.prog} --help")
+
+    def refuse(self, unknown: Sequence[str]) -> NoReturn:
+        """Raises Error for arguments that nothing takes, with the option that the first may mean."""
+        name = unknown[0].split("=")[0]
+        nearest = difflib.get_close_matches(name, self._option_string_actions, n=1)
+        hint = f"; did you mean {nearest[0]}?" if nearest else ""
+        self.error(f"'{name}' means nothing here{hint}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `mebp ARGUMENTS` and returns its exit status, one of EXIT_STATUSES."""
     try:
         given = list(sys.argv[1:] if arguments is None else arguments)
-        parser, _ = _parser(*given[:1])
-        parsed = parser.parse_args(given)
+        parser, commands = _parser(*given[:1])
+        parsed, unknown = parser.parse_known_args(given)
+        if unknown:
+            commands[parsed.command].refuse(unknown)
         return import_module(f"mebp.cli.{parsed.command}").run(parsed)
     except Error as error:
         return _fail(error)

@@ -72,7 +72,9 @@ class RunLog:
 
 def _read(path: Path) -> list[Record | Evaluation]:
     try:
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        text = path.read_text(encoding="utf-8")
+        whole = text[: text.rfind("\n") + 1] or text  # a full disk cuts the last line
+        lines = [json.loads(line) for line in whole.splitlines()]
         return [Evaluation(**line) if "eval_loss" in line else Record(**line) for line in lines]
     except (ValueError, TypeError) as error:
         raise Error(f"{path}: is not a log of mebp train; choose another --log") from error

@@ -176,12 +176,27 @@ class _Run:
             reporter.say("without --adapter-out DIR the adapter is not kept")
 
     def _finish(self, log: RunLog, reporter: Reporter) -> None:
+        # Where the disk of one is full, the others are written all the same: hours may be in them.
+        failures = []
+        for write in (self._save_state, self._save_adapter, self._draw):
+            try:
+                write(log, reporter)
+            except Error as error:
+                failures.append(str(error))
+        if failures:
+            raise Error("; ".join(failures))
+
+    def _save_state(self, log: RunLog, reporter: Reporter) -> None:
+        if self.options.state:
+            state.save(self.session, self.options.state, self.description)
+
+    def _save_adapter(self, log: RunLog, reporter: Reporter) -> None:
+        if self.options.adapter_out:
+            self.session.save_adapter(self.options.adapter_out)
+            reporter.say(f"adapter: {self.options.adapter_out}")
+
+    def _draw(self, log: RunLog, reporter: Reporter) -> None:
         options = self.options
-        if options.state:
-            state.save(self.session, options.state, self.description)
-        if options.adapter_out:
-            self.session.save_adapter(options.adapter_out)
-            reporter.say(f"adapter: {options.adapter_out}")
         if options.plot and log.records:
             from mebp.training.plot import plot_loss  # matplotlib costs a second and 50 MB
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loss curve as a picture."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -57,11 +58,14 @@ def plot_loss(records: Sequence[Record], evaluations: Sequence[Evaluation], path
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.grid(axis="y", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
+    unfinished = path.with_name(f".writing-{path.name}")  # the ending says which kind of picture
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150)
+        figure.savefig(unfinished, dpi=150)
+        os.replace(unfinished, path)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise Error(f"{path}: cannot be written ({reason}); choose another --plot") from error
     finally:
+        unfinished.unlink(missing_ok=True)
         plt.close(figure)
