@@ -121,6 +121,9 @@ TEST_F(RunTest, RefusesBadInputInOneLine) {
   expectRefusal("/nowhere.mebp" + tokens, "/nowhere.mebp: there is no such bundle folder");
   expectRefusal(bundle.path(), "--tokens");
   expectRefusal(bundle.path() + " --tokens /nowhere.npy", "/nowhere.npy: cannot open: No such file");
+  writeWhole(scratch + "/text.jsonl", "{\"text\": \"not ids\"}");
+  expectRefusal(bundle.path() + " --tokens " + scratch + "/text.jsonl",
+                "text.jsonl: ends neither in .npy nor in .bin; --tokens");
   expectRefusal(bundle.path() + tokens + " --optimizer mezo", "mezo");
   expectRefusal(bundle.path() + tokens + " --lr -1", "learning rate");
   expectRefusal(bundle.path() + tokens + " --resume", "--state");

@@ -76,7 +76,7 @@ TEST(Files, LeavesTheOldFileUntilTheNewOneIsWhole) {
 TEST(Files, NamesThePathAndTheReason) {
   Result<std::string> missing = readFile("/nowhere/at/all");
   EXPECT_EQ(missing.status().code(), MEBP_NOT_FOUND);
-  EXPECT_EQ(missing.status().message(), "/nowhere/at/all: cannot open: No such file or directory");
+  EXPECT_EQ(missing.status().message(), "/nowhere/at/all: cannot open: No such file or directory; check the path");
   Status folder = makeFolder("/dev/null/folder");
   EXPECT_EQ(folder.code(), MEBP_IO);
   // A device that is always full.
@@ -87,7 +87,7 @@ TEST(Files, NamesThePathAndTheReason) {
     ASSERT_TRUE(file.open(link).ok());
     Status written = file.write("x", 1);
     EXPECT_EQ(written.code(), MEBP_IO);
-    EXPECT_EQ(written.message(), link + ": cannot write: No space left on device");
+    EXPECT_EQ(written.message(), link + ": cannot write: No space left on device; make room or choose another folder");
   }
 }
 

@@ -114,13 +114,18 @@ std::string TokenFile::cut(const std::string &path, uint32_t sequence, uint32_t 
   return "";
 }
 
+static bool endsWith(const std::string &path, const std::string &ending) {
+  return path.size() > ending.size() && path.compare(path.size() - ending.size(), ending.size(), ending) == 0;
+}
+
 std::string TokenFile::open(const std::string &path, uint32_t sequence, uint32_t longest) {
   if (std::string problem = map(path); !problem.empty())
     return problem;
-  const std::string ending = ".npy";
-  if (path.size() > ending.size() && path.compare(path.size() - ending.size(), ending.size(), ending) == 0) {
+  if (endsWith(path, ".npy")) {
     if (std::string problem = readNumpyHeader(path); !problem.empty())
       return problem;
+  } else if (!endsWith(path, ".bin")) {
+    return path + ": ends neither in .npy nor in .bin; --tokens takes token ids, and text is for mebp train";
   } else {
     if (size % width != 0)
       return path + ": is no whole number of 32-bit ids; write little-endian uint32";
