@@ -106,7 +106,7 @@ def _parse_entry(entry: tuple[str, str]) -> Option:
     left, help = entry
     names, _, rest = left.removesuffix(" ...").partition(" ")
     required = rest.endswith("REQUIRED")
-    rest = re.sub(r" ?(REQUIRED|Needs: .*)$", "", rest)
+    rest = re.sub(r" ?(REQUIRED|(Needs|Excludes): .*)$", "", rest)
     kind, _, default = rest.partition("=")
     kind, _, check = kind.partition(":")
     if check.startswith("{"):

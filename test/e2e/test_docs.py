@@ -32,6 +32,8 @@ def test_the_page_is_as_the_commands_are(writer):
         (("--steps UINT:POSITIVE=50", "steps"), "--steps UINT", "steps (50)", False),
         (("--tokens TEXT REQUIRED", "ids"), "--tokens TEXT", "ids", True),
         (("--resume Needs: --state", "go on"), "--resume", "go on", False),
+        (("--size INT=1 Excludes: --a --b", "rows"), "--size INT", "rows (1)", False),
+        (("--budget TEXT Excludes: --size", "bytes"), "--budget TEXT", "bytes", False),
         (("model TEXT REQUIRED", "a file"), "MODEL", "a file", True),
     ],
 )
