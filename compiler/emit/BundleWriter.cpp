@@ -76,9 +76,12 @@ void addPlan(const BundleOptions &options, const MemoryPlan &plan, format::Plan 
   message.set_process_bytes(plan.processBytes);
   message.set_threads(options.plan.threads);
   message.set_optimizer(options.plan.optimizer);
-  message.set_chunk(options.chunk);
-  message.set_loss_rows(options.lossRows);
-  message.set_loss_columns(options.lossColumns);
+  message.set_chunk(options.plan.schedule.chunk);
+  message.set_spacing(options.plan.schedule.spacing);
+  message.set_budget_bytes(options.plan.budget);
+  message.set_predicted_seconds(plan.seconds);
+  message.set_loss_rows(options.plan.schedule.lossRows);
+  message.set_loss_columns(options.plan.schedule.lossColumns);
   auto add = [](const PlannedBuffer &buffer, format::Buffer &out) {
     out.set_name(buffer.name);
     out.set_bytes(buffer.bytes);
@@ -119,7 +122,8 @@ std::string makeManifest(const BundleOptions &options, const format::Bundle &bun
                                {"weights", options.weightsName},
                                {"embedding_weights", options.embeddingsName},
                                {"optimizer", options.plan.optimizer},
-                               {"chunk_size", options.chunk},
+                               {"chunk_size", options.plan.schedule.chunk},
+                               {"checkpoint_spacing", options.plan.schedule.spacing},
                                {"lora", json::Object{{"rank", bundle.model().lora().rank()},
                                                      {"alpha", bundle.model().lora().alpha()},
                                                      {"targets", std::move(targets)},

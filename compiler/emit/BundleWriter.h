@@ -12,9 +12,6 @@ struct BundleOptions {
   std::string weightsName = "int4"; // as the command line calls them, for the manifest
   std::string embeddingsName = "int8";
   std::string precision = "f32";
-  int64_t chunk = 0; // 0: layers are not chunked
-  int64_t lossRows = 128;
-  int64_t lossColumns = 2048;
   uint64_t seed = 0;     // of the adapter's initial values
   std::string tokenizer; // a folder to copy into the bundle; empty: none
 };

@@ -3,6 +3,8 @@
 
 #include "compiler/emit/BundleWriter.h"
 #include "compiler/import/Import.h"
+#include "compiler/pipeline/ByteSize.h"
+#include "compiler/pipeline/ChooseSchedule.h"
 #include "compiler/pipeline/Pipeline.h"
 #include "compiler/pipeline/PrintPlan.h"
 #include "dialects/exec/Exec.h"
@@ -15,6 +17,7 @@
 #include <cmath>
 #include <csignal>
 #include <thread>
+#include <unistd.h>
 
 using namespace mlir;
 
@@ -45,9 +48,52 @@ int64_t getInteger(ModuleOp module, StringRef name, int64_t fallback) {
   return attribute ? attribute.getInt() : fallback;
 }
 
+/// What would have to give for a plan to get smaller than its smallest.
+std::string explainSmallest(const Choice &smallest, const PipelineOptions &pipeline, const MemoryPlan &plan,
+                            const PlanOptions &planOptions) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  stream << "the least that this model trains in is " << formatMegabytes(smallest.peakBytes) << " ("
+         << describeSchedule(smallest.schedule) << "); give that much, a shorter --seq-len than " << pipeline.sequence
+         << ", a lower --lora-rank than " << pipeline.loraRank;
+  if (planOptions.optimizer != "sgd")
+    stream << ", --optimizer sgd";
+  for (const PlannedBuffer &buffer : plan.buffers)
+    if (buffer.name == "trainables")
+      stream << " (the adapter alone takes " << formatMegabytes(buffer.bytes) << ")";
+  return text;
+}
+
+/// The fastest schedule within the budget. Its plan must come out as predicted, since nothing else was promised.
+FailureOr<Choice> chooseWithin(uint64_t budget, ModuleOp module, const PipelineOptions &pipeline,
+                               const PlanOptions &plan) {
+  FailureOr<ScheduleChooser> chooser = ScheduleChooser::create(module, pipeline, plan);
+  if (failed(chooser))
+    return failure();
+  std::optional<Choice> choice = chooser->chooseFastest(budget);
+  if (!choice) {
+    fail("--memory-budget " + formatMegabytes(budget) + ": " +
+         explainSmallest(chooser->chooseSmallest(), pipeline, chooser->getFixedPlan(), plan));
+    return failure();
+  }
+  return *choice;
+}
+
+uint64_t getMachineMemory() {
+  return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGE_SIZE));
+}
+
 } // namespace
 
 int compile(const CompileOptions &options) {
+  uint64_t budget = 0;
+  if (!options.memoryBudget.empty()) {
+    if (std::string wrong = parseByteSize(options.memoryBudget, budget); !wrong.empty())
+      return fail("--memory-budget " + options.memoryBudget + " " + wrong);
+    if (budget > getMachineMemory())
+      llvm::errs() << "mebpc: note: --memory-budget " << options.memoryBudget << " is more than this machine's "
+                   << formatMegabytes(getMachineMemory()) << "\n";
+  }
   std::optional<WeightFormat> matrices = parseWeightFormat(options.weights);
   if (!matrices)
     return fail("--weights " + options.weights + ": there are f32, bf16, int8, int4 and int4-sym");
@@ -84,15 +130,33 @@ int compile(const CompileOptions &options) {
   pipeline.loraAlpha = options.loraAlpha;
   pipeline.loraTargets = options.loraTargets;
   pipeline.narrowActivations = options.precision == "bf16";
-  pipeline.chunk = options.chunk;
-  pipeline.lossRows = options.lossRows;
-  pipeline.lossColumns = options.lossColumns;
+  pipeline.schedule = options.schedule;
   Level level = options.emit == "nn" ? Level::Nn : options.emit == "train" ? Level::Train : Level::Exec;
+
+  PlanOptions planOptions;
+  planOptions.batch = pipeline.batch;
+  planOptions.sequence = pipeline.sequence;
+  planOptions.threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+  planOptions.optimizer = options.optimizer;
+  planOptions.budget = budget;
 
   PassManager passes(&context);
   buildPipeline(passes, pipeline, level);
   if (failed(passes.run(*module)))
     return badInput;
+  if (budget && level != Level::Nn) {
+    FailureOr<Choice> choice = chooseWithin(budget, *module, pipeline, planOptions);
+    if (failed(choice))
+      return badInput;
+    pipeline.schedule = choice->schedule;
+  }
+  planOptions.schedule = pipeline.schedule;
+  if (level != Level::Nn) {
+    PassManager schedule(&context);
+    buildSchedulePipeline(schedule, pipeline, level);
+    if (failed(schedule.run(*module)))
+      return badInput;
+  }
   if (!options.emit.empty()) {
     module->print(llvm::outs(), OpPrintingFlags().elideLargeElementsAttrs().elideLargeResourceString());
     llvm::outs() << "\n";
@@ -100,10 +164,7 @@ int compile(const CompileOptions &options) {
   }
 
   BundleOptions bundle;
-  bundle.plan.batch = pipeline.batch;
-  bundle.plan.sequence = pipeline.sequence;
-  bundle.plan.threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
-  bundle.plan.optimizer = options.optimizer;
+  bundle.plan = planOptions;
   bundle.weights.matrices = *matrices;
   bundle.weights.embeddings = *embeddings;
   bundle.weights.randomSeed = options.randomWeights;
@@ -112,9 +173,6 @@ int compile(const CompileOptions &options) {
   bundle.weightsName = options.weights;
   bundle.embeddingsName = embeddingsName;
   bundle.precision = options.precision;
-  bundle.chunk = pipeline.chunk;
-  bundle.lossRows = pipeline.lossRows;
-  bundle.lossColumns = pipeline.lossColumns;
   bundle.seed = options.seed;
   SmallString<128> tokenizer(llvm::sys::path::parent_path(options.input));
   llvm::sys::path::append(tokenizer, "tokenizer");

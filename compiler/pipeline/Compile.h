@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "compiler/plan/Schedule.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,9 +25,8 @@ struct CompileOptions {
   std::optional<uint64_t> randomWeights;
   std::string optimizer = "adamw";
   int64_t threads = 0; // 0: this machine's
-  int64_t chunk = 0;
-  int64_t lossRows = 128;
-  int64_t lossColumns = 2048;
+  Schedule schedule;
+  std::string memoryBudget; // "64MiB": the schedule is chosen; empty: it is the one above
   bool planOnly = false;
   bool explainPeak = false;
   std::string planJson; // a file

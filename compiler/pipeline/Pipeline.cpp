@@ -33,14 +33,17 @@ void buildPipeline(OpPassManager &passes, const PipelineOptions &options, Level 
 
   passes.addNestedPass<func::FuncOp>(createFuseAddends());
   passes.addPass(createCSEPass());
-  if (options.chunk) {
+}
+
+void buildSchedulePipeline(OpPassManager &passes, const PipelineOptions &options, Level level) {
+  if (options.schedule.chunk) {
     ChunkSequenceOptions chunk;
-    chunk.size = options.chunk;
+    chunk.size = options.schedule.chunk;
     passes.addPass(createChunkSequence(chunk));
   }
   TileLossOptions tile;
-  tile.rows = options.lossRows;
-  tile.columns = options.lossColumns;
+  tile.rows = options.schedule.lossRows;
+  tile.columns = options.schedule.lossColumns;
   passes.addPass(createTileLoss(tile));
   if (options.narrowActivations)
     passes.addNestedPass<func::FuncOp>(createNarrowActivations());

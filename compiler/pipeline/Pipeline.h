@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "compiler/plan/Schedule.h"
 #include "mlir/Pass/PassManager.h"
 
 #include <string>
@@ -15,16 +16,18 @@ struct PipelineOptions {
   double loraAlpha = 16.0;
   std::vector<std::string> loraTargets = {"all-linear"};
   bool narrowActivations = true; // bf16 instead of f32
-  int64_t chunk = 0;             // 0: layers are not chunked
-  int64_t lossRows = 128;
-  int64_t lossColumns = 2048;
+  Schedule schedule;
 };
 
 /// The levels that a compilation can stop after, in their order.
 enum class Level { Nn, Train, Exec };
 
-/// From the imported graph to placed programs, up to `level`. Reads as the data's way: docs/architecture.md.
+/// From the imported graph to differentiated functions, or to nn ops alone. Reads as the data's way:
+/// docs/architecture.md.
 void buildPipeline(mlir::OpPassManager &passes, const PipelineOptions &options, Level level);
+
+/// From there to placed programs, by the schedule of the options; with Level::Train to functions with their loops.
+void buildSchedulePipeline(mlir::OpPassManager &passes, const PipelineOptions &options, Level level = Level::Exec);
 
 /// Registers every pass of the compiler by its name, for mebp-opt.
 void registerAllPasses();

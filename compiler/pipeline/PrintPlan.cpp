@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/pipeline/PrintPlan.h"
 
+#include "compiler/plan/Schedule.h"
+
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
@@ -34,6 +36,9 @@ void printPlan(llvm::raw_ostream &stream, const format::Bundle &bundle, bool exp
   stream << llvm::formatv("{0}: batch {1}, up to {2} tokens, {3} blocks in {4} programs\n",
                           model.name().empty() ? "model" : model.name(), model.batch(), model.sequence(),
                           bundle.blocks_size(), bundle.programs_size());
+  Schedule schedule{plan.chunk(), plan.spacing(), plan.loss_rows(), plan.loss_columns()};
+  stream << "  " << describeSchedule(schedule)
+         << llvm::formatv("; estimated {0:f2} s a step\n", plan.predicted_seconds());
   printRow(stream, "process", plan.process_bytes(), "the runtime itself");
   for (const format::Buffer &buffer : plan.buffers())
     printRow(stream, buffer.name(), buffer.bytes(), buffer.source());
@@ -55,6 +60,9 @@ void printPlanJson(llvm::raw_ostream &stream, const format::Bundle &bundle) {
       {"threads", plan.threads()},
       {"optimizer", plan.optimizer()},
       {"chunk_size", plan.chunk()},
+      {"checkpoint_spacing", plan.spacing()},
+      {"budget_bytes", static_cast<int64_t>(plan.budget_bytes())},
+      {"predicted_seconds", plan.predicted_seconds()},
       {"loss_rows", plan.loss_rows()},
       {"loss_columns", plan.loss_columns()},
       {"buffers", toJson(plan.buffers())},

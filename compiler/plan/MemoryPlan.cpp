@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/plan/MemoryPlan.h"
 
+#include "compiler/plan/CostModel.h"
+
 #include "dialects/exec/Lifetimes.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "runtime/backends/cpu/workspace.h"
@@ -84,6 +86,10 @@ std::string describeLocation(Location location) {
   return "";
 }
 
+uint64_t countCheckpoints(uint64_t blocks, uint64_t spacing) {
+  return llvm::divideCeil(blocks, spacing) + std::min(spacing, blocks) - 1;
+}
+
 RankedTensorType getCheckpointType(ModuleOp module) {
   for (auto program : module.getOps<exec::ProgramOp>())
     for (auto [index, argument] : llvm::enumerate(program.getBody().front().getArguments()))
@@ -113,7 +119,11 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const PlanOptions &options) {
     if (bytes)
       plan.buffers.push_back({std::move(name), bytes, std::move(source)});
   };
-  add("checkpoints", blocks * checkpoint, std::to_string(blocks) + " block inputs");
+  uint64_t spacing = options.schedule.spacing, count = countCheckpoints(blocks, spacing);
+  plan.checkpointBytes = checkpoint;
+  plan.seconds = predictStep(module, options.sequence, options.threads).total(blocks, spacing);
+  add("checkpoints", count * checkpoint,
+      std::to_string(count) + (spacing > 1 ? " of " + std::to_string(blocks) : "") + " block inputs");
   add("cotangents", 2 * checkpoint, "of a block's input and output");
   add("trainables", trainableBytes, "adapter, f32");
   add("optimizer", options.optimizer == "adamw" ? 2 * trainableBytes : 0, options.optimizer);

@@ -35,6 +35,7 @@ def compile(
     optimizer: str | None = None,
     memory_budget: str | int | None = None,
     chunk_size: int | None = None,
+    checkpoint_spacing: int | None = None,
     seed: int = 0,
     random_weights: int | None = None,
 ) -> None:
@@ -48,6 +49,7 @@ def compile(
     optimizer: what the printed plan counts, "adamw" or "sgd".
     memory_budget: the peak that the plan must keep, in bytes or as text such as "64MiB".
     chunk_size: positions of a chunk along the sequence; 0 for whole sequences.
+    checkpoint_spacing: every how many blocks an input is kept; the others are computed again.
     seed: of the adapters' initial values.
     random_weights: the seed to draw weights by, for a model that was exported from its shape alone.
 
@@ -67,6 +69,7 @@ def compile(
         "--optimizer": optimizer,
         "--memory-budget": memory_budget,
         "--chunk-size": chunk_size,
+        "--checkpoint-spacing": checkpoint_spacing,
         "--seed": seed,
         "--random-weights": random_weights,
     }

@@ -31,6 +31,7 @@ class Plan(dict):
                 "loss_rows": plan["loss_rows"],
                 "loss_columns": plan["loss_columns"],
             },
+            checkpoint_spacing=plan["spacing"],
             at_peak=plan["at_peak"],
             optimizer=plan["optimizer"],
             threads=plan["threads"],

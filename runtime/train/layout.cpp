@@ -24,8 +24,14 @@ Layout planSession(const format::Bundle &bundle, const mebp_session_options &opt
   const format::Model &model = bundle.model();
   uint64_t tokens = static_cast<uint64_t>(model.batch()) * model.sequence();
   uint64_t checkpointBytes = tokens * storedRowBytes(model.activation(), model.hidden());
-  for (int i = 0; i + 1 < bundle.blocks_size(); ++i)
-    layout.checkpoints.push_back(placer.take(checkpointBytes));
+  layout.spacing = std::max(1u, bundle.plan().spacing());
+  std::vector<uint64_t> between;
+  for (uint32_t i = 0; i + 1 < static_cast<uint32_t>(bundle.blocks_size()); ++i) {
+    uint32_t place = i % layout.spacing;
+    if (place > between.size())
+      between.push_back(placer.take(checkpointBytes));
+    layout.checkpoints.push_back(place == 0 ? placer.take(checkpointBytes) : between[place - 1]);
+  }
   for (uint64_t &cotangent : layout.cotangents)
     cotangent = placer.take(checkpointBytes);
 

@@ -30,7 +30,10 @@ private:
 };
 
 struct Layout {
-  std::vector<uint64_t> checkpoints; // what each block but the last gives
+  // What each block but the last gives. Every `spacing`-th has memory of its own; the ones between are there for one
+  // segment at a time, in the memory that all segments share, and are computed again when the backward comes to them.
+  std::vector<uint64_t> checkpoints;
+  uint32_t spacing = 1;
   uint64_t cotangents[2] = {};
   std::vector<uint64_t> trainables; // f32 elements, one after another ...
   std::vector<uint64_t> states;     // ... then, as long as all of them and in the same order, the optimizer's arrays

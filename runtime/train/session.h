@@ -72,6 +72,7 @@ private:
   void runForward();
   Status runObjective(const BoundProgram &program, float &out);
   void runBackward(GradientSink &sink);
+  void recomputeSegment(uint32_t segment);
   void deliver(uint32_t block, GradientSink &sink);
   Status runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, float &loss);
   Status applyKept();

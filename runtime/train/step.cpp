@@ -77,15 +77,25 @@ void Session::deliver(uint32_t block, GradientSink &sink) {
   }
 }
 
-// The head's gradients are there since the objective ran.
+// The head's gradients are there since the objective ran, and so are the checkpoints of the last segment.
 void Session::runBackward(GradientSink &sink) {
-  for (auto i = static_cast<uint32_t>(blocks.size()); i-- > 0;) {
+  auto count = static_cast<uint32_t>(blocks.size());
+  uint32_t segment = (count - 2) / layout.spacing;
+  for (uint32_t i = count; i-- > 0;) {
     if (blocks[i].gradient.program < 0)
       break; // nothing before it is trained
-    if (i + 1 < blocks.size())
+    if (i > 0 && (i - 1) / layout.spacing != segment)
+      recomputeSegment(--segment);
+    if (i + 1 < count)
       runProgram(blocks[i].gradient);
     deliver(i, sink);
   }
+}
+
+// From the kept checkpoint on. None of these blocks has been updated yet: the backward is behind them.
+void Session::recomputeSegment(uint32_t segment) {
+  for (uint32_t i = segment * layout.spacing + 1; i < (segment + 1) * layout.spacing; ++i)
+    runProgram(blocks[i].forward);
 }
 
 namespace {

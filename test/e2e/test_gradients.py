@@ -122,6 +122,23 @@ def test_chunks_change_nothing(bundles, tmp_path, name, chunk):
         compare(model, bundle, batch, sequence).check()
 
 
+@pytest.mark.parametrize("spacing", [2, 3, 5, 99])
+def test_spacing_changes_no_bit(tmp_path, spacing):
+    model = models.build("llama", num_hidden_layers=5)
+    ids = models.token_ids(model, 2, 29).numpy()
+    results = []
+    for every in (1, spacing):
+        bundle = make_bundle(model, tmp_path / str(every), seq_len=40, batch=2, checkpoint_spacing=every)
+        session = mebp.Session(bundle)
+        randomise_adapter(session)
+        steps = [session.step(ids, ids).loss for _ in range(2)]
+        results.append((session.loss_and_gradients(ids, ids)[1], steps, session.plan["arenas"]["checkpoints"]))
+    (expected, steps, all_kept), (gradients, spaced_steps, some_kept) = results
+    assert steps == spaced_steps
+    assert all(np.array_equal(gradients[key], expected[key]) for key in expected)
+    assert some_kept < all_kept if spacing < 5 else some_kept == all_kept
+
+
 def test_smollm2(smollm2, wikitext_test, show):
     session = mebp.Session(smollm2.bundle)
     randomise_adapter(session, scale=0.02)

@@ -17,7 +17,6 @@ struct Missing {
   const char *reason;
 };
 constexpr Missing missing[] = {
-    {"--memory-budget", "this version plans without a budget; see --chunk-size"},
     {"--resident-limit", "this version leaves the mapped weights to the system"},
     {"--max-seq-for", "this version plans for a given --seq-len only"},
 };
@@ -52,11 +51,23 @@ int main(int argc, char **argv) {
       ->capture_default_str();
   app.add_option("--threads", options.threads, "what the plan counts workspace for (this machine's)")
       ->check(CLI::Range(1, 4096));
-  app.add_option("--chunk-size", options.chunk, "positions of a chunk along the sequence; 0: whole sequences")
+  CLI::Option *budget =
+      app.add_option("--memory-budget", options.memoryBudget, "64MiB: the fastest plan whose peak is not higher");
+  app.add_option("--chunk-size", options.schedule.chunk, "positions of a chunk along the sequence; 0: whole sequences")
       ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  app.add_option("--loss-rows", options.lossRows, "token rows in a tile of the loss")->capture_default_str();
-  app.add_option("--loss-columns", options.lossColumns, "vocabulary rows in a tile of the loss")->capture_default_str();
+      ->capture_default_str()
+      ->excludes(budget);
+  app.add_option("--checkpoint-spacing", options.schedule.spacing,
+                 "keep the input of every N-th block, and compute the others again")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->excludes(budget);
+  app.add_option("--loss-rows", options.schedule.lossRows, "token rows in a tile of the loss")
+      ->capture_default_str()
+      ->excludes(budget);
+  app.add_option("--loss-columns", options.schedule.lossColumns, "vocabulary rows in a tile of the loss")
+      ->capture_default_str()
+      ->excludes(budget);
   app.add_flag("--plan-only", options.planOnly, "plan and print, write no bundle");
   app.add_flag("--explain-peak", options.explainPeak, "list what is alive at the peak");
   app.add_option("--plan-json", options.planJson, "write the plan to this file");

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "compiler/pipeline/Pipeline.h"
+#include "compiler/plan/CostModel.h"
+#include "compiler/plan/MemoryPlan.h"
+#include "mlir/IR/BuiltinOps.h"
+
+#include <optional>
+
+namespace mebp {
+
+/// A schedule with what it costs.
+struct Choice {
+  Schedule schedule;
+  uint64_t peakBytes = 0;
+  double seconds = 0; // of a step, predicted
+};
+
+/// Finds schedules for one model. Every choice of chunk, loss tile and spacing is looked at, but only as many programs
+/// are lowered as there are chunks and tiles: layers do not depend on the loss's tile, nor the head on the chunk.
+class ScheduleChooser {
+public:
+  /// Lowers copies of `module`, which has been differentiated and has no schedule yet.
+  static mlir::FailureOr<ScheduleChooser> create(mlir::ModuleOp module, const PipelineOptions &pipeline,
+                                                 const PlanOptions &plan);
+
+  /// The fastest whose peak is at most `budget` bytes; nothing where there is none.
+  std::optional<Choice> chooseFastest(uint64_t budget) const;
+  /// The one with the lowest peak.
+  Choice chooseSmallest() const;
+  /// One of the plans that were looked at: what it says of trainables and optimizer holds for all.
+  const MemoryPlan &getFixedPlan() const { return fixedPlan; }
+
+private:
+  /// One chunk size, or one tile of the loss: what the layers and what the head then need.
+  struct Part {
+    Schedule schedule;
+    StepSeconds seconds;
+    uint64_t layerArena = 0, headArena = 0;
+  };
+
+  mlir::FailureOr<Part> lower(mlir::ModuleOp module, const PipelineOptions &pipeline, const PlanOptions &plan);
+  std::vector<Choice> listChoices() const;
+
+  std::vector<Part> chunks, tiles;
+  MemoryPlan fixedPlan;
+  uint64_t blocks = 0;
+  uint64_t otherBytes = 0; // what no schedule changes
+};
+
+} // namespace mebp

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/plan/Schedule.h"
+
+namespace mebp {
+
+std::string describeSchedule(const Schedule &schedule) {
+  std::string text = schedule.chunk ? "chunks of " + std::to_string(schedule.chunk) + " tokens" : "whole sequences";
+  if (schedule.spacing > 1)
+    text += ", one checkpoint in " + std::to_string(schedule.spacing) + " blocks";
+  return text + ", loss in tiles of " + std::to_string(schedule.lossRows) + " x " +
+         std::to_string(schedule.lossColumns);
+}
+
+} // namespace mebp

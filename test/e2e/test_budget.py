@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mebpc --memory-budget: the plan that it chooses, and what it says where there is none."""
+
+import json
+import subprocess
+
+import models
+import numpy as np
+import pytest
+from pipeline import randomise_adapter
+
+import mebp
+from mebp.tools import find_tool
+
+SEQUENCE = 256
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("budget")
+    model = models.build("llama", num_hidden_layers=7, hidden_size=192, intermediate_size=512)
+    mebp.export(model, folder / "model.onnx", seq_len=SEQUENCE)
+    return model, folder / "model.onnx"
+
+
+def plan(exported, tmp_path, *options: str) -> dict:
+    path = tmp_path / "plan.json"
+    command = [find_tool("mebpc"), str(exported), "--plan-only", "--plan-json", str(path), "--threads", "1", *options]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return json.loads(path.read_text())
+
+
+def refusal(exported, *options: str) -> str:
+    command = [find_tool("mebpc"), str(exported), "--plan-only", *options]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 2, run
+    (line,) = run.stderr.splitlines()
+    return line
+
+
+def smallest_peak(exported) -> float:
+    """In MB, as the refusal of a budget that is too small says it."""
+    line = refusal(exported, "--memory-budget", "1KB", "--threads", "1")
+    assert "--seq-len" in line and "--lora-rank" in line and "--optimizer sgd" in line
+    return float(line.split("trains in is ")[1].split(" MB")[0])
+
+
+def test_least_is_feasible_and_nothing_less(exported, tmp_path):
+    _, path = exported
+    least = smallest_peak(path)
+    chosen = plan(path, tmp_path, "--memory-budget", f"{least + 0.01:.2f}MB")
+    assert chosen["peak_bytes"] / 1e6 == pytest.approx(least, abs=0.006)
+    refusal(path, "--memory-budget", f"{least - 0.01:.2f}MB", "--threads", "1")
+
+
+def test_peak_is_within_every_budget(exported, tmp_path):
+    _, path = exported
+    free = plan(path, tmp_path)
+    seconds = []
+    for budget in np.linspace(smallest_peak(path) + 0.01, free["peak_bytes"] / 1e6 + 0.01, 6):
+        chosen = plan(path, tmp_path, "--memory-budget", f"{budget:.2f}MB")
+        assert chosen["peak_bytes"] <= budget * 1e6 + 1e4
+        seconds.append(chosen["predicted_seconds"])
+    assert seconds == sorted(seconds, reverse=True)
+    assert chosen["checkpoint_spacing"] == 1, "memory that is there should be used"
+
+
+def test_budget_changes_no_gradient(exported, tmp_path):
+    model, path = exported
+    ids = models.token_ids(model, 1, 200).numpy()
+    gradients, peaks = [], []
+    for budget in (None, "9MB"):
+        bundle = tmp_path / "model.mebp"
+        mebp.compile(path, bundle, precision="f32", memory_budget=budget)
+        session = mebp.Session(bundle, threads=1)
+        randomise_adapter(session)
+        gradients.append(session.loss_and_gradients(ids, ids)[1])
+        peaks.append(session.plan["peak_bytes"])
+    free, bounded = gradients
+    assert peaks[1] < peaks[0]
+    for key, expected in free.items():
+        assert np.linalg.norm(bounded[key] - expected) <= 2e-5 * np.linalg.norm(expected), key
+
+
+@pytest.mark.parametrize(
+    "size, message",
+    [
+        ("64", "has no unit; write 64MiB, 64MB"),
+        ("0MiB", "is no memory at all"),
+        ("-5MiB", "is no size"),
+        ("lots", "is no size"),
+        ("64 megs", "has the unit 'megs'"),
+        ("1e9B", "has the unit 'e9B'"),
+    ],
+)
+def test_sizes_that_cannot_be_meant(exported, size, message):
+    assert message in refusal(exported[1], f"--memory-budget={size}")
+
+
+def test_more_than_the_machine_has_is_said(exported):
+    command = [find_tool("mebpc"), str(exported[1]), "--plan-only", "--memory-budget", "900GiB"]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0
+    assert "900GiB is more than this machine's" in run.stderr
+
+
+def test_a_budget_chooses_by_itself(exported):
+    assert "--chunk-size" in refusal(exported[1], "--memory-budget", "64MiB", "--chunk-size", "32")
