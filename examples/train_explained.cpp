@@ -88,6 +88,8 @@ int main(int argc, char **argv) {
   options.return_gradients = true; // costs the memory of the whole gradient; leave it out to train as planned
   // The results do not depend on the number of threads: sums are split by shapes, never by threads. 0 takes all.
   options.threads = 2;
+  // The plan above is of the optimizer that mebpc was told, without gradients kept; this is the plan of these options.
+  std::printf("with these options: %.1f MB\n", static_cast<double>(mebp_session_peak_bytes(bundle, &options)) / 1e6);
 
   // A session lives in one piece of memory. It allocates it, or takes the caller's: from a pool, locked, or on huge
   // pages. No step allocates anything, so the first step's memory is also the last one's.

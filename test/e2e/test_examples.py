@@ -112,7 +112,6 @@ def test_brief_training_answers_new_wordings_and_peft_agrees(smollm2, tmp_path, 
     trained = mebp("train", smollm2.bundle, "--data", data, "--epochs", 3, "--lr", 2e-3, "--adapter-out", adapter)
     assert trained.returncode == 0, trained.stderr
     after = script("score.py", smollm2.bundle, "--questions", asked, "--adapter", adapter, "--show", 1)
-    print(after.stdout)
     assert after.stdout.startswith(f"> {questions[0].text}\n"), after
     assert int(re.search(r"^(\d) of 3 answers are right", after.stdout, re.MULTILINE)[1]) == 3, after.stdout
 

@@ -99,6 +99,12 @@ TEST_F(ExamplesTest, ExplainedTrains) {
   Outcome outcome = run(TRAIN_EXPLAINED, bundle.path());
   expectTenSteps(outcome, options);
   EXPECT_NE(outcome.output.find("planned peak 1.0 MB"), std::string::npos) << outcome.output;
+  OpenBundle opened(bundle.path());
+  options.threads = 2;
+  char peak[64];
+  std::snprintf(peak, sizeof(peak), "with these options: %.1f MB\n",
+                static_cast<double>(mebp_session_peak_bytes(opened.handle, &options)) / 1e6);
+  EXPECT_NE(outcome.output.find(peak), std::string::npos) << peak << " is not in " << outcome.output;
   EXPECT_NE(outcome.output.find(largestGradient()), std::string::npos) << outcome.output;
 }
 
