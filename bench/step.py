@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training step of SmolLM2-135M on 256 tokens, float32: this runtime and PEFT, in turns in one process.
+"""A training step of SmolLM2-135M on 256 tokens: this runtime and PEFT, in turns in one process.
 
-    .venv/bin/python bench/step.py [--bundle demo/smollm2.mebp] [--steps 8]
+    .venv/bin/python bench/step.py [--precision bf16] [--steps 8]
 
 In turns, because a shared machine's speed changes from minute to minute: each pair of steps gives one ratio.
 """
 
 import argparse
+import tempfile
 import time
 from pathlib import Path
 
@@ -19,11 +20,18 @@ import mebp
 from mebp.exporter.packaged import unpack
 
 TOKENS = 256
+TYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 
 
-def peft_step(threads: int):
+def make_bundle(folder: Path, precision: str) -> Path:
+    mebp.export("packaged:smollm2", folder / "model" / "model.onnx", seq_len=TOKENS)
+    mebp.compile(folder / "model" / "model.onnx", folder / "model.mebp", precision=precision)
+    return folder / "model.mebp"
+
+
+def peft_step(precision: str, threads: int):
     torch.set_num_threads(threads)
-    model = AutoModelForCausalLM.from_pretrained(unpack("packaged:smollm2"), dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(unpack("packaged:smollm2"), dtype=TYPES[precision])
     model = get_peft_model(model, LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM"))
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=2e-4, weight_decay=0.0)
 
@@ -44,21 +52,26 @@ def seconds(step, ids: np.ndarray) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bundle", type=Path, default=Path("demo/smollm2.mebp"))
+    parser.add_argument("--precision", choices=TYPES, default="bf16")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     arguments = parser.parse_args()
 
-    session = mebp.Session(arguments.bundle, threads=arguments.threads, optimizer="adamw")
-    steps = {"mebp": lambda ids: session.step(ids, ids), "PEFT": peft_step(arguments.threads)}
-    generator = np.random.default_rng(0)
-    times = {name: [] for name in steps}
-    for index in range(arguments.steps + 1):
-        ids = generator.integers(0, session.vocabulary, (1, TOKENS))
-        for name, step in steps.items():
-            took = seconds(step, ids)
-            if index:  # the first warms up
-                times[name].append(took)
+    with tempfile.TemporaryDirectory() as folder:
+        bundle = make_bundle(Path(folder), arguments.precision)
+        session = mebp.Session(bundle, threads=arguments.threads, optimizer="adamw")
+        steps = {
+            "mebp": lambda ids: session.step(ids, ids),
+            "PEFT": peft_step(arguments.precision, arguments.threads),
+        }
+        generator = np.random.default_rng(0)
+        times = {name: [] for name in steps}
+        for index in range(arguments.steps + 1):
+            ids = generator.integers(0, session.vocabulary, (1, TOKENS))
+            for name, step in steps.items():
+                took = seconds(step, ids)
+                if index:  # the first warms up
+                    times[name].append(took)
     ratios = np.array(times["mebp"]) / np.array(times["PEFT"])
     for name, taken in times.items():
         print(f"{name}: median {np.median(taken):.3f} s a step, {min(taken):.3f} to {max(taken):.3f}")

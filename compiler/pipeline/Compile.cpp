@@ -3,8 +3,8 @@
 
 #include "compiler/emit/BundleWriter.h"
 #include "compiler/import/Import.h"
+#include "compiler/pipeline/Budget.h"
 #include "compiler/pipeline/ByteSize.h"
-#include "compiler/pipeline/ChooseSchedule.h"
 #include "compiler/pipeline/Pipeline.h"
 #include "compiler/pipeline/PrintPlan.h"
 #include "dialects/exec/Exec.h"
@@ -17,7 +17,6 @@
 #include <cmath>
 #include <csignal>
 #include <thread>
-#include <unistd.h>
 
 using namespace mlir;
 
@@ -48,52 +47,32 @@ int64_t getInteger(ModuleOp module, StringRef name, int64_t fallback) {
   return attribute ? attribute.getInt() : fallback;
 }
 
-/// What would have to give for a plan to get smaller than its smallest.
-std::string explainSmallest(const Choice &smallest, const PipelineOptions &pipeline, const MemoryPlan &plan,
-                            const PlanOptions &planOptions) {
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  stream << "the least that this model trains in is " << formatMegabytes(smallest.peakBytes) << " ("
-         << describeSchedule(smallest.schedule) << "); give that much, a shorter --seq-len than " << pipeline.sequence
-         << ", a lower --lora-rank than " << pipeline.loraRank;
-  if (planOptions.optimizer != "sgd")
-    stream << ", --optimizer sgd";
-  for (const PlannedBuffer &buffer : plan.buffers)
-    if (buffer.name == "trainables")
-      stream << " (the adapter alone takes " << formatMegabytes(buffer.bytes) << ")";
-  return text;
-}
-
-/// The fastest schedule within the budget. Its plan must come out as predicted, since nothing else was promised.
-FailureOr<Choice> chooseWithin(uint64_t budget, ModuleOp module, const PipelineOptions &pipeline,
-                               const PlanOptions &plan) {
-  FailureOr<ScheduleChooser> chooser = ScheduleChooser::create(module, pipeline, plan);
-  if (failed(chooser))
-    return failure();
-  std::optional<Choice> choice = chooser->chooseFastest(budget);
-  if (!choice) {
-    fail("--memory-budget " + formatMegabytes(budget) + ": " +
-         explainSmallest(chooser->chooseSmallest(), pipeline, chooser->getFixedPlan(), plan));
-    return failure();
+/// Reads what --memory-budget or --max-seq-for says; false where it cannot be meant.
+bool readSize(StringRef option, StringRef text, uint64_t &bytes) {
+  if (std::string wrong = parseByteSize(text, bytes); !wrong.empty()) {
+    fail(option + " " + text + " " + wrong);
+    return false;
   }
-  return *choice;
+  if (bytes > getMachineMemory())
+    llvm::errs() << "mebpc: note: " << option << " " << text << " is more than this machine's "
+                 << formatMegabytes(getMachineMemory()) << "\n";
+  return true;
 }
 
-uint64_t getMachineMemory() {
-  return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGE_SIZE));
+/// An empty message means that it has been said.
+int fail(StringRef option, StringRef text, llvm::Error error) {
+  std::string message = llvm::toString(std::move(error));
+  return message.empty() ? badInput : fail(option + " " + text + ": " + message);
 }
 
 } // namespace
 
 int compile(const CompileOptions &options) {
   uint64_t budget = 0;
-  if (!options.memoryBudget.empty()) {
-    if (std::string wrong = parseByteSize(options.memoryBudget, budget); !wrong.empty())
-      return fail("--memory-budget " + options.memoryBudget + " " + wrong);
-    if (budget > getMachineMemory())
-      llvm::errs() << "mebpc: note: --memory-budget " << options.memoryBudget << " is more than this machine's "
-                   << formatMegabytes(getMachineMemory()) << "\n";
-  }
+  if (!options.memoryBudget.empty() && !readSize("--memory-budget", options.memoryBudget, budget))
+    return badInput;
+  if (!options.maxSequenceFor.empty() && !readSize("--max-seq-for", options.maxSequenceFor, budget))
+    return badInput;
   std::optional<WeightFormat> matrices = parseWeightFormat(options.weights);
   if (!matrices)
     return fail("--weights " + options.weights + ": there are f32, bf16, int8, int4 and int4-sym");
@@ -144,10 +123,20 @@ int compile(const CompileOptions &options) {
   buildPipeline(passes, pipeline, level);
   if (failed(passes.run(*module)))
     return badInput;
+  if (!options.maxSequenceFor.empty()) {
+    llvm::Expected<LongestSequence> longest = findLongestSequence(*module, pipeline, planOptions, limit);
+    if (!longest)
+      return fail("--max-seq-for", options.maxSequenceFor, longest.takeError());
+    llvm::outs() << longest->sequence << " tokens train in " << formatMegabytes(longest->choice.peakBytes) << ": "
+                 << describeSchedule(longest->choice.schedule) << "\n";
+    if (longest->sequence == limit)
+      llvm::outs() << "that is the longest that the model is right for\n";
+    return 0;
+  }
   if (budget && level != Level::Nn) {
-    FailureOr<Choice> choice = chooseWithin(budget, *module, pipeline, planOptions);
-    if (failed(choice))
-      return badInput;
+    llvm::Expected<Choice> choice = chooseWithinBudget(*module, pipeline, planOptions);
+    if (!choice)
+      return fail("--memory-budget", options.memoryBudget, choice.takeError());
     pipeline.schedule = choice->schedule;
   }
   planOptions.schedule = pipeline.schedule;

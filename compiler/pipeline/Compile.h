@@ -24,7 +24,8 @@ struct CompileOptions {
   uint64_t seed = 0;
   std::optional<uint64_t> randomWeights;
   std::string optimizer = "adamw";
-  int64_t threads = 0; // 0: this machine's
+  std::string maxSequenceFor; // "1GiB": say how long a sequence trains in that, and stop
+  int64_t threads = 0;        // 0: this machine's
   Schedule schedule;
   std::string memoryBudget; // "64MiB": the schedule is chosen; empty: it is the one above
   bool planOnly = false;

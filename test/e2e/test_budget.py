@@ -107,3 +107,24 @@ def test_more_than_the_machine_has_is_said(exported):
 
 def test_a_budget_chooses_by_itself(exported):
     assert "--chunk-size" in refusal(exported[1], "--memory-budget", "64MiB", "--chunk-size", "32")
+
+
+def longest(exported, budget: str) -> int:
+    command = [find_tool("mebpc"), str(exported), "--max-seq-for", budget, "--threads", "1"]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return int(run.stdout.split(" tokens train in ")[0])
+
+
+def test_longest_sequence_is_the_last_that_fits(exported, tmp_path):
+    _, path = exported
+    tokens = longest(path, "4MB")
+    assert tokens > 1
+    assert plan(path, tmp_path, "--memory-budget", "4MB", "--seq-len", str(tokens))["peak_bytes"] <= 4e6
+    refusal(path, "--memory-budget", "4MB", "--threads", "1", "--seq-len", str(tokens + 1))
+
+
+def test_longest_sequence_ends_where_the_model_does(exported):
+    assert longest(exported[1], "1GiB") == 512
+    assert "--lora-rank" in refusal(exported[1], "--max-seq-for", "1MB")
+    assert "has no unit" in refusal(exported[1], "--max-seq-for", "1000")

@@ -18,7 +18,6 @@ struct Missing {
 };
 constexpr Missing missing[] = {
     {"--resident-limit", "this version leaves the mapped weights to the system"},
-    {"--max-seq-for", "this version plans for a given --seq-len only"},
 };
 
 } // namespace
@@ -67,6 +66,8 @@ int main(int argc, char **argv) {
       ->excludes(budget);
   app.add_option("--loss-columns", options.schedule.lossColumns, "vocabulary rows in a tile of the loss")
       ->capture_default_str()
+      ->excludes(budget);
+  app.add_option("--max-seq-for", options.maxSequenceFor, "1GiB: say how long a sequence trains in that, and stop")
       ->excludes(budget);
   app.add_flag("--plan-only", options.planOnly, "plan and print, write no bundle");
   app.add_flag("--explain-peak", options.explainPeak, "list what is alive at the peak");
