@@ -32,6 +32,7 @@ class Plan(dict):
                 "loss_columns": plan["loss_columns"],
             },
             checkpoint_spacing=plan["spacing"],
+            budget_bytes=plan["budget_bytes"],
             at_peak=plan["at_peak"],
             optimizer=plan["optimizer"],
             threads=plan["threads"],

@@ -140,6 +140,7 @@ class Session:
         session_bytes: this session's arena, with room for all gradients where it returns, sums or clips them.
         planned_peak_bytes: what peak_bytes is with this session's options and threads.
         chunk_sizes: rows of a chunk along the sequence (0: not chunked), and the loss's tile.
+        checkpoint_spacing: every how many blocks a checkpoint is kept. budget_bytes: what was asked for; 0: nothing.
         at_peak: the values alive where the scratch arena is fullest.
         """
         return Plan(

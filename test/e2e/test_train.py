@@ -126,6 +126,16 @@ def read_log(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def test_more_than_the_budget_is_refused(tmp_path, data):
+    free = Session(make_text_bundle(tmp_path / "free"), threads=1, return_gradients=False)
+    budget = f"{free.plan['peak_bytes'] + 1000}B"
+    bundle = make_text_bundle(tmp_path / "bounded", memory_budget=budget)
+    options = (bundle, "--data", data, "--steps", 1, "--threads", 1)
+    assert mebp("train", *options).returncode == 0
+    line = refusal("train", *options, "--accumulate", 2)
+    assert "compiled for a budget of" in line and "--accumulate" in line
+
+
 def test_accumulated_batches_are_one_step(bundle, data, tmp_path):
     rows = -(-len(TEXT + "\n") // 32)  # a token a byte, and the end of the text
     run = mebp("train", bundle, "--data", data, "--accumulate", 5, "--log", tmp_path / "run.jsonl")

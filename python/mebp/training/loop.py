@@ -62,7 +62,19 @@ def train(options: TrainingOptions, callback: Callback | None = None, progress: 
             accumulate=options.accumulate > 1,
             return_gradients=False,
         )
+        _check_budget(session)
         return _Run(options, session, data, eval_data, before).run(callback, progress)
+
+
+def _check_budget(session: Session) -> None:
+    """Another optimizer, accumulation or clipping than was planned for may need more than was promised."""
+    peak, budget = session.plan["planned_peak_bytes"], session.plan["budget_bytes"]
+    if budget and peak > budget:
+        raise Error(
+            f"this run needs {peak / 1e6:.1f} MB, and the bundle was compiled for a budget of {budget / 1e6:.1f} MB; "
+            "leave out --accumulate and --clip, take --optimizer sgd or fewer --threads, or compile with a larger "
+            "--memory-budget"
+        )
 
 
 class _Run:
