@@ -127,10 +127,10 @@ def read_log(path: Path) -> list[dict]:
 
 
 def test_more_than_the_budget_is_refused(tmp_path, data):
-    free = Session(make_text_bundle(tmp_path / "free"), threads=1, return_gradients=False)
+    free = Session(make_text_bundle(tmp_path / "free"))
     budget = f"{free.plan['peak_bytes'] + 1000}B"
     bundle = make_text_bundle(tmp_path / "bounded", memory_budget=budget)
-    options = (bundle, "--data", data, "--steps", 1, "--threads", 1)
+    options = (bundle, "--data", data, "--steps", 1)
     assert mebp("train", *options).returncode == 0
     line = refusal("train", *options, "--accumulate", 2)
     assert "compiled for a budget of" in line and "--accumulate" in line
