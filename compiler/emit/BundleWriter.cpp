@@ -89,6 +89,8 @@ void addPlan(const BundleOptions &options, const MemoryPlan &plan, format::Plan 
   };
   for (const PlannedBuffer &buffer : plan.buffers)
     add(buffer, *message.add_buffers());
+  for (const PlannedBuffer &buffer : plan.otherPeaks)
+    add(buffer, *message.add_other_peaks());
   for (const PlannedBuffer &buffer : plan.atPeak)
     add(buffer, *message.add_at_peak());
 }

@@ -12,7 +12,7 @@ namespace mebp {
 namespace {
 
 void printRow(llvm::raw_ostream &stream, llvm::StringRef name, uint64_t bytes, llvm::StringRef source) {
-  stream << llvm::formatv("  {0,-24} {1,10:f2} MB", name, static_cast<double>(bytes) / 1e6);
+  stream << llvm::formatv("  {0,-32} {1,10:f2} MB", name, static_cast<double>(bytes) / 1e6);
   if (!source.empty())
     stream << "  " << source;
   stream << "\n";
@@ -46,6 +46,9 @@ void printPlan(llvm::raw_ostream &stream, const format::Bundle &bundle, bool exp
   printRow(stream, "weights", bundle.weights_bytes(), "mapped, clean: beside the peak, not in it");
   if (!explain)
     return;
+  stream << "peak by optimizer and by what becomes of the gradients:\n";
+  for (const format::Buffer &buffer : plan.other_peaks())
+    printRow(stream, buffer.name(), buffer.bytes(), "");
   stream << "alive at the peak of the scratch arena:\n";
   for (const format::Buffer &buffer : plan.at_peak())
     printRow(stream, buffer.name(), buffer.bytes(), buffer.source());
@@ -66,6 +69,7 @@ void printPlanJson(llvm::raw_ostream &stream, const format::Bundle &bundle) {
       {"loss_rows", plan.loss_rows()},
       {"loss_columns", plan.loss_columns()},
       {"buffers", toJson(plan.buffers())},
+      {"other_peaks", toJson(plan.other_peaks())},
       {"at_peak", toJson(plan.at_peak())},
   };
   stream << llvm::formatv("{0:2}", llvm::json::Value(std::move(object))) << "\n";

@@ -58,6 +58,8 @@ std::vector<PlannedBuffer> listLiveAtPeak(exec::ProgramOp program) {
   return buffers;
 }
 
+uint64_t getStateBytes(StringRef optimizer, uint64_t trainables) { return optimizer == "adamw" ? 2 * trainables : 0; }
+
 /// The gradients of one block: they are applied before those of the next one are computed.
 uint64_t getLargestGradients(ModuleOp module) {
   uint64_t largest = 0;
@@ -69,6 +71,18 @@ uint64_t getLargestGradients(ModuleOp module) {
     largest = std::max(largest, bytes);
   }
   return largest;
+}
+
+/// The peak with each optimizer and each sink of gradients (runtime/train/gradients.h), the planned ones included.
+std::vector<PlannedBuffer> listOtherPeaks(uint64_t peak, StringRef planned, uint64_t trainables, uint64_t ofOneBlock) {
+  std::vector<PlannedBuffer> peaks;
+  for (StringRef optimizer : {"adamw", "sgd"}) {
+    uint64_t applied = peak - getStateBytes(planned, trainables) + getStateBytes(optimizer, trainables);
+    peaks.push_back({(optimizer + ", gradients applied at once").str(), applied, ""});
+    peaks.push_back({(optimizer + ", clipped or returned").str(), applied - ofOneBlock + trainables, ""});
+    peaks.push_back({(optimizer + ", accumulated").str(), applied + trainables, ""});
+  }
+  return peaks;
 }
 
 } // namespace
@@ -126,7 +140,7 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const PlanOptions &options) {
       std::to_string(count) + (spacing > 1 ? " of " + std::to_string(blocks) : "") + " block inputs");
   add("cotangents", 2 * checkpoint, "of a block's input and output");
   add("trainables", trainableBytes, "adapter, f32");
-  add("optimizer", options.optimizer == "adamw" ? 2 * trainableBytes : 0, options.optimizer);
+  add("optimizer", getStateBytes(options.optimizer, trainableBytes), options.optimizer);
   add("gradients", getLargestGradients(module), "of one block, applied at once");
   add("scratch", largest ? largest.getArenaBytes().value_or(0) : 0, largest ? largest.getSymName().str() : "");
   add("workspace", options.threads * cpu::workspaceBytes, std::to_string(options.threads) + " threads");
@@ -134,6 +148,7 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const PlanOptions &options) {
   plan.peakBytes = plan.processBytes;
   for (const PlannedBuffer &buffer : plan.buffers)
     plan.peakBytes += buffer.bytes;
+  plan.otherPeaks = listOtherPeaks(plan.peakBytes, options.optimizer, trainableBytes, getLargestGradients(module));
   if (largest)
     plan.atPeak = listLiveAtPeak(largest);
   return plan;

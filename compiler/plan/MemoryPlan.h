@@ -27,9 +27,10 @@ struct PlannedBuffer {
 /// What training needs, all of it: docs/format.md names the buffers, runtime/train/ lays out the same ones.
 struct MemoryPlan {
   std::vector<PlannedBuffer> buffers;
-  std::vector<PlannedBuffer> atPeak; // values alive where the largest program needs the most
-  uint64_t checkpointBytes = 0;      // of one
-  double seconds = 0;                // of a step, predicted
+  std::vector<PlannedBuffer> otherPeaks; // by optimizer and by what becomes of the gradients
+  std::vector<PlannedBuffer> atPeak;     // values alive where the largest program needs the most
+  uint64_t checkpointBytes = 0;          // of one
+  double seconds = 0;                    // of a step, predicted
   uint64_t processBytes = 0;
   uint64_t peakBytes = 0; // processBytes and the buffers
 };

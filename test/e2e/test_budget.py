@@ -3,6 +3,7 @@
 
 import json
 import subprocess
+import sys
 
 import models
 import numpy as np
@@ -107,6 +108,39 @@ def test_more_than_the_machine_has_is_said(exported):
 
 def test_a_budget_chooses_by_itself(exported):
     assert "--chunk-size" in refusal(exported[1], "--memory-budget", "64MiB", "--chunk-size", "32")
+
+
+def test_other_peaks_are_those_of_the_sessions(exported, tmp_path):
+    _, path = exported
+    mebp.compile(path, tmp_path / "model.mebp")
+    command = [find_tool("mebpc"), str(path), "--plan-only", "--plan-json", str(tmp_path / "plan.json")]
+    subprocess.run(command, check=True, capture_output=True)
+    peaks = {peak["name"]: peak["bytes"] for peak in json.loads((tmp_path / "plan.json").read_text())["other_peaks"]}
+    uses = {
+        "gradients applied at once": {"return_gradients": False},
+        "clipped or returned": {"return_gradients": True},
+        "accumulated": {"return_gradients": False, "accumulate": True},
+    }
+    for optimizer in ("adamw", "sgd"):
+        for name, options in uses.items():
+            session = mebp.Session(tmp_path / "model.mebp", optimizer=optimizer, **options)
+            assert session.plan["planned_peak_bytes"] == peaks.pop(f"{optimizer}, {name}")
+    assert not peaks
+
+
+def test_plan_of_shapes_alone_is_the_compiled_one(tmp_path):
+    model = models.build("qwen2", num_hidden_layers=3)
+    model.config.save_pretrained(tmp_path / "shapes")
+    mebp.export(model, tmp_path / "whole" / "model.onnx", seq_len=64)
+    export = [sys.executable, "-m", "mebp", "export", str(tmp_path / "shapes"), "--shape-only", "--seq-len", "64"]
+    subprocess.run([*export, "-o", str(tmp_path / "shape" / "model.onnx")], check=True, capture_output=True)
+    mebp.compile(tmp_path / "whole" / "model.onnx", tmp_path / "model.mebp", memory_budget="3MB")
+    compiled = mebp.Session(tmp_path / "model.mebp").plan
+    command = [find_tool("mebpc"), str(tmp_path / "shape" / "model.onnx"), "--plan-only", "--memory-budget", "3MB"]
+    subprocess.run([*command, "--plan-json", str(tmp_path / "plan.json")], check=True, capture_output=True)
+    planned = json.loads((tmp_path / "plan.json").read_text())
+    assert planned["peak_bytes"] == compiled["peak_bytes"]
+    assert {buffer["name"]: buffer["bytes"] for buffer in planned["buffers"]} == compiled["arenas"]
 
 
 def longest(exported, budget: str) -> int:
