@@ -37,8 +37,9 @@ def random_configuration(seed: int) -> tuple[str, dict]:
 def compare(bundle, model, ids, labels, scale=0.05, **session_options):
     session = mebp.Session(bundle, **session_options)
     randomise_adapter(session, scale=scale)
+    exact = reference_for(bundle, session, model, torch.float64).loss_and_gradients(ids, labels)
     return {
-        name: compare_gradients(bundle, session, model, ids, labels, torch.bfloat16, adapter_dtype=dtype)
+        name: compare_gradients(bundle, session, model, ids, labels, torch.bfloat16, exact, adapter_dtype=dtype)
         for name, dtype in ADAPTERS.items()
     }
 
