@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/bundle/describe.h"
 
-#include <map>
-
 #include <nlohmann/json.hpp>
 
+#include "runtime/bundle/describe_program.h"
 #include "runtime/bundle/programs.h"
 #include "runtime/bundle/storage.h"
 #include "runtime/bundle/validate.h"
@@ -34,19 +33,6 @@ static const char *nameOf(format::Block::Kind kind) {
   return kind == format::Block::EMBED ? "embed" : kind == format::Block::LAYER ? "layer" : "head";
 }
 
-static const char *nameOf(format::Loop::Domain domain) {
-  switch (domain) {
-  case format::Loop::SEQUENCE:
-    return "sequence";
-  case format::Loop::SEQUENCE_REVERSED:
-    return "sequence_reversed";
-  case format::Loop::TOKEN_ROWS:
-    return "token_rows";
-  default:
-    return "weight_rows";
-  }
-}
-
 static uint64_t bytesOf(const format::Weight &weight) {
   uint64_t bytes = weight.rows() * storedRowBytes(weight.element(), weight.columns());
   if (weight.group())
@@ -66,39 +52,6 @@ static Json describeModel(const format::Model &model) {
             {"alpha", model.lora().alpha()},
             {"target_modules", model.lora().target_modules()},
             {"seed", model.lora().seed()}}}};
-}
-
-namespace {
-// What the steps of a program are, nested ones included.
-struct Count {
-  std::map<std::string, int> kernels;
-  int steps = 0, slices = 0, updates = 0;
-  Json loops = Json::array();
-
-  void add(const google::protobuf::RepeatedPtrField<format::Step> &list) {
-    for (const format::Step &step : list) {
-      ++steps;
-      slices += step.has_slice();
-      updates += step.has_update();
-      if (step.has_kernel())
-        ++kernels[step.kernel().name()];
-      if (step.has_loop()) {
-        loops.push_back({{"domain", nameOf(step.loop().domain())}, {"size", step.loop().size()}});
-        add(step.loop().steps());
-      }
-    }
-  }
-};
-} // namespace
-
-static Json describeProgram(const format::Program &program) {
-  Count count;
-  count.add(program.steps());
-  return {{"name", program.name()},          {"arena_bytes", program.arena_bytes()},
-          {"values", program.values_size()}, {"steps", count.steps},
-          {"kernels", Json(count.kernels)},  {"loops", count.loops},
-          {"slices", count.slices},          {"updates", count.updates},
-          {"inputs", program.inputs_size()}, {"outputs", program.outputs_size()}};
 }
 
 static Json describeBlock(const format::Bundle &bundle, const format::Block &block) {

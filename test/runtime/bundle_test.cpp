@@ -44,6 +44,9 @@ TEST(Bundle, OpensAndTellsWhatIsInIt) {
   EXPECT_TRUE(contains(description, "\"cross_entropy_tile\": 1"));
   EXPECT_TRUE(contains(description, "\"peak_bytes\": 1000000"));
   EXPECT_TRUE(contains(description, "model.layers.1"));
+  for (const char *detail : {"\"op\": \"cross_entropy_tile\"", "\"role\": \"cotangent\"", "\"placement\": \"arena\"",
+                             "\"domain\": \"weight_rows\"", "\"yielded\": "})
+    EXPECT_TRUE(contains(description, detail)) << detail;
   mebp_tensor_info tensor;
   EXPECT_EQ(mebp_bundle_trainable_info(opened.handle, 4, &tensor, nullptr), MEBP_INVALID_ARGUMENT);
 }

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/bundle/describe_program.h"
+
+#include <map>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/bundle/storage.h"
+
+namespace mebp {
+
+using Json = nlohmann::ordered_json;
+using Steps = google::protobuf::RepeatedPtrField<format::Step>;
+
+static const char *nameOf(format::Loop::Domain domain) {
+  switch (domain) {
+  case format::Loop::SEQUENCE:
+    return "sequence";
+  case format::Loop::SEQUENCE_REVERSED:
+    return "sequence_reversed";
+  case format::Loop::TOKEN_ROWS:
+    return "token_rows";
+  default:
+    return "weight_rows";
+  }
+}
+
+static const char *nameOf(format::Input::Role role) {
+  switch (role) {
+  case format::Input::ACTIVATION:
+    return "activation";
+  case format::Input::COTANGENT:
+    return "cotangent";
+  case format::Input::TOKEN_IDS:
+    return "token_ids";
+  case format::Input::LABELS:
+    return "labels";
+  case format::Input::OBJECTIVE_SCALE:
+    return "objective_scale";
+  default:
+    return "parameter";
+  }
+}
+
+static const char *nameOf(format::Output::Role role) {
+  switch (role) {
+  case format::Output::ACTIVATION:
+    return "activation";
+  case format::Output::COTANGENT:
+    return "cotangent";
+  case format::Output::GRADIENT:
+    return "gradient";
+  case format::Output::LOSS:
+    return "loss";
+  default:
+    return "logits";
+  }
+}
+
+static const char *nameOf(format::Placement::Kind kind) {
+  switch (kind) {
+  case format::Placement::ARENA:
+    return "arena";
+  case format::Placement::VIEW:
+    return "view";
+  case format::Placement::ALIAS:
+    return "alias";
+  default:
+    return "bound";
+  }
+}
+
+namespace {
+// What the steps of a program are, nested ones included.
+struct Count {
+  std::map<std::string, int> kernels;
+  int steps = 0, slices = 0, updates = 0;
+  Json loops = Json::array();
+
+  void add(const Steps &list) {
+    for (const format::Step &step : list) {
+      ++steps;
+      slices += step.has_slice();
+      updates += step.has_update();
+      if (step.has_kernel())
+        ++kernels[step.kernel().name()];
+      if (step.has_loop()) {
+        loops.push_back({{"domain", nameOf(step.loop().domain())}, {"size", step.loop().size()}});
+        add(step.loop().steps());
+      }
+    }
+  }
+};
+} // namespace
+
+static Json describeValue(const format::Value &value) {
+  Json described = {{"bytes", value.rows() * storedRowBytes(value.element(), value.columns())},
+                    {"source", value.source()},
+                    {"placement", nameOf(value.placement().kind())}};
+  if (value.placement().kind() == format::Placement::ARENA)
+    described["offset"] = value.placement().offset();
+  return described;
+}
+
+static Json describeSteps(const Steps &steps);
+
+static Json describeStep(const format::Step &step) {
+  if (step.has_slice())
+    return {{"op", "slice"}, {"reads", {step.slice().source()}}, {"writes", {step.slice().result()}}};
+  if (step.has_update())
+    return {{"op", "update"},
+            {"reads", {step.update().destination(), step.update().source()}},
+            {"writes", {step.update().result()}}};
+  if (step.has_loop()) {
+    Json carried = Json::array();
+    for (const format::Carried &value : step.loop().carried())
+      carried.push_back({{"initial", value.initial()},
+                         {"argument", value.argument()},
+                         {"yielded", value.yielded()},
+                         {"result", value.result()}});
+    return {{"op", "loop"},
+            {"domain", nameOf(step.loop().domain())},
+            {"size", step.loop().size()},
+            {"carried", carried},
+            {"steps", describeSteps(step.loop().steps())}};
+  }
+  Json reads = Json::array();
+  for (int32_t operand : step.kernel().operands())
+    if (operand >= 0) // an optional one that is absent
+      reads.push_back(operand);
+  return {{"op", step.kernel().name()}, {"reads", reads}, {"writes", step.kernel().results()}};
+}
+
+static Json describeSteps(const Steps &steps) {
+  Json list = Json::array();
+  for (const format::Step &step : steps)
+    list.push_back(describeStep(step));
+  return list;
+}
+
+template <typename Bound> static Json describeBound(const google::protobuf::RepeatedPtrField<Bound> &bound) {
+  Json list = Json::array();
+  for (const Bound &one : bound)
+    list.push_back({{"role", nameOf(one.role())}, {"value", one.value()}});
+  return list;
+}
+
+static Json describeValues(const format::Program &program) {
+  Json list = Json::array();
+  for (const format::Value &value : program.values())
+    list.push_back(describeValue(value));
+  return list;
+}
+
+Json describeProgram(const format::Program &program) {
+  Count count;
+  count.add(program.steps());
+  return {{"name", program.name()},
+          {"arena_bytes", program.arena_bytes()},
+          {"values", program.values_size()},
+          {"steps", count.steps},
+          {"kernels", Json(count.kernels)},
+          {"loops", count.loops},
+          {"slices", count.slices},
+          {"updates", count.updates},
+          {"inputs", program.inputs_size()},
+          {"outputs", program.outputs_size()},
+          {"takes", describeBound(program.inputs())},
+          {"gives", describeBound(program.outputs())},
+          {"tensors", describeValues(program)},
+          {"order", describeSteps(program.steps())}};
+}
+
+} // namespace mebp
