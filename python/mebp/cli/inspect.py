@@ -14,20 +14,37 @@ from mebp.tables import Table, megabytes
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", type=Path, metavar="NAME.mebp", help="as mebpc makes it")
     parser.add_argument("--json", action="store_true", help="all of it, for programs")
-    parser.add_argument("--html", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--html", type=Path, metavar="FILE", help="a page that shows memory over a step, and what is alive at the peak"
+    )
+    parser.add_argument("--measure", action="store_true", help="run a step, and set its peak on the page")
+    parser.add_argument("--log", type=Path, metavar="run.jsonl", help="set the peak of this run on the page")
 
 
 def run(arguments: argparse.Namespace) -> int:
     from mebp.inspect import inspect
 
-    if arguments.html is not None:
-        raise Error("--html is not in this build; use --json")
+    if arguments.html is None and (arguments.measure or arguments.log):
+        raise Error(f"{'--measure' if arguments.measure else '--log'} is for the page; give --html FILE too")
     found = inspect(arguments.bundle)
+    if arguments.html is not None:
+        _write_page(arguments, found)
     if arguments.json:
         print(json.dumps(found, indent=2))
-        return 0
-    print("\n\n".join(map(str, _tables(found))))
+    elif arguments.html is None:
+        print("\n\n".join(map(str, _tables(found))))
     return 0
+
+
+def _write_page(arguments: argparse.Namespace, found: dict) -> None:
+    from mebp.report import write_report
+    from mebp.report.measure import measure_step, read_run
+
+    measurements = [measure_step(arguments.bundle, found)] if arguments.measure else []
+    measurements += [read_run(arguments.log)] if arguments.log else []
+    write_report(arguments.html, found, measurements)
+    if not arguments.json:
+        print(f"{arguments.html}: open it in a browser")
 
 
 def _tables(found: dict) -> list[Table]:

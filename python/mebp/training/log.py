@@ -40,7 +40,7 @@ class RunLog:
             return
         try:
             if resume_at and path.exists():
-                self.entries = [entry for entry in _read(path) if entry.step <= resume_at]
+                self.entries = [entry for entry in read_log(path) if entry.step <= resume_at]
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("w", encoding="utf-8", buffering=1)
             self._file.writelines(json.dumps(asdict(entry)) + "\n" for entry in self.entries)
@@ -70,7 +70,8 @@ class RunLog:
             raise Error(f"{self._path}: cannot be written ({error.strerror}); make room or leave out --log") from error
 
 
-def _read(path: Path) -> list[Record | Evaluation]:
+def read_log(path: Path) -> list[Record | Evaluation]:
+    """Every entry of a log. Raises mebp.Error where the file is none."""
     try:
         text = path.read_text(encoding="utf-8")
         whole = text[: text.rfind("\n") + 1] or text  # a full disk cuts the last line

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page: charts and tables in the order in which someone asks."""
+
+import json
+import os
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from mebp.errors import Error
+from mebp.plan import Plan
+from mebp.report.arena_chart import draw_arena
+from mebp.report.lifetimes import Timeline
+from mebp.report.measure import Measurement
+from mebp.report.step import TrainingStep
+from mebp.report.step_chart import draw_step
+from mebp.report.svg import element
+from mebp.tables import megabytes
+
+_FOLDER = Path(__file__).parent
+
+
+def write_report(path: Path, description: dict, measurements: Sequence[Measurement] = ()) -> None:
+    """Writes the page of a bundle's description (mebp.inspect) to `path`, whole or not at all.
+
+    Raises mebp.Error where it cannot be written.
+    """
+    unfinished = path.with_name(f".writing-{path.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_text(make_page(description, measurements), encoding="utf-8")
+        os.replace(unfinished, path)
+    except OSError as error:
+        raise Error(f"{path}: cannot be written ({error.strerror}); choose another --html") from error
+    finally:
+        if unfinished.parent.is_dir():
+            unfinished.unlink(missing_ok=True)
+
+
+def make_page(description: dict, measurements: Sequence[Measurement] = ()) -> str:
+    step = TrainingStep(description)
+    name = description["model"]["name"]
+    sections = [
+        _opening(description, step),
+        _over_the_step(step, measurements),
+        _planned(description),
+        _measured(description["plan"]["peak_bytes"], measurements),
+        _programs(description, step),
+    ]
+    title = f"Memory of a training step: {name}"
+    style, script = ((_FOLDER / file).read_text(encoding="utf-8") for file in ("page.css", "page.js"))
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{style}</style>'
+    body = element("main", "\n".join(sections)) + element("div", id="tip") + _data(step) + f"<script>{script}</script>"
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{body}</body></html>\n'
+
+
+def _opening(description: dict, step: TrainingStep) -> str:
+    model, plan = description["model"], description["plan"]
+    lora = model["lora"]
+    facts = [
+        f"Batch {model['batch']}, up to {model['sequence']:,} tokens, {model['activation']} activations",
+        f"LoRA of rank {lora['rank']} on {', '.join(lora['target_modules'])}",
+        f"{plan['optimizer']}, {plan['threads']} {'thread' if plan['threads'] == 1 else 'threads'}",
+        *_schedule(plan),
+    ]
+    largest = max(step.planned, key=step.planned.get)
+    return (
+        f"<h1>{escape(model['name'])} trains in {megabytes(plan['peak_bytes'])} MB</h1>"
+        f"<p>{'; '.join(map(escape, facts))}. The largest part: {escape(largest)}, "
+        f"{megabytes(step.planned[largest])} MB. {megabytes(description['weights_bytes'])} MB of frozen weights are "
+        f"mapped from the file and only read: the system can drop those pages, so they stand beside the peak.</p>"
+    )
+
+
+def _schedule(plan: dict) -> list[str]:
+    facts = [f"layers in chunks of {plan['chunk']:,} positions"] if plan["chunk"] else []
+    if plan["spacing"] > 1:
+        facts.append(f"one checkpoint in {plan['spacing']} kept, the others computed again")
+    if plan["budget_bytes"]:
+        facts.append(f"chosen for a budget of {megabytes(plan['budget_bytes'])} MB")
+    return facts
+
+
+def _over_the_step(step: TrainingStep, measurements: Sequence[Measurement]) -> str:
+    measured = next((each.peak_bytes for each in measurements if each.is_runtime_alone), None)
+    legend = "".join(f"<li>{_swatch(name)}{escape(name)}</li>" for name in reversed(step.planned))
+    again = any(stage.kind == "recompute" for stage in step.stages)
+    return (
+        "<h2>What is in use, over one step</h2>"
+        "<p>Each block's run is one column of the same width, whatever its time; within a column, the kernel calls in "
+        "their order. Everything is reserved once, so a process holds the planned peak from its first step on; below "
+        "that line is what the step needs at each moment."
+        f"{' Outlined columns run a forward again, for checkpoints that were not kept.' if again else ''}</p>"
+        f'<ul class="legend">{legend}</ul>{draw_step(step, measured)}'
+    )
+
+
+def _planned(description: dict) -> str:
+    planned, _ = Plan(description).tables()
+    rows = []
+    for name, size, share, meaning in planned.rows:
+        bar = f'<div class="bar arena-{escape(name)}" style="width: {share.replace(" ", "")}"></div>' if share else ""
+        kind = ' class="sum"' if name == "peak" else ""
+        swatch = _swatch(name) if share else ""
+        cells = (
+            f'<td>{swatch}{escape(name)}</td><td class="number">{size}</td><td class="number">{share}</td>'
+            f'<td class="bars">{bar}</td><td>{escape(meaning)}</td>'
+        )
+        rows.append(f"<tr{kind}>{cells}</tr>")
+    head = '<tr><th>what</th><th class="number">MB</th><th class="number">share</th><th></th><th></th></tr>'
+    return f'<h2>What the peak is made of</h2><table id="plan">{head}{"".join(rows)}</table>'
+
+
+def _measured(planned: int, measurements: Sequence[Measurement]) -> str:
+    if not measurements:
+        return (
+            "<h2>Planned and measured</h2><p>Nothing was measured for this page. <code>--measure</code> runs one step "
+            "and sets its peak beside the plan; <code>--log run.jsonl</code> takes that of a run.</p>"
+        )
+    most = max(planned, *(each.peak_bytes for each in measurements))
+    rows = [_measured_row("plan", planned, "", "what mebpc reckoned, for the runtime alone", most)]
+    for each in measurements:
+        difference = f"{(each.peak_bytes - planned) / planned:+.1%}" if each.is_runtime_alone else ""
+        rows.append(_measured_row(each.name, each.peak_bytes, difference, each.meaning, most))
+    head = '<tr><th>whose</th><th class="number">MB</th><th class="number">to the plan</th><th></th><th></th></tr>'
+    return (
+        "<h2>Planned and measured</h2><p>Both are anonymous memory and written pages of mappings, of the whole "
+        f'process.</p><table id="measured">{head}{"".join(rows)}</table>'
+    )
+
+
+def _measured_row(name: str, size: int, difference: str, meaning: str, most: int) -> str:
+    kind = "planned" if name == "plan" else "measured"
+    return (
+        f'<tr><td>{escape(name)}</td><td class="number">{megabytes(size)}</td><td class="number">{difference}</td>'
+        f'<td class="bars"><div class="bar {kind}" style="width: {100 * size / most:.1f}%"></div></td>'
+        f"<td>{escape(meaning)}</td></tr>"
+    )
+
+
+def _programs(description: dict, step: TrainingStep) -> str:
+    """The program in which the most is in use first, and open."""
+    first = step.fullest.program
+    order = sorted(step.timelines, key=lambda number: (number != first, -max(step.timelines[number].live_bytes)))
+    parts = []
+    for number in order:
+        program, timeline = description["programs"][number], step.timelines[number]
+        if not timeline.tensors:
+            continue
+        blocks = [block["name"] for block in description["blocks"] if number in block["programs"].values()]
+        runs = (
+            f"run by {len(blocks)} blocks, layers named as in the first" if len(blocks) > 1 else f"run by {blocks[0]}"
+        )
+        summary = (
+            f"<summary><b>{escape(program['name'])}</b>: {megabytes(max(timeline.live_bytes))} MB at its fullest, "
+            f"{escape(runs)}</summary>"
+        )
+        chart = draw_arena(timeline, program["arena_bytes"], program["name"])
+        opened = " open" if number == first else ""
+        parts.append(f"<details{opened}>{summary}{chart}{_tensors(timeline)}</details>")
+    return (
+        "<h2>Inside the scratch arena</h2><p>From left to right, kernel calls in their order; upwards, addresses. A box "
+        "is a tensor: as high as its bytes, where the compiler placed it, for as long as something reads it. The strong "
+        "ones are alive where the program needs the most, and are listed below. Loops are drawn once; what they carry "
+        f"from trip to trip is called <code>carried</code> within and <code>loop</code> after them.</p>{''.join(parts)}"
+    )
+
+
+def _tensors(timeline: Timeline) -> str:
+    alive = timeline.alive_at(timeline.fullest)
+    most = max(tensor.bytes for tensor in alive)
+    rows = "".join(
+        f'<tr><td>{escape(tensor.op)}</td><td class="number">{tensor.bytes / 1e6:.3f}</td>'
+        f'<td class="bars"><div class="bar arena-scratch" style="width: {100 * tensor.bytes / most:.1f}%"></div></td>'
+        f"<td>{escape(tensor.source)}</td></tr>"
+        for tensor in alive
+    )
+    head = '<tr><th>made by</th><th class="number">MB</th><th></th><th>layer</th></tr>'
+    return f'<table class="alive">{head}{rows}</table>'
+
+
+def _swatch(name: str) -> str:
+    return f'<i class="swatch arena-{escape(name)}"></i>'
+
+
+def _data(step: TrainingStep) -> str:
+    """What page.js shows under the pointer."""
+    data = {
+        "stages": [
+            {"title": stage.title, "program": stage.program, "inUse": step.in_use(stage, 0)} for stage in step.stages
+        ],
+        "programs": {
+            number: {"ops": timeline.ops, "scratch": timeline.live_bytes} for number, timeline in step.timelines.items()
+        },
+    }
+    inert = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # no name can end the script
+    return f'<script type="application/json" id="data">{inert}</script>'

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One training step in the order of runtime/train/step.cpp, and what is in use in each of its stages."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from mebp.report.lifetimes import Timeline
+
+_ALIGNMENT = 64  # of whatever the runtime lays out
+# From the bottom of the stack. What no step changes lies lowest, what every kernel call changes on top.
+_ARENAS = (
+    *("process", "workspace", "tokens", "trainables", "optimizer"),
+    *("checkpoints", "cotangents", "gradients", "scratch"),
+)
+_CHANGING = ("checkpoints", "cotangents", "gradients", "scratch")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A run of one of a block's programs."""
+
+    kind: str  # forward, recompute, objective or backward
+    block: str
+    program: int
+    checkpoints: int  # bytes in use, and so on
+    cotangents: int
+    gradients: int
+
+    @property
+    def title(self) -> str:
+        return f"{self.kind} of {self.block}" if self.kind != "recompute" else f"forward of {self.block}, again"
+
+
+class TrainingStep:
+    """The stages of one step, of the largest batch and sequence, with a bundle's description (mebp.inspect)."""
+
+    def __init__(self, description: dict) -> None:
+        plan = description["plan"]
+        self._blocks = description["blocks"]
+        self._programs = description["programs"]
+        self._spacing = max(1, plan["spacing"])
+        planned = {"process": plan["process_bytes"], **{each["name"]: each["bytes"] for each in plan["buffers"]}}
+        self.planned = {name: planned[name] for name in sorted(planned, key=_height)}  # bytes by arena, from the bottom
+        self.timelines = {number: Timeline(self._programs[number]) for _, _, number in self._runs()}
+        self.stages = self._make_stages()
+
+    def in_use(self, stage: Stage, position: int) -> dict[str, int]:
+        """Bytes by arena while `stage` is at `position` of its program."""
+        changing = {name: getattr(stage, name) for name in _CHANGING[:-1]}
+        changing["scratch"] = self.timelines[stage.program].live_bytes[position]
+        return {name: changing.get(name, planned) for name, planned in self.planned.items()}
+
+    @cached_property
+    def fullest(self) -> Stage:
+        """Where the most is in use; within it, at the fullest position of its program."""
+        return max(self.stages, key=lambda stage: sum(self.in_use(stage, self._top(stage)).values()))
+
+    @cached_property
+    def most_in_use(self) -> int:
+        return sum(self.in_use(self.fullest, self._top(self.fullest)).values())
+
+    def _top(self, stage: Stage) -> int:
+        return self.timelines[stage.program].fullest
+
+    def _runs(self) -> Iterator[tuple[str, int, int]]:
+        """Kind, block and program, in the order in which they run."""
+        head = len(self._blocks) - 1
+        uses = [block["programs"] for block in self._blocks]
+        for block in range(head):
+            yield "forward", block, uses[block]["forward"]
+        yield "objective", head, uses[head]["objective"]
+        segment = (head - 1) // self._spacing
+        for block in reversed(range(head)):
+            if "backward" not in uses[block]:
+                return
+            if block > 0 and (block - 1) // self._spacing != segment:
+                segment -= 1
+                for again in range(segment * self._spacing + 1, (segment + 1) * self._spacing):
+                    yield "recompute", again, uses[again]["forward"]
+            yield "backward", block, uses[block]["backward"]
+
+    def _make_stages(self) -> list[Stage]:
+        # From the last to the first: what a stage reads was needed by it, what it writes is needed from it on.
+        stages: list[Stage] = []
+        needed: set[tuple[str, int]] = set()
+        for kind, block, number in reversed(list(self._runs())):
+            reads, writes = self._traffic(block, self._programs[number])
+            in_use = needed | reads | writes
+            needed = (needed - writes) | reads
+            stages.append(
+                Stage(
+                    kind,
+                    self._blocks[block]["name"],
+                    number,
+                    self._count(in_use, "checkpoint"),
+                    self._count(in_use, "cotangent"),
+                    sum(_aligned(size) for role, size in self._bound(number, "gives") if role == "gradient"),
+                )
+            )
+        return stages[::-1]
+
+    def _traffic(self, block: int, program: dict) -> tuple[set, set]:
+        """What a run reads and writes. A checkpoint or cotangent has the number of the block whose input it is of."""
+        takes = {bound["role"] for bound in program["takes"]}
+        gives = {bound["role"] for bound in program["gives"]}
+        reads = {("checkpoint", block)} if "activation" in takes else set()
+        reads |= {("cotangent", block + 1)} if "cotangent" in takes else set()
+        writes = {("checkpoint", block + 1)} if "activation" in gives else set()
+        writes |= {("cotangent", block)} if "cotangent" in gives else set()
+        return reads, writes
+
+    def _count(self, in_use: set[tuple[str, int]], what: str) -> int:
+        return self._checkpoint_bytes * sum(kind == what for kind, _ in in_use)
+
+    @cached_property
+    def _checkpoint_bytes(self) -> int:
+        # The head reads one; a cotangent is as large.
+        head = self._blocks[-1]["programs"]["objective"]
+        return next(_aligned(size) for role, size in self._bound(head, "takes") if role == "activation")
+
+    def _bound(self, number: int, direction: str) -> list[tuple[str, int]]:
+        program = self._programs[number]
+        return [(bound["role"], program["tensors"][bound["value"]]["bytes"]) for bound in program[direction]]
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+def _height(arena: str) -> int:
+    # What a later compiler adds stands among what does not change.
+    return _ARENAS.index(arena) if arena in _ARENAS else _ARENAS.index("checkpoints")

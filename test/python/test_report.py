@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mebp inspect --html: the page says what the plan says."""
+
+import copy
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import matplotlib.image
+import numpy as np
+import pytest
+from textmodel import make_text_bundle
+
+import mebp
+from mebp.cli import main
+from mebp.inspect import inspect
+from mebp.report.lifetimes import Timeline
+from mebp.report.page import make_page
+from mebp.report.step import TrainingStep
+
+_BROWSERS = ("chromium", "google-chrome", "chrome")
+_VOID = {"meta"}  # elements without an end
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory) -> dict[str, Path]:
+    """The same two layers: whole sequences and every checkpoint, and chunks and every second one."""
+    folder = tmp_path_factory.mktemp("report")
+    whole, spaced = make_text_bundle(folder), folder / "spaced.mebp"
+    mebp.compile(folder / "model.onnx", spaced, checkpoint_spacing=2, chunk_size=8, optimizer="sgd")
+    return {"whole": whole, "spaced": spaced}
+
+
+@pytest.fixture(scope="module", params=["whole", "spaced"])
+def found(bundles, request) -> dict:
+    return inspect(bundles[request.param])
+
+
+class _Page(HTMLParser):
+    """The text of every element of a kind; fails where the page is not well formed."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.attributes: list[tuple[str, str]] = []
+        self.rows: list[list[str]] = []
+        self.titles: list[str] = []
+        self._open: list[str] = []
+        self.feed(page)
+        self.close()
+        assert not self._open
+
+    def handle_starttag(self, tag, attributes):
+        self.attributes += [(name, value or "") for name, value in attributes]
+        if tag not in _VOID:
+            self._open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def handle_data(self, data):
+        if self._open and self._open[-1] in ("td", "th"):
+            self.rows[-1][-1] += data
+        if self._open and self._open[-1] == "title":
+            self.titles.append(data)
+
+
+def refusal(capsys, *arguments: object) -> str:
+    assert main(["inspect", *map(str, arguments)]) == 2
+    return capsys.readouterr().err.strip()
+
+
+def test_lifetimes_of_a_loop():
+    # 0 comes in; 1 is read in the loop by a slice of it, so it lives until the loop's end; 3 is a slice; 4 and 7 are
+    # what 5 is carried from and to; 6 lives within a trip.
+    def place(size, offset=None):
+        where = {"placement": "bound"} if offset is None else {"placement": "arena", "offset": offset}
+        return {"bytes": size, "source": "", **where}
+
+    loop = {
+        "op": "loop",
+        "domain": "sequence",
+        "size": 8,
+        "carried": [{"initial": 4, "argument": 5, "yielded": 7, "result": 8}],
+        "steps": [
+            {"op": "slice", "reads": [1], "writes": [3]},  # position 3
+            {"op": "linear", "reads": [3], "writes": [6]},  # 4
+            {"op": "add", "reads": [5, 6], "writes": [7]},  # 5
+        ],
+    }
+    program = {
+        "takes": [{"role": "activation", "value": 0}],
+        "tensors": [
+            place(999),
+            place(100, 64),
+            place(1),
+            {"bytes": 50, "source": "", "placement": "view"},
+            *(place(10, 0), place(10, 0), place(7, 192), place(10, 0), place(10, 0)),
+        ],
+        "order": [
+            {"op": "rms_norm", "reads": [0], "writes": [1]},  # 1
+            loop,  # 2 to 6
+            {"op": "silu", "reads": [8], "writes": [2]},  # 7
+        ],
+    }
+    timeline = Timeline(program)
+    assert timeline.ops == ["", "rms_norm", "loop", "slice", "linear", "add", "loop", "silu"]
+    assert timeline.live_bytes == [0, 100, 110, 110, 117, 117, 110, 10]
+    assert timeline.fullest == 4
+    assert [tensor.bytes for tensor in timeline.alive_at(5)] == [100, 10, 7]
+
+
+def test_the_fullest_moment_is_the_compilers(found):
+    largest = max(range(len(found["programs"])), key=lambda number: found["programs"][number]["arena_bytes"])
+    timeline = Timeline(found["programs"][largest])
+    alive = [
+        {"name": tensor.op, "bytes": tensor.bytes, "source": tensor.source}
+        for tensor in timeline.alive_at(timeline.fullest)
+    ]
+    assert alive == found["plan"]["at_peak"]
+
+
+def test_no_arena_is_ever_over_its_plan(found):
+    step = TrainingStep(found)
+    assert sum(step.planned.values()) == found["plan"]["peak_bytes"]
+    highest = dict.fromkeys(step.planned, 0)
+    for stage in step.stages:
+        for position in range(len(step.timelines[stage.program].ops)):
+            in_use = step.in_use(stage, position)
+            highest = {name: max(most, in_use[name]) for name, most in highest.items()}
+            assert sum(in_use.values()) <= step.most_in_use
+    assert all(highest[name] <= planned for name, planned in step.planned.items())
+    assert step.most_in_use <= found["plan"]["peak_bytes"]
+    if found["plan"]["spacing"] == 1:  # then all checkpoints are there when the loss is
+        assert highest["checkpoints"] == step.planned["checkpoints"]
+
+
+def test_stages_with_every_second_checkpoint(bundles):
+    stages = TrainingStep(inspect(bundles["spaced"])).stages
+    first, second = "model.layers.0", "model.layers.1"
+    assert [(stage.kind, stage.block) for stage in stages] == [
+        ("forward", "embed"),
+        ("forward", first),
+        ("forward", second),
+        ("objective", "head"),
+        ("recompute", first),
+        ("backward", second),
+        ("backward", first),
+    ]
+    one = stages[0].checkpoints
+    # The first layer's output goes once the second has read it, and is there again for that one's backward.
+    assert [stage.checkpoints // one for stage in stages] == [1, 2, 3, 2, 2, 2, 1]
+    assert [stage.cotangents // one for stage in stages] == [0, 0, 0, 1, 1, 2, 2]
+
+
+def test_page_has_the_plans_numbers_and_refers_to_nothing_outside(found):
+    page = make_page(found)
+    parsed = _Page(page)
+    plan = found["plan"]
+    for name, size in [("peak", plan["peak_bytes"])] + [(each["name"], each["bytes"]) for each in plan["buffers"]]:
+        assert [name, f"{size / 1e6:,.2f}"] in [row[:2] for row in parsed.rows], name
+    for tensor in plan["at_peak"]:
+        assert [tensor["name"], f"{tensor['bytes'] / 1e6:.3f}", "", tensor["source"]] in parsed.rows
+    step = TrainingStep(found)
+    assert f"most in use: {step.most_in_use / 1e6:,.2f} MB, {step.fullest.title}<" in page
+    assert not re.search(r"https?:|//[a-z]|@import|url\(", re.sub(r"// SPDX.*", "", page))
+    assert not {name for name, _ in parsed.attributes} & {"src", "href", "xlink:href"}
+
+
+def test_names_are_text(found):
+    found = copy.deepcopy(found)
+    name = "</script><script>&"
+    found["model"]["name"] = found["blocks"][1]["name"] = name
+    page = make_page(found)
+    _Page(page)
+    assert name not in page and "&lt;/script&gt;" in page
+
+
+def test_command_writes_the_page_with_what_was_measured(bundles, tmp_path, capsys):
+    log, page = tmp_path / "run.jsonl", tmp_path / "new" / "report.html"
+    record = {"loss": 1.0, "grad_norm": 1.0, "lr": 1e-3, "tokens": 8, "seconds": 1.0}
+    lines = [{"step": step, **record, "peak_bytes": peak} for step, peak in [(1, 41_000_000), (2, 43_210_000)]]
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert main(["inspect", str(bundles["whole"]), "--html", str(page), "--measure", "--log", str(log)]) == 0
+    assert capsys.readouterr().out == f"{page}: open it in a browser\n"
+    rows = {row[0]: row for row in _Page(page.read_text()).rows}
+    planned = inspect(bundles["whole"])["plan"]["peak_bytes"] / 1e6
+    assert rows["plan"][1] == f"{planned:.2f}"
+    assert rows["mebp train"][1:3] == ["43.21", ""] and "2 steps in Python" in rows["mebp train"][4]
+    measured = float(rows["mebp-run"][1])
+    assert 0 < measured < 2 * planned
+    assert float(rows["mebp-run"][2].rstrip("%")) == pytest.approx(100 * (measured / planned - 1), abs=0.5)
+    assert [path.name for path in page.parent.iterdir()] == ["report.html"]
+
+
+def test_page_goes_with_json(bundles, tmp_path, capsys):
+    assert main(["inspect", str(bundles["whole"]), "--json", "--html", str(tmp_path / "report.html")]) == 0
+    assert json.loads(capsys.readouterr().out)["plan"] and (tmp_path / "report.html").exists()
+
+
+def test_refusals(bundles, tmp_path, capsys, monkeypatch):
+    bundle, page = bundles["whole"], tmp_path / "report.html"
+    assert refusal(capsys, bundle, "--measure") == "mebp: --measure is for the page; give --html FILE too"
+    assert refusal(capsys, bundle, "--log", page) == "mebp: --log is for the page; give --html FILE too"
+    taken = tmp_path / "taken.html"
+    taken.mkdir()
+    assert refusal(capsys, bundle, "--html", taken) == f"mebp: {taken}: cannot be written (Is a directory); " + (
+        "choose another --html"
+    )
+    log = tmp_path / "run.jsonl"
+    log.write_text("loss 1\n")
+    assert refusal(capsys, bundle, "--html", page, "--log", log) == (
+        f"mebp: {log}: is not a log of mebp train; choose another --log"
+    )
+    log.write_text('{"step": 1, "eval_loss": 2.0}\n')
+    assert refusal(capsys, bundle, "--html", page, "--log", log) == (
+        f"mebp: --log {log}: has no step yet; give the log of a run that has begun"
+    )
+    tool = tmp_path / "mebp-run"
+    tool.write_text("#!/bin/sh\necho a warning >&2\necho 'mebp-run: no memory' >&2\nexit 2\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("MEBP_TOOLS", str(tmp_path))
+    assert refusal(capsys, bundle, "--html", page, "--measure") == "mebp: --measure: mebp-run: no memory"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mebp-run", "run.jsonl", "taken.html"]
+
+
+@pytest.fixture
+def browse(tmp_path):
+    """Runs a headless browser with options on a page; returns what it prints."""
+    browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    if not browser:
+        pytest.skip(f"no browser to look at the page with: none of {', '.join(_BROWSERS)} is on PATH")
+
+    def run(page: Path, *options: str) -> str:
+        command = [
+            browser,
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--user-data-dir={tmp_path / 'profile'}",
+        ]
+        command += ["--window-size=1000,1200", *options, page.as_uri()]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+    return run
+
+
+def test_a_browser_draws_it(bundles, tmp_path, browse):
+    found = inspect(bundles["whole"])
+    page, picture = tmp_path / "report.html", tmp_path / "report.png"
+    page.write_text(make_page(found))
+    browse(page, f"--screenshot={picture}")
+    pixels = matplotlib.image.imread(picture)[:, :, :3]
+    scratch, optimizer = (np.array(colour) / 255 for colour in ((0xE0, 0x71, 0x4F), (0xA9, 0xCB, 0xEB)))
+    for colour in (scratch, optimizer):  # as page.css has them in the light
+        assert np.isclose(pixels, colour, atol=0.02).all(axis=2).mean() > 0.001
+
+
+def test_a_browser_tells_what_is_under_the_pointer(bundles, tmp_path, browse):
+    found = inspect(bundles["whole"])
+    step = TrainingStep(found)
+    timeline = step.timelines[step.fullest.program]
+    where = (step.stages.index(step.fullest) + (timeline.fullest + 0.5) / len(timeline.ops)) / len(step.stages)
+    point = (
+        'const o = document.getElementById("over"), b = o.getBoundingClientRect();'
+        f'o.dispatchEvent(new PointerEvent("pointermove", {{clientX: b.left + b.width * {where}, clientY: b.top + 9}}));'
+    )
+    page = tmp_path / "report.html"
+    page.write_text(make_page(found).replace("</body>", f"<script>{point}</script></body>"))
+    shown = browse(page, "--dump-dom")
+    most = f"{step.most_in_use / 1e6:.2f}"
+    assert f"most in use: {most} MB" in shown
+    assert f"<strong>{step.fullest.title}: {timeline.ops[timeline.fullest]}</strong>" in shown
+    assert f"<span>in use, MB</span><b>{most}</b>" in shown
