@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "format/program.pb.h"
+#include "runtime/core/memory.h"
 #include "runtime/core/status.h"
 
 namespace mebp {
@@ -23,6 +24,7 @@ struct Run {
   unsigned char *arena = nullptr;    // arena_bytes of scratch
   int64_t batch = 0;                 // live, of this step
   int64_t sequence = 0;
+  PeakMemory *peak = nullptr; // sampled after every kernel call; null: not at all
 };
 
 class Backend {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/core/memory.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -95,6 +96,8 @@ uint64_t writtenMemoryBytes() {
   });
   return bytes;
 }
+
+void PeakMemory::sample() { highest = std::max(highest, writtenMemoryBytes()); }
 
 uint32_t availableThreads() {
   cpu_set_t allowed;

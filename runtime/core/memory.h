@@ -33,6 +33,16 @@ private:
 // does not tell. Allocates nothing.
 uint64_t writtenMemoryBytes();
 
+// The highest figure of it so far.
+class PeakMemory {
+public:
+  void sample();
+  uint64_t bytes() const { return highest; }
+
+private:
+  uint64_t highest = 0;
+};
+
 // As many threads as this process may run on.
 uint32_t availableThreads();
 

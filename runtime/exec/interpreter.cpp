@@ -106,6 +106,8 @@ void interpret(PreparedProgram &program, const Run &run, const cpu::Context &con
     switch (instruction.kind) {
     case Instruction::Kind::Call:
       call(program, program.calls[instruction.index], context);
+      if (run.peak)
+        run.peak->sample();
       break;
     case Instruction::Kind::Slice:
       slice(program, program.windows[instruction.index]);

@@ -56,7 +56,7 @@ Status Session::create(Bundle &opened, const mebp_session_options &given) {
     return status;
   initialise(!given.memory);
   bindBlocks();
-  samplePeak();
+  peak.sample();
   return Status();
 }
 
@@ -165,11 +165,6 @@ float *Session::stateOf(uint32_t trainable, uint32_t array) const {
 
 float *Session::keptGradient(uint32_t trainable) const {
   return at<float>(layout.gradients + layout.gradientPlan.own[trainable]);
-}
-
-void Session::samplePeak() {
-  uint64_t bytes = writtenMemoryBytes();
-  peakBytes = bytes > peakBytes ? bytes : peakBytes;
 }
 
 } // namespace mebp

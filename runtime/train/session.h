@@ -78,7 +78,6 @@ private:
   Status applyKept();
   float *stateOf(uint32_t trainable, uint32_t array) const;
   void update(uint32_t trainable, const float *gradient);
-  void samplePeak();
 
   Bundle *owner = nullptr;
   mebp_session_options settings = {};
@@ -94,7 +93,7 @@ private:
   uint64_t labelCount = 0; // of all its micro-batches
   double squaredNorm = 0;
   bool gradientsKept = false;
-  uint64_t peakBytes = 0;
+  PeakMemory peak;
 };
 
 } // namespace mebp

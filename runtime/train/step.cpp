@@ -48,6 +48,7 @@ void Session::runProgram(const BoundProgram &program) {
   run.arena = at<unsigned char>(layout.scratch);
   run.batch = batch;
   run.sequence = sequence;
+  run.peak = settings.sample_memory ? &peak : nullptr;
   backend->run(static_cast<uint32_t>(program.program), run);
 }
 
@@ -125,7 +126,7 @@ Status Session::loss(const Tokens &tokens, float &out) {
   runForward();
   const BoundBlock &head = blocks.back();
   Status status = runObjective(head.loss.program >= 0 ? head.loss : head.gradient, out);
-  samplePeak();
+  peak.sample();
   return status;
 }
 
@@ -159,7 +160,7 @@ Status Session::gradients(const Tokens &tokens, float &out) {
   if (Status status = runBatches(&tokens, 1, sink, out); !status.ok())
     return status;
   gradientsKept = true;
-  samplePeak();
+  peak.sample();
   return Status();
 }
 
@@ -183,10 +184,10 @@ Status Session::step(const Tokens *batches, uint32_t count, mebp_step_result &ou
   ++stepsDone;
   gradientsKept = settings.return_gradients;
   // Nothing that a step touches is given back, so the memory at its end is the most that it had.
-  samplePeak();
+  peak.sample();
   out.grad_norm = static_cast<float>(std::sqrt(squaredNorm));
   out.tokens = labelCount;
-  out.peak_bytes = peakBytes;
+  out.peak_bytes = peak.bytes();
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return Status();
 }
@@ -220,7 +221,7 @@ Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, flo
       runProgram(bound);
     }
   }
-  samplePeak();
+  peak.sample();
   return Status();
 }
 

@@ -8,6 +8,7 @@
 
 #include "support/command.h"
 #include "support/handles.h"
+#include "support/read_calls.h"
 
 using namespace mebp::test;
 
@@ -60,10 +61,20 @@ TEST_F(RunTest, TrainsAndLeavesAnAdapter) {
                         "/adapter --threads 1");
   EXPECT_EQ(outcome.status, 0) << outcome.errors;
   EXPECT_NE(outcome.output.find("step 3/3  loss "), std::string::npos) << outcome.output;
-  EXPECT_NE(outcome.output.find("planned 1.0 MB  measured peak "), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("planned 0.5 MB  measured peak "), std::string::npos) << outcome.output;
   OpenBundle opened(bundle.path());
   OpenSession session(opened.handle);
   EXPECT_EQ(mebp_session_load_adapter(session.handle, (scratch + "/adapter").c_str(), nullptr), MEBP_OK);
+}
+
+TEST_F(RunTest, LooksAtMemoryAfterEveryKernelCallIfAsked) {
+  std::string arguments = bundle.path() + " --steps 9 --threads 1 --tokens " + tokensBin(23);
+  auto readsOf = [&](const std::string &option) {
+    uint64_t before = readCalls();
+    EXPECT_EQ(run(arguments + option).status, 0);
+    return readCalls() - before;
+  };
+  EXPECT_GT(readsOf(" --sample-memory"), readsOf("") + 400);
 }
 
 TEST_F(RunTest, ReadsEveryTokenFormatTheSame) {

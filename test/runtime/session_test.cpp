@@ -2,7 +2,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "runtime/bundle/handle.h"
 #include "support/handles.h"
+#include "support/read_calls.h"
 
 using namespace mebp;
 using namespace mebp::test;
@@ -279,6 +281,29 @@ TEST(Session, WorksInTheCallersMemory) {
   EXPECT_EQ(trainablesOf(bundle.handle, given.handle), trainablesOf(bundle.handle, own.handle));
   EXPECT_EQ(memory[-1], guard);
   EXPECT_EQ(memory[bytes], guard);
+}
+
+TEST(Session, LooksAtMemoryAfterEveryKernelCallIfAsked) {
+  BundleFolder folder(tinyBundle({}));
+  OpenBundle bundle(folder.path());
+  std::vector<int32_t> ids = tinyTokens(10);
+  auto readsOfAStep = [&](bool sample) {
+    mebp_session_options options = defaultOptions();
+    options.sample_memory = sample;
+    OpenSession session(bundle.handle, options);
+    mebp_step_result result;
+    uint64_t before = readCalls();
+    EXPECT_EQ(mebp_session_step(session.handle, ids.data(), ids.data(), 2, 5, &result, nullptr), MEBP_OK);
+    EXPECT_GT(result.peak_bytes, 0u);
+    return readCalls() - before;
+  };
+  uint64_t kernels = 0;
+  for (const format::Program &program : bundle.handle->bundle.content().programs())
+    for (const format::Step &step : program.steps())
+      kernels += step.has_kernel();
+  // A look is four reads: two files, each to its end.
+  EXPECT_LT(readsOfAStep(false), 20u);
+  EXPECT_GT(readsOfAStep(true), 4 * kernels);
 }
 
 TEST(Session, RefusesWhatItCannotGive) {

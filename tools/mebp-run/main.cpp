@@ -65,7 +65,7 @@ public:
     }
     if (!save())
       return exitBad;
-    reportEnd(options.json, done, info.peak_bytes, peakBytes);
+    reportEnd(options.json, done, plannedBytes, peakBytes);
     return done < steps ? exitInterrupted : 0;
   }
 
@@ -92,6 +92,8 @@ private:
     choice.learning_rate = options.learningRate;
     choice.weight_decay = options.weightDecay;
     choice.threads = options.threads;
+    choice.sample_memory = options.sampleMemory;
+    plannedBytes = mebp_session_peak_bytes(bundle, &choice);
     return check(mebp_session_create(bundle, &choice, &session, &error));
   }
 
@@ -174,7 +176,7 @@ private:
   TokenFile tokens;
   std::vector<int32_t> ids;
   uint32_t batch = 0;
-  uint64_t steps = 0, peakBytes = 0;
+  uint64_t steps = 0, plannedBytes = 0, peakBytes = 0;
   Progress progress;
   int lock = -1;
 };

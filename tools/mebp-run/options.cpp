@@ -25,6 +25,7 @@ int parseOptions(int argc, char **argv, RunOptions &out) {
   app.add_flag("--resume", out.resume, "continue from the state")->needs(state);
   app.add_option("--threads", out.threads, "threads; otherwise as many as the process may run on")
       ->check(CLI::PositiveNumber);
+  app.add_flag("--sample-memory", out.sampleMemory, "look for the peak after every kernel call, which takes time");
   app.add_flag("--json", out.json, "one JSON object a line");
   try {
     app.parse(argc, argv);

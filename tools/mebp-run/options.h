@@ -10,7 +10,7 @@ struct RunOptions {
   uint64_t saveEvery = 50;
   float learningRate = 2e-4f, weightDecay = 0;
   uint32_t sequence = 0, threads = 0;
-  bool resume = false, json = false;
+  bool resume = false, sampleMemory = false, json = false;
 };
 
 // -1: go on; otherwise the exit status, after the message was printed.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What mebp-run prints: one line a step, and the plan against what was measured.
+// What mebp-run prints: one line a step, and the plan of its options against what was measured.
 #pragma once
 
 #include <cstdint>

@@ -100,6 +100,7 @@ typedef struct mebp_session_options {
   float clip;                                /* limit of the gradient's L2 norm over all trainables; 0: none */
   void *memory;                              /* the arena, 64-byte aligned; NULL: the session allocates it */
   size_t memory_bytes;                       /* of it; at least mebp_session_memory_bytes */
+  bool sample_memory;                        /* look at the process's memory after every kernel call: slow */
 } mebp_session_options;
 void mebp_session_options_init(mebp_session_options *options);
 
