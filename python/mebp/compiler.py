@@ -67,7 +67,7 @@ def compile(
         "--lora-alpha": lora.alpha,
         "--lora-targets": targets,
         "--optimizer": optimizer,
-        "--memory-budget": memory_budget,
+        "--memory-budget": f"{memory_budget}B" if isinstance(memory_budget, int) else memory_budget,
         "--chunk-size": chunk_size,
         "--checkpoint-spacing": checkpoint_spacing,
         "--seed": seed,

@@ -71,7 +71,7 @@ def test_budget_changes_no_gradient(exported, tmp_path):
     model, path = exported
     ids = models.token_ids(model, 1, 200).numpy()
     gradients, peaks = [], []
-    for budget in (None, "9MB"):
+    for budget in (None, 9_000_000):
         bundle = tmp_path / "model.mebp"
         mebp.compile(path, bundle, precision="f32", memory_budget=budget)
         session = mebp.Session(bundle, threads=1)
