@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from pages import write_between_marks
 from transformers import AutoModelForCausalLM
 
 import mebp
@@ -35,7 +36,6 @@ CHOICES = (
     ("int4", "int4", "bf16"),
     ("int4-sym", None, "bf16"),
 )
-BEGIN, END = "<!-- bench/perplexity.py -->", "<!-- end -->"
 
 
 def perplexity(losses: list[float]) -> float:
@@ -88,10 +88,7 @@ def main() -> None:
             )
             print(lines[-1], flush=True)
     if arguments.markdown:
-        page = arguments.markdown.read_text(encoding="utf-8")
-        before, rest = page.split(BEGIN)
-        table = "\n".join(lines)
-        arguments.markdown.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+        write_between_marks(arguments.markdown, "bench/perplexity.py", lines)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The public shapes whose memory is measured, and what the MeSP paper reports for them."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+VOCABULARY = 151936
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a Qwen2.5 model. By tokens of a sequence: `budgets`, what this project plans for, and `mesp`, the peak
+    (phys_footprint on Apple silicon) in MeSP's tables, in MB."""
+
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    intermediate: int
+    budgets: dict[int, int]
+    mesp: dict[int, float]
+
+    def write_config(self, folder: Path) -> None:
+        """What transformers needs to build the model: its config.json."""
+        config = {
+            "architectures": ["Qwen2ForCausalLM"],
+            "model_type": "qwen2",
+            "hidden_size": self.hidden,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+            "intermediate_size": self.intermediate,
+            "vocab_size": VOCABULARY,
+            "rope_theta": 1e6,
+            "rms_norm_eps": 1e-6,
+            "tie_word_embeddings": True,
+            "max_position_embeddings": 32768,
+            "torch_dtype": "bfloat16",
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.json").write_text(json.dumps(config))
+
+
+SHAPES = {
+    "Qwen2.5-0.5B": Shape(896, 24, 14, 2, 4864, {256: 40, 1024: 80}, {256: 136.2, 1024: 513.6}),
+    "Qwen2.5-1.5B": Shape(1536, 28, 12, 2, 8960, {256: 75, 1024: 115}, {256: 262.6, 1024: 798.5}),
+    "Qwen2.5-3B": Shape(2048, 36, 16, 2, 11008, {256: 120, 1024: 170}, {256: 368.4, 1024: 925.8}),
+}
+LENGTHS = (256, 1024)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a process holds in memory, as the system counts it, looked at from outside while it runs."""
+
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes. `written`: anonymous pages and the resident pages of writable shared mappings: what the process costs.
+    `clean`: every other resident page, which the system may drop and read again from its file.
+
+    A private page of a file counts as written once it was: it is anonymous from then on.
+    """
+
+    written: int = 0
+    clean: int = 0
+
+    def highest(self, other: "Memory") -> "Memory":
+        return Memory(max(self.written, other.written), max(self.clean, other.clean))
+
+
+def parse_smaps(text: str) -> Memory:
+    """Sums /proc/PID/smaps."""
+    written = resident = 0
+    writable_and_shared = False
+    for line in text.splitlines():
+        field, _, rest = line.partition(":")
+        if " " in field:  # a mapping's first line: addresses, permissions, ...
+            permissions = line.split()[1]
+            writable_and_shared = "w" in permissions and "s" in permissions
+            continue
+        if field == "Rss":
+            resident += int(rest.split()[0]) * 1024
+        if field == ("Rss" if writable_and_shared else "Anonymous"):
+            written += int(rest.split()[0]) * 1024
+    return Memory(written, resident - written)
+
+
+def memory_of(process: int) -> Memory:
+    """Raises OSError where the process has ended."""
+    return parse_smaps(Path(f"/proc/{process}/smaps").read_text())
+
+
+def watch(command: list[str], interval: float = 0.005) -> tuple[Memory, str]:
+    """Runs `command`; the highest that was seen of each figure every `interval` seconds, and what it printed.
+
+    Raises RuntimeError with its last line of errors where it fails.
+    """
+    highest = Memory()
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(command, stdout=output, stderr=errors)
+        while process.poll() is None:
+            try:
+                highest = highest.highest(memory_of(process.pid))
+            except OSError:
+                break  # it has just ended
+            time.sleep(interval)
+        status = process.wait()
+        output.seek(0)
+        errors.seek(0)
+        if status != 0:
+            reason = errors.read().strip().splitlines()
+            raise RuntimeError(reason[-1] if reason else f"{command[0]} ended with status {status}")
+        return highest, output.read()
