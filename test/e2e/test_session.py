@@ -83,8 +83,9 @@ session, calm = (mebp.Session(sys.argv[1], lr=1e-2, threads=1) for _ in range(2)
 for delay in np.random.default_rng(0).uniform(0.005, 0.05, 12):
     timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
     before = session.steps
-    timer.start()
+    session.step(ids, ids)
     try:
+        timer.start()
         while True:
             session.step(ids, ids)
     except KeyboardInterrupt:
