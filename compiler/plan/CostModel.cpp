@@ -90,8 +90,9 @@ private:
 } // namespace
 
 double StepSeconds::total(uint64_t blocks, uint64_t spacing) const {
-  // The last segment is still there when the backward begins.
-  uint64_t segments = llvm::divideCeil(blocks, spacing), again = (segments - 1) * (spacing - 1);
+  // All but the last segment, which is still there when the backward begins, and what is kept of the others.
+  spacing = std::min(spacing, blocks);
+  uint64_t again = blocks - spacing - (blocks / spacing - 1);
   return layersForward * (1 + static_cast<double>(again) / static_cast<double>(blocks)) + layersBackward + head;
 }
 

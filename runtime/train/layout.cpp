@@ -24,20 +24,21 @@ Layout planSession(const format::Bundle &bundle, const mebp_session_options &opt
   const format::Model &model = bundle.model();
   uint64_t tokens = static_cast<uint64_t>(model.batch()) * model.sequence();
   uint64_t checkpointBytes = tokens * storedRowBytes(model.activation(), model.hidden());
-  layout.spacing = std::max(1u, bundle.plan().spacing());
-  std::vector<uint64_t> between;
-  for (uint32_t i = 0; i + 1 < static_cast<uint32_t>(bundle.blocks_size()); ++i) {
-    uint32_t place = i % layout.spacing;
-    if (place > between.size())
-      between.push_back(placer.take(checkpointBytes));
-    layout.checkpoints.push_back(place == 0 ? placer.take(checkpointBytes) : between[place - 1]);
+  auto count = static_cast<uint32_t>(bundle.blocks_size() - 1);
+  layout.spacing = std::clamp(bundle.plan().spacing(), 1u, count);
+  layout.missing = (layout.spacing - count % layout.spacing) % layout.spacing;
+  std::vector<uint64_t> shared(layout.spacing, noOffset);
+  for (uint32_t i = 0; i < count; ++i) {
+    uint64_t &place = shared[(i + layout.missing) % layout.spacing];
+    if (layout.isKept(i) || place == noOffset)
+      place = placer.take(checkpointBytes);
+    layout.checkpoints.push_back(place);
   }
   for (uint64_t &cotangent : layout.cotangents)
     cotangent = placer.take(checkpointBytes);
 
-  auto count = static_cast<uint32_t>(bundle.trainables_size());
   layout.trained = placer.total();
-  for (uint32_t i = 0; i < count; ++i)
+  for (uint32_t i = 0; i < static_cast<uint32_t>(bundle.trainables_size()); ++i)
     layout.trainables.push_back(placer.take(trainableBytes(bundle, i)));
   layout.arrayBytes = placer.total() - layout.trained;
   for (uint32_t i = 0; i < stateArraysOf(options.optimizer); ++i)

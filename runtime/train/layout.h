@@ -30,10 +30,14 @@ private:
 };
 
 struct Layout {
-  // What each block but the last gives. Every `spacing`-th has memory of its own; the ones between are there for one
-  // segment at a time, in the memory that all segments share, and are computed again when the backward comes to them.
+  // What each block but the last gives. Every `spacing`-th, which begins a segment, has memory of its own. The others are
+  // there for one segment at a time, in memory that all segments share, and are computed again when the backward comes
+  // to them. The last segment is whole; the first may lack its beginning, and is then computed again from the ids.
   std::vector<uint64_t> checkpoints;
   uint32_t spacing = 1;
+  uint32_t missing = 0; // places that the first segment lacks
+  uint32_t segmentOf(uint32_t checkpoint) const { return (checkpoint + missing) / spacing; }
+  bool isKept(uint32_t checkpoint) const { return (checkpoint + missing) % spacing == 0; }
   uint64_t cotangents[2] = {};
   std::vector<uint64_t> trainables; // f32 elements, one after another ...
   std::vector<uint64_t> states;     // ... then, as long as all of them and in the same order, the optimizer's arrays

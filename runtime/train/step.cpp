@@ -81,11 +81,11 @@ void Session::deliver(uint32_t block, GradientSink &sink) {
 // The head's gradients are there since the objective ran, and so are the checkpoints of the last segment.
 void Session::runBackward(GradientSink &sink) {
   auto count = static_cast<uint32_t>(blocks.size());
-  uint32_t segment = (count - 2) / layout.spacing;
+  uint32_t segment = layout.segmentOf(count - 2);
   for (uint32_t i = count; i-- > 0;) {
     if (blocks[i].gradient.program < 0)
       break; // nothing before it is trained
-    if (i > 0 && (i - 1) / layout.spacing != segment)
+    if (i > 0 && layout.segmentOf(i - 1) != segment)
       recomputeSegment(--segment);
     if (i + 1 < count)
       runProgram(blocks[i].gradient);
@@ -93,10 +93,12 @@ void Session::runBackward(GradientSink &sink) {
   }
 }
 
-// From the kept checkpoint on. None of these blocks has been updated yet: the backward is behind them.
+// What is not kept of it. None of these blocks has been updated yet: the backward is behind them.
 void Session::recomputeSegment(uint32_t segment) {
-  for (uint32_t i = segment * layout.spacing + 1; i < (segment + 1) * layout.spacing; ++i)
-    runProgram(blocks[i].forward);
+  uint32_t end = (segment + 1) * layout.spacing - layout.missing;
+  for (uint32_t i = end > layout.spacing ? end - layout.spacing : 0; i < end; ++i)
+    if (!layout.isKept(i))
+      runProgram(blocks[i].forward);
 }
 
 namespace {

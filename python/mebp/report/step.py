@@ -39,7 +39,10 @@ class TrainingStep:
         plan = description["plan"]
         self._blocks = description["blocks"]
         self._programs = description["programs"]
-        self._spacing = max(1, plan["spacing"])
+        # As runtime/train/layout.h: segments are counted from the last checkpoint back.
+        checkpoints = len(self._blocks) - 1
+        self._spacing = min(max(1, plan["spacing"]), checkpoints)
+        self._missing = -checkpoints % self._spacing
         planned = {"process": plan["process_bytes"], **{each["name"]: each["bytes"] for each in plan["buffers"]}}
         self.planned = {name: planned[name] for name in sorted(planned, key=_height)}  # bytes by arena, from the bottom
         self.timelines = {number: Timeline(self._programs[number]) for _, _, number in self._runs()}
@@ -70,14 +73,16 @@ class TrainingStep:
         for block in range(head):
             yield "forward", block, uses[block]["forward"]
         yield "objective", head, uses[head]["objective"]
-        segment = (head - 1) // self._spacing
+        segment = (head - 1 + self._missing) // self._spacing
         for block in reversed(range(head)):
             if "backward" not in uses[block]:
                 return
-            if block > 0 and (block - 1) // self._spacing != segment:
+            if block > 0 and (block - 1 + self._missing) // self._spacing != segment:
                 segment -= 1
-                for again in range(segment * self._spacing + 1, (segment + 1) * self._spacing):
-                    yield "recompute", again, uses[again]["forward"]
+                end = (segment + 1) * self._spacing - self._missing
+                for again in range(max(0, end - self._spacing), end):
+                    if (again + self._missing) % self._spacing:
+                        yield "recompute", again, uses[again]["forward"]
             yield "backward", block, uses[block]["backward"]
 
     def _make_stages(self) -> list[Stage]:
