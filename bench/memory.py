@@ -12,6 +12,7 @@ import argparse
 import json
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from process_memory import Memory, watch
 import mebp
 from mebp.tools import find_tool
 
-STEPS = 2  # the first reads the weights
+STEPS = 2
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,16 @@ class Peft:
     seconds: float
 
 
-def train(bundle: Path, tokens: Path, *options: str) -> tuple[Memory, dict, float]:
-    """What was polled, mebp-run's last line, and the seconds of its last step."""
-    command = [find_tool("mebp-run"), str(bundle), "--tokens", str(tokens), "--optimizer", "sgd"]
-    polled, output = watch([*command, "--steps", str(STEPS), "--json", *options])
-    *steps, end = map(json.loads, output.splitlines())
-    return polled, end, steps[-1]["seconds"]
+def command(bundle: Path, tokens: Path, steps: int) -> list[str]:
+    arguments = ["--tokens", str(tokens), "--steps", str(steps), "--optimizer", "sgd", "--json"]
+    return [find_tool("mebp-run"), str(bundle), *arguments]
+
+
+def time_step(bundle: Path, tokens: Path) -> dict:
+    """mebp-run's lines of one step and of its end; its pages are in the page cache since they were written."""
+    output = subprocess.run(command(bundle, tokens, 1), check=True, stdout=subprocess.PIPE, text=True).stdout
+    step, end = map(json.loads, output.splitlines())
+    return step | end
 
 
 def measure(name: str, length: int, exported: Path, folder: Path, rounds: int) -> Cell:
@@ -71,43 +76,39 @@ def measure(name: str, length: int, exported: Path, folder: Path, rounds: int) -
     mebp.compile(exported, fastest, **common)
     np.save(tokens, np.random.default_rng(0).integers(0, VOCABULARY, (STEPS, length), dtype=np.int32))
 
-    polled, end, _ = train(fitted, tokens, "--sample-memory")
-    times = []  # in turns, because a shared machine's speed changes from minute to minute
-    for _ in range(rounds):
-        times.append((train(fitted, tokens)[2], train(fastest, tokens)[2]))
-    cell = Cell(
+    polled, output = watch([*command(fitted, tokens, STEPS), "--sample-memory"])
+    end = json.loads(output.splitlines()[-1])
+    # In turns, because a shared machine's speed changes from minute to minute.
+    pairs = [(time_step(fitted, tokens), time_step(fastest, tokens)) for _ in range(rounds)]
+    shutil.rmtree(fitted)
+    shutil.rmtree(fastest)
+    return Cell(
         shape=name,
         length=length,
         mesp=shape.mesp[length],
         budget=budget,
-        planned=planned_bytes(fitted),
+        planned=end["planned_bytes"],
         sampled=end["peak_bytes"],
         polled=polled,
-        seconds=min(pair[0] for pair in times),
-        fastest_planned=planned_bytes(fastest),
-        fastest_seconds=min(pair[1] for pair in times),
-        ratio=statistics.median(pair[0] / pair[1] for pair in times),
+        seconds=min(ours["seconds"] for ours, _ in pairs),
+        fastest_planned=pairs[0][1]["planned_bytes"],
+        fastest_seconds=min(other["seconds"] for _, other in pairs),
+        ratio=statistics.median(ours["seconds"] / other["seconds"] for ours, other in pairs),
     )
-    shutil.rmtree(fitted)
-    shutil.rmtree(fastest)
-    return cell
-
-
-def planned_bytes(bundle: Path) -> int:
-    return mebp.Session(bundle, optimizer="sgd", return_gradients=False).plan["peak_bytes"]
 
 
 def measure_peft(name: str, lengths: list[int], config: Path, folder: Path) -> list[Peft]:
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM, logging
 
+    logging.disable_progress_bar()
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(config), dtype=torch.bfloat16)
     model.save_pretrained(folder)
     del model
     script = Path(__file__).with_name("memory_peft.py")
     results = []
     for length in lengths:
-        polled, output = watch([sys.executable, str(script), str(folder), str(length), str(STEPS)], interval=0.02)
+        polled, output = watch([sys.executable, str(script), str(folder), str(length), str(STEPS)], interval=0.05)
         results.append(Peft(name, length, polled, float(output)))
     return results
 
@@ -117,6 +118,14 @@ def export(shape: Shape, folder: Path, length: int) -> tuple[Path, Path]:
     shape.write_config(config)
     mebp.export(config, exported, seq_len=length, shape_only=True)
     return config, exported
+
+
+def publish(cells: list[Cell], peft: list[Peft], arguments: argparse.Namespace) -> None:
+    """After every cell: a run of all shapes takes long, and may be stopped."""
+    if arguments.markdown:
+        write_between_marks(arguments.markdown, "bench/memory.py", [*table(cells), "", *peft_table(peft)])
+    if arguments.plot:
+        draw(cells, peft, arguments.plot)
 
 
 def main() -> None:
@@ -137,13 +146,11 @@ def main() -> None:
             for length in arguments.lengths:
                 cells.append(measure(name, length, exported, Path(folder), arguments.rounds))
                 print(table(cells)[-1], flush=True)
+                publish(cells, peft, arguments)
             if name == arguments.shapes[0] and not arguments.no_peft:
                 peft = measure_peft(name, arguments.lengths, config, Path(folder) / "peft")
                 print(*peft_table(peft)[2:], sep="\n", flush=True)
-    if arguments.markdown:
-        write_between_marks(arguments.markdown, "bench/memory.py", [*table(cells), "", *peft_table(peft)])
-    if arguments.plot:
-        draw(cells, peft, arguments.plot)
+                publish(cells, peft, arguments)
 
 
 if __name__ == "__main__":

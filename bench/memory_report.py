@@ -55,7 +55,7 @@ def draw(cells: list, peft: list, path: Path) -> None:
         axes.scatter([], [], 55, color, marker, label=label)
         for key, value in points:
             axes.annotate(
-                f"{value:,.0f}", (value, rows[key]), (0, 7), textcoords="offset points", ha="center", color=color
+                f"{value:,.0f}", (value, rows[key]), (0, 10), textcoords="offset points", ha="center", color=color
             )
 
     mark([((cell.shape, cell.length), cell.sampled / 1e6) for cell in cells], OURS, "o", "mebp, measured")

@@ -45,7 +45,7 @@ def memory_of(process: int) -> Memory:
     return parse_smaps(Path(f"/proc/{process}/smaps").read_text())
 
 
-def watch(command: list[str], interval: float = 0.005) -> tuple[Memory, str]:
+def watch(command: list[str], interval: float = 0.02) -> tuple[Memory, str]:
     """Runs `command`; the highest that was seen of each figure every `interval` seconds, and what it printed.
 
     Raises RuntimeError with its last line of errors where it fails.
