@@ -13,7 +13,7 @@ from mebp import arrays, generation
 from mebp.errors import Error
 from mebp.extension import load_runtime
 from mebp.plan import Plan
-from mebp.session_options import OPTIMIZERS, check_not_negative, check_options
+from mebp.session_options import OPTIMIZERS, byte_size, check_not_negative, check_options
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,6 +62,7 @@ class Session:
         return_gradients: bool = True,
         accumulate: bool = False,
         clip: float | None = None,
+        resident_limit: int | str | None = None,
     ) -> None:
         """Opens the bundle folder `path`.
 
@@ -74,6 +75,9 @@ class Session:
             soon as it is there, and a step needs as little as was planned.
         accumulate: room for steps over several micro-batches.
         clip: the most that the gradient's L2 norm over all trainables may be, as torch's clip_grad_norm_ has it.
+
+        resident_limit: the most of the mapped weights that may be in memory at once, in bytes or as text such as
+            "128MiB"; None leaves it to the system.
 
         Raises mebp.Error where the bundle is missing, damaged or too new, or an option cannot be meant.
         """
@@ -99,6 +103,7 @@ class Session:
             return_gradients=return_gradients,
             accumulate=accumulate,
             clip=clip or 0.0,
+            resident_limit=byte_size("resident_limit", resident_limit),
         )
 
     def __repr__(self) -> str:

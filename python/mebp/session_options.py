@@ -4,6 +4,7 @@
 import numpy as np
 
 from mebp.errors import Error
+from mebp.extension import load_runtime
 
 OPTIMIZERS = ("adamw", "sgd")
 
@@ -27,6 +28,18 @@ def check_options(
         raise Error(f"clip is {clip}; give a finite number above 0, or None for no clipping")
     if not all(0 <= beta < 1 for beta in betas):
         raise Error(f"betas are {betas}; each must be at least 0 and below 1")
+
+
+def byte_size(name: str, size: int | str | None) -> int:
+    """A size in bytes, given as a number of them or as text such as "128MiB"; 0 for None."""
+    if size is None:
+        return 0
+    if not isinstance(size, str):
+        size = f"{size}B"
+    try:
+        return load_runtime().byte_size(size)
+    except ValueError as wrong:
+        raise Error(f"{name} {size} {wrong}") from None
 
 
 def check_not_negative(name: str, value: float) -> None:

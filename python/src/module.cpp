@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "module.h"
 
+#include <nanobind/stl/string.h>
+
+#include "format/byte_size.h"
+
 namespace mebp::python {
 
 void check(mebp_code code, const mebp_error &error) {
@@ -26,10 +30,18 @@ std::vector<size_t> shapeOf(const mebp_tensor_info &info) {
   return {static_cast<size_t>(info.rows), static_cast<size_t>(info.columns)};
 }
 
+static uint64_t byteSize(const std::string &text) {
+  uint64_t bytes = 0;
+  if (std::string wrong = format::parseByteSize(text, bytes); !wrong.empty())
+    throw nb::value_error(wrong.c_str());
+  return bytes;
+}
+
 } // namespace mebp::python
 
 NB_MODULE(_runtime, module) {
   module.doc() = "The mebp runtime's C API; use mebp.Session.";
+  module.def("byte_size", &mebp::python::byteSize, nanobind::arg("text"), "Bytes of a size such as '64MiB'.");
   mebp::python::bindBundle(module);
   mebp::python::bindSession(module);
 }

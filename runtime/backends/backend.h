@@ -19,12 +19,15 @@ struct Binding {
   const uint16_t *minima = nullptr;
 };
 
+class Residency;
+
 struct Run {
   const Binding *bindings = nullptr; // the program's inputs, then its outputs, in their order
   unsigned char *arena = nullptr;    // arena_bytes of scratch
   int64_t batch = 0;                 // live, of this step
   int64_t sequence = 0;
-  PeakMemory *peak = nullptr; // sampled after every kernel call; null: not at all
+  PeakMemory *peak = nullptr;     // sampled after every kernel call; null: not at all
+  Residency *residency = nullptr; // told of the weights that each kernel call reads; null: they may all stay
 };
 
 class Backend {

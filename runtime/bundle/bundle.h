@@ -28,6 +28,7 @@ public:
   Status mapWeights();
   // Where a weight lies; the weights must be mapped.
   Binding weightBinding(uint32_t index) const;
+  const MappedFile &mappedWeights() const { return weights; }
   // Writes the weight, dequantised, in its Hugging Face shape.
   Status readWeight(uint32_t index, float *out);
   const char *describe();

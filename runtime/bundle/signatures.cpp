@@ -62,9 +62,16 @@ static Status checkHeads(const KernelShape &shape) {
   return shape['Q'] / attributes.heads <= widestHead ? Status() : wrong(shape, "has heads wider than 1024");
 }
 
+int32_t tableOf(const Signature &signature) {
+  for (size_t i = 0; i < maximumSlots; ++i)
+    if (const char *shape = signature.operands[i].shape; shape && shape[0] == 'V')
+      return static_cast<int32_t>(i);
+  return -1;
+}
+
 const Signature *findSignature(const std::string &kernel) {
   static const Signature table[] = {
-      {"embedding", {ids("ids"), weight("w", "VD")}, {activation("y", "ND")}},
+      {"embedding", {ids("ids"), weight("w", "VD")}, {activation("y", "ND")}, nullptr, false, Parts::None, true},
       {"position_embedding", {weight("w", "PD")}, {activation("y", "ND")}, nullptr, true},
       {"linear",
        {activation("x", "NK"), weight("w", "MK"), optional(weight("bias", "1M")), optional(activation("addend", "NM"))},

@@ -54,9 +54,15 @@ struct Signature {
   Status (*check)(const KernelShape &) = nullptr;
   bool tokenRows = false; // N must be rows of tokens: the kernel asks for their positions
   Parts parts = Parts::None;
+  bool gathers = false; // the result is rows of a table and nothing else: it can be had some rows at a time
 };
 
 const Signature *findSignature(const std::string &kernel);
+
+// The operand of which a kernel reads only the rows that its first one names, or -1.
+int32_t tableOf(const Signature &signature);
+// Where the weights in memory are limited, an embedding gathers so many rows at a time.
+constexpr int64_t gatheredRows = 64;
 
 // The kernel's attributes, or what is wrong with them. `frequencies` points into `kernel`.
 Status readAttributes(const format::Kernel &kernel, cpu::Attributes &out);

@@ -107,12 +107,15 @@ MappedFile::MappedFile(MappedFile &&other) noexcept { *this = std::move(other); 
 MappedFile &MappedFile::operator=(MappedFile &&other) noexcept {
   std::swap(bytes, other.bytes);
   std::swap(length, other.length);
+  std::swap(descriptor, other.descriptor);
   return *this;
 }
 
 MappedFile::~MappedFile() {
   if (length)
     ::munmap(const_cast<unsigned char *>(bytes), length);
+  if (descriptor >= 0)
+    ::close(descriptor);
 }
 
 Result<MappedFile> MappedFile::open(const std::string &path) {
@@ -127,7 +130,21 @@ Result<MappedFile> MappedFile::open(const std::string &path) {
     return systemFailure(path, "map", errno);
   file.bytes = static_cast<const unsigned char *>(start);
   file.length = reader.size;
+  std::swap(file.descriptor, reader.descriptor);
   return file;
+}
+
+// Advice that the system cannot take changes nothing, so nobody asks how it went.
+void MappedFile::adviseIn(uint64_t offset, uint64_t count) const {
+  uint64_t before = offset % static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  ::madvise(const_cast<unsigned char *>(bytes) + offset - before, count + before, MADV_WILLNEED);
+}
+
+void MappedFile::sync() const { ::fdatasync(descriptor); }
+
+void MappedFile::adviseOut(uint64_t offset, uint64_t count) const {
+  ::madvise(const_cast<unsigned char *>(bytes) + offset, count, MADV_DONTNEED);
+  ::posix_fadvise(descriptor, static_cast<off_t>(offset), static_cast<off_t>(count), POSIX_FADV_DONTNEED);
 }
 
 FileReplacement::~FileReplacement() {

@@ -25,10 +25,17 @@ public:
   static Result<MappedFile> open(const std::string &path);
   const unsigned char *data() const { return bytes; }
   uint64_t size() const { return length; }
+  // Has written what the system may still hold: pages go only when they are clean.
+  void sync() const;
+  // Asks the system to read these bytes soon.
+  void adviseIn(uint64_t offset, uint64_t count) const;
+  // Gives these bytes, whole pages, back: out of this process, and out of the cache unless another one maps them.
+  void adviseOut(uint64_t offset, uint64_t count) const;
 
 private:
   const unsigned char *bytes = nullptr;
   uint64_t length = 0;
+  int descriptor = -1;
 };
 
 // A file written beside the one that it replaces. Until `replace` the old one stands; a destroyed writer that was not

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/core/residency.h"
 #include "runtime/exec/tensors.h"
 
 namespace mebp {
@@ -93,9 +94,52 @@ static void update(PreparedProgram &program, const Window &window) {
                  static_cast<size_t>(bytesOf(part, part.columns)));
 }
 
-static void call(PreparedProgram &program, PreparedCall &prepared, const cpu::Context &context) {
+static cpu::Tensor rowsOf(cpu::Tensor tensor, int64_t first, int64_t count) {
+  advanceRows(tensor, first);
+  tensor.rows = count;
+  return tensor;
+}
+
+static void use(Residency &residency, const cpu::Tensor &tensor) {
+  int64_t rowBytes = bytesOf(tensor, tensor.rows > 1 ? tensor.stride : tensor.columns);
+  residency.use(tensor.data, static_cast<uint64_t>(tensor.rows * rowBytes));
+  if (!tensor.group)
+    return;
+  auto groupBytes = static_cast<uint64_t>(tensor.rows * (tensor.stride / tensor.group)) * sizeof(uint16_t);
+  residency.use(tensor.scales, groupBytes);
+  residency.use(tensor.minima, groupBytes);
+}
+
+static void bringIn(const PreparedCall &prepared, Residency &residency) {
+  for (size_t i = 0; i < prepared.call.operandCount; ++i) {
+    const cpu::Tensor &tensor = prepared.tensors[i], &ids = prepared.tensors[0];
+    if (static_cast<int32_t>(i) != prepared.table) {
+      use(residency, tensor);
+      continue;
+    }
+    for (int64_t row = 0; row < ids.rows; ++row)
+      if (int32_t id = ids.i32()[row * ids.stride]; id >= 0)
+        use(residency, rowsOf(tensor, id, 1));
+  }
+}
+
+static void call(PreparedProgram &program, PreparedCall &prepared, Residency *residency, const cpu::Context &context) {
   for (size_t i = 0; i < prepared.values.size(); ++i)
     prepared.tensors[i] = prepared.values[i] < 0 ? cpu::Tensor() : program.tensors[prepared.values[i]];
+  if (residency && prepared.piece) {
+    cpu::Tensor &ids = prepared.tensors[0], &out = prepared.tensors[prepared.call.operandCount];
+    const cpu::Tensor allIds = ids, wholeOut = out;
+    for (int64_t first = 0; first < allIds.rows; first += prepared.piece) {
+      int64_t count = std::min(prepared.piece, allIds.rows - first);
+      ids = rowsOf(allIds, first, count);
+      out = rowsOf(wholeOut, first, count);
+      bringIn(prepared, *residency);
+      prepared.kernel(prepared.call, context);
+    }
+    return;
+  }
+  if (residency)
+    bringIn(prepared, *residency);
   prepared.kernel(prepared.call, context);
 }
 
@@ -105,7 +149,7 @@ void interpret(PreparedProgram &program, const Run &run, const cpu::Context &con
     const Instruction &instruction = program.instructions[next];
     switch (instruction.kind) {
     case Instruction::Kind::Call:
-      call(program, program.calls[instruction.index], context);
+      call(program, program.calls[instruction.index], run.residency, context);
       if (run.peak)
         run.peak->sample();
       break;

@@ -80,6 +80,9 @@ private:
                      program.name().c_str(), kernel.name().c_str());
     if (Status status = readAttributes(kernel, prepared.call.attributes); !status.ok())
       return status;
+    const Signature *signature = findSignature(kernel.name());
+    prepared.table = tableOf(*signature);
+    prepared.piece = signature->gathers ? gatheredRows : 0;
     prepared.call.operandCount = static_cast<size_t>(kernel.operands_size());
     prepared.call.resultCount = static_cast<size_t>(kernel.results_size());
     prepared.values.assign(kernel.operands().begin(), kernel.operands().end());

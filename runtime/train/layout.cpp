@@ -5,6 +5,7 @@
 
 #include "runtime/backends/backend.h"
 #include "runtime/bundle/storage.h"
+#include "runtime/core/residency.h"
 #include "runtime/optim/optimizer.h"
 
 namespace mebp {
@@ -56,6 +57,8 @@ Layout planSession(const format::Bundle &bundle, const mebp_session_options &opt
     scratch = std::max<uint64_t>(scratch, program.arena_bytes());
   layout.scratch = placer.take(scratch);
   layout.workspace = placer.take(cpuWorkspaceBytes(threadsOf(options)));
+  if (options.resident_limit)
+    layout.residency = placer.take(Residency::memoryBytes(bundle.weights_bytes()));
   layout.total = placer.total();
   return layout;
 }

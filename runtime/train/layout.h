@@ -49,6 +49,7 @@ struct Layout {
   uint64_t loss = 0, scale = 0;
   uint64_t scratch = 0;   // the running program's arena
   uint64_t workspace = 0; // the kernels', by thread
+  uint64_t residency = 0; // which weights are in memory, where they are limited
   uint64_t total = 0;
   GradientPlan gradientPlan;
 };

@@ -56,6 +56,8 @@ Status Session::create(Bundle &opened, const mebp_session_options &given) {
     return status;
   initialise(!given.memory);
   bindBlocks();
+  if (Status status = limitWeights(); !status.ok())
+    return status;
   peak.sample();
   return Status();
 }

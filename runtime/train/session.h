@@ -9,7 +9,9 @@
 
 #include "runtime/backends/backend.h"
 #include "runtime/bundle/bundle.h"
+#include "runtime/bundle/weight_reads.h"
 #include "runtime/core/memory.h"
+#include "runtime/core/residency.h"
 #include "runtime/core/status.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/train/layout.h"
@@ -69,6 +71,9 @@ private:
   void takeIds(const Tokens &tokens);
   uint64_t takeTokens(const Tokens &tokens); // gives the number of labels that count
   void runProgram(const BoundProgram &program);
+  Status limitWeights();
+  Status checkLogitsReads() const;
+  void readAhead(uint32_t block, uint32_t next);
   void runForward();
   Status runObjective(const BoundProgram &program, float &out);
   void runBackward(GradientSink &sink);
@@ -87,6 +92,9 @@ private:
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Optimizer> optimizer;
   std::vector<BoundBlock> blocks;
+  Residency residency;    // in use where settings.resident_limit is not 0
+  bool roomForTwo = true; // layers at once, within it
+  WeightReads logitsReads;
 
   // Of the current step.
   uint32_t batch = 0, sequence = 0;

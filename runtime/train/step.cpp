@@ -49,12 +49,15 @@ void Session::runProgram(const BoundProgram &program) {
   run.batch = batch;
   run.sequence = sequence;
   run.peak = settings.sample_memory ? &peak : nullptr;
+  run.residency = settings.resident_limit ? &residency : nullptr;
   backend->run(static_cast<uint32_t>(program.program), run);
 }
 
 void Session::runForward() {
-  for (size_t i = 0; i + 1 < blocks.size(); ++i)
+  for (uint32_t i = 0; i + 1 < blocks.size(); ++i) {
+    readAhead(i, i + 1);
     runProgram(blocks[i].forward);
+  }
 }
 
 Status Session::runObjective(const BoundProgram &program, float &out) {
@@ -87,8 +90,10 @@ void Session::runBackward(GradientSink &sink) {
       break; // nothing before it is trained
     if (i > 0 && layout.segmentOf(i - 1) != segment)
       recomputeSegment(--segment);
-    if (i + 1 < count)
+    if (i + 1 < count) {
+      readAhead(i, i - 1);
       runProgram(blocks[i].gradient);
+    }
     deliver(i, sink);
   }
 }
@@ -96,9 +101,12 @@ void Session::runBackward(GradientSink &sink) {
 // What is not kept of it. None of these blocks has been updated yet: the backward is behind them.
 void Session::recomputeSegment(uint32_t segment) {
   uint32_t end = (segment + 1) * layout.spacing - layout.missing;
-  for (uint32_t i = end > layout.spacing ? end - layout.spacing : 0; i < end; ++i)
-    if (!layout.isKept(i))
-      runProgram(blocks[i].forward);
+  for (uint32_t i = end > layout.spacing ? end - layout.spacing : 0; i < end; ++i) {
+    if (layout.isKept(i))
+      continue;
+    readAhead(i, i + 1);
+    runProgram(blocks[i].forward);
+  }
 }
 
 namespace {
@@ -198,6 +206,8 @@ Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, flo
   const BoundBlock &head = blocks.back();
   if (head.logits.program < 0)
     return failure(MEBP_UNSUPPORTED, "the bundle was compiled without a program for logits; compile it again");
+  if (Status status = checkLogitsReads(); !status.ok())
+    return status;
   if (Status status = checkIds(owner->model(), tokens); !status.ok())
     return status;
   if (count == 0 || first >= tokens.sequence || count > tokens.sequence - first)

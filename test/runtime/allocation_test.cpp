@@ -48,6 +48,7 @@ TEST(Allocation, NoneWithinAStep) {
     options.threads = threads;
     options.accumulate = true;
     options.clip = 0.1f;
+    options.resident_limit = 1 << 20;
     OpenSession session(bundle.handle, options);
     std::vector<int32_t> ids = tinyTokens(10);
     std::vector<float> logits(10 * tinyVocabulary);

@@ -93,6 +93,7 @@ private:
     choice.weight_decay = options.weightDecay;
     choice.threads = options.threads;
     choice.sample_memory = options.sampleMemory;
+    choice.resident_limit = options.residentLimit;
     plannedBytes = mebp_session_peak_bytes(bundle, &choice);
     return check(mebp_session_create(bundle, &choice, &session, &error));
   }

@@ -5,6 +5,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "format/byte_size.h"
+
 int parseOptions(int argc, char **argv, RunOptions &out) {
   CLI::App app("Fine-tunes a compiled model on token files.", "mebp-run");
   app.add_option("bundle", out.bundle, "NAME.mebp, made by mebpc")->required();
@@ -26,6 +28,9 @@ int parseOptions(int argc, char **argv, RunOptions &out) {
   app.add_option("--threads", out.threads, "threads; otherwise as many as the process may run on")
       ->check(CLI::PositiveNumber);
   app.add_flag("--sample-memory", out.sampleMemory, "look for the peak after every kernel call, which takes time");
+  std::string residentLimit;
+  CLI::Option *resident =
+      app.add_option("--resident-limit", residentLimit, "128MiB: of the weights, no more is in memory at once");
   app.add_flag("--json", out.json, "one JSON object a line");
   try {
     app.parse(argc, argv);
@@ -34,6 +39,12 @@ int parseOptions(int argc, char **argv, RunOptions &out) {
   } catch (const CLI::Error &error) {
     std::fprintf(stderr, "mebp-run: %s; see mebp-run --help\n", error.what());
     return 2;
+  }
+  if (resident->count()) {
+    if (std::string wrong = mebp::format::parseByteSize(residentLimit, out.residentLimit); !wrong.empty()) {
+      std::fprintf(stderr, "mebp-run: --resident-limit %s %s\n", residentLimit.c_str(), wrong.c_str());
+      return 2;
+    }
   }
   return -1;
 }

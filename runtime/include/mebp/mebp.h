@@ -101,6 +101,7 @@ typedef struct mebp_session_options {
   void *memory;                              /* the arena, 64-byte aligned; NULL: the session allocates it */
   size_t memory_bytes;                       /* of it; at least mebp_session_memory_bytes */
   bool sample_memory;                        /* look at the process's memory after every kernel call: slow */
+  uint64_t resident_limit;                   /* of the mapped weights in memory, in bytes; 0: the system decides */
 } mebp_session_options;
 void mebp_session_options_init(mebp_session_options *options);
 

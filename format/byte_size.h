@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sizes as options take them: "64MiB".
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+namespace mebp::format {
+
+// Reads "64MiB" (B, KB, MB, GB, KiB, MiB, GiB; fractions allowed) into `bytes`. Returns what is wrong and what to write
+// instead, or nothing.
+inline std::string parseByteSize(std::string_view text, uint64_t &bytes) {
+  struct Unit {
+    const char *name;
+    double bytes;
+  };
+  constexpr Unit units[] = {{"B", 1},         {"KB", 1e3},      {"MB", 1e6},     {"GB", 1e9},
+                            {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
+  size_t end = text.find_first_not_of("0123456789."), unitStart = text.find_first_not_of(" \t", end);
+  std::string number(text.substr(0, end)), unit(unitStart == text.npos ? "" : text.substr(unitStart));
+  unit.erase(unit.find_last_not_of(" \t") + 1);
+  char *stop = nullptr;
+  double value = std::strtod(number.c_str(), &stop), scale = 0;
+  if (number.find_first_of("0123456789") == std::string::npos || *stop)
+    return "is no size; write one such as 64MiB";
+  if (unit.empty())
+    return "has no unit; write " + number + "MiB, " + number + "MB or another of B, KB, MB, GB, KiB, MiB, GiB";
+  for (const Unit &known : units)
+    if (unit == known.name)
+      scale = known.bytes;
+  if (scale == 0)
+    return "has the unit '" + unit + "'; there are B, KB, MB, GB, KiB, MiB and GiB";
+  if (value * scale < 1)
+    return "is no memory at all; write a size such as 64MiB";
+  if (value * scale > 1e18)
+    return "is more than any machine has; write a size such as 64MiB";
+  bytes = static_cast<uint64_t>(value * scale);
+  return "";
+}
+
+} // namespace mebp::format

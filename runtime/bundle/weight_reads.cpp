@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/bundle/weight_reads.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "format/container.h"
+#include "runtime/bundle/programs.h"
+#include "runtime/bundle/signatures.h"
+#include "runtime/bundle/storage.h"
+#include "runtime/core/residency.h"
+
+namespace mebp {
+
+namespace {
+
+class Reader {
+public:
+  Reader(const format::Program &program, const format::Block &block) : program(program) {
+    mapped.resize(static_cast<size_t>(program.values_size()));
+    for (const format::Input &input : program.inputs())
+      if (input.role() == format::Input::PARAMETER)
+        mapped[input.value()] = block.parameters(static_cast<int>(input.parameter())).has_weight();
+  }
+
+  void visit(const google::protobuf::RepeatedPtrField<format::Step> &steps) {
+    for (const format::Step &step : steps) {
+      if (step.has_kernel())
+        visit(step.kernel());
+      else if (step.has_loop())
+        visit(step.loop().steps());
+      else if (step.has_slice())
+        mapped[step.slice().result()] = mapped[step.slice().source()];
+    }
+  }
+
+  WeightReads largest;
+
+private:
+  const format::Value &valueOf(int32_t index) const { return program.values(index); }
+
+  // `rows` of a weight's, each somewhere, or all of it in one piece.
+  static uint64_t windowsOf(const format::Value &weight, bool gathered, uint64_t rows) {
+    auto windows = [&](uint64_t rowBytes) {
+      uint64_t whole = Residency::windowsOf(weight.rows() * rowBytes);
+      return gathered ? std::min(whole, rows * Residency::windowsOf(rowBytes)) : whole;
+    };
+    uint64_t total = windows(storedRowBytes(weight.element(), weight.columns()));
+    uint64_t groups = storedStride(weight.element(), weight.columns()) / format::groupSize;
+    return isQuantised(weight.element()) ? total + 2 * windows(groups * sizeof(uint16_t)) : total;
+  }
+
+  void visit(const format::Kernel &kernel) {
+    const Signature &signature = *findSignature(kernel.name());
+    int32_t table = tableOf(signature);
+    uint64_t windows = 0;
+    for (int32_t i = 0; i < kernel.operands_size(); ++i) {
+      int32_t operand = kernel.operands(i);
+      if (operand < 0 || !mapped[static_cast<size_t>(operand)])
+        continue;
+      uint64_t rows = valueOf(kernel.operands(0)).rows();
+      if (signature.gathers)
+        rows = std::min<uint64_t>(rows, gatheredRows);
+      windows += windowsOf(valueOf(operand), i == table, rows);
+    }
+    if (windows > largest.windows)
+      largest = {windows, kernel.name()};
+  }
+
+  const format::Program &program;
+  std::vector<bool> mapped; // values that lie in the weights
+};
+
+} // namespace
+
+WeightReads largestWeightReads(const format::Bundle &bundle, const format::Block &block, int32_t number) {
+  if (number == noProgram)
+    return {};
+  const format::Program &program = bundle.programs(number);
+  Reader reader(program, block);
+  reader.visit(program.steps());
+  return reader.largest;
+}
+
+} // namespace mebp
