@@ -63,6 +63,7 @@ class Session:
         accumulate: bool = False,
         clip: float | None = None,
         resident_limit: int | str | None = None,
+        spill_folder: str | os.PathLike[str] | None = None,
     ) -> None:
         """Opens the bundle folder `path`.
 
@@ -78,6 +79,7 @@ class Session:
 
         resident_limit: the most of the mapped weights that may be in memory at once, in bytes or as text such as
             "128MiB"; None leaves it to the system.
+        spill_folder: a folder on a disk for checkpoints, of which memory then has only those that are worked on.
 
         Raises mebp.Error where the bundle is missing, damaged or too new, or an option cannot be meant.
         """
@@ -104,6 +106,7 @@ class Session:
             accumulate=accumulate,
             clip=clip or 0.0,
             resident_limit=byte_size("resident_limit", resident_limit),
+            spill_folder=os.fspath(spill_folder or ""),
         )
 
     def __repr__(self) -> str:

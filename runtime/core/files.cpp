@@ -31,7 +31,7 @@ static const char *adviceOn(int number) {
   }
 }
 
-static Status systemFailure(const std::string &path, const char *what, int number) {
+Status systemFailure(const std::string &path, const char *what, int number) {
   mebp_code code = number == ENOENT || number == ENOTDIR ? MEBP_NOT_FOUND
                    : number == ENOMEM                    ? MEBP_OUT_OF_MEMORY
                                                          : MEBP_IO;

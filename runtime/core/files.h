@@ -10,6 +10,9 @@
 
 namespace mebp {
 
+// "PATH: cannot WHAT: reason; advice", of an errno.
+Status systemFailure(const std::string &path, const char *what, int number);
+
 Result<std::string> readFile(const std::string &path);
 Result<uint64_t> fileSize(const std::string &path);
 Status makeFolder(const std::string &path);

@@ -24,19 +24,26 @@ Layout planSession(const format::Bundle &bundle, const mebp_session_options &opt
   Placer placer;
   const format::Model &model = bundle.model();
   uint64_t tokens = static_cast<uint64_t>(model.batch()) * model.sequence();
-  uint64_t checkpointBytes = tokens * storedRowBytes(model.activation(), model.hidden());
+  layout.checkpointBytes = tokens * storedRowBytes(model.activation(), model.hidden());
   auto count = static_cast<uint32_t>(bundle.blocks_size() - 1);
   layout.spacing = std::clamp(bundle.plan().spacing(), 1u, count);
   layout.missing = (layout.spacing - count % layout.spacing) % layout.spacing;
-  std::vector<uint64_t> shared(layout.spacing, noOffset);
+  uint32_t segments = layout.segmentOf(count - 1) + 1;
+  // A block reads one checkpoint and writes the next: both are kept ones only where all are.
+  layout.working = options.spill_folder ? std::min(segments, layout.spacing == 1 ? 2u : 1u) : segments;
+  std::vector<uint64_t> kept(layout.working, noOffset), shared(layout.spacing, noOffset);
   for (uint32_t i = 0; i < count; ++i) {
-    uint64_t &place = shared[(i + layout.missing) % layout.spacing];
-    if (layout.isKept(i) || place == noOffset)
-      place = placer.take(checkpointBytes);
+    uint64_t &place =
+        layout.isKept(i) ? kept[layout.segmentOf(i) % layout.working] : shared[(i + layout.missing) % layout.spacing];
+    if (place == noOffset)
+      place = placer.take(layout.checkpointBytes);
     layout.checkpoints.push_back(place);
   }
+  for (uint32_t i = 0; i < count; ++i)
+    if (layout.isSpilled(i))
+      layout.spilledBytes = layout.spillOffset(i) + layout.checkpointBytes;
   for (uint64_t &cotangent : layout.cotangents)
-    cotangent = placer.take(checkpointBytes);
+    cotangent = placer.take(layout.checkpointBytes);
 
   layout.trained = placer.total();
   for (uint32_t i = 0; i < static_cast<uint32_t>(bundle.trainables_size()); ++i)

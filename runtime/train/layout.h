@@ -30,14 +30,25 @@ private:
 };
 
 struct Layout {
-  // What each block but the last gives. Every `spacing`-th, which begins a segment, has memory of its own. The others are
-  // there for one segment at a time, in memory that all segments share, and are computed again when the backward comes
-  // to them. The last segment is whole; the first may lack its beginning, and is then computed again from the ids.
+  // What each block but the last gives. Every `spacing`-th, which begins a segment, has memory of its own. The others
+  // are there for one segment at a time, in memory that all segments share, and are computed again when the backward
+  // comes to them. The last segment is whole; the first may lack its beginning, and is then computed again from the
+  // ids.
   std::vector<uint64_t> checkpoints;
   uint32_t spacing = 1;
   uint32_t missing = 0; // places that the first segment lacks
   uint32_t segmentOf(uint32_t checkpoint) const { return (checkpoint + missing) / spacing; }
   bool isKept(uint32_t checkpoint) const { return (checkpoint + missing) % spacing == 0; }
+  // Where the session spills, so many kept checkpoints are in memory at once. The last ones still are when the backward
+  // begins, the others have been written to a file by then.
+  uint32_t working = 0;
+  bool isSpilled(uint32_t checkpoint) const {
+    return isKept(checkpoint) &&
+           segmentOf(checkpoint) + working <= segmentOf(static_cast<uint32_t>(checkpoints.size() - 1));
+  }
+  uint64_t spillOffset(uint32_t checkpoint) const { return checkpoint / spacing * checkpointBytes; }
+  uint64_t spilledBytes = 0; // of the file
+  uint64_t checkpointBytes = 0;
   uint64_t cotangents[2] = {};
   std::vector<uint64_t> trainables; // f32 elements, one after another ...
   std::vector<uint64_t> states;     // ... then, as long as all of them and in the same order, the optimizer's arrays

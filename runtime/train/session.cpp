@@ -47,6 +47,9 @@ Status Session::create(Bundle &opened, const mebp_session_options &given) {
     arena = std::move(*allocated);
     memory = arena.data();
   }
+  if (given.spill_folder)
+    if (Status status = spill.open(given.spill_folder, layout.spilledBytes); !status.ok())
+      return status;
   CpuOptions cpu;
   cpu.threads = threadsOf(given);
   cpu.referenceKernels = given.reference_kernels;

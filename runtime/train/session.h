@@ -12,6 +12,7 @@
 #include "runtime/bundle/weight_reads.h"
 #include "runtime/core/memory.h"
 #include "runtime/core/residency.h"
+#include "runtime/core/spill_file.h"
 #include "runtime/core/status.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/train/layout.h"
@@ -69,15 +70,18 @@ private:
 
   Status checkBatches(const Tokens *batches, uint32_t count);
   void takeIds(const Tokens &tokens);
+  uint64_t liveCheckpointBytes() const;
   uint64_t takeTokens(const Tokens &tokens); // gives the number of labels that count
   void runProgram(const BoundProgram &program);
   Status limitWeights();
   Status checkLogitsReads() const;
   void readAhead(uint32_t block, uint32_t next);
-  void runForward();
+  void runForward(uint32_t end); // the blocks before it
+  Status runForwardForBackward();
   Status runObjective(const BoundProgram &program, float &out);
   void runBackward(GradientSink &sink);
-  void recomputeSegment(uint32_t segment);
+  void restoreSegment(uint32_t segment);
+  void readBack(uint32_t checkpoint);
   void deliver(uint32_t block, GradientSink &sink);
   Status runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, float &loss);
   Status applyKept();
@@ -95,6 +99,7 @@ private:
   Residency residency;    // in use where settings.resident_limit is not 0
   bool roomForTwo = true; // layers at once, within it
   WeightReads logitsReads;
+  SpillFile spill; // open where layout.spilledBytes is not 0
 
   // Of the current step.
   uint32_t batch = 0, sequence = 0;

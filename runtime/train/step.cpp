@@ -53,11 +53,28 @@ void Session::runProgram(const BoundProgram &program) {
   backend->run(static_cast<uint32_t>(program.program), run);
 }
 
-void Session::runForward() {
-  for (uint32_t i = 0; i + 1 < blocks.size(); ++i) {
+uint64_t Session::liveCheckpointBytes() const {
+  return storedRowBytes(owner->model().activation(), owner->model().hidden()) * batch * sequence;
+}
+
+void Session::runForward(uint32_t end) {
+  for (uint32_t i = 0; i < end; ++i) {
     readAhead(i, i + 1);
     runProgram(blocks[i].forward);
   }
+}
+
+// Leaves all checkpoints where the backward finds them.
+Status Session::runForwardForBackward() {
+  for (uint32_t i = 0; i + 1 < blocks.size(); ++i) {
+    readAhead(i, i + 1);
+    runProgram(blocks[i].forward);
+    if (layout.isSpilled(i))
+      if (Status status = spill.write(layout.spillOffset(i), at<void>(layout.checkpoints[i]), liveCheckpointBytes());
+          !status.ok())
+        return status;
+  }
+  return Status();
 }
 
 Status Session::runObjective(const BoundProgram &program, float &out) {
@@ -89,7 +106,7 @@ void Session::runBackward(GradientSink &sink) {
     if (blocks[i].gradient.program < 0)
       break; // nothing before it is trained
     if (i > 0 && layout.segmentOf(i - 1) != segment)
-      recomputeSegment(--segment);
+      restoreSegment(--segment);
     if (i + 1 < count) {
       readAhead(i, i - 1);
       runProgram(blocks[i].gradient);
@@ -98,15 +115,26 @@ void Session::runBackward(GradientSink &sink) {
   }
 }
 
-// What is not kept of it. None of these blocks has been updated yet: the backward is behind them.
-void Session::recomputeSegment(uint32_t segment) {
+// None of these blocks has been updated yet: the backward is behind them.
+void Session::restoreSegment(uint32_t segment) {
   uint32_t end = (segment + 1) * layout.spacing - layout.missing;
   for (uint32_t i = end > layout.spacing ? end - layout.spacing : 0; i < end; ++i) {
+    if (layout.isSpilled(i))
+      readBack(i);
     if (layout.isKept(i))
       continue;
     readAhead(i, i + 1);
     runProgram(blocks[i].forward);
   }
+}
+
+// Parameters may have been updated already, so this must not fail: what cannot be read is computed again from the ids.
+void Session::readBack(uint32_t checkpoint) {
+  uint64_t bytes = liveCheckpointBytes();
+  if (!spill.read(layout.spillOffset(checkpoint), at<void>(layout.checkpoints[checkpoint]), bytes))
+    runForward(checkpoint + 1);
+  if (checkpoint >= layout.spacing)
+    spill.readAhead(layout.spillOffset(checkpoint - layout.spacing), bytes);
 }
 
 namespace {
@@ -133,7 +161,7 @@ Status Session::loss(const Tokens &tokens, float &out) {
   if (Status status = checkBatches(&tokens, 1); !status.ok())
     return status;
   takeTokens(tokens);
-  runForward();
+  runForward(static_cast<uint32_t>(blocks.size() - 1));
   const BoundBlock &head = blocks.back();
   Status status = runObjective(head.loss.program >= 0 ? head.loss : head.gradient, out);
   peak.sample();
@@ -150,7 +178,8 @@ Status Session::runBatches(const Tokens *batches, uint32_t count, GradientSink &
   for (uint32_t i = 0; i < count; ++i) {
     if (takeTokens(batches[i]) == 0)
       continue; // adds nothing
-    runForward();
+    if (Status status = runForwardForBackward(); !status.ok())
+      return status;
     float part;
     if (Status status = runObjective(blocks.back().gradient, part); !status.ok())
       return status;
@@ -214,7 +243,7 @@ Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, flo
     return failure(MEBP_OUT_OF_RANGE, "rows %u to %llu are not within the sequence of %u", first,
                    static_cast<unsigned long long>(first) + count, tokens.sequence);
   takeIds(tokens);
-  runForward();
+  runForward(static_cast<uint32_t>(blocks.size() - 1));
 
   // The program is planned for few rows, and runs on one range after another.
   const format::Program &program = owner->content().programs(head.logits.program);

@@ -40,6 +40,7 @@ namespace {
 TEST(Allocation, NoneWithinAStep) {
   for (uint32_t threads : {1u, 2u}) {
     TinyOptions tiny;
+    tiny.layers = 4; // so that there is something to spill
     tiny.chunk = 2;
     tiny.sharedAdapters = true;
     BundleFolder folder(tinyBundle(tiny));
@@ -49,6 +50,7 @@ TEST(Allocation, NoneWithinAStep) {
     options.accumulate = true;
     options.clip = 0.1f;
     options.resident_limit = 1 << 20;
+    options.spill_folder = ".";
     OpenSession session(bundle.handle, options);
     std::vector<int32_t> ids = tinyTokens(10);
     std::vector<float> logits(10 * tinyVocabulary);

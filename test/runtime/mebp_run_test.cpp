@@ -138,6 +138,7 @@ TEST_F(RunTest, RefusesBadInputInOneLine) {
   expectRefusal(bundle.path() + tokens + " --optimizer mezo", "mezo");
   expectRefusal(bundle.path() + tokens + " --lr -1", "learning rate");
   expectRefusal(bundle.path() + tokens + " --resume", "--state");
+  expectRefusal(bundle.path() + tokens + " --spill /nowhere", "/nowhere: cannot make a file here: No such file");
   expectRefusal(bundle.path() + tokens + " --resident-limit 64", "--resident-limit 64 has no unit; write 64MiB");
   expectRefusal(bundle.path() + tokens + " --resident-limit 1KiB", "a resident limit of 1024 bytes is less than");
   expectRefusal(bundle.path() + tokens + " --sequence 6", "compiled for at most 5");

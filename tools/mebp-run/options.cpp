@@ -28,6 +28,7 @@ int parseOptions(int argc, char **argv, RunOptions &out) {
   app.add_option("--threads", out.threads, "threads; otherwise as many as the process may run on")
       ->check(CLI::PositiveNumber);
   app.add_flag("--sample-memory", out.sampleMemory, "look for the peak after every kernel call, which takes time");
+  app.add_option("--spill", out.spillFolder, "folder on a disk for checkpoints that memory has no room for");
   std::string residentLimit;
   CLI::Option *resident =
       app.add_option("--resident-limit", residentLimit, "128MiB: of the weights, no more is in memory at once");

@@ -102,6 +102,7 @@ typedef struct mebp_session_options {
   size_t memory_bytes;                       /* of it; at least mebp_session_memory_bytes */
   bool sample_memory;                        /* look at the process's memory after every kernel call: slow */
   uint64_t resident_limit;                   /* of the mapped weights in memory, in bytes; 0: the system decides */
+  const char *spill_folder;                  /* checkpoints go into a nameless file here; NULL: they stay in memory */
 } mebp_session_options;
 void mebp_session_options_init(mebp_session_options *options);
 

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/core/spill_file.h"
+
+#include <cerrno>
+#include <cstdlib>
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "runtime/core/files.h"
+
+namespace mebp {
+
+SpillFile::~SpillFile() {
+  if (descriptor >= 0)
+    ::close(descriptor);
+}
+
+static bool isInMemory(int descriptor) {
+  struct statfs system;
+  return ::fstatfs(descriptor, &system) == 0 && (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC);
+}
+
+Status SpillFile::open(const std::string &folder, uint64_t bytes) {
+  place = folder;
+  std::string path = folder + "/mebp-spill-XXXXXX";
+  descriptor = ::mkostemp(path.data(), O_CLOEXEC);
+  if (descriptor < 0)
+    return systemFailure(folder, "make a file here", errno);
+  ::unlink(path.c_str());
+  if (isInMemory(descriptor))
+    return failure(MEBP_INVALID_ARGUMENT,
+                   "%s: files here are in memory, so spilling would save none; choose a folder on a disk",
+                   folder.c_str());
+  if (int reason = bytes == 0 ? 0 : ::posix_fallocate(descriptor, 0, static_cast<off_t>(bytes)))
+    return systemFailure(folder, ("reserve " + std::to_string(bytes) + " bytes").c_str(), reason);
+  return Status();
+}
+
+Status SpillFile::write(uint64_t offset, const void *data, uint64_t bytes) {
+  const auto *from = static_cast<const unsigned char *>(data);
+  for (uint64_t done = 0; done < bytes;) {
+    ssize_t count = ::pwrite(descriptor, from + done, bytes - done, static_cast<off_t>(offset + done));
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count < 0)
+      return systemFailure(place, "spill a checkpoint", errno);
+    done += static_cast<uint64_t>(count);
+  }
+  return Status();
+}
+
+bool SpillFile::read(uint64_t offset, void *data, uint64_t bytes) const {
+  auto *to = static_cast<unsigned char *>(data);
+  for (uint64_t done = 0; done < bytes;) {
+    ssize_t count = ::pread(descriptor, to + done, bytes - done, static_cast<off_t>(offset + done));
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count <= 0)
+      return false;
+    done += static_cast<uint64_t>(count);
+  }
+  return true;
+}
+
+void SpillFile::readAhead(uint64_t offset, uint64_t bytes) const {
+  ::posix_fadvise(descriptor, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+}
+
+} // namespace mebp

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints in a file: what mebp-run's memory is then, by plan and by the operating system, and what Python takes."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mebp
+from mebp.tools import find_tool
+
+TOLERANCE = 0.05
+
+
+@pytest.fixture
+def disk(tmp_path) -> Path:
+    kind = subprocess.run(["stat", "-f", "-c", "%T", str(tmp_path)], capture_output=True, text=True).stdout.strip()
+    if kind in ("tmpfs", "ramfs"):
+        pytest.skip(f"{tmp_path} is in memory; give --basetemp a folder on a disk")
+    return tmp_path
+
+
+def train(bundle: Path, tokens: Path, *options: str) -> tuple[list[float], dict]:
+    command = [find_tool("mebp-run"), str(bundle), "--tokens", str(tokens), "--json", "--sample-memory", *options]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    *steps, end = [json.loads(line) for line in run.stdout.splitlines()]
+    return [step[name] for step in steps for name in ("loss", "grad_norm")], end
+
+
+def test_the_peak_falls_by_the_checkpoints(smollm2, disk, show):
+    tokens = disk / "tokens.npy"
+    np.save(tokens, np.random.default_rng(0).integers(0, 49152, (2, 512), dtype=np.int32))
+    losses, kept = train(smollm2.bundle, tokens)
+    same, spilled = train(smollm2.bundle, tokens, "--spill", str(disk))
+    assert same == losses
+    show(
+        f"SmolLM2-135M, 512 tokens, checkpoints spilled: planned {spilled['planned_bytes'] / 1e6:.1f} MB, "
+        f"measured {spilled['peak_bytes'] / 1e6:.1f} MB; in memory {kept['peak_bytes'] / 1e6:.1f} MB"
+    )
+    checkpoint = 512 * 576 * 4
+    assert kept["planned_bytes"] - spilled["planned_bytes"] == (31 - 2) * checkpoint
+    assert kept["peak_bytes"] - spilled["peak_bytes"] == pytest.approx((31 - 2) * checkpoint, rel=TOLERANCE)
+    assert spilled["peak_bytes"] == pytest.approx(spilled["planned_bytes"], rel=TOLERANCE)
+    assert [path.name for path in disk.iterdir()] == ["tokens.npy"]
+
+
+def test_python_takes_the_folder(bundle, disk):
+    ids = np.arange(60, 92)[None]
+    expected, gradients = mebp.Session(bundle).loss_and_gradients(ids, ids)
+    session = mebp.Session(bundle, spill_folder=disk)
+    loss, spilled = session.loss_and_gradients(ids, ids)
+    assert loss == expected
+    assert all(np.array_equal(spilled[key], gradient) for key, gradient in gradients.items())
+    with pytest.raises(mebp.Error, match="none: cannot make a file here: No such file or directory; check the path"):
+        mebp.Session(bundle, spill_folder=disk / "none")

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Checkpoints in a file: the same results with less memory, and what happens where the file fails.
+#include <cstdlib>
+#include <filesystem>
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "support/handles.h"
+
+using namespace mebp::test;
+
+namespace {
+
+// A folder that is deleted at the end of its scope: in the build's, which is on a disk where /tmp may not be.
+struct Folder {
+  Folder() { std::filesystem::create_directories(path); }
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::string path = std::filesystem::current_path() / std::filesystem::path(scratchPath()).filename();
+};
+
+mebp::format::Bundle deepBundle(uint32_t layers, uint32_t spacing) {
+  TinyOptions tiny;
+  tiny.layers = layers;
+  mebp::format::Bundle bundle = tinyBundle(tiny);
+  bundle.mutable_plan()->set_spacing(spacing);
+  return bundle;
+}
+
+mebp_session_options spillingTo(const std::string &folder) {
+  mebp_session_options options = defaultOptions();
+  options.spill_folder = folder.c_str();
+  return options;
+}
+
+std::vector<int32_t> ids = tinyTokens(10);
+
+// Three steps of different lengths, the last of two micro-batches.
+std::vector<float> train(mebp_session *session) {
+  const mebp_batch batches[] = {{ids.data(), ids.data(), 2, 5}, {ids.data(), ids.data(), 1, 3}};
+  std::vector<float> losses;
+  mebp_step_result result;
+  mebp_error error = {};
+  EXPECT_EQ(mebp_session_step_batches(session, batches, 1, &result, &error), MEBP_OK) << error.message;
+  losses.push_back(result.loss);
+  EXPECT_EQ(mebp_session_step_batches(session, batches + 1, 1, &result, &error), MEBP_OK) << error.message;
+  losses.push_back(result.loss);
+  return losses;
+}
+
+TEST(Spill, ChangesNothingButTheMemory) {
+  Folder folder;
+  constexpr uint64_t checkpoint = 256; // 10 tokens of 6 f32, aligned
+  for (uint32_t layers : {1u, 2u, 6u, 7u})
+    for (uint32_t spacing : {1u, 2u, 3u, 20u}) {
+      SCOPED_TRACE(std::to_string(layers) + " layers, spacing " + std::to_string(spacing));
+      BundleFolder model(deepBundle(layers, spacing));
+      OpenBundle bundle(model.path());
+      mebp_session_options in = defaultOptions(), out = spillingTo(folder.path);
+      in.return_gradients = out.return_gradients = false; // parameters change while the backward still reads
+      uint64_t count = layers + 1, kept = std::max<uint64_t>(count / std::min<uint64_t>(spacing, count), 1);
+      uint64_t working = std::min<uint64_t>(kept, spacing == 1 ? 2 : 1);
+      EXPECT_EQ(mebp_session_memory_bytes(bundle.handle, &in) - mebp_session_memory_bytes(bundle.handle, &out),
+                (kept - working) * checkpoint);
+      EXPECT_EQ(mebp_session_peak_bytes(bundle.handle, &in) - mebp_session_peak_bytes(bundle.handle, &out),
+                (kept - working) * checkpoint);
+      OpenSession inMemory(bundle.handle, in), spilled(bundle.handle, out);
+      EXPECT_TRUE(std::filesystem::is_empty(folder.path)); // the file has no name
+      EXPECT_EQ(train(spilled.handle), train(inMemory.handle));
+      EXPECT_EQ(trainablesOf(bundle.handle, spilled.handle), trainablesOf(bundle.handle, inMemory.handle));
+    }
+}
+
+TEST(Spill, HoldsForMicroBatchesAndLogits) {
+  Folder folder;
+  BundleFolder model(deepBundle(6, 1));
+  OpenBundle bundle(model.path());
+  mebp_session_options in = defaultOptions(), out = spillingTo(folder.path);
+  in.accumulate = out.accumulate = true;
+  OpenSession inMemory(bundle.handle, in), spilled(bundle.handle, out);
+  const mebp_batch batches[] = {{ids.data(), ids.data(), 2, 5}, {ids.data(), ids.data(), 1, 3}};
+  std::vector<float> logits[2] = {std::vector<float>(10 * tinyVocabulary), std::vector<float>(10 * tinyVocabulary)};
+  mebp_step_result result[2];
+  int i = 0;
+  for (mebp_session *session : {inMemory.handle, spilled.handle}) {
+    EXPECT_EQ(mebp_session_step_batches(session, batches, 2, &result[i], nullptr), MEBP_OK);
+    EXPECT_EQ(mebp_session_logits(session, ids.data(), 2, 5, 0, 5, logits[i].data(), nullptr), MEBP_OK);
+    ++i;
+  }
+  EXPECT_EQ(result[0].loss, result[1].loss);
+  EXPECT_EQ(logits[0], logits[1]);
+  EXPECT_EQ(gradientsOf(bundle.handle, inMemory.handle), gradientsOf(bundle.handle, spilled.handle));
+}
+
+// The descriptor of this process's file without a name in `folder`.
+int spillDescriptor(const std::string &folder) {
+  for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (target.compare(0, folder.size(), folder) == 0 && target.find("(deleted)") != std::string::npos)
+      return std::atoi(entry.path().filename().c_str());
+  }
+  return -1;
+}
+
+// Another file in the place of an open one, until the end of the scope.
+struct Exchanged {
+  Exchanged(int descriptor, const std::string &path, int mode) : descriptor(descriptor), saved(::dup(descriptor)) {
+    int other = ::open(path.c_str(), mode);
+    EXPECT_GE(other, 0) << path;
+    EXPECT_EQ(::dup2(other, descriptor), descriptor);
+    ::close(other);
+  }
+  ~Exchanged() {
+    ::dup2(saved, descriptor);
+    ::close(saved);
+  }
+  int descriptor, saved;
+};
+
+TEST(Spill, RefusesAStepThatItCannotWriteAndGoesOnAfterwards) {
+  if (::access("/dev/full", W_OK) != 0)
+    GTEST_SKIP() << "there is no /dev/full";
+  Folder folder;
+  BundleFolder model(deepBundle(6, 1));
+  OpenBundle bundle(model.path());
+  mebp_session_options options = spillingTo(folder.path);
+  options.return_gradients = false;
+  OpenSession session(bundle.handle, options), expected(bundle.handle, defaultOptions());
+  auto before = trainablesOf(bundle.handle, session.handle);
+  {
+    Exchanged full(spillDescriptor(folder.path), "/dev/full", O_RDWR);
+    mebp_step_result result;
+    mebp_error error;
+    EXPECT_EQ(mebp_session_step(session.handle, ids.data(), ids.data(), 2, 5, &result, &error), MEBP_IO);
+    EXPECT_EQ(error.message, folder.path + ": cannot spill a checkpoint: No space left on device; make room or choose "
+                                           "another folder");
+    float loss;
+    EXPECT_EQ(mebp_session_loss(session.handle, ids.data(), ids.data(), 2, 5, &loss, &error), MEBP_OK);
+  }
+  EXPECT_EQ(trainablesOf(bundle.handle, session.handle), before);
+  EXPECT_EQ(mebp_session_steps(session.handle), 0u);
+  EXPECT_EQ(train(session.handle), train(expected.handle));
+}
+
+TEST(Spill, ComputesAgainWhatItCannotReadBack) {
+  for (uint32_t spacing : {1u, 3u}) {
+    Folder folder;
+    BundleFolder model(deepBundle(8, spacing));
+    OpenBundle bundle(model.path());
+    mebp_session_options options = spillingTo(folder.path);
+    options.return_gradients = false;
+    OpenSession session(bundle.handle, options), expected(bundle.handle, defaultOptions());
+    Exchanged unreadable(spillDescriptor(folder.path), "/dev/null", O_RDWR);
+    EXPECT_EQ(train(session.handle), train(expected.handle));
+    EXPECT_EQ(trainablesOf(bundle.handle, session.handle), trainablesOf(bundle.handle, expected.handle));
+  }
+}
+
+class SpillFolder : public testing::Test {
+protected:
+  // Gives the line, and leaves no session.
+  std::string refusal(const std::string &folder, mebp_code code) {
+    mebp_session_options options = spillingTo(folder);
+    mebp_session *session = nullptr;
+    mebp_error error = {};
+    EXPECT_EQ(mebp_session_create(bundle.handle, &options, &session, &error), code);
+    EXPECT_EQ(session, nullptr);
+    mebp_session_destroy(session);
+    return error.message;
+  }
+
+  Folder folder;
+  BundleFolder model{deepBundle(6, 1)};
+  OpenBundle bundle{model.path()};
+};
+
+TEST_F(SpillFolder, Missing) {
+  EXPECT_EQ(refusal(folder.path + "/none", MEBP_NOT_FOUND),
+            folder.path + "/none: cannot make a file here: No such file or directory; check the path");
+}
+
+TEST_F(SpillFolder, NotWritable) {
+  ::chmod(folder.path.c_str(), 0555);
+  uid_t user = ::geteuid();
+  constexpr uid_t nobody = 65534;
+  ASSERT_TRUE(user != 0 || ::seteuid(nobody) == 0);
+  std::string line = refusal(folder.path, MEBP_IO);
+  ASSERT_EQ(::seteuid(user), 0);
+  EXPECT_EQ(line, folder.path + ": cannot make a file here: Permission denied; choose another folder or change its "
+                                "permissions");
+}
+
+TEST_F(SpillFolder, InMemory) {
+  struct statfs system;
+  if (::statfs("/dev/shm", &system) != 0 || system.f_type != TMPFS_MAGIC || ::access("/dev/shm", W_OK) != 0)
+    GTEST_SKIP() << "/dev/shm is not in memory";
+  EXPECT_EQ(refusal("/dev/shm", MEBP_INVALID_ARGUMENT),
+            "/dev/shm: files here are in memory, so spilling would save none; choose a folder on a disk");
+}
+
+TEST_F(SpillFolder, Full) {
+  // A disk of 1 MB, of which nothing is left.
+  std::string image = folder.path + "/image", disk = folder.path + "/disk";
+  std::filesystem::create_directories(disk);
+  writeWhole(image, std::string(1 << 20, '\0'));
+  std::string make =
+      "mkfs.ext4 -q -F " + image + " 2> /dev/null && mount -o loop " + image + " " + disk + " 2> /dev/null";
+  if (std::system(make.c_str()) != 0)
+    GTEST_SKIP() << "cannot mount a disk here";
+  (void)!std::system(("dd if=/dev/zero of=" + disk + "/all 2> /dev/null").c_str());
+  std::string line = refusal(disk, MEBP_IO);
+  bool left =
+      std::filesystem::exists(disk + "/all") && std::distance(std::filesystem::directory_iterator(disk), {}) > 2;
+  ::umount(disk.c_str());
+  EXPECT_EQ(line, disk + ": cannot reserve 1200 bytes: No space left on device; make room or choose another folder");
+  EXPECT_FALSE(left); // of the file
+}
+
+} // namespace
