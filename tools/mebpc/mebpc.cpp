@@ -17,7 +17,8 @@ struct Missing {
   const char *reason;
 };
 constexpr Missing missing[] = {
-    {"--resident-limit", "this version leaves the mapped weights to the system"},
+    {"--resident-limit",
+     "is given to the run in this version: mebp-run --resident-limit, or mebp.Session(resident_limit=...)"},
 };
 
 } // namespace
