@@ -25,6 +25,7 @@ class StepResult:
     tokens: int  # labels that count
     seconds: float
     peak_bytes: int  # the highest anonymous and written memory of this process that the session has seen
+    written_bytes: int = 0  # by this step, into the file in the session's spill_folder
 
     def __repr__(self) -> str:
         return (
@@ -64,6 +65,7 @@ class Session:
         clip: float | None = None,
         resident_limit: int | str | None = None,
         spill_folder: str | os.PathLike[str] | None = None,
+        state_in_file: bool = False,
     ) -> None:
         """Opens the bundle folder `path`.
 
@@ -80,6 +82,7 @@ class Session:
         resident_limit: the most of the mapped weights that may be in memory at once, in bytes or as text such as
             "128MiB"; None leaves it to the system.
         spill_folder: a folder on a disk for checkpoints, of which memory then has only those that are worked on.
+        state_in_file: the optimizer's state goes there, too; every step then writes all of it, which wears flash.
 
         Raises mebp.Error where the bundle is missing, damaged or too new, or an option cannot be meant.
         """
@@ -107,6 +110,7 @@ class Session:
             clip=clip or 0.0,
             resident_limit=byte_size("resident_limit", resident_limit),
             spill_folder=os.fspath(spill_folder or ""),
+            state_in_file=state_in_file,
         )
 
     def __repr__(self) -> str:

@@ -46,27 +46,32 @@ Status SpillFile::write(uint64_t offset, const void *data, uint64_t bytes) {
     if (count < 0 && errno == EINTR)
       continue;
     if (count < 0)
-      return systemFailure(place, "spill a checkpoint", errno);
+      return systemFailure(place, "write what is spilled", errno);
     done += static_cast<uint64_t>(count);
   }
+  written += bytes;
   return Status();
 }
 
-bool SpillFile::read(uint64_t offset, void *data, uint64_t bytes) const {
+Status SpillFile::read(uint64_t offset, void *data, uint64_t bytes) const {
   auto *to = static_cast<unsigned char *>(data);
   for (uint64_t done = 0; done < bytes;) {
     ssize_t count = ::pread(descriptor, to + done, bytes - done, static_cast<off_t>(offset + done));
     if (count < 0 && errno == EINTR)
       continue;
-    if (count <= 0)
-      return false;
+    if (count <= 0) // the end has been reached only where somebody has cut the file
+      return systemFailure(place, "read what was spilled", count < 0 ? errno : EIO);
     done += static_cast<uint64_t>(count);
   }
-  return true;
+  return Status();
 }
 
 void SpillFile::readAhead(uint64_t offset, uint64_t bytes) const {
   ::posix_fadvise(descriptor, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+}
+
+void SpillFile::writeBack(uint64_t offset, uint64_t bytes) const {
+  ::sync_file_range(descriptor, static_cast<off_t>(offset), static_cast<off_t>(bytes), SYNC_FILE_RANGE_WRITE);
 }
 
 } // namespace mebp

@@ -19,11 +19,14 @@ public:
   // Reserves all of its room, so that a full disk is found here. Refuses a folder whose files are in memory.
   Status open(const std::string &folder, uint64_t bytes);
   Status write(uint64_t offset, const void *data, uint64_t bytes);
-  // False where the system does not give back what was written.
-  bool read(uint64_t offset, void *data, uint64_t bytes) const;
+  Status read(uint64_t offset, void *data, uint64_t bytes) const;
+  // The system begins to read, or to write to the disk, what it will have to.
   void readAhead(uint64_t offset, uint64_t bytes) const;
+  void writeBack(uint64_t offset, uint64_t bytes) const;
+  uint64_t writtenBytes() const { return written; } // so far, in all
 
 private:
+  uint64_t written = 0;
   std::string place; // the folder
   int descriptor = -1;
 };

@@ -66,8 +66,7 @@ mebp_code mebp_session_step_batches(mebp_session *session, const mebp_batch *bat
 }
 
 mebp_code mebp_session_apply_gradients(mebp_session *session, const float *const *gradients, mebp_error *error) {
-  session->session.applyGradients(gradients);
-  return report(Status(), error);
+  return report(session->session.applyGradients(gradients), error);
 }
 
 mebp_code mebp_session_logits(mebp_session *session, const int32_t *ids, uint32_t batch, uint32_t sequence,

@@ -9,6 +9,7 @@
 
 #include "format/program.pb.h"
 #include "mebp/mebp.h"
+#include "runtime/core/status.h"
 
 namespace mebp {
 
@@ -43,7 +44,7 @@ GradientPlan planGradients(const format::Bundle &bundle, GradientUse use);
 class GradientSink {
 public:
   virtual ~GradientSink() = default;
-  virtual void take(uint32_t trainable, const float *gradient, uint64_t count) = 0;
+  virtual Status take(uint32_t trainable, const float *gradient, uint64_t count) = 0;
 };
 
 } // namespace mebp

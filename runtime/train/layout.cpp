@@ -41,7 +41,7 @@ Layout planSession(const format::Bundle &bundle, const mebp_session_options &opt
   }
   for (uint32_t i = 0; i < count; ++i)
     if (layout.isSpilled(i))
-      layout.spilledBytes = layout.spillOffset(i) + layout.checkpointBytes;
+      layout.filedStates = layout.spillOffset(i) + layout.checkpointBytes;
   for (uint64_t &cotangent : layout.cotangents)
     cotangent = placer.take(layout.checkpointBytes);
 
@@ -49,9 +49,21 @@ Layout planSession(const format::Bundle &bundle, const mebp_session_options &opt
   for (uint32_t i = 0; i < static_cast<uint32_t>(bundle.trainables_size()); ++i)
     layout.trainables.push_back(placer.take(trainableBytes(bundle, i)));
   layout.arrayBytes = placer.total() - layout.trained;
-  for (uint32_t i = 0; i < stateArraysOf(options.optimizer); ++i)
-    layout.states.push_back(placer.take(layout.arrayBytes));
-  layout.trainedBytes = placer.total() - layout.trained;
+  layout.trainedBytes = layout.arrayBytes;
+  uint32_t arrays = stateArraysOf(options.optimizer);
+  if (options.state_in_file) {
+    uint64_t largest = 0;
+    for (uint32_t i = 0; i < static_cast<uint32_t>(bundle.trainables_size()); ++i)
+      largest = std::max(largest, trainableBytes(bundle, i));
+    for (uint32_t i = 0; i < arrays; ++i)
+      layout.states.push_back(placer.take(largest));
+    layout.filedStateBytes = arrays * layout.arrayBytes;
+  } else {
+    for (uint32_t i = 0; i < arrays; ++i)
+      layout.states.push_back(placer.take(layout.arrayBytes));
+    layout.trainedBytes += arrays * layout.arrayBytes;
+  }
+  layout.fileBytes = layout.filedStates + layout.filedStateBytes;
 
   layout.gradientPlan = planGradients(bundle, gradientUseOf(options));
   layout.gradients = placer.take(layout.gradientPlan.bytes);

@@ -47,13 +47,13 @@ struct Layout {
            segmentOf(checkpoint) + working <= segmentOf(static_cast<uint32_t>(checkpoints.size() - 1));
   }
   uint64_t spillOffset(uint32_t checkpoint) const { return checkpoint / spacing * checkpointBytes; }
-  uint64_t spilledBytes = 0; // of the file
   uint64_t checkpointBytes = 0;
   uint64_t cotangents[2] = {};
   std::vector<uint64_t> trainables; // f32 elements, one after another ...
-  std::vector<uint64_t> states;     // ... then, as long as all of them and in the same order, the optimizer's arrays
+  std::vector<uint64_t> states;     // ... then, as long as all of them and in the same order, the optimizer's arrays;
+                                    // where these are in the file, room for one trainable's part of each
   uint64_t trained = 0;             // where trainables begin
-  uint64_t trainedBytes = 0;        // of trainables and states together: what a saved state holds
+  uint64_t trainedBytes = 0;        // of trainables and those states that are in memory
   uint64_t arrayBytes = 0;          // of the trainables, and of each array of the optimizer
   uint64_t gradients = 0;
   uint64_t ids = 0, labels = 0;
@@ -62,6 +62,10 @@ struct Layout {
   uint64_t workspace = 0; // the kernels', by thread
   uint64_t residency = 0; // which weights are in memory, where they are limited
   uint64_t total = 0;
+  // The file of a session that spills: checkpoints, then the optimizer's arrays.
+  uint64_t fileBytes = 0;
+  uint64_t filedStates = 0;     // where the arrays begin
+  uint64_t filedStateBytes = 0; // of all of them; 0: they are in memory
   GradientPlan gradientPlan;
 };
 

@@ -20,6 +20,8 @@ static Status checkSessionOptions(const mebp_session_options &options) {
   if (!(options.clip >= 0 && std::isfinite(options.clip)))
     return failure(MEBP_INVALID_ARGUMENT, "clip %g is not a finite number from 0 on, where 0 is none",
                    static_cast<double>(options.clip));
+  if (options.state_in_file && !options.spill_folder)
+    return failure(MEBP_INVALID_ARGUMENT, "the optimizer's state cannot be in a file without a folder to spill to");
   return checkOptions(options);
 }
 
@@ -48,7 +50,7 @@ Status Session::create(Bundle &opened, const mebp_session_options &given) {
     memory = arena.data();
   }
   if (given.spill_folder)
-    if (Status status = spill.open(given.spill_folder, layout.spilledBytes); !status.ok())
+    if (Status status = spill.open(given.spill_folder, layout.fileBytes); !status.ok())
       return status;
   CpuOptions cpu;
   cpu.threads = threadsOf(given);
@@ -165,7 +167,7 @@ Session::BoundProgram Session::bind(uint32_t block, int32_t number, bool givesGr
 }
 
 float *Session::stateOf(uint32_t trainable, uint32_t array) const {
-  return at<float>(layout.states[array] + (layout.trainables[trainable] - layout.trained));
+  return at<float>(layout.states[array] + (layout.filedStateBytes ? 0 : layout.trainables[trainable] - layout.trained));
 }
 
 float *Session::keptGradient(uint32_t trainable) const {

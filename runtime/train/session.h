@@ -30,7 +30,7 @@ public:
   Status loss(const Tokens &tokens, float &out);
   Status gradients(const Tokens &tokens, float &out);
   Status step(const Tokens *batches, uint32_t count, mebp_step_result &out);
-  void applyGradients(const float *const *gradients);
+  Status applyGradients(const float *const *gradients);
   Status logits(const Tokens &tokens, uint32_t first, uint32_t count, float *out);
 
   const Bundle &bundle() const { return *owner; }
@@ -40,11 +40,15 @@ public:
   float *keptGradient(uint32_t trainable) const;
   bool hasGradients() const { return gradientsKept; }
   // Within a step: the trainable's part of the norm and of the update.
-  void apply(uint32_t trainable, const float *gradient);
+  Status apply(uint32_t trainable, const float *gradient);
 
-  // All trainables and the optimizer's arrays, as they lie in memory.
+  // All trainables and the optimizer's arrays, as they lie in memory ...
   unsigned char *trained() const { return at<unsigned char>(layout.trained); }
   uint64_t trainedBytes() const { return layout.trainedBytes; }
+  // ... and the arrays as they lie in the file, where that has them; offsets count from their beginning.
+  uint64_t filedStateBytes() const { return layout.filedStateBytes; }
+  Status readFiledState(uint64_t offset, void *data, uint64_t bytes) const;
+  Status writeFiledState(uint64_t offset, const void *data, uint64_t bytes);
 
   const mebp_session_options &options() const { return settings; }
   OptimizerOptions optimizerOptions;
@@ -79,14 +83,14 @@ private:
   void runForward(uint32_t end); // the blocks before it
   Status runForwardForBackward();
   Status runObjective(const BoundProgram &program, float &out);
-  void runBackward(GradientSink &sink);
+  Status runBackward(GradientSink &sink);
   void restoreSegment(uint32_t segment);
   void readBack(uint32_t checkpoint);
-  void deliver(uint32_t block, GradientSink &sink);
+  Status deliver(uint32_t block, GradientSink &sink);
   Status runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, float &loss);
   Status applyKept();
   float *stateOf(uint32_t trainable, uint32_t array) const;
-  void update(uint32_t trainable, const float *gradient);
+  Status update(uint32_t trainable, const float *gradient);
 
   Bundle *owner = nullptr;
   mebp_session_options settings = {};
@@ -99,7 +103,7 @@ private:
   Residency residency;    // in use where settings.resident_limit is not 0
   bool roomForTwo = true; // layers at once, within it
   WeightReads logitsReads;
-  SpillFile spill; // open where layout.spilledBytes is not 0
+  SpillFile spill; // open where settings.spill_folder was given
 
   // Of the current step.
   uint32_t batch = 0, sequence = 0;

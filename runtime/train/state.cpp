@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/state.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <vector>
 
 #include "format/container.h"
 #include "runtime/core/files.h"
@@ -17,6 +19,21 @@ static uint32_t headerChecksum(const StateHeader &header) {
 }
 
 static std::string stateFile(const std::string &folder) { return folder + "/state.bin"; }
+
+// Calls take(data, bytes) for the trainables and then the optimizer's arrays, wherever these are.
+template <typename Take> static Status forEachPiece(const Session &session, Take take) {
+  Status status = take(session.trained(), session.trainedBytes());
+  std::vector<unsigned char> piece(std::min<uint64_t>(session.filedStateBytes(), 1 << 16));
+  for (uint64_t done = 0; status.ok() && done < session.filedStateBytes(); done += piece.size()) {
+    uint64_t bytes = std::min<uint64_t>(piece.size(), session.filedStateBytes() - done);
+    status = session.readFiledState(done, piece.data(), bytes);
+    if (status.ok())
+      status = take(piece.data(), bytes);
+  }
+  return status;
+}
+
+static uint64_t savedBytes(const Session &session) { return session.trainedBytes() + session.filedStateBytes(); }
 
 Status saveState(const Session &session, const std::string &folder, const void *user, uint64_t userBytes) {
   if (Status status = makeFolder(folder); !status.ok())
@@ -36,9 +53,14 @@ Status saveState(const Session &session, const std::string &folder, const void *
   header.epsilon = options.epsilon;
   header.weightDecay = options.weightDecay;
   header.clip = session.options().clip;
-  header.trainedBytes = session.trainedBytes();
+  header.trainedBytes = savedBytes(session);
   header.userBytes = userBytes;
-  header.trainedCrc32 = format::crc32(session.trained(), session.trainedBytes());
+  Status readable = forEachPiece(session, [&](const unsigned char *data, uint64_t bytes) {
+    header.trainedCrc32 = format::crc32(data, bytes, header.trainedCrc32);
+    return Status();
+  });
+  if (!readable.ok())
+    return readable;
   header.userCrc32 = format::crc32(user, userBytes);
   header.headerCrc32 = headerChecksum(header);
 
@@ -47,8 +69,10 @@ Status saveState(const Session &session, const std::string &folder, const void *
     return status;
   if (Status status = file.write(&header, sizeof(header)); !status.ok())
     return status;
-  if (Status status = file.write(session.trained(), session.trainedBytes()); !status.ok())
-    return status;
+  Status written =
+      forEachPiece(session, [&](const unsigned char *data, uint64_t bytes) { return file.write(data, bytes); });
+  if (!written.ok())
+    return written;
   if (Status status = file.write(user, userBytes); !status.ok())
     return status;
   if (Status status = file.sync(); !status.ok())
@@ -87,7 +111,7 @@ static Status checkOrigin(const StateHeader &header, const Session &session) {
   if (header.bundle != session.bundle().identity())
     return failure(MEBP_INCOMPATIBLE, "was saved from another bundle; continue with that one or start anew");
   if (header.optimizer != static_cast<uint32_t>(session.options().optimizer) ||
-      header.trainedBytes != session.trainedBytes())
+      header.trainedBytes != savedBytes(session))
     return failure(MEBP_INCOMPATIBLE, "was saved with another optimizer; continue with the same one");
   if ((header.referenceKernels != 0) != session.options().reference_kernels)
     return failure(MEBP_INCOMPATIBLE, "was saved with another family of kernels; continue with the same one");
@@ -117,7 +141,10 @@ Status loadState(Session &session, const std::string &folder, void *user, uint64
     return failure(MEBP_INVALID_ARGUMENT, "%s: holds %llu bytes of the caller's, there is room for %llu", path.c_str(),
                    static_cast<unsigned long long>(header.userBytes), static_cast<unsigned long long>(*userBytes));
   const unsigned char *trained = file->data() + sizeof(header);
-  std::memcpy(session.trained(), trained, header.trainedBytes);
+  uint64_t inMemory = session.trainedBytes();
+  if (Status status = session.writeFiledState(0, trained + inMemory, session.filedStateBytes()); !status.ok())
+    return status;
+  std::memcpy(session.trained(), trained, inMemory);
   if (user && userBytes)
     std::memcpy(user, trained + header.trainedBytes, header.userBytes);
   if (userBytes)

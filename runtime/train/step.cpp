@@ -83,7 +83,7 @@ Status Session::runObjective(const BoundProgram &program, float &out) {
   return checkFinite("loss", static_cast<double>(out));
 }
 
-void Session::deliver(uint32_t block, GradientSink &sink) {
+Status Session::deliver(uint32_t block, GradientSink &sink) {
   for (const Contribution &contribution : layout.gradientPlan.blocks[block]) {
     float *gradient = at<float>(layout.gradients + contribution.offset);
     uint64_t count = elements(contribution.trainable);
@@ -94,12 +94,14 @@ void Session::deliver(uint32_t block, GradientSink &sink) {
       gradient = sum;
     }
     if (contribution.last)
-      sink.take(contribution.trainable, gradient, count);
+      if (Status status = sink.take(contribution.trainable, gradient, count); !status.ok())
+        return status;
   }
+  return Status();
 }
 
 // The head's gradients are there since the objective ran, and so are the checkpoints of the last segment.
-void Session::runBackward(GradientSink &sink) {
+Status Session::runBackward(GradientSink &sink) {
   auto count = static_cast<uint32_t>(blocks.size());
   uint32_t segment = layout.segmentOf(count - 2);
   for (uint32_t i = count; i-- > 0;) {
@@ -111,8 +113,10 @@ void Session::runBackward(GradientSink &sink) {
       readAhead(i, i - 1);
       runProgram(blocks[i].gradient);
     }
-    deliver(i, sink);
+    if (Status status = deliver(i, sink); !status.ok())
+      return status;
   }
+  return Status();
 }
 
 // None of these blocks has been updated yet: the backward is behind them.
@@ -131,7 +135,7 @@ void Session::restoreSegment(uint32_t segment) {
 // Parameters may have been updated already, so this must not fail: what cannot be read is computed again from the ids.
 void Session::readBack(uint32_t checkpoint) {
   uint64_t bytes = liveCheckpointBytes();
-  if (!spill.read(layout.spillOffset(checkpoint), at<void>(layout.checkpoints[checkpoint]), bytes))
+  if (!spill.read(layout.spillOffset(checkpoint), at<void>(layout.checkpoints[checkpoint]), bytes).ok())
     runForward(checkpoint + 1);
   if (checkpoint >= layout.spacing)
     spill.readAhead(layout.spillOffset(checkpoint - layout.spacing), bytes);
@@ -143,7 +147,9 @@ namespace {
 class ApplySink final : public GradientSink {
 public:
   explicit ApplySink(Session &session) : session(session) {}
-  void take(uint32_t trainable, const float *gradient, uint64_t) override { session.apply(trainable, gradient); }
+  Status take(uint32_t trainable, const float *gradient, uint64_t) override {
+    return session.apply(trainable, gradient);
+  }
 
 private:
   Session &session;
@@ -152,7 +158,7 @@ private:
 // Leaves each gradient, or sum over micro-batches, where it is until all are there.
 class KeepSink final : public GradientSink {
 public:
-  void take(uint32_t, const float *, uint64_t) override {}
+  Status take(uint32_t, const float *, uint64_t) override { return Status(); }
 };
 
 } // namespace
@@ -184,7 +190,8 @@ Status Session::runBatches(const Tokens *batches, uint32_t count, GradientSink &
     if (Status status = runObjective(blocks.back().gradient, part); !status.ok())
       return status;
     sum += static_cast<double>(part);
-    runBackward(sink);
+    if (Status status = runBackward(sink); !status.ok())
+      return status;
   }
   loss = static_cast<float>(sum);
   return Status();
@@ -205,6 +212,7 @@ Status Session::gradients(const Tokens &tokens, float &out) {
 
 Status Session::step(const Tokens *batches, uint32_t count, mebp_step_result &out) {
   auto begin = std::chrono::steady_clock::now();
+  uint64_t writtenBefore = spill.writtenBytes();
   if (count == 0)
     return failure(MEBP_INVALID_ARGUMENT, "a step needs at least one micro-batch");
   if (count > 1 && !settings.accumulate)
@@ -227,6 +235,7 @@ Status Session::step(const Tokens *batches, uint32_t count, mebp_step_result &ou
   out.grad_norm = static_cast<float>(std::sqrt(squaredNorm));
   out.tokens = labelCount;
   out.peak_bytes = peak.bytes();
+  out.written_bytes = spill.writtenBytes() - writtenBefore;
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return Status();
 }

@@ -22,16 +22,42 @@ Status checkFinite(const char *name, double value) {
                  std::isnan(value) ? std::fabs(value) : value);
 }
 
-void Session::update(uint32_t trainable, const float *gradient) {
-  float *state[maximumStateArrays] = {};
-  for (uint32_t i = 0; i < layout.states.size(); ++i)
-    state[i] = stateOf(trainable, i);
-  optimizer->update(optimizerOptions, stepsDone + 1, parameters(trainable), gradient, state, elements(trainable));
+Status Session::readFiledState(uint64_t offset, void *data, uint64_t bytes) const {
+  return spill.read(layout.filedStates + offset, data, bytes);
 }
 
-void Session::apply(uint32_t trainable, const float *gradient) {
+Status Session::writeFiledState(uint64_t offset, const void *data, uint64_t bytes) {
+  Status status = spill.write(layout.filedStates + offset, data, bytes);
+  spill.writeBack(layout.filedStates + offset, bytes);
+  return status;
+}
+
+// A disk that fails here does so between two updates.
+static Status halfUpdated(const Status &status) {
+  return Status(status.code(), status.message() + "; some parameters have been updated: load the last saved state or "
+                                                  "start anew");
+}
+
+Status Session::update(uint32_t trainable, const float *gradient) {
+  float *state[maximumStateArrays] = {};
+  bool filed = layout.filedStateBytes != 0;
+  uint64_t bytes = elements(trainable) * sizeof(float), place = layout.trainables[trainable] - layout.trained;
+  for (uint32_t i = 0; i < layout.states.size(); ++i) {
+    state[i] = stateOf(trainable, i);
+    if (filed)
+      if (Status status = readFiledState(i * layout.arrayBytes + place, state[i], bytes); !status.ok())
+        return halfUpdated(status);
+  }
+  optimizer->update(optimizerOptions, stepsDone + 1, parameters(trainable), gradient, state, elements(trainable));
+  for (uint32_t i = 0; filed && i < layout.states.size(); ++i)
+    if (Status status = writeFiledState(i * layout.arrayBytes + place, state[i], bytes); !status.ok())
+      return halfUpdated(status);
+  return Status();
+}
+
+Status Session::apply(uint32_t trainable, const float *gradient) {
   squaredNorm += squareOf(gradient, elements(trainable));
-  update(trainable, gradient);
+  return update(trainable, gradient);
 }
 
 // Clips as torch's clip_grad_norm_ does, in place. Nothing is updated before the whole gradient is known to be finite.
@@ -47,15 +73,18 @@ Status Session::applyKept() {
     if (settings.clip > 0 && factor < 1)
       for (uint64_t element = 0; element < elements(i); ++element)
         gradient[element] *= static_cast<float>(factor);
-    update(i, gradient);
+    if (Status status = update(i, gradient); !status.ok())
+      return status;
   }
   return Status();
 }
 
-void Session::applyGradients(const float *const *gradients) {
+Status Session::applyGradients(const float *const *gradients) {
   for (uint32_t i = 0; i < trainableCount(); ++i)
-    update(i, gradients[i]);
+    if (Status status = update(i, gradients[i]); !status.ok())
+      return status;
   ++stepsDone;
+  return Status();
 }
 
 } // namespace mebp

@@ -47,6 +47,22 @@ def test_the_peak_falls_by_the_checkpoints(smollm2, disk, show):
     assert [path.name for path in disk.iterdir()] == ["tokens.npy"]
 
 
+def test_the_optimizer_s_state_leaves_memory(smollm2, disk, show):
+    tokens = disk / "tokens.npy"
+    np.save(tokens, np.random.default_rng(0).integers(0, 49152, (2, 128), dtype=np.int32))
+    losses, _ = train(smollm2.bundle, tokens)
+    same, filed = train(smollm2.bundle, tokens, "--spill", str(disk), "--spill-optimizer")
+    _, sgd = train(smollm2.bundle, tokens, "--spill", str(disk), "--optimizer", "sgd")
+    assert same == losses
+    show(
+        f"SmolLM2-135M, checkpoints spilled: adamw with its state in the file {filed['peak_bytes'] / 1e6:.1f} MB, "
+        f"sgd {sgd['peak_bytes'] / 1e6:.1f} MB"
+    )
+    largest = 8 * 1536 * 4  # one trainable, of the widest layer
+    assert filed["planned_bytes"] - sgd["planned_bytes"] == 2 * largest
+    assert abs(filed["peak_bytes"] - sgd["peak_bytes"]) <= TOLERANCE * sgd["peak_bytes"]
+
+
 def test_python_takes_the_folder(bundle, disk):
     ids = np.arange(60, 92)[None]
     expected, gradients = mebp.Session(bundle).loss_and_gradients(ids, ids)
@@ -54,5 +70,9 @@ def test_python_takes_the_folder(bundle, disk):
     loss, spilled = session.loss_and_gradients(ids, ids)
     assert loss == expected
     assert all(np.array_equal(spilled[key], gradient) for key, gradient in gradients.items())
+    filed = mebp.Session(bundle, spill_folder=disk, state_in_file=True)
+    assert filed.plan["planned_peak_bytes"] < session.plan["planned_peak_bytes"]
+    assert filed.step(ids, ids).written_bytes > session.step(ids, ids).written_bytes > 0
+    assert filed.step(ids, ids).loss == session.step(ids, ids).loss
     with pytest.raises(mebp.Error, match="none: cannot make a file here: No such file or directory; check the path"):
         mebp.Session(bundle, spill_folder=disk / "none")

@@ -94,6 +94,17 @@ TEST_F(RunTest, ReadsEveryTokenFormatTheSame) {
   EXPECT_EQ(lossesOf(run(arguments + numpy("(20,)", "<i8", longs(20))).output), expected);
 }
 
+TEST_F(RunTest, SaysWhatAStepWrites) {
+  std::string arguments = bundle.path() + " --steps 1 --tokens " + tokensBin(20);
+  std::string disk = " --spill " + std::filesystem::current_path().string();
+  EXPECT_EQ(run(arguments).output.find("wrote"), std::string::npos);
+  Outcome outcome = run(arguments + disk + " --spill-optimizer");
+  EXPECT_NE(outcome.output.find("MB  wrote 0.0 MB\n"), std::string::npos) << outcome.output << outcome.errors;
+  // One checkpoint of 10 tokens of 6; two moments of 4 trainables of 12.
+  Outcome json = run(arguments + disk + " --spill-optimizer --json");
+  EXPECT_NE(json.output.find("\"written_bytes\": 624}"), std::string::npos) << json.output;
+}
+
 TEST_F(RunTest, ResumesWhereItStopped) {
   std::string base = bundle.path() + " --json --tokens " + tokensBin(40) + " ";
   std::string state = " --state " + scratch + "/state ";
@@ -138,6 +149,7 @@ TEST_F(RunTest, RefusesBadInputInOneLine) {
   expectRefusal(bundle.path() + tokens + " --optimizer mezo", "mezo");
   expectRefusal(bundle.path() + tokens + " --lr -1", "learning rate");
   expectRefusal(bundle.path() + tokens + " --resume", "--state");
+  expectRefusal(bundle.path() + tokens + " --spill-optimizer", "--spill");
   expectRefusal(bundle.path() + tokens + " --spill /nowhere", "/nowhere: cannot make a file here: No such file");
   expectRefusal(bundle.path() + tokens + " --resident-limit 64", "--resident-limit 64 has no unit; write 64MiB");
   expectRefusal(bundle.path() + tokens + " --resident-limit 1KiB", "a resident limit of 1024 bytes is less than");

@@ -40,7 +40,7 @@ mebp_session_options spillingTo(const std::string &folder) {
 
 std::vector<int32_t> ids = tinyTokens(10);
 
-// Three steps of different lengths, the last of two micro-batches.
+// Two steps of different shapes.
 std::vector<float> train(mebp_session *session) {
   const mebp_batch batches[] = {{ids.data(), ids.data(), 2, 5}, {ids.data(), ids.data(), 1, 3}};
   std::vector<float> losses;
@@ -138,8 +138,9 @@ TEST(Spill, RefusesAStepThatItCannotWriteAndGoesOnAfterwards) {
     mebp_step_result result;
     mebp_error error;
     EXPECT_EQ(mebp_session_step(session.handle, ids.data(), ids.data(), 2, 5, &result, &error), MEBP_IO);
-    EXPECT_EQ(error.message, folder.path + ": cannot spill a checkpoint: No space left on device; make room or choose "
-                                           "another folder");
+    EXPECT_EQ(error.message, folder.path +
+                                 ": cannot write what is spilled: No space left on device; make room or choose "
+                                 "another folder");
     float loss;
     EXPECT_EQ(mebp_session_loss(session.handle, ids.data(), ids.data(), 2, 5, &loss, &error), MEBP_OK);
   }
@@ -160,6 +161,97 @@ TEST(Spill, ComputesAgainWhatItCannotReadBack) {
     EXPECT_EQ(train(session.handle), train(expected.handle));
     EXPECT_EQ(trainablesOf(bundle.handle, session.handle), trainablesOf(bundle.handle, expected.handle));
   }
+}
+
+// The optimizer's state in the file as well.
+mebp_session_options withState(const std::string &folder) {
+  mebp_session_options options = spillingTo(folder);
+  options.state_in_file = true;
+  return options;
+}
+
+TEST(SpilledState, ChangesNothingButTheMemory) {
+  Folder folder;
+  BundleFolder model(deepBundle(6, 1));
+  OpenBundle bundle(model.path());
+  constexpr uint64_t trainable = 64, trainables = 12; // 12 f32, aligned
+  for (float clip : {0.0f, 0.01f})
+    for (bool gradients : {false, true}) {
+      mebp_session_options options = spillingTo(folder.path), filed = withState(folder.path);
+      options.clip = filed.clip = clip;
+      options.return_gradients = filed.return_gradients = gradients;
+      EXPECT_EQ(mebp_session_memory_bytes(bundle.handle, &options) - mebp_session_memory_bytes(bundle.handle, &filed),
+                2 * (trainables - 1) * trainable);
+      OpenSession expected(bundle.handle, options), session(bundle.handle, filed);
+      EXPECT_EQ(train(session.handle), train(expected.handle));
+      EXPECT_EQ(train(session.handle), train(expected.handle));
+      EXPECT_EQ(trainablesOf(bundle.handle, session.handle), trainablesOf(bundle.handle, expected.handle));
+    }
+}
+
+TEST(SpilledState, CountsWhatAStepWrites) {
+  Folder folder;
+  BundleFolder model(deepBundle(6, 1));
+  OpenBundle bundle(model.path());
+  constexpr uint64_t checkpoints = 5 * 3 * tinyHidden * sizeof(float), states = 12 * 2 * 12 * sizeof(float);
+  auto written = [&](const mebp_session_options &options) {
+    OpenSession session(bundle.handle, options);
+    mebp_step_result result;
+    EXPECT_EQ(mebp_session_step(session.handle, ids.data(), ids.data(), 1, 3, &result, nullptr), MEBP_OK);
+    return result.written_bytes;
+  };
+  EXPECT_EQ(written(defaultOptions()), 0u);
+  EXPECT_EQ(written(spillingTo(folder.path)), checkpoints); // five of them, of three tokens
+  EXPECT_EQ(written(withState(folder.path)), checkpoints + states);
+}
+
+TEST(SpilledState, IsSavedAndLoadedLikeAnyOther) {
+  Folder folder;
+  BundleFolder model(deepBundle(6, 1));
+  OpenBundle bundle(model.path());
+  mebp_session_options options[] = {defaultOptions(), withState(folder.path)};
+  for (int writer : {0, 1}) {
+    std::string state = folder.path + "/state" + std::to_string(writer);
+    OpenSession first(bundle.handle, options[writer]), then(bundle.handle, options[1 - writer]);
+    train(first.handle);
+    ASSERT_EQ(mebp_session_save_state(first.handle, state.c_str(), "user", 4, nullptr), MEBP_OK);
+    char user[4];
+    uint64_t size = sizeof(user);
+    mebp_error error;
+    ASSERT_EQ(mebp_session_load_state(then.handle, state.c_str(), user, &size, &error), MEBP_OK) << error.message;
+    EXPECT_EQ(std::string(user, 4), "user");
+    EXPECT_EQ(train(then.handle), train(first.handle));
+    EXPECT_EQ(trainablesOf(bundle.handle, then.handle), trainablesOf(bundle.handle, first.handle));
+  }
+  EXPECT_EQ(readWhole(folder.path + "/state0/state.bin"), readWhole(folder.path + "/state1/state.bin"));
+}
+
+TEST(SpilledState, SaysThatAStepIsHalfDoneWhereTheDiskFails) {
+  Folder folder;
+  BundleFolder model(deepBundle(6, 1));
+  OpenBundle bundle(model.path());
+  OpenSession session(bundle.handle, withState(folder.path));
+  Exchanged unreadable(spillDescriptor(folder.path), "/dev/null", O_RDWR);
+  mebp_step_result result;
+  mebp_error error;
+  EXPECT_EQ(mebp_session_step(session.handle, ids.data(), ids.data(), 2, 5, &result, &error), MEBP_IO);
+  EXPECT_EQ(error.message, folder.path +
+                               ": cannot read what was spilled: Input/output error; some parameters have been "
+                               "updated: load the last saved state or start anew");
+  EXPECT_EQ(mebp_session_steps(session.handle), 0u);
+  EXPECT_EQ(mebp_session_save_state(session.handle, (folder.path + "/state").c_str(), nullptr, 0, &error), MEBP_IO);
+  EXPECT_FALSE(std::filesystem::exists(folder.path + "/state/state.bin"));
+}
+
+TEST(SpilledState, NeedsAFolder) {
+  BundleFolder model(deepBundle(6, 1));
+  OpenBundle bundle(model.path());
+  mebp_session_options options = defaultOptions();
+  options.state_in_file = true;
+  mebp_session *session = nullptr;
+  mebp_error error;
+  EXPECT_EQ(mebp_session_create(bundle.handle, &options, &session, &error), MEBP_INVALID_ARGUMENT);
+  EXPECT_STREQ(error.message, "the optimizer's state cannot be in a file without a folder to spill to");
 }
 
 class SpillFolder : public testing::Test {

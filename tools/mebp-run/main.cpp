@@ -94,6 +94,7 @@ private:
     choice.threads = options.threads;
     choice.sample_memory = options.sampleMemory;
     choice.resident_limit = options.residentLimit;
+    choice.state_in_file = options.stateInFile;
     choice.spill_folder = options.spillFolder.empty() ? nullptr : options.spillFolder.c_str();
     plannedBytes = mebp_session_peak_bytes(bundle, &choice);
     return check(mebp_session_create(bundle, &choice, &session, &error));

@@ -28,7 +28,10 @@ int parseOptions(int argc, char **argv, RunOptions &out) {
   app.add_option("--threads", out.threads, "threads; otherwise as many as the process may run on")
       ->check(CLI::PositiveNumber);
   app.add_flag("--sample-memory", out.sampleMemory, "look for the peak after every kernel call, which takes time");
-  app.add_option("--spill", out.spillFolder, "folder on a disk for checkpoints that memory has no room for");
+  CLI::Option *spill =
+      app.add_option("--spill", out.spillFolder, "folder on a disk for checkpoints that memory has no room for");
+  app.add_flag("--spill-optimizer", out.stateInFile, "the optimizer's state, too: every step writes all of it")
+      ->needs(spill);
   std::string residentLimit;
   CLI::Option *resident =
       app.add_option("--resident-limit", residentLimit, "128MiB: of the weights, no more is in memory at once");

@@ -103,6 +103,7 @@ typedef struct mebp_session_options {
   bool sample_memory;                        /* look at the process's memory after every kernel call: slow */
   uint64_t resident_limit;                   /* of the mapped weights in memory, in bytes; 0: the system decides */
   const char *spill_folder;                  /* checkpoints go into a nameless file here; NULL: they stay in memory */
+  bool state_in_file;                        /* and so does the optimizer's state, written anew in every step */
 } mebp_session_options;
 void mebp_session_options_init(mebp_session_options *options);
 
@@ -128,6 +129,7 @@ typedef struct mebp_step_result {
   uint64_t tokens; /* labels that count */
   double seconds;
   uint64_t peak_bytes; /* the highest anonymous + written memory of this process seen so far, sampled by the session */
+  uint64_t written_bytes; /* by this step, into the file in options.spill_folder */
 } mebp_step_result;
 
 /* These take the fields of one mebp_batch. */
@@ -139,7 +141,9 @@ mebp_code mebp_session_gradients(mebp_session *session, const int32_t *ids, cons
 /* Forward, backward and the update. Where this fails, nothing has changed: no parameter, no optimizer state, no count.
  * Without return_gradients, accumulate and clip, each gradient is applied as soon as it is there, which needs the least
  * memory. Then MEBP_NOT_FINITE guards against the loss alone: a gradient that overflows although the loss is finite is
- * applied, and shows in grad_norm. With any of the three, gradients stay until the step's end and are guarded too. */
+ * applied, and shows in grad_norm. With any of the three, gradients stay until the step's end and are guarded too.
+ * Where options.state_in_file is set and the disk fails in the middle of the update, MEBP_IO says that some parameters
+ * have changed. */
 mebp_code mebp_session_step(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
                             uint32_t sequence, mebp_step_result *result, mebp_error *error);
 /* One such step over `count` micro-batches, more than one only with options.accumulate. It is the step of one batch
