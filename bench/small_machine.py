@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trains on a machine that is as small as a control group makes it, its page cache counted in.
+
+    sudo .venv/bin/python bench/small_machine.py [--shape Qwen2.5-0.5B] [--limit 128MB] [--resident-limit 48MiB]
+        [--markdown docs/memory.md]
+
+A Qwen2.5 shape with random int4 weights, bf16 activations, LoRA r=8 on all linear layers, SGD, 256 tokens. The bundle's
+pages are dropped from memory first, so that the group pays for all that it reads.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from memory import command, export
+from memory_group import Usage, memory_group
+from memory_report import megabytes
+from memory_shapes import SHAPES, VOCABULARY
+from page_cache import drop_cached
+from pages import write_between_marks
+
+import mebp
+from mebp.session_options import byte_size
+
+LENGTH = 256
+STEPS = 2
+HEADER = [
+    "| shape | weights | group's limit | group's maximum | times at the limit | major faults | MB read | s a step | loss |",
+    "| --- | --- |" + " ---: |" * 7,
+]
+
+
+def compile_shape(name: str, folder: Path) -> tuple[Path, Path]:
+    """A bundle, and rows of tokens for it."""
+    shape, bundle, tokens = SHAPES[name], folder / "small.mebp", folder / "tokens.npy"
+    _, exported = export(shape, folder, LENGTH)
+    budget = f"{shape.budgets[LENGTH]}MB"
+    mebp.compile(exported, bundle, seq_len=LENGTH, optimizer="sgd", random_weights=0, memory_budget=budget)
+    np.save(tokens, np.random.default_rng(0).integers(0, VOCABULARY, (STEPS, LENGTH), dtype=np.int32))
+    return bundle, tokens
+
+
+def train(limit: int, bundle: Path, tokens: Path, *options: str) -> Usage:
+    drop_cached(bundle)
+    with memory_group(limit) as group:
+        return group.run([*command(bundle, tokens, STEPS), *options])
+
+
+def row(name: str, weights: str, limit: int, usage: Usage) -> str:
+    last = json.loads(usage.output.splitlines()[-2])
+    return (
+        f"| {name} | {weights} | {megabytes(limit)} | {megabytes(usage.highest)} | {usage.at_limit:,} "
+        f"| {usage.faults:,} | {megabytes(usage.read)} | {last['seconds']:.1f} | {last['loss']:.6f} |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--shape", choices=SHAPES, default="Qwen2.5-0.5B")
+    parser.add_argument("--limit", default="128MB", help="of the group: anonymous memory and page cache (128MB)")
+    parser.add_argument("--resident-limit", default="48MiB", help="what the second run may hold of the weights (48MiB)")
+    parser.add_argument("--folder", type=Path, help="where the bundle lies while it runs, on a disk; a temporary one")
+    parser.add_argument("--markdown", type=Path, help="the page that takes the table")
+    arguments = parser.parse_args()
+
+    lines = [*HEADER]
+    try:
+        limit = byte_size("--limit", arguments.limit)
+        with memory_group(limit):
+            pass  # refused before the work, and not after it
+        with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+            bundle, tokens = compile_shape(arguments.shape, Path(folder))
+            held = ["--resident-limit", arguments.resident_limit]
+            for weights, options in (("left to the system", []), (" ".join(held), held)):
+                lines.append(row(arguments.shape, weights, limit, train(limit, bundle, tokens, *options)))
+        if arguments.markdown:
+            write_between_marks(arguments.markdown, "bench/small_machine.py", lines)
+    except (mebp.Error, OSError, ValueError) as error:
+        sys.stderr.write(f"small_machine.py: {error}\n")
+        sys.exit(2)
+    print(*lines, sep="\n")
+
+
+if __name__ == "__main__":
+    main()
