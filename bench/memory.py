@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Peak memory of a training step: the plan, what the system counts, and other systems beside it.
 
-    .venv/bin/python bench/memory.py [--shapes Qwen2.5-0.5B ...] [--lengths 256 1024] [--no-peft]
+    .venv/bin/python bench/memory.py [--parts plans optimizers others] [--shapes Qwen2.5-0.5B ...] [--lengths 256 1024]
+        [--streambp CHECKOUT --streambp-python PYTHON]
         [--markdown docs/memory.md] [--plot docs/images/memory.png]
 
 Qwen2.5's shapes with random int4 weights, bf16 activations, LoRA r=8 on all linear layers, SGD, batch 1. Every system
@@ -9,29 +10,29 @@ runs in a process of its own. The weights need a few GB of disk, in --folder, fo
 """
 
 import argparse
-import json
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from memory_report import draw, peft_table, table
-from memory_shapes import LENGTHS, SHAPES, VOCABULARY, Shape
-from pages import write_between_marks
+from memory_optimizers import measure_optimizers
+from memory_others import PEFT, measure_other, save_model, streambp
+from memory_plot import draw
+from memory_report import optimizers_table, others_table, plans_table
+from memory_shapes import LENGTHS, SHAPES
+from pages import merge_tables, read_between_marks, write_between_marks
 from process_memory import Memory, watch
+from shape_runs import command, compile_random, export, last_step, write_tokens
 
-import mebp
-from mebp.tools import find_tool
-
-STEPS = 2
+PARTS = ("plans", "optimizers", "others")
+TABLES = {"plans": plans_table, "optimizers": optimizers_table, "others": others_table}
+KEYS = {"plans": 2, "optimizers": 4, "others": 3}  # the first cells of a row, which say what was measured
 
 
 @dataclass(frozen=True)
-class Cell:
+class PlanCell:
     """A shape at a length. Bytes and seconds; `sampled` after every kernel call, `polled` from outside."""
 
     shape: str
@@ -47,42 +48,27 @@ class Cell:
     ratio: float  # of times, from steps in turns
 
 
-@dataclass(frozen=True)
-class Peft:
-    shape: str
-    length: int
-    polled: Memory
-    seconds: float
-
-
-def command(bundle: Path, tokens: Path, steps: int) -> list[str]:
-    arguments = ["--tokens", str(tokens), "--steps", str(steps), "--optimizer", "sgd", "--json"]
-    return [find_tool("mebp-run"), str(bundle), *arguments]
-
-
 def time_step(bundle: Path, tokens: Path) -> dict:
-    """mebp-run's lines of one step and of its end; its pages are in the page cache since they were written."""
-    output = subprocess.run(command(bundle, tokens, 1), check=True, stdout=subprocess.PIPE, text=True).stdout
-    step, end = map(json.loads, output.splitlines())
-    return step | end
+    """A step of its own; the bundle's pages are in the page cache since they were written."""
+    run = subprocess.run(command(bundle, tokens, steps=1), check=True, stdout=subprocess.PIPE, text=True)
+    return last_step(run.stdout)
 
 
-def measure(name: str, length: int, exported: Path, folder: Path, rounds: int) -> Cell:
+def measure_plan(name: str, length: int, exported: Path, folder: Path, rounds: int) -> PlanCell:
     shape = SHAPES[name]
     budget = shape.budgets[length]
-    fitted, fastest, tokens = folder / "fitted.mebp", folder / "fastest.mebp", folder / "tokens.npy"
-    common = {"seq_len": length, "optimizer": "sgd", "random_weights": 0}
-    mebp.compile(exported, fitted, memory_budget=f"{budget}MB", **common)
-    mebp.compile(exported, fastest, **common)
-    np.save(tokens, np.random.default_rng(0).integers(0, VOCABULARY, (STEPS, length), dtype=np.int32))
+    fitted, fastest = folder / "fitted.mebp", folder / "fastest.mebp"
+    compile_random(exported, fitted, length, memory_budget=f"{budget}MB")
+    compile_random(exported, fastest, length)
+    tokens = write_tokens(folder / "tokens.npy", length)
 
-    polled, output = watch([*command(fitted, tokens, STEPS), "--sample-memory"])
-    end = json.loads(output.splitlines()[-1])
+    polled, output = watch(command(fitted, tokens, "--sample-memory"))
+    end = last_step(output)
     # In turns, because a shared machine's speed changes from minute to minute.
     pairs = [(time_step(fitted, tokens), time_step(fastest, tokens)) for _ in range(rounds)]
     shutil.rmtree(fitted)
     shutil.rmtree(fastest)
-    return Cell(
+    return PlanCell(
         shape=name,
         length=length,
         mesp=shape.mesp[length],
@@ -97,60 +83,77 @@ def measure(name: str, length: int, exported: Path, folder: Path, rounds: int) -
     )
 
 
-def measure_peft(name: str, lengths: list[int], config: Path, folder: Path) -> list[Peft]:
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, logging
+class Bench:
+    """The tables so far. They are shown and published cell by cell, and what stands on the page stays until it is
+    measured anew: a run of all shapes takes long, and may be stopped."""
 
-    logging.disable_progress_bar()
-    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(config), dtype=torch.bfloat16)
-    model.save_pretrained(folder)
-    del model
-    script = Path(__file__).with_name("memory_peft.py")
-    results = []
-    for length in lengths:
-        polled, output = watch([sys.executable, str(script), str(folder), str(length), str(STEPS)], interval=0.05)
-        results.append(Peft(name, length, polled, float(output)))
-    return results
+    def __init__(self, arguments: argparse.Namespace):
+        self.arguments = arguments
+        page = arguments.markdown
+        self.tables = {part: read_between_marks(page, self.mark(part)) if page else [] for part in PARTS}
 
+    @staticmethod
+    def mark(part: str) -> str:
+        return f"bench/memory.py: {part}"
 
-def export(shape: Shape, folder: Path, length: int) -> tuple[Path, Path]:
-    config, exported = folder / "config", folder / "onnx" / "model.onnx"
-    shape.write_config(config)
-    mebp.export(config, exported, seq_len=length, shape_only=True)
-    return config, exported
+    def run(self) -> None:
+        arguments = self.arguments
+        for name in arguments.shapes:
+            with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+                exported = export(name, Path(folder), max(arguments.lengths))
+                if "plans" in arguments.parts:
+                    for length in arguments.lengths:
+                        self.add("plans", measure_plan(name, length, exported, Path(folder), arguments.rounds))
+                if name == arguments.shapes[0]:
+                    self.run_first_shape(name, exported, Path(folder))
 
+    def run_first_shape(self, name: str, exported: Path, folder: Path) -> None:
+        """What one shape is enough for."""
+        arguments = self.arguments
+        if "optimizers" in arguments.parts:
+            length, bundle = min(arguments.lengths), folder / "optimizers.mebp"
+            compile_random(exported, bundle, length, memory_budget=f"{SHAPES[name].budgets[length]}MB")
+            tokens = write_tokens(folder / "tokens.npy", length)
+            self.add("optimizers", *measure_optimizers(name, length, bundle, tokens, folder))
+            shutil.rmtree(bundle)
+        if "others" in arguments.parts:
+            save_model(name, folder / "config", folder / "model")
+            systems = [PEFT]
+            if arguments.streambp:
+                systems.append(streambp(arguments.streambp_python, arguments.streambp))
+            for length in arguments.lengths:
+                for system in systems:
+                    self.add("others", measure_other(system, name, length, folder / "model"))
 
-def publish(cells: list[Cell], peft: list[Peft], arguments: argparse.Namespace) -> None:
-    """After every cell: a run of all shapes takes long, and may be stopped."""
-    if arguments.markdown:
-        write_between_marks(arguments.markdown, "bench/memory.py", [*table(cells), "", *peft_table(peft)])
-    if arguments.plot:
-        draw(cells, peft, arguments.plot)
+    def add(self, part: str, *cells) -> None:
+        new = TABLES[part](cells)
+        print(*new[2:], sep="\n", flush=True)
+        self.tables[part] = merge_tables(self.tables[part], new, KEYS[part])
+        if self.arguments.markdown:
+            write_between_marks(self.arguments.markdown, self.mark(part), self.tables[part])
+        if self.arguments.plot and self.tables["plans"]:
+            draw(self.tables["plans"], self.tables["others"], self.arguments.plot)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to measure; all of it")
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--lengths", nargs="+", type=int, choices=LENGTHS, default=list(LENGTHS))
     parser.add_argument("--rounds", type=int, default=3, help="pairs of runs that the times come from")
-    parser.add_argument("--no-peft", action="store_true", help="leave out PEFT, which runs the first shape only")
-    parser.add_argument("--folder", type=Path, help="where bundles lie while it runs; a temporary one")
-    parser.add_argument("--markdown", type=Path, help="the page that takes the tables")
-    parser.add_argument("--plot", type=Path, help="the picture to write")
+    parser.add_argument("--streambp", type=Path, help="a checkout of StreamBP, to measure it beside PEFT")
+    parser.add_argument("--streambp-python", help="a Python that has what StreamBP asks for")
+    parser.add_argument("--folder", type=Path, help="where bundles lie while it runs, on a disk; a temporary one")
+    parser.add_argument(
+        "--markdown", type=Path, help="the page that takes the tables; rows that are not measured anew stay"
+    )
+    parser.add_argument("--plot", type=Path, help="the picture to write, from the tables of plans and others")
     arguments = parser.parse_args()
-
-    cells, peft = [], []
-    for name in arguments.shapes:
-        with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-            config, exported = export(SHAPES[name], Path(folder), max(arguments.lengths))
-            for length in arguments.lengths:
-                cells.append(measure(name, length, exported, Path(folder), arguments.rounds))
-                print(table(cells)[-1], flush=True)
-                publish(cells, peft, arguments)
-            if name == arguments.shapes[0] and not arguments.no_peft:
-                peft = measure_peft(name, arguments.lengths, config, Path(folder) / "peft")
-                print(*peft_table(peft)[2:], sep="\n", flush=True)
-                publish(cells, peft, arguments)
+    if arguments.streambp and not (arguments.streambp / "src" / "streambp" / "stream_model.py").is_file():
+        parser.error(f"--streambp {arguments.streambp}: is no checkout of StreamBP; it has no src/streambp")
+    if arguments.streambp and not arguments.streambp_python:
+        parser.error("--streambp needs --streambp-python: StreamBP asks for an older transformers than this one")
+    Bench(arguments).run()
 
 
 if __name__ == "__main__":

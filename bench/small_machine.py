@@ -9,24 +9,21 @@ pages are dropped from memory first, so that the group pays for all that it read
 """
 
 import argparse
-import json
 import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
-from memory import command, export
 from memory_group import Usage, memory_group
 from memory_report import megabytes
-from memory_shapes import SHAPES, VOCABULARY
+from memory_shapes import SHAPES
 from page_cache import drop_cached
 from pages import write_between_marks
+from shape_runs import command, compile_random, export, last_step, write_tokens
 
 import mebp
 from mebp.session_options import byte_size
 
 LENGTH = 256
-STEPS = 2
 HEADER = [
     "| shape | weights | group's limit | group's maximum | times at the limit | major faults | MB read | s a step | loss |",
     "| --- | --- |" + " ---: |" * 7,
@@ -35,22 +32,19 @@ HEADER = [
 
 def compile_shape(name: str, folder: Path) -> tuple[Path, Path]:
     """A bundle, and rows of tokens for it."""
-    shape, bundle, tokens = SHAPES[name], folder / "small.mebp", folder / "tokens.npy"
-    _, exported = export(shape, folder, LENGTH)
-    budget = f"{shape.budgets[LENGTH]}MB"
-    mebp.compile(exported, bundle, seq_len=LENGTH, optimizer="sgd", random_weights=0, memory_budget=budget)
-    np.save(tokens, np.random.default_rng(0).integers(0, VOCABULARY, (STEPS, LENGTH), dtype=np.int32))
-    return bundle, tokens
+    bundle = folder / "small.mebp"
+    compile_random(export(name, folder, LENGTH), bundle, LENGTH, memory_budget=f"{SHAPES[name].budgets[LENGTH]}MB")
+    return bundle, write_tokens(folder / "tokens.npy", LENGTH)
 
 
 def train(limit: int, bundle: Path, tokens: Path, *options: str) -> Usage:
     drop_cached(bundle)
     with memory_group(limit) as group:
-        return group.run([*command(bundle, tokens, STEPS), *options])
+        return group.run(command(bundle, tokens, *options))
 
 
 def row(name: str, weights: str, limit: int, usage: Usage) -> str:
-    last = json.loads(usage.output.splitlines()[-2])
+    last = last_step(usage.output)
     return (
         f"| {name} | {weights} | {megabytes(limit)} | {megabytes(usage.highest)} | {usage.at_limit:,} "
         f"| {usage.faults:,} | {megabytes(usage.read)} | {last['seconds']:.1f} | {last['loss']:.6f} |"

@@ -2,14 +2,21 @@
 """What bench/memory.py counts, looked at from outside, and the shapes that it measures."""
 
 import json
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from memory_optimizers import OptimizerCell
+from memory_others import OtherCell
+from memory_plot import column, draw, row_names
+from memory_report import optimizers_table, others_table
 from memory_shapes import SHAPES, VOCABULARY
-from pages import write_between_marks
+from pages import merge_tables, read_between_marks, write_between_marks
 from process_memory import Memory, memory_of, parse_smaps, watch
 
 MIB = 1 << 20
+SCRIPT = Path(__file__).resolve().parents[2] / "bench" / "memory.py"
 SMAPS = """\
 55d0c0a00000-55d0c0a21000 rw-p 00000000 00:00 0                          [heap]
 Rss:                 100 kB
@@ -91,5 +98,65 @@ def test_a_table_goes_between_its_marks(tmp_path):
     assert page.read_text() == (
         "before\n<!-- a.py -->\n| new |\n| --- |\n<!-- end -->\nbetween\n<!-- b.py -->\nkept\n<!-- end -->\n"
     )
-    with pytest.raises(ValueError, match="has no place for the table; put <!-- c.py --> and <!-- end -->"):
-        write_between_marks(page, "c.py", [])
+    assert read_between_marks(page, "a.py") == ["| new |", "| --- |"]
+    write_between_marks(page, "a.py", [])
+    assert read_between_marks(page, "a.py") == []
+    for use in (lambda: write_between_marks(page, "c.py", []), lambda: read_between_marks(page, "c.py")):
+        with pytest.raises(ValueError, match="has no place for the table; put <!-- c.py --> and <!-- end -->"):
+            use()
+
+
+def test_rows_that_are_not_measured_anew_stay():
+    head = ["| shape | tokens | plan |", "| --- | ---: | ---: |"]
+    old = [*head, "| a | 256 | 1 |", "| a | 1,024 | 2 |"]
+    new = [*head, "| b | 256 | 4 |", "| a | 256 | 3 |"]
+    merged = [*head, "| a | 256 | 3 |", "| a | 1,024 | 2 |", "| b | 256 | 4 |"]
+    assert merge_tables(old, new, keys=2) == merged
+    assert merge_tables([], new, keys=2) == new
+    assert merge_tables(["| shape | tokens | other |", head[1], "| a | 1 | 1 |"], new, keys=2) == new
+
+
+def test_the_picture_has_what_the_tables_have(tmp_path):
+    plans = [
+        "| shape | tokens | plan | at every kernel call | MeSP |",
+        "| --- |" + " ---: |" * 4,
+        "| Qwen2.5-3B | 1,024 | 1,165.9 | 165.1 | 925.8 |",
+    ]
+    assert (row_names(plans), column(plans, "plan")) == (["Qwen2.5-3B, 1,024 tokens"], [1165.9])
+    others = ["| system | shape | tokens | polled |", "| --- | --- | ---: | ---: |", "| PEFT | Other | 256 | 1.0 |"]
+    draw(plans, others, tmp_path / "without.png")
+    draw(plans, [*others, "| StreamBP | Qwen2.5-3B | 1,024 | 2,000.0 |"], tmp_path / "with.png")
+    assert (tmp_path / "without.png").read_bytes() != (tmp_path / "with.png").read_bytes()
+
+
+def test_a_row_has_a_cell_for_each_column():
+    memory = Memory(1_234_500_000, 5_000_000)
+    other = OtherCell("PEFT", "Qwen2.5-0.5B", 1024, memory)
+    assert others_table([other])[-1] == "| PEFT | Qwen2.5-0.5B | 1,024 | 1,234.5 | 5.0 |"
+    optimizer = OptimizerCell("Qwen2.5-0.5B", 256, "adamw", "nothing", 74_500_000, 73_600_000, memory, 0)
+    assert optimizers_table([optimizer])[-1] == (
+        "| Qwen2.5-0.5B | 256 | adamw | nothing | 74.5 | 73.6 | 1,234.5 | 0.0 |"
+    )
+    for header, rule, row in (others_table([other]), optimizers_table([optimizer])):
+        assert header.count("|") == rule.count("|") == row.count("|")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--streambp", "/nowhere"], "--streambp /nowhere: is no checkout of StreamBP; it has no src/streambp"),
+        (["--parts", "everything"], "invalid choice: 'everything'"),
+    ],
+)
+def test_the_command_refuses(options, message):
+    run = subprocess.run([sys.executable, str(SCRIPT), *options], capture_output=True, text=True)
+    assert run.returncode == 2
+    assert message in run.stderr
+
+
+def test_streambp_needs_its_own_python(tmp_path):
+    (tmp_path / "src" / "streambp").mkdir(parents=True)
+    (tmp_path / "src" / "streambp" / "stream_model.py").touch()
+    run = subprocess.run([sys.executable, str(SCRIPT), "--streambp", str(tmp_path)], capture_output=True, text=True)
+    assert run.returncode == 2
+    assert "--streambp needs --streambp-python: StreamBP asks for an older transformers" in run.stderr
