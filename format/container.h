@@ -28,7 +28,7 @@ static_assert(sizeof(Header) == 24, "the header is written as it lies in memory,
 
 constexpr char magic[4] = {'M', 'E', 'B', 'P'};
 constexpr uint16_t majorVersion = 1;
-constexpr uint16_t minorVersion = 0;
+constexpr uint16_t minorVersion = 1;
 constexpr uint64_t regionAlignment = 16384; // what Metal needs to wrap a region without copying it
 constexpr uint64_t tensorAlignment = 64;
 constexpr uint32_t groupSize = 32;

@@ -82,6 +82,11 @@ void addPlan(const BundleOptions &options, const MemoryPlan &plan, format::Plan 
   message.set_predicted_seconds(plan.seconds);
   message.set_loss_rows(options.plan.schedule.lossRows);
   message.set_loss_columns(options.plan.schedule.lossColumns);
+  message.set_spill_checkpoints(options.plan.schedule.spill != Spill::None);
+  message.set_spill_optimizer(options.plan.schedule.spill == Spill::All);
+  message.set_file_bytes(plan.fileBytes);
+  message.set_resident_limit(options.plan.residentLimit);
+  message.set_live_bytes(plan.liveBytes);
   auto add = [](const PlannedBuffer &buffer, format::Buffer &out) {
     out.set_name(buffer.name);
     out.set_bytes(buffer.bytes);

@@ -26,6 +26,7 @@ public:
     out.set_name(program.getSymName().str());
     out.set_loops(loops.size());
     out.set_arena_bytes(program.getArenaBytes().value_or(0));
+    out.set_in_place(program.getInPlace());
     addValues();
     Block &body = program.getBody().front();
     for (BlockArgument argument : body.getArguments()) {

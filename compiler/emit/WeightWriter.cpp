@@ -123,6 +123,12 @@ SmallVector<nn::ParameterOp> layOutWeights(ModuleOp module, const WeightOptions 
   return order;
 }
 
+uint64_t countWeightBytes(ModuleOp module, const WeightOptions &options) {
+  format::Bundle bundle;
+  (void)layOutWeights(module, options, bundle);
+  return bundle.weights_bytes();
+}
+
 LogicalResult writeWeights(ArrayRef<nn::ParameterOp> parameters, const WeightOptions &options,
                            const format::Bundle &bundle, StringRef path, uint32_t &digest) {
   digest = 0;

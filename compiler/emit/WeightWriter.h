@@ -21,6 +21,9 @@ struct WeightOptions {
 llvm::SmallVector<nn::ParameterOp> layOutWeights(mlir::ModuleOp module, const WeightOptions &options,
                                                  format::Bundle &bundle);
 
+/// The bytes of the file that they then take.
+uint64_t countWeightBytes(mlir::ModuleOp module, const WeightOptions &options);
+
 /// Writes them to `path`, a few rows at a time; the model is never held. `digest` is the CRC of all that was stored, in
 /// the order of writing: it tells bundles apart that differ in their weights alone. NaN and infinite values are
 /// refused. On failure, after a diagnostic, the file is incomplete; so it is after an interruption, which needs none.

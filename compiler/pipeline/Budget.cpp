@@ -16,16 +16,25 @@ llvm::Error makeError(const Twine &message) { return llvm::createStringError(llv
 // The passes have said what was wrong.
 llvm::Error makeSilentError() { return makeError(""); }
 
+std::string suggestSpilling(const ScheduleChooser &chooser, const PlanOptions &plan) {
+  Spill more = plan.mostSpill == Spill::None ? Spill::Checkpoints : Spill::All;
+  const MemoryPlan &fixed = chooser.getFixedPlan();
+  if (getFileBytes(fixed, more) == getFileBytes(fixed, plan.mostSpill))
+    return "";
+  return (more == Spill::All ? ", or --spill all, which writes " : ", or --spill checkpoints, which writes ") +
+         formatMegabytes(getFileBytes(fixed, more)) + " to disk in each step";
+}
+
 llvm::Error refuse(const ScheduleChooser &chooser, const PipelineOptions &pipeline, const PlanOptions &plan) {
-  Choice smallest = chooser.chooseSmallest();
+  Choice smallest = chooser.chooseSmallest(plan.mostSpill);
   std::string adapter;
   for (const PlannedBuffer &buffer : chooser.getFixedPlan().buffers)
     if (buffer.name == "trainables")
       adapter = " (the adapter takes " + formatMegabytes(buffer.bytes) + ")";
   return makeError("the least that this model trains in is " + formatMegabytes(smallest.peakBytes) + " (" +
-                   describeSchedule(smallest.schedule) + "); give that much, a shorter --seq-len than " +
+                   describeSchedule(smallest.schedule) + "); give that much, or a shorter --seq-len than " +
                    Twine(pipeline.sequence) + ", a lower --lora-rank than " + Twine(pipeline.loraRank) + adapter +
-                   (plan.optimizer == "sgd" ? "" : ", or --optimizer sgd"));
+                   (plan.optimizer == "sgd" ? "" : ", --optimizer sgd") + suggestSpilling(chooser, plan));
 }
 
 } // namespace
@@ -34,7 +43,7 @@ llvm::Expected<Choice> chooseWithinBudget(ModuleOp module, const PipelineOptions
   FailureOr<ScheduleChooser> chooser = ScheduleChooser::create(module, pipeline, plan);
   if (failed(chooser))
     return makeSilentError();
-  if (std::optional<Choice> choice = chooser->chooseFastest(plan.budget))
+  if (std::optional<Choice> choice = chooser->chooseFastest(plan.budget, plan.mostSpill))
     return *choice;
   return refuse(*chooser, pipeline, plan);
 }
@@ -50,7 +59,7 @@ llvm::Expected<LongestSequence> findLongestSequence(ModuleOp module, const Pipel
     FailureOr<ScheduleChooser> chooser = ScheduleChooser::create(module, trial, trialPlan);
     if (failed(chooser))
       return makeSilentError();
-    if (std::optional<Choice> choice = chooser->chooseFastest(plan.budget)) {
+    if (std::optional<Choice> choice = chooser->chooseFastest(plan.budget, plan.mostSpill)) {
       fits = trial.sequence;
       longest = {fits, *choice};
     } else {

@@ -5,6 +5,8 @@
 // Terms: a schedule's peak is what no schedule changes, the checkpoints that its spacing keeps, and the scratch arena
 // of the program that needs the most. Its time is predicted by the cost model; spacing adds the forward of every block
 // whose checkpoint is not kept.
+// A plan that spills wears the disk, so it is taken only where none that does not spill fits, and the optimizer's state
+// goes only where checkpoints alone are not enough.
 // 1. For each chunk size and for each tile of the loss, lower a copy of the module, and note arena and time of the
 //    layers' programs or of the head's.
 // 2. Look at every combination with every spacing. There are a few thousand, and each is a sum.
@@ -70,10 +72,7 @@ FailureOr<ScheduleChooser::Part> ScheduleChooser::lower(ModuleOp module, const P
 
   Part part;
   part.schedule = pipeline.schedule;
-  part.seconds = predictStep(*copy, plan.sequence, plan.threads);
-  blocks = 0;
   for (auto block : copy->getOps<train::BlockOp>()) {
-    blocks += block.getKind() != train::BlockKind::Embed;
     uint64_t &arena = block.getKind() == train::BlockKind::Head ? part.headArena : part.layerArena;
     for (FlatSymbolRefAttr name : {block.getForwardAttr(), block.getBackwardAttr(), block.getObjectiveAttr(),
                                    block.getLossAttr(), block.getLogitsAttr()})
@@ -83,41 +82,59 @@ FailureOr<ScheduleChooser::Part> ScheduleChooser::lower(ModuleOp module, const P
   PlanOptions options = plan;
   options.schedule = pipeline.schedule;
   fixedPlan = computeMemoryPlan(*copy, options);
-  otherBytes = fixedPlan.peakBytes - countCheckpoints(blocks, options.schedule.spacing) * fixedPlan.checkpointBytes -
-               std::max(part.layerArena, part.headArena);
+  part.seconds = fixedPlan.stepSeconds;
+  otherBytes = fixedPlan.peakBytes - countCheckpoints(fixedPlan.layers, 1) * fixedPlan.checkpointBytes -
+               fixedPlan.stateBytes - std::max(part.layerArena, part.headArena);
   return part;
 }
 
-std::vector<Choice> ScheduleChooser::listChoices() const {
+Choice ScheduleChooser::evaluate(const Part &chunk, const Part &tile, int64_t spacing, Spill spill) const {
+  Choice choice;
+  choice.schedule = tile.schedule;
+  choice.schedule.chunk = chunk.schedule.chunk;
+  choice.schedule.spacing = spacing;
+  choice.schedule.spill = spill;
+  choice.peakBytes = otherBytes + std::max(chunk.layerArena, tile.headArena) +
+                     (spill == Spill::All ? fixedPlan.filedStateRoom : fixedPlan.stateBytes);
+  StepSeconds seconds = chunk.seconds;
+  seconds.head = tile.seconds.head;
+  if (spill == Spill::None) {
+    choice.peakBytes += countCheckpoints(fixedPlan.layers, spacing) * fixedPlan.checkpointBytes;
+    choice.seconds = seconds.total(fixedPlan.layers, spacing);
+  } else {
+    choice.seconds = seconds.totalSpilled(getFileBytes(fixedPlan, spill));
+  }
+  return choice;
+}
+
+std::vector<Choice> ScheduleChooser::listChoices(Spill spill) const {
+  // What is in a file need not be computed again.
+  auto mostSpacing = static_cast<int64_t>(spill == Spill::None ? std::max<uint64_t>(fixedPlan.layers, 1) : 1);
   std::vector<Choice> choices;
   for (const Part &chunk : chunks)
     for (const Part &tile : tiles)
-      for (uint64_t spacing = 1; spacing <= blocks; ++spacing) {
-        Choice choice;
-        choice.schedule = tile.schedule;
-        choice.schedule.chunk = chunk.schedule.chunk;
-        choice.schedule.spacing = static_cast<int64_t>(spacing);
-        choice.peakBytes = otherBytes + countCheckpoints(blocks, spacing) * fixedPlan.checkpointBytes +
-                           std::max(chunk.layerArena, tile.headArena);
-        StepSeconds seconds = chunk.seconds;
-        seconds.head = tile.seconds.head;
-        choice.seconds = seconds.total(blocks, spacing);
-        choices.push_back(choice);
-      }
+      for (int64_t spacing = 1; spacing <= mostSpacing; ++spacing)
+        choices.push_back(evaluate(chunk, tile, spacing, spill));
   return choices;
 }
 
-std::optional<Choice> ScheduleChooser::chooseFastest(uint64_t budget) const {
+std::optional<Choice> ScheduleChooser::chooseFastest(uint64_t budget, Spill most) const {
   std::optional<Choice> best;
-  for (const Choice &choice : listChoices())
-    if (choice.peakBytes <= budget &&
-        (!best || std::tie(choice.seconds, choice.peakBytes) < std::tie(best->seconds, best->peakBytes)))
-      best = choice;
+  for (Spill spill : {Spill::None, Spill::Checkpoints, Spill::All}) {
+    if (best || spill > most)
+      break;
+    for (const Choice &choice : listChoices(spill))
+      if (choice.peakBytes <= budget &&
+          (!best || std::tie(choice.seconds, choice.peakBytes) < std::tie(best->seconds, best->peakBytes)))
+        best = choice;
+  }
   return best;
 }
 
-Choice ScheduleChooser::chooseSmallest() const {
-  std::vector<Choice> choices = listChoices();
+Choice ScheduleChooser::chooseSmallest(Spill most) const {
+  std::vector<Choice> choices = listChoices(most);
+  if (most != Spill::None)
+    llvm::append_range(choices, listChoices(Spill::None));
   return *std::min_element(choices.begin(), choices.end(), [](const Choice &left, const Choice &right) {
     return std::tie(left.peakBytes, left.seconds) < std::tie(right.peakBytes, right.seconds);
   });

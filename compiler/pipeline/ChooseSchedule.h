@@ -25,10 +25,11 @@ public:
   static mlir::FailureOr<ScheduleChooser> create(mlir::ModuleOp module, const PipelineOptions &pipeline,
                                                  const PlanOptions &plan);
 
-  /// The fastest whose peak is at most `budget` bytes; nothing where there is none.
-  std::optional<Choice> chooseFastest(uint64_t budget) const;
+  /// The fastest whose peak is at most `budget` bytes, of those that spill the least; nothing where there is none. It
+  /// spills at most `most`.
+  std::optional<Choice> chooseFastest(uint64_t budget, Spill most) const;
   /// The one with the lowest peak.
-  Choice chooseSmallest() const;
+  Choice chooseSmallest(Spill most) const;
   /// One of the plans that were looked at: what it says of trainables and optimizer holds for all.
   const MemoryPlan &getFixedPlan() const { return fixedPlan; }
 
@@ -41,11 +42,11 @@ private:
   };
 
   mlir::FailureOr<Part> lower(mlir::ModuleOp module, const PipelineOptions &pipeline, const PlanOptions &plan);
-  std::vector<Choice> listChoices() const;
+  Choice evaluate(const Part &chunk, const Part &tile, int64_t spacing, Spill spill) const;
+  std::vector<Choice> listChoices(Spill spill) const;
 
   std::vector<Part> chunks, tiles;
   MemoryPlan fixedPlan;
-  uint64_t blocks = 0;
   uint64_t otherBytes = 0; // what no schedule changes
 };
 

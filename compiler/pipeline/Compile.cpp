@@ -47,7 +47,14 @@ int64_t getInteger(ModuleOp module, StringRef name, int64_t fallback) {
   return attribute ? attribute.getInt() : fallback;
 }
 
-/// Reads what --memory-budget or --max-seq-for says; false where it cannot be meant.
+/// Without a budget a plan spills only where it is told to; within one, checkpoints may go.
+Spill parseSpill(StringRef name, bool hasBudget) {
+  if (name.empty())
+    return hasBudget ? Spill::Checkpoints : Spill::None;
+  return name == "all" ? Spill::All : name == "checkpoints" ? Spill::Checkpoints : Spill::None;
+}
+
+/// Reads what an option says about a size; false where it cannot be meant.
 bool readSize(StringRef option, StringRef text, uint64_t &bytes) {
   if (std::string wrong = parseByteSize(text, bytes); !wrong.empty()) {
     fail(option + " " + text + " " + wrong);
@@ -72,6 +79,9 @@ int compile(const CompileOptions &options) {
   if (!options.memoryBudget.empty() && !readSize("--memory-budget", options.memoryBudget, budget))
     return badInput;
   if (!options.maxSequenceFor.empty() && !readSize("--max-seq-for", options.maxSequenceFor, budget))
+    return badInput;
+  uint64_t residentLimit = 0;
+  if (!options.residentLimit.empty() && !readSize("--resident-limit", options.residentLimit, residentLimit))
     return badInput;
   std::optional<WeightFormat> matrices = parseWeightFormat(options.weights);
   if (!matrices)
@@ -118,11 +128,21 @@ int compile(const CompileOptions &options) {
   planOptions.threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
   planOptions.optimizer = options.optimizer;
   planOptions.budget = budget;
+  planOptions.mostSpill = parseSpill(options.spill, budget != 0);
+  planOptions.residentLimit = residentLimit;
+  if (!budget)
+    pipeline.schedule.spill = planOptions.mostSpill;
 
   PassManager passes(&context);
   buildPipeline(passes, pipeline, level);
   if (failed(passes.run(*module)))
     return badInput;
+  BundleOptions bundle;
+  bundle.weights.matrices = *matrices;
+  bundle.weights.embeddings = *embeddings;
+  bundle.weights.randomSeed = options.randomWeights;
+  if (residentLimit && level == Level::Exec)
+    planOptions.weightsBytes = countWeightBytes(*module, bundle.weights);
   if (!options.maxSequenceFor.empty()) {
     llvm::Expected<LongestSequence> longest = findLongestSequence(*module, pipeline, planOptions, limit);
     if (!longest)
@@ -152,11 +172,7 @@ int compile(const CompileOptions &options) {
     return 0;
   }
 
-  BundleOptions bundle;
   bundle.plan = planOptions;
-  bundle.weights.matrices = *matrices;
-  bundle.weights.embeddings = *embeddings;
-  bundle.weights.randomSeed = options.randomWeights;
   std::signal(SIGINT, [](int) { interruptions = 1; });
   bundle.weights.isInterrupted = [] { return interruptions != 0; };
   bundle.weightsName = options.weights;

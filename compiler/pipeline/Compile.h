@@ -27,7 +27,9 @@ struct CompileOptions {
   std::string maxSequenceFor; // "1GiB": say how long a sequence trains in that, and stop
   int64_t threads = 0;        // 0: this machine's
   Schedule schedule;
-  std::string memoryBudget; // "64MiB": the schedule is chosen; empty: it is the one above
+  std::string spill;         // none, checkpoints or all; within a budget no more than that; empty: see Compile.cpp
+  std::string memoryBudget;  // "64MiB": the schedule is chosen; empty: it is the one above
+  std::string residentLimit; // "128MiB": of the mapped weights in memory
   bool planOnly = false;
   bool explainPeak = false;
   std::string planJson; // a file

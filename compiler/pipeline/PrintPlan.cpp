@@ -36,7 +36,8 @@ void printPlan(llvm::raw_ostream &stream, const format::Bundle &bundle, bool exp
   stream << llvm::formatv("{0}: batch {1}, up to {2} tokens, {3} blocks in {4} programs\n",
                           model.name().empty() ? "model" : model.name(), model.batch(), model.sequence(),
                           bundle.blocks_size(), bundle.programs_size());
-  Schedule schedule{plan.chunk(), plan.spacing(), plan.loss_rows(), plan.loss_columns()};
+  Spill spill = plan.spill_optimizer() ? Spill::All : plan.spill_checkpoints() ? Spill::Checkpoints : Spill::None;
+  Schedule schedule{plan.chunk(), plan.spacing(), plan.loss_rows(), plan.loss_columns(), spill};
   stream << "  " << describeSchedule(schedule)
          << llvm::formatv("; estimated {0:f2} s a step\n", plan.predicted_seconds());
   printRow(stream, "process", plan.process_bytes(), "the runtime itself");
@@ -44,8 +45,16 @@ void printPlan(llvm::raw_ostream &stream, const format::Bundle &bundle, bool exp
     printRow(stream, buffer.name(), buffer.bytes(), buffer.source());
   printRow(stream, "peak", plan.peak_bytes(), "anonymous and written memory of mebp-run");
   printRow(stream, "weights", bundle.weights_bytes(), "mapped, clean: beside the peak, not in it");
+  if (plan.resident_limit())
+    printRow(stream, "resident limit", plan.resident_limit(), "of the weights, in memory at once");
+  if (plan.file_bytes())
+    printRow(stream, "spilled", plan.file_bytes(), "written to a file in each step, and read again");
   if (!explain)
     return;
+  printRow(stream, "largest sum of live bytes", plan.live_bytes(),
+           llvm::formatv("the plan is {0:f1} % above it",
+                         100.0 * (static_cast<double>(plan.peak_bytes()) / static_cast<double>(plan.live_bytes()) - 1))
+               .str());
   stream << "peak by optimizer and by what becomes of the gradients:\n";
   for (const format::Buffer &buffer : plan.other_peaks())
     printRow(stream, buffer.name(), buffer.bytes(), "");
@@ -65,6 +74,12 @@ void printPlanJson(llvm::raw_ostream &stream, const format::Bundle &bundle) {
       {"chunk_size", plan.chunk()},
       {"checkpoint_spacing", plan.spacing()},
       {"budget_bytes", static_cast<int64_t>(plan.budget_bytes())},
+      {"spill", plan.spill_optimizer()     ? "all"
+                : plan.spill_checkpoints() ? "checkpoints"
+                                           : "none"},
+      {"file_bytes", static_cast<int64_t>(plan.file_bytes())},
+      {"resident_limit", static_cast<int64_t>(plan.resident_limit())},
+      {"live_bytes", static_cast<int64_t>(plan.live_bytes())},
       {"predicted_seconds", plan.predicted_seconds()},
       {"loss_rows", plan.loss_rows()},
       {"loss_columns", plan.loss_columns()},

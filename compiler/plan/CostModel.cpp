@@ -89,11 +89,17 @@ private:
 
 } // namespace
 
-double StepSeconds::total(uint64_t blocks, uint64_t spacing) const {
+double StepSeconds::total(uint64_t layers, uint64_t spacing) const {
+  if (layers == 0)
+    return layersForward + head;
   // All but the last segment, which is still there when the backward begins, and what is kept of the others.
-  spacing = std::min(spacing, blocks);
-  uint64_t again = blocks - spacing - (blocks / spacing - 1);
-  return layersForward * (1 + static_cast<double>(again) / static_cast<double>(blocks)) + layersBackward + head;
+  spacing = std::min(spacing, layers);
+  uint64_t again = layers - spacing - (layers / spacing - 1);
+  return layersForward * (1 + static_cast<double>(again) / static_cast<double>(layers)) + layersBackward + head;
+}
+
+double StepSeconds::totalSpilled(uint64_t fileBytes, const MachineRates &rates) const {
+  return layersForward + layersBackward + head + 2 * static_cast<double>(fileBytes) / rates.fileBytes;
 }
 
 StepSeconds predictStep(ModuleOp module, int64_t sequence, int64_t threads, const MachineRates &rates) {

@@ -13,6 +13,7 @@ struct MachineRates {
   double expansions = 4e9;      // weights unpacked for one call of a kernel
   double elements = 1.5e9;      // of a value that a kernel reads or writes, where it does little with each
   double secondsPerCall = 2e-6; // to start the threads
+  double fileBytes = 5e8;       // written to a file or read from it, by however many threads
 };
 
 /// What runs in a step, in predicted seconds: every kernel call's arithmetic, the weights that it unpacks and the
@@ -21,8 +22,10 @@ struct StepSeconds {
   double layersForward = 0, layersBackward = 0; // embed and layers
   double head = 0;                              // its objective
 
-  /// With the forwards of `blocks` run again in the segments that do not keep their checkpoints.
-  double total(uint64_t blocks, uint64_t spacing) const;
+  /// With the forwards of `layers` run again in the segments that do not keep their checkpoints.
+  double total(uint64_t layers, uint64_t spacing) const;
+  /// With `fileBytes` written and read again instead.
+  double totalSpilled(uint64_t fileBytes, const MachineRates &rates = {}) const;
 };
 
 /// Of a module of placed programs, with the longest sequence and the largest batch, on `threads` threads.

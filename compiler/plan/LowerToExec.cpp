@@ -47,7 +47,7 @@ public:
       outputRoles.push_back(getRole(train::getResultRole(function, i), train::getResultParameter(function, i)));
     auto program =
         exec::ProgramOp::create(builder, function.getLoc(), function.getSymName(), builder.getArrayAttr(inputRoles),
-                                builder.getArrayAttr(outputRoles), IntegerAttr(), DenseI64ArrayAttr());
+                                builder.getArrayAttr(outputRoles), IntegerAttr(), DenseI64ArrayAttr(), false);
     OpBuilder::InsertionGuard guard(builder);
     Block *body = builder.createBlock(&program.getBody());
     for (BlockArgument argument : function.getArguments()) {

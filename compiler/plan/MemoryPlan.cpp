@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/plan/MemoryPlan.h"
 
-#include "compiler/plan/CostModel.h"
-
 #include "dialects/exec/Lifetimes.h"
+#include "format/residency.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "runtime/backends/cpu/workspace.h"
 
@@ -19,32 +18,37 @@ constexpr uint64_t runtimeBytes = 1'000'000;
 
 uint64_t roundUp(uint64_t bytes) { return llvm::alignTo(bytes, 64); }
 
-std::vector<PlannedBuffer> listLiveAtPeak(exec::ProgramOp program) {
+/// The values of the scratch arena where it is fullest, by their places: values in one place count once.
+struct ArenaPeak {
+  DenseMap<int64_t, Value> values;
+  uint64_t bytes = 0;
+};
+
+ArenaPeak findArenaPeak(exec::ProgramOp program) {
   exec::Lifetimes lifetimes(program);
   ArrayRef<int64_t> placement = *program.getPlacement();
-  // Values in one place count once.
   unsigned last = 0;
   for (Value value : lifetimes.getValues())
     last = std::max(last, lifetimes.get(value).end);
-  DenseMap<int64_t, Value> best;
-  uint64_t bestBytes = 0;
+  ArenaPeak peak;
   for (unsigned position = 0; position <= last; ++position) {
-    DenseMap<int64_t, Value> live;
-    uint64_t bytes = 0;
+    ArenaPeak live;
     for (auto [value, offset] : llvm::zip(lifetimes.getValues(), placement)) {
       auto interval = lifetimes.get(value);
       if (offset < 0 || position < interval.begin || position > interval.end)
         continue;
-      if (live.try_emplace(offset, value).second)
-        bytes += exec::sizeInBytes(value);
+      if (live.values.try_emplace(offset, value).second)
+        live.bytes += exec::sizeInBytes(value);
     }
-    if (bytes > bestBytes) {
-      bestBytes = bytes;
-      best = live;
-    }
+    if (live.bytes > peak.bytes)
+      peak = std::move(live);
   }
+  return peak;
+}
+
+std::vector<PlannedBuffer> describe(const ArenaPeak &peak) {
   std::vector<PlannedBuffer> buffers;
-  for (auto [offset, value] : best) {
+  for (auto [offset, value] : peak.values) {
     Operation *definition = value.getDefiningOp();
     auto kernel = dyn_cast_or_null<exec::KernelOp>(definition);
     std::string name = kernel       ? kernel.getKernel().str()
@@ -60,24 +64,32 @@ std::vector<PlannedBuffer> listLiveAtPeak(exec::ProgramOp program) {
 
 uint64_t getStateBytes(StringRef optimizer, uint64_t trainables) { return optimizer == "adamw" ? 2 * trainables : 0; }
 
-/// The gradients of one block: they are applied before those of the next one are computed.
-uint64_t getLargestGradients(ModuleOp module) {
-  uint64_t largest = 0;
-  for (auto program : module.getOps<exec::ProgramOp>()) {
-    uint64_t bytes = 0;
-    for (auto [index, value] : llvm::enumerate(program.getReturn().getValues()))
-      if (program.getOutputRole(index).getKind() == train::role::gradient)
-        bytes += roundUp(exec::sizeInBytes(value));
-    largest = std::max(largest, bytes);
-  }
-  return largest;
+/// The gradients that a program gives: they are applied before those of the next one are computed.
+uint64_t getGradientBytes(exec::ProgramOp program) {
+  uint64_t bytes = 0;
+  for (auto [index, value] : llvm::enumerate(program.getReturn().getValues()))
+    if (program.getOutputRole(index).getKind() == train::role::gradient)
+      bytes += roundUp(exec::sizeInBytes(value));
+  return bytes;
 }
 
-/// The peak with each optimizer and each sink of gradients (runtime/train/gradients.h), the planned ones included.
-std::vector<PlannedBuffer> listOtherPeaks(uint64_t peak, StringRef planned, uint64_t trainables, uint64_t ofOneBlock) {
+/// Whether what flows from block to block needs one buffer, or two that change places.
+bool flowsInPlace(ModuleOp module) {
+  for (auto block : module.getOps<train::BlockOp>())
+    for (FlatSymbolRefAttr name : {block.getForwardAttr(), block.getBackwardAttr(), block.getObjectiveAttr()})
+      if (name && block.getKind() != train::BlockKind::Embed &&
+          !module.lookupSymbol<exec::ProgramOp>(name).getInPlace())
+        return false;
+  return true;
+}
+
+/// The peak with each optimizer and each sink of gradients (runtime/train/gradients.h), the planned ones included. Of
+/// the optimizer's state as much is in memory as `inMemory` trainables have.
+std::vector<PlannedBuffer> listOtherPeaks(uint64_t peak, StringRef planned, uint64_t inMemory, uint64_t trainables,
+                                          uint64_t ofOneBlock) {
   std::vector<PlannedBuffer> peaks;
   for (StringRef optimizer : {"adamw", "sgd"}) {
-    uint64_t applied = peak - getStateBytes(planned, trainables) + getStateBytes(optimizer, trainables);
+    uint64_t applied = peak - getStateBytes(planned, inMemory) + getStateBytes(optimizer, inMemory);
     peaks.push_back({(optimizer + ", gradients applied at once").str(), applied, ""});
     peaks.push_back({(optimizer + ", clipped or returned").str(), applied - ofOneBlock + trainables, ""});
     peaks.push_back({(optimizer + ", accumulated").str(), applied + trainables, ""});
@@ -100,9 +112,11 @@ std::string describeLocation(Location location) {
   return "";
 }
 
-uint64_t countCheckpoints(uint64_t blocks, uint64_t spacing) {
+uint64_t countCheckpoints(uint64_t layers, uint64_t spacing) {
+  if (layers == 0)
+    return 0;
   // runtime/train/layout.h: the last segment is whole, and of the first its beginning may be missing.
-  return blocks / std::min(spacing, blocks) + std::min(spacing, blocks) - 1;
+  return layers / std::min(spacing, layers) + std::min(spacing, layers) - 1;
 }
 
 RankedTensorType getCheckpointType(ModuleOp module) {
@@ -118,41 +132,74 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const PlanOptions &options) {
   plan.processBytes = runtimeBytes;
   uint64_t tokens = options.batch * options.sequence;
   RankedTensorType type = getCheckpointType(module);
-  uint64_t checkpoint = roundUp(tokens * type.getDimSize(1) * type.getElementTypeBitWidth() / 8);
-  uint64_t blocks = 0, trainableBytes = 0;
+  plan.checkpointBytes = roundUp(tokens * type.getDimSize(1) * type.getElementTypeBitWidth() / 8);
   for (auto block : module.getOps<train::BlockOp>())
-    blocks += block.getKind() != train::BlockKind::Embed;
-  for (auto parameter : module.getOps<nn::ParameterOp>())
-    if (parameter.getTrainable())
-      trainableBytes += roundUp(parameter.getTensorType().getNumElements() * sizeof(float));
+    plan.layers += block.getKind() == train::BlockKind::Layer;
+  uint64_t trainables = 0, largestTrainable = 0;
+  for (auto parameter : module.getOps<nn::ParameterOp>()) {
+    if (!parameter.getTrainable())
+      continue;
+    uint64_t bytes = roundUp(parameter.getTensorType().getNumElements() * sizeof(float));
+    trainables += bytes;
+    largestTrainable = std::max(largestTrainable, bytes);
+  }
   exec::ProgramOp largest;
-  for (auto program : module.getOps<exec::ProgramOp>())
-    if (!largest || program.getArenaBytes().value_or(0) > largest.getArenaBytes().value_or(0))
-      largest = program;
+  ArenaPeak largestPeak;
+  uint64_t arena = 0, gradients = 0, liveInProgram = 0;
+  for (auto program : module.getOps<exec::ProgramOp>()) {
+    ArenaPeak peak = findArenaPeak(program);
+    gradients = std::max(gradients, getGradientBytes(program));
+    liveInProgram = std::max(liveInProgram, getGradientBytes(program) + peak.bytes);
+    if (largest && program.getArenaBytes().value_or(0) <= arena)
+      continue;
+    largest = program;
+    largestPeak = std::move(peak);
+    arena = program.getArenaBytes().value_or(0);
+  }
 
   auto add = [&](std::string name, uint64_t bytes, std::string source) {
     if (bytes)
       plan.buffers.push_back({std::move(name), bytes, std::move(source)});
   };
-  uint64_t spacing = options.schedule.spacing, count = countCheckpoints(blocks, spacing);
-  plan.checkpointBytes = checkpoint;
-  plan.seconds = predictStep(module, options.sequence, options.threads).total(blocks, spacing);
-  add("checkpoints", count * checkpoint,
-      std::to_string(count) + (spacing > 1 ? " of " + std::to_string(blocks) : "") + " block inputs");
-  add("cotangents", 2 * checkpoint, "of a block's input and output");
-  add("trainables", trainableBytes, "adapter, f32");
-  add("optimizer", getStateBytes(options.optimizer, trainableBytes), options.optimizer);
-  add("gradients", getLargestGradients(module), "of one block, applied at once");
-  add("scratch", largest ? largest.getArenaBytes().value_or(0) : 0, largest ? largest.getSymName().str() : "");
+  const Schedule &schedule = options.schedule;
+  plan.stateBytes = getStateBytes(options.optimizer, trainables);
+  plan.filedStateRoom = getStateBytes(options.optimizer, largestTrainable);
+  plan.stepSeconds = predictStep(module, options.sequence, options.threads);
+  if (schedule.spill == Spill::None) {
+    uint64_t count = countCheckpoints(plan.layers, schedule.spacing);
+    plan.seconds = plan.stepSeconds.total(plan.layers, schedule.spacing);
+    add("checkpoints", count * plan.checkpointBytes,
+        std::to_string(count) + (schedule.spacing > 1 ? " of " + std::to_string(plan.layers) : "") + " layers' inputs");
+  } else {
+    plan.fileBytes = getFileBytes(plan, schedule.spill);
+    plan.seconds = plan.stepSeconds.totalSpilled(plan.fileBytes);
+  }
+  bool inPlace = flowsInPlace(module);
+  add("cotangents", (inPlace ? 1 : 2) * plan.checkpointBytes,
+      inPlace ? "of a layer's output, replaced by its input's" : "of a layer's input and output");
+  add("trainables", trainables, "adapter, f32");
+  bool filed = schedule.spill == Spill::All;
+  add("optimizer", filed ? plan.filedStateRoom : plan.stateBytes,
+      options.optimizer + (filed ? ", of one tensor at once" : ""));
+  add("gradients", gradients, "of one block, applied at once");
+  add("scratch", arena, largest ? largest.getSymName().str() : "");
   add("workspace", options.threads * cpu::workspaceBytes, std::to_string(options.threads) + " threads");
   add("tokens", 2 * roundUp(tokens * sizeof(int32_t)) + 2 * roundUp(sizeof(float)), "ids, labels, loss and scale");
+  if (options.residentLimit)
+    add("residency", roundUp(format::residencyBytes(options.weightsBytes)), "which weights are in memory");
   plan.peakBytes = plan.processBytes;
   for (const PlannedBuffer &buffer : plan.buffers)
     plan.peakBytes += buffer.bytes;
-  plan.otherPeaks = listOtherPeaks(plan.peakBytes, options.optimizer, trainableBytes, getLargestGradients(module));
-  if (largest)
-    plan.atPeak = listLiveAtPeak(largest);
+  plan.liveBytes = plan.peakBytes - arena - gradients + liveInProgram;
+  plan.otherPeaks =
+      listOtherPeaks(plan.peakBytes, options.optimizer, filed ? largestTrainable : trainables, trainables, gradients);
+  plan.atPeak = describe(largestPeak);
   return plan;
+}
+
+uint64_t getFileBytes(const MemoryPlan &plan, Spill spill) {
+  uint64_t checkpoints = spill == Spill::None ? 0 : plan.layers * plan.checkpointBytes;
+  return checkpoints + (spill == Spill::All ? plan.stateBytes : 0);
 }
 
 } // namespace mebp

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "compiler/plan/CostModel.h"
 #include "compiler/plan/Schedule.h"
 #include "dialects/exec/Exec.h"
 
@@ -15,7 +16,10 @@ struct PlanOptions {
   int64_t threads = 1;
   std::string optimizer = "adamw";
   Schedule schedule;
-  uint64_t budget = 0; // what the peak may be, in bytes; 0: whatever it comes to
+  Spill mostSpill = Spill::Checkpoints; // what a schedule that is chosen may come to
+  uint64_t budget = 0;                  // what the peak may be, in bytes; 0: whatever it comes to
+  uint64_t residentLimit = 0;           // of the mapped weights in memory, in bytes; 0: the system decides
+  uint64_t weightsBytes = 0;            // that are mapped; only a limit asks
 };
 
 struct PlannedBuffer {
@@ -27,19 +31,27 @@ struct PlannedBuffer {
 /// What training needs, all of it: docs/format.md names the buffers, runtime/train/ lays out the same ones.
 struct MemoryPlan {
   std::vector<PlannedBuffer> buffers;
-  std::vector<PlannedBuffer> otherPeaks; // by optimizer and by what becomes of the gradients
-  std::vector<PlannedBuffer> atPeak;     // values alive where the largest program needs the most
-  uint64_t checkpointBytes = 0;          // of one
-  double seconds = 0;                    // of a step, predicted
+  std::vector<PlannedBuffer> otherPeaks;    // by optimizer and by what becomes of the gradients
+  std::vector<PlannedBuffer> atPeak;        // values alive where the largest program needs the most
+  uint64_t layers = 0, checkpointBytes = 0; // a checkpoint is a layer's input
+  uint64_t stateBytes = 0;                  // of the optimizer, wherever that is ...
+  uint64_t filedStateRoom = 0;              // ... and of the part that is in memory at once where it is in a file
+  uint64_t fileBytes = 0;                   // written to a file in each step
+  StepSeconds stepSeconds;
+  double seconds = 0; // of a step, predicted
   uint64_t processBytes = 0;
+  uint64_t liveBytes = 0; // the largest sum of what is needed at one moment, processBytes included
   uint64_t peakBytes = 0; // processBytes and the buffers
 };
 
 /// Reckons the plan of a placed module of exec programs.
 MemoryPlan computeMemoryPlan(mlir::ModuleOp module, const PlanOptions &options);
 
-/// How many checkpoints of `blocks` have memory at once: the kept ones, and those between two of them.
-uint64_t countCheckpoints(uint64_t blocks, uint64_t spacing);
+/// How many checkpoints of `layers` have memory at once: the kept ones, and those between two of them.
+uint64_t countCheckpoints(uint64_t layers, uint64_t spacing);
+
+/// What a step writes to a file. A plan's own is plan.fileBytes; this asks it for another choice.
+uint64_t getFileBytes(const MemoryPlan &plan, Spill spill);
 
 /// A checkpoint as the head reads it: [tokens, hidden], in the type of activations.
 mlir::RankedTensorType getCheckpointType(mlir::ModuleOp module);

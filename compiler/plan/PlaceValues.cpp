@@ -7,9 +7,10 @@
 // 2. A result joins its operand's group where the kernel works in place, sizes agree, and the operand ends there.
 // 3. Groups with an input or an output are bound by the runtime; slices have no memory of their own.
 // 4. The other groups, largest first, take the lowest offset that no group alive at the same time covers.
+// 5. Note whether the program may run in place (dialects/exec/InPlace.h), which halves what flows between blocks.
 // The verifier of exec.program checks the outcome value by value, independently of groups.
 #include "compiler/plan/Passes.h"
-#include "dialects/exec/Lifetimes.h"
+#include "dialects/exec/InPlace.h"
 
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/EquivalenceClasses.h"
@@ -165,6 +166,7 @@ private:
     Builder builder(program.getContext());
     program.setArenaBytes(arena);
     program.setPlacementAttr(builder.getDenseI64ArrayAttr(placement));
+    program.setInPlace(exec::mayRunInPlace(program, lifetimes));
   }
 
   ProgramOp program;

@@ -5,8 +5,10 @@ namespace mebp {
 
 std::string describeSchedule(const Schedule &schedule) {
   std::string text = schedule.chunk ? "chunks of " + std::to_string(schedule.chunk) + " tokens" : "whole sequences";
-  if (schedule.spacing > 1)
-    text += ", one checkpoint in " + std::to_string(schedule.spacing) + " blocks";
+  if (schedule.spill != Spill::None)
+    text += schedule.spill == Spill::All ? ", checkpoints and optimizer state in a file" : ", checkpoints in a file";
+  else if (schedule.spacing > 1)
+    text += ", one checkpoint in " + std::to_string(schedule.spacing) + " layers";
   return text + ", loss in tiles of " + std::to_string(schedule.lossRows) + " x " +
          std::to_string(schedule.lossColumns);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dialects/exec/Exec.h"
 
-#include "dialects/exec/Lifetimes.h"
+#include "dialects/exec/InPlace.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -172,6 +172,8 @@ LogicalResult ProgramOp::verifyRegions() {
     if (!type || !type.hasStaticShape() || type.getRank() != 2)
       return emitOpError() << "has a value that is no matrix of a known largest size: " << value.getType();
   }
+  if (getInPlace() && !mayRunInPlace(*this, Lifetimes(*this)))
+    return emitOpError("is in place, but reads what it would have overwritten");
   return getPlacement() ? verifyPlacement(*this) : success();
 }
 

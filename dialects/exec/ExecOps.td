@@ -39,12 +39,16 @@ def Exec_ProgramOp : Exec_Op<"program", [Symbol, IsolatedFromAbove, SingleBlock]
     planned, has for every value, in the order of numberValues, an offset into the scratch arena, or -1: bound by the
     runtime, -2: a slice, -(3 + i): the memory of value i, which is bound. Two values whose bytes overlap while both are
     alive are an error, unless the kernel that reads the one says that it may write the other in its place.
+
+    `in_place` says that the runtime may bind the activation or cotangent that goes out to the memory of the cotangent
+    that comes in or, without one, of the activation.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, ArrayAttr:$input_roles, ArrayAttr:$output_roles,
-                       OptionalAttr<I64Attr>:$arena_bytes, OptionalAttr<DenseI64ArrayAttr>:$placement);
+                       OptionalAttr<I64Attr>:$arena_bytes, OptionalAttr<DenseI64ArrayAttr>:$placement,
+                       UnitAttr:$in_place);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $sym_name `inputs` $input_roles `outputs` $output_roles (`arena` $arena_bytes^ `placement` $placement)?
+    $sym_name `inputs` $input_roles `outputs` $output_roles (`arena` $arena_bytes^ `placement` $placement)? (`in_place` $in_place^)?
     attr-dict-with-keyword $body
   }];
   let hasRegionVerifier = 1;

@@ -36,6 +36,8 @@ def compile(
     memory_budget: str | int | None = None,
     chunk_size: int | None = None,
     checkpoint_spacing: int | None = None,
+    spill: str | None = None,
+    resident_limit: str | int | None = None,
     seed: int = 0,
     random_weights: int | None = None,
 ) -> None:
@@ -49,7 +51,10 @@ def compile(
     optimizer: what the printed plan counts, "adamw" or "sgd".
     memory_budget: the peak that the plan must keep, in bytes or as text such as "64MiB".
     chunk_size: positions of a chunk along the sequence; 0 for whole sequences.
-    checkpoint_spacing: every how many blocks an input is kept; the others are computed again.
+    checkpoint_spacing: every how many layers an input is kept; the others are computed again.
+    spill: what a run keeps in a file on a disk: "none", "checkpoints", or "all", the optimizer's state, too. Within a
+        budget no more than it needs; None for "none" or, within a budget, "checkpoints".
+    resident_limit: the most of the mapped weights that a run holds in memory at once, in bytes or as text.
     seed: of the adapters' initial values.
     random_weights: the seed to draw weights by, for a model that was exported from its shape alone.
 
@@ -67,9 +72,11 @@ def compile(
         "--lora-alpha": lora.alpha,
         "--lora-targets": targets,
         "--optimizer": optimizer,
-        "--memory-budget": f"{memory_budget}B" if isinstance(memory_budget, int) else memory_budget,
+        "--memory-budget": _size(memory_budget),
         "--chunk-size": chunk_size,
         "--checkpoint-spacing": checkpoint_spacing,
+        "--spill": spill,
+        "--resident-limit": _size(resident_limit),
         "--seed": seed,
         "--random-weights": random_weights,
     }
@@ -78,6 +85,10 @@ def compile(
     run = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if run.returncode != 0:
         raise Error(_last_line(run.stderr) or f"mebpc ended with status {run.returncode} on {os.fspath(model)}")
+
+
+def _size(size: str | int | None) -> str | None:
+    return f"{size}B" if isinstance(size, int) else size
 
 
 def _last_line(text: str) -> str:

@@ -32,6 +32,10 @@ class Plan(dict):
                 "loss_columns": plan["loss_columns"],
             },
             checkpoint_spacing=plan["spacing"],
+            spill="all" if plan["spill_optimizer"] else "checkpoints" if plan["spill_checkpoints"] else "none",
+            file_bytes=plan["file_bytes"],
+            resident_limit=plan["resident_limit"],
+            live_bytes=plan["live_bytes"],
             budget_bytes=plan["budget_bytes"],
             at_peak=plan["at_peak"],
             optimizer=plan["optimizer"],
@@ -61,6 +65,8 @@ class Plan(dict):
         if own != self["peak_bytes"]:
             rows.append(["session", megabytes(own), "", "the peak with this session's own options and threads"])
         rows.append(["weights", megabytes(self["weights_bytes"]), "", "mapped, clean: beside the peak, not in it"])
+        if self["file_bytes"]:
+            rows.append(["spilled", megabytes(self["file_bytes"]), "", "written to a file in each step, and read again"])
         title = (
             f"planned peak: {megabytes(self['peak_bytes'])} MB ({self['optimizer']}, batch {self._model['batch']}, "
             f"up to {self._model['sequence']} tokens)"

@@ -152,7 +152,10 @@ class Session:
         session_bytes: this session's arena, with room for all gradients where it returns, sums or clips them.
         planned_peak_bytes: what peak_bytes is with this session's options and threads.
         chunk_sizes: rows of a chunk along the sequence (0: not chunked), and the loss's tile.
-        checkpoint_spacing: every how many blocks a checkpoint is kept. budget_bytes: what was asked for; 0: nothing.
+        checkpoint_spacing: every how many layers a checkpoint is kept. budget_bytes: what was asked for; 0: nothing.
+        spill: what is in a file instead, "none", "checkpoints" or "all"; file_bytes: written to it in each step.
+        resident_limit: of the mapped weights, a run holds no more in memory at once; 0: the system decides.
+        live_bytes: the largest sum of what is needed at one moment, which no plan can be below.
         at_peak: the values alive where the scratch arena is fullest.
         """
         return Plan(

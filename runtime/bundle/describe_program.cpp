@@ -167,6 +167,7 @@ Json describeProgram(const format::Program &program) {
           {"outputs", program.outputs_size()},
           {"takes", describeBound(program.inputs())},
           {"gives", describeBound(program.outputs())},
+          {"in_place", program.in_place()},
           {"tensors", describeValues(program)},
           {"order", describeSteps(program.steps())}};
 }

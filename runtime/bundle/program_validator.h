@@ -55,6 +55,7 @@ private:
   Status checkValues();
   Status checkExtent(uint32_t index, const Dimension &dimension, bool ofRows) const;
   Status checkPlacement(uint32_t index) const;
+  Status checkInPlace() const;
   Status defineInputs();
   Status declareOutputs();
 

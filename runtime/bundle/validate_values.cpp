@@ -38,7 +38,22 @@ Status ProgramValidator::run() {
   for (const format::Output &output : program.outputs())
     if (!states[output.value()].defined)
       return failure(MEBP_CORRUPT, "output %u is never written", output.value());
-  return Status();
+  return checkInPlace();
+}
+
+// Whether reads come before writes is the compiler's to know; here, that one memory holds either.
+Status ProgramValidator::checkInPlace() const {
+  if (!program.in_place())
+    return Status();
+  const format::Input *in = nullptr;
+  for (const format::Input &input : program.inputs())
+    if (input.role() == format::Input::COTANGENT || (input.role() == format::Input::ACTIVATION && !in))
+      in = &input;
+  for (const format::Output &output : program.outputs())
+    if ((output.role() == format::Output::COTANGENT || output.role() == format::Output::ACTIVATION) && in &&
+        sameShape(in->value(), output.value()))
+      return Status();
+  return failure(MEBP_CORRUPT, "it is in place, but gives nothing that fits what it takes");
 }
 
 Dimension ProgramValidator::rowsOf(uint32_t index) const {

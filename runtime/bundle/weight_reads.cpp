@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "format/container.h"
+#include "format/residency.h"
 #include "runtime/bundle/programs.h"
 #include "runtime/bundle/signatures.h"
 #include "runtime/bundle/storage.h"
-#include "runtime/core/residency.h"
 
 namespace mebp {
 
@@ -42,8 +42,8 @@ private:
   // `rows` of a weight's, each somewhere, or all of it in one piece.
   static uint64_t windowsOf(const format::Value &weight, bool gathered, uint64_t rows) {
     auto windows = [&](uint64_t rowBytes) {
-      uint64_t whole = Residency::windowsOf(weight.rows() * rowBytes);
-      return gathered ? std::min(whole, rows * Residency::windowsOf(rowBytes)) : whole;
+      uint64_t whole = format::windowsOf(weight.rows() * rowBytes);
+      return gathered ? std::min(whole, rows * format::windowsOf(rowBytes)) : whole;
     };
     uint64_t total = windows(storedRowBytes(weight.element(), weight.columns()));
     uint64_t groups = storedStride(weight.element(), weight.columns()) / format::groupSize;

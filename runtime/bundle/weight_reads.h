@@ -11,7 +11,7 @@
 namespace mebp {
 
 struct WeightReads {
-  uint64_t windows = 0; // of Residency, wherever the weights lie in the file
+  uint64_t windows = 0; // of format/residency.h, wherever the weights lie in the file
   std::string kernel;   // which call reads so many
 };
 

@@ -5,12 +5,12 @@
 
 namespace mebp {
 
-static uint64_t windowAt(const void *address) { return reinterpret_cast<uintptr_t>(address) / Residency::windowBytes; }
+static uint64_t windowAt(const void *address) { return reinterpret_cast<uintptr_t>(address) / format::residencyWindow; }
 
 void Residency::begin(const MappedFile &given, uint64_t limit, void *memory) {
   file = &given;
   windows = static_cast<Window *>(memory);
-  most = limit / windowBytes;
+  most = limit / format::residencyWindow;
   base = windowAt(file->data());
   ring = file->size() ? static_cast<uint32_t>(windowAt(file->data() + file->size() - 1) - base + 1) : 0;
   std::fill_n(windows, ring, Window{absent, absent});
@@ -51,8 +51,8 @@ void Residency::dropOldest() {
 
 void Residency::advise(uint32_t first, uint32_t end, void (MappedFile::*how)(uint64_t, uint64_t) const) const {
   auto start = reinterpret_cast<uintptr_t>(file->data());
-  uint64_t from = std::max<uint64_t>((base + first) * windowBytes, start) - start;
-  uint64_t to = std::min<uint64_t>((base + end) * windowBytes - start, file->size());
+  uint64_t from = std::max<uint64_t>((base + first) * format::residencyWindow, start) - start;
+  uint64_t to = std::min<uint64_t>((base + end) * format::residencyWindow - start, file->size());
   (file->*how)(from, to - from);
 }
 

@@ -7,21 +7,15 @@
 
 #include <cstdint>
 
+#include "format/residency.h"
 #include "runtime/core/files.h"
 
 namespace mebp {
 
 class Residency {
 public:
-  // Pages come and go in aligned windows of this size: a fault also maps what is cached of the window around it.
-  static constexpr uint64_t windowBytes = 64 << 10;
-
-  // The most windows that so many bytes can lie in, wherever they begin.
-  static uint64_t windowsOf(uint64_t bytes) { return bytes > 1 ? (bytes - 2) / windowBytes + 2 : 1; }
-  // What `begin` needs for a file of this size.
-  static uint64_t memoryBytes(uint64_t fileBytes) { return (windowsOf(fileBytes) + 1) * sizeof(Window); }
-
-  // From here on at most `limit` bytes of `file` stay. Both live as long as this.
+  // From here on at most `limit` bytes of `file` stay. Both live as long as this, and so do the
+  // format::residencyBytes of `memory`.
   void begin(const MappedFile &file, uint64_t limit, void *memory);
 
   // To be called before these bytes are read; what does not lie in the file is ignored. Together, the bytes of several
@@ -33,6 +27,7 @@ private:
   struct Window {
     uint32_t older, newer;
   };
+  static_assert(format::residencyBytes(0) == 2 * sizeof(Window), "format/residency.h counts the ring");
   static constexpr uint32_t absent = UINT32_MAX;
 
   bool append(uint32_t window); // as the newest; gives whether it was absent

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <sys/mman.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -14,8 +15,15 @@
 namespace mebp {
 
 SpillFile::~SpillFile() {
+  if (map)
+    ::munmap(map, mapBytes);
   if (descriptor >= 0)
     ::close(descriptor);
+}
+
+const char *SpillFile::defaultFolder() {
+  const char *named = std::getenv("TMPDIR");
+  return named && *named ? named : "/var/tmp";
 }
 
 static bool isInMemory(int descriptor) {
@@ -23,7 +31,7 @@ static bool isInMemory(int descriptor) {
   return ::fstatfs(descriptor, &system) == 0 && (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC);
 }
 
-Status SpillFile::open(const std::string &folder, uint64_t bytes) {
+Status SpillFile::open(const std::string &folder, uint64_t bytes, uint64_t mapped) {
   place = folder;
   std::string path = folder + "/mebp-spill-XXXXXX";
   descriptor = ::mkostemp(path.data(), O_CLOEXEC);
@@ -36,6 +44,13 @@ Status SpillFile::open(const std::string &folder, uint64_t bytes) {
                    folder.c_str());
   if (int reason = bytes == 0 ? 0 : ::posix_fallocate(descriptor, 0, static_cast<off_t>(bytes)))
     return systemFailure(folder, ("reserve " + std::to_string(bytes) + " bytes").c_str(), reason);
+  if (mapped == 0)
+    return Status();
+  void *pages = ::mmap(nullptr, mapped, PROT_READ, MAP_SHARED, descriptor, 0);
+  if (pages == MAP_FAILED)
+    return systemFailure(folder, "map a file here", errno);
+  map = static_cast<unsigned char *>(pages);
+  mapBytes = mapped;
   return Status();
 }
 
@@ -72,6 +87,20 @@ void SpillFile::readAhead(uint64_t offset, uint64_t bytes) const {
 
 void SpillFile::writeBack(uint64_t offset, uint64_t bytes) const {
   ::sync_file_range(descriptor, static_cast<off_t>(offset), static_cast<off_t>(bytes), SYNC_FILE_RANGE_WRITE);
+}
+
+Status SpillFile::waitWritten(uint64_t offset, uint64_t bytes) const {
+  constexpr unsigned all = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  // A file system that cannot wait for a range still has what was written.
+  if (::sync_file_range(descriptor, static_cast<off_t>(offset), static_cast<off_t>(bytes), all) == 0 ||
+      (errno != EIO && errno != ENOSPC))
+    return Status();
+  return systemFailure(place, "write what is spilled", errno);
+}
+
+void SpillFile::drop(uint64_t offset, uint64_t bytes) const {
+  ::madvise(map + offset, bytes, MADV_DONTNEED);
+  ::posix_fadvise(descriptor, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_DONTNEED);
 }
 
 } // namespace mebp

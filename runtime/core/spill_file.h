@@ -16,18 +16,30 @@ public:
   SpillFile(const SpillFile &) = delete;
   ~SpillFile();
 
-  // Reserves all of its room, so that a full disk is found here. Refuses a folder whose files are in memory.
-  Status open(const std::string &folder, uint64_t bytes);
+  // Where files go that no folder was named for: $TMPDIR, or /var/tmp, which is on a disk where /tmp may not be.
+  static const char *defaultFolder();
+
+  // Reserves all of its room, so that a full disk is found here. Refuses a folder whose files are in memory. The first
+  // `mapped` bytes can be read in place.
+  Status open(const std::string &folder, uint64_t bytes, uint64_t mapped);
   Status write(uint64_t offset, const void *data, uint64_t bytes);
   Status read(uint64_t offset, void *data, uint64_t bytes) const;
+  const unsigned char *data() const { return map; } // pages that were only read: clean once they are on the disk
+
   // The system begins to read, or to write to the disk, what it will have to.
   void readAhead(uint64_t offset, uint64_t bytes) const;
   void writeBack(uint64_t offset, uint64_t bytes) const;
+  // Until these bytes have been written: what is read of them in place is clean then.
+  Status waitWritten(uint64_t offset, uint64_t bytes) const;
+  // Gives these bytes back: out of the map, and out of the system's cache.
+  void drop(uint64_t offset, uint64_t bytes) const;
   uint64_t writtenBytes() const { return written; } // so far, in all
 
 private:
   uint64_t written = 0;
   std::string place; // the folder
+  unsigned char *map = nullptr;
+  uint64_t mapBytes = 0;
   int descriptor = -1;
 };
 

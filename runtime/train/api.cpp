@@ -25,7 +25,8 @@ void mebp_session_options_init(mebp_session_options *options) {
 }
 
 uint64_t mebp_session_memory_bytes(const mebp_bundle *bundle, const mebp_session_options *options) {
-  return planSession(bundle->bundle.content(), *options).total;
+  const format::Bundle &content = bundle->bundle.content();
+  return planSession(content, followPlan(content, *options)).total;
 }
 
 uint64_t mebp_session_peak_bytes(const mebp_bundle *bundle, const mebp_session_options *options) {

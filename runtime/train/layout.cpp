@@ -3,9 +3,12 @@
 
 #include <algorithm>
 
+#include "format/container.h"
+#include "format/residency.h"
 #include "runtime/backends/backend.h"
+#include "runtime/bundle/programs.h"
 #include "runtime/bundle/storage.h"
-#include "runtime/core/residency.h"
+#include "runtime/core/spill_file.h"
 #include "runtime/optim/optimizer.h"
 
 namespace mebp {
@@ -19,31 +22,59 @@ uint32_t threadsOf(const mebp_session_options &options) {
   return options.threads ? options.threads : availableThreads();
 }
 
+mebp_session_options followPlan(const format::Bundle &bundle, const mebp_session_options &options) {
+  mebp_session_options followed = options;
+  const format::Plan &plan = bundle.plan();
+  if (plan.spill_checkpoints() && !options.spill_folder)
+    followed.spill_folder = SpillFile::defaultFolder();
+  followed.state_in_file = options.state_in_file || plan.spill_optimizer();
+  if (options.resident_limit == 0)
+    followed.resident_limit = plan.resident_limit();
+  return followed;
+}
+
+static bool flowsInPlace(const format::Bundle &bundle) {
+  for (const format::Block &block : bundle.blocks())
+    for (ProgramUse use : {ProgramUse::Forward, ProgramUse::Backward, ProgramUse::Objective}) {
+      int32_t number = programOf(block, use);
+      if (number != noProgram && block.kind() != format::Block::EMBED && !bundle.programs(number).in_place())
+        return false;
+    }
+  return true;
+}
+
+static void placeCheckpoints(Layout &layout, const format::Bundle &bundle, uint64_t bytes, Placer &placer) {
+  auto count = static_cast<uint32_t>(bundle.blocks_size() - 2);
+  if (layout.spilled) {
+    // Each in pages of its own, which come and go with it.
+    uint64_t stride = (bytes + format::regionAlignment - 1) / format::regionAlignment * format::regionAlignment;
+    for (uint32_t i = 0; i < count; ++i)
+      layout.checkpoints.push_back(i * stride);
+    layout.filedCheckpoints = layout.filedStates = count * stride;
+    return;
+  }
+  layout.spacing = std::clamp(bundle.plan().spacing(), 1u, std::max(count, 1u));
+  layout.missing = (layout.spacing - count % layout.spacing) % layout.spacing;
+  std::vector<uint64_t> shared(layout.spacing, noOffset);
+  for (uint32_t i = 0; i < count; ++i) {
+    uint64_t own = noOffset;
+    uint64_t &place = layout.isKept(i) ? own : shared[(i + layout.missing) % layout.spacing];
+    if (place == noOffset)
+      place = placer.take(bytes);
+    layout.checkpoints.push_back(place);
+  }
+}
+
 Layout planSession(const format::Bundle &bundle, const mebp_session_options &options) {
   Layout layout;
   Placer placer;
   const format::Model &model = bundle.model();
   uint64_t tokens = static_cast<uint64_t>(model.batch()) * model.sequence();
-  layout.checkpointBytes = tokens * storedRowBytes(model.activation(), model.hidden());
-  auto count = static_cast<uint32_t>(bundle.blocks_size() - 1);
-  layout.spacing = std::clamp(bundle.plan().spacing(), 1u, count);
-  layout.missing = (layout.spacing - count % layout.spacing) % layout.spacing;
-  uint32_t segments = layout.segmentOf(count - 1) + 1;
-  // A block reads one checkpoint and writes the next: both are kept ones only where all are.
-  layout.working = options.spill_folder ? std::min(segments, layout.spacing == 1 ? 2u : 1u) : segments;
-  std::vector<uint64_t> kept(layout.working, noOffset), shared(layout.spacing, noOffset);
-  for (uint32_t i = 0; i < count; ++i) {
-    uint64_t &place =
-        layout.isKept(i) ? kept[layout.segmentOf(i) % layout.working] : shared[(i + layout.missing) % layout.spacing];
-    if (place == noOffset)
-      place = placer.take(layout.checkpointBytes);
-    layout.checkpoints.push_back(place);
-  }
-  for (uint32_t i = 0; i < count; ++i)
-    if (layout.isSpilled(i))
-      layout.filedStates = layout.spillOffset(i) + layout.checkpointBytes;
-  for (uint64_t &cotangent : layout.cotangents)
-    cotangent = placer.take(layout.checkpointBytes);
+  uint64_t checkpointBytes = tokens * storedRowBytes(model.activation(), model.hidden());
+  layout.spilled = options.spill_folder != nullptr;
+  placeCheckpoints(layout, bundle, checkpointBytes, placer);
+  layout.flow[0] = placer.take(checkpointBytes);
+  layout.flow[1] = flowsInPlace(bundle) ? layout.flow[0] : placer.take(checkpointBytes);
 
   layout.trained = placer.total();
   for (uint32_t i = 0; i < static_cast<uint32_t>(bundle.trainables_size()); ++i)
@@ -77,7 +108,7 @@ Layout planSession(const format::Bundle &bundle, const mebp_session_options &opt
   layout.scratch = placer.take(scratch);
   layout.workspace = placer.take(cpuWorkspaceBytes(threadsOf(options)));
   if (options.resident_limit)
-    layout.residency = placer.take(Residency::memoryBytes(bundle.weights_bytes()));
+    layout.residency = placer.take(format::residencyBytes(bundle.weights_bytes()));
   layout.total = placer.total();
   return layout;
 }

@@ -30,25 +30,19 @@ private:
 };
 
 struct Layout {
-  // What each block but the last gives. Every `spacing`-th, which begins a segment, has memory of its own. The others
-  // are there for one segment at a time, in memory that all segments share, and are computed again when the backward
-  // comes to them. The last segment is whole; the first may lack its beginning, and is then computed again from the
-  // ids.
+  // Of the input of each layer, one after another: where it is in memory, or in the file of a session that spills. In
+  // memory every `spacing`-th, which begins a segment, has a place of its own. The others are there for one segment at
+  // a time, in places that all segments share, and are computed again when the backward comes to them. The last segment
+  // is whole; the first may lack its beginning, and is then computed again from the ids.
   std::vector<uint64_t> checkpoints;
+  bool spilled = false;
   uint32_t spacing = 1;
   uint32_t missing = 0; // places that the first segment lacks
   uint32_t segmentOf(uint32_t checkpoint) const { return (checkpoint + missing) / spacing; }
   bool isKept(uint32_t checkpoint) const { return (checkpoint + missing) % spacing == 0; }
-  // Where the session spills, so many kept checkpoints are in memory at once. The last ones still are when the backward
-  // begins, the others have been written to a file by then.
-  uint32_t working = 0;
-  bool isSpilled(uint32_t checkpoint) const {
-    return isKept(checkpoint) &&
-           segmentOf(checkpoint) + working <= segmentOf(static_cast<uint32_t>(checkpoints.size() - 1));
-  }
-  uint64_t spillOffset(uint32_t checkpoint) const { return checkpoint / spacing * checkpointBytes; }
-  uint64_t checkpointBytes = 0;
-  uint64_t cotangents[2] = {};
+  // What flows from block to block and is no checkpoint: the head's input, then cotangents; of a session that spills
+  // activations as well. Two places that take turns, or one where all programs run in place.
+  uint64_t flow[2] = {};
   std::vector<uint64_t> trainables; // f32 elements, one after another ...
   std::vector<uint64_t> states;     // ... then, as long as all of them and in the same order, the optimizer's arrays;
                                     // where these are in the file, room for one trainable's part of each
@@ -64,8 +58,9 @@ struct Layout {
   uint64_t total = 0;
   // The file of a session that spills: checkpoints, then the optimizer's arrays.
   uint64_t fileBytes = 0;
-  uint64_t filedStates = 0;     // where the arrays begin
-  uint64_t filedStateBytes = 0; // of all of them; 0: they are in memory
+  uint64_t filedCheckpoints = 0; // bytes of all of them
+  uint64_t filedStates = 0;      // where the arrays begin
+  uint64_t filedStateBytes = 0;  // of all of them; 0: they are in memory
   GradientPlan gradientPlan;
 };
 
@@ -76,6 +71,10 @@ inline uint64_t trainableBytes(const format::Bundle &bundle, uint32_t index) {
 
 uint32_t threadsOf(const mebp_session_options &options);
 
+// The options with what the plan says beside them: what it spills, and how much of the weights may be in memory.
+mebp_session_options followPlan(const format::Bundle &bundle, const mebp_session_options &options);
+
+// Takes options as followPlan gives them.
 Layout planSession(const format::Bundle &bundle, const mebp_session_options &options);
 
 } // namespace mebp

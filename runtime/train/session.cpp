@@ -25,7 +25,8 @@ static Status checkSessionOptions(const mebp_session_options &options) {
   return checkOptions(options);
 }
 
-Status Session::create(Bundle &opened, const mebp_session_options &given) {
+Status Session::create(Bundle &opened, const mebp_session_options &options) {
+  const mebp_session_options given = followPlan(opened.content(), options);
   if (Status status = checkSessionOptions(given); !status.ok())
     return status;
   if (Status status = opened.mapWeights(); !status.ok())
@@ -49,9 +50,8 @@ Status Session::create(Bundle &opened, const mebp_session_options &given) {
     arena = std::move(*allocated);
     memory = arena.data();
   }
-  if (given.spill_folder)
-    if (Status status = spill.open(given.spill_folder, layout.fileBytes); !status.ok())
-      return status;
+  if (Status status = openSpill(!options.spill_folder); !status.ok())
+    return status;
   CpuOptions cpu;
   cpu.threads = threadsOf(given);
   cpu.referenceKernels = given.reference_kernels;
@@ -65,6 +65,16 @@ Status Session::create(Bundle &opened, const mebp_session_options &given) {
     return status;
   peak.sample();
   return Status();
+}
+
+Status Session::openSpill(bool byPlan) {
+  if (!settings.spill_folder)
+    return Status();
+  Status status = spill.open(settings.spill_folder, layout.fileBytes, layout.filedCheckpoints);
+  if (status.ok() || !byPlan)
+    return status;
+  return Status(status.code(), status.message() + "; the plan keeps checkpoints in a file: name a folder on a disk for "
+                                                  "it, or set TMPDIR");
 }
 
 void Session::initialise(bool fresh) {
@@ -95,19 +105,30 @@ void Session::bindBlocks() {
   }
 }
 
-// Cotangents change places from block to block: the head writes the first, the block before it reads that one.
-static uint32_t incomingCotangent(uint32_t block, uint32_t blockCount) { return (blockCount - 2 - block) % 2; }
+// The head reads the second place and writes the first, the block before it reads that one, and so on.
+uint64_t Session::flowAfter(uint32_t block) const { return layout.flow[1 - (layout.checkpoints.size() - block) % 2]; }
+uint64_t Session::cotangentAfter(uint32_t block) const { return layout.flow[(layout.checkpoints.size() - block) % 2]; }
 
-Binding Session::bindInput(uint32_t block, const Input &input) const {
+// A forward that runs for the backward's sake writes what its backward reads; where that is in a file, it is on its way
+// there.
+void *Session::checkpointOf(uint32_t layer, bool forBackward) const {
+  uint32_t before = layer - 1;
+  if (before >= layout.checkpoints.size() || (layout.spilled && !forBackward))
+    return at<void>(flowAfter(before));
+  if (layout.spilled) // read only: no program writes an input
+    return const_cast<unsigned char *>(spill.data() + layout.checkpoints[before]);
+  return at<void>(layout.checkpoints[before]);
+}
+
+Binding Session::bindInput(uint32_t block, const Input &input, bool forBackward) const {
   const format::Block &owning = owner->content().blocks(static_cast<int>(block));
-  auto blockCount = static_cast<uint32_t>(owner->content().blocks_size());
   Binding binding;
   switch (input.role()) {
   case Input::ACTIVATION:
-    binding.data = at<void>(layout.checkpoints[block - 1]);
+    binding.data = checkpointOf(block, forBackward);
     break;
   case Input::COTANGENT:
-    binding.data = at<void>(layout.cotangents[incomingCotangent(block, blockCount)]);
+    binding.data = at<void>(cotangentAfter(block));
     break;
   case Input::TOKEN_IDS:
     binding.data = at<void>(layout.ids);
@@ -137,19 +158,17 @@ Session::BoundProgram Session::bind(uint32_t block, int32_t number, bool givesGr
   for (const Input &input : program.inputs()) {
     if (input.role() == Input::ACTIVATION)
       bound.activation = static_cast<int32_t>(bound.bindings.size());
-    bound.bindings.push_back(bindInput(block, input));
+    bound.bindings.push_back(bindInput(block, input, givesGradients));
   }
-  auto blockCount = static_cast<uint32_t>(owner->content().blocks_size());
   size_t gradient = 0;
   for (const Output &output : program.outputs()) {
     Binding binding;
     switch (output.role()) {
     case Output::ACTIVATION:
-      binding.data = at<void>(layout.checkpoints[block]);
+      binding.data = checkpointOf(block + 1, false);
       break;
     case Output::COTANGENT:
-      binding.data =
-          at<void>(layout.cotangents[block + 1 == blockCount ? 0 : 1 - incomingCotangent(block, blockCount)]);
+      binding.data = at<void>(cotangentAfter(block - 1));
       break;
     case Output::GRADIENT:
       if (givesGradients)

@@ -22,10 +22,12 @@ namespace mebp {
 
 // Refuses NaN and infinity, before any parameter has changed.
 Status checkFinite(const char *name, double value);
+// What a disk reports that fails between two updates.
+Status halfUpdated(const Status &status);
 
 class Session {
 public:
-  Status create(Bundle &opened, const mebp_session_options &given);
+  Status create(Bundle &opened, const mebp_session_options &options);
 
   Status loss(const Tokens &tokens, float &out);
   Status gradients(const Tokens &tokens, float &out);
@@ -67,9 +69,15 @@ private:
 
   template <typename T> T *at(uint64_t offset) const { return reinterpret_cast<T *>(memory + offset); }
 
+  Status openSpill(bool byPlan); // or by an option
   void initialise(bool fresh);
   BoundProgram bind(uint32_t block, int32_t program, bool givesGradients) const;
-  Binding bindInput(uint32_t block, const format::Input &input) const;
+  Binding bindInput(uint32_t block, const format::Input &input, bool forBackward) const;
+  // Where the output of a block lies that is no checkpoint, and the cotangent of that output.
+  uint64_t flowAfter(uint32_t block) const;
+  uint64_t cotangentAfter(uint32_t block) const;
+  // The input of a layer or of the head.
+  void *checkpointOf(uint32_t layer, bool forBackward) const;
   void bindBlocks();
 
   Status checkBatches(const Tokens *batches, uint32_t count);
@@ -85,7 +93,7 @@ private:
   Status runObjective(const BoundProgram &program, float &out);
   Status runBackward(GradientSink &sink);
   void restoreSegment(uint32_t segment);
-  void readBack(uint32_t checkpoint);
+  Status runBackward(uint32_t block);
   Status deliver(uint32_t block, GradientSink &sink);
   Status runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, float &loss);
   Status applyKept();

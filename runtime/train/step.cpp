@@ -69,10 +69,11 @@ Status Session::runForwardForBackward() {
   for (uint32_t i = 0; i + 1 < blocks.size(); ++i) {
     readAhead(i, i + 1);
     runProgram(blocks[i].forward);
-    if (layout.isSpilled(i))
-      if (Status status = spill.write(layout.spillOffset(i), at<void>(layout.checkpoints[i]), liveCheckpointBytes());
-          !status.ok())
-        return status;
+    if (!layout.spilled || i >= layout.checkpoints.size())
+      continue;
+    if (Status status = spill.write(layout.checkpoints[i], at<void>(flowAfter(i)), liveCheckpointBytes()); !status.ok())
+      return status;
+    spill.writeBack(layout.checkpoints[i], liveCheckpointBytes());
   }
   return Status();
 }
@@ -102,20 +103,35 @@ Status Session::deliver(uint32_t block, GradientSink &sink) {
 
 // The head's gradients are there since the objective ran, and so are the checkpoints of the last segment.
 Status Session::runBackward(GradientSink &sink) {
-  auto count = static_cast<uint32_t>(blocks.size());
-  uint32_t segment = layout.segmentOf(count - 2);
-  for (uint32_t i = count; i-- > 0;) {
+  auto head = static_cast<uint32_t>(blocks.size() - 1);
+  uint32_t segment = layout.segmentOf(head - 2); // the last layer's
+  for (uint32_t i = head + 1; i-- > 0;) {
     if (blocks[i].gradient.program < 0)
       break; // nothing before it is trained
-    if (i > 0 && layout.segmentOf(i - 1) != segment)
+    if (i > 0 && i < head && !layout.spilled && layout.segmentOf(i - 1) != segment)
       restoreSegment(--segment);
-    if (i + 1 < count) {
-      readAhead(i, i - 1);
-      runProgram(blocks[i].gradient);
-    }
+    if (i < head)
+      if (Status status = runBackward(i); !status.ok())
+        return status;
     if (Status status = deliver(i, sink); !status.ok())
       return status;
   }
+  return Status();
+}
+
+Status Session::runBackward(uint32_t block) {
+  readAhead(block, block - 1);
+  if (!layout.spilled || block == 0) {
+    runProgram(blocks[block].gradient);
+    return Status();
+  }
+  uint64_t checkpoint = layout.checkpoints[block - 1], bytes = liveCheckpointBytes();
+  if (block > 1)
+    spill.readAhead(layout.checkpoints[block - 2], bytes);
+  if (Status status = spill.waitWritten(checkpoint, bytes); !status.ok())
+    return halfUpdated(status);
+  runProgram(blocks[block].gradient);
+  spill.drop(checkpoint, bytes);
   return Status();
 }
 
@@ -123,22 +139,11 @@ Status Session::runBackward(GradientSink &sink) {
 void Session::restoreSegment(uint32_t segment) {
   uint32_t end = (segment + 1) * layout.spacing - layout.missing;
   for (uint32_t i = end > layout.spacing ? end - layout.spacing : 0; i < end; ++i) {
-    if (layout.isSpilled(i))
-      readBack(i);
     if (layout.isKept(i))
       continue;
     readAhead(i, i + 1);
     runProgram(blocks[i].forward);
   }
-}
-
-// Parameters may have been updated already, so this must not fail: what cannot be read is computed again from the ids.
-void Session::readBack(uint32_t checkpoint) {
-  uint64_t bytes = liveCheckpointBytes();
-  if (!spill.read(layout.spillOffset(checkpoint), at<void>(layout.checkpoints[checkpoint]), bytes).ok())
-    runForward(checkpoint + 1);
-  if (checkpoint >= layout.spacing)
-    spill.readAhead(layout.spillOffset(checkpoint - layout.spacing), bytes);
 }
 
 namespace {
@@ -260,7 +265,7 @@ Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, flo
   uint64_t vocabulary = owner->model().vocabulary();
   uint64_t rowBytes = storedRowBytes(owner->model().activation(), owner->model().hidden());
   BoundProgram &bound = blocks.back().logits;
-  auto *checkpoint = at<unsigned char>(layout.checkpoints.back());
+  auto *checkpoint = at<unsigned char>(flowAfter(static_cast<uint32_t>(blocks.size() - 2)));
   batch = 1;
   for (uint64_t item = 0; item < tokens.batch; ++item) {
     for (uint64_t done = 0; done < count; done += sequence) {

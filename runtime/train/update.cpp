@@ -32,8 +32,7 @@ Status Session::writeFiledState(uint64_t offset, const void *data, uint64_t byte
   return status;
 }
 
-// A disk that fails here does so between two updates.
-static Status halfUpdated(const Status &status) {
+Status halfUpdated(const Status &status) {
   return Status(status.code(), status.message() + "; some parameters have been updated: load the last saved state or "
                                                   "start anew");
 }

@@ -44,14 +44,14 @@ static Status tooLow(uint64_t limit, const WeightReads &reads, const std::string
                  "a resident limit of %llu bytes is less than the weights that '%s' of block '%s' reads at once; give "
                  "at least %lluKiB",
                  static_cast<unsigned long long>(limit), reads.kernel.c_str(), block.c_str(),
-                 static_cast<unsigned long long>(reads.windows * Residency::windowBytes / kibibyte));
+                 static_cast<unsigned long long>(reads.windows * format::residencyWindow / kibibyte));
 }
 
 Status Session::limitWeights() {
   if (!settings.resident_limit)
     return Status();
   const format::Bundle &content = owner->content();
-  uint64_t limit = settings.resident_limit / Residency::windowBytes, layer = 0;
+  uint64_t limit = settings.resident_limit / format::residencyWindow, layer = 0;
   WeightReads largest;
   const format::Block *reader = nullptr;
   for (const format::Block &block : content.blocks()) {
@@ -63,7 +63,7 @@ Status Session::limitWeights() {
       }
     }
     uint64_t windows = 0;
-    forEachStretch(content, block, [&](uint64_t, uint64_t bytes) { windows += Residency::windowsOf(bytes); });
+    forEachStretch(content, block, [&](uint64_t, uint64_t bytes) { windows += format::windowsOf(bytes); });
     if (block.kind() == format::Block::LAYER)
       layer = std::max(layer, windows);
   }
@@ -78,7 +78,7 @@ Status Session::limitWeights() {
 
 // Training walks the head's matrix in tiles, the program for logits reads it whole.
 Status Session::checkLogitsReads() const {
-  if (!settings.resident_limit || logitsReads.windows * Residency::windowBytes <= settings.resident_limit)
+  if (!settings.resident_limit || logitsReads.windows * format::residencyWindow <= settings.resident_limit)
     return Status();
   return tooLow(settings.resident_limit, logitsReads, owner->content().blocks().rbegin()->name());
 }

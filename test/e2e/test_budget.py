@@ -40,9 +40,9 @@ def refusal(exported, *options: str) -> str:
     return line
 
 
-def smallest_peak(exported) -> float:
+def smallest_peak(exported, spill: str = "checkpoints") -> float:
     """In MB, as the refusal of a budget that is too small says it."""
-    line = refusal(exported, "--memory-budget", "1KB", "--threads", "1")
+    line = refusal(exported, "--memory-budget", "1KB", "--threads", "1", "--spill", spill)
     assert "--seq-len" in line and "--lora-rank" in line and "--optimizer sgd" in line
     return float(line.split("trains in is ")[1].split(" MB")[0])
 
@@ -59,29 +59,65 @@ def test_peak_is_within_every_budget(exported, tmp_path):
     _, path = exported
     free = plan(path, tmp_path)
     seconds = []
-    for budget in np.linspace(smallest_peak(path) + 0.01, free["peak_bytes"] / 1e6 + 0.01, 6):
+    for budget in np.linspace(smallest_peak(path, "none") + 0.01, free["peak_bytes"] / 1e6 + 0.01, 6):
         chosen = plan(path, tmp_path, "--memory-budget", f"{budget:.2f}MB")
+        assert chosen["spill"] == "none", "a disk is worn only where memory is not enough"
         assert chosen["peak_bytes"] <= budget * 1e6 + 1e4
         seconds.append(chosen["predicted_seconds"])
     assert seconds == sorted(seconds, reverse=True)
     assert chosen["checkpoint_spacing"] == 1, "memory that is there should be used"
 
 
+def test_spills_no_more_than_a_budget_needs(exported, tmp_path):
+    _, path = exported
+    least = {spill: smallest_peak(path, spill) for spill in ("none", "checkpoints", "all")}
+    assert least["none"] > least["checkpoints"] > least["all"]
+    written = {}
+    for spill, peak in least.items():
+        written[spill] = plan(path, tmp_path, "--memory-budget", f"{peak + 0.01:.2f}MB", "--spill", "all")
+        assert written[spill]["spill"] == spill
+    free = plan(path, tmp_path)
+    layers, checkpoint, adapter = 7, SEQUENCE * 192 * 2, {each["name"]: each["bytes"] for each in free["buffers"]}
+    assert written["none"]["file_bytes"] == free["file_bytes"] == 0
+    assert written["checkpoints"]["file_bytes"] == layers * checkpoint
+    assert written["all"]["file_bytes"] == layers * checkpoint + 2 * adapter["trainables"]
+
+
+@pytest.mark.parametrize("most, more", [("none", "--spill checkpoints"), ("checkpoints", "--spill all"), ("all", "")])
+def test_a_refusal_says_what_spilling_more_would_write(exported, most, more):
+    line = refusal(exported[1], "--memory-budget", "1KB", "--spill", most)
+    assert f"or {more}, which writes " in line if more else "--spill" not in line
+
+
+def test_without_a_budget_a_plan_spills_what_it_is_told_to(exported, tmp_path):
+    _, path = exported
+    peaks = [plan(path, tmp_path, "--spill", spill)["peak_bytes"] for spill in ("none", "checkpoints", "all")]
+    assert plan(path, tmp_path)["peak_bytes"] == peaks[0] > peaks[1] > peaks[2]
+
+
+def test_the_plan_is_what_is_needed_at_one_moment(exported, tmp_path):
+    _, path = exported
+    for options in ([], ["--chunk-size", "16"], ["--checkpoint-spacing", "3"], ["--spill", "all"]):
+        chosen = plan(path, tmp_path, *options)
+        assert chosen["live_bytes"] <= chosen["peak_bytes"] <= 1.03 * chosen["live_bytes"]
+
+
 def test_budget_changes_no_gradient(exported, tmp_path):
     model, path = exported
     ids = models.token_ids(model, 1, 200).numpy()
     gradients, peaks = [], []
-    for budget in (None, 9_000_000):
-        bundle = tmp_path / "model.mebp"
+    for number, budget in enumerate((None, 8_000_000, 5_000_000)):
+        bundle = tmp_path / f"{number}.mebp"
         mebp.compile(path, bundle, precision="f32", memory_budget=budget)
         session = mebp.Session(bundle, threads=1)
         randomise_adapter(session)
         gradients.append(session.loss_and_gradients(ids, ids)[1])
         peaks.append(session.plan["peak_bytes"])
-    free, bounded = gradients
-    assert peaks[1] < peaks[0]
-    for key, expected in free.items():
-        assert np.linalg.norm(bounded[key] - expected) <= 2e-5 * np.linalg.norm(expected), key
+    assert peaks[2] < 5_000_000 < peaks[1] < 8_000_000 < peaks[0]
+    free, *bounded = gradients
+    for found in bounded:
+        for key, expected in free.items():
+            assert np.linalg.norm(found[key] - expected) <= 2e-5 * np.linalg.norm(expected), key
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_spacing_changes_no_bit(tmp_path, spacing):
     (expected, steps, all_kept), (gradients, spaced_steps, some_kept) = results
     assert steps == spaced_steps
     assert all(np.array_equal(gradients[key], expected[key]) for key in expected)
-    assert some_kept < all_kept if spacing < 6 else some_kept == all_kept
+    assert some_kept < all_kept if spacing < 5 else some_kept == all_kept
 
 
 def test_smollm2(smollm2, wikitext_test, show):

@@ -27,14 +27,16 @@ _VOID = {"meta"}  # elements without an end
 
 @pytest.fixture(scope="module")
 def bundles(tmp_path_factory) -> dict[str, Path]:
-    """The same two layers: whole sequences and every checkpoint, and chunks and every second one."""
+    """The same three layers: whole sequences and every checkpoint, chunks and every second one, none in memory."""
     folder = tmp_path_factory.mktemp("report")
-    whole, spaced = make_text_bundle(folder), folder / "spaced.mebp"
-    mebp.compile(folder / "model.onnx", spaced, checkpoint_spacing=2, chunk_size=8, optimizer="sgd")
-    return {"whole": whole, "spaced": spaced}
+    whole = make_text_bundle(folder, layers=3)
+    found = {"whole": whole, "spaced": folder / "spaced.mebp", "spilled": folder / "spilled.mebp"}
+    mebp.compile(folder / "model.onnx", found["spaced"], checkpoint_spacing=2, chunk_size=8, optimizer="sgd")
+    mebp.compile(folder / "model.onnx", found["spilled"], spill="all", chunk_size=8)
+    return found
 
 
-@pytest.fixture(scope="module", params=["whole", "spaced"])
+@pytest.fixture(scope="module", params=["whole", "spaced", "spilled"])
 def found(bundles, request) -> dict:
     return inspect(bundles[request.param])
 
@@ -137,26 +139,37 @@ def test_no_arena_is_ever_over_its_plan(found):
             assert sum(in_use.values()) <= step.most_in_use
     assert all(highest[name] <= planned for name, planned in step.planned.items())
     assert step.most_in_use <= found["plan"]["peak_bytes"]
-    if found["plan"]["spacing"] == 1:  # then all checkpoints are there when the loss is
-        assert highest["checkpoints"] == step.planned["checkpoints"]
+    assert highest["cotangents"] == step.planned["cotangents"]
+    if found["plan"]["spacing"] == 1 and not found["plan"]["spill_checkpoints"]:
+        assert highest["checkpoints"] == step.planned["checkpoints"], "all are there when the loss is"
+    assert step.most_in_use == found["plan"]["live_bytes"]
 
 
 def test_stages_with_every_second_checkpoint(bundles):
     stages = TrainingStep(inspect(bundles["spaced"])).stages
-    first, second = "model.layers.0", "model.layers.1"
+    first, second, third = (f"model.layers.{layer}" for layer in range(3))
     assert [(stage.kind, stage.block) for stage in stages] == [
         ("forward", "embed"),
         ("forward", first),
         ("forward", second),
+        ("forward", third),
         ("objective", "head"),
+        ("backward", third),
         ("backward", second),
         ("recompute", "embed"),
         ("backward", first),
     ]
     one = stages[0].checkpoints
     # The embedding goes once the first layer has read it, and is there again for that one's backward.
-    assert [stage.checkpoints // one for stage in stages] == [1, 2, 2, 2, 1, 1, 1]
-    assert [stage.cotangents // one for stage in stages] == [0, 0, 0, 1, 2, 1, 2]
+    assert [stage.checkpoints // one for stage in stages] == [1, 2, 2, 2, 2, 2, 1, 1, 1]
+    # The head's input, and then its cotangent and that of each layer's input in its place.
+    assert [stage.cotangents // one for stage in stages] == [0, 0, 0, 1, 1, 1, 1, 1, 1]
+
+
+def test_stages_with_checkpoints_in_a_file(bundles):
+    stages = TrainingStep(inspect(bundles["spilled"])).stages
+    assert {stage.checkpoints for stage in stages} == {0}
+    assert len({stage.cotangents for stage in stages}) == 1
 
 
 def test_page_has_the_plans_numbers_and_refers_to_nothing_outside(found):

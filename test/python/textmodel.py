@@ -43,7 +43,9 @@ def make_tokenizer(
     return fast
 
 
-def make_text_bundle(folder: Path, *, seq_len: int = 32, batch: int = 2, seed: int = 0, **options: object) -> Path:
-    models.save(models.build("llama", seed=seed, num_hidden_layers=2), folder / "source")
+def make_text_bundle(
+    folder: Path, *, seq_len: int = 32, batch: int = 2, seed: int = 0, layers: int = 2, **options: object
+) -> Path:
+    models.save(models.build("llama", seed=seed, num_hidden_layers=layers), folder / "source")
     make_tokenizer(folder / "source")
     return make_bundle(folder / "source", folder, seq_len=seq_len, batch=batch, **options)

@@ -16,7 +16,7 @@ using namespace mebp::test;
 
 namespace {
 
-constexpr uint64_t window = Residency::windowBytes;
+constexpr uint64_t window = format::residencyWindow;
 
 uint64_t pageBytes() { return static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)); }
 
@@ -35,7 +35,7 @@ uint64_t residentBytes(const std::string &path) {
 }
 
 struct Mapped {
-  explicit Mapped(uint64_t limit) : memory(Residency::memoryBytes(bytes)) {
+  explicit Mapped(uint64_t limit) : memory(format::residencyBytes(bytes)) {
     writeWhole(path, std::string(bytes, 'x'));
     Result<MappedFile> opened = MappedFile::open(path);
     file = std::move(*opened);

@@ -70,6 +70,16 @@ TEST(Session, GradientsAreExactInChunks) {
   }
 }
 
+TEST(Session, GradientsAreExactInPlace) {
+  for (uint32_t chunk : {0u, 1u, 2u, 3u, 100u}) {
+    TinyOptions tiny;
+    tiny.layers = 3;
+    tiny.chunk = chunk;
+    tiny.inPlace = true;
+    checkGradients(tiny, false);
+  }
+}
+
 TEST(Session, GradientsAreExactWithQuantisedWeights) {
   for (format::ElementType storage : {format::INT4, format::INT8, format::BF16}) {
     TinyOptions tiny;

@@ -24,8 +24,9 @@ struct Folder {
   std::string path = std::filesystem::current_path() / std::filesystem::path(scratchPath()).filename();
 };
 
-mebp::format::Bundle deepBundle(uint32_t layers, uint32_t spacing) {
+mebp::format::Bundle deepBundle(uint32_t layers, uint32_t spacing, bool inPlace = false) {
   TinyOptions tiny;
+  tiny.inPlace = inPlace;
   tiny.layers = layers;
   mebp::format::Bundle bundle = tinyBundle(tiny);
   bundle.mutable_plan()->set_spacing(spacing);
@@ -59,16 +60,15 @@ TEST(Spill, ChangesNothingButTheMemory) {
   for (uint32_t layers : {1u, 2u, 6u, 7u})
     for (uint32_t spacing : {1u, 2u, 3u, 20u}) {
       SCOPED_TRACE(std::to_string(layers) + " layers, spacing " + std::to_string(spacing));
-      BundleFolder model(deepBundle(layers, spacing));
+      BundleFolder model(deepBundle(layers, spacing, layers % 2 != 0));
       OpenBundle bundle(model.path());
       mebp_session_options in = defaultOptions(), out = spillingTo(folder.path);
       in.return_gradients = out.return_gradients = false; // parameters change while the backward still reads
-      uint64_t count = layers + 1, kept = std::max<uint64_t>(count / std::min<uint64_t>(spacing, count), 1);
-      uint64_t working = std::min<uint64_t>(kept, spacing == 1 ? 2 : 1);
+      uint64_t segment = std::min(spacing, layers), places = layers / segment + segment - 1;
       EXPECT_EQ(mebp_session_memory_bytes(bundle.handle, &in) - mebp_session_memory_bytes(bundle.handle, &out),
-                (kept - working) * checkpoint);
+                places * checkpoint);
       EXPECT_EQ(mebp_session_peak_bytes(bundle.handle, &in) - mebp_session_peak_bytes(bundle.handle, &out),
-                (kept - working) * checkpoint);
+                places * checkpoint);
       OpenSession inMemory(bundle.handle, in), spilled(bundle.handle, out);
       EXPECT_TRUE(std::filesystem::is_empty(folder.path)); // the file has no name
       EXPECT_EQ(train(spilled.handle), train(inMemory.handle));
@@ -149,18 +149,35 @@ TEST(Spill, RefusesAStepThatItCannotWriteAndGoesOnAfterwards) {
   EXPECT_EQ(train(session.handle), train(expected.handle));
 }
 
-TEST(Spill, ComputesAgainWhatItCannotReadBack) {
-  for (uint32_t spacing : {1u, 3u}) {
-    Folder folder;
-    BundleFolder model(deepBundle(8, spacing));
-    OpenBundle bundle(model.path());
-    mebp_session_options options = spillingTo(folder.path);
-    options.return_gradients = false;
-    OpenSession session(bundle.handle, options), expected(bundle.handle, defaultOptions());
-    Exchanged unreadable(spillDescriptor(folder.path), "/dev/null", O_RDWR);
+TEST(Spill, FollowsThePlan) {
+  Folder folder;
+  ::setenv("TMPDIR", folder.path.c_str(), 1);
+  for (bool optimizer : {false, true}) {
+    mebp::format::Bundle content = deepBundle(6, 2, true);
+    content.mutable_plan()->set_spill_checkpoints(true);
+    content.mutable_plan()->set_spill_optimizer(optimizer);
+    BundleFolder planned(content), free(deepBundle(6, 2, true));
+    OpenBundle bundle(planned.path()), same(free.path());
+    mebp_session_options none = defaultOptions(), named = spillingTo(folder.path);
+    named.state_in_file = optimizer;
+    EXPECT_EQ(mebp_session_peak_bytes(bundle.handle, &none), mebp_session_peak_bytes(same.handle, &named));
+    OpenSession session(bundle.handle, none), expected(same.handle, named);
+    EXPECT_GE(spillDescriptor(folder.path), 0);
     EXPECT_EQ(train(session.handle), train(expected.handle));
-    EXPECT_EQ(trainablesOf(bundle.handle, session.handle), trainablesOf(bundle.handle, expected.handle));
   }
+  mebp::format::Bundle content = deepBundle(2, 1);
+  content.mutable_plan()->set_spill_checkpoints(true);
+  BundleFolder model(content);
+  OpenBundle bundle(model.path());
+  std::string missing = folder.path + "/none";
+  ::setenv("TMPDIR", missing.c_str(), 1);
+  mebp_session_options options = defaultOptions();
+  mebp_session *session = nullptr;
+  mebp_error error;
+  EXPECT_EQ(mebp_session_create(bundle.handle, &options, &session, &error), MEBP_NOT_FOUND);
+  EXPECT_EQ(error.message, missing + ": cannot make a file here: No such file or directory; check the path; the plan "
+                                     "keeps checkpoints in a file: name a folder on a disk for it, or set TMPDIR");
+  ::unsetenv("TMPDIR");
 }
 
 // The optimizer's state in the file as well.
@@ -193,7 +210,7 @@ TEST(SpilledState, CountsWhatAStepWrites) {
   Folder folder;
   BundleFolder model(deepBundle(6, 1));
   OpenBundle bundle(model.path());
-  constexpr uint64_t checkpoints = 5 * 3 * tinyHidden * sizeof(float), states = 12 * 2 * 12 * sizeof(float);
+  constexpr uint64_t checkpoints = 6 * 3 * tinyHidden * sizeof(float), states = 12 * 2 * 12 * sizeof(float);
   auto written = [&](const mebp_session_options &options) {
     OpenSession session(bundle.handle, options);
     mebp_step_result result;
@@ -201,7 +218,7 @@ TEST(SpilledState, CountsWhatAStepWrites) {
     return result.written_bytes;
   };
   EXPECT_EQ(written(defaultOptions()), 0u);
-  EXPECT_EQ(written(spillingTo(folder.path)), checkpoints); // five of them, of three tokens
+  EXPECT_EQ(written(spillingTo(folder.path)), checkpoints); // six of them, of three tokens
   EXPECT_EQ(written(withState(folder.path)), checkpoints + states);
 }
 
@@ -310,7 +327,7 @@ TEST_F(SpillFolder, Full) {
   bool left =
       std::filesystem::exists(disk + "/all") && std::distance(std::filesystem::directory_iterator(disk), {}) > 2;
   ::umount(disk.c_str());
-  EXPECT_EQ(line, disk + ": cannot reserve 1200 bytes: No space left on device; make room or choose another folder");
+  EXPECT_EQ(line, disk + ": cannot reserve 98304 bytes: No space left on device; make room or choose another folder");
   EXPECT_FALSE(left); // of the file
 }
 

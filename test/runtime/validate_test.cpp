@@ -50,6 +50,10 @@ struct Refusal {
 TEST(Validate, RefusesEachDamageByName) {
   const Refusal refusals[] = {
       {"size that cannot be", [](format::Bundle &b) { b.mutable_model()->set_sequence(0); }},
+      {"it is in place, but gives nothing that fits",
+       [](format::Bundle &b) { b.mutable_programs(0)->set_in_place(true); }},
+      {"it is in place, but gives nothing that fits",
+       [](format::Bundle &b) { b.mutable_programs(4)->set_in_place(true); }},
       {"neither in f32 nor in bf16", [](format::Bundle &b) { b.mutable_model()->set_activation(format::INT8); },
        MEBP_UNSUPPORTED},
       {"has the wrong element type", [](format::Bundle &b) { b.mutable_model()->set_activation(format::BF16); }},

@@ -10,22 +10,11 @@
 namespace {
 
 constexpr int badInput = 2;
-
-// Options of the full product that this version does not have: refused by name, never ignored.
-struct Missing {
-  const char *option;
-  const char *reason;
-};
-constexpr Missing missing[] = {
-    {"--resident-limit",
-     "is given to the run in this version: mebp-run --resident-limit, or mebp.Session(resident_limit=...)"},
-};
-
 } // namespace
 
 int main(int argc, char **argv) {
   mebp::CompileOptions options;
-  std::string train = "lora", unavailable;
+  std::string train = "lora";
   CLI::App app{"Compiles an ONNX model into a bundle that trains in known memory.", "mebpc"};
   app.add_option("model", options.input, "model.onnx, as `mebp export` makes it")->required();
   app.add_option("-o,--output", options.output, "the bundle, NAME.mebp");
@@ -58,7 +47,7 @@ int main(int argc, char **argv) {
       ->capture_default_str()
       ->excludes(budget);
   app.add_option("--checkpoint-spacing", options.schedule.spacing,
-                 "keep the input of every N-th block, and compute the others again")
+                 "keep the input of every N-th layer, and compute the others again")
       ->check(CLI::PositiveNumber)
       ->capture_default_str()
       ->excludes(budget);
@@ -68,6 +57,12 @@ int main(int argc, char **argv) {
   app.add_option("--loss-columns", options.schedule.lossColumns, "vocabulary rows in a tile of the loss")
       ->capture_default_str()
       ->excludes(budget);
+  app.add_option("--spill", options.spill,
+                 "what goes into a file on a disk in each step: none, checkpoints, or all, the optimizer's state, too; "
+                 "within a budget no more than needed (none; within a budget checkpoints)")
+      ->check(CLI::IsMember({"none", "checkpoints", "all"}));
+  app.add_option("--resident-limit", options.residentLimit,
+                 "128MiB: of the mapped weights, a run holds no more in memory at once");
   app.add_option("--max-seq-for", options.maxSequenceFor, "1GiB: say how long a sequence trains in that, and stop")
       ->excludes(budget);
   app.add_flag("--plan-only", options.planOnly, "plan and print, write no bundle");
@@ -75,8 +70,6 @@ int main(int argc, char **argv) {
   app.add_option("--plan-json", options.planJson, "write the plan to this file");
   app.add_option("--emit", options.emit, "print nn, train or exec and stop")
       ->check(CLI::IsMember({"nn", "train", "exec"}));
-  for (const Missing &option : missing)
-    app.add_option(option.option, unavailable)->group("");
 
   try {
     app.parse(argc, argv);
@@ -86,11 +79,6 @@ int main(int argc, char **argv) {
     std::cerr << "mebpc: " << error.what() << "; see mebpc --help\n";
     return badInput;
   }
-  for (const Missing &option : missing)
-    if (app.count(option.option)) {
-      std::cerr << "mebpc: " << option.option << ": " << option.reason << "\n";
-      return badInput;
-    }
   if (train != "lora") {
     std::cerr << "mebpc: --train " << train << ": this version trains LoRA adapters only\n";
     return badInput;

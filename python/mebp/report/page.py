@@ -74,7 +74,10 @@ def _opening(description: dict, step: TrainingStep) -> str:
 
 def _schedule(plan: dict) -> list[str]:
     facts = [f"layers in chunks of {plan['chunk']:,} positions"] if plan["chunk"] else []
-    if plan["spacing"] > 1:
+    if plan["spill_checkpoints"]:
+        what = "checkpoints and the optimizer's state" if plan["spill_optimizer"] else "checkpoints"
+        facts.append(f"{what} in a file, {megabytes(plan['file_bytes'])} MB written in each step")
+    elif plan["spacing"] > 1:
         facts.append(f"one checkpoint in {plan['spacing']} kept, the others computed again")
     if plan["budget_bytes"]:
         facts.append(f"chosen for a budget of {megabytes(plan['budget_bytes'])} MB")

@@ -39,9 +39,10 @@ class TrainingStep:
         plan = description["plan"]
         self._blocks = description["blocks"]
         self._programs = description["programs"]
-        # As runtime/train/layout.h: segments are counted from the last checkpoint back.
-        checkpoints = len(self._blocks) - 1
-        self._spacing = min(max(1, plan["spacing"]), checkpoints)
+        # As runtime/train/layout.h: segments are counted from the last checkpoint back. What is spilled is not in memory.
+        checkpoints = len(self._blocks) - 2
+        self._spilled = plan["spill_checkpoints"]
+        self._spacing = 1 if self._spilled else min(max(1, plan["spacing"]), max(1, checkpoints))
         self._missing = -checkpoints % self._spacing
         planned = {"process": plan["process_bytes"], **{each["name"]: each["bytes"] for each in plan["buffers"]}}
         self.planned = {name: planned[name] for name in sorted(planned, key=_height)}  # bytes by arena, from the bottom
@@ -73,7 +74,7 @@ class TrainingStep:
         for block in range(head):
             yield "forward", block, uses[block]["forward"]
         yield "objective", head, uses[head]["objective"]
-        segment = (head - 1 + self._missing) // self._spacing
+        segment = (head - 2 + self._missing) // self._spacing
         for block in reversed(range(head)):
             if "backward" not in uses[block]:
                 return
@@ -90,8 +91,11 @@ class TrainingStep:
         stages: list[Stage] = []
         needed: set[tuple[str, int]] = set()
         for kind, block, number in reversed(list(self._runs())):
-            reads, writes = self._traffic(block, self._programs[number])
-            in_use = needed | reads | writes
+            program = self._programs[number]
+            reads, writes = self._traffic(kind, block, program)
+            # What a program in place gives lies where it took what it flows from.
+            replaces = program["in_place"] and _flow(reads) and writes == _flow(writes)
+            in_use = (needed - writes) | reads if replaces else needed | reads | writes
             needed = (needed - writes) | reads
             stages.append(
                 Stage(
@@ -105,15 +109,21 @@ class TrainingStep:
             )
         return stages[::-1]
 
-    def _traffic(self, block: int, program: dict) -> tuple[set, set]:
-        """What a run reads and writes. A checkpoint or cotangent has the number of the block whose input it is of."""
+    def _traffic(self, kind: str, block: int, program: dict) -> tuple[set, set]:
+        """What a run reads and writes in memory. Each has the number of the block whose input it is, or is of."""
         takes = {bound["role"] for bound in program["takes"]}
         gives = {bound["role"] for bound in program["gives"]}
-        reads = {("checkpoint", block)} if "activation" in takes else set()
+        from_file = self._spilled and kind == "backward"
+        reads = {self._activation(block)} if "activation" in takes and not from_file else set()
         reads |= {("cotangent", block + 1)} if "cotangent" in takes else set()
-        writes = {("checkpoint", block + 1)} if "activation" in gives else set()
+        writes = {self._activation(block + 1)} if "activation" in gives else set()
         writes |= {("cotangent", block)} if "cotangent" in gives else set()
         return reads, writes
+
+    def _activation(self, block: int) -> tuple[str, int]:
+        """The input of a block: a checkpoint, or what flows through the memory of cotangents."""
+        flows = self._spilled or block == len(self._blocks) - 1
+        return ("cotangent" if flows else "checkpoint", -block if flows else block)
 
     def _count(self, in_use: set[tuple[str, int]], what: str) -> int:
         return self._checkpoint_bytes * sum(kind == what for kind, _ in in_use)
@@ -136,3 +146,7 @@ def _aligned(size: int) -> int:
 def _height(arena: str) -> int:
     # What a later compiler adds stands among what does not change.
     return _ARENAS.index(arena) if arena in _ARENAS else _ARENAS.index("checkpoints")
+
+
+def _flow(traffic: set[tuple[str, int]]) -> set[tuple[str, int]]:
+    return {each for each in traffic if each[0] == "cotangent"}

@@ -362,3 +362,12 @@ exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activatio
   %y = exec.kernel "silu"(%a) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
   exec.return %y : tensor<4x8xf32>
 }
+
+// -----
+
+// expected-error @below {{'exec.program' op is in place, but reads what it would have overwritten}}
+exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activation">] in_place {
+^bb0(%x: tensor<4x8xf32>):
+  %y = exec.kernel "linear"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  exec.return %y : tensor<4x8xf32>
+}

@@ -3,8 +3,8 @@
 
 // Inputs and outputs are bound. %a ends where %b begins and the kernel works in place; %c reads %b but does not, and
 // takes the bytes behind it.
-// CHECK: exec.program @in_place {{.*}} arena 256 placement [-1, 0, 0, 128, -1] {
-exec.program @in_place inputs [#exec.role<"activation">] outputs [#exec.role<"activation">] {
+// CHECK: exec.program @take_over {{.*}} arena 256 placement [-1, 0, 0, 128, -1] in_place {
+exec.program @take_over inputs [#exec.role<"activation">] outputs [#exec.role<"activation">] {
 ^bb0(%x: tensor<4x8xf32>):
   %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [0] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
   %b = exec.kernel "silu"(%a) slots [0] ties [-1] reuses [0] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
@@ -14,7 +14,7 @@ exec.program @in_place inputs [#exec.role<"activation">] outputs [#exec.role<"ac
 }
 
 // The operand is read later, so the result has to lie elsewhere.
-// CHECK: exec.program @read_later {{.*}} arena 256 placement [-1, 0, 128, -1] {
+// CHECK: exec.program @read_later {{.*}} arena 256 placement [-1, 0, 128, -1] in_place {
 exec.program @read_later inputs [#exec.role<"activation">] outputs [#exec.role<"activation">] {
 ^bb0(%x: tensor<4x8xf32>):
   %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [0] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
@@ -24,7 +24,7 @@ exec.program @read_later inputs [#exec.role<"activation">] outputs [#exec.role<"
 }
 
 // The largest first: the small values take what the large one leaves when it has ended. Offsets are multiples of 64.
-// CHECK: exec.program @reuse {{.*}} arena 576 placement [-1, 512, 0, 512, 0, -1] {
+// CHECK: exec.program @reuse {{.*}} arena 576 placement [-1, 512, 0, 512, 0, -1] in_place {
 exec.program @reuse inputs [#exec.role<"activation">] outputs [#exec.role<"activation">] {
 ^bb0(%x: tensor<4x8xf32>):
   %small = exec.kernel "linear"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<1x3xf32>
@@ -37,7 +37,7 @@ exec.program @reuse inputs [#exec.role<"activation">] outputs [#exec.role<"activ
 
 // Memory that the output is made in, trip by trip, is the output's own. The slice has none. What the loop reads in
 // every trip (%a) lives to its end, so no value of the body takes its place.
-// CHECK: exec.program @loop {{.*}} arena 192 placement [-1, 0, -10, -10, -2, 128, -10, -1] {
+// CHECK: exec.program @loop {{.*}} arena 192 placement [-1, 0, -10, -10, -2, 128, -10, -1] in_place {
 exec.program @loop inputs [#exec.role<"activation">] outputs [#exec.role<"activation">] {
 ^bb0(%x: tensor<4x8xf32, #exec.extent<-1, -2>>):
   %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [0] {} : (tensor<4x8xf32, #exec.extent<-1, -2>>) -> tensor<4x8xf32, #exec.extent<-1, -2>>
@@ -52,7 +52,7 @@ exec.program @loop inputs [#exec.role<"activation">] outputs [#exec.role<"activa
 }
 
 // A sum that a loop carries: what it begins with, its argument, the kernel's result and the loop's own are one place.
-// CHECK: exec.program @accumulate {{.*}} arena 128 placement [-1, 0, 0, 0, 0, -1] {
+// CHECK: exec.program @accumulate {{.*}} arena 128 placement [-1, 0, 0, 0, 0, -1] in_place {
 exec.program @accumulate inputs [#exec.role<"activation">] outputs [#exec.role<"activation">] {
 ^bb0(%x: tensor<4x8xf32>):
   %zero = exec.kernel "fill"() slots [] ties [-1] reuses [-1] {value = 0.0 : f32} : () -> tensor<4x8xf32>

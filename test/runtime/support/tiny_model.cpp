@@ -44,7 +44,8 @@ static format::Program layerForward(const TinyOptions &options) {
     return b.program;
   }
   uint32_t empty = b.aliasOf(y);
-  b.kernel("fill", {}, {empty});
+  if (!options.inPlace)
+    b.kernel("fill", {}, {empty});
   uint32_t whole = b.beginLoop(Loop::SEQUENCE, options.chunk, {empty})[0];
   uint64_t rows = std::min(options.chunk, tinySequence);
   uint32_t part = b.slice(x, 0, rows), turned = b.loopRows(0, rows, tinyHidden);
@@ -75,7 +76,8 @@ static format::Program layerBackward(const TinyOptions &options) {
   if (chunked) {
     std::vector<uint32_t> initial = {b.aliasOf(dx), b.aliasOf(da), b.aliasOf(db)};
     for (uint32_t value : initial)
-      b.kernel("fill", {}, {value});
+      if (value != initial[0] || !options.inPlace)
+        b.kernel("fill", {}, {value});
     carried = b.beginLoop(Loop::SEQUENCE_REVERSED, options.chunk, initial);
     xPart = b.slice(x, 0, rows);
     dyPart = b.slice(dy, 0, rows);
@@ -98,7 +100,7 @@ static format::Program layerBackward(const TinyOptions &options) {
 }
 
 // Tiled by 3 tokens and 4 vocabulary rows, neither of which divides. Without `gradient` it gives the loss alone.
-static format::Program headLoss(bool gradient) {
+static format::Program headLoss(const TinyOptions &options, bool gradient) {
   constexpr uint32_t tokenTile = 3, vocabularyTile = 4;
   ProgramBuilder b(gradient ? "head.objective" : "head.loss", allTokens);
   uint32_t x = b.input(Input::ACTIVATION, tinyHidden), labels = b.input(Input::LABELS, 1, format::I32);
@@ -110,7 +112,8 @@ static format::Program headLoss(bool gradient) {
     initial.push_back(b.aliasOf(results[1]));
   }
   for (uint32_t value : initial)
-    b.kernel("fill", {}, {value});
+    if (value == initial[0] || !options.inPlace)
+      b.kernel("fill", {}, {value});
   std::vector<uint32_t> outer = b.beginLoop(Loop::TOKEN_ROWS, tokenTile, initial);
   uint32_t xPart = b.slice(x, 0, tokenTile), labelPart = b.slice(labels, 0, tokenTile);
   std::vector<uint32_t> start;
@@ -224,9 +227,12 @@ format::Bundle tinyBundle(const TinyOptions &options) {
   model->mutable_lora()->add_target_modules("proj");
   model->mutable_lora()->set_seed(7);
 
-  for (const format::Program &program : {embedForward(), layerForward(options), layerBackward(options), headLoss(true),
-                                         headLoss(false), headLogits(options.logitRows)})
+  for (const format::Program &program :
+       {embedForward(), layerForward(options), layerBackward(options), headLoss(options, true),
+        headLoss(options, false), headLogits(options.logitRows)})
     *bundle.add_programs() = program;
+  for (int program : {1, 2, 3})
+    bundle.mutable_programs(program)->set_in_place(options.inPlace);
 
   addWeight(bundle, "model.embed.weight", tinyVocabulary, format::F32, false);
   bundle.mutable_weights(0)->add_aliases("lm_head.weight");

@@ -16,6 +16,7 @@ struct TinyOptions {
   uint32_t chunk = 0;          // rows of a chunk of the layers; 0: no loop
   bool sharedAdapters = false; // all layers train the same A and B
   bool transposed = false;
+  bool inPlace = false;                      // what flows from block to block is replaced where it lies
   format::ElementType storage = format::F32; // of the layers' weights
   uint32_t logitRows = 10;                   // that the logits program is planned for
   float bound = 0.5f;                        // of the trainables' initial values

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whether a program can leave its output where its input was.
+//
+// Terms: a write is a kernel or an update whose result lies in the output's memory; a read is an op that reads the
+// input or a slice of it.
+// 1. In the innermost block around a write and a read, the read must come first.
+// 2. In a loop around both, a read of a later trip follows the write. That is right only where the write updates the
+//    rows of its trip and the read was of the rows of its own: trips cover different rows.
+#include "dialects/exec/InPlace.h"
+
+using namespace mlir;
+using namespace mebp::exec;
+using mebp::train::LoopOp;
+using mebp::train::SliceOp;
+using mebp::train::UpdateOp;
+
+namespace {
+
+struct Read {
+  Operation *op;
+  SmallVector<Value> trips; // of the slices between the input and the op
+};
+
+/// False where the input goes somewhere that cannot be followed.
+bool collectReads(Value value, const SmallVector<Value> &trips, SmallVectorImpl<Read> &reads) {
+  for (Operation *user : value.getUsers()) {
+    if (auto slice = dyn_cast<SliceOp>(user)) {
+      SmallVector<Value> inner = trips;
+      inner.push_back(slice.getTrip());
+      if (!collectReads(slice, inner, reads))
+        return false;
+    } else if (isa<KernelOp, UpdateOp>(user)) {
+      reads.push_back({user, trips});
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Everything that must share the output's memory.
+DenseSet<Value> collectPlace(const Lifetimes &lifetimes, Value output) {
+  DenseSet<Value> place = {output};
+  for (size_t before = 0; before != place.size();) {
+    before = place.size();
+    for (const Lifetimes::Handover &handover : lifetimes.getHandovers())
+      if (handover.required && place.contains(handover.to))
+        place.insert(handover.from);
+  }
+  return place;
+}
+
+bool isReadFirst(const Read &read, Operation *write) {
+  Block *block = write->getBlock();
+  while (!block->findAncestorOpInBlock(*read.op))
+    block = block->getParentOp()->getBlock();
+  Operation *reader = block->findAncestorOpInBlock(*read.op), *writer = block->findAncestorOpInBlock(*write);
+  if (!reader->isBeforeInBlock(writer))
+    return false;
+  auto update = dyn_cast<UpdateOp>(write);
+  for (auto loop = dyn_cast<LoopOp>(block->getParentOp()); loop; loop = dyn_cast<LoopOp>(loop->getParentOp()))
+    if (!update || update.getTrip() != loop.getTrip() || !llvm::is_contained(read.trips, Value(loop.getTrip())))
+      return false;
+  return true;
+}
+
+} // namespace
+
+bool mebp::exec::mayLieInInput(const Lifetimes &lifetimes, BlockArgument input, Value output) {
+  if (input.getType() != output.getType())
+    return false;
+  SmallVector<Read> reads;
+  if (!collectReads(input, {}, reads))
+    return false;
+  for (Value value : collectPlace(lifetimes, output)) {
+    Operation *write = value.getDefiningOp();
+    if (!write || !isa<KernelOp, UpdateOp>(write))
+      continue;
+    for (const Read &read : reads)
+      if (!isReadFirst(read, write))
+        return false;
+  }
+  return true;
+}
+
+bool mebp::exec::mayRunInPlace(ProgramOp program, const Lifetimes &lifetimes) {
+  BlockArgument input;
+  for (BlockArgument argument : program.getBody().front().getArguments()) {
+    StringRef kind = program.getInputRole(argument.getArgNumber()).getKind();
+    if (kind == train::role::cotangent || (kind == train::role::activation && !input))
+      input = argument;
+  }
+  if (!input)
+    return false;
+  for (auto [index, output] : llvm::enumerate(program.getReturn().getValues())) {
+    StringRef kind = program.getOutputRole(index).getKind();
+    if (kind == train::role::cotangent || kind == train::role::activation)
+      return mayLieInInput(lifetimes, input, output);
+  }
+  return false;
+}
