@@ -12,7 +12,6 @@ runs in a process of its own. The weights need a few GB of disk, in --folder, fo
 import argparse
 import shutil
 import statistics
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from memory_report import optimizers_table, others_table, plans_table
 from memory_shapes import LENGTHS, SHAPES
 from pages import merge_tables, read_between_marks, write_between_marks
 from process_memory import Memory, watch
-from shape_runs import command, compile_random, export, last_step, write_tokens
+from shape_runs import command, compile_random, export, last_step, run, write_tokens
 
 PARTS = ("plans", "optimizers", "others")
 TABLES = {"plans": plans_table, "optimizers": optimizers_table, "others": others_table}
@@ -50,15 +49,14 @@ class PlanCell:
 
 def time_step(bundle: Path, tokens: Path) -> dict:
     """A step of its own; the bundle's pages are in the page cache since they were written."""
-    run = subprocess.run(command(bundle, tokens, steps=1), check=True, stdout=subprocess.PIPE, text=True)
-    return last_step(run.stdout)
+    return last_step(run(command(bundle, tokens, steps=1)))
 
 
 def measure_plan(name: str, length: int, exported: Path, folder: Path, rounds: int) -> PlanCell:
     shape = SHAPES[name]
     budget = shape.budgets[length]
     fitted, fastest = folder / "fitted.mebp", folder / "fastest.mebp"
-    compile_random(exported, fitted, length, memory_budget=f"{budget}MB")
+    compile_random(exported, fitted, length, memory_budget=f"{budget}MB", spill="none")
     compile_random(exported, fastest, length)
     tokens = write_tokens(folder / "tokens.npy", length)
 
@@ -112,7 +110,7 @@ class Bench:
         arguments = self.arguments
         if "optimizers" in arguments.parts:
             length, bundle = min(arguments.lengths), folder / "optimizers.mebp"
-            compile_random(exported, bundle, length, memory_budget=f"{SHAPES[name].budgets[length]}MB")
+            compile_random(exported, bundle, length, memory_budget=f"{SHAPES[name].budgets[length]}MB", spill="none")
             tokens = write_tokens(folder / "tokens.npy", length)
             self.add("optimizers", *measure_optimizers(name, length, bundle, tokens, folder))
             shutil.rmtree(bundle)
