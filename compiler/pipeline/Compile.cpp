@@ -111,6 +111,8 @@ int compile(const CompileOptions &options) {
   pipeline.sequence = options.sequence.value_or(getInteger(*module, "mebp.sequence", 256));
   if (pipeline.batch < 1 || pipeline.sequence < 1)
     return fail("--batch " + Twine(pipeline.batch) + " --seq-len " + Twine(pipeline.sequence) + ": give at least 1");
+  if (pipeline.sequence == 1)
+    return fail("--seq-len 1: a token is learned from those before it; give at least 2");
   int64_t limit = getInteger(*module, "mebp.sequence_limit", pipeline.sequence);
   if (pipeline.sequence > limit)
     return fail("--seq-len " + Twine(pipeline.sequence) + " is beyond what " + options.input +

@@ -33,6 +33,7 @@ void buildPipeline(OpPassManager &passes, const PipelineOptions &options, Level 
 
   passes.addNestedPass<func::FuncOp>(createFuseAddends());
   passes.addPass(createCSEPass());
+  passes.addNestedPass<func::FuncOp>(createReduceEarly());
 }
 
 void buildSchedulePipeline(OpPassManager &passes, const PipelineOptions &options, Level level) {

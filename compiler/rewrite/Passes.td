@@ -13,6 +13,18 @@ def FuseAddends : Pass<"mebp-fuse-addends", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::mebp::train::TrainDialect"];
 }
 
+def ReduceEarly : Pass<"mebp-reduce-early", "::mlir::func::FuncOp"> {
+  let summary = "Make small values out of large ones as soon as possible";
+  let description = [{
+    ```mlir
+    %dh = nn.linear_input_gradient(%dy, %w)        %dhA = nn.linear_input_gradient(%dy, %b)   // 8 features
+    %dhA = nn.linear_input_gradient(%dy, %b)  to   %dA = nn.linear_weight_gradient(%dhA, %h)  // h is not read later
+    %dA = nn.linear_weight_gradient(%dhA, %h)      %dh = nn.linear_input_gradient(%dy, %w)    // and may lie there
+    ```
+  }];
+  let dependentDialects = ["::mebp::train::TrainDialect"];
+}
+
 def ChunkSequence : Pass<"mebp-chunk-sequence", "::mlir::ModuleOp"> {
   let summary = "Run layers in chunks along the sequence";
   let description = [{

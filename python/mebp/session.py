@@ -80,8 +80,9 @@ class Session:
         clip: the most that the gradient's L2 norm over all trainables may be, as torch's clip_grad_norm_ has it.
 
         resident_limit: the most of the mapped weights that may be in memory at once, in bytes or as text such as
-            "128MiB"; None leaves it to the system.
-        spill_folder: a folder on a disk for checkpoints, of which memory then has only those that are worked on.
+            "128MiB"; None for the plan's, or the system's choice.
+        spill_folder: a folder on a disk for checkpoints, none of which is then in memory; None for the plan's choice,
+            in $TMPDIR or /var/tmp where it spills.
         state_in_file: the optimizer's state goes there, too; every step then writes all of it, which wears flash.
 
         Raises mebp.Error where the bundle is missing, damaged or too new, or an option cannot be meant.

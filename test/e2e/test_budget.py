@@ -142,6 +142,21 @@ def test_more_than_the_machine_has_is_said(exported):
     assert "900GiB is more than this machine's" in run.stderr
 
 
+def test_a_sequence_of_one_is_refused(exported):
+    assert refusal(exported[1], "--seq-len", "1").endswith("give at least 2")
+
+
+def test_a_resident_limit_is_in_the_plan(exported, tmp_path):
+    _, path = exported
+    for budget in (None, "8MB"):
+        mebp.compile(path, tmp_path / "limited.mebp", resident_limit="1MiB", memory_budget=budget)
+        mebp.compile(path, tmp_path / "free.mebp", memory_budget=budget)
+        limited, free = (mebp.Session(tmp_path / name).plan for name in ("limited.mebp", "free.mebp"))
+        assert (limited["resident_limit"], free["resident_limit"]) == (1 << 20, 0)
+        assert limited["peak_bytes"] - free["peak_bytes"] == limited["arenas"]["residency"]
+    assert "has no unit" in refusal(path, "--resident-limit", "64")
+
+
 def test_a_budget_chooses_by_itself(exported):
     assert "--chunk-size" in refusal(exported[1], "--memory-budget", "64MiB", "--chunk-size", "32")
 

@@ -5,8 +5,10 @@ import json
 import subprocess
 from pathlib import Path
 
+import models
 import numpy as np
 import pytest
+from pipeline import make_bundle
 
 import mebp
 from mebp.tools import find_tool
@@ -76,3 +78,23 @@ def test_python_takes_the_folder(bundle, disk):
     assert filed.step(ids, ids).loss == session.step(ids, ids).loss
     with pytest.raises(mebp.Error, match="none: cannot make a file here: No such file or directory; check the path"):
         mebp.Session(bundle, spill_folder=disk / "none")
+
+
+def test_a_plan_spills_without_being_asked_again(tmp_path, disk, monkeypatch):
+    model = models.build("llama")
+    ids = models.token_ids(model, 1, 24).numpy()
+    monkeypatch.setenv("TMPDIR", str(disk))
+    losses, peaks = [], []
+    for spill in ("none", "all"):
+        bundle = make_bundle(model, tmp_path / spill, seq_len=24, spill=spill)
+        session = mebp.Session(bundle, return_gradients=False)
+        assert session.plan["planned_peak_bytes"] == session.plan["peak_bytes"]
+        peaks.append(session.plan["peak_bytes"])
+        losses.append([session.step(ids, ids).loss for _ in range(3)])
+        assert session.step(ids, ids).written_bytes == session.plan["file_bytes"]
+    assert losses[0] == losses[1]
+    assert peaks[0] > peaks[1]
+    monkeypatch.setenv("TMPDIR", str(disk / "none"))
+    with pytest.raises(mebp.Error, match="the plan keeps checkpoints in a file: name a folder on a disk"):
+        mebp.Session(tmp_path / "all" / "model.mebp")
+    mebp.Session(tmp_path / "all" / "model.mebp", spill_folder=disk)

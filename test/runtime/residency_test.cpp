@@ -140,6 +140,22 @@ format::Bundle spreadBundle(format::ElementType storage) {
   return bundle;
 }
 
+TEST(Residency, FollowsThePlan) {
+  format::Bundle content = spreadBundle(format::F32);
+  uint64_t least = 2 * window;
+  content.mutable_plan()->set_resident_limit(least);
+  BundleFolder folder(content);
+  OpenBundle bundle(folder.path());
+  mebp_session_options none = defaultOptions(), same = defaultOptions();
+  same.resident_limit = least;
+  EXPECT_EQ(mebp_session_memory_bytes(bundle.handle, &none), mebp_session_memory_bytes(bundle.handle, &same));
+  OpenSession session(bundle.handle, none);
+  std::vector<int32_t> ids = tinyTokens(10);
+  float loss = 0;
+  EXPECT_EQ(mebp_session_loss(session.handle, ids.data(), ids.data(), 2, 5, &loss, nullptr), MEBP_OK);
+  EXPECT_LE(residentBytes(folder.file("weights.bin")), least);
+}
+
 TEST(Residency, ChangesNoGradientAndHoldsOverAStep) {
   for (format::ElementType storage : {format::F32, format::INT4}) {
     BundleFolder folder(spreadBundle(storage));

@@ -29,7 +29,7 @@ int parseOptions(int argc, char **argv, RunOptions &out) {
       ->check(CLI::PositiveNumber);
   app.add_flag("--sample-memory", out.sampleMemory, "look for the peak after every kernel call, which takes time");
   CLI::Option *spill =
-      app.add_option("--spill", out.spillFolder, "folder on a disk for checkpoints that memory has no room for");
+      app.add_option("--spill", out.spillFolder, "folder on a disk for checkpoints (where the plan spills: $TMPDIR)");
   app.add_flag("--spill-optimizer", out.stateInFile, "the optimizer's state, too: every step writes all of it")
       ->needs(spill);
   std::string residentLimit;

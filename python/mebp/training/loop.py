@@ -61,6 +61,7 @@ def train(options: TrainingOptions, callback: Callback | None = None, progress: 
             clip=options.clip,
             accumulate=options.accumulate > 1,
             return_gradients=False,
+            spill_folder=options.spill,
         )
         _check_budget(session)
         return _Run(options, session, data, eval_data, before).run(callback, progress)

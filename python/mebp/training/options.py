@@ -40,6 +40,7 @@ class TrainingOptions:
     resume: bool = False
     log: Path | None = None
     plot: Path | None = None
+    spill: Path | None = None
     threads: int | None = None
     device: str = "cpu"
 

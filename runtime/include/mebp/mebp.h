@@ -101,8 +101,9 @@ typedef struct mebp_session_options {
   void *memory;                              /* the arena, 64-byte aligned; NULL: the session allocates it */
   size_t memory_bytes;                       /* of it; at least mebp_session_memory_bytes */
   bool sample_memory;                        /* look at the process's memory after every kernel call: slow */
-  uint64_t resident_limit;                   /* of the mapped weights in memory, in bytes; 0: the system decides */
-  const char *spill_folder;                  /* checkpoints go into a nameless file here; NULL: they stay in memory */
+  uint64_t resident_limit;                   /* of the mapped weights in memory, in bytes; 0: the plan's, or none */
+  const char *spill_folder;                  /* checkpoints go into a nameless file here; NULL: where the plan spills,
+                                                into $TMPDIR or /var/tmp; else they stay in memory */
   bool state_in_file;                        /* and so does the optimizer's state, written anew in every step */
 } mebp_session_options;
 void mebp_session_options_init(mebp_session_options *options);

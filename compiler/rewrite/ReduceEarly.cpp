@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs what turns large values into small ones as soon as it can (MeSP, the order of a layer's backward).
+//
+// Terms: an op reduces if each of its results has fewer features than one of its operands, or is the gradient of a
+// parameter. What it makes costs little to keep, and what it reads may be gone before the next large value comes.
+// 1. In their order, put each op that reduces behind the last op that it reads from, or at the beginning.
+// So down_proj's adapter has read silu(gate) * up before the cotangent of that is made: of the four values as wide as
+// the MLP, three are there at once. Nothing is computed in another way; the results are the same bits.
+#include "compiler/rewrite/Passes.h"
+
+using namespace mlir;
+
+namespace mebp {
+#define GEN_PASS_DEF_REDUCEEARLY
+#include "compiler/rewrite/Passes.h.inc"
+
+namespace {
+
+bool isToken(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  return type && type.getRank() == 3;
+}
+
+bool reduces(Operation &op) {
+  if (!isa<nn::KernelOpInterface>(op))
+    return false;
+  int64_t widest = 0;
+  for (Value operand : op.getOperands())
+    if (isToken(operand))
+      widest = std::max(widest, nn::features(operand));
+  return widest > 0 &&
+         llvm::all_of(op.getResults(), [&](Value result) { return !isToken(result) || nn::features(result) < widest; });
+}
+
+struct ReduceEarly : impl::ReduceEarlyBase<ReduceEarly> {
+  void runOnOperation() override {
+    Block &body = getOperation().getBody().front();
+    DenseSet<Operation *> moved;
+    for (Operation &op : llvm::make_early_inc_range(body.without_terminator())) {
+      if (!reduces(op))
+        continue;
+      Operation *last = nullptr;
+      for (Value operand : op.getOperands())
+        if (Operation *definition = operand.getDefiningOp())
+          last = last && definition->isBeforeInBlock(last) ? last : definition;
+      // Behind those that were put there before it.
+      Operation *next = last ? last->getNextNode() : &body.front();
+      while (moved.contains(next))
+        next = next->getNextNode();
+      if (next != &op)
+        op.moveBefore(next);
+      moved.insert(&op);
+    }
+  }
+};
+
+} // namespace
+} // namespace mebp

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// RUN: mebp-opt %s --mebp-reduce-early | FileCheck %s
+
+!x = tensor<?x?x16xf32>
+!h = tensor<?x?x2xf32>
+!w = tensor<16x16xf32>
+!a = tensor<2x16xf32>
+!b = tensor<16x2xf32>
+
+// What the adapter needs of %x is read before %dx is made: the two are never there together.
+// CHECK-LABEL: func.func @adapter(
+// CHECK-SAME: %[[X:.*]]: tensor<?x?x16xf32>, %[[DY:.*]]: tensor<?x?x16xf32>,
+// CHECK-NEXT: %[[DH:.*]] = nn.linear_input_gradient(%[[DY]], %{{.*}}) : (tensor<?x?x16xf32>, tensor<16x2xf32>)
+// CHECK-NEXT: %[[S:.*]] = nn.silu(%[[X]])
+// CHECK-NEXT: %[[H:.*]] = nn.linear(%[[S]],
+// CHECK-NEXT: nn.linear_weight_gradient(%[[DH]], %[[S]])
+// CHECK-NEXT: nn.linear_weight_gradient(%[[DY]], %[[H]])
+// CHECK-NEXT: %[[BASE:.*]] = nn.linear_input_gradient(%[[DY]], %{{.*}}) : (tensor<?x?x16xf32>, tensor<16x16xf32>)
+// CHECK-NEXT: nn.linear_input_gradient(%[[DH]], %{{.*}}, %[[BASE]])
+func.func @adapter(%x: !x, %dy: !x, %w: !w, %a: !a, %b: !b) -> (!x, !a, !b) {
+  %s = nn.silu(%x) : (!x) -> !x
+  %base = nn.linear_input_gradient(%dy, %w) : (!x, !w) -> !x
+  %h = nn.linear(%s, %a) : (!x, !a) -> !h
+  %dh = nn.linear_input_gradient(%dy, %b) : (!x, !b) -> !h
+  %da = nn.linear_weight_gradient(%dh, %s) : (!h, !x) -> !a
+  %db = nn.linear_weight_gradient(%dy, %h) : (!x, !h) -> !b
+  %dx = nn.linear_input_gradient(%dh, %a, %base) : (!h, !a, !x) -> !x
+  return %dx, %da, %db : !x, !a, !b
+}
+
+// Nothing here makes less of what it reads.
+// CHECK-LABEL: func.func @as_wide(
+// CHECK-NEXT: nn.silu
+// CHECK-NEXT: nn.linear(
+// CHECK-NEXT: nn.add
+func.func @as_wide(%x: !x, %w: !w) -> !x {
+  %s = nn.silu(%x) : (!x) -> !x
+  %y = nn.linear(%x, %w) : (!x, !w) -> !x
+  %z = nn.add(%s, %y) : (!x, !x) -> !x
+  return %z : !x
+}
