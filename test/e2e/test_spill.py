@@ -94,7 +94,7 @@ def test_a_plan_spills_without_being_asked_again(tmp_path, disk, monkeypatch):
         assert session.step(ids, ids).written_bytes == session.plan["file_bytes"]
     assert losses[0] == losses[1]
     assert peaks[0] > peaks[1]
-    monkeypatch.setenv("TMPDIR", str(disk / "none"))
+    monkeypatch.setenv("TMPDIR", str(disk / "missing"))
     with pytest.raises(mebp.Error, match="the plan keeps checkpoints in a file: name a folder on a disk"):
         mebp.Session(tmp_path / "all" / "model.mebp")
     mebp.Session(tmp_path / "all" / "model.mebp", spill_folder=disk)
