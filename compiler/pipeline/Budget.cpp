@@ -17,6 +17,8 @@ llvm::Error makeError(const Twine &message) { return llvm::createStringError(llv
 llvm::Error makeSilentError() { return makeError(""); }
 
 std::string suggestSpilling(const ScheduleChooser &chooser, const PlanOptions &plan) {
+  if (isForwardOnly(plan.optimizer))
+    return "";
   Spill more = plan.mostSpill == Spill::None ? Spill::Checkpoints : Spill::All;
   const MemoryPlan &fixed = chooser.getFixedPlan();
   if (getFileBytes(fixed, more) == getFileBytes(fixed, plan.mostSpill))
@@ -34,7 +36,7 @@ llvm::Error refuse(const ScheduleChooser &chooser, const PipelineOptions &pipeli
   return makeError("the least that this model trains in is " + formatMegabytes(smallest.peakBytes) + " (" +
                    describeSchedule(smallest.schedule) + "); give that much, or a shorter --seq-len than " +
                    Twine(pipeline.sequence) + ", a lower --lora-rank than " + Twine(pipeline.loraRank) + adapter +
-                   (plan.optimizer == "sgd" ? "" : ", --optimizer sgd") + suggestSpilling(chooser, plan));
+                   (plan.optimizer == "adamw" ? ", --optimizer sgd" : "") + suggestSpilling(chooser, plan));
 }
 
 } // namespace

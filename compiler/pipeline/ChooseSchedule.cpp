@@ -75,16 +75,19 @@ FailureOr<ScheduleChooser::Part> ScheduleChooser::lower(ModuleOp module, const P
   for (auto block : copy->getOps<train::BlockOp>()) {
     uint64_t &arena = block.getKind() == train::BlockKind::Head ? part.headArena : part.layerArena;
     for (FlatSymbolRefAttr name : {block.getForwardAttr(), block.getBackwardAttr(), block.getObjectiveAttr(),
-                                   block.getLossAttr(), block.getLogitsAttr()})
-      if (name)
-        arena = std::max(arena, copy->lookupSymbol<exec::ProgramOp>(name).getArenaBytes().value_or(0));
+                                   block.getLossAttr(), block.getLogitsAttr()}) {
+      auto program = name ? copy->lookupSymbol<exec::ProgramOp>(name) : exec::ProgramOp();
+      if (program && !(isForwardOnly(plan.optimizer) && givesGradients(*copy, program)))
+        arena = std::max(arena, program.getArenaBytes().value_or(0));
+    }
   }
+  forwardOnly = isForwardOnly(plan.optimizer);
   PlanOptions options = plan;
   options.schedule = pipeline.schedule;
   fixedPlan = computeMemoryPlan(*copy, options);
   part.seconds = fixedPlan.stepSeconds;
-  otherBytes = fixedPlan.peakBytes - countCheckpoints(fixedPlan.layers, 1) * fixedPlan.checkpointBytes -
-               fixedPlan.stateBytes - std::max(part.layerArena, part.headArena);
+  otherBytes =
+      fixedPlan.peakBytes - fixedPlan.keptBytes - fixedPlan.stateBytes - std::max(part.layerArena, part.headArena);
   return part;
 }
 
@@ -98,7 +101,10 @@ Choice ScheduleChooser::evaluate(const Part &chunk, const Part &tile, int64_t sp
                      (spill == Spill::All ? fixedPlan.filedStateRoom : fixedPlan.stateBytes);
   StepSeconds seconds = chunk.seconds;
   seconds.head = tile.seconds.head;
-  if (spill == Spill::None) {
+  seconds.loss = tile.seconds.loss;
+  if (forwardOnly) {
+    choice.seconds = seconds.totalForwardOnly();
+  } else if (spill == Spill::None) {
     choice.peakBytes += countCheckpoints(fixedPlan.layers, spacing) * fixedPlan.checkpointBytes;
     choice.seconds = seconds.total(fixedPlan.layers, spacing);
   } else {
@@ -108,8 +114,9 @@ Choice ScheduleChooser::evaluate(const Part &chunk, const Part &tile, int64_t sp
 }
 
 std::vector<Choice> ScheduleChooser::listChoices(Spill spill) const {
-  // What is in a file need not be computed again.
-  auto mostSpacing = static_cast<int64_t>(spill == Spill::None ? std::max<uint64_t>(fixedPlan.layers, 1) : 1);
+  // What is in a file, or not there at all, need not be computed again.
+  bool canSpace = spill == Spill::None && !forwardOnly;
+  auto mostSpacing = static_cast<int64_t>(canSpace ? std::max<uint64_t>(fixedPlan.layers, 1) : 1);
   std::vector<Choice> choices;
   for (const Part &chunk : chunks)
     for (const Part &tile : tiles)

@@ -47,6 +47,7 @@ private:
 
   std::vector<Part> chunks, tiles;
   MemoryPlan fixedPlan;
+  bool forwardOnly = false;
   uint64_t otherBytes = 0; // what no schedule changes
 };
 

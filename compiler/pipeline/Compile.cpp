@@ -130,7 +130,9 @@ int compile(const CompileOptions &options) {
   planOptions.threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
   planOptions.optimizer = options.optimizer;
   planOptions.budget = budget;
-  planOptions.mostSpill = parseSpill(options.spill, budget != 0);
+  if (isForwardOnly(options.optimizer) && !options.spill.empty() && options.spill != "none")
+    return fail("--spill " + options.spill + ": " + options.optimizer + " keeps no checkpoints and no state to spill");
+  planOptions.mostSpill = isForwardOnly(options.optimizer) ? Spill::None : parseSpill(options.spill, budget != 0);
   planOptions.residentLimit = residentLimit;
   if (!budget)
     pipeline.schedule.spill = planOptions.mostSpill;

@@ -113,6 +113,7 @@ StepSeconds predictStep(ModuleOp module, int64_t sequence, int64_t threads, cons
     step.layersForward += of(block.getForward());
     step.layersBackward += of(block.getBackward());
     step.head += of(block.getObjective());
+    step.loss += of(block.getLoss());
   }
   return step;
 }

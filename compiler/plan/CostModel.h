@@ -21,11 +21,14 @@ struct MachineRates {
 struct StepSeconds {
   double layersForward = 0, layersBackward = 0; // embed and layers
   double head = 0;                              // its objective
+  double loss = 0;                              // the head's loss alone
 
   /// With the forwards of `layers` run again in the segments that do not keep their checkpoints.
   double total(uint64_t layers, uint64_t spacing) const;
   /// With `fileBytes` written and read again instead.
   double totalSpilled(uint64_t fileBytes, const MachineRates &rates = {}) const;
+  /// Two losses instead of a gradient.
+  double totalForwardOnly() const { return 2 * (layersForward + loss); }
 };
 
 /// Of a module of placed programs, with the longest sequence and the largest batch, on `threads` threads.

@@ -83,17 +83,45 @@ bool flowsInPlace(ModuleOp module) {
   return true;
 }
 
-/// The peak with each optimizer and each sink of gradients (runtime/train/gradients.h), the planned ones included. Of
-/// the optimizer's state as much is in memory as `inMemory` trainables have.
-std::vector<PlannedBuffer> listOtherPeaks(uint64_t peak, StringRef planned, uint64_t inMemory, uint64_t trainables,
-                                          uint64_t ofOneBlock) {
+/// What the programs of a step need while they run.
+struct ProgramNeeds {
+  exec::ProgramOp largest; // by its arena
+  ArenaPeak peak;          // of that one
+  uint64_t arena = 0, gradients = 0;
+  uint64_t live = 0; // the most of arena and gradients that one program needs at one moment
+};
+
+ProgramNeeds findProgramNeeds(ModuleOp module, bool forwardOnly) {
+  ProgramNeeds needs;
+  for (auto program : module.getOps<exec::ProgramOp>()) {
+    if (forwardOnly && givesGradients(module, program))
+      continue;
+    ArenaPeak peak = findArenaPeak(program);
+    uint64_t gradients = getGradientBytes(program), arena = program.getArenaBytes().value_or(0);
+    needs.gradients = std::max(needs.gradients, gradients);
+    needs.live = std::max(needs.live, gradients + peak.bytes);
+    if (needs.largest && arena <= needs.arena)
+      continue;
+    needs.largest = program;
+    needs.peak = std::move(peak);
+    needs.arena = arena;
+  }
+  return needs;
+}
+
+/// The peak with each optimizer and each sink of gradients (runtime/train/gradients.h), the planned ones included.
+/// `common` is what all of them need, `ofGradients` what those need that compute gradients, but for their state; of
+/// that as much is in memory as `inMemory` trainables have.
+std::vector<PlannedBuffer> listOtherPeaks(uint64_t common, uint64_t ofGradients, uint64_t ofLosses, uint64_t inMemory,
+                                          uint64_t trainables, uint64_t ofOneBlock) {
   std::vector<PlannedBuffer> peaks;
   for (StringRef optimizer : {"adamw", "sgd"}) {
-    uint64_t applied = peak - getStateBytes(planned, inMemory) + getStateBytes(optimizer, inMemory);
+    uint64_t applied = common + ofGradients + getStateBytes(optimizer, inMemory);
     peaks.push_back({(optimizer + ", gradients applied at once").str(), applied, ""});
     peaks.push_back({(optimizer + ", clipped or returned").str(), applied - ofOneBlock + trainables, ""});
     peaks.push_back({(optimizer + ", accumulated").str(), applied + trainables, ""});
   }
+  peaks.push_back({"mezo", common + ofLosses, ""});
   return peaks;
 }
 
@@ -143,46 +171,39 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const PlanOptions &options) {
     trainables += bytes;
     largestTrainable = std::max(largestTrainable, bytes);
   }
-  exec::ProgramOp largest;
-  ArenaPeak largestPeak;
-  uint64_t arena = 0, gradients = 0, liveInProgram = 0;
-  for (auto program : module.getOps<exec::ProgramOp>()) {
-    ArenaPeak peak = findArenaPeak(program);
-    gradients = std::max(gradients, getGradientBytes(program));
-    liveInProgram = std::max(liveInProgram, getGradientBytes(program) + peak.bytes);
-    if (largest && program.getArenaBytes().value_or(0) <= arena)
-      continue;
-    largest = program;
-    largestPeak = std::move(peak);
-    arena = program.getArenaBytes().value_or(0);
-  }
-
   auto add = [&](std::string name, uint64_t bytes, std::string source) {
     if (bytes)
       plan.buffers.push_back({std::move(name), bytes, std::move(source)});
   };
-  const Schedule &schedule = options.schedule;
+  bool forwardOnly = isForwardOnly(options.optimizer), filed = options.schedule.spill == Spill::All;
+  ProgramNeeds gradientNeeds = findProgramNeeds(module, false), lossNeeds = findProgramNeeds(module, true);
+  ProgramNeeds &needs = forwardOnly ? lossNeeds : gradientNeeds;
   plan.stateBytes = getStateBytes(options.optimizer, trainables);
   plan.filedStateRoom = getStateBytes(options.optimizer, largestTrainable);
   plan.stepSeconds = predictStep(module, options.sequence, options.threads);
-  if (schedule.spill == Spill::None) {
-    uint64_t count = countCheckpoints(plan.layers, schedule.spacing);
-    plan.seconds = plan.stepSeconds.total(plan.layers, schedule.spacing);
-    add("checkpoints", count * plan.checkpointBytes,
-        std::to_string(count) + (schedule.spacing > 1 ? " of " + std::to_string(plan.layers) : "") + " layers' inputs");
+  uint64_t spacing = options.schedule.spacing, kept = countCheckpoints(plan.layers, spacing);
+  uint64_t checkpoints = options.schedule.spill == Spill::None ? kept * plan.checkpointBytes : 0;
+  if (forwardOnly) {
+    plan.seconds = plan.stepSeconds.totalForwardOnly();
+  } else if (options.schedule.spill == Spill::None) {
+    plan.seconds = plan.stepSeconds.total(plan.layers, spacing);
+    plan.keptBytes = checkpoints;
+    add("checkpoints", checkpoints,
+        std::to_string(kept) + (spacing > 1 ? " of " + std::to_string(plan.layers) : "") + " layers' inputs");
   } else {
-    plan.fileBytes = getFileBytes(plan, schedule.spill);
+    plan.fileBytes = getFileBytes(plan, options.schedule.spill);
     plan.seconds = plan.stepSeconds.totalSpilled(plan.fileBytes);
   }
   bool inPlace = flowsInPlace(module);
   add("cotangents", (inPlace ? 1 : 2) * plan.checkpointBytes,
-      inPlace ? "of a layer's output, replaced by its input's" : "of a layer's input and output");
+      forwardOnly ? "none: what flows forward"
+      : inPlace   ? "of a layer's output, replaced by its input's"
+                  : "of a layer's input and output");
   add("trainables", trainables, "adapter, f32");
-  bool filed = schedule.spill == Spill::All;
   add("optimizer", filed ? plan.filedStateRoom : plan.stateBytes,
       options.optimizer + (filed ? ", of one tensor at once" : ""));
-  add("gradients", gradients, "of one block, applied at once");
-  add("scratch", arena, largest ? largest.getSymName().str() : "");
+  add("gradients", needs.gradients, "of one block, applied at once");
+  add("scratch", needs.arena, needs.largest.getSymName().str());
   add("workspace", options.threads * cpu::workspaceBytes, std::to_string(options.threads) + " threads");
   add("tokens", 2 * roundUp(tokens * sizeof(int32_t)) + 2 * roundUp(sizeof(float)), "ids, labels, loss and scale");
   if (options.residentLimit)
@@ -190,11 +211,22 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const PlanOptions &options) {
   plan.peakBytes = plan.processBytes;
   for (const PlannedBuffer &buffer : plan.buffers)
     plan.peakBytes += buffer.bytes;
-  plan.liveBytes = plan.peakBytes - arena - gradients + liveInProgram;
-  plan.otherPeaks =
-      listOtherPeaks(plan.peakBytes, options.optimizer, filed ? largestTrainable : trainables, trainables, gradients);
-  plan.atPeak = describe(largestPeak);
+  plan.liveBytes = plan.peakBytes - needs.arena - needs.gradients + needs.live;
+  uint64_t common =
+      plan.peakBytes - plan.keptBytes - (filed ? plan.filedStateRoom : plan.stateBytes) - needs.gradients - needs.arena;
+  plan.otherPeaks = listOtherPeaks(common, checkpoints + gradientNeeds.gradients + gradientNeeds.arena, lossNeeds.arena,
+                                   filed ? largestTrainable : trainables, trainables, gradientNeeds.gradients);
+  plan.atPeak = describe(needs.peak);
   return plan;
+}
+
+bool isForwardOnly(StringRef optimizer) { return optimizer == "mezo"; }
+
+bool givesGradients(ModuleOp module, exec::ProgramOp program) {
+  for (auto block : module.getOps<train::BlockOp>())
+    if (block.getBackward() == program.getSymName() || block.getObjective() == program.getSymName())
+      return true;
+  return false;
 }
 
 uint64_t getFileBytes(const MemoryPlan &plan, Spill spill) {

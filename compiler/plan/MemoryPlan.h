@@ -34,6 +34,7 @@ struct MemoryPlan {
   std::vector<PlannedBuffer> otherPeaks;    // by optimizer and by what becomes of the gradients
   std::vector<PlannedBuffer> atPeak;        // values alive where the largest program needs the most
   uint64_t layers = 0, checkpointBytes = 0; // a checkpoint is a layer's input
+  uint64_t keptBytes = 0;                   // of all checkpoints in memory
   uint64_t stateBytes = 0;                  // of the optimizer, wherever that is ...
   uint64_t filedStateRoom = 0;              // ... and of the part that is in memory at once where it is in a file
   uint64_t fileBytes = 0;                   // written to a file in each step
@@ -46,6 +47,12 @@ struct MemoryPlan {
 
 /// Reckons the plan of a placed module of exec programs.
 MemoryPlan computeMemoryPlan(mlir::ModuleOp module, const PlanOptions &options);
+
+/// Whether an optimizer takes losses instead of gradients, and then no backward runs.
+bool isForwardOnly(llvm::StringRef optimizer);
+
+/// Whether a program is a block's backward or objective.
+bool givesGradients(mlir::ModuleOp module, exec::ProgramOp program);
 
 /// How many checkpoints of `layers` have memory at once: the kept ones, and those between two of them.
 uint64_t countCheckpoints(uint64_t layers, uint64_t spacing);

@@ -48,7 +48,7 @@ def compile(
     embedding_weights: the same for the embedding and the head.
     precision: of activations, "bf16" or "f32".
     lora: what is trained; None for LoRA().
-    optimizer: what the printed plan counts, "adamw" or "sgd".
+    optimizer: what the printed plan counts, "adamw", "sgd" or "mezo".
     memory_budget: the peak that the plan must keep, in bytes or as text such as "64MiB".
     chunk_size: positions of a chunk along the sequence; 0 for whole sequences.
     checkpoint_spacing: every how many layers an input is kept; the others are computed again.

@@ -60,22 +60,25 @@ class Session:
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         reference_kernels: bool = False,
-        return_gradients: bool = True,
+        return_gradients: bool | None = None,
         accumulate: bool = False,
         clip: float | None = None,
         resident_limit: int | str | None = None,
         spill_folder: str | os.PathLike[str] | None = None,
         state_in_file: bool = False,
+        perturbation: float = 1e-3,
     ) -> None:
         """Opens the bundle folder `path`.
 
         device: "cpu".
         threads: None for as many as this process may run on.
-        optimizer: "adamw" or "sgd"; None for the one that the bundle was compiled for.
+        optimizer: "adamw", "sgd" or "mezo"; None for the one that the bundle was compiled for. MeZO takes the slope of
+            two losses along a random direction, with the bundle's seed, instead of a gradient: its memory is that of
+            a forward, and it needs many more steps.
         lr, betas, eps, weight_decay: as torch.optim.AdamW has them; SGD takes lr and weight_decay.
         reference_kernels: the naive kernels that the fast ones are checked against.
         return_gradients: room for loss_and_gradients; without it, accumulate and clip, each gradient is applied as
-            soon as it is there, and a step needs as little as was planned.
+            soon as it is there, and a step needs as little as was planned. None for True, but for MeZO.
         accumulate: room for steps over several micro-batches.
         clip: the most that the gradient's L2 norm over all trainables may be, as torch's clip_grad_norm_ has it.
 
@@ -84,6 +87,7 @@ class Session:
         spill_folder: a folder on a disk for checkpoints, none of which is then in memory; None for the plan's choice,
             in $TMPDIR or /var/tmp where it spills.
         state_in_file: the optimizer's state goes there, too; every step then writes all of it, which wears flash.
+        perturbation: what MeZO's directions, standard normal numbers, are multiplied with.
 
         Raises mebp.Error where the bundle is missing, damaged or too new, or an option cannot be meant.
         """
@@ -106,12 +110,13 @@ class Session:
             weight_decay=weight_decay,
             threads=threads or 0,
             reference_kernels=reference_kernels,
-            return_gradients=return_gradients,
+            return_gradients=self.optimizer != "mezo" if return_gradients is None else return_gradients,
             accumulate=accumulate,
             clip=clip or 0.0,
             resident_limit=byte_size("resident_limit", resident_limit),
             spill_folder=os.fspath(spill_folder or ""),
             state_in_file=state_in_file,
+            perturbation=perturbation,
         )
 
     def __repr__(self) -> str:
@@ -125,7 +130,7 @@ class Session:
     def _choose_optimizer(self, asked: str | None) -> str:
         name = asked or self._description.get("plan", {}).get("optimizer") or OPTIMIZERS[0]
         if name not in OPTIMIZERS:
-            raise Error(f"optimizer '{name}' is not in this build; choose {' or '.join(OPTIMIZERS)}")
+            raise Error(f"optimizer '{name}' is not in this build; choose {', '.join(OPTIMIZERS)}")
         return name
 
     @property

@@ -6,7 +6,7 @@ import numpy as np
 from mebp.errors import Error
 from mebp.extension import load_runtime
 
-OPTIMIZERS = ("adamw", "sgd")
+OPTIMIZERS = ("adamw", "sgd", "mezo")
 
 
 def check_options(

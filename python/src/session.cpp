@@ -13,15 +13,26 @@ namespace {
 // What a state may carry for the program that drives the session; the trainer stores a few hundred bytes.
 constexpr uint64_t largestUserState = 1 << 20;
 
+mebp_optimizer optimizerOf(const std::string &name) {
+  if (name == "sgd")
+    return MEBP_SGD;
+  if (name == "adamw")
+    return MEBP_ADAMW;
+  if (name == "mezo")
+    return MEBP_MEZO;
+  throw nb::value_error(("there is no optimizer '" + name + "'").c_str());
+}
+
 class Session {
 public:
   Session(const Bundle &bundle, const std::string &optimizer, float learningRate, float beta1, float beta2,
           float epsilon, float weightDecay, uint32_t threads, bool referenceKernels, bool returnGradients,
-          bool accumulate, float clip, uint64_t residentLimit, const std::string &spillFolder, bool stateInFile)
+          bool accumulate, float clip, uint64_t residentLimit, const std::string &spillFolder, bool stateInFile,
+          float perturbation)
       : bundle(bundle) {
     mebp_session_options options;
     mebp_session_options_init(&options);
-    options.optimizer = optimizer == "sgd" ? MEBP_SGD : MEBP_ADAMW;
+    options.optimizer = optimizerOf(optimizer);
     options.learning_rate = learningRate;
     options.beta1 = beta1;
     options.beta2 = beta2;
@@ -34,6 +45,7 @@ public:
     options.clip = clip;
     options.resident_limit = residentLimit;
     options.state_in_file = stateInFile;
+    options.perturbation = perturbation;
     options.spill_folder = spillFolder.empty() ? nullptr : spillFolder.c_str();
     memoryBytes = mebp_session_memory_bytes(bundle.get(), &options);
     plannedPeakBytes = mebp_session_peak_bytes(bundle.get(), &options);
@@ -175,11 +187,12 @@ private:
 void bindSession(nb::module_ &module) {
   nb::class_<Session>(module, "Session")
       .def(nb::init<const Bundle &, const std::string &, float, float, float, float, float, uint32_t, bool, bool, bool,
-                    float, uint64_t, const std::string &, bool>(),
+                    float, uint64_t, const std::string &, bool, float>(),
            nb::arg("bundle"), nb::kw_only(), nb::arg("optimizer"), nb::arg("learning_rate"), nb::arg("beta1"),
            nb::arg("beta2"), nb::arg("epsilon"), nb::arg("weight_decay"), nb::arg("threads"),
            nb::arg("reference_kernels"), nb::arg("return_gradients"), nb::arg("accumulate"), nb::arg("clip"),
-           nb::arg("resident_limit"), nb::arg("spill_folder"), nb::arg("state_in_file"), nb::keep_alive<1, 2>())
+           nb::arg("resident_limit"), nb::arg("spill_folder"), nb::arg("state_in_file"), nb::arg("perturbation"),
+           nb::keep_alive<1, 2>())
       .def("loss", &Session::loss, nb::arg("ids"), nb::arg("labels"))
       .def("gradients", &Session::gradients, nb::arg("ids"), nb::arg("labels"))
       .def("step", &Session::step, nb::arg("ids"), nb::arg("labels"))

@@ -71,11 +71,13 @@ bool gives(ProgramUse use, Output::Role role) {
   switch (role) {
   case Output::GRADIENT:
   case Output::COTANGENT:
-    return use == ProgramUse::Backward || use == ProgramUse::Objective;
+    return givesGradients(use);
   default:
     return role == mainOutput(use);
   }
 }
+
+bool givesGradients(ProgramUse use) { return use == ProgramUse::Backward || use == ProgramUse::Objective; }
 
 Output::Role mainOutput(ProgramUse use) {
   switch (use) {

@@ -24,6 +24,7 @@ bool isPossible(ProgramUse use, const format::Block &block);
 bool isRequired(ProgramUse use, const format::Block &block);
 bool takes(ProgramUse use, const format::Block &block, format::Input::Role role);
 bool gives(ProgramUse use, format::Output::Role role);
+bool givesGradients(ProgramUse use); // backward and objective
 format::Output::Role mainOutput(ProgramUse use);
 
 } // namespace mebp

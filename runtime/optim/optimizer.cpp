@@ -8,8 +8,8 @@
 namespace mebp {
 
 Status checkOptions(const mebp_session_options &options) {
-  if (options.optimizer != MEBP_SGD && options.optimizer != MEBP_ADAMW)
-    return failure(MEBP_UNSUPPORTED, "optimizer number %d is not in this build; take SGD or AdamW",
+  if (options.optimizer < MEBP_SGD || options.optimizer > MEBP_MEZO)
+    return failure(MEBP_UNSUPPORTED, "optimizer number %d is not in this build; take SGD, AdamW or MeZO",
                    static_cast<int>(options.optimizer));
   // Written so that a NaN fails, too.
   if (!(options.learning_rate >= 0 && std::isfinite(options.learning_rate)))
@@ -21,6 +21,13 @@ Status checkOptions(const mebp_session_options &options) {
   if (!(options.epsilon >= 0 && options.weight_decay >= 0))
     return failure(MEBP_INVALID_ARGUMENT, "epsilon %g and weight decay %g must not be negative",
                    static_cast<double>(options.epsilon), static_cast<double>(options.weight_decay));
+  if (options.optimizer != MEBP_MEZO)
+    return Status();
+  if (!(options.perturbation > 0 && std::isfinite(options.perturbation)))
+    return failure(MEBP_INVALID_ARGUMENT, "the perturbation %g is not a finite number above 0",
+                   static_cast<double>(options.perturbation));
+  if (options.clip > 0)
+    return failure(MEBP_INVALID_ARGUMENT, "MeZO has no gradient that could be clipped; leave out clip");
   return Status();
 }
 
@@ -31,12 +38,14 @@ double decimalOf(float number) {
 }
 
 OptimizerOptions optionsOf(const mebp_session_options &options) {
-  return {decimalOf(options.learning_rate), decimalOf(options.beta1), decimalOf(options.beta2),
-          decimalOf(options.epsilon), decimalOf(options.weight_decay)};
+  float epsilon = options.optimizer == MEBP_MEZO ? options.perturbation : options.epsilon;
+  return {decimalOf(options.learning_rate), decimalOf(options.beta1), decimalOf(options.beta2), decimalOf(epsilon),
+          decimalOf(options.weight_decay)};
 }
 
 uint32_t stateArraysOf(mebp_optimizer kind) { return makeOptimizer(kind)->stateArrays(); }
 
-std::unique_ptr<Optimizer> makeOptimizer(mebp_optimizer kind) { return kind == MEBP_SGD ? makeSgd() : makeAdamw(); }
+// With a gradient that a caller gives, MeZO is SGD; without one, runtime/train/mezo.cpp steps.
+std::unique_ptr<Optimizer> makeOptimizer(mebp_optimizer kind) { return kind == MEBP_ADAMW ? makeAdamw() : makeSgd(); }
 
 } // namespace mebp

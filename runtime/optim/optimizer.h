@@ -13,7 +13,9 @@ namespace mebp {
 // In double, as torch keeps its options.
 struct OptimizerOptions {
   double learningRate = 0;
-  double beta1 = 0, beta2 = 0, epsilon = 0, weightDecay = 0;
+  double beta1 = 0, beta2 = 0;
+  double epsilon = 0; // AdamW's, or MeZO's perturbation
+  double weightDecay = 0;
 };
 
 class Optimizer {

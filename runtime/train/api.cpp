@@ -22,6 +22,7 @@ void mebp_session_options_init(mebp_session_options *options) {
   options->beta1 = 0.9f;
   options->beta2 = 0.999f;
   options->epsilon = 1e-8f;
+  options->perturbation = 1e-3f;
 }
 
 uint64_t mebp_session_memory_bytes(const mebp_bundle *bundle, const mebp_session_options *options) {

@@ -22,6 +22,10 @@ uint32_t threadsOf(const mebp_session_options &options) {
   return options.threads ? options.threads : availableThreads();
 }
 
+bool isForwardOnly(const mebp_session_options &options) {
+  return options.optimizer == MEBP_MEZO && !options.return_gradients;
+}
+
 mebp_session_options followPlan(const format::Bundle &bundle, const mebp_session_options &options) {
   mebp_session_options followed = options;
   const format::Plan &plan = bundle.plan();
@@ -43,8 +47,23 @@ static bool flowsInPlace(const format::Bundle &bundle) {
   return true;
 }
 
+static uint64_t largestArena(const format::Bundle &bundle, bool forwardOnly) {
+  uint64_t largest = 0;
+  for (const format::Block &block : bundle.blocks())
+    for (ProgramUse use : allProgramUses) {
+      int32_t number = programOf(block, use);
+      if (number != noProgram && !(forwardOnly && givesGradients(use)))
+        largest = std::max<uint64_t>(largest, bundle.programs(number).arena_bytes());
+    }
+  return largest;
+}
+
 static void placeCheckpoints(Layout &layout, const format::Bundle &bundle, uint64_t bytes, Placer &placer) {
   auto count = static_cast<uint32_t>(bundle.blocks_size() - 2);
+  if (layout.forwardOnly) {
+    layout.checkpoints.assign(count, noOffset);
+    return;
+  }
   if (layout.spilled) {
     // Each in pages of its own, which come and go with it.
     uint64_t stride = (bytes + format::regionAlignment - 1) / format::regionAlignment * format::regionAlignment;
@@ -71,7 +90,8 @@ Layout planSession(const format::Bundle &bundle, const mebp_session_options &opt
   const format::Model &model = bundle.model();
   uint64_t tokens = static_cast<uint64_t>(model.batch()) * model.sequence();
   uint64_t checkpointBytes = tokens * storedRowBytes(model.activation(), model.hidden());
-  layout.spilled = options.spill_folder != nullptr;
+  layout.forwardOnly = isForwardOnly(options);
+  layout.spilled = options.spill_folder && !layout.forwardOnly;
   placeCheckpoints(layout, bundle, checkpointBytes, placer);
   layout.flow[0] = placer.take(checkpointBytes);
   layout.flow[1] = flowsInPlace(bundle) ? layout.flow[0] : placer.take(checkpointBytes);
@@ -96,16 +116,14 @@ Layout planSession(const format::Bundle &bundle, const mebp_session_options &opt
   }
   layout.fileBytes = layout.filedStates + layout.filedStateBytes;
 
-  layout.gradientPlan = planGradients(bundle, gradientUseOf(options));
+  if (!layout.forwardOnly)
+    layout.gradientPlan = planGradients(bundle, gradientUseOf(options));
   layout.gradients = placer.take(layout.gradientPlan.bytes);
   layout.ids = placer.take(tokens * sizeof(int32_t));
   layout.labels = placer.take(tokens * sizeof(int32_t));
   layout.loss = placer.take(sizeof(float));
   layout.scale = placer.take(sizeof(float));
-  uint64_t scratch = 0;
-  for (const format::Program &program : bundle.programs())
-    scratch = std::max<uint64_t>(scratch, program.arena_bytes());
-  layout.scratch = placer.take(scratch);
+  layout.scratch = placer.take(largestArena(bundle, layout.forwardOnly));
   layout.workspace = placer.take(cpuWorkspaceBytes(threadsOf(options)));
   if (options.resident_limit)
     layout.residency = placer.take(format::residencyBytes(bundle.weights_bytes()));

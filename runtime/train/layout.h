@@ -36,12 +36,13 @@ struct Layout {
   // is whole; the first may lack its beginning, and is then computed again from the ids.
   std::vector<uint64_t> checkpoints;
   bool spilled = false;
+  bool forwardOnly = false; // MeZO: no backward reads what a forward has left
   uint32_t spacing = 1;
   uint32_t missing = 0; // places that the first segment lacks
   uint32_t segmentOf(uint32_t checkpoint) const { return (checkpoint + missing) / spacing; }
   bool isKept(uint32_t checkpoint) const { return (checkpoint + missing) % spacing == 0; }
-  // What flows from block to block and is no checkpoint: the head's input, then cotangents; of a session that spills
-  // activations as well. Two places that take turns, or one where all programs run in place.
+  // What flows from block to block and is no checkpoint: the head's input, then cotangents; where checkpoints are not
+  // in memory, activations as well. Two places that take turns, or one where all programs run in place.
   uint64_t flow[2] = {};
   std::vector<uint64_t> trainables; // f32 elements, one after another ...
   std::vector<uint64_t> states;     // ... then, as long as all of them and in the same order, the optimizer's arrays;
@@ -70,6 +71,9 @@ inline uint64_t trainableBytes(const format::Bundle &bundle, uint32_t index) {
 }
 
 uint32_t threadsOf(const mebp_session_options &options);
+
+// MeZO computes no gradients, unless a caller wants them.
+bool isForwardOnly(const mebp_session_options &options);
 
 // The options with what the plan says beside them: what it spills, and how much of the weights may be in memory.
 mebp_session_options followPlan(const format::Bundle &bundle, const mebp_session_options &options);

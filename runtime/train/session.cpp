@@ -26,6 +26,8 @@ static Status checkSessionOptions(const mebp_session_options &options) {
 }
 
 Status Session::create(Bundle &opened, const mebp_session_options &options) {
+  if (options.spill_folder && isForwardOnly(options))
+    return failure(MEBP_INVALID_ARGUMENT, "MeZO keeps nothing that could be spilled; leave out the folder");
   const mebp_session_options given = followPlan(opened.content(), options);
   if (Status status = checkSessionOptions(given); !status.ok())
     return status;
@@ -36,6 +38,8 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
   optimizerOptions = optionsOf(given);
   optimizer = makeOptimizer(given.optimizer);
   layout = planSession(opened.content(), given);
+  if (layout.forwardOnly && opened.content().blocks().rbegin()->loss() == noProgram)
+    return failure(MEBP_UNSUPPORTED, "MeZO needs a program for the loss alone; compile the bundle again");
 
   if (given.memory) {
     if (reinterpret_cast<uintptr_t>(given.memory) % memoryAlignment != 0 || given.memory_bytes < layout.total)
@@ -68,7 +72,7 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
 }
 
 Status Session::openSpill(bool byPlan) {
-  if (!settings.spill_folder)
+  if (!settings.spill_folder || layout.fileBytes == 0)
     return Status();
   Status status = spill.open(settings.spill_folder, layout.fileBytes, layout.filedCheckpoints);
   if (status.ok() || !byPlan)
@@ -98,7 +102,8 @@ void Session::bindBlocks() {
     bool head = block.kind() == format::Block::HEAD;
     BoundBlock bound;
     bound.forward = bind(i, programOf(block, ProgramUse::Forward), false);
-    bound.gradient = bind(i, programOf(block, head ? ProgramUse::Objective : ProgramUse::Backward), true);
+    if (!layout.forwardOnly)
+      bound.gradient = bind(i, programOf(block, head ? ProgramUse::Objective : ProgramUse::Backward), true);
     bound.loss = bind(i, programOf(block, ProgramUse::Loss), false);
     bound.logits = bind(i, programOf(block, ProgramUse::Logits), false);
     blocks.push_back(std::move(bound));
@@ -113,7 +118,7 @@ uint64_t Session::cotangentAfter(uint32_t block) const { return layout.flow[(lay
 // there.
 void *Session::checkpointOf(uint32_t layer, bool forBackward) const {
   uint32_t before = layer - 1;
-  if (before >= layout.checkpoints.size() || (layout.spilled && !forBackward))
+  if (before >= layout.checkpoints.size() || layout.forwardOnly || (layout.spilled && !forBackward))
     return at<void>(flowAfter(before));
   if (layout.spilled) // read only: no program writes an input
     return const_cast<unsigned char *>(spill.data() + layout.checkpoints[before]);

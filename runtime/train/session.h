@@ -90,6 +90,11 @@ private:
   void readAhead(uint32_t block, uint32_t next);
   void runForward(uint32_t end); // the blocks before it
   Status runForwardForBackward();
+  Status runLoss(const Tokens &tokens, float &out);
+  Status stepByGradient(const Tokens *batches, uint32_t count, float &loss);
+  Status stepAlongDirection(const Tokens *batches, uint32_t count, float &loss);
+  Status lossAlongDirection(const Tokens *batches, uint32_t count, float distance, double &loss);
+  void addDirection(float factor);
   Status runObjective(const BoundProgram &program, float &out);
   Status runBackward(GradientSink &sink);
   void restoreSegment(uint32_t segment);

@@ -171,12 +171,18 @@ public:
 Status Session::loss(const Tokens &tokens, float &out) {
   if (Status status = checkBatches(&tokens, 1); !status.ok())
     return status;
-  takeTokens(tokens);
-  runForward(static_cast<uint32_t>(blocks.size() - 1));
-  const BoundBlock &head = blocks.back();
-  Status status = runObjective(head.loss.program >= 0 ? head.loss : head.gradient, out);
+  Status status = runLoss(tokens, out);
   peak.sample();
   return status;
+}
+
+Status Session::runLoss(const Tokens &tokens, float &out) {
+  out = 0;
+  if (takeTokens(tokens) == 0)
+    return Status(); // adds nothing
+  runForward(static_cast<uint32_t>(blocks.size() - 1));
+  const BoundBlock &head = blocks.back();
+  return runObjective(head.loss.program >= 0 ? head.loss : head.gradient, out);
 }
 
 // The mean loss over the labels of all micro-batches, and its gradient.
@@ -215,6 +221,17 @@ Status Session::gradients(const Tokens &tokens, float &out) {
   return Status();
 }
 
+Status Session::stepByGradient(const Tokens *batches, uint32_t count, float &loss) {
+  ApplySink apply(*this);
+  KeepSink keep;
+  bool kept = gradientUseOf(settings) != GradientUse::Apply;
+  GradientSink &sink = kept ? static_cast<GradientSink &>(keep) : apply;
+  if (Status status = runBatches(batches, count, sink, loss); !status.ok())
+    return status;
+  gradientsKept = settings.return_gradients;
+  return kept ? applyKept() : Status();
+}
+
 Status Session::step(const Tokens *batches, uint32_t count, mebp_step_result &out) {
   auto begin = std::chrono::steady_clock::now();
   uint64_t writtenBefore = spill.writtenBytes();
@@ -225,16 +242,11 @@ Status Session::step(const Tokens *batches, uint32_t count, mebp_step_result &ou
                    "a step of %u micro-batches needs room for their sum; create the session with accumulate", count);
   if (Status status = checkBatches(batches, count); !status.ok())
     return status;
-  ApplySink apply(*this);
-  KeepSink keep;
-  bool kept = gradientUseOf(settings) != GradientUse::Apply;
-  GradientSink &sink = kept ? static_cast<GradientSink &>(keep) : apply;
-  if (Status status = runBatches(batches, count, sink, out.loss); !status.ok())
-    return status;
-  if (Status status = kept ? applyKept() : Status(); !status.ok())
+  Status status = settings.optimizer == MEBP_MEZO ? stepAlongDirection(batches, count, out.loss)
+                                                  : stepByGradient(batches, count, out.loss);
+  if (!status.ok())
     return status;
   ++stepsDone;
-  gradientsKept = settings.return_gradients;
   // Nothing that a step touches is given back, so the memory at its end is the most that it had.
   peak.sample();
   out.grad_norm = static_cast<float>(std::sqrt(squaredNorm));

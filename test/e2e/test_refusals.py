@@ -102,7 +102,7 @@ def test_targets_that_match_nothing(folder):
 
 @pytest.mark.parametrize(
     "options",
-    [["--weights", "int3"], ["--train", "full"], ["--seq-len", "0"], ["--batch", "0"], ["--optimizer", "mezo"]],
+    [["--weights", "int3"], ["--train", "full"], ["--seq-len", "0"], ["--batch", "0"], ["--optimizer", "galore"]],
     ids=" ".join,
 )
 def test_options(folder, options):

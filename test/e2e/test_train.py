@@ -297,7 +297,7 @@ def test_refusals(bundle, data, tmp_path):
     assert "no text" in refusal("train", bundle, "--data", tmp_path / "empty.txt")
     (tmp_path / "latin.txt").write_bytes(b"\xff\xfe\x00 abc")
     assert "UTF-8" in refusal("train", bundle, "--data", tmp_path / "latin.txt")
-    assert "mezo" in refusal(*train, "--optimizer", "mezo")
+    assert "galore" in refusal(*train, "--optimizer", "galore")
     assert "cuda" in refusal(*train, "--device", "cuda")
     assert "--clip" in refusal(*train, "--clip", 0)
     assert "--model-out" in refusal(*train, "--model-out", tmp_path)

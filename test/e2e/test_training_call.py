@@ -107,7 +107,7 @@ def test_ctrl_c_raises_when_the_step_has_ended(bundle, data, tmp_path):
         ({"steps": 0}, "--steps is 0"),
         ({"steps": "many"}, "steps is 'many'; give a whole number"),
         ({"resume": True}, "--resume needs --state"),
-        ({"optimizer": "mezo"}, "mezo"),
+        ({"optimizer": "galore"}, "galore"),
     ],
 )
 def test_refusals(bundle, data, options, words):

@@ -146,7 +146,7 @@ TEST_F(RunTest, RefusesBadInputInOneLine) {
   writeWhole(scratch + "/text.jsonl", "{\"text\": \"not ids\"}");
   expectRefusal(bundle.path() + " --tokens " + scratch + "/text.jsonl",
                 "text.jsonl: ends neither in .npy nor in .bin; --tokens");
-  expectRefusal(bundle.path() + tokens + " --optimizer mezo", "mezo");
+  expectRefusal(bundle.path() + tokens + " --optimizer galore", "galore");
   expectRefusal(bundle.path() + tokens + " --lr -1", "learning rate");
   expectRefusal(bundle.path() + tokens + " --resume", "--state");
   expectRefusal(bundle.path() + tokens + " --spill-optimizer", "--spill");

@@ -88,7 +88,7 @@ private:
 
     mebp_session_options choice;
     mebp_session_options_init(&choice);
-    choice.optimizer = options.optimizer == "sgd" ? MEBP_SGD : MEBP_ADAMW;
+    choice.optimizer = options.optimizer == "sgd" ? MEBP_SGD : options.optimizer == "mezo" ? MEBP_MEZO : MEBP_ADAMW;
     choice.learning_rate = options.learningRate;
     choice.weight_decay = options.weightDecay;
     choice.threads = options.threads;

@@ -35,8 +35,8 @@ int main(int argc, char **argv) {
   app.add_option("--seed", options.seed, "of the adapters' initial values")->capture_default_str();
   app.add_option("--random-weights", options.randomWeights,
                  "draw the weights with this seed, for --shape-only exports");
-  app.add_option("--optimizer", options.optimizer, "what the plan counts: adamw or sgd")
-      ->check(CLI::IsMember({"adamw", "sgd"}))
+  app.add_option("--optimizer", options.optimizer, "what the plan counts: adamw, sgd or mezo")
+      ->check(CLI::IsMember({"adamw", "sgd", "mezo"}))
       ->capture_default_str();
   app.add_option("--threads", options.threads, "what the plan counts workspace for (this machine's)")
       ->check(CLI::Range(1, 4096));

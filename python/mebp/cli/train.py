@@ -13,7 +13,7 @@ DATA_FORMS = 'plain text, or JSON lines with "text", with "prompt" and "completi
 
 # Announced by the interface and not in this build: refused, never ignored.
 _FINISHED, _INTERRUPTED = 0, 130
-_ABSENT_OPTIMIZERS = ("mezo", "galore", "qgalore")
+_ABSENT_OPTIMIZERS = ("galore", "qgalore")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--epochs", type=int, metavar="N", help="passes over the data (1, unless --steps is given)")
     add("--lr", type=float, metavar="X", help="the highest learning rate (2e-4)")
     add("--seed", type=int, metavar="N", help="of the data's order (0)")
-    add("--optimizer", metavar="NAME", help="adamw or sgd (what the bundle was compiled for)")
+    add("--optimizer", metavar="NAME", help="adamw, sgd or mezo (what the bundle was compiled for)")
     add("--weight-decay", type=float, metavar="X", help="(0)")
     add("--clip", type=float, metavar="X", help="the gradient's highest L2 norm (none)")
     add("--accumulate", type=int, metavar="N", help="batches an optimizer step, each token weighing the same (1)")
@@ -74,5 +74,5 @@ def _training_options(given: dict[str, object]) -> TrainingOptions:
     if missing:
         raise Error(f"{' and '.join(missing)} must be given, here or in --config; see mebp train --help")
     if given.get("optimizer") in _ABSENT_OPTIMIZERS:
-        raise Error(f"--optimizer {given['optimizer']} is not in this build; choose adamw or sgd")
+        raise Error(f"--optimizer {given['optimizer']} is not in this build; choose adamw, sgd or mezo")
     return TrainingOptions(**given)

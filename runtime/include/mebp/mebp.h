@@ -87,7 +87,8 @@ const char *mebp_bundle_describe_json(mebp_bundle *bundle);
 
 /* ---- session --------------------------------------------------------------------------------------------------- */
 
-typedef enum mebp_optimizer { MEBP_SGD = 0, MEBP_ADAMW = 1 } mebp_optimizer;
+/* MeZO takes two losses instead of a gradient: a session without return_gradients then has no memory for one. */
+typedef enum mebp_optimizer { MEBP_SGD = 0, MEBP_ADAMW = 1, MEBP_MEZO = 2 } mebp_optimizer;
 
 typedef struct mebp_session_options {
   mebp_optimizer optimizer;                  /* MEBP_ADAMW */
@@ -105,6 +106,7 @@ typedef struct mebp_session_options {
   const char *spill_folder;                  /* checkpoints go into a nameless file here; NULL: where the plan spills,
                                                 into $TMPDIR or /var/tmp; else they stay in memory */
   bool state_in_file;                        /* and so does the optimizer's state, written anew in every step */
+  float perturbation;                        /* 1e-3: what MeZO's random directions are multiplied with */
 } mebp_session_options;
 void mebp_session_options_init(mebp_session_options *options);
 
@@ -126,7 +128,7 @@ typedef struct mebp_batch {
 
 typedef struct mebp_step_result {
   float loss;      /* mean over the labels that count, of all micro-batches together */
-  float grad_norm; /* L2 over all trainables, before clipping and the update */
+  float grad_norm; /* L2 over all trainables, before clipping and the update; of MeZO the slope along its direction */
   uint64_t tokens; /* labels that count */
   double seconds;
   uint64_t peak_bytes; /* the highest anonymous + written memory of this process seen so far, sampled by the session */

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MeZO's step against the gradient that it does without.
+#include <cmath>
+
+#include "support/handles.h"
+
+using namespace mebp::test;
+
+namespace {
+
+using Values = std::vector<std::vector<float>>;
+
+const std::vector<int32_t> ids = tinyTokens(10);
+
+mebp_session_options mezoOptions() {
+  mebp_session_options options = defaultOptions();
+  options.optimizer = MEBP_MEZO;
+  options.return_gradients = false;
+  return options;
+}
+
+mebp_step_result step(mebp_session *session) {
+  mebp_step_result result = {};
+  mebp_error error = {};
+  EXPECT_EQ(mebp_session_step(session, ids.data(), ids.data(), 2, 5, &result, &error), MEBP_OK) << error.message;
+  return result;
+}
+
+double dot(const Values &left, const Values &right) {
+  double sum = 0;
+  for (size_t i = 0; i < left.size(); ++i)
+    for (size_t j = 0; j < left[i].size(); ++j)
+      sum += static_cast<double>(left[i][j]) * right[i][j];
+  return sum;
+}
+
+Values difference(Values left, const Values &right) {
+  for (size_t i = 0; i < left.size(); ++i)
+    for (size_t j = 0; j < left[i].size(); ++j)
+      left[i][j] -= right[i][j];
+  return left;
+}
+
+TEST(Mezo, StepsByTheSlopeAlongItsDirection) {
+  BundleFolder folder(tinyBundle({}));
+  OpenBundle bundle(folder.path());
+  mebp_session_options options = mezoOptions();
+  options.learning_rate = 0.5f;
+  OpenSession session(bundle.handle, options), exact(bundle.handle, defaultOptions());
+  double elements = 0, squares = 0;
+  for (int i = 0; i < 5; ++i) {
+    Values before = trainablesOf(bundle.handle, session.handle);
+    for (uint32_t index = 0; index < before.size(); ++index)
+      mebp_session_write_trainable(exact.handle, index, before[index].data(), before[index].size(), nullptr);
+    float loss;
+    ASSERT_EQ(mebp_session_gradients(exact.handle, ids.data(), ids.data(), 2, 5, &loss, nullptr), MEBP_OK);
+    Values gradient = gradientsOf(bundle.handle, exact.handle);
+    mebp_step_result result = step(session.handle);
+    EXPECT_NEAR(result.loss, loss, 1e-4); // the mean of the two has no first order
+    EXPECT_EQ(result.tokens, 8u);
+
+    // The change is -lr slope z, so z . gradient = slope says this.
+    Values change = difference(trainablesOf(bundle.handle, session.handle), before);
+    double slope = result.grad_norm;
+    EXPECT_NEAR(dot(change, gradient), -0.5 * slope * slope, 0.02 * slope * slope + 1e-5);
+    squares += dot(change, change) / (0.25 * slope * slope);
+    for (const std::vector<float> &each : change)
+      elements += static_cast<double>(each.size());
+  }
+  EXPECT_NEAR(squares / elements, 1, 0.2); // the variance of z
+  EXPECT_EQ(mebp_session_steps(session.handle), 5u);
+}
+
+TEST(Mezo, LowersTheLossTheSameWithAnyThreads) {
+  BundleFolder folder(tinyBundle({}));
+  OpenBundle bundle(folder.path());
+  std::vector<float> losses[2];
+  for (uint32_t threads : {1u, 2u}) {
+    mebp_session_options options = mezoOptions();
+    options.threads = threads;
+    options.learning_rate = 2e-3f;
+    OpenSession session(bundle.handle, options);
+    for (int i = 0; i < 400; ++i)
+      losses[threads - 1].push_back(step(session.handle).loss);
+  }
+  EXPECT_EQ(losses[0], losses[1]);
+  EXPECT_LT(losses[0].back(), 0.9f * losses[0].front());
+}
+
+TEST(Mezo, NeedsNoMemoryForGradients) {
+  TinyOptions tiny;
+  tiny.layers = 6;
+  for (bool inPlace : {false, true}) {
+    tiny.inPlace = inPlace;
+    BundleFolder folder(tinyBundle(tiny));
+    OpenBundle bundle(folder.path());
+    mebp_session_options mezo = mezoOptions(), sgd = mezo;
+    sgd.optimizer = MEBP_SGD;
+    constexpr uint64_t checkpoint = 256;
+    EXPECT_LE(mebp_session_memory_bytes(bundle.handle, &mezo) + tiny.layers * checkpoint,
+              mebp_session_memory_bytes(bundle.handle, &sgd));
+    mezo.accumulate = true; // nothing is summed but losses
+    mebp_session_options plain = mezoOptions();
+    EXPECT_EQ(mebp_session_memory_bytes(bundle.handle, &mezo), mebp_session_memory_bytes(bundle.handle, &plain));
+  }
+}
+
+TEST(Mezo, TakesMicroBatchesAsOne) {
+  BundleFolder folder(tinyBundle({}));
+  OpenBundle bundle(folder.path());
+  mebp_session_options options = mezoOptions();
+  options.accumulate = true;
+  options.learning_rate = 0.1f;
+  OpenSession whole(bundle.handle, options), parts(bundle.handle, options);
+  step(whole.handle);
+  const mebp_batch rows[] = {{ids.data(), ids.data(), 1, 5}, {ids.data() + 5, ids.data() + 5, 1, 5}};
+  mebp_step_result result;
+  ASSERT_EQ(mebp_session_step_batches(parts.handle, rows, 2, &result, nullptr), MEBP_OK);
+  EXPECT_EQ(result.tokens, 8u);
+  Values expected = trainablesOf(bundle.handle, whole.handle), found = trainablesOf(bundle.handle, parts.handle);
+  Values apart = difference(found, expected);
+  EXPECT_LT(std::sqrt(dot(apart, apart)), 1e-4 * std::sqrt(dot(expected, expected)));
+}
+
+TEST(Mezo, DecaysWeights) {
+  BundleFolder folder(tinyBundle({}));
+  OpenBundle bundle(folder.path());
+  mebp_session_options plain = mezoOptions(), decaying = mezoOptions();
+  plain.learning_rate = decaying.learning_rate = 0.1f;
+  decaying.weight_decay = 0.5f;
+  OpenSession expected(bundle.handle, plain), session(bundle.handle, decaying);
+  Values before = trainablesOf(bundle.handle, session.handle);
+  step(expected.handle);
+  step(session.handle);
+  Values decayed =
+      difference(trainablesOf(bundle.handle, expected.handle), trainablesOf(bundle.handle, session.handle));
+  EXPECT_NEAR(dot(decayed, before), 0.05 * dot(before, before), 1e-4 * dot(before, before));
+}
+
+TEST(Mezo, ContinuesFromASavedState) {
+  BundleFolder folder(tinyBundle({}));
+  OpenBundle bundle(folder.path());
+  std::string state = scratchPath();
+  OpenSession first(bundle.handle, mezoOptions()), then(bundle.handle, mezoOptions());
+  for (int i = 0; i < 3; ++i)
+    step(first.handle);
+  ASSERT_EQ(mebp_session_save_state(first.handle, state.c_str(), nullptr, 0, nullptr), MEBP_OK);
+  ASSERT_EQ(mebp_session_load_state(then.handle, state.c_str(), nullptr, nullptr, nullptr), MEBP_OK);
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(step(first.handle).loss, step(then.handle).loss);
+  EXPECT_EQ(trainablesOf(bundle.handle, first.handle), trainablesOf(bundle.handle, then.handle));
+  mebp_session_options other = mezoOptions();
+  other.perturbation = 1e-2f;
+  OpenSession farther(bundle.handle, other);
+  EXPECT_EQ(mebp_session_load_state(farther.handle, state.c_str(), nullptr, nullptr, nullptr), MEBP_INCOMPATIBLE);
+}
+
+TEST(Mezo, PutsParametersBackWhereALossIsNotFinite) {
+  BundleFolder folder(tinyBundle({}));
+  OpenBundle bundle(folder.path());
+  OpenSession session(bundle.handle, mezoOptions());
+  std::vector<float> huge(elementsOf(bundle.handle, 0), 1e30f);
+  for (uint32_t index : {0u, 1u})
+    mebp_session_write_trainable(session.handle, index, huge.data(), huge.size(), nullptr);
+  Values before = trainablesOf(bundle.handle, session.handle);
+  mebp_step_result result;
+  mebp_error error;
+  EXPECT_EQ(mebp_session_step(session.handle, ids.data(), ids.data(), 2, 5, &result, &error), MEBP_NOT_FINITE);
+  EXPECT_EQ(mebp_session_steps(session.handle), 0u);
+  Values apart = difference(trainablesOf(bundle.handle, session.handle), before);
+  EXPECT_LT(dot(apart, apart), 1e-12);
+}
+
+TEST(Mezo, RefusesWhatItHasNoUseFor) {
+  mebp::format::Bundle content = tinyBundle({});
+  BundleFolder folder(content);
+  OpenBundle bundle(folder.path());
+  auto refusal = [](mebp_bundle *handle, const mebp_session_options &options) {
+    mebp_session *session = nullptr;
+    mebp_error error = {};
+    EXPECT_NE(mebp_session_create(handle, &options, &session, &error), MEBP_OK);
+    return std::string(error.message);
+  };
+  mebp_session_options options = mezoOptions();
+  options.clip = 1;
+  EXPECT_EQ(refusal(bundle.handle, options), "MeZO has no gradient that could be clipped; leave out clip");
+  options = mezoOptions();
+  options.perturbation = 0;
+  EXPECT_EQ(refusal(bundle.handle, options), "the perturbation 0 is not a finite number above 0");
+  options = mezoOptions();
+  options.spill_folder = "/";
+  EXPECT_EQ(refusal(bundle.handle, options), "MeZO keeps nothing that could be spilled; leave out the folder");
+  content.mutable_blocks()->rbegin()->set_loss(-1);
+  BundleFolder without(content);
+  OpenBundle old(without.path());
+  EXPECT_EQ(refusal(old.handle, mezoOptions()), "MeZO needs a program for the loss alone; compile the bundle again");
+}
+
+} // namespace
