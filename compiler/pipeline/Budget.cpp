@@ -52,9 +52,9 @@ llvm::Expected<Choice> chooseWithinBudget(ModuleOp module, const PipelineOptions
 
 llvm::Expected<LongestSequence> findLongestSequence(ModuleOp module, const PipelineOptions &pipeline,
                                                     const PlanOptions &plan, int64_t limit) {
-  // A longer sequence never needs less, so halving finds the last one that fits.
+  // A longer sequence never needs less, so halving finds the last one that fits. Of one token nothing is learned.
   LongestSequence longest;
-  for (int64_t fits = 0, tooLong = limit + 1; fits + 1 < tooLong;) {
+  for (int64_t fits = 1, tooLong = limit + 1; fits + 1 < tooLong;) {
     PipelineOptions trial = pipeline;
     PlanOptions trialPlan = plan;
     trial.sequence = trialPlan.sequence = fits + (tooLong - fits) / 2;
@@ -66,7 +66,7 @@ llvm::Expected<LongestSequence> findLongestSequence(ModuleOp module, const Pipel
       longest = {fits, *choice};
     } else {
       tooLong = trial.sequence;
-      if (tooLong == 1)
+      if (tooLong == 2)
         return refuse(*chooser, trial, trialPlan);
     }
   }

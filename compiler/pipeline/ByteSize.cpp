@@ -6,7 +6,8 @@
 namespace mebp {
 
 std::string formatMegabytes(uint64_t bytes) {
-  return llvm::formatv("{0:f2} MB", static_cast<double>(bytes) / 1e6).str();
+  uint64_t hundredths = (bytes + 9999) / 10000;
+  return llvm::formatv("{0}.{1:d2} MB", hundredths / 100, hundredths % 100).str();
 }
 
 } // namespace mebp

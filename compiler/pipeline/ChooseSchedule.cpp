@@ -86,8 +86,9 @@ FailureOr<ScheduleChooser::Part> ScheduleChooser::lower(ModuleOp module, const P
   options.schedule = pipeline.schedule;
   fixedPlan = computeMemoryPlan(*copy, options);
   part.seconds = fixedPlan.stepSeconds;
-  otherBytes =
-      fixedPlan.peakBytes - fixedPlan.keptBytes - fixedPlan.stateBytes - std::max(part.layerArena, part.headArena);
+  part.flowBytes = fixedPlan.flowBytes;
+  otherBytes = fixedPlan.peakBytes - fixedPlan.keptBytes - fixedPlan.flowBytes - fixedPlan.stateBytes -
+               std::max(part.layerArena, part.headArena);
   return part;
 }
 
@@ -97,7 +98,7 @@ Choice ScheduleChooser::evaluate(const Part &chunk, const Part &tile, int64_t sp
   choice.schedule.chunk = chunk.schedule.chunk;
   choice.schedule.spacing = spacing;
   choice.schedule.spill = spill;
-  choice.peakBytes = otherBytes + std::max(chunk.layerArena, tile.headArena) +
+  choice.peakBytes = otherBytes + chunk.flowBytes + std::max(chunk.layerArena, tile.headArena) +
                      (spill == Spill::All ? fixedPlan.filedStateRoom : fixedPlan.stateBytes);
   StepSeconds seconds = chunk.seconds;
   seconds.head = tile.seconds.head;

@@ -39,6 +39,7 @@ private:
     Schedule schedule;
     StepSeconds seconds;
     uint64_t layerArena = 0, headArena = 0;
+    uint64_t flowBytes = 0; // between blocks: less where all programs run in place, which the chunk may decide
   };
 
   mlir::FailureOr<Part> lower(mlir::ModuleOp module, const PipelineOptions &pipeline, const PlanOptions &plan);

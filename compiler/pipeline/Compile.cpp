@@ -48,10 +48,14 @@ int64_t getInteger(ModuleOp module, StringRef name, int64_t fallback) {
 }
 
 /// Without a budget a plan spills only where it is told to; within one, checkpoints may go.
-Spill parseSpill(StringRef name, bool hasBudget) {
+Spill parseSpill(StringRef name, bool hasBudget, StringRef optimizer) {
+  if (isForwardOnly(optimizer))
+    return Spill::None;
   if (name.empty())
     return hasBudget ? Spill::Checkpoints : Spill::None;
-  return name == "all" ? Spill::All : name == "checkpoints" ? Spill::Checkpoints : Spill::None;
+  if (name == "all" && optimizer == "adamw") // the one that has a state
+    return Spill::All;
+  return name == "none" ? Spill::None : Spill::Checkpoints;
 }
 
 /// Reads what an option says about a size; false where it cannot be meant.
@@ -132,7 +136,7 @@ int compile(const CompileOptions &options) {
   planOptions.budget = budget;
   if (isForwardOnly(options.optimizer) && !options.spill.empty() && options.spill != "none")
     return fail("--spill " + options.spill + ": " + options.optimizer + " keeps no checkpoints and no state to spill");
-  planOptions.mostSpill = isForwardOnly(options.optimizer) ? Spill::None : parseSpill(options.spill, budget != 0);
+  planOptions.mostSpill = parseSpill(options.spill, budget != 0, options.optimizer);
   planOptions.residentLimit = residentLimit;
   if (!budget)
     pipeline.schedule.spill = planOptions.mostSpill;
@@ -189,6 +193,9 @@ int compile(const CompileOptions &options) {
     bundle.tokenizer = tokenizer.str().str();
 
   MemoryPlan plan = computeMemoryPlan(*module, bundle.plan);
+  if (budget && plan.peakBytes > budget)
+    return fail("--memory-budget " + options.memoryBudget + ": the plan that was chosen comes to " +
+                formatMegabytes(plan.peakBytes) + "; this is a fault of mebpc, please report it");
   format::Bundle description;
   SmallVector<nn::ParameterOp> parameters = buildBundle(*module, bundle, plan, description);
   if (!options.planJson.empty()) {

@@ -83,7 +83,16 @@ bool flowsInPlace(ModuleOp module) {
   return true;
 }
 
-/// What the programs of a step need while they run.
+/// A session has room for every program, a step runs some.
+bool runsInStep(ModuleOp module, exec::ProgramOp program, bool forwardOnly) {
+  for (auto block : module.getOps<train::BlockOp>())
+    if (block.getForward() == program.getSymName() ||
+        (forwardOnly ? block.getLoss() == program.getSymName() : givesGradients(module, program)))
+      return true;
+  return false;
+}
+
+/// What programs need while they run.
 struct ProgramNeeds {
   exec::ProgramOp largest; // by its arena
   ArenaPeak peak;          // of that one
@@ -99,7 +108,8 @@ ProgramNeeds findProgramNeeds(ModuleOp module, bool forwardOnly) {
     ArenaPeak peak = findArenaPeak(program);
     uint64_t gradients = getGradientBytes(program), arena = program.getArenaBytes().value_or(0);
     needs.gradients = std::max(needs.gradients, gradients);
-    needs.live = std::max(needs.live, gradients + peak.bytes);
+    if (runsInStep(module, program, forwardOnly))
+      needs.live = std::max(needs.live, gradients + peak.bytes);
     if (needs.largest && arena <= needs.arena)
       continue;
     needs.largest = program;
@@ -195,7 +205,8 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const PlanOptions &options) {
     plan.seconds = plan.stepSeconds.totalSpilled(plan.fileBytes);
   }
   bool inPlace = flowsInPlace(module);
-  add("cotangents", (inPlace ? 1 : 2) * plan.checkpointBytes,
+  plan.flowBytes = (inPlace ? 1 : 2) * plan.checkpointBytes;
+  add("cotangents", plan.flowBytes,
       forwardOnly ? "none: what flows forward"
       : inPlace   ? "of a layer's output, replaced by its input's"
                   : "of a layer's input and output");

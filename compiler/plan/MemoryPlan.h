@@ -35,13 +35,14 @@ struct MemoryPlan {
   std::vector<PlannedBuffer> atPeak;        // values alive where the largest program needs the most
   uint64_t layers = 0, checkpointBytes = 0; // a checkpoint is a layer's input
   uint64_t keptBytes = 0;                   // of all checkpoints in memory
+  uint64_t flowBytes = 0;                   // of what flows between blocks: one or two as large as a checkpoint
   uint64_t stateBytes = 0;                  // of the optimizer, wherever that is ...
   uint64_t filedStateRoom = 0;              // ... and of the part that is in memory at once where it is in a file
   uint64_t fileBytes = 0;                   // written to a file in each step
   StepSeconds stepSeconds;
   double seconds = 0; // of a step, predicted
   uint64_t processBytes = 0;
-  uint64_t liveBytes = 0; // the largest sum of what is needed at one moment, processBytes included
+  uint64_t liveBytes = 0; // what the step needs at its fullest moment: the peak but for gaps between values
   uint64_t peakBytes = 0; // processBytes and the buffers
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Folds additions into the linear layer that computes one of the summands, where nothing else reads that summand. A layer
-// with LoRA beside it has its addend already; what is added to that stays a sum of its own: in bf16, a residual stream
-// that goes through two products would be rounded twice.
+// Folds additions into the linear layer that computes one of the summands, where nothing else reads that summand. A
+// layer with LoRA beside it has its addend already; what is added to that stays a sum of its own: in bf16, a residual
+// stream that goes through two products would be rounded twice.
 #include "compiler/rewrite/Passes.h"
 
 #include "mlir/IR/Dominance.h"

@@ -65,9 +65,7 @@ bool isReadFirst(const Read &read, Operation *write) {
   return true;
 }
 
-} // namespace
-
-bool mebp::exec::mayLieInInput(const Lifetimes &lifetimes, BlockArgument input, Value output) {
+bool mayLieInInput(const Lifetimes &lifetimes, BlockArgument input, Value output) {
   if (input.getType() != output.getType())
     return false;
   SmallVector<Read> reads;
@@ -83,6 +81,8 @@ bool mebp::exec::mayLieInInput(const Lifetimes &lifetimes, BlockArgument input, 
   }
   return true;
 }
+
+} // namespace
 
 bool mebp::exec::mayRunInPlace(ProgramOp program, const Lifetimes &lifetimes) {
   BlockArgument input;

@@ -5,12 +5,9 @@
 
 namespace mebp::exec {
 
-/// Whether `output` may be bound to the memory of `input`: whatever of it is written has been read for the last time.
-/// The program then computes the same in its input's memory as beside it, and a runtime may choose.
-bool mayLieInInput(const Lifetimes &lifetimes, mlir::BlockArgument input, mlir::Value output);
-
-/// The same of what flows from block to block: a program's one output that is an activation or a cotangent, and its
-/// cotangent or, where it takes none, its activation.
+/// Whether a program may leave what flows on where what flowed in was: its one output that is an activation or a
+/// cotangent, in the memory of its cotangent or, where it takes none, of its activation. It then computes the same, and
+/// a runtime may choose.
 bool mayRunInPlace(ProgramOp program, const Lifetimes &lifetimes);
 
 } // namespace mebp::exec

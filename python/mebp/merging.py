@@ -59,7 +59,7 @@ def merge(
     bundle, adapter, output = Path(bundle), Path(adapter), Path(output)
     if dtype not in DTYPES:
         raise Error(f"dtype '{dtype}' is not one of {', '.join(DTYPES)}")
-    session = Session(bundle, threads=1, return_gradients=False)
+    session = Session(bundle, threads=1, forward_only=True)
     session.load_adapter(adapter)
     description = inspect(bundle)
     lora = description["model"]["lora"]

@@ -67,6 +67,7 @@ class Session:
         spill_folder: str | os.PathLike[str] | None = None,
         state_in_file: bool = False,
         perturbation: float = 1e-3,
+        forward_only: bool = False,
     ) -> None:
         """Opens the bundle folder `path`.
 
@@ -88,6 +89,7 @@ class Session:
             in $TMPDIR or /var/tmp where it spills.
         state_in_file: the optimizer's state goes there, too; every step then writes all of it, which wears flash.
         perturbation: what MeZO's directions, standard normal numbers, are multiplied with.
+        forward_only: losses, logits and generation alone: no room for gradients, checkpoints or an optimizer's state.
 
         Raises mebp.Error where the bundle is missing, damaged or too new, or an option cannot be meant.
         """
@@ -117,6 +119,7 @@ class Session:
             spill_folder=os.fspath(spill_folder or ""),
             state_in_file=state_in_file,
             perturbation=perturbation,
+            forward_only=forward_only,
         )
 
     def __repr__(self) -> str:
@@ -161,7 +164,7 @@ class Session:
         checkpoint_spacing: every how many layers a checkpoint is kept. budget_bytes: what was asked for; 0: nothing.
         spill: what is in a file instead, "none", "checkpoints" or "all"; file_bytes: written to it in each step.
         resident_limit: of the mapped weights, a run holds no more in memory at once; 0: the system decides.
-        live_bytes: the largest sum of what is needed at one moment, which no plan can be below.
+        live_bytes: what a step needs at its fullest moment; peak_bytes is that and the gaps between values.
         at_peak: the values alive where the scratch arena is fullest.
         """
         return Plan(

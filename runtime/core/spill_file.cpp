@@ -89,13 +89,18 @@ void SpillFile::writeBack(uint64_t offset, uint64_t bytes) const {
   ::sync_file_range(descriptor, static_cast<off_t>(offset), static_cast<off_t>(bytes), SYNC_FILE_RANGE_WRITE);
 }
 
-Status SpillFile::waitWritten(uint64_t offset, uint64_t bytes) const {
+Status SpillFile::prepareRead(uint64_t offset, uint64_t bytes) const {
   constexpr unsigned all = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
   // A file system that cannot wait for a range still has what was written.
-  if (::sync_file_range(descriptor, static_cast<off_t>(offset), static_cast<off_t>(bytes), all) == 0 ||
-      (errno != EIO && errno != ENOSPC))
-    return Status();
-  return systemFailure(place, "write what is spilled", errno);
+  if (::sync_file_range(descriptor, static_cast<off_t>(offset), static_cast<off_t>(bytes), all) != 0 &&
+      (errno == EIO || errno == ENOSPC))
+    return systemFailure(place, "write what is spilled", errno);
+#ifdef MADV_POPULATE_READ
+  // An older kernel does not know this; then the first touch reads.
+  if (::madvise(map + offset, bytes, MADV_POPULATE_READ) != 0 && errno == EFAULT)
+    return systemFailure(place, "read what was spilled", EIO);
+#endif
+  return Status();
 }
 
 void SpillFile::drop(uint64_t offset, uint64_t bytes) const {

@@ -29,8 +29,9 @@ public:
   // The system begins to read, or to write to the disk, what it will have to.
   void readAhead(uint64_t offset, uint64_t bytes) const;
   void writeBack(uint64_t offset, uint64_t bytes) const;
-  // Until these bytes have been written: what is read of them in place is clean then.
-  Status waitWritten(uint64_t offset, uint64_t bytes) const;
+  // To be called before these bytes are read in place: returns when they are on the disk, so that their pages are
+  // clean, and in memory, so that a disk that fails is found here.
+  Status prepareRead(uint64_t offset, uint64_t bytes) const;
   // Gives these bytes back: out of the map, and out of the system's cache.
   void drop(uint64_t offset, uint64_t bytes) const;
   uint64_t writtenBytes() const { return written; } // so far, in all

@@ -23,7 +23,7 @@ uint32_t threadsOf(const mebp_session_options &options) {
 }
 
 bool isForwardOnly(const mebp_session_options &options) {
-  return options.optimizer == MEBP_MEZO && !options.return_gradients;
+  return options.forward_only || (options.optimizer == MEBP_MEZO && !options.return_gradients);
 }
 
 mebp_session_options followPlan(const format::Bundle &bundle, const mebp_session_options &options) {
@@ -101,7 +101,7 @@ Layout planSession(const format::Bundle &bundle, const mebp_session_options &opt
     layout.trainables.push_back(placer.take(trainableBytes(bundle, i)));
   layout.arrayBytes = placer.total() - layout.trained;
   layout.trainedBytes = layout.arrayBytes;
-  uint32_t arrays = stateArraysOf(options.optimizer);
+  uint32_t arrays = layout.forwardOnly ? 0 : stateArraysOf(options.optimizer);
   if (options.state_in_file) {
     uint64_t largest = 0;
     for (uint32_t i = 0; i < static_cast<uint32_t>(bundle.trainables_size()); ++i)

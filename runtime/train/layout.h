@@ -36,7 +36,7 @@ struct Layout {
   // is whole; the first may lack its beginning, and is then computed again from the ids.
   std::vector<uint64_t> checkpoints;
   bool spilled = false;
-  bool forwardOnly = false; // MeZO: no backward reads what a forward has left
+  bool forwardOnly = false; // no backward reads what a forward has left
   uint32_t spacing = 1;
   uint32_t missing = 0; // places that the first segment lacks
   uint32_t segmentOf(uint32_t checkpoint) const { return (checkpoint + missing) / spacing; }
@@ -72,7 +72,7 @@ inline uint64_t trainableBytes(const format::Bundle &bundle, uint32_t index) {
 
 uint32_t threadsOf(const mebp_session_options &options);
 
-// MeZO computes no gradients, unless a caller wants them.
+// Where a caller says so, and with MeZO, unless a caller wants gradients.
 bool isForwardOnly(const mebp_session_options &options);
 
 // The options with what the plan says beside them: what it spills, and how much of the weights may be in memory.

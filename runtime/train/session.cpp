@@ -27,7 +27,8 @@ static Status checkSessionOptions(const mebp_session_options &options) {
 
 Status Session::create(Bundle &opened, const mebp_session_options &options) {
   if (options.spill_folder && isForwardOnly(options))
-    return failure(MEBP_INVALID_ARGUMENT, "MeZO keeps nothing that could be spilled; leave out the folder");
+    return failure(MEBP_INVALID_ARGUMENT,
+                   "without gradients, as with MeZO, nothing is kept that could be spilled; leave out the folder");
   const mebp_session_options given = followPlan(opened.content(), options);
   if (Status status = checkSessionOptions(given); !status.ok())
     return status;
@@ -35,11 +36,10 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
     return status;
   owner = &opened;
   settings = given;
+  limitByPlan = options.resident_limit == 0;
   optimizerOptions = optionsOf(given);
   optimizer = makeOptimizer(given.optimizer);
   layout = planSession(opened.content(), given);
-  if (layout.forwardOnly && opened.content().blocks().rbegin()->loss() == noProgram)
-    return failure(MEBP_UNSUPPORTED, "MeZO needs a program for the loss alone; compile the bundle again");
 
   if (given.memory) {
     if (reinterpret_cast<uintptr_t>(given.memory) % memoryAlignment != 0 || given.memory_bytes < layout.total)
@@ -114,8 +114,7 @@ void Session::bindBlocks() {
 uint64_t Session::flowAfter(uint32_t block) const { return layout.flow[1 - (layout.checkpoints.size() - block) % 2]; }
 uint64_t Session::cotangentAfter(uint32_t block) const { return layout.flow[(layout.checkpoints.size() - block) % 2]; }
 
-// A forward that runs for the backward's sake writes what its backward reads; where that is in a file, it is on its way
-// there.
+// A backward reads a spilled input where the file is mapped, a forward where it flows.
 void *Session::checkpointOf(uint32_t layer, bool forBackward) const {
   uint32_t before = layer - 1;
   if (before >= layout.checkpoints.size() || layout.forwardOnly || (layout.spilled && !forBackward))

@@ -22,6 +22,8 @@ namespace mebp {
 
 // Refuses NaN and infinity, before any parameter has changed.
 Status checkFinite(const char *name, double value);
+// Of a limit on the weights in memory.
+Status tooLow(uint64_t limit, const WeightReads &reads, const std::string &block);
 // What a disk reports that fails between two updates.
 Status halfUpdated(const Status &status);
 
@@ -84,9 +86,9 @@ private:
   void takeIds(const Tokens &tokens);
   uint64_t liveCheckpointBytes() const;
   uint64_t takeTokens(const Tokens &tokens); // gives the number of labels that count
-  void runProgram(const BoundProgram &program);
+  void runProgram(const BoundProgram &program, bool limited = true);
   Status limitWeights();
-  Status checkLogitsReads() const;
+  bool logitsFitLimit() const;
   void readAhead(uint32_t block, uint32_t next);
   void runForward(uint32_t end); // the blocks before it
   Status runForwardForBackward();
@@ -113,8 +115,9 @@ private:
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Optimizer> optimizer;
   std::vector<BoundBlock> blocks;
-  Residency residency;    // in use where settings.resident_limit is not 0
-  bool roomForTwo = true; // layers at once, within it
+  Residency residency;      // in use where settings.resident_limit is not 0
+  bool limitByPlan = false; // and not by an option
+  bool roomForTwo = true;   // layers at once, within it
   WeightReads logitsReads;
   SpillFile spill; // open where settings.spill_folder was given
 
@@ -123,6 +126,7 @@ private:
   uint64_t labelCount = 0; // of all its micro-batches
   double squaredNorm = 0;
   bool gradientsKept = false;
+  bool updating = false; // a parameter has been updated
   PeakMemory peak;
 };
 

@@ -42,14 +42,14 @@ uint64_t Session::takeTokens(const Tokens &tokens) {
   return shiftLabels(tokens, at<int32_t>(layout.labels));
 }
 
-void Session::runProgram(const BoundProgram &program) {
+void Session::runProgram(const BoundProgram &program, bool limited) {
   Run run;
   run.bindings = program.bindings.data();
   run.arena = at<unsigned char>(layout.scratch);
   run.batch = batch;
   run.sequence = sequence;
   run.peak = settings.sample_memory ? &peak : nullptr;
-  run.residency = settings.resident_limit ? &residency : nullptr;
+  run.residency = limited && settings.resident_limit ? &residency : nullptr;
   backend->run(static_cast<uint32_t>(program.program), run);
 }
 
@@ -128,8 +128,8 @@ Status Session::runBackward(uint32_t block) {
   uint64_t checkpoint = layout.checkpoints[block - 1], bytes = liveCheckpointBytes();
   if (block > 1)
     spill.readAhead(layout.checkpoints[block - 2], bytes);
-  if (Status status = spill.waitWritten(checkpoint, bytes); !status.ok())
-    return halfUpdated(status);
+  if (Status status = spill.prepareRead(checkpoint, bytes); !status.ok())
+    return updating ? halfUpdated(status) : status;
   runProgram(blocks[block].gradient);
   spill.drop(checkpoint, bytes);
   return Status();
@@ -180,14 +180,16 @@ Status Session::runLoss(const Tokens &tokens, float &out) {
   out = 0;
   if (takeTokens(tokens) == 0)
     return Status(); // adds nothing
+  const BoundProgram &program = blocks.back().loss.program >= 0 ? blocks.back().loss : blocks.back().gradient;
+  if (program.program < 0)
+    return failure(MEBP_UNSUPPORTED, "the bundle has no program for the loss alone; compile it again");
   runForward(static_cast<uint32_t>(blocks.size() - 1));
-  const BoundBlock &head = blocks.back();
-  return runObjective(head.loss.program >= 0 ? head.loss : head.gradient, out);
+  return runObjective(program, out);
 }
 
 // The mean loss over the labels of all micro-batches, and its gradient.
 Status Session::runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, float &loss) {
-  gradientsKept = false;
+  gradientsKept = updating = false;
   squaredNorm = 0;
   if (settings.accumulate)
     std::memset(at<float>(layout.gradients), 0, layout.gradientPlan.ownBytes);
@@ -209,7 +211,7 @@ Status Session::runBatches(const Tokens *batches, uint32_t count, GradientSink &
 }
 
 Status Session::gradients(const Tokens &tokens, float &out) {
-  if (!settings.return_gradients)
+  if (!settings.return_gradients || settings.forward_only)
     return failure(MEBP_INVALID_ARGUMENT, "the session was created without return_gradients, it has no room for them");
   if (Status status = checkBatches(&tokens, 1); !status.ok())
     return status;
@@ -235,6 +237,8 @@ Status Session::stepByGradient(const Tokens *batches, uint32_t count, float &los
 Status Session::step(const Tokens *batches, uint32_t count, mebp_step_result &out) {
   auto begin = std::chrono::steady_clock::now();
   uint64_t writtenBefore = spill.writtenBytes();
+  if (settings.forward_only)
+    return failure(MEBP_INVALID_ARGUMENT, "the session was created with forward_only, it cannot train");
   if (count == 0)
     return failure(MEBP_INVALID_ARGUMENT, "a step needs at least one micro-batch");
   if (count > 1 && !settings.accumulate)
@@ -261,8 +265,10 @@ Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, flo
   const BoundBlock &head = blocks.back();
   if (head.logits.program < 0)
     return failure(MEBP_UNSUPPORTED, "the bundle was compiled without a program for logits; compile it again");
-  if (Status status = checkLogitsReads(); !status.ok())
-    return status;
+  // A plan's limit is meant for training; logits go over it where they must.
+  bool limited = logitsFitLimit();
+  if (!limited && !limitByPlan)
+    return tooLow(settings.resident_limit, logitsReads, owner->content().blocks().rbegin()->name());
   if (Status status = checkIds(owner->model(), tokens); !status.ok())
     return status;
   if (count == 0 || first >= tokens.sequence || count > tokens.sequence - first)
@@ -285,7 +291,7 @@ Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, flo
       bound.bindings[static_cast<size_t>(bound.activation)].data =
           checkpoint + (item * tokens.sequence + first + done) * rowBytes;
       bound.bindings[static_cast<size_t>(bound.logits)].data = out + (item * count + done) * vocabulary;
-      runProgram(bound);
+      runProgram(bound, limited);
     }
   }
   peak.sample();

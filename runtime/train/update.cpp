@@ -45,8 +45,9 @@ Status Session::update(uint32_t trainable, const float *gradient) {
     state[i] = stateOf(trainable, i);
     if (filed)
       if (Status status = readFiledState(i * layout.arrayBytes + place, state[i], bytes); !status.ok())
-        return halfUpdated(status);
+        return updating ? halfUpdated(status) : status;
   }
+  updating = true;
   optimizer->update(optimizerOptions, stepsDone + 1, parameters(trainable), gradient, state, elements(trainable));
   for (uint32_t i = 0; filed && i < layout.states.size(); ++i)
     if (Status status = writeFiledState(i * layout.arrayBytes + place, state[i], bytes); !status.ok())
@@ -79,6 +80,9 @@ Status Session::applyKept() {
 }
 
 Status Session::applyGradients(const float *const *gradients) {
+  if (settings.forward_only)
+    return failure(MEBP_INVALID_ARGUMENT, "the session was created with forward_only, it cannot train");
+  updating = false;
   for (uint32_t i = 0; i < trainableCount(); ++i)
     if (Status status = update(i, gradients[i]); !status.ok())
       return status;

@@ -38,7 +38,7 @@ static void forEachStretch(const format::Bundle &bundle, const format::Block &bl
     take(begin, end - begin);
 }
 
-static Status tooLow(uint64_t limit, const WeightReads &reads, const std::string &block) {
+Status tooLow(uint64_t limit, const WeightReads &reads, const std::string &block) {
   constexpr uint64_t kibibyte = 1024;
   return failure(MEBP_INVALID_ARGUMENT,
                  "a resident limit of %llu bytes is less than the weights that '%s' of block '%s' reads at once; give "
@@ -77,10 +77,8 @@ Status Session::limitWeights() {
 }
 
 // Training walks the head's matrix in tiles, the program for logits reads it whole.
-Status Session::checkLogitsReads() const {
-  if (!settings.resident_limit || logitsReads.windows * format::residencyWindow <= settings.resident_limit)
-    return Status();
-  return tooLow(settings.resident_limit, logitsReads, owner->content().blocks().rbegin()->name());
+bool Session::logitsFitLimit() const {
+  return !settings.resident_limit || logitsReads.windows * format::residencyWindow <= settings.resident_limit;
 }
 
 // Layers alone: of the embedding few rows are read, and the head's matrix may be larger than memory.

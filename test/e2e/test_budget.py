@@ -50,8 +50,8 @@ def smallest_peak(exported, spill: str = "checkpoints") -> float:
 def test_least_is_feasible_and_nothing_less(exported, tmp_path):
     _, path = exported
     least = smallest_peak(path)
-    chosen = plan(path, tmp_path, "--memory-budget", f"{least + 0.01:.2f}MB")
-    assert chosen["peak_bytes"] / 1e6 == pytest.approx(least, abs=0.006)
+    chosen = plan(path, tmp_path, "--memory-budget", f"{least:.2f}MB")
+    assert 0 <= least * 1e6 - chosen["peak_bytes"] < 1e4
     refusal(path, "--memory-budget", f"{least - 0.01:.2f}MB", "--threads", "1")
 
 
@@ -74,7 +74,7 @@ def test_spills_no_more_than_a_budget_needs(exported, tmp_path):
     assert least["none"] > least["checkpoints"] > least["all"]
     written = {}
     for spill, peak in least.items():
-        written[spill] = plan(path, tmp_path, "--memory-budget", f"{peak + 0.01:.2f}MB", "--spill", "all")
+        written[spill] = plan(path, tmp_path, "--memory-budget", f"{peak:.2f}MB", "--spill", "all")
         assert written[spill]["spill"] == spill
     free = plan(path, tmp_path)
     layers, checkpoint, adapter = 7, SEQUENCE * 192 * 2, {each["name"]: each["bytes"] for each in free["buffers"]}
@@ -176,6 +176,8 @@ def test_other_peaks_are_those_of_the_sessions(exported, tmp_path):
         for name, options in uses.items():
             session = mebp.Session(tmp_path / "model.mebp", optimizer=optimizer, **options)
             assert session.plan["planned_peak_bytes"] == peaks.pop(f"{optimizer}, {name}")
+    session = mebp.Session(tmp_path / "model.mebp", optimizer="mezo")
+    assert session.plan["planned_peak_bytes"] == peaks.pop("mezo")
     assert not peaks
 
 

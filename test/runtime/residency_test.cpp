@@ -154,6 +154,9 @@ TEST(Residency, FollowsThePlan) {
   float loss = 0;
   EXPECT_EQ(mebp_session_loss(session.handle, ids.data(), ids.data(), 2, 5, &loss, nullptr), MEBP_OK);
   EXPECT_LE(residentBytes(folder.file("weights.bin")), least);
+  // The program for logits reads more at once.
+  std::vector<float> logits(2 * tinyVocabulary);
+  EXPECT_EQ(mebp_session_logits(session.handle, ids.data(), 2, 5, 4, 1, logits.data(), nullptr), MEBP_OK);
 }
 
 TEST(Residency, ChangesNoGradientAndHoldsOverAStep) {

@@ -334,4 +334,36 @@ TEST(Session, RefusesWhatItCannotGive) {
   EXPECT_EQ(mebp_session_create(bundle.handle, &options, &refused, nullptr), MEBP_INVALID_ARGUMENT);
 }
 
+TEST(Session, ForwardOnlyGivesTheSameLossInLessMemory) {
+  for (bool inPlace : {false, true}) {
+    TinyOptions tiny;
+    tiny.layers = 5;
+    tiny.inPlace = inPlace;
+    format::Bundle content = tinyBundle(tiny);
+    content.mutable_plan()->set_spill_checkpoints(true); // of which nothing is needed
+    BundleFolder folder(content);
+    OpenBundle bundle(folder.path());
+    mebp_session_options options = defaultOptions(), forward = options;
+    forward.forward_only = true;
+    EXPECT_LT(mebp_session_memory_bytes(bundle.handle, &forward), mebp_session_memory_bytes(bundle.handle, &options));
+    OpenSession whole(bundle.handle, options), part(bundle.handle, forward);
+    std::vector<int32_t> ids = tinyTokens(10);
+    float expected = 0, loss = 0;
+    ASSERT_EQ(mebp_session_loss(whole.handle, ids.data(), ids.data(), 2, 5, &expected, nullptr), MEBP_OK);
+    ASSERT_EQ(mebp_session_loss(part.handle, ids.data(), ids.data(), 2, 5, &loss, nullptr), MEBP_OK);
+    EXPECT_EQ(loss, expected);
+    std::vector<float> logits(2 * tinyVocabulary), same = logits;
+    ASSERT_EQ(mebp_session_logits(whole.handle, ids.data(), 2, 5, 4, 1, logits.data(), nullptr), MEBP_OK);
+    ASSERT_EQ(mebp_session_logits(part.handle, ids.data(), 2, 5, 4, 1, same.data(), nullptr), MEBP_OK);
+    EXPECT_EQ(same, logits);
+    mebp_step_result result;
+    mebp_error error;
+    EXPECT_EQ(mebp_session_step(part.handle, ids.data(), ids.data(), 2, 5, &result, &error), MEBP_INVALID_ARGUMENT);
+    EXPECT_STREQ(error.message, "the session was created with forward_only, it cannot train");
+    EXPECT_EQ(mebp_session_gradients(part.handle, ids.data(), ids.data(), 2, 5, &loss, &error), MEBP_INVALID_ARGUMENT);
+    std::vector<const float *> none(10);
+    EXPECT_EQ(mebp_session_apply_gradients(part.handle, none.data(), &error), MEBP_INVALID_ARGUMENT);
+  }
+}
+
 } // namespace

@@ -21,7 +21,7 @@ def run(arguments: argparse.Namespace) -> int:
     from mebp.tokenizer import Tokenizer
     from mebp.training.evaluation import evaluate, perplexity
 
-    session = mebp.Session(arguments.bundle, device=arguments.device, threads=arguments.threads, return_gradients=False)
+    session = mebp.Session(arguments.bundle, device=arguments.device, threads=arguments.threads, forward_only=True)
     if arguments.adapter:
         session.load_adapter(arguments.adapter)
     data = load_dataset(arguments.data, Tokenizer(arguments.bundle), session.max_sequence)

@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     tokenizer = Tokenizer(arguments.bundle)
     chat = _make_chat(tokenizer, arguments.system) if arguments.chat else None
-    session = mebp.Session(arguments.bundle, device=arguments.device, threads=arguments.threads, return_gradients=False)
+    session = mebp.Session(arguments.bundle, device=arguments.device, threads=arguments.threads, forward_only=True)
     if arguments.adapter:
         session.load_adapter(arguments.adapter)
     # All are checked before the first is answered.

@@ -87,7 +87,7 @@ const char *mebp_bundle_describe_json(mebp_bundle *bundle);
 
 /* ---- session --------------------------------------------------------------------------------------------------- */
 
-/* MeZO takes two losses instead of a gradient: a session without return_gradients then has no memory for one. */
+/* MeZO takes two losses instead of a gradient; without return_gradients, its session has no room for one. */
 typedef enum mebp_optimizer { MEBP_SGD = 0, MEBP_ADAMW = 1, MEBP_MEZO = 2 } mebp_optimizer;
 
 typedef struct mebp_session_options {
@@ -96,6 +96,7 @@ typedef struct mebp_session_options {
   float beta1, beta2, epsilon, weight_decay; /* torch's AdamW: 0.9, 0.999, 1e-8; decay 0 */
   uint32_t threads;                          /* 0: as many as the process may run on */
   bool reference_kernels;                    /* the naive kernels, for verification */
+  bool forward_only;                         /* losses and logits alone: no room for gradients, checkpoints, states */
   bool return_gradients;                     /* make room so that mebp_session_gradients may be called */
   bool accumulate;                           /* make room so that a step may have several micro-batches */
   float clip;                                /* limit of the gradient's L2 norm over all trainables; 0: none */
