@@ -56,7 +56,7 @@ def test_a_budget_counts_forwards_alone(model, tmp_path):
 
 
 def test_the_peak_is_the_planned_one(smollm2, tmp_path, show):
-    np.save(tmp_path / "tokens.npy", np.random.default_rng(0).integers(0, 49152, (1, 256), dtype=np.int32))
+    np.save(tmp_path / "tokens.npy", np.random.default_rng(0).integers(0, 49152, (1, 512), dtype=np.int32))
     command = [find_tool("mebp-run"), str(smollm2.bundle), "--tokens", str(tmp_path / "tokens.npy"), "--json"]
     ends = {}
     for optimizer in ("sgd", "mezo"):
@@ -65,7 +65,7 @@ def test_the_peak_is_the_planned_one(smollm2, tmp_path, show):
         ends[optimizer] = json.loads(run.stdout.splitlines()[-1])
     mezo = ends["mezo"]
     show(
-        f"SmolLM2-135M, 256 tokens, MeZO: planned {mezo['planned_bytes'] / 1e6:.1f} MB, measured "
+        f"SmolLM2-135M, 512 tokens, MeZO: planned {mezo['planned_bytes'] / 1e6:.1f} MB, measured "
         f"{mezo['peak_bytes'] / 1e6:.1f} MB; SGD {ends['sgd']['peak_bytes'] / 1e6:.1f} MB"
     )
     # All of the runtime's own megabyte is planned, and not all of it is taken.
