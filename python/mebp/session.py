@@ -21,7 +21,7 @@ class StepResult:
     """What one optimizer step did."""
 
     loss: float  # mean over the labels that count, of all micro-batches together, before the update
-    grad_norm: float  # L2 over all trainables, before clipping and the update
+    grad_norm: float  # L2 over all trainables, before clipping and the update; with MeZO the slope along its direction
     tokens: int  # labels that count
     seconds: float
     peak_bytes: int  # the highest anonymous and written memory of this process that the session has seen

@@ -101,3 +101,13 @@ def test_a_plan_spills_without_being_asked_again(tmp_path, disk, monkeypatch):
     with pytest.raises(mebp.Error, match="the plan keeps checkpoints in a file: name a folder on a disk"):
         mebp.Session(tmp_path / "all" / "model.mebp")
     mebp.Session(tmp_path / "all" / "model.mebp", spill_folder=disk)
+
+
+def test_a_run_says_what_it_writes(bundle, data, disk, capsys):
+    losses = []
+    for options in ({}, {"spill": disk}):
+        run = mebp.train(bundle, data, steps=2, **options)
+        losses.append([record.loss for record in run.records])
+    assert losses[0] == losses[1]
+    before, after = capsys.readouterr().out.split("2 steps, ")[1:]
+    assert "to disk" not in before and after.count("MB to disk, which wears flash") == 1

@@ -98,6 +98,7 @@ class _Run:
             "--schedule": options.schedule,
             "--warmup": options.warmup,
         }
+        self.told_writing = False
         self.spoiled = False  # a gradient that is not finite was applied
         if options.schedule != "constant":
             self.description["--steps"] = self.total  # the rates depend on it
@@ -149,6 +150,9 @@ class _Run:
             )
         record = Record(step + 1, result.loss, result.grad_norm, rate, result.tokens, result.seconds, result.peak_bytes)
         log.add(record)
+        if result.written_bytes and not self.told_writing:
+            reporter.say(f"each step writes up to {result.written_bytes / 1e6:.1f} MB to disk, which wears flash")
+            self.told_writing = True
         reporter.step(record, seen=sum(batch.size for batch in ids))
         return record
 
