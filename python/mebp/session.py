@@ -68,6 +68,7 @@ class Session:
         state_in_file: bool = False,
         perturbation: float = 1e-3,
         forward_only: bool = False,
+        profile: str | os.PathLike[str] | None = None,
     ) -> None:
         """Opens the bundle folder `path`.
 
@@ -90,6 +91,8 @@ class Session:
         state_in_file: the optimizer's state goes there, too; every step then writes all of it, which wears flash.
         perturbation: what MeZO's directions, standard normal numbers, are multiplied with.
         forward_only: losses, logits and generation alone: no room for gradients, checkpoints or an optimizer's state.
+        profile: a file for every kernel call, as Chrome's trace events: ui.perfetto.dev draws it. It is whole when the
+            session is gone.
 
         Raises mebp.Error where the bundle is missing, damaged or too new, or an option cannot be meant.
         """
@@ -120,6 +123,7 @@ class Session:
             state_in_file=state_in_file,
             perturbation=perturbation,
             forward_only=forward_only,
+            trace_file=os.fspath(profile or ""),
         )
 
     def __repr__(self) -> str:

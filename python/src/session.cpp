@@ -28,7 +28,7 @@ public:
   Session(const Bundle &bundle, const std::string &optimizer, float learningRate, float beta1, float beta2,
           float epsilon, float weightDecay, uint32_t threads, bool referenceKernels, bool returnGradients,
           bool accumulate, float clip, uint64_t residentLimit, const std::string &spillFolder, bool stateInFile,
-          float perturbation, bool forwardOnly)
+          float perturbation, bool forwardOnly, const std::string &traceFile)
       : bundle(bundle) {
     mebp_session_options options;
     mebp_session_options_init(&options);
@@ -47,6 +47,7 @@ public:
     options.state_in_file = stateInFile;
     options.perturbation = perturbation;
     options.forward_only = forwardOnly;
+    options.trace_file = traceFile.empty() ? nullptr : traceFile.c_str();
     options.spill_folder = spillFolder.empty() ? nullptr : spillFolder.c_str();
     memoryBytes = mebp_session_memory_bytes(bundle.get(), &options);
     plannedPeakBytes = mebp_session_peak_bytes(bundle.get(), &options);
@@ -188,12 +189,12 @@ private:
 void bindSession(nb::module_ &module) {
   nb::class_<Session>(module, "Session")
       .def(nb::init<const Bundle &, const std::string &, float, float, float, float, float, uint32_t, bool, bool, bool,
-                    float, uint64_t, const std::string &, bool, float, bool>(),
+                    float, uint64_t, const std::string &, bool, float, bool, const std::string &>(),
            nb::arg("bundle"), nb::kw_only(), nb::arg("optimizer"), nb::arg("learning_rate"), nb::arg("beta1"),
            nb::arg("beta2"), nb::arg("epsilon"), nb::arg("weight_decay"), nb::arg("threads"),
            nb::arg("reference_kernels"), nb::arg("return_gradients"), nb::arg("accumulate"), nb::arg("clip"),
            nb::arg("resident_limit"), nb::arg("spill_folder"), nb::arg("state_in_file"), nb::arg("perturbation"),
-           nb::arg("forward_only"), nb::keep_alive<1, 2>())
+           nb::arg("forward_only"), nb::arg("trace_file"), nb::keep_alive<1, 2>())
       .def("loss", &Session::loss, nb::arg("ids"), nb::arg("labels"))
       .def("gradients", &Session::gradients, nb::arg("ids"), nb::arg("labels"))
       .def("step", &Session::step, nb::arg("ids"), nb::arg("labels"))

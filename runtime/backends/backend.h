@@ -20,6 +20,7 @@ struct Binding {
 };
 
 class Residency;
+class Trace;
 
 struct Run {
   const Binding *bindings = nullptr; // the program's inputs, then its outputs, in their order
@@ -28,6 +29,7 @@ struct Run {
   int64_t sequence = 0;
   PeakMemory *peak = nullptr;     // sampled after every kernel call; null: not at all
   Residency *residency = nullptr; // told of the weights that each kernel call reads; null: they may all stay
+  Trace *trace = nullptr;         // told of each kernel call; null: nobody asks
 };
 
 class Backend {

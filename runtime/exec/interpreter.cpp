@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "runtime/core/residency.h"
+#include "runtime/core/trace.h"
 #include "runtime/exec/tensors.h"
 
 namespace mebp {
@@ -123,7 +124,8 @@ static void bringIn(const PreparedCall &prepared, Residency &residency) {
   }
 }
 
-static void call(PreparedProgram &program, PreparedCall &prepared, Residency *residency, const cpu::Context &context) {
+static void callKernel(PreparedProgram &program, PreparedCall &prepared, Residency *residency,
+                       const cpu::Context &context) {
   for (size_t i = 0; i < prepared.values.size(); ++i)
     prepared.tensors[i] = prepared.values[i] < 0 ? cpu::Tensor() : program.tensors[prepared.values[i]];
   if (residency && prepared.piece) {
@@ -143,13 +145,20 @@ static void call(PreparedProgram &program, PreparedCall &prepared, Residency *re
   prepared.kernel(prepared.call, context);
 }
 
+static void call(PreparedProgram &program, PreparedCall &prepared, const Run &run, const cpu::Context &context) {
+  Trace::Time begin = run.trace ? Trace::now() : Trace::Time();
+  callKernel(program, prepared, run.residency, context);
+  if (run.trace)
+    run.trace->span(prepared.name, "kernel", prepared.source, begin);
+}
+
 void interpret(PreparedProgram &program, const Run &run, const cpu::Context &context) {
   placeValues(program, run);
   for (size_t next = 0; next < program.instructions.size(); ++next) {
     const Instruction &instruction = program.instructions[next];
     switch (instruction.kind) {
     case Instruction::Kind::Call:
-      call(program, program.calls[instruction.index], run.residency, context);
+      call(program, program.calls[instruction.index], run, context);
       if (run.peak)
         run.peak->sample();
       break;

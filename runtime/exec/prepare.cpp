@@ -80,6 +80,9 @@ private:
                      program.name().c_str(), kernel.name().c_str());
     if (Status status = readAttributes(kernel, prepared.call.attributes); !status.ok())
       return status;
+    prepared.name = kernel.name().c_str();
+    if (kernel.results_size() > 0)
+      prepared.source = program.values(kernel.results(0)).source().c_str();
     const Signature *signature = findSignature(kernel.name());
     prepared.table = tableOf(*signature);
     prepared.piece = signature->gathers ? gatheredRows : 0;

@@ -56,6 +56,8 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
   }
   if (Status status = openSpill(!options.spill_folder); !status.ok())
     return status;
+  if (Status status = given.trace_file ? trace.open(given.trace_file) : Status(); !status.ok())
+    return status;
   CpuOptions cpu;
   cpu.threads = threadsOf(given);
   cpu.referenceKernels = given.reference_kernels;
@@ -101,11 +103,11 @@ void Session::bindBlocks() {
     const format::Block &block = content.blocks(static_cast<int>(i));
     bool head = block.kind() == format::Block::HEAD;
     BoundBlock bound;
-    bound.forward = bind(i, programOf(block, ProgramUse::Forward), false);
+    bound.forward = bind(i, ProgramUse::Forward);
     if (!layout.forwardOnly)
-      bound.gradient = bind(i, programOf(block, head ? ProgramUse::Objective : ProgramUse::Backward), true);
-    bound.loss = bind(i, programOf(block, ProgramUse::Loss), false);
-    bound.logits = bind(i, programOf(block, ProgramUse::Logits), false);
+      bound.gradient = bind(i, head ? ProgramUse::Objective : ProgramUse::Backward);
+    bound.loss = bind(i, ProgramUse::Loss);
+    bound.logits = bind(i, ProgramUse::Logits);
     blocks.push_back(std::move(bound));
   }
 }
@@ -153,16 +155,18 @@ Binding Session::bindInput(uint32_t block, const Input &input, bool forBackward)
   return binding;
 }
 
-Session::BoundProgram Session::bind(uint32_t block, int32_t number, bool givesGradients) const {
+Session::BoundProgram Session::bind(uint32_t block, ProgramUse use) const {
+  const format::Block &owning = owner->content().blocks(static_cast<int>(block));
   BoundProgram bound;
-  bound.program = number;
+  int32_t number = bound.program = programOf(owning, use);
   if (number == noProgram)
     return bound;
+  bound.name = std::string(nameOf(use)) + " of " + owning.name();
   const format::Program &program = owner->content().programs(number);
   for (const Input &input : program.inputs()) {
     if (input.role() == Input::ACTIVATION)
       bound.activation = static_cast<int32_t>(bound.bindings.size());
-    bound.bindings.push_back(bindInput(block, input, givesGradients));
+    bound.bindings.push_back(bindInput(block, input, givesGradients(use)));
   }
   size_t gradient = 0;
   for (const Output &output : program.outputs()) {
@@ -175,7 +179,7 @@ Session::BoundProgram Session::bind(uint32_t block, int32_t number, bool givesGr
       binding.data = at<void>(cotangentAfter(block - 1));
       break;
     case Output::GRADIENT:
-      if (givesGradients)
+      if (givesGradients(use))
         binding.data = at<void>(layout.gradients + layout.gradientPlan.blocks[block][gradient++].offset);
       break;
     case Output::LOSS:

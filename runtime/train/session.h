@@ -9,11 +9,13 @@
 
 #include "runtime/backends/backend.h"
 #include "runtime/bundle/bundle.h"
+#include "runtime/bundle/programs.h"
 #include "runtime/bundle/weight_reads.h"
 #include "runtime/core/memory.h"
 #include "runtime/core/residency.h"
 #include "runtime/core/spill_file.h"
 #include "runtime/core/status.h"
+#include "runtime/core/trace.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/train/layout.h"
 #include "runtime/train/tokens.h"
@@ -62,6 +64,7 @@ private:
   // One program of one block, with the memory that its inputs and outputs have.
   struct BoundProgram {
     int32_t program = -1;
+    std::string name; // "backward of model.layers.3"
     std::vector<Binding> bindings;
     int32_t activation = -1, logits = -1; // which binding is which
   };
@@ -73,7 +76,7 @@ private:
 
   Status openSpill(bool byPlan); // or by an option
   void initialise(bool fresh);
-  BoundProgram bind(uint32_t block, int32_t program, bool givesGradients) const;
+  BoundProgram bind(uint32_t block, ProgramUse use) const;
   Binding bindInput(uint32_t block, const format::Input &input, bool forBackward) const;
   // Where the output of a block lies that is no checkpoint, and the cotangent of that output.
   uint64_t flowAfter(uint32_t block) const;
@@ -119,6 +122,7 @@ private:
   bool limitByPlan = false; // and not by an option
   bool roomForTwo = true;   // layers at once, within it
   WeightReads logitsReads;
+  Trace trace;     // open where settings.trace_file was given
   SpillFile spill; // open where settings.spill_folder was given
 
   // Of the current step.

@@ -50,7 +50,11 @@ void Session::runProgram(const BoundProgram &program, bool limited) {
   run.sequence = sequence;
   run.peak = settings.sample_memory ? &peak : nullptr;
   run.residency = limited && settings.resident_limit ? &residency : nullptr;
+  run.trace = trace.isOpen() ? &trace : nullptr;
+  Trace::Time begin = run.trace ? Trace::now() : Trace::Time();
   backend->run(static_cast<uint32_t>(program.program), run);
+  if (run.trace)
+    trace.span(program.name.c_str(), "program", owner->content().programs(program.program).name().c_str(), begin);
 }
 
 uint64_t Session::liveCheckpointBytes() const {

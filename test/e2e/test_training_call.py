@@ -119,3 +119,18 @@ def test_refusals(bundle, data, options, words):
 def test_numbers_of_numpy_are_numbers(bundle, data):
     run = mebp.train(bundle, data, steps=np.int64(1), lr=np.float32(0.5), progress=False)
     assert run.records[0].lr == 0.5
+
+
+def test_a_profile_has_every_kernel_call(bundle, data, tmp_path):
+    path = tmp_path / "trace.json"
+    done = command("train", bundle, "--data", data, "--steps", 2, "--profile", path)
+    assert done.returncode == 0, done.stderr
+    events = json.loads(path.read_text())
+    programs = [event["name"] for event in events if event["cat"] == "program"]
+    assert programs.count("objective of head") + programs.count("objective of lm_head") == 2, programs
+    kernels = {event["name"] for event in events if event["cat"] == "kernel"}
+    assert {"linear", "linear_input_gradient", "attention"} <= kernels
+    assert any("self_attn" in event["args"]["source"] for event in events)
+    done = command("train", bundle, "--data", data, "--steps", 1, "--profile", tmp_path / "none" / "trace.json")
+    assert done.returncode == 2
+    assert "none/trace.json: cannot open for writing: No such file or directory; check the path" in done.stderr

@@ -51,6 +51,7 @@ TEST(Allocation, NoneWithinAStep) {
     options.clip = 0.1f;
     options.resident_limit = 1 << 20;
     options.spill_folder = ".";
+    options.trace_file = "/dev/null";
     options.state_in_file = true;
     OpenSession session(bundle.handle, options);
     std::vector<int32_t> ids = tinyTokens(10);

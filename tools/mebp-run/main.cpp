@@ -96,6 +96,7 @@ private:
     choice.resident_limit = options.residentLimit;
     choice.state_in_file = options.stateInFile;
     choice.spill_folder = options.spillFolder.empty() ? nullptr : options.spillFolder.c_str();
+    choice.trace_file = options.traceFile.empty() ? nullptr : options.traceFile.c_str();
     plannedBytes = mebp_session_peak_bytes(bundle, &choice);
     return check(mebp_session_create(bundle, &choice, &session, &error));
   }

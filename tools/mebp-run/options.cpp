@@ -35,6 +35,7 @@ int parseOptions(int argc, char **argv, RunOptions &out) {
   std::string residentLimit;
   CLI::Option *resident =
       app.add_option("--resident-limit", residentLimit, "128MiB: of the weights, no more is in memory at once");
+  app.add_option("--profile", out.traceFile, "every kernel call of the run, for ui.perfetto.dev");
   app.add_flag("--json", out.json, "one JSON object a line");
   try {
     app.parse(argc, argv);

@@ -5,7 +5,7 @@
 #include <string>
 
 struct RunOptions {
-  std::string bundle, tokens, optimizer = "adamw", adapterFolder, stateFolder, spillFolder;
+  std::string bundle, tokens, optimizer = "adamw", adapterFolder, stateFolder, spillFolder, traceFile;
   uint64_t steps = 0; // 0: every row once
   uint64_t saveEvery = 50;
   uint64_t residentLimit = 0; // bytes; 0: none

@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--log", type=Path, metavar="run.jsonl", help="one line of JSON a step, and one an evaluation")
     add("--plot", type=Path, metavar="run.png", help="the loss curve")
     add("--spill", type=Path, metavar="DIR", help="folder on a disk for checkpoints (where the plan spills: $TMPDIR)")
+    add("--profile", type=Path, metavar="trace.json", help="every kernel call of the run, for ui.perfetto.dev")
     add("--threads", type=int, metavar="N", help="(all)")
     add("--device", metavar="NAME", help="cpu")
     add("--model-out", help=argparse.SUPPRESS)

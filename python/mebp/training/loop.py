@@ -62,6 +62,7 @@ def train(options: TrainingOptions, callback: Callback | None = None, progress: 
             accumulate=options.accumulate > 1,
             return_gradients=False,
             spill_folder=options.spill,
+            profile=options.profile,
         )
         _check_budget(session)
         return _Run(options, session, data, eval_data, before).run(callback, progress)

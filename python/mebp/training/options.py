@@ -41,6 +41,7 @@ class TrainingOptions:
     log: Path | None = None
     plot: Path | None = None
     spill: Path | None = None
+    profile: Path | None = None
     threads: int | None = None
     device: str = "cpu"
 

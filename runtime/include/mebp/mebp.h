@@ -107,6 +107,7 @@ typedef struct mebp_session_options {
   const char *spill_folder;                  /* checkpoints go into a nameless file here; NULL: where the plan spills,
                                                 into $TMPDIR or /var/tmp; else they stay in memory */
   bool state_in_file;                        /* and so does the optimizer's state, written anew in every step */
+  const char *trace_file;                    /* every kernel call, as Chrome's trace events; NULL: none */
   float perturbation;                        /* 1e-3: what MeZO's random directions are multiplied with */
 } mebp_session_options;
 void mebp_session_options_init(mebp_session_options *options);
