@@ -31,7 +31,7 @@ def test_a_printed_plan_adds_up(bundle):
     assert rows.keys() == {"process", *plan["arenas"]}
     assert sum(rows.values()) == pytest.approx(peak, abs=0.006 * len(rows))
     assert peak == round(plan["peak_bytes"] / 1e6, 2) and weights == round(plan["weights_bytes"] / 1e6, 2)
-    assert f"planned peak: {peak:.2f} MB" in lines[0] and "block inputs, kept for the backward pass" in str(plan)
+    assert f"planned peak: {peak:.2f} MB" in lines[0] and "layers' inputs, kept for the backward pass" in str(plan)
 
 
 def test_a_session_that_needs_more_says_so(bundle):
@@ -53,7 +53,7 @@ def test_a_plan_s_values_within_the_fullest_program(bundle):
 def test_a_plan_is_a_dict_all_the_same(bundle):
     plan = mebp.Session(bundle).plan
     assert isinstance(plan, dict) and json.loads(json.dumps(plan)) == plan
-    assert "block inputs" in plan._repr_html_() and plan._repr_html_().count("<table>") == 2
+    assert "kept for the backward pass" in plan._repr_html_() and plan._repr_html_().count("<table>") == 2
 
 
 def test_inspect_prints_the_same_plan(bundle, capsys):
