@@ -7,8 +7,8 @@ root=$PWD
 
 # Configured anew where the environment is newer: nanobind lies in it. Ninja sees every other change by itself.
 if [ ! -e build/build.ninja ] || [ .venv/stamp -nt build/build.ninja ]; then
-  # A build folder that came from elsewhere cannot be used.
-  if ! grep -qsx "CMAKE_HOME_DIRECTORY:INTERNAL=$root" build/CMakeCache.txt; then
+  # A build folder that came from elsewhere cannot be used. Those of CMakePresets.json lie in it, too.
+  if [ -e build/CMakeCache.txt ] && ! grep -qsx "CMAKE_HOME_DIRECTORY:INTERNAL=$root" build/CMakeCache.txt; then
     rm -rf build
   fi
   cmake -G Ninja -S . -B build -DPython_EXECUTABLE="$root/.venv/bin/python" >/dev/null

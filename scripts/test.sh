@@ -19,8 +19,8 @@ run() {
   fi
 }
 
-run "C++ (googletest)" ctest --test-dir build --output-on-failure --no-tests=error -j "$(nproc)"
-run "compiler (lit)" cmake --build build --target check-compiler
+run "C++ and compiler (googletest, lit)" ctest --test-dir build --output-on-failure --no-tests=error -j "$(nproc)"
+run "kernels on AArch64 (googletest, qemu)" scripts/test_aarch64.sh
 run "Python and end to end (pytest)" .venv/bin/python -m pytest test/python test/e2e
 
 printf '\n'

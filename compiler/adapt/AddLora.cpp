@@ -115,9 +115,9 @@ struct AddLora : impl::AddLoraBase<AddLora> {
     auto shape = llvm::to_vector(cast<RankedTensorType>(linear.getX().getType()).getShape());
     shape.back() = rank;
     auto hidden = nn::LinearOp::create(builder, linear.getLoc(), RankedTensorType::get(shape, element), linear.getX(),
-                                       a, Value(), Value(), builder.getF32FloatAttr(1.0f));
+                                       a, Value(), Value());
     auto low = nn::LinearOp::create(builder, linear.getLoc(), linear.getType(), hidden, b, Value(), linear.getAddend(),
-                                    builder.getF32FloatAttr(static_cast<float>(alpha / static_cast<double>(rank))));
+                                    static_cast<float>(alpha / static_cast<double>(rank)));
     linear.getAddendMutable().assign(low.getResult());
     return success();
   }

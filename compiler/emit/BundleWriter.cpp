@@ -74,12 +74,13 @@ llvm::StringMap<train::BlockOp> findFirstUsers(ModuleOp module) {
 void addPlan(const BundleOptions &options, const MemoryPlan &plan, format::Plan &message) {
   message.set_peak_bytes(plan.peakBytes);
   message.set_process_bytes(plan.processBytes);
-  message.set_threads(options.plan.threads);
+  message.set_threads(options.plan.machine.threads);
   message.set_optimizer(options.plan.optimizer);
   message.set_chunk(options.plan.schedule.chunk);
   message.set_spacing(options.plan.schedule.spacing);
   message.set_budget_bytes(options.plan.budget);
   message.set_predicted_seconds(plan.seconds);
+  message.set_calibrated(options.plan.machine.rates.isCalibrated());
   message.set_loss_rows(options.plan.schedule.lossRows);
   message.set_loss_columns(options.plan.schedule.lossColumns);
   message.set_spill_checkpoints(options.plan.schedule.spill != Spill::None);

@@ -145,6 +145,7 @@ private:
           .Case<FloatAttr>([&](auto value) { attribute.set_number(value.getValueAsDouble()); })
           .Case<BoolAttr>([&](auto value) { attribute.set_number(value.getValue()); })
           .Case<IntegerAttr>([&](auto value) { attribute.set_number(static_cast<double>(value.getInt())); })
+          .Case<UnitAttr>([&](auto) { attribute.set_number(1); })
           .Case<StringAttr>([&](auto value) { attribute.set_text(value.getValue().str()); })
           .Case<DenseF32ArrayAttr>([&](auto values) {
             for (float value : values.asArrayRef())

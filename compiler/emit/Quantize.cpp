@@ -54,8 +54,12 @@ struct Affine {
 };
 
 Affine fitAffine(const float *values, uint64_t count) {
-  auto [lowest, highest] = std::minmax_element(values, values + count);
-  return {floatToHalf((*highest - *lowest) / 15.0f), floatToHalf(*lowest), 15};
+  float lowest = values[0], highest = values[0];
+  for (uint64_t i = 1; i < count; ++i) { // without branches: which is the lowest cannot be guessed
+    lowest = values[i] < lowest ? values[i] : lowest;
+    highest = highest > values[i] ? highest : values[i];
+  }
+  return {floatToHalf((highest - lowest) / 15.0f), floatToHalf(lowest), 15};
 }
 
 Affine fitSymmetric4(const float *values, uint64_t count) {
@@ -73,6 +77,14 @@ Affine fitSymmetric8(const float *values, uint64_t count) {
   return {scale, floatToHalf(-128.0f * halfToFloat(scale)), 255};
 }
 
+/// To the nearest code, ties to even, as std::nearbyint does, but in instructions that every machine has: a float of
+/// this size has no bits for a fraction.
+unsigned char roundCode(float position, int largestCode) {
+  constexpr float noFraction = 0x1.8p23f;
+  float rounded = std::clamp(position, 0.0f, static_cast<float>(largestCode)) + noFraction;
+  return static_cast<unsigned char>(format::floatBits(rounded) & 0xFF);
+}
+
 } // namespace
 
 bool storeRow(WeightFormat weightFormat, const float *row, uint64_t columns, unsigned char *data, uint16_t *scales,
@@ -88,7 +100,6 @@ bool storeRow(WeightFormat weightFormat, const float *row, uint64_t columns, uns
     }
     return true;
   }
-  std::memset(data, 0, getRowBytes(weightFormat, columns));
   for (uint64_t group = 0; group < getRowGroups(weightFormat, columns); ++group) {
     uint64_t begin = group * format::groupSize, count = std::min<uint64_t>(format::groupSize, columns - begin);
     const float *values = row + begin;
@@ -100,15 +111,15 @@ bool storeRow(WeightFormat weightFormat, const float *row, uint64_t columns, uns
     float scale = halfToFloat(fit.scale), minimum = halfToFloat(fit.minimum);
     if (!std::isfinite(scale) || !std::isfinite(minimum))
       return false;
-    for (uint64_t i = 0; i < count; ++i) {
-      float position = scale != 0.0f ? std::nearbyint((values[i] - minimum) / scale) : 0.0f;
-      auto code = static_cast<unsigned char>(std::clamp(position, 0.0f, static_cast<float>(fit.largestCode)));
-      uint64_t column = begin + i;
-      if (weightFormat == WeightFormat::Int8)
-        data[column] = code;
-      else
-        data[column / 2] |= static_cast<unsigned char>(column % 2 ? code << 4 : code);
-    }
+    unsigned char codes[format::groupSize] = {};
+    if (scale != 0.0f)
+      for (uint64_t i = 0; i < count; ++i)
+        codes[i] = roundCode((values[i] - minimum) / scale, fit.largestCode);
+    if (weightFormat == WeightFormat::Int8)
+      std::copy_n(codes, format::groupSize, data + begin);
+    else
+      for (uint64_t pair = 0; pair < format::groupSize / 2; ++pair)
+        data[begin / 2 + pair] = static_cast<unsigned char>(codes[2 * pair] | codes[2 * pair + 1] << 4);
   }
   return true;
 }

@@ -70,18 +70,16 @@ LogicalResult WeightSource::openFile(nn::ParameterOp parameter, nn::ExternalData
   return success();
 }
 
-void WeightSource::readRows(uint64_t first, uint64_t count, float *out) {
-  for (uint64_t row = first; row < first + count; ++row, out += columns) {
-    if (!bytes) {
-      for (uint64_t column = 0; column < columns; ++column)
-        out[column] =
-            isVector ? 1.0f : randomDeviation * format::randomNormal(*randomSeed, stream, row * columns + column);
-    } else if (element == "f32" && !transposed) {
-      std::memcpy(out, bytes + 4 * row * columns, 4 * columns);
-    } else {
-      for (uint64_t column = 0; column < columns; ++column)
-        out[column] = readElement(bytes, element, transposed ? column * rows + row : row * columns + column);
-    }
+void WeightSource::readRow(uint64_t row, float *out) const {
+  if (!bytes) {
+    for (uint64_t column = 0; column < columns; ++column)
+      out[column] =
+          isVector ? 1.0f : randomDeviation * format::randomNormal(*randomSeed, stream, row * columns + column);
+  } else if (element == "f32" && !transposed) {
+    std::memcpy(out, bytes + 4 * row * columns, 4 * columns);
+  } else {
+    for (uint64_t column = 0; column < columns; ++column)
+      out[column] = readElement(bytes, element, transposed ? column * rows + row : row * columns + column);
   }
 }
 

@@ -15,8 +15,8 @@ public:
 
   /// Makes `parameter` the one that is read. Fails with a diagnostic.
   llvm::LogicalResult open(nn::ParameterOp parameter, uint64_t index);
-  /// Reads rows [first, first + count) to out[count * columns].
-  void readRows(uint64_t first, uint64_t count, float *out);
+  /// Reads a row to out[columns]; several threads may at once.
+  void readRow(uint64_t row, float *out) const;
 
   uint64_t getRows() const { return rows; }
   uint64_t getColumns() const { return columns; }

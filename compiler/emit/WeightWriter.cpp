@@ -6,7 +6,9 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/MathExtras.h"
+#include "llvm/Support/Parallel.h"
 
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -51,6 +53,7 @@ WeightFormat chooseFormat(nn::ParameterOp parameter, const WeightOptions &option
   return embeddings.contains(parameter.getSymName()) ? options.embeddings : options.matrices;
 }
 
+/// Written by several threads at once, each at its own place.
 class File {
 public:
   explicit File(StringRef path) : path(path.str()), descriptor(::open(this->path.c_str(), O_WRONLY | O_CREAT, 0644)) {}
@@ -61,7 +64,7 @@ public:
   bool isOpen() const { return descriptor >= 0; }
   bool resize(uint64_t bytes) { return ::ftruncate(descriptor, static_cast<off_t>(bytes)) == 0; }
   bool sync() { return ::fsync(descriptor) == 0; }
-  bool writeAt(const void *data, uint64_t bytes, uint64_t offset) {
+  bool writeAt(const void *data, uint64_t bytes, uint64_t offset) const {
     const auto *position = static_cast<const char *>(data);
     while (bytes) {
       ssize_t written = ::pwrite(descriptor, position, bytes, static_cast<off_t>(offset));
@@ -129,61 +132,109 @@ uint64_t countWeightBytes(ModuleOp module, const WeightOptions &options) {
   return bundle.weights_bytes();
 }
 
+namespace {
+
+// The digest runs over batches of this many values and depends on it; a window of batches is what is held at once.
+constexpr uint64_t batchValues = 1 << 18;
+constexpr uint64_t windowBatches = 16;
+
+/// Some rows of a weight: stored by any thread, reported and added to the digest in their order.
+struct Batch {
+  std::vector<unsigned char> data;
+  std::vector<uint16_t> scales, minima;
+  std::optional<uint64_t> badRow; // the first that cannot be stored,
+  float badValue = 0;             // because of this value, or because it is too large, if finite
+  int systemError = 0;            // of writing
+};
+
+class Writer {
+public:
+  Writer(const File &file, const WeightSource &source, const format::Weight &weight, WeightFormat weightFormat)
+      : file(file), source(source), weight(weight), weightFormat(weightFormat), columns(weight.columns()),
+        rowBytes(getRowBytes(weightFormat, columns)), groups(getRowGroups(weightFormat, columns)) {}
+
+  void write(uint64_t first, uint64_t count, Batch &batch) const {
+    batch.data.resize(count * rowBytes);
+    batch.scales.resize(count * groups);
+    batch.minima.resize(count * groups);
+    std::vector<float> row(columns);
+    for (uint64_t i = 0; i < count; ++i) {
+      source.readRow(first + i, row.data());
+      auto bad = llvm::find_if(row, [](float value) { return !std::isfinite(value); });
+      if (bad != row.end() || !storeRow(weightFormat, row.data(), columns, batch.data.data() + i * rowBytes,
+                                        batch.scales.data() + i * groups, batch.minima.data() + i * groups)) {
+        batch.badRow = first + i;
+        batch.badValue = bad != row.end() ? *bad : 0.0f;
+        return;
+      }
+    }
+    if (!file.writeAt(batch.data.data(), count * rowBytes, weight.data_offset() + first * rowBytes) ||
+        !file.writeAt(batch.scales.data(), count * groups * 2, weight.scales_offset() + first * groups * 2) ||
+        !file.writeAt(batch.minima.data(), count * groups * 2, weight.minima_offset() + first * groups * 2))
+      batch.systemError = errno;
+  }
+
+private:
+  const File &file;
+  const WeightSource &source;
+  const format::Weight &weight;
+  const WeightFormat weightFormat;
+  const uint64_t columns, rowBytes, groups;
+};
+
+uint32_t addToDigest(const Batch &batch, uint32_t digest) {
+  digest = format::crc32(batch.data.data(), batch.data.size(), digest);
+  digest = format::crc32(batch.scales.data(), batch.scales.size() * 2, digest);
+  return format::crc32(batch.minima.data(), batch.minima.size() * 2, digest);
+}
+
+} // namespace
+
 LogicalResult writeWeights(ArrayRef<nn::ParameterOp> parameters, const WeightOptions &options,
                            const format::Bundle &bundle, StringRef path, uint32_t &digest) {
   digest = 0;
   File file(path);
-  auto systemError = [&](Location location) {
-    return emitError(location) << path << ": " << std::strerror(errno) << "; nothing was written";
+  auto systemError = [&](Location location, int number) {
+    return emitError(location) << path << ": " << std::strerror(number) << "; nothing was written";
   };
   ModuleOp module = nn::ParameterOp(parameters.front())->getParentOfType<ModuleOp>();
   Location unknown = module.getLoc();
   if (!file.isOpen() || !file.resize(bundle.weights_bytes()))
-    return systemError(unknown);
+    return systemError(unknown, errno);
 
   llvm::StringSet<> embeddings = findEmbeddings(module);
   WeightSource source(options.randomSeed);
-  std::vector<float> values;
-  std::vector<unsigned char> data;
-  std::vector<uint16_t> scales, minima;
+  std::array<Batch, windowBatches> window;
   for (auto [index, constParameter] : llvm::enumerate(parameters)) {
     nn::ParameterOp parameter = constParameter;
     if (failed(source.open(parameter, index)))
       return failure();
     const format::Weight &weight = bundle.weights(index);
-    WeightFormat weightFormat = chooseFormat(parameter, options, embeddings);
-    uint64_t rowBytes = getRowBytes(weightFormat, weight.columns()),
-             groups = getRowGroups(weightFormat, weight.columns());
-    // About a megabyte at a time.
-    uint64_t batch = std::clamp<uint64_t>((1 << 18) / weight.columns(), 1, weight.rows());
-    values.resize(batch * weight.columns());
-    data.resize(batch * rowBytes);
-    scales.resize(batch * groups);
-    minima.resize(batch * groups);
-    for (uint64_t first = 0; first < weight.rows(); first += batch) {
+    Writer writer(file, source, weight, chooseFormat(parameter, options, embeddings));
+    uint64_t batchRows = std::clamp<uint64_t>(batchValues / weight.columns(), 1, weight.rows());
+    uint64_t batches = llvm::divideCeil(weight.rows(), batchRows);
+    for (uint64_t begin = 0; begin < batches; begin += windowBatches) {
       if (options.isInterrupted())
         return failure();
-      uint64_t count = std::min(batch, weight.rows() - first);
-      source.readRows(first, count, values.data());
-      for (uint64_t i = 0; i < count * weight.columns(); ++i)
-        if (!std::isfinite(values[i]))
-          return parameter.emitError() << "'" << weight.name() << "' has a value that is not finite (" << values[i]
-                                       << ") in row " << first + i / weight.columns() << "; repair the checkpoint";
-      for (uint64_t row = 0; row < count; ++row)
-        if (!storeRow(weightFormat, values.data() + row * weight.columns(), weight.columns(),
-                      data.data() + row * rowBytes, scales.data() + row * groups, minima.data() + row * groups))
+      uint64_t end = std::min(begin + windowBatches, batches);
+      llvm::parallelFor(begin, end, [&](uint64_t number) {
+        uint64_t first = number * batchRows;
+        writer.write(first, std::min(batchRows, weight.rows() - first), window[number - begin]);
+      });
+      for (const Batch &batch : llvm::ArrayRef(window).take_front(end - begin)) {
+        if (batch.badRow && !std::isfinite(batch.badValue))
+          return parameter.emitError() << "'" << weight.name() << "' has a value that is not finite (" << batch.badValue
+                                       << ") in row " << *batch.badRow << "; repair the checkpoint";
+        if (batch.badRow)
           return parameter.emitError() << "'" << weight.name() << "' has values too large to be quantised in row "
-                                       << first + row << "; compile with --weights bf16 or f32";
-      digest = format::crc32(data.data(), count * rowBytes, digest);
-      digest = format::crc32(scales.data(), count * groups * 2, digest);
-      digest = format::crc32(minima.data(), count * groups * 2, digest);
-      if (!file.writeAt(data.data(), count * rowBytes, weight.data_offset() + first * rowBytes) ||
-          !file.writeAt(scales.data(), count * groups * 2, weight.scales_offset() + first * groups * 2) ||
-          !file.writeAt(minima.data(), count * groups * 2, weight.minima_offset() + first * groups * 2))
-        return systemError(parameter.getLoc());
+                                       << *batch.badRow << "; compile with --weights bf16 or f32";
+        if (batch.systemError)
+          return systemError(parameter.getLoc(), batch.systemError);
+        digest = addToDigest(batch, digest);
+      }
     }
   }
-  return file.sync() ? success() : LogicalResult(systemError(unknown));
+  return file.sync() ? success() : LogicalResult(systemError(unknown, errno));
 }
 
 } // namespace mebp

@@ -116,8 +116,7 @@ LogicalResult TokenFlattener::flattenLinear(nn::OnnxOp node) {
   int64_t outputs = getShape(weight)[0];
   SmallVector<AxisLayout::Pieces> axes(x->layout.getAxes());
   axes.back() = {{2, outputs, 1}};
-  Value flat =
-      nn::LinearOp::create(builder, node.getLoc(), tokenType(outputs), x->flat, weight, bias, Value(), toFloat(1));
+  Value flat = nn::LinearOp::create(builder, node.getLoc(), tokenType(outputs), x->flat, weight, bias, Value());
   define(node, flat, AxisLayout(axes));
   return success();
 }

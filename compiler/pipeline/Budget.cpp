@@ -23,8 +23,8 @@ std::string suggestSpilling(const ScheduleChooser &chooser, const PlanOptions &p
   const MemoryPlan &fixed = chooser.getFixedPlan();
   if (getFileBytes(fixed, more) == getFileBytes(fixed, plan.mostSpill))
     return "";
-  return (more == Spill::All ? ", or --spill all, which writes " : ", or --spill checkpoints, which writes ") +
-         formatMegabytes(getFileBytes(fixed, more)) + " to disk in each step";
+  return std::string(", or --spill ") + nameOf(more) + ", which writes " + formatMegabytes(getFileBytes(fixed, more)) +
+         " to disk in each step";
 }
 
 llvm::Error refuse(const ScheduleChooser &chooser, const PipelineOptions &pipeline, const PlanOptions &plan) {

@@ -39,6 +39,7 @@ std::vector<int64_t> listChunks(int64_t sequence) {
 FailureOr<ScheduleChooser> ScheduleChooser::create(ModuleOp module, const PipelineOptions &pipeline,
                                                    const PlanOptions &plan) {
   ScheduleChooser chooser;
+  chooser.rates = plan.machine.rates;
   auto lowerWith = [&](const Schedule &schedule, std::vector<Part> &parts) -> LogicalResult {
     PipelineOptions options = pipeline;
     options.schedule = schedule;
@@ -72,16 +73,21 @@ FailureOr<ScheduleChooser::Part> ScheduleChooser::lower(ModuleOp module, const P
 
   Part part;
   part.schedule = pipeline.schedule;
+  forwardOnly = isForwardOnly(plan.optimizer);
   for (auto block : copy->getOps<train::BlockOp>()) {
     uint64_t &arena = block.getKind() == train::BlockKind::Head ? part.headArena : part.layerArena;
-    for (FlatSymbolRefAttr name : {block.getForwardAttr(), block.getBackwardAttr(), block.getObjectiveAttr(),
-                                   block.getLossAttr(), block.getLogitsAttr()}) {
-      auto program = name ? copy->lookupSymbol<exec::ProgramOp>(name) : exec::ProgramOp();
-      if (program && !(isForwardOnly(plan.optimizer) && givesGradients(*copy, program)))
-        arena = std::max(arena, program.getArenaBytes().value_or(0));
-    }
+    auto count = [&](FlatSymbolRefAttr name) {
+      if (name)
+        arena = std::max(arena, copy->lookupSymbol<exec::ProgramOp>(name).getArenaBytes().value_or(0));
+    };
+    count(block.getForwardAttr());
+    count(block.getLossAttr());
+    count(block.getLogitsAttr());
+    if (forwardOnly)
+      continue;
+    count(block.getBackwardAttr());
+    count(block.getObjectiveAttr());
   }
-  forwardOnly = isForwardOnly(plan.optimizer);
   PlanOptions options = plan;
   options.schedule = pipeline.schedule;
   fixedPlan = computeMemoryPlan(*copy, options);
@@ -109,7 +115,7 @@ Choice ScheduleChooser::evaluate(const Part &chunk, const Part &tile, int64_t sp
     choice.peakBytes += countCheckpoints(fixedPlan.layers, spacing) * fixedPlan.checkpointBytes;
     choice.seconds = seconds.total(fixedPlan.layers, spacing);
   } else {
-    choice.seconds = seconds.totalSpilled(getFileBytes(fixedPlan, spill));
+    choice.seconds = seconds.totalSpilled(getFileBytes(fixedPlan, spill), rates);
   }
   return choice;
 }

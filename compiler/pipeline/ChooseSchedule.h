@@ -48,6 +48,7 @@ private:
 
   std::vector<Part> chunks, tiles;
   MemoryPlan fixedPlan;
+  MachineRates rates;
   bool forwardOnly = false;
   uint64_t otherBytes = 0; // what no schedule changes
 };

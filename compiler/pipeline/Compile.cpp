@@ -8,6 +8,7 @@
 #include "compiler/pipeline/Pipeline.h"
 #include "compiler/pipeline/PrintPlan.h"
 #include "dialects/exec/Exec.h"
+#include "format/machine.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/Support/FileSystem.h"
@@ -67,6 +68,33 @@ bool readSize(StringRef option, StringRef text, uint64_t &bytes) {
   if (bytes > getMachineMemory())
     llvm::errs() << "mebpc: note: " << option << " " << text << " is more than this machine's "
                  << formatMegabytes(getMachineMemory()) << "\n";
+  return true;
+}
+
+/// int4-sym is int4 to whoever reads it.
+std::string nameOfStorage(StringRef weights) { return weights.split('-').first.str(); }
+
+/// What this machine was found to do; false where a file that was named cannot be used.
+bool readRates(const std::string &named, MachineRates &rates) {
+  if (named == "none")
+    return true;
+  std::string path = named.empty() ? MachineRates::defaultPath() : named;
+  if (named.empty() && !llvm::sys::fs::exists(path))
+    return true;
+  llvm::Expected<MachineRates> found = MachineRates::read(path);
+  if (!found) {
+    std::string message = path + ": " + llvm::toString(found.takeError());
+    if (!named.empty()) {
+      fail("--rates " + message);
+      return false;
+    }
+    llvm::errs() << "mebpc: note: " << message << "; times are estimates until then\n";
+  } else if (named.empty() && found->getProcessor() != format::processorName()) {
+    llvm::errs() << "mebpc: note: " << path << " was measured on another processor (" << found->getProcessor()
+                 << "), so times are estimates; run mebp calibrate again\n";
+  } else {
+    rates = std::move(*found);
+  }
   return true;
 }
 
@@ -131,7 +159,11 @@ int compile(const CompileOptions &options) {
   PlanOptions planOptions;
   planOptions.batch = pipeline.batch;
   planOptions.sequence = pipeline.sequence;
-  planOptions.threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+  planOptions.machine.threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+  planOptions.machine.weights = nameOfStorage(options.weights);
+  planOptions.machine.embeddingWeights = nameOfStorage(embeddingsName);
+  if (!readRates(options.rates, planOptions.machine.rates))
+    return badInput;
   planOptions.optimizer = options.optimizer;
   planOptions.budget = budget;
   if (isForwardOnly(options.optimizer) && !options.spill.empty() && options.spill != "none")

@@ -26,6 +26,7 @@ struct CompileOptions {
   std::string optimizer = "adamw";
   std::string maxSequenceFor; // "1GiB": say how long a sequence trains in that, and stop
   int64_t threads = 0;        // 0: this machine's
+  std::string rates;          // a file; "none": estimates; empty: the default file, where it is there
   Schedule schedule;
   std::string spill;         // none, checkpoints or all; within a budget no more than that; empty: see Compile.cpp
   std::string memoryBudget;  // "64MiB": the schedule is chosen; empty: it is the one above

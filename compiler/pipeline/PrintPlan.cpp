@@ -18,6 +18,10 @@ void printRow(llvm::raw_ostream &stream, llvm::StringRef name, uint64_t bytes, l
   stream << "\n";
 }
 
+Spill getSpill(const format::Plan &plan) {
+  return plan.spill_optimizer() ? Spill::All : plan.spill_checkpoints() ? Spill::Checkpoints : Spill::None;
+}
+
 using Buffers = google::protobuf::RepeatedPtrField<format::Buffer>;
 
 llvm::json::Array toJson(const Buffers &buffers) {
@@ -36,10 +40,11 @@ void printPlan(llvm::raw_ostream &stream, const format::Bundle &bundle, bool exp
   stream << llvm::formatv("{0}: batch {1}, up to {2} tokens, {3} blocks in {4} programs\n",
                           model.name().empty() ? "model" : model.name(), model.batch(), model.sequence(),
                           bundle.blocks_size(), bundle.programs_size());
-  Spill spill = plan.spill_optimizer() ? Spill::All : plan.spill_checkpoints() ? Spill::Checkpoints : Spill::None;
-  Schedule schedule{plan.chunk(), plan.spacing(), plan.loss_rows(), plan.loss_columns(), spill};
+  Schedule schedule{plan.chunk(), plan.spacing(), plan.loss_rows(), plan.loss_columns(), getSpill(plan)};
   stream << "  " << describeSchedule(schedule)
-         << llvm::formatv("; estimated {0:f2} s a step\n", plan.predicted_seconds());
+         << llvm::formatv(plan.calibrated() ? "; predicted {0:f2} s a step (calibrated on this machine)\n"
+                                            : "; estimated {0:f2} s a step\n",
+                          plan.predicted_seconds());
   printRow(stream, "process", plan.process_bytes(), "the runtime itself");
   for (const format::Buffer &buffer : plan.buffers())
     printRow(stream, buffer.name(), buffer.bytes(), buffer.source());
@@ -81,6 +86,7 @@ void printPlanJson(llvm::raw_ostream &stream, const format::Bundle &bundle) {
       {"resident_limit", static_cast<int64_t>(plan.resident_limit())},
       {"live_bytes", static_cast<int64_t>(plan.live_bytes())},
       {"predicted_seconds", plan.predicted_seconds()},
+      {"calibrated", plan.calibrated()},
       {"loss_rows", plan.loss_rows()},
       {"loss_columns", plan.loss_columns()},
       {"buffers", toJson(plan.buffers())},

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Terms: format/rates.h has the terms that a call's time is made of and counts them in one call; here they are counted
+// in a step. Of a loop's last trip, which may be shorter, that is: its calls and the weights that it reads are those of
+// any other, its products and activations are as many as it has rows.
 #include "compiler/plan/CostModel.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -10,13 +14,19 @@ namespace mebp {
 
 namespace {
 
-double elementsOf(Value value) { return static_cast<double>(cast<RankedTensorType>(value.getType()).getNumElements()); }
-double rowsOf(Value value) { return static_cast<double>(cast<RankedTensorType>(value.getType()).getDimSize(0)); }
-double columnsOf(Value value) { return static_cast<double>(cast<RankedTensorType>(value.getType()).getDimSize(1)); }
+/// How often a loop runs its body: `calls` whole numbers of times, for `rows` times as many rows as a whole trip has.
+struct Trips {
+  double calls = 1, rows = 1, weightRows = 1;
+
+  Trips operator*(const Trips &other) const {
+    return {calls * other.calls, rows * other.rows, weightRows * other.weightRows};
+  }
+};
 
 class Predictor {
 public:
-  Predictor(exec::ProgramOp program, int64_t sequence, const MachineRates &rates) : sequence(sequence), rates(rates) {
+  Predictor(exec::ProgramOp program, train::BlockOp block, int64_t sequence, const Machine &machine)
+      : program(program), block(block), sequence(sequence), machine(machine) {
     for (BlockArgument argument : program.getBody().front().getArguments()) {
       auto type = cast<RankedTensorType>(argument.getType());
       auto extent = dyn_cast_or_null<exec::ExtentAttr>(type.getEncoding());
@@ -25,96 +35,144 @@ public:
     }
   }
 
-  double block(Block &block) const {
+  double predict() { return predict(program.getBody().front(), Trips()); }
+
+private:
+  double predict(Block &body, const Trips &trips) {
     double seconds = 0;
-    for (Operation &op : block) {
+    for (Operation &op : body) {
       if (auto loop = dyn_cast<train::LoopOp>(op))
-        seconds += trips(loop) * this->block(loop.getBody().front());
+        seconds += predict(loop.getBody().front(), trips * getTrips(loop));
       else if (auto kernel = dyn_cast<exec::KernelOp>(op))
-        seconds += rates.secondsPerCall + arithmetic(kernel) / rates.flops + unpacked(kernel) / rates.expansions +
-                   touched(kernel) / rates.elements;
+        seconds += predict(kernel, trips);
     }
     return seconds;
   }
 
-private:
+  double predict(exec::KernelOp kernel, const Trips &trips) {
+    auto getExtents = [](Value value) {
+      auto type = cast<RankedTensorType>(value.getType());
+      return format::Extents{static_cast<double>(type.getDimSize(0)), static_cast<double>(type.getDimSize(1))};
+    };
+    SmallVector<format::Extents> operands, results;
+    for (int64_t slot : kernel.getSlots())
+      operands.push_back(slot < 0 ? format::Extents() : getExtents(kernel.getInputs()[slot]));
+    llvm::append_range(results, llvm::map_range(kernel.getOutputs(), getExtents));
+    StringRef name = kernel.getKernel();
+    format::CountedCall call = {name,           operands.data(), operands.size(),
+                                results.data(), results.size(),  countVisibleKeys(kernel)};
+    auto [calls, products, weights, elements] = format::countAmounts(call);
+    // A tile of the vocabulary has fewer rows of the weight in its last trip, any other loop fewer of the activations.
+    format::Amounts amounts = {calls * trips.calls, products * trips.rows, weights * trips.weightRows,
+                               elements * trips.rows};
+    return machine.rates.seconds(format::rateName(name, getStorage(kernel), getKind(kernel, call)), amounts,
+                                 machine.threads);
+  }
+
   /// With as many tokens as there is room for.
-  double trips(train::LoopOp loop) const {
+  Trips getTrips(train::LoopOp loop) {
     int64_t items = 1, rows = sequence;
-    switch (loop.getDomain()) {
-    case train::Domain::WeightRows:
+    bool overWeight = loop.getDomain() == train::Domain::WeightRows;
+    if (overWeight)
       rows = cast<RankedTensorType>(loop.getOver().getType()).getDimSize(0);
-      break;
-    case train::Domain::TokenRows:
+    else if (loop.getDomain() == train::Domain::TokenRows)
       rows = tokens;
-      break;
-    default:
+    else
       items = tokens / sequence;
-    }
-    return static_cast<double>(items * llvm::divideCeil(rows, loop.getSize()));
+    auto calls = static_cast<double>(items * llvm::divideCeil(rows, loop.getSize()));
+    double whole = static_cast<double>(items * rows) / static_cast<double>(loop.getSize());
+    return {calls, whole, overWeight ? whole : calls};
   }
 
-  /// Floating point operations of products.
-  double arithmetic(exec::KernelOp kernel) const {
+  /// A query sees the keys before it, as many as there is room for in a window.
+  double countVisibleKeys(exec::KernelOp kernel) {
+    auto window = kernel.getKernelAttributes().getAs<IntegerAttr>("window");
+    auto length = static_cast<double>(sequence), most = length;
+    if (window && window.getInt() > 0)
+      most = std::min(most, static_cast<double>(window.getInt()));
+    return most - most * most / (2 * length);
+  }
+
+  /// How its activations are stored, or what a kernel may take them for.
+  static StringRef getStorage(exec::KernelOp kernel) {
+    if (kernel.getKernelAttributes().contains("narrow"))
+      return "bf16";
+    for (Value value : llvm::concat<Value>(kernel.getInputs(), kernel.getOutputs()))
+      if (Type type = cast<RankedTensorType>(value.getType()).getElementType(); isa<FloatType>(type))
+        return type.isBF16() ? "bf16" : "f32";
+    return "f32";
+  }
+
+  std::string getKind(exec::KernelOp kernel, const format::CountedCall &call) {
     StringRef name = kernel.getKernel();
-    auto input = [&](unsigned index) { return kernel.getInputs()[index]; };
-    if (name == "linear" || name == "linear_input_gradient")
-      return 2 * rowsOf(input(0)) * elementsOf(input(1));
-    if (name == "linear_weight_gradient")
-      return 2 * rowsOf(input(0)) * elementsOf(kernel.getOutputs()[0]);
-    if (name == "attention" || name == "attention_gradient") {
-      // Each query meets half of the keys; the gradient takes seven products where the forward takes two.
-      double products = name == "attention" ? 2 : 7;
-      return products * rowsOf(input(0)) * static_cast<double>(sequence) * columnsOf(input(0));
-    }
-    return 0;
+    if (auto activation = kernel.getKernelAttributes().getAs<StringAttr>("activation"))
+      return activation.str();
+    if (name != "linear" && name != "linear_input_gradient")
+      return "";
+    if (isTrained(kernel.getInputs()[1]))
+      return call.operands[0].columns > call.results[0].columns ? "lora_down" : "lora_up";
+    std::string weights = block.getKind() == train::BlockKind::Layer ? machine.weights : machine.embeddingWeights;
+    return call.low().rows > 0 ? weights + " low" : weights;
   }
 
-  /// Weights that a product unpacks from their storage, once a call whatever its rows.
-  double unpacked(exec::KernelOp kernel) const {
-    StringRef name = kernel.getKernel();
-    return name == "linear" || name == "linear_input_gradient" ? elementsOf(kernel.getInputs()[1]) : 0;
+  bool isTrained(Value weight) {
+    while (auto slice = weight.getDefiningOp<train::SliceOp>())
+      weight = slice.getSource();
+    auto argument = dyn_cast<BlockArgument>(weight);
+    if (!argument || argument.getOwner() != &program.getBody().front())
+      return false;
+    exec::RoleAttr role = program.getInputRole(argument.getArgNumber());
+    if (role.getKind() != train::role::parameter)
+      return false;
+    auto name = cast<FlatSymbolRefAttr>(block.getParameters()[role.getParameter()]);
+    return SymbolTable::lookupNearestSymbolFrom<nn::ParameterOp>(block, name).getTrainable();
   }
 
-  double touched(exec::KernelOp kernel) const {
-    double sum = 0;
-    for (Value result : kernel.getOutputs())
-      sum += elementsOf(result);
-    return sum;
-  }
-
+  exec::ProgramOp program;
+  train::BlockOp block; // one that runs the program
   int64_t sequence, tokens = 1;
-  MachineRates rates;
+  const Machine &machine;
 };
 
 } // namespace
 
 double StepSeconds::total(uint64_t layers, uint64_t spacing) const {
   if (layers == 0)
-    return layersForward + head;
+    return layersForward + head + update;
   // All but the last segment, which is still there when the backward begins, and what is kept of the others.
   spacing = std::min(spacing, layers);
   uint64_t again = layers - spacing - (layers / spacing - 1);
-  return layersForward * (1 + static_cast<double>(again) / static_cast<double>(layers)) + layersBackward + head;
+  return layersForward * (1 + static_cast<double>(again) / static_cast<double>(layers)) + layersBackward + head +
+         update;
 }
 
 double StepSeconds::totalSpilled(uint64_t fileBytes, const MachineRates &rates) const {
-  return layersForward + layersBackward + head + 2 * static_cast<double>(fileBytes) / rates.fileBytes;
+  return layersForward + layersBackward + head + update +
+         rates.seconds(format::spillRate, {0, 0, 0, static_cast<double>(fileBytes)}, 1);
 }
 
-StepSeconds predictStep(ModuleOp module, int64_t sequence, int64_t threads, const MachineRates &rates) {
+StepSeconds predictStep(ModuleOp module, int64_t sequence, StringRef optimizer, const Machine &machine) {
   llvm::StringMap<double> seconds;
-  for (auto program : module.getOps<exec::ProgramOp>())
-    seconds[program.getSymName()] =
-        Predictor(program, sequence, rates).block(program.getBody().front()) / static_cast<double>(threads);
-  auto of = [&](std::optional<StringRef> name) { return name ? seconds.lookup(*name) : 0.0; };
+  auto of = [&](FlatSymbolRefAttr name, train::BlockOp block) {
+    if (!name)
+      return 0.0;
+    auto [entry, isNew] = seconds.try_emplace(name.getValue());
+    if (isNew)
+      entry->second = Predictor(module.lookupSymbol<exec::ProgramOp>(name), block, sequence, machine).predict();
+    return entry->second;
+  };
   StepSeconds step;
   for (auto block : module.getOps<train::BlockOp>()) {
-    step.layersForward += of(block.getForward());
-    step.layersBackward += of(block.getBackward());
-    step.head += of(block.getObjective());
-    step.loss += of(block.getLoss());
+    step.layersForward += of(block.getForwardAttr(), block);
+    step.layersBackward += of(block.getBackwardAttr(), block);
+    step.head += of(block.getObjectiveAttr(), block);
+    step.loss += of(block.getLossAttr(), block);
   }
+  double trained = 0;
+  for (auto parameter : module.getOps<nn::ParameterOp>())
+    if (parameter.getTrainable())
+      trained += static_cast<double>(parameter.getTensorType().getNumElements());
+  step.update = machine.rates.seconds(optimizer, {0, 0, 0, trained}, machine.threads);
   return step;
 }
 

@@ -83,38 +83,51 @@ bool flowsInPlace(ModuleOp module) {
   return true;
 }
 
-/// A session has room for every program, a step runs some.
-bool runsInStep(ModuleOp module, exec::ProgramOp program, bool forwardOnly) {
-  for (auto block : module.getOps<train::BlockOp>())
-    if (block.getForward() == program.getSymName() ||
-        (forwardOnly ? block.getLoss() == program.getSymName() : givesGradients(module, program)))
-      return true;
-  return false;
-}
-
 /// What programs need while they run.
 struct ProgramNeeds {
   exec::ProgramOp largest; // by its arena
   ArenaPeak peak;          // of that one
   uint64_t arena = 0, gradients = 0;
-  uint64_t live = 0; // the most of arena and gradients that one program needs at one moment
+  uint64_t live = 0; // the most of arena and gradients that one program of a step needs at one moment
+
+  void add(exec::ProgramOp program, const ArenaPeak &ofProgram, bool runsInStep) {
+    uint64_t ofGradients = getGradientBytes(program), ofArena = program.getArenaBytes().value_or(0);
+    gradients = std::max(gradients, ofGradients);
+    if (runsInStep)
+      live = std::max(live, ofGradients + ofProgram.bytes);
+    if (largest && ofArena <= arena)
+      return;
+    largest = program;
+    peak = ofProgram;
+    arena = ofArena;
+  }
 };
 
-ProgramNeeds findProgramNeeds(ModuleOp module, bool forwardOnly) {
-  ProgramNeeds needs;
+/// By what a session computes: one that computes gradients has room for every program.
+struct NeedsBySession {
+  ProgramNeeds gradients, losses;
+};
+
+NeedsBySession findProgramNeeds(ModuleOp module) {
+  DenseSet<StringRef> forwards, losses, gradients;
+  for (auto block : module.getOps<train::BlockOp>()) {
+    auto note = [](std::optional<StringRef> name, DenseSet<StringRef> &names) {
+      if (name)
+        names.insert(*name);
+    };
+    note(block.getForward(), forwards);
+    note(block.getLoss(), losses);
+    note(block.getBackward(), gradients);
+    note(block.getObjective(), gradients);
+  }
+  NeedsBySession needs;
   for (auto program : module.getOps<exec::ProgramOp>()) {
-    if (forwardOnly && givesGradients(module, program))
-      continue;
+    StringRef name = program.getSymName();
     ArenaPeak peak = findArenaPeak(program);
-    uint64_t gradients = getGradientBytes(program), arena = program.getArenaBytes().value_or(0);
-    needs.gradients = std::max(needs.gradients, gradients);
-    if (runsInStep(module, program, forwardOnly))
-      needs.live = std::max(needs.live, gradients + peak.bytes);
-    if (needs.largest && arena <= needs.arena)
-      continue;
-    needs.largest = program;
-    needs.peak = std::move(peak);
-    needs.arena = arena;
+    bool isForward = forwards.contains(name), givesGradients = gradients.contains(name);
+    needs.gradients.add(program, peak, isForward || givesGradients);
+    if (!givesGradients)
+      needs.losses.add(program, peak, isForward || losses.contains(name));
   }
   return needs;
 }
@@ -186,11 +199,11 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const PlanOptions &options) {
       plan.buffers.push_back({std::move(name), bytes, std::move(source)});
   };
   bool forwardOnly = isForwardOnly(options.optimizer), filed = options.schedule.spill == Spill::All;
-  ProgramNeeds gradientNeeds = findProgramNeeds(module, false), lossNeeds = findProgramNeeds(module, true);
+  auto [gradientNeeds, lossNeeds] = findProgramNeeds(module);
   ProgramNeeds &needs = forwardOnly ? lossNeeds : gradientNeeds;
   plan.stateBytes = getStateBytes(options.optimizer, trainables);
   plan.filedStateRoom = getStateBytes(options.optimizer, largestTrainable);
-  plan.stepSeconds = predictStep(module, options.sequence, options.threads);
+  plan.stepSeconds = predictStep(module, options.sequence, options.optimizer, options.machine);
   uint64_t spacing = options.schedule.spacing, kept = countCheckpoints(plan.layers, spacing);
   uint64_t checkpoints = options.schedule.spill == Spill::None ? kept * plan.checkpointBytes : 0;
   if (forwardOnly) {
@@ -202,7 +215,7 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const PlanOptions &options) {
         std::to_string(kept) + (spacing > 1 ? " of " + std::to_string(plan.layers) : "") + " layers' inputs");
   } else {
     plan.fileBytes = getFileBytes(plan, options.schedule.spill);
-    plan.seconds = plan.stepSeconds.totalSpilled(plan.fileBytes);
+    plan.seconds = plan.stepSeconds.totalSpilled(plan.fileBytes, options.machine.rates);
   }
   bool inPlace = flowsInPlace(module);
   plan.flowBytes = (inPlace ? 1 : 2) * plan.checkpointBytes;
@@ -215,7 +228,7 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const PlanOptions &options) {
       options.optimizer + (filed ? ", of one tensor at once" : ""));
   add("gradients", needs.gradients, "of one block, applied at once");
   add("scratch", needs.arena, needs.largest.getSymName().str());
-  add("workspace", options.threads * cpu::workspaceBytes, std::to_string(options.threads) + " threads");
+  add("workspace", options.machine.threads * cpu::workspaceBytes, std::to_string(options.machine.threads) + " threads");
   add("tokens", 2 * roundUp(tokens * sizeof(int32_t)) + 2 * roundUp(sizeof(float)), "ids, labels, loss and scale");
   if (options.residentLimit)
     add("residency", roundUp(format::residencyBytes(options.weightsBytes)), "which weights are in memory");
@@ -232,13 +245,6 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const PlanOptions &options) {
 }
 
 bool isForwardOnly(StringRef optimizer) { return optimizer == "mezo"; }
-
-bool givesGradients(ModuleOp module, exec::ProgramOp program) {
-  for (auto block : module.getOps<train::BlockOp>())
-    if (block.getBackward() == program.getSymName() || block.getObjective() == program.getSymName())
-      return true;
-  return false;
-}
 
 uint64_t getFileBytes(const MemoryPlan &plan, Spill spill) {
   uint64_t checkpoints = spill == Spill::None ? 0 : plan.layers * plan.checkpointBytes;

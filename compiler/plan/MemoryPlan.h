@@ -13,7 +13,7 @@ namespace mebp {
 struct PlanOptions {
   int64_t batch = 1;
   int64_t sequence = 256;
-  int64_t threads = 1;
+  Machine machine;
   std::string optimizer = "adamw";
   Schedule schedule;
   Spill mostSpill = Spill::Checkpoints; // what a schedule that is chosen may come to
@@ -51,9 +51,6 @@ MemoryPlan computeMemoryPlan(mlir::ModuleOp module, const PlanOptions &options);
 
 /// Whether an optimizer takes losses instead of gradients, and then no backward runs.
 bool isForwardOnly(llvm::StringRef optimizer);
-
-/// Whether a program is a block's backward or objective.
-bool givesGradients(mlir::ModuleOp module, exec::ProgramOp program);
 
 /// How many checkpoints of `layers` have memory at once: the kept ones, and those between two of them.
 uint64_t countCheckpoints(uint64_t layers, uint64_t spacing);

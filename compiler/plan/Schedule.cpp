@@ -3,6 +3,11 @@
 
 namespace mebp {
 
+const char *nameOf(Spill spill) {
+  constexpr const char *names[] = {"none", "checkpoints", "all"};
+  return names[static_cast<int>(spill)];
+}
+
 std::string describeSchedule(const Schedule &schedule) {
   std::string text = schedule.chunk ? "chunks of " + std::to_string(schedule.chunk) + " tokens" : "whole sequences";
   if (schedule.spill != Spill::None)

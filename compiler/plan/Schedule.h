@@ -9,6 +9,9 @@ namespace mebp {
 /// What lies in a file on a disk instead of in memory. Each includes those before it.
 enum class Spill { None, Checkpoints, All }; // all: the optimizer's state, too
 
+/// As the command line calls it: "none", "checkpoints" or "all".
+const char *nameOf(Spill spill);
+
 /// What trades time for memory: the choices that a plan consists of.
 struct Schedule {
   int64_t chunk = 0;   // positions of a chunk along the sequence; 0: layers run on whole sequences

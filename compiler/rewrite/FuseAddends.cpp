@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Folds additions into the linear layer that computes one of the summands, where nothing else reads that summand. A
-// layer with LoRA beside it has its addend already; what is added to that stays a sum of its own: in bf16, a residual
-// stream that goes through two products would be rounded twice.
+// Folds what is added to a linear layer's result into the layer.
+//
+// 1. A product of low rank, LoRA's own, becomes the layer's `low`: its few columns are multiplied while a tile of the
+//    result is at hand, instead of in a pass of their own over the whole of it, rounded once more.
+// 2. Any other sum becomes the layer's `addend`, where nothing else reads the layer's result.
+// A layer has one of each. What is added to a layer that has its addend already stays a sum of its own.
 #include "compiler/rewrite/Passes.h"
+#include "format/kernels.h"
 
 #include "mlir/IR/Dominance.h"
 #include "mlir/IR/PatternMatch.h"
@@ -36,9 +40,43 @@ template <typename LinearLike> struct FuseAddend : OpRewritePattern<nn::AddOp> {
   }
 };
 
+Value leftOf(nn::LinearOp op) { return op.getX(); }
+Value leftOf(nn::LinearInputGradientOp op) { return op.getDy(); }
+bool hasBias(nn::LinearOp op) { return op.getBias() != nullptr; }
+bool hasBias(nn::LinearInputGradientOp) { return false; }
+
+/// wide(x, w addend narrow(t, b addend rest)) and narrow(t, b addend wide(x, w addend rest)) become
+/// wide(x, w addend rest low t, b).
+template <typename LinearLike> struct FuseLowRank : OpRewritePattern<LinearLike> {
+  using OpRewritePattern<LinearLike>::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(LinearLike outer, PatternRewriter &rewriter) const override {
+    auto inner = outer.getAddend() ? outer.getAddend().template getDefiningOp<LinearLike>() : LinearLike();
+    if (!inner || !inner->hasOneUse() || inner.getType() != outer.getType())
+      return failure();
+    bool innerIsLow = nn::features(leftOf(inner)) < nn::features(leftOf(outer));
+    LinearLike low = innerIsLow ? inner : outer, wide = innerIsLow ? outer : inner;
+    int64_t rank = nn::features(leftOf(low));
+    // Low is what kernels have room for, and at most half of the layer's own depth.
+    if (rank > format::maximumLowRank || 2 * rank > nn::features(leftOf(wide)) || hasBias(low) || low.getLow() ||
+        wide.getLow() || !wide.getAlpha().isExactlyValue(1.0))
+      return failure();
+    auto fused = cast<LinearLike>(rewriter.clone(*wide));
+    rewriter.moveOpBefore(fused, outer);
+    fused.getAddendMutable().assign(inner.getAddend() ? ValueRange(inner.getAddend()) : ValueRange());
+    fused.getLowMutable().assign(leftOf(low));
+    fused.getLowWeightMutable().assign(low.getWeight());
+    fused.setLowAlphaAttr(low.getAlphaAttr());
+    rewriter.replaceOp(outer, fused.getResult());
+    rewriter.eraseOp(inner);
+    return success();
+  }
+};
+
 struct FuseAddends : impl::FuseAddendsBase<FuseAddends> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
+    patterns.add<FuseLowRank<nn::LinearOp>, FuseLowRank<nn::LinearInputGradientOp>>(&getContext(), 2);
     patterns.add<FuseAddend<nn::LinearOp>, FuseAddend<nn::LinearInputGradientOp>>(&getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();

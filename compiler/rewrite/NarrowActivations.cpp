@@ -9,6 +9,8 @@
 // 2. Every other activation becomes bf16.
 // 3. Where an exact value is written into a rounded tensor, or leaves as a checkpoint or cotangent, it is rounded by a
 //    kernel of its own: multiplication by one.
+// 4. An exact cotangent that a linear layer pulls back, such as the loss's probabilities, is kept for other readers
+//    alone: the product may round it (nn.linear_input_gradient's `narrow`).
 #include "compiler/rewrite/Passes.h"
 
 #include "mlir/IR/Builders.h"
@@ -52,6 +54,10 @@ public:
       if (train::getResultRole(function, operand.getOperandNumber()) != train::role::logits &&
           isActivation(operand.get()))
         convert(operand, narrowed(operand.get().getType()));
+    function.walk([&](nn::LinearInputGradientOp product) {
+      if (getElementTypeOrSelf(product.getDy()).isF32())
+        product.setNarrow(true);
+    });
     function.setFunctionType(
         builder.getFunctionType(function.getBody().front().getArgumentTypes(), terminator->getOperandTypes()));
   }

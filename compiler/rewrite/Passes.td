@@ -7,6 +7,9 @@ def FuseAddends : Pass<"mebp-fuse-addends", "::mlir::func::FuncOp"> {
     ```mlir
     %y = nn.linear(%x, %w)           %y = nn.linear(%x, %w addend %r)
     %z = nn.add(%y, %r)       to
+
+    %t = nn.linear(%h, %b)           %y = nn.linear(%x, %w low %h, %b)
+    %y = nn.linear(%x, %w addend %t)  to
     ```
     The same for nn.linear_input_gradient. One pass over memory less, and the sum may lie where %r did.
   }];

@@ -7,6 +7,7 @@
 // 1. In their order, put each op that reduces behind the last op that it reads from, or at the beginning.
 // So down_proj's adapter has read silu(gate) * up before the cotangent of that is made: of the four values as wide as
 // the MLP, three are there at once. Nothing is computed in another way; the results are the same bits.
+#include "compiler/rewrite/LoopBuilder.h"
 #include "compiler/rewrite/Passes.h"
 
 using namespace mlir;
@@ -17,20 +18,16 @@ namespace mebp {
 
 namespace {
 
-bool isToken(Value value) {
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  return type && type.getRank() == 3;
-}
-
 bool reduces(Operation &op) {
   if (!isa<nn::KernelOpInterface>(op))
     return false;
   int64_t widest = 0;
   for (Value operand : op.getOperands())
-    if (isToken(operand))
+    if (isTokenValue(operand))
       widest = std::max(widest, nn::features(operand));
-  return widest > 0 &&
-         llvm::all_of(op.getResults(), [&](Value result) { return !isToken(result) || nn::features(result) < widest; });
+  return widest > 0 && llvm::all_of(op.getResults(), [&](Value result) {
+           return !isTokenValue(result) || nn::features(result) < widest;
+         });
 }
 
 struct ReduceEarly : impl::ReduceEarlyBase<ReduceEarly> {

@@ -96,8 +96,7 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
     }
     tiles.begin();
     Value tile = train::SliceOp::create(builder, location, tileType, weight, tiles.getTrip());
-    Value logits =
-        nn::LinearOp::create(builder, location, logitsType, x, tile, Value(), Value(), builder.getF32FloatAttr(1.0f));
+    Value logits = nn::LinearOp::create(builder, location, logitsType, x, tile, Value(), Value());
     auto running = nn::CrossEntropyTileOp::create(builder, location, logitsType, statistic, statistic, statistic,
                                                   dx ? product.getType() : Type(), logits, labels,
                                                   tiles.getCarried(max), tiles.getCarried(sum),
@@ -106,9 +105,8 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
     tiles.setCarried(sum, running.getNewSum());
     tiles.setCarried(target, running.getNewTarget());
     if (dx)
-      tiles.setCarried(product,
-                       nn::LinearInputGradientOp::create(builder, location, product.getType(), running.getP(), tile,
-                                                         running.getNewAccumulator(), builder.getF32FloatAttr(1.0f)));
+      tiles.setCarried(product, nn::LinearInputGradientOp::create(builder, location, product.getType(), running.getP(),
+                                                                  tile, running.getNewAccumulator()));
     tiles.end();
 
     auto result = nn::CrossEntropyOp::create(builder, location, loss.getType(), dx ? dx.getType() : Type(), labels,

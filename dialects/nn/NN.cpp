@@ -51,6 +51,13 @@ LogicalResult checkFeatures(Operation *op, Value value, StringRef name, int64_t 
   return checkSize(op, value, name, 0, expected);
 }
 
+/// A product of low rank has both factors; the rank is `weight`'s size `axis`.
+LogicalResult checkLow(Operation *op, Value low, Value weight, unsigned axis) {
+  if (!low != !weight)
+    return op->emitOpError() << "has one of 'low' and 'low_weight'; give both or none";
+  return low ? checkSize(op, weight, "low_weight", axis, features(low)) : success();
+}
+
 int64_t rows(Value weight) { return cast<RankedTensorType>(weight.getType()).getShape().front(); }
 
 LogicalResult checkHeads(Operation *op, Value q, Value k, Value v, int64_t heads, int64_t kvHeads) {
@@ -89,16 +96,29 @@ LogicalResult EmbeddingOp::verify() { return checkFeatures(*this, getResult(), "
 LogicalResult PositionEmbeddingOp::verify() {
   return checkFeatures(*this, getResult(), "result", features(getWeight()));
 }
+void LinearOp::build(OpBuilder &builder, OperationState &state, Type type, Value x, Value weight, Value bias,
+                     Value addend, float alpha) {
+  build(builder, state, type, x, weight, bias, addend, Value(), Value(), builder.getF32FloatAttr(alpha), FloatAttr());
+}
 LogicalResult LinearOp::verify() {
   int64_t outputs = rows(getWeight());
-  return success(succeeded(checkFeatures(*this, getX(), "x", features(getWeight()))) &&
+  return success(succeeded(checkLow(*this, getLow(), getLowWeight(), 0)) &&
+                 succeeded(checkSize(*this, getLowWeight(), "low_weight", 1, outputs)) &&
+                 succeeded(checkFeatures(*this, getX(), "x", features(getWeight()))) &&
                  succeeded(checkFeatures(*this, getResult(), "result", outputs)) &&
                  succeeded(checkFeatures(*this, getBias(), "bias", outputs)) &&
                  succeeded(checkFeatures(*this, getAddend(), "addend", outputs)));
 }
+void LinearInputGradientOp::build(OpBuilder &builder, OperationState &state, Type type, Value dy, Value weight,
+                                  Value addend, float alpha) {
+  build(builder, state, type, dy, weight, addend, Value(), Value(), builder.getF32FloatAttr(alpha), FloatAttr(),
+        UnitAttr());
+}
 LogicalResult LinearInputGradientOp::verify() {
   int64_t inputs = features(getWeight());
-  return success(succeeded(checkFeatures(*this, getDy(), "dy", rows(getWeight()))) &&
+  return success(succeeded(checkLow(*this, getLow(), getLowWeight(), 1)) &&
+                 succeeded(checkSize(*this, getLowWeight(), "low_weight", 0, inputs)) &&
+                 succeeded(checkFeatures(*this, getDy(), "dy", rows(getWeight()))) &&
                  succeeded(checkFeatures(*this, getResult(), "result", inputs)) &&
                  succeeded(checkFeatures(*this, getAddend(), "addend", inputs)));
 }
@@ -205,8 +225,12 @@ OpFoldResult ConstantOp::fold(FoldAdaptor) { return getValue(); }
 //===- Shared memory ---------------------------------------------------------------------------------------------===//
 
 // Every result needs a whole row of the factor: an addend that is the factor too has to stay.
-Value LinearOp::getReusable(unsigned) { return getAddend() == getX() ? Value() : getAddend(); }
-Value LinearInputGradientOp::getReusable(unsigned) { return getAddend() == getDy() ? Value() : getAddend(); }
+Value LinearOp::getReusable(unsigned) {
+  return getAddend() == getX() || getAddend() == getLow() ? Value() : getAddend();
+}
+Value LinearInputGradientOp::getReusable(unsigned) {
+  return getAddend() == getDy() || getAddend() == getLow() ? Value() : getAddend();
+}
 Value LinearWeightGradientOp::getAccumulator(unsigned) { return getAccumulator(); }
 Value LinearWeightGradientOp::getReusable(unsigned) { return {}; }
 Value RmsNormOp::getReusable(unsigned) { return getX(); }

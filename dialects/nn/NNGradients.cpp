@@ -35,11 +35,15 @@ LogicalResult PositionEmbeddingOp::buildGradient(OpBuilder &, ArrayRef<Value>, c
 // Uses x for dw, the weight for dx. Never forms dw of a frozen weight: nobody asks for it.
 LogicalResult LinearOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
                                       MutableArrayRef<Value> gradients) {
+  if (getLow())
+    return emitError() << "'" << getOperationName() << "' has no gradient rule for its product of low rank: "
+                       << "differentiate before mebp-fuse-addends";
   Value dy = cotangents[0];
+  float alpha = getAlpha().convertToFloat();
   unsigned next = 0;
   if (wanted.test(next))
     gradients[next] =
-        LinearInputGradientOp::create(builder, getLoc(), getX().getType(), dy, getWeight(), Value(), getAlphaAttr());
+        LinearInputGradientOp::create(builder, getLoc(), getX().getType(), dy, getWeight(), Value(), alpha);
   ++next;
   if (wanted.test(next))
     gradients[next] =

@@ -135,23 +135,43 @@ def NN_PositionEmbeddingOp : NN_KernelOp<"position_embedding", [Kernel, Differen
 def NN_LinearOp : NN_KernelOp<"linear", [AttrSizedOperandSegments, KernelInPlace, Differentiable]> {
   let summary = "A linear layer, with what is added to it";
   let description = [{
-    y = alpha x wᵀ + bias + addend. x [B,T,K], w [M,K], bias [M], addend and y [B,T,M].
-    LoRA is two of them: y = linear(x, w, bias, addend: linear(linear(x, A), B) {alpha}).
-    dx = alpha dy w, dw = alpha dyᵀ x, daddend = dy.
+    y = alpha (x wᵀ + low_alpha low low_weightᵀ) + bias + addend.
+    x [B,T,K], w [M,K], low [B,T,R], low_weight [M,R], bias [M], addend and y [B,T,M].
+    LoRA is two of them: y = linear(x, w low linear(x, A), B bias addend) {low_alpha}. Until mebp-fuse-addends puts them
+    together, it is three: y = linear(x, w bias addend linear(linear(x, A), B) {alpha}).
+    dx = alpha dy w, dw = alpha dyᵀ x, daddend = dy; there is no rule where `low` is present.
   }];
   let arguments = (ins Tokens:$x, Matrix:$weight, Optional<Vector>:$bias, Optional<Tokens>:$addend,
-                       DefaultValuedAttr<F32Attr, "1.0f">:$alpha);
+                       Optional<Tokens>:$low, Optional<Matrix>:$low_weight,
+                       DefaultValuedAttr<F32Attr, "1.0f">:$alpha, OptionalAttr<F32Attr>:$low_alpha);
   let results = (outs Tokens:$result);
+  let builders = [OpBuilder<(ins "::mlir::Type":$type, "::mlir::Value":$x, "::mlir::Value":$weight,
+                                 "::mlir::Value":$bias, "::mlir::Value":$addend,
+                                 CArg<"float", "1.0f">:$alpha)>];
   let assemblyFormat = [{
-    `(` $x `,` $weight (`bias` $bias^)? (`addend` $addend^)? `)` attr-dict `:` functional-type(operands, results)
+    `(` $x `,` $weight (`bias` $bias^)? (`addend` $addend^)? (`low` $low^ `,` $low_weight)? `)` attr-dict `:`
+    functional-type(operands, results)
   }];
 }
 
-def NN_LinearInputGradientOp : NN_KernelOp<"linear_input_gradient", [KernelInPlace]> {
+def NN_LinearInputGradientOp : NN_KernelOp<"linear_input_gradient", [AttrSizedOperandSegments, KernelInPlace]> {
   let summary = "The cotangent of a linear layer's input";
-  let description = "dx = alpha dy w + addend. dy [B,T,M], w [M,K], addend and dx [B,T,K].";
-  let arguments = (ins Tokens:$dy, Matrix:$weight, Optional<Tokens>:$addend, DefaultValuedAttr<F32Attr, "1.0f">:$alpha);
+  let description = [{
+    dx = alpha (dy w + low_alpha low low_weight) + addend.
+    dy [B,T,M], w [M,K], low [B,T,R], low_weight [R,K], addend and dx [B,T,K]. A kernel may round dy to bf16 where it is
+    narrow: its exact value serves something else.
+  }];
+  let arguments = (ins Tokens:$dy, Matrix:$weight, Optional<Tokens>:$addend, Optional<Tokens>:$low,
+                       Optional<Matrix>:$low_weight, DefaultValuedAttr<F32Attr, "1.0f">:$alpha,
+                       OptionalAttr<F32Attr>:$low_alpha, UnitAttr:$narrow);
   let results = (outs Tokens:$result);
+  let builders = [OpBuilder<(ins "::mlir::Type":$type, "::mlir::Value":$dy, "::mlir::Value":$weight,
+                                 "::mlir::Value":$addend,
+                                 CArg<"float", "1.0f">:$alpha)>];
+  let assemblyFormat = [{
+    `(` $dy `,` $weight (`addend` $addend^)? (`low` $low^ `,` $low_weight)? `)` attr-dict `:`
+    functional-type(operands, results)
+  }];
 }
 
 def NN_LinearWeightGradientOp : NN_KernelOp<"linear_weight_gradient", [KernelAccumulates]> {

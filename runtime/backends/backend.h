@@ -37,6 +37,8 @@ public:
   virtual ~Backend() = default;
   // Takes the programs of a validated bundle, which must outlive the backend.
   virtual Status load(const format::Bundle &bundle) = 0;
+  // Which of its families of kernels runs, as text for people.
+  virtual const char *kernels() const = 0;
   // Allocates nothing and cannot fail: the bundle was validated.
   virtual void run(uint32_t program, const Run &run) = 0;
 };

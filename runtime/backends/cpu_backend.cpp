@@ -6,6 +6,7 @@
 #include <pthreadpool.h>
 
 #include "runtime/backends/backend.h"
+#include "runtime/backends/cpu/products/bf16_products.h"
 #include "runtime/exec/interpreter.h"
 
 namespace mebp {
@@ -23,7 +24,9 @@ public:
   Status load(const format::Bundle &bundle) override {
     if (options.threads > 1 && !pool)
       return failure(MEBP_OUT_OF_MEMORY, "the system refuses %u threads; ask for fewer", options.threads);
-    cpu::Family family = options.referenceKernels ? cpu::Family::Reference : cpu::Family::Vector;
+    if (const std::string &refusal = cpu::instructionSetRefusal(); !refusal.empty())
+      return failure(MEBP_UNSUPPORTED, "%s", refusal.c_str());
+    cpu::Family family = cpu::familyOf(set());
     programs.resize(static_cast<size_t>(bundle.programs_size()));
     for (size_t i = 0; i < programs.size(); ++i)
       if (Status status = prepare(bundle.programs(static_cast<int>(i)), family, programs[i]); !status.ok())
@@ -31,16 +34,23 @@ public:
     return Status();
   }
 
+  const char *kernels() const override { return nameOf(set()); }
+
   void run(uint32_t program, const Run &run) override {
     cpu::Context context;
     context.pool = pool;
     context.workspace = options.workspace;
+    context.bf16 = cpu::findBf16Products(set());
     context.batch = run.batch;
     context.sequence = run.sequence;
     interpret(programs[program], run, context);
   }
 
 private:
+  cpu::InstructionSet set() const {
+    return options.referenceKernels ? cpu::InstructionSet::Reference : cpu::instructionSet();
+  }
+
   CpuOptions options;
   pthreadpool_t pool = nullptr;
   std::vector<PreparedProgram> programs;

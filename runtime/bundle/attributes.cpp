@@ -39,6 +39,8 @@ static Status readAttribute(const format::Attribute &attribute, cpu::Attributes 
     return failure(MEBP_CORRUPT, "attribute '%s' is not finite", name.c_str());
   if (name == "alpha")
     out.alpha = number;
+  else if (name == "low_alpha")
+    out.lowAlpha = number;
   else if (name == "epsilon")
     out.epsilon = number;
   else if (name == "weight_offset")
@@ -47,6 +49,8 @@ static Status readAttribute(const format::Attribute &attribute, cpu::Attributes 
     out.scale = number;
   else if (name == "inverse")
     out.inverse = number != 0;
+  else if (name == "narrow")
+    out.narrow = number != 0;
   else if (name == "approximation")
     out.activation = number != 0 ? cpu::Activation::GeluTanh : cpu::Activation::Gelu;
   else if (name == "head_dim")

@@ -94,6 +94,7 @@ static Json describePlan(const format::Plan &plan) {
           {"resident_limit", plan.resident_limit()},
           {"live_bytes", plan.live_bytes()},
           {"predicted_seconds", plan.predicted_seconds()},
+          {"calibrated", plan.calibrated()},
           {"loss_rows", plan.loss_rows()},
           {"loss_columns", plan.loss_columns()},
           {"buffers", describeBuffers(plan.buffers())},

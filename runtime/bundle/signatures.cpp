@@ -27,7 +27,15 @@ static Status checkRow(const KernelShape &shape, char letter) {
   return shape[letter] <= longest ? Status() : wrong(shape, "has weight rows that are longer than this build can take");
 }
 
-static Status checkLinear(const KernelShape &shape) { return checkRow(shape, 'K'); }
+static Status checkLinear(const KernelShape &shape, int low) {
+  if (shape.hasOperand(low) != shape.hasOperand(low + 1))
+    return wrong(shape, "has one factor of a product of low rank without the other");
+  if (shape['R'] > cpu::maximumLowRank)
+    return wrong(shape, "has a product of low rank beyond 64");
+  return checkRow(shape, 'K');
+}
+static Status checkLinearForward(const KernelShape &shape) { return checkLinear(shape, 4); }
+static Status checkLinearGradient(const KernelShape &shape) { return checkLinear(shape, 3); }
 static Status checkFeatures(const KernelShape &shape) { return checkRow(shape, 'F'); }
 static Status checkLoss(const KernelShape &shape) {
   bool gradient = shape.kernel.results_size() > 1 && shape.kernel.results(1) >= 0;
@@ -74,13 +82,15 @@ const Signature *findSignature(const std::string &kernel) {
       {"embedding", {ids("ids"), weight("w", "VD")}, {activation("y", "ND")}, nullptr, false, Parts::None, true},
       {"position_embedding", {weight("w", "PD")}, {activation("y", "ND")}, nullptr, true},
       {"linear",
-       {activation("x", "NK"), weight("w", "MK"), optional(weight("bias", "1M")), optional(activation("addend", "NM"))},
+       {activation("x", "NK"), weight("w", "MK"), optional(weight("bias", "1M")), optional(activation("addend", "NM")),
+        optional(activation("low", "NR")), optional(weight("low_weight", "MR"))},
        {activation("y", "NM")},
-       checkLinear},
+       checkLinearForward},
       {"linear_input_gradient",
-       {activation("dy", "NM"), weight("w", "MK"), optional(activation("addend", "NK"))},
+       {activation("dy", "NM"), weight("w", "MK"), optional(activation("addend", "NK")),
+        optional(activation("low", "NR")), optional(weight("low_weight", "RK"))},
        {activation("dx", "NK")},
-       checkLinear},
+       checkLinearGradient},
       {"linear_weight_gradient",
        {activation("dy", "NM"), activation("x", "NK"), optional(accumulating(exact("accumulator", "MK"), 0))},
        {exact("dw", "MK")}},

@@ -43,6 +43,13 @@ OptimizerOptions optionsOf(const mebp_session_options &options) {
           decimalOf(options.weight_decay)};
 }
 
+double squareOf(const float *gradient, uint64_t count) {
+  double sum = 0;
+  for (uint64_t i = 0; i < count; ++i)
+    sum += static_cast<double>(gradient[i]) * gradient[i];
+  return sum;
+}
+
 uint32_t stateArraysOf(mebp_optimizer kind) { return makeOptimizer(kind)->stateArrays(); }
 
 // With a gradient that a caller gives, MeZO is SGD; without one, runtime/train/mezo.cpp steps.

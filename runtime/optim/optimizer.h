@@ -33,6 +33,9 @@ Status checkOptions(const mebp_session_options &options);
 double decimalOf(float number);
 OptimizerOptions optionsOf(const mebp_session_options &options);
 
+// What a gradient adds to the square of its norm.
+double squareOf(const float *gradient, uint64_t count);
+
 uint32_t stateArraysOf(mebp_optimizer kind);
 constexpr uint32_t maximumStateArrays = 2;
 std::unique_ptr<Optimizer> makeOptimizer(mebp_optimizer kind);

@@ -82,6 +82,8 @@ void mebp_session_set_learning_rate(mebp_session *session, float learning_rate) 
 
 uint64_t mebp_session_steps(const mebp_session *session) { return session->session.stepsDone; }
 
+const char *mebp_session_kernels(const mebp_session *session) { return session->session.kernels(); }
+
 static Status checkTrainable(const Session &session, uint32_t index, uint64_t count) {
   if (index >= session.trainableCount())
     return failure(MEBP_INVALID_ARGUMENT, "there is no trainable number %u; the bundle has %u", index,

@@ -7,41 +7,16 @@
 // 1. The loss at parameters + eps z, then at parameters - eps z, both in place.
 // 2. slope = (the one - the other) / 2 eps.
 // 3. parameters + eps z again, which are those from before but for rounding, and an SGD update by slope z.
-#include <cmath>
-
 #include "format/random.h"
+#include "runtime/optim/direction.h"
 #include "runtime/train/session.h"
 
 namespace mebp {
 
-namespace {
-
-struct Pair {
-  float first, second;
-};
-
-// Box and Muller. In f32: four times as fast, and a direction needs no more.
-Pair normalPair(uint64_t bits) {
-  constexpr float turn = 6.2831853f, unit = 0x1.0p-24f;
-  float radius = std::sqrt(-2 * std::log((static_cast<float>(bits >> 40) + 1) * unit));
-  float angle = turn * (static_cast<float>(bits & 0xFFFFFF) * unit);
-  return {radius * std::cos(angle), radius * std::sin(angle)};
-}
-
-} // namespace
-
 void Session::addDirection(float factor) {
   uint64_t seed = format::randomBits(owner->model().lora().seed(), 0, stepsDone);
-  for (uint32_t i = 0; i < trainableCount(); ++i) {
-    float *values = parameters(i);
-    uint64_t count = elements(i);
-    for (uint64_t element = 0; element < count; element += 2) {
-      Pair z = normalPair(format::randomBits(seed, i, element));
-      values[element] += factor * z.first;
-      if (element + 1 < count)
-        values[element + 1] += factor * z.second;
-    }
-  }
+  for (uint32_t i = 0; i < trainableCount(); ++i)
+    mebp::addDirection(parameters(i), elements(i), seed, i, factor);
 }
 
 // Moves there, and stays.

@@ -54,16 +54,16 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
     arena = std::move(*allocated);
     memory = arena.data();
   }
-  if (Status status = openSpill(!options.spill_folder); !status.ok())
-    return status;
-  if (Status status = given.trace_file ? trace.open(given.trace_file) : Status(); !status.ok())
-    return status;
   CpuOptions cpu;
   cpu.threads = threadsOf(given);
   cpu.referenceKernels = given.reference_kernels;
   cpu.workspace = at<unsigned char>(layout.workspace);
   backend = makeCpuBackend(cpu);
   if (Status status = backend->load(opened.content()); !status.ok())
+    return status;
+  if (Status status = openSpill(!options.spill_folder); !status.ok())
+    return status;
+  if (Status status = given.trace_file ? trace.open(given.trace_file) : Status(); !status.ok())
     return status;
   initialise(!given.memory);
   bindBlocks();

@@ -4,6 +4,7 @@
 // only runs programs: forwards that leave a checkpoint a block, the objective, backwards in reverse.
 #pragma once
 
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -26,8 +27,6 @@ namespace mebp {
 Status checkFinite(const char *name, double value);
 // Of a limit on the weights in memory.
 Status tooLow(uint64_t limit, const WeightReads &reads, const std::string &block);
-// What a disk reports that fails between two updates.
-Status halfUpdated(const Status &status);
 
 class Session {
 public:
@@ -40,6 +39,8 @@ public:
   Status logits(const Tokens &tokens, uint32_t first, uint32_t count, float *out);
 
   const Bundle &bundle() const { return *owner; }
+  const char *kernels() const { return backend->kernels(); }
+  bool usesReferenceKernels() const { return std::strcmp(kernels(), "reference") == 0; }
   uint32_t trainableCount() const { return static_cast<uint32_t>(layout.trainables.size()); }
   uint64_t elements(uint32_t trainable) const { return trainableElements(owner->content(), trainable); }
   float *parameters(uint32_t trainable) const { return at<float>(layout.trainables[trainable]); }
@@ -85,6 +86,7 @@ private:
   void *checkpointOf(uint32_t layer, bool forBackward) const;
   void bindBlocks();
 
+  Status checkTrains() const;
   Status checkBatches(const Tokens *batches, uint32_t count);
   void takeIds(const Tokens &tokens);
   uint64_t liveCheckpointBytes() const;
@@ -93,7 +95,7 @@ private:
   Status limitWeights();
   bool logitsFitLimit() const;
   void readAhead(uint32_t block, uint32_t next);
-  void runForward(uint32_t end); // the blocks before it
+  void runForward(); // all blocks but the head
   Status runForwardForBackward();
   Status runLoss(const Tokens &tokens, float &out);
   Status stepByGradient(const Tokens *batches, uint32_t count, float &loss);
@@ -107,6 +109,8 @@ private:
   Status deliver(uint32_t block, GradientSink &sink);
   Status runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, float &loss);
   Status applyKept();
+  // Says beside what the disk reports whether it did so between two updates.
+  Status atDiskFailure(const Status &status) const;
   float *stateOf(uint32_t trainable, uint32_t array) const;
   Status update(uint32_t trainable, const float *gradient);
 

@@ -45,7 +45,7 @@ Status saveState(const Session &session, const std::string &folder, const void *
   header.minor = minorVersion;
   header.bundle = session.bundle().identity();
   header.optimizer = session.options().optimizer;
-  header.referenceKernels = session.options().reference_kernels;
+  header.referenceKernels = session.usesReferenceKernels();
   header.steps = session.stepsDone;
   header.learningRate = options.learningRate;
   header.beta1 = options.beta1;
@@ -113,7 +113,7 @@ static Status checkOrigin(const StateHeader &header, const Session &session) {
   if (header.optimizer != static_cast<uint32_t>(session.options().optimizer) ||
       header.trainedBytes != savedBytes(session))
     return failure(MEBP_INCOMPATIBLE, "was saved with another optimizer; continue with the same one");
-  if ((header.referenceKernels != 0) != session.options().reference_kernels)
+  if ((header.referenceKernels != 0) != session.usesReferenceKernels())
     return failure(MEBP_INCOMPATIBLE, "was saved with another family of kernels; continue with the same one");
   const OptimizerOptions &options = session.optimizerOptions;
   if (Status status = checkOption("beta1", header.beta1, options.beta1); !status.ok())

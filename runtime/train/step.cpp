@@ -61,8 +61,8 @@ uint64_t Session::liveCheckpointBytes() const {
   return storedRowBytes(owner->model().activation(), owner->model().hidden()) * batch * sequence;
 }
 
-void Session::runForward(uint32_t end) {
-  for (uint32_t i = 0; i < end; ++i) {
+void Session::runForward() {
+  for (uint32_t i = 0; i + 1 < blocks.size(); ++i) {
     readAhead(i, i + 1);
     runProgram(blocks[i].forward);
   }
@@ -133,7 +133,7 @@ Status Session::runBackward(uint32_t block) {
   if (block > 1)
     spill.readAhead(layout.checkpoints[block - 2], bytes);
   if (Status status = spill.prepareRead(checkpoint, bytes); !status.ok())
-    return updating ? halfUpdated(status) : status;
+    return atDiskFailure(status);
   runProgram(blocks[block].gradient);
   spill.drop(checkpoint, bytes);
   return Status();
@@ -187,7 +187,7 @@ Status Session::runLoss(const Tokens &tokens, float &out) {
   const BoundProgram &program = blocks.back().loss.program >= 0 ? blocks.back().loss : blocks.back().gradient;
   if (program.program < 0)
     return failure(MEBP_UNSUPPORTED, "the bundle has no program for the loss alone; compile it again");
-  runForward(static_cast<uint32_t>(blocks.size() - 1));
+  runForward();
   return runObjective(program, out);
 }
 
@@ -241,8 +241,8 @@ Status Session::stepByGradient(const Tokens *batches, uint32_t count, float &los
 Status Session::step(const Tokens *batches, uint32_t count, mebp_step_result &out) {
   auto begin = std::chrono::steady_clock::now();
   uint64_t writtenBefore = spill.writtenBytes();
-  if (settings.forward_only)
-    return failure(MEBP_INVALID_ARGUMENT, "the session was created with forward_only, it cannot train");
+  if (Status status = checkTrains(); !status.ok())
+    return status;
   if (count == 0)
     return failure(MEBP_INVALID_ARGUMENT, "a step needs at least one micro-batch");
   if (count > 1 && !settings.accumulate)
@@ -279,7 +279,7 @@ Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, flo
     return failure(MEBP_OUT_OF_RANGE, "rows %u to %llu are not within the sequence of %u", first,
                    static_cast<unsigned long long>(first) + count, tokens.sequence);
   takeIds(tokens);
-  runForward(static_cast<uint32_t>(blocks.size() - 1));
+  runForward();
 
   // The program is planned for few rows, and runs on one range after another.
   const format::Program &program = owner->content().programs(head.logits.program);

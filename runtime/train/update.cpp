@@ -7,13 +7,6 @@
 
 namespace mebp {
 
-static double squareOf(const float *values, uint64_t count) {
-  double sum = 0;
-  for (uint64_t i = 0; i < count; ++i)
-    sum += static_cast<double>(values[i]) * values[i];
-  return sum;
-}
-
 Status checkFinite(const char *name, double value) {
   if (std::isfinite(value))
     return Status();
@@ -32,9 +25,17 @@ Status Session::writeFiledState(uint64_t offset, const void *data, uint64_t byte
   return status;
 }
 
-Status halfUpdated(const Status &status) {
+Status Session::atDiskFailure(const Status &status) const {
+  if (!updating)
+    return status;
   return Status(status.code(), status.message() + "; some parameters have been updated: load the last saved state or "
                                                   "start anew");
+}
+
+Status Session::checkTrains() const {
+  if (!settings.forward_only)
+    return Status();
+  return failure(MEBP_INVALID_ARGUMENT, "the session was created with forward_only, it cannot train");
 }
 
 Status Session::update(uint32_t trainable, const float *gradient) {
@@ -45,13 +46,13 @@ Status Session::update(uint32_t trainable, const float *gradient) {
     state[i] = stateOf(trainable, i);
     if (filed)
       if (Status status = readFiledState(i * layout.arrayBytes + place, state[i], bytes); !status.ok())
-        return updating ? halfUpdated(status) : status;
+        return atDiskFailure(status);
   }
   updating = true;
   optimizer->update(optimizerOptions, stepsDone + 1, parameters(trainable), gradient, state, elements(trainable));
   for (uint32_t i = 0; filed && i < layout.states.size(); ++i)
     if (Status status = writeFiledState(i * layout.arrayBytes + place, state[i], bytes); !status.ok())
-      return halfUpdated(status);
+      return atDiskFailure(status);
   return Status();
 }
 
@@ -80,8 +81,8 @@ Status Session::applyKept() {
 }
 
 Status Session::applyGradients(const float *const *gradients) {
-  if (settings.forward_only)
-    return failure(MEBP_INVALID_ARGUMENT, "the session was created with forward_only, it cannot train");
+  if (Status status = checkTrains(); !status.ok())
+    return status;
   updating = false;
   for (uint32_t i = 0; i < trainableCount(); ++i)
     if (Status status = update(i, gradients[i]); !status.ok())

@@ -20,7 +20,7 @@ static void count() {
     ++allocations;
 }
 
-#if !defined(__SANITIZE_ADDRESS__)
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 extern "C" void *malloc(size_t size) {
   count();
   return __libc_malloc(size);

@@ -67,6 +67,60 @@ TEST_F(RunTest, TrainsAndLeavesAnAdapter) {
   EXPECT_EQ(mebp_session_load_adapter(session.handle, (scratch + "/adapter").c_str(), nullptr), MEBP_OK);
 }
 
+// Those that MEBP_KERNELS may name on this machine, by the refusal of another.
+std::vector<std::string> availableKernels(const std::string &refusal) {
+  std::string list = refusal.substr(refusal.find(" has ") + 5);
+  list = list.substr(0, list.find(';'));
+  std::vector<std::string> names;
+  for (size_t at = 0; at < list.size(); at = list.find_first_not_of(", ", at + names.back().size()))
+    names.push_back(list.substr(at, list.find(',', at) - at));
+  return names;
+}
+
+TEST_F(RunTest, RunsTheKernelsThatTheEnvironmentNames) {
+  std::string arguments = bundle.path() + " --steps 2 --tokens " + tokensBin(20);
+  auto runWith = [&](const std::string &kernels, const std::string &options) {
+    return runCommand("MEBP_KERNELS=" + kernels + " " + MEBP_RUN + " " + arguments + options, scratch);
+  };
+  Outcome refused = runWith("avx1024", "");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_EQ(refused.output, "");
+  std::vector<std::string> names = availableKernels(refused.errors);
+  ASSERT_GE(names.size(), 2u) << refused.errors;
+  std::string list;
+  for (const std::string &name : names)
+    list += (list.empty() ? "" : ", ") + name;
+  EXPECT_EQ(refused.errors,
+            "mebp-run: MEBP_KERNELS=avx1024: this CPU has " + list + "; name one of them or unset it\n");
+  for (const std::string &name : names) {
+    EXPECT_NE(runWith(name, "").output.find(" steps done  kernels " + name + "  planned"), std::string::npos) << name;
+    EXPECT_NE(runWith(name, " --json").output.find("\"kernels\": \"" + name + "\""), std::string::npos) << name;
+  }
+  // By itself it takes the fastest, whichever that is: not one of the last two.
+  for (const std::string &nothing : {std::string("unset MEBP_KERNELS; "), std::string("MEBP_KERNELS= ")}) {
+    std::string output = runCommand(nothing + MEBP_RUN + " " + arguments, scratch).output;
+    EXPECT_TRUE(std::any_of(names.begin(), names.end() - 1, [&](const std::string &name) {
+      return output.find(" steps done  kernels " + name + " ") != std::string::npos;
+    })) << output;
+  }
+}
+
+TEST_F(RunTest, LeavesNothingBehindWhereKernelsAreMissing) {
+  std::string trace = scratch + "/trace.json";
+  EXPECT_EQ(runCommand("MEBP_KERNELS=none " + std::string(MEBP_RUN) + " " + bundle.path() + " --tokens " +
+                           tokensBin(20) + " --profile " + trace,
+                       scratch)
+                .status,
+            2);
+  EXPECT_FALSE(std::filesystem::exists(trace));
+}
+
+TEST_F(RunTest, RefusesToContinueWithNaiveKernelsByTheEnvironment) {
+  std::string arguments = bundle.path() + " --tokens " + tokensBin(20) + " --state " + scratch + "/state --steps ";
+  ASSERT_EQ(runCommand("MEBP_KERNELS=reference " + std::string(MEBP_RUN) + " " + arguments + "1", scratch).status, 0);
+  expectRefusal(arguments + "2 --resume", "was saved with another family of kernels; continue with the same one");
+}
+
 TEST_F(RunTest, LooksAtMemoryAfterEveryKernelCallIfAsked) {
   std::string arguments = bundle.path() + " --steps 9 --threads 1 --tokens " + tokensBin(23);
   auto readsOf = [&](const std::string &option) {

@@ -34,6 +34,7 @@ void checkGradients(const TinyOptions &tiny, bool referenceKernels) {
   mebp_session_options options = defaultOptions();
   options.reference_kernels = referenceKernels;
   OpenSession session(bundle.handle, options);
+  EXPECT_EQ(std::string(mebp_session_kernels(session.handle)) == "reference", referenceKernels);
   std::vector<std::vector<float>> values = trainablesOf(bundle.handle, session.handle);
   const std::pair<uint32_t, uint32_t> shapes[] = {{2, 5}, {1, 5}, {2, 3}, {1, 2}};
   for (auto [batch, sequence] : shapes) {

@@ -65,7 +65,7 @@ public:
     }
     if (!save())
       return exitBad;
-    reportEnd(options.json, done, plannedBytes, peakBytes);
+    reportEnd(options.json, done, mebp_session_kernels(session), plannedBytes, peakBytes);
     return done < steps ? exitInterrupted : 0;
   }
 

@@ -28,12 +28,13 @@ void reportStep(bool json, uint64_t step, uint64_t steps, uint64_t tokens, const
   std::fflush(stdout);
 }
 
-void reportEnd(bool json, uint64_t steps, uint64_t plannedBytes, uint64_t peakBytes) {
+void reportEnd(bool json, uint64_t steps, const char *kernels, uint64_t plannedBytes, uint64_t peakBytes) {
   if (json)
-    std::printf("{\"steps\": %" PRIu64 ", \"planned_bytes\": %" PRIu64 ", \"peak_bytes\": %" PRIu64 "}\n", steps,
-                plannedBytes, peakBytes);
+    std::printf("{\"steps\": %" PRIu64 ", \"kernels\": \"%s\", \"planned_bytes\": %" PRIu64 ", \"peak_bytes\": %" PRIu64
+                "}\n",
+                steps, kernels, plannedBytes, peakBytes);
   else
-    std::printf("%" PRIu64 " steps done  planned %.1f MB  measured peak %.1f MB\n", steps, megabytes(plannedBytes),
-                megabytes(peakBytes));
+    std::printf("%" PRIu64 " steps done  kernels %s  planned %.1f MB  measured peak %.1f MB\n", steps, kernels,
+                megabytes(plannedBytes), megabytes(peakBytes));
   std::fflush(stdout);
 }

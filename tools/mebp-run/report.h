@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What mebp-run prints: one line a step, and the plan of its options against what was measured.
+// What mebp-run prints: one line a step, then the kernels that ran and the plan of its options against what was
+// measured.
 #pragma once
 
 #include <cstdint>
@@ -8,4 +9,4 @@
 #include "mebp/mebp.h"
 
 void reportStep(bool json, uint64_t step, uint64_t steps, uint64_t tokens, const mebp_step_result &result);
-void reportEnd(bool json, uint64_t steps, uint64_t plannedBytes, uint64_t peakBytes);
+void reportEnd(bool json, uint64_t steps, const char *kernels, uint64_t plannedBytes, uint64_t peakBytes);

@@ -40,6 +40,9 @@ int main(int argc, char **argv) {
       ->capture_default_str();
   app.add_option("--threads", options.threads, "what the plan counts workspace for (this machine's)")
       ->check(CLI::Range(1, 4096));
+  app.add_option("--rates", options.rates,
+                 "how fast a machine is, as mebp calibrate writes it; none: estimates, the same on any machine "
+                 "(~/.cache/mebp/rates.json, where it is there)");
   CLI::Option *budget =
       app.add_option("--memory-budget", options.memoryBudget, "64MiB: the fastest plan whose peak is not higher");
   app.add_option("--chunk-size", options.schedule.chunk, "positions of a chunk along the sequence; 0: whole sequences")

@@ -9,6 +9,7 @@
 
 #include <pthreadpool.h>
 
+#include "format/kernels.h"
 #include "runtime/backends/cpu/workspace.h"
 
 namespace mebp::cpu {
@@ -37,11 +38,14 @@ struct Tensor {
   int32_t *i32() const { return static_cast<int32_t *>(data); }
 };
 
+using format::maximumLowRank;
+
 enum class Activation : uint8_t { Silu, Gelu, GeluTanh, Relu };
 
 // Every attribute that a kernel may have, parsed once when the program is loaded.
 struct Attributes {
   float alpha = 1.0f;
+  float lowAlpha = 1.0f;
   float epsilon = 0.0f;
   float weightOffset = 0.0f;
   float scale = 1.0f;
@@ -51,14 +55,18 @@ struct Attributes {
   int32_t kvHeads = 0;
   int32_t window = 0;
   bool inverse = false;
+  bool narrow = false;
   Activation activation = Activation::Silu;
   const float *frequencies = nullptr;
   int32_t frequencyCount = 0;
 };
 
+struct Bf16Products;
+
 struct Context {
   pthreadpool_t pool = nullptr;       // null: run on the calling thread
   unsigned char *workspace = nullptr; // thread i may use [i * workspaceBytes, (i + 1) * workspaceBytes), 64-aligned
+  const Bf16Products *bf16 = nullptr; // multiplies factors of bf16; null: they are widened
   int64_t batch = 0;                  // live, of this step
   int64_t sequence = 0;               // live, of this step
 };

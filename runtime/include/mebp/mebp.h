@@ -14,7 +14,8 @@
  *
  * Ownership: a *_create or *_open function hands the caller an object that the matching *_destroy or *_close frees;
  * a bundle must outlive its sessions. Every returned `const char *` lives as long as the object it was asked from.
- * Threads: there is no global state. One session is used by one thread at a time; sessions may run side by side.
+ * Threads: there is no global state but the choice of kernels (mebp_session_kernels). One session is used by one
+ * thread at a time; sessions may run side by side.
  * Errors: every function that can fail returns a code and, where `error` is not NULL, fills in one readable line.
  */
 #ifndef MEBP_MEBP_H
@@ -87,15 +88,22 @@ const char *mebp_bundle_describe_json(mebp_bundle *bundle);
 
 /* ---- session --------------------------------------------------------------------------------------------------- */
 
+/* C++ gives an enumeration room for its own numbers only, and a caller in C may give any: they shall be refused. */
+#ifdef __cplusplus
+#define MEBP_ANY_NUMBER : int
+#else
+#define MEBP_ANY_NUMBER
+#endif
+
 /* MeZO takes two losses instead of a gradient; without return_gradients, its session has no room for one. */
-typedef enum mebp_optimizer { MEBP_SGD = 0, MEBP_ADAMW = 1, MEBP_MEZO = 2 } mebp_optimizer;
+typedef enum mebp_optimizer MEBP_ANY_NUMBER { MEBP_SGD = 0, MEBP_ADAMW = 1, MEBP_MEZO = 2 } mebp_optimizer;
 
 typedef struct mebp_session_options {
   mebp_optimizer optimizer;                  /* MEBP_ADAMW */
   float learning_rate;                       /* 2e-4 */
   float beta1, beta2, epsilon, weight_decay; /* torch's AdamW: 0.9, 0.999, 1e-8; decay 0 */
   uint32_t threads;                          /* 0: as many as the process may run on */
-  bool reference_kernels;                    /* the naive kernels, for verification */
+  bool reference_kernels;                    /* the naive kernels, whatever MEBP_KERNELS says */
   bool forward_only;                         /* losses and logits alone: no room for gradients, checkpoints, states */
   bool return_gradients;                     /* make room so that mebp_session_gradients may be called */
   bool accumulate;                           /* make room so that a step may have several micro-batches */
@@ -165,6 +173,10 @@ mebp_code mebp_session_logits(mebp_session *session, const int32_t *ids, uint32_
 
 void mebp_session_set_learning_rate(mebp_session *session, float learning_rate);
 uint64_t mebp_session_steps(const mebp_session *session); /* updates applied so far */
+/* The family of kernels that runs: "reference", "portable", "avx2", "avx512", "avx512_bf16", "amx_bf16", "neon" or
+ * "neon_bf16". That is the best that this CPU has, or what the environment's MEBP_KERNELS names, which is read once a
+ * process; a name that is not there makes mebp_session_create fail. */
+const char *mebp_session_kernels(const mebp_session *session);
 
 /* Copies of the index-th trainable or of its last gradient (a step's after clipping); `count` must be its number of
  * elements. */
@@ -187,6 +199,25 @@ mebp_code mebp_session_save_state(const mebp_session *session, const char *folde
 /* `user` may be NULL; *user_bytes is its room before the call and the stored size after it. */
 mebp_code mebp_session_load_state(mebp_session *session, const char *folder, void *user, uint64_t *user_bytes,
                                   mebp_error *error);
+
+/* ---- calibration ----------------------------------------------------------------------------------------------- */
+
+/* Times this build's kernels here, for the compiler's cost model. On a machine that does nothing else, or the plans
+ * that are made with it expect the same company. */
+typedef struct mebp_calibration mebp_calibration;
+
+typedef struct mebp_calibration_options {
+  uint32_t threads;            /* kernels are timed on one and on so many; 0: as many as the process may run on */
+  bool quick;                  /* few and small calls, to try the way: what comes out predicts little */
+  bool (*goes_on)(void *user); /* asked many times a second; false ends it. NULL: it goes on */
+  void *user;
+} mebp_calibration_options;
+
+/* Takes about twenty seconds. */
+mebp_code mebp_calibration_create(const mebp_calibration_options *options, mebp_calibration **out, mebp_error *error);
+/* The file that `mebpc --rates` reads. */
+const char *mebp_calibration_json(const mebp_calibration *calibration);
+void mebp_calibration_destroy(mebp_calibration *calibration); /* NULL is allowed */
 
 #ifdef __cplusplus
 } /* extern "C" */

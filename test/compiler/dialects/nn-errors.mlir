@@ -72,7 +72,7 @@ func.func @f(%dy: tensor<?x?x4xf32>, %w: tensor<4x8xf32>) {
 
 func.func @f(%dy: tensor<?x?x4xf32>, %w: tensor<4x8xf32>) {
   // expected-error @below {{'nn.linear_input_gradient' op 'addend' has size 4 where 8 is needed}}
-  %0 = nn.linear_input_gradient(%dy, %w, %dy) : (tensor<?x?x4xf32>, tensor<4x8xf32>, tensor<?x?x4xf32>) -> tensor<?x?x8xf32>
+  %0 = nn.linear_input_gradient(%dy, %w addend %dy) : (tensor<?x?x4xf32>, tensor<4x8xf32>, tensor<?x?x4xf32>) -> tensor<?x?x8xf32>
   return
 }
 
@@ -398,4 +398,36 @@ func.func @f(%q: tensor<?x?x12xf32>, %lse: tensor<?x?x4xf32>) {
       : (tensor<?x?x12xf32>, tensor<?x?x12xf32>, tensor<?x?x12xf32>, tensor<?x?x12xf32>, tensor<?x?x4xf32>,
          tensor<?x?x12xf32>) -> (tensor<?x?x12xf32>, tensor<?x?x4xf32>, tensor<?x?x12xf32>)
   return
+}
+
+// -----
+
+func.func @linear_low_without_weight(%x: tensor<?x?x8xf32>, %w: tensor<4x8xf32>, %t: tensor<?x?x2xf32>) -> tensor<?x?x4xf32> {
+  // expected-error @below {{'nn.linear' op has one of 'low' and 'low_weight'; give both or none}}
+  %0 = "nn.linear"(%x, %w, %t) {operandSegmentSizes = array<i32: 1, 1, 0, 0, 1, 0>} : (tensor<?x?x8xf32>, tensor<4x8xf32>, tensor<?x?x2xf32>) -> tensor<?x?x4xf32>
+  return %0 : tensor<?x?x4xf32>
+}
+
+// -----
+
+func.func @linear_low_rank(%x: tensor<?x?x8xf32>, %w: tensor<4x8xf32>, %t: tensor<?x?x2xf32>, %b: tensor<4x3xf32>) -> tensor<?x?x4xf32> {
+  // expected-error @below {{'nn.linear' op 'low_weight' has size 3 where 2 is needed}}
+  %0 = nn.linear(%x, %w low %t, %b) : (tensor<?x?x8xf32>, tensor<4x8xf32>, tensor<?x?x2xf32>, tensor<4x3xf32>) -> tensor<?x?x4xf32>
+  return %0 : tensor<?x?x4xf32>
+}
+
+// -----
+
+func.func @linear_low_outputs(%x: tensor<?x?x8xf32>, %w: tensor<4x8xf32>, %t: tensor<?x?x2xf32>, %b: tensor<5x2xf32>) -> tensor<?x?x4xf32> {
+  // expected-error @below {{'nn.linear' op 'low_weight' has size 5 where 4 is needed}}
+  %0 = nn.linear(%x, %w low %t, %b) : (tensor<?x?x8xf32>, tensor<4x8xf32>, tensor<?x?x2xf32>, tensor<5x2xf32>) -> tensor<?x?x4xf32>
+  return %0 : tensor<?x?x4xf32>
+}
+
+// -----
+
+func.func @linear_input_gradient_low_rank(%dy: tensor<?x?x4xf32>, %w: tensor<4x8xf32>, %t: tensor<?x?x2xf32>, %a: tensor<3x8xf32>) -> tensor<?x?x8xf32> {
+  // expected-error @below {{'nn.linear_input_gradient' op 'low_weight' has size 3 where 2 is needed}}
+  %0 = nn.linear_input_gradient(%dy, %w low %t, %a) : (tensor<?x?x4xf32>, tensor<4x8xf32>, tensor<?x?x2xf32>, tensor<3x8xf32>) -> tensor<?x?x8xf32>
+  return %0 : tensor<?x?x8xf32>
 }

@@ -10,12 +10,12 @@
 // CHECK-SAME: inputs [#exec.role<"activation">, #exec.role<"parameter", 1>, #exec.role<"parameter", 0>]
 // CHECK-SAME: outputs [#exec.role<"cotangent">, #exec.role<"gradient", 1>]
 // CHECK-NEXT: ^bb0(%[[X:.*]]: tensor<20x4xf32, #exec.extent<-1, -2>>, %[[W:.*]]: tensor<4x4xf32>, %[[B:.*]]: tensor<1x4xf32>):
-// CHECK-NEXT: exec.kernel "linear"(%[[X]], %[[W]]) slots [0, 1, -1, -1] ties [-1] reuses [-1] {alpha = 1.000000e+00 : f32}
-// CHECK-NEXT: exec.kernel "linear"(%[[X]], %[[W]], %[[B]]) slots [0, 1, 2, -1] ties [-1] reuses [-1]
-// CHECK-NEXT: %[[Y:.*]] = exec.kernel "linear"(%[[X]], %[[W]], %{{.*}}) slots [0, 1, -1, 2] ties [-1] reuses [2]
+// CHECK-NEXT: exec.kernel "linear"(%[[X]], %[[W]]) slots [0, 1, -1, -1, -1, -1] ties [-1] reuses [-1] {alpha = 1.000000e+00 : f32}
+// CHECK-NEXT: exec.kernel "linear"(%[[X]], %[[W]], %[[B]]) slots [0, 1, 2, -1, -1, -1] ties [-1] reuses [-1]
+// CHECK-NEXT: %[[Y:.*]] = exec.kernel "linear"(%[[X]], %[[W]], %{{.*}}) slots [0, 1, -1, 2, -1, -1] ties [-1] reuses [2]
 // An addend that is multiplied as well cannot be overwritten row by row.
-// CHECK-NEXT: exec.kernel "linear"(%[[X]], %[[W]], %[[X]]) slots [0, 1, -1, 2] ties [-1] reuses [-1]
-// CHECK-NEXT: exec.kernel "linear_input_gradient"(%[[X]], %[[W]], %[[X]]) slots [0, 1, 2] ties [-1] reuses [-1]
+// CHECK-NEXT: exec.kernel "linear"(%[[X]], %[[W]], %[[X]]) slots [0, 1, -1, 2, -1, -1] ties [-1] reuses [-1]
+// CHECK-NEXT: exec.kernel "linear_input_gradient"(%[[X]], %[[W]], %[[X]]) slots [0, 1, 2, -1, -1] ties [-1] reuses [-1]
 // CHECK-NEXT: %[[DW:.*]] = exec.kernel "linear_weight_gradient"(%[[X]], %[[X]]) slots [0, 1] ties [-1] reuses [-1]
 // CHECK-SAME: -> tensor<4x4xf32>
 // CHECK-NEXT: %[[SUM:.*]] = exec.kernel "linear_weight_gradient"(%[[X]], %[[X]], %[[DW]]) slots [0, 1, 2] ties [2] reuses [-1]
@@ -28,7 +28,7 @@ func.func private @operands(%x: !x {train.role = "activation"},
   %1 = nn.linear(%x, %w bias %b) : (!x, tensor<4x4xf32>, tensor<4xf32>) -> !x
   %2 = nn.linear(%x, %w addend %0) : (!x, tensor<4x4xf32>, !x) -> !x
   %3 = nn.linear(%x, %w addend %x) : (!x, tensor<4x4xf32>, !x) -> !x
-  %4 = nn.linear_input_gradient(%x, %w, %x) : (!x, tensor<4x4xf32>, !x) -> !x
+  %4 = nn.linear_input_gradient(%x, %w addend %x) : (!x, tensor<4x4xf32>, !x) -> !x
   %5 = nn.linear_weight_gradient(%x, %x) : (!x, !x) -> tensor<4x4xf32>
   %6 = nn.linear_weight_gradient(%x, %x, %5) : (!x, !x, tensor<4x4xf32>) -> tensor<4x4xf32>
   return %2, %6 : !x, tensor<4x4xf32>

@@ -29,7 +29,7 @@ func.func @second_operand(%x: !x, %w: !w, %b: tensor<4xf32>) -> !x {
 
 // CHECK-LABEL: func.func @input_gradient(
 // CHECK-SAME: %[[DY:.*]]: tensor<?x?x4xf32>, %[[R:.*]]: tensor<?x?x4xf32>, %[[W:.*]]: tensor<4x4xf32>)
-// CHECK-NEXT: %[[DX:.*]] = nn.linear_input_gradient(%[[DY]], %[[W]], %[[R]])
+// CHECK-NEXT: %[[DX:.*]] = nn.linear_input_gradient(%[[DY]], %[[W]] addend %[[R]])
 // CHECK-NEXT: return %[[DX]]
 func.func @input_gradient(%dy: !x, %r: !x, %w: !w) -> !x {
   %0 = nn.linear_input_gradient(%dy, %w) : (!x, !w) -> !x
@@ -41,8 +41,8 @@ func.func @input_gradient(%dy: !x, %r: !x, %w: !w) -> !x {
 // CHECK-LABEL: func.func @chain(
 // CHECK-SAME: %[[DY:.*]]: tensor<?x?x4xf32>, %[[W:.*]]: tensor<4x4xf32>)
 // CHECK-NEXT: %[[A:.*]] = nn.linear_input_gradient(%[[DY]], %[[W]])
-// CHECK-NEXT: %[[B:.*]] = nn.linear_input_gradient(%[[DY]], %[[W]], %[[A]]) {alpha = 2.000000e+00 : f32}
-// CHECK-NEXT: %[[C:.*]] = nn.linear_input_gradient(%[[DY]], %[[W]], %[[B]]) {alpha = 3.000000e+00 : f32}
+// CHECK-NEXT: %[[B:.*]] = nn.linear_input_gradient(%[[DY]], %[[W]] addend %[[A]]) {alpha = 2.000000e+00 : f32}
+// CHECK-NEXT: %[[C:.*]] = nn.linear_input_gradient(%[[DY]], %[[W]] addend %[[B]]) {alpha = 3.000000e+00 : f32}
 // CHECK-NEXT: return %[[C]]
 func.func @chain(%dy: !x, %w: !w) -> !x {
   %0 = nn.linear_input_gradient(%dy, %w) : (!x, !w) -> !x
@@ -53,14 +53,12 @@ func.func @chain(%dy: !x, %w: !w) -> !x {
   return %4 : !x
 }
 
-// The outer layer of LoRA has its addend already. The inner one must not take the residual, which would be rounded twice.
+// LoRA's product of low rank goes into its layer, and leaves room for what is added to that.
 // CHECK-LABEL: func.func @lora(
 // CHECK-SAME: %[[X:.*]]: tensor<?x?x4xf32>, %[[W:.*]]: tensor<4x4xf32>, %[[A:.*]]: tensor<2x4xf32>, %[[B:.*]]: tensor<4x2xf32>)
 // CHECK-NEXT: %[[H:.*]] = nn.linear(%[[X]], %[[A]])
-// CHECK-NEXT: %[[LOW:.*]] = nn.linear(%[[H]], %[[B]]) {alpha = 2.000000e+00 : f32}
-// CHECK-NEXT: %[[SUM:.*]] = nn.linear(%[[X]], %[[W]] addend %[[LOW]])
 // CHECK-NEXT: %[[R:.*]] = nn.silu(%[[X]])
-// CHECK-NEXT: %[[Y:.*]] = nn.add(%[[R]], %[[SUM]])
+// CHECK-NEXT: %[[Y:.*]] = nn.linear(%[[X]], %[[W]] addend %[[R]] low %[[H]], %[[B]]) {low_alpha = 2.000000e+00 : f32}
 // CHECK-NEXT: return %[[Y]]
 func.func @lora(%x: !x, %w: !w, %a: tensor<2x4xf32>, %b: tensor<4x2xf32>) -> !x {
   %h = nn.linear(%x, %a) : (!x, tensor<2x4xf32>) -> tensor<?x?x2xf32>
@@ -69,6 +67,34 @@ func.func @lora(%x: !x, %w: !w, %a: tensor<2x4xf32>, %b: tensor<4x2xf32>) -> !x 
   %r = nn.silu(%x) : (!x) -> !x
   %y = nn.add(%r, %0) : (!x, !x) -> !x
   return %y : !x
+}
+
+// Whichever of the two has the other as its addend; a bias stays with its layer.
+// CHECK-LABEL: func.func @lora_input_gradient(
+// CHECK-SAME: %[[DY:.*]]: tensor<?x?x4xf32>, %[[DH:.*]]: tensor<?x?x2xf32>, %[[R:.*]]: tensor<?x?x4xf32>, %[[W:.*]]: tensor<4x4xf32>, %[[A:.*]]: tensor<2x4xf32>)
+// CHECK-NEXT: %[[DX:.*]] = nn.linear_input_gradient(%[[DY]], %[[W]] addend %[[R]] low %[[DH]], %[[A]]) {low_alpha = 3.000000e+00 : f32}
+// CHECK-NEXT: return %[[DX]]
+func.func @lora_input_gradient(%dy: !x, %dh: tensor<?x?x2xf32>, %r: !x, %w: !w, %a: tensor<2x4xf32>) -> !x {
+  %0 = nn.linear_input_gradient(%dy, %w addend %r) : (!x, !w, !x) -> !x
+  %1 = nn.linear_input_gradient(%dh, %a addend %0) {alpha = 3.0 : f32} : (tensor<?x?x2xf32>, tensor<2x4xf32>, !x) -> !x
+  return %1 : !x
+}
+
+// A layer takes one product of low rank, and only where its own result is not scaled.
+// CHECK-LABEL: func.func @stays(
+// CHECK-SAME: %[[X:.*]]: tensor<?x?x4xf32>, %[[T:.*]]: tensor<?x?x2xf32>, %[[W:.*]]: tensor<4x4xf32>, %[[B:.*]]: tensor<4x2xf32>)
+// CHECK-NEXT: %[[FIRST:.*]] = nn.linear(%[[T]], %[[B]])
+// CHECK-NEXT: %[[SECOND:.*]] = nn.linear(%[[X]], %[[W]] addend %[[FIRST]] low %[[T]], %[[B]]) {low_alpha = 1.000000e+00 : f32}
+// CHECK-NEXT: %[[THIRD:.*]] = nn.linear(%[[T]], %[[B]])
+// CHECK-NEXT: %[[SCALED:.*]] = nn.linear(%[[X]], %[[W]] addend %[[THIRD]]) {alpha = 2.000000e+00 : f32}
+// CHECK-NEXT: return %[[SECOND]], %[[SCALED]]
+func.func @stays(%x: !x, %t: tensor<?x?x2xf32>, %w: !w, %b: tensor<4x2xf32>) -> (!x, !x) {
+  %0 = nn.linear(%t, %b) : (tensor<?x?x2xf32>, tensor<4x2xf32>) -> !x
+  %1 = nn.linear(%t, %b addend %0) : (tensor<?x?x2xf32>, tensor<4x2xf32>, !x) -> !x
+  %2 = nn.linear(%x, %w addend %1) : (!x, !w, !x) -> !x
+  %3 = nn.linear(%t, %b) : (tensor<?x?x2xf32>, tensor<4x2xf32>) -> !x
+  %4 = nn.linear(%x, %w addend %3) {alpha = 2.0 : f32} : (!x, !w, !x) -> !x
+  return %2, %4 : !x, !x
 }
 
 // Somebody else reads the summand: it has to be there by itself.

@@ -17,6 +17,9 @@
 // CHECK: nn.attention_gradient({{.*}} -> (tensor<?x?x4xbf16>, tensor<?x?x4xf32>, tensor<?x?x4xf32>)
 // CHECK: nn.silu_gradient({{.*}} : (tensor<?x?x4xbf16>, tensor<?x?x4xf32>) -> tensor<?x?x4xbf16>
 // CHECK: nn.linear_weight_gradient({{.*}} : (tensor<?x?x4xf32>, tensor<?x?x4xbf16>) -> tensor<4x4xf32>
+// A product may round an exact cotangent as it reads it.
+// CHECK: nn.linear_input_gradient({{.*}}) {narrow} : (tensor<?x?x4xf32>, tensor<4x4xf32>) -> tensor<?x?x4xbf16>
+// CHECK: nn.linear_input_gradient({{.*}}) : (tensor<?x?x4xbf16>, tensor<4x4xf32>, tensor<?x?x4xbf16>)
 // EXEC-LABEL: exec.program @attend
 // EXEC: exec.kernel "silu_gradient"({{.*}}) slots [0, 1] ties [-1] reuses [-1]
 // EXEC: exec.kernel "silu_gradient"({{.*}}) slots [0, 1] ties [-1] reuses [1]
@@ -29,7 +32,9 @@ func.func private @attend(%x: !x {train.role = "activation"}, %w: !w {train.para
   %dx = nn.silu_gradient(%q, %dk) : (!x, !x) -> !x
   %dx2 = nn.silu_gradient(%q, %dx) : (!x, !x) -> !x
   %dw = nn.linear_weight_gradient(%dv, %x) : (!x, !x) -> !w
-  return %dx2, %dw : !x, !w
+  %dx3 = nn.linear_input_gradient(%dv, %w) : (!x, !w) -> !x
+  %dx4 = nn.linear_input_gradient(%dx2, %w addend %dx3) : (!x, !w, !x) -> !x
+  return %dx4, %dw : !x, !w
 }
 
 // What a loop carries has one type from end to end: sums stay exact because the kernel that adds to them says so, keys

@@ -16,7 +16,7 @@
 // CHECK-NEXT: nn.linear_weight_gradient(%[[DH]], %[[S]])
 // CHECK-NEXT: nn.linear_weight_gradient(%[[DY]], %[[H]])
 // CHECK-NEXT: %[[BASE:.*]] = nn.linear_input_gradient(%[[DY]], %{{.*}}) : (tensor<?x?x16xf32>, tensor<16x16xf32>)
-// CHECK-NEXT: nn.linear_input_gradient(%[[DH]], %{{.*}}, %[[BASE]])
+// CHECK-NEXT: nn.linear_input_gradient(%[[DH]], %{{.*}} addend %[[BASE]])
 func.func @adapter(%x: !x, %dy: !x, %w: !w, %a: !a, %b: !b) -> (!x, !a, !b) {
   %s = nn.silu(%x) : (!x) -> !x
   %base = nn.linear_input_gradient(%dy, %w) : (!x, !w) -> !x
@@ -24,7 +24,7 @@ func.func @adapter(%x: !x, %dy: !x, %w: !w, %a: !a, %b: !b) -> (!x, !a, !b) {
   %dh = nn.linear_input_gradient(%dy, %b) : (!x, !b) -> !h
   %da = nn.linear_weight_gradient(%dh, %s) : (!h, !x) -> !a
   %db = nn.linear_weight_gradient(%dy, %h) : (!x, !h) -> !b
-  %dx = nn.linear_input_gradient(%dh, %a, %base) : (!h, !a, !x) -> !x
+  %dx = nn.linear_input_gradient(%dh, %a addend %base) : (!h, !a, !x) -> !x
   return %dx, %da, %db : !x, !a, !b
 }
 

@@ -45,7 +45,7 @@ func.func private @head.loss(%x: !x {train.role = "activation"}, %labels: tensor
 // CHECK: %[[S:.*]]:4 = train.loop weight_rows 32 over %[[W:.*]] : tensor<50x4xf32> trip %{{.*}} (%{{.*}}, %[[PRODUCT:[^ ]*]] = %{{[^ ]*}})
 // CHECK: %[[TILE:.*]] = train.slice %[[W]]
 // CHECK: %[[P:.*]], %{{.*}}, %{{.*}}, %{{.*}}, %[[SCALED:.*]] = nn.cross_entropy_tile({{.*}}, %[[PRODUCT]])
-// CHECK-NEXT: %[[PRODUCT1:.*]] = nn.linear_input_gradient(%[[P]], %[[TILE]], %[[SCALED]])
+// CHECK-NEXT: %[[PRODUCT1:.*]] = nn.linear_input_gradient(%[[P]], %[[TILE]] addend %[[SCALED]])
 // CHECK-NEXT: train.yield %{{.*}}, %[[PRODUCT1]] :
 // CHECK: %[[NEXT:.*]], %[[DN:.*]] = nn.cross_entropy({{.*}}, %[[SUM]], %[[S]]#3, %[[W]])
 // CHECK-NEXT: %[[DXC:.*]] = nn.scale(%[[DN]])

@@ -22,11 +22,12 @@ public:
   // Standard normal numbers.
   static Value random(int64_t rows, int64_t columns, uint32_t seed, float deviation = 1.0f);
   static Value constant(int64_t rows, int64_t columns, float value);
-  static Value weight(int64_t rows, int64_t columns, Storage storage, uint32_t seed);
+  static Value weight(int64_t rows, int64_t columns, Storage storage, uint32_t seed, int32_t group = 32);
   static Value integers(const std::vector<int32_t> &values); // [n, 1]
 
   Value at(int64_t firstRow) const;    // the same values as a chunk that starts at this token row
   Value stored(Storage storage) const; // an activation's numbers in the other storage, rounded where that is BF16
+  Value dequantised() const; // a weight's numbers in F32
   Tensor tensor();
   float &element(int64_t row, int64_t column) { return floats[row * shape.stride + column]; } // of F32
   std::vector<float> elements() const;                                                        // without the guards
@@ -60,7 +61,8 @@ std::vector<Value> run(CallSpec spec, Family family, int threads = 1);
 // is larger (for results that should be zero), with every instruction set of this machine; 2 and 3 threads agree
 // bitwise with one. So it is with activations in F32 and in mixtures of F32 and BF16, where either family gives bitwise
 // what it gives in F32 for the same numbers, rounded once. So the families may differ by one step of bf16, where a
-// boundary of the rounding lies between them, and by no more.
+// boundary of the rounding lies between them, and by no more. Where a family may round the factors of a product, it
+// agrees with the reference on rounded factors.
 void expectAgreement(const CallSpec &spec, double tolerance = 2e-6, double scale = 0);
 
 // dL/d(operand) where L = sum of results[0] * cotangent, by central differences of the reference kernel.

@@ -2,8 +2,10 @@
 //
 // x, dx [N,K], w, dw [M,K], y, dy [N,M]. All three products are one loop over panels of 32 result columns: a block of
 // the panel's depth is expanded into the thread's workspace, multiplied with all rows of the task, and added to the
-// result. So a weight is never expanded as a whole, and blocks of the depth bound the rounding error.
+// result. So a weight is never expanded as a whole, and blocks of the depth bound the rounding error. Factors are f32,
+// or bf16 where the CPU multiplies that faster (products/).
 #include "runtime/backends/cpu/operands.h"
+#include "runtime/backends/cpu/products/bf16_products.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 #include "runtime/backends/cpu/vector/parallel.h"
 
@@ -16,22 +18,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace mebp::cpu::HWY_NAMESPACE {
 
-constexpr int64_t depthBlock = 256;
-
-// How a product is cut. Shapes alone decide.
-struct Blocking {
-  int64_t depth;   // of a block, a multiple of panelWidth
-  int64_t columns; // of a task: one panel, or more where they are so shallow that the workspace holds them together
-  int64_t rows;    // of a task: many where there are columns enough to share out, so that a panel serves them all
-
-  Blocking(int64_t allRows, int64_t allColumns, int64_t allDepth) {
-    depth = roundUp(ceilDivide(allDepth, std::max<int64_t>(1, ceilDivide(allDepth, depthBlock))));
-    columns = std::max<int64_t>(1, depthBlock / std::max(roundUp(allDepth), panelWidth)) * panelWidth;
-    rows = std::clamp<int64_t>(allRows, 1, ceilDivide(allColumns, columns) >= 8 ? 512 : 96);
-  }
-  static int64_t roundUp(int64_t value) { return ceilDivide(value, panelWidth) * panelWidth; }
-};
-
 // The products of one block of the depth, for some rows and at most panelWidth columns of the result.
 struct Products {
   int64_t row, rows, column, columns;
@@ -40,37 +26,162 @@ struct Products {
   float *sums;       // [rows, panelWidth], kept from the first block to the last
 };
 
+// Factors are what multiplyPanels multiplies: the left one, and how a tile of it meets a panel of the right one.
+// In f32, whatever the storage.
+struct FloatFactors {
+  using Element = float;
+  static constexpr int64_t tileRows = HWY_NAMESPACE::tileRows, depthBlock = 256;
+  static constexpr bool wholeTiles = false;
+  LeftMatrix matrix;
+
+  void begin() const {}
+  void end() const {}
+  LeftOperand left(int64_t row, int64_t rows, int64_t k, int64_t count, float *room) const {
+    return matrix.block(row, rows, k, count, room);
+  }
+  void multiply(int64_t rows, int64_t columns, int64_t count, const LeftOperand &left, const float *panel,
+                float *tile) const {
+    multiplyTile(rows, columns, count, left, panel, panelWidth, tile, panelWidth, false);
+  }
+};
+
+// In bf16, as the left one lies there or rounded to it.
+class Bf16Factors {
+public:
+  using Element = uint16_t;
+  struct Left {
+    const uint16_t *data;
+    int64_t stride;
+  };
+  const int64_t tileRows, depthBlock;
+  const bool wholeTiles;
+
+  Bf16Factors(const Bf16Products &products, const Tensor &matrix)
+      : tileRows(products.tileRows), depthBlock(products.depthBlock), wholeTiles(products.wholeTiles),
+        products(products), matrix(matrix) {}
+
+  void begin() const { products.begin(); }
+  void end() const { products.end(); }
+  Left left(int64_t row, int64_t rows, int64_t k, int64_t count, uint16_t *room) const {
+    Row from = rowOf(matrix, row) + k;
+    bool whole = count % products.depthUnit == 0 && (rows == tileRows || !wholeTiles);
+    if (from.isBf16() && whole)
+      return {from.halves(), matrix.stride};
+    int64_t stride = wholeUnits(count);
+    for (int64_t r = 0; r < rows; ++r) {
+      uint16_t *to = room + r * stride;
+      withRows(
+          [&](auto values) HWY_ATTR {
+            mapRow(Row(to, Storage::BF16, 0), count,
+                   [&](int64_t i, int64_t n) HWY_ATTR { return loadSome(values + i, n); });
+          },
+          from + r * matrix.stride);
+      std::fill(to + count, to + stride, uint16_t(0));
+    }
+    return {room, stride};
+  }
+  void multiply(int64_t rows, int64_t, int64_t count, const Left &left, const uint16_t *panel, float *tile) const {
+    products.multiply(rows, wholeUnits(count), left.data, left.stride, panel, tile);
+  }
+
+private:
+  int64_t wholeUnits(int64_t count) const { return ceilDivide(count, products.depthUnit) * products.depthUnit; }
+
+  const Bf16Products &products;
+  const Tensor &matrix;
+};
+static_assert(Bf16Products::panelWidth == panelWidth);
+
+// A product of low rank that is added to another's tiles, in f32: left [N,R], and right [M,R] to be transposed or
+// [R,K].
+class LowRank {
+public:
+  static constexpr int64_t panelFloats = maximumLowRank * panelWidth,
+                           roomFloats = Bf16Products::maximumTileRows * maximumLowRank;
+
+  LowRank() : left{absent} {}
+  LowRank(const Tensor &left, const Tensor &right, bool transposed, float scale)
+      : left{left}, right(&right), transposed(transposed), scale(scale) {}
+
+  bool present() const { return left.tensor.present(); }
+  int64_t rank() const { return left.tensor.columns; }
+
+  void expand(int64_t column, float *panel) const {
+    transposed ? expandTransposed(*right, column, 0, rank(), panel) : expandPanel(*right, 0, rank(), column, panel);
+    for (int64_t i = 0; i < rank() * panelWidth; i += lanes)
+      hn::StoreU(hn::Mul(hn::Set(FloatTag(), scale), hn::LoadU(FloatTag(), panel + i)), FloatTag(), panel + i);
+  }
+  void addTo(float *tile, int64_t row, int64_t rows, int64_t columns, const float *panel, float *room) const {
+    multiplyTile(rows, columns, rank(), left.block(row, rows, 0, rank(), room), panel, panelWidth, tile, panelWidth,
+                 true);
+  }
+
+private:
+  static inline const Tensor absent;
+  LeftMatrix left;
+  const Tensor *right = nullptr;
+  bool transposed = false;
+  float scale = 1;
+};
+
+// How a product is cut. Shapes alone decide.
+struct Blocking {
+  int64_t depth;   // of a block, a multiple of panelWidth
+  int64_t columns; // of a task: one panel, or more where they are so shallow that the workspace holds them together
+  int64_t rows;    // of a task: many where there are columns enough to share out, so that a panel serves them all
+
+  Blocking(int64_t allRows, int64_t allColumns, int64_t allDepth, int64_t depthBlock, bool onePanel) {
+    depth = roundUp(ceilDivide(allDepth, std::max<int64_t>(1, ceilDivide(allDepth, depthBlock))));
+    int64_t panels = onePanel ? 1 : std::max<int64_t>(1, depthBlock / std::max(roundUp(allDepth), panelWidth));
+    columns = panels * panelWidth;
+    rows = std::clamp<int64_t>(allRows, 1, ceilDivide(allColumns, columns) >= 8 ? taskRows : 96);
+  }
+  static constexpr int64_t taskRows = 512;
+  static int64_t roundUp(int64_t value) { return ceilDivide(value, panelWidth) * panelWidth; }
+};
+
 // For each tile of left[rows, depth] panel[depth, columns], block by block of the depth:
 //   expand(column, depth, count, panel) fills panel[count][panelWidth];
-//   finish(products) adds them to the result.
-template <typename Expand, typename Finish>
-static void multiplyPanels(const Context &context, int64_t rows, int64_t columns, int64_t depth, LeftMatrix left,
-                           const Expand &expand, const Finish &finish) {
-  const Blocking blocking(rows, columns, depth);
+//   finish(products) adds them to the result, and with the first those of `low`.
+template <typename Factors, typename Expand, typename Finish>
+static void multiplyPanels(const Context &context, int64_t rows, int64_t columns, int64_t depth, const Factors &factors,
+                           const LowRank &low, const Expand &expand, const Finish &finish) {
+  using Element = typename Factors::Element;
+  const int64_t tileRows = factors.tileRows, depthBlock = factors.depthBlock;
+  const Blocking blocking(rows, columns, depth, depthBlock, low.present());
   int64_t columnTasks = ceilDivide(columns, blocking.columns);
   parallelFor(
       context, columnTasks * ceilDivide(rows, blocking.rows), [&](int64_t task, unsigned char *workspace) HWY_ATTR {
         int64_t firstRow = task / columnTasks * blocking.rows, taskRows = std::min(rows - firstRow, blocking.rows);
         int64_t firstColumn = task % columnTasks * blocking.columns;
         int64_t lastColumn = std::min(columns, firstColumn + blocking.columns);
-        auto *panels = reinterpret_cast<float *>(workspace), *tile = panels + depthBlock * panelWidth;
-        float *leftRoom = tile + tileRows * panelWidth, *sums = leftRoom + depthBlock * panelWidth;
+        auto *sums = reinterpret_cast<float *>(workspace), *tile = sums + Blocking::taskRows * panelWidth;
+        float *lowPanel = tile + tileRows * panelWidth, *lowRoom = lowPanel + LowRank::panelFloats;
+        auto *panels = reinterpret_cast<Element *>(lowRoom + LowRank::roomFloats);
+        Element *room = panels + depthBlock * panelWidth; // tileRows * depthBlock of them
+        if (low.present())
+          low.expand(firstColumn, lowPanel);
+        factors.begin();
         for (int64_t k = 0; k < depth; k += blocking.depth) {
           int64_t count = std::min(blocking.depth, depth - k), tiles = ceilDivide(taskRows, tileRows);
           for (int64_t column = firstColumn; column < lastColumn; column += panelWidth)
             expand(column, k, count, panels + (column - firstColumn) * blocking.depth);
           for (int64_t t = 0; t < tiles; ++t) {
-            int64_t row = taskRows * t / tiles, height = taskRows * (t + 1) / tiles - row;
-            LeftOperand block = left.block(firstRow + row, height, k, count, leftRoom);
+            // Even shares rather than a thin rest, where a thin tile is as fast as its rows are few.
+            auto firstOf = [&](int64_t t) { return factors.wholeTiles ? t * tileRows : taskRows * t / tiles; };
+            int64_t row = firstOf(t), height = std::min(firstOf(t + 1), taskRows) - row;
+            auto left = factors.left(firstRow + row, height, k, count, room);
             for (int64_t column = firstColumn; column < lastColumn; column += panelWidth) {
               int64_t width = std::min(panelWidth, lastColumn - column);
-              multiplyTile(height, width, count, block, panels + (column - firstColumn) * blocking.depth, panelWidth,
-                           tile, panelWidth, false);
+              factors.multiply(height, width, count, left, panels + (column - firstColumn) * blocking.depth, tile);
+              if (k == 0 && low.present())
+                low.addTo(tile, firstRow + row, height, width, lowPanel, lowRoom);
               finish(Products{firstRow + row, height, column, width, tile, k == 0, k + count == depth,
                               sums + row * panelWidth});
             }
           }
         }
+        factors.end();
       });
 }
 
@@ -78,7 +189,8 @@ static void multiplyPanels(const Context &context, int64_t rows, int64_t columns
 // each row of w is expanded and multiplied where it lies. `finish` as above.
 constexpr int64_t thinRows = 3;
 template <typename Finish>
-static void multiplyThin(const Context &context, const Tensor &x, const Tensor &w, const Finish &finish) {
+static void multiplyThin(const Context &context, const Tensor &x, const Tensor &w, const LowRank &low,
+                         const Finish &finish) {
   parallelFor(context, ceilDivide(w.rows, panelWidth), [&](int64_t task, unsigned char *workspace) HWY_ATTR {
     int64_t column = task * panelWidth, width = std::min(panelWidth, w.rows - column);
     auto *weights = reinterpret_cast<float *>(workspace);
@@ -87,6 +199,10 @@ static void multiplyThin(const Context &context, const Tensor &x, const Tensor &
       expandRow(w, column + c, weights);
       for (int64_t r = 0; r < x.rows; ++r)
         withRows([&](auto from) HWY_ATTR { tile[r * panelWidth + c] = dotRow(from, weights, w.columns); }, rowOf(x, r));
+    }
+    if (low.present()) {
+      low.expand(column, weights);
+      low.addTo(tile, 0, x.rows, width, weights, weights + LowRank::panelFloats);
     }
     finish(Products{0, x.rows, column, width, tile, true, true, nullptr});
   });
@@ -125,9 +241,15 @@ struct Accumulate {
   }
 };
 
+// Where no factor needs more than bf16, they are multiplied in it if this CPU is faster so.
+static const Bf16Products *productsFor(const Tensor &left, const Tensor &w, bool narrow, const Context &context) {
+  return (left.storage == Storage::BF16 || narrow) && w.storage != Storage::F32 ? context.bf16 : nullptr;
+}
+
 void Linear(const Call &call, const Context &context) {
   const Tensor &x = call.operands[0], &w = call.operands[1], &bias = operandOf(call, 2);
   const Tensor &addend = operandOf(call, 3), &y = call.results[0];
+  const LowRank low(operandOf(call, 4), operandOf(call, 5), true, call.attributes.lowAlpha);
   auto finish = [&](const Products &products) HWY_ATTR {
     HWY_ALIGN float piece[panelWidth];
     if (bias.present())
@@ -135,9 +257,16 @@ void Linear(const Call &call, const Context &context) {
     Accumulate{y, addend, bias.present() ? piece : nullptr, call.attributes.alpha}(products);
   };
   if (x.rows <= thinRows && (w.columns + w.group) * sizeof(float) <= workspaceBytes)
-    return multiplyThin(context, x, w, finish);
+    return multiplyThin(context, x, w, low, finish);
+  if (const Bf16Products *products = productsFor(x, w, false, context))
+    return multiplyPanels(
+        context, x.rows, w.rows, w.columns, Bf16Factors(*products, x), low,
+        [&](int64_t column, int64_t depth, int64_t count, uint16_t *panel) {
+          products->expandTransposed(w, column, depth, count, panel);
+        },
+        finish);
   multiplyPanels(
-      context, x.rows, w.rows, w.columns, {x},
+      context, x.rows, w.rows, w.columns, FloatFactors{{x}}, low,
       [&](int64_t column, int64_t depth, int64_t count, float *panel) HWY_ATTR {
         expandTransposed(w, column, depth, count, panel);
       },
@@ -146,12 +275,21 @@ void Linear(const Call &call, const Context &context) {
 
 void LinearInputGradient(const Call &call, const Context &context) {
   const Tensor &dy = call.operands[0], &w = call.operands[1];
+  const LowRank low(operandOf(call, 3), operandOf(call, 4), false, call.attributes.lowAlpha);
+  Accumulate finish{call.results[0], operandOf(call, 2), nullptr, call.attributes.alpha};
+  if (const Bf16Products *products = productsFor(dy, w, call.attributes.narrow, context))
+    return multiplyPanels(
+        context, dy.rows, w.columns, w.rows, Bf16Factors(*products, dy), low,
+        [&](int64_t column, int64_t depth, int64_t count, uint16_t *panel) {
+          products->expand(w, depth, count, column, panel);
+        },
+        finish);
   multiplyPanels(
-      context, dy.rows, w.columns, w.rows, {dy},
+      context, dy.rows, w.columns, w.rows, FloatFactors{{dy}}, low,
       [&](int64_t column, int64_t depth, int64_t count, float *panel) HWY_ATTR {
         expandPanel(w, depth, count, column, panel);
       },
-      Accumulate{call.results[0], operandOf(call, 2), nullptr, call.attributes.alpha});
+      finish);
 }
 
 // The wider side of dw lies along the panels: dw = alpha dy^T x, or its transpose x^T dy.
@@ -171,11 +309,11 @@ void LinearWeightGradient(const Call &call, const Context &context) {
   auto expand = [&](int64_t column, int64_t depth, int64_t count, float *panel) HWY_ATTR {
     expandPanel(wide, depth, count, column, panel);
   };
-  LeftMatrix left{narrow, true};
+  FloatFactors left{{narrow, true}};
   if (transposed)
-    multiplyPanels(context, dw.columns, dw.rows, dy.rows, left, expand, scatter);
+    multiplyPanels(context, dw.columns, dw.rows, dy.rows, left, LowRank(), expand, scatter);
   else
-    multiplyPanels(context, dw.rows, dw.columns, dy.rows, left, expand,
+    multiplyPanels(context, dw.rows, dw.columns, dy.rows, left, LowRank(), expand,
                    Accumulate{dw, accumulates ? dw : operandOf(call, 2), nullptr, alpha});
 }
 

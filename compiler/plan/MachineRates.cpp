@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/plan/MachineRates.h"
+
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+
+#include <cmath>
+#include <cstdlib>
+
+namespace mebp {
+
+using format::Rates;
+namespace json = llvm::json;
+
+namespace {
+
+llvm::Error wrong(const llvm::Twine &message) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), message + "; run mebp calibrate again");
+}
+
+/// Spilling, and optimizers.
+bool runsOnOneThread(llvm::StringRef name) { return !name.contains(' '); }
+
+/// Of one thread.
+Rates estimate(llvm::StringRef name) {
+  if (name == format::spillRate)
+    return {0, 0, 0, 4};
+  if (runsOnOneThread(name))
+    return {0, 0, 0, 1};
+  bool multiplies = name.starts_with("linear") || name.starts_with("attention");
+  return multiplies ? Rates{2000, 2 / 150.0, 0.25, 1 / 3.0} : Rates{2000, 0, 0, 1 / 1.5};
+}
+
+bool readRates(const json::Value &value, Rates &rates) {
+  const json::Array *numbers = value.getAsArray();
+  if (!numbers || numbers->size() != format::termCount)
+    return false;
+  for (size_t term = 0; term < format::termCount; ++term) {
+    std::optional<double> number = (*numbers)[term].getAsNumber();
+    if (!number || !std::isfinite(*number) || *number < 0)
+      return false;
+    rates[term] = *number;
+  }
+  return true;
+}
+
+} // namespace
+
+std::string MachineRates::defaultPath() {
+  llvm::SmallString<128> path;
+  if (const char *cache = std::getenv("MEBP_CACHE"); cache && *cache)
+    path = cache;
+  else if (const char *home = std::getenv("HOME"); home && *home)
+    llvm::sys::path::append(path, home, ".cache", "mebp");
+  else
+    return "";
+  llvm::sys::path::append(path, "rates.json");
+  return path.str().str();
+}
+
+llvm::Expected<MachineRates> MachineRates::read(llvm::StringRef path) {
+  llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> file = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
+  if (!file)
+    return llvm::createStringError(file.getError(), file.getError().message() + "; mebp calibrate writes such a file");
+  MachineRates rates;
+  if (llvm::Error error = rates.parse((*file)->getBuffer()))
+    return std::move(error);
+  return rates;
+}
+
+llvm::Error MachineRates::parse(llvm::StringRef text) {
+  llvm::Expected<json::Value> value = json::parse(text);
+  if (!value) {
+    llvm::consumeError(value.takeError());
+    return wrong("is no JSON");
+  }
+  const json::Object *object = value->getAsObject();
+  if (!object || object->getInteger("version") != format::ratesVersion)
+    return wrong("has no version, or another than " + llvm::Twine(format::ratesVersion));
+  const json::Array *counts = object->getArray("threads");
+  const json::Object *names = object->getObject("nanoseconds");
+  if (!object->getString("processor") || !counts || counts->empty() || !names)
+    return wrong("lacks processor, threads or nanoseconds");
+  processor = object->getString("processor")->str();
+  for (const json::Value &count : *counts) {
+    std::optional<int64_t> number = count.getAsInteger();
+    if (!number || *number <= (threads.empty() ? 0 : threads.back()))
+      return wrong("has threads that do not ascend from 1 on");
+    threads.push_back(*number);
+  }
+  for (const auto &[name, rows] : *names) {
+    std::vector<Rates> &rates = measured[llvm::StringRef(name)];
+    const json::Array *list = rows.getAsArray();
+    rates.resize(threads.size());
+    for (size_t i = 0; i < rates.size(); ++i)
+      if (!list || list->size() != rates.size() || !readRates((*list)[i], rates[i]))
+        return wrong("has no " + llvm::Twine(format::termCount) + " rates for '" + llvm::StringRef(name) +
+                     "' on each number of threads");
+  }
+  return llvm::Error::success();
+}
+
+/// Between two numbers of threads that were timed, a rate is what does not shrink with them and what does.
+Rates MachineRates::find(llvm::StringRef name, int64_t count) const {
+  auto found = measured.find(name);
+  if (found == measured.end()) {
+    Rates rates = estimate(name);
+    for (double &rate : rates)
+      rate /= runsOnOneThread(name) ? 1 : static_cast<double>(count);
+    return rates;
+  }
+  const std::vector<Rates> &rates = found->second;
+  size_t above = std::lower_bound(threads.begin(), threads.end(), count) - threads.begin();
+  if (above == threads.size() || above == 0 || threads[above] == count)
+    return rates[std::min(above, threads.size() - 1)];
+  double few = 1.0 / threads[above - 1], many = 1.0 / threads[above], weight = (few - 1.0 / count) / (few - many);
+  Rates between;
+  for (size_t term = 0; term < format::termCount; ++term)
+    between[term] = (1 - weight) * rates[above - 1][term] + weight * rates[above][term];
+  return between;
+}
+
+double MachineRates::seconds(llvm::StringRef name, const format::Amounts &amounts, int64_t count) const {
+  return 1e-9 * format::nanosecondsOf(amounts, find(name, count));
+}
+
+} // namespace mebp

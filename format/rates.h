@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a kernel call's time is made of. The runtime finds the rates of these terms on a machine, the compiler counts
+// the terms of a plan's calls: both count here.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace mebp::format {
+
+// Of the file that `mebp calibrate` writes.
+constexpr int ratesVersion = 1;
+
+// A call takes the sum of its amounts times their rates. `call`: 1. `product`: multiplications whose results are added
+// up. `weight`: elements of a weight, once a call. `element`: of activations, read or written.
+constexpr size_t termCount = 4;
+constexpr const char *termNames[termCount] = {"call", "product", "weight", "element"};
+using Amounts = std::array<double, termCount>;
+using Rates = std::array<double, termCount>; // nanoseconds of one of each
+
+inline double nanosecondsOf(const Amounts &amounts, const Rates &rates) {
+  double sum = 0;
+  for (size_t term = 0; term < termCount; ++term)
+    sum += amounts[term] * rates[term];
+  return sum;
+}
+
+struct Extents {
+  double rows = 0, columns = 0;
+  double elements() const { return rows * columns; }
+};
+
+// Operands and results in docs/kernels.md's order; absent operands have no rows.
+struct CountedCall {
+  std::string_view kernel;
+  const Extents *operands;
+  size_t operandCount;
+  const Extents *results;
+  size_t resultCount;
+  double visibleKeys; // of a query of attention, on average
+
+  // The left factor of a product of low rank beside a linear layer's own; no rows where there is none.
+  Extents low() const {
+    size_t index = kernel == "linear" ? 4 : kernel == "linear_input_gradient" ? 3 : operandCount;
+    return index < operandCount ? operands[index] : Extents();
+  }
+};
+
+inline Amounts countAmounts(const CountedCall &call) {
+  std::string_view kernel = call.kernel;
+  const Extents *in = call.operands, *out = call.results;
+  if (kernel == "linear" || kernel == "linear_input_gradient")
+    return {1, in[0].rows * in[1].elements() + call.low().elements() * out[0].columns, in[1].elements(),
+            in[0].elements() + out[0].elements()};
+  if (kernel == "linear_weight_gradient")
+    return {1, in[0].rows * out[0].elements(), out[0].elements(), in[0].elements() + in[1].elements()};
+  // Scores and values; the gradient makes the scores anew, once for queries and once for keys.
+  if (kernel == "attention" || kernel == "attention_gradient")
+    return {1, (kernel == "attention" ? 2 : 7) * in[0].elements() * call.visibleKeys, 0, in[0].elements()};
+  if (kernel == "cross_entropy_tile")
+    return {1, 0, 0, out[0].elements()};
+  double elements = 0;
+  for (size_t i = 0; i < call.resultCount; ++i)
+    elements += out[i].elements();
+  return {1, 0, 0, elements};
+}
+
+// The name that a call's rates stand under: its kernel, how its activations are stored ("f32" or "bf16"), and what else
+// tells apart calls whose terms take differently long. Of a product that is its weight: "int4", "int8", "bf16" or "f32"
+// where it is frozen, followed by " low" with a product of low rank beside it, "lora_down" or "lora_up" where it is a
+// factor of an adapter; of a gate its activation function.
+inline std::string rateName(std::string_view kernel, std::string_view storage, std::string_view kind = "") {
+  std::string name(kernel);
+  name.append(" ").append(storage);
+  return kind.empty() ? name : name.append(" ").append(kind);
+}
+
+// Beside the kernels' names: those of optimizers, for an element of an adapter, and this one for a byte that is written
+// to a file and read again.
+constexpr const char *spillRate = "spill";
+
+} // namespace mebp::format

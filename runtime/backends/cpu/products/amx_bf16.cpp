@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/backends/cpu/products/amx_bf16.h"
+
+#if defined(__x86_64__) && defined(__linux__)
+
+#include "runtime/backends/cpu/products/amx-inl.h"
+#include "runtime/backends/cpu/products/avx512_bf16.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace mebp::cpu::amx {
+
+namespace {
+
+// What ldtilecfg reads: eight tiles of 16 rows of 64 bytes.
+struct alignas(64) Configuration {
+  uint8_t palette = 1;
+  uint8_t startRow = 0;
+  uint8_t reserved[14] = {};
+  uint16_t bytesOfRow[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+static_assert(sizeof(Configuration) == 64);
+
+// Written as text, so that the build needs no flag for instructions that few CPUs have.
+struct Registers {
+  template <int tile> static void zero() { asm volatile("tilezero %%tmm%c0" ::"i"(tile)); }
+  template <int tile> static void load(const void *from, int64_t strideBytes) {
+    asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(strideBytes), "i"(tile) : "memory");
+  }
+  template <int tile> static void store(void *to, int64_t strideBytes) {
+    asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(strideBytes), "i"(tile) : "memory");
+  }
+  template <int sum, int left, int right> static void multiplyAdd() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(sum), "i"(left), "i"(right));
+  }
+};
+
+void begin() {
+  static const Configuration configuration;
+  asm volatile("ldtilecfg %0" ::"m"(configuration));
+}
+// Leaves the thread without tiles, which the system would otherwise save whenever it runs another.
+void end() { asm volatile("tilerelease"); }
+
+void multiply(int64_t, int64_t depth, const uint16_t *left, int64_t leftStride, const uint16_t *panel, float *tile) {
+  multiplyTile<Registers>(depth, left, leftStride, panel, tile);
+}
+
+} // namespace
+
+bool askForTiles() {
+  constexpr long requestPermission = 0x1023, tileData = 18; // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return ::syscall(SYS_arch_prctl, requestPermission, tileData) == 0;
+}
+
+const Bf16Products products = {tileRows, 1024,  depthUnit, true, avx512::expand, avx512::expandTransposed,
+                               multiply, begin, end};
+
+} // namespace mebp::cpu::amx
+
+#endif

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Products of matrices with factors in bf16 and sums in f32, by instructions that only some CPUs have. A family gives
+// the pieces that vector/linear.cpp puts together. The right factor comes in panels: 32 columns of a block of the
+// depth, in which two neighbours of the depth lie beside each other, as all such instructions want them.
+#pragma once
+
+#include "runtime/backends/cpu/instruction_set.h"
+#include "runtime/backends/cpu/kernel.h"
+
+namespace mebp::cpu {
+
+struct Bf16Products {
+  static constexpr int64_t panelWidth = 32, maximumTileRows = 32;
+
+  int64_t tileRows;   // of the left factor that one call of `multiply` takes at most
+  int64_t depthBlock; // at most, of a panel
+  int64_t depthUnit;  // panels and rows of the left factor are made of whole units, with zeros beyond their end
+  bool wholeTiles;    // `multiply` takes tileRows rows, nothing less
+
+  // panel[d / 2][c][d % 2] = w[row + d][column + c], d < count, c < 32, column a multiple of 32. What lies beyond w's
+  // columns is of no use and is never read.
+  void (*expand)(const Tensor &w, int64_t row, int64_t count, int64_t column, uint16_t *panel);
+  // The same of w's transpose: w[row + c][column + d], column a multiple of 32. Rows beyond w's repeat its last one.
+  void (*expandTransposed)(const Tensor &w, int64_t row, int64_t column, int64_t count, uint16_t *panel);
+
+  // tile[rows][32] = left[rows][depth] panel[depth][32]; leftStride in elements, depth in whole units.
+  void (*multiply)(int64_t rows, int64_t depth, const uint16_t *left, int64_t leftStride, const uint16_t *panel,
+                   float *tile);
+
+  // Around the calls of one task, on its thread.
+  void (*begin)();
+  void (*end)();
+};
+
+// Those of an instruction set, or null where it has none or this machine cannot run them.
+const Bf16Products *findBf16Products(InstructionSet set);
+
+} // namespace mebp::cpu

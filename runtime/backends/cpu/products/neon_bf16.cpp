@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// As avx512_bf16.cpp: weights are expanded 32 elements of a row at a time, and put together in pairs of neighbours.
+#include "runtime/backends/cpu/products/neon_bf16.h"
+
+#if defined(__aarch64__)
+
+#include <algorithm>
+#include <cstring>
+
+#include <arm_neon.h>
+
+// After all headers, so that nothing of theirs is compiled for this CPU alone.
+#pragma GCC push_options
+#pragma GCC target("arch=armv8.2-a+bf16")
+
+namespace mebp::cpu::neon {
+
+namespace {
+
+constexpr int64_t width = Bf16Products::panelWidth, tileRows = 6, depthUnit = 8;
+
+// 32 numbers of bf16.
+struct Piece {
+  uint16x8_t parts[4] = {};
+};
+
+inline uint16x8_t round(float32x4_t low, float32x4_t high) {
+  return vreinterpretq_u16_bf16(vcvtq_high_bf16_f32(vcvtq_low_bf16_f32(low), high));
+}
+
+inline float32x4_t broadcastHalf(const uint16_t *half) {
+  return vcvt_f32_f16(vreinterpret_f16_u16(vld1_dup_u16(half)));
+}
+
+// w[row][column + i], i < 32; zeros beyond the columns of what is not quantised.
+class Rows {
+public:
+  Rows(const Tensor &w, int64_t column)
+      : w(w), column(column), present(std::clamp<int64_t>(w.columns - column, 0, width)) {
+    if (w.group > 0) {
+      groups = w.stride / w.group;
+      group = column / w.group;
+    }
+  }
+
+  Piece operator()(int64_t row) const {
+    switch (w.storage) {
+    case Storage::F32:
+      return rounded(w.f32() + row * w.stride + column);
+    case Storage::BF16:
+      return copied(static_cast<const uint16_t *>(w.data) + row * w.stride + column);
+    case Storage::Int8:
+      return dequantised(static_cast<const uint8_t *>(w.data) + row * w.stride + column, scale(row), minimum(row));
+    default:
+      return looked(static_cast<const uint8_t *>(w.data) + (row * w.stride + column) / 2, scale(row), minimum(row));
+    }
+  }
+
+private:
+  float32x4_t scale(int64_t row) const { return broadcastHalf(w.scales + row * groups + group); }
+  float32x4_t minimum(int64_t row) const { return broadcastHalf(w.minima + row * groups + group); }
+
+  Piece rounded(const float *from) const {
+    float whole[width] = {};
+    if (present < width)
+      from = static_cast<const float *>(std::memcpy(whole, from, present * sizeof(float)));
+    Piece piece;
+    for (int i = 0; i < 4; ++i)
+      piece.parts[i] = round(vld1q_f32(from + 8 * i), vld1q_f32(from + 8 * i + 4));
+    return piece;
+  }
+  Piece copied(const uint16_t *from) const {
+    uint16_t whole[width] = {};
+    if (present < width)
+      from = static_cast<const uint16_t *>(std::memcpy(whole, from, present * sizeof(uint16_t)));
+    Piece piece;
+    for (int i = 0; i < 4; ++i)
+      piece.parts[i] = vld1q_u16(from + 8 * i);
+    return piece;
+  }
+  static uint16x8_t dequantised(uint8x8_t codes, float32x4_t scale, float32x4_t minimum) {
+    uint16x8_t wide = vmovl_u8(codes);
+    return round(vfmaq_f32(minimum, vcvtq_f32_u32(vmovl_u16(vget_low_u16(wide))), scale),
+                 vfmaq_f32(minimum, vcvtq_f32_u32(vmovl_high_u16(wide)), scale));
+  }
+  static Piece dequantised(const uint8_t *codes, float32x4_t scale, float32x4_t minimum) {
+    Piece piece;
+    for (int i = 0; i < 4; ++i)
+      piece.parts[i] = dequantised(vld1_u8(codes + 8 * i), scale, minimum);
+    return piece;
+  }
+  // The sixteen values of the group, then the two bytes of the right one for each code.
+  static Piece looked(const uint8_t *codes, float32x4_t scale, float32x4_t minimum) {
+    const uint8x8_t first = vcreate_u8(0x0706050403020100), second = vcreate_u8(0x0F0E0D0C0B0A0908);
+    const uint8x16x2_t values = {{vreinterpretq_u8_u16(dequantised(first, scale, minimum)),
+                                  vreinterpretq_u8_u16(dequantised(second, scale, minimum))}};
+    const uint8x16_t packed = vld1q_u8(codes), low = vandq_u8(packed, vdupq_n_u8(15)), high = vshrq_n_u8(packed, 4);
+    Piece piece;
+    for (int i = 0; i < 2; ++i) {
+      uint8x16_t even = vshlq_n_u8(i == 0 ? vzip1q_u8(low, high) : vzip2q_u8(low, high), 1);
+      uint8x16_t odd = vorrq_u8(even, vdupq_n_u8(1));
+      piece.parts[2 * i] = vreinterpretq_u16_u8(vqtbl2q_u8(values, vzip1q_u8(even, odd)));
+      piece.parts[2 * i + 1] = vreinterpretq_u16_u8(vqtbl2q_u8(values, vzip2q_u8(even, odd)));
+    }
+    return piece;
+  }
+
+  const Tensor &w;
+  int64_t column, present, groups = 0, group = 0;
+};
+
+// Pair j of row i goes to out[j * width + i].
+inline void storeTransposed(const Piece (&rows)[4], uint32_t *out) {
+  for (int part = 0; part < 4; ++part, out += 4 * width) {
+    uint32x4_t row[4];
+    for (int i = 0; i < 4; ++i)
+      row[i] = vreinterpretq_u32_u16(rows[i].parts[part]);
+    auto even01 = vreinterpretq_u64_u32(vtrn1q_u32(row[0], row[1])),
+         even23 = vreinterpretq_u64_u32(vtrn1q_u32(row[2], row[3]));
+    auto odd01 = vreinterpretq_u64_u32(vtrn2q_u32(row[0], row[1])),
+         odd23 = vreinterpretq_u64_u32(vtrn2q_u32(row[2], row[3]));
+    vst1q_u32(out, vreinterpretq_u32_u64(vtrn1q_u64(even01, even23)));
+    vst1q_u32(out + width, vreinterpretq_u32_u64(vtrn1q_u64(odd01, odd23)));
+    vst1q_u32(out + 2 * width, vreinterpretq_u32_u64(vtrn2q_u64(even01, even23)));
+    vst1q_u32(out + 3 * width, vreinterpretq_u32_u64(vtrn2q_u64(odd01, odd23)));
+  }
+}
+
+inline bfloat16x8_t load(const uint16_t *from) { return vreinterpretq_bf16_u16(vld1q_u16(from)); }
+
+// One of four pairs of the depth, for half of the columns.
+template <int pair, int Rows>
+inline void multiplyPair(const bfloat16x8_t (&left)[Rows], const uint16_t *panel, float32x4_t (&sums)[Rows][4]) {
+#pragma GCC unroll 4
+  for (int v = 0; v < 4; ++v) {
+    bfloat16x8_t right = load(panel + 2 * pair * width + 8 * v);
+#pragma GCC unroll 6
+    for (int r = 0; r < Rows; ++r)
+      sums[r][v] = vbfdotq_laneq_f32(sums[r][v], right, left[r], pair);
+  }
+}
+
+template <int Rows>
+__attribute__((noinline)) void multiplyRows(int64_t depth, const uint16_t *left, int64_t leftStride,
+                                            const uint16_t *panel, float *tile) {
+  float32x4_t sums[Rows][4];
+#pragma GCC unroll 6
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v)
+      sums[r][v] = vdupq_n_f32(0);
+  for (int64_t d = 0; d < depth; d += depthUnit, panel += depthUnit * width) {
+    bfloat16x8_t values[Rows];
+#pragma GCC unroll 6
+    for (int r = 0; r < Rows; ++r)
+      values[r] = load(left + r * leftStride + d);
+    multiplyPair<0>(values, panel, sums);
+    multiplyPair<1>(values, panel, sums);
+    multiplyPair<2>(values, panel, sums);
+    multiplyPair<3>(values, panel, sums);
+  }
+#pragma GCC unroll 6
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v)
+      vst1q_f32(tile + r * width + 4 * v, sums[r][v]);
+}
+
+template <int Rows = tileRows>
+void multiply(int64_t rows, int64_t depth, const uint16_t *left, int64_t leftStride, const uint16_t *panel,
+              float *tile) {
+  if constexpr (Rows > 1)
+    if (rows < Rows)
+      return multiply<Rows - 1>(rows, depth, left, leftStride, panel, tile);
+  for (int64_t half = 0; half < width; half += width / 2)
+    multiplyRows<Rows>(depth, left, leftStride, panel + 2 * half, tile + half);
+}
+
+void nothing() {}
+
+void expand(const Tensor &w, int64_t row, int64_t count, int64_t column, uint16_t *panel) {
+  const Rows rows(w, column);
+  for (int64_t d = 0, end = (count + depthUnit - 1) / depthUnit * depthUnit; d < end; d += 2, panel += 2 * width) {
+    const Piece even = d < count ? rows(row + d) : Piece(), odd = d + 1 < count ? rows(row + d + 1) : Piece();
+    for (int i = 0; i < 4; ++i)
+      vst2q_u16(panel + 16 * i, {{even.parts[i], odd.parts[i]}});
+  }
+}
+
+void expandTransposed(const Tensor &w, int64_t row, int64_t column, int64_t count, uint16_t *panel) {
+  for (int64_t d = 0; d < count; d += width, panel += width * width) {
+    const Rows rows(w, column + d);
+    for (int64_t c = 0; c < width; c += 4) {
+      Piece block[4];
+      for (int64_t i = 0; i < 4; ++i)
+        block[i] = rows(std::min(row + c + i, w.rows - 1));
+      storeTransposed(block, reinterpret_cast<uint32_t *>(panel) + c);
+    }
+  }
+}
+
+} // namespace
+
+const Bf16Products products = {tileRows, 512, depthUnit, false, expand, expandTransposed, multiply<>, nothing, nothing};
+
+} // namespace mebp::cpu::neon
+
+#pragma GCC pop_options
+
+#endif

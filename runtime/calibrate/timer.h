@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <vector>
+
+#include "runtime/calibrate/calls.h"
+
+namespace mebp {
+
+inline double nanosecondsSince(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// Times kernel calls on a number of threads.
+class Timer {
+public:
+  Timer(Pools &pools, uint32_t threads);
+  Timer(const Timer &) = delete;
+  ~Timer();
+
+  bool hasThreads() const { return threads == 1 || context.pool; }
+  // Nanoseconds of one call, among others of its kind: short ones run several times.
+  double time(TimedCall &call);
+
+private:
+  void run(TimedCall &call);
+
+  Pools &pools;
+  uint32_t threads;
+  std::vector<unsigned char> workspace;
+  cpu::Context context;
+  size_t turn = 0;
+};
+
+} // namespace mebp
