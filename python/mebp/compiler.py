@@ -38,6 +38,7 @@ def compile(
     checkpoint_spacing: int | None = None,
     spill: str | None = None,
     resident_limit: str | int | None = None,
+    rates: str | os.PathLike[str] | None = None,
     seed: int = 0,
     random_weights: int | None = None,
 ) -> None:
@@ -55,6 +56,8 @@ def compile(
     spill: what a run keeps in a file on a disk: "none", "checkpoints", or "all", the optimizer's state, too. Within a
         budget no more than it needs; None for "none" or, within a budget, "checkpoints".
     resident_limit: the most of the mapped weights that a run holds in memory at once, in bytes or as text.
+    rates: the file of mebp calibrate that times are predicted by, or "none" to estimate them; None for this machine's
+        own, where it is there. A schedule that is chosen within a budget may depend on it.
     seed: of the adapters' initial values.
     random_weights: the seed to draw weights by, for a model that was exported from its shape alone.
 
@@ -77,6 +80,7 @@ def compile(
         "--checkpoint-spacing": checkpoint_spacing,
         "--spill": spill,
         "--resident-limit": _size(resident_limit),
+        "--rates": rates,
         "--seed": seed,
         "--random-weights": random_weights,
     }

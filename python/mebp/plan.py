@@ -15,7 +15,7 @@ _SHOWN_VALUES = 10
 
 
 class Plan(dict):
-    """A plan's figures by name, in bytes; print it, or show it in a notebook, to read it."""
+    """A plan's figures by name, in bytes and seconds; print it, or show it in a notebook, to read it."""
 
     def __init__(self, description: dict, **figures: int) -> None:
         """The plan within a bundle's description (mebp.inspect), and `figures` that are not in it."""
@@ -40,6 +40,8 @@ class Plan(dict):
             at_peak=plan["at_peak"],
             optimizer=plan["optimizer"],
             threads=plan["threads"],
+            predicted_seconds=plan["predicted_seconds"],
+            calibrated=plan["calibrated"],
         )
         self._model = description["model"]
         self._sources = {buffer["name"]: buffer["source"] for buffer in plan["buffers"]}

@@ -78,7 +78,7 @@ class Session:
             two losses along a random direction, with the bundle's seed, instead of a gradient: its memory is that of
             a forward, and it needs many more steps.
         lr, betas, eps, weight_decay: as torch.optim.AdamW has them; SGD takes lr and weight_decay.
-        reference_kernels: the naive kernels that the fast ones are checked against.
+        reference_kernels: the naive kernels that the fast ones are checked against, whatever MEBP_KERNELS says.
         return_gradients: room for loss_and_gradients; without it, accumulate and clip, each gradient is applied as
             soon as it is there, and a step needs as little as was planned. None for True, but for MeZO.
         accumulate: room for steps over several micro-batches.
@@ -176,6 +176,14 @@ class Session:
             session_bytes=self._session.arena_bytes(),
             planned_peak_bytes=self._session.planned_peak_bytes(),
         )
+
+    @property
+    def kernels(self) -> str:
+        """The family of CPU kernels that runs, such as "avx512": the best that this CPU has, or what MEBP_KERNELS names.
+
+        The environment is read once a process; a name that this CPU lacks is an mebp.Error when a session is made.
+        """
+        return self._session.kernels()
 
     @property
     def steps(self) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the compiled tools are, and how an installed package runs them."""
+"""Where the compiled tools are, how an installed package runs them, and where they cache."""
 
 import os
 import shutil
@@ -25,6 +25,11 @@ def find_tool(name: str) -> str:
     if not found:
         raise Error(f"{name} is neither beside this Python nor on PATH; build it with make")
     return found
+
+
+def cache_folder() -> Path:
+    """Where things are kept that can be made anew: $MEBP_CACHE, or ~/.cache/mebp. mebpc looks there, too."""
+    return Path(os.environ.get("MEBP_CACHE") or Path.home() / ".cache" / "mebp")
 
 
 def run_mebpc() -> NoReturn:

@@ -39,9 +39,38 @@ static uint64_t byteSize(const std::string &text) {
 
 } // namespace mebp::python
 
+namespace mebp::python {
+
+static std::string calibrate(uint32_t threads, bool quick) {
+  mebp_calibration_options options = {};
+  options.threads = threads;
+  options.quick = quick;
+  options.goes_on = [](void *) {
+    nb::gil_scoped_acquire lock;
+    return PyErr_CheckSignals() == 0;
+  };
+  mebp_error error;
+  mebp_calibration *made = nullptr;
+  mebp_code code;
+  {
+    nb::gil_scoped_release unlock;
+    code = mebp_calibration_create(&options, &made, &error);
+  }
+  if (PyErr_Occurred()) // Ctrl-C, and what is made of it
+    throw nb::python_error();
+  check(code, error);
+  std::string json = mebp_calibration_json(made);
+  mebp_calibration_destroy(made);
+  return json;
+}
+
+} // namespace mebp::python
+
 NB_MODULE(_runtime, module) {
   module.doc() = "The mebp runtime's C API; use mebp.Session.";
   module.def("byte_size", &mebp::python::byteSize, nanobind::arg("text"), "Bytes of a size such as '64MiB'.");
+  module.def("calibrate", &mebp::python::calibrate, nanobind::arg("threads"), nanobind::arg("quick"),
+             "Times the kernels; the file that mebpc --rates reads.");
   mebp::python::bindBundle(module);
   mebp::python::bindSession(module);
 }

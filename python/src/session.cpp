@@ -128,6 +128,7 @@ public:
 
   void setLearningRate(float learningRate) { mebp_session_set_learning_rate(handle.get(), learningRate); }
   uint64_t steps() const { return mebp_session_steps(handle.get()); }
+  std::string kernels() const { return mebp_session_kernels(handle.get()); }
   uint64_t arenaBytes() const { return memoryBytes; }
   uint64_t peakBytes() const { return plannedPeakBytes; }
 
@@ -205,6 +206,7 @@ void bindSession(nb::module_ &module) {
       .def("write_trainable", &Session::writeTrainable, nb::arg("index"), nb::arg("values"))
       .def("set_learning_rate", &Session::setLearningRate, nb::arg("learning_rate"))
       .def("steps", &Session::steps)
+      .def("kernels", &Session::kernels)
       .def("arena_bytes", &Session::arenaBytes)
       .def("planned_peak_bytes", &Session::peakBytes)
       .def("save_adapter", &Session::saveAdapter, nb::arg("folder"))

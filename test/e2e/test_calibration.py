@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`mebp calibrate`, and what mebpc predicts with the rates that it finds."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import models
+import pytest
+from commands import MEBP, mebp, refusal
+
+from mebp import export
+from mebp.tools import find_tool
+
+TERMS = ["call", "product", "weight", "element"]
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("calibration")
+    export(models.build("llama"), folder / "model.onnx", seq_len=64)
+    return folder / "model.onnx"
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory) -> dict:
+    """What `mebp calibrate --quick` printed, which is what it wrote."""
+    path = tmp_path_factory.mktemp("rates") / "new" / "rates.json"
+    run = mebp("calibrate", "--quick", "--threads", "2", "--json", "-o", path)
+    assert run.returncode == 0, run.stderr
+    assert [file.name for file in path.parent.iterdir()] == ["rates.json"]
+    assert json.loads(run.stdout) == json.loads(path.read_text())
+    return json.loads(run.stdout)
+
+
+def mebpc(model, *options: object, **environment: str) -> subprocess.CompletedProcess:
+    command = [find_tool("mebpc"), str(model), "--plan-only", *map(str, options)]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, check=False)
+
+
+def plan(model, tmp_path, *options: object) -> dict:
+    path = tmp_path / "plan.json"
+    run = mebpc(model, "--plan-json", path, *options)
+    assert run.returncode == 0, run.stderr
+    return json.loads(path.read_text())
+
+
+def write(path, rates: dict, factor: float = 1, **changes: object):
+    """The rates, each times `factor`."""
+    scaled = {
+        name: [[factor * rate for rate in terms] for terms in lists] for name, lists in rates["nanoseconds"].items()
+    }
+    path.write_text(json.dumps({**rates, "nanoseconds": scaled, **changes}))
+    return path
+
+
+def predict(model, tmp_path, rates: dict, *options: object, factor: float = 1) -> float:
+    path = write(tmp_path / "rates.json", rates, factor)
+    return plan(model, tmp_path, "--rates", path, *options)["predicted_seconds"]
+
+
+def test_says_what_it_found(found, tmp_path):
+    assert found["version"] == 1 and found["threads"] == [1, 2] and found["terms"] == TERMS
+    run = mebp("calibrate", "--quick", "--threads", "1", "-o", tmp_path / "rates.json")
+    assert run.returncode == 0 and run.stderr == ""
+    assert "products in GFLOP/s" in run.stdout and "linear_input_gradient  bf16         int4" in run.stdout
+    assert run.stdout.endswith(f"{tmp_path / 'rates.json'}: mebpc predicts the time of a step with it\n")
+    assert json.loads((tmp_path / "rates.json").read_text())["threads"] == [1]
+
+
+def test_slower_machine_takes_longer_in_proportion(exported, found, tmp_path):
+    for options in (["--threads", "1"], ["--threads", "2", "--optimizer", "sgd"], ["--chunk-size", "16"]):
+        once, twice = (predict(exported, tmp_path, found, *options, factor=factor) for factor in (1, 2))
+        assert once > 0
+        assert twice == pytest.approx(2 * once, rel=1e-9)
+
+
+@pytest.mark.parametrize("family", models.FAMILIES)
+def test_every_call_of_a_plan_has_a_rate(family, found, tmp_path):
+    """A name that is not in the file would be estimated, and that is more than nothing."""
+    export(models.build(family), tmp_path / "model.onnx", seq_len=32)
+    for options in (
+        ["--precision", "f32"],
+        ["--chunk-size", "16", "--weights", "int8", "--optimizer", "sgd"],
+        ["--spill", "checkpoints"],
+        ["--weights", "bf16", "--optimizer", "mezo"],
+    ):
+        assert predict(tmp_path / "model.onnx", tmp_path, found, *options, factor=0) == 0
+
+
+def test_rates_of_other_numbers_of_threads_lie_between(exported, found, tmp_path):
+    # Of each second on one thread a tenth does not shrink: 0.1 + 0.9 / threads.
+    ones = {name: [[1e3] * 4, [1e3 * (0.1 + 0.9 / 6)] * 4] for name in found["nanoseconds"]}
+    rates = {**found, "nanoseconds": ones, "threads": [1, 6]}
+    one, three, six, twelve = (predict(exported, tmp_path, rates, "--threads", count) for count in (1, 3, 6, 12))
+    assert three == pytest.approx(0.4 * one)
+    assert six == pytest.approx(0.25 * one)
+    assert twelve == six
+
+
+def test_a_last_chunk_costs_what_it_has(exported, found, tmp_path):
+    """Of 36 positions in chunks of 32 the second has 4, with all weights to unpack."""
+    only = {name: [[0] * 4, [0] * 4] for name in found["nanoseconds"]}
+    forward = {**only, "linear bf16 int4 low": [[0, 1e3, 0, 0]] * 2}
+    unpacked = {**only, "linear bf16 int4 low": [[0, 0, 1e3, 0]] * 2}
+
+    def of(rates: dict, *options: object) -> float:
+        return predict(exported, tmp_path, {**found, "nanoseconds": rates}, "--seq-len", "36", *options)
+
+    assert of(forward, "--chunk-size", "32") == pytest.approx(of(forward), rel=1e-9)
+    assert of(unpacked, "--chunk-size", "32") == pytest.approx(2 * of(unpacked), rel=1e-9)
+
+
+def test_a_plan_says_whether_the_machine_was_measured(exported, found, tmp_path):
+    rates = write(tmp_path / "rates.json", found)
+    assert plan(exported, tmp_path, "--rates", rates)["calibrated"]
+    assert not plan(exported, tmp_path, "--rates", "none")["calibrated"]
+    assert " s a step (calibrated on this machine)" in mebpc(exported, "--rates", rates).stdout
+    uncalibrated = mebpc(exported, "--rates", "none").stdout
+    assert "; estimated " in uncalibrated and "calibrated on" not in uncalibrated
+
+
+def test_a_bundle_says_it_too(exported, found, tmp_path):
+    rates, bundle = write(tmp_path / "rates.json", found), tmp_path / "out.mebp"
+    command = [find_tool("mebpc"), exported, "-o", bundle, "--rates", rates]
+    run = subprocess.run(command, capture_output=True, check=False)
+    assert run.returncode == 0
+    described = json.loads(mebp("inspect", bundle, "--json").stdout)["plan"]
+    assert described["calibrated"] and described["predicted_seconds"] > 0
+
+
+def test_takes_the_cached_rates_by_itself(exported, found, tmp_path):
+    cache = {"MEBP_CACHE": str(tmp_path)}
+    assert "; estimated " in mebpc(exported, **cache).stdout
+    run = subprocess.run(
+        [*MEBP, "calibrate", "--quick", "--threads", "1"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **cache},
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    with_cache = mebpc(exported, **cache)
+    assert "; predicted " in with_cache.stdout and with_cache.stderr == ""
+    assert "; estimated " in mebpc(exported, "--rates", "none", **cache).stdout
+
+
+def test_another_processors_rates_are_not_taken_unasked(exported, found, tmp_path):
+    path = write(tmp_path / "rates.json", found, processor="Abacus")
+    run = mebpc(exported, MEBP_CACHE=str(tmp_path))
+    assert run.returncode == 0 and "; estimated " in run.stdout
+    assert run.stderr == (
+        f"mebpc: note: {path} was measured on another processor (Abacus), so times are estimates; "
+        "run mebp calibrate again\n"
+    )
+    assert "; predicted " in mebpc(exported, "--rates", path).stdout  # whoever names it means it
+
+
+BROKEN = {
+    "is no JSON": lambda rates: "{",
+    "has no version, or another than 1": lambda rates: {**rates, "version": 2},
+    "lacks processor, threads or nanoseconds": lambda rates: {**rates, "threads": []},
+    "has threads that do not ascend from 1 on": lambda rates: {**rates, "threads": [2, 1]},
+    "has no 4 rates for 'sgd' on each number of threads": lambda rates: {
+        **rates,
+        "nanoseconds": {"sgd": [[0, 0, 0, 1], [0, 0, 0, -1]]},
+    },
+}
+
+
+@pytest.mark.parametrize("message", BROKEN)
+def test_a_broken_file_is_refused_or_passed_over(message, exported, found, tmp_path):
+    path, broken = tmp_path / "rates.json", BROKEN[message](found)
+    path.write_text(broken if isinstance(broken, str) else json.dumps(broken))
+    run = mebpc(exported, "--rates", path)
+    assert run.returncode == 2 and run.stdout == ""
+    assert run.stderr == f"mebpc: --rates {path}: {message}; run mebp calibrate again\n"
+    run = mebpc(exported, MEBP_CACHE=str(tmp_path))
+    assert run.returncode == 0 and "; estimated " in run.stdout
+    assert run.stderr == f"mebpc: note: {path}: {message}; run mebp calibrate again; times are estimates until then\n"
+
+
+def test_a_file_that_is_not_there_is_refused(exported, tmp_path):
+    run = mebpc(exported, "--rates", tmp_path / "none.json")
+    assert run.returncode == 2
+    assert run.stderr == (
+        f"mebpc: --rates {tmp_path / 'none.json'}: No such file or directory; mebp calibrate writes such a file\n"
+    )
+
+
+def test_refuses_what_it_cannot_do(tmp_path):
+    (tmp_path / "file").touch()
+    assert refusal("calibrate", "-o", tmp_path) == f"mebp: {tmp_path}: is a folder; name a file"
+    inside = tmp_path / "file" / "rates.json"
+    assert refusal("calibrate", "-o", inside) == (
+        f"mebp: {inside}: its folder cannot be made (File exists); choose another with -o"
+    )
+    assert refusal("calibrate", "--threads", "0") == "mebp: --threads 0: give 1 to 1024"
+
+
+def test_times_the_kernels_that_are_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEBP_KERNELS", "reference")
+    run = mebp("calibrate", "--quick", "--threads", "1", "--json", "-o", tmp_path / "rates.json")
+    assert json.loads(run.stdout)["kernels"] == "reference", run.stderr
+    monkeypatch.setenv("MEBP_KERNELS", "avx1024")
+    assert refusal("calibrate", "-o", tmp_path / "none.json").startswith("mebp: MEBP_KERNELS=avx1024: this CPU has ")
+    assert [file.name for file in tmp_path.iterdir()] == ["rates.json"]
+
+
+def test_ctrl_c_leaves_nothing(tmp_path):
+    path = tmp_path / "rates.json"
+    run = subprocess.Popen([*MEBP, "calibrate", "-o", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(3)
+    run.send_signal(signal.SIGINT)
+    output, errors = run.communicate(timeout=20)
+    assert run.returncode == 130 and output == ""
+    assert errors == "mebp: interrupted\n"
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What bench/speed.py reckons: arithmetic, ratios of rounds, tables; and the processes that take turns."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from process_memory import AnonymousPeak, memory_of, parse_status
+from speed import mark
+from speed_arithmetic import layer_linears, needed_arithmetic
+from speed_cell import (
+    CHECKPOINTING,
+    LINEARS,
+    MATMUL,
+    MEBP,
+    MEZO,
+    ONE_THREAD,
+    OPENING,
+    PEAKS,
+    PEFT,
+    TRACED,
+    Run,
+    shapes,
+    take_turns,
+)
+from speed_claims import Spread, claims
+from speed_contender import contender
+from speed_machine import parse_cpu, parse_onednn
+from speed_plot import draw, speeds
+from speed_rates import find_bench, parse_kernel_bench, parse_peaks
+from speed_report import TABLES
+from speed_trace import seconds_by_kind
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import mebp
+
+BENCH = Path(__file__).resolve().parents[2] / "bench"
+CONFIG = {
+    "hidden_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,  # not hidden / heads
+    "intermediate_size": 80,
+    "vocab_size": 100,
+}
+
+
+def test_the_arithmetic_is_what_torch_counts():
+    tokens = 12
+    model = LlamaForCausalLM(LlamaConfig(**CONFIG, attn_implementation="eager")).requires_grad_(False)
+    embeddings = torch.zeros(1, tokens, CONFIG["hidden_size"], requires_grad=True)
+    with FlopCounterMode(display=False) as forward:
+        logits = model(inputs_embeds=embeddings, use_cache=False).logits
+    with FlopCounterMode(display=False) as backward:
+        logits.sum().backward()
+    needed = needed_arithmetic(CONFIG, tokens)
+    product = needed.attention / 8 * 2 * tokens / (tokens + 1)  # torch computes the masked half, too
+    angles = 2 * CONFIG["head_dim"] // 2 * tokens  # of the rotary embedding: a product in torch
+    assert forward.get_total_flops() == needed.forward + needed.head / 2 + 2 * product + angles
+    assert backward.get_total_flops() == needed.input_gradients + needed.head / 2 + 4 * product
+
+
+def test_a_layer_runs_again_without_its_last_linear():
+    needed, tokens = needed_arithmetic(CONFIG, 12), 12
+    assert needed.forward - needed.recompute == 2 * tokens * 3 * 80 * 48
+    assert needed.total == sum(vars(needed).values())
+    assert layer_linears(CONFIG)["o_proj"] == (64, 48)
+
+
+def test_layers_of_one_shape_stand_together():
+    assert shapes(CONFIG | {"head_dim": 12}) == {
+        "48x48": ["q_proj", "o_proj"],
+        "48x24": ["k_proj", "v_proj"],
+        "48x80": ["gate_proj", "up_proj"],
+        "80x48": ["down_proj"],
+        "48x100": ["lm_head"],
+    }
+
+
+def answers(*times: float, peak: int = 0) -> list[dict]:
+    return [{"seconds": taken, "peak_bytes": peak} for taken in times]
+
+
+LINEAR_RATES = {f"{kind}/8x4": rate for kind, rate in (("linear", 30e9), ("linear_input_gradient", 60e9))}
+CELL = {
+    "model": "a model",
+    "tokens": 1024,
+    "threads": 2,
+    "shapes": {"8x4": ["up_proj"], "8x99": ["lm_head"]},
+    "needed": {"forward": 60e9, "head": 40e9},
+    "answers": {
+        MEBP: answers(1.0, 2.0, 1.0, peak=60_000_000),
+        **{name: answers(5.0, 8.0, 6.0, peak=900_000_000) for name in PEFT},
+        "PEFT, no autocast": answers(4.0, 9.0, 3.0),
+        MEZO: answers(1.0, 1.0, 2.0),
+        OPENING: answers(1.5, 2.5, 1.5, peak=45_000_000),
+        TRACED: answers(1.0, 1.0, 1.0),
+        ONE_THREAD: answers(1.5, 1.8, 1.9),
+        MATMUL: [{"seconds": 1.0, "flops": {"8x4": rate, "8x99": 900e9}} for rate in (200e9, 100e9, 150e9)],
+        LINEARS: [{"flops": LINEAR_RATES}] * 3,
+        PEAKS: [{"flops": {"f32 FMA": {"1": 40e9, "2": 80e9}, "bf16 dots": {"1": 30e9, "2": 60e9}}}] * 3,
+    },
+    "profiles": {
+        TRACED: [{"linear": 0.75, "add": 0.125}] * 3,
+        ONE_THREAD: [{"linear": 1.5, "add": 0.125}] * 3,
+    },
+}
+MACHINE = {"cpu": "A CPU", "kernels": "avx512", "cores": 2, "flags": ["avx512f"], "limits": {}, "onednn": "AVX-512"}
+
+
+def test_claims_are_ratios_within_a_round():
+    found = {claim.text: claim.measured for claim in claims(CELL, MACHINE)}
+    assert found == {
+        "PEFT with checkpointing / mebp": Spread(5.0, 4.0, 6.0),
+        "PEFT's fastest setting / mebp": Spread(4.0, 3.0, 4.0),  # 4 / 1, 8 / 2, 3 / 1
+        "memory: PEFT with checkpointing / mebp-run, AdamW": Spread(20.0, 20.0, 20.0),
+        "step / the needed arithmetic at torch's best rate": Spread(2.0, 1.5, 2.0),  # the head's rate does not count
+        "linear kernels / the faster peak of vectors": Spread(0.5, 0.5, 0.5),  # 40 GFLOP/s together
+        "step / MeZO step": Spread(1.0, 0.5, 2.0),
+        "one thread / 2": Spread(1.8, 1.5, 1.9),
+        "that / the same of linear, the largest kernel": Spread(0.9, 0.75, 0.95),
+        "mebp-run, from its start through one step / step": Spread(1.5, 1.25, 1.5),
+    }
+
+
+def test_a_claim_needs_its_contenders():
+    only = {name: CELL["answers"][name] for name in (MEBP, MEZO)}
+    assert [claim.text for claim in claims(CELL | {"answers": only}, MACHINE)] == ["step / MeZO step"]
+
+
+@pytest.mark.parametrize(
+    ("onednn", "tokens", "bounds"),
+    [
+        ("AVX-512 and Intel AMX with bfloat16", 256, [">= 3.5", ">= 2.5"]),
+        ("AVX-512 and Intel AMX with bfloat16", 1024, [">= 4", ">= 2.5"]),
+        ("AVX-512", 1024, [">= 2", ">= 2"]),
+    ],
+)
+def test_what_is_wanted_depends_on_the_instructions(onednn, tokens, bounds):
+    found = claims(CELL | {"tokens": tokens}, MACHINE | {"onednn": onednn})
+    assert [claim.bound for claim in found if claim.text.startswith("PEFT")] == bounds
+
+
+def test_tables_have_a_cell_for_each_column():
+    tables = {name: make({"machine": MACHINE, "cells": [CELL]}) for name, (make, _) in TABLES.items()}
+    for header, rule, *rows in tables.values():
+        assert {line.count("|") for line in (rule, *rows)} == {header.count("|")}
+    assert tables["machines"][2:] == ["| A CPU, avx512 | 2 | avx512f | AVX-512 |  |"]
+    assert tables["peaks"][2:] == [
+        "| A CPU, avx512 | f32 FMA | 1 | 40 |",
+        "| A CPU, avx512 | f32 FMA | 2 | 80 |",
+        "| A CPU, avx512 | bf16 dots | 1 | 30 |",
+        "| A CPU, avx512 | bf16 dots | 2 | 60 |",
+    ]
+    assert tables["claims"][2] == (
+        "| A CPU, avx512 | a model | 1,024 | PEFT with checkpointing / mebp | >= 2 | 5.00 | 4.00 to 6.00 |"
+    )
+    assert tables["steps"][3] == "| A CPU, avx512 | a model | 1,024 | PEFT | 6.000 | 171 | 5.00 | 4.00 to 6.00 | 900 |"
+    assert tables["rates"][2:] == [
+        "| A CPU, avx512 | a model | 1,024 | up_proj: 8x4 | 150 | 30 | 60 | 38% | 75% |",
+        "| A CPU, avx512 | a model | 1,024 | lm_head: 8x99 | 900 |  |  |  |  |",
+    ]
+    assert tables["kernels"][2:] == [
+        "| A CPU, avx512 | a model | 1,024 | linear | 75.0% | 750.0 | 2.00 |",
+        "| A CPU, avx512 | a model | 1,024 | add | 12.5% | 125.0 | 1.00 |",
+        "| A CPU, avx512 | a model | 1,024 | no kernel | 12.5% | 125.0 | 1.40 |",
+    ]
+
+
+def test_the_picture_has_what_the_table_has(tmp_path):
+    table = TABLES["steps"][0]({"machine": MACHINE, "cells": [CELL]})
+    assert speeds(table)["a model, 1,024 tokens\nA CPU, avx512"][CHECKPOINTING] == 171
+    draw(table, tmp_path / "all.png")
+    draw([row for row in table if MEZO not in row], tmp_path / "without.png")
+    assert (tmp_path / "all.png").read_bytes() != (tmp_path / "without.png").read_bytes()
+
+
+def test_the_page_has_a_place_for_each_table():
+    page = (BENCH.parent / "docs" / "speed.md").read_text()
+    assert [name for name in TABLES if f"<!-- {mark(name)} -->" not in page] == []
+
+
+def test_turns_go_back_and_forth():
+    order = []
+    turns = {name: lambda name=name: order.append(name) or {} for name in "ab"}
+    found = take_turns(turns, Run([], threads=1, rounds=3, seconds=60), "a model")
+    assert "".join(order) == "abbaab"
+    assert found == {"a": [{}] * 3, "b": [{}] * 3}
+    assert len(take_turns(turns, Run([], threads=1, rounds=3, seconds=0), "a model")["a"]) == 2  # never a single one
+
+
+PROGRAM = """
+import sys; sys.path.insert(0, sys.argv[1])
+from speed_contender import serve
+kept = []
+def step():
+    kept.append(bytearray(b"x") * (32 << 20))
+    print("no answer")
+    return {"made": len(kept)} if len(kept) < 3 else 1 / 0
+serve(step)
+"""
+
+
+def test_a_contender_steps_when_it_is_told_to():
+    with contender([sys.executable, "-c", PROGRAM, str(BENCH)]) as step:
+        first, second = step(), step()
+        assert (first["made"], second["made"]) == (1, 2)
+        assert 0 < first["seconds"] < 10
+        assert abs(second["peak_bytes"] - first["peak_bytes"] - (32 << 20)) < 1 << 20
+        with pytest.raises(RuntimeError, match="^ZeroDivisionError: division by zero$"):
+            step()
+        with pytest.raises(RuntimeError, match="^ZeroDivisionError: division by zero$"):
+            step()
+
+
+def test_a_contender_that_cannot_load_says_why():
+    with pytest.raises(RuntimeError, match="^no model$"), contender([sys.executable, "-c", "exit('no model')"]):
+        pass
+
+
+HOLDER = "import sys; kept = bytearray(b'x') * (1 << 25); print('holds it', flush=True); sys.stdin.read()"
+
+
+def test_the_status_counts_what_the_mappings_do():
+    assert parse_status("Name:\tx\nRssAnon:\t 3 kB\nRssFile:\t 9 kB\nRssShmem:\t 1 kB\n") == 4096
+    assert parse_status("Name:\tended\n") == 0
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        with AnonymousPeak(other.pid) as peak:
+            assert other.stdout.readline() == "holds it\n"  # from here on it takes no more memory
+        assert peak.bytes >= 1 << 25
+        assert abs(peak.bytes - memory_of(other.pid).written) < 1 << 20
+
+
+def test_a_profile_falls_into_steps(tmp_path):
+    def event(name: str, milliseconds: float, category: str = "kernel") -> dict:
+        return {"name": name, "cat": category, "dur": milliseconds * 1e3}
+
+    first = [event("linear", 3), event("forward", 9, "program"), event("linear", 1), event("add", 2)]
+    second = [event("linear", 4), event("linear", 4), event("add", 1)]
+    (tmp_path / "trace.json").write_text(json.dumps(first + second))
+    found = seconds_by_kind(tmp_path / "trace.json", 2)
+    assert found == [pytest.approx({"linear": 0.004, "add": 0.002}), pytest.approx({"linear": 0.008, "add": 0.001})]
+    with pytest.raises(ValueError, match="6 kernel calls do not make 4 equal steps"):
+        seconds_by_kind(tmp_path / "trace.json", 4)
+
+
+def test_rates_come_from_what_the_programs_print():
+    assert parse_peaks("f32 FMA|1|230.5\nf32 FMA|2|450.0\nbf16 dots|2|900.0\n") == {
+        "f32 FMA": {"1": 230.5e9, "2": 450e9},
+        "bf16 dots": {"2": 900e9},
+    }
+    measured = [{"name": "linear/bf16/256/896/4864/real_time", "FLOP/s": 4e11}]
+    assert parse_kernel_bench(json.dumps({"benchmarks": measured})) == {"linear/896x4864": 4e11}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the loops are written for x86-64")
+def test_the_peaks_are_measured(tmp_path):
+    source = BENCH / "kernels" / "peak.cpp"
+    subprocess.run(["c++", "-O2", "-std=c++17", "-pthread", str(source), "-o", str(tmp_path / "peak")], check=True)
+    ran = subprocess.run([str(tmp_path / "peak"), "1"], capture_output=True, text=True, check=True)
+    peaks = parse_peaks(ran.stdout)
+    assert "f32 FMA" in peaks
+    assert all(list(rates) == ["1"] and rates["1"] > 1e9 for rates in peaks.values())
+    refused = subprocess.run([str(tmp_path / "peak"), "many"], capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert refused.stderr == f"peak: 'many' is no number of threads; give 1 to {os.cpu_count()}\n"
+
+
+def test_the_machine_is_named():
+    cpu = "model name\t: A CPU\nflags\t\t: fpu avx2 amx_bf16 avx512f\nmodel name\t: A CPU\n"
+    assert parse_cpu(cpu) == ("A CPU", ["avx2", "avx512f", "amx_bf16"])
+    assert parse_cpu("")[0] == "a CPU without a name"
+    verbose = "onednn_verbose,v1,info,cpu,isa:Intel AVX-512 with AMX\nonednn_verbose,v1,info,gpu,runtime:none\n"
+    assert (parse_onednn(verbose), parse_onednn("")) == ("Intel AVX-512 with AMX", "nothing for bf16")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--threads", "1000"], "--threads 1000: this process may run on "),
+        (["--rounds", "0"], "--rounds 0: is no number of rounds; give at least 1"),
+        (
+            ["--markdown", "/dev/null"],
+            "speed.py: /dev/null: has no place for the table; put <!-- bench/speed.py: machines",
+        ),
+        (["--from", "/nowhere.json"], "speed.py: [Errno 2] No such file or directory: '/nowhere.json'"),
+    ],
+)
+def test_the_command_refuses(options, message):
+    run = subprocess.run([sys.executable, str(BENCH / "speed.py"), *options], capture_output=True, text=True)
+    assert run.returncode == 2
+    assert message in run.stderr
+
+
+def test_the_command_names_a_program_that_is_not_built(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("MEBP_TOOLS", raising=False)
+    monkeypatch.setattr("mebp.tools._PACKAGED", tmp_path / "a" / "b" / "c" / "bin")
+    with pytest.raises(mebp.Error) as raised:
+        find_bench("peak")
+    assert str(raised.value) == (
+        "peak is not built; build it with: cmake -B build -DMEBP_BUILD_BENCH=ON && cmake --build build"
+    )
