@@ -3,10 +3,7 @@
 
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+import row_chart
 from pages import cells
 
 ABOVE, BELOW = (0, 10), (0, -18)  # where a marker's figure stands
@@ -31,9 +28,8 @@ def row_names(table: list[str]) -> list[str]:
 
 
 def draw(plans: list[str], others: list[str], path: Path) -> None:
-    """A row for each shape and length of `plans`, on a logarithmic axis: the ratios are what matters."""
-    heights = {name: -number for number, name in enumerate(row_names(plans))}
-    figure, axes = plt.subplots(figsize=(8, 0.62 * len(heights) + 1.5), layout="constrained")
+    """A row for each shape and length of `plans`."""
+    figure, axes, heights = row_chart.start(row_names(plans), row_height=0.62, margin=1.5)
 
     def mark(names: list[str], values: list[float], label: str, color: str, marker: str, offset: tuple) -> None:
         points = [(value, heights[name]) for name, value in zip(names, values, strict=True) if name in heights]
@@ -51,16 +47,5 @@ def draw(plans: list[str], others: list[str], path: Path) -> None:
             mark(row_names(table), column(table, "polled"), *look)
     planned = (column(plans, "plan"), list(heights.values()))
     axes.scatter(*planned, 260, "black", "|", linewidths=1.3, zorder=4, label="mebp, planned")
-    axes.set_xscale("log")
-    axes.set_yticks(list(heights.values()), list(heights))
-    axes.set_ylim(min(heights.values()) - 0.5, 0.75)
-    axes.set_xlabel("peak memory of a training step, MB: anonymous and written pages, weights mapped")
-    axes.set_xticks(ticks := [20, 50, 100, 200, 500, 1000, 2000, 5000], [f"{tick:,}" for tick in ticks])
-    axes.minorticks_off()
-    axes.grid(axis="x", color="#dddddd", zorder=0)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    axes.tick_params(axis="y", length=0)
-    figure.legend(loc="outside lower center", ncols=2, frameon=False)
-    figure.savefig(path, dpi=140)
-    plt.close(figure)
+    label = "peak memory of a training step, MB: anonymous and written pages, weights mapped"
+    row_chart.save(figure, axes, heights, 0.75, label, [20, 50, 100, 200, 500, 1000, 2000, 5000], path)

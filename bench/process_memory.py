@@ -3,9 +3,11 @@
 
 import subprocess
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 
 @dataclass(frozen=True)
@@ -66,3 +68,40 @@ def watch(command: list[str], interval: float = 0.02) -> tuple[Memory, str]:
             reason = errors.read().strip().splitlines()
             raise RuntimeError(reason[-1] if reason else f"{command[0]} ended with status {status}")
         return highest, output.read()
+
+
+def parse_status(text: str) -> int:
+    """Anonymous bytes by /proc/PID/status, those of shared mappings included."""
+    fields = dict(line.split(":", 1) for line in text.splitlines())
+    return sum(int(fields[name].split()[0]) * 1024 for name in ("RssAnon", "RssShmem") if name in fields)
+
+
+class AnonymousPeak:
+    """The most anonymous memory that the process `pid` is seen with while the block runs, every `interval` seconds.
+
+    For timed steps: reading a few counters does not hold them up, as walking through all pages for smaps does.
+    """
+
+    def __init__(self, pid: int, interval: float = 0.05):
+        self.bytes = 0
+        self._status = Path(f"/proc/{pid}/status")
+        self._interval = interval
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        ended = False
+        while not ended:
+            ended = self._end.wait(self._interval)  # the last look is after the end
+            try:
+                self.bytes = max(self.bytes, parse_status(self._status.read_text()))
+            except OSError:
+                return  # the process has ended

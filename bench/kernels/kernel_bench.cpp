@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Speed of the kernels that a training step spends its time in, at SmolLM2's shapes, with activations in f32 and in
-// bf16. Arguments of the matrix products: rows, inputs, outputs; threads come from MEBP_BENCH_THREADS, by default one
-// for each core.
+// Speed of the kernels that a training step spends its time in, at SmolLM2's shapes and, of the linear layers, at
+// Qwen2.5-0.5B's, with activations in f32 and in bf16. Arguments of the matrix products: rows, inputs, outputs; threads
+// come from MEBP_BENCH_THREADS, by default one for each core.
+#include "runtime/backends/cpu/products/bf16_products.h"
 #include "runtime/backends/cpu/row.h"
 
 #include <benchmark/benchmark.h>
@@ -27,6 +28,7 @@ public:
     workspace.resize(threads * workspaceBytes + 64);
     auto address = reinterpret_cast<uintptr_t>(workspace.data());
     context.workspace = workspace.data() + (64 - address % 64) % 64;
+    context.bf16 = findBf16Products(instructionSet());
   }
   ~Bench() { pthreadpool_destroy(context.pool); }
 
@@ -184,9 +186,12 @@ void crossEntropyTile(benchmark::State &state) {
 }
 
 void layerShapes(benchmark::internal::Benchmark *bench) {
-  for (int64_t rows : {1, 64, 256, 1024})
-    for (auto [inputs, outputs] : {std::pair{576, 1536}, std::pair{1536, 576}, std::pair{576, 576}})
+  for (int64_t rows : {1, 64, 256, 1024}) {
+    for (auto [inputs, outputs] : {std::pair{576, 1536}, {1536, 576}, {576, 576}, {576, 192}}) // SmolLM2-135M
       bench->Args({rows, inputs, outputs});
+    for (auto [inputs, outputs] : {std::pair{896, 4864}, {4864, 896}, {896, 896}, {896, 128}}) // Qwen2.5-0.5B
+      bench->Args({rows, inputs, outputs});
+  }
 }
 void loraShapes(benchmark::internal::Benchmark *bench) {
   for (auto [inputs, outputs] : {std::pair{576, 8}, std::pair{1536, 8}, std::pair{8, 576}, std::pair{8, 1536}})

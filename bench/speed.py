@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Seconds of a training step beside PEFT and torch, all in turns, and beside what the machine could do.
+
+    .venv/bin/python bench/speed.py [--parts peft mezo kernels opening rates] [--models SmolLM2-135M ...]
+        [--tokens 256 1024] [--rounds 8] [--seconds 60] [--threads N] [--folder DIR]
+        [--json FILE] [--markdown docs/speed.md] [--plot docs/images/speed.png]
+    .venv/bin/python bench/speed.py --from FILE ... [--markdown PAGE] [--plot PICTURE]
+
+bf16, int4 weights here, LoRA r=8 on all linear layers, AdamW, batch 1. Each contender is a process that loads once and
+then makes its steps in turn with the others. MEBP_KERNELS and ONEDNN_MAX_CPU_ISA hold both sides to fewer instructions.
+The part `rates` needs the programs peak and kernel_bench: cmake -B build -DMEBP_BUILD_BENCH=ON && cmake --build build.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from memory_shapes import LENGTHS
+from pages import merge_tables, read_between_marks, write_between_marks
+from speed_cell import LEAST_ROUNDS, MEBP, PARTS, Run, measure_cell
+from speed_machine import describe
+from speed_models import MODELS, prepare
+from speed_plot import draw
+from speed_rates import find_bench
+from speed_report import TABLES
+
+import mebp
+
+
+def mark(name: str) -> str:
+    return f"bench/speed.py: {name}"
+
+
+def publish(results: dict, page: Path | None, plot: Path | None) -> None:
+    """Writes the tables into the page, whose rows stay until they are measured anew, and the picture of all of them."""
+    steps: list[str] = []
+    for name, (make, keys) in TABLES.items():
+        new = make(results)
+        if page:
+            new = merge_tables(read_between_marks(page, mark(name)), new, keys)
+            write_between_marks(page, mark(name), new)
+        steps = new if name == "steps" else steps
+    if plot:
+        draw(steps, plot)
+
+
+def show(results: dict) -> None:
+    for name, (make, _) in TABLES.items():
+        header, rule, *rows = make(results)
+        if rows:
+            print(f"\n{name}\n", header, rule, *rows, sep="\n", flush=True)
+
+
+def measure_all(arguments: argparse.Namespace) -> dict:
+    """Everything is written anew after each model and length: a whole run takes long, and may be stopped."""
+    run = Run(arguments.parts, arguments.threads, arguments.rounds, arguments.seconds)
+    results = {"machine": describe(), "cells": []}
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as scratch:
+        for name in arguments.models:
+            model = prepare(name, arguments.folder or Path(scratch), max(arguments.tokens))
+            for tokens in arguments.tokens:
+                with tempfile.TemporaryDirectory(dir=scratch) as folder:
+                    results["cells"].append(cell := measure_cell(model, tokens, run, Path(folder)))
+                results["machine"]["kernels"] = cell["answers"][MEBP][0]["kernels"]
+                if arguments.json:
+                    arguments.json.write_text(json.dumps(results, indent=1))
+                publish(results, arguments.markdown, arguments.plot)
+    return results
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to measure; all of it")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--tokens", nargs="+", type=int, choices=LENGTHS, default=list(LENGTHS))
+    parser.add_argument("--rounds", type=int, default=8, help="the most, of each model and length")
+    parser.add_argument(
+        "--seconds", type=float, default=60, help=f"no round begins after them, beyond the first {LEAST_ROUNDS}"
+    )
+    parser.add_argument("--threads", type=int, default=cores, help="of everyone; one for each core")
+    parser.add_argument("--folder", type=Path, help="keeps the models for the next run; a temporary one, on a disk")
+    parser.add_argument("--json", type=Path, help="the file for every single time")
+    parser.add_argument("--from", dest="files", nargs="+", type=Path, help="such files, to make the tables of")
+    parser.add_argument("--markdown", type=Path, help="the page that takes the tables; rows not measured anew stay")
+    parser.add_argument("--plot", type=Path, help="the picture to write, from the table of steps")
+    arguments = parser.parse_args()
+    if not 1 <= arguments.threads <= cores:
+        parser.error(f"--threads {arguments.threads}: this process may run on {cores} cores; give 1 to {cores}")
+    if arguments.rounds < 1:
+        parser.error(f"--rounds {arguments.rounds}: is no number of rounds; give at least 1")
+    return arguments
+
+
+def main() -> None:
+    arguments = parse()
+    try:
+        for name in TABLES if arguments.markdown else ():
+            read_between_marks(arguments.markdown, mark(name))  # a page without a place is found before measuring
+        if not arguments.files:
+            for program in ("peak", "kernel_bench") if "rates" in arguments.parts else ():
+                find_bench(program)
+            show(measure_all(arguments))
+        for file in arguments.files or ():
+            results = json.loads(file.read_text())
+            publish(results, arguments.markdown, arguments.plot)
+            show(results)
+    except (mebp.Error, OSError, RuntimeError, ValueError) as error:
+        sys.stderr.write(f"speed.py: {error}\n")
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

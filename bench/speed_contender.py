@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process that loads once and then makes a step whenever it is told to, so that contenders can go in turns."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from process_memory import AnonymousPeak
+
+Step = Callable[[], dict | None]
+
+
+def serve(step: Step) -> None:
+    """The process's side: a step for each line of standard input, until that ends. Answers with seconds, and with what
+    else `step` returns."""
+    with os.fdopen(os.dup(1), "w") as answers:
+        os.dup2(2, 1)  # whatever else is printed is no answer
+        print("{}", file=answers, flush=True)
+        for _ in sys.stdin:
+            start = time.perf_counter()
+            other = step() or {}
+            print(json.dumps({"seconds": time.perf_counter() - start} | other), file=answers, flush=True)
+
+
+@contextmanager
+def contender(command: list[str]) -> Iterator[Callable[[], dict]]:
+    """Starts `command`, which calls serve, and waits until it has loaded; it sleeps but for its steps.
+
+    The block's value makes a step: it returns the answer, and in `peak_bytes` the most anonymous memory that the process
+    was seen with so far. Raises RuntimeError with the process's last line of errors where it has ended.
+    """
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(command, stderr=errors, text=True, **pipes) as process,
+    ):
+        highest = 0
+
+        def answer() -> dict:
+            nonlocal highest
+            with AnonymousPeak(process.pid) as peak:
+                line = process.stdout.readline()
+            highest = max(highest, peak.bytes)
+            if not line:
+                status = process.wait()
+                errors.seek(0)
+                reason = errors.read().strip().splitlines()
+                raise RuntimeError(reason[-1] if reason else f"{command[0]} ended with status {status}")
+            return json.loads(line)
+
+        def step() -> dict:
+            try:
+                os.write(process.stdin.fileno(), b"step\n")
+            except BrokenPipeError:
+                pass  # the answer that does not come says why
+            return answer() | {"peak_bytes": highest}
+
+        answer()
+        yield step

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a table of times has to say of the machine, since tables differ by machine."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_int8", "asimd", "bf16", "sve")
+LIMITS = ("MEBP_KERNELS", "ONEDNN_MAX_CPU_ISA")  # which hold this project, and torch, to fewer instructions
+ONEDNN = "import torch; left = torch.ones(64, 64, dtype=torch.bfloat16); left @ left"
+
+
+def parse_cpu(text: str) -> tuple[str, list[str]]:
+    """The CPU's name and those of FLAGS that it has, from /proc/cpuinfo."""
+    fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
+    flags = (fields.get("flags") or fields.get("Features") or "").split()
+    return fields.get("model name", "a CPU without a name"), [flag for flag in FLAGS if flag in flags]
+
+
+def parse_onednn(text: str) -> str:
+    """The instruction set that oneDNN says it uses when ONEDNN_VERBOSE is 1; it says nothing where torch does without."""
+    found = re.search(r"cpu,isa:([^\n]*)", text)
+    return found[1].strip() if found else "nothing for bf16"
+
+
+def describe() -> dict:
+    """What is known before anything is measured."""
+    cpu, flags = parse_cpu(Path("/proc/cpuinfo").read_text())
+    limits = {name: os.environ[name] for name in LIMITS if name in os.environ}
+    verbose = os.environ | {"ONEDNN_VERBOSE": "1"}
+    ran = subprocess.run([sys.executable, "-c", ONEDNN], env=verbose, capture_output=True, text=True)
+    return {
+        "cpu": cpu,
+        "cores": len(os.sched_getaffinity(0)),
+        "flags": flags,
+        "limits": limits,
+        "onednn": parse_onednn(ran.stdout),
+    }
+
+
+def label(machine: dict) -> str:
+    """The machine's name in tables: one CPU has different times with different kernels."""
+    return f"{machine['cpu']}, {machine['kernels']}"

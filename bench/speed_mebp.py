@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""This project's side of bench/speed.py: a process that makes a training step, or a forward, whenever it is told to.
+
+    python bench/speed_mebp.py THREADS adamw|mezo|forward BUNDLE TOKENS [TRACE]
+
+TRACE is a file for the time of every kernel call; it is whole when the process has ended.
+"""
+
+import sys
+
+import numpy as np
+from speed_contender import serve
+
+import mebp
+
+
+def main() -> None:
+    threads, kind, bundle, tokens, *trace = sys.argv[1:]
+    forward_only = kind == "forward"
+    session = mebp.Session(
+        bundle,
+        threads=int(threads),
+        optimizer=None if forward_only else kind,
+        return_gradients=False,
+        forward_only=forward_only,
+        profile=trace[0] if trace else None,
+    )
+    generator = np.random.default_rng(0)
+
+    def step() -> dict:
+        ids = generator.integers(0, session.vocabulary, (1, int(tokens)))
+        (session.loss if forward_only else session.step)(ids, ids)
+        return {"kernels": session.kernels}
+
+    serve(step)
+
+
+if __name__ == "__main__":
+    main()

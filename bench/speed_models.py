@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The models whose steps are timed: as transformers loads them, and as bundles."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from memory_others import save_model
+from memory_shapes import SHAPES
+
+import mebp
+
+PACKAGED = {"SmolLM2-135M": "packaged:smollm2"}
+MODELS = (*PACKAGED, "Qwen2.5-0.5B")
+
+
+@dataclass(frozen=True)
+class Model:
+    name: str
+    config: dict  # its config.json
+    weights: Path  # a transformers folder, in bf16
+    exported: Path  # its ONNX file
+
+    def compile(self, bundle: Path, tokens: int) -> Path:
+        random = {} if self.name in PACKAGED else {"random_weights": 0}
+        options = {"seq_len": tokens, "precision": "bf16", "weights": "int4", "optimizer": "adamw"}
+        mebp.compile(self.exported, bundle, **options, **random)
+        return bundle
+
+
+def prepare(name: str, folder: Path, longest: int) -> Model:
+    """Saves what `folder` does not have yet, for sequences up to `longest`; random weights where only a shape is public."""
+    weights, exported = folder / name / "bf16", folder / name / f"onnx-{longest}" / "model.onnx"
+    if not (weights / "model.safetensors").exists():
+        if name in PACKAGED:
+            _save_in_bf16(name, weights)
+        else:
+            SHAPES[name].write_config(folder / name / "config")
+            save_model(name, folder / name / "config", weights)
+    if not exported.exists():
+        source = PACKAGED.get(name, weights)
+        mebp.export(source, exported, seq_len=longest, shape_only=name not in PACKAGED)
+    return Model(name, json.loads((weights / "config.json").read_text()), weights, exported)
+
+
+def _save_in_bf16(name: str, folder: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, logging
+
+    from mebp.exporter.packaged import unpack
+
+    logging.disable_progress_bar()
+    AutoModelForCausalLM.from_pretrained(unpack(PACKAGED[name]), dtype=torch.bfloat16).save_pretrained(folder)

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How fast this machine can compute: register-only loops and this project's linear kernels, each in its own process.
+
+FLOP/s throughout. Both programs are built with -DMEBP_BUILD_BENCH=ON.
+"""
+
+import json
+import os
+import subprocess
+
+import mebp
+from mebp.tools import find_tool
+
+KINDS = ("linear", "linear_input_gradient")
+Peaks = dict[str, dict[str, float]]  # by kind of instruction and number of threads, which JSON has as text
+
+
+def find_bench(name: str) -> str:
+    """Raises mebp.Error where it is not built."""
+    try:
+        return find_tool(name)
+    except mebp.Error as error:
+        build = "cmake -B build -DMEBP_BUILD_BENCH=ON && cmake --build build"
+        raise mebp.Error(f"{name} is not built; build it with: {build}") from error
+
+
+def parse_peaks(text: str) -> Peaks:
+    peaks: Peaks = {}
+    for line in text.splitlines():
+        kind, threads, rate = line.split("|")
+        peaks.setdefault(kind, {})[threads] = float(rate) * 1e9
+    return peaks
+
+
+def parse_kernel_bench(text: str) -> dict[str, float]:
+    """By KIND/INPUTSxOUTPUTS."""
+    rates = {}
+    for measured in json.loads(text)["benchmarks"]:
+        kind, _, _, inputs, outputs, *_ = measured["name"].split("/")
+        rates[f"{kind}/{inputs}x{outputs}"] = measured["FLOP/s"]
+    return rates
+
+
+def measure_peaks(threads: int) -> Peaks:
+    counts = sorted({1, threads})
+    return parse_peaks(_run([find_bench("peak"), *map(str, counts)]))
+
+
+def measure_linears(shapes: list[str], tokens: int, threads: int) -> dict[str, float]:
+    """INPUTSxOUTPUTS, int4 weights, bf16 activations; a shape that kernel_bench does not have is left out."""
+    arguments = "|".join(shape.replace("x", "/") for shape in shapes)
+    options = [f"--benchmark_filter=^({'|'.join(KINDS)})/bf16/{tokens}/({arguments})/", "--benchmark_format=json"]
+    environment = os.environ | {"MEBP_BENCH_THREADS": str(threads)}
+    return parse_kernel_bench(_run([find_bench("kernel_bench"), *options, "--benchmark_min_time=0.1"], environment))
+
+
+def _run(command: list[str], environment: dict | None = None) -> str:
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode != 0:
+        reason = done.stderr.strip().splitlines()
+        raise RuntimeError(reason[-1] if reason else f"{command[0]} ended with status {done.returncode}")
+    return done.stdout

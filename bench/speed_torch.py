@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch's side of bench/speed.py: a process that makes a step whenever it is told to, in bf16 throughout.
+
+    python bench/speed_torch.py THREADS peft FOLDER TOKENS [checkpointing] [no-autocast]
+    python bench/speed_torch.py THREADS mezo FOLDER TOKENS
+    python bench/speed_torch.py THREADS matmul TOKENS INPUTSxOUTPUTS ...
+
+FOLDER is a transformers model. peft is a step of AdamW, mezo one of MeZO, LoRA r=8 on all linear layers, batch 1.
+`no-autocast` is PEFT's autocast_adapter_dtype=False: adapters in bf16, too. matmul answers with FLOP/s by shape.
+"""
+
+import sys
+import time
+
+import torch
+from speed_contender import Step, serve
+
+RATE, PERTURBATION = 2e-4, 1e-3
+MATMUL_SECONDS = 0.15  # of measuring a shape
+
+
+def load(folder: str, options: list[str]) -> torch.nn.Module:
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM, logging
+
+    logging.disable_progress_bar()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
+    model.config.use_cache = False
+    if "checkpointing" in options:
+        model.gradient_checkpointing_enable()
+        model.enable_input_require_grads()
+    lora = LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM")
+    return get_peft_model(model, lora, autocast_adapter_dtype="no-autocast" not in options).train()
+
+
+def random_ids(model: torch.nn.Module, tokens: int) -> torch.Tensor:
+    return torch.randint(0, model.config.vocab_size, (1, tokens))
+
+
+def peft(folder: str, tokens: str, *options: str) -> Step:
+    model = load(folder, options)
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=RATE, weight_decay=0.0)
+
+    def step() -> None:
+        ids = random_ids(model, int(tokens))
+        model(input_ids=ids, labels=ids).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def mezo(folder: str, tokens: str) -> Step:
+    """Two forwards along a direction that is drawn again from its seed instead of being kept."""
+    model = load(folder, [])
+    trainables = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    seeds = iter(range(1 << 30))
+
+    def move(seed: int, scale: float) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        for parameter in trainables:
+            parameter.add_(torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype), alpha=scale)
+
+    @torch.no_grad()
+    def step() -> None:
+        ids, seed = random_ids(model, int(tokens)), next(seeds)
+        move(seed, PERTURBATION)
+        above = model(input_ids=ids, labels=ids).loss
+        move(seed, -2 * PERTURBATION)
+        below = model(input_ids=ids, labels=ids).loss
+        slope = float(above - below) / (2 * PERTURBATION)
+        move(seed, PERTURBATION - RATE * slope)
+
+    return step
+
+
+def matmul(tokens: str, *shapes: str) -> Step:
+    sizes = {shape: [int(size) for size in shape.split("x")] for shape in shapes}
+    operands = {
+        shape: (torch.randn(int(tokens), inputs).bfloat16(), torch.randn(outputs, inputs).bfloat16())
+        for shape, (inputs, outputs) in sizes.items()
+    }
+
+    def rate(shape: str) -> float:
+        left, right = operands[shape]
+        fastest, end = float("inf"), time.perf_counter() + MATMUL_SECONDS
+        while (start := time.perf_counter()) < end:
+            torch.nn.functional.linear(left, right)
+            fastest = min(fastest, time.perf_counter() - start)
+        return 2 * int(tokens) * sizes[shape][0] * sizes[shape][1] / fastest
+
+    return lambda: {"flops": {shape: rate(shape) for shape in shapes}}
+
+
+def main() -> None:
+    threads, kind, *arguments = sys.argv[1:]
+    torch.set_num_threads(int(threads))
+    torch.manual_seed(0)
+    serve({"peft": peft, "mezo": mezo, "matmul": matmul}[kind](*arguments))
+
+
+if __name__ == "__main__":
+    main()
