@@ -16,11 +16,11 @@ struct Shape {
   int32_t window;
 };
 
-// Sequences around the tiles of 96 keys and 32 lanes, head sizes that are no multiple of a vector, one that leaves the
+// Sequences around the tiles of 64 keys and 32 lanes, head sizes that are no multiple of a vector, one that leaves the
 // gradient little of the workspace, and one that exceeds it.
-constexpr Shape shapes[] = {{1, 1, 1, 1, 8, 0},    {3, 1, 4, 2, 5, 0},     {2, 40, 6, 2, 24, 0},  {1, 97, 3, 3, 64, 0},
+constexpr Shape shapes[] = {{1, 1, 1, 1, 8, 0},    {3, 1, 4, 2, 5, 0},     {2, 40, 6, 2, 24, 0},  {1, 65, 3, 3, 64, 0},
                             {1, 130, 3, 1, 33, 0}, {1, 200, 4, 1, 16, 50}, {2, 110, 2, 2, 40, 7}, {1, 33, 5, 1, 256, 0},
-                            {1, 20, 2, 1, 400, 0}, {1, 97, 1, 1, 383, 0}};
+                            {1, 20, 2, 1, 400, 0}, {1, 65, 1, 1, 383, 0}};
 
 Attributes attributesOf(const Shape &shape) {
   Attributes attributes;

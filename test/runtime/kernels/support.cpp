@@ -211,7 +211,7 @@ double distance(const std::vector<float> &actual, const std::vector<float> &expe
 template <typename Body> static void forEachInstructionSet(const std::string &kernel, const Body &body) {
   const std::vector<InstructionSet> &sets = availableInstructionSets();
   for (auto set = sets.rbegin() + 1; set != sets.rend(); ++set) {
-    if (findBf16Products(*set) && kernel.rfind("linear", 0) != 0)
+    if (findBf16Products(*set) && kernel.rfind("linear", 0) != 0 && kernel.rfind("attention", 0) != 0)
       continue;
     useInstructionSet(*set);
     SCOPED_TRACE(nameOf(*set));
@@ -276,9 +276,13 @@ static void expectRounded(const Results &actual, const Results &wide) {
 
 // Whether products with factors in bf16 compute this; a few rows are multiplied in f32.
 static bool multipliesBf16(const CallSpec &spec) {
+  if (!findBf16Products(instructionSet()))
+    return false;
+  auto narrow = [&](size_t operand) { return spec.operands[operand].shape.storage == Storage::BF16; };
+  if (spec.name == "attention" || spec.name == "attention_gradient")
+    return narrow(0) && narrow(1) && narrow(2) && (spec.name == "attention" || narrow(5));
   bool linear = spec.name == "linear_input_gradient" || (spec.name == "linear" && spec.operands[0].shape.rows > 3);
-  return linear && findBf16Products(instructionSet()) && spec.operands[1].shape.storage != Storage::F32 &&
-         (spec.operands[0].shape.storage == Storage::BF16 || spec.attributes.narrow);
+  return linear && spec.operands[1].shape.storage != Storage::F32 && (narrow(0) || spec.attributes.narrow);
 }
 
 // Families that round factors before they multiply differ by the order of sums alone, and where a result is rounded,
@@ -302,6 +306,9 @@ static void expectRoundedFactors(const CallSpec &spec, const Value &result, doub
         << spec.results[0].shape.columns;
 }
 
+// Attention rounds weights that no reference has rounded: 2^-9 of each, in sums whose terms may cancel.
+constexpr double roundedWeights = 1.0 / 128;
+
 static void expectFamiliesAgree(const CallSpec &spec, double tolerance, double scale) {
   const bool rounds = anyBf16(spec);
   const CallSpec wide = widen(spec);
@@ -312,7 +319,10 @@ static void expectFamiliesAgree(const CallSpec &spec, double tolerance, double s
   forEachInstructionSet(spec.name, [&] {
     if (multipliesBf16(spec)) {
       best = run(spec, Family::Vector);
-      expectRoundedFactors(spec, best[0], tolerance);
+      if (spec.name.rfind("linear", 0) == 0)
+        expectRoundedFactors(spec, best[0], tolerance);
+      else
+        expectClose(best, expected, tolerance + roundedWeights, scale);
       return;
     }
     best = run(wide, Family::Vector);

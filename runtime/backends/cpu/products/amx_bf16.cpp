@@ -55,8 +55,8 @@ bool askForTiles() {
   return ::syscall(SYS_arch_prctl, requestPermission, tileData) == 0;
 }
 
-const Bf16Products products = {tileRows, 1024,  depthUnit, true, avx512::expand, avx512::expandTransposed,
-                               multiply, begin, end};
+const Bf16Products products = {tileRows,      1024,     depthUnit, true, avx512::expand, avx512::expandTransposed,
+                               avx512::round, multiply, begin,     end};
 
 } // namespace mebp::cpu::amx
 

@@ -162,6 +162,16 @@ void nothing() {}
 
 } // namespace
 
+void round(const float *from, int64_t count, uint16_t *to) {
+  for (; count >= 32; count -= 32, from += 32, to += 32)
+    _mm512_storeu_si512(to, round(_mm512_loadu_ps(from), _mm512_loadu_ps(from + 16)));
+  for (; count > 0; count -= 16, from += 16, to += 16) {
+    auto present = static_cast<__mmask16>(count < 16 ? (1 << count) - 1 : -1);
+    auto rounded = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(present, from)));
+    _mm256_mask_storeu_epi16(to, present, rounded);
+  }
+}
+
 void expand(const Tensor &w, int64_t row, int64_t count, int64_t column, uint16_t *panel) {
   // Which element of two rows, laid one behind the other, stands at each place of the first sixteen pairs.
   const __m512i first = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37,
@@ -192,7 +202,7 @@ void expandTransposed(const Tensor &w, int64_t row, int64_t column, int64_t coun
   });
 }
 
-const Bf16Products products = {tileRows, 512, 2, false, expand, expandTransposed, multiply<>, nothing, nothing};
+const Bf16Products products = {tileRows, 512, 2, false, expand, expandTransposed, round, multiply<>, nothing, nothing};
 
 } // namespace mebp::cpu::avx512
 

@@ -9,6 +9,7 @@ namespace mebp::cpu::avx512 {
 
 void expand(const Tensor &w, int64_t row, int64_t count, int64_t column, uint16_t *panel);
 void expandTransposed(const Tensor &w, int64_t row, int64_t column, int64_t count, uint16_t *panel);
+void round(const float *from, int64_t count, uint16_t *to);
 extern const Bf16Products products;
 
 } // namespace mebp::cpu::avx512

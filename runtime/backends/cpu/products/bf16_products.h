@@ -24,6 +24,9 @@ struct Bf16Products {
   // The same of w's transpose: w[row + c][column + d], column a multiple of 32. Rows beyond w's repeat its last one.
   void (*expandTransposed)(const Tensor &w, int64_t row, int64_t column, int64_t count, uint16_t *panel);
 
+  // to[i] = from[i], to nearest; what f32 has denormal may become zero.
+  void (*round)(const float *from, int64_t count, uint16_t *to);
+
   // tile[rows][32] = left[rows][depth] panel[depth][32]; leftStride in elements, depth in whole units.
   void (*multiply)(int64_t rows, int64_t depth, const uint16_t *left, int64_t leftStride, const uint16_t *panel,
                    float *tile);

@@ -200,9 +200,23 @@ void expandTransposed(const Tensor &w, int64_t row, int64_t column, int64_t coun
   }
 }
 
+void round(const float *from, int64_t count, uint16_t *to) {
+  int64_t i = 0;
+  for (; i + 8 <= count; i += 8)
+    vst1q_u16(to + i, round(vld1q_f32(from + i), vld1q_f32(from + i + 4)));
+  if (i == count)
+    return;
+  float rest[8] = {};
+  std::copy(from + i, from + count, rest);
+  uint16_t rounded[8];
+  vst1q_u16(rounded, round(vld1q_f32(rest), vld1q_f32(rest + 4)));
+  std::copy_n(rounded, count - i, to + i);
+}
+
 } // namespace
 
-const Bf16Products products = {tileRows, 512, depthUnit, false, expand, expandTransposed, multiply<>, nothing, nothing};
+const Bf16Products products = {tileRows,         512,   depthUnit,  false,   expand,
+                               expandTransposed, round, multiply<>, nothing, nothing};
 
 } // namespace mebp::cpu::neon
 

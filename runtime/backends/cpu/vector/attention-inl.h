@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What attention and its gradient share. Scores are computed transposed, [keys, lanes]: a lane is one query row of one
+// How attention and its gradient are cut. Scores are computed transposed, [keys, lanes]: a lane is one query row of one
 // of the heads that share a key/value head, so the softmax runs along vectors, keys and values are read as they lie,
 // and a single query still fills as many lanes as there are heads.
 #if defined(MEBP_ATTENTION_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -17,16 +17,27 @@
 HWY_BEFORE_NAMESPACE();
 namespace mebp::cpu::HWY_NAMESPACE {
 
-constexpr int64_t keyTile = 96;
-constexpr int64_t workspaceFloats = workspaceBytes / sizeof(float);
+// In bf16, as many keys as make one row of a transposed panel of pairs; in f32, larger tiles are no faster.
+constexpr int64_t keyTile = 2 * panelWidth;
 
 inline int64_t paddedDim(int64_t dim) { return ceilDivide(dim, panelWidth) * panelWidth; }
 
-// What a task's buffers leave of its workspace, for rows of keys and values that have to be widened. Heads whose
-// buffers fit leave enough for some: paddedDim, and keyTile rows of a vector.
-struct Room {
-  float *data;
-  int64_t floats;
+// Cuts a task's workspace into arrays. Without one it only counts.
+class Cutter {
+public:
+  explicit Cutter(unsigned char *workspace) : workspace(workspace) {}
+
+  template <typename T> T *take(int64_t count) {
+    size_t first = used;
+    used += (count * sizeof(T) + 63) / 64 * 64;
+    return workspace ? reinterpret_cast<T *>(workspace + first) : nullptr;
+  }
+  bool fits() const { return used <= workspaceBytes; }
+  int64_t floatsLeft() const { return fits() ? (workspaceBytes - used) / sizeof(float) : 0; }
+
+private:
+  unsigned char *workspace;
+  size_t used = 0;
 };
 
 // The sizes of a call, and how its queries are cut into tiles of panelWidth lanes.
@@ -77,66 +88,15 @@ struct QueryTile {
   Row vectorOf(const Tensor &tensor, int64_t lane) const {
     return rowOf(tensor, rowOfLane(lane)) + headOfLane(lane) * shape.dim;
   }
-
-  // straight[lane][paddedDim] = factor * the lanes' vectors, zeros around; transposed[paddedDim][lane] likewise.
-  void gather(const Tensor &tensor, float factor, float *straight, float *transposed) const {
-    const FloatTag d;
-    int64_t padded = paddedDim(shape.dim);
-    for (int64_t lane = 0; lane < panelWidth; ++lane) {
-      if (lane >= count) {
-        std::fill_n(straight + lane * padded, padded, 0.0f);
-        continue;
-      }
-      const Row from = vectorOf(tensor, lane);
-      mapRow(straight + lane * padded, padded, [&](int64_t c, int64_t) HWY_ATTR {
-        return hn::Mul(hn::Set(d, factor), loadSome(from + c, std::max<int64_t>(0, shape.dim - c)));
-      });
-    }
-    for (int64_t c = 0; c < padded; c += panelWidth)
-      transposePanel(straight + c, padded, transposed + c * panelWidth);
-  }
-
-  // The lanes' vectors = factor[lane] * transposed[paddedDim][lane], by way of straight[panelWidth * panelWidth].
-  void scatter(const Tensor &tensor, const float *factors, const float *transposed, float *straight) const {
-    const FloatTag d;
-    for (int64_t c = 0; c < shape.dim; c += panelWidth) {
-      transposePanel(transposed + c * panelWidth, panelWidth, straight);
-      for (int64_t lane = 0; lane < count; ++lane)
-        mapRow(vectorOf(tensor, lane) + c, std::min(panelWidth, shape.dim - c), [&](int64_t i, int64_t) HWY_ATTR {
-          return hn::Mul(hn::Set(d, factors[lane]), hn::LoadU(d, straight + lane * panelWidth + i));
-        });
-    }
-  }
+  // Where a position of this item, and the head, lie in keys or values.
+  int64_t rowOfPosition(int64_t position) const { return item * shape.sequence + position; }
+  int64_t column() const { return kvHead * shape.dim; }
 
   // Which of a vector of lanes see the key at `position`.
   HWY_INLINE hn::Mask<FloatTag> sees(int64_t lane, int64_t position) const {
     const FloatTag d;
     FloatVector key = hn::Set(d, static_cast<float>(position));
     return hn::And(hn::Le(key, hn::Load(d, last + lane)), hn::Ge(key, hn::Load(d, first + lane)));
-  }
-
-  // out[count, lanes] = rows of k or v from a position of this item on times vectors[paddedDim, lanes].
-  void multiplyRows(const Tensor &keys, int64_t position, int64_t count, const float *vectors, float *out,
-                    Room room) const {
-    multiply({keys}, item * shape.sequence + position, count, kvHead * shape.dim, shape.dim, vectors, out, false, room);
-  }
-  // out[paddedDim, lanes] += the transpose of these rows times weights[count, lanes].
-  void addColumns(const Tensor &keys, int64_t position, int64_t count, const float *weights, float *out,
-                  Room room) const {
-    LeftMatrix columns{keys, true};
-    multiply(columns, kvHead * shape.dim, shape.dim, item * shape.sequence + position, count, weights, out, true, room);
-  }
-
-private:
-  void multiply(LeftMatrix left, int64_t row, int64_t rows, int64_t depth, int64_t depthCount, const float *panel,
-                float *out, bool accumulate, Room room) const {
-    int64_t parts = ceilDivide(rows, left.rowsAtOnce(rows, depthCount, room.floats));
-    for (int64_t part = 0, first = 0; part < parts; ++part) {
-      int64_t last = rows * (part + 1) / parts;
-      multiplyTile(last - first, count, depthCount, left.block(row + first, last - first, depth, depthCount, room.data),
-                   panel, panelWidth, out + first * panelWidth, panelWidth, accumulate);
-      first = last;
-    }
   }
 };
 

@@ -5,7 +5,6 @@
 // result. So a weight is never expanded as a whole, and blocks of the depth bound the rounding error. Factors are f32,
 // or bf16 where the CPU multiplies that faster (products/).
 #include "runtime/backends/cpu/operands.h"
-#include "runtime/backends/cpu/products/bf16_products.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 #include "runtime/backends/cpu/vector/parallel.h"
 
@@ -13,6 +12,7 @@
 #define HWY_TARGET_INCLUDE "runtime/backends/cpu/vector/linear.cpp"
 #include <hwy/foreach_target.h>
 
+#include "runtime/backends/cpu/vector/bf16_factors-inl.h"
 #include "runtime/backends/cpu/vector/expand-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -44,53 +44,6 @@ struct FloatFactors {
     multiplyTile(rows, columns, count, left, panel, panelWidth, tile, panelWidth, false);
   }
 };
-
-// In bf16, as the left one lies there or rounded to it.
-class Bf16Factors {
-public:
-  using Element = uint16_t;
-  struct Left {
-    const uint16_t *data;
-    int64_t stride;
-  };
-  const int64_t tileRows, depthBlock;
-  const bool wholeTiles;
-
-  Bf16Factors(const Bf16Products &products, const Tensor &matrix)
-      : tileRows(products.tileRows), depthBlock(products.depthBlock), wholeTiles(products.wholeTiles),
-        products(products), matrix(matrix) {}
-
-  void begin() const { products.begin(); }
-  void end() const { products.end(); }
-  Left left(int64_t row, int64_t rows, int64_t k, int64_t count, uint16_t *room) const {
-    Row from = rowOf(matrix, row) + k;
-    bool whole = count % products.depthUnit == 0 && (rows == tileRows || !wholeTiles);
-    if (from.isBf16() && whole)
-      return {from.halves(), matrix.stride};
-    int64_t stride = wholeUnits(count);
-    for (int64_t r = 0; r < rows; ++r) {
-      uint16_t *to = room + r * stride;
-      withRows(
-          [&](auto values) HWY_ATTR {
-            mapRow(Row(to, Storage::BF16, 0), count,
-                   [&](int64_t i, int64_t n) HWY_ATTR { return loadSome(values + i, n); });
-          },
-          from + r * matrix.stride);
-      std::fill(to + count, to + stride, uint16_t(0));
-    }
-    return {room, stride};
-  }
-  void multiply(int64_t rows, int64_t, int64_t count, const Left &left, const uint16_t *panel, float *tile) const {
-    products.multiply(rows, wholeUnits(count), left.data, left.stride, panel, tile);
-  }
-
-private:
-  int64_t wholeUnits(int64_t count) const { return ceilDivide(count, products.depthUnit) * products.depthUnit; }
-
-  const Bf16Products &products;
-  const Tensor &matrix;
-};
-static_assert(Bf16Products::panelWidth == panelWidth);
 
 // A product of low rank that is added to another's tiles, in f32: left [N,R], and right [M,R] to be transposed or
 // [R,K].

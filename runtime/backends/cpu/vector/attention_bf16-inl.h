@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The products of attention and its gradient with factors in bf16 and sums in f32 (products/). Queries, keys, values
+// and do lie in bf16; weights (probabilities and the gradient of scores) are rounded to it.
+#if defined(MEBP_ATTENTION_BF16_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef MEBP_ATTENTION_BF16_INL_H
+#undef MEBP_ATTENTION_BF16_INL_H
+#else
+#define MEBP_ATTENTION_BF16_INL_H
+#endif
+
+#include "runtime/backends/cpu/vector/attention-inl.h"
+#include "runtime/backends/cpu/vector/bf16_factors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mebp::cpu::HWY_NAMESPACE {
+
+// As F32Attention, but for the layout of what only it reads.
+class Bf16Attention {
+public:
+  struct Vectors {
+    uint16_t *transposed; // panels whose depth is a head, of all lanes: [paddedDim / 2, lanes, 2]
+    uint16_t *straight;   // a panel for each 32 columns of a head, whose depth is the lanes: [lanes / 2, 32, 2]
+  };
+
+  Bf16Attention(const AttentionShape &shape, const Context &context)
+      : products(*context.bf16), dim(shape.dim), padded(paddedDim(dim)) {}
+  void begin(Cutter &cutter) {
+    tile32 = cutter.take<float>(Bf16Products::maximumTileRows * panelWidth);
+    gathered = cutter.take<uint16_t>(panelWidth * padded);
+    room = cutter.take<uint16_t>(products.tileRows * padded);
+    pairs = cutter.take<uint16_t>(keyTile * panelWidth);
+    rounded = cutter.take<uint16_t>(keyTile * panelWidth);
+    panel = cutter.take<uint16_t>(keyTile * panelWidth);
+    if (room)
+      products.begin();
+  }
+  void end() const { products.end(); }
+
+  Vectors vectors(Cutter &cutter) const {
+    return {cutter.take<uint16_t>(panelWidth * padded), cutter.take<uint16_t>(panelWidth * padded)};
+  }
+  void gather(const QueryTile &tile, const Tensor &tensor, const Vectors &out) const {
+    for (int64_t lane = 0; lane < panelWidth; ++lane) {
+      int64_t present = lane < tile.count ? dim : 0;
+      uint16_t *to = gathered + lane * padded;
+      if (present)
+        std::copy_n(tile.vectorOf(tensor, lane).halves(), present, to);
+      std::fill(to + present, to + padded, uint16_t(0));
+    }
+    const Tensor lying = matrix(gathered, panelWidth, padded, padded);
+    products.expandTransposed(lying, 0, 0, padded, out.transposed);
+    for (int64_t c = 0; c < padded; c += panelWidth)
+      products.expand(lying, 0, panelWidth, c, out.straight + c * panelWidth);
+  }
+
+  void multiply(const QueryTile &tile, const Tensor &keys, int64_t position, int64_t count, const Vectors &vectors,
+                float *scores) const {
+    const Bf16Factors factors(products, keys);
+    forTiles(count, [&](int64_t first, int64_t height) {
+      auto left = factors.left(tile.rowOfPosition(position) + first, height, tile.column(), dim, room);
+      factors.multiply(height, panelWidth, dim, left, vectors.transposed, scores + first * panelWidth);
+    });
+  }
+
+  // Sums for each lane: [lanes, paddedDim].
+  float *sums(Cutter &cutter) const { return cutter.take<float>(panelWidth * padded); }
+  void scale(float *sums, const float *factors) const {
+    const FloatTag d;
+    for (int64_t lane = 0; lane < panelWidth; ++lane, sums += padded) {
+      const FloatVector factor = hn::Set(d, factors[lane]);
+      for (int64_t c = 0; c < padded; c += lanes)
+        hn::Store(hn::Mul(hn::Load(d, sums + c), factor), d, sums + c);
+    }
+  }
+  void addRows(const QueryTile &tile, const Tensor &values, int64_t position, int64_t count, const float *weights,
+               float *sums) const {
+    Tensor head = values;
+    head.data = static_cast<uint16_t *>(values.data) + tile.column(), head.columns = dim;
+    transposeWeights(weights, count);
+    for (int64_t c = 0; c < dim; c += panelWidth) {
+      products.expand(head, tile.rowOfPosition(position), count, c, panel);
+      multiplyAdd(panelWidth, wholeUnits(count), rounded, keyTile, panel, sums + c);
+    }
+  }
+  void scatter(const QueryTile &tile, const float *sums, const float *factors, const Tensor &tensor) const {
+    const FloatTag d;
+    for (int64_t lane = 0; lane < tile.count; ++lane, sums += padded)
+      mapRow(tile.vectorOf(tensor, lane), dim,
+             [&](int64_t c, int64_t) HWY_ATTR { return hn::Mul(hn::Set(d, factors[lane]), hn::LoadU(d, sums + c)); });
+  }
+
+  void addVectors(const QueryTile &, int64_t count, const float *weights, const Vectors &vectors, float *rows) const {
+    products.round(weights, count * panelWidth, rounded);
+    for (int64_t c = 0; c < dim; c += panelWidth)
+      multiplyAdd(count, panelWidth, rounded, panelWidth, vectors.straight + c * panelWidth, rows + c);
+  }
+
+private:
+  static Tensor matrix(uint16_t *data, int64_t rows, int64_t columns, int64_t stride) {
+    Tensor tensor;
+    tensor.data = data, tensor.rows = rows, tensor.columns = columns, tensor.stride = stride;
+    tensor.storage = Storage::BF16;
+    return tensor;
+  }
+  int64_t wholeUnits(int64_t count) const { return ceilDivide(count, products.depthUnit) * products.depthUnit; }
+
+  template <typename Body> void forTiles(int64_t rows, const Body &body) const {
+    int64_t tiles = ceilDivide(rows, products.tileRows);
+    auto firstOf = [&](int64_t t) { return products.wholeTiles ? t * products.tileRows : rows * t / tiles; };
+    for (int64_t t = 0; t < tiles; ++t)
+      body(firstOf(t), std::min(firstOf(t + 1), rows) - firstOf(t));
+  }
+
+  // rounded[lanes, keyTile] = the transpose of weights[keys, lanes]: in pairs of keys first, then pair by pair.
+  void transposeWeights(const float *weights, int64_t keys) const {
+    Tensor straight;
+    straight.data = const_cast<float *>(weights), straight.rows = keys;
+    straight.columns = straight.stride = panelWidth;
+    products.expand(straight, 0, keys, 0, pairs);
+    products.expandTransposed(matrix(pairs, wholeUnits(keys) / 2, keyTile, keyTile), 0, 0, keyTile, rounded);
+  }
+
+  // out[rows, 32], of stride paddedDim, += left[rows, depth] panel[depth, 32].
+  void multiplyAdd(int64_t rows, int64_t depth, const uint16_t *left, int64_t leftStride, const uint16_t *panel,
+                   float *out) const {
+    const FloatTag d;
+    forTiles(rows, [&](int64_t first, int64_t height) HWY_ATTR {
+      products.multiply(height, depth, left + first * leftStride, leftStride, panel, tile32);
+      for (int64_t r = 0; r < height; ++r)
+        for (int64_t c = 0; c < panelWidth; c += lanes) {
+          float *sum = out + (first + r) * padded + c;
+          hn::Store(hn::Add(hn::Load(d, sum), hn::Load(d, tile32 + r * panelWidth + c)), d, sum);
+        }
+    });
+  }
+
+  const Bf16Products &products;
+  int64_t dim, padded;
+  float *tile32 = nullptr;
+  uint16_t *gathered = nullptr; // a tile's vectors as they lie: [lanes, paddedDim]
+  uint16_t *room = nullptr;     // for rows of keys that cannot be taken where they lie
+  uint16_t *pairs = nullptr, *rounded = nullptr;
+  uint16_t *panel = nullptr;
+};
+
+// Whether all that products read lies in bf16, and the CPU multiplies that faster.
+inline bool multipliesBf16(const Call &call, const Context &context, int64_t dim) {
+  auto narrow = [&](size_t operand) { return call.operands[operand].storage == Storage::BF16; };
+  return context.bf16 && dim <= context.bf16->depthBlock && narrow(0) && narrow(1) && narrow(2) &&
+         (call.operandCount < 6 || narrow(5));
+}
+
+} // namespace mebp::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The left factor of products in bf16 (products/): where it lies, if a family can take it there, or copied.
+#if defined(MEBP_BF16_FACTORS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef MEBP_BF16_FACTORS_INL_H
+#undef MEBP_BF16_FACTORS_INL_H
+#else
+#define MEBP_BF16_FACTORS_INL_H
+#endif
+
+#include "runtime/backends/cpu/products/bf16_products.h"
+#include "runtime/backends/cpu/row.h"
+#include "runtime/backends/cpu/vector/parallel.h"
+#include "runtime/backends/cpu/vector/tile-inl.h"
+
+#include <algorithm>
+
+HWY_BEFORE_NAMESPACE();
+namespace mebp::cpu::HWY_NAMESPACE {
+
+static_assert(Bf16Products::panelWidth == panelWidth);
+
+// A matrix whose blocks are left factors in bf16, as they lie there or rounded to it.
+class Bf16Factors {
+public:
+  using Element = uint16_t;
+  struct Left {
+    const uint16_t *data;
+    int64_t stride;
+  };
+  const int64_t tileRows, depthBlock;
+  const bool wholeTiles;
+
+  Bf16Factors(const Bf16Products &products, const Tensor &matrix)
+      : tileRows(products.tileRows), depthBlock(products.depthBlock), wholeTiles(products.wholeTiles),
+        products(products), matrix(matrix) {}
+
+  void begin() const { products.begin(); }
+  void end() const { products.end(); }
+  Left left(int64_t row, int64_t rows, int64_t k, int64_t count, uint16_t *room) const {
+    Row from = rowOf(matrix, row) + k;
+    bool whole = count % products.depthUnit == 0 && (rows == tileRows || !wholeTiles);
+    if (from.isBf16() && whole)
+      return {from.halves(), matrix.stride};
+    int64_t stride = wholeUnits(count);
+    for (int64_t r = 0; r < rows; ++r) {
+      uint16_t *to = room + r * stride;
+      Row row = from + r * matrix.stride;
+      if (row.isBf16())
+        std::copy_n(row.halves(), count, to);
+      else
+        products.round(row.floats(), count, to);
+      std::fill(to + count, to + stride, uint16_t(0));
+    }
+    return {room, stride};
+  }
+  void multiply(int64_t rows, int64_t, int64_t count, const Left &left, const uint16_t *panel, float *tile) const {
+    products.multiply(rows, wholeUnits(count), left.data, left.stride, panel, tile);
+  }
+
+private:
+  int64_t wholeUnits(int64_t count) const { return ceilDivide(count, products.depthUnit) * products.depthUnit; }
+
+  const Bf16Products &products;
+  const Tensor &matrix;
+};
+
+} // namespace mebp::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
