@@ -36,7 +36,7 @@ public:
 
   const char *kernels() const override { return nameOf(set()); }
 
-  void run(uint32_t program, const Run &run) override {
+  Status run(uint32_t program, const Run &run) override {
     cpu::Context context;
     context.pool = pool;
     context.workspace = options.workspace;
@@ -44,6 +44,7 @@ public:
     context.batch = run.batch;
     context.sequence = run.sequence;
     interpret(programs[program], run, context);
+    return Status();
   }
 
 private:

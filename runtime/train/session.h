@@ -91,11 +91,11 @@ private:
   void takeIds(const Tokens &tokens);
   uint64_t liveCheckpointBytes() const;
   uint64_t takeTokens(const Tokens &tokens); // gives the number of labels that count
-  void runProgram(const BoundProgram &program, bool limited = true);
+  Status runProgram(const BoundProgram &program, bool limited = true);
   Status limitWeights();
   bool logitsFitLimit() const;
   void readAhead(uint32_t block, uint32_t next);
-  void runForward(); // all blocks but the head
+  Status runForward(); // all blocks but the head
   Status runForwardForBackward();
   Status runLoss(const Tokens &tokens, float &out);
   Status stepByGradient(const Tokens *batches, uint32_t count, float &loss);
@@ -104,13 +104,13 @@ private:
   void addDirection(float factor);
   Status runObjective(const BoundProgram &program, float &out);
   Status runBackward(GradientSink &sink);
-  void restoreSegment(uint32_t segment);
+  Status restoreSegment(uint32_t segment);
   Status runBackward(uint32_t block);
   Status deliver(uint32_t block, GradientSink &sink);
   Status runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, float &loss);
   Status applyKept();
-  // Says beside what the disk reports whether it did so between two updates.
-  Status atDiskFailure(const Status &status) const;
+  // Says beside what the disk or the device reports whether it did so between two updates.
+  Status atFailure(const Status &status) const;
   float *stateOf(uint32_t trainable, uint32_t array) const;
   Status update(uint32_t trainable, const float *gradient);
 

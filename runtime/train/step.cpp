@@ -42,7 +42,7 @@ uint64_t Session::takeTokens(const Tokens &tokens) {
   return shiftLabels(tokens, at<int32_t>(layout.labels));
 }
 
-void Session::runProgram(const BoundProgram &program, bool limited) {
+Status Session::runProgram(const BoundProgram &program, bool limited) {
   Run run;
   run.bindings = program.bindings.data();
   run.arena = at<unsigned char>(layout.scratch);
@@ -52,27 +52,31 @@ void Session::runProgram(const BoundProgram &program, bool limited) {
   run.residency = limited && settings.resident_limit ? &residency : nullptr;
   run.trace = trace.isOpen() ? &trace : nullptr;
   Trace::Time begin = run.trace ? Trace::now() : Trace::Time();
-  backend->run(static_cast<uint32_t>(program.program), run);
+  Status status = backend->run(static_cast<uint32_t>(program.program), run);
   if (run.trace)
     trace.span(program.name.c_str(), "program", owner->content().programs(program.program).name().c_str(), begin);
+  return status;
 }
 
 uint64_t Session::liveCheckpointBytes() const {
   return storedRowBytes(owner->model().activation(), owner->model().hidden()) * batch * sequence;
 }
 
-void Session::runForward() {
+Status Session::runForward() {
   for (uint32_t i = 0; i + 1 < blocks.size(); ++i) {
     readAhead(i, i + 1);
-    runProgram(blocks[i].forward);
+    if (Status status = runProgram(blocks[i].forward); !status.ok())
+      return status;
   }
+  return Status();
 }
 
 // Leaves all checkpoints where the backward finds them.
 Status Session::runForwardForBackward() {
   for (uint32_t i = 0; i + 1 < blocks.size(); ++i) {
     readAhead(i, i + 1);
-    runProgram(blocks[i].forward);
+    if (Status status = runProgram(blocks[i].forward); !status.ok())
+      return status;
     if (!layout.spilled || i >= layout.checkpoints.size())
       continue;
     if (Status status = spill.write(layout.checkpoints[i], at<void>(flowAfter(i)), liveCheckpointBytes()); !status.ok())
@@ -83,7 +87,8 @@ Status Session::runForwardForBackward() {
 }
 
 Status Session::runObjective(const BoundProgram &program, float &out) {
-  runProgram(program);
+  if (Status status = runProgram(program); !status.ok())
+    return status;
   out = *at<float>(layout.loss);
   return checkFinite("loss", static_cast<double>(out));
 }
@@ -113,7 +118,8 @@ Status Session::runBackward(GradientSink &sink) {
     if (blocks[i].gradient.program < 0)
       break; // nothing before it is trained
     if (i > 0 && i < head && !layout.spilled && layout.segmentOf(i - 1) != segment)
-      restoreSegment(--segment);
+      if (Status status = restoreSegment(--segment); !status.ok())
+        return status;
     if (i < head)
       if (Status status = runBackward(i); !status.ok())
         return status;
@@ -125,29 +131,30 @@ Status Session::runBackward(GradientSink &sink) {
 
 Status Session::runBackward(uint32_t block) {
   readAhead(block, block - 1);
-  if (!layout.spilled || block == 0) {
-    runProgram(blocks[block].gradient);
-    return Status();
-  }
+  if (!layout.spilled || block == 0)
+    return atFailure(runProgram(blocks[block].gradient));
   uint64_t checkpoint = layout.checkpoints[block - 1], bytes = liveCheckpointBytes();
   if (block > 1)
     spill.readAhead(layout.checkpoints[block - 2], bytes);
   if (Status status = spill.prepareRead(checkpoint, bytes); !status.ok())
-    return atDiskFailure(status);
-  runProgram(blocks[block].gradient);
+    return atFailure(status);
+  if (Status status = runProgram(blocks[block].gradient); !status.ok())
+    return atFailure(status);
   spill.drop(checkpoint, bytes);
   return Status();
 }
 
 // None of these blocks has been updated yet: the backward is behind them.
-void Session::restoreSegment(uint32_t segment) {
+Status Session::restoreSegment(uint32_t segment) {
   uint32_t end = (segment + 1) * layout.spacing - layout.missing;
   for (uint32_t i = end > layout.spacing ? end - layout.spacing : 0; i < end; ++i) {
     if (layout.isKept(i))
       continue;
     readAhead(i, i + 1);
-    runProgram(blocks[i].forward);
+    if (Status status = runProgram(blocks[i].forward); !status.ok())
+      return atFailure(status);
   }
+  return Status();
 }
 
 namespace {
@@ -187,7 +194,8 @@ Status Session::runLoss(const Tokens &tokens, float &out) {
   const BoundProgram &program = blocks.back().loss.program >= 0 ? blocks.back().loss : blocks.back().gradient;
   if (program.program < 0)
     return failure(MEBP_UNSUPPORTED, "the bundle has no program for the loss alone; compile it again");
-  runForward();
+  if (Status status = runForward(); !status.ok())
+    return status;
   return runObjective(program, out);
 }
 
@@ -279,7 +287,8 @@ Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, flo
     return failure(MEBP_OUT_OF_RANGE, "rows %u to %llu are not within the sequence of %u", first,
                    static_cast<unsigned long long>(first) + count, tokens.sequence);
   takeIds(tokens);
-  runForward();
+  if (Status status = runForward(); !status.ok())
+    return status;
 
   // The program is planned for few rows, and runs on one range after another.
   const format::Program &program = owner->content().programs(head.logits.program);
@@ -295,7 +304,8 @@ Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, flo
       bound.bindings[static_cast<size_t>(bound.activation)].data =
           checkpoint + (item * tokens.sequence + first + done) * rowBytes;
       bound.bindings[static_cast<size_t>(bound.logits)].data = out + (item * count + done) * vocabulary;
-      runProgram(bound, limited);
+      if (Status status = runProgram(bound, limited); !status.ok())
+        return status;
     }
   }
   peak.sample();

@@ -25,8 +25,8 @@ Status Session::writeFiledState(uint64_t offset, const void *data, uint64_t byte
   return status;
 }
 
-Status Session::atDiskFailure(const Status &status) const {
-  if (!updating)
+Status Session::atFailure(const Status &status) const {
+  if (status.ok() || !updating)
     return status;
   return Status(status.code(), status.message() + "; some parameters have been updated: load the last saved state or "
                                                   "start anew");
@@ -46,13 +46,13 @@ Status Session::update(uint32_t trainable, const float *gradient) {
     state[i] = stateOf(trainable, i);
     if (filed)
       if (Status status = readFiledState(i * layout.arrayBytes + place, state[i], bytes); !status.ok())
-        return atDiskFailure(status);
+        return atFailure(status);
   }
   updating = true;
   optimizer->update(optimizerOptions, stepsDone + 1, parameters(trainable), gradient, state, elements(trainable));
   for (uint32_t i = 0; filed && i < layout.states.size(); ++i)
     if (Status status = writeFiledState(i * layout.arrayBytes + place, state[i], bytes); !status.ok())
-      return atDiskFailure(status);
+      return atFailure(status);
   return Status();
 }
 
