@@ -54,4 +54,7 @@ struct CpuOptions {
 uint64_t cpuWorkspaceBytes(uint32_t threads);
 std::unique_ptr<Backend> makeCpuBackend(const CpuOptions &options); // its run allocates nothing and never fails
 
+// Where the build has no MLX, a refusal that says how to get it.
+Result<std::unique_ptr<Backend>> makeMlxBackend();
+
 } // namespace mebp

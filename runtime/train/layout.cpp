@@ -123,8 +123,10 @@ Layout planSession(const format::Bundle &bundle, const mebp_session_options &opt
   layout.labels = placer.take(tokens * sizeof(int32_t));
   layout.loss = placer.take(sizeof(float));
   layout.scale = placer.take(sizeof(float));
-  layout.scratch = placer.take(largestArena(bundle, layout.forwardOnly));
-  layout.workspace = placer.take(cpuWorkspaceBytes(threadsOf(options)));
+  // MLX finds memory for values and its kernels by itself.
+  bool onCpu = options.backend == MEBP_CPU;
+  layout.scratch = placer.take(onCpu ? largestArena(bundle, layout.forwardOnly) : 0);
+  layout.workspace = placer.take(onCpu ? cpuWorkspaceBytes(threadsOf(options)) : 0);
   if (options.resident_limit)
     layout.residency = placer.take(format::residencyBytes(bundle.weights_bytes()));
   layout.total = placer.total();

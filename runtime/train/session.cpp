@@ -22,6 +22,11 @@ static Status checkSessionOptions(const mebp_session_options &options) {
                    static_cast<double>(options.clip));
   if (options.state_in_file && !options.spill_folder)
     return failure(MEBP_INVALID_ARGUMENT, "the optimizer's state cannot be in a file without a folder to spill to");
+  if (options.backend != MEBP_CPU && options.backend != MEBP_MLX)
+    return failure(MEBP_UNSUPPORTED, "backend number %d is not in this build; take the CPU or MLX", options.backend);
+  if (options.backend == MEBP_MLX && options.resident_limit)
+    return failure(MEBP_UNSUPPORTED, "the MLX backend reads the weights of a block all at once and cannot keep them "
+                                     "within a limit; leave out the limit, or use the CPU");
   return checkOptions(options);
 }
 
@@ -54,12 +59,7 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
     arena = std::move(*allocated);
     memory = arena.data();
   }
-  CpuOptions cpu;
-  cpu.threads = threadsOf(given);
-  cpu.referenceKernels = given.reference_kernels;
-  cpu.workspace = at<unsigned char>(layout.workspace);
-  backend = makeCpuBackend(cpu);
-  if (Status status = backend->load(opened.content()); !status.ok())
+  if (Status status = makeBackend(); !status.ok())
     return status;
   if (Status status = openSpill(!options.spill_folder); !status.ok())
     return status;
@@ -71,6 +71,22 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
     return status;
   peak.sample();
   return Status();
+}
+
+Status Session::makeBackend() {
+  if (settings.backend == MEBP_MLX) {
+    Result<std::unique_ptr<Backend>> made = makeMlxBackend();
+    if (!made.ok())
+      return made.status();
+    backend = std::move(*made);
+  } else {
+    CpuOptions cpu;
+    cpu.threads = threadsOf(settings);
+    cpu.referenceKernels = settings.reference_kernels;
+    cpu.workspace = at<unsigned char>(layout.workspace);
+    backend = makeCpuBackend(cpu);
+  }
+  return backend->load(owner->content());
 }
 
 Status Session::openSpill(bool byPlan) {

@@ -109,6 +109,7 @@ private:
   Status deliver(uint32_t block, GradientSink &sink);
   Status runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, float &loss);
   Status applyKept();
+  Status makeBackend();
   // Says beside what the disk or the device reports whether it did so between two updates.
   Status atFailure(const Status &status) const;
   float *stateOf(uint32_t trainable, uint32_t array) const;

@@ -98,6 +98,9 @@ const char *mebp_bundle_describe_json(mebp_bundle *bundle);
 /* MeZO takes two losses instead of a gradient; without return_gradients, its session has no room for one. */
 typedef enum mebp_optimizer MEBP_ANY_NUMBER { MEBP_SGD = 0, MEBP_ADAMW = 1, MEBP_MEZO = 2 } mebp_optimizer;
 
+/* What computes. MLX is there in builds with -DMEBP_BACKEND_MLX=ON; it has its own memory beside the arena. */
+typedef enum mebp_backend MEBP_ANY_NUMBER { MEBP_CPU = 0, MEBP_MLX = 1 } mebp_backend;
+
 typedef struct mebp_session_options {
   mebp_optimizer optimizer;                  /* MEBP_ADAMW */
   float learning_rate;                       /* 2e-4 */
@@ -117,6 +120,7 @@ typedef struct mebp_session_options {
   bool state_in_file;                        /* and so does the optimizer's state, written anew in every step */
   const char *trace_file;                    /* every kernel call, as Chrome's trace events; NULL: none */
   float perturbation;                        /* 1e-3: what MeZO's random directions are multiplied with */
+  mebp_backend backend;                      /* MEBP_CPU */
 } mebp_session_options;
 void mebp_session_options_init(mebp_session_options *options);
 
@@ -174,8 +178,8 @@ mebp_code mebp_session_logits(mebp_session *session, const int32_t *ids, uint32_
 void mebp_session_set_learning_rate(mebp_session *session, float learning_rate);
 uint64_t mebp_session_steps(const mebp_session *session); /* updates applied so far */
 /* The family of kernels that runs: "reference", "portable", "avx2", "avx512", "avx512_bf16", "amx_bf16", "neon" or
- * "neon_bf16". That is the best that this CPU has, or what the environment's MEBP_KERNELS names, which is read once a
- * process; a name that is not there makes mebp_session_create fail. */
+ * "neon_bf16"; with MLX "mlx". On the CPU that is the best that it has, or what the environment's MEBP_KERNELS names,
+ * which is read once a process; a name that is not there makes mebp_session_create fail. */
 const char *mebp_session_kernels(const mebp_session *session);
 
 /* Copies of the index-th trainable or of its last gradient (a step's after clipping); `count` must be its number of

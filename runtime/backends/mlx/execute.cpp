@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Walks a program's steps and builds MLX's graph of them. What a loop carries is evaluated after each trip, and what a
+// program gives at its end: MLX then frees all between.
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/backends/mlx/program.h"
+#include "runtime/bundle/storage.h"
+
+namespace mebp::mlx {
+
+namespace mx = ::mlx::core;
+
+namespace {
+
+// The current trip of a loop covers [first, first + rows) of its domain.
+struct Trip {
+  int first = 0, rows = 0;
+};
+
+class Execution {
+public:
+  Execution(const format::Program &program, const Run &run)
+      : program(program), run(run), batch(static_cast<int>(run.batch)), sequence(static_cast<int>(run.sequence)),
+        values(static_cast<size_t>(program.values_size())), trips(program.loops()) {
+    bindInputs();
+  }
+
+  void runSteps(const std::vector<PreparedStep> &steps) {
+    for (const PreparedStep &step : steps) {
+      runStep(step);
+      forget(step.dead);
+    }
+  }
+
+  void writeOutputs() {
+    std::vector<array> outputs;
+    for (const format::Output &output : program.outputs())
+      outputs.push_back(mx::contiguous(valueOf(output.value()).data));
+    mx::eval(outputs);
+    const Binding *binding = run.bindings + program.inputs_size();
+    for (const array &output : outputs)
+      std::memcpy((binding++)->data, output.data<void>(), output.nbytes());
+  }
+
+private:
+  void bindInputs() {
+    const Binding *binding = run.bindings;
+    for (const format::Input &input : program.inputs()) {
+      Window live = windowOf(input.value());
+      values[input.value()] = wrap(*binding++, live.element, live.rows, live.columns);
+    }
+    // A node that nobody else holds may be overwritten by what is computed from it; these are not ours to write.
+    inputs = values;
+  }
+
+  static int liveCount(uint64_t most, const format::Extent &extent, int tokens, const std::vector<Trip> &trips) {
+    if (extent.kind() == format::Extent::TOKENS)
+      return tokens;
+    return extent.kind() == format::Extent::LOOP ? trips[extent.loop()].rows : static_cast<int>(most);
+  }
+
+  Window windowOf(uint32_t index) const {
+    const format::Value &value = program.values(static_cast<int>(index));
+    Window window;
+    window.element = value.element();
+    window.rows = liveCount(value.rows(), value.row_extent(), batch * sequence, trips);
+    window.columns = liveCount(value.columns(), value.column_extent(), batch * sequence, trips);
+    if (value.row_extent().kind() == format::Extent::LOOP)
+      window.firstRow = trips[value.row_extent().loop()].first;
+    if (value.column_extent().kind() == format::Extent::LOOP)
+      window.firstColumn = trips[value.column_extent().loop()].first;
+    return window;
+  }
+
+  void define(uint32_t index, const array &data) {
+    values[index] = Value{data, program.values(static_cast<int>(index)).element(), data.shape(1)};
+  }
+
+  void runStep(const PreparedStep &prepared) {
+    const format::Step &step = *prepared.step;
+    if (step.has_kernel())
+      runKernel(step.kernel(), prepared);
+    else if (step.has_loop())
+      runLoop(prepared);
+    else if (step.has_slice())
+      runSlice(step.slice());
+    else
+      runUpdate(step.update());
+  }
+
+  void runKernel(const format::Kernel &kernel, const PreparedStep &prepared) {
+    Call call{prepared.attributes, {}, {}, batch, sequence, {}};
+    for (int32_t operand : kernel.operands())
+      call.operands.push_back(operand < 0 ? nullptr : &valueOf(static_cast<uint32_t>(operand)));
+    for (int32_t result : kernel.results())
+      call.results.push_back(result < 0 ? Window() : windowOf(static_cast<uint32_t>(result)));
+    call.given.resize(call.results.size());
+    prepared.kernel(call);
+    for (int i = 0; i < kernel.results_size(); ++i)
+      if (kernel.results(i) >= 0)
+        define(static_cast<uint32_t>(kernel.results(i)), call.given[static_cast<size_t>(i)].value());
+  }
+
+  // Whether the trip's part of a value is rows of it, and not columns.
+  bool coversRows(uint32_t part, uint32_t loop) const {
+    const format::Extent &rows = program.values(static_cast<int>(part)).row_extent();
+    return rows.kind() == format::Extent::LOOP && rows.loop() == loop;
+  }
+
+  void runSlice(const format::Slice &slice) {
+    const Value &source = valueOf(slice.source());
+    Trip trip = trips[slice.loop()];
+    values[slice.result()] = coversRows(slice.result(), slice.loop()) ? sliceRows(source, trip.first, trip.rows)
+                                                                      : sliceColumns(source, trip.first, trip.rows);
+  }
+
+  void runUpdate(const format::Update &update) {
+    const array &destination = valueOf(update.destination()).data, &source = valueOf(update.source()).data;
+    int first = trips[update.loop()].first;
+    mx::Shape begin = {first, 0};
+    if (!coversRows(update.source(), update.loop()))
+      std::swap(begin[0], begin[1]);
+    mx::Shape end = {begin[0] + source.shape(0), begin[1] + source.shape(1)};
+    define(update.result(), mx::slice_update(destination, source, begin, end));
+  }
+
+  std::vector<Trip> tripsOf(const format::Loop &loop) const {
+    bool byItem = loop.domain() == format::Loop::SEQUENCE || loop.domain() == format::Loop::SEQUENCE_REVERSED;
+    int length = loop.domain() == format::Loop::WEIGHT_ROWS ? windowOf(loop.domain_value()).rows
+                 : byItem                                   ? sequence
+                                                            : batch * sequence;
+    std::vector<Trip> all;
+    auto size = static_cast<int>(loop.size());
+    for (int item = 0; item < (byItem ? batch : 1); ++item) {
+      auto begin = static_cast<std::ptrdiff_t>(all.size());
+      for (int first = 0; first < length; first += size)
+        all.push_back({item * length + first, std::min(size, length - first)});
+      if (loop.domain() == format::Loop::SEQUENCE_REVERSED)
+        std::reverse(all.begin() + begin, all.end());
+    }
+    return all;
+  }
+
+  void runLoop(const PreparedStep &prepared) {
+    const format::Loop &loop = prepared.step->loop();
+    for (const format::Carried &carried : loop.carried()) {
+      // What no step defines begins with any content.
+      if (!values[carried.initial()]) {
+        Window whole = windowOf(carried.initial());
+        define(carried.initial(), mx::zeros({whole.rows, whole.columns}, dtypeOf(whole.element)));
+      }
+      values[carried.argument()] = values[carried.initial()];
+    }
+    forget(prepared.taken);
+    std::vector<Trip> all = tripsOf(loop);
+    for (size_t i = 0; i < all.size(); ++i) {
+      trips[loop.loop()] = all[i];
+      runSteps(prepared.body);
+      std::vector<std::optional<Value>> left;
+      std::vector<array> nodes;
+      for (const format::Carried &carried : loop.carried()) {
+        left.push_back(values[carried.yielded()]);
+        nodes.push_back(left.back().value().data);
+      }
+      mx::eval(std::move(nodes));
+      forget(prepared.left);
+      bool last = i + 1 == all.size();
+      for (size_t j = 0; j < left.size(); ++j) {
+        const format::Carried &carried = loop.carried(static_cast<int>(j));
+        values[last ? carried.result() : carried.argument()] = std::move(left[j]);
+      }
+    }
+  }
+
+  void forget(const std::vector<uint32_t> &indices) {
+    for (uint32_t index : indices)
+      values[index].reset();
+  }
+  const Value &valueOf(uint32_t index) const { return values[index].value(); }
+
+  const format::Program &program;
+  const Run &run;
+  int batch, sequence;
+  std::vector<std::optional<Value>> values, inputs;
+  std::vector<Trip> trips;
+};
+
+} // namespace
+
+void execute(const PreparedProgram &prepared, const Run &run) {
+  Execution execution(*prepared.program, run);
+  execution.runSteps(prepared.steps);
+  execution.writeOutputs();
+}
+
+} // namespace mebp::mlx

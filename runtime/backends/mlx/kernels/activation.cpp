@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// x, y, dy, dx, gate, up, dgate, dup [N,F].
+#include "runtime/backends/mlx/kernels.h"
+
+#include <cmath>
+
+namespace mebp::mlx {
+
+namespace mx = ::mlx::core;
+using cpu::Activation;
+
+namespace {
+
+struct Curve {
+  array value, slope;
+};
+
+} // namespace
+
+static Curve curveOf(Activation activation, const array &x) {
+  switch (activation) {
+  case Activation::Silu: {
+    array sigmoid = mx::sigmoid(x);
+    return {x * sigmoid, sigmoid + x * sigmoid * (1 - sigmoid)};
+  }
+  case Activation::Gelu: {
+    // The normal distribution's mass below x, and its density.
+    array below = 0.5f * (1 + mx::erf(x * static_cast<float>(std::sqrt(0.5))));
+    array density = mx::exp(-0.5f * mx::square(x)) * static_cast<float>(1 / std::sqrt(2 * M_PI));
+    return {x * below, below + x * density};
+  }
+  case Activation::GeluTanh: {
+    auto factor = static_cast<float>(std::sqrt(2 / M_PI));
+    constexpr float cubic = 0.044715f;
+    array tangent = mx::tanh(factor * (x + cubic * x * x * x)), inner = factor * (1 + 3 * cubic * mx::square(x));
+    array half = 0.5f * (1 + tangent);
+    return {x * half, half + 0.5f * x * (1 - mx::square(tangent)) * inner};
+  }
+  case Activation::Relu:
+    return {mx::maximum(x, array(0.0f)), mx::astype(x > 0.0f, mx::float32)};
+  }
+  return {x, mx::ones_like(x)};
+}
+
+static void forward(Call &call, Activation activation) { call.give(0, curveOf(activation, call.numbers(0)).value); }
+
+static void backward(Call &call, Activation activation) {
+  call.give(0, call.numbers(1) * curveOf(activation, call.numbers(0)).slope);
+}
+
+void silu(Call &call) { forward(call, Activation::Silu); }
+void siluGradient(Call &call) { backward(call, Activation::Silu); }
+void relu(Call &call) { forward(call, Activation::Relu); }
+void reluGradient(Call &call) { backward(call, Activation::Relu); }
+void gelu(Call &call) { forward(call, call.attributes.activation); }
+void geluGradient(Call &call) { backward(call, call.attributes.activation); }
+
+void gated(Call &call) { call.give(0, curveOf(call.attributes.activation, call.numbers(0)).value * call.numbers(1)); }
+
+void gatedGradient(Call &call) {
+  Curve curve = curveOf(call.attributes.activation, call.numbers(0));
+  array upstream = call.numbers(2);
+  call.give(0, upstream * call.numbers(1) * curve.slope);
+  call.give(1, upstream * curve.value);
+}
+
+} // namespace mebp::mlx

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// x [N,K], w [M,K], low [N,R], low_weight [M,R] or [R,K], y [N,M].
+#include "runtime/backends/mlx/kernels.h"
+
+namespace mebp::mlx {
+
+namespace mx = ::mlx::core;
+
+void linear(Call &call) {
+  array sum = mx::matmul(call.numbers(0), mx::transpose(call.numbers(1)));
+  if (call.has(4))
+    sum = sum + call.attributes.lowAlpha * mx::matmul(call.numbers(4), mx::transpose(call.numbers(5)));
+  sum = call.attributes.alpha * sum;
+  if (call.has(2))
+    sum = sum + call.numbers(2);
+  if (call.has(3))
+    sum = sum + call.numbers(3);
+  call.give(0, sum);
+}
+
+void linearInputGradient(Call &call) {
+  array sum = mx::matmul(call.numbers(0), call.numbers(1));
+  if (call.has(3))
+    sum = sum + call.attributes.lowAlpha * mx::matmul(call.numbers(3), call.numbers(4));
+  sum = call.attributes.alpha * sum;
+  if (call.has(2))
+    sum = sum + call.numbers(2);
+  call.give(0, sum);
+}
+
+void linearWeightGradient(Call &call) {
+  array sum = call.attributes.alpha * mx::matmul(mx::transpose(call.numbers(0)), call.numbers(1));
+  call.give(0, call.has(2) ? sum + call.numbers(2) : sum);
+}
+
+} // namespace mebp::mlx

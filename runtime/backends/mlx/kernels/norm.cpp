@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// x, y, dy, dx [N,F]; w [1,G], b [1,F]. rms_norm normalises each group of G columns by itself.
+#include "runtime/backends/mlx/kernels.h"
+
+namespace mebp::mlx {
+
+namespace mx = ::mlx::core;
+
+static array meanOf(const array &x) { return mx::mean(x, -1, true); }
+
+static array inGroups(const array &x, int columns) { return mx::reshape(x, {x.shape(0), -1, columns}); }
+
+static array rootMeanSquare(const array &x, float epsilon) { return mx::sqrt(meanOf(mx::square(x)) + epsilon); }
+
+void rmsNorm(Call &call) {
+  array x = call.numbers(0), w = call.attributes.weightOffset + call.numbers(1);
+  array groups = inGroups(x, call.value(1).columns);
+  call.give(0, mx::reshape(groups / rootMeanSquare(groups, call.attributes.epsilon) * w, x.shape()));
+}
+
+void rmsNormInputGradient(Call &call) {
+  array x = call.numbers(0), w = call.attributes.weightOffset + call.numbers(1);
+  int columns = call.value(1).columns;
+  array groups = inGroups(x, columns), rms = rootMeanSquare(groups, call.attributes.epsilon);
+  array normal = groups / rms, upstream = inGroups(call.numbers(2), columns) * w;
+  call.give(0, mx::reshape((upstream - normal * meanOf(upstream * normal)) / rms, x.shape()));
+}
+
+namespace {
+
+struct Normal {
+  array values, deviation;
+};
+
+} // namespace
+
+static Normal normalOf(const array &x, float epsilon) {
+  array centred = x - meanOf(x), deviation = mx::sqrt(meanOf(mx::square(centred)) + epsilon);
+  return {centred / deviation, deviation};
+}
+
+void layerNorm(Call &call) {
+  array y = normalOf(call.numbers(0), call.attributes.epsilon).values * call.numbers(1);
+  call.give(0, call.has(2) ? y + call.numbers(2) : y);
+}
+
+void layerNormInputGradient(Call &call) {
+  Normal normal = normalOf(call.numbers(0), call.attributes.epsilon);
+  array upstream = call.numbers(2) * call.numbers(1);
+  array along = normal.values * meanOf(upstream * normal.values);
+  call.give(0, (upstream - meanOf(upstream) - along) / normal.deviation);
+}
+
+} // namespace mebp::mlx

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What knows where a row stands: ids [N,1], w [V,D] or [P,D], x, y [N,F], F a multiple of head_dim.
+#include "runtime/backends/mlx/kernels.h"
+
+namespace mebp::mlx {
+
+namespace mx = ::mlx::core;
+
+array positionsOf(int first, int count, int sequence) {
+  return mx::remainder(mx::arange(first, first + count), array(sequence));
+}
+
+void embedding(Call &call) { call.give(0, gatherRows(call.value(1), mx::flatten(call.value(0).data))); }
+
+void positionEmbedding(Call &call) {
+  const Window &y = call.results[0];
+  call.give(0, gatherRows(call.value(0), positionsOf(y.firstRow, y.rows, call.sequence)));
+}
+
+void rope(Call &call) {
+  const Window &y = call.results[0];
+  const cpu::Attributes &attributes = call.attributes;
+  int pairs = attributes.frequencyCount, headDim = attributes.headDim;
+  array x = mx::reshape(call.numbers(0), {y.rows, -1, headDim});
+  auto columns = [&](int begin, int end) { return mx::slice(x, {0, 0, begin}, {y.rows, x.shape(1), end}); };
+  // The product of position and frequency is rounded to f32, as models are trained with it.
+  array positions = mx::reshape(mx::astype(positionsOf(y.firstRow, y.rows, call.sequence), mx::float32), {-1, 1, 1});
+  array angles = positions * array(attributes.frequencies, {1, 1, pairs}, mx::float32);
+  array cosine = attributes.scale * mx::cos(angles), sine = attributes.scale * mx::sin(angles);
+  if (attributes.inverse)
+    sine = -sine;
+  array first = columns(0, pairs), second = columns(pairs, 2 * pairs);
+  array turned = mx::concatenate(
+      {first * cosine - second * sine, second * cosine + first * sine, columns(2 * pairs, headDim)}, -1);
+  call.give(0, mx::reshape(turned, {y.rows, y.columns}));
+}
+
+} // namespace mebp::mlx

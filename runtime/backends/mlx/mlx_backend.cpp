@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MLX: reads programs by itself, from what the format says alone. MLX places and computes.
+#include <new>
+
+#include "runtime/backends/mlx/program.h"
+#include "runtime/core/memory.h"
+
+namespace mebp {
+
+namespace {
+
+class MlxBackend final : public Backend {
+public:
+  MlxBackend() {
+    // What is freed goes back to the system. This holds for the process, as everything of MLX's allocator does.
+    ::mlx::core::set_cache_limit(0);
+  }
+
+  Status load(const format::Bundle &bundle) override {
+    programs.resize(static_cast<size_t>(bundle.programs_size()));
+    for (size_t i = 0; i < programs.size(); ++i)
+      if (Status status = mlx::prepare(bundle.programs(static_cast<int>(i)), programs[i]); !status.ok())
+        return status;
+    return Status();
+  }
+
+  const char *kernels() const override { return "mlx"; }
+
+  Status run(uint32_t program, const Run &run) override {
+    const char *name = programs[program].program->name().c_str();
+    try {
+      mlx::execute(programs[program], run);
+    } catch (const std::exception &problem) {
+      return failure(MEBP_OUT_OF_MEMORY, "program '%s' failed in MLX: %s", name, problem.what());
+    }
+    if (run.peak)
+      run.peak->sample();
+    return Status();
+  }
+
+private:
+  std::vector<mlx::PreparedProgram> programs;
+};
+
+} // namespace
+
+Result<std::unique_ptr<Backend>> makeMlxBackend() { return std::unique_ptr<Backend>(std::make_unique<MlxBackend>()); }
+
+} // namespace mebp

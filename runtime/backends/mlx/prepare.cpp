@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <unordered_map>
+
+#include "runtime/backends/mlx/program.h"
+
+namespace mebp::mlx {
+
+namespace {
+
+using Steps = google::protobuf::RepeatedPtrField<format::Step>;
+using Flags = std::vector<bool>; // of each value
+
+class Preparer {
+public:
+  explicit Preparer(const format::Program &program) : program(program), everMade(none()) {
+    for (const format::Input &input : program.inputs())
+      everMade[input.value()] = true;
+    findMade(program.steps());
+  }
+
+  Status prepare(const Steps &steps, std::vector<PreparedStep> &out) {
+    for (const format::Step &step : steps) {
+      PreparedStep &prepared = out.emplace_back();
+      prepared.step = &step;
+      if (step.has_kernel())
+        if (Status status = findKernel(step.kernel(), prepared); !status.ok())
+          return status;
+      if (step.has_loop())
+        if (Status status = prepare(step.loop().steps(), prepared.body); !status.ok())
+          return status;
+    }
+    return Status();
+  }
+
+  // Where each value of a list of steps is read for the last time; a loop reads what its steps read. `own` are the
+  // values that the list begins with, `kept` those that live on after it.
+  void findDead(std::vector<PreparedStep> &steps, Flags own, const Flags &kept) const {
+    std::unordered_map<uint32_t, size_t> last;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      forEachRead(*steps[i].step, [&](uint32_t value) { last[value] = i; });
+      forEachResult(*steps[i].step, [&](uint32_t value) {
+        own[value] = true;
+        last.emplace(value, i);
+      });
+    }
+    for (auto [value, step] : last)
+      if (own[value] && !kept[value])
+        steps[step].dead.push_back(value);
+    for (PreparedStep &step : steps)
+      if (step.step->has_loop())
+        findDeadInLoop(step);
+  }
+
+  Flags none() const { return Flags(static_cast<size_t>(program.values_size())); }
+  Flags outputs() const {
+    Flags kept = none();
+    for (const format::Output &output : program.outputs())
+      kept[output.value()] = true;
+    return kept;
+  }
+
+private:
+  void findDeadInLoop(PreparedStep &step) const {
+    const format::Loop &loop = step.step->loop();
+    Flags arguments = none(), yielded = none(), read = none(), made = none();
+    for (const format::Step &inner : loop.steps()) {
+      forEachRead(inner, [&](uint32_t value) { read[value] = true; });
+      forEachResult(inner, [&](uint32_t value) { made[value] = true; });
+    }
+    for (const format::Carried &carried : loop.carried()) {
+      arguments[carried.argument()] = yielded[carried.yielded()] = true;
+      uint32_t initial = carried.initial();
+      if (!read[initial] && std::count(step.dead.begin(), step.dead.end(), initial))
+        step.taken.push_back(initial);
+      if (made[carried.yielded()])
+        step.left.push_back(carried.yielded());
+    }
+    findDead(step.body, arguments, yielded);
+  }
+
+  // But for what loops begin with and no step defines.
+  void findMade(const Steps &steps) {
+    for (const format::Step &step : steps) {
+      if (step.has_loop()) {
+        for (const format::Carried &carried : step.loop().carried())
+          everMade[carried.argument()] = everMade[carried.result()] = true;
+        findMade(step.loop().steps());
+      } else {
+        forEachResult(step, [&](uint32_t value) { everMade[value] = true; });
+      }
+    }
+  }
+
+  Status findKernel(const format::Kernel &kernel, PreparedStep &out) const {
+    out.kernel = mlx::findKernel(kernel.name());
+    if (!out.kernel)
+      return failure(MEBP_UNSUPPORTED, "program '%s': the MLX backend has no kernel '%s'; run it on the CPU",
+                     program.name().c_str(), kernel.name().c_str());
+    return readAttributes(kernel, out.attributes);
+  }
+
+  template <typename Visit> static void forEachRead(const format::Step &step, const Visit &visit) {
+    if (step.has_kernel())
+      for (int32_t operand : step.kernel().operands())
+        if (operand >= 0)
+          visit(static_cast<uint32_t>(operand));
+    if (step.has_slice())
+      visit(step.slice().source());
+    if (step.has_update()) {
+      visit(step.update().destination());
+      visit(step.update().source());
+    }
+    if (!step.has_loop())
+      return;
+    const format::Loop &loop = step.loop();
+    if (loop.domain() == format::Loop::WEIGHT_ROWS)
+      visit(loop.domain_value());
+    for (const format::Carried &carried : loop.carried()) {
+      visit(carried.initial());
+      visit(carried.yielded());
+    }
+    for (const format::Step &inner : loop.steps())
+      forEachRead(inner, visit);
+  }
+
+  template <typename Visit> void forEachResult(const format::Step &step, const Visit &visit) const {
+    if (step.has_kernel())
+      for (int32_t result : step.kernel().results())
+        if (result >= 0)
+          visit(static_cast<uint32_t>(result));
+    if (step.has_slice())
+      visit(step.slice().result());
+    if (step.has_update())
+      visit(step.update().result());
+    if (!step.has_loop())
+      return;
+    for (const format::Carried &carried : step.loop().carried()) {
+      visit(carried.result());
+      if (!everMade[carried.initial()])
+        visit(carried.initial());
+    }
+  }
+
+  const format::Program &program;
+  Flags everMade;
+};
+
+} // namespace
+
+Status prepare(const format::Program &program, PreparedProgram &out) {
+  Preparer preparer(program);
+  out.program = &program;
+  if (Status status = preparer.prepare(program.steps(), out.steps); !status.ok())
+    return status;
+  preparer.findDead(out.steps, preparer.none(), preparer.outputs());
+  return Status();
+}
+
+} // namespace mebp::mlx

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/backends/mlx/value.h"
+
+#include "format/container.h"
+#include "runtime/bundle/storage.h"
+
+namespace mebp::mlx {
+
+namespace mx = ::mlx::core;
+
+mx::Dtype dtypeOf(format::ElementType element) {
+  switch (element) {
+  case format::BF16:
+    return mx::bfloat16;
+  case format::I32:
+    return mx::int32;
+  case format::INT4:
+  case format::INT8:
+    return mx::uint8;
+  default:
+    return mx::float32;
+  }
+}
+
+// Where MLX's allocator can take foreign memory over, as with Metal, this copies nothing. Its CPU's copies.
+static array wrapMemory(const void *memory, int rows, int columns, mx::Dtype dtype) {
+  return array(const_cast<void *>(memory), {rows, columns}, dtype, [](void *) {});
+}
+
+Value wrap(const Binding &binding, format::ElementType element, int rows, int columns) {
+  auto stride = static_cast<int>(storedStride(element, static_cast<uint64_t>(columns)));
+  int stored = element == format::INT4 ? stride / 2 : stride;
+  Value value{wrapMemory(binding.data, rows, stored, dtypeOf(element)), element, columns};
+  if (isQuantised(element)) {
+    int groups = stride / static_cast<int>(format::groupSize);
+    value.scales = wrapMemory(binding.scales, rows, groups, mx::float16);
+    value.minima = wrapMemory(binding.minima, rows, groups, mx::float16);
+  }
+  return value;
+}
+
+// [rows, groups, group], in the columns' order.
+static array codesOf(const array &bytes, format::ElementType element) {
+  constexpr auto group = static_cast<int>(format::groupSize);
+  int rows = bytes.shape(0);
+  if (element == format::INT8)
+    return mx::reshape(bytes, {rows, -1, group});
+  array low = mx::bitwise_and(bytes, array(uint8_t(15))), high = mx::right_shift(bytes, array(uint8_t(4)));
+  return mx::reshape(mx::stack({low, high}, -1), {rows, -1, group});
+}
+
+array numbersOf(const Value &value) {
+  if (!isQuantised(value.element))
+    return mx::astype(value.data, mx::float32);
+  array codes = mx::astype(codesOf(value.data, value.element), mx::float32);
+  array scales = mx::expand_dims(mx::astype(*value.scales, mx::float32), -1);
+  array minima = mx::expand_dims(mx::astype(*value.minima, mx::float32), -1);
+  return columnsOf(mx::reshape(scales * codes + minima, {value.data.shape(0), -1}), 0, value.columns);
+}
+
+array gatherRows(const Value &value, const array &rows) {
+  Value gathered = value;
+  gathered.data = mx::take(value.data, rows, 0);
+  if (isQuantised(value.element)) {
+    gathered.scales = mx::take(*value.scales, rows, 0);
+    gathered.minima = mx::take(*value.minima, rows, 0);
+  }
+  return numbersOf(gathered);
+}
+
+Value sliceRows(const Value &value, int first, int count) {
+  Value part = value;
+  part.data = rowsOf(value.data, first, count);
+  if (isQuantised(value.element)) {
+    part.scales = rowsOf(*value.scales, first, count);
+    part.minima = rowsOf(*value.minima, first, count);
+  }
+  return part;
+}
+
+Value sliceColumns(const Value &value, int first, int count) {
+  return {columnsOf(value.data, first, count), value.element, count};
+}
+
+array rowsOf(const array &matrix, int first, int count) {
+  return mx::slice(matrix, {first, 0}, {first + count, matrix.shape(1)});
+}
+
+array columnsOf(const array &matrix, int first, int count) {
+  return mx::slice(matrix, {0, first}, {matrix.shape(0), first + count});
+}
+
+} // namespace mebp::mlx

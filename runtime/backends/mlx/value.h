@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a value of a program is while it runs here: a node of MLX's graph, which need not be computed yet.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <mlx/mlx.h>
+
+#include "format/program.pb.h"
+#include "runtime/backends/backend.h"
+
+namespace mebp::mlx {
+
+using ::mlx::core::array;
+
+// A matrix as it is stored. Quantised ones are bytes of codes, in rows of whole groups, with f16 scales and minima.
+struct Value {
+  array data;
+  format::ElementType element = format::F32;
+  int columns = 0; // those of `data`, but for quantised ones
+  std::optional<array> scales = std::nullopt, minima = std::nullopt;
+};
+
+::mlx::core::Dtype dtypeOf(format::ElementType element);
+
+// The memory must stay as it is until what is computed from the value has been evaluated.
+Value wrap(const Binding &binding, format::ElementType element, int rows, int columns);
+
+// The numbers, in f32.
+array numbersOf(const Value &value);
+// The numbers of the rows that `rows` [N] names.
+array gatherRows(const Value &value, const array &rows);
+
+Value sliceRows(const Value &value, int first, int count);
+Value sliceColumns(const Value &value, int first, int count);
+
+array rowsOf(const array &matrix, int first, int count);
+array columnsOf(const array &matrix, int first, int count);
+
+} // namespace mebp::mlx

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agreement.h"
+
+#include <cmath>
+#include <cstring>
+
+#include <gtest/gtest.h>
+
+#include "format/half.h"
+#include "format/random.h"
+#include "runtime/bundle/programs.h"
+#include "runtime/bundle/storage.h"
+
+namespace mebp::test {
+
+using format::Input;
+using format::Output;
+
+double relativeError(const std::vector<float> &actual, const std::vector<float> &expected) {
+  EXPECT_EQ(actual.size(), expected.size());
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    difference += std::pow(static_cast<double>(actual[i]) - expected[i], 2);
+    norm += std::pow(static_cast<double>(expected[i]), 2);
+  }
+  return difference == 0 ? 0 : std::sqrt(difference / norm);
+}
+
+namespace {
+
+class Comparison {
+public:
+  Comparison(const Bundle &bundle, const format::Block &block, ProgramUse use, int64_t batch, int64_t sequence)
+      : bundle(bundle), block(block), use(use), program(bundle.content().programs(programOf(block, use))),
+        // What the head's logits are planned for may be fewer rows than a step has.
+        batch(use == ProgramUse::Logits ? 1 : batch), sequence(sequence) {
+    for (const Input &input : program.inputs())
+      inputs.push_back(bind(input));
+  }
+
+  std::vector<Difference> compare(Backend &actual, Backend &expected) {
+    std::vector<std::vector<float>> ours = run(actual), theirs = run(expected);
+    std::vector<Difference> differences;
+    for (size_t i = 0; i < ours.size(); ++i)
+      differences.push_back(
+          {std::string(nameOf(use)) + " of " + block.name() + ": " + describe(program.outputs(static_cast<int>(i))),
+           relativeError(ours[i], theirs[i])});
+    return differences;
+  }
+
+private:
+  std::string describe(const Output &output) const {
+    switch (output.role()) {
+    case Output::GRADIENT: {
+      const format::Parameter &parameter = block.parameters(static_cast<int>(output.parameter()));
+      return "gradient of " + bundle.content().trainables(static_cast<int>(parameter.trainable())).name();
+    }
+    case Output::LOSS:
+      return "loss";
+    case Output::LOGITS:
+      return "logits";
+    case Output::COTANGENT:
+      return "cotangent";
+    default:
+      return "activation";
+    }
+  }
+  const format::Value &valueOf(uint32_t index) const { return program.values(static_cast<int>(index)); }
+  uint64_t liveRows(const format::Value &value) const {
+    return value.row_extent().kind() == format::Extent::TOKENS ? static_cast<uint64_t>(batch * sequence) : value.rows();
+  }
+  AlignedMemory &take(uint64_t bytes) { return *memory.emplace_back(std::make_unique<AlignedMemory>(bytes)); }
+
+  Binding bind(const Input &input) {
+    const format::Value &value = valueOf(input.value());
+    if (input.role() == Input::PARAMETER) {
+      const format::Parameter &parameter = block.parameters(static_cast<int>(input.parameter()));
+      if (parameter.kind_case() == format::Parameter::kWeight)
+        return bundle.weightBinding(parameter.weight());
+    }
+    unsigned char *bytes = take(value.rows() * storedRowBytes(value.element(), value.columns())).data();
+    uint64_t count = liveRows(value) * value.columns(), stream = inputs.size();
+    // Large adapters would saturate attention, whose gradient is then a difference of numbers that are nearly equal.
+    float deviation = input.role() == Input::PARAMETER ? 0.05f : 1.0f;
+    for (uint64_t i = 0; i < count; ++i) {
+      float number = deviation * format::randomNormal(11, stream, i);
+      if (value.element() == format::I32) {
+        auto id = static_cast<int32_t>(format::randomBits(12, stream, i) % bundle.model().vocabulary());
+        if (input.role() == Input::LABELS && i % 3 == 1)
+          id = -100;
+        std::memcpy(bytes + 4 * i, &id, 4);
+      } else if (value.element() == format::BF16) {
+        uint16_t rounded = format::floatToBfloat(number);
+        std::memcpy(bytes + 2 * i, &rounded, 2);
+      } else {
+        std::memcpy(bytes + 4 * i, &number, 4);
+      }
+    }
+    return {bytes};
+  }
+
+  std::vector<std::vector<float>> run(Backend &backend) {
+    std::vector<Binding> bindings = inputs;
+    for (const Output &output : program.outputs()) {
+      const format::Value &value = valueOf(output.value());
+      uint64_t bytes = value.rows() * storedRowBytes(value.element(), value.columns());
+      bindings.push_back({take(bytes).data()});
+      std::memset(bindings.back().data, 0x42, bytes);
+    }
+    AlignedMemory arena(program.arena_bytes());
+    Run run;
+    run.bindings = bindings.data();
+    run.arena = arena.data();
+    run.batch = batch;
+    run.sequence = sequence;
+    Status status = backend.run(static_cast<uint32_t>(programOf(block, use)), run);
+    EXPECT_TRUE(status.ok()) << status.message();
+    std::vector<std::vector<float>> results;
+    for (int i = 0; i < program.outputs_size(); ++i)
+      results.push_back(
+          read(valueOf(program.outputs(i).value()), bindings[inputs.size() + static_cast<size_t>(i)].data));
+    return results;
+  }
+
+  std::vector<float> read(const format::Value &value, const void *data) const {
+    std::vector<float> numbers(liveRows(value) * value.columns());
+    for (size_t i = 0; i < numbers.size(); ++i)
+      numbers[i] = value.element() == format::BF16 ? format::bfloatToFloat(static_cast<const uint16_t *>(data)[i])
+                                                   : static_cast<const float *>(data)[i];
+    return numbers;
+  }
+
+  const Bundle &bundle;
+  const format::Block &block;
+  ProgramUse use;
+  const format::Program &program;
+  int64_t batch, sequence;
+  std::vector<std::unique_ptr<AlignedMemory>> memory;
+  std::vector<Binding> inputs;
+};
+
+} // namespace
+
+std::vector<Difference> compareBlocks(const Bundle &bundle, Backend &actual, Backend &expected, int64_t batch,
+                                      int64_t sequence) {
+  std::vector<Difference> differences;
+  for (const format::Block &block : bundle.content().blocks())
+    for (ProgramUse use : allProgramUses) {
+      if (programOf(block, use) == noProgram)
+        continue;
+      for (Difference &difference : Comparison(bundle, block, use, batch, sequence).compare(actual, expected))
+        differences.push_back(std::move(difference));
+    }
+  return differences;
+}
+
+} // namespace mebp::test

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs a bundle's programs on two backends, on the same memory for what they read, and compares what they write.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/backends/backend.h"
+#include "runtime/bundle/bundle.h"
+
+namespace mebp::test {
+
+// Bytes at a multiple of 64.
+class AlignedMemory {
+public:
+  explicit AlignedMemory(uint64_t bytes) : owned(bytes + 64) {}
+  unsigned char *data() {
+    return reinterpret_cast<unsigned char *>((reinterpret_cast<uintptr_t>(owned.data()) + 63) / 64 * 64);
+  }
+
+private:
+  std::vector<unsigned char> owned;
+};
+
+// The CPU's naive kernels on one thread.
+class ReferenceBackend {
+public:
+  ReferenceBackend() : workspace(cpuWorkspaceBytes(1)) {
+    CpuOptions options;
+    options.referenceKernels = true;
+    options.workspace = workspace.data();
+    backend = makeCpuBackend(options);
+  }
+  Backend &operator*() { return *backend; }
+  Backend *operator->() { return backend.get(); }
+
+private:
+  AlignedMemory workspace;
+  std::unique_ptr<Backend> backend;
+};
+
+struct Difference {
+  std::string of; // "backward of model.layers.0: cotangent"
+  double error;   // the norm of the difference by the norm of what was expected
+};
+
+double relativeError(const std::vector<float> &actual, const std::vector<float> &expected);
+
+// Every program of every block, on random inputs, for a step of that size. Both backends have loaded the bundle, and
+// its weights are mapped.
+std::vector<Difference> compareBlocks(const Bundle &bundle, Backend &actual, Backend &expected, int64_t batch,
+                                      int64_t sequence);
+
+} // namespace mebp::test

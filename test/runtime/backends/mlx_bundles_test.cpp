@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Bundles as mebpc makes them, in the folder MEBP_TEST_BUNDLES (scripts/test_mlx.sh fills one): every program of every
+// block, then whole steps.
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "agreement.h"
+#include "format/random.h"
+#include "runtime/bundle/handle.h"
+#include "support/handles.h"
+
+using namespace mebp;
+using namespace mebp::test;
+
+namespace {
+
+// In f32, results differ by the order of their sums. Where values are stored in bf16, numbers that round the other way
+// differ by a step, 2^-8, and what is computed from them by a few, the more so over several layers.
+double toleranceOf(const Bundle &bundle, int layers) {
+  return bundle.model().activation() == format::BF16 ? 1e-2 * layers : 1e-5;
+}
+
+class MlxBundles : public testing::Test {
+protected:
+  void SetUp() override {
+    const char *folder = std::getenv("MEBP_TEST_BUNDLES");
+    if (!folder)
+      GTEST_SKIP() << "MEBP_TEST_BUNDLES names no folder with bundles";
+    for (const auto &entry : std::filesystem::directory_iterator(folder))
+      if (entry.path().extension() == ".mebp")
+        paths.insert(entry.path());
+    ASSERT_FALSE(paths.empty());
+  }
+
+  // Beside the verdict, what was measured.
+  static void check(const std::string &what, const std::vector<Difference> &differences, double tolerance) {
+    Difference worst = {"", 0};
+    for (const Difference &difference : differences) {
+      EXPECT_LE(difference.error, tolerance) << what << ": " << difference.of;
+      if (!(difference.error <= worst.error))
+        worst = difference;
+      if (std::getenv("MEBP_SHOW_ALL"))
+        std::printf("%-38s %.1e  %s\n", what.c_str(), difference.error, difference.of.c_str());
+    }
+    std::printf("%-38s %zu results, worst %.1e: %s\n", what.c_str(), differences.size(), worst.error, worst.of.c_str());
+  }
+
+  std::set<std::filesystem::path> paths;
+};
+
+TEST_F(MlxBundles, AgreeInEveryProgram) {
+  for (const std::filesystem::path &path : paths) {
+    OpenBundle opened(path);
+    ASSERT_EQ(opened.code, MEBP_OK) << opened.error.message;
+    Bundle &bundle = opened.handle->bundle;
+    Status status = bundle.mapWeights();
+    ASSERT_TRUE(status.ok()) << status.message();
+    ReferenceBackend reference;
+    Result<std::unique_ptr<Backend>> mlx = makeMlxBackend();
+    ASSERT_TRUE(mlx.ok()) << mlx.status().message();
+    for (Backend *backend : {&*reference, mlx->get()}) {
+      status = backend->load(bundle.content());
+      ASSERT_TRUE(status.ok()) << status.message();
+    }
+    for (auto [batch, sequence] : {std::pair<int64_t, int64_t>{2, 32}, {1, 19}})
+      check(path.stem().string() + ", " + std::to_string(batch) + " x " + std::to_string(sequence),
+            compareBlocks(bundle, **mlx, *reference, batch, sequence), toleranceOf(bundle, 1));
+  }
+}
+
+struct Steps {
+  std::vector<std::vector<float>> gradients, updated;
+  std::vector<float> losses, logits;
+};
+
+// A gradient, an update of SGD and the loss after it. B is zero at first, so that all gradients of A would be, too.
+Steps takeSteps(mebp_bundle *bundle, mebp_session_options options) {
+  constexpr uint32_t batch = 2, sequence = 23;
+  options.optimizer = MEBP_SGD;
+  options.learning_rate = 0.1f;
+  OpenSession session(bundle, options);
+  mebp_bundle_info info;
+  mebp_bundle_get_info(bundle, &info);
+  for (uint32_t i = 0; i < info.trainables; ++i) {
+    std::vector<float> values(elementsOf(bundle, i));
+    for (size_t element = 0; element < values.size(); ++element)
+      values[element] = 0.05f * format::randomNormal(4, i, element);
+    EXPECT_EQ(mebp_session_write_trainable(session.handle, i, values.data(), values.size(), nullptr), MEBP_OK);
+  }
+  std::vector<int32_t> ids(batch * sequence);
+  for (size_t i = 0; i < ids.size(); ++i)
+    ids[i] = static_cast<int32_t>(format::randomBits(5, 0, i) % info.vocabulary);
+  Steps steps;
+  steps.losses.resize(2);
+  mebp_error error = {};
+  EXPECT_EQ(mebp_session_gradients(session.handle, ids.data(), ids.data(), batch, sequence, &steps.losses[0], &error),
+            MEBP_OK)
+      << error.message;
+  steps.gradients = gradientsOf(bundle, session.handle);
+  mebp_step_result result;
+  EXPECT_EQ(mebp_session_step(session.handle, ids.data(), ids.data(), batch, sequence, &result, &error), MEBP_OK)
+      << error.message;
+  steps.updated = trainablesOf(bundle, session.handle);
+  EXPECT_EQ(mebp_session_loss(session.handle, ids.data(), ids.data(), batch, sequence, &steps.losses[1], &error),
+            MEBP_OK)
+      << error.message;
+  steps.logits.resize(batch * sequence * info.vocabulary);
+  EXPECT_EQ(mebp_session_logits(session.handle, ids.data(), batch, sequence, 0, sequence, steps.logits.data(), &error),
+            MEBP_OK)
+      << error.message;
+  return steps;
+}
+
+TEST_F(MlxBundles, AgreeInWholeSteps) {
+  for (const std::filesystem::path &path : paths) {
+    OpenBundle opened(path);
+    mebp_session_options options = defaultOptions();
+    options.backend = MEBP_MLX;
+    Steps ours = takeSteps(opened.handle, options);
+    options = defaultOptions();
+    options.reference_kernels = true;
+    Steps theirs = takeSteps(opened.handle, options);
+    std::vector<Difference> differences = {{"losses", relativeError(ours.losses, theirs.losses)},
+                                           {"logits", relativeError(ours.logits, theirs.logits)}};
+    for (size_t i = 0; i < ours.gradients.size(); ++i) {
+      const std::string &name = opened.handle->bundle.content().trainables(static_cast<int>(i)).name();
+      differences.push_back({"gradient of " + name, relativeError(ours.gradients[i], theirs.gradients[i])});
+      differences.push_back({"updated " + name, relativeError(ours.updated[i], theirs.updated[i])});
+    }
+    const Bundle &bundle = opened.handle->bundle;
+    check(path.stem().string(), differences, toleranceOf(bundle, bundle.content().blocks_size() - 2));
+  }
+}
+
+} // namespace
