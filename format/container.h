@@ -4,7 +4,7 @@
 //
 //   manifest.json   for people and Python: name, options, tokenizer files; its CRC stands in program.pb
 //   program.pb      a Header, then format::Bundle (program.proto) of `payloadBytes` bytes
-//   weights.bin     regions by block, each at a multiple of regionAlignment; tensors at multiples of tensorAlignment
+//   weights.bin     regions by block, each at a multiple of regionAlignment; tensors at multiples of alignment
 //
 // A reader refuses another magic, a newer major version, a wrong size or checksum. A minor version adds fields that
 // an older reader may ignore.
@@ -13,6 +13,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+
+#include "format/alignment.h"
 
 namespace mebp::format {
 
@@ -30,7 +32,6 @@ constexpr char magic[4] = {'M', 'E', 'B', 'P'};
 constexpr uint16_t majorVersion = 1;
 constexpr uint16_t minorVersion = 1;
 constexpr uint64_t regionAlignment = 16384; // what Metal needs to wrap a region without copying it
-constexpr uint64_t tensorAlignment = 64;
 constexpr uint32_t groupSize = 32;
 
 constexpr std::array<uint32_t, 256> makeCrcTable() {

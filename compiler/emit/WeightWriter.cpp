@@ -91,7 +91,7 @@ SmallVector<nn::ParameterOp> layOutWeights(ModuleOp module, const WeightOptions 
   llvm::StringSet<> embeddings = findEmbeddings(module), seen;
   uint64_t offset = 0;
   auto take = [&](uint64_t bytes) {
-    uint64_t begin = llvm::alignTo(offset, format::tensorAlignment);
+    uint64_t begin = format::alignUp(offset);
     offset = begin + bytes;
     return begin;
   };

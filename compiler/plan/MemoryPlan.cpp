@@ -2,9 +2,10 @@
 #include "compiler/plan/MemoryPlan.h"
 
 #include "dialects/exec/Lifetimes.h"
+#include "format/alignment.h"
+#include "format/kernels.h"
 #include "format/residency.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "runtime/backends/cpu/workspace.h"
 
 using namespace mlir;
 
@@ -15,8 +16,6 @@ namespace {
 // What mebp-run needs beside its arena: written pages of its libraries and its own, the stack, the parsed program.
 // Measured as its peak less the arena's touched pages; test/e2e/test_memory.py holds the whole plan against the system.
 constexpr uint64_t runtimeBytes = 1'000'000;
-
-uint64_t roundUp(uint64_t bytes) { return llvm::alignTo(bytes, 64); }
 
 /// The values of the scratch arena where it is fullest, by their places: values in one place count once.
 struct ArenaPeak {
@@ -69,7 +68,7 @@ uint64_t getGradientBytes(exec::ProgramOp program) {
   uint64_t bytes = 0;
   for (auto [index, value] : llvm::enumerate(program.getReturn().getValues()))
     if (program.getOutputRole(index).getKind() == train::role::gradient)
-      bytes += roundUp(exec::sizeInBytes(value));
+      bytes += format::alignUp(exec::sizeInBytes(value));
   return bytes;
 }
 
@@ -183,14 +182,14 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const PlanOptions &options) {
   plan.processBytes = runtimeBytes;
   uint64_t tokens = options.batch * options.sequence;
   RankedTensorType type = getCheckpointType(module);
-  plan.checkpointBytes = roundUp(tokens * type.getDimSize(1) * type.getElementTypeBitWidth() / 8);
+  plan.checkpointBytes = format::alignUp(tokens * type.getDimSize(1) * type.getElementTypeBitWidth() / 8);
   for (auto block : module.getOps<train::BlockOp>())
     plan.layers += block.getKind() == train::BlockKind::Layer;
   uint64_t trainables = 0, largestTrainable = 0;
   for (auto parameter : module.getOps<nn::ParameterOp>()) {
     if (!parameter.getTrainable())
       continue;
-    uint64_t bytes = roundUp(parameter.getTensorType().getNumElements() * sizeof(float));
+    uint64_t bytes = format::alignUp(parameter.getTensorType().getNumElements() * sizeof(float));
     trainables += bytes;
     largestTrainable = std::max(largestTrainable, bytes);
   }
@@ -228,10 +227,12 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const PlanOptions &options) {
       options.optimizer + (filed ? ", of one tensor at once" : ""));
   add("gradients", needs.gradients, "of one block, applied at once");
   add("scratch", needs.arena, needs.largest.getSymName().str());
-  add("workspace", options.machine.threads * cpu::workspaceBytes, std::to_string(options.machine.threads) + " threads");
-  add("tokens", 2 * roundUp(tokens * sizeof(int32_t)) + 2 * roundUp(sizeof(float)), "ids, labels, loss and scale");
+  add("workspace", options.machine.threads * format::workspaceBytes,
+      std::to_string(options.machine.threads) + " threads");
+  add("tokens", 2 * format::alignUp(tokens * sizeof(int32_t)) + 2 * format::alignUp(sizeof(float)),
+      "ids, labels, loss and scale");
   if (options.residentLimit)
-    add("residency", roundUp(format::residencyBytes(options.weightsBytes)), "which weights are in memory");
+    add("residency", format::alignUp(format::residencyBytes(options.weightsBytes)), "which weights are in memory");
   plan.peakBytes = plan.processBytes;
   for (const PlannedBuffer &buffer : plan.buffers)
     plan.peakBytes += buffer.bytes;

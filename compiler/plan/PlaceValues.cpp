@@ -11,6 +11,7 @@
 // The verifier of exec.program checks the outcome value by value, independently of groups.
 #include "compiler/plan/Passes.h"
 #include "dialects/exec/InPlace.h"
+#include "format/alignment.h"
 
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/EquivalenceClasses.h"
@@ -26,8 +27,6 @@ namespace {
 
 using exec::Lifetimes;
 using exec::ProgramOp;
-
-constexpr uint64_t alignment = 64;
 
 struct Group {
   SmallVector<unsigned> values;
@@ -115,7 +114,7 @@ private:
       Group &group = groups[entry->second];
       Lifetimes::Interval interval = lifetimes.get(value);
       group.values.push_back(index);
-      group.bytes = std::max(group.bytes, llvm::alignTo(exec::sizeInBytes(value), alignment));
+      group.bytes = std::max(group.bytes, format::alignUp(exec::sizeInBytes(value)));
       group.begin = std::min(group.begin, interval.begin);
       group.end = std::max(group.end, interval.end);
       group.isBound = bound.contains(find(index));

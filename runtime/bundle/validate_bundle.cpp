@@ -17,7 +17,7 @@ using format::Input;
 using format::Output;
 
 static bool inside(uint64_t offset, uint64_t bytes, uint64_t size) {
-  return offset % format::tensorAlignment == 0 && offset <= size && bytes <= size - offset;
+  return offset % format::alignment == 0 && offset <= size && bytes <= size - offset;
 }
 
 static Status validateWeight(const format::Weight &weight, uint64_t size) {

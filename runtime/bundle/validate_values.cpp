@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "format/alignment.h"
 #include "runtime/bundle/program_validator.h"
 #include "runtime/bundle/storage.h"
 #include "runtime/bundle/validate.h"
-#include "runtime/core/memory.h"
 
 namespace mebp {
 
@@ -145,7 +145,7 @@ Status ProgramValidator::checkPlacement(uint32_t index) const {
   const Placement &placement = current.placement();
   if (placement.kind() == Placement::ARENA) {
     uint64_t bytes = current.rows() * storedRowBytes(current.element(), current.columns());
-    if (placement.offset() % memoryAlignment != 0)
+    if (placement.offset() % format::alignment != 0)
       return failure(MEBP_CORRUPT, "value %u is not aligned in the arena", index);
     if (placement.offset() > program.arena_bytes() || bytes > program.arena_bytes() - placement.offset())
       return failure(MEBP_CORRUPT, "value %u reaches beyond the arena", index);

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "format/alignment.h"
 #include "format/half.h"
 #include "format/random.h"
 
@@ -69,7 +70,7 @@ Tensor Pools::take(Pool &pool, Storage storage, int64_t rows, int64_t columns) {
   tensor.data = pool.bytes.data() + pool.next;
   tensor.rows = rows, tensor.columns = tensor.stride = columns;
   tensor.storage = storage;
-  pool.next += (bytesOf(storage, rows * columns) + 63) / 64 * 64;
+  pool.next += format::alignUp(bytesOf(storage, rows * columns));
   return tensor;
 }
 

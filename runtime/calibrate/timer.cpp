@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/calibrate/timer.h"
 
+#include "format/alignment.h"
 #include "runtime/backends/cpu/products/bf16_products.h"
 
 namespace mebp {
@@ -8,11 +9,11 @@ namespace mebp {
 static constexpr double shortestNanoseconds = 1e6; // of calls that are timed together
 
 Timer::Timer(Pools &pools, uint32_t threads)
-    : pools(pools), threads(threads), workspace(threads * cpu::workspaceBytes + 64) {
+    : pools(pools), threads(threads), workspace(threads * cpu::workspaceBytes + format::alignment) {
   if (threads > 1)
     context.pool = pthreadpool_create(threads);
   auto address = reinterpret_cast<uintptr_t>(workspace.data());
-  context.workspace = workspace.data() + (64 - address % 64) % 64;
+  context.workspace = workspace.data() + format::alignUp(address) - address;
   context.bf16 = cpu::findBf16Products(cpu::instructionSet());
   context.batch = 1;
 }

@@ -9,10 +9,6 @@
 
 namespace mebp {
 
-constexpr uint64_t memoryAlignment = 64;
-
-inline uint64_t alignUp(uint64_t bytes) { return (bytes + memoryAlignment - 1) & ~(memoryAlignment - 1); }
-
 // Anonymous pages straight from the system: zero, and free of cost until they are touched.
 class Arena {
 public:

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "format/alignment.h"
 #include "format/program.pb.h"
 #include "runtime/core/memory.h"
 #include "runtime/train/gradients.h"
@@ -18,7 +19,7 @@ class Placer {
 public:
   uint64_t take(uint64_t bytes) {
     uint64_t offset = used;
-    used = bytes < limit ? used + alignUp(bytes) : limit;
+    used = bytes < limit ? used + format::alignUp(bytes) : limit;
     used = used < limit ? used : limit;
     return offset;
   }

@@ -47,7 +47,7 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
   layout = planSession(opened.content(), given);
 
   if (given.memory) {
-    if (reinterpret_cast<uintptr_t>(given.memory) % memoryAlignment != 0 || given.memory_bytes < layout.total)
+    if (reinterpret_cast<uintptr_t>(given.memory) % format::alignment != 0 || given.memory_bytes < layout.total)
       return failure(MEBP_INVALID_ARGUMENT, "the given memory must be 64-byte aligned and have %llu bytes, it has %llu",
                      static_cast<unsigned long long>(layout.total),
                      static_cast<unsigned long long>(given.memory_bytes));

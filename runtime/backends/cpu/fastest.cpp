@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/backends/cpu/fastest.h"
 
+#include "format/alignment.h"
 #include "format/half.h"
 #include "runtime/backends/cpu/products/bf16_products.h"
 #include "runtime/backends/cpu/vector/kernels.h"
@@ -41,7 +42,7 @@ public:
 private:
   static constexpr int64_t rows = 96, columns = 32, depth = 512;
   struct Memory {
-    alignas(64) unsigned char workspace[workspaceBytes];
+    alignas(format::alignment) unsigned char workspace[workspaceBytes];
     uint16_t x[rows * depth], w[columns * depth];
     float y[rows * columns];
   };

@@ -10,7 +10,6 @@
 #include <pthreadpool.h>
 
 #include "format/kernels.h"
-#include "runtime/backends/cpu/workspace.h"
 
 namespace mebp::cpu {
 
@@ -39,6 +38,7 @@ struct Tensor {
 };
 
 using format::maximumLowRank;
+using format::workspaceBytes;
 
 enum class Activation : uint8_t { Silu, Gelu, GeluTanh, Relu };
 
@@ -65,7 +65,7 @@ struct Bf16Products;
 
 struct Context {
   pthreadpool_t pool = nullptr;       // null: run on the calling thread
-  unsigned char *workspace = nullptr; // thread i may use [i * workspaceBytes, (i + 1) * workspaceBytes), 64-aligned
+  unsigned char *workspace = nullptr; // thread i may use [i * workspaceBytes, (i + 1) * workspaceBytes), aligned
   const Bf16Products *bf16 = nullptr; // multiplies factors of bf16; null: they are widened
   int64_t batch = 0;                  // live, of this step
   int64_t sequence = 0;               // live, of this step

@@ -10,6 +10,7 @@
 #define MEBP_ATTENTION_INL_H
 #endif
 
+#include "format/alignment.h"
 #include "runtime/backends/cpu/operands.h"
 #include "runtime/backends/cpu/vector/expand-inl.h"
 #include "runtime/backends/cpu/vector/parallel.h"
@@ -29,7 +30,7 @@ public:
 
   template <typename T> T *take(int64_t count) {
     size_t first = used;
-    used += (count * sizeof(T) + 63) / 64 * 64;
+    used += format::alignUp(count * sizeof(T));
     return workspace ? reinterpret_cast<T *>(workspace + first) : nullptr;
   }
   bool fits() const { return used <= workspaceBytes; }
