@@ -1,26 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """What several end-to-end tests share: the real model, real text, and the figures shown when all is done."""
 
+import json
 import os
-import signal
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from pipeline import make_bundle
 from textmodel import TEXT, make_text_bundle
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from mebp.exporter.packaged import unpack
 from mebp.tokenizer import Tokenizer
-
-# torch's OpenMP threads wait by spinning: where another process has a core, two are several times slower than one.
-torch.set_num_threads(1)
-
-# A shell starts what runs in its background with Ctrl-C ignored, and that is inherited.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _figures: list[str] = []
 
@@ -70,28 +63,36 @@ def smollm2(tmp_path_factory) -> SmolLM2:
     return SmolLM2(model, bundle, folder, Tokenizer(bundle))
 
 
-def _wikitext(name: str) -> str:
-    checkout = Path(__file__).resolve().parents[2]
-    folder = Path(os.environ.get("MEBP_WIKITEXT", checkout.parent / "shared" / "data" / "wikitext-2"))
-    path = folder / f"{name}.txt"
-    if not path.is_file():
-        pytest.skip(f"WikiText-2 is not in {folder}; set MEBP_WIKITEXT to a folder with test.txt and valid.txt")
-    return path.read_text(encoding="utf-8")
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def _rows(smollm2: SmolLM2, text: str, count: int, length: int) -> np.ndarray:
+    """The text's first tokens, over and over where it has too few."""
     # Four characters a token is the usual rate; twice as many are surely enough.
-    tokens = smollm2.tokenizer.encode(text[: count * length * 8])
-    return np.array(tokens[: count * length]).reshape(count, length)
+    return np.resize(smollm2.tokenizer.encode(text[: count * length * 8]), (count, length))
+
+
+def _example_text() -> str:
+    """All that is said in examples/*.jsonl."""
+    lines = [line for path in sorted(EXAMPLES.glob("*.jsonl")) for line in path.read_text(encoding="utf-8").splitlines()]
+    return "\n".join(turn["content"] for line in lines for turn in json.loads(line)["messages"])
+
+
+@pytest.fixture(scope="session")
+def long_rows(smollm2) -> np.ndarray:
+    """English text, 4,096 tokens in rows of 512."""
+    return _rows(smollm2, _example_text(), 8, 512)
+
+
+@pytest.fixture(scope="session")
+def short_rows(smollm2) -> np.ndarray:
+    """English text, thirty rows of 128 tokens."""
+    return _rows(smollm2, _example_text(), 30, 128)
 
 
 @pytest.fixture
-def wikitext_test(smollm2) -> np.ndarray:
-    """The first 8,192 tokens in rows of 512."""
-    return _rows(smollm2, _wikitext("test"), 16, 512)
-
-
-@pytest.fixture
-def wikitext_valid(smollm2) -> np.ndarray:
-    """Thirty rows of 128 tokens."""
-    return _rows(smollm2, _wikitext("valid"), 30, 128)
+def wikitext(smollm2) -> np.ndarray:
+    """The first 8,192 tokens of WikiText-2's test set in rows of 512."""
+    if "MEBP_WIKITEXT" not in os.environ:
+        pytest.skip("MEBP_WIKITEXT names no file with the test set of WikiText-2, the text of a published figure")
+    return _rows(smollm2, Path(os.environ["MEBP_WIKITEXT"]).read_text(encoding="utf-8"), 16, 512)

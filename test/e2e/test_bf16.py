@@ -83,10 +83,10 @@ def test_logits_are_torchs_to_bf16(tmp_path):
     assert 1e-5 < error < 2e-2, error
 
 
-def test_smollm2(smollm2, tmp_path, wikitext_test, show):
+def test_smollm2(smollm2, tmp_path, long_rows, show):
     bundle = tmp_path / "bf16.mebp"
     mebp.compile(smollm2.folder / "model.onnx", bundle, seq_len=256, weights="int4", precision="bf16")
-    ids = wikitext_test[:1, :256]
+    ids = long_rows[:1, :256]
     for name, result in compare(bundle, smollm2.model, ids, ids, scale=0.02).items():
         show(f"bf16, SmolLM2-135M int4, 256 tokens, {name}: {result}")
         result.check_rounded()

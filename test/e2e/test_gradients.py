@@ -139,10 +139,10 @@ def test_spacing_changes_no_bit(tmp_path, spacing):
     assert some_kept < all_kept if spacing < 5 else some_kept == all_kept
 
 
-def test_smollm2(smollm2, wikitext_test, show):
+def test_smollm2(smollm2, long_rows, show):
     session = mebp.Session(smollm2.bundle)
     randomise_adapter(session, scale=0.02)
-    ids = wikitext_test[:1, :256]
+    ids = long_rows[:1, :256]
     result = compare_gradients(smollm2.bundle, session, smollm2.model, ids, ids)
     show(f"SmolLM2-135M, 256 tokens: {result}")
     assert len(result.errors) == 30 * 7 * 2

@@ -2,6 +2,7 @@
 """What four bits and training do to a real model."""
 
 import numpy as np
+import pytest
 import torch
 from pipeline import reference_for
 
@@ -16,11 +17,15 @@ def perplexity_of_source(model: torch.nn.Module, rows: np.ndarray) -> float:
     return float(np.exp(np.mean([loss.item() for loss in losses])))
 
 
-def test_int4_keeps_the_perplexity(smollm2, wikitext_test, show):
+@pytest.mark.parametrize(
+    ("text", "name"), [("long_rows", "the examples"), ("wikitext", "wikitext-2 test")], ids=["examples", "wikitext"]
+)
+def test_int4_keeps_the_perplexity(smollm2, text, name, request, show):
+    rows = request.getfixturevalue(text)
     session = mebp.Session(smollm2.bundle)
-    ours = float(np.exp(np.mean([session.loss(row[None], row[None]) for row in wikitext_test])))
-    source = perplexity_of_source(smollm2.model, wikitext_test)
-    show(f"SmolLM2-135M, wikitext-2 test, 8,192 tokens: perplexity {ours:.3f}, source {source:.3f}")
+    ours = float(np.exp(np.mean([session.loss(row[None], row[None]) for row in rows])))
+    source = perplexity_of_source(smollm2.model, rows)
+    show(f"SmolLM2-135M, {name}, {rows.size:,} tokens: perplexity {ours:.3f}, source {source:.3f}")
     assert abs(ours / source - 1) < 0.005
 
 
@@ -36,15 +41,15 @@ def losses_of_torch(reference, rows: np.ndarray) -> np.ndarray:
     return np.array(losses)
 
 
-def test_training_follows_torch(smollm2, wikitext_valid, show):
+def test_training_follows_torch(smollm2, short_rows, show):
     session = mebp.Session(smollm2.bundle, lr=LEARNING_RATE)
     sdpa, eager = (
         losses_of_torch(
-            reference_for(smollm2.bundle, session, smollm2.model, torch.float32, attention=attention), wikitext_valid
+            reference_for(smollm2.bundle, session, smollm2.model, torch.float32, attention=attention), short_rows
         )
         for attention in ("sdpa", "eager")
     )
-    ours = np.array([session.step(row[None], row[None]).loss for row in wikitext_valid])
+    ours = np.array([session.step(row[None], row[None]).loss for row in short_rows])
     difference, own = np.abs(ours - sdpa).max(), np.abs(eager - sdpa).max()
     show(
         f"{len(ours)} steps at lr {LEARNING_RATE:g}: losses within {difference:.1e} of torch's (sdpa, eager: {own:.1e})"
