@@ -20,15 +20,18 @@ LIMIT = 24 << 20
 def resident_weights(process: int) -> int:
     """While the process stands still: what moves during the count would be counted in two places."""
     os.kill(process, signal.SIGSTOP)
-    os.waitid(os.P_PID, process, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    try:
+        os.waitid(os.P_PID, process, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        mappings = Path(f"/proc/{process}/smaps").read_text()
+    finally:
+        os.kill(process, signal.SIGCONT)
     total, counts = 0, False
-    for line in Path(f"/proc/{process}/smaps").read_text().splitlines():
+    for line in mappings.splitlines():
         field, _, rest = line.partition(":")
         if " " in field:  # a mapping's first line: addresses, permissions, ..., the file
             counts = line.endswith("/weights.bin")
         elif counts and field == "Rss":
             total += int(rest.split()[0]) * 1024
-    os.kill(process, signal.SIGCONT)
     return total
 
 
@@ -43,14 +46,18 @@ def train(bundle: Path, tokens: Path, *options: str) -> tuple[list[float], int]:
     """Losses and gradient norms, and the most of the weights that was in memory."""
     command = [find_tool("mebp-run"), str(bundle), "--tokens", str(tokens), "--json", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    most = 0
-    while process.poll() is None:
-        try:
-            most = max(most, resident_weights(process.pid))
-        except (FileNotFoundError, ProcessLookupError):
-            break  # it has just ended
-        time.sleep(0.002)
-    output, errors = process.communicate()
+    try:
+        most = 0
+        while process.poll() is None:
+            try:
+                most = max(most, resident_weights(process.pid))
+            except (FileNotFoundError, ProcessLookupError):
+                break  # it has just ended
+            time.sleep(0.002)
+        output, errors = process.communicate()
+    finally:
+        process.kill()
+        process.wait()
     assert process.returncode == 0, errors
     steps = [json.loads(line) for line in output.splitlines()][:-1]
     return [step[name] for step in steps for name in ("loss", "grad_norm")], most

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from held import HOLD, pipe  # noqa: F401
 from memory_optimizers import OptimizerCell
 from memory_others import OtherCell
 from memory_plot import column, draw, row_names
@@ -34,7 +35,7 @@ VmFlags: rd wr sh mr mw me ms
 """
 # Touches 64 MiB of its own, 32 MiB of a writable shared map, and reads another 16 MiB.
 PROGRAM = """
-import mmap, sys, time
+import mmap, sys
 files = open(sys.argv[1], "r+b"), open(sys.argv[2], "rb")
 own = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 written = mmap.mmap(files[0].fileno(), 32 << 20)
@@ -42,7 +43,6 @@ read = mmap.mmap(files[1].fileno(), 16 << 20, prot=mmap.PROT_READ)
 for start in range(0, 64 << 20, 4096): own[start] = 1
 for start in range(0, 32 << 20, 4096): written[start] = 1
 print(sum(read[start] for start in range(0, 16 << 20, 4096)), flush=True)
-time.sleep(0.2)
 """
 
 
@@ -54,11 +54,11 @@ def test_the_highest_of_each_figure_stays():
     assert Memory(1, 5).highest(Memory(3, 2)) == Memory(3, 5)
 
 
-def test_a_process_is_seen_from_outside(tmp_path):
+def test_a_process_is_seen_from_outside(tmp_path, pipe):
     for name, size in (("written", 32), ("read", 16)):
         (tmp_path / name).write_bytes(bytes(size * MIB))
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "written"), str(tmp_path / "read")]
-    base, _ = watch([sys.executable, "-c", "import mmap, time; time.sleep(0.2)"])
+    command = [sys.executable, "-c", PROGRAM + HOLD, str(tmp_path / "written"), str(tmp_path / "read"), str(pipe)]
+    base, _ = watch([sys.executable, "-c", "import mmap, sys" + HOLD, str(pipe)])
     seen, output = watch(command)
     assert output == "0\n"
     assert abs(seen.written - base.written - 96 * MIB) < 2 * MIB

@@ -49,7 +49,8 @@ def groups() -> Path:
 
 def test_a_folder_s_pages_are_dropped(folder):
     (folder / "empty").touch()
-    assert (folder / "file").read_bytes() and cached_bytes(folder / "file") == 32 * MIB
+    # What else runs may have pushed out some of what was just read.
+    assert (folder / "file").read_bytes() and 0 < cached_bytes(folder / "file") <= 32 * MIB
     drop_cached(folder)
     assert cached_bytes(folder / "file") == cached_bytes(folder / "empty") == 0
 
@@ -77,7 +78,7 @@ def test_the_page_cache_gives_way_at_the_limit(folder, groups):
     drop_cached(folder)
     with memory_group(64 * MIB + 1) as group:
         usage = group.run(program(folder / "file", 44 * MIB))
-    assert usage.highest == 64 * MIB
+    assert 63 * MIB < usage.highest <= 64 * MIB
     assert usage.at_limit > 0
 
 
