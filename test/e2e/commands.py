@@ -3,12 +3,18 @@
 
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 MEBP = [sys.executable, "-m", "mebp"]
+TIMEOUT = 600  # seconds; only what hangs takes so long, on however busy a machine
 
 
 def mebp(*arguments: object) -> subprocess.CompletedProcess:
-    return subprocess.run([*MEBP, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run([*MEBP, *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT, check=False)
 
 
 def refusal(*arguments: object) -> str:
@@ -18,3 +24,33 @@ def refusal(*arguments: object) -> str:
     lines = run.stderr.splitlines()
     assert len(lines) == 1 and "Traceback" not in lines[0], run.stderr
     return lines[0]
+
+
+@contextmanager
+def running(*arguments: object, until: Callable[[int], bool]) -> Iterator[subprocess.Popen]:
+    """`mebp ARGUMENTS` in a process of its own from the moment that `until` says so of its number; killed in the end.
+
+    What it prints lies in the process' `stdout` and `stderr`, which are files.
+    """
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen([*MEBP, *map(str, arguments)], stdout=output, stderr=errors, text=True)
+        process.stdout, process.stderr = output, errors
+        try:
+            deadline = time.monotonic() + TIMEOUT
+            while not until(process.pid):
+                assert process.poll() is None and time.monotonic() < deadline, printed(errors)
+                time.sleep(0.01)
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+
+def printed(file) -> str:
+    file.seek(0)
+    return file.read()
+
+
+def has_lines(log: Path, count: int) -> Callable[[int], bool]:
+    """For `running`: whether the log has that many lines."""
+    return lambda _: log.exists() and log.read_text().count("\n") >= count

@@ -5,11 +5,11 @@ import json
 import os
 import signal
 import subprocess
-import time
+from pathlib import Path
 
 import models
 import pytest
-from commands import MEBP, mebp, refusal
+from commands import MEBP, TIMEOUT, mebp, printed, refusal, running
 
 from mebp import export
 from mebp.tools import find_tool
@@ -209,12 +209,16 @@ def test_times_the_kernels_that_are_named(tmp_path, monkeypatch):
     assert [file.name for file in tmp_path.iterdir()] == ["rates.json"]
 
 
+def has_loaded_the_runtime(process: int) -> bool:
+    return "/_runtime." in Path(f"/proc/{process}/maps").read_text()
+
+
 def test_ctrl_c_leaves_nothing(tmp_path):
     path = tmp_path / "rates.json"
-    run = subprocess.Popen([*MEBP, "calibrate", "-o", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(3)
-    run.send_signal(signal.SIGINT)
-    output, errors = run.communicate(timeout=20)
-    assert run.returncode == 130 and output == ""
-    assert errors == "mebp: interrupted\n"
+    # It loads the runtime last of all before it times, which takes it twenty seconds.
+    with running("calibrate", "-o", path, until=has_loaded_the_runtime) as process:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT) == 130
+        assert printed(process.stdout) == ""
+        assert printed(process.stderr) == "mebp: interrupted\n"
     assert not list(tmp_path.iterdir())

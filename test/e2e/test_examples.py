@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import mebp
+from commands import TIMEOUT, mebp
 from score import Question, read_questions
 
 from mebp.errors import Error
@@ -33,7 +33,7 @@ def script(name: str, *arguments: object) -> subprocess.CompletedProcess:
     command = [sys.executable, str(EXAMPLES / name), *map(str, arguments)]
     # Two of torch's threads wait by spinning where another process has a core.
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False, env=environment)
 
 
 def test_no_question_is_trained_on():

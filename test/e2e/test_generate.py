@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """`mebp generate` and Session.generate, from outside."""
 
+import io
 import json
 import os
 import pty
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import MEBP
+from commands import MEBP, TIMEOUT
 from transformers import AutoTokenizer
 
 import mebp
 from mebp.chat import Chat
+from mebp.cli import main
 from mebp.tokenizer import Tokenizer
 
 SAMPLED = ["--temperature", 1.5, "--top-k", 50, "--top-p", 0.95, "--seed", 5]
@@ -27,7 +30,7 @@ def session(bundle) -> mebp.Session:
 
 def generate(bundle: Path, *options: object, stdin: bytes = b"") -> subprocess.CompletedProcess:
     command = [*MEBP, "generate", str(bundle), *map(os.fsencode, map(str, options))]
-    return subprocess.run(command, input=stdin, capture_output=True, timeout=60)
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=TIMEOUT)
 
 
 def answers(bundle: Path, *options: object, stdin: bytes = b"") -> list[dict]:
@@ -133,11 +136,31 @@ def test_a_terminal_gets_the_same_text(bundle):
             if not piece:
                 break
             pieces.append(piece)
-        assert process.wait(timeout=60) == 0, process.stderr.read()
+        assert process.wait(timeout=TIMEOUT) == 0, process.stderr.read()
     finally:
         os.close(leader)
     assert b"".join(pieces).decode().replace("\r\n", "\n") == plain
-    assert len(pieces) > 3  # as they come, not all at the end
+
+
+class Terminal(io.StringIO):
+    """Notes what is there each time that it shall be shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown: list[str] = []
+
+    def isatty(self) -> bool:
+        return True
+
+    def flush(self) -> None:
+        self.shown.append(self.getvalue())
+
+
+def test_a_terminal_gets_the_text_as_it_comes(bundle, monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    assert main(["generate", str(bundle), "--prompt", "The wick", *map(str, SAMPLED), "--max-new-tokens", "20"]) == 0
+    assert len(set(terminal.shown)) > 3
 
 
 def test_refused_prompts(bundle):

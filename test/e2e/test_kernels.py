@@ -12,7 +12,7 @@ import models
 import numpy as np
 import pytest
 import torch
-from commands import MEBP
+from commands import MEBP, TIMEOUT
 from pipeline import compare_gradients, make_bundle, randomise_adapter, reference_for
 
 import mebp
@@ -24,13 +24,13 @@ NO_SUCH = re.compile(r"MEBP_KERNELS=avx1024: this CPU has ((?:\w+, )+reference);
 def python(code: str, *arguments: object, kernels: str) -> subprocess.CompletedProcess:
     environment = os.environ | {"MEBP_KERNELS": kernels}
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False, env=environment)
 
 
 def train(bundle, data, kernels: str) -> subprocess.CompletedProcess:
     environment = os.environ | {"MEBP_KERNELS": kernels}
     command = [*MEBP, "train", bundle, "--data", data, "--steps", "1"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False, env=environment)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ class Elsewhere:
         run = subprocess.run(
             [*self.program, self.session.path, adapter, str(len(ids)), tokens, out],
             env=os.environ | {"MEBP_KERNELS": self.kernels, "QEMU_CPU": "max"},
-            capture_output=True, text=True, timeout=120, check=False,
+            capture_output=True, text=True, timeout=TIMEOUT, check=False,
         )  # fmt: skip
         assert run.stdout.strip() == self.kernels, run.stderr
         numbers, gradients, at = np.fromfile(out, "<f4"), {}, 1

@@ -11,6 +11,7 @@ import models
 import numpy as np
 import onnx
 import pytest
+from commands import TIMEOUT
 from pipeline import make_bundle
 from safetensors.torch import load_file, save_file
 
@@ -36,7 +37,7 @@ def refusal(model: Path, *options: object, output: Path | None = None) -> str:
     output = output or model.parent / "out.mebp"
     before = set(model.parent.iterdir())
     command = [find_tool("mebpc"), str(model), "-o", str(output), "--precision", "f32", *map(str, options)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
     assert run.returncode == 2, (run.returncode, run.stdout, run.stderr)
     lines = run.stderr.splitlines()
     assert len(lines) == 1, run.stderr

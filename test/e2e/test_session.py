@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import TIMEOUT
 
 import mebp
 from mebp.cli import main
@@ -101,5 +102,5 @@ print("whole", session.steps)
 
 
 def test_ctrl_c_never_cuts_a_step(bundle):
-    run = subprocess.run([sys.executable, "-c", _INTERRUPTED, str(bundle)], capture_output=True, text=True, timeout=120)
+    run = subprocess.run([sys.executable, "-c", _INTERRUPTED, str(bundle)], capture_output=True, text=True, timeout=TIMEOUT)
     assert run.returncode == 0 and run.stdout.startswith("whole"), run.stderr

@@ -5,13 +5,11 @@ import json
 import math
 import re
 import signal
-import subprocess
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from commands import MEBP, mebp, refusal
+from commands import TIMEOUT, has_lines, mebp, refusal, running
 from safetensors.numpy import load_file
 from textmodel import TEXT, make_text_bundle
 
@@ -57,22 +55,12 @@ def test_a_resumed_run_is_bitwise_the_same(bundle, data, tmp_path, options):
     assert finished.returncode == 0 and "has finished" in finished.stdout
 
 
-def start_and_wait(arguments: list, log: Path, lines: int) -> subprocess.Popen:
-    process = subprocess.Popen([*MEBP, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 60
-    while not log.exists() or len(log.read_text().splitlines()) < lines:
-        assert process.poll() is None and time.monotonic() < deadline, process.stderr.read()
-        time.sleep(0.01)
-    return process
-
-
 def test_a_killed_run_continues_bitwise(bundle, data, tmp_path):
     common = ["train", bundle, "--data", data, "--lr", 1e-2]
     log = tmp_path / "run.jsonl"
     saving = [*common, "--state", tmp_path / "state", "--save-every", 1, "--log", log, "--steps", 100000]
-    process = start_and_wait(saving, log, lines=3)
-    process.kill()
-    process.wait()
+    with running(*saving, until=has_lines(log, 3)) as process:
+        process.kill()
     done = len(log.read_text().splitlines())
     steps = done + 5
     resume = [*saving[:-1], steps, "--adapter-out", tmp_path / "resumed", "--resume"]
@@ -84,14 +72,11 @@ def test_a_killed_run_continues_bitwise(bundle, data, tmp_path):
 
 def test_ctrl_c_saves_and_exits_130(bundle, data, tmp_path):
     log = tmp_path / "run.jsonl"
-    process = start_and_wait(
-        ["train", bundle, "--data", data, "--steps", 100000, "--log", log]
-        + ["--state", tmp_path / "state", "--adapter-out", tmp_path / "adapter"],
-        log,
-        lines=2,
-    )
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) == 130
+    command = ["train", bundle, "--data", data, "--steps", 100000, "--log", log]
+    command += ["--state", tmp_path / "state", "--adapter-out", tmp_path / "adapter"]
+    with running(*command, until=has_lines(log, 2)) as process:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT) == 130
     assert adapter_bytes(tmp_path / "adapter") and (tmp_path / "state").is_dir()
 
 
@@ -114,12 +99,8 @@ def test_a_state_of_something_else_is_refused(bundle, data, tmp_path, tmp_path_f
 def test_a_state_is_one_run_s(bundle, data, tmp_path):
     log = tmp_path / "run.jsonl"
     arguments = ["train", bundle, "--data", data, "--steps", 100000, "--state", tmp_path / "state"]
-    process = start_and_wait([*arguments, "--log", log], log, lines=1)
-    try:
+    with running(*arguments, "--log", log, until=has_lines(log, 1)):
         assert "another run" in refusal(*arguments)
-    finally:
-        process.kill()
-        process.wait()
 
 
 def read_log(path: Path) -> list[dict]:
@@ -185,9 +166,9 @@ def test_ctrl_c_is_seen_during_evaluation_which_a_resumed_run_makes(bundle, data
     long, log = tmp_path / "long.txt", tmp_path / "run.jsonl"
     long.write_text(TEXT * 200)
     common = ["train", bundle, "--data", data, "--log", log, "--state", tmp_path / "state", "--eval-every", 1]
-    process = start_and_wait([*common, "--steps", 100000, "--eval", long], log, lines=1)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) == 130
+    with running(*common, "--steps", 100000, "--eval", long, until=has_lines(log, 1)) as process:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT) == 130
     assert [line["step"] for line in read_log(log)] == [1] and "loss" in read_log(log)[0]
     resumed = mebp(*common, "--steps", 2, "--eval", data, "--resume")
     assert resumed.returncode == 0, resumed.stderr

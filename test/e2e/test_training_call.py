@@ -9,6 +9,7 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+from commands import TIMEOUT
 from commands import mebp as command
 
 import mebp
@@ -96,7 +97,7 @@ assert all(np.array_equal(values, theirs[key]) for key, values in session.traina
 
 def test_ctrl_c_raises_when_the_step_has_ended(bundle, data, tmp_path):
     arguments = [str(bundle), str(data), str(tmp_path)]
-    run = subprocess.run([sys.executable, "-c", _INTERRUPTED, *arguments], capture_output=True, text=True, timeout=120)
+    run = subprocess.run([sys.executable, "-c", _INTERRUPTED, *arguments], capture_output=True, text=True, timeout=TIMEOUT)
     assert run.returncode == 0 and run.stdout.startswith("interrupted stopped after step "), run.stderr
 
 

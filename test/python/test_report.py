@@ -12,6 +12,7 @@ from pathlib import Path
 import matplotlib.image
 import numpy as np
 import pytest
+from commands import TIMEOUT
 from textmodel import make_text_bundle
 
 import mebp
@@ -259,7 +260,7 @@ def browse(tmp_path):
             f"--user-data-dir={tmp_path / 'profile'}",
         ]
         command += ["--window-size=1000,1200", *options, page.as_uri()]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+        return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=True).stdout
 
     return run
 
