@@ -2,10 +2,11 @@
 # make        installs what is missing and builds
 # make demo   fine-tunes a real model on this machine
 # make test   runs all tests
+# make lint   holds the sources to their rules: ruff, clang-format, clang-tidy
 # make wheel  builds dist/mebp-*.whl and tries it in an empty virtual environment
 # make docs   writes docs/cli.md anew, from the commands' own help
 # make clean  removes what was built; .venv stays
-.PHONY: all setup build demo test docs wheel clean
+.PHONY: all setup build demo test lint docs wheel clean
 
 all: build
 
@@ -20,6 +21,9 @@ demo: build
 
 test: build
 	@scripts/test.sh
+
+lint: build
+	@scripts/lint.sh all
 
 docs: build
 	@.venv/bin/python docs/write_cli.py

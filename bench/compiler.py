@@ -49,10 +49,8 @@ def row(name: str, folder: Path) -> Iterator[str]:
         SHAPES[name].write_config(source)
     compile = [find_tool("mebpc"), str(exported), "--precision", "bf16", "--optimizer", "sgd"]
     yield name
-    yield cost(
-        [sys.executable, "-m", "mebp", "export", str(source), "-o", str(exported)]
-        + ["--seq-len", str(TOKENS), *shape_only]
-    )
+    export = [sys.executable, "-m", "mebp", "export", str(source), "-o", str(exported)]
+    yield cost([*export, "--seq-len", str(TOKENS), *shape_only])
     yield cost([*compile, "--plan-only"])
     yield cost([*compile, "--plan-only", "--memory-budget", f"{BUDGETS[name]}MB"])
     yield cost([*compile, "-o", str(bundle), *weights])

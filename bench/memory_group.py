@@ -122,6 +122,7 @@ def remove(folder: Path) -> None:
     """A group is busy for a moment after its last process has ended."""
     for _ in range(100):
         with contextlib.suppress(OSError):
-            return folder.rmdir()
+            folder.rmdir()
+            return
         time.sleep(0.02)
     folder.rmdir()

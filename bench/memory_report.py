@@ -11,14 +11,13 @@ def plans_table(cells: list) -> list[str]:
     measured = "plan | at every kernel call | polled | clean pages | s a step"
     header = f"| shape | tokens | budget | {measured} | without a budget: plan | s a step | time ratio | MeSP |"
     lines = [header, "| --- |" + " ---: |" * 11]
-    for cell in cells:
-        lines.append(
-            f"| {cell.shape} | {cell.length:,} | {cell.budget} | {megabytes(cell.planned)} "
-            f"| {megabytes(cell.sampled)} | {megabytes(cell.polled.written)} | {megabytes(cell.polled.clean)} "
-            f"| {cell.seconds:.1f} | {megabytes(cell.fastest_planned)} | {cell.fastest_seconds:.1f} "
-            f"| {cell.ratio:.2f} | {cell.mesp} |"
-        )
-    return lines
+    return lines + [
+        f"| {cell.shape} | {cell.length:,} | {cell.budget} | {megabytes(cell.planned)} "
+        f"| {megabytes(cell.sampled)} | {megabytes(cell.polled.written)} | {megabytes(cell.polled.clean)} "
+        f"| {cell.seconds:.1f} | {megabytes(cell.fastest_planned)} | {cell.fastest_seconds:.1f} "
+        f"| {cell.ratio:.2f} | {cell.mesp} |"
+        for cell in cells
+    ]
 
 
 def optimizers_table(cells: list) -> list[str]:
@@ -27,20 +26,18 @@ def optimizers_table(cells: list) -> list[str]:
         "| shape | tokens | optimizer | in a file | plan | at every kernel call | polled | to the file a step |",
         "| --- | ---: | --- | --- |" + " ---: |" * 4,
     ]
-    for cell in cells:
-        lines.append(
-            f"| {cell.shape} | {cell.length:,} | {cell.optimizer} | {cell.in_file} | {megabytes(cell.planned)} "
-            f"| {megabytes(cell.sampled)} | {megabytes(cell.polled.written)} | {megabytes(cell.to_file)} |"
-        )
-    return lines
+    return lines + [
+        f"| {cell.shape} | {cell.length:,} | {cell.optimizer} | {cell.in_file} | {megabytes(cell.planned)} "
+        f"| {megabytes(cell.sampled)} | {megabytes(cell.polled.written)} | {megabytes(cell.to_file)} |"
+        for cell in cells
+    ]
 
 
 def others_table(cells: list) -> list[str]:
     """Markdown, a line each."""
     lines = ["| system | shape | tokens | polled | clean pages |", "| --- | --- |" + " ---: |" * 3]
-    for cell in cells:
-        lines.append(
-            f"| {cell.system} | {cell.shape} | {cell.length:,} | {megabytes(cell.polled.written)} "
-            f"| {megabytes(cell.polled.clean)} |"
-        )
-    return lines
+    return lines + [
+        f"| {cell.system} | {cell.shape} | {cell.length:,} | {megabytes(cell.polled.written)} "
+        f"| {megabytes(cell.polled.clean)} |"
+        for cell in cells
+    ]

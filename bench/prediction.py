@@ -4,9 +4,9 @@
     .venv/bin/python bench/prediction.py [--models SmolLM2-135M ...] [--lengths 256 1024] [--precisions f32 bf16]
         [--threads 1 2] [--rates FILE] [--folder DIR] [--markdown docs/measurements.md]
 
-int4 weights, LoRA r=8 on all linear layers, batch 1. `whole` is the fastest plan, with AdamW; `small` cuts sequences into
-chunks and computes three forwards in four again, with SGD. No weight of these models has a size that calibration times.
-A shape is drawn at random. Both happen on the same machine, but not in the same minute: where others work on it,
+int4 weights, LoRA r=8 on all linear layers, batch 1. `whole` is the fastest plan, with AdamW; `small` cuts sequences
+into chunks and computes three forwards in four again, with SGD. No weight of these models has a size that calibration
+times. A shape is drawn at random. Both happen on the same machine, but not in the same minute: where others work on it,
 the ratio shows that, too.
 """
 

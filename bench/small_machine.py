@@ -25,7 +25,8 @@ from mebp.session_options import byte_size
 
 LENGTH = 256
 HEADER = [
-    "| shape | weights | group's limit | group's maximum | times at the limit | major faults | MB read | s a step | loss |",
+    "| shape | weights | group's limit | group's maximum "
+    "| times at the limit | major faults | MB read | s a step | loss |",
     "| --- | --- |" + " ---: |" * 7,
 ]
 

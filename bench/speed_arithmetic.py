@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """FLOP of a step, a multiply-add counting as two. No checkpoint but the layers' inputs is kept, so layers run twice;
-    LoRA itself, norms and activation functions are left out: they are below a twentieth."""
+    """FLOP of a step, a multiply-add counting as two. No checkpoint but the layers' inputs is kept, so layers run
+    twice; LoRA itself, norms and activation functions are left out: they are below a twentieth."""
 
     forward: int  # every linear of the layers
     recompute: int  # again in the backward, but the last linear of each layer: nothing reads its result there

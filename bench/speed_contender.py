@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process that loads once and then makes a step whenever it is told to, so that contenders can go in turns."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -8,7 +9,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 from process_memory import AnonymousPeak
 
@@ -27,12 +27,12 @@ def serve(step: Step) -> None:
             print(json.dumps({"seconds": time.perf_counter() - start} | other), file=answers, flush=True)
 
 
-@contextmanager
+@contextlib.contextmanager
 def contender(command: list[str]) -> Iterator[Callable[[], dict]]:
     """Starts `command`, which calls serve, and waits until it has loaded; it sleeps but for its steps.
 
-    The block's value makes a step: it returns the answer, and in `peak_bytes` the most anonymous memory that the process
-    was seen with so far. Raises RuntimeError with the process's last line of errors where it has ended.
+    The block's value makes a step: it returns the answer, and in `peak_bytes` the most anonymous memory that the
+    process was seen with so far. Raises RuntimeError with the process's last line of errors where it has ended.
     """
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with (
@@ -54,10 +54,8 @@ def contender(command: list[str]) -> Iterator[Callable[[], dict]]:
             return json.loads(line)
 
         def step() -> dict:
-            try:
+            with contextlib.suppress(BrokenPipeError):  # the answer that does not come says why
                 os.write(process.stdin.fileno(), b"step\n")
-            except BrokenPipeError:
-                pass  # the answer that does not come says why
             return answer() | {"peak_bytes": highest}
 
         answer()

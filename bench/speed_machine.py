@@ -20,7 +20,7 @@ def parse_cpu(text: str) -> tuple[str, list[str]]:
 
 
 def parse_onednn(text: str) -> str:
-    """The instruction set that oneDNN says it uses when ONEDNN_VERBOSE is 1; it says nothing where torch does without."""
+    """The instruction set that oneDNN says it uses when ONEDNN_VERBOSE is 1: nothing where torch does without it."""
     found = re.search(r"cpu,isa:([^\n]*)", text)
     return found[1].strip() if found else "nothing for bf16"
 

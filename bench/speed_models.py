@@ -29,7 +29,7 @@ class Model:
 
 
 def prepare(name: str, folder: Path, longest: int) -> Model:
-    """Saves what `folder` does not have yet, for sequences up to `longest`; random weights where only a shape is public."""
+    """Saves what `folder` lacks, for sequences up to `longest`; weights are random where only a shape is public."""
     weights, exported = folder / name / "bf16", folder / name / f"onnx-{longest}" / "model.onnx"
     if not (weights / "model.safetensors").exists():
         if name in PACKAGED:

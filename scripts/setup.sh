@@ -5,6 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(build-essential cmake ninja-build ccache libmlir-22-dev mlir-22-tools llvm-22-dev llvm-22-tools
+  clang-format-22 clang-tidy-22
   libprotobuf-dev protobuf-compiler nlohmann-json3-dev libgtest-dev libhwy-dev libpthreadpool-dev libcli11-dev
   python3-venv python3-dev)
 # With the argument `aarch64` also what builds for that CPU and imitates it.

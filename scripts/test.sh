@@ -19,6 +19,7 @@ run() {
   fi
 }
 
+run "formats and rules (ruff, clang-format)" scripts/lint.sh
 run "C++ and compiler (googletest, lit)" ctest --test-dir build --output-on-failure --no-tests=error -j "$(nproc)"
 run "kernels on AArch64 (googletest, qemu)" scripts/test_aarch64.sh
 run "Python and end to end (pytest)" .venv/bin/python -m pytest test/python test/e2e

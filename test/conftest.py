@@ -21,6 +21,7 @@ os.environ["TZ"] = "UTC"
 time.tzset()
 
 import torch  # noqa: E402
+from held import pipe  # noqa: E402, F401
 
 import mebp  # noqa: E402
 

@@ -15,16 +15,27 @@ class Picture:
     def __init__(self) -> None:
         self.shapes: list[str] = []
 
-    def text(self, x: float, y: float, words: str, size: int = 13, bold: bool = False, anchor: str = "start",
-             colour: str = INK) -> None:
+    def text(
+        self,
+        x: float,
+        y: float,
+        words: str,
+        size: int = 13,
+        bold: bool = False,
+        anchor: str = "start",
+        colour: str = INK,
+    ) -> None:
         weight = ' font-weight="bold"' if bold else ""
-        self.shapes.append(f'<text x="{x}" y="{y}" font-size="{size}" text-anchor="{anchor}" fill="{colour}"{weight}>'
-                           f"{escape(words)}</text>")
+        self.shapes.append(
+            f'<text x="{x}" y="{y}" font-size="{size}" text-anchor="{anchor}" fill="{colour}"{weight}>'
+            f"{escape(words)}</text>"
+        )
 
     def box(self, x: float, y: float, width: float, height: float, fill: str, dashed: bool = False) -> None:
         dash = ' stroke-dasharray="5 4"' if dashed else ""
-        self.shapes.append(f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6" fill="{fill}" '
-                           f'stroke="{LINE}"{dash}/>')
+        self.shapes.append(
+            f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6" fill="{fill}" stroke="{LINE}"{dash}/>'
+        )
 
     def card(self, x: float, y: float, width: float, height: float, fill: str, title: str, *lines: str) -> None:
         """A box with a bold title and lines below it."""
@@ -36,22 +47,29 @@ class Picture:
     def arrow(self, *points: tuple[float, float], dashed: bool = False) -> None:
         dash = ' stroke-dasharray="5 4"' if dashed else ""
         path = " ".join(f"{x},{y}" for x, y in points)
-        self.shapes.append(f'<polyline points="{path}" fill="none" stroke="{SOFT}" stroke-width="1.6"{dash} '
-                           f'marker-end="url(#head)"/>')
+        self.shapes.append(
+            f'<polyline points="{path}" fill="none" stroke="{SOFT}" stroke-width="1.6"{dash} marker-end="url(#head)"/>'
+        )
 
     def save(self, path: Path) -> None:
-        head = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-                f'font-family="DejaVu Sans, Helvetica, Arial, sans-serif">\n'
-                f'<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
-                f'orient="auto"><path d="M0,0 L8,4 L0,8 z" fill="{SOFT}"/></marker></defs>\n'
-                f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>\n')
+        head = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+            f'font-family="DejaVu Sans, Helvetica, Arial, sans-serif">\n'
+            f'<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+            f'orient="auto"><path d="M0,0 L8,4 L0,8 z" fill="{SOFT}"/></marker></defs>\n'
+            f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>\n'
+        )
         path.write_text(head + "\n".join(self.shapes) + "\n</svg>\n")
 
 
 def draw_way(picture: Picture) -> None:
     """The upper half: from the model to the adapter."""
-    headings = [(24, "export", "python/mebp/exporter"), (276, "compile", "compiler/, dialects/"),
-                (664, "bundle", "format/"), (906, "train", "runtime/")]
+    headings = [
+        (24, "export", "python/mebp/exporter"),
+        (276, "compile", "compiler/, dialects/"),
+        (664, "bundle", "format/"),
+        (906, "train", "runtime/"),
+    ]
     for x, title, folder in headings:
         picture.text(x, 34, title, size=17, bold=True)
         picture.text(x, 52, folder, size=12, colour=SOFT)
@@ -61,10 +79,15 @@ def draw_way(picture: Picture) -> None:
     picture.arrow((119, 142), (119, 206))
     picture.text(128, 180, "torch.onnx", size=12, colour=SOFT)
 
-    stages = [("import", "ONNX nodes become nn ops", NN), ("partition", "embed, layers, head", TRAIN),
-              ("adapt", "LoRA on linear layers", TRAIN), ("autodiff", "a backward for each block", TRAIN),
-              ("rewrite", "chunks and tiles become loops", TRAIN), ("plan", "kernel calls, places, peak", EXEC),
-              ("emit", "serialize, quantize", PLAIN)]
+    stages = [
+        ("import", "ONNX nodes become nn ops", NN),
+        ("partition", "embed, layers, head", TRAIN),
+        ("adapt", "LoRA on linear layers", TRAIN),
+        ("autodiff", "a backward for each block", TRAIN),
+        ("rewrite", "chunks and tiles become loops", TRAIN),
+        ("plan", "kernel calls, places, peak", EXEC),
+        ("emit", "serialize, quantize", PLAIN),
+    ]
     for number, (name, work, fill) in enumerate(stages):
         y = 70 + 50 * number
         picture.box(276, y, 300, 38, fill)
@@ -82,8 +105,18 @@ def draw_way(picture: Picture) -> None:
     picture.box(652, 70, 206, 338, "white")
     picture.text(664, 93, "NAME.mebp/", bold=True)
     picture.card(664, 106, 182, 62, PLAIN, "manifest.json", "name, options")
-    picture.card(664, 178, 182, 112, PLAIN, "program.pb", "blocks and what they bind", "programs: values, steps,",
-                 "loops, places", "plan")
+    picture.card(
+        664,
+        178,
+        182,
+        112,
+        PLAIN,
+        "program.pb",
+        "blocks and what they bind",
+        "programs: values, steps,",
+        "loops, places",
+        "plan",
+    )
     picture.card(664, 306, 182, 80, PLAIN, "weights.bin", "int4, int8, bf16, f32", "a region for each block")
     picture.arrow((576, 389), (638, 389), (638, 236), (650, 236))
 
@@ -104,8 +137,13 @@ def draw_way(picture: Picture) -> None:
 def draw_step(picture: Picture) -> None:
     """The lower half: the blocks of one training step, forward and back."""
     picture.text(24, 466, "a training step", size=17, bold=True)
-    picture.text(176, 466, "every block's input is kept; a backward program recomputes the rest of its block from it",
-                 size=12, colour=SOFT)
+    picture.text(
+        176,
+        466,
+        "every block's input is kept; a backward program recomputes the rest of its block from it",
+        size=12,
+        colour=SOFT,
+    )
     columns = [(24, "embed"), (244, "layer 0"), (464, "layer 1, 2, …"), (684, "layer n−1"), (904, "head")]
     width, forward, backward = 132, 520, 640
     picture.text(24, 506, "token ids", size=12, colour=SOFT)
@@ -114,8 +152,12 @@ def draw_step(picture: Picture) -> None:
         if is_head:
             picture.box(x, forward, 232, 176, EXEC)
             picture.text(x + 12, forward + 24, "head: objective", bold=True)
-            lines = ["tiles of rows and vocabulary:", "running softmax, no whole logits;", "one sweep gives the loss",
-                     "and the first cotangent"]
+            lines = [
+                "tiles of rows and vocabulary:",
+                "running softmax, no whole logits;",
+                "one sweep gives the loss",
+                "and the first cotangent",
+            ]
             for line, words in enumerate(lines):
                 picture.text(x + 12, forward + 50 + 18 * line, words, size=12, colour=SOFT)
             picture.text(x + 12, forward + 150, "reads labels, 1 / their number", size=12, colour=SOFT)
@@ -138,10 +180,21 @@ def draw_step(picture: Picture) -> None:
             picture.text(x + width / 2 + 8, 726, "gradients", size=12, colour=SOFT)
     picture.box(244, 750, 572, 60, DATA)
     picture.text(256, 774, "gradient sink", bold=True)
-    picture.text(256, 795, "updates each adapter tensor as soon as its gradient is complete, or keeps it for the caller",
-                 size=12, colour=SOFT)
-    picture.text(24, 836, "Layers of one structure share one program and bind their own weights. "
-                 "Frozen weights have no gradient in any program.", size=12, colour=SOFT)
+    picture.text(
+        256,
+        795,
+        "updates each adapter tensor as soon as its gradient is complete, or keeps it for the caller",
+        size=12,
+        colour=SOFT,
+    )
+    picture.text(
+        24,
+        836,
+        "Layers of one structure share one program and bind their own weights. "
+        "Frozen weights have no gradient in any program.",
+        size=12,
+        colour=SOFT,
+    )
 
 
 def main() -> None:

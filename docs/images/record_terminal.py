@@ -7,6 +7,7 @@ The command runs to its end; with --until, the picture is of the moment in which
 import argparse
 import codecs
 import fcntl
+import io
 import os
 import pty
 import re
@@ -65,7 +66,7 @@ def output_of(command: list[str]) -> Iterator[str]:
 
 
 def draw(command: list[str], lines: list[str], picture: Path) -> None:
-    console = Console(record=True, width=COLUMNS, file=open(os.devnull, "w"), force_terminal=True)
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
     console.print("$ " + shlex.join(command), style="bold", soft_wrap=False, highlight=False)
     for line in lines:
         console.print(Text.from_ansi(line))

@@ -68,7 +68,9 @@ class Plan(dict):
             rows.append(["session", megabytes(own), "", "the peak with this session's own options and threads"])
         rows.append(["weights", megabytes(self["weights_bytes"]), "", "mapped, clean: beside the peak, not in it"])
         if self["file_bytes"]:
-            rows.append(["spilled", megabytes(self["file_bytes"]), "", "written to a file in each step, and read again"])
+            rows.append(
+                ["spilled", megabytes(self["file_bytes"]), "", "written to a file in each step, and read again"]
+            )
         title = (
             f"planned peak: {megabytes(self['peak_bytes'])} MB ({self['optimizer']}, batch {self._model['batch']}, "
             f"up to {self._model['sequence']} tokens)"

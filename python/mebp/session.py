@@ -179,7 +179,7 @@ class Session:
 
     @property
     def kernels(self) -> str:
-        """The family of CPU kernels that runs, such as "avx512": the best that this CPU has, or what MEBP_KERNELS names.
+        """The family of CPU kernels that runs, such as "avx512": the best of this CPU, or what MEBP_KERNELS names.
 
         The environment is read once a process; a name that this CPU lacks is an mebp.Error when a session is made.
         """

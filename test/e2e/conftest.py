@@ -74,7 +74,9 @@ def _rows(smollm2: SmolLM2, text: str, count: int, length: int) -> np.ndarray:
 
 def _example_text() -> str:
     """All that is said in examples/*.jsonl."""
-    lines = [line for path in sorted(EXAMPLES.glob("*.jsonl")) for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = [
+        line for path in sorted(EXAMPLES.glob("*.jsonl")) for line in path.read_text(encoding="utf-8").splitlines()
+    ]
     return "\n".join(turn["content"] for line in lines for turn in json.loads(line)["messages"])
 
 

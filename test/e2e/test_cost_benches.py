@@ -10,7 +10,7 @@ import compiler
 import first_step
 import numpy as np
 import pytest
-from held import HOLD, pipe  # noqa: F401
+from held import HOLD
 
 import mebp
 

@@ -70,7 +70,7 @@ QEMU = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"]
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """A session whose gradients another process computes, on this machine or by qemu, with the kernels that it is told."""
+    """A session whose gradients another process computes, here or by qemu, with the kernels that it is told."""
 
     session: mebp.Session
     kernels: str

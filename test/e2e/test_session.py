@@ -102,5 +102,7 @@ print("whole", session.steps)
 
 
 def test_ctrl_c_never_cuts_a_step(bundle):
-    run = subprocess.run([sys.executable, "-c", _INTERRUPTED, str(bundle)], capture_output=True, text=True, timeout=TIMEOUT)
+    run = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED, str(bundle)], capture_output=True, text=True, timeout=TIMEOUT
+    )
     assert run.returncode == 0 and run.stdout.startswith("whole"), run.stderr

@@ -289,7 +289,10 @@ def test_refusals(bundle, data, tmp_path):
     assert "--state" in refusal(*train, "--resume")
     assert "cannot be written" in refusal(*train, "--steps", 1, "--log", "/proc/nothing/run.jsonl")
     assert "--plot run.what" in refusal(*train, "--steps", 1, "--plot", "run.what")
-    assert refusal(*train, "--step", 1) == "mebp: '--step' means nothing here; did you mean --steps?; see mebp train --help"
+    assert (
+        refusal(*train, "--step", 1)
+        == "mebp: '--step' means nothing here; did you mean --steps?; see mebp train --help"
+    )
     assert refusal(*train, "--learning-rate=1") == "mebp: '--learning-rate' means nothing here; see mebp train --help"
     assert refusal(*train, "more") == "mebp: 'more' means nothing here; see mebp train --help"
     assert refusal(*train, "--threads", 0) == "mebp: threads is 0; give at least 1, or leave it out for all"

@@ -17,12 +17,14 @@ import mebp
 
 def test_it_is_the_command(bundle, data, tmp_path, capfd):
     seen = []
-    run = mebp.train(str(bundle), str(data), steps=5, lr=1e-2, seed=3, accumulate=2, eval=data, log=tmp_path / "call.jsonl",
-                     adapter_out=tmp_path / "call", callback=seen.append, progress=False)  # fmt: skip
+    files = {"log": tmp_path / "call.jsonl", "adapter_out": tmp_path / "call"}
+    options = {"steps": 5, "lr": 1e-2, "seed": 3, "accumulate": 2, "eval": data}
+    run = mebp.train(str(bundle), str(data), **options, **files, callback=seen.append, progress=False)
     assert capfd.readouterr() == ("", "")
     assert seen == run.records and [record.step for record in seen] == [1, 2, 3, 4, 5]
-    done = command("train", bundle, "--data", data, "--steps", 5, "--lr", 1e-2, "--seed", 3, "--accumulate", 2,
-                   "--eval", data, "--adapter-out", tmp_path / "command", "--log", tmp_path / "command.jsonl")  # fmt: skip
+    given = [word for name, value in options.items() for word in (f"--{name}", value)]
+    files = ["--adapter-out", tmp_path / "command", "--log", tmp_path / "command.jsonl"]
+    done = command("train", bundle, "--data", data, *given, *files)
     assert done.returncode == 0, done.stderr
     ours, theirs = (
         [json.loads(line) for line in (tmp_path / f"{name}.jsonl").read_text().splitlines()]
@@ -97,7 +99,9 @@ assert all(np.array_equal(values, theirs[key]) for key, values in session.traina
 
 def test_ctrl_c_raises_when_the_step_has_ended(bundle, data, tmp_path):
     arguments = [str(bundle), str(data), str(tmp_path)]
-    run = subprocess.run([sys.executable, "-c", _INTERRUPTED, *arguments], capture_output=True, text=True, timeout=TIMEOUT)
+    run = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED, *arguments], capture_output=True, text=True, timeout=TIMEOUT
+    )
     assert run.returncode == 0 and run.stdout.startswith("interrupted stopped after step "), run.stderr
 
 

@@ -84,7 +84,6 @@ class Comparison:
         assert not beyond, f"{len(beyond)} beyond the tolerance: {sorted(beyond.items())[:8]}; {self}"
         assert self.loss <= TOLERANCE, str(self)
 
-
     def check_rounded(self, factor: float = 1.1) -> None:
         """Median and maximum over the tensors are at most `factor` times torch's."""
         for statistic in (np.median, np.max):

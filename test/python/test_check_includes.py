@@ -33,9 +33,7 @@ def test_an_exception_is_allowed_until_it_is_gone(tmp_path):
     files = {"compiler/plan/a.cpp": '#include "runtime/core/b.h"\n'}
     assert problems(tmp_path, files, exception) == []
     files = {"compiler/plan/a.cpp": ""}
-    assert problems(tmp_path, files, exception) == [
-        "the exception compiler/plan -> runtime/core is gone: take it out"
-    ]
+    assert problems(tmp_path, files, exception) == ["the exception compiler/plan -> runtime/core is gone: take it out"]
 
 
 def test_folders_that_include_each_other_are_found(tmp_path):

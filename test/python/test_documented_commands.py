@@ -12,12 +12,15 @@ from mebp.cli.main import make_parsers
 
 ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = ROOT / "docs" / "cli.md"  # which test/e2e/test_docs.py holds against the commands' own help
-PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/images/*.md"), *ROOT.glob("examples/*.md")} - {OPTIONS})
+PAGES = sorted(
+    {*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/images/*.md"), *ROOT.glob("examples/*.md")}
+    - {OPTIONS}
+)
 COMMAND = re.compile(r"(?:\$ )?((?:mebp|mebpc|mebp-run) .+)")
 
 
 def commands(page: Path, mentioned: bool = True) -> Iterator[list[str]]:
-    """The words of each command in the page's blocks of code, and of those between backticks, where they are asked for."""
+    """The words of each command in the page's blocks of code; of those between backticks, too, if `mentioned`."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
     blocks = re.findall(r"^```\w*\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
     lines = [line for block in blocks for line in block.splitlines()]

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from held import HOLD, pipe  # noqa: F401
+from held import HOLD
 from memory_optimizers import OptimizerCell
 from memory_others import OtherCell
 from memory_plot import column, draw, row_names

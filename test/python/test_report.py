@@ -283,7 +283,8 @@ def test_a_browser_tells_what_is_under_the_pointer(bundles, tmp_path, browse):
     where = (step.stages.index(step.fullest) + (timeline.fullest + 0.5) / len(timeline.ops)) / len(step.stages)
     point = (
         'const o = document.getElementById("over"), b = o.getBoundingClientRect();'
-        f'o.dispatchEvent(new PointerEvent("pointermove", {{clientX: b.left + b.width * {where}, clientY: b.top + 9}}));'
+        f"const at = {{clientX: b.left + b.width * {where}, clientY: b.top + 9}};"
+        'o.dispatchEvent(new PointerEvent("pointermove", at));'
     )
     page = tmp_path / "report.html"
     page.write_text(make_page(found).replace("</body>", f"<script>{point}</script></body>"))

@@ -118,8 +118,8 @@ def test_machines_without_groups_are_refused(tmp_path):
     root = tmp_path / "root"
     name = root / f"mebp-{os.getpid()}"
     cases = {
-        f"cgroup {root} cgroup rw,cpu 0 0": "no mounted control group has the memory controller; mount one, or run on a "
-        "machine that has it",
+        f"cgroup {root} cgroup rw,cpu 0 0": "no mounted control group has the memory controller; mount one, or run on "
+        "a machine that has it",
         f"cgroup {root} cgroup rw,memory 0 0": f"{name}: cannot make this control group: No such file or directory; "
         "run as root",
     }

@@ -21,7 +21,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.argument_default = argparse.SUPPRESS
     add = parser.add_argument
     add("bundle", type=Path, nargs="?", default=None, metavar="NAME.mebp")
-    add("--config", type=Path, metavar="FILE", help="YAML with these options by name, bundle too; what is given here wins")
+    add(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="YAML with these options by name, bundle too; what is given here wins",
+    )
     add("--data", type=Path, metavar="FILE", help=DATA_FORMS)
     add("--steps", type=int, metavar="N", help="optimizer steps")
     add("--epochs", type=int, metavar="N", help="passes over the data (1, unless --steps is given)")

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """transformers -> ONNX, without loading or copying the weights: the graph refers into the model's own safetensors.
 
-    source      what the user names -> a folder with config.json and weights
-    checkpoint  where each tensor lies in the safetensors files
-    skeleton    the model without weights
-    graph       the skeleton's ONNX graph
-    weights     the graph's initializers -> places in the files beside it
-    tokenizer   the files that travel along
-    output      everything appears at once, or nothing does
+source      what the user names -> a folder with config.json and weights
+checkpoint  where each tensor lies in the safetensors files
+skeleton    the model without weights
+graph       the skeleton's ONNX graph
+weights     the graph's initializers -> places in the files beside it
+tokenizer   the files that travel along
+output      everything appears at once, or nothing does
 """
 
 from __future__ import annotations

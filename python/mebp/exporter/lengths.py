@@ -12,9 +12,11 @@ def longest_sequence(config: PreTrainedConfig, name: str, seq_len: int) -> int |
     where there is no bound; raises Error where `seq_len` itself is too long for the model."""
     limits = [getattr(config, "max_position_embeddings", None)]
     rope = getattr(config, "rope_parameters", None) or {}
-    for parameters in (rope, *(value for value in rope.values() if isinstance(value, dict))):
-        if parameters.get("rope_type") == "longrope":
-            limits.append(parameters.get("original_max_position_embeddings"))
+    limits += [
+        parameters.get("original_max_position_embeddings")
+        for parameters in (rope, *(value for value in rope.values() if isinstance(value, dict)))
+        if parameters.get("rope_type") == "longrope"
+    ]
     longest = min((limit for limit in limits if limit), default=None)
     if longest is not None and seq_len > longest:
         raise Error(f"--seq-len {seq_len}: {name} can be trained on up to {longest} tokens; choose at most that many")

@@ -162,10 +162,11 @@ def _programs(description: dict, step: TrainingStep) -> str:
         opened = " open" if number == first else ""
         parts.append(f"<details{opened}>{summary}{chart}{_tensors(timeline)}</details>")
     return (
-        "<h2>Inside the scratch arena</h2><p>From left to right, kernel calls in their order; upwards, addresses. A box "
-        "is a tensor: as high as its bytes, where the compiler placed it, for as long as something reads it. The strong "
-        "ones are alive where the program needs the most, and are listed below. Loops are drawn once; what they carry "
-        f"from trip to trip is called <code>carried</code> within and <code>loop</code> after them.</p>{''.join(parts)}"
+        "<h2>Inside the scratch arena</h2><p>From left to right, kernel calls in their order; upwards, addresses. A "
+        "box is a tensor: as high as its bytes, where the compiler placed it, for as long as something reads it. The "
+        "strong ones are alive where the program needs the most, and are listed below. Loops are drawn once; what they "
+        "carry from trip to trip is called <code>carried</code> within and <code>loop</code> after them.</p>"
+        f"{''.join(parts)}"
     )
 
 

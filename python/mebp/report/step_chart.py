@@ -59,12 +59,12 @@ class _StepChart:
         parts = []
         for count in range(len(self._step.planned), 0, -1):
             outline, last = [f"M{LEFT} {self._y(0):.1f}"], None
-            for begin, end, sizes in columns:
+            for begin, _, sizes in columns:
                 height = f"{self._y(sum(sizes[:count])):.1f}"
                 if height != last:
                     outline.append(f"H{begin:.2f}V{height}")
                 last = height
-            outline.append(f"H{end:.2f}V{self._y(0):.1f}Z")
+            outline.append(f"H{columns[-1][1]:.2f}V{self._y(0):.1f}Z")
             parts.append(element("path", d="".join(outline), class_=f"arena {list(self._step.planned)[count - 1]}"))
         return [*parts, *self._names()]
 

@@ -181,8 +181,9 @@ class _Run:
             return
         start = f"continues after step {first}" if first else f"{self.total} steps"
         reporter.say(
-            f"{options.bundle}: {start}, {session.optimizer} at lr {options.lr:g}, {session.kernels} kernels; {options.data}: "
-            f"{data.counted:,} tokens to predict in {len(data.rows):,} rows of up to {session.max_sequence}"
+            f"{options.bundle}: {start}, {session.optimizer} at lr {options.lr:g}, {session.kernels} kernels; "
+            f"{options.data}: {data.counted:,} tokens to predict in {len(data.rows):,} rows of up to "
+            f"{session.max_sequence}"
         )
         for note in [*data.notes, *(self.eval_data.notes if self.eval_data else ())]:
             reporter.say(note)

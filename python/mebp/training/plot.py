@@ -9,7 +9,7 @@ import matplotlib
 import numpy as np
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402, the backend must be chosen before
+import matplotlib.pyplot as plt
 
 from mebp.errors import Error
 from mebp.training.log import Evaluation, Record

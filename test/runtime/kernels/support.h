@@ -27,7 +27,7 @@ public:
 
   Value at(int64_t firstRow) const;    // the same values as a chunk that starts at this token row
   Value stored(Storage storage) const; // an activation's numbers in the other storage, rounded where that is BF16
-  Value dequantised() const; // a weight's numbers in F32
+  Value dequantised() const;           // a weight's numbers in F32
   Tensor tensor();
   float &element(int64_t row, int64_t column) { return floats[row * shape.stride + column]; } // of F32
   std::vector<float> elements() const;                                                        // without the guards

@@ -6,10 +6,12 @@ BUNDLE.txt is program.pb as protoc prints it.
 
 import re
 import sys
+from pathlib import Path
 
 import numpy
 
-text, stored, source = open(sys.argv[1]).read(), open(sys.argv[2], "rb").read(), open(sys.argv[3], "rb").read()
+bundle, weights, original = map(Path, sys.argv[1:])
+text, stored, source = bundle.read_text(), weights.read_bytes(), original.read_bytes()
 originals = {
     "table": numpy.frombuffer(source, "<f4", 640).reshape(16, 40),
     "up": numpy.frombuffer(source, "<f4", 1600, 2560).reshape(40, 40),
@@ -29,7 +31,8 @@ def read(weight: dict[str, str]) -> tuple[numpy.ndarray, float]:
     groups = -(-columns // 32)
     scales, minima = (
         numpy.frombuffer(stored, "<f2", rows * groups, int(weight[name])).reshape(rows, groups, 1).astype("f4")
-        for name in ("scales_offset", "minima_offset"))
+        for name in ("scales_offset", "minima_offset")
+    )
     if weight["element"] == "INT4":
         packed = numpy.frombuffer(stored, "u1", rows * groups * 16, offset)
         codes = numpy.stack([packed & 15, packed >> 4], axis=-1)

@@ -57,8 +57,10 @@ class Program:
         result = self.define(columns)
         slots = ", ".join(str(i) for i in range(len(inputs)))
         names, types = ", ".join(v.name for v in inputs), ", ".join(v.type for v in inputs)
-        self.text.append(f'{result.name} = exec.kernel "any"({names}) slots [{slots}] ties [-1] reuses [{reuse}] {{}} '
-                         f": ({types}) -> {result.type}")
+        self.text.append(
+            f'{result.name} = exec.kernel "any"({names}) slots [{slots}] ties [-1] reuses [{reuse}] {{}} '
+            f": ({types}) -> {result.type}"
+        )
         fresh.append(result)
         return ("kernel", inputs, [result], reuse)
 
@@ -84,16 +86,20 @@ class Program:
             sources = [v for v in inside if v.columns == argument.columns and self.root(v) not in arguments]
             source = self.random.choice(sources)
             value = self.define(argument.columns)
-            self.text.append(f"{value.name} = train.update {source.name} into {argument.name}[%t{header}] "
-                             f": {source.type} into {argument.type}")
+            self.text.append(
+                f"{value.name} = train.update {source.name} into {argument.name}[%t{header}] "
+                f": {source.type} into {argument.type}"
+            )
             body.append(("update", [argument, source], [value], 0))
             yielded.append(value)
         results = [self.define(v.columns) for v in inits]
         types = ", ".join(v.type for v in inits)
-        carried = ", ".join(f"{a.name} = {i.name}" for a, i in zip(arguments, inits))
+        carried = ", ".join(f"{a.name} = {i.name}" for a, i in zip(arguments, inits, strict=True))
         names = ", ".join(v.name for v in results)
-        self.text[header] = (f"{names}{' = ' if count else ''}train.loop sequence 1 trip %t{header} ({carried})"
-                             f"{' : ' + types if count else ''} {{")
+        self.text[header] = (
+            f"{names}{' = ' if count else ''}train.loop sequence 1 trip %t{header} ({carried})"
+            f"{' : ' + types if count else ''} {{"
+        )
         self.text.append(f"train.yield {', '.join(v.name for v in yielded)} : {types}" if count else "train.yield")
         self.text.append("}")
         return ("loop", (inits, arguments, yielded), results, body)
@@ -162,14 +168,14 @@ def run(steps: list[tuple], memory: Memory, program: Program) -> None:
             write(results[0])
         elif kind == "loop":
             inits, arguments, yielded = inputs
-            for init, argument in zip(inits, arguments):
+            for init, argument in zip(inits, arguments, strict=True):
                 write(init)
                 move(init, argument)
             for _ in range(TRIPS):
                 run(extra, memory, program)
-                for argument, value in zip(arguments, yielded):
+                for argument, value in zip(arguments, yielded, strict=True):
                     move(value, argument)
-            for value, result in zip(yielded, results):
+            for value, result in zip(yielded, results, strict=True):
                 read(value)
                 move(value, result)
 
@@ -183,8 +189,13 @@ def generate(seed: int) -> tuple[Program, list[tuple], list[Value]]:
     arguments = ", ".join(f"{v.name}: {v.type}" for v in inputs)
     outputs = ", ".join(['#exec.role<"activation">'] * len(returned))
     names = f" {returned[0].name} : {returned[0].type}" if returned else ""
-    program.text = [f"exec.program @p{seed} inputs [{roles}] outputs [{outputs}] {{", f"^bb0({arguments}):",
-                    *program.text, f"exec.return{names}", "}"]
+    program.text = [
+        f"exec.program @p{seed} inputs [{roles}] outputs [{outputs}] {{",
+        f"^bb0({arguments}):",
+        *program.text,
+        f"exec.return{names}",
+        "}",
+    ]
     return program, steps, inputs
 
 
@@ -209,9 +220,12 @@ def main(count: int) -> None:
             run(steps, memory, program)
         except AssertionError as error:
             sys.exit(f"seed {seed}: {error}\n" + "\n".join(program.text))
-        if any(offset >= 0 and offset + value.bytes > int(arena) for value, offset in zip(program.values, placement)):
+        if any(
+            offset >= 0 and offset + value.bytes > int(arena)
+            for value, offset in zip(program.values, placement, strict=True)
+        ):
             sys.exit(f"seed {seed}: a value reaches beyond the arena")
-        shared += sum(v.bytes for v, offset in zip(program.values, placement) if offset >= 0) > int(arena)
+        shared += sum(v.bytes for v, offset in zip(program.values, placement, strict=True) if offset >= 0) > int(arena)
     print(f"{count} programs keep what they read; {shared} of them share memory")
 
 
