@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a compiler has to know of the runtime's kernels (docs/kernels.md).
+// docs/kernels.md as a table: what each kernel takes and gives, which memory it shares, what must not be rounded, and
+// what its time is made of. The compiler verifies, places and prices its ops by it, the runtime checks programs by it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace mebp::format {
 
@@ -13,5 +15,225 @@ constexpr int64_t maximumLowRank = 64;
 
 // Scratch of the CPU's kernels, for one thread within one call.
 constexpr size_t workspaceBytes = 512 * 1024;
+
+enum class SlotType : uint8_t {
+  Activation, // f32 or bf16
+  Exact,      // f32: sums over many tokens, statistics of a softmax, and what is computed from logits
+  Weight,     // f32, bf16 or quantised
+  Ids,        // i32 below the vocabulary
+  Labels,     // i32 below the vocabulary, or -100
+};
+
+constexpr int8_t noSlot = -1;
+
+// One operand or result. Its shape is two characters: 1, or a letter for a dimension that is the same wherever the
+// letter stands. Some letters say more: V covers the vocabulary, P every position, S is all tokens of the step.
+struct Slot {
+  const char *name = nullptr;
+  const char *shape = nullptr;
+  SlotType type = SlotType::Activation;
+  bool optional = false;
+  int8_t accumulates = noSlot; // the result that is added to this operand, and must share its memory
+  int8_t reused = noSlot;      // the result that may take over this operand's memory if nothing reads it later
+};
+
+constexpr size_t maximumSlots = 8;
+
+// Kernels that cut a matrix [N,F] into its columns or join them: which side has any number of parts.
+enum class Parts : uint8_t { None, Operands, Results };
+
+// What a call's time is made of (rates.h).
+enum class Cost : uint8_t { Elements, Product, WeightGradient, Attention, AttentionGradient, LossTile };
+
+// What shapes alone do not say, and the runtime checks (runtime/bundle/kernel_rules.cpp).
+enum class Rule : uint8_t { None, LowRank, Groups, Features, Heads, Rotary, Loss };
+
+struct KernelSignature {
+  const char *name;
+  Slot operands[maximumSlots];
+  Slot results[maximumSlots];
+  Cost cost = Cost::Elements;
+  Rule rule = Rule::None;
+  bool tokenRows = false; // N must be rows of tokens: the kernel asks for their positions
+  bool gathers = false;   // the result is rows of a table and nothing else: it can be had some rows at a time
+  Parts parts = Parts::None;
+
+  constexpr KernelSignature costing(Cost value) const {
+    KernelSignature signature = *this;
+    signature.cost = value;
+    return signature;
+  }
+  constexpr KernelSignature under(Rule value) const {
+    KernelSignature signature = *this;
+    signature.rule = value;
+    return signature;
+  }
+  constexpr KernelSignature ofTokens() const {
+    KernelSignature signature = *this;
+    signature.tokenRows = true;
+    return signature;
+  }
+  constexpr KernelSignature gathering() const {
+    KernelSignature signature = *this;
+    signature.gathers = true;
+    return signature;
+  }
+  constexpr KernelSignature withAnyNumberOf(Parts value) const {
+    KernelSignature signature = *this;
+    signature.parts = value;
+    return signature;
+  }
+};
+
+namespace slots {
+
+constexpr Slot activation(const char *name, const char *shape) { return {name, shape}; }
+constexpr Slot exact(const char *name, const char *shape) { return {name, shape, SlotType::Exact}; }
+constexpr Slot weight(const char *name, const char *shape) { return {name, shape, SlotType::Weight}; }
+constexpr Slot ids(const char *name) { return {name, "N1", SlotType::Ids}; }
+constexpr Slot labels(const char *name) { return {name, "N1", SlotType::Labels}; }
+constexpr Slot optional(Slot slot) {
+  slot.optional = true;
+  return slot;
+}
+constexpr Slot accumulating(Slot slot, int8_t result) {
+  slot.accumulates = result;
+  return slot;
+}
+constexpr Slot inPlace(Slot slot, int8_t result = 0) {
+  slot.reused = result;
+  return slot;
+}
+
+constexpr KernelSignature elementwise(const char *name) {
+  return {name, {inPlace(activation("x", "NF"))}, {activation("y", "NF")}};
+}
+constexpr KernelSignature elementwiseGradient(const char *name) {
+  return {name, {activation("x", "NF"), inPlace(activation("dy", "NF"))}, {activation("dx", "NF")}};
+}
+constexpr KernelSignature binary(const char *name) {
+  return {name, {inPlace(activation("a", "NF")), activation("b", "NF")}, {activation("y", "NF")}};
+}
+
+constexpr KernelSignature table[] = {
+    KernelSignature{"embedding", {ids("ids"), weight("w", "VD")}, {activation("y", "ND")}}.gathering(),
+    KernelSignature{"position_embedding", {weight("w", "PD")}, {activation("y", "ND")}}.ofTokens(),
+    KernelSignature{"linear",
+                    {activation("x", "NK"), weight("w", "MK"), optional(weight("bias", "1M")),
+                     optional(inPlace(activation("addend", "NM"))), optional(activation("low", "NR")),
+                     optional(weight("low_weight", "MR"))},
+                    {activation("y", "NM")}}
+        .costing(Cost::Product)
+        .under(Rule::LowRank),
+    KernelSignature{"linear_input_gradient",
+                    {activation("dy", "NM"), weight("w", "MK"), optional(inPlace(activation("addend", "NK"))),
+                     optional(activation("low", "NR")), optional(weight("low_weight", "RK"))},
+                    {activation("dx", "NK")}}
+        .costing(Cost::Product)
+        .under(Rule::LowRank),
+    KernelSignature{
+        "linear_weight_gradient",
+        {activation("dy", "NM"), activation("x", "NK"), optional(accumulating(exact("accumulator", "MK"), 0))},
+        {exact("dw", "MK")}}
+        .costing(Cost::WeightGradient),
+    KernelSignature{"rms_norm", {inPlace(activation("x", "NF")), weight("w", "1G")}, {activation("y", "NF")}}.under(
+        Rule::Groups),
+    KernelSignature{"rms_norm_input_gradient",
+                    {activation("x", "NF"), weight("w", "1G"), inPlace(activation("dy", "NF"))},
+                    {activation("dx", "NF")}}
+        .under(Rule::Groups),
+    KernelSignature{"layer_norm",
+                    {inPlace(activation("x", "NF")), weight("w", "1F"), optional(weight("b", "1F"))},
+                    {activation("y", "NF")}}
+        .under(Rule::Features),
+    KernelSignature{"layer_norm_input_gradient",
+                    {activation("x", "NF"), weight("w", "1F"), inPlace(activation("dy", "NF"))},
+                    {activation("dx", "NF")}}
+        .under(Rule::Features),
+    elementwise("rope").ofTokens().under(Rule::Rotary),
+    KernelSignature{"attention",
+                    {activation("q", "NQ"), activation("k", "SU"), activation("v", "SU")},
+                    {activation("o", "NQ"), exact("lse", "NH")}}
+        .ofTokens()
+        .costing(Cost::Attention)
+        .under(Rule::Heads),
+    KernelSignature{"attention_gradient",
+                    {activation("q", "NQ"), activation("k", "SU"), activation("v", "SU"), activation("o", "NQ"),
+                     exact("lse", "NH"), activation("do", "NQ"),
+                     optional(accumulating(exact("dk_accumulator", "SU"), 1)),
+                     optional(accumulating(exact("dv_accumulator", "SU"), 2))},
+                    {activation("dq", "NQ"), exact("dk", "SU"), exact("dv", "SU")}}
+        .ofTokens()
+        .costing(Cost::AttentionGradient)
+        .under(Rule::Heads),
+    elementwise("silu"),
+    elementwise("relu"),
+    elementwise("gelu"),
+    elementwiseGradient("silu_gradient"),
+    elementwiseGradient("relu_gradient"),
+    elementwiseGradient("gelu_gradient"),
+    {"gated", {activation("gate", "NF"), inPlace(activation("up", "NF"))}, {activation("y", "NF")}},
+    {"gated_gradient",
+     {inPlace(activation("gate", "NF")), activation("up", "NF"), inPlace(activation("dy", "NF"), 1)},
+     {activation("dgate", "NF"), activation("dup", "NF")}},
+    binary("add"),
+    binary("multiply"),
+    elementwise("scale"),
+    KernelSignature{"split", {activation("x", "NF")}, {}}.withAnyNumberOf(Parts::Results),
+    KernelSignature{"concat", {}, {activation("y", "NF")}}.withAnyNumberOf(Parts::Operands),
+    {"fill", {}, {activation("y", "NF")}},
+    KernelSignature{"cross_entropy_tile",
+                    {inPlace(exact("logits", "NC")), labels("labels"), accumulating(exact("max", "N1"), 1),
+                     accumulating(exact("sum", "N1"), 2), accumulating(exact("target", "N1"), 3),
+                     optional(accumulating(exact("accumulator", "ND"), 4))},
+                    {exact("p", "NC"), exact("max", "N1"), exact("sum", "N1"), exact("target", "N1"),
+                     optional(exact("accumulator", "ND"))}}
+        .costing(Cost::LossTile),
+    KernelSignature{"cross_entropy",
+                    {labels("labels"), exact("max", "N1"), exact("sum", "N1"), exact("target", "N1"),
+                     exact("scale", "11"), accumulating(exact("loss_accumulator", "11"), 0),
+                     optional(inPlace(exact("accumulator", "ND"), 1)), optional(weight("w", "VD"))},
+                    {exact("loss", "11"), optional(exact("dx", "ND"))}}
+        .under(Rule::Loss),
+};
+
+} // namespace slots
+
+inline constexpr auto &kernelSignatures = slots::table;
+
+// Null where no kernel has that name.
+constexpr const KernelSignature *findSignature(std::string_view kernel) {
+  for (const KernelSignature &signature : kernelSignatures)
+    if (kernel == signature.name)
+      return &signature;
+  return nullptr;
+}
+
+// How many slots of the signature there are.
+constexpr size_t slotCount(const Slot (&slots)[maximumSlots]) {
+  size_t count = 0;
+  while (count < maximumSlots && slots[count].name)
+    ++count;
+  return count;
+}
+
+// The operand of that name, or noSlot.
+constexpr int findOperand(const KernelSignature &signature, std::string_view name) {
+  for (size_t i = 0; i < slotCount(signature.operands); ++i)
+    if (name == signature.operands[i].name)
+      return static_cast<int>(i);
+  return noSlot;
+}
+
+// The operand of which a kernel reads only the rows that its first one names: what covers the vocabulary. Or noSlot.
+constexpr int tableOf(const KernelSignature &signature) {
+  for (size_t i = 0; i < slotCount(signature.operands); ++i)
+    if (signature.operands[i].shape[0] == 'V')
+      return static_cast<int>(i);
+  return noSlot;
+}
+
+// Where the weights in memory are limited, what gathers takes so many rows at a time.
+constexpr int64_t gatheredRows = 64;
 
 } // namespace mebp::format

@@ -4,6 +4,8 @@
 // the terms of a plan's calls: both count here.
 #pragma once
 
+#include "format/kernels.h"
+
 #include <array>
 #include <cstddef>
 #include <string>
@@ -35,7 +37,7 @@ struct Extents {
 
 // Operands and results in docs/kernels.md's order; absent operands have no rows.
 struct CountedCall {
-  std::string_view kernel;
+  const KernelSignature &signature;
   const Extents *operands;
   size_t operandCount;
   const Extents *results;
@@ -44,27 +46,31 @@ struct CountedCall {
 
   // The left factor of a product of low rank beside a linear layer's own; no rows where there is none.
   Extents low() const {
-    size_t index = kernel == "linear" ? 4 : kernel == "linear_input_gradient" ? 3 : operandCount;
-    return index < operandCount ? operands[index] : Extents();
+    int index = findOperand(signature, "low");
+    return index >= 0 && static_cast<size_t>(index) < operandCount ? operands[index] : Extents();
   }
 };
 
 inline Amounts countAmounts(const CountedCall &call) {
-  std::string_view kernel = call.kernel;
   const Extents *in = call.operands, *out = call.results;
-  if (kernel == "linear" || kernel == "linear_input_gradient")
-    return {1, in[0].rows * in[1].elements() + call.low().elements() * out[0].columns, in[1].elements(),
-            in[0].elements() + out[0].elements()};
-  if (kernel == "linear_weight_gradient")
-    return {1, in[0].rows * out[0].elements(), out[0].elements(), in[0].elements() + in[1].elements()};
-  // Scores and values; the gradient makes the scores anew, once for queries and once for keys.
-  if (kernel == "attention" || kernel == "attention_gradient")
-    return {1, (kernel == "attention" ? 2 : 7) * in[0].elements() * call.visibleKeys, 0, in[0].elements()};
-  if (kernel == "cross_entropy_tile")
-    return {1, 0, 0, out[0].elements()};
   double elements = 0;
   for (size_t i = 0; i < call.resultCount; ++i)
     elements += out[i].elements();
+  switch (call.signature.cost) {
+  case Cost::Product:
+    return {1, in[0].rows * in[1].elements() + call.low().elements() * out[0].columns, in[1].elements(),
+            in[0].elements() + out[0].elements()};
+  case Cost::WeightGradient:
+    return {1, in[0].rows * out[0].elements(), out[0].elements(), in[0].elements() + in[1].elements()};
+  case Cost::Attention: // scores and values
+    return {1, 2 * in[0].elements() * call.visibleKeys, 0, in[0].elements()};
+  case Cost::AttentionGradient: // the scores are made anew, once for queries and once for keys
+    return {1, 7 * in[0].elements() * call.visibleKeys, 0, in[0].elements()};
+  case Cost::LossTile:
+    return {1, 0, 0, out[0].elements()};
+  case Cost::Elements:
+    break;
+  }
   return {1, 0, 0, elements};
 }
 

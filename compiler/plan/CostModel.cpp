@@ -59,13 +59,14 @@ private:
       operands.push_back(slot < 0 ? format::Extents() : getExtents(kernel.getInputs()[slot]));
     llvm::append_range(results, llvm::map_range(kernel.getOutputs(), getExtents));
     StringRef name = kernel.getKernel();
-    format::CountedCall call = {name,           operands.data(), operands.size(),
+    const format::KernelSignature &signature = *format::findSignature({name.data(), name.size()});
+    format::CountedCall call = {signature,      operands.data(), operands.size(),
                                 results.data(), results.size(),  countVisibleKeys(kernel)};
     auto [calls, products, weights, elements] = format::countAmounts(call);
     // A tile of the vocabulary has fewer rows of the weight in its last trip, any other loop fewer of the activations.
     format::Amounts amounts = {calls * trips.calls, products * trips.rows, weights * trips.weightRows,
                                elements * trips.rows};
-    return machine.rates.seconds(format::rateName(name, getStorage(kernel), getKind(kernel, call)), amounts,
+    return machine.rates.seconds(format::rateName(signature.name, getStorage(kernel), getKind(kernel, call)), amounts,
                                  machine.threads);
   }
 
@@ -104,10 +105,9 @@ private:
   }
 
   std::string getKind(exec::KernelOp kernel, const format::CountedCall &call) {
-    StringRef name = kernel.getKernel();
     if (auto activation = kernel.getKernelAttributes().getAs<StringAttr>("activation"))
       return activation.str();
-    if (name != "linear" && name != "linear_input_gradient")
+    if (call.signature.cost != format::Cost::Product)
       return "";
     if (isTrained(kernel.getInputs()[1]))
       return call.operands[0].columns > call.results[0].columns ? "lora_down" : "lora_up";

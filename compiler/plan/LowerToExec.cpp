@@ -3,9 +3,10 @@
 // Lowers the functions of blocks to exec programs.
 //
 // 1. Arguments: token values have batch * sequence rows, of which the step's tokens are live; weights are whole.
-// 2. A slice has as many rows as its loop's chunk. A result that adds to an operand is like that operand; another token
-//    result has the rows of the op's first token operand, or of the enclosing loop over tokens if it has none.
-// 3. Columns are the type's features; where those are dynamic (a tile of logits) they are the rows of the weight slice.
+// 2. A slice has as many rows as its loop's chunk. A result that adds to an operand is like that operand.
+// 3. Another result has the sizes of the operands that share a letter with it in the kernel's signature
+//    (format/kernels.h): so a tile of logits has as many columns as the slice of the weight has rows. What no operand
+//    shares is as large as its type, or, of tokens, as what a trip of the enclosing loop covers.
 #include "compiler/plan/Passes.h"
 
 #include "mlir/IR/Builders.h"
@@ -190,7 +191,7 @@ private:
     for (OpResult result : op->getResults()) {
       ties.push_back(findInput(op.getAccumulator(result.getResultNumber())));
       reuses.push_back(findReusable(op, op.getReusable(result.getResultNumber()), result));
-      Shape shape = ties.back() >= 0 ? shapes.lookup(inputs[ties.back()]) : getResultShape(op, result, inputs);
+      Shape shape = ties.back() >= 0 ? shapes.lookup(inputs[ties.back()]) : getResultShape(op, result);
       if (ShapedType::isDynamic(shape.columns.size))
         return op->emitError() << "the size of result " << result.getResultNumber()
                                << " is not known: " << result.getType();
@@ -225,43 +226,43 @@ private:
     return found;
   }
 
-  Shape getResultShape(Operation *op, OpResult result, ArrayRef<Value> inputs) {
-    if (!isToken(result.getType()))
-      return getWholeShape(result.getType());
+  /// By the letters of the kernel's signature; what no operand shares is of the type, or of the loop around.
+  Shape getResultShape(nn::KernelOpInterface op, OpResult result) {
     Shape shape = getWholeShape(result.getType());
-    if (!tokenLoops.empty())
+    if (isToken(result.getType()) && !tokenLoops.empty())
       shape.rows = {tokenLoops.back().rowsOf(batch * sequence), tokenLoops.back().number};
-    for (auto [operand, input] : llvm::zip(op->getOperands(), inputs))
-      if (isToken(operand.getType())) {
-        shape.rows = shapes.lookup(input).rows;
-        if (ShapedType::isDynamic(shape.columns.size) && !isa<nn::LinearOp>(op))
-          shape.columns = shapes.lookup(input).columns;
-        break;
-      }
-    if (ShapedType::isDynamic(shape.columns.size))
-      if (auto linear = dyn_cast<nn::LinearOp>(op))
-        shape.columns = shapes.lookup(mapping.lookup(linear.getWeight())).rows;
+    const format::KernelSignature &signature = nn::getSignature(op);
+    if (signature.parts == format::Parts::None) {
+      const char *letters = signature.results[result.getResultNumber()].shape;
+      SmallVector<Value> operands = nn::getSlotOperands(op);
+      findAxis(signature, operands, letters[0], shape.rows);
+      findAxis(signature, operands, letters[1], shape.columns);
+    } else {
+      shape.rows = shapes.lookup(mapping.lookup(op->getOperand(0))).rows;
+    }
     return shape;
+  }
+
+  void findAxis(const format::KernelSignature &signature, ArrayRef<Value> operands, char letter, Axis &axis) {
+    for (auto [i, operand] : llvm::enumerate(operands)) {
+      if (!operand)
+        continue;
+      Shape shape = shapes.lookup(mapping.lookup(operand));
+      for (auto [side, found] : {std::pair{0, shape.rows}, std::pair{1, shape.columns}})
+        if (signature.operands[i].shape[side] == letter && letter != '1') {
+          axis = found;
+          return;
+        }
+    }
   }
 
   /// Which input stands in each place of the kernel's operand list: an optional operand that is absent leaves a gap.
   static SmallVector<int64_t> getSlots(Operation *op) {
     SmallVector<int64_t> slots;
     int64_t next = 0;
-    if (auto sizes = getSegmentSizes(op)) {
-      for (int32_t size : *sizes)
-        slots.push_back(size ? next++ : -1);
-      return slots;
-    }
-    for (unsigned i = 0; i < op->getNumOperands(); ++i)
-      slots.push_back(next++);
+    for (Value operand : nn::getSlotOperands(op))
+      slots.push_back(operand ? next++ : -1);
     return slots;
-  }
-
-  static std::optional<ArrayRef<int32_t>> getSegmentSizes(Operation *op) {
-    if (auto sizes = op->getAttrOfType<DenseI32ArrayAttr>("operandSegmentSizes"))
-      return sizes.asArrayRef();
-    return std::nullopt;
   }
 
   SmallVector<Value> lookupAll(ValueRange values) {

@@ -28,7 +28,9 @@ Rates estimate(llvm::StringRef name) {
     return {0, 0, 0, 4};
   if (runsOnOneThread(name))
     return {0, 0, 0, 1};
-  bool multiplies = name.starts_with("linear") || name.starts_with("attention");
+  llvm::StringRef kernel = name.take_until([](char c) { return c == ' '; });
+  const format::KernelSignature *signature = format::findSignature({kernel.data(), kernel.size()});
+  bool multiplies = signature && signature->cost != format::Cost::Elements && signature->cost != format::Cost::LossTile;
   return multiplies ? Rates{2000, 2 / 150.0, 0.25, 1 / 3.0} : Rates{2000, 0, 0, 1 / 1.5};
 }
 

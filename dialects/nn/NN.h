@@ -12,6 +12,8 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/SmallBitVector.h"
 
+#include "dialects/nn/Kernels.h"
+
 #include "dialects/nn/NNDialect.h.inc"
 #include "dialects/nn/NNInterfaces.h.inc"
 #define GET_ATTRDEF_CLASSES

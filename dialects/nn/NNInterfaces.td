@@ -23,17 +23,19 @@ def NN_DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
 def NN_KernelOpInterface : OpInterface<"KernelOpInterface"> {
   let cppNamespace = "::mebp::nn";
   let description = [{
-    An op that is computed by the kernel of its own name: operands, results and attributes map one to one. The methods
-    say which memory a result shares, and what may not be rounded.
+    An op that is computed by the kernel of its own name: operands, results and attributes map one to one. All that is
+    said of a kernel stands in format/kernels.h: shapes, by which the op is verified, which memory a result shares, and
+    what may not be rounded.
   }];
-  let methods = [
-    InterfaceMethod<"The operand that `result` adds to and must share the memory of; null where there is none.",
-      "::mlir::Value", "getAccumulator", (ins "unsigned":$result), [{}], [{ return {}; }]>,
-    InterfaceMethod<"The operand whose memory `result` may take over if nothing reads it later; null if none.",
-      "::mlir::Value", "getReusable", (ins "unsigned":$result), [{}], [{ return {}; }]>,
-    InterfaceMethod<"The operands and results that stay in f32 whatever activations are stored in; may have nulls.",
-      "::llvm::SmallVector<::mlir::Value>", "getExactValues", (ins), [{}], [{ return {}; }]>
-  ];
+  let verify = [{ return ::mebp::nn::verifyShapes($_op); }];
+  let extraClassDeclaration = [{
+    /// The operand that `result` adds to and must share the memory of; null where there is none.
+    ::mlir::Value getAccumulator(unsigned result);
+    /// The operand whose memory `result` may take over if nothing reads it later; null if none.
+    ::mlir::Value getReusable(unsigned result);
+    /// The operands and results that stay in f32 whatever activations are stored in.
+    ::llvm::SmallVector<::mlir::Value> getExactValues();
+  }];
 }
 
 #endif

@@ -100,17 +100,11 @@ def NN_PositionsOp : Op<NN_Dialect, "positions", [Pure]> {
 
 //===- Kernels ---------------------------------------------------------------------------------------------------===//
 
-class NN_KernelOp<string mnemonic, list<Trait> traits = []> : Op<NN_Dialect, mnemonic,
-    !listconcat(traits, [Pure])> {
+class NN_PureOp<string mnemonic, list<Trait> traits = []> : Op<NN_Dialect, mnemonic, !listconcat(traits, [Pure])> {
   let assemblyFormat = "`(` operands `)` attr-dict `:` functional-type(operands, results)";
-  let hasVerifier = 1;
 }
-// A kernel whose result may take over an operand's memory, or must.
-defvar Kernel = DeclareOpInterfaceMethods<NN_KernelOpInterface>;
-defvar KernelInPlace = DeclareOpInterfaceMethods<NN_KernelOpInterface, ["getReusable"]>;
-defvar KernelAccumulates = DeclareOpInterfaceMethods<NN_KernelOpInterface,
-                                                     ["getAccumulator", "getReusable", "getExactValues"]>;
-defvar KernelWithStatistics = DeclareOpInterfaceMethods<NN_KernelOpInterface, ["getExactValues"]>;
+class NN_KernelOp<string mnemonic, list<Trait> traits = []>
+    : NN_PureOp<mnemonic, !listconcat(traits, [NN_KernelOpInterface])>;
 defvar Differentiable = DeclareOpInterfaceMethods<NN_DifferentiableOpInterface>;
 
 def Tokens : TensorOf<[AnyFloat]>;
@@ -118,21 +112,21 @@ def TokenIds : TensorOf<[I32, I64]>;
 def Matrix : TensorOf<[AnyFloat]>;
 def Vector : TensorOf<[AnyFloat]>;
 
-def NN_EmbeddingOp : NN_KernelOp<"embedding", [Kernel, Differentiable]> {
+def NN_EmbeddingOp : NN_KernelOp<"embedding", [Differentiable]> {
   let summary = "Rows of a table";
   let description = "y[b,t,:] = w[ids[b,t],:]. ids [B,T,1], w [V,D], y [B,T,D].";
   let arguments = (ins TokenIds:$ids, Matrix:$weight);
   let results = (outs Tokens:$result);
 }
 
-def NN_PositionEmbeddingOp : NN_KernelOp<"position_embedding", [Kernel, Differentiable]> {
+def NN_PositionEmbeddingOp : NN_KernelOp<"position_embedding", [Differentiable]> {
   let summary = "Learned positions";
   let description = "y[b,t,:] = w[t,:]. w [P,D], y [B,T,D]; a sequence is at most P long.";
   let arguments = (ins Matrix:$weight);
   let results = (outs Tokens:$result);
 }
 
-def NN_LinearOp : NN_KernelOp<"linear", [AttrSizedOperandSegments, KernelInPlace, Differentiable]> {
+def NN_LinearOp : NN_KernelOp<"linear", [AttrSizedOperandSegments, Differentiable]> {
   let summary = "A linear layer, with what is added to it";
   let description = [{
     y = alpha (x wᵀ + low_alpha low low_weightᵀ) + bias + addend.
@@ -152,9 +146,10 @@ def NN_LinearOp : NN_KernelOp<"linear", [AttrSizedOperandSegments, KernelInPlace
     `(` $x `,` $weight (`bias` $bias^)? (`addend` $addend^)? (`low` $low^ `,` $low_weight)? `)` attr-dict `:`
     functional-type(operands, results)
   }];
+  let hasVerifier = 1;
 }
 
-def NN_LinearInputGradientOp : NN_KernelOp<"linear_input_gradient", [AttrSizedOperandSegments, KernelInPlace]> {
+def NN_LinearInputGradientOp : NN_KernelOp<"linear_input_gradient", [AttrSizedOperandSegments]> {
   let summary = "The cotangent of a linear layer's input";
   let description = [{
     dx = alpha (dy w + low_alpha low low_weight) + addend.
@@ -172,16 +167,17 @@ def NN_LinearInputGradientOp : NN_KernelOp<"linear_input_gradient", [AttrSizedOp
     `(` $dy `,` $weight (`addend` $addend^)? (`low` $low^ `,` $low_weight)? `)` attr-dict `:`
     functional-type(operands, results)
   }];
+  let hasVerifier = 1;
 }
 
-def NN_LinearWeightGradientOp : NN_KernelOp<"linear_weight_gradient", [KernelAccumulates]> {
+def NN_LinearWeightGradientOp : NN_KernelOp<"linear_weight_gradient"> {
   let summary = "The gradient of a linear layer's weight";
   let description = "dw = alpha dyᵀ x + accumulator, summed over batch and sequence. dy [B,T,M], x [B,T,K], dw [M,K].";
   let arguments = (ins Tokens:$dy, Tokens:$x, Optional<Matrix>:$accumulator, DefaultValuedAttr<F32Attr, "1.0f">:$alpha);
   let results = (outs Matrix:$result);
 }
 
-def NN_RmsNormOp : NN_KernelOp<"rms_norm", [KernelInPlace, Differentiable]> {
+def NN_RmsNormOp : NN_KernelOp<"rms_norm", [Differentiable]> {
   let summary = "Root mean square norm, over all features or over each group of them";
   let description = [{
     For each group of G = size(w) features: y = x / sqrt(mean(x²) + epsilon) · (weight_offset + w). G divides F: a norm
@@ -189,9 +185,10 @@ def NN_RmsNormOp : NN_KernelOp<"rms_norm", [KernelInPlace, Differentiable]> {
   }];
   let arguments = (ins Tokens:$x, Vector:$weight, F32Attr:$epsilon, DefaultValuedAttr<F32Attr, "0.0f">:$weight_offset);
   let results = (outs Tokens:$result);
+  let hasVerifier = 1;
 }
 
-def NN_RmsNormInputGradientOp : NN_KernelOp<"rms_norm_input_gradient", [KernelInPlace]> {
+def NN_RmsNormInputGradientOp : NN_KernelOp<"rms_norm_input_gradient"> {
   let summary = "The cotangent of a root mean square norm's input";
   let description = [{
     With r = sqrt(mean(x²) + epsilon), n = x / r, u = dy (weight_offset + w): dx = (u − n mean(u n)) / r, group by group.
@@ -199,23 +196,24 @@ def NN_RmsNormInputGradientOp : NN_KernelOp<"rms_norm_input_gradient", [KernelIn
   let arguments = (ins Tokens:$x, Vector:$weight, Tokens:$dy, F32Attr:$epsilon,
                        DefaultValuedAttr<F32Attr, "0.0f">:$weight_offset);
   let results = (outs Tokens:$result);
+  let hasVerifier = 1;
 }
 
-def NN_LayerNormOp : NN_KernelOp<"layer_norm", [KernelInPlace, Differentiable]> {
+def NN_LayerNormOp : NN_KernelOp<"layer_norm", [Differentiable]> {
   let summary = "Layer norm";
   let description = "n = (x − mean) / sqrt(var + epsilon), y = n w + b. x, y [B,T,F], w, b [F].";
   let arguments = (ins Tokens:$x, Vector:$weight, Optional<Vector>:$bias, F32Attr:$epsilon);
   let results = (outs Tokens:$result);
 }
 
-def NN_LayerNormInputGradientOp : NN_KernelOp<"layer_norm_input_gradient", [KernelInPlace]> {
+def NN_LayerNormInputGradientOp : NN_KernelOp<"layer_norm_input_gradient"> {
   let summary = "The cotangent of a layer norm's input";
   let description = "With u = dy w: dx = (u − mean(u) − n mean(u n)) / sqrt(var + epsilon).";
   let arguments = (ins Tokens:$x, Vector:$weight, Tokens:$dy, F32Attr:$epsilon);
   let results = (outs Tokens:$result);
 }
 
-def NN_RopeOp : NN_KernelOp<"rope", [KernelInPlace, Differentiable]> {
+def NN_RopeOp : NN_KernelOp<"rope", [Differentiable]> {
   let summary = "Rotary position embedding, in halves";
   let description = [{
     In each head of head_dim features, for i < f = size(frequencies) and a = t · frequencies[i] (inverse: −a):
@@ -225,9 +223,10 @@ def NN_RopeOp : NN_KernelOp<"rope", [KernelInPlace, Differentiable]> {
   let arguments = (ins Tokens:$x, I64Attr:$head_dim, DenseF32ArrayAttr:$frequencies,
                        DefaultValuedAttr<F32Attr, "1.0f">:$scale, DefaultValuedAttr<BoolAttr, "false">:$inverse);
   let results = (outs Tokens:$result);
+  let hasVerifier = 1;
 }
 
-def NN_AttentionOp : NN_KernelOp<"attention", [KernelWithStatistics, Differentiable]> {
+def NN_AttentionOp : NN_KernelOp<"attention", [Differentiable]> {
   let summary = "Causal attention with grouped heads";
   let description = [{
     Per head, with keys j ≤ t (and j > t − window where window > 0): p = softmax(scale q kᵀ), o = p v,
@@ -236,9 +235,10 @@ def NN_AttentionOp : NN_KernelOp<"attention", [KernelWithStatistics, Differentia
   let arguments = (ins Tokens:$q, Tokens:$k, Tokens:$v, I64Attr:$heads, I64Attr:$kv_heads, F32Attr:$scale,
                        DefaultValuedAttr<I64Attr, "0">:$window);
   let results = (outs Tokens:$output, Tokens:$lse);
+  let hasVerifier = 1;
 }
 
-def NN_AttentionGradientOp : NN_KernelOp<"attention_gradient", [AttrSizedOperandSegments, KernelAccumulates]> {
+def NN_AttentionGradientOp : NN_KernelOp<"attention_gradient", [AttrSizedOperandSegments]> {
   let summary = "The cotangents of attention's inputs";
   let description = [{
     p = exp(scale q kᵀ − lse), D = rowsum(dO · o), ds = p (dO vᵀ − D): dv = pᵀ dO, dq = scale ds k, dk = scale dsᵀ q;
@@ -248,16 +248,17 @@ def NN_AttentionGradientOp : NN_KernelOp<"attention_gradient", [AttrSizedOperand
                        Optional<Tokens>:$dk_accumulator, Optional<Tokens>:$dv_accumulator,
                        I64Attr:$heads, I64Attr:$kv_heads, F32Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window);
   let results = (outs Tokens:$dq, Tokens:$dk, Tokens:$dv);
+  let hasVerifier = 1;
 }
 
 class NN_ActivationOp<string mnemonic, string equation> :
-    NN_KernelOp<mnemonic, [KernelInPlace, Differentiable, SameOperandsAndResultShape]> {
+    NN_KernelOp<mnemonic, [Differentiable, SameOperandsAndResultShape]> {
   let description = equation;
   let arguments = (ins Tokens:$x);
   let results = (outs Tokens:$result);
 }
 class NN_ActivationGradientOp<string mnemonic, string equation> :
-    NN_KernelOp<mnemonic, [KernelInPlace, SameOperandsAndResultShape]> {
+    NN_KernelOp<mnemonic, [SameOperandsAndResultShape]> {
   let description = equation;
   let arguments = (ins Tokens:$x, Tokens:$dy);
   let results = (outs Tokens:$result);
@@ -273,56 +274,61 @@ def NN_ReluGradientOp : NN_ActivationGradientOp<"relu_gradient", "dx = dy where 
 def NN_GeluOp : NN_ActivationOp<"gelu", "y = x Φ(x); approximation 1: x/2 (1 + tanh(√(2/π) (x + 0.044715 x³)))"> {
   let summary = "Gaussian error linear unit";
   let arguments = (ins Tokens:$x, DefaultValuedAttr<I64Attr, "0">:$approximation);
+  let hasVerifier = 1;
 }
 def NN_GeluGradientOp : NN_ActivationGradientOp<"gelu_gradient", "dx = dy (Φ(x) + x φ(x)), or that of the tanh form"> {
   let summary = "The cotangent of gelu's input";
   let arguments = (ins Tokens:$x, Tokens:$dy, DefaultValuedAttr<I64Attr, "0">:$approximation);
 }
 
-def NN_GatedOp : NN_KernelOp<"gated", [KernelInPlace, Differentiable, SameOperandsAndResultShape]> {
+def NN_GatedOp : NN_KernelOp<"gated", [Differentiable, SameOperandsAndResultShape]> {
   let summary = "A gated unit: SwiGLU, GeGLU";
   let description = "y = f(gate) · up, with f = silu, gelu or gelu_tanh.";
   let arguments = (ins Tokens:$gate, Tokens:$up, StrAttr:$activation);
   let results = (outs Tokens:$result);
+  let hasVerifier = 1;
 }
-def NN_GatedGradientOp : NN_KernelOp<"gated_gradient", [KernelInPlace, SameOperandsAndResultShape]> {
+def NN_GatedGradientOp : NN_KernelOp<"gated_gradient", [SameOperandsAndResultShape]> {
   let summary = "The cotangents of a gated unit's inputs";
   let description = "dgate = dy · up · f′(gate), dup = dy · f(gate).";
   let arguments = (ins Tokens:$gate, Tokens:$up, Tokens:$dy, StrAttr:$activation);
   let results = (outs Tokens:$dgate, Tokens:$dup);
+  let hasVerifier = 1;
 }
 
-def NN_AddOp : NN_KernelOp<"add", [KernelInPlace, Differentiable, SameOperandsAndResultShape]> {
+def NN_AddOp : NN_KernelOp<"add", [Differentiable, SameOperandsAndResultShape]> {
   let summary = "Sum";
   let description = "y = a + b.";
   let arguments = (ins Tokens:$a, Tokens:$b);
   let results = (outs Tokens:$result);
 }
-def NN_MultiplyOp : NN_KernelOp<"multiply", [KernelInPlace, Differentiable, SameOperandsAndResultShape]> {
+def NN_MultiplyOp : NN_KernelOp<"multiply", [Differentiable, SameOperandsAndResultShape]> {
   let summary = "Product, element by element";
   let description = "y = a · b.";
   let arguments = (ins Tokens:$a, Tokens:$b);
   let results = (outs Tokens:$result);
 }
-def NN_ScaleOp : NN_KernelOp<"scale", [KernelInPlace, Differentiable, SameOperandsAndResultShape]> {
+def NN_ScaleOp : NN_KernelOp<"scale", [Differentiable, SameOperandsAndResultShape]> {
   let summary = "Product with a constant";
   let description = "y = alpha x.";
   let arguments = (ins Tokens:$x, F32Attr:$alpha);
   let results = (outs Tokens:$result);
 }
-def NN_SplitOp : NN_KernelOp<"split", [Kernel, Differentiable]> {
+def NN_SplitOp : NN_KernelOp<"split", [Differentiable]> {
   let summary = "Parts of the features, in order";
   let description = "y_i = x[:, :, start_i : start_i + size_i]; the sizes are the results' and add up to x's.";
   let arguments = (ins Tokens:$x);
   let results = (outs Variadic<Tokens>:$results);
+  let hasVerifier = 1;
 }
-def NN_ConcatOp : NN_KernelOp<"concat", [Kernel]> {
+def NN_ConcatOp : NN_KernelOp<"concat"> {
   let summary = "Features side by side";
   let description = "y = [x_0, x_1, ...] along the features; split's pullback.";
   let arguments = (ins Variadic<Tokens>:$parts);
   let results = (outs Tokens:$result);
+  let hasVerifier = 1;
 }
-def NN_FillOp : NN_KernelOp<"fill", [Kernel]> {
+def NN_FillOp : NN_KernelOp<"fill"> {
   let summary = "A tensor of one value";
   let description = "y = value.";
   let arguments = (ins F32Attr:$value);
@@ -331,7 +337,7 @@ def NN_FillOp : NN_KernelOp<"fill", [Kernel]> {
 
 //===- Objective -------------------------------------------------------------------------------------------------===//
 
-def NN_LinearCrossEntropyOp : NN_KernelOp<"linear_cross_entropy", [Differentiable]> {
+def NN_LinearCrossEntropyOp : NN_PureOp<"linear_cross_entropy", [Differentiable]> {
   let summary = "The language model's head and its loss";
   let description = [{
     loss = scale Σ over rows whose label is not −100 of (log Σ_v exp(l_v) − l_label), l = x wᵀ. x [B,T,D], w [V,D],
@@ -340,14 +346,16 @@ def NN_LinearCrossEntropyOp : NN_KernelOp<"linear_cross_entropy", [Differentiabl
   }];
   let arguments = (ins Tokens:$x, Matrix:$weight, TokenIds:$labels, AnyRankedTensor:$scale);
   let results = (outs AnyRankedTensor:$loss);
+  let hasVerifier = 1;
 }
-def NN_LinearCrossEntropyGradientOp : NN_KernelOp<"linear_cross_entropy_gradient"> {
+def NN_LinearCrossEntropyGradientOp : NN_PureOp<"linear_cross_entropy_gradient"> {
   let summary = "The head's loss and the cotangent of its input, in one sweep";
   let description = "dx = scale (softmax(l) − onehot(label)) w, and the loss as in linear_cross_entropy.";
   let arguments = (ins Tokens:$x, Matrix:$weight, TokenIds:$labels, AnyRankedTensor:$scale);
   let results = (outs AnyRankedTensor:$loss, Tokens:$dx);
+  let hasVerifier = 1;
 }
-def NN_CrossEntropyTileOp : NN_KernelOp<"cross_entropy_tile", [KernelAccumulates]> {
+def NN_CrossEntropyTileOp : NN_KernelOp<"cross_entropy_tile"> {
   let summary = "One tile of logits into the running softmax";
   let description = [{
     For the vocabulary rows of this tile: m = max(max, rowmax(l)), c = exp(max − m), sum = c sum + Σ_{v ≠ label}
@@ -357,8 +365,9 @@ def NN_CrossEntropyTileOp : NN_KernelOp<"cross_entropy_tile", [KernelAccumulates
                        Optional<Tokens>:$accumulator);
   let results = (outs Tokens:$p, Tokens:$new_max, Tokens:$new_sum, Tokens:$new_target,
                       Optional<Tokens>:$new_accumulator);
+  let hasVerifier = 1;
 }
-def NN_CrossEntropyOp : NN_KernelOp<"cross_entropy", [AttrSizedOperandSegments, KernelAccumulates]> {
+def NN_CrossEntropyOp : NN_KernelOp<"cross_entropy", [AttrSizedOperandSegments]> {
   let summary = "The loss, and the cotangent of the head's input, from the running softmax";
   let description = [{
     With e = exp(target − max), z = sum + e, for rows whose label counts: loss = loss_accumulator + scale (log z + max −
@@ -367,6 +376,7 @@ def NN_CrossEntropyOp : NN_KernelOp<"cross_entropy", [AttrSizedOperandSegments, 
   let arguments = (ins TokenIds:$labels, Tokens:$max, Tokens:$sum, Tokens:$target, AnyRankedTensor:$scale,
                        AnyRankedTensor:$loss_accumulator, Optional<Tokens>:$accumulator, Optional<Matrix>:$weight);
   let results = (outs AnyRankedTensor:$loss, Optional<Tokens>:$dx);
+  let hasVerifier = 1;
 }
 
 #endif

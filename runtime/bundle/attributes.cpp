@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "runtime/bundle/attributes.h"
+
 #include <cmath>
 #include <limits>
-
-#include "runtime/bundle/signatures.h"
 
 namespace mebp {
 

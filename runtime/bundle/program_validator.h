@@ -3,14 +3,14 @@
 // Walks a program as it would run, once, with these rules:
 //   - a value is defined once, before it is used, and forgotten at the end of the loop that defined it;
 //   - live counts are part of a shape: [TOKENS, 8] is no [LOOP 0, 8], whatever the largest counts are;
-//   - kernels write f32 only, into the arena or an output, never into an input or through a slice;
+//   - kernels write f32 or bf16, into the arena or an output, never into an input or through a slice;
 //   - i32 values come from the step's ids and labels alone, since kernels use them as indices.
 #pragma once
 
 #include <vector>
 
 #include "format/program.pb.h"
-#include "runtime/bundle/signatures.h"
+#include "runtime/bundle/kernel_rules.h"
 #include "runtime/core/status.h"
 
 namespace mebp {
@@ -63,7 +63,7 @@ private:
   Status walk(const Steps &steps, Values &defined);
   Status walkStep(const format::Step &step, Values &defined);
   Status checkKernel(const format::Kernel &kernel, Values &defined);
-  Status checkParts(const format::Kernel &kernel, Parts side, Values &defined);
+  Status checkParts(const format::Kernel &kernel, format::Parts side, Values &defined);
   Status checkSlice(const format::Slice &slice, Values &defined);
   Status checkUpdate(const format::Update &update, Values &defined);
   Status checkLoop(const format::Loop &loop, Values &defined);
@@ -71,9 +71,9 @@ private:
   Status use(int64_t index) const;
   Status define(int64_t index, Values &defined);
   Status checkWritable(uint32_t index) const;
-  Status checkType(const Slot &slot, uint32_t index) const;
-  Status checkLetter(const Slot &slot, char letter, const Dimension &dimension, KernelShape &shape);
-  Status checkSlot(const Slot &slot, uint32_t index, KernelShape &shape);
+  Status checkType(const format::Slot &slot, uint32_t index) const;
+  Status checkLetter(const format::Slot &slot, char letter, const Dimension &dimension, KernelShape &shape);
+  Status checkSlot(const format::Slot &slot, uint32_t index, KernelShape &shape);
 
   const format::Value &value(uint32_t index) const { return program.values(static_cast<int>(index)); }
   bool known(uint64_t index) const { return index < states.size(); }

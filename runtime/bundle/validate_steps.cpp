@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "runtime/bundle/attributes.h"
 #include "runtime/bundle/program_validator.h"
 #include "runtime/bundle/storage.h"
 #include "runtime/bundle/validate.h"
@@ -79,29 +80,30 @@ Status ProgramValidator::walkStep(const format::Step &step, Values &defined) {
   }
 }
 
-Status ProgramValidator::checkType(const Slot &slot, uint32_t index) const {
+Status ProgramValidator::checkType(const format::Slot &slot, uint32_t index) const {
   bool fits = true;
   switch (slot.type) {
-  case SlotType::Float:
+  case format::SlotType::Activation:
     fits = isActivation(value(index).element());
     break;
-  case SlotType::Exact:
+  case format::SlotType::Exact:
     fits = value(index).element() == format::F32;
     break;
-  case SlotType::Weight:
+  case format::SlotType::Weight:
     fits = value(index).element() != format::I32;
     break;
-  case SlotType::Ids:
+  case format::SlotType::Ids:
     fits = states[index].role == format::Input::TOKEN_IDS;
     break;
-  case SlotType::Labels:
+  case format::SlotType::Labels:
     fits = states[index].role == format::Input::LABELS;
     break;
   }
   return fits ? Status() : failure(MEBP_CORRUPT, "'%s' has the wrong element type", slot.name);
 }
 
-Status ProgramValidator::checkLetter(const Slot &slot, char letter, const Dimension &dimension, KernelShape &shape) {
+Status ProgramValidator::checkLetter(const format::Slot &slot, char letter, const Dimension &dimension,
+                                     KernelShape &shape) {
   int64_t &count = shape.counts[static_cast<unsigned char>(letter)];
   Dimension &bound = letters[static_cast<unsigned char>(letter)];
   if (letter == '1' ? dimension != Dimension{1} : count != 0 && dimension != bound)
@@ -117,7 +119,7 @@ Status ProgramValidator::checkLetter(const Slot &slot, char letter, const Dimens
   return Status();
 }
 
-Status ProgramValidator::checkSlot(const Slot &slot, uint32_t index, KernelShape &shape) {
+Status ProgramValidator::checkSlot(const format::Slot &slot, uint32_t index, KernelShape &shape) {
   if (Status status = checkType(slot, index); !status.ok())
     return status;
   if (Status status = checkLetter(slot, slot.shape[0], rowsOf(index), shape); !status.ok())
@@ -125,36 +127,28 @@ Status ProgramValidator::checkSlot(const Slot &slot, uint32_t index, KernelShape
   return checkLetter(slot, slot.shape[1], columnsOf(index), shape);
 }
 
-// The number of slots that a kernel of this signature has.
-static size_t slotCount(const Slot (&slots)[maximumSlots]) {
-  size_t count = 0;
-  while (count < maximumSlots && slots[count].name)
-    ++count;
-  return count;
-}
-
 static int64_t entryAt(const google::protobuf::RepeatedField<int32_t> &entries, size_t index) {
   return index < static_cast<size_t>(entries.size()) ? entries[static_cast<int>(index)] : -1;
 }
 
 Status ProgramValidator::checkKernel(const format::Kernel &kernel, Values &defined) {
-  const Signature *signature = findSignature(kernel.name());
+  const format::KernelSignature *signature = format::findSignature(kernel.name());
   if (!signature)
     return failure(MEBP_UNSUPPORTED, "kernel '%s' is not known to this runtime; use a newer one",
                    kernel.name().c_str());
   cpu::Attributes attributes;
   if (Status status = readAttributes(kernel, attributes); !status.ok())
     return status;
-  if (signature->parts != Parts::None)
+  if (signature->parts != format::Parts::None)
     return checkParts(kernel, signature->parts, defined);
 
-  size_t operandCount = slotCount(signature->operands), resultCount = slotCount(signature->results);
+  size_t operandCount = format::slotCount(signature->operands), resultCount = format::slotCount(signature->results);
   if (static_cast<size_t>(kernel.operands_size()) > operandCount ||
       static_cast<size_t>(kernel.results_size()) > resultCount)
     return failure(MEBP_CORRUPT, "'%s' has too many operands or results", kernel.name().c_str());
   KernelShape shape{kernel, attributes};
   for (size_t i = 0; i < operandCount; ++i) {
-    const Slot &slot = signature->operands[i];
+    const format::Slot &slot = signature->operands[i];
     int64_t index = entryAt(kernel.operands(), i);
     if (index == -1 && slot.optional)
       continue;
@@ -164,7 +158,7 @@ Status ProgramValidator::checkKernel(const format::Kernel &kernel, Values &defin
       return status.in("'" + kernel.name() + "'");
   }
   for (size_t i = 0; i < resultCount; ++i) {
-    const Slot &slot = signature->results[i];
+    const format::Slot &slot = signature->results[i];
     int64_t index = entryAt(kernel.results(), i);
     if (index == -1 && slot.optional)
       continue;
@@ -176,7 +170,7 @@ Status ProgramValidator::checkKernel(const format::Kernel &kernel, Values &defin
       return status.in("'" + kernel.name() + "'");
   }
   for (size_t i = 0; i < operandCount; ++i) {
-    if (signature->operands[i].accumulates == notAccumulated)
+    if (signature->operands[i].accumulates == format::noSlot)
       continue;
     int64_t operand = entryAt(kernel.operands(), i);
     int64_t result = entryAt(kernel.results(), static_cast<size_t>(signature->operands[i].accumulates));
@@ -186,12 +180,12 @@ Status ProgramValidator::checkKernel(const format::Kernel &kernel, Values &defin
   }
   if (signature->tokenRows && !isTokenRows(letters['N']))
     return failure(MEBP_CORRUPT, "'%s' does not run over tokens", kernel.name().c_str());
-  return signature->check ? signature->check(shape) : Status();
+  return checkRule(shape, *signature);
 }
 
-Status ProgramValidator::checkParts(const format::Kernel &kernel, Parts side, Values &defined) {
+Status ProgramValidator::checkParts(const format::Kernel &kernel, format::Parts side, Values &defined) {
   const std::string place = "'" + kernel.name() + "'";
-  bool splits = side == Parts::Results;
+  bool splits = side == format::Parts::Results;
   const auto &parts = splits ? kernel.results() : kernel.operands();
   if ((splits ? kernel.operands_size() : kernel.results_size()) != 1 || parts.empty())
     return failure(MEBP_CORRUPT, "%s has the wrong number of operands or results", place.c_str());

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "format/container.h"
+#include "format/kernels.h"
 #include "format/residency.h"
 #include "runtime/bundle/programs.h"
-#include "runtime/bundle/signatures.h"
 #include "runtime/bundle/storage.h"
 
 namespace mebp {
@@ -51,8 +51,8 @@ private:
   }
 
   void visit(const format::Kernel &kernel) {
-    const Signature &signature = *findSignature(kernel.name());
-    int32_t table = tableOf(signature);
+    const format::KernelSignature &signature = *format::findSignature(kernel.name());
+    int table = format::tableOf(signature);
     uint64_t windows = 0;
     for (int32_t i = 0; i < kernel.operands_size(); ++i) {
       int32_t operand = kernel.operands(i);
@@ -60,7 +60,7 @@ private:
         continue;
       uint64_t rows = valueOf(kernel.operands(0)).rows();
       if (signature.gathers)
-        rows = std::min<uint64_t>(rows, gatheredRows);
+        rows = std::min<uint64_t>(rows, format::gatheredRows);
       windows += windowsOf(valueOf(operand), i == table, rows);
     }
     if (windows > largest.windows)

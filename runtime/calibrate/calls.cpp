@@ -78,7 +78,8 @@ private:
       out.push_back(extentsOf(result));
     TimedCall call;
     call.rate = format::rateName(kernel, nameOf(storage), kind);
-    call.amounts = format::countAmounts({kernel, in.data(), in.size(), out.data(), out.size(), visibleKeys});
+    call.amounts = format::countAmounts(
+        {*format::findSignature(kernel), in.data(), in.size(), out.data(), out.size(), visibleKeys});
     call.kernel = cpu::findKernel(kernel, family);
     call.sequence = results[0].rows;
     call.operands = std::move(operands), call.results = std::move(results), call.attributes = attributes;

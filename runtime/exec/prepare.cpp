@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/bundle/signatures.h"
+#include "runtime/bundle/attributes.h"
 #include "runtime/exec/interpreter.h"
 #include "runtime/exec/tensors.h"
 
@@ -83,9 +83,9 @@ private:
     prepared.name = kernel.name().c_str();
     if (kernel.results_size() > 0)
       prepared.source = program.values(kernel.results(0)).source().c_str();
-    const Signature *signature = findSignature(kernel.name());
-    prepared.table = tableOf(*signature);
-    prepared.piece = signature->gathers ? gatheredRows : 0;
+    const format::KernelSignature &signature = *format::findSignature(kernel.name());
+    prepared.table = format::tableOf(signature);
+    prepared.piece = signature.gathers ? format::gatheredRows : 0;
     prepared.call.operandCount = static_cast<size_t>(kernel.operands_size());
     prepared.call.resultCount = static_cast<size_t>(kernel.results_size());
     prepared.values.assign(kernel.operands().begin(), kernel.operands().end());

@@ -7,7 +7,7 @@ nn.parameter @w : tensor<2x2xf32> {data = #nn.external<"f", 0, 16, "f32">, train
 // -----
 
 func.func @f(%ids: tensor<?x?x1xi32>, %w: tensor<50x8xf32>) {
-  // expected-error @below {{'nn.embedding' op 'result' has size 9 where 8 is needed: 'tensor<?x?x9xf32>'}}
+  // expected-error @below {{'nn.embedding' op 'y' has size 9 where 8 is needed: 'tensor<?x?x9xf32>'}}
   %0 = nn.embedding(%ids, %w) : (tensor<?x?x1xi32>, tensor<50x8xf32>) -> tensor<?x?x9xf32>
   return
 }
@@ -15,7 +15,7 @@ func.func @f(%ids: tensor<?x?x1xi32>, %w: tensor<50x8xf32>) {
 // -----
 
 func.func @f(%w: tensor<64x8xf32>) {
-  // expected-error @below {{'nn.position_embedding' op 'result' has size 9 where 8 is needed}}
+  // expected-error @below {{'nn.position_embedding' op 'y' has size 9 where 8 is needed}}
   %0 = nn.position_embedding(%w) : (tensor<64x8xf32>) -> tensor<?x?x9xf32>
   return
 }
@@ -31,7 +31,7 @@ func.func @f(%x: tensor<?x?x9xf32>, %w: tensor<4x8xf32>) {
 // -----
 
 func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<4x8xf32>) {
-  // expected-error @below {{'nn.linear' op 'result' has size 5 where 4 is needed}}
+  // expected-error @below {{'nn.linear' op 'y' has size 5 where 4 is needed}}
   %0 = nn.linear(%x, %w) : (tensor<?x?x8xf32>, tensor<4x8xf32>) -> tensor<?x?x5xf32>
   return
 }
@@ -63,7 +63,7 @@ func.func @f(%dy: tensor<?x?x5xf32>, %w: tensor<4x8xf32>) {
 // -----
 
 func.func @f(%dy: tensor<?x?x4xf32>, %w: tensor<4x8xf32>) {
-  // expected-error @below {{'nn.linear_input_gradient' op 'result' has size 9 where 8 is needed}}
+  // expected-error @below {{'nn.linear_input_gradient' op 'dx' has size 9 where 8 is needed}}
   %0 = nn.linear_input_gradient(%dy, %w) : (tensor<?x?x4xf32>, tensor<4x8xf32>) -> tensor<?x?x9xf32>
   return
 }
@@ -79,7 +79,7 @@ func.func @f(%dy: tensor<?x?x4xf32>, %w: tensor<4x8xf32>) {
 // -----
 
 func.func @f(%dy: tensor<?x?x4xf32>, %x: tensor<?x?x8xf32>) {
-  // expected-error @below {{'nn.linear_weight_gradient' op 'result' has size 8 where 4 is needed: 'tensor<8x4xf32>'}}
+  // expected-error @below {{'nn.linear_weight_gradient' op 'dw' has size 8 where 4 is needed: 'tensor<8x4xf32>'}}
   %0 = nn.linear_weight_gradient(%dy, %x) : (tensor<?x?x4xf32>, tensor<?x?x8xf32>) -> tensor<8x4xf32>
   return
 }
@@ -87,7 +87,7 @@ func.func @f(%dy: tensor<?x?x4xf32>, %x: tensor<?x?x8xf32>) {
 // -----
 
 func.func @f(%dy: tensor<?x?x4xf32>, %x: tensor<?x?x8xf32>) {
-  // expected-error @below {{'nn.linear_weight_gradient' op 'result' has size 9 where 8 is needed}}
+  // expected-error @below {{'nn.linear_weight_gradient' op 'dw' has size 9 where 8 is needed}}
   %0 = nn.linear_weight_gradient(%dy, %x) : (tensor<?x?x4xf32>, tensor<?x?x8xf32>) -> tensor<4x9xf32>
   return
 }
@@ -95,7 +95,7 @@ func.func @f(%dy: tensor<?x?x4xf32>, %x: tensor<?x?x8xf32>) {
 // -----
 
 func.func @f(%dy: tensor<?x?x4xf32>, %x: tensor<?x?x8xf32>) {
-  // expected-error @below {{'nn.linear_weight_gradient' op 'result' needs at least 2 dimensions, but is 'tensor<8xf32>'}}
+  // expected-error @below {{'nn.linear_weight_gradient' op 'dw' needs at least 2 dimensions, but is 'tensor<8xf32>'}}
   %0 = nn.linear_weight_gradient(%dy, %x) : (tensor<?x?x4xf32>, tensor<?x?x8xf32>) -> tensor<8xf32>
   return
 }
@@ -111,7 +111,7 @@ func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<3xf32>) {
 // -----
 
 func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<4xf32>) {
-  // expected-error @below {{'nn.rms_norm' op 'result' has size 4 where 8 is needed}}
+  // expected-error @below {{'nn.rms_norm' op 'y' has size 4 where 8 is needed}}
   %0 = nn.rms_norm(%x, %w) {epsilon = 1.0e-5 : f32} : (tensor<?x?x8xf32>, tensor<4xf32>) -> tensor<?x?x4xf32>
   return
 }
@@ -128,7 +128,7 @@ func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<8xf32>, %dy: tensor<?x?x4xf32>) {
 // -----
 
 func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<4xf32>) {
-  // expected-error @below {{'nn.layer_norm' op 'weight' has size 4 where 8 is needed}}
+  // expected-error @below {{'nn.layer_norm' op 'x' has size 8 where 4 is needed}}
   %0 = nn.layer_norm(%x, %w) {epsilon = 1.0e-5 : f32} : (tensor<?x?x8xf32>, tensor<4xf32>) -> tensor<?x?x8xf32>
   return
 }
@@ -136,7 +136,7 @@ func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<4xf32>) {
 // -----
 
 func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<8xf32>, %b: tensor<4xf32>) {
-  // expected-error @below {{'nn.layer_norm' op 'bias' has size 4 where 8 is needed}}
+  // expected-error @below {{'nn.layer_norm' op 'b' has size 4 where 8 is needed}}
   %0 = nn.layer_norm(%x, %w, %b) {epsilon = 1.0e-5 : f32} : (tensor<?x?x8xf32>, tensor<8xf32>, tensor<4xf32>) -> tensor<?x?x8xf32>
   return
 }
@@ -144,7 +144,7 @@ func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<8xf32>, %b: tensor<4xf32>) {
 // -----
 
 func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<8xf32>) {
-  // expected-error @below {{'nn.layer_norm' op 'result' has size 4 where 8 is needed}}
+  // expected-error @below {{'nn.layer_norm' op 'y' has size 4 where 8 is needed}}
   %0 = nn.layer_norm(%x, %w) {epsilon = 1.0e-5 : f32} : (tensor<?x?x8xf32>, tensor<8xf32>) -> tensor<?x?x4xf32>
   return
 }
@@ -177,7 +177,7 @@ func.func @f(%x: tensor<?x?x8xf32>) {
 // -----
 
 func.func @f(%x: tensor<?x?x8xf32>) {
-  // expected-error @below {{'nn.rope' op 'result' has size 4 where 8 is needed}}
+  // expected-error @below {{'nn.rope' op 'y' has size 4 where 8 is needed}}
   %0 = nn.rope(%x) {head_dim = 4 : i64, frequencies = array<f32: 1.0>} : (tensor<?x?x8xf32>) -> tensor<?x?x4xf32>
   return
 }
@@ -211,10 +211,10 @@ func.func @f(%q: tensor<?x?x12xf32>) {
 
 // -----
 
-func.func @f(%q: tensor<?x?x12xf32>, %k: tensor<?x?x8xf32>, %v: tensor<?x?x6xf32>) {
+func.func @f(%q: tensor<?x?x12xf32>, %k: tensor<?x?x8xf32>, %v: tensor<?x?x8xf32>) {
   // expected-error @below {{'nn.attention' op 'k' has size 8 where 6 is needed}}
   %0, %1 = nn.attention(%q, %k, %v) {heads = 4 : i64, kv_heads = 2 : i64, scale = 0.5 : f32}
-      : (tensor<?x?x12xf32>, tensor<?x?x8xf32>, tensor<?x?x6xf32>) -> (tensor<?x?x12xf32>, tensor<?x?x4xf32>)
+      : (tensor<?x?x12xf32>, tensor<?x?x8xf32>, tensor<?x?x8xf32>) -> (tensor<?x?x12xf32>, tensor<?x?x4xf32>)
   return
 }
 
@@ -230,7 +230,7 @@ func.func @f(%q: tensor<?x?x12xf32>, %k: tensor<?x?x6xf32>, %v: tensor<?x?x8xf32
 // -----
 
 func.func @f(%q: tensor<?x?x12xf32>) {
-  // expected-error @below {{'nn.attention' op 'output' has size 8 where 12 is needed}}
+  // expected-error @below {{'nn.attention' op 'o' has size 8 where 12 is needed}}
   %0, %1 = nn.attention(%q, %q, %q) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f32}
       : (tensor<?x?x12xf32>, tensor<?x?x12xf32>, tensor<?x?x12xf32>) -> (tensor<?x?x8xf32>, tensor<?x?x4xf32>)
   return
@@ -363,7 +363,7 @@ func.func @f(%labels: tensor<?x?x1xi32>, %s: tensor<?x?x1xf32>, %one: tensor<1x1
 // -----
 
 func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<8xf32>) {
-  // expected-error @below {{'nn.rms_norm_input_gradient' op 'result' has size 4 where 8 is needed}}
+  // expected-error @below {{'nn.rms_norm_input_gradient' op 'dx' has size 4 where 8 is needed}}
   %0 = nn.rms_norm_input_gradient(%x, %w, %x) {epsilon = 1.0e-5 : f32}
       : (tensor<?x?x8xf32>, tensor<8xf32>, tensor<?x?x8xf32>) -> tensor<?x?x4xf32>
   return
@@ -372,7 +372,7 @@ func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<8xf32>) {
 // -----
 
 func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<8xf32>) {
-  // expected-error @below {{'nn.layer_norm_input_gradient' op 'result' has size 4 where 8 is needed}}
+  // expected-error @below {{'nn.layer_norm_input_gradient' op 'dx' has size 4 where 8 is needed}}
   %0 = nn.layer_norm_input_gradient(%x, %w, %x) {epsilon = 1.0e-5 : f32}
       : (tensor<?x?x8xf32>, tensor<8xf32>, tensor<?x?x8xf32>) -> tensor<?x?x4xf32>
   return

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "format/kernels.h"
 #include "runtime/backends/cpu/kernel.h"
 
 #include <gtest/gtest.h>
@@ -6,34 +7,8 @@
 using namespace mebp::cpu;
 
 TEST(Registry, KnowsEveryKernelOfTheContract) {
-  for (const char *name : {"embedding",
-                           "position_embedding",
-                           "linear",
-                           "linear_input_gradient",
-                           "linear_weight_gradient",
-                           "rms_norm",
-                           "rms_norm_input_gradient",
-                           "layer_norm",
-                           "layer_norm_input_gradient",
-                           "rope",
-                           "attention",
-                           "attention_gradient",
-                           "silu",
-                           "relu",
-                           "gelu",
-                           "silu_gradient",
-                           "relu_gradient",
-                           "gelu_gradient",
-                           "gated",
-                           "gated_gradient",
-                           "add",
-                           "multiply",
-                           "scale",
-                           "split",
-                           "concat",
-                           "fill",
-                           "cross_entropy_tile",
-                           "cross_entropy"}) {
+  for (const mebp::format::KernelSignature &kernel : mebp::format::kernelSignatures) {
+    const char *name = kernel.name;
     EXPECT_NE(findKernel(name, Family::Reference), nullptr) << name;
     EXPECT_NE(findKernel(name, Family::Vector), nullptr) << name;
   }
