@@ -4,7 +4,7 @@
 # make test   runs all tests
 # make lint   holds the sources to their rules: ruff, clang-format, clang-tidy
 # make wheel  builds dist/mebp-*.whl and tries it in an empty virtual environment
-# make docs   writes docs/cli.md anew, from the commands' own help
+# make docs   writes docs/cli.md anew from the commands' own help, docs/ops.md and docs/passes.md from the .td files
 # make clean  removes what was built; .venv stays
 .PHONY: all setup build demo test lint docs wheel clean
 
@@ -27,6 +27,7 @@ lint: build
 
 docs: build
 	@.venv/bin/python docs/write_cli.py
+	@.venv/bin/python docs/write_ir.py
 
 wheel: setup
 	@scripts/wheel.sh
