@@ -14,8 +14,6 @@ if [ ! -e build/build.ninja ] || [ .venv/stamp -nt build/build.ninja ]; then
   cmake -G Ninja -S . -B build -DPython_EXECUTABLE="$root/.venv/bin/python" >/dev/null
   touch build/build.ninja
 fi
-# The compiler cache should know a file again in another clone.
-export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=true
 cmake --build build
 
 for tool in mebpc mebp-run; do

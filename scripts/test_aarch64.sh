@@ -41,7 +41,6 @@ CONF
 mkdir -p "$build"
 fill_sysroot
 [ -f "$build/build.ninja" ] || cmake --preset aarch64 >/dev/null
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=true
 ninja -C "$build" --quiet kernel_tests session_gradients
 # All on a CPU without products of bf16, then what they change on one with them. Many rows would take minutes.
 run_tests() {

@@ -20,7 +20,6 @@ fi
 # Asked without importing it: MLX has no such file of its own.
 mlx=$("$environment/bin/python" -c 'import importlib.util as u; print(u.find_spec("mlx").submodule_search_locations[0])')
 
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=true
 [ -f "$build/build.ninja" ] || cmake --preset mlx -DCMAKE_PREFIX_PATH="$mlx" >/dev/null
 ninja -C "$build" --quiet mlx_tests
 
