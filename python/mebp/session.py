@@ -13,7 +13,7 @@ from mebp import arrays, generation
 from mebp.errors import Error
 from mebp.extension import load_runtime
 from mebp.plan import Plan
-from mebp.session_options import OPTIMIZERS, byte_size, check_not_negative, check_options
+from mebp.session_options import byte_size, check_not_negative, check_options, default_optimizer, takes_losses
 
 
 @dataclass(frozen=True, repr=False)
@@ -103,7 +103,8 @@ class Session:
         self._info = self._bundle.info()
         self._description = json.loads(self._bundle.describe())
         self.manifest: dict = json.loads(self._bundle.manifest())
-        self.optimizer = self._choose_optimizer(optimizer)
+        self.optimizer = optimizer or self._description.get("plan", {}).get("optimizer") or default_optimizer()
+        has_gradients = not takes_losses(self.optimizer)
         self._shapes = dict(self._bundle.trainables())
         self._session = runtime.Session(
             self._bundle,
@@ -115,7 +116,7 @@ class Session:
             weight_decay=weight_decay,
             threads=threads or 0,
             reference_kernels=reference_kernels,
-            return_gradients=self.optimizer != "mezo" if return_gradients is None else return_gradients,
+            return_gradients=has_gradients if return_gradients is None else return_gradients,
             accumulate=accumulate,
             clip=clip or 0.0,
             resident_limit=byte_size("resident_limit", resident_limit),
@@ -133,12 +134,6 @@ class Session:
             f"{model['activation']}, LoRA rank {model['lora']['rank']} alpha {model['lora']['alpha']:g}, "
             f"{self.optimizer}, step {self.steps})"
         )
-
-    def _choose_optimizer(self, asked: str | None) -> str:
-        name = asked or self._description.get("plan", {}).get("optimizer") or OPTIMIZERS[0]
-        if name not in OPTIMIZERS:
-            raise Error(f"optimizer '{name}' is not in this build; choose {', '.join(OPTIMIZERS)}")
-        return name
 
     @property
     def max_batch(self) -> int:

@@ -6,7 +6,17 @@ import numpy as np
 from mebp.errors import Error
 from mebp.extension import load_runtime
 
-OPTIMIZERS = ("adamw", "sgd", "mezo")
+
+def default_optimizer() -> str:
+    return load_runtime().optimizers()[0][0]
+
+
+def takes_losses(optimizer: str) -> bool:
+    """Whether it takes losses instead of a gradient. Raises mebp.Error for one that this build does not have."""
+    known = dict(load_runtime().optimizers())
+    if optimizer not in known:
+        raise Error(f"optimizer '{optimizer}' is not in this build; choose {', '.join(known)}")
+    return known[optimizer]
 
 
 def check_options(

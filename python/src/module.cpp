@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "module.h"
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include "format/byte_size.h"
+#include "format/optimizers.h"
 
 namespace mebp::python {
 
@@ -41,6 +44,14 @@ static uint64_t byteSize(const std::string &text) {
 
 namespace mebp::python {
 
+// Names, the default first, and whether each takes losses instead of gradients.
+static std::vector<std::pair<std::string, bool>> optimizers() {
+  std::vector<std::pair<std::string, bool>> list;
+  for (const format::OptimizerTraits &traits : format::optimizers)
+    list.emplace_back(traits.name, traits.forwardOnly);
+  return list;
+}
+
 static std::string calibrate(uint32_t threads, bool quick) {
   mebp_calibration_options options = {};
   options.threads = threads;
@@ -69,6 +80,8 @@ static std::string calibrate(uint32_t threads, bool quick) {
 NB_MODULE(_runtime, module) {
   module.doc() = "The mebp runtime's C API; use mebp.Session.";
   module.def("byte_size", &mebp::python::byteSize, nanobind::arg("text"), "Bytes of a size such as '64MiB'.");
+  module.def("optimizers", &mebp::python::optimizers,
+             "Pairs of a name, the default first, and whether it is forward only.");
   module.def("calibrate", &mebp::python::calibrate, nanobind::arg("threads"), nanobind::arg("quick"),
              "Times the kernels; the file that mebpc --rates reads.");
   mebp::python::bindBundle(module);

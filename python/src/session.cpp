@@ -6,6 +6,8 @@
 
 #include <string>
 
+#include "format/optimizers.h"
+
 namespace mebp::python {
 
 namespace {
@@ -14,12 +16,8 @@ namespace {
 constexpr uint64_t largestUserState = 1 << 20;
 
 mebp_optimizer optimizerOf(const std::string &name) {
-  if (name == "sgd")
-    return MEBP_SGD;
-  if (name == "adamw")
-    return MEBP_ADAMW;
-  if (name == "mezo")
-    return MEBP_MEZO;
+  if (const format::OptimizerTraits *traits = format::findOptimizer(name))
+    return static_cast<mebp_optimizer>(traits->number);
   throw nb::value_error(("there is no optimizer '" + name + "'").c_str());
 }
 

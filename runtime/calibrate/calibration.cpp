@@ -39,10 +39,9 @@ double medianOf(std::vector<double> values) {
 }
 
 // Nanoseconds for an element of an adapter: its part of the norm, and the update. Tensor after tensor, as in a step.
-double timeUpdate(mebp_optimizer kind, bool quick) {
+double timeUpdate(Update update, bool quick) {
   constexpr uint64_t count = 16384;
   uint64_t tensors = quick ? 4 : 256;
-  std::unique_ptr<Optimizer> optimizer = makeOptimizer(kind);
   std::vector<float> gradient(count, 1e-3f), values(3 * tensors * count);
   mebp_session_options options;
   mebp_session_options_init(&options);
@@ -52,9 +51,9 @@ double timeUpdate(mebp_optimizer kind, bool quick) {
     Time begin = now();
     for (uint64_t i = 0; i < tensors; ++i) {
       float *parameters = values.data() + 3 * i * count;
-      float *state[maximumStateArrays] = {parameters + count, parameters + 2 * count};
+      float *state[format::maximumStateArrays] = {parameters + count, parameters + 2 * count};
       norm += squareOf(gradient.data(), count);
-      optimizer->update(optionsOf(options), pass + 1, parameters, gradient.data(), state, count);
+      update(optionsOf(options), pass + 1, parameters, gradient.data(), state, count);
     }
     times.push_back(nanosecondsSince(begin) / static_cast<double>(tensors * count));
   }
@@ -137,9 +136,10 @@ Status Calibration::measure(const mebp_calibration_options &options) {
     if (nanoseconds > 0)
       rates[name].assign(threads.size(), Rates{0, 0, 0, nanoseconds});
   };
-  add("adamw", timeUpdate(MEBP_ADAMW, options.quick));
-  add("sgd", timeUpdate(MEBP_SGD, options.quick));
-  add("mezo", timeDirection(options.quick));
+  for (const format::OptimizerTraits &traits : format::optimizers)
+    add(traits.name, traits.forwardOnly
+                         ? timeDirection(options.quick)
+                         : timeUpdate(updateOf(static_cast<mebp_optimizer>(traits.number)), options.quick));
   add(format::spillRate, timeSpill(options.quick));
   return Status();
 }

@@ -8,9 +8,9 @@
 namespace mebp {
 
 Status checkOptions(const mebp_session_options &options) {
-  if (options.optimizer < MEBP_SGD || options.optimizer > MEBP_MEZO)
-    return failure(MEBP_UNSUPPORTED, "optimizer number %d is not in this build; take SGD, AdamW or MeZO",
-                   static_cast<int>(options.optimizer));
+  if (!format::findOptimizer(options.optimizer))
+    return failure(MEBP_UNSUPPORTED, "optimizer number %d is not in this build; take %s",
+                   static_cast<int>(options.optimizer), format::listOptimizers().c_str());
   // Written so that a NaN fails, too.
   if (!(options.learning_rate >= 0 && std::isfinite(options.learning_rate)))
     return failure(MEBP_INVALID_ARGUMENT, "the learning rate %g is not a finite number from 0 on",
@@ -50,9 +50,15 @@ double squareOf(const float *gradient, uint64_t count) {
   return sum;
 }
 
-uint32_t stateArraysOf(mebp_optimizer kind) { return makeOptimizer(kind)->stateArrays(); }
-
-// With a gradient that a caller gives, MeZO is SGD; without one, runtime/train/mezo.cpp steps.
-std::unique_ptr<Optimizer> makeOptimizer(mebp_optimizer kind) { return kind == MEBP_ADAMW ? makeAdamw() : makeSgd(); }
+Update updateOf(mebp_optimizer optimizer) {
+  switch (optimizer) {
+  case MEBP_ADAMW:
+    return updateAdamw;
+  case MEBP_SGD:
+  case MEBP_MEZO:
+    return updateSgd;
+  }
+  return nullptr;
+}
 
 } // namespace mebp

@@ -4,8 +4,8 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
+#include "format/optimizers.h"
 #include "runtime/core/status.h"
 
 namespace mebp {
@@ -18,15 +18,18 @@ struct OptimizerOptions {
   double weightDecay = 0;
 };
 
-class Optimizer {
-public:
-  virtual ~Optimizer() = default;
-  // How many arrays as long as the parameters it keeps from step to step; they begin as zeros.
-  virtual uint32_t stateArrays() const = 0;
-  // The update number `step`, counted from 1, of one trainable: its elements, its gradient, and its part of each array.
-  virtual void update(const OptimizerOptions &options, uint64_t step, float *parameters, const float *gradient,
-                      float *const *state, uint64_t count) const = 0;
-};
+// The update number `step`, counted from 1, of one trainable: its elements, its gradient, and its part of each array of
+// state (format/optimizers.h), which begins as zeros.
+using Update = void (*)(const OptimizerOptions &options, uint64_t step, float *parameters, const float *gradient,
+                        float *const *state, uint64_t count);
+void updateAdamw(const OptimizerOptions &options, uint64_t step, float *parameters, const float *gradient,
+                 float *const *state, uint64_t count);
+void updateSgd(const OptimizerOptions &options, uint64_t step, float *parameters, const float *gradient,
+               float *const *state, uint64_t count);
+
+// Of an optimizer that checkOptions has passed. With a gradient that a caller gives, MeZO is SGD; without one,
+// runtime/train/mezo.cpp steps.
+Update updateOf(mebp_optimizer optimizer);
 
 Status checkOptions(const mebp_session_options &options);
 // The decimal that the caller wrote: 0.999f is not 0.999, and torch computes with 0.999.
@@ -35,11 +38,5 @@ OptimizerOptions optionsOf(const mebp_session_options &options);
 
 // What a gradient adds to the square of its norm.
 double squareOf(const float *gradient, uint64_t count);
-
-uint32_t stateArraysOf(mebp_optimizer kind);
-constexpr uint32_t maximumStateArrays = 2;
-std::unique_ptr<Optimizer> makeOptimizer(mebp_optimizer kind);
-std::unique_ptr<Optimizer> makeSgd();
-std::unique_ptr<Optimizer> makeAdamw();
 
 } // namespace mebp

@@ -101,7 +101,7 @@ Layout planSession(const format::Bundle &bundle, const mebp_session_options &opt
     layout.trainables.push_back(placer.take(trainableBytes(bundle, i)));
   layout.arrayBytes = placer.total() - layout.trained;
   layout.trainedBytes = layout.arrayBytes;
-  uint32_t arrays = layout.forwardOnly ? 0 : stateArraysOf(options.optimizer);
+  uint32_t arrays = layout.forwardOnly ? 0 : format::findOptimizer(options.optimizer)->stateArrays;
   if (options.state_in_file) {
     uint64_t largest = 0;
     for (uint32_t i = 0; i < static_cast<uint32_t>(bundle.trainables_size()); ++i)

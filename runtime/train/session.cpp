@@ -43,7 +43,7 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
   settings = given;
   limitByPlan = options.resident_limit == 0;
   optimizerOptions = optionsOf(given);
-  optimizer = makeOptimizer(given.optimizer);
+  rule = updateOf(given.optimizer);
   layout = planSession(opened.content(), given);
 
   if (given.memory) {

@@ -121,7 +121,7 @@ private:
   Arena arena;
   unsigned char *memory = nullptr;
   std::unique_ptr<Backend> backend;
-  std::unique_ptr<Optimizer> optimizer;
+  Update rule = nullptr; // of the optimizer
   std::vector<BoundBlock> blocks;
   Residency residency;      // in use where settings.resident_limit is not 0
   bool limitByPlan = false; // and not by an option

@@ -39,7 +39,7 @@ Status Session::checkTrains() const {
 }
 
 Status Session::update(uint32_t trainable, const float *gradient) {
-  float *state[maximumStateArrays] = {};
+  float *state[format::maximumStateArrays] = {};
   bool filed = layout.filedStateBytes != 0;
   uint64_t bytes = elements(trainable) * sizeof(float), place = layout.trainables[trainable] - layout.trained;
   for (uint32_t i = 0; i < layout.states.size(); ++i) {
@@ -49,7 +49,7 @@ Status Session::update(uint32_t trainable, const float *gradient) {
         return atFailure(status);
   }
   updating = true;
-  optimizer->update(optimizerOptions, stepsDone + 1, parameters(trainable), gradient, state, elements(trainable));
+  rule(optimizerOptions, stepsDone + 1, parameters(trainable), gradient, state, elements(trainable));
   for (uint32_t i = 0; filed && i < layout.states.size(); ++i)
     if (Status status = writeFiledState(i * layout.arrayBytes + place, state[i], bytes); !status.ok())
       return atFailure(status);

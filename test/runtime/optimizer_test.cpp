@@ -21,12 +21,12 @@ TEST(Optimizer, SgdStepsAgainstTheGradient) {
   float parameters[3] = {1, -2, 0.5f}, gradient[3] = {0.5f, 1, -4};
   OptimizerOptions options;
   options.learningRate = 0.1;
-  makeSgd()->update(options, 1, parameters, gradient, nullptr, 3);
+  updateSgd(options, 1, parameters, gradient, nullptr, 3);
   EXPECT_FLOAT_EQ(parameters[0], 0.95f);
   EXPECT_FLOAT_EQ(parameters[1], -2.1f);
   EXPECT_FLOAT_EQ(parameters[2], 0.9f);
   options.weightDecay = 0.5;
-  makeSgd()->update(options, 2, parameters, gradient, nullptr, 1);
+  updateSgd(options, 2, parameters, gradient, nullptr, 1);
   EXPECT_FLOAT_EQ(parameters[0], 0.95f - 0.1f * (0.5f + 0.5f * 0.95f));
 }
 
@@ -50,14 +50,13 @@ void compareAdamw(const OptimizerOptions &options) {
   std::vector<ReferenceAdamw> reference(count);
   for (int i = 0; i < count; ++i)
     expected[i] = parameters[i] = 0.1f * static_cast<float>(i - 18) + 0.05f;
-  std::unique_ptr<Optimizer> adamw = makeAdamw();
   float *state[2] = {mean.data(), square.data()};
   for (int step = 1; step <= steps; ++step) {
     for (int i = 0; i < count; ++i) {
       gradient[i] = static_cast<float>(std::sin(step * 0.7 + i)) * std::pow(10.0f, static_cast<float>(i % 7 - 5));
       expected[i] = reference[i].step(options, step, expected[i], gradient[i]);
     }
-    adamw->update(options, step, parameters.data(), gradient.data(), state, count);
+    updateAdamw(options, step, parameters.data(), gradient.data(), state, count);
   }
   double difference = 0, norm = 0;
   for (int i = 0; i < count; ++i) {
@@ -82,7 +81,7 @@ TEST(Optimizer, FirstAdamwStepIsTheLearningRate) {
   OptimizerOptions options{1e-3, 0.9, 0.999, 1e-8, 0};
   float parameter = 0, mean = 0, square = 0, gradient = -3;
   float *state[2] = {&mean, &square};
-  makeAdamw()->update(options, 1, &parameter, &gradient, state, 1);
+  updateAdamw(options, 1, &parameter, &gradient, state, 1);
   EXPECT_NEAR(parameter, 1e-3, 1e-9);
   EXPECT_FLOAT_EQ(mean, -0.3f);
   EXPECT_FLOAT_EQ(square, 0.009f);

@@ -15,6 +15,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "format/optimizers.h"
 #include "mebp/mebp.h"
 #include "options.h"
 #include "report.h"
@@ -88,7 +89,7 @@ private:
 
     mebp_session_options choice;
     mebp_session_options_init(&choice);
-    choice.optimizer = options.optimizer == "sgd" ? MEBP_SGD : options.optimizer == "mezo" ? MEBP_MEZO : MEBP_ADAMW;
+    choice.optimizer = static_cast<mebp_optimizer>(mebp::format::findOptimizer(options.optimizer)->number);
     choice.learning_rate = options.learningRate;
     choice.weight_decay = options.weightDecay;
     choice.threads = options.threads;

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "format/byte_size.h"
+#include "format/optimizers.h"
 
 int parseOptions(int argc, char **argv, RunOptions &out) {
   CLI::App app("Fine-tunes a compiled model on token files.", "mebp-run");
@@ -13,9 +14,9 @@ int parseOptions(int argc, char **argv, RunOptions &out) {
   app.add_option("--tokens", out.tokens, "token ids: .npy of int32 or int64, or .bin of little-endian uint32")
       ->required();
   app.add_option("--steps", out.steps, "how many steps; otherwise every row once")->check(CLI::PositiveNumber);
-  app.add_option("--optimizer", out.optimizer, "adamw, sgd or mezo")
+  app.add_option("--optimizer", out.optimizer, mebp::format::listOptimizers())
       ->capture_default_str()
-      ->check(CLI::IsMember({"adamw", "sgd", "mezo"}));
+      ->check(CLI::IsMember(mebp::format::optimizerNames()));
   app.add_option("--lr", out.learningRate, "learning rate")->capture_default_str();
   app.add_option("--weight-decay", out.weightDecay, "decoupled weight decay")->capture_default_str();
   app.add_option("--sequence", out.sequence, "tokens of a row, up to the compiled number")->check(CLI::PositiveNumber);

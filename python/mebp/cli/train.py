@@ -11,9 +11,7 @@ from mebp.training.schedule import SCHEDULES
 
 DATA_FORMS = 'plain text, or JSON lines with "text", with "prompt" and "completion", or with "messages"'
 
-# Announced by the interface and not in this build: refused, never ignored.
-_FINISHED, _INTERRUPTED = 0, 130
-_ABSENT_OPTIMIZERS = ("galore", "qgalore")
+_FINISHED, _INTERRUPTED = 0, 130  # exit statuses
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,6 +77,4 @@ def _training_options(given: dict[str, object]) -> TrainingOptions:
                if field.default is MISSING and field.name not in given]  # fmt: skip
     if missing:
         raise Error(f"{' and '.join(missing)} must be given, here or in --config; see mebp train --help")
-    if given.get("optimizer") in _ABSENT_OPTIMIZERS:
-        raise Error(f"--optimizer {given['optimizer']} is not in this build; choose adamw, sgd or mezo")
     return TrainingOptions(**given)
