@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench/compiler.py and bench/first_step.py: what they take the time and the memory of."""
+"""bench/compiler.py: what it takes the time and the memory of."""
 
 import subprocess
 import sys
@@ -7,21 +7,10 @@ import time
 from pathlib import Path
 
 import compiler
-import first_step
-import numpy as np
 import pytest
 from held import HOLD
 
-import mebp
-
 BENCH = Path(__file__).resolve().parents[2] / "bench"
-
-
-@pytest.fixture
-def tokens(tmp_path) -> Path:
-    path = tmp_path / "tokens.npy"
-    np.save(path, np.arange(60, 92, dtype=np.int32)[None])
-    return path
 
 
 def refusal(script: str, *arguments: object) -> str:
@@ -46,21 +35,4 @@ def test_a_page_without_a_place_is_refused(tmp_path):
     assert refusal("compiler.py", "--markdown", page) == (
         f"compiler.py: {page}: has no place for the table; put <!-- bench/compiler.py --> and <!-- end --> where it "
         "shall stand"
-    )
-
-
-@pytest.mark.parametrize("way", [first_step.mebp_run, first_step.session])
-def test_steps_end_one_after_another(way, bundle, tokens):
-    ends = way(bundle, tokens, 3)
-    assert len(ends) == 3 and all(np.diff([0, *ends]) > 0)
-
-
-def test_what_mebp_run_says_is_passed_on(tmp_path, tokens):
-    with pytest.raises(mebp.Error, match=r"^mebp-run: .*no such bundle folder"):
-        first_step.mebp_run(tmp_path / "none.mebp", tokens, 2)
-
-
-def test_one_step_is_nothing_to_compare_with():
-    assert refusal("first_step.py", "--steps", 1).endswith(
-        "--steps 1: give at least 2, the first is compared with the others"
     )
