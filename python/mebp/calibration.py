@@ -2,13 +2,14 @@
 """How fast this machine's kernels are, for the compiler's cost model."""
 
 import json
-import os
-import tempfile
 from pathlib import Path
 
 from mebp.errors import Error
 from mebp.extension import load_runtime
+from mebp.files import make_writable_parent, replaced_file
 from mebp.tools import cache_folder
+
+_ADVICE = "choose another with -o"
 
 
 def default_file() -> Path:
@@ -27,21 +28,10 @@ def calibrate(output: Path | None = None, *, threads: int | None = None, quick: 
     each number of threads. Raises mebp.Error where `output` cannot be written.
     """
     output = output or default_file()
-    _check_writable(output)
-    text = load_runtime().calibrate(threads or 0, quick)
-    with tempfile.NamedTemporaryFile("w", dir=output.parent, prefix=f".{output.name}-", delete=False) as scratch:
-        scratch.write(text + "\n")
-    Path(scratch.name).chmod(0o644)
-    os.replace(scratch.name, output)
-    return json.loads(text)
-
-
-def _check_writable(output: Path) -> None:
     if output.is_dir():
         raise Error(f"{output}: is a folder; name a file")
-    try:
-        output.absolute().parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Error(f"{output}: its folder cannot be made ({error.strerror}); choose another with -o") from error
-    if not os.access(output.absolute().parent, os.W_OK):
-        raise Error(f"{output}: its folder cannot be written; choose another with -o")
+    make_writable_parent(output, f"{output}: its folder", _ADVICE)
+    text = load_runtime().calibrate(threads or 0, quick)
+    with replaced_file(output, _ADVICE) as unfinished:
+        unfinished.write_text(text + "\n", encoding="utf-8")
+    return json.loads(text)

@@ -4,9 +4,7 @@
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import numpy as np
 
 from mebp.errors import Error
 from mebp.extension import load_runtime
+from mebp.files import new_folder, read_json
 from mebp.inspect import inspect
 from mebp.session import Session
 from mebp.tensor_file import DTYPES, relative_norm, write_tensors
@@ -83,7 +82,10 @@ def merge(
             yield weight
 
     # What overflows is refused by the tensor's name.
-    with np.errstate(over="ignore", invalid="ignore"), _new_folder(output) as folder:
+    with (
+        np.errstate(over="ignore", invalid="ignore"),
+        new_folder(output, "nothing was, choose another place") as folder,
+    ):
         shutil.copytree(bundle / "tokenizer", folder, dirs_exist_ok=True)
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         shapes = {tensor.name: tensor.shape for tensor in tensors}
@@ -113,31 +115,7 @@ def _stored_name(weight: dict) -> str:
 
 
 def _config(path: Path, dtype: str) -> dict:
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise Error(f"{path}: cannot be read ({error.strerror}); export and compile the model again") from error
-    except ValueError as error:
-        raise Error(f"{path}: is not JSON ({error}); export and compile the model again") from error
+    config = read_json(path, "export and compile the model again")
     config.pop("torch_dtype", None)  # as it was once called
     config["dtype"] = _TORCH_NAMES[dtype]
     return config
-
-
-@contextmanager
-def _new_folder(path: Path) -> Iterator[Path]:
-    """Yields a folder that becomes `path` at the end; after an error nothing is there."""
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise Error(f"{path}: is there already; name a new or an empty folder")
-    scratch = None
-    try:
-        path.absolute().parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=".mebp-merge-", dir=path.absolute().parent))
-        (scratch / "folder").mkdir()
-        yield scratch / "folder"
-        os.replace(scratch / "folder", path)
-    except OSError as error:
-        raise Error(f"{path}: cannot be written ({error.strerror}); nothing was, choose another place") from error
-    finally:
-        if scratch is not None:
-            shutil.rmtree(scratch, ignore_errors=True)

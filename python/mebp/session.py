@@ -12,6 +12,7 @@ import numpy as np
 from mebp import arrays, generation
 from mebp.errors import Error
 from mebp.extension import load_runtime
+from mebp.files import make_parent
 from mebp.plan import Plan
 from mebp.session_options import byte_size, check_not_negative, check_options, default_optimizer, takes_losses
 
@@ -304,7 +305,7 @@ class Session:
 
     def save_adapter(self, folder: str | os.PathLike[str]) -> None:
         """Writes a PEFT folder (adapter_config.json, adapter_model.safetensors), whole or not at all."""
-        _make_parent(folder)
+        make_parent(folder, f"{Path(folder).absolute().parent}:", "choose another folder")
         self._session.save_adapter(os.fspath(folder))
 
     def load_adapter(self, folder: str | os.PathLike[str]) -> None:
@@ -321,7 +322,7 @@ class Session:
         That is the adapter, the optimizer's state and the number of steps: where the data stands is the caller's to
         keep, in `user`.
         """
-        _make_parent(folder)
+        make_parent(folder, f"{Path(folder).absolute().parent}:", "choose another folder")
         self._session.save_state(os.fspath(folder), user)
 
     def load_state(self, folder: str | os.PathLike[str]) -> bytes:
@@ -330,11 +331,3 @@ class Session:
         Raises mebp.Error, with nothing changed, where the state is of another bundle or optimizer, or damaged.
         """
         return self._session.load_state(os.fspath(folder))
-
-
-def _make_parent(folder: str | os.PathLike[str]) -> None:
-    parent = Path(folder).absolute().parent
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Error(f"{parent}: cannot be made ({error.strerror}); choose another folder") from error

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """`mebp calibrate`, and what mebpc predicts with the rates that it finds."""
 
+import errno
 import json
 import os
 import signal
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import models
 import pytest
 from commands import MEBP, TIMEOUT, mebp, printed, refusal, running
 
-from mebp import export
+from mebp import Error, export
+from mebp.calibration import calibrate
 from mebp.tools import find_tool
 
 TERMS = ["call", "product", "weight", "element"]
@@ -221,4 +224,21 @@ def test_ctrl_c_leaves_nothing(tmp_path):
         assert process.wait(TIMEOUT) == 130
         assert printed(process.stdout) == ""
         assert printed(process.stderr) == "mebp: interrupted\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch, found):
+    monkeypatch.setattr(
+        "mebp.calibration.load_runtime", lambda: SimpleNamespace(calibrate=lambda *_: json.dumps(found))
+    )
+
+    def fill_the_disk(path: Path, text: str, **_: object) -> None:
+        path.write_bytes(text.encode()[:7])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", fill_the_disk)
+    with pytest.raises(
+        Error, match=r"rates.json: cannot be written \(No space left on device\); choose another with -o"
+    ):
+        calibrate(tmp_path / "rates.json")
     assert not list(tmp_path.iterdir())

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mebp.errors import Error
+from mebp.files import system_errors
 
 ROLES = ("system", "user", "assistant", "tool")
 _FORMS = (("text",), ("prompt", "completion"), ("messages",))
@@ -68,10 +69,8 @@ def read_samples(path: Path) -> list[Sample]:
 
 
 def _read_text(path: Path) -> str:
-    try:
+    with system_errors(f"{path}: cannot be read", "check the path"):
         content = path.read_bytes()
-    except OSError as error:
-        raise Error(f"{path}: cannot be read ({error.strerror}); check the path") from error
     try:
         return content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:

@@ -2,12 +2,11 @@
 """The page: charts and tables in the order in which someone asks."""
 
 import json
-import os
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from mebp.errors import Error
+from mebp.files import replaced_file
 from mebp.plan import Plan
 from mebp.report.arena_chart import draw_arena
 from mebp.report.lifetimes import Timeline
@@ -25,16 +24,8 @@ def write_report(path: Path, description: dict, measurements: Sequence[Measureme
 
     Raises mebp.Error where it cannot be written.
     """
-    unfinished = path.with_name(f".writing-{path.name}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with replaced_file(path, "choose another --html") as unfinished:
         unfinished.write_text(make_page(description, measurements), encoding="utf-8")
-        os.replace(unfinished, path)
-    except OSError as error:
-        raise Error(f"{path}: cannot be written ({error.strerror}); choose another --html") from error
-    finally:
-        if unfinished.parent.is_dir():
-            unfinished.unlink(missing_ok=True)
 
 
 def make_page(description: dict, measurements: Sequence[Measurement] = ()) -> str:

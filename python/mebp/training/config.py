@@ -7,6 +7,7 @@ from pathlib import Path
 import yaml
 
 from mebp.errors import Error
+from mebp.files import read_text
 from mebp.training.options import convert, find_name
 
 
@@ -16,9 +17,7 @@ def read_config(path: Path, kinds: Mapping[str, type]) -> dict[str, object]:
     An option without a value is as one left out. Raises mebp.Error, with the line, for what cannot be meant.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise Error(f"{path}: cannot be read ({error.strerror}); check --config") from error
+        text = read_text(path, "check --config")
     except UnicodeDecodeError as error:
         raise Error(f"{path}: is not UTF-8 at byte {error.start}; convert it") from error
     try:

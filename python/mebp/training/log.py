@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mebp.errors import Error
+from mebp.files import system_errors
 
 
 @dataclass(frozen=True)
@@ -38,14 +39,12 @@ class RunLog:
         self._path = path
         if path is None:
             return
-        try:
+        with system_errors(f"{path}: cannot be written", "choose another --log"):
             if resume_at and path.exists():
                 self.entries = [entry for entry in read_log(path) if entry.step <= resume_at]
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("w", encoding="utf-8", buffering=1)
             self._file.writelines(json.dumps(asdict(entry)) + "\n" for entry in self.entries)
-        except OSError as error:
-            raise Error(f"{path}: cannot be written ({error.strerror}); choose another --log") from error
 
     @property
     def records(self) -> list[Record]:
@@ -64,10 +63,8 @@ class RunLog:
         self.entries.append(entry)
         if self._path is None:
             return
-        try:
+        with system_errors(f"{self._path}: cannot be written", "make room or leave out --log"):
             self._file.write(json.dumps(asdict(entry)) + "\n")
-        except OSError as error:
-            raise Error(f"{self._path}: cannot be written ({error.strerror}); make room or leave out --log") from error
 
 
 def read_log(path: Path) -> list[Record | Evaluation]:

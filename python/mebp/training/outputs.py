@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run writes when it ends must be writable when it begins: hours lie between."""
 
-import os
 from pathlib import Path
 
 from mebp.errors import Error
+from mebp.files import make_writable_parent
 from mebp.training.options import TrainingOptions
 
 _PICTURES = (".png", ".svg", ".pdf", ".jpg")
@@ -24,10 +24,4 @@ def check_outputs(options: TrainingOptions) -> None:
 def _check(option: str, path: Path, is_taken: bool) -> None:
     if is_taken:
         raise Error(f"{option} {path}: something else is there; choose another")
-    parent = path.absolute().parent
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Error(f"{option} {path}: {parent} cannot be made ({error.strerror}); choose another") from error
-    if not os.access(parent, os.W_OK):
-        raise Error(f"{option} {path}: {parent} cannot be written; choose another")
+    make_writable_parent(path, f"{option} {path}: {path.absolute().parent}", "choose another")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loss curve as a picture."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from mebp.errors import Error
+from mebp.files import replaced_file
 from mebp.training.log import Evaluation, Record
 
 _MANY_STEPS = 200  # of which single dots would be a blot
@@ -58,14 +58,11 @@ def plot_loss(records: Sequence[Record], evaluations: Sequence[Evaluation], path
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.grid(axis="y", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    unfinished = path.with_name(f".writing-{path.name}")  # the ending says which kind of picture
+    advice = "choose another --plot"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(unfinished, dpi=150)
-        os.replace(unfinished, path)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise Error(f"{path}: cannot be written ({reason}); choose another --plot") from error
+        with replaced_file(path, advice) as unfinished:  # whose ending says which kind of picture
+            figure.savefig(unfinished, dpi=150)
+    except ValueError as error:
+        raise Error(f"{path}: cannot be written ({error}); {advice}") from error
     finally:
-        unfinished.unlink(missing_ok=True)
         plt.close(figure)

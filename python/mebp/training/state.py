@@ -9,17 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mebp.errors import Error
+from mebp.files import system_errors
 from mebp.session import Session
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Keeps a state folder to one run; the lock ends with the process, however it ends."""
-    try:
+    with system_errors(f"{folder}: cannot be written", "choose another --state"):
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise Error(f"{folder}: cannot be written ({error.strerror}); choose another --state") from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
