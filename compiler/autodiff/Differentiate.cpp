@@ -16,8 +16,7 @@ using namespace mlir;
 
 namespace mebp {
 
-FailureOr<Pullback> differentiate(func::FuncOp function, ArrayRef<Value> activeArguments,
-                                  const DenseMap<Value, Value> &seeds) {
+FailureOr<Cotangents> differentiate(func::FuncOp function, ArrayRef<Value> activeArguments, const Cotangents &seeds) {
   Block &body = function.getBody().front();
   SmallVector<Operation *> forward;
   DenseSet<Value> active(activeArguments.begin(), activeArguments.end());
@@ -27,11 +26,10 @@ FailureOr<Pullback> differentiate(func::FuncOp function, ArrayRef<Value> activeA
       active.insert(op.result_begin(), op.result_end());
   }
 
-  Pullback pullback;
-  pullback.cotangents = seeds;
+  Cotangents cotangents = seeds;
   OpBuilder builder(body.getTerminator());
   for (Operation *op : llvm::reverse(forward)) {
-    bool reached = llvm::any_of(op->getResults(), [&](Value result) { return pullback.cotangents.count(result); });
+    bool reached = llvm::any_of(op->getResults(), [&](Value result) { return cotangents.count(result); });
     if (!reached)
       continue;
     llvm::SmallBitVector wanted(op->getNumOperands());
@@ -45,26 +43,26 @@ FailureOr<Pullback> differentiate(func::FuncOp function, ArrayRef<Value> activeA
       return op->emitError() << "'" << op->getName() << "' has no gradient rule, but a trainable parameter or an "
                              << "earlier block lies behind it";
 
-    SmallVector<Value> cotangents;
+    SmallVector<Value> ofResults;
     for (Value result : op->getResults())
-      cotangents.push_back(pullback.cotangents.lookup(result));
+      ofResults.push_back(cotangents.lookup(result));
     SmallVector<Value> gradients(op->getNumOperands());
     Operation *before = body.getTerminator()->getPrevNode();
-    if (failed(differentiable.buildGradient(builder, cotangents, wanted, gradients)))
+    if (failed(differentiable.buildGradient(builder, ofResults, wanted, gradients)))
       return failure();
 
     for (OpOperand &operand : op->getOpOperands()) {
       Value gradient = gradients[operand.getOperandNumber()];
       if (!wanted.test(operand.getOperandNumber()) || !gradient)
         continue;
-      Value &sum = pullback.cotangents[operand.get()];
+      Value &sum = cotangents[operand.get()];
       sum = sum ? nn::AddOp::create(builder, op->getLoc(), sum.getType(), sum, gradient).getResult() : gradient;
     }
     auto kind = StringAttr::get(op->getContext(), "gradient");
     for (Operation *added = before->getNextNode(); added != body.getTerminator(); added = added->getNextNode())
       added->setLoc(FusedLoc::get(op->getContext(), {op->getLoc()}, kind));
   }
-  return pullback;
+  return cotangents;
 }
 
 } // namespace mebp

@@ -54,7 +54,7 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
     Block &body = function.getBody().front();
     auto terminator = cast<func::ReturnOp>(body.getTerminator());
 
-    DenseMap<Value, Value> seeds;
+    Cotangents seeds;
     if (isObjective) {
       seeds[terminator.getOperand(0)] = Value();
     } else {
@@ -67,8 +67,8 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
     for (BlockArgument argument : function.getArguments())
       if (train::isTrainable(function, argument.getArgNumber()))
         active.push_back(argument);
-    FailureOr<Pullback> pullback = differentiate(function, active, seeds);
-    if (failed(pullback))
+    FailureOr<Cotangents> cotangents = differentiate(function, active, seeds);
+    if (failed(cotangents))
       return {};
 
     SmallVector<Value> results;
@@ -79,7 +79,7 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
     }
     for (Value value : active) {
       auto argument = cast<BlockArgument>(value);
-      Value cotangent = pullback->cotangents.lookup(value);
+      Value cotangent = cotangents->lookup(value);
       bool isInput = argument.getArgNumber() == 0;
       int64_t parameter = train::getArgumentParameter(function, argument.getArgNumber());
       if (!cotangent) {

@@ -6,10 +6,8 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
-#include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <unistd.h>
@@ -160,7 +158,7 @@ LogicalResult writeFile(Location location, const std::string &path, ArrayRef<Str
   return success();
 }
 
-/// A folder beside the bundle that is removed again unless it is kept.
+/// A folder beside the bundle that is removed again unless it has been renamed by then.
 class TemporaryFolder {
 public:
   explicit TemporaryFolder(StringRef beside) : path((beside + ".writing-" + Twine(::getpid())).str()) {}

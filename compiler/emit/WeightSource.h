@@ -18,9 +18,6 @@ public:
   /// Reads a row to out[columns]; several threads may at once.
   void readRow(uint64_t row, float *out) const;
 
-  uint64_t getRows() const { return rows; }
-  uint64_t getColumns() const { return columns; }
-
 private:
   llvm::LogicalResult openFile(nn::ParameterOp parameter, nn::ExternalDataAttr data);
 

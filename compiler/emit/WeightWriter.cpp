@@ -56,7 +56,7 @@ WeightFormat chooseFormat(nn::ParameterOp parameter, const WeightOptions &option
 /// Written by several threads at once, each at its own place.
 class File {
 public:
-  explicit File(StringRef path) : path(path.str()), descriptor(::open(this->path.c_str(), O_WRONLY | O_CREAT, 0644)) {}
+  explicit File(StringRef path) : descriptor(::open(path.str().c_str(), O_WRONLY | O_CREAT, 0644)) {}
   ~File() {
     if (descriptor >= 0)
       ::close(descriptor);
@@ -80,7 +80,6 @@ public:
   }
 
 private:
-  std::string path;
   int descriptor;
 };
 

@@ -13,7 +13,7 @@ struct WeightOptions {
   WeightFormat matrices = WeightFormat::Int4;
   WeightFormat embeddings = WeightFormat::Int8; // tables and the head
   std::optional<uint64_t> randomSeed;
-  std::function<bool()> isInterrupted = [] { return false; }; // asked between rows; writing then stops
+  std::function<bool()> isInterrupted = [] { return false; }; // asked every 16 batches; writing then stops
 };
 
 /// Lays out the frozen parameters of the model: regions by block, a parameter where it is first bound. Fills in

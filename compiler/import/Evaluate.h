@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The two halves of evaluateNode: ops that compute element by element, and ops that move elements.
+// The three parts of evaluateNode: ops that compute element by element, ops that move elements, and ops that reduce.
 #pragma once
 
 #include "compiler/import/OnnxNode.h"

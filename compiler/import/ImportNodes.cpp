@@ -388,8 +388,7 @@ LogicalResult GraphImporter::importLikeFirst(const OnnxNode &node, Entries &inpu
   for (StringRef name : {"epsilon", "scale", "softcap"})
     if (node.hasAttribute(name))
       attributes.push_back(builder.getNamedAttr(name, builder.getF32FloatAttr(node.getFloat(name, 0))));
-  for (StringRef name :
-       {"is_causal", "interleaved", "rotary_embedding_dim", "num_heads", "q_num_heads", "kv_num_heads"})
+  for (StringRef name : {"is_causal", "interleaved", "rotary_embedding_dim"})
     if (node.hasAttribute(name))
       attributes.push_back(builder.getNamedAttr(name, builder.getI64IntegerAttr(node.getInteger(name, 0))));
   if (node.hasAttribute("approximate"))

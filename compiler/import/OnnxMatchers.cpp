@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/import/OnnxMatchers.h"
 
-#include "mlir/IR/Matchers.h"
-#include <cmath>
-
 using namespace mlir;
 using namespace mebp;
 

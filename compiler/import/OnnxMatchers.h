@@ -26,7 +26,7 @@ bool isParameterVector(mlir::Value value, int64_t size);
 /// Calls `match(a, b)` with the operands of a commutative node in both orders, until it says true.
 bool matchEitherWay(nn::OnnxOp node, llvm::function_ref<bool(mlir::Value, mlir::Value)> match);
 
-/// factor · source = value: through Mul, Div and Neg by constants.
+/// factor · source = value: through Mul and Div by constants.
 struct Scaled {
   mlir::Value source;
   double factor = 1;

@@ -31,7 +31,7 @@ constexpr int interrupted = 130;
 // Set by Ctrl-C, so that what was begun is removed again.
 volatile std::sig_atomic_t interruptions = 0;
 
-/// One line for people: the place, then what is wrong. Notes follow indented only where a pass gave some.
+/// One line for people: the place, then what is wrong.
 void printDiagnostic(Diagnostic &diagnostic) {
   std::string place = describeLocation(diagnostic.getLocation()), message = diagnostic.str();
   bool isNamed = place.empty() || StringRef(message).contains(place);

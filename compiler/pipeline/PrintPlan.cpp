@@ -3,7 +3,6 @@
 
 #include "compiler/plan/Schedule.h"
 
-#include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 

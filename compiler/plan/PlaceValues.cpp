@@ -14,7 +14,6 @@
 #include "format/alignment.h"
 
 #include "mlir/IR/Builders.h"
-#include "llvm/ADT/EquivalenceClasses.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;

@@ -9,7 +9,6 @@
 #include "compiler/rewrite/Passes.h"
 #include "format/kernels.h"
 
-#include "mlir/IR/Dominance.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 

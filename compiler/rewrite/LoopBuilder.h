@@ -13,7 +13,7 @@ bool isTokenValue(mlir::Value value);
 /// rows of the current trip.
 class LoopBuilder {
 public:
-  /// Begins with no carried values; `add` them, then `begin`, clone, and `end`.
+  /// Begins with no carried values; `carry` them, then `begin`, `clone`, and `end`.
   LoopBuilder(mlir::OpBuilder &builder, mlir::Location location, train::Domain domain, int64_t size,
               mlir::Value over = {})
       : builder(builder), location(location), domain(domain), size(size), over(over) {}

@@ -149,6 +149,12 @@ SmallVector<LoopOp> numberLoops(ProgramOp program) {
   return loops;
 }
 
+Value getRoot(Value value) {
+  while (auto slice = value.getDefiningOp<SliceOp>())
+    value = slice.getSource();
+  return value;
+}
+
 uint64_t sizeInBytes(Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   return static_cast<uint64_t>(type.getNumElements()) * (type.getElementTypeBitWidth() / 8);

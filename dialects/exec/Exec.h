@@ -21,6 +21,9 @@ llvm::SmallVector<mlir::Value> numberValues(ProgramOp program);
 /// The program's loops in the order of their numbers.
 llvm::SmallVector<train::LoopOp> numberLoops(ProgramOp program);
 
+/// The value that a chain of slices looks into; a value that is no slice is its own root.
+mlir::Value getRoot(mlir::Value value);
+
 /// The bytes that a value takes at its largest.
 uint64_t sizeInBytes(mlir::Value value);
 

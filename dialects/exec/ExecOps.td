@@ -5,7 +5,6 @@
 include "dialects/exec/ExecDialect.td"
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/SymbolInterfaces.td"
-include "mlir/Interfaces/ControlFlowInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def Exec_ExtentAttr : AttrDef<Exec_Dialect, "Extent"> {

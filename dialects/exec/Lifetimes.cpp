@@ -13,7 +13,6 @@
 using namespace mlir;
 using namespace mebp::exec;
 using mebp::train::LoopOp;
-using mebp::train::SliceOp;
 using mebp::train::UpdateOp;
 
 Lifetimes::Lifetimes(ProgramOp program) : values(numberValues(program)) {
@@ -36,19 +35,19 @@ Lifetimes::Lifetimes(ProgramOp program) : values(numberValues(program)) {
     if (auto kernel = dyn_cast<KernelOp>(op)) {
       for (auto [result, tie, reuse] : llvm::zip(kernel.getOutputs(), kernel.getTies(), kernel.getReuses())) {
         if (tie >= 0)
-          addHandover(kernel.getInputs()[tie], result, positions[op].begin, true);
+          addHandover(kernel.getInputs()[tie], result, true);
         else if (reuse >= 0)
-          addHandover(kernel.getInputs()[reuse], result, positions[op].begin, false);
+          addHandover(kernel.getInputs()[reuse], result, false);
       }
     } else if (auto update = dyn_cast<UpdateOp>(op)) {
-      addHandover(update.getDestination(), update.getResult(), positions[op].begin, true);
+      addHandover(update.getDestination(), update.getResult(), true);
     } else if (auto loop = dyn_cast<LoopOp>(op)) {
       for (auto [init, argument, yielded, result] :
            llvm::zip(loop.getInits(), loop.getCarried(), loop.getYield().getValues(), loop.getResults())) {
-        addHandover(init, argument, positions[op].begin, true);
-        addHandover(yielded, result, positions[op].end, true);
+        addHandover(init, argument, true);
+        addHandover(yielded, result, true);
         // The back edge: the next trip finds the yielded value where its argument is.
-        addHandover(argument, yielded, positions[op].end, true);
+        addHandover(argument, yielded, true);
       }
     }
   });
@@ -79,13 +78,7 @@ void Lifetimes::extend(Value value, Operation *user, unsigned position) {
   interval.end = std::max(interval.end, position);
 }
 
-void Lifetimes::addHandover(Value from, Value to, unsigned position, bool required) {
-  handovers.push_back({getRoot(from), to, position, required});
+void Lifetimes::addHandover(Value from, Value to, bool required) {
+  handovers.push_back({getRoot(from), to, required});
   handoverPairs.insert({getRoot(from), to});
-}
-
-Value Lifetimes::getRoot(Value value) const {
-  while (auto slice = value.getDefiningOp<SliceOp>())
-    value = slice.getSource();
-  return value;
 }

@@ -17,10 +17,9 @@ public:
     bool intersects(Interval other) const { return begin <= other.end && other.begin <= end; }
   };
 
-  /// A value's successor in the same memory: at `position`, `from` is read for the last time and `to` begins.
+  /// A value's successor in the same memory: `from` is read for the last time where `to` begins.
   struct Handover {
     mlir::Value from, to;
-    unsigned position;
     bool required; // the values must share memory; otherwise they may
   };
 
@@ -28,13 +27,11 @@ public:
   Interval get(mlir::Value value) const { return intervals.lookup(value); }
   llvm::ArrayRef<Handover> getHandovers() const { return handovers; }
   bool mayHandOver(mlir::Value from, mlir::Value to) const { return handoverPairs.contains({from, to}); }
-  /// The value that a chain of slices looks into; a value that is no slice is its own root.
-  mlir::Value getRoot(mlir::Value value) const;
 
 private:
   void countPositions(mlir::Block &block);
   void extend(mlir::Value value, mlir::Operation *user, unsigned position);
-  void addHandover(mlir::Value from, mlir::Value to, unsigned position, bool required);
+  void addHandover(mlir::Value from, mlir::Value to, bool required);
 
   llvm::SmallVector<mlir::Value> values;
   llvm::DenseMap<mlir::Value, Interval> intervals;

@@ -5,10 +5,7 @@
 include "dialects/nn/NNDialect.td"
 include "dialects/nn/NNInterfaces.td"
 include "mlir/IR/AttrTypeBase.td"
-include "mlir/IR/BuiltinAttributeInterfaces.td"
-include "mlir/IR/EnumAttr.td"
 include "mlir/IR/SymbolInterfaces.td"
-include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 //===- Parameters ------------------------------------------------------------------------------------------------===//

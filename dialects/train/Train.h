@@ -3,7 +3,6 @@
 
 #include "dialects/nn/NN.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Interfaces/ControlFlowInterfaces.h"
 
 #include "dialects/train/TrainDialect.h.inc"
 #include "dialects/train/TrainEnums.h.inc"

@@ -5,7 +5,6 @@
 include "dialects/train/TrainDialect.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/IR/SymbolInterfaces.td"
-include "mlir/Interfaces/ControlFlowInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def Train_BlockKind : I32EnumAttr<"BlockKind", "What a block is in the model", [
