@@ -134,9 +134,8 @@ struct AddLora : impl::AddLoraBase<AddLora> {
 
     unsigned argument = function.getNumArguments();
     (void)function.insertArgument(argument, type, {}, location);
-    train::setArgumentRole(function, argument, train::role::parameter);
-    function.setArgAttr(argument, train::role::parameterAttribute, builder.getI64IntegerAttr(number));
-    function.setArgAttr(argument, train::role::trainableAttribute, builder.getUnitAttr());
+    train::setArgumentRole(function, argument, train::Role::Parameter, number);
+    train::setTrainable(function, argument);
     return function.getArgument(argument);
   }
 };

@@ -44,8 +44,8 @@ struct AttachObjective : impl::AttachObjectiveBase<AttachObjective> {
     auto scalar = RankedTensorType::get({1, 1}, cast<RankedTensorType>(linear.getType()).getElementType());
     (void)loss.insertArgument(1, labels, {}, loss.getLoc());
     (void)loss.insertArgument(2, scalar, {}, loss.getLoc());
-    train::setArgumentRole(loss, 1, train::role::labels);
-    train::setArgumentRole(loss, 2, train::role::objectiveScale);
+    train::setArgumentRole(loss, 1, train::Role::Labels);
+    train::setArgumentRole(loss, 2, train::Role::ObjectiveScale);
 
     builder.setInsertionPoint(linear);
     Value value = nn::LinearCrossEntropyOp::create(builder, linear.getLoc(), scalar, linear.getX(), linear.getWeight(),
@@ -53,7 +53,7 @@ struct AttachObjective : impl::AttachObjectiveBase<AttachObjective> {
     terminator.setOperand(0, value);
     linear.erase();
     loss.setFunctionType(builder.getFunctionType(loss.getArgumentTypes(), value.getType()));
-    train::setResultRole(loss, 0, train::role::loss);
+    train::setResultRole(loss, 0, train::Role::Loss);
     return loss;
   }
 };

@@ -60,7 +60,7 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
     } else {
       Value output = terminator.getOperand(0);
       (void)function.insertArgument(1, output.getType(), {}, function.getLoc());
-      train::setArgumentRole(function, 1, train::role::cotangent);
+      train::setArgumentRole(function, 1, train::Role::Cotangent);
       seeds[output] = function.getArgument(1);
     }
     SmallVector<Value> active = {function.getArgument(0)};
@@ -72,16 +72,16 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
       return {};
 
     SmallVector<Value> results;
-    SmallVector<std::pair<StringRef, int64_t>> roles; // with the parameter of a gradient
+    SmallVector<std::pair<train::Role, std::optional<int64_t>>> roles; // with the parameter of a gradient
     if (isObjective) {
       results.push_back(terminator.getOperand(0)); // by now the gradient op's own loss
-      roles.push_back({train::role::loss, -1});
+      roles.push_back({train::Role::Loss, std::nullopt});
     }
     for (Value value : active) {
       auto argument = cast<BlockArgument>(value);
       Value cotangent = cotangents->lookup(value);
       bool isInput = argument.getArgNumber() == 0;
-      int64_t parameter = train::getArgumentParameter(function, argument.getArgNumber());
+      auto parameter = static_cast<int64_t>(train::getArgumentParameter(function, argument.getArgNumber()));
       if (!cotangent) {
         if (isInput)
           function.emitError() << "nothing in block '" << block.getSymName() << "' depends on its input";
@@ -91,18 +91,17 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
         return {};
       }
       results.push_back(cotangent);
-      roles.push_back(
-          {isInput ? train::role::cotangent : train::role::gradient, isInput ? int64_t(-1) : int64_t(parameter)});
+      if (isInput)
+        roles.push_back({train::Role::Cotangent, std::nullopt});
+      else
+        roles.push_back({train::Role::Gradient, parameter});
       gradients += !isInput;
     }
     terminator->setOperands(results);
     function.setFunctionType(builder.getFunctionType(function.getArgumentTypes(), ValueRange(results).getTypes()));
     function.setResAttrsAttr({});
-    for (auto [index, role] : llvm::enumerate(roles)) {
-      train::setResultRole(function, index, role.first);
-      if (role.second >= 0)
-        function.setResultAttr(index, train::role::parameterAttribute, builder.getI64IntegerAttr(role.second));
-    }
+    for (auto [index, role] : llvm::enumerate(roles))
+      train::setResultRole(function, index, role.first, role.second);
     IRRewriter rewriter(&getContext());
     (void)runRegionDCE(rewriter, function->getRegions());
     return function;

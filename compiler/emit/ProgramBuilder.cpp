@@ -2,7 +2,6 @@
 #include "compiler/emit/ProgramBuilder.h"
 
 #include "compiler/plan/MemoryPlan.h"
-#include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -10,6 +9,50 @@ using namespace mlir;
 namespace mebp {
 
 namespace {
+
+// The verifier of exec.program knows which roles go in and which come out.
+format::Input::Role getInputRole(train::Role role) {
+  switch (role) {
+  case train::Role::Activation:
+    return format::Input::ACTIVATION;
+  case train::Role::Cotangent:
+    return format::Input::COTANGENT;
+  case train::Role::TokenIds:
+    return format::Input::TOKEN_IDS;
+  case train::Role::Labels:
+    return format::Input::LABELS;
+  case train::Role::ObjectiveScale:
+    return format::Input::OBJECTIVE_SCALE;
+  case train::Role::Parameter:
+    return format::Input::PARAMETER;
+  case train::Role::Gradient:
+  case train::Role::Loss:
+  case train::Role::Logits:
+    break;
+  }
+  llvm_unreachable("no input has this role");
+}
+
+format::Output::Role getOutputRole(train::Role role) {
+  switch (role) {
+  case train::Role::Activation:
+    return format::Output::ACTIVATION;
+  case train::Role::Cotangent:
+    return format::Output::COTANGENT;
+  case train::Role::Gradient:
+    return format::Output::GRADIENT;
+  case train::Role::Loss:
+    return format::Output::LOSS;
+  case train::Role::Logits:
+    return format::Output::LOGITS;
+  case train::Role::TokenIds:
+  case train::Role::Labels:
+  case train::Role::ObjectiveScale:
+  case train::Role::Parameter:
+    break;
+  }
+  llvm_unreachable("no output has this role");
+}
 
 class Builder {
 public:
@@ -33,27 +76,14 @@ public:
       exec::RoleAttr role = program.getInputRole(argument.getArgNumber());
       format::Input &input = *out.add_inputs();
       input.set_value(numbers.lookup(argument));
-      input.set_role(llvm::StringSwitch<format::Input::Role>(role.getKind())
-                         .Case(train::role::activation, format::Input::ACTIVATION)
-                         .Case(train::role::cotangent, format::Input::COTANGENT)
-                         .Case(train::role::tokenIds, format::Input::TOKEN_IDS)
-                         .Case(train::role::labels, format::Input::LABELS)
-                         .Case(train::role::objectiveScale, format::Input::OBJECTIVE_SCALE)
-                         .Case(train::role::parameter, format::Input::PARAMETER)
-                         .Default(format::Input::ROLE_UNSPECIFIED));
+      input.set_role(getInputRole(role.getKind()));
       input.set_parameter(std::max<int64_t>(role.getParameter(), 0));
     }
     for (auto [index, value] : llvm::enumerate(program.getReturn().getValues())) {
       exec::RoleAttr role = program.getOutputRole(index);
       format::Output &output = *out.add_outputs();
       output.set_value(numbers.lookup(value));
-      output.set_role(llvm::StringSwitch<format::Output::Role>(role.getKind())
-                          .Case(train::role::activation, format::Output::ACTIVATION)
-                          .Case(train::role::cotangent, format::Output::COTANGENT)
-                          .Case(train::role::gradient, format::Output::GRADIENT)
-                          .Case(train::role::loss, format::Output::LOSS)
-                          .Case(train::role::logits, format::Output::LOGITS)
-                          .Default(format::Output::ROLE_UNSPECIFIED));
+      output.set_role(getOutputRole(role.getKind()));
       output.set_parameter(std::max<int64_t>(role.getParameter(), 0));
     }
     addSteps(body, *out.mutable_steps());
@@ -89,12 +119,11 @@ private:
 
   /// Parameters, and slices of them, are as they are stored; everything else is as it is computed.
   format::ElementType getElement(Value value) {
-    while (auto slice = value.getDefiningOp<train::SliceOp>())
-      value = slice.getSource();
+    value = exec::getRoot(value);
     auto argument = dyn_cast<BlockArgument>(value);
     if (argument && argument.getOwner() == &program.getBody().front()) {
       exec::RoleAttr role = program.getInputRole(argument.getArgNumber());
-      if (role.getKind() == train::role::parameter)
+      if (role.getKind() == train::Role::Parameter)
         return parameterElement(role.getParameter());
     }
     Type element = cast<RankedTensorType>(value.getType()).getElementType();

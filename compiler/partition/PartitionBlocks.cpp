@@ -151,12 +151,10 @@ struct PartitionBlocks : impl::PartitionBlocksBase<PartitionBlocks> {
     auto function =
         func::FuncOp::create(builder, module.getLoc(), functionName, builder.getFunctionType(types, output.getType()));
     function.setPrivate();
-    train::setArgumentRole(function, 0, kind == BlockKind::Embed ? train::role::tokenIds : train::role::activation);
-    train::setResultRole(function, 0, kind == BlockKind::Head ? train::role::logits : train::role::activation);
-    for (unsigned i = 1; i < types.size(); ++i) {
-      train::setArgumentRole(function, i, train::role::parameter);
-      function.setArgAttr(i, train::role::parameterAttribute, builder.getI64IntegerAttr(i - 1));
-    }
+    train::setArgumentRole(function, 0, kind == BlockKind::Embed ? train::Role::TokenIds : train::Role::Activation);
+    train::setResultRole(function, 0, kind == BlockKind::Head ? train::Role::Logits : train::Role::Activation);
+    for (unsigned i = 1; i < types.size(); ++i)
+      train::setArgumentRole(function, i, train::Role::Parameter, i - 1);
 
     Block *body = function.addEntryBlock();
     builder.setInsertionPointToEnd(body);

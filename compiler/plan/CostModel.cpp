@@ -122,7 +122,7 @@ private:
     if (!argument || argument.getOwner() != &program.getBody().front())
       return false;
     exec::RoleAttr role = program.getInputRole(argument.getArgNumber());
-    if (role.getKind() != train::role::parameter)
+    if (role.getKind() != train::Role::Parameter)
       return false;
     auto name = cast<FlatSymbolRefAttr>(block.getParameters()[role.getParameter()]);
     return SymbolTable::lookupNearestSymbolFrom<nn::ParameterOp>(block, name).getTrainable();

@@ -42,10 +42,18 @@ public:
 
   LogicalResult lower(func::FuncOp function) {
     SmallVector<Attribute> inputRoles, outputRoles;
-    for (unsigned i = 0; i < function.getNumArguments(); ++i)
-      inputRoles.push_back(getRole(train::getArgumentRole(function, i), train::getArgumentParameter(function, i)));
-    for (unsigned i = 0; i < function.getNumResults(); ++i)
-      outputRoles.push_back(getRole(train::getResultRole(function, i), train::getResultParameter(function, i)));
+    for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+      std::optional<train::Role> role = train::getArgumentRole(function, i);
+      if (!role)
+        return function.emitError() << "argument " << i << " has no train.role";
+      inputRoles.push_back(makeRole(*role, train::getArgumentParameter(function, i)));
+    }
+    for (unsigned i = 0; i < function.getNumResults(); ++i) {
+      std::optional<train::Role> role = train::getResultRole(function, i);
+      if (!role)
+        return function.emitError() << "result " << i << " has no train.role";
+      outputRoles.push_back(makeRole(*role, train::getResultParameter(function, i)));
+    }
     auto program =
         exec::ProgramOp::create(builder, function.getLoc(), function.getSymName(), builder.getArrayAttr(inputRoles),
                                 builder.getArrayAttr(outputRoles), IntegerAttr(), DenseI64ArrayAttr(), false);
@@ -60,9 +68,8 @@ public:
   }
 
 private:
-  Attribute getRole(StringRef kind, unsigned parameter) {
-    bool numbered = kind == train::role::parameter || kind == train::role::gradient;
-    return exec::RoleAttr::get(builder.getContext(), kind, numbered ? static_cast<int64_t>(parameter) : -1);
+  Attribute makeRole(train::Role role, unsigned parameter) {
+    return exec::RoleAttr::get(builder.getContext(), role, train::isNumbered(role) ? int64_t(parameter) : -1);
   }
 
   Shape getWholeShape(Type type) {

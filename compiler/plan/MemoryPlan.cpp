@@ -67,7 +67,7 @@ uint64_t getStateBytes(StringRef optimizer, uint64_t trainables) { return optimi
 uint64_t getGradientBytes(exec::ProgramOp program) {
   uint64_t bytes = 0;
   for (auto [index, value] : llvm::enumerate(program.getReturn().getValues()))
-    if (program.getOutputRole(index).getKind() == train::role::gradient)
+    if (program.getOutputRole(index).getKind() == train::Role::Gradient)
       bytes += format::alignUp(exec::sizeInBytes(value));
   return bytes;
 }
@@ -172,7 +172,7 @@ uint64_t countCheckpoints(uint64_t layers, uint64_t spacing) {
 RankedTensorType getCheckpointType(ModuleOp module) {
   for (auto program : module.getOps<exec::ProgramOp>())
     for (auto [index, argument] : llvm::enumerate(program.getBody().front().getArguments()))
-      if (program.getInputRole(index).getKind() == train::role::activation)
+      if (program.getInputRole(index).getKind() == train::Role::Activation)
         return cast<RankedTensorType>(argument.getType());
   llvm_unreachable("every model has a head, which reads a checkpoint");
 }

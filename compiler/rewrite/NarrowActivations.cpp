@@ -37,7 +37,7 @@ public:
     function.walk([&](Operation *op) { joinValuesOf(op); });
     auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
     for (OpOperand &operand : terminator->getOpOperands())
-      if (train::getResultRole(function, operand.getOperandNumber()) == train::role::logits)
+      if (train::getResultRole(function, operand.getOperandNumber()) == train::Role::Logits)
         exact.push_back(operand.get());
     for (Value value : exact)
       exactLeaders.insert(classes.getOrInsertLeaderValue(value));
@@ -51,7 +51,7 @@ public:
     });
     function.walk([&](train::UpdateOp update) { convert(update.getSourceMutable(), update.getType()); });
     for (OpOperand &operand : terminator->getOpOperands())
-      if (train::getResultRole(function, operand.getOperandNumber()) != train::role::logits &&
+      if (train::getResultRole(function, operand.getOperandNumber()) != train::Role::Logits &&
           isActivation(operand.get()))
         convert(operand, narrowed(operand.get().getType()));
     function.walk([&](nn::LinearInputGradientOp product) {

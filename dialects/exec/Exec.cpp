@@ -9,9 +9,30 @@
 using namespace mlir;
 using namespace mebp::exec;
 using mebp::train::LoopOp;
+using mebp::train::Role;
 using mebp::train::SliceOp;
 
 #include "dialects/exec/ExecDialect.cpp.inc"
+
+namespace {
+
+// A role is written as functions write it: "activation".
+ParseResult parseRoleKind(AsmParser &parser, Role &role) {
+  std::string name;
+  auto location = parser.getCurrentLocation();
+  if (parser.parseString(&name))
+    return failure();
+  std::optional<Role> known = mebp::train::symbolizeRole(name);
+  if (!known)
+    return parser.emitError(location) << "unknown role '" << name << "'";
+  role = *known;
+  return success();
+}
+
+void printRoleKind(AsmPrinter &printer, Role role) { printer << '"' << mebp::train::stringifyRole(role) << '"'; }
+
+} // namespace
+
 #define GET_ATTRDEF_CLASSES
 #include "dialects/exec/ExecAttributes.cpp.inc"
 #define GET_OP_CLASSES
@@ -170,12 +191,18 @@ LogicalResult ProgramOp::verifyRegions() {
     return emitOpError("does not end with exec.return");
   if (getInputRoles().size() != body.getNumArguments() || getOutputRoles().size() != getReturn().getValues().size())
     return emitOpError("has another number of roles than of inputs or outputs");
-  for (Attribute role : llvm::concat<const Attribute>(getInputRoles().getValue(), getOutputRoles().getValue()))
-    if (!isa<RoleAttr>(role))
-      return emitOpError() << "has " << role << " where a #exec.role belongs";
+  for (Attribute attribute : llvm::concat<const Attribute>(getInputRoles().getValue(), getOutputRoles().getValue()))
+    if (!isa<RoleAttr>(attribute))
+      return emitOpError() << "has " << attribute << " where a #exec.role belongs";
+  for (auto role : getInputRoles().getAsRange<RoleAttr>())
+    if (!mebp::train::isInput(role.getKind()))
+      return emitOpError() << "has an input that is '" << mebp::train::stringifyRole(role.getKind()) << "'";
+  for (auto role : getOutputRoles().getAsRange<RoleAttr>())
+    if (!mebp::train::isOutput(role.getKind()))
+      return emitOpError() << "has an output that is '" << mebp::train::stringifyRole(role.getKind()) << "'";
   for (Value value : numberValues(*this)) {
     auto type = dyn_cast<RankedTensorType>(value.getType());
-    if (!type || !type.hasStaticShape() || type.getRank() != 2)
+    if (!type || !type.hasStaticShape() || type.getRank() != 2 || !type.getElementType().isIntOrFloat())
       return emitOpError() << "has a value that is no matrix of a known largest size: " << value.getType();
   }
   if (getInPlace() && !mayRunInPlace(*this, Lifetimes(*this)))

@@ -25,8 +25,8 @@ def Exec_ExtentAttr : AttrDef<Exec_Dialect, "Extent"> {
 def Exec_RoleAttr : AttrDef<Exec_Dialect, "Role"> {
   let mnemonic = "role";
   let summary = "What an input or output of a program is; for parameters and gradients, of which of the block's";
-  let parameters = (ins StringRefParameter<>:$kind, DefaultValuedParameter<"int64_t", "-1">:$parameter);
-  let assemblyFormat = "`<` $kind (`,` $parameter^)? `>`";
+  let parameters = (ins "::mebp::train::Role":$kind, DefaultValuedParameter<"int64_t", "-1">:$parameter);
+  let assemblyFormat = "`<` custom<RoleKind>($kind) (`,` $parameter^)? `>`";
 }
 
 class Exec_Op<string mnemonic, list<Trait> traits = []> : Op<Exec_Dialect, mnemonic, traits>;

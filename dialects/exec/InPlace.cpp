@@ -12,6 +12,7 @@
 using namespace mlir;
 using namespace mebp::exec;
 using mebp::train::LoopOp;
+using mebp::train::Role;
 using mebp::train::SliceOp;
 using mebp::train::UpdateOp;
 
@@ -87,15 +88,15 @@ bool mayLieInInput(const Lifetimes &lifetimes, BlockArgument input, Value output
 bool mebp::exec::mayRunInPlace(ProgramOp program, const Lifetimes &lifetimes) {
   BlockArgument input;
   for (BlockArgument argument : program.getBody().front().getArguments()) {
-    StringRef kind = program.getInputRole(argument.getArgNumber()).getKind();
-    if (kind == train::role::cotangent || (kind == train::role::activation && !input))
+    Role role = program.getInputRole(argument.getArgNumber()).getKind();
+    if (role == Role::Cotangent || (role == Role::Activation && !input))
       input = argument;
   }
   if (!input)
     return false;
   for (auto [index, output] : llvm::enumerate(program.getReturn().getValues())) {
-    StringRef kind = program.getOutputRole(index).getKind();
-    if (kind == train::role::cotangent || kind == train::role::activation)
+    Role role = program.getOutputRole(index).getKind();
+    if (role == Role::Cotangent || role == Role::Activation)
       return mayLieInInput(lifetimes, input, output);
   }
   return false;

@@ -126,39 +126,100 @@ LogicalResult verifyTrip(Operation *op, Value trip) {
 LogicalResult SliceOp::verify() { return verifyTrip(*this, getTrip()); }
 LogicalResult UpdateOp::verify() { return verifyTrip(*this, getTrip()); }
 
+//===- BlockOp ---------------------------------------------------------------------------------------------------===//
+
+FlatSymbolRefAttr BlockOp::getProgram(ProgramUse use) {
+  switch (use) {
+  case ProgramUse::Forward:
+    return getForwardAttr();
+  case ProgramUse::Backward:
+    return getBackwardAttr();
+  case ProgramUse::Objective:
+    return getObjectiveAttr();
+  case ProgramUse::Loss:
+    return getLossAttr();
+  case ProgramUse::Logits:
+    return getLogitsAttr();
+  }
+  llvm_unreachable("every use has its attribute");
+}
+
+SmallVector<std::pair<ProgramUse, FlatSymbolRefAttr>> BlockOp::getPrograms() {
+  SmallVector<std::pair<ProgramUse, FlatSymbolRefAttr>> programs;
+  for (uint32_t number = 0; std::optional<ProgramUse> use = symbolizeProgramUse(number); ++number)
+    if (FlatSymbolRefAttr name = getProgram(*use))
+      programs.push_back({*use, name});
+  return programs;
+}
+
 //===- Roles -----------------------------------------------------------------------------------------------------===//
 
 namespace {
-StringRef text(Attribute attribute) {
-  auto string = dyn_cast_or_null<StringAttr>(attribute);
-  return string ? string.getValue() : StringRef();
+constexpr StringLiteral roleAttribute = "train.role";
+constexpr StringLiteral parameterAttribute = "train.parameter";
+constexpr StringLiteral trainableAttribute = "train.trainable";
+
+std::optional<Role> readRole(Attribute attribute) {
+  auto name = dyn_cast_or_null<StringAttr>(attribute);
+  return name ? symbolizeRole(name.getValue()) : std::nullopt;
 }
-unsigned number(Attribute attribute) {
-  auto integer = dyn_cast_or_null<IntegerAttr>(attribute);
-  return integer ? integer.getInt() : 0;
+unsigned readNumber(Attribute attribute) {
+  auto number = dyn_cast_or_null<IntegerAttr>(attribute);
+  return number ? number.getInt() : 0;
+}
+StringAttr makeRole(func::FuncOp function, Role role) {
+  return StringAttr::get(function.getContext(), stringifyRole(role));
+}
+IntegerAttr makeNumber(func::FuncOp function, int64_t number) {
+  return Builder(function.getContext()).getI64IntegerAttr(number);
 }
 } // namespace
 
 namespace mebp::train {
-StringRef getArgumentRole(func::FuncOp function, unsigned index) {
-  return text(function.getArgAttr(index, role::attribute));
+std::optional<Role> getArgumentRole(func::FuncOp function, unsigned index) {
+  return readRole(function.getArgAttr(index, roleAttribute));
 }
-StringRef getResultRole(func::FuncOp function, unsigned index) {
-  return text(function.getResultAttr(index, role::attribute));
+std::optional<Role> getResultRole(func::FuncOp function, unsigned index) {
+  return readRole(function.getResultAttr(index, roleAttribute));
 }
-void setArgumentRole(func::FuncOp function, unsigned index, StringRef value) {
-  function.setArgAttr(index, role::attribute, StringAttr::get(function.getContext(), value));
+void setArgumentRole(func::FuncOp function, unsigned index, Role role, std::optional<int64_t> parameter) {
+  function.setArgAttr(index, roleAttribute, makeRole(function, role));
+  if (parameter)
+    function.setArgAttr(index, parameterAttribute, makeNumber(function, *parameter));
 }
-void setResultRole(func::FuncOp function, unsigned index, StringRef value) {
-  function.setResultAttr(index, role::attribute, StringAttr::get(function.getContext(), value));
+void setResultRole(func::FuncOp function, unsigned index, Role role, std::optional<int64_t> parameter) {
+  function.setResultAttr(index, roleAttribute, makeRole(function, role));
+  if (parameter)
+    function.setResultAttr(index, parameterAttribute, makeNumber(function, *parameter));
 }
 unsigned getArgumentParameter(func::FuncOp function, unsigned index) {
-  return number(function.getArgAttr(index, role::parameterAttribute));
+  return readNumber(function.getArgAttr(index, parameterAttribute));
 }
 unsigned getResultParameter(func::FuncOp function, unsigned index) {
-  return number(function.getResultAttr(index, role::parameterAttribute));
+  return readNumber(function.getResultAttr(index, parameterAttribute));
 }
 bool isTrainable(func::FuncOp function, unsigned argument) {
-  return static_cast<bool>(function.getArgAttr(argument, role::trainableAttribute));
+  return static_cast<bool>(function.getArgAttr(argument, trainableAttribute));
 }
+void setTrainable(func::FuncOp function, unsigned argument) {
+  function.setArgAttr(argument, trainableAttribute, UnitAttr::get(function.getContext()));
+}
+
+bool isInput(Role role) {
+  switch (role) {
+  case Role::Activation:
+  case Role::Cotangent:
+  case Role::TokenIds:
+  case Role::Labels:
+  case Role::ObjectiveScale:
+  case Role::Parameter:
+    return true;
+  case Role::Gradient:
+  case Role::Loss:
+  case Role::Logits:
+    return false;
+  }
+  llvm_unreachable("every role goes in, comes out, or both");
+}
+bool isOutput(Role role) { return !isInput(role) || role == Role::Activation || role == Role::Cotangent; }
 } // namespace mebp::train

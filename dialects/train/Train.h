@@ -14,30 +14,25 @@ class YieldOp;
 
 namespace mebp::train {
 
-// What an argument or result of a block's function is: the attribute `train.role` has one of these strings.
-namespace role {
-constexpr llvm::StringLiteral attribute = "train.role";
-constexpr llvm::StringLiteral parameterAttribute = "train.parameter"; // with `parameter` or `gradient`: its number
-constexpr llvm::StringLiteral trainableAttribute = "train.trainable"; // unit; with `parameter`
-constexpr llvm::StringLiteral activation = "activation";
-constexpr llvm::StringLiteral cotangent = "cotangent";
-constexpr llvm::StringLiteral tokenIds = "token_ids";
-constexpr llvm::StringLiteral labels = "labels";
-constexpr llvm::StringLiteral objectiveScale = "objective_scale";
-constexpr llvm::StringLiteral parameter = "parameter";
-constexpr llvm::StringLiteral gradient = "gradient";
-constexpr llvm::StringLiteral loss = "loss";
-constexpr llvm::StringLiteral logits = "logits";
-} // namespace role
-
-llvm::StringRef getArgumentRole(mlir::func::FuncOp function, unsigned index);
-llvm::StringRef getResultRole(mlir::func::FuncOp function, unsigned index);
-void setArgumentRole(mlir::func::FuncOp function, unsigned index, llvm::StringRef value);
-void setResultRole(mlir::func::FuncOp function, unsigned index, llvm::StringRef value);
-
-/// The number of the block parameter that an argument or result stands for.
+/// What an argument or result of a block's function is: its `train.role`. Of a parameter or a gradient, `parameter` is
+/// the number of the block's parameter that it stands for: its `train.parameter`.
+std::optional<Role> getArgumentRole(mlir::func::FuncOp function, unsigned index);
+std::optional<Role> getResultRole(mlir::func::FuncOp function, unsigned index);
+void setArgumentRole(mlir::func::FuncOp function, unsigned index, Role role, std::optional<int64_t> parameter = {});
+void setResultRole(mlir::func::FuncOp function, unsigned index, Role role, std::optional<int64_t> parameter = {});
 unsigned getArgumentParameter(mlir::func::FuncOp function, unsigned index);
 unsigned getResultParameter(mlir::func::FuncOp function, unsigned index);
+
+/// Whether an argument is a parameter that is trained: its `train.trainable`.
 bool isTrainable(mlir::func::FuncOp function, unsigned argument);
+void setTrainable(mlir::func::FuncOp function, unsigned argument);
+
+/// Whether what has this role goes into a program, or comes out of one.
+bool isInput(Role role);
+bool isOutput(Role role);
+/// Whether it has a parameter's number.
+inline bool isNumbered(Role role) { return role == Role::Parameter || role == Role::Gradient; }
+/// Whether a session that needs no gradients leaves it out.
+inline bool givesGradients(ProgramUse use) { return use == ProgramUse::Backward || use == ProgramUse::Objective; }
 
 } // namespace mebp::train

@@ -20,6 +20,28 @@ def Train_Domain : I32EnumAttr<"Domain", "What a loop runs over", [
   let cppNamespace = "::mebp::train";
 }
 
+def Train_Role : I32EnumAttr<"Role", "What an argument or result of a block's function or program is", [
+  I32EnumAttrCase<"Activation", 0, "activation">,
+  I32EnumAttrCase<"Cotangent", 1, "cotangent">,
+  I32EnumAttrCase<"TokenIds", 2, "token_ids">,
+  I32EnumAttrCase<"Labels", 3, "labels">,
+  I32EnumAttrCase<"ObjectiveScale", 4, "objective_scale">,
+  I32EnumAttrCase<"Parameter", 5, "parameter">,
+  I32EnumAttrCase<"Gradient", 6, "gradient">,
+  I32EnumAttrCase<"Loss", 7, "loss">,
+  I32EnumAttrCase<"Logits", 8, "logits">]> {
+  let cppNamespace = "::mebp::train";
+}
+
+def Train_ProgramUse : I32EnumAttr<"ProgramUse", "What a block has a function or program for", [
+  I32EnumAttrCase<"Forward", 0, "forward">,
+  I32EnumAttrCase<"Backward", 1, "backward">,
+  I32EnumAttrCase<"Objective", 2, "objective">,
+  I32EnumAttrCase<"Loss", 3, "loss">,
+  I32EnumAttrCase<"Logits", 4, "logits">]> {
+  let cppNamespace = "::mebp::train";
+}
+
 class Train_Op<string mnemonic, list<Trait> traits = []> : Op<Train_Dialect, mnemonic, traits>;
 
 def Train_BlockOp : Train_Op<"block", [Symbol]> {
@@ -34,6 +56,12 @@ def Train_BlockOp : Train_Op<"block", [Symbol]> {
                        OptionalAttr<FlatSymbolRefAttr>:$objective, OptionalAttr<FlatSymbolRefAttr>:$loss,
                        OptionalAttr<FlatSymbolRefAttr>:$logits);
   let assemblyFormat = "$kind $sym_name `parameters` $parameters attr-dict";
+  let extraClassDeclaration = [{
+    /// Null where the block has no program for this.
+    ::mlir::FlatSymbolRefAttr getProgram(ProgramUse use);
+    /// Those that it has, in the order of ProgramUse.
+    ::llvm::SmallVector<std::pair<ProgramUse, ::mlir::FlatSymbolRefAttr>> getPrograms();
+  }];
 }
 
 def Train_EmptyOp : Train_Op<"empty", [Pure]> {
