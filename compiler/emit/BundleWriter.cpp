@@ -25,9 +25,23 @@ std::string getText(ModuleOp module, StringRef name) {
   return text ? text.str() : "";
 }
 
+void setProgram(format::Block &block, train::ProgramUse use, int32_t program) {
+  switch (use) {
+  case train::ProgramUse::Forward:
+    return block.set_forward(program);
+  case train::ProgramUse::Backward:
+    return block.set_backward(program);
+  case train::ProgramUse::Objective:
+    return block.set_objective(program);
+  case train::ProgramUse::Loss:
+    return block.set_loss(program);
+  case train::ProgramUse::Logits:
+    return block.set_logits(program);
+  }
+}
+
 void addBlocks(ModuleOp module, const llvm::StringMap<uint32_t> &programs, const llvm::StringMap<uint32_t> &weights,
                format::Bundle &bundle) {
-  auto number = [&](std::optional<StringRef> name) { return name ? static_cast<int32_t>(programs.lookup(*name)) : -1; };
   llvm::StringMap<uint32_t> trainables;
   for (auto block : module.getOps<train::BlockOp>()) {
     format::Block &message = *bundle.add_blocks();
@@ -50,11 +64,10 @@ void addBlocks(ModuleOp module, const llvm::StringMap<uint32_t> &programs, const
       }
       message.add_parameters()->set_trainable(entry->second);
     }
-    message.set_forward(number(block.getForward()));
-    message.set_backward(number(block.getBackward()));
-    message.set_objective(number(block.getObjective()));
-    message.set_loss(number(block.getLoss()));
-    message.set_logits(number(block.getLogits()));
+    for (train::ProgramUse use : train::programUses) {
+      FlatSymbolRefAttr name = block.getProgram(use);
+      setProgram(message, use, name ? static_cast<int32_t>(programs.lookup(name.getValue())) : -1);
+    }
   }
 }
 
@@ -62,10 +75,8 @@ void addBlocks(ModuleOp module, const llvm::StringMap<uint32_t> &programs, const
 llvm::StringMap<train::BlockOp> findFirstUsers(ModuleOp module) {
   llvm::StringMap<train::BlockOp> users;
   for (auto block : module.getOps<train::BlockOp>())
-    for (auto name :
-         {block.getForward(), block.getBackward(), block.getObjective(), block.getLoss(), block.getLogits()})
-      if (name)
-        users.try_emplace(*name, block);
+    for (auto [use, name] : block.getPrograms())
+      users.try_emplace(name.getValue(), block);
   return users;
 }
 

@@ -76,17 +76,9 @@ FailureOr<ScheduleChooser::Part> ScheduleChooser::lower(ModuleOp module, const P
   forwardOnly = isForwardOnly(plan.optimizer);
   for (auto block : copy->getOps<train::BlockOp>()) {
     uint64_t &arena = block.getKind() == train::BlockKind::Head ? part.headArena : part.layerArena;
-    auto count = [&](FlatSymbolRefAttr name) {
-      if (name)
+    for (auto [use, name] : block.getPrograms())
+      if (!forwardOnly || !train::givesGradients(use))
         arena = std::max(arena, copy->lookupSymbol<exec::ProgramOp>(name).getArenaBytes().value_or(0));
-    };
-    count(block.getForwardAttr());
-    count(block.getLossAttr());
-    count(block.getLogitsAttr());
-    if (forwardOnly)
-      continue;
-    count(block.getBackwardAttr());
-    count(block.getObjectiveAttr());
   }
   PlanOptions options = plan;
   options.schedule = pipeline.schedule;

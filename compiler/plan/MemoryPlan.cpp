@@ -75,9 +75,9 @@ uint64_t getGradientBytes(exec::ProgramOp program) {
 /// Whether what flows from block to block needs one buffer, or two that change places.
 bool flowsInPlace(ModuleOp module) {
   for (auto block : module.getOps<train::BlockOp>())
-    for (FlatSymbolRefAttr name : {block.getForwardAttr(), block.getBackwardAttr(), block.getObjectiveAttr()})
-      if (name && block.getKind() != train::BlockKind::Embed &&
-          !module.lookupSymbol<exec::ProgramOp>(name).getInPlace())
+    for (auto [use, name] : block.getPrograms())
+      if ((use == train::ProgramUse::Forward || train::givesGradients(use)) &&
+          block.getKind() != train::BlockKind::Embed && !module.lookupSymbol<exec::ProgramOp>(name).getInPlace())
         return false;
   return true;
 }
@@ -109,16 +109,15 @@ struct NeedsBySession {
 
 NeedsBySession findProgramNeeds(ModuleOp module) {
   DenseSet<StringRef> forwards, losses, gradients;
-  for (auto block : module.getOps<train::BlockOp>()) {
-    auto note = [](std::optional<StringRef> name, DenseSet<StringRef> &names) {
-      if (name)
-        names.insert(*name);
-    };
-    note(block.getForward(), forwards);
-    note(block.getLoss(), losses);
-    note(block.getBackward(), gradients);
-    note(block.getObjective(), gradients);
-  }
+  for (auto block : module.getOps<train::BlockOp>())
+    for (auto [use, name] : block.getPrograms()) {
+      if (use == train::ProgramUse::Forward)
+        forwards.insert(name.getValue());
+      else if (use == train::ProgramUse::Loss)
+        losses.insert(name.getValue());
+      else if (train::givesGradients(use))
+        gradients.insert(name.getValue());
+    }
   NeedsBySession needs;
   for (auto program : module.getOps<exec::ProgramOp>()) {
     StringRef name = program.getSymName();

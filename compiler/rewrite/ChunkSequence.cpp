@@ -188,8 +188,8 @@ struct ChunkSequence : impl::ChunkSequenceBase<ChunkSequence> {
     for (auto block : module.getOps<train::BlockOp>()) {
       if (block.getKind() != train::BlockKind::Layer)
         continue;
-      for (FlatSymbolRefAttr name : {block.getForwardAttr(), block.getBackwardAttr()}) {
-        if (!name || !done.insert(name).second)
+      for (auto [use, name] : block.getPrograms()) {
+        if (!done.insert(name).second)
           continue;
         auto function = module.lookupSymbol<func::FuncOp>(name);
         Chunker(function, size).run();

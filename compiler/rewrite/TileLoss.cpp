@@ -31,8 +31,8 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
       return signalPassFailure();
     }
     for (auto block : module.getOps<train::BlockOp>())
-      for (FlatSymbolRefAttr name : {block.getLossAttr(), block.getObjectiveAttr()})
-        if (name)
+      for (auto [use, name] : block.getPrograms())
+        if (use == train::ProgramUse::Loss || use == train::ProgramUse::Objective)
           tile(module.lookupSymbol<func::FuncOp>(name));
   }
 

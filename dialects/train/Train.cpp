@@ -146,9 +146,9 @@ FlatSymbolRefAttr BlockOp::getProgram(ProgramUse use) {
 
 SmallVector<std::pair<ProgramUse, FlatSymbolRefAttr>> BlockOp::getPrograms() {
   SmallVector<std::pair<ProgramUse, FlatSymbolRefAttr>> programs;
-  for (uint32_t number = 0; std::optional<ProgramUse> use = symbolizeProgramUse(number); ++number)
-    if (FlatSymbolRefAttr name = getProgram(*use))
-      programs.push_back({*use, name});
+  for (ProgramUse use : programUses)
+    if (FlatSymbolRefAttr name = getProgram(use))
+      programs.push_back({use, name});
   return programs;
 }
 

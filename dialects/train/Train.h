@@ -32,6 +32,9 @@ bool isInput(Role role);
 bool isOutput(Role role);
 /// Whether it has a parameter's number.
 inline bool isNumbered(Role role) { return role == Role::Parameter || role == Role::Gradient; }
+/// Every use, in order.
+constexpr ProgramUse programUses[] = {ProgramUse::Forward, ProgramUse::Backward, ProgramUse::Objective,
+                                      ProgramUse::Loss, ProgramUse::Logits};
 /// Whether a session that needs no gradients leaves it out.
 inline bool givesGradients(ProgramUse use) { return use == ProgramUse::Backward || use == ProgramUse::Objective; }
 
