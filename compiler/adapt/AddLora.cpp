@@ -34,7 +34,9 @@ struct AddLora : impl::AddLoraBase<AddLora> {
     llvm::SetVector<StringRef> available, untouched; // ends of names
     SmallVector<StringRef> adaptedLayers;
     for (auto block : llvm::to_vector(module.getOps<train::BlockOp>())) {
-      auto function = module.lookupSymbol<func::FuncOp>(block.getForwardAttr());
+      func::FuncOp function = block.lookupFunction(train::ProgramUse::Forward);
+      if (!function)
+        return signalPassFailure();
       for (auto linear : llvm::to_vector(function.getOps<nn::LinearOp>())) {
         auto argument = dyn_cast<BlockArgument>(linear.getWeight());
         if (!argument || train::isTrainable(function, argument.getArgNumber()))

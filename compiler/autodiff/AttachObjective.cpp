@@ -19,8 +19,8 @@ struct AttachObjective : impl::AttachObjectiveBase<AttachObjective> {
     for (auto block : module.getOps<train::BlockOp>()) {
       if (block.getKind() != train::BlockKind::Head)
         continue;
-      auto logits = module.lookupSymbol<func::FuncOp>(block.getForwardAttr());
-      auto loss = makeLoss(logits);
+      func::FuncOp logits = block.lookupFunction(train::ProgramUse::Forward);
+      func::FuncOp loss = logits ? makeLoss(logits) : logits;
       if (!loss)
         return signalPassFailure();
       logits.setName("head.logits");
@@ -36,7 +36,7 @@ struct AttachObjective : impl::AttachObjectiveBase<AttachObjective> {
     loss.setName("head.loss");
     auto terminator = cast<func::ReturnOp>(loss.getBody().front().getTerminator());
     auto linear = terminator.getOperand(0).getDefiningOp<nn::LinearOp>();
-    if (!linear || linear.getBias() || linear.getAddend()) {
+    if (!linear || !linear->hasOneUse() || linear.getBias() || linear.getAddend()) {
       logits.emitError("the logits must come from a linear layer without a bias");
       return {};
     }

@@ -28,13 +28,14 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
     llvm::StringMap<func::FuncOp> done; // by the name of the function that was differentiated
     for (auto block : module.getOps<train::BlockOp>()) {
       bool isHead = block.getKind() == train::BlockKind::Head;
-      FlatSymbolRefAttr source = isHead ? block.getLossAttr() : block.getForwardAttr();
-      if (block.getKind() == train::BlockKind::Embed || !source)
+      if (block.getKind() == train::BlockKind::Embed)
         continue;
-      func::FuncOp &derived = done[source.getValue()];
+      func::FuncOp function = block.lookupFunction(isHead ? train::ProgramUse::Loss : train::ProgramUse::Forward);
+      if (!function)
+        return signalPassFailure();
+      func::FuncOp &derived = done[function.getSymName()];
       if (!derived) {
-        auto function = module.lookupSymbol<func::FuncOp>(source);
-        StringRef stem = source.getValue();
+        StringRef stem = function.getSymName();
         stem.consume_back(isHead ? ".loss" : ".forward");
         derived = differentiateFunction(block, function, (stem + (isHead ? ".objective" : ".backward")).str(), isHead);
         if (!derived)
@@ -56,6 +57,10 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
 
     Cotangents seeds;
     if (isObjective) {
+      if (!terminator.getOperand(0).getDefiningOp<nn::LinearCrossEntropyOp>()) {
+        forward.emitError() << "the loss of block '" << block.getSymName() << "' is no nn.linear_cross_entropy";
+        return {};
+      }
       seeds[terminator.getOperand(0)] = Value();
     } else {
       Value output = terminator.getOperand(0);

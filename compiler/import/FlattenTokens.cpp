@@ -26,7 +26,7 @@ namespace {
 struct FlattenTokens : mebp::impl::FlattenTokensBase<FlattenTokens> {
   void runOnOperation() override {
     auto main = getOperation().lookupSymbol<func::FuncOp>("main");
-    if (!main) {
+    if (!main || main.isExternal()) {
       getOperation().emitError("has no function @main to flatten");
       return signalPassFailure();
     }

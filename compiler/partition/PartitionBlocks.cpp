@@ -88,7 +88,7 @@ struct PartitionBlocks : impl::PartitionBlocksBase<PartitionBlocks> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     auto function = module.lookupSymbol<func::FuncOp>("main");
-    if (!function || function.getNumArguments() != 1 || function.getNumResults() != 1) {
+    if (!function || function.isExternal() || function.getNumArguments() != 1 || function.getNumResults() != 1) {
       module.emitError("needs a function @main of the token ids that returns the logits");
       return signalPassFailure();
     }

@@ -38,7 +38,9 @@ struct ShareFunctions : impl::ShareFunctionsBase<ShareFunctions> {
     Builder builder(&getContext());
 
     for (auto block : module.getOps<train::BlockOp>()) {
-      auto function = module.lookupSymbol<func::FuncOp>(block.getForwardAttr());
+      func::FuncOp function = block.lookupFunction(train::ProgramUse::Forward);
+      if (!function)
+        return signalPassFailure();
       auto [entry, isNew] =
           byStructure.try_emplace((stringifyBlockKind(block.getKind()) + getStructure(function)).str(), function);
       chosen[block] = entry->second;

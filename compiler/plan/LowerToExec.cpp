@@ -41,6 +41,11 @@ public:
       : builder(builder), batch(batch), sequence(sequence) {}
 
   LogicalResult lower(func::FuncOp function) {
+    if (function.isExternal())
+      return function.emitError("has no body to lower");
+    for (Type type : function.getArgumentTypes())
+      if (failed(checkType(function.getLoc(), type)))
+        return failure();
     SmallVector<Attribute> inputRoles, outputRoles;
     for (unsigned i = 0; i < function.getNumArguments(); ++i) {
       std::optional<train::Role> role = train::getArgumentRole(function, i);
@@ -94,8 +99,19 @@ private:
     shapes[lowered] = shape;
   }
 
+  /// A value that can be a matrix.
+  static LogicalResult checkType(Location location, Type type) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (tensor && tensor.getRank() >= 1 && tensor.getRank() <= 3)
+      return success();
+    return emitError(location) << "has a value that is no tensor of one to three dimensions: " << type;
+  }
+
   LogicalResult lowerBlock(Block &block) {
     for (Operation &op : block) {
+      for (Type type : op.getResultTypes())
+        if (failed(checkType(op.getLoc(), type)))
+          return failure();
       LogicalResult result =
           llvm::TypeSwitch<Operation *, LogicalResult>(&op)
               .Case<nn::KernelOpInterface, train::LoopOp, train::SliceOp, train::UpdateOp, train::EmptyOp,

@@ -46,6 +46,8 @@ public:
   }
 
   void run() {
+    if (ops.empty())
+      return;
     auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
     OpBuilder builder(ops.front());
     bool isBackward = llvm::any_of(ops, [](Operation *op) { return isa<nn::AttentionGradientOp>(op); });
@@ -82,7 +84,7 @@ public:
         builder.clone(*op, after);
     SmallVector<Value> results;
     for (Value result : terminator.getOperands())
-      results.push_back(isTokenValue(result) ? loop.getResult(result) : after.lookup(result));
+      results.push_back(isTokenValue(result) ? loop.getResult(result) : after.lookupOrDefault(result));
     terminator->setOperands(results);
     for (Operation *op : llvm::reverse(ops))
       op->erase();
@@ -191,7 +193,9 @@ struct ChunkSequence : impl::ChunkSequenceBase<ChunkSequence> {
       for (auto [use, name] : block.getPrograms()) {
         if (!done.insert(name).second)
           continue;
-        auto function = module.lookupSymbol<func::FuncOp>(name);
+        func::FuncOp function = block.lookupFunction(use);
+        if (!function)
+          return signalPassFailure();
         Chunker(function, size).run();
         (void)runRegionDCE(rewriter, function->getRegions());
       }

@@ -112,7 +112,10 @@ private:
 };
 
 struct NarrowActivations : impl::NarrowActivationsBase<NarrowActivations> {
-  void runOnOperation() override { Narrower(getOperation()).run(); }
+  void runOnOperation() override {
+    if (!getOperation().isExternal())
+      Narrower(getOperation()).run();
+  }
 };
 
 } // namespace

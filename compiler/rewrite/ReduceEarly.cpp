@@ -32,6 +32,8 @@ bool reduces(Operation &op) {
 
 struct ReduceEarly : impl::ReduceEarlyBase<ReduceEarly> {
   void runOnOperation() override {
+    if (getOperation().isExternal())
+      return;
     Block &body = getOperation().getBody().front();
     DenseSet<Operation *> moved;
     for (Operation &op : llvm::make_early_inc_range(body.without_terminator())) {

@@ -32,8 +32,12 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
     }
     for (auto block : module.getOps<train::BlockOp>())
       for (auto [use, name] : block.getPrograms())
-        if (use == train::ProgramUse::Loss || use == train::ProgramUse::Objective)
-          tile(module.lookupSymbol<func::FuncOp>(name));
+        if (use == train::ProgramUse::Loss || use == train::ProgramUse::Objective) {
+          func::FuncOp function = block.lookupFunction(use);
+          if (!function)
+            return signalPassFailure();
+          tile(function);
+        }
   }
 
   void tile(func::FuncOp function) {
@@ -41,6 +45,8 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
     for (Operation &op : function.getBody().front().without_terminator())
       ops.push_back(&op);
     auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
+    if (ops.empty())
+      return;
     OpBuilder builder(ops.front());
 
     LoopBuilder loop(builder, function.getLoc(), train::Domain::TokenRows, rows);

@@ -78,6 +78,15 @@ LogicalResult ParameterOp::verify() {
     return emitOpError("is trainable and has external data; a trainable parameter starts from 'initial_bound'");
   return success();
 }
+LogicalResult ReadParameterOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto parameter = symbols.lookupNearestSymbolFrom<ParameterOp>(*this, getParameterAttr());
+  if (!parameter)
+    return emitOpError() << "reads " << getParameterAttr() << ", which is no nn.parameter";
+  if (parameter.getType() != getType())
+    return emitOpError() << "reads " << getParameterAttr() << " as " << getType() << ", but it is "
+                         << parameter.getType();
+  return success();
+}
 void LinearOp::build(OpBuilder &builder, OperationState &state, Type type, Value x, Value weight, Value bias,
                      Value addend, float alpha) {
   build(builder, state, type, x, weight, bias, addend, Value(), Value(), builder.getF32FloatAttr(alpha), FloatAttr());

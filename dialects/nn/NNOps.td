@@ -37,7 +37,7 @@ def NN_ParameterOp : Op<NN_Dialect, "parameter", [Symbol]> {
   }];
 }
 
-def NN_ReadParameterOp : Op<NN_Dialect, "read_parameter", [Pure]> {
+def NN_ReadParameterOp : Op<NN_Dialect, "read_parameter", [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "The value of a parameter";
   let arguments = (ins FlatSymbolRefAttr:$parameter);
   let results = (outs AnyRankedTensor:$result);
@@ -104,10 +104,12 @@ class NN_KernelOp<string mnemonic, list<Trait> traits = []>
     : NN_PureOp<mnemonic, !listconcat(traits, [NN_KernelOpInterface])>;
 defvar Differentiable = DeclareOpInterfaceMethods<NN_DifferentiableOpInterface>;
 
-def Tokens : TensorOf<[AnyFloat]>;
-def TokenIds : TensorOf<[I32, I64]>;
-def Matrix : TensorOf<[AnyFloat]>;
-def Vector : TensorOf<[AnyFloat]>;
+def Tokens : 3DTensorOf<[AnyFloat]>;
+def TokenIds : 3DTensorOf<[I32, I64]>;
+def Matrix : 2DTensorOf<[AnyFloat]>;
+def Vector : 1DTensorOf<[AnyFloat]>;
+// Activations, or the gradients that a parameter has from two readers.
+def Summand : TensorRankOf<[AnyFloat], [2, 3]>;
 
 def NN_EmbeddingOp : NN_KernelOp<"embedding", [Differentiable]> {
   let summary = "Rows of a table";
@@ -296,8 +298,8 @@ def NN_GatedGradientOp : NN_KernelOp<"gated_gradient", [SameOperandsAndResultSha
 def NN_AddOp : NN_KernelOp<"add", [Differentiable, SameOperandsAndResultShape]> {
   let summary = "Sum";
   let description = "y = a + b.";
-  let arguments = (ins Tokens:$a, Tokens:$b);
-  let results = (outs Tokens:$result);
+  let arguments = (ins Summand:$a, Summand:$b);
+  let results = (outs Summand:$result);
 }
 def NN_MultiplyOp : NN_KernelOp<"multiply", [Differentiable, SameOperandsAndResultShape]> {
   let summary = "Product, element by element";

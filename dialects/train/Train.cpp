@@ -5,6 +5,7 @@
 #include "mlir/IR/DialectImplementation.h"
 
 using namespace mlir;
+using namespace mebp;
 using namespace mebp::train;
 
 #include "dialects/train/TrainDialect.cpp.inc"
@@ -152,6 +153,55 @@ SmallVector<std::pair<ProgramUse, FlatSymbolRefAttr>> BlockOp::getPrograms() {
   return programs;
 }
 
+func::FuncOp BlockOp::lookupFunction(ProgramUse use) {
+  FlatSymbolRefAttr name = getProgram(use);
+  auto function = name ? SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(*this, name) : func::FuncOp();
+  if (!function)
+    emitOpError() << "has no function '" << stringifyProgramUse(use) << "'";
+  return function;
+}
+
+namespace {
+/// Every parameter that the function names is one of the block's.
+LogicalResult checkNumbers(BlockOp block, func::FuncOp function) {
+  auto check = [&](std::optional<Role> role, unsigned parameter) -> LogicalResult {
+    if (!role || !isNumbered(*role) || parameter < block.getParameters().size())
+      return success();
+    return block.emitOpError() << "has " << block.getParameters().size() << " parameters, but '"
+                               << function.getSymName() << "' asks for number " << parameter;
+  };
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    if (failed(check(getArgumentRole(function, i), getArgumentParameter(function, i))))
+      return failure();
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    if (failed(check(getResultRole(function, i), getResultParameter(function, i))))
+      return failure();
+  return success();
+}
+} // namespace
+
+LogicalResult BlockOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  for (auto name : getParameters().getAsRange<FlatSymbolRefAttr>())
+    if (!symbols.lookupNearestSymbolFrom<nn::ParameterOp>(*this, name))
+      return emitOpError() << "binds " << name << ", which is no nn.parameter";
+  for (auto [use, name] : getPrograms()) {
+    Operation *program = symbols.lookupNearestSymbolFrom(*this, name);
+    if (!program)
+      return emitOpError() << "has '" << stringifyProgramUse(use) << "' " << name << ", which is not there";
+    auto function = dyn_cast<func::FuncOp>(program);
+    if (!function) // it has become a program
+      continue;
+    if (function.isExternal() || !isa<func::ReturnOp>(function.getBody().front().back()))
+      return emitOpError() << "has '" << stringifyProgramUse(use) << "' " << name << ", which has no body";
+    if (function.getNumArguments() == 0 || function.getNumResults() == 0)
+      return emitOpError() << "has '" << stringifyProgramUse(use) << "' " << name
+                           << ", which needs an argument and a result";
+    if (failed(checkNumbers(*this, function)))
+      return failure();
+  }
+  return success();
+}
+
 //===- Roles -----------------------------------------------------------------------------------------------------===//
 
 namespace {
@@ -173,7 +223,32 @@ StringAttr makeRole(func::FuncOp function, Role role) {
 IntegerAttr makeNumber(func::FuncOp function, int64_t number) {
   return Builder(function.getContext()).getI64IntegerAttr(number);
 }
+
+/// What is known of an attribute by its name; `fits` says which roles belong there.
+LogicalResult verifyAttribute(Operation *op, NamedAttribute attribute, bool (*fits)(Role)) {
+  StringRef name = attribute.getName().strref();
+  bool isKnown = true;
+  if (name == roleAttribute) {
+    std::optional<Role> role = readRole(attribute.getValue());
+    isKnown = role && fits(*role);
+  } else if (name == parameterAttribute) {
+    auto number = dyn_cast<IntegerAttr>(attribute.getValue());
+    isKnown = number && number.getType().isSignlessInteger(64) && number.getInt() >= 0;
+  } else if (name == trainableAttribute) {
+    isKnown = isa<UnitAttr>(attribute.getValue());
+  }
+  if (isKnown)
+    return success();
+  return op->emitOpError() << "has " << name << " = " << attribute.getValue() << ", which means nothing there";
+}
 } // namespace
+
+LogicalResult TrainDialect::verifyRegionArgAttribute(Operation *op, unsigned, unsigned, NamedAttribute attribute) {
+  return verifyAttribute(op, attribute, isInput);
+}
+LogicalResult TrainDialect::verifyRegionResultAttribute(Operation *op, unsigned, unsigned, NamedAttribute attribute) {
+  return verifyAttribute(op, attribute, isOutput);
+}
 
 namespace mebp::train {
 std::optional<Role> getArgumentRole(func::FuncOp function, unsigned index) {

@@ -13,6 +13,8 @@ def Train_Dialect : Dialect {
     values whose arguments and results say what they are by a `train.role` (see Train.h). Blocks of one structure share
     their functions and differ in the parameters that they bind.
   }];
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
   let dependentDialects = ["::mebp::nn::NNDialect"];
 }
 

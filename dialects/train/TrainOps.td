@@ -44,7 +44,7 @@ def Train_ProgramUse : I32EnumAttr<"ProgramUse", "What a block has a function or
 
 class Train_Op<string mnemonic, list<Trait> traits = []> : Op<Train_Dialect, mnemonic, traits>;
 
-def Train_BlockOp : Train_Op<"block", [Symbol]> {
+def Train_BlockOp : Train_Op<"block", [Symbol, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "One block of the model: the functions it runs and the parameters it binds";
   let description = [{
     `forward` maps checkpoint to checkpoint; `backward` maps (checkpoint, cotangent of the output) to (cotangent of the
@@ -61,6 +61,8 @@ def Train_BlockOp : Train_Op<"block", [Symbol]> {
     ::mlir::FlatSymbolRefAttr getProgram(ProgramUse use);
     /// Those that it has, in the order of ProgramUse.
     ::llvm::SmallVector<std::pair<ProgramUse, ::mlir::FlatSymbolRefAttr>> getPrograms();
+    /// The function of one of them; null, after a diagnostic, where it has none or is no function any more.
+    ::mlir::func::FuncOp lookupFunction(ProgramUse use);
   }];
 }
 

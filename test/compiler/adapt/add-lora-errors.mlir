@@ -8,6 +8,7 @@
 // RUN: not mebp-opt %t/model.mlir --mebp-add-lora="rank=2 targets=lm_head" 2>&1 | FileCheck %s --check-prefix=HEAD
 // RUN: not mebp-opt %t/twice.mlir --mebp-add-lora="rank=2 targets=all-linear" 2>&1 | FileCheck %s --check-prefix=TWICE
 // RUN: not mebp-opt %t/none.mlir --mebp-add-lora="rank=2 targets=all-linear" 2>&1 | FileCheck %s --check-prefix=NONE
+// RUN: not mebp-opt %t/missing.mlir --mebp-add-lora="rank=2 targets=all-linear" 2>&1 | FileCheck %s --check-prefix=MISSING
 
 // ZERO: error: --lora-rank 0: give a rank of at least 1
 // NEGATIVE: error: --lora-rank -3: give a rank of at least 1
@@ -18,6 +19,7 @@
 // HEAD: error: --lora-targets: 'lm_head' is the head, whose loss is computed in tiles over a frozen weight; leave it out
 // TWICE: error: --lora-targets: 'layers.0.up' is used in several places, which would need one adapter for all of them; leave it out
 // NONE: error: --lora-targets: 'all-linear' matches no linear layer; there are none but the head
+// MISSING: error: 'train.block' op has no function 'forward'
 
 //--- model.mlir
 !x = tensor<?x?x4xf32>
@@ -68,3 +70,5 @@ func.func private @head.forward(%x: !x {train.role = "activation"},
   %0 = nn.linear(%x, %w) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32>
   return %0 : tensor<?x?x50xf32>
 }
+//--- missing.mlir
+train.block layer @layer parameters []

@@ -154,3 +154,23 @@ func.func private @head.loss(%x: !x {train.role = "activation"}, %labels: tensor
       : (!x, tensor<50x4xf32>, tensor<?x?x1xi32>, tensor<1x1xf32>) -> tensor<1x1xf32>
   return %loss : tensor<1x1xf32>
 }
+
+// -----
+
+// expected-error @below {{'train.block' op has no function 'forward'}}
+train.block layer @layer parameters []
+
+// -----
+
+// expected-error @below {{'train.block' op has no function 'loss'}}
+train.block head @head parameters []
+
+// -----
+
+!x = tensor<?x?x4xf32>
+train.block head @head parameters [] {loss = @head.loss}
+// expected-error @below {{the loss of block 'head' is no nn.linear_cross_entropy}}
+func.func private @head.loss(%x: !x {train.role = "activation"}) -> (!x {train.role = "loss"}) {
+  %0 = nn.silu(%x) : (!x) -> !x
+  return %0 : !x
+}

@@ -371,3 +371,27 @@ exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activatio
   %y = exec.kernel "linear"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
   exec.return %y : tensor<4x8xf32>
 }
+
+// -----
+
+// expected-error @below {{unknown role 'bananas'}}
+exec.program @p inputs [#exec.role<"bananas">] outputs [] {
+^bb0(%x: tensor<4x8xf32>):
+  exec.return
+}
+
+// -----
+
+// expected-error @below {{'exec.program' op has an input that is 'gradient'}}
+exec.program @p inputs [#exec.role<"gradient", 0>] outputs [] {
+^bb0(%x: tensor<4x8xf32>):
+  exec.return
+}
+
+// -----
+
+// expected-error @below {{'exec.program' op has an output that is 'labels'}}
+exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"labels">] {
+^bb0(%x: tensor<4x8xf32>):
+  exec.return %x : tensor<4x8xf32>
+}

@@ -95,7 +95,7 @@ func.func @f(%dy: tensor<?x?x4xf32>, %x: tensor<?x?x8xf32>) {
 // -----
 
 func.func @f(%dy: tensor<?x?x4xf32>, %x: tensor<?x?x8xf32>) {
-  // expected-error @below {{'nn.linear_weight_gradient' op 'dw' needs at least 2 dimensions, but is 'tensor<8xf32>'}}
+  // expected-error @below {{'nn.linear_weight_gradient' op result #0 must be 2D tensor of floating-point values, but got 'tensor<8xf32>'}}
   %0 = nn.linear_weight_gradient(%dy, %x) : (tensor<?x?x4xf32>, tensor<?x?x8xf32>) -> tensor<8xf32>
   return
 }
@@ -430,4 +430,37 @@ func.func @linear_input_gradient_low_rank(%dy: tensor<?x?x4xf32>, %w: tensor<4x8
   // expected-error @below {{'nn.linear_input_gradient' op 'low_weight' has size 3 where 2 is needed}}
   %0 = nn.linear_input_gradient(%dy, %w low %t, %a) : (tensor<?x?x4xf32>, tensor<4x8xf32>, tensor<?x?x2xf32>, tensor<3x8xf32>) -> tensor<?x?x8xf32>
   return %0 : tensor<?x?x8xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<f32>) {
+  // expected-error @below {{'nn.linear' op operand #1 must be 2D tensor of floating-point values, but got 'tensor<f32>'}}
+  %0 = nn.linear(%x, %w) : (tensor<?x?x8xf32>, tensor<f32>) -> tensor<?x?x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<*xf32>) {
+  // expected-error @below {{'nn.silu' op operand #0 must be 3D tensor of floating-point values, but got 'tensor<*xf32>'}}
+  %0 = nn.silu(%x) : (tensor<*xf32>) -> tensor<*xf32>
+  return
+}
+
+// -----
+
+func.func @f() {
+  // expected-error @below {{'nn.read_parameter' op reads @nope, which is no nn.parameter}}
+  %0 = nn.read_parameter @nope : tensor<4x8xf32>
+  return
+}
+
+// -----
+
+nn.parameter @w : tensor<4x8xf32>
+func.func @f() {
+  // expected-error @below {{'nn.read_parameter' op reads @w as 'tensor<8x4xf32>', but it is 'tensor<4x8xf32>'}}
+  %0 = nn.read_parameter @w : tensor<8x4xf32>
+  return
 }

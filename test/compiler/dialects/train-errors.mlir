@@ -100,3 +100,61 @@ func.func @f(%x: tensor<?x?x8xf32>, %t: index) {
   %0 = train.update %x into %x[%t] : tensor<?x?x8xf32> into tensor<?x?x8xf32>
   return
 }
+
+// -----
+
+// expected-error @below {{'train.block' op binds @w, which is no nn.parameter}}
+train.block layer @layer parameters [@w]
+
+// -----
+
+// expected-error @below {{'train.block' op has 'forward' @nope, which is not there}}
+train.block layer @layer parameters [] {forward = @nope}
+
+// -----
+
+// expected-error @below {{'train.block' op has 'backward' @f, which has no body}}
+train.block layer @layer parameters [] {backward = @f}
+func.func private @f(%x: tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
+
+// -----
+
+// expected-error @below {{'train.block' op has 'loss' @f, which needs an argument and a result}}
+train.block head @head parameters [] {loss = @f}
+func.func private @f() {
+  return
+}
+
+// -----
+
+// expected-error @below {{'train.block' op has 0 parameters, but 'f' asks for number 7}}
+train.block layer @layer parameters [] {forward = @f}
+func.func private @f(%x: tensor<?x?x8xf32> {train.role = "activation"},
+    %w: tensor<8x8xf32> {train.parameter = 7 : i64, train.role = "parameter"}) -> (tensor<?x?x8xf32> {train.role = "activation"}) {
+  return %x : tensor<?x?x8xf32>
+}
+
+// -----
+
+// expected-error @below {{'func.func' op has train.role = "bananas", which means nothing there}}
+func.func private @f(%x: tensor<?x?x8xf32> {train.role = "bananas"})
+
+// -----
+
+// expected-error @below {{'func.func' op has train.role = "loss", which means nothing there}}
+func.func private @f(%x: tensor<?x?x8xf32> {train.role = "loss"})
+
+// -----
+
+// expected-error @below {{'func.func' op has train.role = "labels", which means nothing there}}
+func.func private @f() -> (tensor<?x?x1xi32> {train.role = "labels"})
+
+// -----
+
+// expected-error @below {{'func.func' op has train.parameter = -1 : i64, which means nothing there}}
+func.func private @f(%w: tensor<8x8xf32> {train.parameter = -1 : i64, train.role = "parameter"})
+
+// -----
+
+// expected-error @below {{'func.func' op has train.trainable = 1 : i64, which means nothing there}}
+func.func private @f(%w: tensor<8x8xf32> {train.trainable = 1 : i64})

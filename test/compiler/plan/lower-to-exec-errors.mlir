@@ -33,3 +33,37 @@ func.func private @f() {
   %0 = nn.fill() {value = 1.0 : f32} : () -> tensor<?x?x?xf32>
   return
 }
+
+// -----
+
+// expected-error @below {{has no body to lower}}
+func.func private @f(%x: tensor<?x?x4xf32> {train.role = "activation"})
+
+// -----
+
+// expected-error @below {{argument 0 has no train.role}}
+func.func private @f(%x: tensor<?x?x4xf32>) {
+  return
+}
+
+// -----
+
+// expected-error @below {{result 0 has no train.role}}
+func.func private @f(%x: tensor<?x?x4xf32> {train.role = "activation"}) -> tensor<?x?x4xf32> {
+  return %x : tensor<?x?x4xf32>
+}
+
+// -----
+
+// expected-error @below {{has a value that is no tensor of one to three dimensions: 'tensor<f32>'}}
+func.func private @f(%x: tensor<f32> {train.role = "objective_scale"}) {
+  return
+}
+
+// -----
+
+func.func private @f() {
+  // expected-error @below {{has a value that is no tensor of one to three dimensions: 'tensor<1x2x3x4xf32>'}}
+  %0 = train.empty : tensor<1x2x3x4xf32>
+  return
+}
