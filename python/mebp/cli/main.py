@@ -24,7 +24,6 @@ _COMMANDS = {
 _FAILED, _INTERRUPTED = 2, 130
 EXIT_STATUSES = {
     0: "done",
-    1: "verify or parity found a disagreement",
     2: "refused or failed; one line on standard error says why",
     130: "stopped by Ctrl-C; a training run has saved its state and its adapter",
 }
