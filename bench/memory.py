@@ -23,7 +23,9 @@ from memory_report import optimizers_table, others_table, plans_table
 from memory_shapes import LENGTHS, SHAPES
 from pages import merge_tables, read_between_marks, write_between_marks
 from process_memory import Memory, watch
-from shape_runs import command, compile_random, export, last_step, run, write_tokens
+from shape_runs import command, compile_random, export, last_step, write_tokens
+
+from mebp.tools import run_tool
 
 PARTS = ("plans", "optimizers", "others")
 TABLES = {"plans": plans_table, "optimizers": optimizers_table, "others": others_table}
@@ -49,7 +51,7 @@ class PlanCell:
 
 def time_step(bundle: Path, tokens: Path) -> dict:
     """A step of its own; the bundle's pages are in the page cache since they were written."""
-    return last_step(run(command(bundle, tokens, steps=1)))
+    return last_step(run_tool(command(bundle, tokens, steps=1)))
 
 
 def measure_plan(name: str, length: int, exported: Path, folder: Path, rounds: int) -> PlanCell:

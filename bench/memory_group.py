@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import mebp
+from mebp.tools import last_line
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 # The process enters before it becomes the command, so that every page of the command is the group's.
@@ -68,8 +69,7 @@ class MemoryGroup:
             if process.returncode == -9:
                 raise mebp.Error(f"{Path(command[0]).name} was killed: it needs more than {self.read('limit'):,} bytes")
             if process.returncode != 0:
-                reason = errors.read().strip().splitlines()
-                raise mebp.Error(reason[-1] if reason else f"{command[0]} ended with status {process.returncode}")
+                raise mebp.Error(last_line(errors.read(), command, process.returncode))
             # Blocks are of 512 bytes here, whatever the disk's are, and pages that a fault brings are among them.
             read = spent.ru_inblock * 512
             return Usage(self.read("highest"), self.read("at_limit"), spent.ru_majflt, read, output.read())

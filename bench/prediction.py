@@ -24,11 +24,11 @@ from pathlib import Path
 import numpy as np
 from memory_shapes import SHAPES
 from pages import merge_tables, read_between_marks, write_between_marks
-from shape_runs import command, export, run
+from shape_runs import command, export
 
 import mebp
 from mebp.calibration import calibrate
-from mebp.tools import find_tool
+from mebp.tools import find_tool, run_tool
 
 STEPS = 9
 SMOLLM2 = "SmolLM2-135M"
@@ -69,7 +69,7 @@ def export_model(name: str, folder: Path, length: int) -> Path:
 def predict(case: Case, exported: Path, threads: int, rates: Path, folder: Path) -> float:
     output = folder / "plan.json"
     plan = ["--threads", str(threads), "--rates", str(rates), "--plan-only", "--plan-json", str(output)]
-    run([find_tool("mebpc"), str(exported), *case.options(), *plan])
+    run_tool([find_tool("mebpc"), str(exported), *case.options(), *plan])
     found = json.loads(output.read_text())
     assert found["calibrated"]
     return found["predicted_seconds"]
@@ -78,7 +78,7 @@ def predict(case: Case, exported: Path, threads: int, rates: Path, folder: Path)
 def compile_case(case: Case, exported: Path, folder: Path) -> Path:
     bundle = folder / "prediction.mebp"
     weights = ["--random-weights", "0"] if case.model in SHAPES else []
-    run([find_tool("mebpc"), str(exported), "-o", str(bundle), *case.options(), *weights])
+    run_tool([find_tool("mebpc"), str(exported), "-o", str(bundle), *case.options(), *weights])
     return bundle
 
 
@@ -86,7 +86,7 @@ def measure(case: Case, bundle: Path, threads: int, folder: Path) -> float:
     vocabulary = mebp.Session(bundle, forward_only=True).vocabulary
     tokens = folder / "tokens.npy"
     np.save(tokens, np.random.default_rng(0).integers(0, vocabulary, (STEPS, case.length), dtype=np.int32))
-    output = run(command(bundle, tokens, "--threads", str(threads), steps=STEPS, optimizer=OPTIMIZERS[case.plan]))
+    output = run_tool(command(bundle, tokens, "--threads", str(threads), steps=STEPS, optimizer=OPTIMIZERS[case.plan]))
     steps = [json.loads(line) for line in output.splitlines()[:STEPS]]
     return float(np.median([step["seconds"] for step in steps]))
 

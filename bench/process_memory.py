@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from mebp.tools import last_line
+
 
 @dataclass(frozen=True)
 class Memory:
@@ -65,8 +67,7 @@ def watch(command: list[str], interval: float = 0.02) -> tuple[Memory, str]:
         output.seek(0)
         errors.seek(0)
         if status != 0:
-            reason = errors.read().strip().splitlines()
-            raise RuntimeError(reason[-1] if reason else f"{command[0]} ended with status {status}")
+            raise RuntimeError(last_line(errors.read(), command, status))
         return highest, output.read()
 
 

@@ -2,7 +2,6 @@
 """From a shape to a bundle with random weights, and mebp-run on it."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -34,15 +33,6 @@ def write_tokens(path: Path, length: int, rows: int = STEPS) -> Path:
 def command(bundle: Path, tokens: Path, *options: str, steps: int = STEPS, optimizer: str = "sgd") -> list[str]:
     arguments = ["--tokens", str(tokens), "--steps", str(steps), "--optimizer", optimizer, "--json", *options]
     return [find_tool("mebp-run"), str(bundle), *arguments]
-
-
-def run(command: list[str]) -> str:
-    """What it prints. Raises mebp.Error with its last line of errors where it fails."""
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        reason = done.stderr.strip().splitlines()
-        raise mebp.Error(reason[-1] if reason else f"{command[0]} ended with status {done.returncode}")
-    return done.stdout
 
 
 def last_step(output: str) -> dict:

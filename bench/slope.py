@@ -18,11 +18,11 @@ from pathlib import Path
 
 from memory_shapes import SHAPES
 from pages import merge_tables, read_between_marks, write_between_marks
-from shape_runs import command, compile_random, export, last_step, run, write_tokens
+from shape_runs import command, compile_random, export, last_step, write_tokens
 from slope_report import draw, peaks_table, slopes_table
 
 import mebp
-from mebp.tools import find_tool
+from mebp.tools import find_tool, run_tool
 
 LENGTHS = (512, 1024, 2048, 4096)
 MEASURED = {"Qwen2.5-0.5B": 4096}  # the longest; a step of the larger shapes takes minutes at 2,048 tokens
@@ -34,7 +34,7 @@ def plan(exported: Path, length: int, chunk: int, folder: Path) -> int:
     """The planned peak in bytes."""
     output = folder / "plan.json"
     options = ["--seq-len", str(length), "--chunk-size", str(chunk), "--optimizer", "sgd", "--spill", "checkpoints"]
-    run([find_tool("mebpc"), str(exported), *options, "--plan-only", "--plan-json", str(output)])
+    run_tool([find_tool("mebpc"), str(exported), *options, "--plan-only", "--plan-json", str(output)])
     return json.loads(output.read_text())["peak_bytes"]
 
 
@@ -43,7 +43,7 @@ def measure(exported: Path, length: int, chunk: int, folder: Path) -> int:
     bundle, tokens = folder / "slope.mebp", write_tokens(folder / "tokens.npy", length, rows=1)
     compile_random(exported, bundle, length, chunk_size=chunk, spill="checkpoints")
     options = ["--spill", str(folder), "--sample-memory"]
-    output = run(command(bundle, tokens, *options, steps=1))
+    output = run_tool(command(bundle, tokens, *options, steps=1))
     shutil.rmtree(bundle)
     return last_step(output)["peak_bytes"]
 

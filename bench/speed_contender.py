@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 
 from process_memory import AnonymousPeak
 
+from mebp.tools import last_line
+
 Step = Callable[[], dict | None]
 
 
@@ -49,8 +51,7 @@ def contender(command: list[str]) -> Iterator[Callable[[], dict]]:
             if not line:
                 status = process.wait()
                 errors.seek(0)
-                reason = errors.read().strip().splitlines()
-                raise RuntimeError(reason[-1] if reason else f"{command[0]} ended with status {status}")
+                raise RuntimeError(last_line(errors.read(), command, status))
             return json.loads(line)
 
         def step() -> dict:

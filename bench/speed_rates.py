@@ -9,7 +9,7 @@ import os
 import subprocess
 
 import mebp
-from mebp.tools import find_tool
+from mebp.tools import find_tool, last_line
 
 KINDS = ("linear", "linear_input_gradient")
 Peaks = dict[str, dict[str, float]]  # by kind of instruction and number of threads, which JSON has as text
@@ -57,6 +57,5 @@ def measure_linears(shapes: list[str], tokens: int, threads: int) -> dict[str, f
 def _run(command: list[str], environment: dict | None = None) -> str:
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode != 0:
-        reason = done.stderr.strip().splitlines()
-        raise RuntimeError(reason[-1] if reason else f"{command[0]} ended with status {done.returncode}")
+        raise RuntimeError(last_line(done.stderr, command, done.returncode))
     return done.stdout

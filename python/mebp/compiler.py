@@ -2,12 +2,11 @@
 """mebp.compile: runs mebpc, the compiler."""
 
 import os
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mebp.errors import Error
-from mebp.tools import find_tool
+from mebp.tools import find_tool, run_tool
 
 
 @dataclass(frozen=True)
@@ -86,15 +85,11 @@ def compile(
     }
     command = [find_tool("mebpc"), os.fspath(model), "-o", os.fspath(output)]
     command += [part for name, value in options.items() if value is not None for part in (name, str(value))]
-    run = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    if run.returncode != 0:
-        raise Error(_last_line(run.stderr) or f"mebpc ended with status {run.returncode} on {os.fspath(model)}")
+    try:
+        run_tool(command)
+    except Error as error:
+        raise Error(str(error).removeprefix("mebpc: ")) from None
 
 
 def _size(size: str | int | None) -> str | None:
     return f"{size}B" if isinstance(size, int) else size
-
-
-def _last_line(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].removeprefix("mebpc: ") if lines else ""

@@ -3,7 +3,9 @@
 
 import os
 import shutil
+import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,6 +27,20 @@ def find_tool(name: str) -> str:
     if not found:
         raise Error(f"{name} is neither beside this Python nor on PATH; build it with make")
     return found
+
+
+def last_line(errors: str, command: Sequence[str], status: int) -> str:
+    """Why a command failed: the last line that it wrote on standard error, or else its status."""
+    lines = errors.strip().splitlines()
+    return lines[-1] if lines else f"{Path(command[0]).name} ended with status {status}"
+
+
+def run_tool(command: Sequence[str]) -> str:
+    """What a command prints. Raises Error with its last line of errors where it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Error(last_line(done.stderr, command, done.returncode))
+    return done.stdout
 
 
 def cache_folder() -> Path:

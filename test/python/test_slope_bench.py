@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from memory_shapes import SHAPES
-from shape_runs import run
 from slope_report import draw, peaks_table, read_peaks, slope, slopes_table, token_bytes
 
 import mebp
+from mebp.tools import run_tool
 
 SCRIPT = Path(__file__).resolve().parents[2] / "bench" / "slope.py"
 # 20 MB and 3,000 bytes a token planned, 2,900 measured, the longest not measured.
@@ -54,11 +54,11 @@ def test_the_picture_has_what_was_measured(tmp_path):
 
 
 def test_a_tool_that_fails_says_why():
-    assert run([sys.executable, "-c", "print(5)"]) == "5\n"
+    assert run_tool([sys.executable, "-c", "print(5)"]) == "5\n"
     with pytest.raises(mebp.Error, match="^no such luck$"):
-        run([sys.executable, "-c", "import sys; sys.exit('first\\nno such luck')"])
+        run_tool([sys.executable, "-c", "import sys; sys.exit('first\\nno such luck')"])
     with pytest.raises(mebp.Error, match="ended with status 3$"):
-        run([sys.executable, "-c", "raise SystemExit(3)"])
+        run_tool([sys.executable, "-c", "raise SystemExit(3)"])
 
 
 def test_the_command_refuses_in_one_line(tmp_path):

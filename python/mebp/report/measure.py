@@ -2,7 +2,6 @@
 """What a training process needed, to stand beside what was planned."""
 
 import json
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from mebp.errors import Error
-from mebp.tools import find_tool
+from mebp.tools import find_tool, run_tool
 from mebp.training.log import Record, read_log
 
 
@@ -36,11 +35,11 @@ def measure_step(bundle: Path, description: dict) -> Measurement:
         np.save(tokens, np.random.default_rng(0).integers(0, model["vocabulary"], shape, dtype=np.int32))
         command = [find_tool("mebp-run"), str(bundle), "--tokens", str(tokens), "--steps", "1", "--json"]
         command += ["--optimizer", plan["optimizer"], "--threads", str(plan["threads"])]
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
-    if run.returncode != 0:
-        said = run.stderr.strip().splitlines() or [f"mebp-run ended with status {run.returncode}"]
-        raise Error(f"--measure: {said[-1]}")
-    peak = json.loads(run.stdout.splitlines()[-1])["peak_bytes"]
+        try:
+            printed = run_tool(command)
+        except Error as error:
+            raise Error(f"--measure: {error}") from None
+    peak = json.loads(printed.splitlines()[-1])["peak_bytes"]
     return Measurement("mebp-run", peak, "one step of the runtime alone, at full length", True)
 
 
