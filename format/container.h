@@ -32,7 +32,6 @@ constexpr char magic[4] = {'M', 'E', 'B', 'P'};
 constexpr uint16_t majorVersion = 1;
 constexpr uint16_t minorVersion = 1;
 constexpr uint64_t regionAlignment = 16384; // what Metal needs to wrap a region without copying it
-constexpr uint32_t groupSize = 32;
 
 constexpr std::array<uint32_t, 256> makeCrcTable() {
   std::array<uint32_t, 256> table{};

@@ -3,8 +3,10 @@
 // Speed of the kernels that a training step spends its time in, at SmolLM2's shapes and, of the linear layers, at
 // Qwen2.5-0.5B's, with activations in f32 and in bf16. Arguments of the matrix products: rows, inputs, outputs; threads
 // come from MEBP_BENCH_THREADS, by default one for each core.
-#include "runtime/backends/cpu/products/bf16_products.h"
-#include "runtime/backends/cpu/row.h"
+#include "runtime/backends/cpu/choice.h"
+#include "runtime/backends/cpu/kernel/row.h"
+#include "runtime/backends/cpu/machine.h"
+#include "runtime/backends/cpu/registry.h"
 
 #include <benchmark/benchmark.h>
 
@@ -16,21 +18,19 @@
 #include <vector>
 
 using namespace mebp::cpu;
+using mebp::Attributes;
 
 namespace {
 
 class Bench {
 public:
-  explicit Bench(Storage storage) : storage(storage) {
+  explicit Bench(Storage storage) : storage(storage), machine(instructionSet(), threads()) {}
+
+  static uint32_t threads() {
     const char *asked = std::getenv("MEBP_BENCH_THREADS");
-    size_t threads = asked ? std::strtoul(asked, nullptr, 10) : std::thread::hardware_concurrency();
-    context.pool = pthreadpool_create(threads);
-    workspace.resize(threads * workspaceBytes + 64);
-    auto address = reinterpret_cast<uintptr_t>(workspace.data());
-    context.workspace = workspace.data() + (64 - address % 64) % 64;
-    context.bf16 = findBf16Products(instructionSet());
+    return asked ? static_cast<uint32_t>(std::strtoul(asked, nullptr, 10)) : std::thread::hardware_concurrency();
   }
-  ~Bench() { pthreadpool_destroy(context.pool); }
+  Context context() const { return machine.contextOf(tokens); }
 
   Tensor matrix(int64_t rows, int64_t columns) {
     auto &values = floats.emplace_back(rows * columns);
@@ -67,20 +67,21 @@ public:
   void measure(benchmark::State &state, const char *name, std::vector<Tensor> operands, std::vector<Tensor> results,
                double flops, const Attributes &attributes = {}) {
     Call call{operands.data(), operands.size(), results.data(), results.size(), attributes};
-    Kernel kernel = findKernel(name, Family::Vector);
+    Kernel kernel = findKernel(name, instructionSet());
+    const Context live = context();
     for (auto _ : state)
-      kernel(call, context);
+      kernel(call, live);
     if (flops > 0)
       state.counters["FLOP/s"] =
           benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate, benchmark::Counter::kIs1000);
   }
 
-  Context context;
+  int64_t tokens = 1; // of a sequence
 
 private:
   Storage storage;
   std::mt19937 generator{1};
-  std::vector<unsigned char> workspace;
+  Machine machine;
   std::vector<std::vector<float>> floats;
   std::vector<std::vector<uint8_t>> bytes;
   std::vector<std::vector<uint16_t>> halves;
@@ -124,7 +125,7 @@ Attributes attentionAttributes() {
 void attention(benchmark::State &state, Storage storage) {
   int64_t tokens = state.range(0);
   Bench bench(storage);
-  bench.context.batch = 1, bench.context.sequence = tokens;
+  bench.tokens = tokens;
   bench.measure(
       state, "attention", {bench.activation(tokens, 576), bench.activation(tokens, 192), bench.activation(tokens, 192)},
       {bench.activation(tokens, 576), bench.matrix(tokens, 9)}, 2.0 * 576 * tokens * tokens, attentionAttributes());
@@ -133,11 +134,11 @@ void attention(benchmark::State &state, Storage storage) {
 void attentionGradient(benchmark::State &state, Storage storage) {
   int64_t tokens = state.range(0);
   Bench bench(storage);
-  bench.context.batch = 1, bench.context.sequence = tokens;
+  bench.tokens = tokens;
   Tensor q = bench.activation(tokens, 576), k = bench.activation(tokens, 192), v = bench.activation(tokens, 192);
   Tensor o = bench.activation(tokens, 576), lse = bench.matrix(tokens, 9);
   Tensor operands[] = {q, k, v}, results[] = {o, lse};
-  findKernel("attention", Family::Vector)({operands, 3, results, 2, attentionAttributes()}, bench.context);
+  findKernel("attention", instructionSet())({operands, 3, results, 2, attentionAttributes()}, bench.context());
   bench.measure(state, "attention_gradient", {q, k, v, o, lse, bench.activation(tokens, 576), {}, {}},
                 {bench.activation(tokens, 576), bench.matrix(tokens, 192), bench.matrix(tokens, 192)},
                 5.0 * 576 * tokens * tokens, attentionAttributes());
@@ -148,7 +149,7 @@ void moving(benchmark::State &state, Storage storage, const char *name, size_t o
             const Attributes &attributes) {
   constexpr int64_t rows = 256, columns = 1536;
   Bench bench(storage);
-  bench.context.batch = 1, bench.context.sequence = rows;
+  bench.tokens = rows;
   std::vector<Tensor> inputs, outputs;
   for (size_t i = 0; i < operands; ++i)
     inputs.push_back(bench.activation(rows, columns));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/emit/Quantize.h"
 
-#include "format/container.h"
 #include "format/half.h"
 
 #include <algorithm>
@@ -25,25 +24,6 @@ std::optional<WeightFormat> parseWeightFormat(std::string_view name) {
   if (name == "int8")
     return WeightFormat::Int8;
   return std::nullopt;
-}
-
-uint64_t getRowGroups(WeightFormat format, uint64_t columns) {
-  return isQuantized(format) ? (columns + format::groupSize - 1) / format::groupSize : 0;
-}
-
-uint64_t getRowBytes(WeightFormat weightFormat, uint64_t columns) {
-  switch (weightFormat) {
-  case WeightFormat::F32:
-    return columns * 4;
-  case WeightFormat::BF16:
-    return columns * 2;
-  case WeightFormat::Int8:
-    return getRowGroups(weightFormat, columns) * format::groupSize;
-  case WeightFormat::Int4:
-  case WeightFormat::Int4Symmetric:
-    return getRowGroups(weightFormat, columns) * format::groupSize / 2;
-  }
-  return 0;
 }
 
 namespace {
@@ -100,7 +80,7 @@ bool storeRow(WeightFormat weightFormat, const float *row, uint64_t columns, uns
     }
     return true;
   }
-  for (uint64_t group = 0; group < getRowGroups(weightFormat, columns); ++group) {
+  for (uint64_t group = 0; group < groupsOf(getStorage(weightFormat), columns); ++group) {
     uint64_t begin = group * format::groupSize, count = std::min<uint64_t>(format::groupSize, columns - begin);
     const float *values = row + begin;
     Affine fit = weightFormat == WeightFormat::Int4   ? fitAffine(values, count)

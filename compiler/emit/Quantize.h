@@ -5,17 +5,29 @@
 #include <optional>
 #include <string_view>
 
+#include "format/storage.h"
+
 namespace mebp {
 
 /// How a weight is stored in weights.bin.
 enum class WeightFormat { F32, BF16, Int4, Int4Symmetric, Int8 };
 std::optional<WeightFormat> parseWeightFormat(std::string_view name);
-inline bool isQuantized(WeightFormat format) { return format != WeightFormat::F32 && format != WeightFormat::BF16; }
 
-/// The bytes of a stored row of `columns`, without scales and minima.
-uint64_t getRowBytes(WeightFormat format, uint64_t columns);
-/// Groups in a row; the last one may be short. 0 where not quantised.
-uint64_t getRowGroups(WeightFormat format, uint64_t columns);
+constexpr format::Storage getStorage(WeightFormat format) {
+  switch (format) {
+  case WeightFormat::F32:
+    return format::Storage::F32;
+  case WeightFormat::BF16:
+    return format::Storage::BF16;
+  case WeightFormat::Int8:
+    return format::Storage::Int8;
+  case WeightFormat::Int4:
+  case WeightFormat::Int4Symmetric:
+    return format::Storage::Int4;
+  }
+  return format::Storage::Unknown;
+}
+constexpr bool isQuantized(WeightFormat format) { return isQuantised(getStorage(format)); }
 
 /// Stores one row. `scales` and `minima` (f16, one a group) are written for quantised formats only.
 /// int4: minimum = f16(min), scale = f16((max - min) / 15), code = round((w - minimum) / scale). This holds a GGUF

@@ -31,21 +31,6 @@ llvm::StringSet<> findEmbeddings(ModuleOp module) {
   return names;
 }
 
-format::ElementType getElementType(WeightFormat weightFormat) {
-  switch (weightFormat) {
-  case WeightFormat::F32:
-    return format::F32;
-  case WeightFormat::BF16:
-    return format::BF16;
-  case WeightFormat::Int8:
-    return format::INT8;
-  case WeightFormat::Int4:
-  case WeightFormat::Int4Symmetric:
-    return format::INT4;
-  }
-  return format::ELEMENT_TYPE_UNSPECIFIED;
-}
-
 WeightFormat chooseFormat(nn::ParameterOp parameter, const WeightOptions &options,
                           const llvm::StringSet<> &embeddings) {
   if (parameter.getTensorType().getRank() == 1)
@@ -103,14 +88,14 @@ SmallVector<nn::ParameterOp> layOutWeights(ModuleOp module, const WeightOptions 
       RankedTensorType type = parameter.getTensorType();
       uint64_t rows = type.getRank() == 1 ? 1 : type.getDimSize(0), columns = type.getShape().back();
       WeightFormat weightFormat = chooseFormat(parameter, options, embeddings);
-      uint64_t groups = getRowGroups(weightFormat, columns);
+      uint64_t groups = groupsOf(getStorage(weightFormat), columns);
       format::Weight &weight = *bundle.add_weights();
       weight.set_name(name.getValue().str());
       weight.set_rows(rows);
       weight.set_columns(columns);
-      weight.set_element(getElementType(weightFormat));
+      weight.set_element(format::elementOf(getStorage(weightFormat)));
       weight.set_group(groups ? format::groupSize : 0);
-      weight.set_data_offset(take(rows * getRowBytes(weightFormat, columns)));
+      weight.set_data_offset(take(rows * rowBytesOf(getStorage(weightFormat), columns)));
       weight.set_scales_offset(groups ? take(rows * groups * 2) : 0);
       weight.set_minima_offset(groups ? take(rows * groups * 2) : 0);
       weight.set_transposed(parameter.getTransposed());
@@ -150,7 +135,7 @@ class Writer {
 public:
   Writer(const File &file, const WeightSource &source, const format::Weight &weight, WeightFormat weightFormat)
       : file(file), source(source), weight(weight), weightFormat(weightFormat), columns(weight.columns()),
-        rowBytes(getRowBytes(weightFormat, columns)), groups(getRowGroups(weightFormat, columns)) {}
+        rowBytes(rowBytesOf(getStorage(weightFormat), columns)), groups(groupsOf(getStorage(weightFormat), columns)) {}
 
   void write(uint64_t first, uint64_t count, Batch &batch) const {
     batch.data.resize(count * rowBytes);

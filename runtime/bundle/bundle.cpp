@@ -5,10 +5,9 @@
 #include <filesystem>
 
 #include "format/container.h"
+#include "format/storage.h"
 #include "runtime/bundle/describe.h"
-#include "runtime/bundle/storage.h"
 #include "runtime/bundle/validate.h"
-#include "runtime/exec/tensors.h"
 
 namespace mebp {
 
@@ -104,7 +103,7 @@ Binding Bundle::weightBinding(uint32_t index) const {
   Binding binding;
   // A read-only page: the program was checked never to write an input.
   binding.data = const_cast<unsigned char *>(weights.data() + weight.data_offset());
-  if (isQuantised(weight.element())) {
+  if (isQuantised(format::storageOf(weight.element()))) {
     binding.scales = reinterpret_cast<const uint16_t *>(weights.data() + weight.scales_offset());
     binding.minima = reinterpret_cast<const uint16_t *>(weights.data() + weight.minima_offset());
   }
@@ -115,20 +114,18 @@ Status Bundle::readWeight(uint32_t index, float *out) {
   if (Status status = mapWeights(); !status.ok())
     return status;
   const format::Weight &weight = bundle.weights(static_cast<int>(index));
-  cpu::Tensor tensor = tensorOf(weight.element(), weight.rows(), weight.columns());
-  Binding binding = weightBinding(index);
-  tensor.data = binding.data;
-  tensor.scales = binding.scales;
-  tensor.minima = binding.minima;
+  const Binding binding = weightBinding(index);
+  const format::Storage storage = format::storageOf(weight.element());
+  const uint64_t rowBytes = format::rowBytesOf(storage, weight.columns());
+  const uint64_t groups = format::groupsOf(storage, weight.columns());
   std::vector<float> column(weight.transposed() ? weight.columns() : 0);
-  for (int64_t row = 0; row < tensor.rows; ++row) {
-    if (!weight.transposed()) {
-      cpu::dequantizeRow(tensor, row, out + row * tensor.columns);
-      continue;
-    }
-    cpu::dequantizeRow(tensor, row, column.data());
-    for (int64_t i = 0; i < tensor.columns; ++i)
-      out[i * tensor.rows + row] = column[static_cast<size_t>(i)];
+  for (uint64_t row = 0; row < weight.rows(); ++row) {
+    const format::StoredRow stored = {storage, static_cast<unsigned char *>(binding.data) + row * rowBytes,
+                                      binding.scales + row * groups, binding.minima + row * groups};
+    float *to = weight.transposed() ? column.data() : out + row * weight.columns();
+    format::readRow(stored, 0, static_cast<int64_t>(weight.columns()), to);
+    for (uint64_t i = 0; i < column.size(); ++i)
+      out[i * weight.rows() + row] = column[i];
   }
   return Status();
 }

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "format/program.pb.h"
-#include "runtime/backends/backend.h"
 #include "runtime/core/files.h"
 #include "runtime/core/status.h"
+#include "runtime/exec/backend.h"
 
 namespace mebp {
 

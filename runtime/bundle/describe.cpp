@@ -3,41 +3,23 @@
 
 #include <nlohmann/json.hpp>
 
+#include "format/storage.h"
 #include "runtime/bundle/describe_program.h"
 #include "runtime/bundle/programs.h"
-#include "runtime/bundle/storage.h"
-#include "runtime/bundle/validate.h"
 
 namespace mebp {
 
 using Json = nlohmann::ordered_json;
 
-static const char *nameOf(format::ElementType element) {
-  switch (element) {
-  case format::F32:
-    return "f32";
-  case format::BF16:
-    return "bf16";
-  case format::I32:
-    return "i32";
-  case format::INT4:
-    return "int4";
-  case format::INT8:
-    return "int8";
-  default:
-    return "unknown";
-  }
-}
+static const char *nameOf(format::ElementType element) { return format::nameOf(format::storageOf(element)); }
 
 static const char *nameOf(format::Block::Kind kind) {
   return kind == format::Block::EMBED ? "embed" : kind == format::Block::LAYER ? "layer" : "head";
 }
 
 static uint64_t bytesOf(const format::Weight &weight) {
-  uint64_t bytes = weight.rows() * storedRowBytes(weight.element(), weight.columns());
-  if (weight.group())
-    bytes += weight.rows() * (storedStride(weight.element(), weight.columns()) / weight.group()) * 4;
-  return bytes;
+  format::StoredSize size = format::storedSize(weight);
+  return size.dataBytes + 2 * size.groupBytes;
 }
 
 static Json describeModel(const format::Model &model) {

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/bundle/storage.h"
+#include "format/storage.h"
 
 namespace mebp {
 
@@ -94,7 +94,7 @@ struct Count {
 } // namespace
 
 static Json describeValue(const format::Value &value) {
-  Json described = {{"bytes", value.rows() * storedRowBytes(value.element(), value.columns())},
+  Json described = {{"bytes", format::storedSize(value).dataBytes},
                     {"source", value.source()},
                     {"placement", nameOf(value.placement().kind())}};
   if (value.placement().kind() == format::Placement::ARENA)

@@ -35,7 +35,7 @@ static Status checkGroups(const KernelShape &shape) {
 }
 
 static Status checkRotary(const KernelShape &shape) {
-  const cpu::Attributes &attributes = shape.attributes;
+  const Attributes &attributes = shape.attributes;
   if (attributes.headDim <= 0 || shape['F'] % attributes.headDim != 0)
     return wrong(shape, "has columns that head_dim does not divide");
   if (2 * static_cast<int64_t>(attributes.frequencyCount) > attributes.headDim)
@@ -44,7 +44,7 @@ static Status checkRotary(const KernelShape &shape) {
 }
 
 static Status checkHeads(const KernelShape &shape) {
-  const cpu::Attributes &attributes = shape.attributes;
+  const Attributes &attributes = shape.attributes;
   if (attributes.heads <= 0 || attributes.kvHeads <= 0 || attributes.heads % attributes.kvHeads != 0)
     return wrong(shape, "has heads that kv_heads does not divide");
   if (shape['H'] != attributes.heads || shape['Q'] % attributes.heads != 0 ||

@@ -7,15 +7,15 @@
 
 #include "format/kernels.h"
 #include "format/program.pb.h"
-#include "runtime/backends/cpu/kernel.h"
 #include "runtime/core/status.h"
+#include "runtime/exec/attributes.h"
 
 namespace mebp {
 
 // A call whose operands and results have the signature's shapes. Dimensions are looked up by their letter.
 struct KernelShape {
   const format::Kernel &kernel;
-  const cpu::Attributes &attributes;
+  const Attributes &attributes;
   int64_t counts[128] = {};
 
   bool hasOperand(int index) const { return index < kernel.operands_size() && kernel.operands(index) >= 0; }

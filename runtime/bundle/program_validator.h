@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "format/program.pb.h"
+#include "format/storage.h"
 #include "runtime/bundle/kernel_rules.h"
 #include "runtime/core/status.h"
 
@@ -76,6 +77,7 @@ private:
   Status checkSlot(const format::Slot &slot, uint32_t index, KernelShape &shape);
 
   const format::Value &value(uint32_t index) const { return program.values(static_cast<int>(index)); }
+  format::Storage storageOf(uint32_t index) const { return format::storageOf(value(index).element()); }
   bool known(uint64_t index) const { return index < states.size(); }
   Dimension rowsOf(uint32_t index) const;
   Dimension columnsOf(uint32_t index) const;

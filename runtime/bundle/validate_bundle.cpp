@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a bundle's parts say about each other: weights against weights.bin, blocks against their programs.
-#include <algorithm>
 #include <string>
 #include <unordered_set>
 #include <vector>
 
-#include "format/container.h"
+#include "format/alignment.h"
+#include "format/storage.h"
 #include "runtime/bundle/programs.h"
-#include "runtime/bundle/storage.h"
 #include "runtime/bundle/validate.h"
 
 namespace mebp {
@@ -21,20 +20,21 @@ static bool inside(uint64_t offset, uint64_t bytes, uint64_t size) {
 }
 
 static Status validateWeight(const format::Weight &weight, uint64_t size) {
-  if (weight.element() < format::F32 || weight.element() > format::INT8 || weight.element() == format::I32)
+  const format::Storage storage = format::storageOf(weight.element());
+  if (!isWeight(storage))
     return failure(MEBP_UNSUPPORTED, "it has a storage that this runtime does not know; use a newer one");
   if (weight.rows() == 0 || weight.columns() == 0 || weight.rows() > maximumExtent || weight.columns() > maximumExtent)
     return failure(MEBP_CORRUPT, "it has a size that cannot be");
   if (weight.rank() > 2 || weight.rank() < 1 || (weight.rank() == 1 && weight.rows() != 1))
     return failure(MEBP_CORRUPT, "its rank does not fit its shape");
-  bool quantised = isQuantised(weight.element());
+  bool quantised = isQuantised(storage);
   if (weight.group() != (quantised ? format::groupSize : 0))
-    return failure(MEBP_CORRUPT, "its groups are not of %u", format::groupSize);
-  if (!inside(weight.data_offset(), weight.rows() * storedRowBytes(weight.element(), weight.columns()), size))
+    return failure(MEBP_CORRUPT, "its groups are not of %u", static_cast<uint32_t>(format::groupSize));
+  const auto [dataBytes, groupBytes] = format::storedSize(weight);
+  if (!inside(weight.data_offset(), dataBytes, size))
     return failure(MEBP_CORRUPT, "it does not lie in weights.bin");
-  uint64_t groups = weight.rows() * (storedStride(weight.element(), weight.columns()) / format::groupSize);
   if (quantised &&
-      (!inside(weight.scales_offset(), groups * 2, size) || !inside(weight.minima_offset(), groups * 2, size)))
+      (!inside(weight.scales_offset(), groupBytes, size) || !inside(weight.minima_offset(), groupBytes, size)))
     return failure(MEBP_CORRUPT, "its scales do not lie in weights.bin");
   return Status();
 }
@@ -45,7 +45,7 @@ static Status validateModel(const format::Model &model) {
       return failure(MEBP_CORRUPT, "the model has a size that cannot be");
   if (static_cast<uint64_t>(model.batch()) * model.sequence() > maximumExtent)
     return failure(MEBP_CORRUPT, "batch * sequence is larger than can be");
-  if (!isActivation(model.activation()))
+  if (!isFloat(format::storageOf(model.activation())))
     return failure(MEBP_UNSUPPORTED, "its activations are neither in f32 nor in bf16; use a newer runtime");
   return Status();
 }

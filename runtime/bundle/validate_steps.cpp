@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/bundle/attributes.h"
 #include "runtime/bundle/program_validator.h"
-#include "runtime/bundle/storage.h"
-#include "runtime/bundle/validate.h"
+#include "runtime/exec/read_attributes.h"
 
 namespace mebp {
 
@@ -35,7 +33,7 @@ Status ProgramValidator::define(int64_t index, Values &defined) {
 // A value that a kernel may write: an activation, in the arena or an output's memory.
 Status ProgramValidator::checkWritable(uint32_t index) const {
   const format::Value &target = value(index);
-  if (!isActivation(target.element()))
+  if (!isFloat(storageOf(index)))
     return failure(MEBP_UNSUPPORTED, "value %u is written, but neither in f32 nor in bf16; use a newer runtime", index);
   uint32_t bound = target.placement().kind() == Placement::ALIAS ? target.placement().alias() : index;
   if (target.placement().kind() == Placement::ARENA || states[bound].output)
@@ -84,7 +82,7 @@ Status ProgramValidator::checkType(const format::Slot &slot, uint32_t index) con
   bool fits = true;
   switch (slot.type) {
   case format::SlotType::Activation:
-    fits = isActivation(value(index).element());
+    fits = isFloat(storageOf(index));
     break;
   case format::SlotType::Exact:
     fits = value(index).element() == format::F32;
@@ -136,7 +134,7 @@ Status ProgramValidator::checkKernel(const format::Kernel &kernel, Values &defin
   if (!signature)
     return failure(MEBP_UNSUPPORTED, "kernel '%s' is not known to this runtime; use a newer one",
                    kernel.name().c_str());
-  cpu::Attributes attributes;
+  Attributes attributes;
   if (Status status = readAttributes(kernel, attributes); !status.ok())
     return status;
   if (signature->parts != format::Parts::None)
@@ -202,11 +200,11 @@ Status ProgramValidator::checkParts(const format::Kernel &kernel, format::Parts 
   uint64_t columns = 0;
   for (int64_t index : parts) {
     auto part = static_cast<uint32_t>(index);
-    if (!isActivation(value(part).element()) || rowsOf(part) != rowsOf(whole) || columnsOf(part).kind != Extent::STATIC)
+    if (!isFloat(storageOf(part)) || rowsOf(part) != rowsOf(whole) || columnsOf(part).kind != Extent::STATIC)
       return failure(MEBP_CORRUPT, "%s: a part does not fit the whole", place.c_str());
     columns += value(part).columns();
   }
-  if (!isActivation(value(whole).element()) || columnsOf(whole) != Dimension{columns})
+  if (!isFloat(storageOf(whole)) || columnsOf(whole) != Dimension{columns})
     return failure(MEBP_CORRUPT, "%s: the parts do not make up the whole", place.c_str());
   return Status();
 }
@@ -224,7 +222,7 @@ Status ProgramValidator::checkWindow(uint32_t whole, uint32_t part, uint32_t loo
     Dimension covered{domain, overTokens ? Extent::TOKENS : Extent::STATIC};
     if (rowsOf(whole) == covered && columnsOf(whole) == columns)
       return Status();
-  } else if (columns.kind == Extent::LOOP && columns.loop == loop && !isQuantised(value(whole).element())) {
+  } else if (columns.kind == Extent::LOOP && columns.loop == loop && !isQuantised(storageOf(whole))) {
     if (rowsOf(whole) == Dimension{1} && rows == Dimension{1} && columnsOf(whole) == Dimension{domain})
       return Status();
   }

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "format/alignment.h"
+#include "format/storage.h"
 #include "runtime/bundle/program_validator.h"
-#include "runtime/bundle/storage.h"
 #include "runtime/bundle/validate.h"
 
 namespace mebp {
@@ -128,7 +128,7 @@ Status ProgramValidator::checkValues() {
   if (tokens > most)
     return failure(MEBP_CORRUPT, "it has more tokens than batch * sequence");
   for (uint32_t i = 0; i < states.size(); ++i) {
-    if (value(i).element() < format::F32 || value(i).element() > format::INT8)
+    if (format::storageOf(value(i).element()) == format::Storage::Unknown)
       return failure(MEBP_CORRUPT, "value %u has an unknown element type", i);
     if (Status status = checkExtent(i, rowsOf(i), true); !status.ok())
       return status;
@@ -144,7 +144,7 @@ Status ProgramValidator::checkPlacement(uint32_t index) const {
   const format::Value &current = value(index);
   const Placement &placement = current.placement();
   if (placement.kind() == Placement::ARENA) {
-    uint64_t bytes = current.rows() * storedRowBytes(current.element(), current.columns());
+    uint64_t bytes = format::storedSize(current).dataBytes;
     if (placement.offset() % format::alignment != 0)
       return failure(MEBP_CORRUPT, "value %u is not aligned in the arena", index);
     if (placement.offset() > program.arena_bytes() || bytes > program.arena_bytes() - placement.offset())

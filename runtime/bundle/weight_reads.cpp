@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "format/container.h"
 #include "format/kernels.h"
 #include "format/residency.h"
+#include "format/storage.h"
 #include "runtime/bundle/programs.h"
-#include "runtime/bundle/storage.h"
 
 namespace mebp {
 
@@ -45,9 +44,10 @@ private:
       uint64_t whole = format::windowsOf(weight.rows() * rowBytes);
       return gathered ? std::min(whole, rows * format::windowsOf(rowBytes)) : whole;
     };
-    uint64_t total = windows(storedRowBytes(weight.element(), weight.columns()));
-    uint64_t groups = storedStride(weight.element(), weight.columns()) / format::groupSize;
-    return isQuantised(weight.element()) ? total + 2 * windows(groups * sizeof(uint16_t)) : total;
+    const format::Storage storage = format::storageOf(weight.element());
+    uint64_t total = windows(format::rowBytesOf(storage, weight.columns()));
+    uint64_t groups = format::groupsOf(storage, weight.columns());
+    return groups ? total + 2 * windows(groups * sizeof(uint16_t)) : total;
   }
 
   void visit(const format::Kernel &kernel) {

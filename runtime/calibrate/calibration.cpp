@@ -13,7 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "format/machine.h"
-#include "runtime/backends/cpu/instruction_set.h"
+#include "runtime/backends/cpu/choice.h"
 #include "runtime/calibrate/fit.h"
 #include "runtime/calibrate/timer.h"
 #include "runtime/core/memory.h"

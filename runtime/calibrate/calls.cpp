@@ -1,33 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/calibrate/calls.h"
 
-#include "runtime/backends/cpu/instruction_set.h"
+#include "runtime/backends/cpu/choice.h"
+#include "runtime/backends/cpu/registry.h"
 
 namespace mebp {
 
-using cpu::Activation;
-using cpu::Attributes;
 using cpu::Storage;
 using cpu::Tensor;
 using Tensors = std::vector<Tensor>;
 
 namespace {
-
-const char *nameOf(Storage storage) {
-  switch (storage) {
-  case Storage::F32:
-    return "f32";
-  case Storage::BF16:
-    return "bf16";
-  case Storage::I32:
-    return "i32";
-  case Storage::Int4:
-    return "int4";
-  case Storage::Int8:
-    return "int8";
-  }
-  return "";
-}
 
 format::Extents extentsOf(const Tensor &tensor) {
   return {static_cast<double>(tensor.rows), static_cast<double>(tensor.columns)};
@@ -80,7 +63,7 @@ private:
     call.rate = format::rateName(kernel, nameOf(storage), kind);
     call.amounts = format::countAmounts(
         {*format::findSignature(kernel), in.data(), in.size(), out.data(), out.size(), visibleKeys});
-    call.kernel = cpu::findKernel(kernel, family);
+    call.kernel = cpu::findKernel(kernel, set);
     call.sequence = results[0].rows;
     call.operands = std::move(operands), call.results = std::move(results), call.attributes = attributes;
     calls.push_back(std::move(call));
@@ -205,7 +188,7 @@ private:
 
   Pools &pools;
   bool quick;
-  cpu::Family family = cpu::familyOf(cpu::instructionSet());
+  cpu::InstructionSet set = cpu::instructionSet();
   Storage storage = Storage::F32;
   std::vector<TimedCall> calls;
 };

@@ -17,7 +17,7 @@ struct TimedCall {
   format::Amounts amounts;
   cpu::Kernel kernel;
   std::vector<cpu::Tensor> operands, results;
-  cpu::Attributes attributes;
+  Attributes attributes;
   int64_t sequence;
   int frozen = -1; // the operand that is another part of the pool in each call
 };

@@ -15,7 +15,6 @@ using cpu::Tensor;
 namespace {
 
 constexpr size_t activationBytes = 32 << 20, weightBytes = 64 << 20;
-constexpr size_t group = 32;
 
 // Between 0.5 and 1.5: no kernel meets infinity or numbers so small that a processor is slow with them.
 float numberOf(size_t index) { return 0.5f + static_cast<float>(format::randomBits(1, 0, index) >> 40) * 0x1.0p-24f; }
@@ -36,27 +35,13 @@ std::vector<unsigned char> makeHalves(size_t bytes) {
   return out;
 }
 
-size_t bytesOf(Storage storage, int64_t elements) {
-  auto count = static_cast<size_t>(elements);
-  switch (storage) {
-  case Storage::Int4:
-    return count / 2;
-  case Storage::Int8:
-    return count;
-  case Storage::BF16:
-    return 2 * count;
-  default:
-    return 4 * count;
-  }
-}
-
 } // namespace
 
 Pools::Pools()
     : floats{makeFloats(activationBytes)}, halves{makeHalves(activationBytes / 2)},
       results{std::vector<unsigned char>(activationBytes)}, indices{std::vector<unsigned char>(1 << 16)},
       weightFloats(makeFloats(weightBytes)), weightHalves(makeHalves(weightBytes)), codes(weightBytes),
-      scales(2 * weightBytes / group + 1, 0x2000) { // 2^-7
+      scales(2 * weightBytes / format::groupSize + 1, 0x2000) { // 2^-7
   for (size_t i = 0; i < weightBytes; i += sizeof(uint64_t)) {
     uint64_t bits = format::randomBits(2, 0, i);
     std::memcpy(codes.data() + i, &bits, sizeof(bits));
@@ -70,7 +55,7 @@ Tensor Pools::take(Pool &pool, Storage storage, int64_t rows, int64_t columns) {
   tensor.data = pool.bytes.data() + pool.next;
   tensor.rows = rows, tensor.columns = tensor.stride = columns;
   tensor.storage = storage;
-  pool.next += format::alignUp(bytesOf(storage, rows * columns));
+  pool.next += format::alignUp(format::bytesOf(storage, static_cast<uint64_t>(rows * columns)));
   return tensor;
 }
 
@@ -88,7 +73,8 @@ Tensor Pools::integers(int64_t rows, int64_t below) {
 }
 
 Tensor Pools::weight(Storage storage, int64_t rows, int64_t columns, size_t turn) {
-  size_t bytes = bytesOf(storage, rows * columns), offset = turn % (weightBytes / bytes) * bytes;
+  size_t bytes = format::bytesOf(storage, static_cast<uint64_t>(rows * columns)),
+         offset = turn % (weightBytes / bytes) * bytes;
   Tensor tensor;
   tensor.rows = rows, tensor.columns = tensor.stride = columns;
   tensor.storage = storage;
@@ -97,8 +83,8 @@ Tensor Pools::weight(Storage storage, int64_t rows, int64_t columns, size_t turn
     return tensor;
   }
   tensor.data = codes.data() + offset;
-  tensor.group = group;
-  tensor.scales = tensor.minima = scales.data() + (storage == Storage::Int4 ? 2 * offset : offset) / group;
+  tensor.group = static_cast<int32_t>(format::groupSize);
+  tensor.scales = tensor.minima = scales.data() + (storage == Storage::Int4 ? 2 * offset : offset) / format::groupSize;
   return tensor;
 }
 

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "runtime/backends/cpu/kernel.h"
+#include "runtime/backends/cpu/kernel/kernel.h"
 
 namespace mebp {
 

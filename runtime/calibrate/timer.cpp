@@ -1,24 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/calibrate/timer.h"
 
-#include "format/alignment.h"
-#include "runtime/backends/cpu/products/bf16_products.h"
+#include "runtime/backends/cpu/choice.h"
 
 namespace mebp {
 
 static constexpr double shortestNanoseconds = 1e6; // of calls that are timed together
 
-Timer::Timer(Pools &pools, uint32_t threads)
-    : pools(pools), threads(threads), workspace(threads * cpu::workspaceBytes + format::alignment) {
-  if (threads > 1)
-    context.pool = pthreadpool_create(threads);
-  auto address = reinterpret_cast<uintptr_t>(workspace.data());
-  context.workspace = workspace.data() + format::alignUp(address) - address;
-  context.bf16 = cpu::findBf16Products(cpu::instructionSet());
-  context.batch = 1;
-}
-
-Timer::~Timer() { pthreadpool_destroy(context.pool); }
+Timer::Timer(Pools &pools, uint32_t threads) : pools(pools), machine(cpu::instructionSet(), threads) {}
 
 void Timer::run(TimedCall &call) {
   if (call.frozen >= 0) {
@@ -30,7 +19,7 @@ void Timer::run(TimedCall &call) {
 }
 
 double Timer::time(TimedCall &call) {
-  context.sequence = call.sequence;
+  context = machine.contextOf(call.sequence);
   run(call); // then its activations are in a cache, as in a step
   auto begin = std::chrono::steady_clock::now();
   for (int count = 1;; ++count) {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <chrono>
-#include <vector>
 
+#include "runtime/backends/cpu/machine.h"
 #include "runtime/calibrate/calls.h"
 
 namespace mebp {
@@ -16,10 +16,8 @@ inline double nanosecondsSince(std::chrono::steady_clock::time_point begin) {
 class Timer {
 public:
   Timer(Pools &pools, uint32_t threads);
-  Timer(const Timer &) = delete;
-  ~Timer();
 
-  bool hasThreads() const { return threads == 1 || context.pool; }
+  bool hasThreads() const { return machine.hasThreads(); }
   // Nanoseconds of one call, among others of its kind: short ones run several times.
   double time(TimedCall &call);
 
@@ -27,8 +25,7 @@ private:
   void run(TimedCall &call);
 
   Pools &pools;
-  uint32_t threads;
-  std::vector<unsigned char> workspace;
+  cpu::Machine machine;
   cpu::Context context;
   size_t turn = 0;
 };

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 
+#include "runtime/backends/backends.h"
 #include "runtime/bundle/handle.h"
 #include "runtime/train/adapter.h"
 #include "runtime/train/session.h"
@@ -27,7 +28,11 @@ void mebp_session_options_init(mebp_session_options *options) {
 
 uint64_t mebp_session_memory_bytes(const mebp_bundle *bundle, const mebp_session_options *options) {
   const format::Bundle &content = bundle->bundle.content();
-  return planSession(content, followPlan(content, *options)).total;
+  const mebp_session_options followed = followPlan(content, *options);
+  if (!findBackend(options->backend))
+    return 0;
+  Result<std::unique_ptr<Backend>> backend = makeBackendOf(followed);
+  return backend.ok() ? planSession(content, followed, **backend).total : 0;
 }
 
 uint64_t mebp_session_peak_bytes(const mebp_bundle *bundle, const mebp_session_options *options) {

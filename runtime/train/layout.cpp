@@ -5,9 +5,9 @@
 
 #include "format/container.h"
 #include "format/residency.h"
-#include "runtime/backends/backend.h"
+#include "format/storage.h"
+#include "runtime/backends/backends.h"
 #include "runtime/bundle/programs.h"
-#include "runtime/bundle/storage.h"
 #include "runtime/core/spill_file.h"
 #include "runtime/optim/optimizer.h"
 
@@ -18,8 +18,15 @@ uint64_t trainableElements(const format::Bundle &bundle, uint32_t index) {
   return static_cast<uint64_t>(trainable.rows()) * trainable.columns();
 }
 
-uint32_t threadsOf(const mebp_session_options &options) {
-  return options.threads ? options.threads : availableThreads();
+uint64_t flowingRowBytes(const format::Model &model) {
+  return format::rowBytesOf(format::storageOf(model.activation()), model.hidden());
+}
+
+Result<std::unique_ptr<Backend>> makeBackendOf(const mebp_session_options &options) {
+  BackendOptions backend;
+  backend.threads = options.threads ? options.threads : availableThreads();
+  backend.referenceKernels = options.reference_kernels;
+  return findBackend(options.backend)->make(backend);
 }
 
 bool isForwardOnly(const mebp_session_options &options) {
@@ -84,12 +91,12 @@ static void placeCheckpoints(Layout &layout, const format::Bundle &bundle, uint6
   }
 }
 
-Layout planSession(const format::Bundle &bundle, const mebp_session_options &options) {
+Layout planSession(const format::Bundle &bundle, const mebp_session_options &options, const Backend &backend) {
   Layout layout;
   Placer placer;
   const format::Model &model = bundle.model();
   uint64_t tokens = static_cast<uint64_t>(model.batch()) * model.sequence();
-  uint64_t checkpointBytes = tokens * storedRowBytes(model.activation(), model.hidden());
+  uint64_t checkpointBytes = tokens * flowingRowBytes(model);
   layout.forwardOnly = isForwardOnly(options);
   layout.spilled = options.spill_folder && !layout.forwardOnly;
   placeCheckpoints(layout, bundle, checkpointBytes, placer);
@@ -123,10 +130,8 @@ Layout planSession(const format::Bundle &bundle, const mebp_session_options &opt
   layout.labels = placer.take(tokens * sizeof(int32_t));
   layout.loss = placer.take(sizeof(float));
   layout.scale = placer.take(sizeof(float));
-  // MLX finds memory for values and its kernels by itself.
-  bool onCpu = options.backend == MEBP_CPU;
-  layout.scratch = placer.take(onCpu ? largestArena(bundle, layout.forwardOnly) : 0);
-  layout.workspace = placer.take(onCpu ? cpuWorkspaceBytes(threadsOf(options)) : 0);
+  layout.scratch = placer.take(backend.followsPlacements() ? largestArena(bundle, layout.forwardOnly) : 0);
+  layout.workspace = placer.take(backend.workspaceBytes());
   if (options.resident_limit)
     layout.residency = placer.take(format::residencyBytes(bundle.weights_bytes()));
   layout.total = placer.total();

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "format/alignment.h"
 #include "format/program.pb.h"
 #include "runtime/core/memory.h"
+#include "runtime/exec/backend.h"
 #include "runtime/train/gradients.h"
 
 namespace mebp {
@@ -54,8 +56,8 @@ struct Layout {
   uint64_t gradients = 0;
   uint64_t ids = 0, labels = 0;
   uint64_t loss = 0, scale = 0;
-  uint64_t scratch = 0;   // the running program's arena
-  uint64_t workspace = 0; // the kernels', by thread
+  uint64_t scratch = 0;   // the running program's arena, where the backend uses one
+  uint64_t workspace = 0; // the backend's
   uint64_t residency = 0; // which weights are in memory, where they are limited
   uint64_t total = 0;
   // The file of a session that spills: checkpoints, then the optimizer's arrays.
@@ -71,7 +73,11 @@ inline uint64_t trainableBytes(const format::Bundle &bundle, uint32_t index) {
   return trainableElements(bundle, index) * sizeof(float);
 }
 
-uint32_t threadsOf(const mebp_session_options &options);
+// Of a row of an activation or cotangent between two blocks.
+uint64_t flowingRowBytes(const format::Model &model);
+
+// The backend that the options name, which must be known; nothing is loaded yet.
+Result<std::unique_ptr<Backend>> makeBackendOf(const mebp_session_options &options);
 
 // Where a caller says so, and with MeZO, unless a caller wants gradients.
 bool isForwardOnly(const mebp_session_options &options);
@@ -80,6 +86,6 @@ bool isForwardOnly(const mebp_session_options &options);
 mebp_session_options followPlan(const format::Bundle &bundle, const mebp_session_options &options);
 
 // Takes options as followPlan gives them.
-Layout planSession(const format::Bundle &bundle, const mebp_session_options &options);
+Layout planSession(const format::Bundle &bundle, const mebp_session_options &options, const Backend &backend);
 
 } // namespace mebp

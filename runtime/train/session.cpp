@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "format/random.h"
+#include "runtime/backends/backends.h"
 #include "runtime/bundle/programs.h"
 
 namespace mebp {
@@ -22,11 +23,14 @@ static Status checkSessionOptions(const mebp_session_options &options) {
                    static_cast<double>(options.clip));
   if (options.state_in_file && !options.spill_folder)
     return failure(MEBP_INVALID_ARGUMENT, "the optimizer's state cannot be in a file without a folder to spill to");
-  if (options.backend != MEBP_CPU && options.backend != MEBP_MLX)
+  const KnownBackend *backend = findBackend(options.backend);
+  if (!backend)
     return failure(MEBP_UNSUPPORTED, "backend number %d is not in this build; take the CPU or MLX", options.backend);
-  if (options.backend == MEBP_MLX && options.resident_limit)
-    return failure(MEBP_UNSUPPORTED, "the MLX backend reads the weights of a block all at once and cannot keep them "
-                                     "within a limit; leave out the limit, or use the CPU");
+  if (options.resident_limit && !backend->tellsReads)
+    return failure(MEBP_UNSUPPORTED,
+                   "the %s backend reads the weights of a block all at once and cannot keep them within a limit; leave "
+                   "out the limit, or use the CPU",
+                   backend->name);
   return checkOptions(options);
 }
 
@@ -44,7 +48,11 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
   limitByPlan = options.resident_limit == 0;
   optimizerOptions = optionsOf(given);
   rule = updateOf(given.optimizer);
-  layout = planSession(opened.content(), given);
+  Result<std::unique_ptr<Backend>> made = makeBackendOf(given);
+  if (!made.ok())
+    return made.status();
+  backend = std::move(*made);
+  layout = planSession(opened.content(), given, *backend);
 
   if (given.memory) {
     if (reinterpret_cast<uintptr_t>(given.memory) % format::alignment != 0 || given.memory_bytes < layout.total)
@@ -59,7 +67,7 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
     arena = std::move(*allocated);
     memory = arena.data();
   }
-  if (Status status = makeBackend(); !status.ok())
+  if (Status status = backend->load(opened.content(), at<unsigned char>(layout.workspace)); !status.ok())
     return status;
   if (Status status = openSpill(!options.spill_folder); !status.ok())
     return status;
@@ -71,22 +79,6 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
     return status;
   peak.sample();
   return Status();
-}
-
-Status Session::makeBackend() {
-  if (settings.backend == MEBP_MLX) {
-    Result<std::unique_ptr<Backend>> made = makeMlxBackend();
-    if (!made.ok())
-      return made.status();
-    backend = std::move(*made);
-  } else {
-    CpuOptions cpu;
-    cpu.threads = threadsOf(settings);
-    cpu.referenceKernels = settings.reference_kernels;
-    cpu.workspace = at<unsigned char>(layout.workspace);
-    backend = makeCpuBackend(cpu);
-  }
-  return backend->load(owner->content());
 }
 
 Status Session::openSpill(bool byPlan) {

@@ -8,7 +8,6 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/backends/backend.h"
 #include "runtime/bundle/bundle.h"
 #include "runtime/bundle/programs.h"
 #include "runtime/bundle/weight_reads.h"
@@ -17,6 +16,7 @@
 #include "runtime/core/spill_file.h"
 #include "runtime/core/status.h"
 #include "runtime/core/trace.h"
+#include "runtime/exec/backend.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/train/layout.h"
 #include "runtime/train/tokens.h"
@@ -109,7 +109,6 @@ private:
   Status deliver(uint32_t block, GradientSink &sink);
   Status runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, float &loss);
   Status applyKept();
-  Status makeBackend();
   // Says beside what the disk or the device reports whether it did so between two updates.
   Status atFailure(const Status &status) const;
   float *stateOf(uint32_t trainable, uint32_t array) const;

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "runtime/bundle/storage.h"
+#include "runtime/train/observer.h"
 #include "runtime/train/session.h"
 
 namespace mebp {
@@ -48,19 +48,19 @@ Status Session::runProgram(const BoundProgram &program, bool limited) {
   run.arena = at<unsigned char>(layout.scratch);
   run.batch = batch;
   run.sequence = sequence;
-  run.peak = settings.sample_memory ? &peak : nullptr;
-  run.residency = limited && settings.resident_limit ? &residency : nullptr;
-  run.trace = trace.isOpen() ? &trace : nullptr;
-  Trace::Time begin = run.trace ? Trace::now() : Trace::Time();
+  SessionObserver observer;
+  observer.peak = settings.sample_memory ? &peak : nullptr;
+  observer.residency = limited && settings.resident_limit ? &residency : nullptr;
+  observer.trace = trace.isOpen() ? &trace : nullptr;
+  run.observer = observer.isNeeded() ? &observer : nullptr;
+  Trace::Time begin = observer.trace ? Trace::now() : Trace::Time();
   Status status = backend->run(static_cast<uint32_t>(program.program), run);
-  if (run.trace)
+  if (observer.trace)
     trace.span(program.name.c_str(), "program", owner->content().programs(program.program).name().c_str(), begin);
   return status;
 }
 
-uint64_t Session::liveCheckpointBytes() const {
-  return storedRowBytes(owner->model().activation(), owner->model().hidden()) * batch * sequence;
-}
+uint64_t Session::liveCheckpointBytes() const { return flowingRowBytes(owner->model()) * batch * sequence; }
 
 Status Session::runForward() {
   for (uint32_t i = 0; i + 1 < blocks.size(); ++i) {
@@ -294,7 +294,7 @@ Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, flo
   const format::Program &program = owner->content().programs(head.logits.program);
   uint64_t most = program.values(static_cast<int>(program.inputs(head.logits.activation).value())).rows();
   uint64_t vocabulary = owner->model().vocabulary();
-  uint64_t rowBytes = storedRowBytes(owner->model().activation(), owner->model().hidden());
+  uint64_t rowBytes = flowingRowBytes(owner->model());
   BoundProgram &bound = blocks.back().logits;
   auto *checkpoint = at<unsigned char>(flowAfter(static_cast<uint32_t>(blocks.size() - 2)));
   batch = 1;

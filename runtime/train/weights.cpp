@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "format/container.h"
+#include "format/storage.h"
 #include "runtime/bundle/programs.h"
-#include "runtime/bundle/storage.h"
 #include "runtime/train/session.h"
 
 namespace mebp {
@@ -27,12 +27,12 @@ static void forEachStretch(const format::Bundle &bundle, const format::Block &bl
     if (!parameter.has_weight())
       continue;
     const format::Weight &weight = bundle.weights(static_cast<int>(parameter.weight()));
-    add(weight.data_offset(), weight.rows() * storedRowBytes(weight.element(), weight.columns()));
-    if (!isQuantised(weight.element()))
+    const format::StoredSize size = format::storedSize(weight);
+    add(weight.data_offset(), size.dataBytes);
+    if (!size.groupBytes)
       continue;
-    uint64_t groups = storedStride(weight.element(), weight.columns()) / format::groupSize;
-    add(weight.scales_offset(), weight.rows() * groups * sizeof(uint16_t));
-    add(weight.minima_offset(), weight.rows() * groups * sizeof(uint16_t));
+    add(weight.scales_offset(), size.groupBytes);
+    add(weight.minima_offset(), size.groupBytes);
   }
   if (end)
     take(begin, end - begin);

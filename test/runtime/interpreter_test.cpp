@@ -3,9 +3,10 @@
 // Loops, slices and live sizes, seen through one program run by the interpreter alone.
 #include <gtest/gtest.h>
 
-#include "runtime/backends/backend.h"
+#include "runtime/backends/cpu/interpreter/interpreter.h"
+#include "runtime/backends/cpu/machine.h"
+#include "runtime/backends/cpu/registry.h"
 #include "runtime/bundle/validate.h"
-#include "runtime/exec/interpreter.h"
 #include "support/program_builder.h"
 
 using namespace mebp;
@@ -34,23 +35,19 @@ struct Runner {
   void run(const format::Model &model, std::vector<Binding> bindings, int64_t batch, int64_t sequence) {
     Status status = validateProgram(program, model);
     ASSERT_TRUE(status.ok()) << status.message();
-    status = prepare(program, cpu::Family::Reference, prepared);
+    constexpr auto reference = cpu::InstructionSet::Reference;
+    status = prepare(program, [](std::string_view name) { return cpu::findKernel(name, reference); }, prepared);
     ASSERT_TRUE(status.ok()) << status.message();
     Run run;
     run.bindings = bindings.data();
     run.arena = reinterpret_cast<unsigned char *>((reinterpret_cast<uintptr_t>(arena.data()) + 63) / 64 * 64);
     run.batch = batch;
     run.sequence = sequence;
-    cpu::Context context;
-    std::vector<unsigned char> workspace(cpu::workspaceBytes);
-    context.workspace = workspace.data();
-    context.batch = batch;
-    context.sequence = sequence;
-    interpret(prepared, run, context);
+    interpret(prepared, run, cpu::Machine(reference, 1).contextOf(sequence));
   }
 
   const format::Program &program;
-  PreparedProgram prepared;
+  cpu::PreparedProgram prepared;
   std::vector<unsigned char> arena;
 };
 

@@ -3,8 +3,9 @@
 
 #include "format/alignment.h"
 #include "format/half.h"
+#include "runtime/backends/cpu/machine.h"
 #include "runtime/backends/cpu/products/bf16_products.h"
-#include "runtime/backends/cpu/vector/kernels.h"
+#include "runtime/backends/cpu/registry.h"
 
 #include <algorithm>
 #include <chrono>
@@ -26,14 +27,13 @@ public:
   }
 
   // Seconds of one run; its results stay until the next.
-  double run(const Bf16Products *bf16) {
+  double run(InstructionSet set) {
     Tensor x = tensor(memory->x, rows, depth, Storage::BF16), w = tensor(memory->w, columns, depth, Storage::BF16);
     Tensor operands[] = {x, w}, results[] = {tensor(memory->y, rows, columns, Storage::F32)};
-    Context context;
-    context.workspace = memory->workspace;
-    context.bf16 = bf16;
+    Machine machine(set, 1, memory->workspace);
+    Kernel linear = findKernel("linear", set);
     auto start = std::chrono::steady_clock::now();
-    vector::linear({operands, 2, results, 1, {}}, context);
+    linear({operands, 2, results, 1, {}}, machine.contextOf(rows));
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
@@ -76,7 +76,7 @@ InstructionSet findFastest(const std::vector<InstructionSet> &sets) {
   std::vector<std::vector<float>> results(seconds.size());
   for (int round = 0; round < 9; ++round)
     for (size_t i = 0; i < seconds.size(); ++i) {
-      seconds[i] = std::min(seconds[i], trial.run(findBf16Products(sets[i])));
+      seconds[i] = std::min(seconds[i], trial.run(sets[i]));
       results[i] = trial.results();
     }
   InstructionSet fastest = *plain;

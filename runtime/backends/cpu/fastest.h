@@ -4,7 +4,7 @@
 // on one CPU, and half as fast on another.
 #pragma once
 
-#include "runtime/backends/cpu/instruction_set.h"
+#include "runtime/backends/cpu/choice.h"
 
 namespace mebp::cpu {
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The names of docs/kernels.md, and who computes them.
-#include "runtime/backends/cpu/kernel.h"
+#include "runtime/backends/cpu/registry.h"
+
 #include "runtime/backends/cpu/reference/kernels.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 
@@ -48,10 +49,10 @@ constexpr Entry entries[] = {
 
 } // namespace
 
-Kernel findKernel(std::string_view name, Family family) {
+Kernel findKernel(std::string_view name, InstructionSet set) {
   for (const Entry &entry : entries)
     if (entry.name == name)
-      return family == Family::Vector && entry.vector ? entry.vector : entry.reference;
+      return set != InstructionSet::Reference && entry.vector ? entry.vector : entry.reference;
   return nullptr;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Of a build without MLX.
-#include "runtime/backends/backend.h"
+#include "runtime/backends/mlx/backend.h"
 
 namespace mebp {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/backends/mlx/value.h"
-#include "runtime/bundle/signatures.h"
+#include "runtime/exec/attributes.h"
 
 namespace mebp::mlx {
 
@@ -19,7 +19,7 @@ struct Window {
 
 // Operands and results in docs/kernels.md's order; an absent operand is null, an absent result has no rows.
 struct Call {
-  const cpu::Attributes &attributes;
+  const Attributes &attributes;
   std::vector<const Value *> operands;
   std::vector<Window> results;
   int batch = 0, sequence = 0; // of this step

@@ -6,18 +6,13 @@
 #include <cstring>
 
 #include "runtime/backends/mlx/program.h"
-#include "runtime/bundle/storage.h"
+#include "runtime/exec/trips.h"
 
 namespace mebp::mlx {
 
 namespace mx = ::mlx::core;
 
 namespace {
-
-// The current trip of a loop covers [first, first + rows) of its domain.
-struct Trip {
-  int first = 0, rows = 0;
-};
 
 class Execution {
 public:
@@ -58,7 +53,7 @@ private:
   static int liveCount(uint64_t most, const format::Extent &extent, int tokens, const std::vector<Trip> &trips) {
     if (extent.kind() == format::Extent::TOKENS)
       return tokens;
-    return extent.kind() == format::Extent::LOOP ? trips[extent.loop()].rows : static_cast<int>(most);
+    return extent.kind() == format::Extent::LOOP ? static_cast<int>(trips[extent.loop()].rows) : static_cast<int>(most);
   }
 
   Window windowOf(uint32_t index) const {
@@ -68,9 +63,9 @@ private:
     window.rows = liveCount(value.rows(), value.row_extent(), batch * sequence, trips);
     window.columns = liveCount(value.columns(), value.column_extent(), batch * sequence, trips);
     if (value.row_extent().kind() == format::Extent::LOOP)
-      window.firstRow = trips[value.row_extent().loop()].first;
+      window.firstRow = static_cast<int>(trips[value.row_extent().loop()].first);
     if (value.column_extent().kind() == format::Extent::LOOP)
-      window.firstColumn = trips[value.column_extent().loop()].first;
+      window.firstColumn = static_cast<int>(trips[value.column_extent().loop()].first);
     return window;
   }
 
@@ -111,36 +106,19 @@ private:
 
   void runSlice(const format::Slice &slice) {
     const Value &source = valueOf(slice.source());
-    Trip trip = trips[slice.loop()];
-    values[slice.result()] = coversRows(slice.result(), slice.loop()) ? sliceRows(source, trip.first, trip.rows)
-                                                                      : sliceColumns(source, trip.first, trip.rows);
+    auto first = static_cast<int>(trips[slice.loop()].first), rows = static_cast<int>(trips[slice.loop()].rows);
+    values[slice.result()] =
+        coversRows(slice.result(), slice.loop()) ? sliceRows(source, first, rows) : sliceColumns(source, first, rows);
   }
 
   void runUpdate(const format::Update &update) {
     const array &destination = valueOf(update.destination()).data, &source = valueOf(update.source()).data;
-    int first = trips[update.loop()].first;
+    auto first = static_cast<int>(trips[update.loop()].first);
     mx::Shape begin = {first, 0};
     if (!coversRows(update.source(), update.loop()))
       std::swap(begin[0], begin[1]);
     mx::Shape end = {begin[0] + source.shape(0), begin[1] + source.shape(1)};
     define(update.result(), mx::slice_update(destination, source, begin, end));
-  }
-
-  std::vector<Trip> tripsOf(const format::Loop &loop) const {
-    bool byItem = loop.domain() == format::Loop::SEQUENCE || loop.domain() == format::Loop::SEQUENCE_REVERSED;
-    int length = loop.domain() == format::Loop::WEIGHT_ROWS ? windowOf(loop.domain_value()).rows
-                 : byItem                                   ? sequence
-                                                            : batch * sequence;
-    std::vector<Trip> all;
-    auto size = static_cast<int>(loop.size());
-    for (int item = 0; item < (byItem ? batch : 1); ++item) {
-      auto begin = static_cast<std::ptrdiff_t>(all.size());
-      for (int first = 0; first < length; first += size)
-        all.push_back({item * length + first, std::min(size, length - first)});
-      if (loop.domain() == format::Loop::SEQUENCE_REVERSED)
-        std::reverse(all.begin() + begin, all.end());
-    }
-    return all;
   }
 
   void runLoop(const PreparedStep &prepared) {
@@ -154,8 +132,9 @@ private:
       values[carried.argument()] = values[carried.initial()];
     }
     forget(prepared.taken);
-    std::vector<Trip> all = tripsOf(loop);
-    for (size_t i = 0; i < all.size(); ++i) {
+    bool ofWeight = loop.domain() == format::Loop::WEIGHT_ROWS;
+    const Trips all(loop, ofWeight ? windowOf(loop.domain_value()).rows : 0, batch, sequence);
+    for (int64_t i = 0; i < all.count(); ++i) {
       trips[loop.loop()] = all[i];
       runSteps(prepared.body);
       std::vector<std::optional<Value>> left;
@@ -166,7 +145,7 @@ private:
       }
       mx::eval(std::move(nodes));
       forget(prepared.left);
-      bool last = i + 1 == all.size();
+      bool last = i + 1 == all.count();
       for (size_t j = 0; j < left.size(); ++j) {
         const format::Carried &carried = loop.carried(static_cast<int>(j));
         values[last ? carried.result() : carried.argument()] = std::move(left[j]);

@@ -3,8 +3,8 @@
 // MLX: reads programs by itself, from what the format says alone. MLX places and computes.
 #include <new>
 
+#include "runtime/backends/mlx/backend.h"
 #include "runtime/backends/mlx/program.h"
-#include "runtime/core/memory.h"
 
 namespace mebp {
 
@@ -17,7 +17,11 @@ public:
     ::mlx::core::set_cache_limit(0);
   }
 
-  Status load(const format::Bundle &bundle) override {
+  const char *kernels() const override { return "mlx"; }
+  bool followsPlacements() const override { return false; }
+  uint64_t workspaceBytes() const override { return 0; }
+
+  Status load(const format::Bundle &bundle, unsigned char *) override {
     programs.resize(static_cast<size_t>(bundle.programs_size()));
     for (size_t i = 0; i < programs.size(); ++i)
       if (Status status = mlx::prepare(bundle.programs(static_cast<int>(i)), programs[i]); !status.ok())
@@ -25,17 +29,17 @@ public:
     return Status();
   }
 
-  const char *kernels() const override { return "mlx"; }
-
   Status run(uint32_t program, const Run &run) override {
     const char *name = programs[program].program->name().c_str();
+    if (run.observer)
+      run.observer->begin();
     try {
       mlx::execute(programs[program], run);
     } catch (const std::exception &problem) {
       return failure(MEBP_OUT_OF_MEMORY, "program '%s' failed in MLX: %s", name, problem.what());
     }
-    if (run.peak)
-      run.peak->sample();
+    if (run.observer)
+      run.observer->end("mlx", name);
     return Status();
   }
 

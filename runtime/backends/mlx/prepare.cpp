@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "runtime/backends/mlx/program.h"
+#include "runtime/exec/read_attributes.h"
 
 namespace mebp::mlx {
 

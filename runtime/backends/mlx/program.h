@@ -14,7 +14,7 @@ namespace mebp::mlx {
 struct PreparedStep {
   const format::Step *step = nullptr;
   Kernel kernel = nullptr; // of a call
-  cpu::Attributes attributes;
+  Attributes attributes;
   std::vector<PreparedStep> body; // of a loop
   std::vector<uint32_t> dead;     // values of this list of steps that nothing reads after this one
   std::vector<uint32_t> taken;    // by a loop: of these, what it begins with and its steps do not read

@@ -2,7 +2,7 @@
 #include "runtime/backends/mlx/value.h"
 
 #include "format/container.h"
-#include "runtime/bundle/storage.h"
+#include "format/storage.h"
 
 namespace mebp::mlx {
 
@@ -28,10 +28,10 @@ static array wrapMemory(const void *memory, int rows, int columns, mx::Dtype dty
 }
 
 Value wrap(const Binding &binding, format::ElementType element, int rows, int columns) {
-  auto stride = static_cast<int>(storedStride(element, static_cast<uint64_t>(columns)));
+  auto stride = static_cast<int>(format::strideOf(format::storageOf(element), static_cast<uint64_t>(columns)));
   int stored = element == format::INT4 ? stride / 2 : stride;
   Value value{wrapMemory(binding.data, rows, stored, dtypeOf(element)), element, columns};
-  if (isQuantised(element)) {
+  if (isQuantised(format::storageOf(element))) {
     int groups = stride / static_cast<int>(format::groupSize);
     value.scales = wrapMemory(binding.scales, rows, groups, mx::float16);
     value.minima = wrapMemory(binding.minima, rows, groups, mx::float16);
@@ -50,7 +50,7 @@ static array codesOf(const array &bytes, format::ElementType element) {
 }
 
 array numbersOf(const Value &value) {
-  if (!isQuantised(value.element))
+  if (!isQuantised(format::storageOf(value.element)))
     return mx::astype(value.data, mx::float32);
   array codes = mx::astype(codesOf(value.data, value.element), mx::float32);
   array scales = mx::expand_dims(mx::astype(*value.scales, mx::float32), -1);
@@ -61,7 +61,7 @@ array numbersOf(const Value &value) {
 array gatherRows(const Value &value, const array &rows) {
   Value gathered = value;
   gathered.data = mx::take(value.data, rows, 0);
-  if (isQuantised(value.element)) {
+  if (isQuantised(format::storageOf(value.element))) {
     gathered.scales = mx::take(*value.scales, rows, 0);
     gathered.minima = mx::take(*value.minima, rows, 0);
   }
@@ -71,7 +71,7 @@ array gatherRows(const Value &value, const array &rows) {
 Value sliceRows(const Value &value, int first, int count) {
   Value part = value;
   part.data = rowsOf(value.data, first, count);
-  if (isQuantised(value.element)) {
+  if (isQuantised(format::storageOf(value.element))) {
     part.scales = rowsOf(*value.scales, first, count);
     part.minima = rowsOf(*value.minima, first, count);
   }

@@ -9,7 +9,7 @@
 #include <mlx/mlx.h>
 
 #include "format/program.pb.h"
-#include "runtime/backends/backend.h"
+#include "runtime/exec/backend.h"
 
 namespace mebp::mlx {
 

@@ -8,8 +8,8 @@
 
 #include "format/half.h"
 #include "format/random.h"
+#include "format/storage.h"
 #include "runtime/bundle/programs.h"
-#include "runtime/bundle/storage.h"
 
 namespace mebp::test {
 

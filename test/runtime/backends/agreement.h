@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/backends/backend.h"
+#include "runtime/backends/cpu/backend.h"
 #include "runtime/bundle/bundle.h"
 
 namespace mebp::test {
@@ -27,18 +27,14 @@ private:
 // The CPU's naive kernels on one thread.
 class ReferenceBackend {
 public:
-  ReferenceBackend() : workspace(cpuWorkspaceBytes(1)) {
-    CpuOptions options;
-    options.referenceKernels = true;
-    options.workspace = workspace.data();
-    backend = makeCpuBackend(options);
-  }
+  ReferenceBackend() : backend(makeCpuBackend(1, true)), workspace(backend->workspaceBytes()) {}
+  Status load(const format::Bundle &bundle) { return backend->load(bundle, workspace.data()); }
   Backend &operator*() { return *backend; }
   Backend *operator->() { return backend.get(); }
 
 private:
-  AlignedMemory workspace;
   std::unique_ptr<Backend> backend;
+  AlignedMemory workspace;
 };
 
 struct Difference {

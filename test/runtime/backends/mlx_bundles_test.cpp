@@ -10,6 +10,7 @@
 
 #include "agreement.h"
 #include "format/random.h"
+#include "runtime/backends/mlx/backend.h"
 #include "runtime/bundle/handle.h"
 #include "support/handles.h"
 
@@ -62,10 +63,8 @@ TEST_F(MlxBundles, AgreeInEveryProgram) {
     ReferenceBackend reference;
     Result<std::unique_ptr<Backend>> mlx = makeMlxBackend();
     ASSERT_TRUE(mlx.ok()) << mlx.status().message();
-    for (Backend *backend : {&*reference, mlx->get()}) {
-      status = backend->load(bundle.content());
-      ASSERT_TRUE(status.ok()) << status.message();
-    }
+    for (const Status &loaded : {reference.load(bundle.content()), (*mlx)->load(bundle.content(), nullptr)})
+      ASSERT_TRUE(loaded.ok()) << loaded.message();
     for (auto [batch, sequence] : {std::pair<int64_t, int64_t>{2, 32}, {1, 19}})
       check(path.stem().string() + ", " + std::to_string(batch) + " x " + std::to_string(sequence),
             compareBlocks(bundle, **mlx, *reference, batch, sequence), toleranceOf(bundle, 1));

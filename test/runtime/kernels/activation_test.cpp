@@ -33,9 +33,9 @@ TEST(Activation, ForwardAndGradient) {
       std::string gradient = std::string(name) + "_gradient";
       Value x = sweep(), dy = Value::random(7, 1001, 1), out = Value::constant(7, 1001, 0);
       expectAgreement({name, {x}, {out}, with(approximation)}, 2e-7);
-      expectAgreement({name, {x}, {out}, with(approximation), 1, 1, {0}}, 2e-7);
+      expectAgreement({name, {x}, {out}, with(approximation), 1, {0}}, 2e-7);
       expectAgreement({gradient, {x, dy}, {out}, with(approximation)}, 3e-7);
-      expectAgreement({gradient, {x, dy}, {out}, with(approximation), 1, 1, {1}}, 3e-7);
+      expectAgreement({gradient, {x, dy}, {out}, with(approximation), 1, {1}}, 3e-7);
     }
 }
 
@@ -45,7 +45,8 @@ TEST(Activation, TailsAreAccurateForTheirSize) {
     x.element(0, c) = -static_cast<float>(c) * 0.1f;
   for (const char *name : {"silu", "gelu"}) {
     CallSpec spec{name, {x}, {out}, with(Activation::Gelu)};
-    auto expected = run(spec, Family::Reference)[0].elements(), actual = run(spec, Family::Vector)[0].elements();
+    auto expected = run(spec, InstructionSet::Reference)[0].elements(),
+         actual = run(spec, instructionSet())[0].elements();
     for (size_t i = 0; i < expected.size(); ++i) // exp(-x^2 / 2) loses what x^2 / 2 is larger than one
       EXPECT_NEAR(actual[i], expected[i], 5e-6 * std::abs(expected[i])) << name << " at " << x.element(0, i);
   }
@@ -56,7 +57,7 @@ TEST(Activation, Gated) {
     Value gate = sweep(), up = Value::random(7, 1001, 1), dy = Value::random(7, 1001, 2);
     Value out = Value::constant(7, 1001, 0);
     expectAgreement({"gated", {gate, up}, {out}, with(activation)}, 3e-7);
-    expectAgreement({"gated", {gate, up}, {out}, with(activation), 1, 1, {1}}, 3e-7);
+    expectAgreement({"gated", {gate, up}, {out}, with(activation), 1, {1}}, 3e-7);
     expectAgreement({"gated_gradient", {gate, up, dy}, {out, out}, with(activation)}, 4e-7);
   }
 }
@@ -68,9 +69,9 @@ TEST(Elementwise, AddMultiplyScale) {
     Attributes attributes;
     attributes.alpha = -1.5f;
     for (std::vector<int> shared : {std::vector<int>{-1}, {0}}) {
-      expectAgreement({"add", {a, b}, {out}, {}, 1, 1, shared}, 0);
-      expectAgreement({"multiply", {a, b}, {out}, {}, 1, 1, shared}, 0);
-      expectAgreement({"scale", {a}, {out}, attributes, 1, 1, shared}, 0);
+      expectAgreement({"add", {a, b}, {out}, {}, 1, shared}, 0);
+      expectAgreement({"multiply", {a, b}, {out}, {}, 1, shared}, 0);
+      expectAgreement({"scale", {a}, {out}, attributes, 1, shared}, 0);
     }
   }
 }
@@ -79,15 +80,15 @@ TEST(Elementwise, SplitAndConcatAreInverse) {
   expectAgreement({"split", {Value::random(30, 100, 1)}, {Value::constant(30, 41, 0), Value::constant(30, 59, 0)}}, 0);
   expectAgreement({"concat", {Value::random(30, 41, 1), Value::random(30, 59, 2)}, {Value::constant(30, 100, 0)}}, 0);
   Value x = Value::random(4, 9, 1);
-  auto parts = run({"split", {x}, {Value::constant(4, 2, 0), Value::constant(4, 7, 0)}}, Family::Vector);
+  auto parts = run({"split", {x}, {Value::constant(4, 2, 0), Value::constant(4, 7, 0)}}, instructionSet());
   EXPECT_EQ(parts[1].element(3, 0), x.element(3, 2));
-  EXPECT_EQ(run({"concat", parts, {Value::constant(4, 9, 0)}}, Family::Vector)[0].elements(), x.elements());
+  EXPECT_EQ(run({"concat", parts, {Value::constant(4, 9, 0)}}, instructionSet())[0].elements(), x.elements());
 }
 
 TEST(Elementwise, Fill) {
   Attributes attributes;
   attributes.value = 3;
   expectAgreement({"fill", {}, {Value::constant(30, 41, 0)}, attributes}, 0);
-  EXPECT_EQ(run({"fill", {}, {Value::constant(2, 3, 0)}, attributes}, Family::Vector)[0].elements(),
+  EXPECT_EQ(run({"fill", {}, {Value::constant(2, 3, 0)}, attributes}, instructionSet())[0].elements(),
             std::vector<float>(6, 3.0f));
 }

@@ -36,7 +36,7 @@ struct Case {
         kvWidth(shape.kvHeads * shape.dim), q(Value::random(tokens, width, 1, 2.0f)),
         k(Value::random(tokens, kvWidth, 2)), v(Value::random(tokens, kvWidth, 3)),
         upstream(Value::random(tokens, width, 4)) {
-    auto results = run(forward(0, tokens), Family::Reference);
+    auto results = run(forward(0, tokens), InstructionSet::Reference);
     o = results[0], lse = results[1];
   }
 
@@ -45,7 +45,6 @@ struct Case {
             {q.rows(first, count), k, v},
             {Value::constant(count, width, 0), Value::constant(count, shape.heads, 0)},
             attributesOf(shape),
-            shape.batch,
             shape.sequence};
   }
   CallSpec backward(int64_t first, int64_t count, const Value &dk, const Value &dv) const {
@@ -54,7 +53,6 @@ struct Case {
         {q.rows(first, count), k, v, o.rows(first, count), lse.rows(first, count), upstream.rows(first, count), dk, dv},
         {Value::constant(count, width, 0), Value::constant(tokens, kvWidth, 0), Value::constant(tokens, kvWidth, 0)},
         attributesOf(shape),
-        shape.batch,
         shape.sequence};
   }
 
@@ -101,12 +99,12 @@ TEST(Attention, GradientOfAChunkAddsToTheAccumulators) {
 
 TEST(Attention, ChunksMakeTheWhole) {
   Case it({2, 100, 6, 2, 20, 0});
-  auto whole = run(it.backward(0, it.tokens, {}, {}), Family::Vector);
+  auto whole = run(it.backward(0, it.tokens, {}, {}), instructionSet());
   Value dk = Value::constant(it.tokens, it.kvWidth, 0), dv = dk;
   for (int64_t first = 150; first >= 0; first -= 50) {
     CallSpec spec = it.backward(first, 50, dk, dv);
     spec.shared = {-1, 6, 7};
-    auto part = run(spec, Family::Vector);
+    auto part = run(spec, instructionSet());
     EXPECT_LE(distance(part[0].elements(), whole[0].rows(first, 50).elements()), 2e-6);
     dk = part[1], dv = part[2];
   }

@@ -13,15 +13,15 @@ TEST(Embedding, TakesTheIdsRows) {
     Tensor tensor = w.tensor();
     std::vector<float> row(45);
     dequantizeRow(tensor, 19, row.data());
-    Value last = run({"embedding", {Value::integers({7, 0, 19}), w}, {y}}, Family::Vector)[0].rows(2, 1);
+    Value last = run({"embedding", {Value::integers({7, 0, 19}), w}, {y}}, instructionSet())[0].rows(2, 1);
     EXPECT_EQ(last.elements(), row);
   }
 }
 
 TEST(Embedding, OfPositionsStartsAnewInEachBatchItem) {
   Value w = Value::weight(10, 33, Storage::F32, 1), y = Value::constant(6, 33, 0);
-  expectAgreement({"position_embedding", {w}, {y.at(3)}, {}, 3, 4}, 0);
-  Value rows = run({"position_embedding", {w}, {y.at(3)}, {}, 3, 4}, Family::Vector)[0];
+  expectAgreement({"position_embedding", {w}, {y.at(3)}, {}, 4}, 0);
+  Value rows = run({"position_embedding", {w}, {y.at(3)}, {}, 4}, instructionSet())[0];
   EXPECT_EQ(rows.element(0, 5), w.element(3, 5));
   EXPECT_EQ(rows.element(1, 5), w.element(0, 5));
 }

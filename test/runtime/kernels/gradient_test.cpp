@@ -16,7 +16,7 @@ constexpr double tolerance = 2e-3; // of differences of f32 results
 
 void expectGradient(const CallSpec &forward, size_t operand, const Value &cotangent, const CallSpec &gradient,
                     size_t result = 0) {
-  auto actual = run(gradient, Family::Reference)[result].elements();
+  auto actual = run(gradient, InstructionSet::Reference)[result].elements();
   EXPECT_LE(distance(actual, numericGradient(forward, operand, cotangent)), tolerance)
       << gradient.name << ", result " << result;
 }
@@ -51,8 +51,8 @@ TEST(Gradient, RopeIsItsInverseWithTheSameScale) {
   Attributes attributes;
   attributes.headDim = 5, attributes.frequencies = frequencies, attributes.frequencyCount = 2, attributes.scale = 1.2f;
   Value x = Value::random(6, 10, 1), dy = Value::random(6, 10, 2);
-  CallSpec forward{"rope", {x}, {dy}, attributes, 2, 3};
-  CallSpec gradient{"rope", {dy}, {x}, attributes, 2, 3};
+  CallSpec forward{"rope", {x}, {dy}, attributes, 3};
+  CallSpec gradient{"rope", {dy}, {x}, attributes, 3};
   gradient.attributes.inverse = true;
   expectGradient(forward, 0, dy, gradient);
 }
@@ -63,10 +63,10 @@ TEST(Gradient, Attention) {
     attributes.heads = 4, attributes.kvHeads = 2, attributes.scale = 0.6f, attributes.window = window;
     Value q = Value::random(12, 12, 1), k = Value::random(12, 6, 2), v = Value::random(12, 6, 3);
     Value upstream = Value::random(12, 12, 4);
-    CallSpec forward{"attention", {q, k, v}, {q, Value::constant(12, 4, 0)}, attributes, 2, 6};
-    auto results = run(forward, Family::Reference);
+    CallSpec forward{"attention", {q, k, v}, {q, Value::constant(12, 4, 0)}, attributes, 6};
+    auto results = run(forward, InstructionSet::Reference);
     CallSpec gradient{
-        "attention_gradient", {q, k, v, results[0], results[1], upstream, {}, {}}, {q, k, v}, attributes, 2, 6};
+        "attention_gradient", {q, k, v, results[0], results[1], upstream, {}, {}}, {q, k, v}, attributes, 6};
     for (size_t operand : {0, 1, 2})
       expectGradient(forward, operand, upstream, gradient, operand);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What MEBP_KERNELS does to a process is in mebp_run_test.cpp.
-#include "runtime/backends/cpu/instruction_set.h"
+#include "runtime/backends/cpu/choice.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>

@@ -34,10 +34,9 @@ template <typename Body> void forEachProduct(const Body &body) {
   }
 }
 
-std::string nameOf(const testing::TestParamInfo<Weights> &weights) {
-  const char *storages[] = {"F32", "BF16", "I32", "Int4", "Int8"};
+std::string weightsName(const testing::TestParamInfo<Weights> &weights) {
   const std::string group = weights.param.group ? "_" + std::to_string(weights.param.group) : "";
-  return storages[static_cast<int>(weights.param.storage)] + group;
+  return mebp::format::nameOf(weights.param.storage) + group;
 }
 
 } // namespace
@@ -61,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(Weights, LinearGrid,
                                          Weights{Storage::Int4, 32}, Weights{Storage::Int4, 64},
                                          Weights{Storage::Int4, 128}, Weights{Storage::Int8, 32},
                                          Weights{Storage::Int8, 64}, Weights{Storage::Int8, 128}),
-                         nameOf);
+                         weightsName);
 
 TEST(LinearShapes, WeightGradient) {
   forEachProduct([&](int64_t rows, int64_t depth, int64_t columns) {

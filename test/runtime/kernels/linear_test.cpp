@@ -34,7 +34,7 @@ TEST_P(Linear, Forward) {
     expectAgreement({"linear", {x, w, {}, {}}, {y}});
     expectAgreement({"linear", {x, w, bias, {}}, {y}, withAlpha(-0.5f)});
     expectAgreement({"linear", {x, w, {}, addend}, {y}, withAlpha(2.0f)});
-    expectAgreement({"linear", {x, w, bias, addend}, {y}, withAlpha(2.0f), 1, 1, {3}});
+    expectAgreement({"linear", {x, w, bias, addend}, {y}, withAlpha(2.0f), 1, {3}});
   }
 }
 
@@ -45,7 +45,7 @@ TEST_P(Linear, InputGradient) {
     Value addend = Value::random(shape.rows, shape.inputs, 3), dx = Value::constant(shape.rows, shape.inputs, 0);
     expectAgreement({"linear_input_gradient", {dy, w, {}}, {dx}, withAlpha(0.25f)});
     expectAgreement({"linear_input_gradient", {dy, w, addend}, {dx}});
-    expectAgreement({"linear_input_gradient", {dy, w, addend}, {dx}, withAlpha(3.0f), 1, 1, {2}});
+    expectAgreement({"linear_input_gradient", {dy, w, addend}, {dx}, withAlpha(3.0f), 1, {2}});
     Attributes narrow;
     narrow.narrow = true;
     expectAgreement({"linear_input_gradient", {dy, w, addend}, {dx}, narrow});
@@ -68,7 +68,7 @@ TEST_P(Linear, LowRank) {
       expectAgreement({"linear", {x, w, {}, {}, low, b}, {y}, attributes});
       expectAgreement({"linear", {x, w, Value::weight(1, shape.outputs, GetParam(), 7), dy, low, b}, {y}, attributes});
       expectAgreement({"linear_input_gradient", {dy, w, {}, low, a}, {dx}, attributes});
-      expectAgreement({"linear_input_gradient", {dy, w, x, low, a}, {dx}, attributes, 1, 1, {2}});
+      expectAgreement({"linear_input_gradient", {dy, w, x, low, a}, {dx}, attributes, 1, {2}});
     }
 }
 
@@ -80,6 +80,6 @@ TEST(Linear, WeightGradient) {
     Value before = Value::random(shape.outputs, shape.inputs, 3);
     Value dw = Value::constant(shape.outputs, shape.inputs, 0);
     expectAgreement({"linear_weight_gradient", {dy, x, {}}, {dw}, withAlpha(2.0f)});
-    expectAgreement({"linear_weight_gradient", {dy, x, before}, {dw}, withAlpha(0.5f), 1, 1, {2}});
+    expectAgreement({"linear_weight_gradient", {dy, x, before}, {dw}, withAlpha(0.5f), 1, {2}});
   }
 }

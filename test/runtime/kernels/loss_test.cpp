@@ -29,7 +29,7 @@ struct Head {
   }
 
   // What the compiled program does, tile by tile.
-  Outcome tiled(Family family, int threads, int64_t tile, bool inPlace) {
+  Outcome tiled(InstructionSet set, int threads, int64_t tile, bool inPlace) {
     Value max = Value::constant(rows, 1, -INFINITY), sum = Value::constant(rows, 1, 0), target = sum;
     Value accumulator = Value::constant(rows, dim, 0), ids = Value::integers(labels);
     std::vector<float> dense(dim);
@@ -41,15 +41,15 @@ struct Head {
         for (int64_t c = 0; c < dim; ++c)
           part.element(v, c) = dense[c];
       }
-      Value logits = run({"linear", {x, part, {}, {}}, {Value::constant(rows, count, 0)}}, family, threads)[0];
+      Value logits = run({"linear", {x, part, {}, {}}, {Value::constant(rows, count, 0)}}, set, threads)[0];
       logits.shape.firstColumn = first;
       CallSpec step{"cross_entropy_tile",
                     {logits, ids, max, sum, target, accumulator},
                     {Value::constant(rows, count, 0), max, sum, target, accumulator}};
       step.shared = {inPlace ? 0 : -1, 2, 3, 4, 5};
-      auto results = run(step, family, threads);
+      auto results = run(step, set, threads);
       max = results[1], sum = results[2], target = results[3];
-      accumulator = run({"linear_input_gradient", {results[0], part, results[4]}, {results[4]}}, family, threads)[0];
+      accumulator = run({"linear_input_gradient", {results[0], part, results[4]}, {results[4]}}, set, threads)[0];
     }
     Value scaleValue = Value::constant(1, 1, scale), loss = Value::constant(1, 1, 0.5f);
     auto results = run({"cross_entropy",
@@ -57,11 +57,9 @@ struct Head {
                         {loss, Value::constant(rows, dim, 0)},
                         {},
                         1,
-                        1,
                         {5, inPlace ? 6 : -1}},
-                       family, threads);
-    auto alone =
-        run({"cross_entropy", {ids, max, sum, target, scaleValue, loss}, {loss}, {}, 1, 1, {5}}, family, threads);
+                       set, threads);
+    auto alone = run({"cross_entropy", {ids, max, sum, target, scaleValue, loss}, {loss}, {}, 1, {5}}, set, threads);
     EXPECT_EQ(alone[0].elements(), results[0].elements());
     return {results[0].elements()[0] - 0.5f, results[1].elements()};
   }
@@ -101,13 +99,13 @@ TEST(CrossEntropy, TilesMakeTheWholeLoss) {
   for (Storage storage : {Storage::F32, Storage::Int8}) {
     Head head(storage);
     Outcome exact = head.exact();
-    for (Family family : {Family::Reference, Family::Vector})
+    for (InstructionSet set : {InstructionSet::Reference, instructionSet()})
       for (int64_t tile : {113, 40, 7})
         for (bool inPlace : {false, true}) {
-          Outcome outcome = head.tiled(family, 1, tile, inPlace);
+          Outcome outcome = head.tiled(set, 1, tile, inPlace);
           EXPECT_NEAR(outcome.loss, exact.loss, 1e-6 * exact.loss);
           EXPECT_LE(distance(outcome.dx, exact.dx), 2e-6);
-          Outcome threaded = head.tiled(family, 2, tile, inPlace);
+          Outcome threaded = head.tiled(set, 2, tile, inPlace);
           EXPECT_EQ(threaded.loss, outcome.loss);
           EXPECT_EQ(threaded.dx, outcome.dx);
         }
@@ -118,15 +116,14 @@ TEST(CrossEntropy, AConfidentRowKeepsItsSmallGradient) {
   // One logit is 30 above the others: 1 - p is 1e-13, far below f32's resolution around one.
   Value logits = Value::constant(1, 20, 0), max = Value::constant(1, 1, -INFINITY), zero = Value::constant(1, 1, 0);
   logits.element(0, 3) = 30;
-  for (Family family : {Family::Reference, Family::Vector}) {
+  for (InstructionSet set : {InstructionSet::Reference, instructionSet()}) {
     auto results = run({"cross_entropy_tile",
                         {logits, Value::integers({3}), max, zero, zero},
                         {logits, max, zero, zero},
                         {},
                         1,
-                        1,
                         {0, 2, 3, 4}},
-                       family);
+                       set);
     EXPECT_EQ(results[0].element(0, 3), 0);
     EXPECT_NEAR(results[2].element(0, 0), 19 * std::exp(-30.0), 1e-18);
     EXPECT_EQ(results[3].element(0, 0), 30);

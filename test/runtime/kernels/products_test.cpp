@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "runtime/backends/cpu/choice.h"
 #include "runtime/backends/cpu/fastest.h"
 #include "runtime/backends/cpu/products/bf16_products.h"
 

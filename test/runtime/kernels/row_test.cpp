@@ -35,9 +35,9 @@ uint32_t roundedBits(uint32_t bits) {
 
 TEST(Row, RoundsToNearestEvenAndKeepsNan) {
   Value x = everyRounding(), y = Value::constant(x.shape.rows, columns, 0).stored(Storage::BF16);
-  for (Family family : {Family::Reference, Family::Vector})
+  for (InstructionSet set : {InstructionSet::Reference, instructionSet()})
     for (const char *kernel : {"concat", "split", "scale"}) {
-      std::vector<float> from = x.elements(), to = run({kernel, {x}, {y}}, family)[0].elements();
+      std::vector<float> from = x.elements(), to = run({kernel, {x}, {y}}, set)[0].elements();
       for (size_t i = 0; i < from.size(); ++i)
         if (std::isnan(from[i]))
           ASSERT_TRUE(std::isnan(to[i])) << kernel << " of " << std::hex << format::floatBits(from[i]);
@@ -50,9 +50,9 @@ TEST(Row, RoundsToNearestEvenAndKeepsNan) {
 TEST(Row, WidensExactly) {
   Value x = everyRounding().stored(Storage::BF16), y = Value::constant(x.shape.rows, columns, 0);
   std::vector<float> expected = x.elements();
-  for (Family family : {Family::Reference, Family::Vector})
+  for (InstructionSet set : {InstructionSet::Reference, instructionSet()})
     for (const char *kernel : {"concat", "split"}) {
-      std::vector<float> actual = run({kernel, {x}, {y}}, family)[0].elements();
+      std::vector<float> actual = run({kernel, {x}, {y}}, set)[0].elements();
       for (size_t i = 0; i < expected.size(); ++i)
         ASSERT_EQ(format::floatBits(actual[i]), format::floatBits(expected[i])) << kernel;
     }

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support.h"
 
+#include "format/alignment.h"
 #include "format/half.h"
+#include "runtime/backends/cpu/machine.h"
 #include "runtime/backends/cpu/products/bf16_products.h"
+#include "runtime/backends/cpu/registry.h"
 
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <map>
-#include <memory>
 #include <random>
+#include <tuple>
 
 namespace mebp::cpu::test {
 
@@ -146,26 +149,31 @@ bool Value::guarded() const {
 
 constexpr size_t beyondWorkspace = 1024; // floats after the last thread's, which no kernel may touch
 
-// A pool and workspaces for so many threads, made once.
-static Context contextOf(int threads) {
-  struct Machine {
-    explicit Machine(int threads)
-        : pool(threads > 1 ? pthreadpool_create(threads) : nullptr, pthreadpool_destroy),
-          memory(threads * workspaceBytes / sizeof(float) + beyondWorkspace + 16, NAN) {} // nobody may count on zeros
-    std::unique_ptr<pthreadpool, decltype(&pthreadpool_destroy)> pool;
+// With workspaces that nobody may count on: they begin as NaN. Made once.
+static const Machine &machineOf(InstructionSet set, int threads) {
+  struct Guarded {
+    Guarded(InstructionSet set, int threads)
+        : memory(threads * workspaceBytes / sizeof(float) + beyondWorkspace + format::alignment, NAN),
+          machine(set, static_cast<uint32_t>(threads), start()) {}
+    unsigned char *start() {
+      auto *bytes = reinterpret_cast<unsigned char *>(memory.data());
+      auto address = reinterpret_cast<uintptr_t>(bytes);
+      return bytes + (format::alignUp(address) - address);
+    }
     std::vector<float> memory;
+    Machine machine;
   };
-  static std::map<int, Machine> machines;
-  Machine &machine = machines.try_emplace(threads, threads).first->second;
-  auto address = reinterpret_cast<uintptr_t>(machine.memory.data());
-  Context context;
-  context.pool = machine.pool.get();
-  context.workspace = reinterpret_cast<unsigned char *>(machine.memory.data()) + (64 - address % 64) % 64;
-  context.bf16 = findBf16Products(instructionSet());
-  return context;
+  static std::map<std::pair<InstructionSet, int>, Guarded> machines;
+  auto found = machines.find({set, threads});
+  if (found == machines.end())
+    found =
+        machines
+            .emplace(std::piecewise_construct, std::forward_as_tuple(set, threads), std::forward_as_tuple(set, threads))
+            .first;
+  return found->second.machine;
 }
 
-std::vector<Value> run(CallSpec spec, Family family, int threads) {
+std::vector<Value> run(CallSpec spec, InstructionSet set, int threads) {
   std::vector<Tensor> operands, results;
   for (Value &operand : spec.operands)
     operands.push_back(operand.tensor());
@@ -173,10 +181,8 @@ std::vector<Value> run(CallSpec spec, Family family, int threads) {
   for (size_t i = 0; i < spec.results.size(); ++i)
     results.push_back(sharedOf(i) < 0 ? spec.results[i].tensor() : operands[sharedOf(i)]);
 
-  Context context = contextOf(threads);
-  context.batch = spec.batch;
-  context.sequence = spec.sequence;
-  Kernel kernel = findKernel(spec.name, family);
+  Context context = machineOf(set, threads).contextOf(spec.sequence);
+  Kernel kernel = findKernel(spec.name, set);
   if (!kernel) {
     ADD_FAILURE() << "no kernel is called " << spec.name;
     return spec.results;
@@ -295,7 +301,7 @@ static void expectRoundedFactors(const CallSpec &spec, const Value &result, doub
     if (spec.operands[i].shape.storage == Storage::BF16)
       rounded.operands[i] = spec.operands[i].stored(Storage::F32);
   rounded.results[0] = spec.results[0].stored(Storage::F32);
-  std::vector<float> expected = run(rounded, Family::Reference)[0].elements(), actual = result.elements();
+  std::vector<float> expected = run(rounded, InstructionSet::Reference)[0].elements(), actual = result.elements();
   bool narrow = result.shape.storage == Storage::BF16;
   double largest = 0;
   for (float value : expected)
@@ -312,30 +318,30 @@ constexpr double roundedWeights = 1.0 / 128;
 static void expectFamiliesAgree(const CallSpec &spec, double tolerance, double scale) {
   const bool rounds = anyBf16(spec);
   const CallSpec wide = widen(spec);
-  const Results expected = run(wide, Family::Reference);
+  const Results expected = run(wide, InstructionSet::Reference);
   if (rounds)
-    expectRounded(run(spec, Family::Reference), expected);
+    expectRounded(run(spec, InstructionSet::Reference), expected);
   Results best;
   forEachInstructionSet(spec.name, [&] {
     if (multipliesBf16(spec)) {
-      best = run(spec, Family::Vector);
+      best = run(spec, instructionSet());
       if (spec.name.rfind("linear", 0) == 0)
         expectRoundedFactors(spec, best[0], tolerance);
       else
         expectClose(best, expected, tolerance + roundedWeights, scale);
       return;
     }
-    best = run(wide, Family::Vector);
+    best = run(wide, instructionSet());
     expectClose(best, expected, tolerance, scale);
     if (!rounds)
       return;
-    Results rounded = run(spec, Family::Vector);
+    Results rounded = run(spec, instructionSet());
     expectRounded(rounded, best);
     best = rounded;
   });
   for (int threads : {2, 3}) {
     SCOPED_TRACE(std::to_string(threads) + " threads");
-    expectRounded(run(spec, Family::Vector, threads), best);
+    expectRounded(run(spec, instructionSet(), threads), best);
   }
 }
 
@@ -360,7 +366,7 @@ std::vector<float> numericGradient(const CallSpec &forward, size_t operand, cons
         float &element = spec.operands[operand].element(r, c);
         element += side ? step : -step;
         moved[side] = element;
-        std::vector<float> result = run(spec, Family::Reference)[0].elements();
+        std::vector<float> result = run(spec, InstructionSet::Reference)[0].elements();
         for (size_t i = 0; i < weights.size(); ++i)
           sums[side] += static_cast<double>(result[i]) * weights[i];
       }

@@ -4,13 +4,17 @@
 // reference and with the vector kernels, on one thread and on more, sharing memory or not.
 #pragma once
 
-#include "runtime/backends/cpu/kernel.h"
+#include "runtime/backends/cpu/choice.h"
+#include "runtime/backends/cpu/kernel/kernel.h"
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace mebp::cpu::test {
+
+using mebp::Activation;
+using mebp::Attributes;
 
 // A matrix with its memory. Activations have a stride wider than their columns, and `guard` in between, which no
 // kernel may touch.
@@ -49,13 +53,12 @@ struct CallSpec {
   std::vector<Value> operands;
   std::vector<Value> results; // of the right shapes
   Attributes attributes = {};
-  int64_t batch = 1;
   int64_t sequence = 1;
   std::vector<int> shared = {}; // for each result the operand whose memory it has, or -1; missing means -1
 };
 
 // The results of one run.
-std::vector<Value> run(CallSpec spec, Family family, int threads = 1);
+std::vector<Value> run(CallSpec spec, InstructionSet set, int threads = 1);
 
 // Vector agrees with the reference to `tolerance`, relative to each result's largest element, or to `scale` where that
 // is larger (for results that should be zero), with every instruction set of this machine; 2 and 3 threads agree

@@ -10,6 +10,7 @@
 
 #include "format/container.h"
 #include "format/random.h"
+#include "format/storage.h"
 #include "tiny_model.h"
 
 namespace mebp::test {
@@ -48,8 +49,7 @@ static std::string weightBytes(const format::Bundle &bundle) {
     }
     if (!weight.group())
       continue;
-    uint64_t rowBytes = weight.element() == format::INT4 ? 16 : 32;
-    for (uint64_t i = 0; i < weight.rows() * rowBytes; ++i)
+    for (uint64_t i = 0; i < format::storedSize(weight).dataBytes; ++i)
       data[i] = static_cast<char>(format::randomBits(5, static_cast<uint64_t>(w), i));
     for (uint64_t row = 0; row < weight.rows(); ++row) {
       // A code of int4 is up to 15, of int8 up to 255: about [-0.5, 0.5] in both.

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "format/random.h"
+#include "format/storage.h"
 #include "program_builder.h"
 
 namespace mebp::test {
@@ -193,13 +194,12 @@ static void addWeight(format::Bundle &bundle, const std::string &name, uint64_t 
   weight->set_rank(2);
   weight->set_element(element);
   weight->set_transposed(transposed);
-  bool quantised = element == format::INT4 || element == format::INT8;
-  weight->set_group(quantised ? 32 : 0);
-  uint64_t rowBytes = element == format::INT4 ? 16 : element == format::INT8 ? 32 : element == format::BF16 ? 12 : 24;
-  weight->set_data_offset(takeBytes(bundle, rows * rowBytes));
-  if (quantised) {
-    weight->set_scales_offset(takeBytes(bundle, rows * 2));
-    weight->set_minima_offset(takeBytes(bundle, rows * 2));
+  const format::StoredSize size = format::storedSize(*weight);
+  weight->set_data_offset(takeBytes(bundle, size.dataBytes));
+  if (size.groupBytes) {
+    weight->set_group(format::groupSize);
+    weight->set_scales_offset(takeBytes(bundle, size.groupBytes));
+    weight->set_minima_offset(takeBytes(bundle, size.groupBytes));
   }
 }
 

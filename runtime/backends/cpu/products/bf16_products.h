@@ -5,8 +5,8 @@
 // depth, in which two neighbours of the depth lie beside each other, as all such instructions want them.
 #pragma once
 
-#include "runtime/backends/cpu/instruction_set.h"
-#include "runtime/backends/cpu/kernel.h"
+#include "runtime/backends/cpu/kernel/instruction_set.h"
+#include "runtime/backends/cpu/kernel/kernel.h"
 
 namespace mebp::cpu {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // x, y, dy, dx, gate, up, dgate, dup [N,F].
-#include "runtime/backends/cpu/operands.h"
+#include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/reference/kernels.h"
 
 #include <cmath>

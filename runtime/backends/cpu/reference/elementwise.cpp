@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // a, b, x, y [N,F]; split and concat cut and join columns.
-#include "runtime/backends/cpu/operands.h"
+#include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/reference/kernels.h"
 
 namespace mebp::cpu::reference {

@@ -4,7 +4,7 @@
 // is right; every other family is tested against them.
 #pragma once
 
-#include "runtime/backends/cpu/kernel.h"
+#include "runtime/backends/cpu/kernel/kernel.h"
 
 namespace mebp::cpu::reference {
 

@@ -2,7 +2,7 @@
 //
 // x [N,K], w [M,K], low [N,R], lowWeight [M,R] or [R,K], y [N,M]. Loops run over w's rows on the outside, so that each
 // is dequantised once.
-#include "runtime/backends/cpu/operands.h"
+#include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/reference/kernels.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // x, y, dy, dx [N,F]; w [1,G], b [1,F]. rms_norm normalises each group of G columns by itself.
-#include "runtime/backends/cpu/operands.h"
+#include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/reference/kernels.h"
 
 #include <cmath>

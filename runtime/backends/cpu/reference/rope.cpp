@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // x, y [N,F], F a multiple of head_dim; frequencies [f], 2 f <= head_dim.
-#include "runtime/backends/cpu/operands.h"
+#include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/reference/kernels.h"
 
 #include <cmath>

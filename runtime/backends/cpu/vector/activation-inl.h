@@ -8,7 +8,7 @@
 #define MEBP_ACTIVATION_INL_H
 #endif
 
-#include "runtime/backends/cpu/kernel.h"
+#include "runtime/backends/cpu/kernel/kernel.h"
 #include "runtime/backends/cpu/vector/simd-inl.h"
 
 #include <hwy/contrib/math/math-inl.h>

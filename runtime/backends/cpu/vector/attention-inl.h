@@ -11,7 +11,7 @@
 #endif
 
 #include "format/alignment.h"
-#include "runtime/backends/cpu/operands.h"
+#include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/vector/expand-inl.h"
 #include "runtime/backends/cpu/vector/parallel.h"
 

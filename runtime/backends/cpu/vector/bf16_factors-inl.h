@@ -8,8 +8,8 @@
 #define MEBP_BF16_FACTORS_INL_H
 #endif
 
+#include "runtime/backends/cpu/kernel/row.h"
 #include "runtime/backends/cpu/products/bf16_products.h"
-#include "runtime/backends/cpu/row.h"
 #include "runtime/backends/cpu/vector/parallel.h"
 #include "runtime/backends/cpu/vector/tile-inl.h"
 

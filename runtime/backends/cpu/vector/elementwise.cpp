@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // a, b, x, y [N,F].
-#include "runtime/backends/cpu/operands.h"
+#include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 #include "runtime/backends/cpu/vector/parallel.h"
 

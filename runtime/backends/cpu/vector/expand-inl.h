@@ -8,7 +8,7 @@
 #define MEBP_EXPAND_INL_H
 #endif
 
-#include "runtime/backends/cpu/kernel.h"
+#include "runtime/backends/cpu/kernel/kernel.h"
 #include "runtime/backends/cpu/vector/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -4,7 +4,7 @@
 // results are bitwise the same on any number of them.
 #pragma once
 
-#include "runtime/backends/cpu/kernel.h"
+#include "runtime/backends/cpu/kernel/kernel.h"
 
 namespace mebp::cpu::vector {
 

@@ -4,7 +4,7 @@
 // the panel's depth is expanded into the thread's workspace, multiplied with all rows of the task, and added to the
 // result. So a weight is never expanded as a whole, and blocks of the depth bound the rounding error. Factors are f32,
 // or bf16 where the CPU multiplies that faster (products/).
-#include "runtime/backends/cpu/operands.h"
+#include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 #include "runtime/backends/cpu/vector/parallel.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // logits, p [N,C]: the vocabulary rows [c0, c0 + C); labels, max, sum, target [N,1]; accumulator, dx [N,D]; w [V,D].
-#include "runtime/backends/cpu/operands.h"
+#include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 #include "runtime/backends/cpu/vector/parallel.h"
 

@@ -2,7 +2,7 @@
 //
 // x, y, dy, dx [N,F]; w [1,G], b [1,F]. rms_norm normalises each group of G columns by itself. Each task expands the
 // weights into its workspace first.
-#include "runtime/backends/cpu/operands.h"
+#include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 #include "runtime/backends/cpu/vector/parallel.h"
 

@@ -4,7 +4,7 @@
 // tasks are cut by shapes alone and write disjoint results.
 #pragma once
 
-#include "runtime/backends/cpu/kernel.h"
+#include "runtime/backends/cpu/kernel/kernel.h"
 
 #include <algorithm>
 #include <atomic>

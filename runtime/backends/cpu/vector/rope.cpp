@@ -2,7 +2,7 @@
 //
 // x, y [N,F], F a multiple of head_dim; frequencies [f], 2 f <= head_dim. Sines and cosines of a position are computed
 // once for all heads: the angle is the f32 product that models were trained with, the rest is in double.
-#include "runtime/backends/cpu/operands.h"
+#include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 #include "runtime/backends/cpu/vector/parallel.h"
 

@@ -8,7 +8,7 @@
 #define MEBP_SIMD_INL_H
 #endif
 
-#include "runtime/backends/cpu/row.h"
+#include "runtime/backends/cpu/kernel/row.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -8,7 +8,6 @@
 namespace mebp::mlx {
 
 namespace mx = ::mlx::core;
-using cpu::Activation;
 
 namespace {
 

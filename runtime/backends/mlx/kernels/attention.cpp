@@ -72,7 +72,7 @@ private:
     return mx::reshape(mx::transpose(apart, {2, 0, 1, 3}), {rows, -1});
   }
 
-  const cpu::Attributes &attributes;
+  const Attributes &attributes;
   int groups, dim;
 };
 

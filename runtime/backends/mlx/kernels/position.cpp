@@ -20,7 +20,7 @@ void positionEmbedding(Call &call) {
 
 void rope(Call &call) {
   const Window &y = call.results[0];
-  const cpu::Attributes &attributes = call.attributes;
+  const Attributes &attributes = call.attributes;
   int pairs = attributes.frequencyCount, headDim = attributes.headDim;
   array x = mx::reshape(call.numbers(0), {y.rows, -1, headDim});
   auto columns = [&](int begin, int end) { return mx::slice(x, {0, 0, begin}, {y.rows, x.shape(1), end}); };

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/bundle/attributes.h"
-#include "runtime/exec/interpreter.h"
-#include "runtime/exec/tensors.h"
+#include "format/kernels.h"
+#include "runtime/backends/cpu/interpreter/interpreter.h"
+#include "runtime/backends/cpu/interpreter/tensors.h"
+#include "runtime/exec/read_attributes.h"
 
-namespace mebp {
+namespace mebp::cpu {
 
 using format::Extent;
 using format::Placement;
@@ -12,8 +13,8 @@ namespace {
 
 class Preparer {
 public:
-  Preparer(const format::Program &program, cpu::Family family, PreparedProgram &out)
-      : program(program), family(family), out(out) {}
+  Preparer(const format::Program &program, const FindKernel &find, PreparedProgram &out)
+      : program(program), find(find), out(out) {}
 
   Status run() {
     out.loops.resize(program.loops());
@@ -74,7 +75,7 @@ private:
 
   Status addCall(const format::Kernel &kernel) {
     PreparedCall prepared;
-    prepared.kernel = cpu::findKernel(kernel.name(), family);
+    prepared.kernel = find(kernel.name());
     if (!prepared.kernel)
       return failure(MEBP_UNSUPPORTED, "program '%s': this build has no kernel '%s'; use a newer runtime",
                      program.name().c_str(), kernel.name().c_str());
@@ -98,9 +99,7 @@ private:
 
   Status addLoop(const format::Loop &loop) {
     PreparedLoop &prepared = out.loops[loop.loop()];
-    prepared.domain = loop.domain();
-    prepared.domainValue = loop.domain_value();
-    prepared.size = loop.size();
+    prepared.loop = &loop;
     prepared.begin = static_cast<uint32_t>(out.instructions.size());
     add(Instruction::Kind::LoopBegin, loop.loop());
     if (Status status = addSteps(loop.steps()); !status.ok())
@@ -117,14 +116,14 @@ private:
   }
 
   const format::Program &program;
-  cpu::Family family;
+  const FindKernel &find;
   PreparedProgram &out;
 };
 
 } // namespace
 
-Status prepare(const format::Program &program, cpu::Family family, PreparedProgram &out) {
-  return Preparer(program, family, out).run();
+Status prepare(const format::Program &program, const FindKernel &find, PreparedProgram &out) {
+  return Preparer(program, find, out).run();
 }
 
-} // namespace mebp
+} // namespace mebp::cpu

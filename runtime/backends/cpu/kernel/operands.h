@@ -3,7 +3,7 @@
 // Small accessors that all kernels share.
 #pragma once
 
-#include "runtime/backends/cpu/row.h"
+#include "runtime/backends/cpu/kernel/row.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -2,12 +2,12 @@
 #pragma once
 
 #include "format/program.pb.h"
-#include "runtime/backends/cpu/kernel.h"
 #include "runtime/core/status.h"
+#include "runtime/exec/attributes.h"
 
 namespace mebp {
 
 // The kernel's attributes, or what is wrong with them. `frequencies` points into `kernel`.
-Status readAttributes(const format::Kernel &kernel, cpu::Attributes &out);
+Status readAttributes(const format::Kernel &kernel, Attributes &out);
 
 } // namespace mebp

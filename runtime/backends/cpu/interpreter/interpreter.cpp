@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/exec/interpreter.h"
+#include "runtime/backends/cpu/interpreter/interpreter.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/core/residency.h"
-#include "runtime/core/trace.h"
-#include "runtime/exec/tensors.h"
+#include "runtime/backends/cpu/interpreter/tensors.h"
 
-namespace mebp {
+namespace mebp::cpu {
 
 static void placeValues(PreparedProgram &program, const Run &run) {
   int64_t tokens = run.batch * run.sequence;
   for (size_t i = 0; i < program.values.size(); ++i) {
     const PreparedValue &value = program.values[i];
-    cpu::Tensor &tensor = program.tensors[i];
+    Tensor &tensor = program.tensors[i];
     tensor = value.shape;
     if (value.tokens)
       tensor.rows = tokens;
@@ -29,62 +27,45 @@ static void placeValues(PreparedProgram &program, const Run &run) {
   }
 }
 
-// Borders are the same whichever way a sequence is run through; items ascend in both.
 static void beginTrip(PreparedProgram &program, PreparedLoop &loop) {
-  int64_t item = loop.trip / loop.tripsPerItem, chunk = loop.trip % loop.tripsPerItem;
-  if (loop.domain == format::Loop::SEQUENCE_REVERSED)
-    chunk = loop.tripsPerItem - 1 - chunk;
-  int64_t offset = chunk * loop.size;
-  loop.first = item * loop.length + offset;
-  loop.rows = std::min(loop.size, loop.length - offset);
+  loop.trip = loop.trips[loop.number];
   for (uint32_t index : loop.rowValues) {
-    program.tensors[index].rows = loop.rows;
-    program.tensors[index].firstRow = loop.first;
+    program.tensors[index].rows = loop.trip.rows;
+    program.tensors[index].firstRow = loop.trip.first;
   }
   for (uint32_t index : loop.columnValues) {
-    program.tensors[index].columns = loop.rows;
-    program.tensors[index].firstColumn = loop.first;
+    program.tensors[index].columns = loop.trip.rows;
+    program.tensors[index].firstColumn = loop.trip.first;
   }
 }
 
 static void beginLoop(PreparedProgram &program, PreparedLoop &loop, const Run &run) {
-  int64_t items = 1;
-  switch (loop.domain) {
-  case format::Loop::WEIGHT_ROWS:
-    loop.length = program.tensors[loop.domainValue].rows;
-    break;
-  case format::Loop::TOKEN_ROWS:
-    loop.length = run.batch * run.sequence;
-    break;
-  default:
-    loop.length = run.sequence;
-    items = run.batch;
-  }
-  loop.tripsPerItem = (loop.length + loop.size - 1) / loop.size;
-  loop.trips = items * loop.tripsPerItem;
-  loop.trip = 0;
+  bool ofWeight = loop.loop->domain() == format::Loop::WEIGHT_ROWS;
+  int64_t weightRows = ofWeight ? program.tensors[loop.loop->domain_value()].rows : 0;
+  loop.trips = Trips(*loop.loop, weightRows, run.batch, run.sequence);
+  loop.number = 0;
   beginTrip(program, loop);
 }
 
 // Where the current trip's part of a whole value starts.
-static cpu::Tensor startOf(const PreparedProgram &program, const Window &window) {
-  cpu::Tensor start = program.tensors[window.whole];
-  int64_t first = program.loops[window.loop].first;
+static Tensor startOf(const PreparedProgram &program, const Window &window) {
+  Tensor start = program.tensors[window.whole];
+  int64_t first = program.loops[window.loop].trip.first;
   window.columns ? advanceColumns(start, first) : advanceRows(start, first);
   return start;
 }
 
 static void slice(PreparedProgram &program, const Window &window) {
-  cpu::Tensor start = startOf(program, window);
-  cpu::Tensor &part = program.tensors[window.part];
+  Tensor start = startOf(program, window);
+  Tensor &part = program.tensors[window.part];
   part.data = start.data;
   part.scales = start.scales;
   part.minima = start.minima;
 }
 
 static void update(PreparedProgram &program, const Window &window) {
-  cpu::Tensor start = startOf(program, window);
-  const cpu::Tensor &part = program.tensors[window.part];
+  Tensor start = startOf(program, window);
+  const Tensor &part = program.tensors[window.part];
   if (start.data == part.data)
     return;
   // Regions may overlap where the planner let a value end in the middle of another.
@@ -95,72 +76,71 @@ static void update(PreparedProgram &program, const Window &window) {
                  static_cast<size_t>(bytesOf(part, part.columns)));
 }
 
-static cpu::Tensor rowsOf(cpu::Tensor tensor, int64_t first, int64_t count) {
+static Tensor rowsOf(Tensor tensor, int64_t first, int64_t count) {
   advanceRows(tensor, first);
   tensor.rows = count;
   return tensor;
 }
 
-static void use(Residency &residency, const cpu::Tensor &tensor) {
+static void tell(Observer &observer, const Tensor &tensor) {
   int64_t rowBytes = bytesOf(tensor, tensor.rows > 1 ? tensor.stride : tensor.columns);
-  residency.use(tensor.data, static_cast<uint64_t>(tensor.rows * rowBytes));
+  observer.willRead(tensor.data, static_cast<uint64_t>(tensor.rows * rowBytes));
   if (!tensor.group)
     return;
   auto groupBytes = static_cast<uint64_t>(tensor.rows * (tensor.stride / tensor.group)) * sizeof(uint16_t);
-  residency.use(tensor.scales, groupBytes);
-  residency.use(tensor.minima, groupBytes);
+  observer.willRead(tensor.scales, groupBytes);
+  observer.willRead(tensor.minima, groupBytes);
 }
 
-static void bringIn(const PreparedCall &prepared, Residency &residency) {
+static void tellReads(const PreparedCall &prepared, Observer &observer) {
   for (size_t i = 0; i < prepared.call.operandCount; ++i) {
-    const cpu::Tensor &tensor = prepared.tensors[i], &ids = prepared.tensors[0];
+    const Tensor &tensor = prepared.tensors[i], &ids = prepared.tensors[0];
     if (static_cast<int32_t>(i) != prepared.table) {
-      use(residency, tensor);
+      tell(observer, tensor);
       continue;
     }
     for (int64_t row = 0; row < ids.rows; ++row)
       if (int32_t id = ids.i32()[row * ids.stride]; id >= 0)
-        use(residency, rowsOf(tensor, id, 1));
+        tell(observer, rowsOf(tensor, id, 1));
   }
 }
 
-static void callKernel(PreparedProgram &program, PreparedCall &prepared, Residency *residency,
-                       const cpu::Context &context) {
+// `observer` may be null, or follows reads.
+static void callKernel(PreparedProgram &program, PreparedCall &prepared, Observer *observer, const Context &context) {
   for (size_t i = 0; i < prepared.values.size(); ++i)
-    prepared.tensors[i] = prepared.values[i] < 0 ? cpu::Tensor() : program.tensors[prepared.values[i]];
-  if (residency && prepared.piece) {
-    cpu::Tensor &ids = prepared.tensors[0], &out = prepared.tensors[prepared.call.operandCount];
-    const cpu::Tensor allIds = ids, wholeOut = out;
+    prepared.tensors[i] = prepared.values[i] < 0 ? Tensor() : program.tensors[prepared.values[i]];
+  if (observer && prepared.piece) {
+    Tensor &ids = prepared.tensors[0], &out = prepared.tensors[prepared.call.operandCount];
+    const Tensor allIds = ids, wholeOut = out;
     for (int64_t first = 0; first < allIds.rows; first += prepared.piece) {
       int64_t count = std::min(prepared.piece, allIds.rows - first);
       ids = rowsOf(allIds, first, count);
       out = rowsOf(wholeOut, first, count);
-      bringIn(prepared, *residency);
+      tellReads(prepared, *observer);
       prepared.kernel(prepared.call, context);
     }
     return;
   }
-  if (residency)
-    bringIn(prepared, *residency);
+  if (observer)
+    tellReads(prepared, *observer);
   prepared.kernel(prepared.call, context);
 }
 
-static void call(PreparedProgram &program, PreparedCall &prepared, const Run &run, const cpu::Context &context) {
-  Trace::Time begin = run.trace ? Trace::now() : Trace::Time();
-  callKernel(program, prepared, run.residency, context);
-  if (run.trace)
-    run.trace->span(prepared.name, "kernel", prepared.source, begin);
+static void call(PreparedProgram &program, PreparedCall &prepared, Observer *observer, const Context &context) {
+  if (!observer)
+    return callKernel(program, prepared, nullptr, context);
+  observer->begin();
+  callKernel(program, prepared, observer->followsReads() ? observer : nullptr, context);
+  observer->end(prepared.name, prepared.source);
 }
 
-void interpret(PreparedProgram &program, const Run &run, const cpu::Context &context) {
+void interpret(PreparedProgram &program, const Run &run, const Context &context) {
   placeValues(program, run);
   for (size_t next = 0; next < program.instructions.size(); ++next) {
     const Instruction &instruction = program.instructions[next];
     switch (instruction.kind) {
     case Instruction::Kind::Call:
-      call(program, program.calls[instruction.index], run, context);
-      if (run.peak)
-        run.peak->sample();
+      call(program, program.calls[instruction.index], run.observer, context);
       break;
     case Instruction::Kind::Slice:
       slice(program, program.windows[instruction.index]);
@@ -173,7 +153,7 @@ void interpret(PreparedProgram &program, const Run &run, const cpu::Context &con
       break;
     case Instruction::Kind::LoopEnd: {
       PreparedLoop &loop = program.loops[instruction.index];
-      if (++loop.trip < loop.trips) {
+      if (++loop.number < loop.trips.count()) {
         beginTrip(program, loop);
         next = loop.begin;
       }
@@ -183,4 +163,4 @@ void interpret(PreparedProgram &program, const Run &run, const cpu::Context &con
   }
 }
 
-} // namespace mebp
+} // namespace mebp::cpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/bundle/attributes.h"
+#include "runtime/exec/read_attributes.h"
 
 #include <cmath>
 #include <limits>
@@ -15,21 +15,21 @@ static Status readCount(const format::Attribute &attribute, int32_t &out) {
   return Status();
 }
 
-static Status readActivation(const std::string &name, cpu::Activation &out) {
+static Status readActivation(const std::string &name, Activation &out) {
   if (name == "silu")
-    out = cpu::Activation::Silu;
+    out = Activation::Silu;
   else if (name == "gelu")
-    out = cpu::Activation::Gelu;
+    out = Activation::Gelu;
   else if (name == "gelu_tanh")
-    out = cpu::Activation::GeluTanh;
+    out = Activation::GeluTanh;
   else if (name == "relu")
-    out = cpu::Activation::Relu;
+    out = Activation::Relu;
   else
     return failure(MEBP_UNSUPPORTED, "activation '%s' is not known to this runtime; use a newer one", name.c_str());
   return Status();
 }
 
-static Status readAttribute(const format::Attribute &attribute, cpu::Attributes &out) {
+static Status readAttribute(const format::Attribute &attribute, Attributes &out) {
   const std::string &name = attribute.name();
   float number = static_cast<float>(attribute.number());
   // An infinite fill is how a running maximum begins; anywhere else it can only be damage.
@@ -52,7 +52,7 @@ static Status readAttribute(const format::Attribute &attribute, cpu::Attributes 
   else if (name == "narrow")
     out.narrow = number != 0;
   else if (name == "approximation")
-    out.activation = number != 0 ? cpu::Activation::GeluTanh : cpu::Activation::Gelu;
+    out.activation = number != 0 ? Activation::GeluTanh : Activation::Gelu;
   else if (name == "head_dim")
     return readCount(attribute, out.headDim);
   else if (name == "heads")
@@ -71,10 +71,10 @@ static Status readAttribute(const format::Attribute &attribute, cpu::Attributes 
   return Status();
 }
 
-Status readAttributes(const format::Kernel &kernel, cpu::Attributes &out) {
-  out = cpu::Attributes();
+Status readAttributes(const format::Kernel &kernel, Attributes &out) {
+  out = Attributes();
   if (kernel.name() == "gelu" || kernel.name() == "gelu_gradient")
-    out.activation = cpu::Activation::Gelu;
+    out.activation = Activation::Gelu;
   for (const format::Attribute &attribute : kernel.attributes())
     if (Status status = readAttribute(attribute, out); !status.ok())
       return status.in("'" + kernel.name() + "'");

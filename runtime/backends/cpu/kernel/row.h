@@ -5,7 +5,7 @@
 #pragma once
 
 #include "format/half.h"
-#include "runtime/backends/cpu/kernel.h"
+#include "runtime/backends/cpu/kernel/kernel.h"
 
 #include <cstring>
 

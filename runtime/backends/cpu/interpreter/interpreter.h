@@ -5,14 +5,17 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string_view>
 #include <vector>
 
 #include "format/program.pb.h"
-#include "runtime/backends/backend.h"
-#include "runtime/backends/cpu/kernel.h"
+#include "runtime/backends/cpu/kernel/kernel.h"
 #include "runtime/core/status.h"
+#include "runtime/exec/backend.h"
+#include "runtime/exec/trips.h"
 
-namespace mebp {
+namespace mebp::cpu {
 
 // A step of the flat program. `index` counts in calls, loops or windows.
 struct Instruction {
@@ -22,25 +25,24 @@ struct Instruction {
 };
 
 struct PreparedCall {
-  cpu::Kernel kernel = nullptr;
-  cpu::Call call;
+  Kernel kernel = nullptr;
+  Call call;
   const char *name = "", *source = ""; // of the kernel, and of the op and layer of its first result
   int32_t table = -1;                  // the operand of which only the rows that the first one names are read; -1: none
   int64_t piece = 0; // those rows are the result: where weights are limited, so many are gathered at once; 0: all
-  std::vector<int32_t> values;      // operands, then results; -1: absent
-  std::vector<cpu::Tensor> tensors; // likewise, filled in before each call
+  std::vector<int32_t> values; // operands, then results; -1: absent
+  std::vector<Tensor> tensors; // likewise, filled in before each call
 };
 
 struct PreparedLoop {
-  format::Loop::Domain domain = format::Loop::TOKEN_ROWS;
-  uint32_t domainValue = 0;
-  int64_t size = 0;
+  const format::Loop *loop = nullptr;
   uint32_t begin = 0;                            // its LoopBegin
   std::vector<uint32_t> rowValues, columnValues; // whose live rows or columns are those of the current trip
 
-  // While it runs: trip number `trip` of `trips` covers [first, first + rows).
-  int64_t length = 0, tripsPerItem = 0, trips = 0, trip = 0;
-  int64_t first = 0, rows = 0;
+  // While it runs.
+  Trips trips;
+  int64_t number = 0; // of the current trip
+  Trip trip;
 };
 
 // What one trip of `loop` covers of `whole`: taken as `part` (slice), or replaced by it (update).
@@ -50,7 +52,7 @@ struct Window {
 };
 
 struct PreparedValue {
-  cpu::Tensor shape; // of the largest size
+  Tensor shape; // of the largest size
   bool tokens = false;
   int32_t binding = -1; // bound: its memory; an alias has its bound value's
   int64_t arenaOffset = -1;
@@ -62,12 +64,15 @@ struct PreparedProgram {
   std::vector<PreparedCall> calls;
   std::vector<PreparedLoop> loops;
   std::vector<Window> windows;
-  std::vector<cpu::Tensor> tensors; // the values, while the program runs
+  std::vector<Tensor> tensors; // the values, while the program runs
 };
 
+// The kernel of that name, or null.
+using FindKernel = std::function<Kernel(std::string_view name)>;
+
 // `program` was validated and must outlive `out`.
-Status prepare(const format::Program &program, cpu::Family family, PreparedProgram &out);
+Status prepare(const format::Program &program, const FindKernel &find, PreparedProgram &out);
 
-void interpret(PreparedProgram &program, const Run &run, const cpu::Context &context);
+void interpret(PreparedProgram &program, const Run &run, const Context &context);
 
-} // namespace mebp
+} // namespace mebp::cpu

@@ -2,7 +2,7 @@
 //
 // Highway dispatches each kernel to the best target that it was compiled for and that is not disabled. A family is the
 // target that its vectors belong to, and the products that it has beside them.
-#include "runtime/backends/cpu/instruction_set.h"
+#include "runtime/backends/cpu/choice.h"
 
 #include "runtime/backends/cpu/fastest.h"
 #include "runtime/backends/cpu/products/bf16_products.h"

@@ -1,24 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The instructions that kernels are written for: which of them this CPU has, and up to which this process uses them.
+// Which families of kernels this CPU has, and which one this process uses.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "runtime/backends/cpu/kernel.h"
+#include "runtime/backends/cpu/kernel/instruction_set.h"
 
 namespace mebp::cpu {
-
-// Each family of kernels has all that those before it on the same CPU have. Reference: the naive kernels; Portable:
-// vectors of the oldest CPU that the build is for.
-enum class InstructionSet : uint8_t { Reference, Portable, Avx2, Avx512, Avx512Bf16, AmxBf16, Neon, NeonBf16 };
-
-// Which kernels the registry has for it.
-inline Family familyOf(InstructionSet set) {
-  return set == InstructionSet::Reference ? Family::Reference : Family::Vector;
-}
 
 // As MEBP_KERNELS has it: "avx512_bf16".
 const char *nameOf(InstructionSet set);

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The CPU: interprets programs over one arena, with a pool of threads inside each kernel.
+#include "runtime/backends/cpu/backend.h"
+
+#include <vector>
+
+#include "runtime/backends/cpu/choice.h"
+#include "runtime/backends/cpu/interpreter/interpreter.h"
+#include "runtime/backends/cpu/machine.h"
+#include "runtime/backends/cpu/registry.h"
+
+namespace mebp {
+
+namespace {
+
+class CpuBackend final : public Backend {
+public:
+  CpuBackend(uint32_t threads, bool referenceKernels) : threads(threads), referenceKernels(referenceKernels) {}
+
+  const char *kernels() const override { return nameOf(set()); }
+  bool followsPlacements() const override { return true; }
+  uint64_t workspaceBytes() const override { return threads * uint64_t(cpu::workspaceBytes); }
+
+  Status load(const format::Bundle &bundle, unsigned char *workspace) override {
+    if (const std::string &refusal = cpu::instructionSetRefusal(); !refusal.empty())
+      return failure(MEBP_UNSUPPORTED, "%s", refusal.c_str());
+    machine = std::make_unique<cpu::Machine>(set(), threads, workspace);
+    if (!machine->hasThreads())
+      return failure(MEBP_OUT_OF_MEMORY, "the system refuses %u threads; ask for fewer", threads);
+    auto find = [this](std::string_view name) { return cpu::findKernel(name, set()); };
+    programs.resize(static_cast<size_t>(bundle.programs_size()));
+    for (size_t i = 0; i < programs.size(); ++i)
+      if (Status status = prepare(bundle.programs(static_cast<int>(i)), find, programs[i]); !status.ok())
+        return status;
+    return Status();
+  }
+
+  Status run(uint32_t program, const Run &run) override {
+    interpret(programs[program], run, machine->contextOf(run.sequence));
+    return Status();
+  }
+
+private:
+  cpu::InstructionSet set() const { return referenceKernels ? cpu::InstructionSet::Reference : cpu::instructionSet(); }
+
+  uint32_t threads;
+  bool referenceKernels;
+  std::unique_ptr<cpu::Machine> machine;
+  std::vector<cpu::PreparedProgram> programs;
+};
+
+} // namespace
+
+std::unique_ptr<Backend> makeCpuBackend(uint32_t threads, bool referenceKernels) {
+  return std::make_unique<CpuBackend>(threads, referenceKernels);
+}
+
+} // namespace mebp

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What kernels compute with: a family, threads and their workspace.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/backends/cpu/kernel/instruction_set.h"
+#include "runtime/backends/cpu/kernel/kernel.h"
+
+namespace mebp::cpu {
+
+class Machine {
+public:
+  // `workspace`: workspaceBytes for each thread, aligned; null: its own.
+  Machine(InstructionSet set, uint32_t threads, unsigned char *workspace = nullptr);
+  Machine(const Machine &) = delete;
+  ~Machine();
+
+  // False where the system refused them; then nothing may run.
+  bool hasThreads() const { return threads == 1 || context.pool; }
+  // Of a step whose sequences have that many live tokens.
+  Context contextOf(int64_t sequence) const;
+
+private:
+  uint32_t threads;
+  std::vector<unsigned char> owned;
+  Context context;
+};
+
+} // namespace mebp::cpu

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The attributes of docs/kernels.md, as kernels take them.
+#pragma once
+
+#include <cstdint>
+
+namespace mebp {
+
+enum class Activation : uint8_t { Silu, Gelu, GeluTanh, Relu };
+
+// Every attribute that a kernel may have, read once when the program is loaded.
+struct Attributes {
+  float alpha = 1.0f;
+  float lowAlpha = 1.0f;
+  float epsilon = 0.0f;
+  float weightOffset = 0.0f;
+  float scale = 1.0f;
+  float value = 0.0f;
+  int32_t headDim = 0;
+  int32_t heads = 0;
+  int32_t kvHeads = 0;
+  int32_t window = 0;
+  bool inverse = false;
+  bool narrow = false;
+  Activation activation = Activation::Silu;
+  const float *frequencies = nullptr;
+  int32_t frequencyCount = 0;
+};
+
+} // namespace mebp

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What computes programs. A backend follows the placements that the compiler chose, or places values by itself: then
+// the program's steps and what its loops carry are all that it reads.
+#pragma once
+
+#include <cstdint>
+
+#include "format/program.pb.h"
+#include "runtime/core/status.h"
+
+namespace mebp {
+
+// Where one input or output of a program lies: as it is stored, its rows one after another, live ones first. Quantised
+// weights have their scales and minima beside the codes. Inputs are read only. In a program that is in place, an output
+// may have the memory of an input, and is written when that one has been read for the last time.
+struct Binding {
+  void *data = nullptr;
+  const uint16_t *scales = nullptr;
+  const uint16_t *minima = nullptr;
+};
+
+// Follows the kernel calls of a run. A backend that computes a whole program at once tells it as one call.
+class Observer {
+public:
+  virtual ~Observer() = default;
+  // Whether it is to be told of reads. Then a call that gathers rows is made piece by piece, so that few are needed at
+  // once.
+  virtual bool followsReads() const = 0;
+  virtual void willRead(const void *data, uint64_t bytes) = 0; // what lies in the weights, and what does not
+  virtual void begin() = 0;
+  // `source`: the op and layer that the kernel's first result comes from.
+  virtual void end(const char *kernel, const char *source) = 0;
+};
+
+struct Run {
+  const Binding *bindings = nullptr; // the program's inputs, then its outputs, in their order
+  unsigned char *arena = nullptr;    // arena_bytes of scratch, where the backend follows placements
+  int64_t batch = 0;                 // live, of this step
+  int64_t sequence = 0;
+  Observer *observer = nullptr; // null: nobody asks
+};
+
+class Backend {
+public:
+  virtual ~Backend() = default;
+  // Which family of kernels runs, as text for people.
+  virtual const char *kernels() const = 0;
+
+  // What a session has to set aside for it, beside what it finds by itself.
+  virtual bool followsPlacements() const = 0;  // an arena as large as the largest program's
+  virtual uint64_t workspaceBytes() const = 0; // for all programs
+
+  // Takes the programs of a validated bundle, or says which of them it cannot run. Bundle and workspace must outlive
+  // it.
+  virtual Status load(const format::Bundle &bundle, unsigned char *workspace) = 0;
+  // Fails only where the device does: the bundle was validated. What it has written by then is of no use.
+  virtual Status run(uint32_t program, const Run &run) = 0;
+};
+
+} // namespace mebp
