@@ -15,7 +15,7 @@ static Status damaged(const std::string &file, const char *what) {
   return failure(MEBP_CORRUPT, "%s: %s; the file is damaged, compile it again", file.c_str(), what);
 }
 
-// The payload of a program file, after its header was checked.
+// A program file's header, against what follows it.
 static Status checkHeader(const std::string &file, const std::string &content) {
   format::Header header;
   if (content.size() < sizeof(header) || std::memcmp(content.data(), format::magic, sizeof(format::magic)) != 0)

@@ -22,6 +22,10 @@ const char *nameOf(ProgramUse use) {
   return "";
 }
 
+ProgramUse gradientUse(const format::Block &block) {
+  return block.kind() == format::Block::HEAD ? ProgramUse::Objective : ProgramUse::Backward;
+}
+
 int32_t programOf(const format::Block &block, ProgramUse use) {
   switch (use) {
   case ProgramUse::Forward:

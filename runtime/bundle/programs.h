@@ -16,6 +16,9 @@ constexpr ProgramUse allProgramUses[] = {ProgramUse::Forward, ProgramUse::Backwa
 
 const char *nameOf(ProgramUse use);
 
+// Which of a block's programs gives its gradients: the head's objective, a backward of any other.
+ProgramUse gradientUse(const format::Block &block);
+
 // The number of the block's program for `use`, or noProgram.
 int32_t programOf(const format::Block &block, ProgramUse use);
 

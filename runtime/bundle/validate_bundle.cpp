@@ -195,8 +195,7 @@ static Status validateFlow(const format::Bundle &bundle) {
   std::vector<bool> trained(static_cast<size_t>(bundle.trainables_size()));
   bool needed = false;
   for (const format::Block &block : bundle.blocks()) {
-    bool head = block.kind() == format::Block::HEAD;
-    int32_t number = programOf(block, head ? ProgramUse::Objective : ProgramUse::Backward);
+    int32_t number = programOf(block, gradientUse(block));
     if (number == noProgram) {
       if (needed)
         return failure(MEBP_CORRUPT, "block '%s' has no backward, but one before it has", block.name().c_str());

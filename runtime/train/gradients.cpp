@@ -17,8 +17,7 @@ GradientUse gradientUseOf(const mebp_session_options &options) {
 // The trainables that a block's program gives gradients of, in the order of its outputs.
 static std::vector<uint32_t> gradientsOf(const format::Bundle &bundle, const format::Block &block) {
   std::vector<uint32_t> trainables;
-  bool head = block.kind() == format::Block::HEAD;
-  int32_t number = programOf(block, head ? ProgramUse::Objective : ProgramUse::Backward);
+  int32_t number = programOf(block, gradientUse(block));
   if (number == noProgram)
     return trainables;
   for (const format::Output &output : bundle.programs(number).outputs())

@@ -44,7 +44,7 @@ GradientPlan planGradients(const format::Bundle &bundle, GradientUse use);
 class GradientSink {
 public:
   virtual ~GradientSink() = default;
-  virtual Status take(uint32_t trainable, const float *gradient, uint64_t count) = 0;
+  virtual Status take(uint32_t trainable, const float *gradient) = 0;
 };
 
 } // namespace mebp

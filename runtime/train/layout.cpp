@@ -76,7 +76,7 @@ static void placeCheckpoints(Layout &layout, const format::Bundle &bundle, uint6
     uint64_t stride = (bytes + format::regionAlignment - 1) / format::regionAlignment * format::regionAlignment;
     for (uint32_t i = 0; i < count; ++i)
       layout.checkpoints.push_back(i * stride);
-    layout.filedCheckpoints = layout.filedStates = count * stride;
+    layout.filedStates = count * stride;
     return;
   }
   layout.spacing = std::clamp(bundle.plan().spacing(), 1u, std::max(count, 1u));

@@ -62,9 +62,8 @@ struct Layout {
   uint64_t total = 0;
   // The file of a session that spills: checkpoints, then the optimizer's arrays.
   uint64_t fileBytes = 0;
-  uint64_t filedCheckpoints = 0; // bytes of all of them
-  uint64_t filedStates = 0;      // where the arrays begin
-  uint64_t filedStateBytes = 0;  // of all of them; 0: they are in memory
+  uint64_t filedStates = 0;     // where the arrays begin, after all checkpoints
+  uint64_t filedStateBytes = 0; // of all of them; 0: they are in memory
   GradientPlan gradientPlan;
 };
 

@@ -84,7 +84,7 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
 Status Session::openSpill(bool byPlan) {
   if (!settings.spill_folder || layout.fileBytes == 0)
     return Status();
-  Status status = spill.open(settings.spill_folder, layout.fileBytes, layout.filedCheckpoints);
+  Status status = spill.open(settings.spill_folder, layout.fileBytes, layout.filedStates);
   if (status.ok() || !byPlan)
     return status;
   return Status(status.code(), status.message() + "; the plan keeps checkpoints in a file: name a folder on a disk for "
@@ -109,11 +109,10 @@ void Session::bindBlocks() {
   const format::Bundle &content = owner->content();
   for (uint32_t i = 0; i < static_cast<uint32_t>(content.blocks_size()); ++i) {
     const format::Block &block = content.blocks(static_cast<int>(i));
-    bool head = block.kind() == format::Block::HEAD;
     BoundBlock bound;
     bound.forward = bind(i, ProgramUse::Forward);
     if (!layout.forwardOnly)
-      bound.gradient = bind(i, head ? ProgramUse::Objective : ProgramUse::Backward);
+      bound.gradient = bind(i, gradientUse(block));
     bound.loss = bind(i, ProgramUse::Loss);
     bound.logits = bind(i, ProgramUse::Logits);
     blocks.push_back(std::move(bound));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Everything that a bitwise equal continuation needs, in one file: FOLDER/state.bin. Little-endian, in this order:
+// Everything that a continuation needs that is bitwise equal on the same family of kernels, in one file:
+// FOLDER/state.bin. Little-endian, in this order:
 //
 //   StateHeader   below
 //   trained       the trainables, then each array of the optimizer, f32; every tensor starts at a multiple of 64 bytes
@@ -23,7 +24,7 @@ struct StateHeader {
   uint16_t minor;
   uint32_t bundle; // the checksum of its program
   uint32_t optimizer;
-  uint32_t referenceKernels; // another family of kernels rounds differently
+  uint32_t referenceKernels; // the others round differently, among each other too
   uint64_t steps;
   double learningRate, beta1, beta2, epsilon, weightDecay;
   uint64_t trainedBytes;

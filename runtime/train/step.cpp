@@ -104,7 +104,7 @@ Status Session::deliver(uint32_t block, GradientSink &sink) {
       gradient = sum;
     }
     if (contribution.last)
-      if (Status status = sink.take(contribution.trainable, gradient, count); !status.ok())
+      if (Status status = sink.take(contribution.trainable, gradient); !status.ok())
         return status;
   }
   return Status();
@@ -163,9 +163,7 @@ namespace {
 class ApplySink final : public GradientSink {
 public:
   explicit ApplySink(Session &session) : session(session) {}
-  Status take(uint32_t trainable, const float *gradient, uint64_t) override {
-    return session.apply(trainable, gradient);
-  }
+  Status take(uint32_t trainable, const float *gradient) override { return session.apply(trainable, gradient); }
 
 private:
   Session &session;
@@ -174,7 +172,7 @@ private:
 // Leaves each gradient, or sum over micro-batches, where it is until all are there.
 class KeepSink final : public GradientSink {
 public:
-  Status take(uint32_t, const float *, uint64_t) override { return Status(); }
+  Status take(uint32_t, const float *) override { return Status(); }
 };
 
 } // namespace

@@ -2,7 +2,6 @@
 //
 // The tool as a user runs it: exit statuses, and what it prints.
 #include <csignal>
-#include <cstring>
 #include <filesystem>
 
 #include <sys/wait.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
-#include <cstring>
 
 #include "runtime/bundle/handle.h"
 #include "support/handles.h"

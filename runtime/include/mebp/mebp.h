@@ -81,7 +81,7 @@ mebp_code mebp_bundle_weight_read(mebp_bundle *bundle, uint32_t index, float *ou
 /* Trainable tensors under their PEFT keys; index below info.trainables. */
 mebp_code mebp_bundle_trainable_info(const mebp_bundle *bundle, uint32_t index, mebp_tensor_info *out,
                                      mebp_error *error);
-/* The whole program file as text, and the manifest, for tools. */
+/* manifest.json as it lies in the bundle. */
 const char *mebp_bundle_manifest_json(const mebp_bundle *bundle);
 /* Blocks, programs, plan and sizes as JSON; computed once, owned by the bundle. */
 const char *mebp_bundle_describe_json(mebp_bundle *bundle);

@@ -4,7 +4,6 @@
 // with the reference elsewhere.
 #include "support.h"
 
-#include <cmath>
 #include <gtest/gtest.h>
 
 using namespace mebp::cpu;
