@@ -10,9 +10,12 @@
 // an older reader may ignore.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <string_view>
 
 #include "format/alignment.h"
 
@@ -52,6 +55,18 @@ inline uint32_t crc32(const void *data, size_t size, uint32_t previous = 0) {
   for (size_t i = 0; i < size; ++i)
     value = (value >> 8) ^ table[(value ^ bytes[i]) & 0xFF];
   return ~value;
+}
+
+// Of a program.pb with this payload.
+inline Header headerOf(std::string_view payload) {
+  Header header = {};
+  std::copy(std::begin(magic), std::end(magic), header.magic);
+  header.major = majorVersion;
+  header.minor = minorVersion;
+  header.payloadBytes = payload.size();
+  header.payloadCrc32 = crc32(payload.data(), payload.size());
+  header.headerCrc32 = crc32(&header, offsetof(Header, headerCrc32));
+  return header;
 }
 
 } // namespace mebp::format

@@ -8,7 +8,6 @@
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 
-#include <cstring>
 #include <filesystem>
 #include <unistd.h>
 
@@ -248,13 +247,7 @@ LogicalResult writeBundle(ModuleOp module, const BundleOptions &options, ArrayRe
   std::string manifest = makeManifest(options, bundle, weightsDigest);
   bundle.set_manifest_crc32(format::crc32(manifest.data(), manifest.size()));
   std::string payload = bundle.SerializeAsString();
-  format::Header header{};
-  std::memcpy(header.magic, format::magic, sizeof header.magic);
-  header.major = format::majorVersion;
-  header.minor = format::minorVersion;
-  header.payloadBytes = payload.size();
-  header.payloadCrc32 = format::crc32(payload.data(), payload.size());
-  header.headerCrc32 = format::crc32(&header, offsetof(format::Header, headerCrc32));
+  const format::Header header = format::headerOf(payload);
   StringRef headerBytes(reinterpret_cast<const char *>(&header), sizeof header);
   if (failed(writeFile(location, folder.file("manifest.json"), {manifest})) ||
       failed(writeFile(location, folder.file("program.pb"), {headerBytes, payload})))

@@ -77,13 +77,7 @@ void BundleFolder::writeProgram(const format::Bundle &bundle) const {
   format::Bundle copy = bundle;
   copy.set_manifest_crc32(format::crc32(manifest, sizeof(manifest) - 1));
   std::string payload = copy.SerializeAsString();
-  format::Header header = {};
-  std::memcpy(header.magic, format::magic, sizeof(header.magic));
-  header.major = format::majorVersion;
-  header.minor = format::minorVersion;
-  header.payloadBytes = payload.size();
-  header.payloadCrc32 = format::crc32(payload.data(), payload.size());
-  header.headerCrc32 = format::crc32(&header, offsetof(format::Header, headerCrc32));
+  const format::Header header = format::headerOf(payload);
   writeWhole(file("program.pb"), std::string(reinterpret_cast<const char *>(&header), sizeof(header)) + payload);
 }
 
