@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sizes as options take them: "64MiB".
+// Sizes as options take them, "64MiB", and as plans print them, "64.50 MB".
 #pragma once
 
 #include <cstdint>
@@ -39,6 +39,12 @@ inline std::string parseByteSize(std::string_view text, uint64_t &bytes) {
     return "is more than any machine has; write a size such as 64MiB";
   bytes = static_cast<uint64_t>(value * scale);
   return "";
+}
+
+// "64.50 MB", in units of 10^6 bytes; rounded up, so that it is enough where somebody gives that much.
+inline std::string formatMegabytes(uint64_t bytes) {
+  uint64_t hundredths = (bytes + 9999) / 10000, fraction = hundredths % 100;
+  return std::to_string(hundredths / 100) + (fraction < 10 ? ".0" : ".") + std::to_string(fraction) + " MB";
 }
 
 } // namespace mebp::format

@@ -13,8 +13,8 @@ def AddLora : Pass<"mebp-add-lora", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [
-    Option<"rank", "rank", "int64_t", "8", "inner size of the adapters">,
-    Option<"alpha", "alpha", "double", "16.0", "adapters are scaled by alpha / rank">,
+    Option<"rank", "rank", "int64_t", "::mebp::Lora().rank", "inner size of the adapters">,
+    Option<"alpha", "alpha", "double", "::mebp::Lora().alpha", "adapters are scaled by alpha / rank">,
     ListOption<"targets", "targets", "std::string",
                "names of linear layers as PEFT takes them; all-linear: every one but the head">
   ];

@@ -79,22 +79,22 @@ llvm::StringMap<train::BlockOp> findFirstUsers(ModuleOp module) {
   return users;
 }
 
-void addPlan(const BundleOptions &options, const MemoryPlan &plan, format::Plan &message) {
+void addPlan(const Options &options, const MemoryPlan &plan, format::Plan &message) {
   message.set_peak_bytes(plan.peakBytes);
   message.set_process_bytes(plan.processBytes);
-  message.set_threads(options.plan.machine.threads);
-  message.set_optimizer(options.plan.optimizer);
-  message.set_chunk(options.plan.schedule.chunk);
-  message.set_spacing(options.plan.schedule.spacing);
-  message.set_budget_bytes(options.plan.budget);
+  message.set_threads(options.training.threads);
+  message.set_optimizer(options.training.optimizer);
+  message.set_chunk(options.schedule.chunk);
+  message.set_spacing(options.schedule.spacing);
+  message.set_budget_bytes(options.training.budget);
   message.set_predicted_seconds(plan.seconds);
-  message.set_calibrated(options.plan.machine.rates.isCalibrated());
-  message.set_loss_rows(options.plan.schedule.lossRows);
-  message.set_loss_columns(options.plan.schedule.lossColumns);
-  message.set_spill_checkpoints(options.plan.schedule.spill != Spill::None);
-  message.set_spill_optimizer(options.plan.schedule.spill == Spill::All);
+  message.set_calibrated(plan.calibrated);
+  message.set_loss_rows(options.schedule.lossRows);
+  message.set_loss_columns(options.schedule.lossColumns);
+  message.set_spill_checkpoints(options.schedule.spill != Spill::None);
+  message.set_spill_optimizer(options.schedule.spill == Spill::All);
   message.set_file_bytes(plan.fileBytes);
-  message.set_resident_limit(options.plan.residentLimit);
+  message.set_resident_limit(options.training.residentLimit);
   message.set_live_bytes(plan.liveBytes);
   auto add = [](const PlannedBuffer &buffer, format::Buffer &out) {
     out.set_name(buffer.name);
@@ -109,13 +109,14 @@ void addPlan(const BundleOptions &options, const MemoryPlan &plan, format::Plan 
     add(buffer, *message.add_at_peak());
 }
 
-std::string makeManifest(const BundleOptions &options, const format::Bundle &bundle, uint32_t weightsDigest) {
+std::string makeManifest(const Options &options, StringRef tokenizer, const format::Bundle &bundle,
+                         uint32_t weightsDigest) {
   namespace json = llvm::json;
   json::Array tokenizerFiles;
-  if (!options.tokenizer.empty()) {
+  if (!tokenizer.empty()) {
     std::vector<std::string> names;
     std::error_code ignored; // copying the folder has reported it
-    for (const auto &entry : std::filesystem::directory_iterator(options.tokenizer, ignored))
+    for (const auto &entry : std::filesystem::directory_iterator(tokenizer.str(), ignored))
       if (entry.is_regular_file())
         names.push_back(entry.path().filename().string());
     llvm::sort(names);
@@ -134,16 +135,16 @@ std::string makeManifest(const BundleOptions &options, const format::Bundle &bun
                              {"blocks", bundle.blocks_size()},
                              {"batch", bundle.model().batch()},
                              {"sequence", bundle.model().sequence()}}},
-      {"options", json::Object{{"precision", options.precision},
-                               {"weights", options.weightsName},
-                               {"embedding_weights", options.embeddingsName},
-                               {"optimizer", options.plan.optimizer},
-                               {"chunk_size", options.plan.schedule.chunk},
-                               {"checkpoint_spacing", options.plan.schedule.spacing},
+      {"options", json::Object{{"precision", options.storage.narrowActivations ? "bf16" : "f32"},
+                               {"weights", nameOf(options.storage.matrices)},
+                               {"embedding_weights", nameOf(options.storage.embeddings)},
+                               {"optimizer", options.training.optimizer},
+                               {"chunk_size", options.schedule.chunk},
+                               {"checkpoint_spacing", options.schedule.spacing},
                                {"lora", json::Object{{"rank", bundle.model().lora().rank()},
                                                      {"alpha", bundle.model().lora().alpha()},
                                                      {"targets", std::move(targets)},
-                                                     {"seed", static_cast<int64_t>(options.seed)}}}}},
+                                                     {"seed", static_cast<int64_t>(options.lora.seed)}}}}},
       {"tokenizer", std::move(tokenizerFiles)},
       {"weights_digest", weightsDigest},
   };
@@ -182,7 +183,7 @@ public:
 
 } // namespace
 
-SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const BundleOptions &options, const MemoryPlan &plan,
+SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const Options &options, const MemoryPlan &plan,
                                          format::Bundle &bundle) {
   bundle.set_producer(producer.str());
   format::Model &model = *bundle.mutable_model();
@@ -191,8 +192,8 @@ SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const BundleOptions &o
     model.set_vocabulary(vocabulary.getInt());
   RankedTensorType checkpoint = getCheckpointType(module);
   model.set_hidden(checkpoint.getDimSize(1));
-  model.set_batch(options.plan.batch);
-  model.set_sequence(options.plan.sequence);
+  model.set_batch(options.shape.batch);
+  model.set_sequence(options.shape.sequence);
   model.set_activation(checkpoint.getElementType().isBF16() ? format::BF16 : format::F32);
   if (auto lora = module->getAttrOfType<DictionaryAttr>("mebp.lora")) {
     model.mutable_lora()->set_rank(lora.getAs<IntegerAttr>("rank").getInt());
@@ -200,9 +201,9 @@ SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const BundleOptions &o
     for (auto name : lora.getAs<ArrayAttr>("target_modules").getAsRange<StringAttr>())
       model.mutable_lora()->add_target_modules(name.str());
   }
-  model.mutable_lora()->set_seed(options.seed);
+  model.mutable_lora()->set_seed(options.lora.seed);
 
-  SmallVector<nn::ParameterOp> parameters = layOutWeights(module, options.weights, bundle);
+  SmallVector<nn::ParameterOp> parameters = layOutWeights(module, options.storage, bundle);
   llvm::StringMap<uint32_t> programs, weights;
   for (auto [index, parameter] : llvm::enumerate(parameters))
     weights[parameter.getSymName()] = index;
@@ -221,7 +222,8 @@ SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const BundleOptions &o
   return parameters;
 }
 
-LogicalResult writeBundle(ModuleOp module, const BundleOptions &options, ArrayRef<nn::ParameterOp> parameters,
+LogicalResult writeBundle(ModuleOp module, const Options &options, StringRef tokenizer,
+                          llvm::function_ref<bool()> isInterrupted, ArrayRef<nn::ParameterOp> parameters,
                           format::Bundle &bundle, StringRef path) {
   Location location = module.getLoc();
   namespace fs = std::filesystem;
@@ -236,15 +238,16 @@ LogicalResult writeBundle(ModuleOp module, const BundleOptions &options, ArrayRe
   if (!fs::create_directory(folder.path, error))
     return emitError(location) << target << ": cannot be made here: " << error.message()
                                << "; choose a folder that exists and can be written";
-  if (!options.tokenizer.empty()) {
-    fs::copy(options.tokenizer, folder.file("tokenizer"), fs::copy_options::recursive, error);
+  if (!tokenizer.empty()) {
+    fs::copy(tokenizer.str(), folder.file("tokenizer"), fs::copy_options::recursive, error);
     if (error)
       return emitError(location) << folder.file("tokenizer") << ": " << error.message() << "; nothing was written";
   }
   uint32_t weightsDigest = 0;
-  if (failed(writeWeights(parameters, options.weights, bundle, folder.file("weights.bin"), weightsDigest)))
+  if (failed(
+          writeWeights(parameters, options.storage, bundle, isInterrupted, folder.file("weights.bin"), weightsDigest)))
     return failure();
-  std::string manifest = makeManifest(options, bundle, weightsDigest);
+  std::string manifest = makeManifest(options, tokenizer, bundle, weightsDigest);
   bundle.set_manifest_crc32(format::crc32(manifest.data(), manifest.size()));
   std::string payload = bundle.SerializeAsString();
   const format::Header header = format::headerOf(payload);

@@ -12,20 +12,6 @@ namespace mebp {
 using format::floatToHalf;
 using format::halfToFloat;
 
-std::optional<WeightFormat> parseWeightFormat(std::string_view name) {
-  if (name == "f32")
-    return WeightFormat::F32;
-  if (name == "bf16")
-    return WeightFormat::BF16;
-  if (name == "int4")
-    return WeightFormat::Int4;
-  if (name == "int4-sym")
-    return WeightFormat::Int4Symmetric;
-  if (name == "int8")
-    return WeightFormat::Int8;
-  return std::nullopt;
-}
-
 namespace {
 
 struct Affine {

@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string_view>
+#include "compiler/Options.h"
 
 #include "format/storage.h"
 
 namespace mebp {
-
-/// How a weight is stored in weights.bin.
-enum class WeightFormat { F32, BF16, Int4, Int4Symmetric, Int8 };
-std::optional<WeightFormat> parseWeightFormat(std::string_view name);
 
 constexpr format::Storage getStorage(WeightFormat format) {
   switch (format) {
@@ -27,7 +21,6 @@ constexpr format::Storage getStorage(WeightFormat format) {
   }
   return format::Storage::Unknown;
 }
-constexpr bool isQuantized(WeightFormat format) { return isQuantised(getStorage(format)); }
 
 /// Stores one row. `scales` and `minima` (f16, one a group) are written for quantised formats only.
 /// int4: minimum = f16(min), scale = f16((max - min) / 15), code = round((w - minimum) / scale). This holds a GGUF

@@ -31,11 +31,10 @@ llvm::StringSet<> findEmbeddings(ModuleOp module) {
   return names;
 }
 
-WeightFormat chooseFormat(nn::ParameterOp parameter, const WeightOptions &options,
-                          const llvm::StringSet<> &embeddings) {
+WeightFormat chooseFormat(nn::ParameterOp parameter, const Storage &storage, const llvm::StringSet<> &embeddings) {
   if (parameter.getTensorType().getRank() == 1)
     return WeightFormat::F32;
-  return embeddings.contains(parameter.getSymName()) ? options.embeddings : options.matrices;
+  return embeddings.contains(parameter.getSymName()) ? storage.embeddings : storage.matrices;
 }
 
 /// Written by several threads at once, each at its own place.
@@ -70,7 +69,7 @@ private:
 
 } // namespace
 
-SmallVector<nn::ParameterOp> layOutWeights(ModuleOp module, const WeightOptions &options, format::Bundle &bundle) {
+SmallVector<nn::ParameterOp> layOutWeights(ModuleOp module, const Storage &storage, format::Bundle &bundle) {
   SmallVector<nn::ParameterOp> order;
   llvm::StringSet<> embeddings = findEmbeddings(module), seen;
   uint64_t offset = 0;
@@ -87,7 +86,7 @@ SmallVector<nn::ParameterOp> layOutWeights(ModuleOp module, const WeightOptions 
         continue;
       RankedTensorType type = parameter.getTensorType();
       uint64_t rows = type.getRank() == 1 ? 1 : type.getDimSize(0), columns = type.getShape().back();
-      WeightFormat weightFormat = chooseFormat(parameter, options, embeddings);
+      WeightFormat weightFormat = chooseFormat(parameter, storage, embeddings);
       uint64_t groups = groupsOf(getStorage(weightFormat), columns);
       format::Weight &weight = *bundle.add_weights();
       weight.set_name(name.getValue().str());
@@ -110,9 +109,9 @@ SmallVector<nn::ParameterOp> layOutWeights(ModuleOp module, const WeightOptions 
   return order;
 }
 
-uint64_t countWeightBytes(ModuleOp module, const WeightOptions &options) {
+uint64_t countWeightBytes(ModuleOp module, const Storage &storage) {
   format::Bundle bundle;
-  (void)layOutWeights(module, options, bundle);
+  (void)layOutWeights(module, storage, bundle);
   return bundle.weights_bytes();
 }
 
@@ -174,8 +173,8 @@ uint32_t addToDigest(const Batch &batch, uint32_t digest) {
 
 } // namespace
 
-LogicalResult writeWeights(ArrayRef<nn::ParameterOp> parameters, const WeightOptions &options,
-                           const format::Bundle &bundle, StringRef path, uint32_t &digest) {
+LogicalResult writeWeights(ArrayRef<nn::ParameterOp> parameters, const Storage &storage, const format::Bundle &bundle,
+                           llvm::function_ref<bool()> isInterrupted, StringRef path, uint32_t &digest) {
   digest = 0;
   File file(path);
   auto systemError = [&](Location location, int number) {
@@ -187,18 +186,18 @@ LogicalResult writeWeights(ArrayRef<nn::ParameterOp> parameters, const WeightOpt
     return systemError(unknown, errno);
 
   llvm::StringSet<> embeddings = findEmbeddings(module);
-  WeightSource source(options.randomSeed);
+  WeightSource source(storage.randomSeed);
   std::array<Batch, windowBatches> window;
   for (auto [index, constParameter] : llvm::enumerate(parameters)) {
     nn::ParameterOp parameter = constParameter;
     if (failed(source.open(parameter, index)))
       return failure();
     const format::Weight &weight = bundle.weights(index);
-    Writer writer(file, source, weight, chooseFormat(parameter, options, embeddings));
+    Writer writer(file, source, weight, chooseFormat(parameter, storage, embeddings));
     uint64_t batchRows = std::clamp<uint64_t>(batchValues / weight.columns(), 1, weight.rows());
     uint64_t batches = llvm::divideCeil(weight.rows(), batchRows);
     for (uint64_t begin = 0; begin < batches; begin += windowBatches) {
-      if (options.isInterrupted())
+      if (isInterrupted())
         return failure();
       uint64_t end = std::min(begin + windowBatches, batches);
       llvm::parallelFor(begin, end, [&](uint64_t number) {

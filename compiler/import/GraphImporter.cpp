@@ -4,6 +4,7 @@
 // only constants that an activation meets become ops. A float initializer is a parameter, unless cosines or sines are
 // taken of what is made from it (inverse frequencies) or it is a single number.
 #include "compiler/import/GraphImporter.h"
+#include "compiler/Options.h"
 #include "compiler/import/Evaluate.h"
 #include "compiler/import/Import.h"
 #include "compiler/import/MaterializeConstant.h"
@@ -14,9 +15,6 @@ using namespace mlir;
 using namespace mebp;
 
 using Kind = HostTensor::Kind;
-
-/// What a graph of unknown sizes is read at.
-static constexpr int64_t kDefaultBatch = 1, kDefaultSequence = 256;
 
 OwningOpRef<ModuleOp> mebp::importOnnx(StringRef path, MLIRContext &context) {
   context.loadDialect<nn::NNDialect, func::FuncDialect>();
@@ -99,8 +97,9 @@ LogicalResult GraphImporter::declareInput() {
     const onnx::Dimension &dimension = type.shape().dim(axis);
     return dimension.has_dim_value() ? dimension.dim_value() : file.getMetadataNumber(key).value_or(otherwise);
   };
-  batch = bind(0, "mebp.batch", kDefaultBatch);
-  sequence = bind(1, "mebp.sequence", kDefaultSequence);
+  StepShape otherwise; // what a graph of unknown sizes is read at
+  batch = bind(0, "mebp.batch", otherwise.batch);
+  sequence = bind(1, "mebp.sequence", otherwise.sequence);
   // What depends on positions is recognised by how it goes on from one to the next.
   if (batch < 1 || sequence < 4)
     return file.emitError() << "input '" << ids->name() << "' is [" << batch << ", " << sequence

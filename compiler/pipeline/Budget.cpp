@@ -1,80 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/pipeline/Budget.h"
 
-#include "compiler/pipeline/ByteSize.h"
-
-#include <unistd.h>
+#include "format/byte_size.h"
 
 using namespace mlir;
 
 namespace mebp {
 
+using format::formatMegabytes;
+
 namespace {
 
-llvm::Error makeError(const Twine &message) { return llvm::createStringError(llvm::inconvertibleErrorCode(), message); }
-
-// The passes have said what was wrong.
-llvm::Error makeSilentError() { return makeError(""); }
-
-std::string suggestSpilling(const ScheduleChooser &chooser, const PlanOptions &plan) {
-  if (isForwardOnly(plan.optimizer))
+std::string suggestSpilling(const MemoryPlan &fixed, const Training &training) {
+  if (isForwardOnly(training.optimizer))
     return "";
-  Spill more = plan.mostSpill == Spill::None ? Spill::Checkpoints : Spill::All;
-  const MemoryPlan &fixed = chooser.getFixedPlan();
-  if (getFileBytes(fixed, more) == getFileBytes(fixed, plan.mostSpill))
+  Spill more = training.mostSpill == Spill::None ? Spill::Checkpoints : Spill::All;
+  if (getFileBytes(fixed, more) == getFileBytes(fixed, training.mostSpill))
     return "";
   return std::string(", or --spill ") + nameOf(more) + ", which writes " + formatMegabytes(getFileBytes(fixed, more)) +
          " to disk in each step";
 }
 
-llvm::Error refuse(const ScheduleChooser &chooser, const PipelineOptions &pipeline, const PlanOptions &plan) {
-  Choice smallest = chooser.chooseSmallest(plan.mostSpill);
+LogicalResult refuse(const ScheduleChooser &chooser, const Options &options, EmitError emitError) {
+  Choice smallest = chooser.chooseSmallest(options.training.mostSpill);
   std::string adapter;
   for (const PlannedBuffer &buffer : chooser.getFixedPlan().buffers)
     if (buffer.name == "trainables")
       adapter = " (the adapter takes " + formatMegabytes(buffer.bytes) + ")";
-  return makeError("the least that this model trains in is " + formatMegabytes(smallest.peakBytes) + " (" +
-                   describeSchedule(smallest.schedule) + "); give that much, or a shorter --seq-len than " +
-                   Twine(pipeline.sequence) + ", a lower --lora-rank than " + Twine(pipeline.loraRank) + adapter +
-                   (plan.optimizer == "adamw" ? ", --optimizer sgd" : "") + suggestSpilling(chooser, plan));
+  return emitError() << "the least that this model trains in is " << formatMegabytes(smallest.peakBytes) << " ("
+                     << describeSchedule(smallest.schedule) << "); give that much, or a shorter --seq-len than "
+                     << options.shape.sequence << ", a lower --lora-rank than " << options.lora.rank << adapter
+                     << (options.training.optimizer == "adamw" ? ", --optimizer sgd" : "")
+                     << suggestSpilling(chooser.getFixedPlan(), options.training);
 }
 
 } // namespace
 
-llvm::Expected<Choice> chooseWithinBudget(ModuleOp module, const PipelineOptions &pipeline, const PlanOptions &plan) {
-  FailureOr<ScheduleChooser> chooser = ScheduleChooser::create(module, pipeline, plan);
+FailureOr<Choice> chooseWithinBudget(ModuleOp module, const Options &options, const PlanInputs &inputs,
+                                     EmitError emitError) {
+  FailureOr<ScheduleChooser> chooser = ScheduleChooser::create(module, options, inputs);
   if (failed(chooser))
-    return makeSilentError();
-  if (std::optional<Choice> choice = chooser->chooseFastest(plan.budget, plan.mostSpill))
+    return failure();
+  if (std::optional<Choice> choice = chooser->chooseFastest(options.training.budget, options.training.mostSpill))
     return *choice;
-  return refuse(*chooser, pipeline, plan);
+  return refuse(*chooser, options, emitError);
 }
 
-llvm::Expected<LongestSequence> findLongestSequence(ModuleOp module, const PipelineOptions &pipeline,
-                                                    const PlanOptions &plan, int64_t limit) {
+FailureOr<LongestSequence> findLongestSequence(ModuleOp module, const Options &options, const PlanInputs &inputs,
+                                               int64_t limit, EmitError emitError) {
   // A longer sequence never needs less, so halving finds the last one that fits. Of one token nothing is learned.
   LongestSequence longest;
   for (int64_t fits = 1, tooLong = limit + 1; fits + 1 < tooLong;) {
-    PipelineOptions trial = pipeline;
-    PlanOptions trialPlan = plan;
-    trial.sequence = trialPlan.sequence = fits + (tooLong - fits) / 2;
-    FailureOr<ScheduleChooser> chooser = ScheduleChooser::create(module, trial, trialPlan);
+    Options trial = options;
+    trial.shape.sequence = fits + (tooLong - fits) / 2;
+    FailureOr<ScheduleChooser> chooser = ScheduleChooser::create(module, trial, inputs);
     if (failed(chooser))
-      return makeSilentError();
-    if (std::optional<Choice> choice = chooser->chooseFastest(plan.budget, plan.mostSpill)) {
-      fits = trial.sequence;
+      return failure();
+    if (std::optional<Choice> choice = chooser->chooseFastest(options.training.budget, options.training.mostSpill)) {
+      fits = trial.shape.sequence;
       longest = {fits, *choice};
     } else {
-      tooLong = trial.sequence;
+      tooLong = trial.shape.sequence;
       if (tooLong == 2)
-        return refuse(*chooser, trial, trialPlan);
+        return refuse(*chooser, trial, emitError);
     }
   }
   return longest;
-}
-
-uint64_t getMachineMemory() {
-  return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGE_SIZE));
 }
 
 } // namespace mebp

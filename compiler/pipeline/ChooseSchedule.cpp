@@ -36,20 +36,19 @@ std::vector<int64_t> listChunks(int64_t sequence) {
 
 } // namespace
 
-FailureOr<ScheduleChooser> ScheduleChooser::create(ModuleOp module, const PipelineOptions &pipeline,
-                                                   const PlanOptions &plan) {
+FailureOr<ScheduleChooser> ScheduleChooser::create(ModuleOp module, const Options &options, const PlanInputs &inputs) {
   ScheduleChooser chooser;
-  chooser.rates = plan.machine.rates;
+  chooser.rates = inputs.machine.rates;
   auto lowerWith = [&](const Schedule &schedule, std::vector<Part> &parts) -> LogicalResult {
-    PipelineOptions options = pipeline;
-    options.schedule = schedule;
-    FailureOr<Part> part = chooser.lower(module, options, plan);
+    Options trial = options;
+    trial.schedule = schedule;
+    FailureOr<Part> part = chooser.lower(module, trial, inputs);
     if (succeeded(part))
       parts.push_back(*part);
     return part;
   };
   Schedule schedule;
-  for (int64_t chunk : listChunks(pipeline.sequence)) {
+  for (int64_t chunk : listChunks(options.shape.sequence)) {
     schedule.chunk = chunk;
     if (failed(lowerWith(schedule, chooser.chunks)))
       return failure();
@@ -63,26 +62,24 @@ FailureOr<ScheduleChooser> ScheduleChooser::create(ModuleOp module, const Pipeli
   return chooser;
 }
 
-FailureOr<ScheduleChooser::Part> ScheduleChooser::lower(ModuleOp module, const PipelineOptions &pipeline,
-                                                        const PlanOptions &plan) {
+FailureOr<ScheduleChooser::Part> ScheduleChooser::lower(ModuleOp module, const Options &options,
+                                                        const PlanInputs &inputs) {
   OwningOpRef<ModuleOp> copy = module.clone();
   PassManager passes(module.getContext());
-  buildSchedulePipeline(passes, pipeline);
+  buildSchedulePipeline(passes, options);
   if (failed(passes.run(*copy)))
     return failure();
 
   Part part;
-  part.schedule = pipeline.schedule;
-  forwardOnly = isForwardOnly(plan.optimizer);
+  part.schedule = options.schedule;
+  forwardOnly = isForwardOnly(options.training.optimizer);
   for (auto block : copy->getOps<train::BlockOp>()) {
     uint64_t &arena = block.getKind() == train::BlockKind::Head ? part.headArena : part.layerArena;
     for (auto [use, name] : block.getPrograms())
       if (!forwardOnly || !train::givesGradients(use))
         arena = std::max(arena, copy->lookupSymbol<exec::ProgramOp>(name).getArenaBytes().value_or(0));
   }
-  PlanOptions options = plan;
-  options.schedule = pipeline.schedule;
-  fixedPlan = computeMemoryPlan(*copy, options);
+  fixedPlan = computeMemoryPlan(*copy, options, inputs);
   part.seconds = fixedPlan.stepSeconds;
   part.flowBytes = fixedPlan.flowBytes;
   otherBytes = fixedPlan.peakBytes - fixedPlan.keptBytes - fixedPlan.flowBytes - fixedPlan.stateBytes -

@@ -22,8 +22,8 @@ struct Choice {
 class ScheduleChooser {
 public:
   /// Lowers copies of `module`, which has been differentiated and has no schedule yet.
-  static mlir::FailureOr<ScheduleChooser> create(mlir::ModuleOp module, const PipelineOptions &pipeline,
-                                                 const PlanOptions &plan);
+  static mlir::FailureOr<ScheduleChooser> create(mlir::ModuleOp module, const Options &options,
+                                                 const PlanInputs &inputs);
 
   /// The fastest whose peak is at most `budget` bytes, of those that spill the least; nothing where there is none. It
   /// spills at most `most`.
@@ -42,7 +42,7 @@ private:
     uint64_t flowBytes = 0; // between blocks: less where all programs run in place, which the chunk may decide
   };
 
-  mlir::FailureOr<Part> lower(mlir::ModuleOp module, const PipelineOptions &pipeline, const PlanOptions &plan);
+  mlir::FailureOr<Part> lower(mlir::ModuleOp module, const Options &options, const PlanInputs &inputs);
   Choice evaluate(const Part &chunk, const Part &tile, int64_t spacing, Spill spill) const;
   std::vector<Choice> listChoices(Spill spill) const;
 

@@ -14,7 +14,7 @@ using namespace mlir;
 
 namespace mebp {
 
-void buildPipeline(OpPassManager &passes, const PipelineOptions &options, Level level) {
+void buildPipeline(OpPassManager &passes, const Options &options, Level level) {
   buildImportPipeline(passes);
   if (level == Level::Nn)
     return;
@@ -22,9 +22,9 @@ void buildPipeline(OpPassManager &passes, const PipelineOptions &options, Level 
   passes.addPass(createPartitionBlocks());
 
   AddLoraOptions lora;
-  lora.rank = options.loraRank;
-  lora.alpha = options.loraAlpha;
-  lora.targets.assign(options.loraTargets.begin(), options.loraTargets.end());
+  lora.rank = options.lora.rank;
+  lora.alpha = options.lora.alpha;
+  lora.targets.assign(options.lora.targets.begin(), options.lora.targets.end());
   passes.addPass(createAddLora(lora));
   passes.addPass(createShareFunctions());
 
@@ -36,7 +36,7 @@ void buildPipeline(OpPassManager &passes, const PipelineOptions &options, Level 
   passes.addNestedPass<func::FuncOp>(createReduceEarly());
 }
 
-void buildSchedulePipeline(OpPassManager &passes, const PipelineOptions &options, Level level) {
+void buildSchedulePipeline(OpPassManager &passes, const Options &options, Level level) {
   if (options.schedule.chunk) {
     ChunkSequenceOptions chunk;
     chunk.size = options.schedule.chunk;
@@ -46,14 +46,14 @@ void buildSchedulePipeline(OpPassManager &passes, const PipelineOptions &options
   tile.rows = options.schedule.lossRows;
   tile.columns = options.schedule.lossColumns;
   passes.addPass(createTileLoss(tile));
-  if (options.narrowActivations)
+  if (options.storage.narrowActivations)
     passes.addNestedPass<func::FuncOp>(createNarrowActivations());
   if (level == Level::Train)
     return;
 
   LowerToExecOptions lower;
-  lower.batch = options.batch;
-  lower.sequence = options.sequence;
+  lower.batch = options.shape.batch;
+  lower.sequence = options.shape.sequence;
   passes.addPass(createLowerToExec(lower));
   passes.addPass(createPlaceValues());
 }

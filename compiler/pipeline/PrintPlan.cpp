@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/pipeline/PrintPlan.h"
 
-#include "compiler/plan/Schedule.h"
+#include "compiler/Options.h"
 
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"

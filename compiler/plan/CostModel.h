@@ -10,8 +10,8 @@ namespace mebp {
 /// What runs a plan, as far as its time depends on it.
 struct Machine {
   MachineRates rates;
-  int64_t threads = 1;
-  std::string weights = "int4", embeddingWeights = "int8"; // how matrices, and tables and the head, are stored
+  int64_t threads;
+  std::string weights, embeddingWeights; // how matrices, and tables and the head, are stored
 };
 
 /// What runs in a step, in predicted seconds: every kernel call, times the trips of the loops around it.

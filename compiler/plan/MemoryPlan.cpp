@@ -176,10 +176,12 @@ RankedTensorType getCheckpointType(ModuleOp module) {
   llvm_unreachable("every model has a head, which reads a checkpoint");
 }
 
-MemoryPlan computeMemoryPlan(ModuleOp module, const PlanOptions &options) {
+MemoryPlan computeMemoryPlan(ModuleOp module, const Options &options, const PlanInputs &inputs) {
+  const Training &training = options.training;
   MemoryPlan plan;
+  plan.calibrated = inputs.machine.rates.isCalibrated();
   plan.processBytes = runtimeBytes;
-  uint64_t tokens = options.batch * options.sequence;
+  uint64_t tokens = options.shape.batch * options.shape.sequence;
   RankedTensorType type = getCheckpointType(module);
   plan.checkpointBytes = format::alignUp(tokens * type.getDimSize(1) * type.getElementTypeBitWidth() / 8);
   for (auto block : module.getOps<train::BlockOp>())
@@ -196,12 +198,12 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const PlanOptions &options) {
     if (bytes)
       plan.buffers.push_back({std::move(name), bytes, std::move(source)});
   };
-  bool forwardOnly = isForwardOnly(options.optimizer), filed = options.schedule.spill == Spill::All;
+  bool forwardOnly = isForwardOnly(training.optimizer), filed = options.schedule.spill == Spill::All;
   auto [gradientNeeds, lossNeeds] = findProgramNeeds(module);
   ProgramNeeds &needs = forwardOnly ? lossNeeds : gradientNeeds;
-  plan.stateBytes = getStateBytes(options.optimizer, trainables);
-  plan.filedStateRoom = getStateBytes(options.optimizer, largestTrainable);
-  plan.stepSeconds = predictStep(module, options.sequence, options.optimizer, options.machine);
+  plan.stateBytes = getStateBytes(training.optimizer, trainables);
+  plan.filedStateRoom = getStateBytes(training.optimizer, largestTrainable);
+  plan.stepSeconds = predictStep(module, options.shape.sequence, training.optimizer, inputs.machine);
   uint64_t spacing = options.schedule.spacing, kept = countCheckpoints(plan.layers, spacing);
   uint64_t checkpoints = options.schedule.spill == Spill::None ? kept * plan.checkpointBytes : 0;
   if (forwardOnly) {
@@ -213,7 +215,7 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const PlanOptions &options) {
         std::to_string(kept) + (spacing > 1 ? " of " + std::to_string(plan.layers) : "") + " layers' inputs");
   } else {
     plan.fileBytes = getFileBytes(plan, options.schedule.spill);
-    plan.seconds = plan.stepSeconds.totalSpilled(plan.fileBytes, options.machine.rates);
+    plan.seconds = plan.stepSeconds.totalSpilled(plan.fileBytes, inputs.machine.rates);
   }
   bool inPlace = flowsInPlace(module);
   plan.flowBytes = (inPlace ? 1 : 2) * plan.checkpointBytes;
@@ -223,15 +225,14 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const PlanOptions &options) {
                   : "of a layer's input and output");
   add("trainables", trainables, "adapter, f32");
   add("optimizer", filed ? plan.filedStateRoom : plan.stateBytes,
-      options.optimizer + (filed ? ", of one tensor at once" : ""));
+      training.optimizer + (filed ? ", of one tensor at once" : ""));
   add("gradients", needs.gradients, "of one block, applied at once");
   add("scratch", needs.arena, needs.largest.getSymName().str());
-  add("workspace", options.machine.threads * format::workspaceBytes,
-      std::to_string(options.machine.threads) + " threads");
+  add("workspace", training.threads * format::workspaceBytes, std::to_string(training.threads) + " threads");
   add("tokens", 2 * format::alignUp(tokens * sizeof(int32_t)) + 2 * format::alignUp(sizeof(float)),
       "ids, labels, loss and scale");
-  if (options.residentLimit)
-    add("residency", format::alignUp(format::residencyBytes(options.weightsBytes)), "which weights are in memory");
+  if (training.residentLimit)
+    add("residency", format::alignUp(format::residencyBytes(inputs.weightsBytes)), "which weights are in memory");
   plan.peakBytes = plan.processBytes;
   for (const PlannedBuffer &buffer : plan.buffers)
     plan.peakBytes += buffer.bytes;
@@ -243,8 +244,6 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const PlanOptions &options) {
   plan.atPeak = describe(needs.peak);
   return plan;
 }
-
-bool isForwardOnly(StringRef optimizer) { return optimizer == "mezo"; }
 
 uint64_t getFileBytes(const MemoryPlan &plan, Spill spill) {
   uint64_t checkpoints = spill == Spill::None ? 0 : plan.layers * plan.checkpointBytes;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "compiler/Options.h"
 #include "compiler/plan/CostModel.h"
-#include "compiler/plan/Schedule.h"
 #include "dialects/exec/Exec.h"
 
 #include <string>
@@ -10,16 +10,10 @@
 
 namespace mebp {
 
-struct PlanOptions {
-  int64_t batch = 1;
-  int64_t sequence = 256;
+/// What a plan depends on beside the module and the options.
+struct PlanInputs {
   Machine machine;
-  std::string optimizer = "adamw";
-  Schedule schedule;
-  Spill mostSpill = Spill::Checkpoints; // what a schedule that is chosen may come to
-  uint64_t budget = 0;                  // what the peak may be, in bytes; 0: whatever it comes to
-  uint64_t residentLimit = 0;           // of the mapped weights in memory, in bytes; 0: the system decides
-  uint64_t weightsBytes = 0;            // that are mapped; only a limit asks
+  uint64_t weightsBytes = 0; // that are mapped; only a resident limit asks
 };
 
 struct PlannedBuffer {
@@ -40,17 +34,15 @@ struct MemoryPlan {
   uint64_t filedStateRoom = 0;              // ... and of the part that is in memory at once where it is in a file
   uint64_t fileBytes = 0;                   // written to a file in each step
   StepSeconds stepSeconds;
-  double seconds = 0; // of a step, predicted
+  double seconds = 0;      // of a step, predicted ...
+  bool calibrated = false; // ... by rates that were measured
   uint64_t processBytes = 0;
   uint64_t liveBytes = 0; // what the step needs at its fullest moment: the peak but for gaps between values
   uint64_t peakBytes = 0; // processBytes and the buffers
 };
 
 /// Reckons the plan of a placed module of exec programs.
-MemoryPlan computeMemoryPlan(mlir::ModuleOp module, const PlanOptions &options);
-
-/// Whether an optimizer takes losses instead of gradients, and then no backward runs.
-bool isForwardOnly(llvm::StringRef optimizer);
+MemoryPlan computeMemoryPlan(mlir::ModuleOp module, const Options &options, const PlanInputs &inputs);
 
 /// How many checkpoints of `layers` have memory at once: the kept ones, and those between two of them.
 uint64_t countCheckpoints(uint64_t layers, uint64_t spacing);

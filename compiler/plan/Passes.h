@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "compiler/Options.h"
 #include "dialects/exec/Exec.h"
 #include "mlir/Pass/Pass.h"
 

@@ -14,8 +14,8 @@ def LowerToExec : Pass<"mebp-lower-to-exec", "::mlir::ModuleOp"> {
          : (tensor<256x576xf32, #exec.extent<-1, -2>>, tensor<1x576xf32>) -> tensor<256x576xf32, #exec.extent<-1, -2>>
     ```
   }];
-  let options = [Option<"batch", "batch", "int64_t", "1", "the largest batch">,
-                 Option<"sequence", "sequence", "int64_t", "256", "the longest sequence">];
+  let options = [Option<"batch", "batch", "int64_t", "::mebp::StepShape().batch", "the largest batch">,
+                 Option<"sequence", "sequence", "int64_t", "::mebp::StepShape().sequence", "the longest sequence">];
   let dependentDialects = ["::mebp::exec::ExecDialect"];
 }
 

@@ -42,7 +42,7 @@ def ChunkSequence : Pass<"mebp-chunk-sequence", "::mlir::ModuleOp"> {
     }
     ```
   }];
-  let options = [Option<"size", "size", "int64_t", "64", "positions in a chunk">];
+  let options = [Option<"size", "size", "int64_t", "::mebp::Schedule().chunk", "positions in a chunk">];
   let dependentDialects = ["::mebp::train::TrainDialect"];
 }
 
@@ -59,8 +59,8 @@ def TileLoss : Pass<"mebp-tile-loss", "::mlir::ModuleOp"> {
     train.loop token_rows 128 trip %r (..) { train.loop weight_rows 2048 over %w trip %v (..) { .. } .. }
     ```
   }];
-  let options = [Option<"rows", "rows", "int64_t", "128", "token rows in a tile">,
-                 Option<"columns", "columns", "int64_t", "2048", "vocabulary rows in a tile">];
+  let options = [Option<"rows", "rows", "int64_t", "::mebp::Schedule().lossRows", "token rows in a tile">,
+                 Option<"columns", "columns", "int64_t", "::mebp::Schedule().lossColumns", "vocabulary rows in a tile">];
   let dependentDialects = ["::mebp::train::TrainDialect"];
 }
 

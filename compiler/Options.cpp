@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/Options.h"
+
+namespace mebp {
+
+namespace {
+constexpr WeightFormat weightFormats[] = {WeightFormat::F32, WeightFormat::BF16, WeightFormat::Int4,
+                                          WeightFormat::Int4Symmetric, WeightFormat::Int8};
+} // namespace
+
+const char *nameOf(WeightFormat format) {
+  switch (format) {
+  case WeightFormat::F32:
+    return "f32";
+  case WeightFormat::BF16:
+    return "bf16";
+  case WeightFormat::Int4:
+    return "int4";
+  case WeightFormat::Int4Symmetric:
+    return "int4-sym";
+  case WeightFormat::Int8:
+    return "int8";
+  }
+  return "";
+}
+
+std::optional<WeightFormat> parseWeightFormat(std::string_view name) {
+  for (WeightFormat format : weightFormats)
+    if (name == nameOf(format))
+      return format;
+  return std::nullopt;
+}
+
+const char *nameOf(Spill spill) {
+  constexpr const char *names[] = {"none", "checkpoints", "all"};
+  return names[static_cast<int>(spill)];
+}
+
+std::string describeSchedule(const Schedule &schedule) {
+  std::string text = schedule.chunk ? "chunks of " + std::to_string(schedule.chunk) + " tokens" : "whole sequences";
+  if (schedule.spill != Spill::None)
+    text += schedule.spill == Spill::All ? ", checkpoints and optimizer state in a file" : ", checkpoints in a file";
+  else if (schedule.spacing > 1)
+    text += ", one checkpoint in " + std::to_string(schedule.spacing) + " layers";
+  return text + ", loss in tiles of " + std::to_string(schedule.lossRows) + " x " +
+         std::to_string(schedule.lossColumns);
+}
+
+bool isForwardOnly(std::string_view optimizer) { return optimizer == "mezo"; }
+
+} // namespace mebp

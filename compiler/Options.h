@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a compilation is asked for, as every stage takes it. Defaults stand here and nowhere else.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mebp {
+
+/// The largest step that is compiled for.
+struct StepShape {
+  int64_t batch = 1;
+  int64_t sequence = 256;
+};
+
+struct Lora {
+  int64_t rank = 8;
+  double alpha = 16.0;
+  std::vector<std::string> targets = {"all-linear"};
+  uint64_t seed = 0; // of the initial values
+};
+
+/// How a weight is stored in weights.bin.
+enum class WeightFormat { F32, BF16, Int4, Int4Symmetric, Int8 };
+
+/// As the command line calls it: "int4-sym".
+const char *nameOf(WeightFormat format);
+std::optional<WeightFormat> parseWeightFormat(std::string_view name);
+inline bool isQuantized(WeightFormat format) { return format != WeightFormat::F32 && format != WeightFormat::BF16; }
+
+struct Storage {
+  WeightFormat matrices = WeightFormat::Int4;
+  WeightFormat embeddings = WeightFormat::Int8; // tables and the head
+  bool narrowActivations = true;                // bf16 instead of f32
+  std::optional<uint64_t> randomSeed;           // draws the weights that have no data
+};
+
+/// What lies in a file on a disk instead of in memory. Each includes those before it.
+enum class Spill { None, Checkpoints, All }; // all: the optimizer's state, too
+
+/// As the command line calls it: "none", "checkpoints" or "all".
+const char *nameOf(Spill spill);
+
+/// What trades time for memory: the choices that a plan consists of.
+struct Schedule {
+  int64_t chunk = 0;   // positions of a chunk along the sequence; 0: layers run on whole sequences
+  int64_t spacing = 1; // every how many layers a checkpoint is kept; the others are computed again
+  int64_t lossRows = 128;
+  int64_t lossColumns = 2048;
+  Spill spill = Spill::None;
+};
+
+/// "chunks of 64 tokens, one checkpoint in 2 layers, loss in tiles of 128 x 2048".
+std::string describeSchedule(const Schedule &schedule);
+
+/// What the plan counts on when the bundle trains.
+struct Training {
+  std::string optimizer = "adamw";
+  int64_t threads = 1;
+  Spill mostSpill = Spill::None; // what a schedule that is chosen may come to
+  uint64_t budget = 0;           // what the peak may be, in bytes; 0: whatever it comes to
+  uint64_t residentLimit = 0;    // of the mapped weights in memory, in bytes; 0: the system decides
+};
+
+struct Options {
+  StepShape shape;
+  Lora lora;
+  Storage storage;
+  Schedule schedule;
+  Training training;
+};
+
+/// Whether an optimizer takes losses instead of gradients, and then no backward runs.
+bool isForwardOnly(std::string_view optimizer);
+
+} // namespace mebp
