@@ -30,11 +30,6 @@ struct Shape {
   Axis rows, columns;
 };
 
-bool isToken(Type type) {
-  auto tensor = dyn_cast<RankedTensorType>(type);
-  return tensor && tensor.getRank() == 3;
-}
-
 class FunctionLowering {
 public:
   FunctionLowering(OpBuilder &builder, int64_t batch, int64_t sequence)
@@ -79,7 +74,7 @@ private:
 
   Shape getWholeShape(Type type) {
     ArrayRef<int64_t> sizes = cast<RankedTensorType>(type).getShape();
-    if (isToken(type))
+    if (nn::isTokens(type))
       return {{batch * sequence, ExtentAttr::tokens}, {sizes[2]}};
     if (sizes.size() == 1)
       return {{1}, {sizes[0]}};
@@ -135,7 +130,7 @@ private:
     Value source = mapping.lookup(op.getSource());
     Shape shape = shapes.lookup(source);
     LoopInfo loop = trips.lookup(op.getTrip());
-    bool isVector = !isToken(op.getSource().getType()) && shape.rows.size == 1;
+    bool isVector = !nn::isTokens(op.getSource().getType()) && shape.rows.size == 1;
     Axis &sliced = isVector ? shape.columns : shape.rows;
     sliced = {std::min(loop.size, sliced.size), loop.number};
     define(op,
@@ -252,7 +247,7 @@ private:
   /// By the letters of the kernel's signature; what no operand shares is of the type, or of the loop around.
   Shape getResultShape(nn::KernelOpInterface op, OpResult result) {
     Shape shape = getWholeShape(result.getType());
-    if (isToken(result.getType()) && !tokenLoops.empty())
+    if (nn::isTokens(result.getType()) && !tokenLoops.empty())
       shape.rows = {tokenLoops.back().rowsOf(batch * sequence), tokenLoops.back().number};
     const format::KernelSignature &signature = nn::getSignature(op);
     if (signature.parts == format::Parts::None) {

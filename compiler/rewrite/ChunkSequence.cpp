@@ -62,16 +62,12 @@ public:
         loop.carryRows(value);
     for (Operation *op : ops)
       carryAccumulators(builder, loop, op);
-    for (Value result : terminator.getOperands())
-      if (isTokenValue(result))
-        loop.carryRows(result);
+    loop.carryTokenResults(terminator.getOperands());
     loop.begin();
     for (Operation *op : ops)
       if (!isMatrixOp(op))
         emit(builder, loop, op, known);
-    for (Value result : terminator.getOperands())
-      if (isTokenValue(result))
-        loop.updateRows(result, loop.lookup(result));
+    loop.updateTokenResults(terminator.getOperands());
     loop.end();
 
     IRMapping after;
@@ -84,7 +80,7 @@ public:
         builder.clone(*op, after);
     SmallVector<Value> results;
     for (Value result : terminator.getOperands())
-      results.push_back(isTokenValue(result) ? loop.getResult(result) : after.lookupOrDefault(result));
+      results.push_back(nn::isTokens(result.getType()) ? loop.getResult(result) : after.lookupOrDefault(result));
     terminator->setOperands(results);
     for (Operation *op : llvm::reverse(ops))
       op->erase();
@@ -93,8 +89,8 @@ public:
 private:
   /// Sums of gradients of one parameter: they can wait for the loop's end.
   static bool isMatrixOp(Operation *op) {
-    return !isa<nn::LinearWeightGradientOp>(op) && llvm::none_of(op->getOperands(), isTokenValue) &&
-           llvm::none_of(op->getResults(), isTokenValue);
+    return !isa<nn::LinearWeightGradientOp>(op) && llvm::none_of(op->getOperandTypes(), nn::isTokens) &&
+           llvm::none_of(op->getResultTypes(), nn::isTokens);
   }
 
   DenseMap<Value, Value> makeKeysAndValues(OpBuilder &builder) {

@@ -7,11 +7,6 @@ using namespace mlir;
 
 namespace mebp {
 
-bool isTokenValue(Value value) {
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  return type && type.getRank() == 3;
-}
-
 void LoopBuilder::carry(Value key, Value init) {
   keys.push_back(key);
   inits.push_back(init);
@@ -29,7 +24,7 @@ void LoopBuilder::begin() {
 Value LoopBuilder::lookup(Value original) {
   if (Value known = mapping.lookup(original))
     return known;
-  if (!isTokenValue(original))
+  if (!nn::isTokens(original.getType()))
     return original;
   Value slice = train::SliceOp::create(builder, original.getLoc(), original.getType(), original, getTrip());
   return mapping[original] = slice;
@@ -46,6 +41,18 @@ void LoopBuilder::clone(Operation *op) {
 
 void LoopBuilder::updateRows(Value key, Value rows) {
   setCarried(key, train::UpdateOp::create(builder, rows.getLoc(), getCarried(key), rows, getTrip()));
+}
+
+void LoopBuilder::carryTokenResults(ValueRange values) {
+  for (Value value : values)
+    if (nn::isTokens(value.getType()))
+      carryRows(value);
+}
+
+void LoopBuilder::updateTokenResults(ValueRange values) {
+  for (Value value : values)
+    if (nn::isTokens(value.getType()))
+      updateRows(value, lookup(value));
 }
 
 void LoopBuilder::end() {

@@ -6,9 +6,6 @@
 
 namespace mebp {
 
-/// Whether a value has rows of tokens, so that a chunk of it is a part of it.
-bool isTokenValue(mlir::Value value);
-
 /// A loop under construction: carried values by name of what they stand for, and clones of straight-line code on the
 /// rows of the current trip.
 class LoopBuilder {
@@ -22,6 +19,8 @@ public:
   void carry(mlir::Value key, mlir::Value init);
   /// Carries a tensor like `like` that every trip updates its rows of.
   void carryRows(mlir::Value like);
+  /// That for each of what the original code leaves that has rows of tokens.
+  void carryTokenResults(mlir::ValueRange values);
 
   void begin();
 
@@ -36,6 +35,8 @@ public:
   void setCarried(mlir::Value key, mlir::Value value) { current[key] = value; }
   /// Writes the rows of this trip into the tensor carried for `key`.
   void updateRows(mlir::Value key, mlir::Value rows);
+  /// That for each of what carryTokenResults carries.
+  void updateTokenResults(mlir::ValueRange values);
   mlir::Value getTrip() { return loop.getTrip(); }
 
   /// Ends the body. getResult then gives what the loop leaves for a key.

@@ -24,10 +24,7 @@ namespace mebp {
 
 namespace {
 
-bool isActivation(Value value) {
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  return type && type.getRank() == 3 && type.getElementType().isF32();
-}
+bool isActivation(Value value) { return nn::isTokens(value.getType()) && getElementTypeOrSelf(value).isF32(); }
 
 class Narrower {
 public:

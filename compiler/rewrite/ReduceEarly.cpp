@@ -7,7 +7,6 @@
 // 1. In their order, put each op that reduces behind the last op that it reads from, or at the beginning.
 // So down_proj's adapter has read silu(gate) * up before the cotangent of that is made: of the four values as wide as
 // the MLP, three are there at once. Nothing is computed in another way; the results are the same bits.
-#include "compiler/rewrite/LoopBuilder.h"
 #include "compiler/rewrite/Passes.h"
 
 using namespace mlir;
@@ -23,10 +22,10 @@ bool reduces(Operation &op) {
     return false;
   int64_t widest = 0;
   for (Value operand : op.getOperands())
-    if (isTokenValue(operand))
+    if (nn::isTokens(operand.getType()))
       widest = std::max(widest, nn::features(operand));
   return widest > 0 && llvm::all_of(op.getResults(), [&](Value result) {
-           return !isTokenValue(result) || nn::features(result) < widest;
+           return !nn::isTokens(result.getType()) || nn::features(result) < widest;
          });
 }
 

@@ -50,12 +50,10 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
     OpBuilder builder(ops.front());
 
     LoopBuilder loop(builder, function.getLoc(), train::Domain::TokenRows, rows);
-    for (Value result : terminator.getOperands()) {
-      if (isTokenValue(result))
-        loop.carryRows(result);
-      else
+    for (Value result : terminator.getOperands())
+      if (!nn::isTokens(result.getType()))
         loop.carry(result, fill(builder, result.getType(), 0.0f, result.getLoc()));
-    }
+    loop.carryTokenResults(terminator.getOperands());
     loop.begin();
     for (Operation *op : ops) {
       if (auto loss = dyn_cast<nn::LinearCrossEntropyOp>(op))
@@ -65,9 +63,7 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
       else
         loop.clone(op);
     }
-    for (Value result : terminator.getOperands())
-      if (isTokenValue(result))
-        loop.updateRows(result, loop.lookup(result));
+    loop.updateTokenResults(terminator.getOperands());
     loop.end();
     for (OpOperand &operand : terminator->getOpOperands())
       operand.set(loop.getResult(operand.get()));

@@ -27,4 +27,10 @@ inline int64_t features(mlir::Value value) {
   return llvm::cast<mlir::RankedTensorType>(value.getType()).getShape().back();
 }
 
+/// Whether a type is of rows of tokens: [batch, sequence, features].
+inline bool isTokens(mlir::Type type) {
+  auto tensor = llvm::dyn_cast<mlir::RankedTensorType>(type);
+  return tensor && tensor.getRank() == 3;
+}
+
 } // namespace mebp::nn
