@@ -10,6 +10,8 @@
 // New ops carry the forward op's location fused with "gradient", so that a report can name the layer.
 #include "compiler/autodiff/Differentiate.h"
 
+#include "dialects/nn/Locations.h"
+
 #include "mlir/IR/Builders.h"
 
 using namespace mlir;
@@ -58,9 +60,8 @@ FailureOr<Cotangents> differentiate(func::FuncOp function, ArrayRef<Value> activ
       Value &sum = cotangents[operand.get()];
       sum = sum ? nn::AddOp::create(builder, op->getLoc(), sum.getType(), sum, gradient).getResult() : gradient;
     }
-    auto kind = StringAttr::get(op->getContext(), "gradient");
     for (Operation *added = before->getNextNode(); added != body.getTerminator(); added = added->getNextNode())
-      added->setLoc(FusedLoc::get(op->getContext(), {op->getLoc()}, kind));
+      added->setLoc(nn::makeGradientLocation(op->getLoc()));
   }
   return cotangents;
 }

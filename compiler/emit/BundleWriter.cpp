@@ -17,7 +17,7 @@ namespace mebp {
 
 namespace {
 
-constexpr StringLiteral producer = "mebpc 0.1.0";
+constexpr StringLiteral producer = "mebpc " MEBP_VERSION;
 
 std::string getText(ModuleOp module, StringRef name) {
   auto text = module->getAttrOfType<StringAttr>(name);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/emit/ProgramBuilder.h"
 
-#include "compiler/plan/MemoryPlan.h"
+#include "dialects/nn/Locations.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -98,7 +98,7 @@ private:
       message.set_element(getElement(value));
       message.set_rows(type.getDimSize(0));
       message.set_columns(type.getDimSize(1));
-      message.set_source(describeLocation(value.getLoc()));
+      message.set_source(nn::describeLocation(value.getLoc()));
       if (auto extent = dyn_cast_or_null<exec::ExtentAttr>(type.getEncoding())) {
         setExtent(*message.mutable_row_extent(), extent.getRows());
         setExtent(*message.mutable_column_extent(), extent.getColumns());
@@ -119,13 +119,8 @@ private:
 
   /// Parameters, and slices of them, are as they are stored; everything else is as it is computed.
   format::ElementType getElement(Value value) {
-    value = exec::getRoot(value);
-    auto argument = dyn_cast<BlockArgument>(value);
-    if (argument && argument.getOwner() == &program.getBody().front()) {
-      exec::RoleAttr role = program.getInputRole(argument.getArgNumber());
-      if (role.getKind() == train::Role::Parameter)
-        return parameterElement(role.getParameter());
-    }
+    if (std::optional<int64_t> parameter = exec::getParameter(program, value))
+      return parameterElement(*parameter);
     Type element = cast<RankedTensorType>(value.getType()).getElementType();
     return element.isInteger() ? format::I32 : element.isBF16() ? format::BF16 : format::F32;
   }

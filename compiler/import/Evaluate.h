@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The three parts of evaluateNode: ops that compute element by element, ops that move elements, and ops that reduce.
+// evaluateNode and its three parts: ops that compute element by element, ops that move elements, and ops that reduce.
 #pragma once
 
 #include "compiler/import/OnnxNode.h"
@@ -8,6 +8,9 @@
 namespace mebp {
 
 using TensorRefs = llvm::ArrayRef<const HostTensor *>;
+
+/// Computes a node whose inputs are all constants; an absent input is null. Fails with a diagnostic.
+mlir::FailureOr<llvm::SmallVector<HostTensor, 1>> evaluateNode(const OnnxNode &node, TensorRefs inputs);
 
 /// Reshape, Unsqueeze, Squeeze, Flatten: another shape for the same elements in the same order.
 bool isView(llvm::StringRef op);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "compiler/import/FlattenTokens.h"
 #include "compiler/import/OnnxMatchers.h"
-#include "compiler/import/TokenFlattener.h"
 
 using namespace mlir;
 using namespace mebp;

@@ -4,9 +4,10 @@
 //  2. Node by node: views change layouts, other nodes become kernels of their operands' flat values, if those lie as
 //     the kernel reads them.
 //  3. The argument and the result become [batch, sequence, features] of any batch and sequence; the nodes go.
+#include "compiler/import/FlattenTokens.h"
 #include "compiler/import/OnnxMatchers.h"
 #include "compiler/import/Passes.h"
-#include "compiler/import/TokenFlattener.h"
+#include "dialects/nn/Locations.h"
 
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/StringSet.h"
@@ -45,8 +46,8 @@ InFlightDiagnostic mebp::emitUnsupported(nn::OnnxOp node) {
   auto file = dyn_cast<FileLineColLoc>(node->getParentOfType<ModuleOp>().getLoc());
   if (file && file.getLine() == 0)
     diagnostic << file.getFilename().getValue() << ": ";
-  if (auto name = dyn_cast<NameLoc>(node.getLoc()))
-    diagnostic << "node '" << name.getName().getValue() << "': ";
+  if (StringRef name = nn::getNodeName(node.getLoc()); !name.empty())
+    diagnostic << "node '" << name << "': ";
   diagnostic << "ONNX op '" << node.getOpType() << "' is not supported here: ";
   return diagnostic;
 }

@@ -6,7 +6,6 @@
 #include "compiler/import/GraphImporter.h"
 #include "compiler/Options.h"
 #include "compiler/import/Evaluate.h"
-#include "compiler/import/Import.h"
 #include "compiler/import/MaterializeConstant.h"
 
 #include "llvm/Support/Path.h"
@@ -15,12 +14,6 @@ using namespace mlir;
 using namespace mebp;
 
 using Kind = HostTensor::Kind;
-
-OwningOpRef<ModuleOp> mebp::importOnnx(StringRef path, MLIRContext &context) {
-  context.loadDialect<nn::NNDialect, func::FuncDialect>();
-  std::unique_ptr<OnnxFile> file = OnnxFile::read(path, context);
-  return file ? GraphImporter(*file, context).run() : nullptr;
-}
 
 GraphImporter::GraphImporter(const OnnxFile &file, MLIRContext &context)
     : file(file), context(context), builder(&context) {}

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/import/OnnxNode.h"
 
+#include "dialects/nn/Locations.h"
+
 using namespace mlir;
 using namespace mebp;
 
@@ -18,15 +20,10 @@ static StringRef findScope(const onnx::Node &node) {
 }
 
 static Location makeLocation(const OnnxFile &file, const onnx::Node &node, int index) {
-  Location fileLocation = file.getLocation();
-  MLIRContext *context = fileLocation.getContext();
   std::string name = node.name();
   if (name.empty())
     name = "graph:node[" + std::to_string(index) + "]:" + node.op_type();
-  StringRef scope = findScope(node);
-  if (scope.empty())
-    return NameLoc::get(StringAttr::get(context, name));
-  return NameLoc::get(StringAttr::get(context, name), NameLoc::get(StringAttr::get(context, scope)));
+  return nn::makeNodeLocation(file.getLocation().getContext(), name, findScope(node));
 }
 
 OnnxNode::OnnxNode(const OnnxFile &file, int index)
@@ -60,6 +57,6 @@ SmallVector<int64_t> OnnxNode::getIntegers(StringRef name) const {
 }
 
 InFlightDiagnostic OnnxNode::emitError() const {
-  return mlir::emitError(location) << file.getPath() << ": node '" << cast<NameLoc>(location).getName().getValue()
-                                   << "': ONNX op '" << getOp() << "' ";
+  return mlir::emitError(location) << file.getPath() << ": node '" << nn::getNodeName(location) << "': ONNX op '"
+                                   << getOp() << "' ";
 }

@@ -33,8 +33,4 @@ private:
   mlir::Location location;
 };
 
-/// Computes a node whose inputs are all constants; an absent input is null. Fails with a diagnostic.
-mlir::FailureOr<llvm::SmallVector<HostTensor, 1>> evaluateNode(const OnnxNode &node,
-                                                               llvm::ArrayRef<const HostTensor *> inputs);
-
 } // namespace mebp

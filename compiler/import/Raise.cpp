@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/import/Import.h"
 #include "compiler/import/OnnxMatchers.h"
 #include "compiler/import/Passes.h"
 
@@ -29,8 +28,3 @@ struct Raise : mebp::impl::RaiseBase<Raise> {
 };
 
 } // namespace
-
-void mebp::buildImportPipeline(OpPassManager &manager) {
-  manager.addPass(createRaise());
-  manager.addPass(createFlattenTokens());
-}

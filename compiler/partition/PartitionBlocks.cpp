@@ -9,6 +9,7 @@
 // 3. Each becomes a function (activation, parameters...) -> activation and a train.block that binds the parameters.
 #include "compiler/partition/NarrowCuts.h"
 #include "compiler/partition/Passes.h"
+#include "dialects/nn/Locations.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
@@ -59,20 +60,13 @@ SmallVector<BlockRange> chooseBlocks(ArrayRef<Segment> segments) {
   return blocks;
 }
 
-/// The module path that an op came from, as the exporter's scope in its location says it; empty without one.
-StringRef getScope(Operation *op) {
-  auto node = dyn_cast<NameLoc>(op->getLoc());
-  auto scope = node ? dyn_cast<NameLoc>(node.getChildLoc()) : NameLoc();
-  return scope ? scope.getName().getValue() : StringRef();
-}
-
 /// The longest module path that all of these ops lie in.
 std::string commonScope(ArrayRef<Operation *> ops) {
   SmallVector<StringRef> common;
   bool first = true;
   for (Operation *op : ops) {
     SmallVector<StringRef> parts;
-    getScope(op).split(parts, '.', -1, /*KeepEmpty=*/false);
+    nn::getScope(op->getLoc()).split(parts, '.', -1, /*KeepEmpty=*/false);
     if (first)
       common = parts;
     size_t length = 0;

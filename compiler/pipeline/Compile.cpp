@@ -9,6 +9,7 @@
 #include "compiler/pipeline/Budget.h"
 #include "compiler/pipeline/Pipeline.h"
 #include "compiler/pipeline/PrintPlan.h"
+#include "dialects/nn/Locations.h"
 #include "format/byte_size.h"
 #include "format/machine.h"
 #include "mlir/IR/Diagnostics.h"
@@ -32,7 +33,7 @@ volatile std::sig_atomic_t interruptions = 0;
 /// One line for people: the place, then what is wrong. Notes follow, indented.
 void printDiagnostic(Diagnostic &diagnostic) {
   auto print = [](Diagnostic &part, StringRef before) {
-    std::string place = describeLocation(part.getLocation()), message = part.str();
+    std::string place = nn::describeLocation(part.getLocation()), message = part.str();
     bool isNamed = place.empty() || StringRef(message).contains(place);
     llvm::errs() << before << (isNamed ? "" : place + ": ") << message << "\n";
   };

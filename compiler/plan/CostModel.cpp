@@ -116,15 +116,10 @@ private:
   }
 
   bool isTrained(Value weight) {
-    while (auto slice = weight.getDefiningOp<train::SliceOp>())
-      weight = slice.getSource();
-    auto argument = dyn_cast<BlockArgument>(weight);
-    if (!argument || argument.getOwner() != &program.getBody().front())
+    std::optional<int64_t> parameter = exec::getParameter(program, weight);
+    if (!parameter)
       return false;
-    exec::RoleAttr role = program.getInputRole(argument.getArgNumber());
-    if (role.getKind() != train::Role::Parameter)
-      return false;
-    auto name = cast<FlatSymbolRefAttr>(block.getParameters()[role.getParameter()]);
+    auto name = cast<FlatSymbolRefAttr>(block.getParameters()[*parameter]);
     return SymbolTable::lookupNearestSymbolFrom<nn::ParameterOp>(block, name).getTrainable();
   }
 

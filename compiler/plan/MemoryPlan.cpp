@@ -2,6 +2,7 @@
 #include "compiler/plan/MemoryPlan.h"
 
 #include "dialects/exec/Lifetimes.h"
+#include "dialects/nn/Locations.h"
 #include "format/alignment.h"
 #include "format/kernels.h"
 #include "format/residency.h"
@@ -53,7 +54,7 @@ std::vector<PlannedBuffer> describe(const ArenaPeak &peak) {
     std::string name = kernel       ? kernel.getKernel().str()
                        : definition ? definition->getName().stripDialect().str()
                                     : "carried";
-    buffers.push_back({name, exec::sizeInBytes(value), describeLocation(value.getLoc())});
+    buffers.push_back({name, exec::sizeInBytes(value), nn::describeLocation(value.getLoc())});
   }
   llvm::sort(buffers, [](const PlannedBuffer &a, const PlannedBuffer &b) {
     return std::tie(b.bytes, a.name, a.source) < std::tie(a.bytes, b.name, b.source);
@@ -147,19 +148,6 @@ std::vector<PlannedBuffer> listOtherPeaks(uint64_t common, uint64_t ofGradients,
 }
 
 } // namespace
-
-std::string describeLocation(Location location) {
-  if (auto fused = dyn_cast<FusedLoc>(location)) {
-    std::string inner = fused.getLocations().empty() ? "" : describeLocation(fused.getLocations().front());
-    return fused.getMetadata() ? inner + " (gradient)" : inner;
-  }
-  if (auto name = dyn_cast<NameLoc>(location)) {
-    if (auto scope = dyn_cast<NameLoc>(name.getChildLoc()))
-      return scope.getName().str();
-    return name.getName().str();
-  }
-  return "";
-}
 
 uint64_t countCheckpoints(uint64_t layers, uint64_t spacing) {
   if (layers == 0)

@@ -53,7 +53,4 @@ uint64_t getFileBytes(const MemoryPlan &plan, Spill spill);
 /// A checkpoint as the head reads it: [tokens, hidden], in the type of activations.
 mlir::RankedTensorType getCheckpointType(mlir::ModuleOp module);
 
-/// The name of the node or layer that a location stands for.
-std::string describeLocation(mlir::Location location);
-
 } // namespace mebp

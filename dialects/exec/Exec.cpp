@@ -176,6 +176,14 @@ Value getRoot(Value value) {
   return value;
 }
 
+std::optional<int64_t> getParameter(ProgramOp program, Value value) {
+  auto argument = dyn_cast<BlockArgument>(getRoot(value));
+  if (!argument || argument.getOwner() != &program.getBody().front())
+    return std::nullopt;
+  RoleAttr role = program.getInputRole(argument.getArgNumber());
+  return role.getKind() == Role::Parameter ? std::optional(role.getParameter()) : std::nullopt;
+}
+
 uint64_t sizeInBytes(Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   return static_cast<uint64_t>(type.getNumElements()) * (type.getElementTypeBitWidth() / 8);

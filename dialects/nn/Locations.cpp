@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dialects/nn/Locations.h"
+
+#include "mlir/IR/BuiltinAttributes.h"
+
+using namespace mlir;
+
+namespace mebp::nn {
+
+Location makeNodeLocation(MLIRContext *context, StringRef name, StringRef scope) {
+  auto node = StringAttr::get(context, name);
+  return scope.empty() ? NameLoc::get(node) : NameLoc::get(node, NameLoc::get(StringAttr::get(context, scope)));
+}
+
+Location makeGradientLocation(Location forward) {
+  MLIRContext *context = forward.getContext();
+  return FusedLoc::get(context, {forward}, StringAttr::get(context, "gradient"));
+}
+
+StringRef getNodeName(Location location) {
+  auto node = dyn_cast<NameLoc>(location);
+  return node ? node.getName().getValue() : StringRef();
+}
+
+StringRef getScope(Location location) {
+  auto node = dyn_cast<NameLoc>(location);
+  auto scope = node ? dyn_cast<NameLoc>(node.getChildLoc()) : NameLoc();
+  return scope ? scope.getName().getValue() : StringRef();
+}
+
+std::string describeLocation(Location location) {
+  if (auto fused = dyn_cast<FusedLoc>(location)) {
+    std::string inner = fused.getLocations().empty() ? "" : describeLocation(fused.getLocations().front());
+    return fused.getMetadata() ? inner + " (gradient)" : inner;
+  }
+  StringRef scope = getScope(location);
+  return (scope.empty() ? getNodeName(location) : scope).str();
+}
+
+} // namespace mebp::nn
