@@ -46,6 +46,14 @@ std::string describeSchedule(const Schedule &schedule) {
          std::to_string(schedule.lossColumns);
 }
 
-bool isForwardOnly(std::string_view optimizer) { return optimizer == "mezo"; }
+bool isForwardOnly(std::string_view optimizer) {
+  const format::OptimizerTraits *traits = format::findOptimizer(optimizer);
+  return traits && traits->forwardOnly;
+}
+
+uint32_t countStateArrays(std::string_view optimizer) {
+  const format::OptimizerTraits *traits = format::findOptimizer(optimizer);
+  return traits ? traits->stateArrays : 0;
+}
 
 } // namespace mebp

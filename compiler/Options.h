@@ -3,6 +3,8 @@
 // What a compilation is asked for, as every stage takes it. Defaults stand here and nowhere else.
 #pragma once
 
+#include "format/optimizers.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -59,7 +61,7 @@ std::string describeSchedule(const Schedule &schedule);
 
 /// What the plan counts on when the bundle trains.
 struct Training {
-  std::string optimizer = "adamw";
+  std::string optimizer = format::optimizers[0].name;
   int64_t threads = 1;
   Spill mostSpill = Spill::None; // what a schedule that is chosen may come to
   uint64_t budget = 0;           // what the peak may be, in bytes; 0: whatever it comes to
@@ -76,5 +78,7 @@ struct Options {
 
 /// Whether an optimizer takes losses instead of gradients, and then no backward runs.
 bool isForwardOnly(std::string_view optimizer);
+/// The arrays as long as the parameters that it keeps.
+uint32_t countStateArrays(std::string_view optimizer);
 
 } // namespace mebp

@@ -15,6 +15,7 @@ ALLOWED = {
     "dialects/nn": ["format"],
     "dialects/train": ["dialects/nn"],
     "dialects/exec": ["dialects/train"],
+    "compiler": ["format"],
     "compiler/*": ["compiler", "dialects/*", "format"],
     "compiler/emit": ["compiler/plan"],
     "compiler/pipeline": ["compiler/*"],

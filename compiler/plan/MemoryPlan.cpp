@@ -62,7 +62,7 @@ std::vector<PlannedBuffer> describe(const ArenaPeak &peak) {
   return buffers;
 }
 
-uint64_t getStateBytes(StringRef optimizer, uint64_t trainables) { return optimizer == "adamw" ? 2 * trainables : 0; }
+uint64_t getStateBytes(StringRef optimizer, uint64_t trainables) { return countStateArrays(optimizer) * trainables; }
 
 /// The gradients that a program gives: they are applied before those of the next one are computed.
 uint64_t getGradientBytes(exec::ProgramOp program) {

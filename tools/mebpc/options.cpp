@@ -56,7 +56,7 @@ Spill readSpill(const std::string &name, const Training &training) {
     return Spill::None;
   if (name.empty())
     return training.budget ? Spill::Checkpoints : Spill::None;
-  return name == "all" && training.optimizer == "adamw" ? Spill::All : Spill::Checkpoints; // adamw alone has a state
+  return name == "all" && countStateArrays(training.optimizer) ? Spill::All : Spill::Checkpoints;
 }
 
 void readTexts(const Texts &texts, Compilation &out) {
@@ -118,8 +118,8 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
       ->capture_default_str();
   app.add_option("--seed", lora.seed, "of the adapters' initial values")->capture_default_str();
   app.add_option("--random-weights", storage.randomSeed, "draw the weights with this seed, for --shape-only exports");
-  app.add_option("--optimizer", training.optimizer, "what the plan counts: adamw, sgd or mezo")
-      ->check(CLI::IsMember({"adamw", "sgd", "mezo"}))
+  app.add_option("--optimizer", training.optimizer, "what the plan counts: " + format::listOptimizers())
+      ->check(CLI::IsMember(format::optimizerNames()))
       ->capture_default_str();
   app.add_option("--threads", training.threads, "what the plan counts workspace for (this machine's)")
       ->check(CLI::Range(1, 4096));
