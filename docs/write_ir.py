@@ -162,7 +162,16 @@ def _pass(block: str, declared: str) -> str:
 
 def _default(declared: str, option: str) -> str:
     found = re.search(rf'(?<!List)Option<"\w+", "{option}", "[^"]*",\s*(?:/\*default=\*/)?"(.*?)"', declared)
-    return f"`{found[1]}`" if found and found[1] else ""
+    return f"`{_value(found[1])}`" if found and found[1] else ""
+
+
+def _value(expression: str) -> str:
+    """Of a default that stands in compiler/Options.h."""
+    field = re.fullmatch(r"::mebp::(\w+)\(\)\.(\w+)", expression)
+    if not field:
+        return expression
+    options = (ROOT / "compiler" / "Options.h").read_text(encoding="utf-8")
+    return re.search(rf"(?s)struct {field[1]} \{{.*? {field[2]} = ([^;]+);", options)[1]
 
 
 def _sentence(text: str) -> str:

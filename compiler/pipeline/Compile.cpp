@@ -47,6 +47,7 @@ public:
   explicit Compiler(const Compilation &compilation)
       : compilation(compilation), options(compilation.options), context(MLIRContext::Threading::DISABLED) {
     context.loadDialect<func::FuncDialect, nn::NNDialect, train::TrainDialect, exec::ExecDialect>();
+    context.printOpOnDiagnostic(false); // the op's text, as a note; a user asked about a model
     context.getDiagEngine().registerHandler([](Diagnostic &diagnostic) {
       printDiagnostic(diagnostic);
       return success();
