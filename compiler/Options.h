@@ -32,6 +32,7 @@ enum class WeightFormat { F32, BF16, Int4, Int4Symmetric, Int8 };
 /// As the command line calls it: "int4-sym".
 const char *nameOf(WeightFormat format);
 std::optional<WeightFormat> parseWeightFormat(std::string_view name);
+inline bool isQuantized(WeightFormat format) { return format != WeightFormat::F32 && format != WeightFormat::BF16; }
 
 struct Storage {
   WeightFormat matrices = WeightFormat::Int4;
