@@ -78,7 +78,7 @@ private:
       if (parameter.kind_case() == format::Parameter::kWeight)
         return bundle.weightBinding(parameter.weight());
     }
-    unsigned char *bytes = take(value.rows() * storedRowBytes(value.element(), value.columns())).data();
+    unsigned char *bytes = take(format::storedSize(value).dataBytes).data();
     uint64_t count = liveRows(value) * value.columns(), stream = inputs.size();
     // Large adapters would saturate attention, whose gradient is then a difference of numbers that are nearly equal.
     float deviation = input.role() == Input::PARAMETER ? 0.05f : 1.0f;
@@ -103,7 +103,7 @@ private:
     std::vector<Binding> bindings = inputs;
     for (const Output &output : program.outputs()) {
       const format::Value &value = valueOf(output.value());
-      uint64_t bytes = value.rows() * storedRowBytes(value.element(), value.columns());
+      uint64_t bytes = format::storedSize(value).dataBytes;
       bindings.push_back({take(bytes).data()});
       std::memset(bindings.back().data, 0x42, bytes);
     }
