@@ -43,6 +43,15 @@ ALLOWED = {
         "runtime/include/mebp",
         "runtime/optim",
     ],
+    "runtime/adapter": ["runtime/bundle", "runtime/train"],
+    "runtime/api": [
+        "runtime/adapter",
+        "runtime/backends",
+        "runtime/bundle",
+        "runtime/calibrate",
+        "runtime/optim",
+        "runtime/train",
+    ],
     "runtime/calibrate": ["runtime/backends/cpu", "runtime/backends/cpu/*", "runtime/include/mebp", "runtime/optim"],
 }
 

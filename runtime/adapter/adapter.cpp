@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/train/adapter.h"
+#include "runtime/adapter/adapter.h"
 
 #include <algorithm>
 #include <set>
 #include <unordered_map>
 
+#include "runtime/adapter/adapter_config.h"
+#include "runtime/adapter/safetensors.h"
 #include "runtime/core/files.h"
-#include "runtime/train/adapter_config.h"
-#include "runtime/train/safetensors.h"
 
 namespace mebp {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/train/adapter_config.h"
+#include "runtime/adapter/adapter_config.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/optim/optimizer.h"
+#include "runtime/core/decimal.h"
 
 namespace mebp {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/train/safetensors.h"
+#include "runtime/adapter/safetensors.h"
 
 #include <cstring>
 

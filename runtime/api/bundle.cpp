@@ -3,7 +3,7 @@
 // mebp.h's functions about bundles.
 #include <memory>
 
-#include "runtime/bundle/handle.h"
+#include "runtime/api/handle.h"
 
 using namespace mebp;
 

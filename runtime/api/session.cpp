@@ -4,9 +4,10 @@
 #include <cstring>
 #include <memory>
 
+#include "runtime/adapter/adapter.h"
+#include "runtime/api/handle.h"
 #include "runtime/backends/backends.h"
-#include "runtime/bundle/handle.h"
-#include "runtime/train/adapter.h"
+#include "runtime/core/decimal.h"
 #include "runtime/train/session.h"
 #include "runtime/train/state.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/optim/optimizer.h"
 
-#include <charconv>
 #include <cmath>
-#include <cstdlib>
+
+#include "runtime/core/decimal.h"
 
 namespace mebp {
 
@@ -29,12 +29,6 @@ Status checkOptions(const mebp_session_options &options) {
   if (options.clip > 0)
     return failure(MEBP_INVALID_ARGUMENT, "MeZO has no gradient that could be clipped; leave out clip");
   return Status();
-}
-
-double decimalOf(float number) {
-  char text[32] = {};
-  std::to_chars(text, text + sizeof(text) - 1, number);
-  return std::strtod(text, nullptr);
 }
 
 OptimizerOptions optionsOf(const mebp_session_options &options) {

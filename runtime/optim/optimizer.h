@@ -32,8 +32,6 @@ void updateSgd(const OptimizerOptions &options, uint64_t step, float *parameters
 Update updateOf(mebp_optimizer optimizer);
 
 Status checkOptions(const mebp_session_options &options);
-// The decimal that the caller wrote: 0.999f is not 0.999, and torch computes with 0.999.
-double decimalOf(float number);
 OptimizerOptions optionsOf(const mebp_session_options &options);
 
 // What a gradient adds to the square of its norm.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "format/container.h"
+#include "runtime/core/decimal.h"
 #include "runtime/core/files.h"
 
 namespace mebp {

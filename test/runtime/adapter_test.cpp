@@ -2,8 +2,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "runtime/adapter/safetensors.h"
 #include "runtime/core/files.h"
-#include "runtime/train/safetensors.h"
 #include "support/handles.h"
 
 using namespace mebp;

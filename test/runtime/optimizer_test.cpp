@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/core/decimal.h"
 #include "runtime/optim/optimizer.h"
 
 using namespace mebp;

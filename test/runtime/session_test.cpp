@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
-#include "runtime/bundle/handle.h"
+#include "runtime/api/handle.h"
 #include "support/handles.h"
 #include "support/read_calls.h"
 

@@ -10,8 +10,8 @@
 
 #include "agreement.h"
 #include "format/random.h"
+#include "runtime/api/handle.h"
 #include "runtime/backends/mlx/backend.h"
-#include "runtime/bundle/handle.h"
 #include "support/handles.h"
 
 using namespace mebp;
