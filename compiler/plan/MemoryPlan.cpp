@@ -5,6 +5,7 @@
 #include "dialects/nn/Locations.h"
 #include "format/alignment.h"
 #include "format/kernels.h"
+#include "format/optimizers.h"
 #include "format/residency.h"
 #include "mlir/IR/BuiltinOps.h"
 
@@ -137,13 +138,17 @@ NeedsBySession findProgramNeeds(ModuleOp module) {
 std::vector<PlannedBuffer> listOtherPeaks(uint64_t common, uint64_t ofGradients, uint64_t ofLosses, uint64_t inMemory,
                                           uint64_t trainables, uint64_t ofOneBlock) {
   std::vector<PlannedBuffer> peaks;
-  for (StringRef optimizer : {"adamw", "sgd"}) {
+  for (const format::OptimizerTraits &traits : format::optimizers) {
+    std::string optimizer = traits.name;
     uint64_t applied = common + ofGradients + getStateBytes(optimizer, inMemory);
-    peaks.push_back({(optimizer + ", gradients applied at once").str(), applied, ""});
-    peaks.push_back({(optimizer + ", clipped or returned").str(), applied - ofOneBlock + trainables, ""});
-    peaks.push_back({(optimizer + ", accumulated").str(), applied + trainables, ""});
+    if (traits.forwardOnly) {
+      peaks.push_back({optimizer, common + ofLosses, ""});
+      continue;
+    }
+    peaks.push_back({optimizer + ", gradients applied at once", applied, ""});
+    peaks.push_back({optimizer + ", clipped or returned", applied - ofOneBlock + trainables, ""});
+    peaks.push_back({optimizer + ", accumulated", applied + trainables, ""});
   }
-  peaks.push_back({"mezo", common + ofLosses, ""});
   return peaks;
 }
 

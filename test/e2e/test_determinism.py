@@ -7,6 +7,7 @@ import pytest
 from pipeline import make_bundle, randomise_adapter
 
 import mebp
+from mebp.extension import load_runtime
 
 LENGTH = 90
 THREADS = (1, 1, 2, 3, 2)  # the first run is what the others have to repeat
@@ -42,7 +43,7 @@ def test_gradients(bundle, batches):
     assert all(other == first for other in others)
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "sgd", "mezo"])
+@pytest.mark.parametrize("optimizer", [name for name, _ in load_runtime().optimizers()])
 def test_three_steps(bundle, batches, optimizer):
     def run(threads: int) -> tuple[list[float], dict[str, bytes]]:
         session = mebp.Session(bundle, threads=threads, optimizer=optimizer, lr=1e-2)

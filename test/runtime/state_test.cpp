@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include "format/optimizers.h"
 #include "support/handles.h"
 
 using namespace mebp;
@@ -36,7 +37,9 @@ protected:
 };
 
 TEST_F(StateTest, ContinuesBitwise) {
-  for (mebp_optimizer optimizer : {MEBP_ADAMW, MEBP_SGD}) {
+  for (const format::OptimizerTraits &traits : format::optimizers) {
+    SCOPED_TRACE(traits.name);
+    auto optimizer = static_cast<mebp_optimizer>(traits.number);
     mebp_session_options options = defaultOptions();
     options.optimizer = optimizer;
     options.accumulate = optimizer == MEBP_SGD;
