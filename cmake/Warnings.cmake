@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the runtime, its tests and tools are compiled with; what protoc and nanobind bring is not ours.
+option(MEBP_WERROR "A warning is an error" OFF)
+set(MEBP_WARNINGS -Wall -Wextra)
+if(MEBP_WERROR)
+  list(APPEND MEBP_WARNINGS -Werror)
+endif()
