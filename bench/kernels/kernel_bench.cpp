@@ -18,6 +18,7 @@
 #include <vector>
 
 using namespace mebp::cpu;
+using mebp::Activation;
 using mebp::Attributes;
 
 namespace {

@@ -5,6 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
+
 using namespace mebp::cpu;
 
 TEST(Registry, KnowsEveryKernelOfTheContract) {
@@ -21,6 +24,9 @@ TEST(Registry, ReturnsNullForOtherNames) {
 }
 
 TEST(Registry, FallsBackToTheReference) {
-  EXPECT_EQ(findKernel("fill", instructionSet()), findKernel("fill", InstructionSet::Reference));
+  const auto &kernels = mebp::format::kernelSignatures;
+  EXPECT_TRUE(std::any_of(std::begin(kernels), std::end(kernels), [](const mebp::format::KernelSignature &kernel) {
+    return findKernel(kernel.name, instructionSet()) == findKernel(kernel.name, InstructionSet::Reference);
+  }));
   EXPECT_NE(findKernel("linear", instructionSet()), findKernel("linear", InstructionSet::Reference));
 }
