@@ -20,17 +20,14 @@ static Status checkLora(const Session &session) {
   return failure(MEBP_UNSUPPORTED, "the bundle was not compiled for LoRA, so it has no adapter");
 }
 
-static Status writeTensors(const Session &session, FileReplacement &file) {
+static void writeTensors(const Session &session, FileReplacement &file) {
   std::vector<MatrixName> matrices;
   for (const format::Trainable &trainable : session.bundle().content().trainables())
     matrices.push_back({trainable.name(), trainable.rows(), trainable.columns()});
   std::string head = safetensorsHead(matrices);
-  if (Status status = file.write(head.data(), head.size()); !status.ok())
-    return status;
+  file.write(head.data(), head.size());
   for (uint32_t i = 0; i < session.trainableCount(); ++i)
-    if (Status status = file.write(session.parameters(i), session.elements(i) * sizeof(float)); !status.ok())
-      return status;
-  return file.sync();
+    file.write(session.parameters(i), session.elements(i) * sizeof(float));
 }
 
 Status saveAdapter(const Session &session, const std::string &folder) {
@@ -38,18 +35,13 @@ Status saveAdapter(const Session &session, const std::string &folder) {
     return status;
   if (Status status = makeFolder(folder); !status.ok())
     return status;
-  FileReplacement tensors, config;
-  if (Status status = tensors.open(folder + tensorsName); !status.ok())
-    return status;
-  if (Status status = config.open(folder + configName); !status.ok())
-    return status;
-  if (Status status = writeTensors(session, tensors); !status.ok())
-    return status;
+  FileReplacement tensors(folder + tensorsName), config(folder + configName);
+  writeTensors(session, tensors);
   std::string text = adapterConfig(session.bundle().content());
-  if (Status status = config.write(text.data(), text.size()); !status.ok())
-    return status;
-  if (Status status = config.sync(); !status.ok())
-    return status;
+  config.write(text.data(), text.size());
+  for (FileReplacement *file : {&tensors, &config})
+    if (Status status = file->sync(); !status.ok())
+      return status;
   // Both are on the disk; only now does either take the old one's place.
   if (Status status = tensors.replace(); !status.ok())
     return status;

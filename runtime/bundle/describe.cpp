@@ -5,6 +5,7 @@
 
 #include "format/storage.h"
 #include "runtime/bundle/describe_program.h"
+#include "runtime/bundle/enum_names.h"
 #include "runtime/bundle/programs.h"
 
 namespace mebp {
@@ -13,9 +14,7 @@ using Json = nlohmann::ordered_json;
 
 static const char *nameOf(format::ElementType element) { return format::nameOf(format::storageOf(element)); }
 
-static const char *nameOf(format::Block::Kind kind) {
-  return kind == format::Block::EMBED ? "embed" : kind == format::Block::LAYER ? "layer" : "head";
-}
+static std::string nameOf(format::Block::Kind kind) { return inLowerCase(format::Block::Kind_Name(kind)); }
 
 static uint64_t bytesOf(const format::Weight &weight) {
   format::StoredSize size = format::storedSize(weight);

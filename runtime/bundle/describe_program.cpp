@@ -6,69 +6,17 @@
 #include <nlohmann/json.hpp>
 
 #include "format/storage.h"
+#include "runtime/bundle/enum_names.h"
 
 namespace mebp {
 
 using Json = nlohmann::ordered_json;
 using Steps = google::protobuf::RepeatedPtrField<format::Step>;
 
-static const char *nameOf(format::Loop::Domain domain) {
-  switch (domain) {
-  case format::Loop::SEQUENCE:
-    return "sequence";
-  case format::Loop::SEQUENCE_REVERSED:
-    return "sequence_reversed";
-  case format::Loop::TOKEN_ROWS:
-    return "token_rows";
-  default:
-    return "weight_rows";
-  }
-}
-
-static const char *nameOf(format::Input::Role role) {
-  switch (role) {
-  case format::Input::ACTIVATION:
-    return "activation";
-  case format::Input::COTANGENT:
-    return "cotangent";
-  case format::Input::TOKEN_IDS:
-    return "token_ids";
-  case format::Input::LABELS:
-    return "labels";
-  case format::Input::OBJECTIVE_SCALE:
-    return "objective_scale";
-  default:
-    return "parameter";
-  }
-}
-
-static const char *nameOf(format::Output::Role role) {
-  switch (role) {
-  case format::Output::ACTIVATION:
-    return "activation";
-  case format::Output::COTANGENT:
-    return "cotangent";
-  case format::Output::GRADIENT:
-    return "gradient";
-  case format::Output::LOSS:
-    return "loss";
-  default:
-    return "logits";
-  }
-}
-
-static const char *nameOf(format::Placement::Kind kind) {
-  switch (kind) {
-  case format::Placement::ARENA:
-    return "arena";
-  case format::Placement::VIEW:
-    return "view";
-  case format::Placement::ALIAS:
-    return "alias";
-  default:
-    return "bound";
-  }
-}
+static std::string nameOf(format::Loop::Domain domain) { return inLowerCase(format::Loop::Domain_Name(domain)); }
+static std::string nameOf(format::Input::Role role) { return inLowerCase(format::Input::Role_Name(role)); }
+static std::string nameOf(format::Output::Role role) { return inLowerCase(format::Output::Role_Name(role)); }
+static std::string nameOf(format::Placement::Kind kind) { return inLowerCase(format::Placement::Kind_Name(kind)); }
 
 namespace {
 // What the steps of a program are, nested ones included.

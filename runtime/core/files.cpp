@@ -153,43 +153,46 @@ FileReplacement::~FileReplacement() {
     ::unlink(temporary.c_str());
 }
 
-Status FileReplacement::fail(const char *what) const { return systemFailure(target, what, errno); }
+void FileReplacement::fail(const char *what) { failed = systemFailure(target, what, errno); }
 
-Status FileReplacement::open(const std::string &path) {
-  target = path;
-  // One fixed name: what a killed run leaves behind is overwritten by the next.
-  temporary = path + ".new";
+// The temporary name is fixed: what a killed run leaves behind is overwritten by the next.
+FileReplacement::FileReplacement(const std::string &path) : target(path), temporary(path + ".new") {
   descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor >= 0)
-    return Status();
+    return;
+  fail("write");
   temporary.clear();
-  return fail("write");
 }
 
-Status FileReplacement::write(const void *data, uint64_t size) {
+void FileReplacement::write(const void *data, uint64_t size) {
   const auto *bytes = static_cast<const unsigned char *>(data);
-  while (size) {
+  while (size && failed.ok()) {
     ssize_t count = ::write(descriptor, bytes, std::min<uint64_t>(size, uint64_t(1) << 30));
-    if (count < 0 && errno == EINTR)
-      continue;
+    if (count < 0 && errno != EINTR)
+      fail("write");
     if (count < 0)
-      return fail("write");
+      continue;
     bytes += count;
     size -= static_cast<uint64_t>(count);
   }
-  return Status();
 }
 
-Status FileReplacement::sync() { return ::fsync(descriptor) == 0 ? Status() : fail("write"); }
+Status FileReplacement::sync() {
+  if (failed.ok() && ::fsync(descriptor) != 0)
+    fail("write");
+  return failed;
+}
 
 Status FileReplacement::replace() {
+  if (!failed.ok())
+    return failed;
   if (::rename(temporary.c_str(), target.c_str()) != 0)
-    return fail("replace");
+    return systemFailure(target, "replace", errno);
   temporary.clear();
   std::string folder = std::filesystem::path(target).parent_path().string();
   int handle = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (handle < 0)
-    return fail("sync the folder of");
+    return systemFailure(target, "sync the folder of", errno);
   // Some file systems cannot sync a folder and say EINVAL; the rename itself is done.
   bool synced = ::fsync(handle) == 0 || errno == EINVAL;
   int number = errno;

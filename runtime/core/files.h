@@ -42,22 +42,22 @@ private:
 };
 
 // A file written beside the one that it replaces. Until `replace` the old one stands; a destroyed writer that was not
-// asked to replace leaves nothing behind.
+// asked to replace leaves nothing behind. After a failure nothing more is done, and `sync` and `replace` give it.
 class FileReplacement {
 public:
-  FileReplacement() = default;
   FileReplacement(const FileReplacement &) = delete;
   FileReplacement &operator=(const FileReplacement &) = delete;
   ~FileReplacement();
 
-  Status open(const std::string &path);
-  Status write(const void *data, uint64_t size);
+  explicit FileReplacement(const std::string &path);
+  void write(const void *data, uint64_t size);
   Status sync();    // everything written is on the disk: from here on only the rename can fail
   Status replace(); // the rename, then the folder's own sync
 
 private:
-  Status fail(const char *what) const;
+  void fail(const char *what);
 
+  Status failed; // the first one
   std::string target;
   std::string temporary;
   int descriptor = -1;

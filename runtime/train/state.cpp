@@ -65,17 +65,15 @@ Status saveState(const Session &session, const std::string &folder, const void *
   header.userCrc32 = format::crc32(user, userBytes);
   header.headerCrc32 = headerChecksum(header);
 
-  FileReplacement file;
-  if (Status status = file.open(stateFile(folder)); !status.ok())
-    return status;
-  if (Status status = file.write(&header, sizeof(header)); !status.ok())
-    return status;
-  Status written =
-      forEachPiece(session, [&](const unsigned char *data, uint64_t bytes) { return file.write(data, bytes); });
-  if (!written.ok())
-    return written;
-  if (Status status = file.write(user, userBytes); !status.ok())
-    return status;
+  FileReplacement file(stateFile(folder));
+  file.write(&header, sizeof(header));
+  readable = forEachPiece(session, [&](const unsigned char *data, uint64_t bytes) {
+    file.write(data, bytes);
+    return Status();
+  });
+  if (!readable.ok())
+    return readable;
+  file.write(user, userBytes);
   if (Status status = file.sync(); !status.ok())
     return status;
   return file.replace();

@@ -58,15 +58,14 @@ TEST(Files, LeavesTheOldFileUntilTheNewOneIsWhole) {
   std::string path = test::scratchPath();
   test::writeWhole(path, "old");
   {
-    FileReplacement file;
-    ASSERT_TRUE(file.open(path).ok());
-    ASSERT_TRUE(file.write("half", 4).ok());
+    FileReplacement file(path);
+    file.write("half", 4);
+    ASSERT_TRUE(file.sync().ok());
   }
   EXPECT_EQ(test::readWhole(path), "old");
   EXPECT_FALSE(std::ifstream(path + ".new").good());
-  FileReplacement file;
-  ASSERT_TRUE(file.open(path).ok());
-  ASSERT_TRUE(file.write("new", 3).ok());
+  FileReplacement file(path);
+  file.write("new", 3);
   ASSERT_TRUE(file.sync().ok());
   ASSERT_TRUE(file.replace().ok());
   EXPECT_EQ(test::readWhole(path), "new");
@@ -80,14 +79,17 @@ TEST(Files, NamesThePathAndTheReason) {
   Status folder = makeFolder("/dev/null/folder");
   EXPECT_EQ(folder.code(), MEBP_IO);
   // A device that is always full.
-  FileReplacement file;
   if (::access("/dev/full", W_OK) == 0) {
     std::string link = test::scratchPath();
     ASSERT_EQ(::symlink("/dev/full", (link + ".new").c_str()), 0);
-    ASSERT_TRUE(file.open(link).ok());
-    Status written = file.write("x", 1);
-    EXPECT_EQ(written.code(), MEBP_IO);
-    EXPECT_EQ(written.message(), link + ": cannot write: No space left on device; make room or choose another folder");
+    FileReplacement file(link);
+    file.write("x", 1);
+    file.write("y", 1);
+    for (const Status &status : {file.sync(), file.replace()}) {
+      EXPECT_EQ(status.code(), MEBP_IO);
+      EXPECT_EQ(status.message(), link + ": cannot write: No space left on device; make room or choose another folder");
+    }
+    EXPECT_EQ(::access(link.c_str(), F_OK), -1);
   }
 }
 
