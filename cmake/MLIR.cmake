@@ -45,8 +45,10 @@ target_precompile_headers(mebp_mlir_headers PRIVATE
   <mlir/IR/IRMapping.h> <mlir/IR/OpImplementation.h> <mlir/IR/PatternMatch.h> <mlir/IR/SymbolTable.h>
   <mlir/Interfaces/InferTypeOpInterface.h> <mlir/Interfaces/SideEffectInterfaces.h> <mlir/Pass/Pass.h>
   <llvm/ADT/SetVector.h> <llvm/ADT/SmallBitVector.h> <llvm/ADT/StringMap.h> <llvm/ADT/TypeSwitch.h>)
+# What tablegen writes names parameters that it does not use.
 function(use_mlir_headers target)
-  target_compile_options(${target} PRIVATE -fno-rtti -fno-exceptions $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+  target_compile_options(${target} PRIVATE -fno-rtti -fno-exceptions ${MEBP_WARNINGS} -Wno-unused-parameter
+    $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
   if(NOT ${target} STREQUAL mebp_mlir_headers)
     target_precompile_headers(${target} REUSE_FROM mebp_mlir_headers)
   endif()

@@ -11,7 +11,7 @@ if [ ! -e build/build.ninja ] || [ .venv/stamp -nt build/build.ninja ]; then
   if [ -e build/CMakeCache.txt ] && ! grep -qsx "CMAKE_HOME_DIRECTORY:INTERNAL=$root" build/CMakeCache.txt; then
     rm -rf build
   fi
-  cmake --preset release >/dev/null
+  cmake --preset release -DMEBP_WERROR="${MEBP_WERROR:-OFF}" >/dev/null
   touch build/build.ninja
 fi
 cmake --build build

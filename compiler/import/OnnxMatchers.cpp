@@ -89,7 +89,7 @@ Product mebp::expandProduct(Value value, Value stop) {
     Value factor = open.pop_back_val();
     auto node = factor.getDefiningOp<nn::OnnxOp>();
     StringRef op = node && factor != stop ? node.getOpType() : "";
-    auto exponent = op == "Pow" ? getSplat(node.getInputs()[1]) : std::nullopt;
+    double exponent = op == "Pow" ? getSplat(node.getInputs()[1]).value_or(0) : 0;
     if (open.size() + product.factors.size() > kMostFactors) {
       product.factors.push_back(factor);
     } else if (auto number = getSplat(factor)) {
@@ -99,8 +99,8 @@ Product mebp::expandProduct(Value value, Value stop) {
     } else if (op == "Div" && getSplat(node.getInputs()[1])) {
       product.constant /= *getSplat(node.getInputs()[1]);
       open.push_back(node.getInputs()[0]);
-    } else if (exponent && (*exponent == 2 || *exponent == 3)) {
-      open.append(static_cast<size_t>(*exponent), node.getInputs()[0]);
+    } else if (exponent == 2 || exponent == 3) {
+      open.append(static_cast<size_t>(exponent), node.getInputs()[0]);
     } else {
       product.factors.push_back(factor);
     }

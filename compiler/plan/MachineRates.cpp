@@ -67,7 +67,7 @@ llvm::Expected<MachineRates> MachineRates::read(llvm::StringRef path) {
     return llvm::createStringError(file.getError(), file.getError().message() + "; mebp calibrate writes such a file");
   MachineRates rates;
   if (llvm::Error error = rates.parse((*file)->getBuffer()))
-    return std::move(error);
+    return error;
   return rates;
 }
 

@@ -116,7 +116,7 @@ FailureOr<std::optional<Place>> verifyPlace(ProgramOp program, ArrayRef<Value> v
                                    << ", which is smaller";
     return std::optional<Place>({index, target, 0, bytes});
   }
-  if (offset + bytes > program.getArenaBytes().value_or(0))
+  if (offset + bytes > static_cast<int64_t>(program.getArenaBytes().value_or(0)))
     return program.emitOpError() << "places value " << index << " beyond the end of its arena";
   return std::optional<Place>({index, -1, offset, offset + bytes});
 }

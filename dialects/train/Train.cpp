@@ -58,7 +58,7 @@ void LoopOp::print(OpAsmPrinter &printer) {
 
 ParseResult LoopOp::parse(OpAsmParser &parser, OperationState &state) {
   StringRef keyword;
-  int64_t size;
+  int64_t size = 0;
   auto location = parser.getCurrentLocation();
   if (parser.parseKeyword(&keyword) || parser.parseInteger(size))
     return failure();

@@ -119,7 +119,7 @@ public:
     return result;
   }
 
-  void writeTrainable(uint32_t index, FloatArray values) {
+  void writeTrainable(uint32_t index, const FloatArray &values) {
     mebp_error error;
     check(mebp_session_write_trainable(handle.get(), index, values.data(), values.size(), &error), error);
   }
@@ -140,7 +140,7 @@ public:
     check(mebp_session_load_adapter(handle.get(), folder, &error), error);
   }
 
-  void saveState(const char *folder, nb::bytes user) const {
+  void saveState(const char *folder, const nb::bytes &user) const {
     mebp_error error;
     check(mebp_session_save_state(handle.get(), folder, user.c_str(), user.size(), &error), error);
   }

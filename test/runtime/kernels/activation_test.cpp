@@ -68,7 +68,7 @@ TEST(Elementwise, AddMultiplyScale) {
     Value out = Value::constant(rows, columns, 0);
     Attributes attributes;
     attributes.alpha = -1.5f;
-    for (std::vector<int> shared : {std::vector<int>{-1}, {0}}) {
+    for (const std::vector<int> &shared : {std::vector<int>{-1}, {0}}) {
       expectAgreement({"add", {a, b}, {out}, {}, 1, shared}, 0);
       expectAgreement({"multiply", {a, b}, {out}, {}, 1, shared}, 0);
       expectAgreement({"scale", {a}, {out}, attributes, 1, shared}, 0);

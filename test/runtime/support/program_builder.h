@@ -64,8 +64,8 @@ public:
     return value;
   }
 
-  void kernel(const std::string &name, std::vector<int64_t> operands, std::vector<int64_t> results,
-              std::vector<AttributeValue> attributes = {}) {
+  void kernel(const std::string &name, const std::vector<int64_t> &operands, const std::vector<int64_t> &results,
+              const std::vector<AttributeValue> &attributes = {}) {
     format::Kernel *kernel = steps.back()->Add()->mutable_kernel();
     kernel->set_name(name);
     for (int64_t operand : operands)
@@ -105,7 +105,7 @@ public:
   }
 
   // Everything until endLoop goes into the loop. Takes what is carried in, gives its arguments.
-  std::vector<uint32_t> beginLoop(format::Loop::Domain domain, uint32_t size, std::vector<uint32_t> initial,
+  std::vector<uint32_t> beginLoop(format::Loop::Domain domain, uint32_t size, const std::vector<uint32_t> &initial,
                                   uint32_t domainValue = 0) {
     format::Loop *loop = steps.back()->Add()->mutable_loop();
     loop->set_loop(program.loops());

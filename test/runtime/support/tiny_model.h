@@ -54,7 +54,7 @@ double referenceLoss(mebp_bundle *bundle, const TinyOptions &options, const std:
                      uint32_t sequence);
 // Its derivative by each element of one trainable, from differences.
 std::vector<double> referenceGradient(mebp_bundle *bundle, const TinyOptions &options,
-                                      std::vector<std::vector<float>> values, uint32_t trainable,
+                                      const std::vector<std::vector<float>> &values, uint32_t trainable,
                                       const std::vector<int32_t> &ids, const std::vector<int32_t> &labels,
                                       uint32_t batch, uint32_t sequence);
 
