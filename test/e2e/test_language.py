@@ -54,4 +54,5 @@ def test_training_follows_torch(smollm2, short_rows, show):
     show(
         f"{len(ours)} steps at lr {LEARNING_RATE:g}: losses within {difference:.1e} of torch's (sdpa, eager: {own:.1e})"
     )
-    assert difference <= 2 * own
+    last_bits = 4 * float(np.spacing(np.float32(sdpa.max())))  # of the losses themselves, which are float32
+    assert difference <= 2 * own + last_bits
