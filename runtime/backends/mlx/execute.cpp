@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include <mlx/transforms.h>
+
 #include "runtime/backends/mlx/program.h"
 #include "runtime/exec/trips.h"
 

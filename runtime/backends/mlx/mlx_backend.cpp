@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // MLX: reads programs by itself, from what the format says alone. MLX places and computes.
-#include <new>
+#include <mlx/memory.h>
 
 #include "runtime/backends/mlx/backend.h"
 #include "runtime/backends/mlx/program.h"
@@ -36,6 +36,7 @@ public:
     try {
       mlx::execute(programs[program], run);
     } catch (const std::exception &problem) {
+      // A validated program fails for want of memory alone.
       return failure(MEBP_OUT_OF_MEMORY, "program '%s' failed in MLX: %s", name, problem.what());
     }
     if (run.observer)

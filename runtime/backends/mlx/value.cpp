@@ -68,6 +68,21 @@ array gatherRows(const Value &value, const array &rows) {
   return numbersOf(gathered);
 }
 
+array product(const array &x, const Value &matrix, bool transposed) {
+  if (!isQuantised(format::storageOf(matrix.element))) {
+    array numbers = numbersOf(matrix);
+    return mx::matmul(x, transposed ? mx::transpose(numbers) : numbers);
+  }
+  constexpr auto group = static_cast<int>(format::groupSize);
+  array words = mx::view(matrix.data, mx::uint32);
+  int padding = matrix.scales->shape(1) * group - matrix.columns;
+  // The columns that fill up a row's last group meet zeros, or are cut off.
+  array left = transposed && padding ? mx::pad(x, {{0, 0}, {0, padding}}) : x;
+  array whole = mx::quantized_matmul(left, words, *matrix.scales, matrix.minima, transposed, group,
+                                     matrix.element == format::INT4 ? 4 : 8);
+  return transposed || !padding ? whole : columnsOf(whole, 0, matrix.columns);
+}
+
 Value sliceRows(const Value &value, int first, int count) {
   Value part = value;
   part.data = rowsOf(value.data, first, count);

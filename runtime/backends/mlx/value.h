@@ -6,7 +6,8 @@
 #include <cstdint>
 #include <optional>
 
-#include <mlx/mlx.h>
+#include <mlx/array.h>
+#include <mlx/ops.h>
 
 #include "format/program.pb.h"
 #include "runtime/exec/backend.h"
@@ -32,6 +33,9 @@ Value wrap(const Binding &binding, format::ElementType element, int rows, int co
 array numbersOf(const Value &value);
 // The numbers of the rows that `rows` [N] names.
 array gatherRows(const Value &value, const array &rows);
+
+// x matrixᵀ, or x matrix; a quantised matrix is never there as numbers.
+array product(const array &x, const Value &matrix, bool transposed);
 
 Value sliceRows(const Value &value, int first, int count);
 Value sliceColumns(const Value &value, int first, int count);

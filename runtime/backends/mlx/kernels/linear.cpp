@@ -8,9 +8,9 @@ namespace mebp::mlx {
 namespace mx = ::mlx::core;
 
 void linear(Call &call) {
-  array sum = mx::matmul(call.numbers(0), mx::transpose(call.numbers(1)));
+  array sum = product(call.numbers(0), call.value(1), true);
   if (call.has(4))
-    sum = sum + call.attributes.lowAlpha * mx::matmul(call.numbers(4), mx::transpose(call.numbers(5)));
+    sum = sum + call.attributes.lowAlpha * product(call.numbers(4), call.value(5), true);
   sum = call.attributes.alpha * sum;
   if (call.has(2))
     sum = sum + call.numbers(2);
@@ -20,9 +20,9 @@ void linear(Call &call) {
 }
 
 void linearInputGradient(Call &call) {
-  array sum = mx::matmul(call.numbers(0), call.numbers(1));
+  array sum = product(call.numbers(0), call.value(1), false);
   if (call.has(3))
-    sum = sum + call.attributes.lowAlpha * mx::matmul(call.numbers(3), call.numbers(4));
+    sum = sum + call.attributes.lowAlpha * product(call.numbers(3), call.value(4), false);
   sum = call.attributes.alpha * sum;
   if (call.has(2))
     sum = sum + call.numbers(2);
