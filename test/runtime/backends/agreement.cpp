@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <stdexcept>
 
 #include <gtest/gtest.h>
 
@@ -15,6 +16,20 @@ namespace mebp::test {
 
 using format::Input;
 using format::Output;
+
+OwnBackend::OwnBackend(mebp_backend number, const BackendOptions &options) {
+  Result<std::unique_ptr<Backend>> made = findBackend(number)->make(options);
+  if (!made.ok())
+    throw std::runtime_error(made.status().message());
+  backend = std::move(*made);
+  workspace = std::make_unique<AlignedMemory>(backend->workspaceBytes());
+}
+
+OwnBackend makeReference() {
+  BackendOptions options;
+  options.referenceKernels = true;
+  return OwnBackend(MEBP_CPU, options);
+}
 
 double relativeError(const std::vector<float> &actual, const std::vector<float> &expected) {
   EXPECT_EQ(actual.size(), expected.size());

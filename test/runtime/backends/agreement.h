@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/backends/cpu/backend.h"
+#include "runtime/backends/backends.h"
 #include "runtime/bundle/bundle.h"
 
 namespace mebp::test {
@@ -24,18 +24,23 @@ private:
   std::vector<unsigned char> owned;
 };
 
-// The CPU's naive kernels on one thread.
-class ReferenceBackend {
+// A backend with its workspace.
+class OwnBackend {
 public:
-  ReferenceBackend() : backend(makeCpuBackend(1, true)), workspace(backend->workspaceBytes()) {}
-  Status load(const format::Bundle &bundle) { return backend->load(bundle, workspace.data()); }
+  explicit OwnBackend(mebp_backend number, const BackendOptions &options = {});
+  Status load(const format::Bundle &bundle) { return backend->load(bundle, workspace->data()); }
   Backend &operator*() { return *backend; }
   Backend *operator->() { return backend.get(); }
 
 private:
   std::unique_ptr<Backend> backend;
-  AlignedMemory workspace;
+  std::unique_ptr<AlignedMemory> workspace;
 };
+
+// The one that the tests are linked for: the tests of this folder are the same for every backend but the CPU.
+extern const mebp_backend numberUnderTest;
+// The CPU's naive kernels on one thread.
+OwnBackend makeReference();
 
 struct Difference {
   std::string of; // "backward of model.layers.0: cotangent"

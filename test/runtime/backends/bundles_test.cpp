@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bundles as mebpc makes them, in the folder MEBP_TEST_BUNDLES (scripts/test_mlx.sh fills one): every program of every
+// Bundles as mebpc makes them, in the folder MEBP_TEST_BUNDLES (make_bundles.py fills one): every program of every
 // block, then whole steps.
 #include <cstdlib>
 #include <filesystem>
@@ -11,7 +11,6 @@
 #include "agreement.h"
 #include "format/random.h"
 #include "runtime/api/handle.h"
-#include "runtime/backends/mlx/backend.h"
 #include "support/handles.h"
 
 using namespace mebp;
@@ -25,7 +24,7 @@ double toleranceOf(const Bundle &bundle, int layers) {
   return bundle.model().activation() == format::BF16 ? 1e-2 * layers : 1e-5;
 }
 
-class MlxBundles : public testing::Test {
+class BackendBundles : public testing::Test {
 protected:
   void SetUp() override {
     const char *folder = std::getenv("MEBP_TEST_BUNDLES");
@@ -53,21 +52,19 @@ protected:
   std::set<std::filesystem::path> paths;
 };
 
-TEST_F(MlxBundles, AgreeInEveryProgram) {
+TEST_F(BackendBundles, AgreeInEveryProgram) {
   for (const std::filesystem::path &path : paths) {
     OpenBundle opened(path);
     ASSERT_EQ(opened.code, MEBP_OK) << opened.error.message;
     Bundle &bundle = opened.handle->bundle;
     Status status = bundle.mapWeights();
     ASSERT_TRUE(status.ok()) << status.message();
-    ReferenceBackend reference;
-    Result<std::unique_ptr<Backend>> mlx = makeMlxBackend();
-    ASSERT_TRUE(mlx.ok()) << mlx.status().message();
-    for (const Status &loaded : {reference.load(bundle.content()), (*mlx)->load(bundle.content(), nullptr)})
+    OwnBackend reference = makeReference(), tested(numberUnderTest);
+    for (const Status &loaded : {reference.load(bundle.content()), tested.load(bundle.content())})
       ASSERT_TRUE(loaded.ok()) << loaded.message();
     for (auto [batch, sequence] : {std::pair<int64_t, int64_t>{2, 32}, {1, 19}})
       check(path.stem().string() + ", " + std::to_string(batch) + " x " + std::to_string(sequence),
-            compareBlocks(bundle, **mlx, *reference, batch, sequence), toleranceOf(bundle, 1));
+            compareBlocks(bundle, *tested, *reference, batch, sequence), toleranceOf(bundle, 1));
   }
 }
 
@@ -114,11 +111,11 @@ Steps takeSteps(mebp_bundle *bundle, mebp_session_options options) {
   return steps;
 }
 
-TEST_F(MlxBundles, AgreeInWholeSteps) {
+TEST_F(BackendBundles, AgreeInWholeSteps) {
   for (const std::filesystem::path &path : paths) {
     OpenBundle opened(path);
     mebp_session_options options = defaultOptions();
-    options.backend = MEBP_MLX;
+    options.backend = numberUnderTest;
     Steps ours = takeSteps(opened.handle, options);
     options = defaultOptions();
     options.reference_kernels = true;
