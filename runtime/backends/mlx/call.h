@@ -7,6 +7,7 @@
 
 #include "runtime/backends/mlx/value.h"
 #include "runtime/exec/attributes.h"
+#include "runtime/exec/kernel_table.h"
 
 namespace mebp::mlx {
 
@@ -36,6 +37,7 @@ struct Call {
 };
 
 using Kernel = void (*)(Call &);
+using KernelTable = KernelTableOf<Kernel>;
 
 // The kernel of that name, or null.
 Kernel findKernel(const std::string &name);

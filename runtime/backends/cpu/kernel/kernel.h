@@ -11,6 +11,7 @@
 #include "format/kernels.h"
 #include "format/storage.h"
 #include "runtime/exec/attributes.h"
+#include "runtime/exec/kernel_table.h"
 
 namespace mebp::cpu {
 
@@ -60,6 +61,7 @@ struct Call {
 };
 
 using Kernel = void (*)(const Call &call, const Context &context);
+using KernelTable = KernelTableOf<Kernel>;
 
 // Writes `count` elements of a row of a weight, dequantised, to out.
 void dequantize(const Tensor &tensor, int64_t row, int64_t column, int64_t count, float *out);

@@ -59,14 +59,14 @@ void backward(const Call &call, Activation activation) {
 
 } // namespace
 
-void silu(const Call &call, const Context &) { forward(call, Activation::Silu); }
-void siluGradient(const Call &call, const Context &) { backward(call, Activation::Silu); }
-void relu(const Call &call, const Context &) { forward(call, Activation::Relu); }
-void reluGradient(const Call &call, const Context &) { backward(call, Activation::Relu); }
-void gelu(const Call &call, const Context &) { forward(call, geluOf(call)); }
-void geluGradient(const Call &call, const Context &) { backward(call, geluOf(call)); }
+static void silu(const Call &call, const Context &) { forward(call, Activation::Silu); }
+static void siluGradient(const Call &call, const Context &) { backward(call, Activation::Silu); }
+static void relu(const Call &call, const Context &) { forward(call, Activation::Relu); }
+static void reluGradient(const Call &call, const Context &) { backward(call, Activation::Relu); }
+static void gelu(const Call &call, const Context &) { forward(call, geluOf(call)); }
+static void geluGradient(const Call &call, const Context &) { backward(call, geluOf(call)); }
 
-void gated(const Call &call, const Context &) {
+static void gated(const Call &call, const Context &) {
   const Tensor &gate = call.operands[0], &up = call.operands[1], &y = call.results[0];
   for (int64_t n = 0; n < y.rows; ++n)
     for (int64_t i = 0; i < y.columns; ++i) {
@@ -75,7 +75,7 @@ void gated(const Call &call, const Context &) {
     }
 }
 
-void gatedGradient(const Call &call, const Context &) {
+static void gatedGradient(const Call &call, const Context &) {
   const Tensor &gate = call.operands[0], &up = call.operands[1], &dy = call.operands[2];
   const Tensor &dgate = call.results[0], &dup = call.results[1];
   for (int64_t n = 0; n < dy.rows; ++n)
@@ -86,5 +86,9 @@ void gatedGradient(const Call &call, const Context &) {
       rowOf(dup, n).set(i, static_cast<float>(upstream * curve.value));
     }
 }
+
+const KernelTable activationKernels = {
+    {"silu", silu}, {"silu_gradient", siluGradient}, {"relu", relu},   {"relu_gradient", reluGradient},
+    {"gelu", gelu}, {"gelu_gradient", geluGradient}, {"gated", gated}, {"gated_gradient", gatedGradient}};
 
 } // namespace mebp::cpu::reference

@@ -123,4 +123,6 @@ void attentionGradient(const Call &call, const Context &context) {
     }
 }
 
+const KernelTable attentionKernels = {{"attention", attention}, {"attention_gradient", attentionGradient}};
+
 } // namespace mebp::cpu::reference

@@ -6,28 +6,28 @@
 
 namespace mebp::cpu::reference {
 
-void add(const Call &call, const Context &) {
+static void add(const Call &call, const Context &) {
   const Tensor &a = call.operands[0], &b = call.operands[1], &y = call.results[0];
   for (int64_t n = 0; n < y.rows; ++n)
     for (int64_t i = 0; i < y.columns; ++i)
       rowOf(y, n).set(i, rowOf(a, n)[i] + rowOf(b, n)[i]);
 }
 
-void multiply(const Call &call, const Context &) {
+static void multiply(const Call &call, const Context &) {
   const Tensor &a = call.operands[0], &b = call.operands[1], &y = call.results[0];
   for (int64_t n = 0; n < y.rows; ++n)
     for (int64_t i = 0; i < y.columns; ++i)
       rowOf(y, n).set(i, rowOf(a, n)[i] * rowOf(b, n)[i]);
 }
 
-void scale(const Call &call, const Context &) {
+static void scale(const Call &call, const Context &) {
   const Tensor &x = call.operands[0], &y = call.results[0];
   for (int64_t n = 0; n < y.rows; ++n)
     for (int64_t i = 0; i < y.columns; ++i)
       rowOf(y, n).set(i, call.attributes.alpha * rowOf(x, n)[i]);
 }
 
-void split(const Call &call, const Context &) {
+static void split(const Call &call, const Context &) {
   const Tensor &x = call.operands[0];
   int64_t column = 0;
   for (size_t part = 0; part < call.resultCount; column += call.results[part++].columns)
@@ -35,7 +35,7 @@ void split(const Call &call, const Context &) {
       copyRow(rowOf(x, n) + column, rowOf(call.results[part], n), call.results[part].columns);
 }
 
-void concat(const Call &call, const Context &) {
+static void concat(const Call &call, const Context &) {
   const Tensor &y = call.results[0];
   int64_t column = 0;
   for (size_t part = 0; part < call.operandCount; column += call.operands[part++].columns)
@@ -43,11 +43,14 @@ void concat(const Call &call, const Context &) {
       copyRow(rowOf(call.operands[part], n), rowOf(y, n) + column, call.operands[part].columns);
 }
 
-void fill(const Call &call, const Context &) {
+static void fill(const Call &call, const Context &) {
   const Tensor &y = call.results[0];
   for (int64_t n = 0; n < y.rows; ++n)
     for (int64_t i = 0; i < y.columns; ++i)
       rowOf(y, n).set(i, call.attributes.value);
 }
+
+const KernelTable elementwiseKernels = {{"add", add},     {"multiply", multiply}, {"scale", scale},
+                                        {"split", split}, {"concat", concat},     {"fill", fill}};
 
 } // namespace mebp::cpu::reference

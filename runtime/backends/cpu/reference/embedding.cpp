@@ -6,16 +6,18 @@
 
 namespace mebp::cpu::reference {
 
-void embedding(const Call &call, const Context &) {
+static void embedding(const Call &call, const Context &) {
   const Tensor &ids = call.operands[0], &w = call.operands[1], &y = call.results[0];
   for (int64_t r = 0; r < y.rows; ++r)
     dequantizeRow(w, labelOf(ids, r), rowOf(y, r));
 }
 
-void positionEmbedding(const Call &call, const Context &context) {
+static void positionEmbedding(const Call &call, const Context &context) {
   const Tensor &w = call.operands[0], &y = call.results[0];
   for (int64_t r = 0; r < y.rows; ++r)
     dequantizeRow(w, placeOf(y, r, context).position, rowOf(y, r));
 }
+
+const KernelTable embeddingKernels = {{"embedding", embedding}, {"position_embedding", positionEmbedding}};
 
 } // namespace mebp::cpu::reference

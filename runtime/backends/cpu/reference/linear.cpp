@@ -9,7 +9,7 @@
 
 namespace mebp::cpu::reference {
 
-void linear(const Call &call, const Context &context) {
+static void linear(const Call &call, const Context &context) {
   const Tensor &x = call.operands[0], &w = call.operands[1], &bias = operandOf(call, 2), &addend = operandOf(call, 3);
   const Tensor &low = operandOf(call, 4), &lowWeight = operandOf(call, 5);
   const Tensor &y = call.results[0];
@@ -36,7 +36,7 @@ void linear(const Call &call, const Context &context) {
   }
 }
 
-void linearInputGradient(const Call &call, const Context &context) {
+static void linearInputGradient(const Call &call, const Context &context) {
   const Tensor &dy = call.operands[0], &w = call.operands[1], &addend = operandOf(call, 2), &dx = call.results[0];
   const Tensor &low = operandOf(call, 3), &lowWeight = operandOf(call, 4);
   int64_t columns = w.columns;
@@ -68,7 +68,7 @@ void linearInputGradient(const Call &call, const Context &context) {
   }
 }
 
-void linearWeightGradient(const Call &call, const Context &) {
+static void linearWeightGradient(const Call &call, const Context &) {
   const Tensor &dy = call.operands[0], &x = call.operands[1], &accumulator = operandOf(call, 2);
   const Tensor &dw = call.results[0];
   for (int64_t m = 0; m < dw.rows; ++m)
@@ -80,5 +80,9 @@ void linearWeightGradient(const Call &call, const Context &) {
       floatRowOf(dw, m)[k] = static_cast<float>(call.attributes.alpha * sum + before);
     }
 }
+
+const KernelTable linearKernels = {{"linear", linear},
+                                   {"linear_input_gradient", linearInputGradient},
+                                   {"linear_weight_gradient", linearWeightGradient}};
 
 } // namespace mebp::cpu::reference

@@ -9,7 +9,7 @@
 
 namespace mebp::cpu::reference {
 
-void crossEntropyTile(const Call &call, const Context &) {
+static void crossEntropyTile(const Call &call, const Context &) {
   const Tensor &logits = call.operands[0], &labels = call.operands[1], &p = call.results[0];
   const Tensor &max = call.results[1], &sum = call.results[2], &target = call.results[3];
   const Tensor &accumulator = resultOf(call, 4);
@@ -34,7 +34,7 @@ void crossEntropyTile(const Call &call, const Context &) {
   }
 }
 
-void crossEntropy(const Call &call, const Context &context) {
+static void crossEntropy(const Call &call, const Context &context) {
   const Tensor &labels = call.operands[0], &max = call.operands[1], &sum = call.operands[2];
   const Tensor &target = call.operands[3], &scale = call.operands[4];
   const Tensor &accumulator = operandOf(call, 6), &w = operandOf(call, 7);
@@ -60,5 +60,7 @@ void crossEntropy(const Call &call, const Context &context) {
   }
   *loss.f32() += static_cast<float>(*scale.f32() * total);
 }
+
+const KernelTable lossKernels = {{"cross_entropy_tile", crossEntropyTile}, {"cross_entropy", crossEntropy}};
 
 } // namespace mebp::cpu::reference

@@ -21,7 +21,7 @@ static double rootMeanSquare(Row x, int64_t size, double epsilon) {
   return std::sqrt(sum / size + epsilon);
 }
 
-void rmsNorm(const Call &call, const Context &context) {
+static void rmsNorm(const Call &call, const Context &context) {
   const Tensor &x = call.operands[0], &w = call.operands[1], &y = call.results[0];
   const float *weights = weightsOf(w, context);
   double offset = call.attributes.weightOffset;
@@ -34,7 +34,7 @@ void rmsNorm(const Call &call, const Context &context) {
     }
 }
 
-void rmsNormInputGradient(const Call &call, const Context &context) {
+static void rmsNormInputGradient(const Call &call, const Context &context) {
   const Tensor &x = call.operands[0], &w = call.operands[1], &dy = call.operands[2], &dx = call.results[0];
   const float *weights = weightsOf(w, context);
   double offset = call.attributes.weightOffset;
@@ -66,7 +66,7 @@ static Moments momentsOf(Row x, int64_t size, double epsilon) {
   return {mean, std::sqrt(variance / size + epsilon)};
 }
 
-void layerNorm(const Call &call, const Context &context) {
+static void layerNorm(const Call &call, const Context &context) {
   const Tensor &x = call.operands[0], &w = call.operands[1], &b = operandOf(call, 2), &y = call.results[0];
   float *weights = weightsOf(w, context);
   float *bias = weights + w.columns;
@@ -82,7 +82,7 @@ void layerNorm(const Call &call, const Context &context) {
   }
 }
 
-void layerNormInputGradient(const Call &call, const Context &context) {
+static void layerNormInputGradient(const Call &call, const Context &context) {
   const Tensor &x = call.operands[0], &w = call.operands[1], &dy = call.operands[2], &dx = call.results[0];
   const float *weights = weightsOf(w, context);
   for (int64_t n = 0; n < x.rows; ++n) {
@@ -103,5 +103,10 @@ void layerNormInputGradient(const Call &call, const Context &context) {
     }
   }
 }
+
+const KernelTable normKernels = {{"rms_norm", rmsNorm},
+                                 {"rms_norm_input_gradient", rmsNormInputGradient},
+                                 {"layer_norm", layerNorm},
+                                 {"layer_norm_input_gradient", layerNormInputGradient}};
 
 } // namespace mebp::cpu::reference

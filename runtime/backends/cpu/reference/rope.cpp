@@ -8,7 +8,7 @@
 
 namespace mebp::cpu::reference {
 
-void rope(const Call &call, const Context &context) {
+static void rope(const Call &call, const Context &context) {
   const Tensor &x = call.operands[0], &y = call.results[0];
   const Attributes &attributes = call.attributes;
   int64_t count = attributes.frequencyCount;
@@ -27,5 +27,7 @@ void rope(const Call &call, const Context &context) {
       copyRow(in + 2 * count, out + 2 * count, attributes.headDim - 2 * count);
     }
 }
+
+const KernelTable ropeKernels = {{"rope", rope}};
 
 } // namespace mebp::cpu::reference

@@ -94,13 +94,20 @@ static Activation geluOf(const Call &call) {
   return call.attributes.activation == Activation::GeluTanh ? Activation::GeluTanh : Activation::Gelu;
 }
 
-void silu(const Call &call, const Context &context) { forward(call, context, Activation::Silu); }
-void siluGradient(const Call &call, const Context &context) { backward(call, context, Activation::Silu); }
-void relu(const Call &call, const Context &context) { forward(call, context, Activation::Relu); }
-void reluGradient(const Call &call, const Context &context) { backward(call, context, Activation::Relu); }
-void gelu(const Call &call, const Context &context) { forward(call, context, geluOf(call)); }
-void geluGradient(const Call &call, const Context &context) { backward(call, context, geluOf(call)); }
-void gated(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Gated)(call, context); }
-void gatedGradient(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(GatedGradient)(call, context); }
+static void silu(const Call &call, const Context &context) { forward(call, context, Activation::Silu); }
+static void siluGradient(const Call &call, const Context &context) { backward(call, context, Activation::Silu); }
+static void relu(const Call &call, const Context &context) { forward(call, context, Activation::Relu); }
+static void reluGradient(const Call &call, const Context &context) { backward(call, context, Activation::Relu); }
+static void gelu(const Call &call, const Context &context) { forward(call, context, geluOf(call)); }
+static void geluGradient(const Call &call, const Context &context) { backward(call, context, geluOf(call)); }
+static void gated(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Gated)(call, context); }
+static void gatedGradient(const Call &call, const Context &context) {
+  HWY_DYNAMIC_DISPATCH(GatedGradient)(call, context);
+}
+
+const KernelTable activationKernels = {
+    {"silu", silu}, {"silu_gradient", siluGradient}, {"relu", relu},   {"relu_gradient", reluGradient},
+    {"gelu", gelu}, {"gelu_gradient", geluGradient}, {"gated", gated}, {"gated_gradient", gatedGradient}};
+
 } // namespace mebp::cpu::vector
 #endif

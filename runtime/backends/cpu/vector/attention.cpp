@@ -117,6 +117,9 @@ HWY_AFTER_NAMESPACE();
 namespace mebp::cpu::vector {
 HWY_EXPORT(Attention);
 
-void attention(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Attention)(call, context); }
+static void attention(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Attention)(call, context); }
+
+const KernelTable attentionKernels = {{"attention", attention}};
+
 } // namespace mebp::cpu::vector
 #endif

@@ -166,8 +166,11 @@ HWY_AFTER_NAMESPACE();
 namespace mebp::cpu::vector {
 HWY_EXPORT(AttentionGradient);
 
-void attentionGradient(const Call &call, const Context &context) {
+static void attentionGradient(const Call &call, const Context &context) {
   HWY_DYNAMIC_DISPATCH(AttentionGradient)(call, context);
 }
+
+const KernelTable attentionGradientKernels = {{"attention_gradient", attentionGradient}};
+
 } // namespace mebp::cpu::vector
 #endif

@@ -54,8 +54,11 @@ HWY_EXPORT(Add);
 HWY_EXPORT(Multiply);
 HWY_EXPORT(Scale);
 
-void add(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Add)(call, context); }
-void multiply(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Multiply)(call, context); }
-void scale(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Scale)(call, context); }
+static void add(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Add)(call, context); }
+static void multiply(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Multiply)(call, context); }
+static void scale(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Scale)(call, context); }
+
+const KernelTable elementwiseKernels = {{"add", add}, {"multiply", multiply}, {"scale", scale}};
+
 } // namespace mebp::cpu::vector
 #endif

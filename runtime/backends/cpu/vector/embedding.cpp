@@ -7,15 +7,17 @@
 
 namespace mebp::cpu::vector {
 
-void embedding(const Call &call, const Context &context) {
+static void embedding(const Call &call, const Context &context) {
   const Tensor &ids = call.operands[0], &w = call.operands[1], &y = call.results[0];
   parallelRows(context, y.rows, y.columns, [&](int64_t row) { dequantizeRow(w, labelOf(ids, row), rowOf(y, row)); });
 }
 
-void positionEmbedding(const Call &call, const Context &context) {
+static void positionEmbedding(const Call &call, const Context &context) {
   const Tensor &w = call.operands[0], &y = call.results[0];
   parallelRows(context, y.rows, y.columns,
                [&](int64_t row) { dequantizeRow(w, placeOf(y, row, context).position, rowOf(y, row)); });
 }
+
+const KernelTable embeddingKernels = {{"embedding", embedding}, {"position_embedding", positionEmbedding}};
 
 } // namespace mebp::cpu::vector

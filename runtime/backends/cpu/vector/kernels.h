@@ -1,37 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The kernels that are worth vectors and threads. Work is split by shapes alone, never by the number of threads, so
-// results are bitwise the same on any number of them.
+// results are bitwise the same on any number of them. Each file's table, as registry.cpp searches them:
 #pragma once
 
 #include "runtime/backends/cpu/kernel/kernel.h"
 
 namespace mebp::cpu::vector {
 
-void embedding(const Call &call, const Context &context);
-void positionEmbedding(const Call &call, const Context &context);
-void linear(const Call &call, const Context &context);
-void linearInputGradient(const Call &call, const Context &context);
-void linearWeightGradient(const Call &call, const Context &context);
-void rmsNorm(const Call &call, const Context &context);
-void rmsNormInputGradient(const Call &call, const Context &context);
-void layerNorm(const Call &call, const Context &context);
-void layerNormInputGradient(const Call &call, const Context &context);
-void rope(const Call &call, const Context &context);
-void attention(const Call &call, const Context &context);
-void attentionGradient(const Call &call, const Context &context);
-void silu(const Call &call, const Context &context);
-void siluGradient(const Call &call, const Context &context);
-void relu(const Call &call, const Context &context);
-void reluGradient(const Call &call, const Context &context);
-void gelu(const Call &call, const Context &context);
-void geluGradient(const Call &call, const Context &context);
-void gated(const Call &call, const Context &context);
-void gatedGradient(const Call &call, const Context &context);
-void add(const Call &call, const Context &context);
-void multiply(const Call &call, const Context &context);
-void scale(const Call &call, const Context &context);
-void crossEntropyTile(const Call &call, const Context &context);
-void crossEntropy(const Call &call, const Context &context);
+extern const KernelTable activationKernels;
+extern const KernelTable attentionKernels;
+extern const KernelTable attentionGradientKernels;
+extern const KernelTable elementwiseKernels;
+extern const KernelTable embeddingKernels;
+extern const KernelTable linearKernels;
+extern const KernelTable lossKernels;
+extern const KernelTable normKernels;
+extern const KernelTable ropeKernels;
 
 } // namespace mebp::cpu::vector

@@ -279,12 +279,17 @@ HWY_EXPORT(Linear);
 HWY_EXPORT(LinearInputGradient);
 HWY_EXPORT(LinearWeightGradient);
 
-void linear(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Linear)(call, context); }
-void linearInputGradient(const Call &call, const Context &context) {
+static void linear(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Linear)(call, context); }
+static void linearInputGradient(const Call &call, const Context &context) {
   HWY_DYNAMIC_DISPATCH(LinearInputGradient)(call, context);
 }
-void linearWeightGradient(const Call &call, const Context &context) {
+static void linearWeightGradient(const Call &call, const Context &context) {
   HWY_DYNAMIC_DISPATCH(LinearWeightGradient)(call, context);
 }
+
+const KernelTable linearKernels = {{"linear", linear},
+                                   {"linear_input_gradient", linearInputGradient},
+                                   {"linear_weight_gradient", linearWeightGradient}};
+
 } // namespace mebp::cpu::vector
 #endif

@@ -107,9 +107,14 @@ namespace mebp::cpu::vector {
 HWY_EXPORT(CrossEntropyTile);
 HWY_EXPORT(CrossEntropy);
 
-void crossEntropyTile(const Call &call, const Context &context) {
+static void crossEntropyTile(const Call &call, const Context &context) {
   HWY_DYNAMIC_DISPATCH(CrossEntropyTile)(call, context);
 }
-void crossEntropy(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(CrossEntropy)(call, context); }
+static void crossEntropy(const Call &call, const Context &context) {
+  HWY_DYNAMIC_DISPATCH(CrossEntropy)(call, context);
+}
+
+const KernelTable lossKernels = {{"cross_entropy_tile", crossEntropyTile}, {"cross_entropy", crossEntropy}};
+
 } // namespace mebp::cpu::vector
 #endif

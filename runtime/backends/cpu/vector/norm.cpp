@@ -157,13 +157,19 @@ HWY_EXPORT(RmsNormInputGradient);
 HWY_EXPORT(LayerNorm);
 HWY_EXPORT(LayerNormInputGradient);
 
-void rmsNorm(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(RmsNorm)(call, context); }
-void rmsNormInputGradient(const Call &call, const Context &context) {
+static void rmsNorm(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(RmsNorm)(call, context); }
+static void rmsNormInputGradient(const Call &call, const Context &context) {
   HWY_DYNAMIC_DISPATCH(RmsNormInputGradient)(call, context);
 }
-void layerNorm(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(LayerNorm)(call, context); }
-void layerNormInputGradient(const Call &call, const Context &context) {
+static void layerNorm(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(LayerNorm)(call, context); }
+static void layerNormInputGradient(const Call &call, const Context &context) {
   HWY_DYNAMIC_DISPATCH(LayerNormInputGradient)(call, context);
 }
+
+const KernelTable normKernels = {{"rms_norm", rmsNorm},
+                                 {"rms_norm_input_gradient", rmsNormInputGradient},
+                                 {"layer_norm", layerNorm},
+                                 {"layer_norm_input_gradient", layerNormInputGradient}};
+
 } // namespace mebp::cpu::vector
 #endif

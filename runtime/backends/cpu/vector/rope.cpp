@@ -73,6 +73,9 @@ HWY_AFTER_NAMESPACE();
 namespace mebp::cpu::vector {
 HWY_EXPORT(Rope);
 
-void rope(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Rope)(call, context); }
+static void rope(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Rope)(call, context); }
+
+const KernelTable ropeKernels = {{"rope", rope}};
+
 } // namespace mebp::cpu::vector
 #endif

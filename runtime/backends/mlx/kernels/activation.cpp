@@ -48,20 +48,26 @@ static void backward(Call &call, Activation activation) {
   call.give(0, call.numbers(1) * curveOf(activation, call.numbers(0)).slope);
 }
 
-void silu(Call &call) { forward(call, Activation::Silu); }
-void siluGradient(Call &call) { backward(call, Activation::Silu); }
-void relu(Call &call) { forward(call, Activation::Relu); }
-void reluGradient(Call &call) { backward(call, Activation::Relu); }
-void gelu(Call &call) { forward(call, call.attributes.activation); }
-void geluGradient(Call &call) { backward(call, call.attributes.activation); }
+static void silu(Call &call) { forward(call, Activation::Silu); }
+static void siluGradient(Call &call) { backward(call, Activation::Silu); }
+static void relu(Call &call) { forward(call, Activation::Relu); }
+static void reluGradient(Call &call) { backward(call, Activation::Relu); }
+static void gelu(Call &call) { forward(call, call.attributes.activation); }
+static void geluGradient(Call &call) { backward(call, call.attributes.activation); }
 
-void gated(Call &call) { call.give(0, curveOf(call.attributes.activation, call.numbers(0)).value * call.numbers(1)); }
+static void gated(Call &call) {
+  call.give(0, curveOf(call.attributes.activation, call.numbers(0)).value * call.numbers(1));
+}
 
-void gatedGradient(Call &call) {
+static void gatedGradient(Call &call) {
   Curve curve = curveOf(call.attributes.activation, call.numbers(0));
   array upstream = call.numbers(2);
   call.give(0, upstream * call.numbers(1) * curve.slope);
   call.give(1, upstream * curve.value);
 }
+
+const KernelTable activationKernels = {
+    {"silu", silu}, {"silu_gradient", siluGradient}, {"relu", relu},   {"relu_gradient", reluGradient},
+    {"gelu", gelu}, {"gelu_gradient", geluGradient}, {"gated", gated}, {"gated_gradient", gatedGradient}};
 
 } // namespace mebp::mlx

@@ -78,7 +78,7 @@ private:
 
 } // namespace
 
-void attention(Call &call) {
+static void attention(Call &call) {
   array q = call.numbers(0), k = call.numbers(1), v = call.numbers(2);
   Heads heads(call);
   std::vector<array> outputs, sums;
@@ -96,7 +96,7 @@ static void addRows(array &sum, const array &part, int first) {
   sum = mx::slice_update_add(sum, part, {first, 0}, {first + part.shape(0), part.shape(1)});
 }
 
-void attentionGradient(Call &call) {
+static void attentionGradient(Call &call) {
   array q = call.numbers(0), k = call.numbers(1), v = call.numbers(2), o = call.numbers(3);
   array lse = call.numbers(4), upstream = call.numbers(5);
   array dk = call.has(6) ? call.numbers(6) : mx::zeros_like(k);
@@ -117,5 +117,7 @@ void attentionGradient(Call &call) {
   call.give(1, dk);
   call.give(2, dv);
 }
+
+const KernelTable attentionKernels = {{"attention", attention}, {"attention_gradient", attentionGradient}};
 
 } // namespace mebp::mlx

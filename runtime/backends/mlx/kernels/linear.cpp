@@ -7,7 +7,7 @@ namespace mebp::mlx {
 
 namespace mx = ::mlx::core;
 
-void linear(Call &call) {
+static void linear(Call &call) {
   array sum = product(call.numbers(0), call.value(1), true);
   if (call.has(4))
     sum = sum + call.attributes.lowAlpha * product(call.numbers(4), call.value(5), true);
@@ -19,7 +19,7 @@ void linear(Call &call) {
   call.give(0, sum);
 }
 
-void linearInputGradient(Call &call) {
+static void linearInputGradient(Call &call) {
   array sum = product(call.numbers(0), call.value(1), false);
   if (call.has(3))
     sum = sum + call.attributes.lowAlpha * product(call.numbers(3), call.value(4), false);
@@ -29,9 +29,13 @@ void linearInputGradient(Call &call) {
   call.give(0, sum);
 }
 
-void linearWeightGradient(Call &call) {
+static void linearWeightGradient(Call &call) {
   array sum = call.attributes.alpha * mx::matmul(mx::transpose(call.numbers(0)), call.numbers(1));
   call.give(0, call.has(2) ? sum + call.numbers(2) : sum);
 }
+
+const KernelTable linearKernels = {{"linear", linear},
+                                   {"linear_input_gradient", linearInputGradient},
+                                   {"linear_weight_gradient", linearWeightGradient}};
 
 } // namespace mebp::mlx

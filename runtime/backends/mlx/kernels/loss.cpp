@@ -7,7 +7,7 @@ namespace mebp::mlx {
 
 namespace mx = ::mlx::core;
 
-void crossEntropyTile(Call &call) {
+static void crossEntropyTile(Call &call) {
   array logits = call.numbers(0), before = call.numbers(2);
   int first = call.results[0].firstColumn, columns = call.results[0].columns;
   array isLabel = mx::equal(call.value(1).data, mx::arange(first, first + columns)), zero = array(0.0f);
@@ -22,7 +22,7 @@ void crossEntropyTile(Call &call) {
     call.give(4, correction * call.numbers(5));
 }
 
-void crossEntropy(Call &call) {
+static void crossEntropy(Call &call) {
   array labels = call.value(0).data, others = call.numbers(2), zero = array(0.0f);
   array counts = labels >= 0, gap = call.numbers(1) - call.numbers(3), scale = call.numbers(4);
   array z = others + mx::exp(-gap);
@@ -34,5 +34,7 @@ void crossEntropy(Call &call) {
   array label = gatherRows(call.value(7), mx::flatten(mx::maximum(labels, array(0))));
   call.give(1, mx::where(counts, scale * (call.numbers(6) - others * label) / z, zero));
 }
+
+const KernelTable lossKernels = {{"cross_entropy_tile", crossEntropyTile}, {"cross_entropy", crossEntropy}};
 
 } // namespace mebp::mlx

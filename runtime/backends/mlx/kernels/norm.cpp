@@ -13,13 +13,13 @@ static array inGroups(const array &x, int columns) { return mx::reshape(x, {x.sh
 
 static array rootMeanSquare(const array &x, float epsilon) { return mx::sqrt(meanOf(mx::square(x)) + epsilon); }
 
-void rmsNorm(Call &call) {
+static void rmsNorm(Call &call) {
   array x = call.numbers(0), w = call.attributes.weightOffset + call.numbers(1);
   array groups = inGroups(x, call.value(1).columns);
   call.give(0, mx::reshape(groups / rootMeanSquare(groups, call.attributes.epsilon) * w, x.shape()));
 }
 
-void rmsNormInputGradient(Call &call) {
+static void rmsNormInputGradient(Call &call) {
   array x = call.numbers(0), w = call.attributes.weightOffset + call.numbers(1);
   int columns = call.value(1).columns;
   array groups = inGroups(x, columns), rms = rootMeanSquare(groups, call.attributes.epsilon);
@@ -40,16 +40,21 @@ static Normal normalOf(const array &x, float epsilon) {
   return {centred / deviation, deviation};
 }
 
-void layerNorm(Call &call) {
+static void layerNorm(Call &call) {
   array y = normalOf(call.numbers(0), call.attributes.epsilon).values * call.numbers(1);
   call.give(0, call.has(2) ? y + call.numbers(2) : y);
 }
 
-void layerNormInputGradient(Call &call) {
+static void layerNormInputGradient(Call &call) {
   Normal normal = normalOf(call.numbers(0), call.attributes.epsilon);
   array upstream = call.numbers(2) * call.numbers(1);
   array along = normal.values * meanOf(upstream * normal.values);
   call.give(0, (upstream - meanOf(upstream) - along) / normal.deviation);
 }
+
+const KernelTable normKernels = {{"rms_norm", rmsNorm},
+                                 {"rms_norm_input_gradient", rmsNormInputGradient},
+                                 {"layer_norm", layerNorm},
+                                 {"layer_norm_input_gradient", layerNormInputGradient}};
 
 } // namespace mebp::mlx

@@ -11,14 +11,14 @@ array positionsOf(int first, int count, int sequence) {
   return mx::remainder(mx::arange(first, first + count), array(sequence));
 }
 
-void embedding(Call &call) { call.give(0, gatherRows(call.value(1), mx::flatten(call.value(0).data))); }
+static void embedding(Call &call) { call.give(0, gatherRows(call.value(1), mx::flatten(call.value(0).data))); }
 
-void positionEmbedding(Call &call) {
+static void positionEmbedding(Call &call) {
   const Window &y = call.results[0];
   call.give(0, gatherRows(call.value(0), positionsOf(y.firstRow, y.rows, call.sequence)));
 }
 
-void rope(Call &call) {
+static void rope(Call &call) {
   const Window &y = call.results[0];
   const Attributes &attributes = call.attributes;
   int pairs = attributes.frequencyCount, headDim = attributes.headDim;
@@ -35,5 +35,8 @@ void rope(Call &call) {
       {first * cosine - second * sine, second * cosine + first * sine, columns(2 * pairs, headDim)}, -1);
   call.give(0, mx::reshape(turned, {y.rows, y.columns}));
 }
+
+const KernelTable positionKernels = {
+    {"embedding", embedding}, {"position_embedding", positionEmbedding}, {"rope", rope}};
 
 } // namespace mebp::mlx
