@@ -9,6 +9,7 @@
 // 3. A target that matches nothing is an error, and so is the head, whose loss is tiled over a frozen weight.
 #include "compiler/adapt/Passes.h"
 
+#include "format/tensor_names.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -42,13 +43,12 @@ struct AddLora : impl::AddLoraBase<AddLora> {
         if (!argument || train::isTrainable(function, argument.getArgNumber()))
           continue;
         unsigned index = train::getArgumentParameter(function, argument.getArgNumber());
-        StringRef layer = cast<FlatSymbolRefAttr>(block.getParameters()[index]).getValue();
-        layer.consume_back(".weight");
+        StringRef layer = format::layerOf(cast<FlatSymbolRefAttr>(block.getParameters()[index]).getValue());
         bool isHead = block.getKind() == train::BlockKind::Head;
         if (!isHead)
-          available.insert(getEnd(layer));
+          available.insert(format::moduleOf(layer));
         if (!isTarget(layer, isHead, matched)) {
-          untouched.insert(getEnd(layer));
+          untouched.insert(format::moduleOf(layer));
           continue;
         }
         if (isHead) {
@@ -70,19 +70,16 @@ struct AddLora : impl::AddLoraBase<AddLora> {
       }
     // PEFT adapts whatever ends like this: where some such layer was left alone, the others are listed by full names.
     llvm::SetVector<Attribute> names;
-    for (StringRef layer : adaptedLayers)
-      names.insert(StringAttr::get(&getContext(), untouched.contains(getEnd(layer)) ? layer : getEnd(layer)));
+    for (StringRef layer : adaptedLayers) {
+      StringRef module = format::moduleOf(layer);
+      names.insert(StringAttr::get(&getContext(), untouched.contains(module) ? layer : module));
+    }
     Builder builder(&getContext());
     module->setAttr("mebp.lora", builder.getDictionaryAttr({
                                      builder.getNamedAttr("rank", builder.getI64IntegerAttr(rank)),
                                      builder.getNamedAttr("alpha", builder.getF32FloatAttr(alpha)),
                                      builder.getNamedAttr("target_modules", builder.getArrayAttr(names.getArrayRef())),
                                  }));
-  }
-
-  static StringRef getEnd(StringRef layer) {
-    StringRef end = layer.rsplit('.').second;
-    return end.empty() ? layer : end;
   }
 
   bool isTarget(StringRef layer, bool isHead, std::vector<bool> &matched) {
@@ -102,16 +99,16 @@ struct AddLora : impl::AddLoraBase<AddLora> {
     if (rank > std::min(inputs, outputs))
       return linear.emitError() << "--lora-rank " << rank.getValue() << " is above the width of '" << layer << "' ("
                                 << outputs << " x " << inputs << "): give at most " << std::min(inputs, outputs);
-    std::string key = ("base_model.model." + layer + ".lora_").str();
-    if (module.lookupSymbol(key + "A.weight"))
+    std::string nameA = format::factorOf(layer, format::Factor::A), nameB = format::factorOf(layer, format::Factor::B);
+    if (module.lookupSymbol(nameA))
       return linear.emitError() << "--lora-targets: '" << layer << "' is used in several places, which would need one "
                                 << "adapter for all of them; leave it out";
     auto element = weight.getElementType();
     auto typeA = RankedTensorType::get({rank, inputs}, element);
     auto typeB = RankedTensorType::get({outputs, rank}, element);
     float bound = 1.0f / std::sqrt(static_cast<float>(inputs));
-    Value a = addTrainable(module, block, function, key + "A.weight", typeA, bound, linear.getLoc());
-    Value b = addTrainable(module, block, function, key + "B.weight", typeB, 0.0f, linear.getLoc());
+    Value a = addTrainable(module, block, function, nameA, typeA, bound, linear.getLoc());
+    Value b = addTrainable(module, block, function, nameB, typeB, 0.0f, linear.getLoc());
 
     OpBuilder builder(linear);
     auto shape = llvm::to_vector(cast<RankedTensorType>(linear.getX().getType()).getShape());
@@ -124,14 +121,14 @@ struct AddLora : impl::AddLoraBase<AddLora> {
     return success();
   }
 
-  Value addTrainable(ModuleOp module, train::BlockOp block, func::FuncOp function, const std::string &key,
+  Value addTrainable(ModuleOp module, train::BlockOp block, func::FuncOp function, const std::string &name,
                      RankedTensorType type, float bound, Location location) {
     OpBuilder builder(block);
-    nn::ParameterOp::create(builder, location, builder.getStringAttr(key), TypeAttr::get(type), nullptr, nullptr,
+    nn::ParameterOp::create(builder, location, builder.getStringAttr(name), TypeAttr::get(type), nullptr, nullptr,
                             nullptr, nullptr, builder.getUnitAttr(), builder.getF32FloatAttr(bound));
     auto parameters = llvm::to_vector(block.getParameters());
     unsigned number = parameters.size();
-    parameters.push_back(FlatSymbolRefAttr::get(&getContext(), key));
+    parameters.push_back(FlatSymbolRefAttr::get(&getContext(), name));
     block.setParametersAttr(builder.getArrayAttr(parameters));
 
     unsigned argument = function.getNumArguments();

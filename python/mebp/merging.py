@@ -16,9 +16,9 @@ from mebp.files import new_folder, read_json
 from mebp.inspect import inspect
 from mebp.session import Session
 from mebp.tensor_file import DTYPES, relative_norm, write_tensors
+from mebp.tensor_names import lora_factors, stored_name
 
 _TORCH_NAMES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
-_PREFIX, _A, _B, _WEIGHT = "base_model.model.", ".lora_A.weight", ".lora_B.weight", ".weight"
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def merge(
     description = inspect(bundle)
     lora = description["model"]["lora"]
     scale = np.float32(lora["alpha"] / lora["rank"])
-    factors = _factors(session.trainables())
+    trainables = session.trainables()
     opened = load_runtime().Bundle(os.fspath(bundle))
     tensors = _tensors(description["weights"], dict(opened.weights()))
     config = _config(bundle / "tokenizer" / "config.json", dtype)
@@ -72,9 +72,9 @@ def merge(
     def merged() -> Iterator[np.ndarray]:
         for tensor in tensors:
             weight = opened.read_weight(tensor.index)
-            if tensor.name in factors:
-                a, b = factors[tensor.name]
-                change = scale * (b @ a)
+            name_a, name_b = lora_factors(tensor.name)
+            if name_a in trainables:
+                change = scale * (trainables[name_b] @ trainables[name_a])
                 if tensor.transposed:
                     change = change.T
                 changes[tensor.name] = relative_norm(change, weight)
@@ -94,24 +94,11 @@ def merge(
     return MergeResult(len(tensors), size, changes, roundings)
 
 
-def _factors(trainables: dict[str, np.ndarray]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """By the adapted weight's name: A [rank, in] and B [out, rank]."""
-    modules = [key[len(_PREFIX) : -len(_A)] for key in trainables if key.endswith(_A)]
-    return {
-        module + _WEIGHT: (trainables[_PREFIX + module + _A], trainables[_PREFIX + module + _B]) for module in modules
-    }
-
-
 def _tensors(weights: list[dict], shapes: dict[str, tuple[int, ...]]) -> list[_Tensor]:
     return [
-        _Tensor(_stored_name(weight), index, tuple(shapes[weight["name"]]), weight["transposed"])
+        _Tensor(stored_name([weight["name"], *weight["aliases"]]), index, tuple(shapes[weight["name"]]), weight["transposed"])
         for index, weight in enumerate(weights)
     ]
-
-
-def _stored_name(weight: dict) -> str:
-    # Of tied names the embedding's is stored: it lies within the base model, the head outside of it.
-    return max([weight["name"], *weight["aliases"]], key=lambda name: name.count("."))
 
 
 def _config(path: Path, dtype: str) -> dict:

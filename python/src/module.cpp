@@ -7,6 +7,7 @@
 
 #include "format/byte_size.h"
 #include "format/optimizers.h"
+#include "format/tensor_names.h"
 
 namespace mebp::python {
 
@@ -52,6 +53,11 @@ static std::vector<std::pair<std::string, bool>> optimizers() {
   return list;
 }
 
+static std::pair<std::string, std::string> loraFactors(const std::string &weight) {
+  std::string_view layer = format::layerOf(weight);
+  return {format::factorOf(layer, format::Factor::A), format::factorOf(layer, format::Factor::B)};
+}
+
 static std::string calibrate(uint32_t threads, bool quick) {
   mebp_calibration_options options = {};
   options.threads = threads;
@@ -82,6 +88,8 @@ NB_MODULE(_runtime, module) {
   module.def("byte_size", &mebp::python::byteSize, nanobind::arg("text"), "Bytes of a size such as '64MiB'.");
   module.def("optimizers", &mebp::python::optimizers,
              "Pairs of a name, the default first, and whether it is forward only.");
+  module.def("lora_factors", &mebp::python::loraFactors, nanobind::arg("weight"),
+             "PEFT's names of the two factors that LoRA adds to a weight.");
   module.def("calibrate", &mebp::python::calibrate, nanobind::arg("threads"), nanobind::arg("quick"),
              "Times the kernels; the file that mebpc --rates reads.");
   mebp::python::bindBundle(module);

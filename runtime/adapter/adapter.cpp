@@ -5,6 +5,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "format/tensor_names.h"
 #include "runtime/adapter/adapter_config.h"
 #include "runtime/adapter/safetensors.h"
 #include "runtime/core/files.h"
@@ -48,10 +49,7 @@ Status saveAdapter(const Session &session, const std::string &folder) {
   return config.replace();
 }
 
-// As PEFT's target_modules call it.
-static std::string moduleOf(const std::string &layer) { return layer.substr(layer.rfind('.') + 1); }
-
-static bool isHead(const format::Bundle &bundle, const std::string &layer) {
+static bool isHead(const format::Bundle &bundle, std::string_view layer) {
   for (const format::Block &block : bundle.blocks())
     for (const format::Parameter &parameter : block.parameters()) {
       if (block.kind() != format::Block::HEAD || parameter.kind_case() != format::Parameter::kWeight)
@@ -59,7 +57,7 @@ static bool isHead(const format::Bundle &bundle, const std::string &layer) {
       const format::Weight &weight = bundle.weights(static_cast<int>(parameter.weight()));
       std::vector<std::string> names(weight.aliases().begin(), weight.aliases().end());
       names.push_back(weight.name());
-      if (std::find(names.begin(), names.end(), layer + ".weight") != names.end())
+      if (std::find(names.begin(), names.end(), format::weightOf(layer)) != names.end())
         return true;
     }
   return false;
@@ -69,7 +67,7 @@ static bool isHead(const format::Bundle &bundle, const std::string &layer) {
 static std::string targetsOf(const std::vector<SafeTensor> &tensors) {
   std::set<std::string> modules;
   for (const SafeTensor &tensor : tensors)
-    modules.insert(moduleOf(adaptedLayer(tensor.name)));
+    modules.emplace(format::moduleOf(format::adaptedLayer(tensor.name)));
   std::string list;
   for (const std::string &name : modules)
     list += (list.empty() ? "" : ",") + name;
@@ -81,14 +79,14 @@ static Status checkNoOthers(const std::vector<SafeTensor> &tensors, const format
   for (const format::Trainable &trainable : bundle.trainables())
     trained.insert(trainable.name());
   for (const SafeTensor &tensor : tensors)
-    if (adaptedLayer(tensor.name).empty())
+    if (format::adaptedLayer(tensor.name).empty())
       return failure(MEBP_UNSUPPORTED,
                      "has '%s', and only LoRA of linear layers is supported; train or save the adapter without it",
                      tensor.name.c_str());
   for (const SafeTensor &tensor : tensors) {
     if (trained.count(tensor.name))
       continue;
-    if (isHead(bundle, adaptedLayer(tensor.name)))
+    if (isHead(bundle, format::adaptedLayer(tensor.name)))
       return failure(MEBP_UNSUPPORTED, "has '%s', and LoRA of the head is not supported; train the adapter without it",
                      tensor.name.c_str());
     return failure(MEBP_INCOMPATIBLE,

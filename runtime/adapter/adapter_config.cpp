@@ -8,20 +8,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "format/tensor_names.h"
 #include "runtime/core/decimal.h"
 
 namespace mebp {
 
 using Json = nlohmann::ordered_json;
-
-std::string adaptedLayer(const std::string &key) {
-  const std::string prefix = "base_model.model.";
-  for (const std::string suffix : {".lora_A.weight", ".lora_B.weight"})
-    if (key.size() > prefix.size() + suffix.size() && key.compare(0, prefix.size(), prefix) == 0 &&
-        key.compare(key.size() - suffix.size(), suffix.size(), suffix) == 0)
-      return key.substr(prefix.size(), key.size() - prefix.size() - suffix.size());
-  return "";
-}
 
 // Whether the adapted layers keep their weights as [in, out], as GPT-2's Conv1D does.
 static bool targetsAreTransposed(const format::Bundle &bundle) {
@@ -30,10 +22,10 @@ static bool targetsAreTransposed(const format::Bundle &bundle) {
     transposed[weight.name()] = weight.transposed();
   bool found = false;
   for (const format::Trainable &trainable : bundle.trainables()) {
-    std::string layer = adaptedLayer(trainable.name());
+    std::string_view layer = format::adaptedLayer(trainable.name());
     if (layer.empty())
       continue;
-    auto weight = transposed.find(layer + ".weight");
+    auto weight = transposed.find(format::weightOf(layer));
     if (weight == transposed.end() || !weight->second)
       return false;
     found = true;

@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from mebp.errors import Error
 from mebp.exporter.checkpoint import STORABLE, StoredTensor
+from mebp.tensor_names import spellings
 
 # The location of every weight of a graph that was exported from a config alone.
 SHAPE_ONLY = "shape-only"
@@ -30,8 +31,8 @@ def locate(
     base model's prefix; raises Error where one is missing or differs in shape."""
     located = {}
     for name, shape in parameters.items():
-        spellings = (spelling for alias in aliases.get(name, [name]) for spelling in _spellings(alias, prefix))
-        stored = next((spelling for spelling in spellings if spelling in checkpoint), None)
+        known = (spelling for alias in aliases.get(name, [name]) for spelling in spellings(alias, prefix))
+        stored = next((spelling for spelling in known if spelling in checkpoint), None)
         if stored is None:
             raise Error(
                 f"{folder}: no tensor '{name}', which its config.json asks for; either the two do not belong together,"
@@ -87,11 +88,6 @@ def place(files: Iterable[Path], folder: Path) -> None:
             size = source.stat().st_size / 1e6
             print(f"note: {file.name} is copied, {size:.1f} MB: it cannot be hard-linked to here", file=sys.stderr)
             shutil.copy2(source, target)
-
-
-def _spellings(name: str, prefix: str) -> tuple[str, ...]:
-    """How checkpoints write a parameter's name: those of the bare base model lack its prefix."""
-    return name, name.removeprefix(f"{prefix}."), f"{prefix}.{name}"
 
 
 def _cast(graph: ir.Graph, value: ir.Value, stored: ir.DataType, computed: ir.DataType) -> None:

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The names that belong to one weight, for whoever makes one of another:
+//
+//   weight    model.layers.0.mlp.up_proj.weight                            Hugging Face, ONNX and a bundle
+//   layer     model.layers.0.mlp.up_proj                                   whose weight it is
+//   module    up_proj                                                      PEFT's target_modules, --lora-targets
+//   factor    base_model.model.model.layers.0.mlp.up_proj.lora_A.weight    PEFT, and a bundle's trainables
+//
+// How checkpoints spell a weight's name, and which of tied names is stored, is python/mebp/tensor_names.py's.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace mebp::format {
+
+constexpr std::string_view weightSuffix = ".weight", peftPrefix = "base_model.model.";
+
+// LoRA adds alpha / r B A to a weight.
+enum class Factor { A, B };
+constexpr std::string_view factorSuffix(Factor factor) {
+  return factor == Factor::A ? ".lora_A.weight" : ".lora_B.weight";
+}
+
+inline std::string weightOf(std::string_view layer) { return std::string(layer).append(weightSuffix); }
+
+inline std::string factorOf(std::string_view layer, Factor factor) {
+  return std::string(peftPrefix).append(layer).append(factorSuffix(factor));
+}
+
+constexpr bool endsWith(std::string_view name, std::string_view end) {
+  return name.size() > end.size() && name.substr(name.size() - end.size()) == end;
+}
+
+// The name itself where it is no weight's.
+constexpr std::string_view layerOf(std::string_view weight) {
+  return endsWith(weight, weightSuffix) ? weight.substr(0, weight.size() - weightSuffix.size()) : weight;
+}
+
+constexpr std::string_view moduleOf(std::string_view layer) { return layer.substr(layer.rfind('.') + 1); }
+
+// Empty where it is no factor's name.
+constexpr std::string_view adaptedLayer(std::string_view factor) {
+  for (std::string_view suffix : {factorSuffix(Factor::A), factorSuffix(Factor::B)})
+    if (factor.substr(0, peftPrefix.size()) == peftPrefix && factor.size() > peftPrefix.size() + suffix.size() &&
+        endsWith(factor, suffix))
+      return factor.substr(peftPrefix.size(), factor.size() - peftPrefix.size() - suffix.size());
+  return {};
+}
+
+} // namespace mebp::format
