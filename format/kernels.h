@@ -58,29 +58,16 @@ struct KernelSignature {
   bool gathers = false;   // the result is rows of a table and nothing else: it can be had some rows at a time
   Parts parts = Parts::None;
 
-  constexpr KernelSignature costing(Cost value) const {
+  constexpr KernelSignature costing(Cost value) const { return with(&KernelSignature::cost, value); }
+  constexpr KernelSignature under(Rule value) const { return with(&KernelSignature::rule, value); }
+  constexpr KernelSignature ofTokens() const { return with(&KernelSignature::tokenRows, true); }
+  constexpr KernelSignature gathering() const { return with(&KernelSignature::gathers, true); }
+  constexpr KernelSignature withAnyNumberOf(Parts value) const { return with(&KernelSignature::parts, value); }
+
+private:
+  template <typename Value> constexpr KernelSignature with(Value KernelSignature::*member, Value value) const {
     KernelSignature signature = *this;
-    signature.cost = value;
-    return signature;
-  }
-  constexpr KernelSignature under(Rule value) const {
-    KernelSignature signature = *this;
-    signature.rule = value;
-    return signature;
-  }
-  constexpr KernelSignature ofTokens() const {
-    KernelSignature signature = *this;
-    signature.tokenRows = true;
-    return signature;
-  }
-  constexpr KernelSignature gathering() const {
-    KernelSignature signature = *this;
-    signature.gathers = true;
-    return signature;
-  }
-  constexpr KernelSignature withAnyNumberOf(Parts value) const {
-    KernelSignature signature = *this;
-    signature.parts = value;
+    signature.*member = value;
     return signature;
   }
 };

@@ -18,6 +18,8 @@ struct Bf16Products {
   int64_t depthUnit;  // panels and rows of the left factor are made of whole units, with zeros beyond their end
   bool wholeTiles;    // `multiply` takes tileRows rows, nothing less
 
+  int64_t wholeUnits(int64_t depth) const { return (depth + depthUnit - 1) / depthUnit * depthUnit; }
+
   // panel[d / 2][c][d % 2] = w[row + d][column + c], d < count, c < 32, column a multiple of 32. What lies beyond w's
   // columns is of no use and is never read.
   void (*expand)(const Tensor &w, int64_t row, int64_t count, int64_t column, uint16_t *panel);

@@ -57,7 +57,7 @@ public:
   void multiply(const QueryTile &tile, const Tensor &keys, int64_t position, int64_t count, const Vectors &vectors,
                 float *scores) const {
     const Bf16Factors factors(products, keys);
-    forTiles(count, [&](int64_t first, int64_t height) {
+    forEachTile(count, products.tileRows, products.wholeTiles, [&](int64_t first, int64_t height) {
       auto left = factors.left(tile.rowOfPosition(position) + first, height, tile.column(), dim, room);
       factors.multiply(height, panelWidth, dim, left, vectors.transposed, scores + first * panelWidth);
     });
@@ -80,7 +80,7 @@ public:
     transposeWeights(weights, count);
     for (int64_t c = 0; c < dim; c += panelWidth) {
       products.expand(head, tile.rowOfPosition(position), count, c, panel);
-      multiplyAdd(panelWidth, wholeUnits(count), rounded, keyTile, panel, sums + c);
+      multiplyAdd(panelWidth, products.wholeUnits(count), rounded, keyTile, panel, sums + c);
     }
   }
   void scatter(const QueryTile &tile, const float *sums, const float *factors, const Tensor &tensor) const {
@@ -103,29 +103,20 @@ private:
     tensor.storage = Storage::BF16;
     return tensor;
   }
-  int64_t wholeUnits(int64_t count) const { return ceilDivide(count, products.depthUnit) * products.depthUnit; }
-
-  template <typename Body> void forTiles(int64_t rows, const Body &body) const {
-    int64_t tiles = ceilDivide(rows, products.tileRows);
-    auto firstOf = [&](int64_t t) { return products.wholeTiles ? t * products.tileRows : rows * t / tiles; };
-    for (int64_t t = 0; t < tiles; ++t)
-      body(firstOf(t), std::min(firstOf(t + 1), rows) - firstOf(t));
-  }
-
   // rounded[lanes, keyTile] = the transpose of weights[keys, lanes]: in pairs of keys first, then pair by pair.
   void transposeWeights(const float *weights, int64_t keys) const {
     Tensor straight;
     straight.data = const_cast<float *>(weights), straight.rows = keys;
     straight.columns = straight.stride = panelWidth;
     products.expand(straight, 0, keys, 0, pairs);
-    products.expandTransposed(matrix(pairs, wholeUnits(keys) / 2, keyTile, keyTile), 0, 0, keyTile, rounded);
+    products.expandTransposed(matrix(pairs, products.wholeUnits(keys) / 2, keyTile, keyTile), 0, 0, keyTile, rounded);
   }
 
   // out[rows, 32], of stride paddedDim, += left[rows, depth] panel[depth, 32].
   void multiplyAdd(int64_t rows, int64_t depth, const uint16_t *left, int64_t leftStride, const uint16_t *panel,
                    float *out) const {
     const FloatTag d;
-    forTiles(rows, [&](int64_t first, int64_t height) HWY_ATTR {
+    forEachTile(rows, products.tileRows, products.wholeTiles, [&](int64_t first, int64_t height) HWY_ATTR {
       products.multiply(height, depth, left + first * leftStride, leftStride, panel, tile32);
       for (int64_t r = 0; r < height; ++r)
         for (int64_t c = 0; c < panelWidth; c += lanes) {

@@ -42,7 +42,7 @@ public:
     bool whole = count % products.depthUnit == 0 && (rows == tileRows || !wholeTiles);
     if (from.isBf16() && whole)
       return {from.halves(), matrix.stride};
-    int64_t stride = wholeUnits(count);
+    int64_t stride = products.wholeUnits(count);
     for (int64_t r = 0; r < rows; ++r) {
       uint16_t *to = room + r * stride;
       Row row = from + r * matrix.stride;
@@ -55,12 +55,10 @@ public:
     return {room, stride};
   }
   void multiply(int64_t rows, int64_t, int64_t count, const Left &left, const uint16_t *panel, float *tile) const {
-    products.multiply(rows, wholeUnits(count), left.data, left.stride, panel, tile);
+    products.multiply(rows, products.wholeUnits(count), left.data, left.stride, panel, tile);
   }
 
 private:
-  int64_t wholeUnits(int64_t count) const { return ceilDivide(count, products.depthUnit) * products.depthUnit; }
-
   const Bf16Products &products;
   const Tensor &matrix;
 };

@@ -116,13 +116,10 @@ static void multiplyPanels(const Context &context, int64_t rows, int64_t columns
           low.expand(firstColumn, lowPanel);
         factors.begin();
         for (int64_t k = 0; k < depth; k += blocking.depth) {
-          int64_t count = std::min(blocking.depth, depth - k), tiles = ceilDivide(taskRows, tileRows);
+          int64_t count = std::min(blocking.depth, depth - k);
           for (int64_t column = firstColumn; column < lastColumn; column += panelWidth)
             expand(column, k, count, panels + (column - firstColumn) * blocking.depth);
-          for (int64_t t = 0; t < tiles; ++t) {
-            // Even shares rather than a thin rest, where a thin tile is as fast as its rows are few.
-            auto firstOf = [&](int64_t t) { return factors.wholeTiles ? t * tileRows : taskRows * t / tiles; };
-            int64_t row = firstOf(t), height = std::min(firstOf(t + 1), taskRows) - row;
+          forEachTile(taskRows, tileRows, factors.wholeTiles, [&](int64_t row, int64_t height) HWY_ATTR {
             auto left = factors.left(firstRow + row, height, k, count, room);
             for (int64_t column = firstColumn; column < lastColumn; column += panelWidth) {
               int64_t width = std::min(panelWidth, lastColumn - column);
@@ -132,7 +129,7 @@ static void multiplyPanels(const Context &context, int64_t rows, int64_t columns
               finish(Products{firstRow + row, height, column, width, tile, k == 0, k + count == depth,
                               sums + row * panelWidth});
             }
-          }
+          });
         }
         factors.end();
       });

@@ -27,6 +27,15 @@ constexpr int tileRows = 6, tileVectors = 4;
 constexpr int tileRows = 6, tileVectors = 2;
 #endif
 
+// Calls body(first row, how many) for tiles of at most `most` rows. Even shares rather than a thin rest, where a thin
+// tile is as fast as its rows are few.
+template <typename Body> HWY_INLINE void forEachTile(int64_t rows, int64_t most, bool whole, const Body &body) {
+  int64_t tiles = (rows + most - 1) / most;
+  auto firstOf = [&](int64_t tile) { return whole ? tile * most : rows * tile / tiles; };
+  for (int64_t tile = 0; tile < tiles; ++tile)
+    body(firstOf(tile), std::min(firstOf(tile + 1), rows) - firstOf(tile));
+}
+
 // Element (r, k) is data[r * rowStride + k * depthStride].
 struct LeftOperand {
   const float *data;
