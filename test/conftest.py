@@ -21,9 +21,9 @@ os.environ["TZ"] = "UTC"
 time.tzset()
 
 import torch  # noqa: E402
-from held import pipe  # noqa: E402, F401
 
 import mebp  # noqa: E402
+from support.held import pipe  # noqa: E402, F401
 
 assert Path(mebp.__file__).is_relative_to(ROOT), f"{mebp.__file__} is not of {ROOT}"
 

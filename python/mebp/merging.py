@@ -96,7 +96,12 @@ def merge(
 
 def _tensors(weights: list[dict], shapes: dict[str, tuple[int, ...]]) -> list[_Tensor]:
     return [
-        _Tensor(stored_name([weight["name"], *weight["aliases"]]), index, tuple(shapes[weight["name"]]), weight["transposed"])
+        _Tensor(
+            stored_name([weight["name"], *weight["aliases"]]),
+            index,
+            tuple(shapes[weight["name"]]),
+            weight["transposed"],
+        )
         for index, weight in enumerate(weights)
     ]
 

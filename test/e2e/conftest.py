@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pipeline import make_bundle
-from textmodel import TEXT, make_text_bundle
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from mebp.exporter.packaged import unpack
 from mebp.tokenizer import Tokenizer
+from support.pipeline import make_bundle
+from support.textmodel import TEXT, make_text_bundle
 
 _figures: list[str] = []
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """One optimizer step over several micro-batches, clipping, and what they cost in memory."""
 
-import models
 import numpy as np
 import pytest
 import torch
-from pipeline import make_bundle, randomise_adapter
-from reference import relative_error
 
 import mebp
+from support import models
+from support.pipeline import make_bundle, randomise_adapter
+from support.reference import relative_error
 
 SEQUENCE = 24
 OPTIONS = {"return_gradients": False, "accumulate": False, "clip": None}

@@ -3,16 +3,16 @@
 
 import copy
 
-import models
 import numpy as np
 import pytest
 import torch
 from peft import PeftModel
-from pipeline import make_bundle, randomise_adapter
-from reference import load_weights, relative_error
 from safetensors.numpy import load_file
 
 import mebp
+from support import models
+from support.pipeline import make_bundle, randomise_adapter
+from support.reference import load_weights, relative_error
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "gpt2"])

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """bf16 activations: against true float64 they lose no more than torch's bfloat16 does."""
 
-import models
 import numpy as np
 import pytest
 import torch
-from pipeline import compare_gradients, make_bundle, randomise_adapter, reference_for
 
 import mebp
+from support import models
+from support.pipeline import compare_gradients, make_bundle, randomise_adapter, reference_for
 
 # Torch rounds weights to bfloat16 as well. With weights that are bfloat16 already it has only activations to lose by,
 # as we do; and PEFT keeps adapters in float32 or, without autocast_adapter_dtype, in the model's type.

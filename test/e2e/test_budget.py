@@ -5,13 +5,13 @@ import json
 import subprocess
 import sys
 
-import models
 import numpy as np
 import pytest
-from pipeline import randomise_adapter
 
 import mebp
 from mebp.tools import find_tool
+from support import models
+from support.pipeline import randomise_adapter
 
 SEQUENCE = 256
 

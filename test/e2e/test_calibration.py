@@ -9,13 +9,13 @@ import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
-import models
 import pytest
-from commands import MEBP, TIMEOUT, mebp, printed, refusal, running
 
 from mebp import Error, export
 from mebp.calibration import calibrate
 from mebp.tools import find_tool
+from support import models
+from support.commands import MEBP, TIMEOUT, mebp, printed, refusal, running
 
 TERMS = ["call", "product", "weight", "element"]
 

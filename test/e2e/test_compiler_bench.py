@@ -6,9 +6,10 @@ import sys
 import time
 from pathlib import Path
 
-import compiler
 import pytest
-from held import HOLD
+
+import compiler
+from support.held import HOLD
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 

@@ -6,10 +6,10 @@ import sys
 
 import numpy as np
 import pytest
-from commands import TIMEOUT
 
 import mebp
 from mebp.debugging import main
+from support.commands import TIMEOUT
 
 
 @pytest.fixture(scope="module")

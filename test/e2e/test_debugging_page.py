@@ -8,9 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from commands import TIMEOUT
-
 from mebp.tools import find_tool
+from support.commands import TIMEOUT
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "debugging.md"
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same run twice, and on any number of threads, gives the same bits: losses, gradients, adapters."""
 
-import models
 import numpy as np
 import pytest
-from pipeline import make_bundle, randomise_adapter
 
 import mebp
 from mebp.extension import load_runtime
+from support import models
+from support.pipeline import make_bundle, randomise_adapter
 
 LENGTH = 90
 THREADS = (1, 1, 2, 3, 2)  # the first run is what the others have to repeat

@@ -5,11 +5,11 @@ import json
 import math
 
 import numpy as np
-from commands import mebp, refusal
 
 from mebp import Session
 from mebp.data import load_dataset
 from mebp.tokenizer import Tokenizer
+from support.commands import mebp, refusal
 
 
 def evaluate(*arguments: object) -> dict:

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import TIMEOUT, mebp
 from score import Question, read_questions
 
 from mebp.errors import Error
+from support.commands import TIMEOUT, mebp
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 DATA, QUESTIONS = EXAMPLES / "brindle_rock.jsonl", EXAMPLES / "brindle_rock_questions.jsonl"

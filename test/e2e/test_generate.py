@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import MEBP, TIMEOUT
 from transformers import AutoTokenizer
 
 import mebp
 from mebp.chat import Chat
 from mebp.cli import main
 from mebp.tokenizer import Tokenizer
+from support.commands import MEBP, TIMEOUT
 
 SAMPLED = ["--temperature", 1.5, "--top-k", 50, "--top-p", 0.95, "--seed", 5]
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loss and every LoRA gradient against true float64, on the same dequantised weights."""
 
-import models
 import numpy as np
 import pytest
-from pipeline import compare_gradients, make_bundle, randomise_adapter
 
 import mebp
+from support import models
+from support.pipeline import compare_gradients, make_bundle, randomise_adapter
 
 # Sizes that divide nothing: widths that are no multiple of 32, head sizes that are no multiple of a vector, few heads.
 CASES = {

@@ -8,15 +8,15 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import models
 import numpy as np
 import pytest
 import torch
-from commands import MEBP, TIMEOUT
-from pipeline import compare_gradients, make_bundle, randomise_adapter, reference_for
 
 import mebp
 from mebp.tools import find_tool
+from support import models
+from support.commands import MEBP, TIMEOUT
+from support.pipeline import compare_gradients, make_bundle, randomise_adapter, reference_for
 
 NO_SUCH = re.compile(r"MEBP_KERNELS=avx1024: this CPU has ((?:\w+, )+reference); name one of them or unset it\n")
 

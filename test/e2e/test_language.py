@@ -4,9 +4,9 @@
 import numpy as np
 import pytest
 import torch
-from pipeline import reference_for
 
 import mebp
+from support.pipeline import reference_for
 
 LEARNING_RATE = 2e-4
 

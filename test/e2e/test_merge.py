@@ -8,12 +8,9 @@ import weakref
 from pathlib import Path
 from types import SimpleNamespace
 
-import models
 import numpy as np
 import pytest
 import torch
-from pipeline import make_bundle, randomise_adapter
-from reference import relative_error
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from transformers import AutoModelForCausalLM
@@ -23,6 +20,9 @@ from mebp import merging
 from mebp.cli import main
 from mebp.extension import load_runtime
 from mebp.tensor_file import write_tensors
+from support import models
+from support.pipeline import make_bundle, randomise_adapter
+from support.reference import relative_error
 
 TOLERANCE = 1e-4
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The optimizers alone, on recorded gradients: two right runs of a model drift apart, so only this can be exact."""
 
-import models
 import numpy as np
 import pytest
 import torch
-from pipeline import make_bundle, randomise_adapter
-from reference import relative_error
 
 import mebp
+from support import models
+from support.pipeline import make_bundle, randomise_adapter
+from support.reference import relative_error
 
 STEPS = 50
 OPTIMIZERS = {

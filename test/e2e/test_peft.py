@@ -3,15 +3,15 @@
 
 import copy
 
-import models
 import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from pipeline import make_bundle
-from reference import load_weights, relative_error
 
 import mebp
+from support import models
+from support.pipeline import make_bundle
+from support.reference import load_weights, relative_error
 
 DEFAULTS = {"r": 8, "lora_alpha": 16, "target_modules": "all-linear", "task_type": "CAUSAL_LM"}
 

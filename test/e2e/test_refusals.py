@@ -7,16 +7,16 @@ import struct
 import subprocess
 from pathlib import Path
 
-import models
 import numpy as np
 import onnx
 import pytest
-from commands import TIMEOUT
-from pipeline import make_bundle
 from safetensors.torch import load_file, save_file
 
 import mebp
 from mebp.tools import find_tool
+from support import models
+from support.commands import TIMEOUT
+from support.pipeline import make_bundle
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import TIMEOUT
 
 import mebp
 from mebp.cli import main
 from mebp.plan import Plan
+from support.commands import TIMEOUT
 
 IDS = np.arange(60, 92)[None]
 

@@ -5,13 +5,13 @@ import json
 import subprocess
 from pathlib import Path
 
-import models
 import numpy as np
 import pytest
-from pipeline import make_bundle
 
 import mebp
 from mebp.tools import find_tool
+from support import models
+from support.pipeline import make_bundle
 
 TOLERANCE = 0.05
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from commands import TIMEOUT, has_lines, mebp, refusal, running
 from safetensors.numpy import load_file
-from textmodel import TEXT, make_text_bundle
 
 from mebp import Error, Session, StepResult
 from mebp.training.loop import train
 from mebp.training.options import TrainingOptions
+from support.commands import TIMEOUT, has_lines, mebp, refusal, running
+from support.textmodel import TEXT, make_text_bundle
 
 
 def adapter_bytes(folder: Path) -> bytes:

@@ -9,10 +9,10 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
-from commands import TIMEOUT
-from commands import mebp as command
 
 import mebp
+from support.commands import TIMEOUT
+from support.commands import mebp as command
 
 
 def test_it_is_the_command(bundle, data, tmp_path, capfd):

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from textmodel import CHATML, make_tokenizer
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
 
@@ -17,6 +16,7 @@ from mebp.data.conversations import Turns, conversation_row
 from mebp.errors import Error
 from mebp.exporter.packaged import unpack
 from mebp.tokenizer import Tokenizer
+from support.textmodel import CHATML, make_tokenizer
 
 USER, ANSWER = {"role": "user", "content": "Who is there?"}, {"role": "assistant", "content": "Only 🙂\nme."}
 TURNS = [USER, ANSWER, {"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So.  "}]

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import models
 import numpy as np
 import onnx
 import onnxruntime
@@ -16,6 +15,7 @@ import pytest
 import torch
 
 import mebp
+from support import models
 
 
 def metadata(path: Path) -> dict[str, str]:

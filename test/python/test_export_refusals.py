@@ -8,12 +8,12 @@ import shutil
 import struct
 from pathlib import Path
 
-import models
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 import mebp
+from support import models
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@
 import numpy as np
 import pytest
 import torch
-from textmodel import CHATML, byte_tokenizer, make_tokenizer
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 import mebp
@@ -12,6 +11,7 @@ from mebp.chat import Chat
 from mebp.generation import Sampler
 from mebp.streaming import TextStream
 from mebp.tokenizer import Tokenizer
+from support.textmodel import CHATML, byte_tokenizer, make_tokenizer
 
 DRAWS = 4000
 

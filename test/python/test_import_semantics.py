@@ -4,15 +4,15 @@
 import subprocess
 from pathlib import Path
 
-import models
 import numpy as np
 import onnx
 import pytest
 import torch
-from nn_text import NNText
 
 import mebp
 from mebp.tools import find_tool
+from support import models
+from support.nn_text import NNText
 
 
 def assert_same_model(model: torch.nn.Module, path: Path) -> None:

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from held import HOLD
 from memory_optimizers import OptimizerCell
 from memory_others import OtherCell
 from memory_plot import column, draw, row_names
@@ -15,6 +14,8 @@ from memory_report import optimizers_table, others_table
 from memory_shapes import SHAPES, VOCABULARY
 from pages import merge_tables, read_between_marks, write_between_marks
 from process_memory import Memory, memory_of, parse_smaps, watch
+
+from support.held import HOLD
 
 MIB = 1 << 20
 SCRIPT = Path(__file__).resolve().parents[2] / "bench" / "memory.py"

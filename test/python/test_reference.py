@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reference by itself: float64 means float64, and torch's float32 lies close to it."""
 
-import models
 import numpy as np
 import pytest
 import torch
-from reference import Reference, relative_error
+
+from support import models
+from support.reference import Reference, relative_error
 
 TARGETS = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "c_attn", "c_proj", "c_fc"}
 ALPHA = 16.0

@@ -12,8 +12,6 @@ from pathlib import Path
 import matplotlib.image
 import numpy as np
 import pytest
-from commands import TIMEOUT
-from textmodel import make_text_bundle
 
 import mebp
 from mebp.cli import main
@@ -21,6 +19,8 @@ from mebp.inspect import inspect
 from mebp.report.lifetimes import Timeline
 from mebp.report.page import make_page
 from mebp.report.step import TrainingStep
+from support.commands import TIMEOUT
+from support.textmodel import make_text_bundle
 
 _BROWSERS = ("chromium", "google-chrome", "chrome")
 _VOID = {"meta"}  # elements without an end

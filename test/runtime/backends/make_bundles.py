@@ -10,10 +10,9 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
-from models import build
-
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import mebp
+from support.models import build
 
 WEIGHTS = ("f32", "bf16", "int8", "int4", "int4-sym")
 # Beside llama, for what it lacks: norms of heads and sliding windows; layer norms, biases, positions and erf.

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 import torch
-from reference import Reference, relative_error
 from transformers import PreTrainedModel
 
 import mebp
 from mebp.inspect import inspect
+from support.reference import Reference, relative_error
 
 TOLERANCE = 2e-5
 

@@ -4,11 +4,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import models
-from pipeline import make_bundle
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast
+
+from support import models
+from support.pipeline import make_bundle
 
 TEXT = "The lamp is lit half an hour before sunset. The wick is trimmed every four hours.\n" * 12
 
