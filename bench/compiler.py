@@ -14,9 +14,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from memory_shapes import SHAPES
-from pages import merge_tables, read_between_marks, write_between_marks
-from process_memory import watch
+from parts.pages import merge_tables, read_between_marks, write_between_marks
+from parts.process_memory import watch
+from parts.shapes import SHAPES
 
 import mebp
 from mebp.exporter.packaged import unpack

@@ -16,14 +16,14 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from memory_optimizers import measure_optimizers
-from memory_others import PEFT, measure_other, save_model, streambp
-from memory_plot import draw
-from memory_report import optimizers_table, others_table, plans_table
-from memory_shapes import LENGTHS, SHAPES
-from pages import merge_tables, read_between_marks, write_between_marks
-from process_memory import Memory, watch
-from shape_runs import command, compile_random, export, last_step, write_tokens
+from parts.memory.optimizers import measure_optimizers
+from parts.memory.others import PEFT, measure_other, save_model, streambp
+from parts.memory.plot import draw
+from parts.memory.report import optimizers_table, others_table, plans_table
+from parts.pages import merge_tables, read_between_marks, write_between_marks
+from parts.process_memory import Memory, watch
+from parts.runs import command, compile_random, export, last_step, write_tokens
+from parts.shapes import LENGTHS, SHAPES
 
 from mebp.tools import run_tool
 

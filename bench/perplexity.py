@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from pages import write_between_marks
+from parts.pages import write_between_marks
 from transformers import AutoModelForCausalLM
 
 import mebp

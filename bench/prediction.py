@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from memory_shapes import SHAPES
-from pages import merge_tables, read_between_marks, write_between_marks
-from shape_runs import command, export
+from parts.pages import merge_tables, read_between_marks, write_between_marks
+from parts.runs import command, export
+from parts.shapes import SHAPES
 
 import mebp
 from mebp.calibration import calibrate

@@ -16,10 +16,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from memory_shapes import SHAPES
-from pages import merge_tables, read_between_marks, write_between_marks
-from shape_runs import command, compile_random, export, last_step, write_tokens
-from slope_report import draw, peaks_table, slopes_table
+from parts.pages import merge_tables, read_between_marks, write_between_marks
+from parts.runs import command, compile_random, export, last_step, write_tokens
+from parts.shapes import SHAPES
+from parts.slope_report import draw, peaks_table, slopes_table
 
 import mebp
 from mebp.tools import find_tool, run_tool

@@ -13,12 +13,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from memory_group import Usage, memory_group
-from memory_report import megabytes
-from memory_shapes import SHAPES
-from page_cache import drop_cached
-from pages import write_between_marks
-from shape_runs import command, compile_random, export, last_step, write_tokens
+from parts.memory.report import megabytes
+from parts.memory_group import Usage, memory_group
+from parts.page_cache import drop_cached
+from parts.pages import write_between_marks
+from parts.runs import command, compile_random, export, last_step, write_tokens
+from parts.shapes import SHAPES
 
 import mebp
 from mebp.session_options import byte_size

@@ -18,14 +18,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from memory_shapes import LENGTHS
-from pages import merge_tables, read_between_marks, write_between_marks
-from speed_cell import LEAST_ROUNDS, MEBP, PARTS, Run, measure_cell
-from speed_machine import describe
-from speed_models import MODELS, prepare
-from speed_plot import draw
-from speed_rates import find_bench
-from speed_report import TABLES
+from parts.pages import merge_tables, read_between_marks, write_between_marks
+from parts.shapes import LENGTHS
+from parts.speed.cell import LEAST_ROUNDS, MEBP, PARTS, Run, measure_cell
+from parts.speed.machine import describe
+from parts.speed.models import MODELS, prepare
+from parts.speed.plot import draw
+from parts.speed.rates import find_bench
+from parts.speed.report import TABLES
 
 import mebp
 

@@ -2,7 +2,7 @@
 """The planned peak against what the operating system counts while mebp-run trains."""
 
 import numpy as np
-from process_memory import watch
+from parts.process_memory import watch
 
 import mebp
 from mebp.tools import find_tool

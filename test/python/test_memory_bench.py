@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from memory_optimizers import OptimizerCell
-from memory_others import OtherCell
-from memory_plot import column, draw, row_names
-from memory_report import optimizers_table, others_table
-from memory_shapes import SHAPES, VOCABULARY
-from pages import merge_tables, read_between_marks, write_between_marks
-from process_memory import Memory, memory_of, parse_smaps, watch
+from parts.memory.optimizers import OptimizerCell
+from parts.memory.others import OtherCell
+from parts.memory.plot import column, draw, row_names
+from parts.memory.report import optimizers_table, others_table
+from parts.pages import merge_tables, read_between_marks, write_between_marks
+from parts.process_memory import Memory, memory_of, parse_smaps, watch
+from parts.shapes import SHAPES, VOCABULARY
 
 from support.held import HOLD
 

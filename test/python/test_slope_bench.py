@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from memory_shapes import SHAPES
-from slope_report import draw, peaks_table, read_peaks, slope, slopes_table, token_bytes
+from parts.shapes import SHAPES
+from parts.slope_report import draw, peaks_table, read_peaks, slope, slopes_table, token_bytes
 
 import mebp
 from mebp.tools import run_tool

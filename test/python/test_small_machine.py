@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from memory_group import FILES, MemoryGroup, find_controller, memory_group
-from page_cache import cached_bytes, drop_cached
+from parts.memory_group import FILES, MemoryGroup, find_controller, memory_group
+from parts.page_cache import cached_bytes, drop_cached
 
 import mebp
 

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from process_memory import AnonymousPeak, memory_of, parse_status
-from speed import mark
-from speed_arithmetic import layer_linears, needed_arithmetic
-from speed_cell import (
+from parts.process_memory import AnonymousPeak, memory_of, parse_status
+from parts.speed.arithmetic import layer_linears, needed_arithmetic
+from parts.speed.cell import (
     CHECKPOINTING,
     LINEARS,
     MATMUL,
@@ -28,13 +27,14 @@ from speed_cell import (
     shapes,
     take_turns,
 )
-from speed_claims import Spread, claims
-from speed_contender import contender
-from speed_machine import parse_cpu, parse_onednn
-from speed_plot import draw, speeds
-from speed_rates import find_bench, parse_kernel_bench, parse_peaks
-from speed_report import TABLES
-from speed_trace import seconds_by_kind
+from parts.speed.claims import Spread, claims
+from parts.speed.contender import contender
+from parts.speed.machine import parse_cpu, parse_onednn
+from parts.speed.plot import draw, speeds
+from parts.speed.rates import find_bench, parse_kernel_bench, parse_peaks
+from parts.speed.report import TABLES
+from parts.speed.trace import seconds_by_kind
+from speed import mark
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -198,7 +198,7 @@ def test_turns_go_back_and_forth():
 
 PROGRAM = """
 import sys; sys.path.insert(0, sys.argv[1])
-from speed_contender import serve
+from parts.speed.contender import serve
 kept = []
 def step():
     kept.append(bytearray(b"x") * (32 << 20))

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Child processes that hold their memory until bench/process_memory.py has looked at it, however slow the machine."""
+"""Child processes that hold their memory until parts/process_memory.py has looked at it, however slow the machine."""
 
 import os
 from pathlib import Path
 
-import process_memory
 import pytest
+from parts import process_memory
 
 # The end of a child's program: it waits at the pipe that its last argument names.
 HOLD = "\nimport sys; open(sys.argv[-1]).read()\n"

@@ -4,8 +4,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from process_memory import Memory, watch
-from shape_runs import command, last_step
+from parts.process_memory import Memory, watch
+from parts.runs import command, last_step
 
 
 @dataclass(frozen=True)

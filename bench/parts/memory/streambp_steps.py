@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains with the StreamBP package for a few steps: a process that bench/memory.py looks at.
 
-    PYTHON bench/memory_streambp.py FOLDER LENGTH STEPS CHECKOUT
+    PYTHON bench/parts/memory/streambp_steps.py FOLDER LENGTH STEPS CHECKOUT
 
 FOLDER is a transformers model, CHECKOUT the repository of the package, PYTHON one with the versions that it asks for.
 bf16, LoRA r=8 on all linear layers by PEFT, SGD, batch 1, in chunks as its readme has them: a third

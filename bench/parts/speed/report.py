@@ -3,9 +3,9 @@
 
 import statistics
 
-from speed_cell import LINEARS, MATMUL, MEBP, ONE_THREAD, PEAKS, TRACED
-from speed_claims import Spread, claims, peak_bytes, ratios, seconds, vector_peak
-from speed_machine import label
+from parts.speed.cell import LINEARS, MATMUL, MEBP, ONE_THREAD, PEAKS, TRACED
+from parts.speed.claims import Spread, claims, peak_bytes, ratios, seconds, vector_peak
+from parts.speed.machine import label
 
 Table = list[str]
 

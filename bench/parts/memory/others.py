@@ -5,9 +5,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from memory_shapes import SHAPES
-from process_memory import Memory, watch
-from shape_runs import STEPS
+from parts.process_memory import Memory, watch
+from parts.runs import STEPS
+from parts.shapes import SHAPES
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class OtherCell:
     polled: Memory
 
 
-PEFT = System("PEFT", sys.executable, "memory_peft.py")
+PEFT = System("PEFT", sys.executable, "peft_steps.py")
 
 
 def streambp(python: str, checkout: Path) -> System:
-    return System("StreamBP", python, "memory_streambp.py", (str(checkout),))
+    return System("StreamBP", python, "streambp_steps.py", (str(checkout),))
 
 
 def save_model(name: str, config: Path, folder: Path) -> None:

@@ -3,9 +3,9 @@
 
 from pathlib import Path
 
-import row_chart
-from pages import cells
-from speed_cell import FORWARD, MEBP, MEZO, PEFT, TORCH_MEZO
+from parts import row_chart
+from parts.pages import cells
+from parts.speed.cell import FORWARD, MEBP, MEZO, PEFT, TORCH_MEZO
 
 PLAIN, CHECKPOINTING, NO_AUTOCAST, BOTH = PEFT
 LOOKS = {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains with PEFT for a few steps: a process that bench/memory.py looks at.
 
-    python bench/memory_peft.py FOLDER LENGTH STEPS
+    python bench/parts/memory/peft_steps.py FOLDER LENGTH STEPS
 
 FOLDER is a transformers model. bf16, LoRA r=8 on all linear layers, gradient checkpointing, SGD, batch 1.
 """

@@ -5,8 +5,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from memory_others import save_model
-from memory_shapes import SHAPES
+from parts.memory.others import save_model
+from parts.shapes import SHAPES
 
 import mebp
 

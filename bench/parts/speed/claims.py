@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from speed_cell import (
+from parts.speed.cell import (
     CHECKPOINTING,
     LINEARS,
     MATMUL,
@@ -17,7 +17,7 @@ from speed_cell import (
     PEFT,
     TRACED,
 )
-from speed_rates import KINDS
+from parts.speed.rates import KINDS
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-from memory_shapes import SHAPES, VOCABULARY
+from parts.shapes import SHAPES, VOCABULARY
 
 import mebp
 from mebp.tools import find_tool

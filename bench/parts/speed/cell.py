@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from process_memory import AnonymousPeak
-from shape_runs import command
-from speed_arithmetic import layer_linears, needed_arithmetic
-from speed_contender import contender
-from speed_models import Model
-from speed_rates import measure_linears, measure_peaks
-from speed_trace import seconds_by_kind
+from parts.process_memory import AnonymousPeak
+from parts.runs import command
+from parts.speed.arithmetic import layer_linears, needed_arithmetic
+from parts.speed.contender import contender
+from parts.speed.models import Model
+from parts.speed.rates import measure_linears, measure_peaks
+from parts.speed.trace import seconds_by_kind
 
 PARTS = ("peft", "mezo", "kernels", "opening", "rates")
 MEBP, MEZO, FORWARD = "mebp", "mebp, MeZO", "mebp, forward alone"
@@ -97,10 +97,10 @@ def loaded_once(model: Model, bundle: Path, tokens: int, run: Run, traces: dict[
     """The commands of the processes that load once, by their names in tables."""
 
     def mebp(kind: str, *trace: Path, threads: int = run.threads) -> list[str]:
-        return python("speed_mebp.py", threads, kind, bundle, tokens, *trace)
+        return steps("mebp_steps", threads, kind, bundle, tokens, *trace)
 
     def torch(kind: str, *arguments: object) -> list[str]:
-        return python("speed_torch.py", run.threads, kind, *arguments)
+        return steps("torch_steps", run.threads, kind, *arguments)
 
     found = {MEBP: mebp("adamw")}
     if "peft" in run.parts:
@@ -140,8 +140,8 @@ def open_and_step(bundle: Path, tokens: Path, threads: int) -> dict:
     return {"seconds": seconds, "peak_bytes": peak.bytes}
 
 
-def python(script: str, *arguments: object) -> list[str]:
-    return [sys.executable, str(Path(__file__).with_name(script)), *map(str, arguments)]
+def steps(module: str, *arguments: object) -> list[str]:
+    return [sys.executable, "-m", f"parts.speed.{module}", *map(str, arguments)]
 
 
 def say(line: str) -> None:

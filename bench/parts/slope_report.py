@@ -8,8 +8,8 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from memory_shapes import SHAPES
-from pages import cells
+from parts.pages import cells
+from parts.shapes import SHAPES
 
 MARGIN = 1.15
 COLORS = ("#0b6e99", "#c2571a", "#5b8c2a")

@@ -9,11 +9,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
-from process_memory import AnonymousPeak
+from parts.process_memory import AnonymousPeak
 
 from mebp.tools import last_line
 
+BENCH = Path(__file__).resolve().parents[2]
 Step = Callable[[], dict | None]
 
 
@@ -37,9 +39,11 @@ def contender(command: list[str]) -> Iterator[Callable[[], dict]]:
     process was seen with so far. Raises RuntimeError with the process's last line of errors where it has ended.
     """
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    found = [str(BENCH), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(found)}
     with (
         tempfile.TemporaryFile("w+") as errors,
-        subprocess.Popen(command, stderr=errors, text=True, **pipes) as process,
+        subprocess.Popen(command, stderr=errors, text=True, env=environment, **pipes) as process,
     ):
         highest = 0
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """This project's side of bench/speed.py: a process that makes a training step, or a forward, whenever it is told to.
 
-    python bench/speed_mebp.py THREADS adamw|mezo|forward BUNDLE TOKENS [TRACE]
+    PYTHONPATH=bench python -m parts.speed.mebp_steps THREADS adamw|mezo|forward BUNDLE TOKENS [TRACE]
 
 TRACE is a file for the time of every kernel call; it is whole when the process has ended.
 """
@@ -9,7 +9,7 @@ TRACE is a file for the time of every kernel call; it is whole when the process 
 import sys
 
 import numpy as np
-from speed_contender import serve
+from parts.speed.contender import serve
 
 import mebp
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch's side of bench/speed.py: a process that makes a step whenever it is told to, in bf16 throughout.
 
-    python bench/speed_torch.py THREADS peft FOLDER TOKENS [checkpointing] [no-autocast]
-    python bench/speed_torch.py THREADS mezo FOLDER TOKENS
-    python bench/speed_torch.py THREADS matmul TOKENS INPUTSxOUTPUTS ...
+    PYTHONPATH=bench python -m parts.speed.torch_steps THREADS peft FOLDER TOKENS [checkpointing] [no-autocast]
+    PYTHONPATH=bench python -m parts.speed.torch_steps THREADS mezo FOLDER TOKENS
+    PYTHONPATH=bench python -m parts.speed.torch_steps THREADS matmul TOKENS INPUTSxOUTPUTS ...
 
 FOLDER is a transformers model. peft is a step of AdamW, mezo one of MeZO, LoRA r=8 on all linear layers, batch 1.
 `no-autocast` is PEFT's autocast_adapter_dtype=False: adapters in bf16, too. matmul answers with FLOP/s by shape.
@@ -13,7 +13,7 @@ import sys
 import time
 
 import torch
-from speed_contender import Step, serve
+from parts.speed.contender import Step, serve
 
 RATE, PERTURBATION = 2e-4, 1e-3
 MATMUL_SECONDS = 0.15  # of measuring a shape

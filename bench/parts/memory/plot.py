@@ -3,8 +3,8 @@
 
 from pathlib import Path
 
-import row_chart
-from pages import cells
+from parts import row_chart
+from parts.pages import cells
 
 ABOVE, BELOW = (0, 10), (0, -18)  # where a marker's figure stands
 OURS = ("mebp, measured", "#0b6e99", "o", ABOVE)
