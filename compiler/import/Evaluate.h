@@ -3,7 +3,7 @@
 // evaluateNode and its three parts: ops that compute element by element, ops that move elements, and ops that reduce.
 #pragma once
 
-#include "compiler/import/OnnxNode.h"
+#include "compiler/import/ResultShapes.h"
 
 namespace mebp {
 
@@ -11,11 +11,6 @@ using TensorRefs = llvm::ArrayRef<const HostTensor *>;
 
 /// Computes a node whose inputs are all constants; an absent input is null. Fails with a diagnostic.
 mlir::FailureOr<llvm::SmallVector<HostTensor, 1>> evaluateNode(const OnnxNode &node, TensorRefs inputs);
-
-/// Reshape, Unsqueeze, Squeeze, Flatten: another shape for the same elements in the same order.
-bool isView(llvm::StringRef op);
-/// The shape that a view op gives; `request` is its second input, null where it has none.
-std::optional<Extents> viewShape(const OnnxNode &node, llvm::ArrayRef<int64_t> shape, const HostTensor *request);
 
 /// Each returns nullopt where the op is not of its kind, or where its inputs do not fit together.
 std::optional<HostTensor> evaluateElementwise(const OnnxNode &node, TensorRefs inputs);
@@ -41,8 +36,5 @@ void forEachElement(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<Extents> strid
     }
   }
 }
-
-/// broadcastStrides of `shape`, seen from a result of higher rank.
-Extents alignedStrides(llvm::ArrayRef<int64_t> shape, size_t rank);
 
 } // namespace mebp

@@ -46,17 +46,6 @@ static Binary findBinary(StringRef op) {
       .Default(nullptr);
 }
 
-static bool yieldsBoolean(StringRef op) {
-  return llvm::is_contained(
-      {"Not", "IsNaN", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Xor"}, op);
-}
-
-Extents mebp::alignedStrides(ArrayRef<int64_t> shape, size_t rank) {
-  Extents strides(rank - shape.size(), 0);
-  llvm::append_range(strides, broadcastStrides(shape));
-  return strides;
-}
-
 static std::optional<HostTensor> combine(const OnnxNode &node, const HostTensor &a, const HostTensor &b) {
   Binary function = findBinary(node.getOp());
   auto shape = broadcastShape(a.shape, b.shape);

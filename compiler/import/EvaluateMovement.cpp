@@ -37,13 +37,6 @@ static HostTensor gatherStrided(const HostTensor &source, ArrayRef<int64_t> shap
   return result;
 }
 
-static Extents rowMajorStrides(ArrayRef<int64_t> shape) {
-  Extents strides(shape.size(), 1);
-  for (size_t axis = shape.size(); axis-- > 1;)
-    strides[axis - 1] = strides[axis] * shape[axis];
-  return strides;
-}
-
 static std::optional<HostTensor> expand(const HostTensor &source, ArrayRef<int64_t> request) {
   auto shape = broadcastShape(source.shape, request);
   if (!shape || elementCount(*shape).value_or(kLargestTable + 1) > kLargestTable)
@@ -83,9 +76,7 @@ static std::optional<HostTensor> gather(const HostTensor &source, const HostTens
   auto front = normalizedAxis(axis, source.shape.size());
   if (!front)
     return std::nullopt;
-  Extents shape(source.shape.begin(), source.shape.begin() + *front);
-  llvm::append_range(shape, indices.shape);
-  shape.append(source.shape.begin() + *front + 1, source.shape.end());
+  Extents shape = gatheredShape(source.shape, indices.shape, *front);
   auto count = elementCount(shape);
   if (!count || *count > kLargestTable)
     return std::nullopt;
@@ -131,30 +122,20 @@ static std::optional<HostTensor> gatherTuples(const HostTensor &source, const Ho
   return result;
 }
 
-static std::optional<HostTensor> concatenate(TensorRefs inputs, int64_t axis) {
-  auto front = normalizedAxis(axis, inputs[0]->shape.size());
-  if (!front)
+static std::optional<HostTensor> concatenate(const OnnxNode &node, TensorRefs inputs) {
+  auto shape = concatenatedShape(
+      node, llvm::map_to_vector(inputs, [](const HostTensor *input) -> ArrayRef<int64_t> { return input->shape; }));
+  if (!shape || elementCount(*shape).value_or(kLargestTable + 1) > kLargestTable)
     return std::nullopt;
   bool alike = llvm::all_of(inputs, [&](const HostTensor *input) {
     return input->function == inputs[0]->function && input->scale == inputs[0]->scale;
   });
   SmallVector<HostTensor> parts;
-  Extents shape = inputs[0]->shape;
-  shape[*front] = 0;
-  for (const HostTensor *input : inputs) {
-    Extents other = input->shape;
-    if (other.size() != shape.size())
-      return std::nullopt;
-    shape[*front] += other[*front];
-    other[*front] = shape[*front];
-    if (other != shape)
-      return std::nullopt;
+  for (const HostTensor *input : inputs)
     parts.push_back(alike ? *input : input->evaluated());
-  }
-  if (elementCount(shape).value_or(kLargestTable + 1) > kLargestTable)
-    return std::nullopt;
-  HostTensor result = emptyLike(parts[0], shape);
-  int64_t outer = *elementCount(ArrayRef(shape).take_front(*front));
+  HostTensor result = emptyLike(parts[0], *shape);
+  int64_t axis = *normalizedAxis(node.getInteger("axis", 0), shape->size());
+  int64_t outer = *elementCount(ArrayRef(*shape).take_front(axis));
   for (int64_t o = 0; o < outer; ++o)
     for (const HostTensor &part : parts) {
       size_t run = part.data.size() / std::max<int64_t>(outer, 1);
@@ -168,40 +149,28 @@ static Results split(const OnnxNode &node, TensorRefs inputs) {
   auto axis = normalizedAxis(node.getInteger("axis", 0), source.shape.size());
   if (!axis)
     return std::nullopt;
-  int64_t extent = source.shape[*axis], parts = node.getProto().output_size();
-  SmallVector<int64_t> sizes;
-  if (inputs.size() > 1 && inputs[1])
-    sizes = inputs[1]->integers();
-  else
-    for (int64_t part = 0, size = (extent + parts - 1) / parts; part < parts; ++part)
-      sizes.push_back(std::min(size, extent - part * size));
-  if (static_cast<int64_t>(sizes.size()) != parts || elementCount(sizes) == std::nullopt)
+  auto sizes = splitSizes(node, source.shape[*axis], inputs.size() > 1 ? inputs[1] : nullptr);
+  if (!sizes)
     return std::nullopt;
   SmallVector<HostTensor, 1> results;
   int64_t start = 0;
-  for (int64_t size : sizes) {
-    if (start + size > extent)
-      return std::nullopt;
+  for (int64_t size : *sizes) {
     results.push_back(*slice(source, *axis, {start, size, 1}));
     start += size;
   }
   return results;
 }
 
-static std::optional<HostTensor> transpose(const HostTensor &source, SmallVector<int64_t> permutation) {
-  int64_t rank = source.shape.size();
-  if (permutation.empty())
-    for (int64_t axis = rank; axis-- > 0;)
-      permutation.push_back(axis);
+static std::optional<HostTensor> transpose(const OnnxNode &node, const HostTensor &source) {
+  auto axes = permutation(node, source.shape.size());
+  if (!axes)
+    return std::nullopt;
   Extents from = rowMajorStrides(source.shape), shape, strides;
-  for (int64_t axis : permutation) {
-    if (axis < 0 || axis >= rank)
-      return std::nullopt;
+  for (int64_t axis : *axes) {
     shape.push_back(source.shape[axis]);
     strides.push_back(from[axis]);
   }
-  return static_cast<int64_t>(shape.size()) == rank ? std::optional(gatherStrided(source, shape, strides))
-                                                    : std::nullopt;
+  return gatherStrided(source, shape, strides);
 }
 
 static std::optional<HostTensor> keepTriangle(const OnnxNode &node, TensorRefs inputs) {
@@ -231,7 +200,7 @@ Results mebp::evaluateMovement(const OnnxNode &node, TensorRefs inputs) {
   if (isView(op))
     return one(withShape(source, viewShape(node, source.shape, inputs.size() > 1 ? inputs[1] : nullptr)));
   if (op == "Transpose")
-    return one(transpose(source, node.getIntegers("perm")));
+    return one(transpose(node, source));
   if (op == "Slice")
     return one(sliceAxes(inputs));
   if (op == "Split")
@@ -252,7 +221,7 @@ Results mebp::evaluateMovement(const OnnxNode &node, TensorRefs inputs) {
   if (llvm::is_contained(inputs, nullptr))
     return std::nullopt;
   if (op == "Concat")
-    return one(concatenate(inputs, node.getInteger("axis", 0)));
+    return one(concatenate(node, inputs));
   if (inputs.size() < 2)
     return std::nullopt;
   if (op == "Expand")

@@ -24,24 +24,23 @@ static std::optional<HostTensor> range(TensorRefs inputs) {
 }
 
 static std::optional<HostTensor> multiplyMatrices(TensorRefs inputs) {
-  if (inputs.size() != 2 || !inputs[0] || !inputs[1] || inputs[0]->shape.size() < 2 || inputs[1]->shape.size() < 2)
+  if (inputs.size() != 2 || !inputs[0] || !inputs[1])
     return std::nullopt;
   HostTensor a = inputs[0]->evaluated(), b = inputs[1]->evaluated();
-  auto batch = broadcastShape(ArrayRef(a.shape).drop_back(2), ArrayRef(b.shape).drop_back(2));
-  int64_t rows = a.shape[a.shape.size() - 2], inner = a.shape.back(), columns = b.shape.back();
-  if (!batch || b.shape[b.shape.size() - 2] != inner)
+  auto shape = productShape(a.shape, b.shape);
+  if (!shape)
     return std::nullopt;
-  Extents shape = *batch;
-  shape.append({rows, columns});
-  Extents work = shape;
+  int64_t rows = a.shape[a.shape.size() - 2], inner = a.shape.back(), columns = b.shape.back();
+  Extents work = *shape;
   work.push_back(inner);
   if (elementCount(work).value_or(kLargestTable + 1) > kLargestTable)
     return std::nullopt;
-  HostTensor result{a.kind, shape, {}};
-  result.data.resize(*elementCount(shape));
-  Extents aStrides = alignedStrides(ArrayRef(a.shape).drop_back(2), batch->size());
-  Extents bStrides = alignedStrides(ArrayRef(b.shape).drop_back(2), batch->size());
-  forEachElement(*batch, {aStrides, bStrides}, [&](int64_t matrix, ArrayRef<int64_t> at) {
+  HostTensor result{a.kind, *shape, {}};
+  result.data.resize(*elementCount(*shape));
+  auto batch = ArrayRef(*shape).drop_back(2);
+  Extents aStrides = alignedStrides(ArrayRef(a.shape).drop_back(2), batch.size());
+  Extents bStrides = alignedStrides(ArrayRef(b.shape).drop_back(2), batch.size());
+  forEachElement(batch, {aStrides, bStrides}, [&](int64_t matrix, ArrayRef<int64_t> at) {
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t column = 0; column < columns; ++column) {
         double sum = 0;

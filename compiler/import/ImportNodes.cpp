@@ -2,9 +2,9 @@
 //
 // One method for each kind of node that reads an activation. Ops that say the same in several ways become one: all
 // views are Reshape, operands that must be constants become attributes, and what changes nothing vanishes.
-#include "compiler/import/Evaluate.h"
 #include "compiler/import/GraphImporter.h"
 #include "compiler/import/MaterializeConstant.h"
+#include "compiler/import/ResultShapes.h"
 
 #include "llvm/ADT/StringSwitch.h"
 
@@ -12,11 +12,6 @@ using namespace mlir;
 using namespace mebp;
 
 using Kind = HostTensor::Kind;
-
-static bool isComparison(StringRef op) {
-  return llvm::is_contained({"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Not", "IsNaN"},
-                            op);
-}
 
 static bool isUnary(StringRef op) {
   return llvm::is_contained(
@@ -130,24 +125,18 @@ LogicalResult GraphImporter::importView(const OnnxNode &node, Entries &inputs) {
 
 LogicalResult GraphImporter::importTranspose(const OnnxNode &node, Entries &inputs) {
   RankedTensorType type = getType(*inputs[0]);
-  SmallVector<int64_t> permutation = node.getIntegers("perm");
-  if (permutation.empty())
-    for (int64_t axis = type.getRank(); axis-- > 0;)
-      permutation.push_back(axis);
-  SmallVector<int64_t> sorted(permutation);
-  llvm::sort(sorted);
+  auto axes = permutation(node, type.getRank());
+  if (!axes)
+    return emitMismatch(node);
   Extents shape;
-  for (size_t i = 0; i < sorted.size(); ++i) {
-    if (sorted[i] != static_cast<int64_t>(i) || static_cast<int64_t>(sorted.size()) != type.getRank())
-      return emitMismatch(node);
-    shape.push_back(type.getDimSize(permutation[i]));
-  }
+  for (int64_t axis : *axes)
+    shape.push_back(type.getDimSize(axis));
   Value value = getValue(node, *inputs[0]);
   if (!value)
     return failure();
-  if (permutation != sorted)
+  if (!llvm::is_sorted(*axes))
     value = emit(node, "Transpose", value, shape, type.getElementType(),
-                 builder.getNamedAttr("perm", builder.getDenseI64ArrayAttr(permutation)));
+                 builder.getNamedAttr("perm", builder.getDenseI64ArrayAttr(*axes)));
   define(node.getProto().output(0), value);
   return success();
 }
@@ -194,26 +183,15 @@ LogicalResult GraphImporter::importSplit(const OnnxNode &node, Entries &inputs) 
   const HostTensor *request = getConstant(inputs, 1);
   if (!axis || (inputs.size() > 1 && !request) || (toSequence && (!request || !node.getInteger("keepdims", 1))))
     return emitMismatch(node);
-  int64_t extent = type.getDimSize(*axis), parts = node.getProto().output_size();
-  SmallVector<int64_t> sizes;
-  if (request && !(toSequence && request->shape.empty())) {
-    sizes = request->integers();
-  } else {
-    int64_t size = toSequence ? request->integers()[0] : (extent + parts - 1) / parts;
-    for (int64_t start = 0; size > 0 && start < extent; start += size)
-      sizes.push_back(std::min(size, extent - start));
-  }
-  int64_t sum = 0;
-  for (int64_t size : sizes)
-    sum += size > 0 ? size : extent + 1;
-  if (sum != extent || (!toSequence && static_cast<int64_t>(sizes.size()) != parts))
+  auto sizes = splitSizes(node, type.getDimSize(*axis), request);
+  if (!sizes || llvm::is_contained(*sizes, 0))
     return emitMismatch(node);
   Value value = getValue(node, *inputs[0]);
   if (!value)
     return failure();
   Extents shape(type.getShape());
   int64_t start = 0;
-  for (auto [index, size] : llvm::enumerate(sizes)) {
+  for (auto [index, size] : llvm::enumerate(*sizes)) {
     shape[*axis] = size;
     Value part = emit(node, "Slice", value, shape, type.getElementType(),
                       {builder.getNamedAttr("axis", builder.getI64IntegerAttr(*axis)),
@@ -249,22 +227,17 @@ LogicalResult GraphImporter::importConcat(const OnnxNode &node, Entries &inputs)
   SmallVector<Value> values;
   if (failed(getValues(node, inputs, values)))
     return failure();
-  RankedTensorType type = getType(*inputs[0]);
-  auto axis = normalizedAxis(node.getInteger("axis", 0), type.getRank());
-  Extents shape(type.getShape());
-  for (Value value : ArrayRef(values).drop_front()) {
-    auto other = cast<RankedTensorType>(value.getType());
-    if (!axis || other.getRank() != type.getRank() || other.getElementType() != type.getElementType())
-      return emitMismatch(node);
-    shape[*axis] += other.getDimSize(*axis);
-    for (int64_t i = 0; i < type.getRank(); ++i)
-      if (i != *axis && other.getDimSize(i) != shape[i])
-        return emitMismatch(node);
-  }
+  auto typeOf = [](Value value) { return cast<RankedTensorType>(value.getType()); };
+  Type element = typeOf(values[0]).getElementType();
+  auto shape =
+      concatenatedShape(node, llvm::map_to_vector(values, [&](Value value) { return typeOf(value).getShape(); }));
+  if (!shape || llvm::any_of(values, [&](Value value) { return typeOf(value).getElementType() != element; }))
+    return emitMismatch(node);
   Value value = values[0];
   if (values.size() > 1)
-    value = emit(node, "Concat", values, shape, type.getElementType(),
-                 builder.getNamedAttr("axis", builder.getI64IntegerAttr(*axis)));
+    value = emit(node, "Concat", values, *shape, element,
+                 builder.getNamedAttr(
+                     "axis", builder.getI64IntegerAttr(*normalizedAxis(node.getInteger("axis", 0), shape->size()))));
   define(node.getProto().output(0), value);
   return success();
 }
@@ -277,9 +250,7 @@ LogicalResult GraphImporter::importGather(const OnnxNode &node, Entries &inputs)
   if (!axis || !indices.getElementType().isInteger(64))
     return emitMismatch(node);
   SmallVector<Value> values;
-  Extents shape(type.getShape().take_front(*axis));
-  llvm::append_range(shape, indices.getShape());
-  llvm::append_range(shape, type.getShape().drop_front(*axis + 1));
+  Extents shape = gatheredShape(type.getShape(), indices.getShape(), *axis);
   // One element of an activation's axis is a slice.
   if (const HostTensor *index = getConstant(inputs, 1); index && indices.getRank() == 0 && !inputs[0]->isParameter) {
     auto start = normalizedAxis(index->integers()[0], type.getDimSize(*axis));
@@ -324,13 +295,9 @@ LogicalResult GraphImporter::importMatMul(const OnnxNode &node, Entries &inputs)
     return emitMismatch(node);
   if (failed(getValues(node, inputs, values)))
     return failure();
-  ArrayRef<int64_t> a = getType(*inputs[0]).getShape(), b = getType(*inputs[1]).getShape();
-  if (a.size() < 2 || b.size() < 2 || a.back() != b[b.size() - 2])
-    return emitMismatch(node);
-  auto shape = broadcastShape(a.drop_back(2), b.drop_back(2));
+  auto shape = productShape(getShape(*inputs[0]), getShape(*inputs[1]));
   if (!shape)
     return emitMismatch(node);
-  shape->append({a[a.size() - 2], b.back()});
   define(node.getProto().output(0), emit(node, "MatMul", values, *shape, builder.getF32Type()));
   return success();
 }
@@ -368,7 +335,7 @@ LogicalResult GraphImporter::importElementwise(const OnnxNode &node, Entries &in
   size_t arity = node.getOp() == "Where" ? 3 : isUnary(node.getOp()) ? 1 : 2;
   if (!shape || values.size() != arity)
     return emitMismatch(node);
-  Type element = isComparison(node.getOp()) ? builder.getI1Type() : getType(*inputs.back()).getElementType();
+  Type element = yieldsBoolean(node.getOp()) ? builder.getI1Type() : getType(*inputs.back()).getElementType();
   define(node.getProto().output(0), emit(node, node.getOp(), values, *shape, element));
   return success();
 }
