@@ -93,7 +93,7 @@ void addPlan(const Options &options, const MemoryPlan &plan, format::Plan &messa
   message.set_loss_columns(options.schedule.lossColumns);
   message.set_spill_checkpoints(options.schedule.spill != Spill::None);
   message.set_spill_optimizer(options.schedule.spill == Spill::All);
-  message.set_file_bytes(plan.fileBytes);
+  message.set_file_bytes(plan.memory.file());
   message.set_resident_limit(options.training.residentLimit);
   message.set_live_bytes(plan.liveBytes);
   auto add = [](const PlannedBuffer &buffer, format::Buffer &out) {

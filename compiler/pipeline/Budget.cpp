@@ -11,27 +11,31 @@ using format::formatMegabytes;
 
 namespace {
 
-std::string suggestSpilling(const MemoryPlan &fixed, const Training &training) {
-  if (isForwardOnly(training.optimizer))
+std::string suggestSpilling(const SessionMemory &memory, const Training &training) {
+  if (memory.forwardOnly)
     return "";
   Spill more = training.mostSpill == Spill::None ? Spill::Checkpoints : Spill::All;
-  if (getFileBytes(fixed, more) == getFileBytes(fixed, training.mostSpill))
+  SessionMemory spilled = memory;
+  spilled.spill = training.mostSpill;
+  uint64_t written = spilled.file();
+  spilled.spill = more;
+  if (spilled.file() == written)
     return "";
-  return std::string(", or --spill ") + nameOf(more) + ", which writes " + formatMegabytes(getFileBytes(fixed, more)) +
+  return std::string(", or --spill ") + nameOf(more) + ", which writes " + formatMegabytes(spilled.file()) +
          " to disk in each step";
 }
 
 LogicalResult refuse(const ScheduleChooser &chooser, const Options &options, EmitError emitError) {
   Choice smallest = chooser.chooseSmallest(options.training.mostSpill);
+  const SessionMemory &memory = chooser.getFixedPlan().memory;
   std::string adapter;
-  for (const PlannedBuffer &buffer : chooser.getFixedPlan().buffers)
-    if (buffer.name == "trainables")
-      adapter = " (the adapter takes " + formatMegabytes(buffer.bytes) + ")";
+  if (memory.trainables)
+    adapter = " (the adapter takes " + formatMegabytes(memory.trainables) + ")";
   return emitError() << "the least that this model trains in is " << formatMegabytes(smallest.peakBytes) << " ("
                      << describeSchedule(smallest.schedule) << "); give that much, or a shorter --seq-len than "
                      << options.shape.sequence << ", a lower --lora-rank than " << options.lora.rank << adapter
                      << (options.training.optimizer == "adamw" ? ", --optimizer sgd" : "")
-                     << suggestSpilling(chooser.getFixedPlan(), options.training);
+                     << suggestSpilling(memory, options.training);
 }
 
 } // namespace

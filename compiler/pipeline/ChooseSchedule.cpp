@@ -2,11 +2,10 @@
 //
 // The planner as a solver: which schedule is the fastest within a budget.
 //
-// Terms: a schedule's peak is what no schedule changes, the checkpoints that its spacing keeps, and the scratch arena
-// of the program that needs the most. Its time is predicted by the cost model; spacing adds the forward of every block
-// whose checkpoint is not kept.
-// A plan that spills wears the disk, so it is taken only where none that does not spill fits, and the optimizer's state
-// goes only where checkpoints alone are not enough.
+// Terms: a schedule's peak is that of a plan (SessionMemory.h) with the checkpoints that its spacing keeps and the
+// scratch arena of the program that needs the most. Its time is predicted by the cost model; spacing adds the forward
+// of every block whose checkpoint is not kept. A plan that spills wears the disk, so it is taken only where none that
+// does not spill fits, and the optimizer's state goes only where checkpoints alone are not enough.
 // 1. For each chunk size and for each tile of the loss, lower a copy of the module, and note arena and time of the
 //    layers' programs or of the head's.
 // 2. Look at every combination with every spacing. There are a few thousand, and each is a sum.
@@ -72,18 +71,15 @@ FailureOr<ScheduleChooser::Part> ScheduleChooser::lower(ModuleOp module, const O
 
   Part part;
   part.schedule = options.schedule;
-  forwardOnly = isForwardOnly(options.training.optimizer);
+  fixedPlan = computeMemoryPlan(*copy, options, inputs);
   for (auto block : copy->getOps<train::BlockOp>()) {
     uint64_t &arena = block.getKind() == train::BlockKind::Head ? part.headArena : part.layerArena;
     for (auto [use, name] : block.getPrograms())
-      if (!forwardOnly || !train::givesGradients(use))
+      if (!fixedPlan.memory.forwardOnly || !train::givesGradients(use))
         arena = std::max(arena, copy->lookupSymbol<exec::ProgramOp>(name).getArenaBytes().value_or(0));
   }
-  fixedPlan = computeMemoryPlan(*copy, options, inputs);
   part.seconds = fixedPlan.stepSeconds;
-  part.flowBytes = fixedPlan.flowBytes;
-  otherBytes = fixedPlan.peakBytes - fixedPlan.keptBytes - fixedPlan.flowBytes - fixedPlan.stateBytes -
-               std::max(part.layerArena, part.headArena);
+  part.flowsInPlace = fixedPlan.memory.flowsInPlace;
   return part;
 }
 
@@ -93,26 +89,23 @@ Choice ScheduleChooser::evaluate(const Part &chunk, const Part &tile, int64_t sp
   choice.schedule.chunk = chunk.schedule.chunk;
   choice.schedule.spacing = spacing;
   choice.schedule.spill = spill;
-  choice.peakBytes = otherBytes + chunk.flowBytes + std::max(chunk.layerArena, tile.headArena) +
-                     (spill == Spill::All ? fixedPlan.filedStateRoom : fixedPlan.stateBytes);
+  SessionMemory memory = fixedPlan.memory;
+  memory.flowsInPlace = chunk.flowsInPlace;
+  memory.scratch = std::max(chunk.layerArena, tile.headArena);
+  memory.spacing = spacing;
+  memory.spill = spill;
+  choice.peakBytes = fixedPlan.processBytes + memory.total();
   StepSeconds seconds = chunk.seconds;
   seconds.head = tile.seconds.head;
   seconds.loss = tile.seconds.loss;
-  if (forwardOnly) {
-    choice.seconds = seconds.totalForwardOnly();
-  } else if (spill == Spill::None) {
-    choice.peakBytes += countCheckpoints(fixedPlan.layers, spacing) * fixedPlan.checkpointBytes;
-    choice.seconds = seconds.total(fixedPlan.layers, spacing);
-  } else {
-    choice.seconds = seconds.totalSpilled(getFileBytes(fixedPlan, spill), rates);
-  }
+  choice.seconds = seconds.total(memory, rates);
   return choice;
 }
 
 std::vector<Choice> ScheduleChooser::listChoices(Spill spill) const {
   // What is in a file, or not there at all, need not be computed again.
-  bool canSpace = spill == Spill::None && !forwardOnly;
-  auto mostSpacing = static_cast<int64_t>(canSpace ? std::max<uint64_t>(fixedPlan.layers, 1) : 1);
+  bool canSpace = spill == Spill::None && !fixedPlan.memory.forwardOnly;
+  auto mostSpacing = static_cast<int64_t>(canSpace ? std::max<uint64_t>(fixedPlan.memory.layers, 1) : 1);
   std::vector<Choice> choices;
   for (const Part &chunk : chunks)
     for (const Part &tile : tiles)

@@ -39,7 +39,7 @@ private:
     Schedule schedule;
     StepSeconds seconds;
     uint64_t layerArena = 0, headArena = 0;
-    uint64_t flowBytes = 0; // between blocks: less where all programs run in place, which the chunk may decide
+    bool flowsInPlace = false; // which the chunk may decide
   };
 
   mlir::FailureOr<Part> lower(mlir::ModuleOp module, const Options &options, const PlanInputs &inputs);
@@ -49,8 +49,6 @@ private:
   std::vector<Part> chunks, tiles;
   MemoryPlan fixedPlan;
   MachineRates rates;
-  bool forwardOnly = false;
-  uint64_t otherBytes = 0; // what no schedule changes
 };
 
 } // namespace mebp

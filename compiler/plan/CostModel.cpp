@@ -131,19 +131,18 @@ private:
 
 } // namespace
 
-double StepSeconds::total(uint64_t layers, uint64_t spacing) const {
-  if (layers == 0)
-    return layersForward + head + update;
-  // All but the last segment, which is still there when the backward begins, and what is kept of the others.
-  spacing = std::min(spacing, layers);
-  uint64_t again = layers - spacing - (layers / spacing - 1);
-  return layersForward * (1 + static_cast<double>(again) / static_cast<double>(layers)) + layersBackward + head +
-         update;
-}
-
-double StepSeconds::totalSpilled(uint64_t fileBytes, const MachineRates &rates) const {
-  return layersForward + layersBackward + head + update +
-         rates.seconds(format::spillRate, {0, 0, 0, static_cast<double>(fileBytes)}, 1);
+double StepSeconds::total(const SessionMemory &memory, const MachineRates &rates) const {
+  if (memory.forwardOnly)
+    return 2 * (layersForward + loss) + update;
+  double again = 0, file = 0;
+  if (memory.spill != Spill::None) {
+    file = rates.seconds(format::spillRate, {0, 0, 0, static_cast<double>(memory.file())}, 1);
+  } else if (memory.layers > 0) {
+    // All but the last segment, which is still there when the backward begins, and what is kept of the others.
+    uint64_t layers = memory.layers, segment = std::min(memory.spacing, layers);
+    again = static_cast<double>(layers - segment - (layers / segment - 1)) / static_cast<double>(layers);
+  }
+  return layersForward * (1 + again) + layersBackward + head + update + file;
 }
 
 StepSeconds predictStep(ModuleOp module, int64_t sequence, StringRef optimizer, const Machine &machine) {

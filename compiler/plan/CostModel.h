@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/plan/MachineRates.h"
+#include "compiler/plan/SessionMemory.h"
 #include "dialects/exec/Exec.h"
 #include "mlir/IR/BuiltinOps.h"
 
@@ -21,12 +22,9 @@ struct StepSeconds {
   double loss = 0;                              // the head's loss alone
   double update = 0;                            // by the optimizer
 
-  /// With the forwards of `layers` run again in the segments that do not keep their checkpoints.
-  double total(uint64_t layers, uint64_t spacing) const;
-  /// With `fileBytes` written and read again instead.
-  double totalSpilled(uint64_t fileBytes, const MachineRates &rates) const;
-  /// Two losses instead of a gradient.
-  double totalForwardOnly() const { return 2 * (layersForward + loss) + update; }
+  /// Of a step that keeps what `memory` says: layers whose checkpoints it does not keep run forward again, what it has
+  /// in a file is written and read.
+  double total(const SessionMemory &memory, const MachineRates &rates) const;
 };
 
 /// Of a module of placed programs, with the longest sequence and the largest batch.

@@ -63,8 +63,6 @@ std::vector<PlannedBuffer> describe(const ArenaPeak &peak) {
   return buffers;
 }
 
-uint64_t getStateBytes(StringRef optimizer, uint64_t trainables) { return countStateArrays(optimizer) * trainables; }
-
 /// The gradients that a program gives: they are applied before those of the next one are computed.
 uint64_t getGradientBytes(exec::ProgramOp program) {
   uint64_t bytes = 0;
@@ -132,34 +130,61 @@ NeedsBySession findProgramNeeds(ModuleOp module) {
   return needs;
 }
 
+/// What a session needs with an optimizer, whose gradients are applied at once.
+SessionMemory withOptimizer(SessionMemory memory, const format::OptimizerTraits &traits, const NeedsBySession &needs) {
+  const ProgramNeeds &needed = traits.forwardOnly ? needs.losses : needs.gradients;
+  memory.forwardOnly = traits.forwardOnly;
+  memory.stateArrays = traits.stateArrays;
+  memory.gradients = needed.gradients;
+  memory.scratch = needed.arena;
+  return memory;
+}
+
 /// The peak with each optimizer and each sink of gradients (runtime/train/gradients.h), the planned ones included.
-/// `common` is what all of them need, `ofGradients` what those need that compute gradients, but for their state; of
-/// that as much is in memory as `inMemory` trainables have.
-std::vector<PlannedBuffer> listOtherPeaks(uint64_t common, uint64_t ofGradients, uint64_t ofLosses, uint64_t inMemory,
-                                          uint64_t trainables, uint64_t ofOneBlock) {
+std::vector<PlannedBuffer> listOtherPeaks(const MemoryPlan &plan, const NeedsBySession &needs) {
   std::vector<PlannedBuffer> peaks;
   for (const format::OptimizerTraits &traits : format::optimizers) {
-    std::string optimizer = traits.name;
-    uint64_t applied = common + ofGradients + getStateBytes(optimizer, inMemory);
+    const SessionMemory applied = withOptimizer(plan.memory, traits, needs);
+    auto add = [&](const char *use, uint64_t gradients) {
+      SessionMemory memory = applied;
+      memory.gradients = gradients;
+      peaks.push_back({traits.name + std::string(use), plan.processBytes + memory.total(), ""});
+    };
     if (traits.forwardOnly) {
-      peaks.push_back({optimizer, common + ofLosses, ""});
+      add("", 0);
       continue;
     }
-    peaks.push_back({optimizer + ", gradients applied at once", applied, ""});
-    peaks.push_back({optimizer + ", clipped or returned", applied - ofOneBlock + trainables, ""});
-    peaks.push_back({optimizer + ", accumulated", applied + trainables, ""});
+    add(", gradients applied at once", applied.gradients);
+    add(", clipped or returned", applied.trainables);
+    add(", accumulated", applied.gradients + applied.trainables);
   }
   return peaks;
 }
 
-} // namespace
-
-uint64_t countCheckpoints(uint64_t layers, uint64_t spacing) {
-  if (layers == 0)
-    return 0;
-  // runtime/train/layout.h: the last segment is whole, and of the first its beginning may be missing.
-  return layers / std::min(spacing, layers) + std::min(spacing, layers) - 1;
+/// The parts of a session's memory that are there, for people.
+std::vector<PlannedBuffer> listBuffers(const SessionMemory &memory, const Training &training, StringRef scratchOf) {
+  std::vector<PlannedBuffer> buffers;
+  auto add = [&](std::string name, uint64_t bytes, std::string source) {
+    if (bytes)
+      buffers.push_back({std::move(name), bytes, std::move(source)});
+  };
+  std::string kept = std::to_string(memory.countCheckpoints()), all = std::to_string(memory.layers);
+  add("checkpoints", memory.checkpoints(), kept + (memory.spacing > 1 ? " of " + all : "") + " layers' inputs");
+  add("cotangents", memory.flow(),
+      memory.forwardOnly    ? "none: what flows forward"
+      : memory.flowsInPlace ? "of a layer's output, replaced by its input's"
+                            : "of a layer's input and output");
+  add("trainables", memory.trainables, "adapter, f32");
+  add("optimizer", memory.state(), training.optimizer + (memory.spill == Spill::All ? ", of one tensor at once" : ""));
+  add("gradients", memory.gradients, "of one block, applied at once");
+  add("scratch", memory.scratch, scratchOf.str());
+  add("workspace", memory.workspace, std::to_string(training.threads) + " threads");
+  add("tokens", memory.tokens, "ids, labels, loss and scale");
+  add("residency", memory.residency, "which weights are in memory");
+  return buffers;
 }
+
+} // namespace
 
 RankedTensorType getCheckpointType(ModuleOp module) {
   for (auto program : module.getOps<exec::ProgramOp>())
@@ -171,76 +196,42 @@ RankedTensorType getCheckpointType(ModuleOp module) {
 
 MemoryPlan computeMemoryPlan(ModuleOp module, const Options &options, const PlanInputs &inputs) {
   const Training &training = options.training;
+  NeedsBySession needs = findProgramNeeds(module);
   MemoryPlan plan;
-  plan.calibrated = inputs.machine.rates.isCalibrated();
   plan.processBytes = runtimeBytes;
+  plan.calibrated = inputs.machine.rates.isCalibrated();
+
+  SessionMemory &memory = plan.memory;
   uint64_t tokens = options.shape.batch * options.shape.sequence;
   RankedTensorType type = getCheckpointType(module);
-  plan.checkpointBytes = format::alignUp(tokens * type.getDimSize(1) * type.getElementTypeBitWidth() / 8);
+  memory.checkpoint = format::alignUp(tokens * type.getDimSize(1) * type.getElementTypeBitWidth() / 8);
   for (auto block : module.getOps<train::BlockOp>())
-    plan.layers += block.getKind() == train::BlockKind::Layer;
-  uint64_t trainables = 0, largestTrainable = 0;
+    memory.layers += block.getKind() == train::BlockKind::Layer;
   for (auto parameter : module.getOps<nn::ParameterOp>()) {
     if (!parameter.getTrainable())
       continue;
     uint64_t bytes = format::alignUp(parameter.getTensorType().getNumElements() * sizeof(float));
-    trainables += bytes;
-    largestTrainable = std::max(largestTrainable, bytes);
+    memory.trainables += bytes;
+    memory.largestTrainable = std::max(memory.largestTrainable, bytes);
   }
-  auto add = [&](std::string name, uint64_t bytes, std::string source) {
-    if (bytes)
-      plan.buffers.push_back({std::move(name), bytes, std::move(source)});
-  };
-  bool forwardOnly = isForwardOnly(training.optimizer), filed = options.schedule.spill == Spill::All;
-  auto [gradientNeeds, lossNeeds] = findProgramNeeds(module);
-  ProgramNeeds &needs = forwardOnly ? lossNeeds : gradientNeeds;
-  plan.stateBytes = getStateBytes(training.optimizer, trainables);
-  plan.filedStateRoom = getStateBytes(training.optimizer, largestTrainable);
-  plan.stepSeconds = predictStep(module, options.shape.sequence, training.optimizer, inputs.machine);
-  uint64_t spacing = options.schedule.spacing, kept = countCheckpoints(plan.layers, spacing);
-  uint64_t checkpoints = options.schedule.spill == Spill::None ? kept * plan.checkpointBytes : 0;
-  if (forwardOnly) {
-    plan.seconds = plan.stepSeconds.totalForwardOnly();
-  } else if (options.schedule.spill == Spill::None) {
-    plan.seconds = plan.stepSeconds.total(plan.layers, spacing);
-    plan.keptBytes = checkpoints;
-    add("checkpoints", checkpoints,
-        std::to_string(kept) + (spacing > 1 ? " of " + std::to_string(plan.layers) : "") + " layers' inputs");
-  } else {
-    plan.fileBytes = getFileBytes(plan, options.schedule.spill);
-    plan.seconds = plan.stepSeconds.totalSpilled(plan.fileBytes, inputs.machine.rates);
-  }
-  bool inPlace = flowsInPlace(module);
-  plan.flowBytes = (inPlace ? 1 : 2) * plan.checkpointBytes;
-  add("cotangents", plan.flowBytes,
-      forwardOnly ? "none: what flows forward"
-      : inPlace   ? "of a layer's output, replaced by its input's"
-                  : "of a layer's input and output");
-  add("trainables", trainables, "adapter, f32");
-  add("optimizer", filed ? plan.filedStateRoom : plan.stateBytes,
-      training.optimizer + (filed ? ", of one tensor at once" : ""));
-  add("gradients", needs.gradients, "of one block, applied at once");
-  add("scratch", needs.arena, needs.largest.getSymName().str());
-  add("workspace", training.threads * format::workspaceBytes, std::to_string(training.threads) + " threads");
-  add("tokens", 2 * format::alignUp(tokens * sizeof(int32_t)) + 2 * format::alignUp(sizeof(float)),
-      "ids, labels, loss and scale");
+  memory.flowsInPlace = flowsInPlace(module);
+  memory.spacing = options.schedule.spacing;
+  memory.spill = options.schedule.spill;
+  memory.tokens = 2 * format::alignUp(tokens * sizeof(int32_t)) + 2 * format::alignUp(sizeof(float));
+  memory.workspace = training.threads * format::workspaceBytes;
   if (training.residentLimit)
-    add("residency", format::alignUp(format::residencyBytes(inputs.weightsBytes)), "which weights are in memory");
-  plan.peakBytes = plan.processBytes;
-  for (const PlannedBuffer &buffer : plan.buffers)
-    plan.peakBytes += buffer.bytes;
-  plan.liveBytes = plan.peakBytes - needs.arena - needs.gradients + needs.live;
-  uint64_t common =
-      plan.peakBytes - plan.keptBytes - (filed ? plan.filedStateRoom : plan.stateBytes) - needs.gradients - needs.arena;
-  plan.otherPeaks = listOtherPeaks(common, checkpoints + gradientNeeds.gradients + gradientNeeds.arena, lossNeeds.arena,
-                                   filed ? largestTrainable : trainables, trainables, gradientNeeds.gradients);
-  plan.atPeak = describe(needs.peak);
-  return plan;
-}
+    memory.residency = format::alignUp(format::residencyBytes(inputs.weightsBytes));
+  memory = withOptimizer(memory, *format::findOptimizer(std::string_view(training.optimizer)), needs);
 
-uint64_t getFileBytes(const MemoryPlan &plan, Spill spill) {
-  uint64_t checkpoints = spill == Spill::None ? 0 : plan.layers * plan.checkpointBytes;
-  return checkpoints + (spill == Spill::All ? plan.stateBytes : 0);
+  ProgramNeeds &largest = memory.forwardOnly ? needs.losses : needs.gradients;
+  plan.buffers = listBuffers(memory, training, largest.largest.getSymName());
+  plan.otherPeaks = listOtherPeaks(plan, needs);
+  plan.atPeak = describe(largest.peak);
+  plan.stepSeconds = predictStep(module, options.shape.sequence, training.optimizer, inputs.machine);
+  plan.seconds = plan.stepSeconds.total(memory, inputs.machine.rates);
+  plan.peakBytes = plan.processBytes + memory.total();
+  plan.liveBytes = plan.peakBytes - memory.scratch - memory.gradients + largest.live;
+  return plan;
 }
 
 } // namespace mebp

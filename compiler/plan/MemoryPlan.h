@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "compiler/Options.h"
 #include "compiler/plan/CostModel.h"
+#include "compiler/plan/SessionMemory.h"
 #include "dialects/exec/Exec.h"
 
 #include <string>
@@ -22,17 +22,12 @@ struct PlannedBuffer {
   std::string source; // what it comes from, for people
 };
 
-/// What training needs, all of it: docs/format.md names the buffers, runtime/train/ lays out the same ones.
+/// What training needs, all of it: docs/format.md names the buffers.
 struct MemoryPlan {
-  std::vector<PlannedBuffer> buffers;
-  std::vector<PlannedBuffer> otherPeaks;    // by optimizer and by what becomes of the gradients
-  std::vector<PlannedBuffer> atPeak;        // values alive where the largest program needs the most
-  uint64_t layers = 0, checkpointBytes = 0; // a checkpoint is a layer's input
-  uint64_t keptBytes = 0;                   // of all checkpoints in memory
-  uint64_t flowBytes = 0;                   // of what flows between blocks: one or two as large as a checkpoint
-  uint64_t stateBytes = 0;                  // of the optimizer, wherever that is ...
-  uint64_t filedStateRoom = 0;              // ... and of the part that is in memory at once where it is in a file
-  uint64_t fileBytes = 0;                   // written to a file in each step
+  SessionMemory memory;
+  std::vector<PlannedBuffer> buffers;    // what that is made of
+  std::vector<PlannedBuffer> otherPeaks; // by optimizer and by what becomes of the gradients
+  std::vector<PlannedBuffer> atPeak;     // values alive where the largest program needs the most
   StepSeconds stepSeconds;
   double seconds = 0;      // of a step, predicted ...
   bool calibrated = false; // ... by rates that were measured
@@ -43,12 +38,6 @@ struct MemoryPlan {
 
 /// Reckons the plan of a placed module of exec programs.
 MemoryPlan computeMemoryPlan(mlir::ModuleOp module, const Options &options, const PlanInputs &inputs);
-
-/// How many checkpoints of `layers` have memory at once: the kept ones, and those between two of them.
-uint64_t countCheckpoints(uint64_t layers, uint64_t spacing);
-
-/// What a step writes to a file. A plan's own is plan.fileBytes; this asks it for another choice.
-uint64_t getFileBytes(const MemoryPlan &plan, Spill spill);
 
 /// A checkpoint as the head reads it: [tokens, hidden], in the type of activations.
 mlir::RankedTensorType getCheckpointType(mlir::ModuleOp module);
