@@ -278,6 +278,7 @@ def test_the_peaks_are_measured(tmp_path):
 def test_the_machine_is_named():
     cpu = "model name\t: A CPU\nflags\t\t: fpu avx2 amx_bf16 avx512f\nmodel name\t: A CPU\n"
     assert parse_cpu(cpu) == ("A CPU", ["avx2", "avx512f", "amx_bf16"])
+    assert parse_cpu(cpu + "cpu family\t: 25\nmodel\t\t: 17\n")[0] == "A CPU 25/17"
     assert parse_cpu("")[0] == "a CPU without a name"
     verbose = "onednn_verbose,v1,info,cpu,isa:Intel AVX-512 with AMX\nonednn_verbose,v1,info,gpu,runtime:none\n"
     assert (parse_onednn(verbose), parse_onednn("")) == ("Intel AVX-512 with AMX", "nothing for bf16")

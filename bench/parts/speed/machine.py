@@ -13,10 +13,14 @@ ONEDNN = "import torch; left = torch.ones(64, 64, dtype=torch.bfloat16); left @ 
 
 
 def parse_cpu(text: str) -> tuple[str, list[str]]:
-    """The CPU's name and those of FLAGS that it has, from /proc/cpuinfo."""
+    """The CPU's name with its family and model, and those of FLAGS that it has, from /proc/cpuinfo."""
     fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
     flags = (fields.get("flags") or fields.get("Features") or "").split()
-    return fields.get("model name", "a CPU without a name"), [flag for flag in FLAGS if flag in flags]
+    name = fields.get("model name", "a CPU without a name")
+    # A rented machine often says the name of a whole line of CPUs.
+    if "cpu family" in fields and "model" in fields:
+        name += f" {fields['cpu family']}/{fields['model']}"
+    return name, [flag for flag in FLAGS if flag in flags]
 
 
 def parse_onednn(text: str) -> str:
