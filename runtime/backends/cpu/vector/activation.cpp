@@ -100,14 +100,15 @@ static void relu(const Call &call, const Context &context) { forward(call, conte
 static void reluGradient(const Call &call, const Context &context) { backward(call, context, Activation::Relu); }
 static void gelu(const Call &call, const Context &context) { forward(call, context, geluOf(call)); }
 static void geluGradient(const Call &call, const Context &context) { backward(call, context, geluOf(call)); }
-static void gated(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Gated)(call, context); }
-static void gatedGradient(const Call &call, const Context &context) {
-  HWY_DYNAMIC_DISPATCH(GatedGradient)(call, context);
-}
 
-const KernelTable activationKernels = {
-    {"silu", silu}, {"silu_gradient", siluGradient}, {"relu", relu},   {"relu_gradient", reluGradient},
-    {"gelu", gelu}, {"gelu_gradient", geluGradient}, {"gated", gated}, {"gated_gradient", gatedGradient}};
+const KernelTable activationKernels = {{"silu", silu},
+                                       {"silu_gradient", siluGradient},
+                                       {"relu", relu},
+                                       {"relu_gradient", reluGradient},
+                                       {"gelu", gelu},
+                                       {"gelu_gradient", geluGradient},
+                                       {"gated", MEBP_BEST(Gated)},
+                                       {"gated_gradient", MEBP_BEST(GatedGradient)}};
 
 } // namespace mebp::cpu::vector
 #endif

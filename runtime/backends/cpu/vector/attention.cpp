@@ -117,9 +117,7 @@ HWY_AFTER_NAMESPACE();
 namespace mebp::cpu::vector {
 HWY_EXPORT(Attention);
 
-static void attention(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Attention)(call, context); }
-
-const KernelTable attentionKernels = {{"attention", attention}};
+const KernelTable attentionKernels = {{"attention", MEBP_BEST(Attention)}};
 
 } // namespace mebp::cpu::vector
 #endif

@@ -166,11 +166,7 @@ HWY_AFTER_NAMESPACE();
 namespace mebp::cpu::vector {
 HWY_EXPORT(AttentionGradient);
 
-static void attentionGradient(const Call &call, const Context &context) {
-  HWY_DYNAMIC_DISPATCH(AttentionGradient)(call, context);
-}
-
-const KernelTable attentionGradientKernels = {{"attention_gradient", attentionGradient}};
+const KernelTable attentionGradientKernels = {{"attention_gradient", MEBP_BEST(AttentionGradient)}};
 
 } // namespace mebp::cpu::vector
 #endif

@@ -54,11 +54,8 @@ HWY_EXPORT(Add);
 HWY_EXPORT(Multiply);
 HWY_EXPORT(Scale);
 
-static void add(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Add)(call, context); }
-static void multiply(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Multiply)(call, context); }
-static void scale(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Scale)(call, context); }
-
-const KernelTable elementwiseKernels = {{"add", add}, {"multiply", multiply}, {"scale", scale}};
+const KernelTable elementwiseKernels = {
+    {"add", MEBP_BEST(Add)}, {"multiply", MEBP_BEST(Multiply)}, {"scale", MEBP_BEST(Scale)}};
 
 } // namespace mebp::cpu::vector
 #endif

@@ -8,6 +8,10 @@
 
 namespace mebp::cpu::vector {
 
+// Calls the function of that name that Highway has compiled for this CPU.
+#define MEBP_BEST(function)                                                                                            \
+  [](const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(function)(call, context); }
+
 extern const KernelTable activationKernels;
 extern const KernelTable attentionKernels;
 extern const KernelTable attentionGradientKernels;

@@ -276,17 +276,9 @@ HWY_EXPORT(Linear);
 HWY_EXPORT(LinearInputGradient);
 HWY_EXPORT(LinearWeightGradient);
 
-static void linear(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Linear)(call, context); }
-static void linearInputGradient(const Call &call, const Context &context) {
-  HWY_DYNAMIC_DISPATCH(LinearInputGradient)(call, context);
-}
-static void linearWeightGradient(const Call &call, const Context &context) {
-  HWY_DYNAMIC_DISPATCH(LinearWeightGradient)(call, context);
-}
-
-const KernelTable linearKernels = {{"linear", linear},
-                                   {"linear_input_gradient", linearInputGradient},
-                                   {"linear_weight_gradient", linearWeightGradient}};
+const KernelTable linearKernels = {{"linear", MEBP_BEST(Linear)},
+                                   {"linear_input_gradient", MEBP_BEST(LinearInputGradient)},
+                                   {"linear_weight_gradient", MEBP_BEST(LinearWeightGradient)}};
 
 } // namespace mebp::cpu::vector
 #endif

@@ -107,14 +107,8 @@ namespace mebp::cpu::vector {
 HWY_EXPORT(CrossEntropyTile);
 HWY_EXPORT(CrossEntropy);
 
-static void crossEntropyTile(const Call &call, const Context &context) {
-  HWY_DYNAMIC_DISPATCH(CrossEntropyTile)(call, context);
-}
-static void crossEntropy(const Call &call, const Context &context) {
-  HWY_DYNAMIC_DISPATCH(CrossEntropy)(call, context);
-}
-
-const KernelTable lossKernels = {{"cross_entropy_tile", crossEntropyTile}, {"cross_entropy", crossEntropy}};
+const KernelTable lossKernels = {{"cross_entropy_tile", MEBP_BEST(CrossEntropyTile)},
+                                 {"cross_entropy", MEBP_BEST(CrossEntropy)}};
 
 } // namespace mebp::cpu::vector
 #endif

@@ -157,19 +157,10 @@ HWY_EXPORT(RmsNormInputGradient);
 HWY_EXPORT(LayerNorm);
 HWY_EXPORT(LayerNormInputGradient);
 
-static void rmsNorm(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(RmsNorm)(call, context); }
-static void rmsNormInputGradient(const Call &call, const Context &context) {
-  HWY_DYNAMIC_DISPATCH(RmsNormInputGradient)(call, context);
-}
-static void layerNorm(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(LayerNorm)(call, context); }
-static void layerNormInputGradient(const Call &call, const Context &context) {
-  HWY_DYNAMIC_DISPATCH(LayerNormInputGradient)(call, context);
-}
-
-const KernelTable normKernels = {{"rms_norm", rmsNorm},
-                                 {"rms_norm_input_gradient", rmsNormInputGradient},
-                                 {"layer_norm", layerNorm},
-                                 {"layer_norm_input_gradient", layerNormInputGradient}};
+const KernelTable normKernels = {{"rms_norm", MEBP_BEST(RmsNorm)},
+                                 {"rms_norm_input_gradient", MEBP_BEST(RmsNormInputGradient)},
+                                 {"layer_norm", MEBP_BEST(LayerNorm)},
+                                 {"layer_norm_input_gradient", MEBP_BEST(LayerNormInputGradient)}};
 
 } // namespace mebp::cpu::vector
 #endif

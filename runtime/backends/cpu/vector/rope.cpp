@@ -73,9 +73,7 @@ HWY_AFTER_NAMESPACE();
 namespace mebp::cpu::vector {
 HWY_EXPORT(Rope);
 
-static void rope(const Call &call, const Context &context) { HWY_DYNAMIC_DISPATCH(Rope)(call, context); }
-
-const KernelTable ropeKernels = {{"rope", rope}};
+const KernelTable ropeKernels = {{"rope", MEBP_BEST(Rope)}};
 
 } // namespace mebp::cpu::vector
 #endif

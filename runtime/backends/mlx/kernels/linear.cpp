@@ -7,27 +7,20 @@ namespace mebp::mlx {
 
 namespace mx = ::mlx::core;
 
-static void linear(Call &call) {
-  array sum = product(call.numbers(0), call.value(1), true);
-  if (call.has(4))
-    sum = sum + call.attributes.lowAlpha * product(call.numbers(4), call.value(5), true);
+// alpha (x w + low_alpha low low_weight), and what is there of bias and addend; `low` is the number of that operand.
+static void multiply(Call &call, bool transposed, size_t low) {
+  array sum = product(call.numbers(0), call.value(1), transposed);
+  if (call.has(low))
+    sum = sum + call.attributes.lowAlpha * product(call.numbers(low), call.value(low + 1), transposed);
   sum = call.attributes.alpha * sum;
-  if (call.has(2))
-    sum = sum + call.numbers(2);
-  if (call.has(3))
-    sum = sum + call.numbers(3);
+  for (size_t added = 2; added < low; ++added)
+    if (call.has(added))
+      sum = sum + call.numbers(added);
   call.give(0, sum);
 }
 
-static void linearInputGradient(Call &call) {
-  array sum = product(call.numbers(0), call.value(1), false);
-  if (call.has(3))
-    sum = sum + call.attributes.lowAlpha * product(call.numbers(3), call.value(4), false);
-  sum = call.attributes.alpha * sum;
-  if (call.has(2))
-    sum = sum + call.numbers(2);
-  call.give(0, sum);
-}
+static void linear(Call &call) { multiply(call, true, 4); }
+static void linearInputGradient(Call &call) { multiply(call, false, 3); }
 
 static void linearWeightGradient(Call &call) {
   array sum = call.attributes.alpha * mx::matmul(mx::transpose(call.numbers(0)), call.numbers(1));
