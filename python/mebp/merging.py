@@ -10,15 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
+from mebp.element_types import ELEMENT_TYPES
 from mebp.errors import Error
 from mebp.extension import load_runtime
 from mebp.files import new_folder, read_json
 from mebp.inspect import inspect
 from mebp.session import Session
-from mebp.tensor_file import DTYPES, relative_norm, write_tensors
+from mebp.tensor_file import relative_norm, write_tensors
 from mebp.tensor_names import lora_factors, stored_name
-
-_TORCH_NAMES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,8 @@ def merge(
     config.json, a number cannot be held, or `output` cannot be written or is not empty.
     """
     bundle, adapter, output = Path(bundle), Path(adapter), Path(output)
-    if dtype not in DTYPES:
-        raise Error(f"dtype '{dtype}' is not one of {', '.join(DTYPES)}")
+    if dtype not in ELEMENT_TYPES:
+        raise Error(f"dtype '{dtype}' is not one of {', '.join(ELEMENT_TYPES)}")
     session = Session(bundle, threads=1, forward_only=True)
     session.load_adapter(adapter)
     description = inspect(bundle)
@@ -109,5 +108,5 @@ def _tensors(weights: list[dict], shapes: dict[str, tuple[int, ...]]) -> list[_T
 def _config(path: Path, dtype: str) -> dict:
     config = read_json(path, "export and compile the model again")
     config.pop("torch_dtype", None)  # as it was once called
-    config["dtype"] = _TORCH_NAMES[dtype]
+    config["dtype"] = ELEMENT_TYPES[dtype].torch
     return config

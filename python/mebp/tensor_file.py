@@ -8,10 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from mebp.element_types import ELEMENT_TYPES
 from mebp.errors import Error
-
-# As --dtype and safetensors call them, and bytes of a number.
-DTYPES = {"f32": ("F32", 4), "bf16": ("BF16", 2), "f16": ("F16", 2)}
 
 
 def write_tensors(
@@ -22,11 +20,11 @@ def write_tensors(
     Returns each tensor's rounding: the L2 norm of what was lost by that of the tensor. Raises mebp.Error where a number
     is not finite or is beyond `dtype`.
     """
-    label, size = DTYPES[dtype]
+    element = ELEMENT_TYPES[dtype]
     header, offset = {"__metadata__": {"format": "pt"}}, 0
     for name, shape in shapes.items():
-        end = offset + size * int(np.prod(shape))
-        header[name] = {"dtype": label, "shape": list(shape), "data_offsets": [offset, end]}
+        end = offset + element.bytes * int(np.prod(shape))
+        header[name] = {"dtype": element.safetensors, "shape": list(shape), "data_offsets": [offset, end]}
         offset = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # the tensors begin at a multiple of 8

@@ -4,6 +4,8 @@
 import argparse
 from pathlib import Path
 
+from mebp.element_types import ELEMENT_TYPES
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", type=Path, metavar="NAME.mebp", help="as mebpc makes it")
@@ -12,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="a new folder")
     parser.add_argument(
-        "--dtype", choices=["f32", "bf16", "f16"], default="f32", help="of the merged weights (f32: nothing is rounded)"
+        "--dtype", choices=list(ELEMENT_TYPES), default="f32", help="of the merged weights (f32: nothing is rounded)"
     )
 
 

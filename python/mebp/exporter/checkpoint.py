@@ -8,7 +8,6 @@ from pathlib import Path
 
 from mebp.errors import Error
 
-STORABLE = {"F32": 4, "BF16": 2, "F16": 2}
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
 _CHUNK = 1 << 22

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import onnx_ir as ir
 
+from mebp.element_types import STORED_TYPES
 from mebp.errors import Error
-from mebp.exporter.checkpoint import STORABLE, StoredTensor
+from mebp.exporter.checkpoint import StoredTensor
 from mebp.tensor_names import spellings
 
 # The location of every weight of a graph that was exported from a config alone.
 SHAPE_ONLY = "shape-only"
-_TYPES = {"F32": ir.DataType.FLOAT, "BF16": ir.DataType.BFLOAT16, "F16": ir.DataType.FLOAT16}
 
 
 def locate(
@@ -44,10 +44,10 @@ def locate(
                 f"{tensor.file}: tensor '{stored}' is {list(tensor.shape)}, config.json makes it {list(shape)};"
                 " use the config that belongs to the weights"
             )
-        if tensor.dtype not in STORABLE:
-            types = ", ".join(STORABLE)
+        if tensor.dtype not in STORED_TYPES:
+            types = ", ".join(STORED_TYPES)
             raise Error(f"{tensor.file}: tensor '{stored}' is {tensor.dtype}; export takes {types} weights")
-        if tensor.length != math.prod(shape) * STORABLE[tensor.dtype]:
+        if tensor.length != math.prod(shape) * STORED_TYPES[tensor.dtype].bytes:
             raise Error(f"{tensor.file}: tensor '{stored}' has {tensor.length} bytes for its shape; download it again")
         located[name] = tensor
     return located
@@ -59,7 +59,7 @@ def refer(graph: ir.Graph, tensors: dict[str, StoredTensor]) -> None:
     for name, tensor in tensors.items():
         value = graph.initializers[name]
         computed = value.dtype
-        stored = _TYPES[tensor.dtype]
+        stored = ir.DataType[STORED_TYPES[tensor.dtype].onnx]
         value.const_value = ir.ExternalTensor(
             tensor.file.name, tensor.offset, tensor.length, stored, shape=ir.Shape(tensor.shape), name=name
         )

@@ -8,6 +8,7 @@ import onnx_ir as ir
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from mebp.element_types import STORED_TYPES
 from mebp.exporter.checkpoint import StoredTensor, read_checkpoint, same_bytes
 from mebp.exporter.graph import trace
 from mebp.exporter.lengths import longest_sequence
@@ -17,7 +18,7 @@ from mebp.exporter.source import Source, resolve
 from mebp.exporter.tokenizer import copy_tokenizer
 from mebp.exporter.weights import locate, place, refer, refer_to_nothing
 
-_TORCH_TYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+_TORCH_TYPES = {label: getattr(torch, each.torch) for label, each in STORED_TYPES.items()}
 
 
 def write(model: str | Path | PreTrainedModel, stage: Stage, seq_len: int, batch: int, shape_only: bool) -> None:
