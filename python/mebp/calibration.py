@@ -30,7 +30,7 @@ def calibrate(output: Path | None = None, *, threads: int | None = None, quick: 
     output = output or default_file()
     if output.is_dir():
         raise Error(f"{output}: is a folder; name a file")
-    make_writable_parent(output, f"{output}: its folder", _ADVICE)
+    make_writable_parent(output, _ADVICE, f"{output}: its folder")
     text = load_runtime().calibrate(threads or 0, quick)
     with replaced_file(output, _ADVICE) as unfinished:
         unfinished.write_text(text + "\n", encoding="utf-8")

@@ -11,10 +11,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
 import mebp
+from mebp.errors import translate_errors
+from mebp.files import replaced_file
 from mebp.tables import Table
 from mebp.tensor_file import relative_norm
 
@@ -32,19 +35,26 @@ def write_gradients(bundle: Path, output: Path, adapter: Path | None = None, see
         session.set_trainables({name: values for name, values in drawn.items() if "lora_B" in name})
     ids = random.integers(0, session.vocabulary, (session.max_batch, session.max_sequence))
     loss, gradients = session.loss_and_gradients(ids, ids)
-    with output.open("wb") as file:
+    with replaced_file(output, "choose another") as unfinished, unfinished.open("wb") as file:
         np.savez(file, loss=np.float32(loss), **gradients)
 
 
 def compare(first: Path, second: Path) -> Table:
     """Every tensor of both files, the most different first: the L2 norm of the difference by that of the first one."""
-    ours, theirs = (dict(np.load(path)) for path in (first, second))
+    ours, theirs = _read(first), _read(second)
     for name in ours.keys() | theirs.keys():
         if name not in ours or name not in theirs or ours[name].shape != theirs[name].shape:
             raise mebp.Error(f"{second}: '{name}' is not as in {first}; compare runs of one model")
     errors = {name: relative_norm(theirs[name] - values, values) for name, values in ours.items()}
     rows = [[name, f"{error:.1e}"] for name, error in sorted(errors.items(), key=lambda entry: -entry[1])]
     return Table(f"{second} against {first}", ["tensor", "relative difference"], rows)
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    with translate_errors(
+        f"{path}: cannot be read", "write it with gradients", (OSError, EOFError, ValueError, BadZipFile)
+    ):
+        return dict(np.load(path))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             write_gradients(given.bundle, given.output, given.adapter, given.seed)
         else:
             print(compare(given.first, given.second))
-    except (mebp.Error, OSError) as error:
+    except mebp.Error as error:
         print(f"debugging: {error}", file=sys.stderr)
         return 2
     return 0

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one exception that this package raises on purpose."""
+"""The one exception that this package raises on purpose, and how others become it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class Error(Exception):
@@ -9,7 +12,22 @@ class Error(Exception):
         super().__init__(" ".join(str(message).split()))
 
 
-def first_line(error: BaseException) -> str:
-    """What a library's error says, without the pages that often follow."""
+@contextmanager
+def translate_errors(
+    what: str, advice: str, kinds: type[Exception] | tuple[type[Exception], ...] = OSError
+) -> Iterator[None]:
+    """An error of one of these kinds in the block becomes an Error: `what`, the reason, and `advice`."""
+    try:
+        yield
+    except Error:
+        raise
+    except kinds as error:
+        raise Error(f"{what} ({reason(error)}); {advice}") from error
+
+
+def reason(error: BaseException) -> str:
+    """The system's own words, or what a library says, without the pages that often follow."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
     lines = str(error).strip().splitlines()
     return lines[0].strip(" .") if lines else type(error).__name__

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files and folders that are written whole or not at all, and the system's errors in this package's words."""
+"""Files and folders that are read, made, and written whole or not at all; what fails is one line about the file."""
 
 import json
 import os
@@ -9,73 +9,96 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from mebp.errors import Error
+from mebp.errors import Error, translate_errors
 
 
-@contextmanager
-def system_errors(what: str, advice: str) -> Iterator[None]:
-    """The block's OSError becomes an Error: `what`, the system's reason, and `advice`."""
+def read_bytes(path: Path, advice: str) -> bytes:
+    with translate_errors(f"{path}: cannot be read", advice):
+        return path.read_bytes()
+
+
+def read_text(path: Path, advice: str) -> str:
+    """In UTF-8, without the mark that some editors put first."""
+    content = read_bytes(path, advice)
     try:
-        yield
-    except OSError as error:
-        raise Error(f"{what} ({error.strerror or error}); {advice}") from error
+        return content.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise Error(f"{path}:{line}: is not UTF-8 at byte {error.start} of the file; convert it") from error
 
 
-def make_parent(path: str | os.PathLike[str], what: str, advice: str) -> Path:
-    """The absolute folder of `path`, made where it is not there; Error says that `what` cannot be made."""
+def read_json(path: Path, advice: str) -> dict:
+    """The JSON object in `path`."""
+    text = read_text(path, advice)
+    with translate_errors(f"{path}: is not JSON", advice, (ValueError, RecursionError)):
+        value = json.loads(text)
+    if not isinstance(value, dict):
+        raise Error(f"{path}: is not a JSON object; {advice}")
+    return value
+
+
+def make_parent(path: str | os.PathLike[str], advice: str, what: str | None = None) -> Path:
+    """The absolute folder of `path`, made where it is not there; `what` is how an error begins, if not with it."""
     parent = Path(path).absolute().parent
-    with system_errors(f"{what} cannot be made", advice):
+    with translate_errors(f"{what or f'{parent}:'} cannot be made", advice):
         parent.mkdir(parents=True, exist_ok=True)
     return parent
 
 
-def make_writable_parent(path: Path, what: str, advice: str) -> None:
+def make_writable_parent(path: Path, advice: str, what: str) -> None:
     """The same for what is written only later: Error also says that `what` cannot be written."""
-    if not os.access(make_parent(path, what, advice), os.W_OK):
+    if not os.access(make_parent(path, advice, what), os.W_OK):
         raise Error(f"{what} cannot be written; {advice}")
+
+
+@contextmanager
+def made_folders(folder: Path) -> Iterator[None]:
+    """Makes `folder` and those above it; after an error in the block the new ones are gone, if nothing is in them."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for each in missing:
+            with suppress(OSError):
+                each.rmdir()
+        raise
 
 
 @contextmanager
 def replaced_file(path: Path, advice: str) -> Iterator[Path]:
     """Yields a file beside `path`, of the same ending, that becomes `path` at the end; after an error it is gone."""
     unfinished = path.with_name(f".writing-{path.name}")
-    try:
-        with system_errors(f"{path}: cannot be written", advice):
-            path.parent.mkdir(parents=True, exist_ok=True)
+    with translate_errors(f"{path}: cannot be written", advice), made_folders(path.parent):
+        try:
             yield unfinished
             unfinished.replace(path)
-    finally:
-        with suppress(OSError):
-            unfinished.unlink()
+        finally:
+            with suppress(OSError):
+                unfinished.unlink()
 
 
 @contextmanager
 def new_folder(path: Path, advice: str) -> Iterator[Path]:
     """Yields a folder beside `path` that becomes `path` at the end; after an error it is gone."""
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise Error(f"{path}: is there already; name a new or an empty folder")
-    scratch = None
+    parent = path.absolute().parent
+    with translate_errors(f"{path}: cannot be written", advice):
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise Error(f"{path}: is there already; name a new or an empty folder")
+        with made_folders(parent), scratch_folder(parent, f".writing-{path.name}-") as scratch:
+            # A scratch folder is nobody else's; what lies in it gets the usual permissions.
+            folder = scratch / "folder"
+            folder.mkdir()
+            yield folder
+            folder.replace(path)
+
+
+@contextmanager
+def scratch_folder(parent: Path, prefix: str) -> Iterator[Path]:
+    """Yields a new folder in `parent` that is gone at the end, with what is in it."""
+    # TemporaryDirectory changes permissions to remove a file, and hard-linked weights share them with the model.
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     try:
-        with system_errors(f"{path}: cannot be written", advice):
-            path.absolute().parent.mkdir(parents=True, exist_ok=True)
-            scratch = Path(tempfile.mkdtemp(prefix=f".writing-{path.name}-", dir=path.absolute().parent))
-            # A temporary folder is nobody else's; what lies in it gets the usual permissions.
-            (scratch / "folder").mkdir()
-            yield scratch / "folder"
-            (scratch / "folder").replace(path)
+        yield folder
     finally:
-        if scratch is not None:
-            shutil.rmtree(scratch, ignore_errors=True)
-
-
-def read_text(path: Path, advice: str) -> str:
-    """In UTF-8; UnicodeDecodeError where it is not."""
-    with system_errors(f"{path}: cannot be read", advice):
-        return path.read_text(encoding="utf-8")
-
-
-def read_json(path: Path, advice: str) -> dict:
-    try:
-        return json.loads(read_text(path, advice))
-    except ValueError as error:
-        raise Error(f"{path}: is not JSON ({error}); {advice}") from error
+        shutil.rmtree(folder, ignore_errors=True)

@@ -305,7 +305,7 @@ class Session:
 
     def save_adapter(self, folder: str | os.PathLike[str]) -> None:
         """Writes a PEFT folder (adapter_config.json, adapter_model.safetensors), whole or not at all."""
-        make_parent(folder, f"{Path(folder).absolute().parent}:", "choose another folder")
+        make_parent(folder, "choose another folder")
         self._session.save_adapter(os.fspath(folder))
 
     def load_adapter(self, folder: str | os.PathLike[str]) -> None:
@@ -322,7 +322,7 @@ class Session:
         That is the adapter, the optimizer's state and the number of steps: where the data stands is the caller's to
         keep, in `user`.
         """
-        make_parent(folder, f"{Path(folder).absolute().parent}:", "choose another folder")
+        make_parent(folder, "choose another folder")
         self._session.save_state(os.fspath(folder), user)
 
     def load_state(self, folder: str | os.PathLike[str]) -> bytes:

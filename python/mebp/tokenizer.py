@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A bundle's tokenizer, by the `tokenizers` package alone: transformers would cost seconds and hundreds of MB."""
 
-import json
 from pathlib import Path
 
-from mebp.errors import Error
+from mebp.errors import Error, translate_errors
+from mebp.files import read_json
 
 # What models of several families put between documents; where a vocabulary has none, its end-of-sequence token.
 _END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>")
+_ADVICE = "export the model again"
 
 
 class Tokenizer:
@@ -23,10 +24,8 @@ class Tokenizer:
         path = self.folder / "tokenizer.json"
         if not path.is_file():
             raise Error(f"{path}: not there: the model was exported without a tokenizer; use mebp-run --tokens")
-        try:
+        with translate_errors(f"{path}: cannot be read", _ADVICE, Exception):  # which is what the package raises
             self._tokenizer = FastTokenizer.from_file(str(path))
-        except Exception as error:  # the package raises bare Exception
-            raise Error(f"{path}: cannot be read ({error}); export the model again") from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._before_text = self._find_before_text()
@@ -64,12 +63,7 @@ class Tokenizer:
     def settings(self, file: str) -> dict:
         """The JSON object in a file beside tokenizer.json; empty where there is no such file."""
         path = self.folder / file
-        if not path.is_file():
-            return {}
-        try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise Error(f"{path}: is not JSON ({error}); export the model again") from error
+        return read_json(path, _ADVICE) if path.is_file() else {}
 
     def _find_before_text(self) -> list[int]:
         encoding = self._tokenizer.encode("a", add_special_tokens=True)

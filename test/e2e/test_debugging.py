@@ -51,4 +51,16 @@ def test_other_tensors_are_refused(fastest, tmp_path, capsys):
     assert main(["compare", str(fastest), str(tmp_path / "other.npz")]) == 2
     assert "compare runs of one model" in capsys.readouterr().err
     assert main(["compare", str(fastest), str(tmp_path / "none.npz")]) == 2
-    assert capsys.readouterr().err.startswith("debugging: [Errno 2] No such file")
+    reason = "cannot be read (No such file or directory); write it with gradients"
+    assert capsys.readouterr().err == f"debugging: {tmp_path / 'none.npz'}: {reason}\n"
+    (tmp_path / "none.npz").touch()
+    assert main(["compare", str(fastest), str(tmp_path / "none.npz")]) == 2
+    reason = "cannot be read (No data left in file); write it with gradients"
+    assert capsys.readouterr().err == f"debugging: {tmp_path / 'none.npz'}: {reason}\n"
+
+
+def test_gradients_that_cannot_be_written(bundle, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "ours.npz"
+    assert main(["gradients", str(bundle), str(path)]) == 2
+    assert capsys.readouterr().err == f"debugging: {path}: cannot be written (File exists); choose another\n"

@@ -204,6 +204,35 @@ def test_a_template_that_is_no_jinja_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("tokenizer.json", b"{", "tokenizer.json: cannot be read (EOF while parsing an object at line 1 column 1)"),
+        ("tokenizer_config.json", b"[]", "tokenizer_config.json: is not a JSON object"),
+        (
+            "generation_config.json",
+            b"",
+            "generation_config.json: is not JSON (Expecting value: line 1 column 1 (char 0))",
+        ),
+    ],
+)
+def test_damaged_settings_are_refused(tmp_path, name, content, message):
+    tokenizer_with(tmp_path, CHATML)
+    (tmp_path / "tokenizer" / name).write_bytes(content)
+    with pytest.raises(Error) as caught:
+        Tokenizer(tmp_path)
+    assert str(caught.value) == f"{tmp_path}/tokenizer/{message}; export the model again"
+
+
+def test_a_template_that_is_not_utf_8_is_refused(tmp_path):
+    tokenizer = tokenizer_with(tmp_path, CHATML)
+    file = tmp_path / "tokenizer" / "chat_template.jinja"
+    file.write_bytes(b"\xff")
+    with pytest.raises(Error) as caught:
+        ChatTemplate(tokenizer)
+    assert str(caught.value) == f"{file}:1: is not UTF-8 at byte 0 of the file; convert it"
+
+
+@pytest.mark.parametrize(
     "stated", [CHATML, [{"name": "tool_use", "template": "x"}, {"name": "default", "template": CHATML}]]
 )
 def test_templates_within_the_tokenizer_s_settings(tmp_path, stated):

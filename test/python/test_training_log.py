@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mebp.errors import Error
-from mebp.training.log import Evaluation, Record, RunLog
+from mebp.training.log import Evaluation, Record, RunLog, read_log
 from mebp.training.plot import plot_loss
 
 
@@ -52,6 +52,14 @@ def test_another_file_is_not_overwritten(tmp_path, content):
     with pytest.raises(Error, match=r"run.jsonl: is not a log of mebp train; choose another --log"):
         RunLog(path, resume_at=1)
     assert path.read_text() == content
+
+
+def test_a_log_that_cannot_be_read(tmp_path):
+    with pytest.raises(Error, match=r"run.jsonl: cannot be read \(No such file or directory\); choose another --log"):
+        read_log(tmp_path / "run.jsonl")
+    (tmp_path / "run.jsonl").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(Error, match=r"run.jsonl: is not a log of mebp train; choose another --log"):
+        read_log(tmp_path / "run.jsonl")
 
 
 def test_the_picture_has_every_curve(tmp_path):

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import NoReturn
 
 import mebp
-from mebp.errors import Error
+from mebp.errors import Error, reason
 
 _COMMANDS = {
     "export": "write a Hugging Face model as ONNX whose weights stay where they are",
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _FAILED
     except OSError as error:
-        return _fail(f"{error.filename or 'the system'}: {error.strerror}; check the path and the room on the disk")
+        return _fail(f"{error.filename or 'the system'}: {reason(error)}; check the path and the room on the disk")
     except Exception as error:
         if "MEBP_TRACEBACK" in os.environ:
             raise
@@ -96,5 +96,5 @@ def _parser(*chosen: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.A
 
 
 def _fail(message: object) -> int:
-    print("mebp:", " ".join(str(message).split()), file=sys.stderr)
+    print("mebp:", Error(message), file=sys.stderr)
     return _FAILED

@@ -11,7 +11,8 @@ from jinja2.parser import Parser
 from jinja2.runtime import Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from mebp.errors import Error, first_line
+from mebp.errors import Error, reason, translate_errors
+from mebp.files import read_text
 from mebp.tokenizer import Tokenizer
 
 Message = Mapping[str, object]
@@ -30,13 +31,9 @@ class ChatTemplate:
         """
         source = _find_source(tokenizer)
         self._special_tokens = tokenizer.named_special_tokens
-        try:
+        with translate_errors(f"{tokenizer.folder}: the chat template cannot be read", "mend it", TemplateError):
             self._plain = _environment(_Transparent, now).from_string(source)
             self._marking = _environment(_Marking, now).from_string(source)
-        except TemplateError as error:
-            raise Error(
-                f"{tokenizer.folder}: the chat template cannot be read ({first_line(error)}); mend it"
-            ) from error
 
     def render(self, messages: Sequence[Message], add_generation_prompt: bool = False) -> str:
         """The text of a conversation; with `add_generation_prompt`, up to where the assistant's answer begins.
@@ -70,13 +67,13 @@ class ChatTemplate:
                 **self._special_tokens,
             )
         except Exception as error:  # whatever Python raises for what a template does
-            raise Error(f"the model's chat template refuses it: {first_line(error)}") from error
+            raise Error(f"the model's chat template refuses it: {reason(error)}") from error
 
 
 def _find_source(tokenizer: Tokenizer) -> str:
     file = tokenizer.folder / "chat_template.jinja"
     if file.is_file():
-        return file.read_text(encoding="utf-8")
+        return read_text(file, "export the model again")
     stated = tokenizer.settings("tokenizer_config.json").get("chat_template")
     if isinstance(stated, list):
         named = {entry.get("name"): entry.get("template") for entry in stated if isinstance(entry, dict)}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mebp.errors import Error
-from mebp.files import system_errors
+from mebp.files import read_text
 
 ROLES = ("system", "user", "assistant", "tool")
 _FORMS = (("text",), ("prompt", "completion"), ("messages",))
@@ -47,7 +47,7 @@ def read_samples(path: Path) -> list[Sample]:
 
     Raises mebp.Error, with the line, for what cannot be read.
     """
-    text = _read_text(path)
+    text = read_text(path, "check the path")
     if not text.strip():
         raise Error(f"{path}: has no text; give another file")
     if path.suffix not in (".jsonl", ".json"):
@@ -66,16 +66,6 @@ def read_samples(path: Path) -> list[Sample]:
             first, first_form = number, form
         samples.append(_sample(where, form, entry))
     return samples
-
-
-def _read_text(path: Path) -> str:
-    with system_errors(f"{path}: cannot be read", "check the path"):
-        content = path.read_bytes()
-    try:
-        return content.decode("utf-8").removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise Error(f"{path}:{line}: is not UTF-8 at byte {error.start} of the file; convert it") from error
 
 
 def _parse(where: str, line: str) -> dict:

@@ -6,10 +6,12 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from mebp.errors import Error
+from mebp.errors import Error, translate_errors
+from mebp.files import read_json
 
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
+_ADVICE = "download it again"
 _CHUNK = 1 << 22
 
 
@@ -24,31 +26,19 @@ class StoredTensor:
     shape: tuple[int, ...]
 
 
-def read_json(file: Path) -> dict:
-    """The JSON object in `file`; raises Error where it is not one."""
-    try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise Error(f"{file}: {error.strerror}") from error
-    except ValueError as error:
-        raise Error(f"{file}: not valid JSON ({error}); download it again") from error
-    if not isinstance(value, dict):
-        raise Error(f"{file}: not a JSON object; download it again")
-    return value
-
-
 def read_header(file: Path) -> dict[str, StoredTensor]:
     """The tensors of one safetensors file, by name; raises Error where header and file size disagree."""
-    try:
+    with translate_errors(f"{file}: cannot be read", _ADVICE), file.open("rb") as stream:
         size = file.stat().st_size
-        with file.open("rb") as stream:
-            prefix = stream.read(8)
-            header_bytes = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else size
-            if 8 + header_bytes > size:
-                raise Error(f"{file}: truncated ({size} bytes do not hold its header); download it again")
-            header = json.loads(stream.read(header_bytes))
+        prefix = stream.read(8)
+        header_bytes = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else size
+        if 8 + header_bytes > size:
+            raise Error(f"{file}: truncated ({size} bytes do not hold its header); {_ADVICE}")
+        text = stream.read(header_bytes)
+    start = 8 + header_bytes
+    try:
+        header = json.loads(text)
         header.pop("__metadata__", None)
-        start = 8 + header_bytes
         tensors = {
             name: StoredTensor(
                 file,
@@ -60,12 +50,10 @@ def read_header(file: Path) -> dict[str, StoredTensor]:
             for name, entry in header.items()
         }
         end = max((tensor.offset + tensor.length for tensor in tensors.values()), default=start)
-    except OSError as error:
-        raise Error(f"{file}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise Error(f"{file}: not a safetensors file; download it again") from error
+        raise Error(f"{file}: not a safetensors file; {_ADVICE}") from error
     if end > size:
-        raise Error(f"{file}: truncated ({size} bytes where its header promises {end}); download it again")
+        raise Error(f"{file}: truncated ({size} bytes where its header promises {end}); {_ADVICE}")
     return tensors
 
 
@@ -84,7 +72,8 @@ def same_bytes(a: StoredTensor, b: StoredTensor) -> bool:
     """Whether two tensors are equal bit for bit."""
     if (a.dtype, a.shape, a.length) != (b.dtype, b.shape, b.length):
         return False
-    with a.file.open("rb") as left, b.file.open("rb") as right:
+    unreadable = translate_errors(f"{a.file.parent}: cannot be read", _ADVICE)
+    with unreadable, a.file.open("rb") as left, b.file.open("rb") as right:
         left.seek(a.offset)
         right.seek(b.offset)
         for start in range(0, a.length, _CHUNK):
@@ -95,20 +84,20 @@ def same_bytes(a: StoredTensor, b: StoredTensor) -> bool:
 
 
 def _read_shards(folder: Path) -> dict[str, StoredTensor]:
-    places = read_json(folder / _INDEX).get("weight_map")
+    places = read_json(folder / _INDEX, _ADVICE).get("weight_map")
     if not isinstance(places, dict):
-        raise Error(f"{folder / _INDEX}: no weight_map; download it again")
+        raise Error(f"{folder / _INDEX}: no weight_map; {_ADVICE}")
     headers = {}
     for shard in sorted(set(places.values())):
         # A shard's name becomes a path beside the ONNX file, so it must not lead elsewhere.
         if Path(shard).name != shard:
             raise Error(f"{folder / _INDEX}: shard '{shard}' is not a plain file name; save the model again")
         if not (folder / shard).exists():
-            raise Error(f"{folder / shard}: missing, though {_INDEX} lists it; download it again")
+            raise Error(f"{folder / shard}: missing, though {_INDEX} lists it; {_ADVICE}")
         headers[shard] = read_header(folder / shard)
     tensors = {}
     for name, shard in places.items():
         if name not in headers[shard]:
-            raise Error(f"{folder / shard}: no tensor '{name}', though {_INDEX} lists it; download it again")
+            raise Error(f"{folder / shard}: no tensor '{name}', though {_INDEX} lists it; {_ADVICE}")
         tensors[name] = headers[shard][name]
     return tensors

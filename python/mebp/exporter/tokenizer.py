@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tokenizer's files, which travel along so that a bundle can be trained on text."""
 
-import shutil
 import sys
 from pathlib import Path
+
+from mebp.files import read_bytes
 
 _VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 _FILES = (
@@ -25,7 +26,7 @@ def copy_tokenizer(source: Path, target: Path, model: str) -> None:
     target.mkdir()
     for name in _FILES:
         if (source / name).is_file():
-            shutil.copyfile(source / name, target / name)
+            (target / name).write_bytes(read_bytes(source / name, "download it again"))
     if not any((target / name).exists() for name in _VOCABULARIES):
         hint = "to train on text, put one into tokenizer/ beside the ONNX file"
         print(f"warning: {model} comes without a tokenizer; {hint}", file=sys.stderr)

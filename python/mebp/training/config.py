@@ -16,10 +16,7 @@ def read_config(path: Path, kinds: Mapping[str, type]) -> dict[str, object]:
 
     An option without a value is as one left out. Raises mebp.Error, with the line, for what cannot be meant.
     """
-    try:
-        text = read_text(path, "check --config")
-    except UnicodeDecodeError as error:
-        raise Error(f"{path}: is not UTF-8 at byte {error.start}; convert it") from error
+    text = read_text(path, "check --config")
     try:
         loader = yaml.SafeLoader(text)
         root = loader.get_single_node()

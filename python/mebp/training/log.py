@@ -5,8 +5,10 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from mebp.errors import Error
-from mebp.files import system_errors
+from mebp.errors import Error, translate_errors
+from mebp.files import read_bytes
+
+_ADVICE = "choose another --log"
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class RunLog:
         self._path = path
         if path is None:
             return
-        with system_errors(f"{path}: cannot be written", "choose another --log"):
+        with translate_errors(f"{path}: cannot be written", _ADVICE):
             if resume_at and path.exists():
                 self.entries = [entry for entry in read_log(path) if entry.step <= resume_at]
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,16 +65,16 @@ class RunLog:
         self.entries.append(entry)
         if self._path is None:
             return
-        with system_errors(f"{self._path}: cannot be written", "make room or leave out --log"):
+        with translate_errors(f"{self._path}: cannot be written", "make room or leave out --log"):
             self._file.write(json.dumps(asdict(entry)) + "\n")
 
 
 def read_log(path: Path) -> list[Record | Evaluation]:
     """Every entry of a log. Raises mebp.Error where the file is none."""
+    content = read_bytes(path, _ADVICE)
+    whole = content[: content.rfind(b"\n") + 1] or content  # a full disk cuts the last line
     try:
-        text = path.read_text(encoding="utf-8")
-        whole = text[: text.rfind("\n") + 1] or text  # a full disk cuts the last line
         lines = [json.loads(line) for line in whole.splitlines()]
         return [Evaluation(**line) if "eval_loss" in line else Record(**line) for line in lines]
     except (ValueError, TypeError) as error:
-        raise Error(f"{path}: is not a log of mebp train; choose another --log") from error
+        raise Error(f"{path}: is not a log of mebp train; {_ADVICE}") from error

@@ -24,4 +24,4 @@ def check_outputs(options: TrainingOptions) -> None:
 def _check(option: str, path: Path, is_taken: bool) -> None:
     if is_taken:
         raise Error(f"{option} {path}: something else is there; choose another")
-    make_writable_parent(path, f"{option} {path}: {path.absolute().parent}", "choose another")
+    make_writable_parent(path, "choose another", f"{option} {path}: {path.absolute().parent}")

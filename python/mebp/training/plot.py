@@ -10,7 +10,7 @@ import numpy as np
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from mebp.errors import Error
+from mebp.errors import translate_errors
 from mebp.files import replaced_file
 from mebp.training.log import Evaluation, Record
 
@@ -60,9 +60,8 @@ def plot_loss(records: Sequence[Record], evaluations: Sequence[Evaluation], path
     axes.spines[["top", "right"]].set_visible(False)
     advice = "choose another --plot"
     try:
-        with replaced_file(path, advice) as unfinished:  # whose ending says which kind of picture
+        unwritable = translate_errors(f"{path}: cannot be written", advice, ValueError)
+        with unwritable, replaced_file(path, advice) as unfinished:  # whose ending says which kind of picture
             figure.savefig(unfinished, dpi=150)
-    except ValueError as error:
-        raise Error(f"{path}: cannot be written ({error}); {advice}") from error
     finally:
         plt.close(figure)

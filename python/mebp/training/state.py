@@ -8,15 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mebp.errors import Error
-from mebp.files import system_errors
+from mebp.errors import Error, translate_errors
 from mebp.session import Session
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Keeps a state folder to one run; the lock ends with the process, however it ends."""
-    with system_errors(f"{folder}: cannot be written", "choose another --state"):
+    with translate_errors(f"{folder}: cannot be written", "choose another --state"):
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the errors of others become one line of ours."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from mebp.cli import main
+from mebp.errors import Error, reason, translate_errors
+
+
+def translated(error: BaseException, *kinds: object) -> str:
+    with pytest.raises(Error) as caught, translate_errors("file: cannot be read", "check it", *kinds):
+        raise error
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "name"), "No such file or directory"),
+        (OSError("the hub is away.\nA page of advice"), "the hub is away"),
+        (ValueError(" two\nlines"), "two"),
+        (KeyError(), "KeyError"),
+    ],
+)
+def test_a_reason_is_one_line(error, words):
+    assert reason(error) == words
+
+
+def test_only_the_kinds_that_are_named_are_translated():
+    assert translated(PermissionError(errno.EACCES, "Permission denied")) == (
+        "file: cannot be read (Permission denied); check it"
+    )
+    assert translated(ValueError("odd"), (ValueError, TypeError)) == "file: cannot be read (odd); check it"
+    assert translated(Error("its own line"), Exception) == "its own line"
+    with pytest.raises(ValueError), translate_errors("file: cannot be read", "check it"):
+        raise ValueError("of no system")
+
+
+def test_the_command_names_the_file_of_a_system_error(monkeypatch, capsys):
+    def fail(path: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    monkeypatch.setattr("mebp.inspect.inspect", fail)
+    assert main(["inspect", "a.mebp"]) == 2
+    line = f"mebp: {Path('a.mebp')}: No space left on device; check the path and the room on the disk\n"
+    assert capsys.readouterr().err == line

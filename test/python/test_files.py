@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that are read, and files and folders that are written whole or not at all: every line that an error has."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from mebp.errors import Error
+from mebp.files import made_folders, make_parent, make_writable_parent, new_folder, read_json, read_text, replaced_file
+
+
+def refusal(call: object, *arguments: object) -> str:
+    with pytest.raises(Error) as caught:
+        call(*arguments)
+    return str(caught.value)
+
+
+def below(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return tmp_path / "file.json"
+
+
+def test_text(path):
+    assert refusal(read_text, path, "look") == f"{path}: cannot be read (No such file or directory); look"
+    path.write_bytes(b"\xef\xbb\xbfone\r\ntwo")
+    assert read_text(path, "look") == "one\r\ntwo"
+    path.write_bytes(b"one\ntwo \xff")
+    assert refusal(read_text, path, "look") == f"{path}:2: is not UTF-8 at byte 8 of the file; convert it"
+
+
+def test_json(path):
+    path.write_text('{"a": [1]}')
+    assert read_json(path, "mend it") == {"a": [1]}
+    path.write_text("[1]")
+    assert refusal(read_json, path, "mend it") == f"{path}: is not a JSON object; mend it"
+    path.write_text('{"a"')
+    reason = "Expecting ':' delimiter: line 1 column 5 (char 4)"
+    assert refusal(read_json, path, "mend it") == f"{path}: is not JSON ({reason}); mend it"
+    path.write_text("[" * 100_000)
+    assert refusal(read_json, path, "mend it").startswith(f"{path}: is not JSON (")
+
+
+def test_a_folder_that_cannot_be_made(tmp_path, path):
+    path.touch()
+    assert refusal(make_parent, path / "adapter", "choose another") == (
+        f"{path}: cannot be made (File exists); choose another"
+    )
+    assert refusal(make_writable_parent, path / "run.png", "choose another", "--plot: its folder") == (
+        "--plot: its folder cannot be made (File exists); choose another"
+    )
+    assert make_parent(tmp_path / "new" / "er" / "file", "choose another") == tmp_path / "new" / "er"
+    assert (tmp_path / "new" / "er").is_dir()
+
+
+def test_folders_are_gone_after_an_error_if_nothing_is_in_them(tmp_path):
+    with made_folders(tmp_path / "kept" / "deep"):
+        pass
+    for kept in ([], ["one/file", "one"]):
+        with pytest.raises(KeyboardInterrupt), made_folders(tmp_path / "one" / "two" / "three"):
+            if kept:
+                (tmp_path / "one" / "file").touch()
+            raise KeyboardInterrupt
+        assert below(tmp_path) == sorted([*kept, "kept", "kept/deep"])
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "folder" / "run.png"
+    with replaced_file(path, "choose another") as unfinished:
+        assert unfinished.suffix == ".png" and not path.exists()
+        unfinished.write_text("new")
+    for error in (ValueError, KeyboardInterrupt):
+        with pytest.raises(error), replaced_file(path, "choose another") as unfinished:
+            unfinished.write_text("half")
+            raise error
+    assert path.read_text() == "new" and below(tmp_path) == ["folder", "folder/run.png"]
+    with pytest.raises(Error) as caught, replaced_file(path / "beneath", "choose another"):
+        pass
+    assert str(caught.value) == f"{path}/beneath: cannot be written (File exists); choose another"
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "new" / "merged"
+    with pytest.raises(ValueError), new_folder(path, "choose another") as folder:
+        (folder / "file").touch()
+        raise ValueError
+    assert below(tmp_path) == []
+    with new_folder(path, "choose another") as folder:
+        (folder / "file").touch()
+        assert not path.exists()
+    assert below(tmp_path) == ["new", "new/merged", "new/merged/file"]
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(path.parent.stat().st_mode)
+    for taken in (path, path / "file"):
+        with pytest.raises(Error) as caught, new_folder(taken, "choose another"):
+            pass
+        assert str(caught.value) == f"{taken}: is there already; name a new or an empty folder"
+    with pytest.raises(Error) as caught, new_folder(path / "file" / "beneath", "choose another"):
+        pass
+    assert str(caught.value) == f"{path}/file/beneath: cannot be written (File exists); choose another"
