@@ -5,25 +5,23 @@ import argparse
 import json
 from pathlib import Path
 
+from mebp.cli.session import add_adapter, add_bundle, add_machine, open_session
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("bundle", type=Path, metavar="NAME.mebp")
+    add_bundle(parser)
     parser.add_argument("--data", type=Path, required=True, metavar="FILE", help="as for mebp train")
-    parser.add_argument("--adapter", type=Path, metavar="DIR", help="a PEFT folder, as mebp train writes it")
-    parser.add_argument("--threads", type=int, metavar="N", help="(all)")
-    parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu")
+    add_adapter(parser)
+    add_machine(parser)
     parser.add_argument("--json", action="store_true", help="for programs")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    import mebp
     from mebp.data import load_dataset
     from mebp.tokenizer import Tokenizer
     from mebp.training.evaluation import evaluate, perplexity
 
-    session = mebp.Session(arguments.bundle, device=arguments.device, threads=arguments.threads, forward_only=True)
-    if arguments.adapter:
-        session.load_adapter(arguments.adapter)
+    session = open_session(arguments)
     data = load_dataset(arguments.data, Tokenizer(arguments.bundle), session.max_sequence)
     loss = evaluate(session, data)
     found = {"loss": loss, "perplexity": perplexity(loss), "tokens": data.counted}

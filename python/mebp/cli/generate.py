@@ -5,9 +5,9 @@ import argparse
 import json
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mebp.cli.session import add_adapter, add_bundle, add_machine, open_session
 from mebp.errors import Error
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _DEFAULT_NEW_TOKENS = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("bundle", type=Path, metavar="NAME.mebp", help="as mebpc makes it")
+    add_bundle(parser)
     parser.add_argument(
         "--prompt",
         action="append",
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--chat", action="store_true", help="the prompt is a user's turn, by the model's chat template")
     parser.add_argument("--system", metavar="TEXT", help="with --chat: the system's turn (what the template has)")
-    parser.add_argument("--adapter", type=Path, metavar="DIR", help="a PEFT folder, as mebp train writes it")
+    add_adapter(parser)
     parser.add_argument(
         "--max-new-tokens", type=int, metavar="N", help=f"how many at most ({_DEFAULT_NEW_TOKENS}, or what fits)"
     )
@@ -40,22 +40,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top-p", type=float, metavar="X", help="and among those that together reach X (1)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the draws, anew for each prompt (0)")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each prompt")
-    parser.add_argument("--threads", type=int, metavar="N", help="of the processor (all it may use)")
-    parser.add_argument("--device", default="cpu", metavar="NAME", help="what computes: cpu")
+    add_machine(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.system is not None and not arguments.chat:
         raise Error("--system needs --chat: only a chat template has a place for it")
 
-    import mebp
     from mebp.tokenizer import Tokenizer
 
     tokenizer = Tokenizer(arguments.bundle)
     chat = _make_chat(tokenizer, arguments.system) if arguments.chat else None
-    session = mebp.Session(arguments.bundle, device=arguments.device, threads=arguments.threads, forward_only=True)
-    if arguments.adapter:
-        session.load_adapter(arguments.adapter)
+    session = open_session(arguments)
     # All are checked before the first is answered.
     prompts = [_prompt(given, tokenizer, chat, session.max_sequence) for given in arguments.prompt]
     stop = chat.stop_tokens() if chat else tokenizer.stop_tokens

@@ -6,13 +6,14 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from mebp.cli.session import add_bundle
 from mebp.errors import Error
 from mebp.plan import Plan
 from mebp.tables import Table, megabytes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("bundle", type=Path, metavar="NAME.mebp", help="as mebpc makes it")
+    add_bundle(parser)
     parser.add_argument("--json", action="store_true", help="all of it, for programs")
     parser.add_argument(
         "--html", type=Path, metavar="FILE", help="a page that shows memory over a step, and what is alive at the peak"

@@ -21,11 +21,11 @@ _COMMANDS = {
     "calibrate": "time this machine's kernels, so that mebpc predicts how long a step takes",
     "inspect": "show a bundle's blocks, programs, plan and sizes",
 }
-_FAILED, _INTERRUPTED = 2, 130
+FAILED, INTERRUPTED = 2, 130
 EXIT_STATUSES = {
     0: "done",
-    2: "refused or failed; one line on standard error says why",
-    130: "stopped by Ctrl-C; a training run has saved its state and its adapter",
+    FAILED: "refused or failed; one line on standard error says why",
+    INTERRUPTED: "stopped by Ctrl-C; a training run has saved its state and its adapter",
 }
 
 
@@ -57,11 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(error)
     except KeyboardInterrupt:
         print("mebp: interrupted", file=sys.stderr)
-        return _INTERRUPTED
+        return INTERRUPTED
     except BrokenPipeError:
         # Whoever read the output has gone; Python must not complain again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _FAILED
+        return FAILED
     except OSError as error:
         return _fail(f"{error.filename or 'the system'}: {reason(error)}; check the path and the room on the disk")
     except Exception as error:
@@ -97,4 +97,4 @@ def _parser(*chosen: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.A
 
 def _fail(message: object) -> int:
     print("mebp:", Error(message), file=sys.stderr)
-    return _FAILED
+    return FAILED

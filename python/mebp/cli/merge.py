@@ -4,14 +4,13 @@
 import argparse
 from pathlib import Path
 
+from mebp.cli.session import add_adapter, add_bundle
 from mebp.element_types import ELEMENT_TYPES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("bundle", type=Path, metavar="NAME.mebp", help="as mebpc makes it")
-    parser.add_argument(
-        "--adapter", type=Path, required=True, metavar="DIR", help="a PEFT folder, as mebp train writes it"
-    )
+    add_bundle(parser)
+    add_adapter(parser, required=True)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="a new folder")
     parser.add_argument(
         "--dtype", choices=list(ELEMENT_TYPES), default="f32", help="of the merged weights (f32: nothing is rounded)"

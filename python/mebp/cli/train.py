@@ -5,13 +5,12 @@ import argparse
 from dataclasses import MISSING, fields
 from pathlib import Path
 
+from mebp.cli.main import INTERRUPTED
 from mebp.errors import Error
 from mebp.training.options import TrainingOptions, option_kinds
 from mebp.training.schedule import SCHEDULES
 
 DATA_FORMS = 'plain text, or JSON lines with "text", with "prompt" and "completion", or with "messages"'
-
-_FINISHED, _INTERRUPTED = 0, 130  # exit statuses
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from mebp.training.loop import train
 
-    return _INTERRUPTED if train(options).interrupted else _FINISHED
+    return INTERRUPTED if train(options).interrupted else 0
 
 
 def _from_file(file: Path | None) -> dict[str, object]:

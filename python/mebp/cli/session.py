@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bundle and an adapter, as several commands take them, and the session of one that trains nothing."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mebp.session import Session
+
+
+def add_bundle(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("bundle", type=Path, metavar="NAME.mebp", help="as mebpc makes it")
+
+
+def add_adapter(parser: argparse.ArgumentParser, required: bool = False) -> None:
+    parser.add_argument(
+        "--adapter", type=Path, required=required, metavar="DIR", help="a PEFT folder, as mebp train writes it"
+    )
+
+
+def add_machine(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--threads", type=int, metavar="N", help="of the processor (all it may use)")
+    parser.add_argument("--device", default="cpu", metavar="NAME", help="what computes: cpu")
+
+
+def open_session(arguments: argparse.Namespace) -> "Session":
+    """With the adapter that was named; for losses, logits and generation alone."""
+    import mebp
+
+    session = mebp.Session(arguments.bundle, device=arguments.device, threads=arguments.threads, forward_only=True)
+    if arguments.adapter:
+        session.load_adapter(arguments.adapter)
+    return session
