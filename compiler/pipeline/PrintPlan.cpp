@@ -75,12 +75,11 @@ void printPlanJson(llvm::raw_ostream &stream, const format::Bundle &bundle) {
       {"weights_bytes", static_cast<int64_t>(bundle.weights_bytes())},
       {"threads", plan.threads()},
       {"optimizer", plan.optimizer()},
-      {"chunk_size", plan.chunk()},
-      {"checkpoint_spacing", plan.spacing()},
+      {"chunk", plan.chunk()},
+      {"spacing", plan.spacing()},
       {"budget_bytes", static_cast<int64_t>(plan.budget_bytes())},
-      {"spill", plan.spill_optimizer()     ? "all"
-                : plan.spill_checkpoints() ? "checkpoints"
-                                           : "none"},
+      {"spill_checkpoints", plan.spill_checkpoints()},
+      {"spill_optimizer", plan.spill_optimizer()},
       {"file_bytes", static_cast<int64_t>(plan.file_bytes())},
       {"resident_limit", static_cast<int64_t>(plan.resident_limit())},
       {"live_bytes", static_cast<int64_t>(plan.live_bytes())},

@@ -15,36 +15,23 @@ _SHOWN_VALUES = 10
 
 
 class Plan(dict):
-    """A plan's figures by name, in bytes and seconds; print it, or show it in a notebook, to read it."""
+    """A plan's figures, in bytes and seconds, by their names in format/program.proto; to read it, print it or show it
+    in a notebook."""
 
     def __init__(self, description: dict, **figures: int) -> None:
         """The plan within a bundle's description (mebp.inspect), and `figures` that are not in it."""
-        plan = description["plan"]
+        plan = dict(description["plan"])
+        buffers = plan.pop("buffers")
+        chunk_sizes = {name: plan.pop(name) for name in ("chunk", "loss_rows", "loss_columns")}
         super().__init__(
-            peak_bytes=plan["peak_bytes"],
-            process_bytes=plan["process_bytes"],
+            **plan,
             weights_bytes=description["weights_bytes"],
             **figures,
-            arenas={buffer["name"]: buffer["bytes"] for buffer in plan["buffers"]},
-            chunk_sizes={
-                "sequence": plan["chunk"],
-                "loss_rows": plan["loss_rows"],
-                "loss_columns": plan["loss_columns"],
-            },
-            checkpoint_spacing=plan["spacing"],
-            spill="all" if plan["spill_optimizer"] else "checkpoints" if plan["spill_checkpoints"] else "none",
-            file_bytes=plan["file_bytes"],
-            resident_limit=plan["resident_limit"],
-            live_bytes=plan["live_bytes"],
-            budget_bytes=plan["budget_bytes"],
-            at_peak=plan["at_peak"],
-            optimizer=plan["optimizer"],
-            threads=plan["threads"],
-            predicted_seconds=plan["predicted_seconds"],
-            calibrated=plan["calibrated"],
+            arenas={buffer["name"]: buffer["bytes"] for buffer in buffers},
+            chunk_sizes=chunk_sizes,
         )
         self._model = description["model"]
-        self._sources = {buffer["name"]: buffer["source"] for buffer in plan["buffers"]}
+        self._sources = {buffer["name"]: buffer["source"] for buffer in buffers}
 
     def tables(self) -> list[Table]:
         """What the peak is made of, and what is alive where the scratch arena is fullest."""

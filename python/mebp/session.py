@@ -160,12 +160,14 @@ class Session:
         weights_bytes: the mapped weights, which are read alone: beside the peak, not in it.
         session_bytes: this session's arena, with room for all gradients where it returns, sums or clips them.
         planned_peak_bytes: what peak_bytes is with this session's options and threads.
-        chunk_sizes: rows of a chunk along the sequence (0: not chunked), and the loss's tile.
-        checkpoint_spacing: every how many layers a checkpoint is kept. budget_bytes: what was asked for; 0: nothing.
-        spill: what is in a file instead, "none", "checkpoints" or "all"; file_bytes: written to it in each step.
+        chunk_sizes: "chunk", rows of one along the sequence (0: not chunked); "loss_rows", "loss_columns", of the loss.
+        spacing: every how many layers a checkpoint is kept. budget_bytes: what was asked for; 0: nothing.
+        spill_checkpoints, spill_optimizer: they are in a file instead; file_bytes: written to it in each step.
         resident_limit: of the mapped weights, a run holds no more in memory at once; 0: the system decides.
         live_bytes: what a step needs at its fullest moment; peak_bytes is that and the gaps between values.
         at_peak: the values alive where the scratch arena is fullest.
+        other_peaks: what peak_bytes is with each optimizer and each use of the gradients.
+        optimizer, threads, predicted_seconds, calibrated: what it was reckoned for, and the time of a step.
         """
         return Plan(
             self._description,

@@ -79,6 +79,7 @@ static Json describePlan(const format::Plan &plan) {
           {"loss_rows", plan.loss_rows()},
           {"loss_columns", plan.loss_columns()},
           {"buffers", describeBuffers(plan.buffers())},
+          {"other_peaks", describeBuffers(plan.other_peaks())},
           {"at_peak", describeBuffers(plan.at_peak())}};
 }
 

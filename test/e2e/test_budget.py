@@ -2,18 +2,22 @@
 """mebpc --memory-budget: the plan that it chooses, and what it says where there is none."""
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import mebp
+from mebp.inspect import inspect
 from mebp.tools import find_tool
 from support import models
 from support.pipeline import randomise_adapter
 
 SEQUENCE = 256
+PROTO = Path(__file__).resolve().parents[2] / "format" / "program.proto"
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +65,11 @@ def test_peak_is_within_every_budget(exported, tmp_path):
     seconds = []
     for budget in np.linspace(smallest_peak(path, "none") + 0.01, free["peak_bytes"] / 1e6 + 0.01, 6):
         chosen = plan(path, tmp_path, "--memory-budget", f"{budget:.2f}MB")
-        assert chosen["spill"] == "none", "a disk is worn only where memory is not enough"
+        assert not chosen["spill_checkpoints"], "a disk is worn only where memory is not enough"
         assert chosen["peak_bytes"] <= budget * 1e6 + 1e4
         seconds.append(chosen["predicted_seconds"])
     assert seconds == sorted(seconds, reverse=True)
-    assert chosen["checkpoint_spacing"] == 1, "memory that is there should be used"
+    assert chosen["spacing"] == 1, "memory that is there should be used"
 
 
 def test_spills_no_more_than_a_budget_needs(exported, tmp_path):
@@ -75,7 +79,8 @@ def test_spills_no_more_than_a_budget_needs(exported, tmp_path):
     written = {}
     for spill, peak in least.items():
         written[spill] = plan(path, tmp_path, "--memory-budget", f"{peak:.2f}MB", "--spill", "all")
-        assert written[spill]["spill"] == spill
+        spilled = [what for what in ("checkpoints", "optimizer") if written[spill][f"spill_{what}"]]
+        assert spilled == {"none": [], "checkpoints": ["checkpoints"], "all": ["checkpoints", "optimizer"]}[spill]
     free = plan(path, tmp_path)
     layers, checkpoint, adapter = 7, SEQUENCE * 192 * 2, {each["name"]: each["bytes"] for each in free["buffers"]}
     assert written["none"]["file_bytes"] == free["file_bytes"] == 0
@@ -159,6 +164,22 @@ def test_a_resident_limit_is_in_the_plan(exported, tmp_path):
 
 def test_a_budget_chooses_by_itself(exported):
     assert "--chunk-size" in refusal(exported[1], "--memory-budget", "64MiB", "--chunk-size", "32")
+
+
+@pytest.mark.parametrize("options", ["", "--checkpoint-spacing 3", "--spill all --chunk-size 16"])
+def test_a_plan_has_the_format_s_names_everywhere(exported, tmp_path, options):
+    bundle, file = tmp_path / "model.mebp", tmp_path / "plan.json"
+    command = [find_tool("mebpc"), str(exported[1]), "-o", str(bundle), "--plan-json", str(file), *options.split()]
+    subprocess.run(command, check=True, capture_output=True)
+    printed, described, shown = json.loads(file.read_text()), inspect(bundle), mebp.Session(bundle).plan
+    message = re.search(r"^message Plan {$(.*?)^}$", PROTO.read_text(), re.MULTILINE | re.DOTALL)[1]
+    assert sorted(described["plan"]) == sorted(re.findall(r"(\w+) = \d+;", message))
+    assert printed == {**described["plan"], "weights_bytes": described["weights_bytes"]}
+    assert {buffer["name"]: buffer["bytes"] for buffer in printed.pop("buffers")} == shown.pop("arenas")
+    chunk_sizes = shown.pop("chunk_sizes")
+    assert chunk_sizes == {name: printed[name] for name in ("chunk", "loss_rows", "loss_columns")}
+    own = {name: shown[name] for name in ("session_bytes", "planned_peak_bytes")}
+    assert {**shown, **chunk_sizes} == {**printed, **own}
 
 
 def test_other_peaks_are_those_of_the_sessions(exported, tmp_path):
