@@ -2,13 +2,13 @@
 """Choosing tokens one after another: the likeliest, or drawn from what the model thinks of them."""
 
 import math
-import operator
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mebp.errors import Error
+from mebp.numbers import whole_number
 
 if TYPE_CHECKING:
     from mebp.session import Session
@@ -82,13 +82,3 @@ def end_tokens(ends: int | Collection[int] | None, vocabulary: int) -> set[int]:
     if beyond is not None:
         raise Error(f"eos_token_id {beyond} is beyond the vocabulary of {vocabulary}; take the tokenizer's")
     return checked
-
-
-def whole_number(name: str, value: object, at_least: int) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = at_least - 1
-    if number < at_least:
-        raise Error(f"{name} is {value}; give a whole number of at least {at_least}")
-    return number

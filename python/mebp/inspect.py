@@ -12,5 +12,9 @@ def inspect(path: str | os.PathLike[str]) -> dict:
 
     Sizes are bytes. Raises mebp.Error where the bundle is missing or damaged.
     """
-    bundle = load_runtime().Bundle(os.fspath(path))
+    return describe(load_runtime().Bundle(os.fspath(path)))
+
+
+def describe(bundle: object) -> dict:
+    """The same of a bundle that the runtime has opened."""
     return {"manifest": json.loads(bundle.manifest()), **json.loads(bundle.describe())}

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training session over a compiled bundle."""
 
-import json
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -13,8 +12,10 @@ from mebp import arrays, generation
 from mebp.errors import Error
 from mebp.extension import load_runtime
 from mebp.files import make_parent
+from mebp.inspect import describe
+from mebp.numbers import check_not_negative, whole_number
 from mebp.plan import Plan
-from mebp.session_options import byte_size, check_not_negative, check_options, default_optimizer, takes_losses
+from mebp.session_options import byte_size, check_options, default_optimizer, takes_losses
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,9 +103,9 @@ class Session:
         self.path = Path(path)
         self._bundle = runtime.Bundle(os.fspath(path))
         self._info = self._bundle.info()
-        self._description = json.loads(self._bundle.describe())
-        self.manifest: dict = json.loads(self._bundle.manifest())
-        self.optimizer = optimizer or self._description.get("plan", {}).get("optimizer") or default_optimizer()
+        self._description = describe(self._bundle)
+        self.manifest: dict = self._description["manifest"]
+        self.optimizer = optimizer or self._description["plan"]["optimizer"] or default_optimizer()
         has_gradients = not takes_losses(self.optimizer)
         self._shapes = dict(self._bundle.trainables())
         self._session = runtime.Session(
@@ -262,7 +263,7 @@ class Session:
         """
         sampler = generation.Sampler(temperature, top_k, top_p, seed)
         ids = arrays.token_array("input_ids", input_ids)
-        count = generation.whole_number("max_new_tokens", max_new_tokens, at_least=1)
+        count = whole_number("max_new_tokens", max_new_tokens, at_least=1)
         if ids.shape[1] + count > self.max_sequence:
             raise Error(
                 f"a prompt of {ids.shape[1]} tokens and {count} new ones exceed the compiled sequence of "

@@ -5,6 +5,7 @@ import numpy as np
 
 from mebp.errors import Error
 from mebp.extension import load_runtime
+from mebp.numbers import check_not_negative
 
 
 def default_optimizer() -> str:
@@ -50,8 +51,3 @@ def byte_size(name: str, size: int | str | None) -> int:
         return load_runtime().byte_size(size)
     except ValueError as wrong:
         raise Error(f"{name} {size} {wrong}") from None
-
-
-def check_not_negative(name: str, value: float) -> None:
-    if not (np.isfinite(value) and value >= 0):
-        raise Error(f"{name} is {value}; give a finite number of at least 0")

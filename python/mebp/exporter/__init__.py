@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mebp.errors import Error
+from mebp.numbers import whole_number
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -39,9 +40,7 @@ def export(
     Returns the path of the ONNX file. Raises Error, with nothing left half-written, where the model cannot be
     exported or the folder not written.
     """
-    for option, value in (("--seq-len", seq_len), ("--batch", batch)):
-        if not isinstance(value, int) or value < 1:
-            raise Error(f"{option} {value}: must be a whole number from 1")
+    seq_len, batch = whole_number("--seq-len", seq_len, at_least=1), whole_number("--batch", batch, at_least=1)
     path = Path(path)
     if path.suffix != ".onnx":
         raise Error(f"{path}: the output's name must end in .onnx")
