@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/backends/backends.h"
 
+#include <iterator>
+
 #include "runtime/backends/cpu/backend.h"
 #include "runtime/backends/mlx/backend.h"
 
@@ -21,6 +23,15 @@ const KnownBackend *findBackend(mebp_backend number) {
     if (backend.number == number)
       return &backend;
   return nullptr;
+}
+
+std::string listBackends() {
+  std::string list = "the ";
+  for (const KnownBackend &backend : backends) {
+    bool first = &backend == std::begin(backends), last = &backend + 1 == std::end(backends);
+    list += (first ? "" : last ? " or " : ", ") + std::string(backend.name);
+  }
+  return list;
 }
 
 } // namespace mebp

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "mebp/mebp.h"
 #include "runtime/exec/backend.h"
@@ -19,12 +20,15 @@ struct BackendOptions {
 struct KnownBackend {
   mebp_backend number;
   const char *name;
-  bool tellsReads; // to an observer, before each call
+  bool
+      tellsReads; // to an observer, before each call; of one that does not, a limit on the weights in memory is refused
   // A refusal says how to get what this build has not.
   Result<std::unique_ptr<Backend>> (*make)(const BackendOptions &options);
 };
 
 // Null where no backend has that number.
 const KnownBackend *findBackend(mebp_backend number);
+// "the CPU or MLX".
+std::string listBackends();
 
 } // namespace mebp

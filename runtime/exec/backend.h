@@ -2,6 +2,9 @@
 //
 // What computes programs. A backend follows the placements that the compiler chose, or places values by itself: then
 // the program's steps and what its loops carry are all that it reads.
+//
+// A session calls its backend from one thread at a time, but sessions run side by side: what a backend has for the
+// whole process is its own to guard. The same program on the same bits gives the same bits, on however many threads.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +15,19 @@
 namespace mebp {
 
 // Where one input or output of a program lies: as it is stored, its rows one after another, live ones first. Quantised
-// weights have their scales and minima beside the codes. Inputs are read only. In a program that is in place, an output
-// may have the memory of an input, and is written when that one has been read for the last time.
+// weights have their scales and minima beside the codes. All but the caller's logits begins at a multiple of 64 bytes.
+// Weights are the same bytes at the same place in every run, the adapter's parameters lie still and change. Inputs are
+// read only, and may lie where nothing can be written, but for those that a result accumulates on: these two share
+// memory. In a program that is in place an output may have the memory of an input, too: as long as steps run in their
+// order, it is written when that one has been read for the last time. Who writes outputs earlier keeps them elsewhere.
 struct Binding {
   void *data = nullptr;
   const uint16_t *scales = nullptr;
   const uint16_t *minima = nullptr;
 };
 
-// Follows the kernel calls of a run. A backend that computes a whole program at once tells it as one call.
+// Follows the kernel calls of a run. A backend that computes a whole program at once tells it as one call, with its own
+// name for the kernel and the program's for the source.
 class Observer {
 public:
   virtual ~Observer() = default;
@@ -44,17 +51,19 @@ struct Run {
 class Backend {
 public:
   virtual ~Backend() = default;
-  // Which family of kernels runs, as text for people.
+  // Which family of kernels runs, as text for people; "reference" are the CPU's naive ones, for saved states too.
   virtual const char *kernels() const = 0;
 
-  // What a session has to set aside for it, beside what it finds by itself.
+  // What a session has to set aside for it, beside what it finds by itself. Asked before `load`, and of a backend that
+  // is made for nothing else: making one costs little.
   virtual bool followsPlacements() const = 0;  // an arena as large as the largest program's
-  virtual uint64_t workspaceBytes() const = 0; // for all programs
+  virtual uint64_t workspaceBytes() const = 0; // whatever the programs
 
-  // Takes the programs of a validated bundle, or says which of them it cannot run. Bundle and workspace must outlive
-  // it.
+  // Takes the programs of a validated bundle, or says which of them it cannot run, and why: MEBP_UNSUPPORTED. Bundle
+  // and workspace must outlive it.
   virtual Status load(const format::Bundle &bundle, unsigned char *workspace) = 0;
-  // Fails only where the device does: the bundle was validated. What it has written by then is of no use.
+  // Returns when all outputs are written. Fails only where the device does, MEBP_OUT_OF_MEMORY where that is the
+  // reason: the bundle was validated. What it has written by then is of no use.
   virtual Status run(uint32_t program, const Run &run) = 0;
 };
 

@@ -54,6 +54,14 @@ def test_unsupported_op(folder):
     assert "Hardmax" in line and "odd_one" in line
 
 
+@pytest.mark.parametrize(
+    ("option", "least"), [("--chunk-size", 0), ("--checkpoint-spacing", 1), ("--seq-len", 1), ("--batch", 1)]
+)
+def test_numbers_out_of_range(folder, option, least):
+    line = refusal(folder / "model.onnx", option, least - 1)
+    assert line.startswith(f"mebpc: {option}: Value {least - 1} not in range {least} to ") and len(line) < 100
+
+
 def test_missing_weights(folder):
     (folder / "model.safetensors").unlink()
     assert "model.safetensors" in refusal(folder / "model.onnx")

@@ -13,21 +13,21 @@ int parseOptions(int argc, char **argv, RunOptions &out) {
   app.add_option("bundle", out.bundle, "NAME.mebp, made by mebpc")->required();
   app.add_option("--tokens", out.tokens, "token ids: .npy of int32 or int64, or .bin of little-endian uint32")
       ->required();
-  app.add_option("--steps", out.steps, "how many steps; otherwise every row once")->check(CLI::PositiveNumber);
+  app.add_option("--steps", out.steps, "how many steps; otherwise every row once")->check(CLI::Range(1, 1 << 30));
   app.add_option("--optimizer", out.optimizer, mebp::format::listOptimizers())
       ->capture_default_str()
       ->check(CLI::IsMember(mebp::format::optimizerNames()));
   app.add_option("--lr", out.learningRate, "learning rate")->capture_default_str();
   app.add_option("--weight-decay", out.weightDecay, "decoupled weight decay")->capture_default_str();
-  app.add_option("--sequence", out.sequence, "tokens of a row, up to the compiled number")->check(CLI::PositiveNumber);
+  app.add_option("--sequence", out.sequence, "tokens of a row, up to the compiled number")->check(CLI::Range(1, 1 << 30));
   app.add_option("--adapter-out", out.adapterFolder, "folder for the PEFT adapter");
   CLI::Option *state = app.add_option("--state", out.stateFolder, "folder for the state that --resume continues from");
   app.add_option("--save-every", out.saveEvery, "steps between saved states")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 30));
   app.add_flag("--resume", out.resume, "continue from the state")->needs(state);
   app.add_option("--threads", out.threads, "threads; otherwise as many as the process may run on")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 30));
   app.add_flag("--sample-memory", out.sampleMemory, "look for the peak after every kernel call, which takes time");
   CLI::Option *spill =
       app.add_option("--spill", out.spillFolder, "folder on a disk for checkpoints (where the plan spills: $TMPDIR)");

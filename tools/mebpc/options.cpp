@@ -129,12 +129,12 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   CLI::Option *budget =
       app.add_option("--memory-budget", texts.memoryBudget, "64MiB: the fastest plan whose peak is not higher");
   app.add_option("--chunk-size", schedule.chunk, "positions of a chunk along the sequence; 0: whole sequences")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str()
       ->excludes(budget);
   app.add_option("--checkpoint-spacing", schedule.spacing,
                  "keep the input of every N-th layer, and compute the others again")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str()
       ->excludes(budget);
   app.add_option("--loss-rows", schedule.lossRows, "token rows in a tile of the loss")

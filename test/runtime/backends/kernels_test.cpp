@@ -129,6 +129,8 @@ std::vector<std::vector<float>> resultsOf(const Call &call, OwnBackend backend) 
   format::Bundle bundle = bundleOf(call);
   Status status = backend.load(bundle);
   EXPECT_TRUE(status.ok()) << status.message();
+  if (!status.ok())
+    return {};
   std::vector<Content> operands, results;
   for (const Matrix &operand : call.operands)
     operands.emplace_back(operand, operands.size());
