@@ -8,6 +8,8 @@
 #include "runtime/api/handle.h"
 #include "runtime/backends/backends.h"
 #include "runtime/core/decimal.h"
+#include "runtime/train/layout.h"
+#include "runtime/train/options.h"
 #include "runtime/train/session.h"
 #include "runtime/train/state.h"
 

@@ -5,6 +5,7 @@
 
 #include "runtime/bundle/programs.h"
 #include "runtime/train/layout.h"
+#include "runtime/train/placer.h"
 
 namespace mebp {
 

@@ -29,8 +29,6 @@ struct Contribution {
   bool last = false;   // of this trainable in a backward pass
 };
 
-constexpr uint64_t noOffset = UINT64_MAX;
-
 struct GradientPlan {
   std::vector<std::vector<Contribution>> blocks; // for each block, in the order of its program's GRADIENT outputs
   std::vector<uint64_t> own;                     // for each trainable its own memory, or noOffset

@@ -6,10 +6,10 @@
 #include "format/container.h"
 #include "format/residency.h"
 #include "format/storage.h"
-#include "runtime/backends/backends.h"
 #include "runtime/bundle/programs.h"
-#include "runtime/core/spill_file.h"
 #include "runtime/optim/optimizer.h"
+#include "runtime/train/options.h"
+#include "runtime/train/placer.h"
 
 namespace mebp {
 
@@ -20,28 +20,6 @@ uint64_t trainableElements(const format::Bundle &bundle, uint32_t index) {
 
 uint64_t flowingRowBytes(const format::Model &model) {
   return format::rowBytesOf(format::storageOf(model.activation()), model.hidden());
-}
-
-Result<std::unique_ptr<Backend>> makeBackendOf(const mebp_session_options &options) {
-  BackendOptions backend;
-  backend.threads = options.threads ? options.threads : availableThreads();
-  backend.referenceKernels = options.reference_kernels;
-  return findBackend(options.backend)->make(backend);
-}
-
-bool isForwardOnly(const mebp_session_options &options) {
-  return options.forward_only || (options.optimizer == MEBP_MEZO && !options.return_gradients);
-}
-
-mebp_session_options followPlan(const format::Bundle &bundle, const mebp_session_options &options) {
-  mebp_session_options followed = options;
-  const format::Plan &plan = bundle.plan();
-  if (plan.spill_checkpoints() && !options.spill_folder)
-    followed.spill_folder = SpillFile::defaultFolder();
-  followed.state_in_file = options.state_in_file || plan.spill_optimizer();
-  if (options.resident_limit == 0)
-    followed.resident_limit = plan.resident_limit();
-  return followed;
 }
 
 static bool flowsInPlace(const format::Bundle &bundle) {

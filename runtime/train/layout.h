@@ -4,33 +4,13 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
-#include "format/alignment.h"
 #include "format/program.pb.h"
-#include "runtime/core/memory.h"
 #include "runtime/exec/backend.h"
 #include "runtime/train/gradients.h"
 
 namespace mebp {
-
-// Hands out aligned places one after another. A bundle whose sizes add up to the absurd gets a total that no system
-// grants, instead of one that has wrapped around.
-class Placer {
-public:
-  uint64_t take(uint64_t bytes) {
-    uint64_t offset = used;
-    used = bytes < limit ? used + format::alignUp(bytes) : limit;
-    used = used < limit ? used : limit;
-    return offset;
-  }
-  uint64_t total() const { return used; }
-
-private:
-  static constexpr uint64_t limit = uint64_t(1) << 60;
-  uint64_t used = 0;
-};
 
 struct Layout {
   // Of the input of each layer, one after another: where it is in memory, or in the file of a session that spills. In
@@ -74,15 +54,6 @@ inline uint64_t trainableBytes(const format::Bundle &bundle, uint32_t index) {
 
 // Of a row of an activation or cotangent between two blocks.
 uint64_t flowingRowBytes(const format::Model &model);
-
-// The backend that the options name, which must be known; nothing is loaded yet.
-Result<std::unique_ptr<Backend>> makeBackendOf(const mebp_session_options &options);
-
-// Where a caller says so, and with MeZO, unless a caller wants gradients.
-bool isForwardOnly(const mebp_session_options &options);
-
-// The options with what the plan says beside them: what it spills, and how much of the weights may be in memory.
-mebp_session_options followPlan(const format::Bundle &bundle, const mebp_session_options &options);
 
 // Takes options as followPlan gives them.
 Layout planSession(const format::Bundle &bundle, const mebp_session_options &options, const Backend &backend);

@@ -1,45 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/session.h"
 
-#include <cmath>
 #include <cstring>
 
+#include "format/alignment.h"
 #include "format/random.h"
-#include "runtime/backends/backends.h"
 #include "runtime/bundle/programs.h"
+#include "runtime/train/options.h"
 
 namespace mebp {
 
 using format::Input;
 using format::Output;
 
-static Status checkSessionOptions(const mebp_session_options &options) {
-  constexpr uint32_t mostThreads = 1024;
-  if (options.threads > mostThreads)
-    return failure(MEBP_INVALID_ARGUMENT, "%u threads are more than the %u that a session may have", options.threads,
-                   mostThreads);
-  if (!(options.clip >= 0 && std::isfinite(options.clip)))
-    return failure(MEBP_INVALID_ARGUMENT, "clip %g is not a finite number from 0 on, where 0 is none",
-                   static_cast<double>(options.clip));
-  if (options.state_in_file && !options.spill_folder)
-    return failure(MEBP_INVALID_ARGUMENT, "the optimizer's state cannot be in a file without a folder to spill to");
-  const KnownBackend *backend = findBackend(options.backend);
-  if (!backend)
-    return failure(MEBP_UNSUPPORTED, "backend number %d is not in this build; take the CPU or MLX", options.backend);
-  if (options.resident_limit && !backend->tellsReads)
-    return failure(MEBP_UNSUPPORTED,
-                   "the %s backend reads the weights of a block all at once and cannot keep them within a limit; leave "
-                   "out the limit, or use the CPU",
-                   backend->name);
-  return checkOptions(options);
-}
-
 Status Session::create(Bundle &opened, const mebp_session_options &options) {
-  if (options.spill_folder && isForwardOnly(options))
-    return failure(MEBP_INVALID_ARGUMENT,
-                   "without gradients, as with MeZO, nothing is kept that could be spilled; leave out the folder");
   const mebp_session_options given = followPlan(opened.content(), options);
-  if (Status status = checkSessionOptions(given); !status.ok())
+  if (Status status = checkSessionOptions(options, given); !status.ok())
     return status;
   if (Status status = opened.mapWeights(); !status.ok())
     return status;

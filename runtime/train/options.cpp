@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/train/options.h"
+
+#include <cmath>
+
+#include "runtime/backends/backends.h"
+#include "runtime/core/memory.h"
+#include "runtime/core/spill_file.h"
+#include "runtime/optim/optimizer.h"
+
+namespace mebp {
+
+mebp_session_options followPlan(const format::Bundle &bundle, const mebp_session_options &options) {
+  mebp_session_options followed = options;
+  const format::Plan &plan = bundle.plan();
+  if (plan.spill_checkpoints() && !options.spill_folder)
+    followed.spill_folder = SpillFile::defaultFolder();
+  followed.state_in_file = options.state_in_file || plan.spill_optimizer();
+  if (options.resident_limit == 0)
+    followed.resident_limit = plan.resident_limit();
+  return followed;
+}
+
+Status checkSessionOptions(const mebp_session_options &given, const mebp_session_options &followed) {
+  if (given.spill_folder && isForwardOnly(given))
+    return failure(MEBP_INVALID_ARGUMENT,
+                   "without gradients, as with MeZO, nothing is kept that could be spilled; leave out the folder");
+  constexpr uint32_t mostThreads = 1024;
+  if (followed.threads > mostThreads)
+    return failure(MEBP_INVALID_ARGUMENT, "%u threads are more than the %u that a session may have", followed.threads,
+                   mostThreads);
+  if (!(followed.clip >= 0 && std::isfinite(followed.clip)))
+    return failure(MEBP_INVALID_ARGUMENT, "clip %g is not a finite number from 0 on, where 0 is none",
+                   static_cast<double>(followed.clip));
+  if (followed.state_in_file && !followed.spill_folder)
+    return failure(MEBP_INVALID_ARGUMENT, "the optimizer's state cannot be in a file without a folder to spill to");
+  const KnownBackend *backend = findBackend(followed.backend);
+  if (!backend)
+    return failure(MEBP_UNSUPPORTED, "backend number %d is not in this build; take the CPU or MLX", followed.backend);
+  if (followed.resident_limit && !backend->tellsReads)
+    return failure(MEBP_UNSUPPORTED,
+                   "the %s backend reads the weights of a block all at once and cannot keep them within a limit; leave "
+                   "out the limit, or use the CPU",
+                   backend->name);
+  return checkOptions(followed);
+}
+
+bool isForwardOnly(const mebp_session_options &options) {
+  return options.forward_only || (options.optimizer == MEBP_MEZO && !options.return_gradients);
+}
+
+Result<std::unique_ptr<Backend>> makeBackendOf(const mebp_session_options &options) {
+  BackendOptions backend;
+  backend.threads = options.threads ? options.threads : availableThreads();
+  backend.referenceKernels = options.reference_kernels;
+  return findBackend(options.backend)->make(backend);
+}
+
+} // namespace mebp

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a session's options come to with a bundle's plan.
+#pragma once
+
+#include <memory>
+
+#include "format/program.pb.h"
+#include "mebp/mebp.h"
+#include "runtime/core/status.h"
+#include "runtime/exec/backend.h"
+
+namespace mebp {
+
+// The options with what the plan says beside them: what it spills, and how much of the weights may be in memory.
+mebp_session_options followPlan(const format::Bundle &bundle, const mebp_session_options &options);
+
+// Of options as they were given, and as followPlan made them.
+Status checkSessionOptions(const mebp_session_options &given, const mebp_session_options &followed);
+
+// Where a caller says so, and with MeZO, unless a caller wants gradients.
+bool isForwardOnly(const mebp_session_options &options);
+
+// The backend that the options name, which must be known; nothing is loaded yet.
+Result<std::unique_ptr<Backend>> makeBackendOf(const mebp_session_options &options);
+
+} // namespace mebp
