@@ -21,7 +21,6 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
     return status;
   owner = &opened;
   settings = given;
-  limitByPlan = options.resident_limit == 0;
   optimizerOptions = optionsOf(given);
   rule = updateOf(given.optimizer);
   Result<std::unique_ptr<Backend>> made = makeBackendOf(given);
@@ -51,8 +50,10 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
     return status;
   initialise(!given.memory);
   bindBlocks();
-  if (Status status = limitWeights(); !status.ok())
-    return status;
+  Status limited =
+      weights.create(opened, given.resident_limit, options.resident_limit == 0, at<void>(layout.residency));
+  if (!limited.ok())
+    return limited;
   peak.sample();
   return Status();
 }
@@ -144,6 +145,7 @@ Session::BoundProgram Session::bind(uint32_t block, ProgramUse use) const {
   int32_t number = bound.program = programOf(owning, use);
   if (number == noProgram)
     return bound;
+  bound.use = use;
   bound.name = std::string(nameOf(use)) + " of " + owning.name();
   const format::Program &program = owner->content().programs(number);
   for (const Input &input : program.inputs()) {

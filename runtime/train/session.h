@@ -10,23 +10,20 @@
 
 #include "runtime/bundle/bundle.h"
 #include "runtime/bundle/programs.h"
-#include "runtime/bundle/weight_reads.h"
 #include "runtime/core/memory.h"
-#include "runtime/core/residency.h"
 #include "runtime/core/spill_file.h"
 #include "runtime/core/status.h"
 #include "runtime/core/trace.h"
 #include "runtime/exec/backend.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/train/layout.h"
+#include "runtime/train/resident_weights.h"
 #include "runtime/train/tokens.h"
 
 namespace mebp {
 
 // Refuses NaN and infinity, before any parameter has changed.
 Status checkFinite(const char *name, double value);
-// Of a limit on the weights in memory.
-Status tooLow(uint64_t limit, const WeightReads &reads, const std::string &block);
 
 class Session {
 public:
@@ -64,6 +61,7 @@ public:
 private:
   // One program of one block, with the memory that its inputs and outputs have.
   struct BoundProgram {
+    ProgramUse use = ProgramUse::Forward;
     int32_t program = -1;
     std::string name; // "backward of model.layers.3"
     std::vector<Binding> bindings;
@@ -91,10 +89,7 @@ private:
   void takeIds(const Tokens &tokens);
   uint64_t liveCheckpointBytes() const;
   uint64_t takeTokens(const Tokens &tokens); // gives the number of labels that count
-  Status runProgram(const BoundProgram &program, bool limited = true);
-  Status limitWeights();
-  bool logitsFitLimit() const;
-  void readAhead(uint32_t block, uint32_t next);
+  Status runProgram(const BoundProgram &program);
   Status runForward(); // all blocks but the head
   Status runForwardForBackward();
   Status runLoss(const Tokens &tokens, float &out);
@@ -122,10 +117,7 @@ private:
   std::unique_ptr<Backend> backend;
   Update rule = nullptr; // of the optimizer
   std::vector<BoundBlock> blocks;
-  Residency residency;      // in use where settings.resident_limit is not 0
-  bool limitByPlan = false; // and not by an option
-  bool roomForTwo = true;   // layers at once, within it
-  WeightReads logitsReads;
+  ResidentWeights weights;
   Trace trace;     // open where settings.trace_file was given
   SpillFile spill; // open where settings.spill_folder was given
 

@@ -42,7 +42,7 @@ uint64_t Session::takeTokens(const Tokens &tokens) {
   return shiftLabels(tokens, at<int32_t>(layout.labels));
 }
 
-Status Session::runProgram(const BoundProgram &program, bool limited) {
+Status Session::runProgram(const BoundProgram &program) {
   Run run;
   run.bindings = program.bindings.data();
   run.arena = at<unsigned char>(layout.scratch);
@@ -50,7 +50,7 @@ Status Session::runProgram(const BoundProgram &program, bool limited) {
   run.sequence = sequence;
   SessionObserver observer;
   observer.peak = settings.sample_memory ? &peak : nullptr;
-  observer.residency = limited && settings.resident_limit ? &residency : nullptr;
+  observer.residency = weights.limiting(program.use);
   observer.trace = trace.isOpen() ? &trace : nullptr;
   run.observer = observer.isNeeded() ? &observer : nullptr;
   Trace::Time begin = observer.trace ? Trace::now() : Trace::Time();
@@ -64,7 +64,7 @@ uint64_t Session::liveCheckpointBytes() const { return flowingRowBytes(owner->mo
 
 Status Session::runForward() {
   for (uint32_t i = 0; i + 1 < blocks.size(); ++i) {
-    readAhead(i, i + 1);
+    weights.readAhead(i, i + 1);
     if (Status status = runProgram(blocks[i].forward); !status.ok())
       return status;
   }
@@ -74,7 +74,7 @@ Status Session::runForward() {
 // Leaves all checkpoints where the backward finds them.
 Status Session::runForwardForBackward() {
   for (uint32_t i = 0; i + 1 < blocks.size(); ++i) {
-    readAhead(i, i + 1);
+    weights.readAhead(i, i + 1);
     if (Status status = runProgram(blocks[i].forward); !status.ok())
       return status;
     if (!layout.spilled || i >= layout.checkpoints.size())
@@ -130,7 +130,7 @@ Status Session::runBackward(GradientSink &sink) {
 }
 
 Status Session::runBackward(uint32_t block) {
-  readAhead(block, block - 1);
+  weights.readAhead(block, block - 1);
   if (!layout.spilled || block == 0)
     return atFailure(runProgram(blocks[block].gradient));
   uint64_t checkpoint = layout.checkpoints[block - 1], bytes = liveCheckpointBytes();
@@ -150,7 +150,7 @@ Status Session::restoreSegment(uint32_t segment) {
   for (uint32_t i = end > layout.spacing ? end - layout.spacing : 0; i < end; ++i) {
     if (layout.isKept(i))
       continue;
-    readAhead(i, i + 1);
+    weights.readAhead(i, i + 1);
     if (Status status = runProgram(blocks[i].forward); !status.ok())
       return atFailure(status);
   }
@@ -275,10 +275,8 @@ Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, flo
   const BoundBlock &head = blocks.back();
   if (head.logits.program < 0)
     return failure(MEBP_UNSUPPORTED, "the bundle was compiled without a program for logits; compile it again");
-  // A plan's limit is meant for training; logits go over it where they must.
-  bool limited = logitsFitLimit();
-  if (!limited && !limitByPlan)
-    return tooLow(settings.resident_limit, logitsReads, owner->content().blocks().rbegin()->name());
+  if (Status status = weights.checkLogits(); !status.ok())
+    return status;
   if (Status status = checkIds(owner->model(), tokens); !status.ok())
     return status;
   if (count == 0 || first >= tokens.sequence || count > tokens.sequence - first)
@@ -302,7 +300,7 @@ Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, flo
       bound.bindings[static_cast<size_t>(bound.activation)].data =
           checkpoint + (item * tokens.sequence + first + done) * rowBytes;
       bound.bindings[static_cast<size_t>(bound.logits)].data = out + (item * count + done) * vocabulary;
-      if (Status status = runProgram(bound, limited); !status.ok())
+      if (Status status = runProgram(bound); !status.ok())
         return status;
     }
   }

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Which weights are in memory: those of the next block are read while one runs, and a limit holds for all.
+#include "runtime/train/resident_weights.h"
+
 #include <algorithm>
 
 #include "format/container.h"
 #include "format/storage.h"
-#include "runtime/bundle/programs.h"
-#include "runtime/train/session.h"
 
 namespace mebp {
 
 // Calls take(offset, bytes) for each stretch of the file that holds a block's weights: its region, and any other where
 // a weight lies that an earlier block has bound already.
-template <typename Take>
-static void forEachStretch(const format::Bundle &bundle, const format::Block &block, Take take) {
+template <typename Take> static void forEachStretch(const format::Bundle &bundle, uint32_t block, Take take) {
   uint64_t begin = 0, end = 0;
   auto add = [&](uint64_t offset, uint64_t bytes) {
     if (end == 0 || offset < end || offset - end >= format::regionAlignment) {
@@ -23,7 +20,7 @@ static void forEachStretch(const format::Bundle &bundle, const format::Block &bl
     }
     end = offset + bytes;
   };
-  for (const format::Parameter &parameter : block.parameters()) {
+  for (const format::Parameter &parameter : bundle.blocks(static_cast<int>(block)).parameters()) {
     if (!parameter.has_weight())
       continue;
     const format::Weight &weight = bundle.weights(static_cast<int>(parameter.weight()));
@@ -38,7 +35,11 @@ static void forEachStretch(const format::Bundle &bundle, const format::Block &bl
     take(begin, end - begin);
 }
 
-Status tooLow(uint64_t limit, const WeightReads &reads, const std::string &block) {
+static bool isLayer(const format::Bundle &bundle, uint32_t block) {
+  return bundle.blocks(static_cast<int>(block)).kind() == format::Block::LAYER;
+}
+
+static Status tooLow(uint64_t limit, const WeightReads &reads, const std::string &block) {
   constexpr uint64_t kibibyte = 1024;
   return failure(MEBP_INVALID_ARGUMENT,
                  "a resident limit of %llu bytes is less than the weights that '%s' of block '%s' reads at once; give "
@@ -47,14 +48,18 @@ Status tooLow(uint64_t limit, const WeightReads &reads, const std::string &block
                  static_cast<unsigned long long>(reads.windows * format::residencyWindow / kibibyte));
 }
 
-Status Session::limitWeights() {
-  if (!settings.resident_limit)
+Status ResidentWeights::create(const Bundle &bundle, uint64_t bytes, bool isOfPlan, void *memory) {
+  owner = &bundle;
+  limit = bytes;
+  limitOfPlan = isOfPlan;
+  if (!limit)
     return Status();
-  const format::Bundle &content = owner->content();
-  uint64_t limit = settings.resident_limit / format::residencyWindow, layer = 0;
+  const format::Bundle &content = bundle.content();
+  uint64_t windows = limit / format::residencyWindow, largestLayer = 0;
   WeightReads largest;
   const format::Block *reader = nullptr;
-  for (const format::Block &block : content.blocks()) {
+  for (uint32_t i = 0; i < static_cast<uint32_t>(content.blocks_size()); ++i) {
+    const format::Block &block = content.blocks(static_cast<int>(i));
     for (ProgramUse use : {ProgramUse::Forward, ProgramUse::Backward, ProgramUse::Objective, ProgramUse::Loss}) {
       WeightReads reads = largestWeightReads(content, block, programOf(block, use));
       if (reads.windows > largest.windows) {
@@ -62,39 +67,48 @@ Status Session::limitWeights() {
         reader = &block;
       }
     }
-    uint64_t windows = 0;
-    forEachStretch(content, block, [&](uint64_t, uint64_t bytes) { windows += format::windowsOf(bytes); });
-    if (block.kind() == format::Block::LAYER)
-      layer = std::max(layer, windows);
+    uint64_t all = 0;
+    forEachStretch(content, i, [&](uint64_t, uint64_t stretch) { all += format::windowsOf(stretch); });
+    if (isLayer(content, i))
+      largestLayer = std::max(largestLayer, all);
   }
-  if (largest.windows > limit)
-    return tooLow(settings.resident_limit, largest, reader->name());
-  roomForTwo = 2 * layer <= limit;
-  const format::Block &head = content.blocks(content.blocks_size() - 1);
+  if (largest.windows > windows)
+    return tooLow(limit, largest, reader->name());
+  roomForTwo = 2 * largestLayer <= windows;
+  const format::Block &head = *content.blocks().rbegin();
   logitsReads = largestWeightReads(content, head, programOf(head, ProgramUse::Logits));
-  residency.begin(owner->mappedWeights(), settings.resident_limit, at<void>(layout.residency));
+  residency.begin(bundle.mappedWeights(), limit, memory);
   return Status();
 }
 
-// Training walks the head's matrix in tiles, the program for logits reads it whole.
-bool Session::logitsFitLimit() const {
-  return !settings.resident_limit || logitsReads.windows * format::residencyWindow <= settings.resident_limit;
-}
-
 // Layers alone: of the embedding few rows are read, and the head's matrix may be larger than memory.
-void Session::readAhead(uint32_t block, uint32_t next) {
+void ResidentWeights::readAhead(uint32_t block, uint32_t next) {
   const format::Bundle &content = owner->content();
-  if (!roomForTwo || next >= blocks.size() || content.blocks(static_cast<int>(next)).kind() != format::Block::LAYER)
+  if (!roomForTwo || next >= static_cast<uint32_t>(content.blocks_size()) || !isLayer(content, next))
     return;
   const MappedFile &weights = owner->mappedWeights();
   auto use = [&](uint64_t offset, uint64_t bytes) { residency.use(weights.data() + offset, bytes); };
   auto advise = [&](uint64_t offset, uint64_t bytes) { weights.adviseIn(offset, bytes); };
-  if (!settings.resident_limit)
-    return forEachStretch(content, content.blocks(static_cast<int>(next)), advise);
+  if (!limit)
+    return forEachStretch(content, next, advise);
   // What runs now is older than what ran before, and would have to go first.
-  if (content.blocks(static_cast<int>(block)).kind() == format::Block::LAYER)
-    forEachStretch(content, content.blocks(static_cast<int>(block)), use);
-  forEachStretch(content, content.blocks(static_cast<int>(next)), use);
+  if (isLayer(content, block))
+    forEachStretch(content, block, use);
+  forEachStretch(content, next, use);
+}
+
+// Training walks the head's matrix in tiles, the program for logits reads it whole.
+bool ResidentWeights::fitsLogits() const { return !limit || logitsReads.windows * format::residencyWindow <= limit; }
+
+// A plan's limit is meant for training; logits go over it where they must.
+Residency *ResidentWeights::limiting(ProgramUse use) {
+  return limit && (use != ProgramUse::Logits || fitsLogits()) ? &residency : nullptr;
+}
+
+Status ResidentWeights::checkLogits() const {
+  if (fitsLogits() || limitOfPlan)
+    return Status();
+  return tooLow(limit, logitsReads, owner->content().blocks().rbegin()->name());
 }
 
 } // namespace mebp
