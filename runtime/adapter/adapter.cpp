@@ -27,8 +27,8 @@ static void writeTensors(const Session &session, FileReplacement &file) {
     matrices.push_back({trainable.name(), trainable.rows(), trainable.columns()});
   std::string head = safetensorsHead(matrices);
   file.write(head.data(), head.size());
-  for (uint32_t i = 0; i < session.trainableCount(); ++i)
-    file.write(session.parameters(i), session.elements(i) * sizeof(float));
+  for (uint32_t i = 0; i < session.trainables.count(); ++i)
+    file.write(session.trainables.parameters(i), session.trainables.elements(i) * sizeof(float));
 }
 
 Status saveAdapter(const Session &session, const std::string &folder) {
@@ -134,7 +134,7 @@ static Status loadTensors(Session &session, const MappedFile &file) {
     matched.push_back(found->second);
   }
   for (uint32_t i = 0; i < matched.size(); ++i)
-    widen(*matched[i], session.parameters(i));
+    widen(*matched[i], session.trainables.parameters(i));
   return Status();
 }
 

@@ -85,29 +85,30 @@ mebp_code mebp_session_logits(mebp_session *session, const int32_t *ids, uint32_
 }
 
 void mebp_session_set_learning_rate(mebp_session *session, float learning_rate) {
-  session->session.optimizerOptions.learningRate = decimalOf(learning_rate);
+  session->session.trainables.options.learningRate = decimalOf(learning_rate);
 }
 
-uint64_t mebp_session_steps(const mebp_session *session) { return session->session.stepsDone; }
+uint64_t mebp_session_steps(const mebp_session *session) { return session->session.trainables.stepsDone; }
 
 const char *mebp_session_kernels(const mebp_session *session) { return session->session.kernels(); }
 
 static Status checkTrainable(const Session &session, uint32_t index, uint64_t count) {
-  if (index >= session.trainableCount())
+  if (index >= session.trainables.count())
     return failure(MEBP_INVALID_ARGUMENT, "there is no trainable number %u; the bundle has %u", index,
-                   session.trainableCount());
-  if (count == session.elements(index))
+                   session.trainables.count());
+  if (count == session.trainables.elements(index))
     return Status();
   return failure(MEBP_INVALID_ARGUMENT, "'%s' has %llu elements, not %llu",
                  session.bundle().content().trainables(static_cast<int>(index)).name().c_str(),
-                 static_cast<unsigned long long>(session.elements(index)), static_cast<unsigned long long>(count));
+                 static_cast<unsigned long long>(session.trainables.elements(index)),
+                 static_cast<unsigned long long>(count));
 }
 
 mebp_code mebp_session_read_trainable(const mebp_session *session, uint32_t index, float *out, uint64_t count,
                                       mebp_error *error) {
   if (Status status = checkTrainable(session->session, index, count); !status.ok())
     return report(status, error);
-  std::memcpy(out, session->session.parameters(index), count * sizeof(float));
+  std::memcpy(out, session->session.trainables.parameters(index), count * sizeof(float));
   return MEBP_OK;
 }
 
@@ -115,7 +116,7 @@ mebp_code mebp_session_write_trainable(mebp_session *session, uint32_t index, co
                                        mebp_error *error) {
   if (Status status = checkTrainable(session->session, index, count); !status.ok())
     return report(status, error);
-  std::memcpy(session->session.parameters(index), values, count * sizeof(float));
+  std::memcpy(session->session.trainables.parameters(index), values, count * sizeof(float));
   return MEBP_OK;
 }
 

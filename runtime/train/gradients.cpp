@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "runtime/bundle/programs.h"
-#include "runtime/train/layout.h"
 #include "runtime/train/placer.h"
+#include "runtime/train/trainables.h"
 
 namespace mebp {
 

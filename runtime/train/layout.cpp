@@ -7,16 +7,10 @@
 #include "format/residency.h"
 #include "format/storage.h"
 #include "runtime/bundle/programs.h"
-#include "runtime/optim/optimizer.h"
 #include "runtime/train/options.h"
 #include "runtime/train/placer.h"
 
 namespace mebp {
-
-uint64_t trainableElements(const format::Bundle &bundle, uint32_t index) {
-  const format::Trainable &trainable = bundle.trainables(static_cast<int>(index));
-  return static_cast<uint64_t>(trainable.rows()) * trainable.columns();
-}
 
 uint64_t flowingRowBytes(const format::Model &model) {
   return format::rowBytesOf(format::storageOf(model.activation()), model.hidden());
@@ -43,7 +37,8 @@ static uint64_t largestArena(const format::Bundle &bundle, bool forwardOnly) {
   return largest;
 }
 
-static void placeCheckpoints(Layout &layout, const format::Bundle &bundle, uint64_t bytes, Placer &placer) {
+static void placeCheckpoints(Layout &layout, const format::Bundle &bundle, uint64_t bytes, Placer &placer,
+                             Placer &file) {
   auto count = static_cast<uint32_t>(bundle.blocks_size() - 2);
   if (layout.forwardOnly) {
     layout.checkpoints.assign(count, noOffset);
@@ -53,8 +48,8 @@ static void placeCheckpoints(Layout &layout, const format::Bundle &bundle, uint6
     // Each in pages of its own, which come and go with it.
     uint64_t stride = (bytes + format::regionAlignment - 1) / format::regionAlignment * format::regionAlignment;
     for (uint32_t i = 0; i < count; ++i)
-      layout.checkpoints.push_back(i * stride);
-    layout.filedStates = count * stride;
+      layout.checkpoints.push_back(file.take(stride));
+    layout.filedCheckpointBytes = file.total();
     return;
   }
   layout.spacing = std::clamp(bundle.plan().spacing(), 1u, std::max(count, 1u));
@@ -71,36 +66,18 @@ static void placeCheckpoints(Layout &layout, const format::Bundle &bundle, uint6
 
 Layout planSession(const format::Bundle &bundle, const mebp_session_options &options, const Backend &backend) {
   Layout layout;
-  Placer placer;
+  Placer placer, file;
   const format::Model &model = bundle.model();
   uint64_t tokens = static_cast<uint64_t>(model.batch()) * model.sequence();
   uint64_t checkpointBytes = tokens * flowingRowBytes(model);
   layout.forwardOnly = isForwardOnly(options);
   layout.spilled = options.spill_folder && !layout.forwardOnly;
-  placeCheckpoints(layout, bundle, checkpointBytes, placer);
+  placeCheckpoints(layout, bundle, checkpointBytes, placer, file);
   layout.flow[0] = placer.take(checkpointBytes);
   layout.flow[1] = flowsInPlace(bundle) ? layout.flow[0] : placer.take(checkpointBytes);
 
-  layout.trained = placer.total();
-  for (uint32_t i = 0; i < static_cast<uint32_t>(bundle.trainables_size()); ++i)
-    layout.trainables.push_back(placer.take(trainableBytes(bundle, i)));
-  layout.arrayBytes = placer.total() - layout.trained;
-  layout.trainedBytes = layout.arrayBytes;
-  uint32_t arrays = layout.forwardOnly ? 0 : format::findOptimizer(options.optimizer)->stateArrays;
-  if (options.state_in_file) {
-    uint64_t largest = 0;
-    for (uint32_t i = 0; i < static_cast<uint32_t>(bundle.trainables_size()); ++i)
-      largest = std::max(largest, trainableBytes(bundle, i));
-    for (uint32_t i = 0; i < arrays; ++i)
-      layout.states.push_back(placer.take(largest));
-    layout.filedStateBytes = arrays * layout.arrayBytes;
-  } else {
-    for (uint32_t i = 0; i < arrays; ++i)
-      layout.states.push_back(placer.take(layout.arrayBytes));
-    layout.trainedBytes += arrays * layout.arrayBytes;
-  }
-  layout.fileBytes = layout.filedStates + layout.filedStateBytes;
-
+  layout.trainables = planTrainables(bundle, options, placer, file);
+  layout.fileBytes = file.total();
   if (!layout.forwardOnly)
     layout.gradientPlan = planGradients(bundle, gradientUseOf(options));
   layout.gradients = placer.take(layout.gradientPlan.bytes);

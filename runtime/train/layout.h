@@ -9,6 +9,7 @@
 #include "format/program.pb.h"
 #include "runtime/exec/backend.h"
 #include "runtime/train/gradients.h"
+#include "runtime/train/trainables.h"
 
 namespace mebp {
 
@@ -27,12 +28,7 @@ struct Layout {
   // What flows from block to block and is no checkpoint: the head's input, then cotangents; where checkpoints are not
   // in memory, activations as well. Two places that take turns, or one where all programs run in place.
   uint64_t flow[2] = {};
-  std::vector<uint64_t> trainables; // f32 elements, one after another ...
-  std::vector<uint64_t> states;     // ... then, as long as all of them and in the same order, the optimizer's arrays;
-                                    // where these are in the file, room for one trainable's part of each
-  uint64_t trained = 0;             // where trainables begin
-  uint64_t trainedBytes = 0;        // of trainables and those states that are in memory
-  uint64_t arrayBytes = 0;          // of the trainables, and of each array of the optimizer
+  TrainablePlan trainables;
   uint64_t gradients = 0;
   uint64_t ids = 0, labels = 0;
   uint64_t loss = 0, scale = 0;
@@ -42,15 +38,9 @@ struct Layout {
   uint64_t total = 0;
   // The file of a session that spills: checkpoints, then the optimizer's arrays.
   uint64_t fileBytes = 0;
-  uint64_t filedStates = 0;     // where the arrays begin, after all checkpoints
-  uint64_t filedStateBytes = 0; // of all of them; 0: they are in memory
+  uint64_t filedCheckpointBytes = 0;
   GradientPlan gradientPlan;
 };
-
-uint64_t trainableElements(const format::Bundle &bundle, uint32_t index);
-inline uint64_t trainableBytes(const format::Bundle &bundle, uint32_t index) {
-  return trainableElements(bundle, index) * sizeof(float);
-}
 
 // Of a row of an activation or cotangent between two blocks.
 uint64_t flowingRowBytes(const format::Model &model);

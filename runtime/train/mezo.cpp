@@ -7,21 +7,13 @@
 // 1. The loss at parameters + eps z, then at parameters - eps z, both in place.
 // 2. slope = (the one - the other) / 2 eps.
 // 3. parameters + eps z again, which are those from before but for rounding, and an SGD update by slope z.
-#include "format/random.h"
-#include "runtime/optim/direction.h"
 #include "runtime/train/session.h"
 
 namespace mebp {
 
-void Session::addDirection(float factor) {
-  uint64_t seed = format::randomBits(owner->model().lora().seed(), 0, stepsDone);
-  for (uint32_t i = 0; i < trainableCount(); ++i)
-    mebp::addDirection(parameters(i), elements(i), seed, i, factor);
-}
-
 // Moves there, and stays.
 Status Session::lossAlongDirection(const Tokens *batches, uint32_t count, float distance, double &loss) {
-  addDirection(distance);
+  trainables.addDirection(distance);
   loss = 0;
   for (uint32_t i = 0; i < count; ++i) {
     float part = 0;
@@ -32,29 +24,28 @@ Status Session::lossAlongDirection(const Tokens *batches, uint32_t count, float 
   return Status();
 }
 
-Status Session::stepAlongDirection(const Tokens *batches, uint32_t count, float &loss) {
+Status Session::stepAlongDirection(const Tokens *batches, uint32_t count, float &loss, double &squaredNorm) {
   gradientsKept = false;
-  auto perturbation = static_cast<float>(optimizerOptions.epsilon);
+  const OptimizerOptions &options = trainables.options;
+  auto perturbation = static_cast<float>(options.epsilon);
   double above = 0, below = 0;
   if (Status status = lossAlongDirection(batches, count, perturbation, above); !status.ok()) {
-    addDirection(-perturbation);
+    trainables.addDirection(-perturbation);
     return status;
   }
   if (Status status = lossAlongDirection(batches, count, -2 * perturbation, below); !status.ok()) {
-    addDirection(perturbation);
+    trainables.addDirection(perturbation);
     return status;
   }
-  double slope = (above - below) / (2 * optimizerOptions.epsilon);
-  auto shift = static_cast<float>(-optimizerOptions.learningRate * slope);
-  auto kept = static_cast<float>(1 - optimizerOptions.learningRate * optimizerOptions.weightDecay);
+  double slope = (above - below) / (2 * options.epsilon);
+  auto shift = static_cast<float>(-options.learningRate * slope);
+  auto kept = static_cast<float>(1 - options.learningRate * options.weightDecay);
   if (kept == 1) {
-    addDirection(perturbation + shift);
+    trainables.addDirection(perturbation + shift);
   } else {
-    addDirection(perturbation);
-    for (uint32_t i = 0; i < trainableCount(); ++i)
-      for (uint64_t element = 0; element < elements(i); ++element)
-        parameters(i)[element] *= kept;
-    addDirection(shift);
+    trainables.addDirection(perturbation);
+    trainables.scale(kept);
+    trainables.addDirection(shift);
   }
   loss = static_cast<float>((above + below) / 2);
   squaredNorm = slope * slope;

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "format/alignment.h"
-#include "format/random.h"
 #include "runtime/bundle/programs.h"
 #include "runtime/train/options.h"
 
@@ -21,8 +20,6 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
     return status;
   owner = &opened;
   settings = given;
-  optimizerOptions = optionsOf(given);
-  rule = updateOf(given.optimizer);
   Result<std::unique_ptr<Backend>> made = makeBackendOf(given);
   if (!made.ok())
     return made.status();
@@ -48,7 +45,9 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
     return status;
   if (Status status = given.trace_file ? trace.open(given.trace_file) : Status(); !status.ok())
     return status;
-  initialise(!given.memory);
+  trainables.create(opened.content(), layout.trainables, given, memory, spill);
+  if (given.memory) // which may be of any content
+    std::memset(at<unsigned char>(layout.gradients), 0, layout.gradientPlan.bytes);
   bindBlocks();
   Status limited =
       weights.create(opened, given.resident_limit, options.resident_limit == 0, at<void>(layout.residency));
@@ -61,25 +60,11 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
 Status Session::openSpill(bool byPlan) {
   if (!settings.spill_folder || layout.fileBytes == 0)
     return Status();
-  Status status = spill.open(settings.spill_folder, layout.fileBytes, layout.filedStates);
+  Status status = spill.open(settings.spill_folder, layout.fileBytes, layout.filedCheckpointBytes);
   if (status.ok() || !byPlan)
     return status;
   return Status(status.code(), status.message() + "; the plan keeps checkpoints in a file: name a folder on a disk for "
                                                   "it, or set TMPDIR");
-}
-
-void Session::initialise(bool fresh) {
-  // Fresh pages are zero, and stay untouched until a step needs them.
-  if (!fresh) {
-    std::memset(trained(), 0, trainedBytes());
-    std::memset(at<unsigned char>(layout.gradients), 0, layout.gradientPlan.bytes);
-  }
-  uint64_t seed = owner->model().lora().seed();
-  for (uint32_t i = 0; i < trainableCount(); ++i) {
-    float bound = owner->content().trainables(static_cast<int>(i)).initial_bound();
-    for (uint64_t element = 0; bound != 0 && element < elements(i); ++element)
-      parameters(i)[element] = format::randomUniform(seed, i, element, bound);
-  }
 }
 
 void Session::bindBlocks() {
@@ -133,7 +118,7 @@ Binding Session::bindInput(uint32_t block, const Input &input, bool forBackward)
     const format::Parameter &parameter = owning.parameters(static_cast<int>(input.parameter()));
     if (parameter.kind_case() == format::Parameter::kWeight)
       return owner->weightBinding(parameter.weight());
-    binding.data = parameters(parameter.trainable());
+    binding.data = trainables.parameters(parameter.trainable());
   }
   }
   return binding;
@@ -176,10 +161,6 @@ Session::BoundProgram Session::bind(uint32_t block, ProgramUse use) const {
     bound.bindings.push_back(binding);
   }
   return bound;
-}
-
-float *Session::stateOf(uint32_t trainable, uint32_t array) const {
-  return at<float>(layout.states[array] + (layout.filedStateBytes ? 0 : layout.trainables[trainable] - layout.trained));
 }
 
 float *Session::keptGradient(uint32_t trainable) const {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/state.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <vector>
 
 #include "format/container.h"
 #include "runtime/core/decimal.h"
@@ -21,25 +19,11 @@ static uint32_t headerChecksum(const StateHeader &header) {
 
 static std::string stateFile(const std::string &folder) { return folder + "/state.bin"; }
 
-// Calls take(data, bytes) for the trainables and then the optimizer's arrays, wherever these are.
-template <typename Take> static Status forEachPiece(const Session &session, Take take) {
-  Status status = take(session.trained(), session.trainedBytes());
-  std::vector<unsigned char> piece(std::min<uint64_t>(session.filedStateBytes(), 1 << 16));
-  for (uint64_t done = 0; status.ok() && done < session.filedStateBytes(); done += piece.size()) {
-    uint64_t bytes = std::min<uint64_t>(piece.size(), session.filedStateBytes() - done);
-    status = session.readFiledState(done, piece.data(), bytes);
-    if (status.ok())
-      status = take(piece.data(), bytes);
-  }
-  return status;
-}
-
-static uint64_t savedBytes(const Session &session) { return session.trainedBytes() + session.filedStateBytes(); }
-
 Status saveState(const Session &session, const std::string &folder, const void *user, uint64_t userBytes) {
   if (Status status = makeFolder(folder); !status.ok())
     return status;
-  const OptimizerOptions &options = session.optimizerOptions;
+  const Trainables &trainables = session.trainables;
+  const OptimizerOptions &options = trainables.options;
   StateHeader header = {};
   std::memcpy(header.magic, magic, sizeof(magic));
   header.major = majorVersion;
@@ -47,18 +31,17 @@ Status saveState(const Session &session, const std::string &folder, const void *
   header.bundle = session.bundle().identity();
   header.optimizer = session.options().optimizer;
   header.referenceKernels = session.usesReferenceKernels();
-  header.steps = session.stepsDone;
+  header.steps = trainables.stepsDone;
   header.learningRate = options.learningRate;
   header.beta1 = options.beta1;
   header.beta2 = options.beta2;
   header.epsilon = options.epsilon;
   header.weightDecay = options.weightDecay;
   header.clip = session.options().clip;
-  header.trainedBytes = savedBytes(session);
+  header.trainedBytes = trainables.savedBytes();
   header.userBytes = userBytes;
-  Status readable = forEachPiece(session, [&](const unsigned char *data, uint64_t bytes) {
+  Status readable = trainables.save([&](const unsigned char *data, uint64_t bytes) {
     header.trainedCrc32 = format::crc32(data, bytes, header.trainedCrc32);
-    return Status();
   });
   if (!readable.ok())
     return readable;
@@ -67,10 +50,7 @@ Status saveState(const Session &session, const std::string &folder, const void *
 
   FileReplacement file(stateFile(folder));
   file.write(&header, sizeof(header));
-  readable = forEachPiece(session, [&](const unsigned char *data, uint64_t bytes) {
-    file.write(data, bytes);
-    return Status();
-  });
+  readable = trainables.save([&](const unsigned char *data, uint64_t bytes) { file.write(data, bytes); });
   if (!readable.ok())
     return readable;
   file.write(user, userBytes);
@@ -110,11 +90,11 @@ static Status checkOrigin(const StateHeader &header, const Session &session) {
   if (header.bundle != session.bundle().identity())
     return failure(MEBP_INCOMPATIBLE, "was saved from another bundle; continue with that one or start anew");
   if (header.optimizer != static_cast<uint32_t>(session.options().optimizer) ||
-      header.trainedBytes != savedBytes(session))
+      header.trainedBytes != session.trainables.savedBytes())
     return failure(MEBP_INCOMPATIBLE, "was saved with another optimizer; continue with the same one");
   if ((header.referenceKernels != 0) != session.usesReferenceKernels())
     return failure(MEBP_INCOMPATIBLE, "was saved with another family of kernels; continue with the same one");
-  const OptimizerOptions &options = session.optimizerOptions;
+  const OptimizerOptions &options = session.trainables.options;
   if (Status status = checkOption("beta1", header.beta1, options.beta1); !status.ok())
     return status;
   if (Status status = checkOption("beta2", header.beta2, options.beta2); !status.ok())
@@ -140,16 +120,14 @@ Status loadState(Session &session, const std::string &folder, void *user, uint64
     return failure(MEBP_INVALID_ARGUMENT, "%s: holds %llu bytes of the caller's, there is room for %llu", path.c_str(),
                    static_cast<unsigned long long>(header.userBytes), static_cast<unsigned long long>(*userBytes));
   const unsigned char *trained = file->data() + sizeof(header);
-  uint64_t inMemory = session.trainedBytes();
-  if (Status status = session.writeFiledState(0, trained + inMemory, session.filedStateBytes()); !status.ok())
+  if (Status status = session.trainables.load(trained); !status.ok())
     return status;
-  std::memcpy(session.trained(), trained, inMemory);
   if (user && userBytes)
     std::memcpy(user, trained + header.trainedBytes, header.userBytes);
   if (userBytes)
     *userBytes = header.userBytes;
-  session.stepsDone = header.steps;
-  session.optimizerOptions.learningRate = header.learningRate;
+  session.trainables.stepsDone = header.steps;
+  session.trainables.options.learningRate = header.learningRate;
   return Status();
 }
 

@@ -96,7 +96,7 @@ Status Session::runObjective(const BoundProgram &program, float &out) {
 Status Session::deliver(uint32_t block, GradientSink &sink) {
   for (const Contribution &contribution : layout.gradientPlan.blocks[block]) {
     float *gradient = at<float>(layout.gradients + contribution.offset);
-    uint64_t count = elements(contribution.trainable);
+    uint64_t count = trainables.elements(contribution.trainable);
     if (contribution.add) {
       float *sum = at<float>(layout.gradients + layout.gradientPlan.own[contribution.trainable]);
       for (uint64_t i = 0; i < count; ++i)
@@ -132,14 +132,14 @@ Status Session::runBackward(GradientSink &sink) {
 Status Session::runBackward(uint32_t block) {
   weights.readAhead(block, block - 1);
   if (!layout.spilled || block == 0)
-    return atFailure(runProgram(blocks[block].gradient));
+    return runProgram(blocks[block].gradient);
   uint64_t checkpoint = layout.checkpoints[block - 1], bytes = liveCheckpointBytes();
   if (block > 1)
     spill.readAhead(layout.checkpoints[block - 2], bytes);
   if (Status status = spill.prepareRead(checkpoint, bytes); !status.ok())
-    return atFailure(status);
+    return status;
   if (Status status = runProgram(blocks[block].gradient); !status.ok())
-    return atFailure(status);
+    return status;
   spill.drop(checkpoint, bytes);
   return Status();
 }
@@ -152,7 +152,7 @@ Status Session::restoreSegment(uint32_t segment) {
       continue;
     weights.readAhead(i, i + 1);
     if (Status status = runProgram(blocks[i].forward); !status.ok())
-      return atFailure(status);
+      return status;
   }
   return Status();
 }
@@ -162,11 +162,16 @@ namespace {
 // Applies each gradient at once.
 class ApplySink final : public GradientSink {
 public:
-  explicit ApplySink(Session &session) : session(session) {}
-  Status take(uint32_t trainable, const float *gradient) override { return session.apply(trainable, gradient); }
+  explicit ApplySink(Trainables &trainables) : trainables(trainables) {}
+  Status take(uint32_t trainable, const float *gradient) override {
+    squaredNorm += squareOf(gradient, trainables.elements(trainable));
+    return trainables.update(trainable, gradient);
+  }
+
+  double squaredNorm = 0; // of all so far
 
 private:
-  Session &session;
+  Trainables &trainables;
 };
 
 // Leaves each gradient, or sum over micro-batches, where it is until all are there.
@@ -199,8 +204,7 @@ Status Session::runLoss(const Tokens &tokens, float &out) {
 
 // The mean loss over the labels of all micro-batches, and its gradient.
 Status Session::runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, float &loss) {
-  gradientsKept = updating = false;
-  squaredNorm = 0;
+  gradientsKept = false;
   if (settings.accumulate)
     std::memset(at<float>(layout.gradients), 0, layout.gradientPlan.ownBytes);
   double sum = 0;
@@ -233,15 +237,16 @@ Status Session::gradients(const Tokens &tokens, float &out) {
   return Status();
 }
 
-Status Session::stepByGradient(const Tokens *batches, uint32_t count, float &loss) {
-  ApplySink apply(*this);
+Status Session::stepByGradient(const Tokens *batches, uint32_t count, float &loss, double &squaredNorm) {
+  ApplySink apply(trainables);
   KeepSink keep;
   bool kept = gradientUseOf(settings) != GradientUse::Apply;
   GradientSink &sink = kept ? static_cast<GradientSink &>(keep) : apply;
   if (Status status = runBatches(batches, count, sink, loss); !status.ok())
     return status;
   gradientsKept = settings.return_gradients;
-  return kept ? applyKept() : Status();
+  squaredNorm = apply.squaredNorm;
+  return kept ? applyKept(squaredNorm) : Status();
 }
 
 Status Session::step(const Tokens *batches, uint32_t count, mebp_step_result &out) {
@@ -256,11 +261,13 @@ Status Session::step(const Tokens *batches, uint32_t count, mebp_step_result &ou
                    "a step of %u micro-batches needs room for their sum; create the session with accumulate", count);
   if (Status status = checkBatches(batches, count); !status.ok())
     return status;
-  Status status = settings.optimizer == MEBP_MEZO ? stepAlongDirection(batches, count, out.loss)
-                                                  : stepByGradient(batches, count, out.loss);
+  double squaredNorm = 0;
+  trainables.beginStep();
+  Status status = settings.optimizer == MEBP_MEZO ? stepAlongDirection(batches, count, out.loss, squaredNorm)
+                                                  : stepByGradient(batches, count, out.loss, squaredNorm);
+  status = trainables.endStep(status);
   if (!status.ok())
     return status;
-  ++stepsDone;
   // Nothing that a step touches is given back, so the memory at its end is the most that it had.
   peak.sample();
   out.grad_norm = static_cast<float>(std::sqrt(squaredNorm));
