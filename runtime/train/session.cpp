@@ -48,6 +48,7 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
   trainables.create(opened.content(), layout.trainables, given, memory, spill);
   if (given.memory) // which may be of any content
     std::memset(at<unsigned char>(layout.gradients), 0, layout.gradientPlan.bytes);
+  checkpoints.create(opened.model(), layout.checkpoints, memory, spill);
   bindBlocks();
   Status limited =
       weights.create(opened, given.resident_limit, options.resident_limit == 0, at<void>(layout.residency));
@@ -60,7 +61,7 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
 Status Session::openSpill(bool byPlan) {
   if (!settings.spill_folder || layout.fileBytes == 0)
     return Status();
-  Status status = spill.open(settings.spill_folder, layout.fileBytes, layout.filedCheckpointBytes);
+  Status status = spill.open(settings.spill_folder, layout.fileBytes, layout.checkpoints.fileBytes);
   if (status.ok() || !byPlan)
     return status;
   return Status(status.code(), status.message() + "; the plan keeps checkpoints in a file: name a folder on a disk for "
@@ -73,7 +74,7 @@ void Session::bindBlocks() {
     const format::Block &block = content.blocks(static_cast<int>(i));
     BoundBlock bound;
     bound.forward = bind(i, ProgramUse::Forward);
-    if (!layout.forwardOnly)
+    if (!isForwardOnly(settings))
       bound.gradient = bind(i, gradientUse(block));
     bound.loss = bind(i, ProgramUse::Loss);
     bound.logits = bind(i, ProgramUse::Logits);
@@ -81,29 +82,15 @@ void Session::bindBlocks() {
   }
 }
 
-// The head reads the second place and writes the first, the block before it reads that one, and so on.
-uint64_t Session::flowAfter(uint32_t block) const { return layout.flow[1 - (layout.checkpoints.size() - block) % 2]; }
-uint64_t Session::cotangentAfter(uint32_t block) const { return layout.flow[(layout.checkpoints.size() - block) % 2]; }
-
-// A backward reads a spilled input where the file is mapped, a forward where it flows.
-void *Session::checkpointOf(uint32_t layer, bool forBackward) const {
-  uint32_t before = layer - 1;
-  if (before >= layout.checkpoints.size() || layout.forwardOnly || (layout.spilled && !forBackward))
-    return at<void>(flowAfter(before));
-  if (layout.spilled) // read only: no program writes an input
-    return const_cast<unsigned char *>(spill.data() + layout.checkpoints[before]);
-  return at<void>(layout.checkpoints[before]);
-}
-
-Binding Session::bindInput(uint32_t block, const Input &input, bool forBackward) const {
+Binding Session::bindInput(uint32_t block, const Input &input, ProgramUse use) const {
   const format::Block &owning = owner->content().blocks(static_cast<int>(block));
   Binding binding;
   switch (input.role()) {
   case Input::ACTIVATION:
-    binding.data = checkpointOf(block, forBackward);
+    binding.data = checkpoints.inputOf(block, use);
     break;
   case Input::COTANGENT:
-    binding.data = at<void>(cotangentAfter(block));
+    binding.data = checkpoints.cotangentOf(block);
     break;
   case Input::TOKEN_IDS:
     binding.data = at<void>(layout.ids);
@@ -136,17 +123,17 @@ Session::BoundProgram Session::bind(uint32_t block, ProgramUse use) const {
   for (const Input &input : program.inputs()) {
     if (input.role() == Input::ACTIVATION)
       bound.activation = static_cast<int32_t>(bound.bindings.size());
-    bound.bindings.push_back(bindInput(block, input, givesGradients(use)));
+    bound.bindings.push_back(bindInput(block, input, use));
   }
   size_t gradient = 0;
   for (const Output &output : program.outputs()) {
     Binding binding;
     switch (output.role()) {
     case Output::ACTIVATION:
-      binding.data = checkpointOf(block + 1, false);
+      binding.data = checkpoints.outputOf(block);
       break;
     case Output::COTANGENT:
-      binding.data = at<void>(cotangentAfter(block - 1));
+      binding.data = checkpoints.cotangentOf(block - 1);
       break;
     case Output::GRADIENT:
       if (givesGradients(use))

@@ -60,18 +60,12 @@ private:
 
   Status openSpill(bool byPlan); // or by an option
   BoundProgram bind(uint32_t block, ProgramUse use) const;
-  Binding bindInput(uint32_t block, const format::Input &input, bool forBackward) const;
-  // Where the output of a block lies that is no checkpoint, and the cotangent of that output.
-  uint64_t flowAfter(uint32_t block) const;
-  uint64_t cotangentAfter(uint32_t block) const;
-  // The input of a layer or of the head.
-  void *checkpointOf(uint32_t layer, bool forBackward) const;
+  Binding bindInput(uint32_t block, const format::Input &input, ProgramUse use) const;
   void bindBlocks();
 
   Status checkTrains() const;
   Status checkBatches(const Tokens *batches, uint32_t count);
   void takeIds(const Tokens &tokens);
-  uint64_t liveCheckpointBytes() const;
   uint64_t takeTokens(const Tokens &tokens); // gives the number of labels that count
   Status runProgram(const BoundProgram &program);
   Status runForward(); // all blocks but the head
@@ -83,8 +77,9 @@ private:
   Status lossAlongDirection(const Tokens *batches, uint32_t count, float distance, double &loss);
   Status runObjective(const BoundProgram &program, float &out);
   Status runBackward(GradientSink &sink);
-  Status restoreSegment(uint32_t segment);
+  Status runForward(uint32_t block);
   Status runBackward(uint32_t block);
+  uint64_t liveRows() const { return static_cast<uint64_t>(batch) * sequence; }
   Status deliver(uint32_t block, GradientSink &sink);
   Status runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, float &loss);
   Status applyKept(double &squaredNorm);
@@ -99,6 +94,7 @@ private:
   ResidentWeights weights;
   Trace trace;     // open where settings.trace_file was given
   SpillFile spill; // open where settings.spill_folder was given
+  Checkpoints checkpoints;
 
   // Of the current step.
   uint32_t batch = 0, sequence = 0;

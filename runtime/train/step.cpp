@@ -60,28 +60,25 @@ Status Session::runProgram(const BoundProgram &program) {
   return status;
 }
 
-uint64_t Session::liveCheckpointBytes() const { return flowingRowBytes(owner->model()) * batch * sequence; }
+Status Session::runForward(uint32_t block) {
+  weights.readAhead(block, block + 1);
+  return runProgram(blocks[block].forward);
+}
 
 Status Session::runForward() {
-  for (uint32_t i = 0; i + 1 < blocks.size(); ++i) {
-    weights.readAhead(i, i + 1);
-    if (Status status = runProgram(blocks[i].forward); !status.ok())
+  for (uint32_t i = 0; i + 1 < blocks.size(); ++i)
+    if (Status status = runForward(i); !status.ok())
       return status;
-  }
   return Status();
 }
 
 // Leaves all checkpoints where the backward finds them.
 Status Session::runForwardForBackward() {
   for (uint32_t i = 0; i + 1 < blocks.size(); ++i) {
-    weights.readAhead(i, i + 1);
-    if (Status status = runProgram(blocks[i].forward); !status.ok())
+    if (Status status = runForward(i); !status.ok())
       return status;
-    if (!layout.spilled || i >= layout.checkpoints.size())
-      continue;
-    if (Status status = spill.write(layout.checkpoints[i], at<void>(flowAfter(i)), liveCheckpointBytes()); !status.ok())
+    if (Status status = checkpoints.keepOutput(i, liveRows()); !status.ok())
       return status;
-    spill.writeBack(layout.checkpoints[i], liveCheckpointBytes());
   }
   return Status();
 }
@@ -110,19 +107,21 @@ Status Session::deliver(uint32_t block, GradientSink &sink) {
   return Status();
 }
 
-// The head's gradients are there since the objective ran, and so are the checkpoints of the last segment.
+// The head's gradients are there since the objective ran.
 Status Session::runBackward(GradientSink &sink) {
   auto head = static_cast<uint32_t>(blocks.size() - 1);
-  uint32_t segment = layout.segmentOf(head - 2); // the last layer's
-  for (uint32_t i = head + 1; i-- > 0;) {
+  if (Status status = deliver(head, sink); !status.ok())
+    return status;
+  for (uint32_t i = head; i-- > 0;) {
     if (blocks[i].gradient.program < 0)
       break; // nothing before it is trained
-    if (i > 0 && i < head && !layout.spilled && layout.segmentOf(i - 1) != segment)
-      if (Status status = restoreSegment(--segment); !status.ok())
+    // None of the lost ones has been updated yet: the backward is behind them.
+    BlockRange lost = checkpoints.lostBefore(i);
+    for (uint32_t again = lost.begin; again < lost.end; ++again)
+      if (Status status = runForward(again); !status.ok())
         return status;
-    if (i < head)
-      if (Status status = runBackward(i); !status.ok())
-        return status;
+    if (Status status = runBackward(i); !status.ok())
+      return status;
     if (Status status = deliver(i, sink); !status.ok())
       return status;
   }
@@ -131,29 +130,11 @@ Status Session::runBackward(GradientSink &sink) {
 
 Status Session::runBackward(uint32_t block) {
   weights.readAhead(block, block - 1);
-  if (!layout.spilled || block == 0)
-    return runProgram(blocks[block].gradient);
-  uint64_t checkpoint = layout.checkpoints[block - 1], bytes = liveCheckpointBytes();
-  if (block > 1)
-    spill.readAhead(layout.checkpoints[block - 2], bytes);
-  if (Status status = spill.prepareRead(checkpoint, bytes); !status.ok())
+  if (Status status = checkpoints.fetchInput(block, liveRows()); !status.ok())
     return status;
   if (Status status = runProgram(blocks[block].gradient); !status.ok())
     return status;
-  spill.drop(checkpoint, bytes);
-  return Status();
-}
-
-// None of these blocks has been updated yet: the backward is behind them.
-Status Session::restoreSegment(uint32_t segment) {
-  uint32_t end = (segment + 1) * layout.spacing - layout.missing;
-  for (uint32_t i = end > layout.spacing ? end - layout.spacing : 0; i < end; ++i) {
-    if (layout.isKept(i))
-      continue;
-    weights.readAhead(i, i + 1);
-    if (Status status = runProgram(blocks[i].forward); !status.ok())
-      return status;
-  }
+  checkpoints.dropInput(block, liveRows());
   return Status();
 }
 
@@ -297,15 +278,13 @@ Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, flo
   const format::Program &program = owner->content().programs(head.logits.program);
   uint64_t most = program.values(static_cast<int>(program.inputs(head.logits.activation).value())).rows();
   uint64_t vocabulary = owner->model().vocabulary();
-  uint64_t rowBytes = flowingRowBytes(owner->model());
   BoundProgram &bound = blocks.back().logits;
-  auto *checkpoint = at<unsigned char>(flowAfter(static_cast<uint32_t>(blocks.size() - 2)));
   batch = 1;
   for (uint64_t item = 0; item < tokens.batch; ++item) {
     for (uint64_t done = 0; done < count; done += sequence) {
       sequence = static_cast<uint32_t>(std::min<uint64_t>(most, count - done));
       bound.bindings[static_cast<size_t>(bound.activation)].data =
-          checkpoint + (item * tokens.sequence + first + done) * rowBytes;
+          checkpoints.headInput(item * tokens.sequence + first + done);
       bound.bindings[static_cast<size_t>(bound.logits)].data = out + (item * count + done) * vocabulary;
       if (Status status = runProgram(bound); !status.ok())
         return status;

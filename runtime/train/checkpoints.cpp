@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/train/checkpoints.h"
+
+#include <algorithm>
+
+#include "format/container.h"
+#include "format/storage.h"
+#include "runtime/train/options.h"
+
+namespace mebp {
+
+uint64_t flowingRowBytes(const format::Model &model) {
+  return format::rowBytesOf(format::storageOf(model.activation()), model.hidden());
+}
+
+static bool flowsInPlace(const format::Bundle &bundle) {
+  for (const format::Block &block : bundle.blocks())
+    for (ProgramUse use : {ProgramUse::Forward, ProgramUse::Backward, ProgramUse::Objective}) {
+      int32_t number = programOf(block, use);
+      if (number != noProgram && block.kind() != format::Block::EMBED && !bundle.programs(number).in_place())
+        return false;
+    }
+  return true;
+}
+
+static void placeInFile(CheckpointPlan &plan, uint32_t count, uint64_t bytes, Placer &file) {
+  // Each in pages of its own, which come and go with it.
+  uint64_t stride = (bytes + format::regionAlignment - 1) / format::regionAlignment * format::regionAlignment;
+  for (uint32_t i = 0; i < count; ++i)
+    plan.places.push_back(file.take(stride));
+  plan.fileBytes = file.total();
+}
+
+static void placeInSegments(CheckpointPlan &plan, uint32_t count, uint32_t spacing, uint64_t bytes, Placer &memory) {
+  plan.spacing = std::clamp(spacing, 1u, std::max(count, 1u));
+  plan.missing = (plan.spacing - count % plan.spacing) % plan.spacing;
+  std::vector<uint64_t> shared(plan.spacing, noOffset);
+  for (uint32_t i = 0; i < count; ++i) {
+    uint64_t own = noOffset;
+    uint64_t &place = plan.isKept(i) ? own : shared[(i + plan.missing) % plan.spacing];
+    if (place == noOffset)
+      place = memory.take(bytes);
+    plan.places.push_back(place);
+  }
+}
+
+CheckpointPlan planCheckpoints(const format::Bundle &bundle, const mebp_session_options &options, Placer &memory,
+                               Placer &file) {
+  CheckpointPlan plan;
+  const format::Model &model = bundle.model();
+  uint64_t bytes = static_cast<uint64_t>(model.batch()) * model.sequence() * flowingRowBytes(model);
+  auto count = static_cast<uint32_t>(bundle.blocks_size() - 2);
+  plan.forwardOnly = isForwardOnly(options);
+  plan.spilled = options.spill_folder && !plan.forwardOnly;
+  if (plan.forwardOnly)
+    plan.places.assign(count, noOffset);
+  else if (plan.spilled)
+    placeInFile(plan, count, bytes, file);
+  else
+    placeInSegments(plan, count, bundle.plan().spacing(), bytes, memory);
+  plan.flow[0] = memory.take(bytes);
+  plan.flow[1] = flowsInPlace(bundle) ? plan.flow[0] : memory.take(bytes);
+  return plan;
+}
+
+void Checkpoints::create(const format::Model &model, CheckpointPlan planned, unsigned char *sessionMemory,
+                         SpillFile &sessionFile) {
+  plan = std::move(planned);
+  rowBytes = flowingRowBytes(model);
+  memory = sessionMemory;
+  file = &sessionFile;
+}
+
+// The head reads the second place and writes the first, the block before it reads that one, and so on.
+static unsigned turnOf(uint32_t count, uint32_t block) { return (count - block) % 2; }
+
+// A backward reads a spilled input where the file is mapped, a forward where it flows.
+void *Checkpoints::inputOf(uint32_t block, ProgramUse use) const {
+  uint32_t before = block - 1;
+  if (before >= count() || plan.forwardOnly || (plan.spilled && !givesGradients(use)))
+    return memory + plan.flow[1 - turnOf(count(), before)];
+  if (plan.spilled) // read only: no program writes an input
+    return const_cast<unsigned char *>(file->data() + plan.places[before]);
+  return memory + plan.places[before];
+}
+
+void *Checkpoints::cotangentOf(uint32_t block) const { return memory + plan.flow[turnOf(count(), block)]; }
+
+void *Checkpoints::headInput(uint64_t row) const {
+  return static_cast<unsigned char *>(outputOf(count())) + row * rowBytes;
+}
+
+Status Checkpoints::keepOutput(uint32_t block, uint64_t rows) {
+  if (!isSpilled(block))
+    return Status();
+  uint64_t place = plan.places[block], bytes = rows * rowBytes;
+  if (Status status = file->write(place, outputOf(block), bytes); !status.ok())
+    return status;
+  file->writeBack(place, bytes);
+  return Status();
+}
+
+Status Checkpoints::fetchInput(uint32_t block, uint64_t rows) const {
+  if (block == 0 || !isSpilled(block - 1))
+    return Status();
+  if (block > 1)
+    file->readAhead(plan.places[block - 2], rows * rowBytes);
+  return file->prepareRead(plan.places[block - 1], rows * rowBytes);
+}
+
+void Checkpoints::dropInput(uint32_t block, uint64_t rows) const {
+  if (block > 0 && isSpilled(block - 1))
+    file->drop(plan.places[block - 1], rows * rowBytes);
+}
+
+// Where the output of `block` begins a segment, its input ends the one before, and that one's shared places have been
+// another's since.
+BlockRange Checkpoints::lostBefore(uint32_t block) const {
+  if (block >= count() || !plan.isKept(block))
+    return {};
+  return {block >= plan.spacing ? block - plan.spacing + 1 : 0, block};
+}
+
+} // namespace mebp

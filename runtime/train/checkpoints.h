@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What flows from block to block, and which of it a backward finds again. The input of a layer is a checkpoint: it is
+// kept, or computed again with others of its segment, or in a file.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "format/program.pb.h"
+#include "mebp/mebp.h"
+#include "runtime/bundle/programs.h"
+#include "runtime/core/spill_file.h"
+#include "runtime/core/status.h"
+#include "runtime/train/placer.h"
+
+namespace mebp {
+
+// Of a row of an activation or cotangent between two blocks.
+uint64_t flowingRowBytes(const format::Model &model);
+
+struct CheckpointPlan {
+  // Of the input of each layer, one after another: where it is in memory, or in the file of a session that spills. In
+  // memory every `spacing`-th, which begins a segment, has a place of its own. The others are there for one segment at
+  // a time, in places that all segments share, and are computed again when the backward comes to them. The last segment
+  // is whole; the first may lack its beginning, and is then computed again from the ids.
+  std::vector<uint64_t> places;
+  bool spilled = false;
+  bool forwardOnly = false; // no backward reads what a forward has left
+  uint32_t spacing = 1;
+  uint32_t missing = 0; // places that the first segment lacks
+  bool isKept(uint32_t checkpoint) const { return (checkpoint + missing) % spacing == 0; }
+  // What flows from block to block and is no checkpoint: the head's input, then cotangents; where checkpoints are not
+  // in memory, activations as well. Two places that take turns, or one where all programs run in place.
+  uint64_t flow[2] = {};
+  uint64_t fileBytes = 0; // of all checkpoints, from the file's beginning
+};
+
+// Takes options as followPlan gives them.
+CheckpointPlan planCheckpoints(const format::Bundle &bundle, const mebp_session_options &options, Placer &memory,
+                               Placer &file);
+
+struct BlockRange {
+  uint32_t begin = 0, end = 0;
+};
+
+// `rows`, below: how many rows of what flows are live, batch times sequence.
+class Checkpoints {
+public:
+  // The file is open where the plan needs one.
+  void create(const format::Model &model, CheckpointPlan planned, unsigned char *sessionMemory, SpillFile &sessionFile);
+
+  // Where a program of `block` finds its input, where its forward writes its output, and where the cotangent of that
+  // output is.
+  void *inputOf(uint32_t block, ProgramUse use) const;
+  void *outputOf(uint32_t block) const { return inputOf(block + 1, ProgramUse::Forward); }
+  void *cotangentOf(uint32_t block) const;
+  // The head's input, from a row on.
+  void *headInput(uint64_t row) const;
+
+  // After a forward: leaves the output where a backward finds it.
+  Status keepOutput(uint32_t block, uint64_t rows);
+  // Before and after a backward, of the input. The one before it will be the next.
+  Status fetchInput(uint32_t block, uint64_t rows) const;
+  void dropInput(uint32_t block, uint64_t rows) const;
+  // The blocks whose forwards have to run again, in their order, before the backward of `block`.
+  BlockRange lostBefore(uint32_t block) const;
+
+private:
+  // Blocks before the head whose outputs are checkpoints; the embedding is one, the last layer is not.
+  uint32_t count() const { return static_cast<uint32_t>(plan.places.size()); }
+  bool isSpilled(uint32_t checkpoint) const { return plan.spilled && checkpoint < count(); }
+
+  CheckpointPlan plan;
+  uint64_t rowBytes = 0;
+  unsigned char *memory = nullptr;
+  SpillFile *file = nullptr;
+};
+
+} // namespace mebp
