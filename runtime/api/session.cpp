@@ -61,7 +61,7 @@ mebp_code mebp_session_loss(mebp_session *session, const int32_t *ids, const int
 
 mebp_code mebp_session_gradients(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
                                  uint32_t sequence, float *loss, mebp_error *error) {
-  return report(session->session.gradients({ids, labels, batch, sequence}, *loss), error);
+  return report(session->session.lossAndGradients({ids, labels, batch, sequence}, *loss), error);
 }
 
 mebp_code mebp_session_step(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
@@ -128,7 +128,7 @@ mebp_code mebp_session_read_gradient(const mebp_session *session, uint32_t index
     return report(failure(MEBP_INVALID_ARGUMENT,
                           "there is no gradient yet; create the session with return_gradients and run a step first"),
                   error);
-  std::memcpy(out, session->session.keptGradient(index), count * sizeof(float));
+  std::memcpy(out, session->session.gradient(index), count * sizeof(float));
   return MEBP_OK;
 }
 

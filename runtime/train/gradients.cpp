@@ -2,14 +2,15 @@
 #include "runtime/train/gradients.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "runtime/bundle/programs.h"
-#include "runtime/train/placer.h"
+#include "runtime/train/options.h"
 #include "runtime/train/trainables.h"
 
 namespace mebp {
 
-GradientUse gradientUseOf(const mebp_session_options &options) {
+static GradientUse gradientUseOf(const mebp_session_options &options) {
   if (options.accumulate)
     return GradientUse::Sum;
   return options.return_gradients || options.clip > 0 ? GradientUse::Keep : GradientUse::Apply;
@@ -27,8 +28,12 @@ static std::vector<uint32_t> gradientsOf(const format::Bundle &bundle, const for
   return trainables;
 }
 
-GradientPlan planGradients(const format::Bundle &bundle, GradientUse use) {
+GradientPlan planGradients(const format::Bundle &bundle, const mebp_session_options &options, Placer &memory) {
   GradientPlan plan;
+  plan.begin = memory.total();
+  if (isForwardOnly(options))
+    return plan;
+  GradientUse use = plan.use = gradientUseOf(options);
   std::vector<uint32_t> left(static_cast<size_t>(bundle.trainables_size()));
   for (const format::Block &block : bundle.blocks())
     for (uint32_t trainable : gradientsOf(bundle, block))
@@ -61,7 +66,39 @@ GradientPlan planGradients(const format::Bundle &bundle, GradientUse use) {
     most = std::max(most, scratch.total());
   }
   plan.bytes = most;
+  memory.take(plan.bytes);
   return plan;
+}
+
+void Gradients::create(const format::Bundle &content, GradientPlan planned, unsigned char *sessionMemory,
+                       bool isFresh) {
+  bundle = &content;
+  plan = std::move(planned);
+  memory = sessionMemory + plan.begin;
+  if (!isFresh)
+    std::memset(memory, 0, plan.bytes);
+}
+
+void Gradients::clearSums() {
+  if (plan.use == GradientUse::Sum)
+    std::memset(memory, 0, plan.ownBytes);
+}
+
+Status Gradients::deliver(uint32_t block, GradientSink &sink) {
+  for (const Contribution &contribution : plan.blocks[block]) {
+    float *gradient = at(contribution.offset);
+    if (contribution.add) {
+      float *sum = of(contribution.trainable);
+      uint64_t count = trainableElements(*bundle, contribution.trainable);
+      for (uint64_t i = 0; i < count; ++i)
+        sum[i] += gradient[i];
+      gradient = sum;
+    }
+    if (contribution.last)
+      if (Status status = sink.take(contribution.trainable, gradient); !status.ok())
+        return status;
+  }
+  return Status();
 }
 
 } // namespace mebp

@@ -10,6 +10,7 @@
 #include "format/program.pb.h"
 #include "mebp/mebp.h"
 #include "runtime/core/status.h"
+#include "runtime/train/placer.h"
 
 namespace mebp {
 
@@ -19,7 +20,6 @@ enum class GradientUse {
   Keep,  // all, until the step's end
   Sum,   // over micro-batches, until the step's end
 };
-GradientUse gradientUseOf(const mebp_session_options &options);
 
 // One GRADIENT output of one block.
 struct Contribution {
@@ -30,19 +30,46 @@ struct Contribution {
 };
 
 struct GradientPlan {
+  GradientUse use = GradientUse::Apply;
+  uint64_t begin = 0;                            // in the session's memory; other offsets count from here
   std::vector<std::vector<Contribution>> blocks; // for each block, in the order of its program's GRADIENT outputs
   std::vector<uint64_t> own;                     // for each trainable its own memory, or noOffset
   uint64_t ownBytes = 0;                         // of all those, which lie first
   uint64_t bytes = 0;
 };
 
-GradientPlan planGradients(const format::Bundle &bundle, GradientUse use);
+// Takes options as followPlan gives them.
+GradientPlan planGradients(const format::Bundle &bundle, const mebp_session_options &options, Placer &memory);
 
 // Takes each trainable's gradient once in a backward pass. A reduction over machines is one more sink.
 class GradientSink {
 public:
   virtual ~GradientSink() = default;
   virtual Status take(uint32_t trainable, const float *gradient) = 0;
+};
+
+class Gradients {
+public:
+  // Fresh memory is zero.
+  void create(const format::Bundle &content, GradientPlan planned, unsigned char *sessionMemory, bool isFresh);
+
+  bool areKept() const { return plan.use != GradientUse::Apply; }
+  // Where a block's program writes its GRADIENT output of this number, counted among these.
+  float *outputOf(uint32_t block, uint32_t number) const { return at(plan.blocks[block][number].offset); }
+  // The memory that a trainable's gradient has of its own: each has, where all are kept.
+  float *of(uint32_t trainable) const { return at(plan.own[trainable]); }
+
+  // Before the first micro-batch. Where each gradient is not a sum over these, there is nothing to clear.
+  void clearSums();
+  // After a block's program: hands the sink what is complete now.
+  Status deliver(uint32_t block, GradientSink &sink);
+
+private:
+  float *at(uint64_t offset) const { return reinterpret_cast<float *>(memory + offset); }
+
+  const format::Bundle *bundle = nullptr;
+  GradientPlan plan;
+  unsigned char *memory = nullptr;
 };
 
 } // namespace mebp

@@ -6,7 +6,6 @@
 #include "format/residency.h"
 #include "runtime/bundle/programs.h"
 #include "runtime/train/options.h"
-#include "runtime/train/placer.h"
 
 namespace mebp {
 
@@ -23,25 +22,21 @@ static uint64_t largestArena(const format::Bundle &bundle, bool forwardOnly) {
 
 Layout planSession(const format::Bundle &bundle, const mebp_session_options &options, const Backend &backend) {
   Layout layout;
-  Placer placer, file;
-  const format::Model &model = bundle.model();
-  uint64_t tokens = static_cast<uint64_t>(model.batch()) * model.sequence();
-  bool forwardOnly = isForwardOnly(options);
-  layout.checkpoints = planCheckpoints(bundle, options, placer, file);
-  layout.trainables = planTrainables(bundle, options, placer, file);
-  layout.fileBytes = file.total();
-  if (!forwardOnly)
-    layout.gradientPlan = planGradients(bundle, gradientUseOf(options));
-  layout.gradients = placer.take(layout.gradientPlan.bytes);
-  layout.ids = placer.take(tokens * sizeof(int32_t));
-  layout.labels = placer.take(tokens * sizeof(int32_t));
-  layout.loss = placer.take(sizeof(float));
-  layout.scale = placer.take(sizeof(float));
-  layout.scratch = placer.take(backend.followsPlacements() ? largestArena(bundle, forwardOnly) : 0);
-  layout.workspace = placer.take(backend.workspaceBytes());
+  Placer memory, file;
+  uint64_t tokens = static_cast<uint64_t>(bundle.model().batch()) * bundle.model().sequence();
+  layout.checkpoints = planCheckpoints(bundle, options, memory, file);
+  layout.trainables = planTrainables(bundle, options, memory, file);
+  layout.gradients = planGradients(bundle, options, memory);
+  layout.ids = memory.take(tokens * sizeof(int32_t));
+  layout.labels = memory.take(tokens * sizeof(int32_t));
+  layout.loss = memory.take(sizeof(float));
+  layout.scale = memory.take(sizeof(float));
+  layout.scratch = memory.take(backend.followsPlacements() ? largestArena(bundle, isForwardOnly(options)) : 0);
+  layout.workspace = memory.take(backend.workspaceBytes());
   if (options.resident_limit)
-    layout.residency = placer.take(format::residencyBytes(bundle.weights_bytes()));
-  layout.total = placer.total();
+    layout.residency = memory.take(format::residencyBytes(bundle.weights_bytes()));
+  layout.total = memory.total();
+  layout.fileBytes = file.total();
   return layout;
 }
 

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "format/program.pb.h"
 #include "runtime/exec/backend.h"
@@ -17,16 +16,14 @@ namespace mebp {
 struct Layout {
   CheckpointPlan checkpoints;
   TrainablePlan trainables;
-  uint64_t gradients = 0;
+  GradientPlan gradients;
   uint64_t ids = 0, labels = 0;
   uint64_t loss = 0, scale = 0;
   uint64_t scratch = 0;   // the running program's arena, where the backend uses one
   uint64_t workspace = 0; // the backend's
   uint64_t residency = 0; // which weights are in memory, where they are limited
   uint64_t total = 0;
-  // The file of a session that spills: checkpoints, then the optimizer's arrays.
-  uint64_t fileBytes = 0;
-  GradientPlan gradientPlan;
+  uint64_t fileBytes = 0; // of the file of a session that spills: checkpoints, then the optimizer's arrays
 };
 
 // Takes options as followPlan gives them.

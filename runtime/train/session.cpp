@@ -45,9 +45,9 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
     return status;
   if (Status status = given.trace_file ? trace.open(given.trace_file) : Status(); !status.ok())
     return status;
-  trainables.create(opened.content(), layout.trainables, given, memory, spill);
-  if (given.memory) // which may be of any content
-    std::memset(at<unsigned char>(layout.gradients), 0, layout.gradientPlan.bytes);
+  bool isFresh = !given.memory;
+  trainables.create(opened.content(), layout.trainables, given, memory, isFresh, spill);
+  gradients.create(opened.content(), layout.gradients, memory, isFresh);
   checkpoints.create(opened.model(), layout.checkpoints, memory, spill);
   bindBlocks();
   Status limited =
@@ -125,7 +125,7 @@ Session::BoundProgram Session::bind(uint32_t block, ProgramUse use) const {
       bound.activation = static_cast<int32_t>(bound.bindings.size());
     bound.bindings.push_back(bindInput(block, input, use));
   }
-  size_t gradient = 0;
+  uint32_t gradient = 0;
   for (const Output &output : program.outputs()) {
     Binding binding;
     switch (output.role()) {
@@ -136,8 +136,7 @@ Session::BoundProgram Session::bind(uint32_t block, ProgramUse use) const {
       binding.data = checkpoints.cotangentOf(block - 1);
       break;
     case Output::GRADIENT:
-      if (givesGradients(use))
-        binding.data = at<void>(layout.gradients + layout.gradientPlan.blocks[block][gradient++].offset);
+      binding.data = gradients.outputOf(block, gradient++);
       break;
     case Output::LOSS:
       binding.data = at<void>(layout.loss);
@@ -148,10 +147,6 @@ Session::BoundProgram Session::bind(uint32_t block, ProgramUse use) const {
     bound.bindings.push_back(binding);
   }
   return bound;
-}
-
-float *Session::keptGradient(uint32_t trainable) const {
-  return at<float>(layout.gradients + layout.gradientPlan.own[trainable]);
 }
 
 } // namespace mebp

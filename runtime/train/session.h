@@ -30,16 +30,16 @@ public:
   Status create(Bundle &opened, const mebp_session_options &options);
 
   Status loss(const Tokens &tokens, float &out);
-  Status gradients(const Tokens &tokens, float &out);
+  Status lossAndGradients(const Tokens &tokens, float &out);
   Status step(const Tokens *batches, uint32_t count, mebp_step_result &out);
-  Status applyGradients(const float *const *gradients);
+  Status applyGradients(const float *const *given);
   Status logits(const Tokens &tokens, uint32_t first, uint32_t count, float *out);
 
   const Bundle &bundle() const { return *owner; }
   const char *kernels() const { return backend->kernels(); }
   bool usesReferenceKernels() const { return std::strcmp(kernels(), "reference") == 0; }
-  float *keptGradient(uint32_t trainable) const;
   bool hasGradients() const { return gradientsKept; }
+  const float *gradient(uint32_t trainable) const { return gradients.of(trainable); }
   const mebp_session_options &options() const { return settings; }
   Trainables trainables;
 
@@ -80,7 +80,6 @@ private:
   Status runForward(uint32_t block);
   Status runBackward(uint32_t block);
   uint64_t liveRows() const { return static_cast<uint64_t>(batch) * sequence; }
-  Status deliver(uint32_t block, GradientSink &sink);
   Status runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, float &loss);
   Status applyKept(double &squaredNorm);
 
@@ -95,6 +94,7 @@ private:
   Trace trace;     // open where settings.trace_file was given
   SpillFile spill; // open where settings.spill_folder was given
   Checkpoints checkpoints;
+  Gradients gradients;
 
   // Of the current step.
   uint32_t batch = 0, sequence = 0;

@@ -90,27 +90,10 @@ Status Session::runObjective(const BoundProgram &program, float &out) {
   return checkFinite("loss", static_cast<double>(out));
 }
 
-Status Session::deliver(uint32_t block, GradientSink &sink) {
-  for (const Contribution &contribution : layout.gradientPlan.blocks[block]) {
-    float *gradient = at<float>(layout.gradients + contribution.offset);
-    uint64_t count = trainables.elements(contribution.trainable);
-    if (contribution.add) {
-      float *sum = at<float>(layout.gradients + layout.gradientPlan.own[contribution.trainable]);
-      for (uint64_t i = 0; i < count; ++i)
-        sum[i] += gradient[i];
-      gradient = sum;
-    }
-    if (contribution.last)
-      if (Status status = sink.take(contribution.trainable, gradient); !status.ok())
-        return status;
-  }
-  return Status();
-}
-
 // The head's gradients are there since the objective ran.
 Status Session::runBackward(GradientSink &sink) {
   auto head = static_cast<uint32_t>(blocks.size() - 1);
-  if (Status status = deliver(head, sink); !status.ok())
+  if (Status status = gradients.deliver(head, sink); !status.ok())
     return status;
   for (uint32_t i = head; i-- > 0;) {
     if (blocks[i].gradient.program < 0)
@@ -122,7 +105,7 @@ Status Session::runBackward(GradientSink &sink) {
         return status;
     if (Status status = runBackward(i); !status.ok())
       return status;
-    if (Status status = deliver(i, sink); !status.ok())
+    if (Status status = gradients.deliver(i, sink); !status.ok())
       return status;
   }
   return Status();
@@ -186,8 +169,7 @@ Status Session::runLoss(const Tokens &tokens, float &out) {
 // The mean loss over the labels of all micro-batches, and its gradient.
 Status Session::runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, float &loss) {
   gradientsKept = false;
-  if (settings.accumulate)
-    std::memset(at<float>(layout.gradients), 0, layout.gradientPlan.ownBytes);
+  gradients.clearSums();
   double sum = 0;
   for (uint32_t i = 0; i < count; ++i) {
     if (takeTokens(batches[i]) == 0)
@@ -205,7 +187,7 @@ Status Session::runBatches(const Tokens *batches, uint32_t count, GradientSink &
   return Status();
 }
 
-Status Session::gradients(const Tokens &tokens, float &out) {
+Status Session::lossAndGradients(const Tokens &tokens, float &out) {
   if (!settings.return_gradients || settings.forward_only)
     return failure(MEBP_INVALID_ARGUMENT, "the session was created without return_gradients, it has no room for them");
   if (Status status = checkBatches(&tokens, 1); !status.ok())
@@ -218,16 +200,19 @@ Status Session::gradients(const Tokens &tokens, float &out) {
   return Status();
 }
 
+// What is to become of gradients before they are applied, as a reduction over machines, would be a sink before these.
 Status Session::stepByGradient(const Tokens *batches, uint32_t count, float &loss, double &squaredNorm) {
+  if (gradients.areKept()) {
+    KeepSink keep;
+    if (Status status = runBatches(batches, count, keep, loss); !status.ok())
+      return status;
+    gradientsKept = settings.return_gradients;
+    return applyKept(squaredNorm);
+  }
   ApplySink apply(trainables);
-  KeepSink keep;
-  bool kept = gradientUseOf(settings) != GradientUse::Apply;
-  GradientSink &sink = kept ? static_cast<GradientSink &>(keep) : apply;
-  if (Status status = runBatches(batches, count, sink, loss); !status.ok())
-    return status;
-  gradientsKept = settings.return_gradients;
+  Status status = runBatches(batches, count, apply, loss);
   squaredNorm = apply.squaredNorm;
-  return kept ? applyKept(squaredNorm) : Status();
+  return status;
 }
 
 Status Session::step(const Tokens *batches, uint32_t count, mebp_step_result &out) {

@@ -37,15 +37,15 @@ TrainablePlan planTrainables(const format::Bundle &bundle, const mebp_session_op
 }
 
 void Trainables::create(const format::Bundle &content, TrainablePlan planned, const mebp_session_options &given,
-                        unsigned char *sessionMemory, SpillFile &sessionFile) {
+                        unsigned char *sessionMemory, bool isFresh, SpillFile &sessionFile) {
   bundle = &content;
   plan = std::move(planned);
   options = optionsOf(given);
   rule = updateOf(given.optimizer);
   memory = sessionMemory;
   file = &sessionFile;
-  // Fresh pages are zero, and stay untouched until a step needs them.
-  if (given.memory)
+  // Fresh pages stay untouched until a step needs them.
+  if (!isFresh)
     std::memset(memory + plan.begin, 0, plan.bytes);
   uint64_t seed = bundle->model().lora().seed();
   for (uint32_t i = 0; i < count(); ++i) {

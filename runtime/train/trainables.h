@@ -39,9 +39,9 @@ TrainablePlan planTrainables(const format::Bundle &bundle, const mebp_session_op
 
 class Trainables {
 public:
-  // With the values that the bundle's seed gives. The file is open where the plan needs one.
+  // With the values that the bundle's seed gives. Fresh memory is zero; the file is open where the plan needs one.
   void create(const format::Bundle &content, TrainablePlan planned, const mebp_session_options &given,
-              unsigned char *sessionMemory, SpillFile &sessionFile);
+              unsigned char *sessionMemory, bool isFresh, SpillFile &sessionFile);
 
   uint32_t count() const { return static_cast<uint32_t>(plan.places.size()); }
   uint64_t elements(uint32_t trainable) const { return trainableElements(*bundle, trainable); }

@@ -24,13 +24,13 @@ Status Session::checkTrains() const {
 // Clips as torch's clip_grad_norm_ does, in place. Nothing is updated before the whole gradient is known to be finite.
 Status Session::applyKept(double &squaredNorm) {
   for (uint32_t i = 0; i < trainables.count(); ++i)
-    squaredNorm += squareOf(keptGradient(i), trainables.elements(i));
+    squaredNorm += squareOf(gradients.of(i), trainables.elements(i));
   double norm = std::sqrt(squaredNorm);
   if (Status status = checkFinite("gradient's norm", norm); !status.ok())
     return status;
   double factor = static_cast<double>(settings.clip) / (norm + 1e-6);
   for (uint32_t i = 0; i < trainables.count(); ++i) {
-    float *gradient = keptGradient(i);
+    float *gradient = gradients.of(i);
     if (settings.clip > 0 && factor < 1)
       for (uint64_t element = 0; element < trainables.elements(i); ++element)
         gradient[element] *= static_cast<float>(factor);
@@ -40,13 +40,13 @@ Status Session::applyKept(double &squaredNorm) {
   return Status();
 }
 
-Status Session::applyGradients(const float *const *gradients) {
+Status Session::applyGradients(const float *const *given) {
   if (Status status = checkTrains(); !status.ok())
     return status;
   trainables.beginStep();
   Status status;
   for (uint32_t i = 0; status.ok() && i < trainables.count(); ++i)
-    status = trainables.update(i, gradients[i]);
+    status = trainables.update(i, given[i]);
   return trainables.endStep(status);
 }
 
