@@ -6,24 +6,21 @@
 
 #include <cstring>
 #include <memory>
-#include <vector>
 
 #include "runtime/bundle/bundle.h"
-#include "runtime/bundle/programs.h"
 #include "runtime/core/memory.h"
 #include "runtime/core/spill_file.h"
 #include "runtime/core/status.h"
-#include "runtime/core/trace.h"
 #include "runtime/exec/backend.h"
+#include "runtime/train/blocks.h"
+#include "runtime/train/checkpoints.h"
+#include "runtime/train/gradients.h"
 #include "runtime/train/layout.h"
 #include "runtime/train/resident_weights.h"
 #include "runtime/train/tokens.h"
 #include "runtime/train/trainables.h"
 
 namespace mebp {
-
-// Refuses NaN and infinity, before any parameter has changed.
-Status checkFinite(const char *name, double value);
 
 class Session {
 public:
@@ -36,71 +33,51 @@ public:
   Status logits(const Tokens &tokens, uint32_t first, uint32_t count, float *out);
 
   const Bundle &bundle() const { return *owner; }
+  const mebp_session_options &options() const { return settings; }
   const char *kernels() const { return backend->kernels(); }
   bool usesReferenceKernels() const { return std::strcmp(kernels(), "reference") == 0; }
   bool hasGradients() const { return gradientsKept; }
   const float *gradient(uint32_t trainable) const { return gradients.of(trainable); }
-  const mebp_session_options &options() const { return settings; }
+
   Trainables trainables;
 
 private:
-  // One program of one block, with the memory that its inputs and outputs have.
-  struct BoundProgram {
-    ProgramUse use = ProgramUse::Forward;
-    int32_t program = -1;
-    std::string name; // "backward of model.layers.3"
-    std::vector<Binding> bindings;
-    int32_t activation = -1, logits = -1; // which binding is which
-  };
-  struct BoundBlock {
-    BoundProgram forward, gradient, loss, logits; // gradient: backward or, of the head, objective
-  };
+  Status takeMemory(uint64_t bytes);
+  Status openSpill(const Layout &layout, bool byPlan); // or by an option
 
-  template <typename T> T *at(uint64_t offset) const { return reinterpret_cast<T *>(memory + offset); }
-
-  Status openSpill(bool byPlan); // or by an option
-  BoundProgram bind(uint32_t block, ProgramUse use) const;
-  Binding bindInput(uint32_t block, const format::Input &input, ProgramUse use) const;
-  void bindBlocks();
-
-  Status checkTrains() const;
-  Status checkBatches(const Tokens *batches, uint32_t count);
+  // The parts of a step, in step.cpp.
+  Status takeBatches(const Tokens *batches, uint32_t count, uint64_t &labels);
+  uint64_t takeTokens(const Tokens &tokens);
   void takeIds(const Tokens &tokens);
-  uint64_t takeTokens(const Tokens &tokens); // gives the number of labels that count
-  Status runProgram(const BoundProgram &program);
-  Status runForward(); // all blocks but the head
+  Status runForward();
   Status runForwardForBackward();
+  Status runObjective(ProgramUse use, float &out);
   Status runLoss(const Tokens &tokens, float &out);
-  // Of the norm of the gradient, or of what is known of it.
-  Status stepByGradient(const Tokens *batches, uint32_t count, float &loss, double &squaredNorm);
-  Status stepAlongDirection(const Tokens *batches, uint32_t count, float &loss, double &squaredNorm);
-  Status lossAlongDirection(const Tokens *batches, uint32_t count, float distance, double &loss);
-  Status runObjective(const BoundProgram &program, float &out);
   Status runBackward(GradientSink &sink);
-  Status runForward(uint32_t block);
-  Status runBackward(uint32_t block);
-  uint64_t liveRows() const { return static_cast<uint64_t>(batch) * sequence; }
   Status runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, float &loss);
   Status applyKept(double &squaredNorm);
+  Status stepByGradient(const Tokens *batches, uint32_t count, float &loss, double &squaredNorm);
+  Status checkTrains() const;
+
+  // Those of MeZO, in mezo.cpp.
+  Status stepAlongDirection(const Tokens *batches, uint32_t count, float &loss, double &squaredNorm);
+  Status lossAlongDirection(const Tokens *batches, uint32_t count, float distance, double &loss);
 
   Bundle *owner = nullptr;
   mebp_session_options settings = {};
-  Layout layout;
   Arena arena;
-  unsigned char *memory = nullptr;
+  unsigned char *memory = nullptr; // the arena's, or the caller's
   std::unique_ptr<Backend> backend;
-  std::vector<BoundBlock> blocks;
-  ResidentWeights weights;
-  Trace trace;     // open where settings.trace_file was given
   SpillFile spill; // open where settings.spill_folder was given
+  BatchMemory batch;
   Checkpoints checkpoints;
   Gradients gradients;
+  ResidentWeights weights;
+  Blocks blocks;
 
-  // Of the current step.
-  uint32_t batch = 0, sequence = 0;
-  uint64_t labelCount = 0; // of all its micro-batches
-  bool gradientsKept = false;
   PeakMemory peak;
+  LiveShape live; // of the micro-batch that runs
+  bool gradientsKept = false;
 };
 
 } // namespace mebp

@@ -1,109 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What happens in a step, in its order. Nothing here allocates, but for the message of a refusal.
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
 
-#include "runtime/train/observer.h"
 #include "runtime/train/session.h"
 
 namespace mebp {
 
+// Refuses NaN and infinity, before any parameter has changed.
+static Status checkFinite(const char *name, double value) {
+  if (std::isfinite(value))
+    return Status();
+  // Of a NaN, the sign means nothing.
+  return failure(MEBP_NOT_FINITE, "the %s is %g; the parameters were not changed, a lower learning rate may help", name,
+                 std::isnan(value) ? std::fabs(value) : value);
+}
+
 // Every micro-batch is checked, and all labels are counted, before anything runs.
-Status Session::checkBatches(const Tokens *batches, uint32_t count) {
-  const format::Model &model = owner->model();
-  labelCount = 0;
-  for (uint32_t i = 0; i < count; ++i) {
-    uint64_t labels = 0;
-    Status status = checkIds(model, batches[i]);
-    if (status.ok())
-      status = countLabels(model, batches[i], labels);
-    if (!status.ok())
-      return count == 1 ? status : status.in("micro-batch " + std::to_string(i));
-    labelCount += labels;
-  }
-  if (labelCount == 0)
-    return failure(MEBP_INVALID_ARGUMENT,
-                   "no label counts: all are -100, or stand at a row's first position, which nothing predicts");
-  *at<float>(layout.scale) = static_cast<float>(1.0 / static_cast<double>(labelCount));
+Status Session::takeBatches(const Tokens *batches, uint32_t count, uint64_t &labels) {
+  if (Status status = checkBatches(owner->model(), batches, count, labels); !status.ok())
+    return status;
+  *batch.scale = static_cast<float>(1.0 / static_cast<double>(labels));
   return Status();
 }
 
 void Session::takeIds(const Tokens &tokens) {
-  batch = tokens.batch;
-  sequence = tokens.sequence;
-  std::memcpy(at<int32_t>(layout.ids), tokens.ids, static_cast<uint64_t>(batch) * sequence * sizeof(int32_t));
+  live = {tokens.batch, tokens.sequence};
+  std::memcpy(batch.ids, tokens.ids, live.rows() * sizeof(int32_t));
 }
 
+// Gives the number of labels that count.
 uint64_t Session::takeTokens(const Tokens &tokens) {
   takeIds(tokens);
-  return shiftLabels(tokens, at<int32_t>(layout.labels));
-}
-
-Status Session::runProgram(const BoundProgram &program) {
-  Run run;
-  run.bindings = program.bindings.data();
-  run.arena = at<unsigned char>(layout.scratch);
-  run.batch = batch;
-  run.sequence = sequence;
-  SessionObserver observer;
-  observer.peak = settings.sample_memory ? &peak : nullptr;
-  observer.residency = weights.limiting(program.use);
-  observer.trace = trace.isOpen() ? &trace : nullptr;
-  run.observer = observer.isNeeded() ? &observer : nullptr;
-  Trace::Time begin = observer.trace ? Trace::now() : Trace::Time();
-  Status status = backend->run(static_cast<uint32_t>(program.program), run);
-  if (observer.trace)
-    trace.span(program.name.c_str(), "program", owner->content().programs(program.program).name().c_str(), begin);
-  return status;
-}
-
-Status Session::runForward(uint32_t block) {
-  weights.readAhead(block, block + 1);
-  return runProgram(blocks[block].forward);
+  return shiftLabels(tokens, batch.labels);
 }
 
 Status Session::runForward() {
-  for (uint32_t i = 0; i + 1 < blocks.size(); ++i)
-    if (Status status = runForward(i); !status.ok())
+  for (uint32_t i = 0; i < blocks.head(); ++i)
+    if (Status status = blocks.forward(i, live); !status.ok())
       return status;
   return Status();
 }
 
-// Leaves all checkpoints where the backward finds them.
 Status Session::runForwardForBackward() {
-  for (uint32_t i = 0; i + 1 < blocks.size(); ++i) {
-    if (Status status = runForward(i); !status.ok())
+  for (uint32_t i = 0; i < blocks.head(); ++i) {
+    if (Status status = blocks.forward(i, live); !status.ok())
       return status;
-    if (Status status = checkpoints.keepOutput(i, liveRows()); !status.ok())
+    if (Status status = checkpoints.keepOutput(i, live.rows()); !status.ok())
       return status;
   }
   return Status();
 }
 
-Status Session::runObjective(const BoundProgram &program, float &out) {
-  if (Status status = runProgram(program); !status.ok())
+Status Session::runObjective(ProgramUse use, float &out) {
+  if (Status status = blocks.runHead(use, live); !status.ok())
     return status;
-  out = *at<float>(layout.loss);
+  out = *batch.loss;
   return checkFinite("loss", static_cast<double>(out));
 }
 
 // The head's gradients are there since the objective ran.
 Status Session::runBackward(GradientSink &sink) {
-  auto head = static_cast<uint32_t>(blocks.size() - 1);
-  if (Status status = gradients.deliver(head, sink); !status.ok())
+  if (Status status = gradients.deliver(blocks.head(), sink); !status.ok())
     return status;
-  for (uint32_t i = head; i-- > 0;) {
-    if (blocks[i].gradient.program < 0)
+  for (uint32_t i = blocks.head(); i-- > 0;) {
+    if (!blocks.has(i, ProgramUse::Backward))
       break; // nothing before it is trained
     // None of the lost ones has been updated yet: the backward is behind them.
     BlockRange lost = checkpoints.lostBefore(i);
     for (uint32_t again = lost.begin; again < lost.end; ++again)
-      if (Status status = runForward(again); !status.ok())
+      if (Status status = blocks.forward(again, live); !status.ok())
         return status;
-    if (Status status = runBackward(i); !status.ok())
+    if (Status status = blocks.backward(i, live); !status.ok())
       return status;
     if (Status status = gradients.deliver(i, sink); !status.ok())
       return status;
@@ -111,13 +81,36 @@ Status Session::runBackward(GradientSink &sink) {
   return Status();
 }
 
-Status Session::runBackward(uint32_t block) {
-  weights.readAhead(block, block - 1);
-  if (Status status = checkpoints.fetchInput(block, liveRows()); !status.ok())
+Status Session::runLoss(const Tokens &tokens, float &out) {
+  out = 0;
+  if (takeTokens(tokens) == 0)
+    return Status(); // adds nothing
+  ProgramUse use = blocks.has(blocks.head(), ProgramUse::Loss) ? ProgramUse::Loss : ProgramUse::Objective;
+  if (!blocks.has(blocks.head(), use))
+    return failure(MEBP_UNSUPPORTED, "the bundle has no program for the loss alone; compile it again");
+  if (Status status = runForward(); !status.ok())
     return status;
-  if (Status status = runProgram(blocks[block].gradient); !status.ok())
-    return status;
-  checkpoints.dropInput(block, liveRows());
+  return runObjective(use, out);
+}
+
+// The mean loss over the labels of all micro-batches, and its gradient.
+Status Session::runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, float &loss) {
+  gradientsKept = false;
+  gradients.clearSums();
+  double sum = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (takeTokens(batches[i]) == 0)
+      continue; // adds nothing
+    if (Status status = runForwardForBackward(); !status.ok())
+      return status;
+    float part;
+    if (Status status = runObjective(ProgramUse::Objective, part); !status.ok())
+      return status;
+    sum += static_cast<double>(part);
+    if (Status status = runBackward(sink); !status.ok())
+      return status;
+  }
+  loss = static_cast<float>(sum);
   return Status();
 }
 
@@ -146,57 +139,22 @@ public:
 
 } // namespace
 
-Status Session::loss(const Tokens &tokens, float &out) {
-  if (Status status = checkBatches(&tokens, 1); !status.ok())
+// Clips as torch's clip_grad_norm_ does, in place. Nothing is updated before the whole gradient is known to be finite.
+Status Session::applyKept(double &squaredNorm) {
+  for (uint32_t i = 0; i < trainables.count(); ++i)
+    squaredNorm += squareOf(gradients.of(i), trainables.elements(i));
+  double norm = std::sqrt(squaredNorm);
+  if (Status status = checkFinite("gradient's norm", norm); !status.ok())
     return status;
-  Status status = runLoss(tokens, out);
-  peak.sample();
-  return status;
-}
-
-Status Session::runLoss(const Tokens &tokens, float &out) {
-  out = 0;
-  if (takeTokens(tokens) == 0)
-    return Status(); // adds nothing
-  const BoundProgram &program = blocks.back().loss.program >= 0 ? blocks.back().loss : blocks.back().gradient;
-  if (program.program < 0)
-    return failure(MEBP_UNSUPPORTED, "the bundle has no program for the loss alone; compile it again");
-  if (Status status = runForward(); !status.ok())
-    return status;
-  return runObjective(program, out);
-}
-
-// The mean loss over the labels of all micro-batches, and its gradient.
-Status Session::runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, float &loss) {
-  gradientsKept = false;
-  gradients.clearSums();
-  double sum = 0;
-  for (uint32_t i = 0; i < count; ++i) {
-    if (takeTokens(batches[i]) == 0)
-      continue; // adds nothing
-    if (Status status = runForwardForBackward(); !status.ok())
-      return status;
-    float part;
-    if (Status status = runObjective(blocks.back().gradient, part); !status.ok())
-      return status;
-    sum += static_cast<double>(part);
-    if (Status status = runBackward(sink); !status.ok())
+  double factor = static_cast<double>(settings.clip) / (norm + 1e-6);
+  for (uint32_t i = 0; i < trainables.count(); ++i) {
+    float *gradient = gradients.of(i);
+    if (settings.clip > 0 && factor < 1)
+      for (uint64_t element = 0; element < trainables.elements(i); ++element)
+        gradient[element] *= static_cast<float>(factor);
+    if (Status status = trainables.update(i, gradient); !status.ok())
       return status;
   }
-  loss = static_cast<float>(sum);
-  return Status();
-}
-
-Status Session::lossAndGradients(const Tokens &tokens, float &out) {
-  if (!settings.return_gradients || settings.forward_only)
-    return failure(MEBP_INVALID_ARGUMENT, "the session was created without return_gradients, it has no room for them");
-  if (Status status = checkBatches(&tokens, 1); !status.ok())
-    return status;
-  KeepSink sink;
-  if (Status status = runBatches(&tokens, 1, sink, out); !status.ok())
-    return status;
-  gradientsKept = true;
-  peak.sample();
   return Status();
 }
 
@@ -215,9 +173,15 @@ Status Session::stepByGradient(const Tokens *batches, uint32_t count, float &los
   return status;
 }
 
+Status Session::checkTrains() const {
+  if (!settings.forward_only)
+    return Status();
+  return failure(MEBP_INVALID_ARGUMENT, "the session was created with forward_only, it cannot train");
+}
+
 Status Session::step(const Tokens *batches, uint32_t count, mebp_step_result &out) {
   auto begin = std::chrono::steady_clock::now();
-  uint64_t writtenBefore = spill.writtenBytes();
+  uint64_t writtenBefore = spill.writtenBytes(), labels = 0;
   if (Status status = checkTrains(); !status.ok())
     return status;
   if (count == 0)
@@ -225,58 +189,55 @@ Status Session::step(const Tokens *batches, uint32_t count, mebp_step_result &ou
   if (count > 1 && !settings.accumulate)
     return failure(MEBP_INVALID_ARGUMENT,
                    "a step of %u micro-batches needs room for their sum; create the session with accumulate", count);
-  if (Status status = checkBatches(batches, count); !status.ok())
+  if (Status status = takeBatches(batches, count, labels); !status.ok())
     return status;
   double squaredNorm = 0;
   trainables.beginStep();
   Status status = settings.optimizer == MEBP_MEZO ? stepAlongDirection(batches, count, out.loss, squaredNorm)
                                                   : stepByGradient(batches, count, out.loss, squaredNorm);
-  status = trainables.endStep(status);
-  if (!status.ok())
+  if (status = trainables.endStep(status); !status.ok())
     return status;
   // Nothing that a step touches is given back, so the memory at its end is the most that it had.
   peak.sample();
   out.grad_norm = static_cast<float>(std::sqrt(squaredNorm));
-  out.tokens = labelCount;
+  out.tokens = labels;
   out.peak_bytes = peak.bytes();
   out.written_bytes = spill.writtenBytes() - writtenBefore;
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return Status();
 }
 
-Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, float *out) {
-  const BoundBlock &head = blocks.back();
-  if (head.logits.program < 0)
-    return failure(MEBP_UNSUPPORTED, "the bundle was compiled without a program for logits; compile it again");
-  if (Status status = weights.checkLogits(); !status.ok())
+Status Session::loss(const Tokens &tokens, float &out) {
+  uint64_t labels = 0;
+  if (Status status = takeBatches(&tokens, 1, labels); !status.ok())
     return status;
-  if (Status status = checkIds(owner->model(), tokens); !status.ok())
-    return status;
-  if (count == 0 || first >= tokens.sequence || count > tokens.sequence - first)
-    return failure(MEBP_OUT_OF_RANGE, "rows %u to %llu are not within the sequence of %u", first,
-                   static_cast<unsigned long long>(first) + count, tokens.sequence);
-  takeIds(tokens);
-  if (Status status = runForward(); !status.ok())
-    return status;
+  Status status = runLoss(tokens, out);
+  peak.sample();
+  return status;
+}
 
-  // The program is planned for few rows, and runs on one range after another.
-  const format::Program &program = owner->content().programs(head.logits.program);
-  uint64_t most = program.values(static_cast<int>(program.inputs(head.logits.activation).value())).rows();
-  uint64_t vocabulary = owner->model().vocabulary();
-  BoundProgram &bound = blocks.back().logits;
-  batch = 1;
-  for (uint64_t item = 0; item < tokens.batch; ++item) {
-    for (uint64_t done = 0; done < count; done += sequence) {
-      sequence = static_cast<uint32_t>(std::min<uint64_t>(most, count - done));
-      bound.bindings[static_cast<size_t>(bound.activation)].data =
-          checkpoints.headInput(item * tokens.sequence + first + done);
-      bound.bindings[static_cast<size_t>(bound.logits)].data = out + (item * count + done) * vocabulary;
-      if (Status status = runProgram(bound); !status.ok())
-        return status;
-    }
-  }
+Status Session::lossAndGradients(const Tokens &tokens, float &out) {
+  uint64_t labels = 0;
+  if (!settings.return_gradients || settings.forward_only)
+    return failure(MEBP_INVALID_ARGUMENT, "the session was created without return_gradients, it has no room for them");
+  if (Status status = takeBatches(&tokens, 1, labels); !status.ok())
+    return status;
+  KeepSink keep;
+  if (Status status = runBatches(&tokens, 1, keep, out); !status.ok())
+    return status;
+  gradientsKept = true;
   peak.sample();
   return Status();
+}
+
+Status Session::applyGradients(const float *const *given) {
+  if (Status status = checkTrains(); !status.ok())
+    return status;
+  trainables.beginStep();
+  Status status;
+  for (uint32_t i = 0; status.ok() && i < trainables.count(); ++i)
+    status = trainables.update(i, given[i]);
+  return trainables.endStep(status);
 }
 
 } // namespace mebp

@@ -43,6 +43,23 @@ Status countLabels(const format::Model &model, const Tokens &tokens, uint64_t &c
   return Status();
 }
 
+Status checkBatches(const format::Model &model, const Tokens *batches, uint32_t count, uint64_t &labels) {
+  labels = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    uint64_t counted = 0;
+    Status status = checkIds(model, batches[i]);
+    if (status.ok())
+      status = countLabels(model, batches[i], counted);
+    if (!status.ok())
+      return count == 1 ? status : status.in("micro-batch " + std::to_string(i));
+    labels += counted;
+  }
+  if (labels == 0)
+    return failure(MEBP_INVALID_ARGUMENT,
+                   "no label counts: all are -100, or stand at a row's first position, which nothing predicts");
+  return Status();
+}
+
 uint64_t shiftLabels(const Tokens &tokens, int32_t *shifted) {
   uint64_t count = 0;
   const int32_t *label = tokens.labels;

@@ -39,7 +39,8 @@ class TrainingStep:
         plan = description["plan"]
         self._blocks = description["blocks"]
         self._programs = description["programs"]
-        # As runtime/train/layout.h: segments are counted from the last checkpoint back. Spilled ones are not in memory.
+        # As runtime/train/checkpoints.h: segments are counted from the last checkpoint back.
+        # Spilled ones are not in memory.
         checkpoints = len(self._blocks) - 2
         self._spilled = plan["spill_checkpoints"]
         self._spacing = 1 if self._spilled else min(max(1, plan["spacing"]), max(1, checkpoints))

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The programs of blocks, each with the memory that its inputs and outputs have. All of it is fixed when a session is
+// created, but for that of logits.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/bundle/bundle.h"
+#include "runtime/bundle/programs.h"
+#include "runtime/exec/backend.h"
+#include "runtime/train/checkpoints.h"
+#include "runtime/train/gradients.h"
+#include "runtime/train/tokens.h"
+#include "runtime/train/trainables.h"
+
+namespace mebp {
+
+// Whatever programs are bound to.
+struct BoundMemory {
+  const Bundle &bundle; // its weights
+  const BatchMemory &batch;
+  const Checkpoints &checkpoints;
+  const Trainables &trainables;
+  const Gradients &gradients;
+};
+
+struct BoundProgram {
+  int32_t program = noProgram;
+  ProgramUse use = ProgramUse::Forward;
+  std::string name; // "backward of model.layers.3"
+  std::vector<Binding> bindings;
+  int32_t activation = -1, logits = -1; // which binding is which
+};
+
+// Has noProgram where the block has none for this use.
+BoundProgram bind(const BoundMemory &memory, uint32_t block, ProgramUse use);
+
+} // namespace mebp

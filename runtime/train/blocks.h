@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs the blocks of a model, one at a time. A step knows a block by its number; all that goes in and comes out lies in
+// the memory that its programs are bound to. So here a block could as well be run by another machine.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <iterator>
+#include <vector>
+
+#include "runtime/core/memory.h"
+#include "runtime/core/status.h"
+#include "runtime/core/trace.h"
+#include "runtime/exec/backend.h"
+#include "runtime/train/bind.h"
+#include "runtime/train/resident_weights.h"
+
+namespace mebp {
+
+// What is live of the largest batch and sequence.
+struct LiveShape {
+  uint32_t batch = 0, sequence = 0;
+  uint64_t rows() const { return static_cast<uint64_t>(batch) * sequence; }
+};
+
+class Blocks {
+public:
+  // Binds all programs that the options leave any use for. `scratch` is the running program's.
+  Status create(const BoundMemory &memory, const mebp_session_options &options, Backend &running,
+                unsigned char *scratch, ResidentWeights &residentWeights, PeakMemory &sessionPeak);
+
+  uint32_t count() const { return static_cast<uint32_t>(programs.size()); }
+  uint32_t head() const { return count() - 1; }
+  bool has(uint32_t block, ProgramUse use) const { return of(block, use).program != noProgram; }
+
+  // Of a block before the head.
+  Status forward(uint32_t block, LiveShape live);
+  Status backward(uint32_t block, LiveShape live);
+  // The head's objective or loss.
+  Status runHead(ProgramUse use, LiveShape live) { return run(of(head(), use), live); }
+  // The head's logits, at most logitRows() of them, from a row of its input on.
+  Status logits(uint64_t row, uint32_t rows, float *out);
+  uint64_t logitRows() const;
+
+private:
+  using Programs = std::array<BoundProgram, std::size(allProgramUses)>; // of one block, by their use
+  const BoundProgram &of(uint32_t block, ProgramUse use) const { return programs[block][static_cast<size_t>(use)]; }
+  Status run(const BoundProgram &program, LiveShape live);
+
+  const format::Bundle *bundle = nullptr;
+  const Checkpoints *checkpoints = nullptr;
+  ResidentWeights *weights = nullptr;
+  Backend *backend = nullptr;
+  unsigned char *arena = nullptr;
+  std::vector<Programs> programs;
+  PeakMemory *peak = nullptr; // null: not sampled after each kernel call
+  Trace trace;                // open where the options name a file
+};
+
+} // namespace mebp

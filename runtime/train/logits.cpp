@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The logits of some rows of each sequence. Their program is planned for few rows, and runs on one range after another.
+#include <algorithm>
+
+#include "runtime/train/session.h"
+
+namespace mebp {
+
+Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, float *out) {
+  if (!blocks.has(blocks.head(), ProgramUse::Logits))
+    return failure(MEBP_UNSUPPORTED, "the bundle was compiled without a program for logits; compile it again");
+  if (Status status = weights.checkLogits(); !status.ok())
+    return status;
+  if (Status status = checkIds(owner->model(), tokens); !status.ok())
+    return status;
+  if (count == 0 || first >= tokens.sequence || count > tokens.sequence - first)
+    return failure(MEBP_OUT_OF_RANGE, "rows %u to %llu are not within the sequence of %u", first,
+                   static_cast<unsigned long long>(first) + count, tokens.sequence);
+  takeIds(tokens);
+  if (Status status = runForward(); !status.ok())
+    return status;
+
+  uint64_t vocabulary = owner->model().vocabulary();
+  for (uint64_t item = 0; item < tokens.batch; ++item) {
+    for (uint64_t done = 0, rows; done < count; done += rows) {
+      rows = std::min<uint64_t>(blocks.logitRows(), count - done);
+      if (Status status = blocks.logits(item * tokens.sequence + first + done, static_cast<uint32_t>(rows),
+                                        out + (item * count + done) * vocabulary);
+          !status.ok())
+        return status;
+    }
+  }
+  peak.sample();
+  return Status();
+}
+
+} // namespace mebp
