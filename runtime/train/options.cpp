@@ -36,7 +36,8 @@ Status checkSessionOptions(const mebp_session_options &given, const mebp_session
     return failure(MEBP_INVALID_ARGUMENT, "the optimizer's state cannot be in a file without a folder to spill to");
   const KnownBackend *backend = findBackend(followed.backend);
   if (!backend)
-    return failure(MEBP_UNSUPPORTED, "backend number %d is not in this build; take the CPU or MLX", followed.backend);
+    return failure(MEBP_UNSUPPORTED, "backend number %d is not in this build; take %s", followed.backend,
+                   listBackends().c_str());
   if (followed.resident_limit && !backend->tellsReads)
     return failure(MEBP_UNSUPPORTED,
                    "the %s backend reads the weights of a block all at once and cannot keep them within a limit; leave "
