@@ -34,7 +34,7 @@ LogicalResult refuse(const ScheduleChooser &chooser, const Options &options, Emi
   return emitError() << "the least that this model trains in is " << formatMegabytes(smallest.peakBytes) << " ("
                      << describeSchedule(smallest.schedule) << "); give that much, or a shorter --seq-len than "
                      << options.shape.sequence << ", a lower --lora-rank than " << options.lora.rank << adapter
-                     << (options.training.optimizer == "adamw" ? ", --optimizer sgd" : "")
+                     << (memory.stateArrays > 0 ? ", --optimizer sgd" : "")
                      << suggestSpilling(memory, options.training);
 }
 

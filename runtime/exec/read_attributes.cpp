@@ -15,6 +15,7 @@ static Status readCount(const format::Attribute &attribute, int32_t &out) {
   return Status();
 }
 
+// Of a gate; other activations are kernels of their own.
 static Status readActivation(const std::string &name, Activation &out) {
   if (name == "silu")
     out = Activation::Silu;
@@ -22,8 +23,6 @@ static Status readActivation(const std::string &name, Activation &out) {
     out = Activation::Gelu;
   else if (name == "gelu_tanh")
     out = Activation::GeluTanh;
-  else if (name == "relu")
-    out = Activation::Relu;
   else
     return failure(MEBP_UNSUPPORTED, "activation '%s' is not known to this runtime; use a newer one", name.c_str());
   return Status();

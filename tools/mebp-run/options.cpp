@@ -19,7 +19,8 @@ int parseOptions(int argc, char **argv, RunOptions &out) {
       ->check(CLI::IsMember(mebp::format::optimizerNames()));
   app.add_option("--lr", out.learningRate, "learning rate")->capture_default_str();
   app.add_option("--weight-decay", out.weightDecay, "decoupled weight decay")->capture_default_str();
-  app.add_option("--sequence", out.sequence, "tokens of a row, up to the compiled number")->check(CLI::Range(1, 1 << 30));
+  app.add_option("--sequence", out.sequence, "tokens of a row, up to the compiled number")
+      ->check(CLI::Range(1, 1 << 30));
   app.add_option("--adapter-out", out.adapterFolder, "folder for the PEFT adapter");
   CLI::Option *state = app.add_option("--state", out.stateFolder, "folder for the state that --resume continues from");
   app.add_option("--save-every", out.saveEvery, "steps between saved states")

@@ -4,8 +4,11 @@
 #include <cstdint>
 #include <string>
 
+#include "format/optimizers.h"
+
 struct RunOptions {
-  std::string bundle, tokens, optimizer = "adamw", adapterFolder, stateFolder, spillFolder, traceFile;
+  std::string bundle, tokens, adapterFolder, stateFolder, spillFolder, traceFile;
+  std::string optimizer = mebp::format::optimizers[0].name;
   uint64_t steps = 0; // 0: every row once
   uint64_t saveEvery = 50;
   uint64_t residentLimit = 0; // bytes; 0: none
