@@ -25,6 +25,7 @@ import numpy as np
 from parts.pages import merge_tables, read_between_marks, write_between_marks
 from parts.runs import command, export
 from parts.shapes import SHAPES
+from parts.speed.machine import parse_cpu
 
 import mebp
 from mebp.calibration import calibrate
@@ -37,10 +38,10 @@ PLANS = {"whole": [], "small": ["--chunk-size", "64", "--checkpoint-spacing", "4
 OPTIMIZERS = {"whole": "adamw", "small": "sgd"}
 MARK = "bench/prediction.py"
 HEADER = [
-    "| model | tokens | plan | activations | threads | predicted, s | median of 9, s | predicted / median |",
-    "| --- | ---: | --- | --- | ---: | ---: | ---: | ---: |",
+    "| machine | model | tokens | plan | activations | threads | predicted, s | median of 9, s | predicted / median |",
+    "| --- | --- | ---: | --- | --- | ---: | ---: | ---: | ---: |",
 ]
-KEYS = 5
+KEYS = 6
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ def measure(case: Case, bundle: Path, threads: int, folder: Path) -> float:
 
 def rows(arguments: argparse.Namespace, rates: Path, folder: Path) -> Iterator[str]:
     longest = max(arguments.lengths)
+    cpu, _ = parse_cpu(Path("/proc/cpuinfo").read_text())
     for case in itertools.starmap(
         Case, itertools.product(arguments.models, arguments.lengths, arguments.plans, arguments.precisions)
     ):
@@ -102,7 +104,7 @@ def rows(arguments: argparse.Namespace, rates: Path, folder: Path) -> Iterator[s
             predicted = predict(case, exported, threads, rates, folder)
             median = measure(case, bundle, threads, folder)
             yield (
-                f"| {case.model} | {case.length:,} | {case.plan} | {case.precision} | {threads} "
+                f"| {cpu} | {case.model} | {case.length:,} | {case.plan} | {case.precision} | {threads} "
                 f"| {predicted:.3f} | {median:.3f} | {predicted / median:.2f} |"
             )
         shutil.rmtree(bundle)

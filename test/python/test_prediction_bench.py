@@ -11,7 +11,7 @@ SCRIPT = Path(prediction.__file__)
 
 
 def test_ends_with_the_ratio_that_is_farthest_from_one():
-    row = "| SmolLM2-135M | 256 | whole | f32 | {} | 1.000 | 1.000 | {} |"
+    row = "| A CPU | SmolLM2-135M | 256 | whole | f32 | {} | 1.000 | 1.000 | {} |"
     table = [*prediction.HEADER, *(row.format(threads, ratio) for threads, ratio in ((1, "1.05"), (2, "0.88")))]
     assert prediction.worst(table) == "2 plans, farthest from the median: 0.88"
     assert prediction.worst([*table, row.format(4, "1.13")]) == "3 plans, farthest from the median: 1.13"
