@@ -62,8 +62,8 @@ public:
   // Takes the programs of a validated bundle, or says which of them it cannot run, and why: MEBP_UNSUPPORTED. Bundle
   // and workspace must outlive it.
   virtual Status load(const format::Bundle &bundle, unsigned char *workspace) = 0;
-  // Returns when all outputs are written. Fails only where the device does, MEBP_OUT_OF_MEMORY where that is the
-  // reason: the bundle was validated. What it has written by then is of no use.
+  // Returns when all outputs are written. The bundle was validated, so it fails only where the device does:
+  // MEBP_OUT_OF_MEMORY, or MEBP_IO with the device's reason. What it has written by then is of no use.
   virtual Status run(uint32_t program, const Run &run) = 0;
 };
 
