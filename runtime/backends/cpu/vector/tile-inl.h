@@ -152,13 +152,10 @@ void multiplyRowCount(int64_t count, int64_t columns, int64_t depth, LeftOperand
 // registers, at most to the next multiple of panelWidth: panel and out must have room.
 inline void multiplyTile(int64_t rows, int64_t columns, int64_t depth, LeftOperand left, const float *panel,
                          int64_t panelStride, float *out, int64_t outStride, bool accumulate) {
-  int64_t blocks = (rows + tileRows - 1) / tileRows;
-  for (int64_t block = 0, first = 0; block < blocks; ++block) {
-    int64_t last = rows * (block + 1) / blocks; // even shares, rather than a thin rest
-    multiplyRowCount<tileRows>(last - first, columns, depth, left.at(first, 0), panel, panelStride,
-                               out + first * outStride, outStride, accumulate);
-    first = last;
-  }
+  forEachTile(rows, tileRows, false, [&](int64_t first, int64_t height) HWY_ATTR {
+    multiplyRowCount<tileRows>(height, columns, depth, left.at(first, 0), panel, panelStride, out + first * outStride,
+                               outStride, accumulate);
+  });
 }
 
 } // namespace mebp::cpu::HWY_NAMESPACE
