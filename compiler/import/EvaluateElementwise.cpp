@@ -49,7 +49,7 @@ static Binary findBinary(StringRef op) {
 static std::optional<HostTensor> combine(const OnnxNode &node, const HostTensor &a, const HostTensor &b) {
   Binary function = findBinary(node.getOp());
   auto shape = broadcastShape(a.shape, b.shape);
-  if (!function || !shape || elementCount(*shape).value_or(kLargestTable + 1) > kLargestTable)
+  if (!function || !shape || !fitsTable(*shape))
     return std::nullopt;
   HostTensor result;
   result.kind = yieldsBoolean(node.getOp()) ? Kind::Boolean : a.kind;
@@ -91,7 +91,7 @@ static std::optional<HostTensor> convert(const HostTensor &input, Kind kind) {
 static std::optional<HostTensor> choose(const HostTensor &condition, const HostTensor &a, const HostTensor &b) {
   auto values = broadcastShape(a.shape, b.shape);
   auto shape = values ? broadcastShape(*values, condition.shape) : std::nullopt;
-  if (!shape || elementCount(*shape).value_or(kLargestTable + 1) > kLargestTable)
+  if (!shape || !fitsTable(*shape))
     return std::nullopt;
   HostTensor result;
   result.kind = a.kind;

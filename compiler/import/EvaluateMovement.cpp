@@ -39,7 +39,7 @@ static HostTensor gatherStrided(const HostTensor &source, ArrayRef<int64_t> shap
 
 static std::optional<HostTensor> expand(const HostTensor &source, ArrayRef<int64_t> request) {
   auto shape = broadcastShape(source.shape, request);
-  if (!shape || elementCount(*shape).value_or(kLargestTable + 1) > kLargestTable)
+  if (!shape || !fitsTable(*shape))
     return std::nullopt;
   return gatherStrided(source, *shape, alignedStrides(source.shape, shape->size()));
 }
@@ -77,8 +77,7 @@ static std::optional<HostTensor> gather(const HostTensor &source, const HostTens
   if (!front)
     return std::nullopt;
   Extents shape = gatheredShape(source.shape, indices.shape, *front);
-  auto count = elementCount(shape);
-  if (!count || *count > kLargestTable)
+  if (!fitsTable(shape))
     return std::nullopt;
   int64_t extent = source.shape[*front];
   int64_t inner = *elementCount(ArrayRef(source.shape).drop_front(*front + 1));
@@ -103,7 +102,7 @@ static std::optional<HostTensor> gatherTuples(const HostTensor &source, const Ho
   int64_t width = indices.shape.back();
   Extents shape(indices.shape.begin(), indices.shape.end() - 1);
   shape.append(source.shape.begin() + width, source.shape.end());
-  if (elementCount(shape).value_or(kLargestTable + 1) > kLargestTable)
+  if (!fitsTable(shape))
     return std::nullopt;
   Extents strides = rowMajorStrides(source.shape);
   int64_t inner = *elementCount(ArrayRef(source.shape).drop_front(width));
@@ -122,10 +121,13 @@ static std::optional<HostTensor> gatherTuples(const HostTensor &source, const Ho
   return result;
 }
 
-static std::optional<HostTensor> concatenate(const OnnxNode &node, TensorRefs inputs) {
+static std::optional<HostTensor> concatenate(TensorRefs inputs, int64_t axis) {
+  auto front = normalizedAxis(axis, inputs[0]->shape.size());
+  if (!front)
+    return std::nullopt;
   auto shape = concatenatedShape(
-      node, llvm::map_to_vector(inputs, [](const HostTensor *input) -> ArrayRef<int64_t> { return input->shape; }));
-  if (!shape || elementCount(*shape).value_or(kLargestTable + 1) > kLargestTable)
+      llvm::map_to_vector(inputs, [](const HostTensor *input) -> ArrayRef<int64_t> { return input->shape; }), *front);
+  if (!shape || !fitsTable(*shape))
     return std::nullopt;
   bool alike = llvm::all_of(inputs, [&](const HostTensor *input) {
     return input->function == inputs[0]->function && input->scale == inputs[0]->scale;
@@ -134,8 +136,7 @@ static std::optional<HostTensor> concatenate(const OnnxNode &node, TensorRefs in
   for (const HostTensor *input : inputs)
     parts.push_back(alike ? *input : input->evaluated());
   HostTensor result = emptyLike(parts[0], *shape);
-  int64_t axis = *normalizedAxis(node.getInteger("axis", 0), shape->size());
-  int64_t outer = *elementCount(ArrayRef(*shape).take_front(axis));
+  int64_t outer = *elementCount(ArrayRef(*shape).take_front(*front));
   for (int64_t o = 0; o < outer; ++o)
     for (const HostTensor &part : parts) {
       size_t run = part.data.size() / std::max<int64_t>(outer, 1);
@@ -221,7 +222,7 @@ Results mebp::evaluateMovement(const OnnxNode &node, TensorRefs inputs) {
   if (llvm::is_contained(inputs, nullptr))
     return std::nullopt;
   if (op == "Concat")
-    return one(concatenate(node, inputs));
+    return one(concatenate(inputs, node.getInteger("axis", 0)));
   if (inputs.size() < 2)
     return std::nullopt;
   if (op == "Expand")

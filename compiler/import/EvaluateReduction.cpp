@@ -33,7 +33,7 @@ static std::optional<HostTensor> multiplyMatrices(TensorRefs inputs) {
   int64_t rows = a.shape[a.shape.size() - 2], inner = a.shape.back(), columns = b.shape.back();
   Extents work = *shape;
   work.push_back(inner);
-  if (elementCount(work).value_or(kLargestTable + 1) > kLargestTable)
+  if (!fitsTable(work))
     return std::nullopt;
   HostTensor result{a.kind, *shape, {}};
   result.data.resize(*elementCount(*shape));

@@ -97,7 +97,7 @@ LogicalResult GraphImporter::declareInput() {
   if (batch < 1 || sequence < 4)
     return file.emitError() << "input '" << ids->name() << "' is [" << batch << ", " << sequence
                             << "]; export with a sequence of at least 4";
-  if (elementCount({batch, sequence, sequence}).value_or(kLargestTable + 1) > kLargestTable)
+  if (!fitsTable({batch, sequence, sequence}))
     return file.emitError() << "input '" << ids->name() << "' is [" << batch << ", " << sequence
                             << "], too large to import; export a shorter sequence and give mebpc --seq-len";
 

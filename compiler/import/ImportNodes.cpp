@@ -229,15 +229,17 @@ LogicalResult GraphImporter::importConcat(const OnnxNode &node, Entries &inputs)
     return failure();
   auto typeOf = [](Value value) { return cast<RankedTensorType>(value.getType()); };
   Type element = typeOf(values[0]).getElementType();
+  auto axis = normalizedAxis(node.getInteger("axis", 0), typeOf(values[0]).getRank());
+  if (!axis)
+    return emitMismatch(node);
   auto shape =
-      concatenatedShape(node, llvm::map_to_vector(values, [&](Value value) { return typeOf(value).getShape(); }));
+      concatenatedShape(llvm::map_to_vector(values, [&](Value value) { return typeOf(value).getShape(); }), *axis);
   if (!shape || llvm::any_of(values, [&](Value value) { return typeOf(value).getElementType() != element; }))
     return emitMismatch(node);
   Value value = values[0];
   if (values.size() > 1)
-    value = emit(node, "Concat", values, *shape, element,
-                 builder.getNamedAttr(
-                     "axis", builder.getI64IntegerAttr(*normalizedAxis(node.getInteger("axis", 0), shape->size()))));
+    value =
+        emit(node, "Concat", values, *shape, element, builder.getNamedAttr("axis", builder.getI64IntegerAttr(*axis)));
   define(node.getProto().output(0), value);
   return success();
 }

@@ -71,18 +71,17 @@ std::optional<SmallVector<int64_t>> mebp::permutation(const OnnxNode &node, int6
   return axes;
 }
 
-std::optional<Extents> mebp::concatenatedShape(const OnnxNode &node, ArrayRef<ArrayRef<int64_t>> shapes) {
+std::optional<Extents> mebp::concatenatedShape(ArrayRef<ArrayRef<int64_t>> shapes, int64_t axis) {
   Extents result(shapes.front());
-  auto axis = normalizedAxis(node.getInteger("axis", 0), result.size());
   for (ArrayRef<int64_t> shape : shapes.drop_front()) {
-    if (!axis || shape.size() != result.size())
+    if (shape.size() != result.size())
       return std::nullopt;
     for (auto [i, size] : llvm::enumerate(shape))
-      if (static_cast<int64_t>(i) != *axis && size != result[i])
+      if (static_cast<int64_t>(i) != axis && size != result[i])
         return std::nullopt;
-    result[*axis] += shape[*axis];
+    result[axis] += shape[axis];
   }
-  return axis ? std::optional(result) : std::nullopt;
+  return result;
 }
 
 std::optional<SmallVector<int64_t>> mebp::splitSizes(const OnnxNode &node, int64_t extent, const HostTensor *request) {

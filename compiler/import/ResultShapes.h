@@ -16,8 +16,8 @@ std::optional<Extents> viewShape(const OnnxNode &node, llvm::ArrayRef<int64_t> s
 /// Transpose: which axis each axis of the result is; all in reverse where the node does not say.
 std::optional<llvm::SmallVector<int64_t>> permutation(const OnnxNode &node, int64_t rank);
 
-/// Concat, of one shape or more.
-std::optional<Extents> concatenatedShape(const OnnxNode &node, llvm::ArrayRef<llvm::ArrayRef<int64_t>> shapes);
+/// Concat of one shape or more along `axis`, which the first has.
+std::optional<Extents> concatenatedShape(llvm::ArrayRef<llvm::ArrayRef<int64_t>> shapes, int64_t axis);
 
 /// Split, SplitToSequence: the sizes along its axis; `request` is its second input, null where it has none.
 std::optional<llvm::SmallVector<int64_t>> splitSizes(const OnnxNode &node, int64_t extent, const HostTensor *request);
