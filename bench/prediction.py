@@ -25,7 +25,7 @@ import numpy as np
 from parts.pages import merge_tables, read_between_marks, write_between_marks
 from parts.runs import command, export
 from parts.shapes import SHAPES
-from parts.speed.machine import parse_cpu
+from parts.speed.machine import read_cpu
 
 import mebp
 from mebp.calibration import calibrate
@@ -94,7 +94,7 @@ def measure(case: Case, bundle: Path, threads: int, folder: Path) -> float:
 
 def rows(arguments: argparse.Namespace, rates: Path, folder: Path) -> Iterator[str]:
     longest = max(arguments.lengths)
-    cpu, _ = parse_cpu(Path("/proc/cpuinfo").read_text())
+    cpu, _ = read_cpu()
     for case in itertools.starmap(
         Case, itertools.product(arguments.models, arguments.lengths, arguments.plans, arguments.precisions)
     ):

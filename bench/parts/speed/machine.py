@@ -23,6 +23,11 @@ def parse_cpu(text: str) -> tuple[str, list[str]]:
     return name, [flag for flag in FLAGS if flag in flags]
 
 
+def read_cpu() -> tuple[str, list[str]]:
+    """Of this machine."""
+    return parse_cpu(Path("/proc/cpuinfo").read_text())
+
+
 def parse_onednn(text: str) -> str:
     """The instruction set that oneDNN says it uses when ONEDNN_VERBOSE is 1: nothing where torch does without it."""
     found = re.search(r"cpu,isa:([^\n]*)", text)
@@ -31,7 +36,7 @@ def parse_onednn(text: str) -> str:
 
 def describe() -> dict:
     """What is known before anything is measured."""
-    cpu, flags = parse_cpu(Path("/proc/cpuinfo").read_text())
+    cpu, flags = read_cpu()
     limits = {name: os.environ[name] for name in LIMITS if name in os.environ}
     verbose = os.environ | {"ONEDNN_VERBOSE": "1"}
     ran = subprocess.run([sys.executable, "-c", ONEDNN], env=verbose, capture_output=True, text=True)
