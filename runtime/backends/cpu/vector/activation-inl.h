@@ -9,9 +9,7 @@
 #endif
 
 #include "runtime/backends/cpu/kernel/kernel.h"
-#include "runtime/backends/cpu/vector/simd-inl.h"
-
-#include <hwy/contrib/math/math-inl.h>
+#include "runtime/backends/cpu/vector/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mebp::cpu::HWY_NAMESPACE {
@@ -26,11 +24,11 @@ struct Sigmoid {
   FloatVector rest;  // 1 - value, without the cancellation
 };
 
-// The exponent is bounded, since Exp has no upper limit of its own.
+// The exponent is bounded, since what exponentialOf takes is.
 HWY_INLINE Sigmoid sigmoid(FloatVector x) {
   const FloatTag d;
   const FloatVector one = hn::Set(d, 1.0f);
-  FloatVector exponential = hn::Exp(d, hn::Min(hn::Neg(x), hn::Set(d, 87.0f)));
+  FloatVector exponential = exponentialOf(hn::Min(hn::Neg(x), hn::Set(d, 87.0f)));
   FloatVector value = hn::Div(one, hn::Add(one, exponential));
   return {value, hn::Mul(exponential, value)};
 }
@@ -67,7 +65,7 @@ template <> struct Formula<Activation::Gelu> {
 #pragma GCC unroll 10
     for (int i = degree - 1; i >= 0; --i)
       p = hn::MulAdd(p, t, hn::Set(d, coefficients[i]));
-    FloatVector exponential = hn::Exp(d, hn::Mul(hn::Set(d, -0.5f), hn::Mul(x, x)));
+    FloatVector exponential = exponentialOf(hn::Mul(hn::Set(d, -0.5f), hn::Mul(x, x)));
     FloatVector beyond = hn::Mul(exponential, hn::Mul(t, p));
     FloatVector below = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), beyond, hn::Sub(one, beyond));
     FloatVector density = hn::Mul(exponential, hn::Set(d, 0.398942280f)); // 1 / sqrt(2 pi)

@@ -12,6 +12,7 @@
 
 #include "format/alignment.h"
 #include "runtime/backends/cpu/kernel/operands.h"
+#include "runtime/backends/cpu/vector/exp-inl.h"
 #include "runtime/backends/cpu/vector/expand-inl.h"
 #include "runtime/backends/cpu/vector/parallel.h"
 
@@ -63,6 +64,7 @@ struct QueryTile {
   int64_t item, kvHead, count;
   int64_t firstLane, firstRow;      // of the item: its lanes and q's rows are numbered from here
   int64_t keyBegin = 0, keyEnd = 0; // the positions that any lane sees
+  int64_t allBegin = 0, allEnd = 0; // and those that all 32 see
   HWY_ALIGN float first[panelWidth];
   HWY_ALIGN float last[panelWidth];
 
@@ -81,6 +83,10 @@ struct QueryTile {
       keyBegin = static_cast<int64_t>(first[0]);
       keyEnd = static_cast<int64_t>(last[count - 1]) + 1;
     }
+    if (count == panelWidth) {
+      allBegin = static_cast<int64_t>(first[count - 1]);
+      allEnd = static_cast<int64_t>(last[0]) + 1;
+    }
   }
 
   int64_t rowOfLane(int64_t lane) const { return firstRow + (firstLane + lane) / shape.group; }
@@ -93,6 +99,15 @@ struct QueryTile {
   int64_t rowOfPosition(int64_t position) const { return item * shape.sequence + position; }
   int64_t column() const { return kvHead * shape.dim; }
 
+  // Whether a lane may see one of these keys.
+  bool reaches(int64_t position, int64_t keys) const { return position < keyEnd && position + keys > keyBegin; }
+  // Calls body(whether all lanes see all these keys), for loops without masks.
+  template <typename Body> HWY_INLINE void withSight(int64_t position, int64_t keys, const Body &body) const {
+    if (position >= allBegin && position + keys <= allEnd)
+      body(std::true_type());
+    else
+      body(std::false_type());
+  }
   // Which of a vector of lanes see the key at `position`.
   HWY_INLINE hn::Mask<FloatTag> sees(int64_t lane, int64_t position) const {
     const FloatTag d;

@@ -14,7 +14,6 @@
 
 #include "runtime/backends/cpu/vector/attention_bf16-inl.h"
 #include "runtime/backends/cpu/vector/attention_f32-inl.h"
-#include <hwy/contrib/math/math-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace mebp::cpu::HWY_NAMESPACE {
@@ -23,6 +22,7 @@ constexpr float unseen = -1e30f; // below every score, yet finite: differences s
 
 // Turns scores[keys, lanes] into exp(factor * score - maximum) and adds them to the lanes' sums. `corrections` receives
 // the factors for what was summed with the old maxima.
+template <bool allSeen>
 static void softmaxTile(const QueryTile &tile, int64_t position, int64_t keys, float factor, float *scores,
                         float *maxima, float *sums, float *corrections) {
   const FloatTag d;
@@ -32,13 +32,16 @@ static void softmaxTile(const QueryTile &tile, int64_t position, int64_t keys, f
     FloatVector before = hn::Load(d, maxima + lane), maximum = before;
     for (int64_t j = 0; j < keys; ++j) {
       FloatVector score = hn::Mul(scale, hn::Load(d, column + j * panelWidth));
-      maximum = hn::Max(maximum, hn::IfThenElse(tile.sees(lane, position + j), score, hn::Set(d, unseen)));
+      if (!allSeen)
+        score = hn::IfThenElse(tile.sees(lane, position + j), score, hn::Set(d, unseen));
+      maximum = hn::Max(maximum, score);
     }
-    FloatVector correction = hn::Exp(d, hn::Sub(before, maximum));
+    FloatVector correction = exponentialOf(hn::Sub(before, maximum));
     FloatVector sum = hn::Mul(hn::Load(d, sums + lane), correction);
     for (int64_t j = 0; j < keys; ++j) {
-      FloatVector p = hn::Exp(d, hn::MulSub(scale, hn::Load(d, column + j * panelWidth), maximum));
-      p = hn::IfThenElseZero(tile.sees(lane, position + j), p);
+      FloatVector p = exponentialOf(hn::MulSub(scale, hn::Load(d, column + j * panelWidth), maximum));
+      if (!allSeen)
+        p = hn::IfThenElseZero(tile.sees(lane, position + j), p);
       hn::Store(p, d, column + j * panelWidth);
       sum = hn::Add(sum, p);
     }
@@ -76,7 +79,9 @@ static void attendTile(const Call &call, const QueryTile &tile, const Buffers<Pr
   for (int64_t position = tile.keyBegin; position < tile.keyEnd; position += keyTile) {
     int64_t keys = std::min(keyTile, tile.keyEnd - position);
     products.multiply(tile, k, position, keys, buffers.queries, buffers.scores);
-    softmaxTile(tile, position, keys, call.attributes.scale, buffers.scores, maxima, sums, factors);
+    tile.withSight(position, keys, [&](auto allSeen) HWY_ATTR {
+      softmaxTile<allSeen>(tile, position, keys, call.attributes.scale, buffers.scores, maxima, sums, factors);
+    });
     products.scale(buffers.sums, factors);
     products.addRows(tile, v, position, keys, buffers.scores, buffers.sums);
   }

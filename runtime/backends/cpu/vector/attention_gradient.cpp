@@ -12,7 +12,6 @@
 
 #include "runtime/backends/cpu/vector/attention_bf16-inl.h"
 #include "runtime/backends/cpu/vector/attention_f32-inl.h"
-#include <hwy/contrib/math/math-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace mebp::cpu::HWY_NAMESPACE {
@@ -22,18 +21,18 @@ template <typename Products> struct GradientBuffers {
   Cutter cutter;
   typename Products::Vectors queries, upstream; // upstream: do
   float *probabilities, *scores;                // [keyTile, lanes]: p and ds
-  float *keySums, *valueSums;                   // a tile of dk and dv: [keyTile, paddedDim]
+  float *keySums, *valueSums;                   // of dk and dv, for tiles of keys: [keyTiles * keyTile, paddedDim]
   float *querySums;                             // of dq, in the other sweep
   Products products;
 
-  GradientBuffers(const AttentionShape &shape, const Context &context, unsigned char *workspace)
+  GradientBuffers(const AttentionShape &shape, const Context &context, unsigned char *workspace, int64_t keyTiles = 1)
       : cutter(workspace), products(shape, context) {
     queries = products.vectors(cutter), upstream = products.vectors(cutter);
     probabilities = cutter.take<float>(keyTile * panelWidth), scores = cutter.take<float>(keyTile * panelWidth);
     Cutter other = cutter;
     querySums = products.sums(other);
-    keySums = cutter.take<float>(keyTile * paddedDim(shape.dim));
-    valueSums = cutter.take<float>(keyTile * paddedDim(shape.dim));
+    keySums = cutter.take<float>(keyTiles * keyTile * paddedDim(shape.dim));
+    valueSums = cutter.take<float>(keyTiles * keyTile * paddedDim(shape.dim));
     products.begin(cutter);
   }
 };
@@ -63,45 +62,63 @@ template <typename Products> struct GradientTile : QueryTile {
   // Fills probabilities[keys, lanes] with p and scores[keys, lanes] with p (do . v - mean).
   void computeScores(int64_t position, int64_t keys) const {
     const FloatTag d;
-    const FloatVector scale = hn::Set(d, call.attributes.scale);
     const Tensor &k = call.operands[1], &v = call.operands[2];
     buffers.products.multiply(*this, k, position, keys, buffers.queries, buffers.probabilities);
     buffers.products.multiply(*this, v, position, keys, buffers.upstream, buffers.scores);
-    for (int64_t lane = 0; lane < panelWidth; lane += lanes) {
-      FloatVector logSum = hn::Load(d, logSums + lane), mean = hn::Load(d, means + lane);
-      for (int64_t j = 0; j < keys; ++j) {
-        float *probability = buffers.probabilities + j * panelWidth + lane;
-        float *score = buffers.scores + j * panelWidth + lane;
-        FloatVector p = hn::Exp(d, hn::MulSub(scale, hn::Load(d, probability), logSum));
-        p = hn::IfThenElseZero(sees(lane, position + j), p);
-        hn::Store(p, d, probability);
-        hn::Store(hn::Mul(p, hn::Sub(hn::Load(d, score), mean)), d, score);
+    withSight(position, keys, [&](auto allSeen) HWY_ATTR {
+      const FloatVector scale = hn::Set(d, call.attributes.scale);
+      for (int64_t lane = 0; lane < panelWidth; lane += lanes) {
+        FloatVector logSum = hn::Load(d, logSums + lane), mean = hn::Load(d, means + lane);
+        for (int64_t j = 0; j < keys; ++j) {
+          float *probability = buffers.probabilities + j * panelWidth + lane;
+          float *score = buffers.scores + j * panelWidth + lane;
+          FloatVector p = exponentialOf(hn::MulSub(scale, hn::Load(d, probability), logSum));
+          if (!allSeen)
+            p = hn::IfThenElseZero(sees(lane, position + j), p);
+          hn::Store(p, d, probability);
+          hn::Store(hn::Mul(p, hn::Sub(hn::Load(d, score), mean)), d, score);
+        }
       }
-    }
+    });
   }
 };
+
+// How many tiles of keys share what a tile of queries loads: two, where that leaves tasks enough for the threads, which
+// have unequal shares for a causal mask.
+template <typename Products>
+static int64_t keyTilesOfTask(const AttentionShape &shape, const Context &context, int64_t items) {
+  int64_t tasks = items * shape.kvHeads * ceilDivide(shape.sequence, 2 * keyTile);
+  return tasks >= 8 * threadsOf(context) && GradientBuffers<Products>(shape, context, nullptr, 2).cutter.fits() ? 2 : 1;
+}
 
 template <typename Products>
 static void sweepKeys(const AttentionShape &shape, const Call &call, const Context &context) {
   const Tensor &dk = call.results[1], &dv = call.results[2];
-  int64_t padded = paddedDim(shape.dim), tilesOfItem = ceilDivide(shape.sequence, keyTile);
-  int64_t tiles = tilesOfItem * shape.kvHeads;
-  parallelFor(context, dk.rows / shape.sequence * tiles, [&](int64_t task, unsigned char *workspace) HWY_ATTR {
-    GradientBuffers<Products> buffers(shape, context, workspace);
-    int64_t item = task / tiles, kvHead = task % shape.kvHeads, position = task % tiles / shape.kvHeads * keyTile;
-    int64_t keys = std::min(keyTile, shape.sequence - position);
-    std::fill_n(buffers.keySums, keyTile * padded, 0.0f);
-    std::fill_n(buffers.valueSums, keyTile * padded, 0.0f);
+  const int64_t items = dk.rows / shape.sequence, keyTiles = keyTilesOfTask<Products>(shape, context, items);
+  const int64_t padded = paddedDim(shape.dim), most = keyTiles * keyTile;
+  const int64_t tiles = ceilDivide(shape.sequence, most) * shape.kvHeads;
+  parallelFor(context, items * tiles, [&](int64_t task, unsigned char *workspace) HWY_ATTR {
+    GradientBuffers<Products> buffers(shape, context, workspace, keyTiles);
+    int64_t item = task / tiles, kvHead = task % shape.kvHeads, position = task % tiles / shape.kvHeads * most;
+    int64_t keys = std::min(most, shape.sequence - position);
+    std::fill_n(buffers.keySums, most * padded, 0.0f);
+    std::fill_n(buffers.valueSums, most * padded, 0.0f);
     bool inItem = item >= shape.firstItem && item < shape.firstItem + shape.items, touched = false;
     for (int64_t index = 0; inItem && index < shape.queryTiles; ++index) {
       GradientTile<Products> tile(shape, call, buffers, item, kvHead, index);
-      if (tile.count == 0 || position >= tile.keyEnd || position + keys <= tile.keyBegin)
+      if (tile.count == 0 || !tile.reaches(position, keys))
         continue;
       touched = true;
       tile.load();
-      tile.computeScores(position, keys);
-      buffers.products.addVectors(tile, keys, buffers.scores, buffers.queries, buffers.keySums);
-      buffers.products.addVectors(tile, keys, buffers.probabilities, buffers.upstream, buffers.valueSums);
+      for (int64_t first = 0; first < keys; first += keyTile) {
+        int64_t count = std::min(keyTile, keys - first);
+        if (!tile.reaches(position + first, count))
+          continue;
+        tile.computeScores(position + first, count);
+        float *keySums = buffers.keySums + first * padded, *valueSums = buffers.valueSums + first * padded;
+        buffers.products.addVectors(tile, count, buffers.scores, buffers.queries, keySums);
+        buffers.products.addVectors(tile, count, buffers.probabilities, buffers.upstream, valueSums);
+      }
     }
     buffers.products.end();
     auto finish = [&](const Tensor &out, const float *sums, float factor, bool accumulates) HWY_ATTR {

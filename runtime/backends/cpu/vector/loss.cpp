@@ -11,8 +11,7 @@
 #define HWY_TARGET_INCLUDE "runtime/backends/cpu/vector/loss.cpp"
 #include <hwy/foreach_target.h>
 
-#include "runtime/backends/cpu/vector/simd-inl.h"
-#include <hwy/contrib/math/math-inl.h>
+#include "runtime/backends/cpu/vector/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mebp::cpu::HWY_NAMESPACE {
@@ -46,8 +45,9 @@ void CrossEntropyTile(const Call &call, const Context &context) {
     auto correction = static_cast<float>(std::exp(static_cast<double>(before) - maximum));
     if (hit)
       *floatRowOf(target, row) = in[label];
-    mapRow(out, columns,
-           [&](int64_t i, int64_t n) HWY_ATTR { return hn::Exp(d, hn::Sub(loadSome(in + i, n), hn::Set(d, maximum))); });
+    mapRow(out, columns, [&](int64_t i, int64_t n) HWY_ATTR {
+      return exponentialOf(hn::Sub(loadSome(in + i, n), hn::Set(d, maximum)));
+    });
     if (hit)
       out[label] = 0;
     float total = sumRow(columns, [&](int64_t i, int64_t n) HWY_ATTR { return loadSome(out + i, n); });

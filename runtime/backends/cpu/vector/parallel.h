@@ -26,6 +26,10 @@ inline void takeOver(void *) {}
 
 inline int64_t ceilDivide(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor; }
 
+inline int64_t threadsOf(const Context &context) {
+  return context.pool ? static_cast<int64_t>(pthreadpool_get_threads_count(context.pool)) : 1;
+}
+
 // Calls task(index, workspace) once for each index below `count`; `workspace` is the running thread's own. Each worker
 // begins with its own share, the same in every call, so that its cache still holds what it wrote before; then it helps
 // the others.
@@ -39,8 +43,7 @@ template <typename Task> void parallelFor(const Context &context, int64_t count,
 
     int64_t shareOf(int64_t worker) const { return count * worker / workers; }
   };
-  auto threads = context.pool ? static_cast<int64_t>(pthreadpool_get_threads_count(context.pool)) : 1;
-  int64_t workers = std::min({threads, count, maximumWorkers});
+  int64_t workers = std::min({threadsOf(context), count, maximumWorkers});
   if (workers <= 1) {
     for (int64_t index = 0; index < count; ++index)
       task(index, context.workspace);
