@@ -2,23 +2,25 @@
 #include "runtime/backends/cpu/choice.h"
 #include "runtime/backends/cpu/fastest.h"
 #include "runtime/backends/cpu/products/bf16_products.h"
+#include "runtime/backends/cpu/vector/product_workspace.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>
+#include <vector>
 
 using namespace mebp::cpu;
 
 TEST(Bf16Products, FitTheWorkspace) {
   for (InstructionSet set : availableInstructionSets())
     if (const Bf16Products *products = findBf16Products(set)) {
-      constexpr int64_t width = Bf16Products::panelWidth, taskRows = 512, floats = sizeof(float);
-      int64_t sums = taskRows * width * floats, tile = products->tileRows * width * floats;
-      int64_t factors = (width + products->tileRows) * products->depthBlock * static_cast<int64_t>(sizeof(uint16_t));
-      int64_t low = (width + products->maximumTileRows) * maximumLowRank * floats;
-      EXPECT_LE(products->tileRows, products->maximumTileRows) << nameOf(set);
-      EXPECT_LE(sums + tile + low + factors, static_cast<int64_t>(workspaceBytes)) << nameOf(set);
-      EXPECT_EQ(products->depthBlock % width, 0) << nameOf(set);
-      EXPECT_EQ(width % products->depthUnit, 0) << nameOf(set);
+      std::vector<unsigned char> memory(2 * workspaceBytes);
+      const ProductWorkspace<uint16_t> workspace(memory.data(), products->depthBlock);
+      auto bytes = static_cast<const unsigned char *>(workspace.end(products->depthBlock)) - memory.data();
+      EXPECT_LE(products->tileRows, Bf16Products::maximumTileRows) << nameOf(set);
+      EXPECT_LE(products->depthBlock, Bf16Products::maximumDepth) << nameOf(set);
+      EXPECT_LE(bytes, static_cast<int64_t>(workspaceBytes)) << nameOf(set);
+      EXPECT_EQ(products->depthBlock % Bf16Products::panelWidth, 0) << nameOf(set);
+      EXPECT_EQ(Bf16Products::panelWidth % products->depthUnit, 0) << nameOf(set);
     }
 }
 

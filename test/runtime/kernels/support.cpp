@@ -173,7 +173,7 @@ static const Machine &machineOf(InstructionSet set, int threads) {
   return found->second.machine;
 }
 
-std::vector<Value> run(CallSpec spec, InstructionSet set, int threads) {
+std::vector<Value> run(CallSpec spec, InstructionSet set, int threads, const Bf16Products *products) {
   std::vector<Tensor> operands, results;
   for (Value &operand : spec.operands)
     operands.push_back(operand.tensor());
@@ -182,6 +182,8 @@ std::vector<Value> run(CallSpec spec, InstructionSet set, int threads) {
     results.push_back(sharedOf(i) < 0 ? spec.results[i].tensor() : operands[sharedOf(i)]);
 
   Context context = machineOf(set, threads).contextOf(spec.sequence);
+  if (products)
+    context.bf16 = products;
   Kernel kernel = findKernel(spec.name, set);
   if (!kernel) {
     ADD_FAILURE() << "no kernel is called " << spec.name;

@@ -57,8 +57,8 @@ struct CallSpec {
   std::vector<int> shared = {}; // for each result the operand whose memory it has, or -1; missing means -1
 };
 
-// The results of one run.
-std::vector<Value> run(CallSpec spec, InstructionSet set, int threads = 1);
+// The results of one run; `products` instead of those that the set has.
+std::vector<Value> run(CallSpec spec, InstructionSet set, int threads = 1, const Bf16Products *products = nullptr);
 
 // Vector agrees with the reference to `tolerance`, relative to each result's largest element, or to `scale` where that
 // is larger (for results that should be zero), with every instruction set of this machine; 2 and 3 threads agree

@@ -3,22 +3,32 @@
 // The product of one tile by AMX, on any `Tiles`: the CPU's eight tile registers, or a test's imitation of them.
 #pragma once
 
-#include <cstdint>
+#include "runtime/backends/cpu/products/avx512_panels.h"
 
 namespace mebp::cpu::amx {
 
 constexpr int64_t tileRows = 32, width = 32, depthUnit = 32;
 
-// tile[32][32] = left[32][depth] panel[depth][32] (bf16_products.h). Tiles 0 to 3 sum up the four quarters of 16 x 16,
-// 4 and 5 hold rows of `left`, 6 and 7 columns of the panel; a step takes 32 of the depth.
+// sums[32][32] (+)= left[32][depth] panel[depth][32] (bf16_products.h). Tiles 0 to 3 sum up the four quarters of 16 x
+// 16, 4 and 5 hold rows of `left`, 6 and 7 columns of the panel; a step takes 32 of the depth.
 template <typename Tiles>
-void multiplyTile(int64_t depth, const uint16_t *left, int64_t leftStride, const uint16_t *panel, float *tile) {
-  constexpr int64_t half = 16, panelBytes = 2 * width * sizeof(uint16_t), tileBytes = width * sizeof(float);
-  const int64_t leftBytes = leftStride * static_cast<int64_t>(sizeof(uint16_t));
-  Tiles::template zero<0>();
-  Tiles::template zero<1>();
-  Tiles::template zero<2>();
-  Tiles::template zero<3>();
+void multiply(int64_t, int64_t depth, const uint16_t *left, int64_t leftStride, const uint16_t *panel, float *sums,
+              int64_t sumsStride, bool adds) {
+  constexpr int64_t half = 16, panelBytes = 2 * width * sizeof(uint16_t);
+  const auto leftBytes = leftStride * static_cast<int64_t>(sizeof(uint16_t));
+  const auto sumsBytes = sumsStride * static_cast<int64_t>(sizeof(float));
+  float *const lower = sums + half * sumsStride;
+  if (adds) {
+    Tiles::template load<0>(sums, sumsBytes);
+    Tiles::template load<1>(sums + half, sumsBytes);
+    Tiles::template load<2>(lower, sumsBytes);
+    Tiles::template load<3>(lower + half, sumsBytes);
+  } else {
+    Tiles::template zero<0>();
+    Tiles::template zero<1>();
+    Tiles::template zero<2>();
+    Tiles::template zero<3>();
+  }
   for (int64_t d = 0; d < depth; d += depthUnit, left += depthUnit, panel += depthUnit * width) {
     Tiles::template load<6>(panel, panelBytes);
     Tiles::template load<4>(left, leftBytes);
@@ -29,10 +39,18 @@ void multiplyTile(int64_t depth, const uint16_t *left, int64_t leftStride, const
     Tiles::template multiplyAdd<2, 5, 6>();
     Tiles::template multiplyAdd<3, 5, 7>();
   }
-  Tiles::template store<0>(tile, tileBytes);
-  Tiles::template store<1>(tile + half, tileBytes);
-  Tiles::template store<2>(tile + half * width, tileBytes);
-  Tiles::template store<3>(tile + half * width + half, tileBytes);
+  Tiles::template store<0>(sums, sumsBytes);
+  Tiles::template store<1>(sums + half, sumsBytes);
+  Tiles::template store<2>(lower, sumsBytes);
+  Tiles::template store<3>(lower + half, sumsBytes);
+}
+
+// Panels are those of avx512_panels.h. Steps of 256 of the depth: 32 rows of the left factor, the sums of four panels
+// and a piece of one of them then fit the first cache together.
+template <typename Tiles> constexpr Bf16Products productsBy() {
+  return {tileRows,       Bf16Products::maximumDepth, 256,           depthUnit,       true,
+          avx512::expand, avx512::expandTransposed,   avx512::round, multiply<Tiles>, &Tiles::begin,
+          &Tiles::end};
 }
 
 } // namespace mebp::cpu::amx

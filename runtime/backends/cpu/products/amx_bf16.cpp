@@ -4,7 +4,6 @@
 #if defined(__x86_64__) && defined(__linux__)
 
 #include "runtime/backends/cpu/products/amx-inl.h"
-#include "runtime/backends/cpu/products/avx512_bf16.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -23,8 +22,15 @@ struct alignas(64) Configuration {
 };
 static_assert(sizeof(Configuration) == 64);
 
-// Written as text, so that the build needs no flag for instructions that few CPUs have.
+// The CPU's tiles. Written as text, so that the build needs no flag for instructions that few CPUs have.
 struct Registers {
+  static void begin() {
+    static const Configuration configuration;
+    asm volatile("ldtilecfg %0" ::"m"(configuration));
+  }
+  // Leaves the thread without tiles, which the system would otherwise save whenever it runs another.
+  static void end() { asm volatile("tilerelease"); }
+
   template <int tile> static void zero() { asm volatile("tilezero %%tmm%c0" ::"i"(tile)); }
   template <int tile> static void load(const void *from, int64_t strideBytes) {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(strideBytes), "i"(tile) : "memory");
@@ -37,17 +43,6 @@ struct Registers {
   }
 };
 
-void begin() {
-  static const Configuration configuration;
-  asm volatile("ldtilecfg %0" ::"m"(configuration));
-}
-// Leaves the thread without tiles, which the system would otherwise save whenever it runs another.
-void end() { asm volatile("tilerelease"); }
-
-void multiply(int64_t, int64_t depth, const uint16_t *left, int64_t leftStride, const uint16_t *panel, float *tile) {
-  multiplyTile<Registers>(depth, left, leftStride, panel, tile);
-}
-
 } // namespace
 
 bool askForTiles() {
@@ -55,8 +50,7 @@ bool askForTiles() {
   return ::syscall(SYS_arch_prctl, requestPermission, tileData) == 0;
 }
 
-const Bf16Products products = {tileRows,      1024,     depthUnit, true, avx512::expand, avx512::expandTransposed,
-                               avx512::round, multiply, begin,     end};
+const Bf16Products products = productsBy<Registers>();
 
 } // namespace mebp::cpu::amx
 

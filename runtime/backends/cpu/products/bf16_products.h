@@ -11,12 +11,13 @@
 namespace mebp::cpu {
 
 struct Bf16Products {
-  static constexpr int64_t panelWidth = 32, maximumTileRows = 32;
+  static constexpr int64_t panelWidth = 32, maximumTileRows = 32, maximumDepth = 1024;
 
   int64_t tileRows;   // of the left factor that one call of `multiply` takes at most
-  int64_t depthBlock; // at most, of a panel
+  int64_t depthBlock; // of a panel at most, and no more than maximumDepth
+  int64_t depthStep;  // of one call of `multiply` at most, so that its tile of the left factor stays in the first cache
   int64_t depthUnit;  // panels and rows of the left factor are made of whole units, with zeros beyond their end
-  bool wholeTiles;    // `multiply` takes tileRows rows, nothing less
+  bool wholeTiles;    // `multiply` reads tileRows rows, nothing less
 
   int64_t wholeUnits(int64_t depth) const { return (depth + depthUnit - 1) / depthUnit * depthUnit; }
 
@@ -29,9 +30,10 @@ struct Bf16Products {
   // to[i] = from[i], to nearest; what f32 has denormal may become zero.
   void (*round)(const float *from, int64_t count, uint16_t *to);
 
-  // tile[rows][32] = left[rows][depth] panel[depth][32]; leftStride in elements, depth in whole units.
+  // sums[rows][32] = left[rows][depth] panel[depth][32], added to what they are where `adds`. Strides in elements,
+  // depth in whole units. With wholeTiles there is room for tileRows of sums, and those beyond `rows` are of no use.
   void (*multiply)(int64_t rows, int64_t depth, const uint16_t *left, int64_t leftStride, const uint16_t *panel,
-                   float *tile);
+                   float *sums, int64_t sumsStride, bool adds);
 
   // Around the calls of one task, on its thread.
   void (*begin)();

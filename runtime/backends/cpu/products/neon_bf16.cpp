@@ -143,13 +143,13 @@ inline void multiplyPair(const bfloat16x8_t (&left)[Rows], const uint16_t *panel
 
 template <int Rows>
 __attribute__((noinline)) void multiplyRows(int64_t depth, const uint16_t *left, int64_t leftStride,
-                                            const uint16_t *panel, float *tile) {
+                                            const uint16_t *panel, float *out, int64_t outStride, bool adds) {
   float32x4_t sums[Rows][4];
 #pragma GCC unroll 6
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 4
     for (int v = 0; v < 4; ++v)
-      sums[r][v] = vdupq_n_f32(0);
+      sums[r][v] = adds ? vld1q_f32(out + r * outStride + 4 * v) : vdupq_n_f32(0);
   for (int64_t d = 0; d < depth; d += depthUnit, panel += depthUnit * width) {
     bfloat16x8_t values[Rows];
 #pragma GCC unroll 6
@@ -164,17 +164,17 @@ __attribute__((noinline)) void multiplyRows(int64_t depth, const uint16_t *left,
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 4
     for (int v = 0; v < 4; ++v)
-      vst1q_f32(tile + r * width + 4 * v, sums[r][v]);
+      vst1q_f32(out + r * outStride + 4 * v, sums[r][v]);
 }
 
 template <int Rows = tileRows>
-void multiply(int64_t rows, int64_t depth, const uint16_t *left, int64_t leftStride, const uint16_t *panel,
-              float *tile) {
+void multiply(int64_t rows, int64_t depth, const uint16_t *left, int64_t leftStride, const uint16_t *panel, float *sums,
+              int64_t sumsStride, bool adds) {
   if constexpr (Rows > 1)
     if (rows < Rows)
-      return multiply<Rows - 1>(rows, depth, left, leftStride, panel, tile);
+      return multiply<Rows - 1>(rows, depth, left, leftStride, panel, sums, sumsStride, adds);
   for (int64_t half = 0; half < width; half += width / 2)
-    multiplyRows<Rows>(depth, left, leftStride, panel + 2 * half, tile + half);
+    multiplyRows<Rows>(depth, left, leftStride, panel + 2 * half, sums + half, sumsStride, adds);
 }
 
 void nothing() {}
@@ -215,8 +215,8 @@ void round(const float *from, int64_t count, uint16_t *to) {
 
 } // namespace
 
-const Bf16Products products = {tileRows,         512,   depthUnit,  false,   expand,
-                               expandTransposed, round, multiply<>, nothing, nothing};
+const Bf16Products products = {tileRows,         512,   512,        depthUnit, false,  expand,
+                               expandTransposed, round, multiply<>, nothing,   nothing};
 
 } // namespace mebp::cpu::neon
 

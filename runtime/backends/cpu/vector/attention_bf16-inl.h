@@ -26,7 +26,6 @@ public:
   Bf16Attention(const AttentionShape &shape, const Context &context)
       : products(*context.bf16), dim(shape.dim), padded(paddedDim(dim)) {}
   void begin(Cutter &cutter) {
-    tile32 = cutter.take<float>(Bf16Products::maximumTileRows * panelWidth);
     gathered = cutter.take<uint16_t>(panelWidth * padded);
     room = cutter.take<uint16_t>(products.tileRows * padded);
     pairs = cutter.take<uint16_t>(keyTile * panelWidth);
@@ -59,7 +58,7 @@ public:
     const Bf16Factors factors(products, keys);
     forEachTile(count, products.tileRows, products.wholeTiles, [&](int64_t first, int64_t height) {
       auto left = factors.left(tile.rowOfPosition(position) + first, height, tile.column(), dim, room);
-      factors.multiply(height, panelWidth, dim, left, vectors.transposed, scores + first * panelWidth);
+      factors.multiply(height, panelWidth, 0, dim, left, vectors.transposed, scores + first * panelWidth, false);
     });
   }
 
@@ -115,20 +114,14 @@ private:
   // out[rows, 32], of stride paddedDim, += left[rows, depth] panel[depth, 32].
   void multiplyAdd(int64_t rows, int64_t depth, const uint16_t *left, int64_t leftStride, const uint16_t *panel,
                    float *out) const {
-    const FloatTag d;
-    forEachTile(rows, products.tileRows, products.wholeTiles, [&](int64_t first, int64_t height) HWY_ATTR {
-      products.multiply(height, depth, left + first * leftStride, leftStride, panel, tile32);
-      for (int64_t r = 0; r < height; ++r)
-        for (int64_t c = 0; c < panelWidth; c += lanes) {
-          float *sum = out + (first + r) * padded + c;
-          hn::Store(hn::Add(hn::Load(d, sum), hn::Load(d, tile32 + r * panelWidth + c)), d, sum);
-        }
+    forEachTile(rows, products.tileRows, products.wholeTiles, [&](int64_t first, int64_t height) {
+      products.multiply(height, depth, left + first * leftStride, leftStride, panel, out + first * padded, padded,
+                        true);
     });
   }
 
   const Bf16Products &products;
   int64_t dim, padded;
-  float *tile32 = nullptr;
   uint16_t *gathered = nullptr; // a tile's vectors as they lie: [lanes, paddedDim]
   uint16_t *room = nullptr;     // for rows of keys that cannot be taken where they lie
   uint16_t *pairs = nullptr, *rounded = nullptr;
@@ -138,7 +131,7 @@ private:
 // Whether all that products read lies in bf16, and the CPU multiplies that faster.
 inline bool multipliesBf16(const Call &call, const Context &context, int64_t dim) {
   auto narrow = [&](size_t operand) { return call.operands[operand].storage == Storage::BF16; };
-  return context.bf16 && dim <= context.bf16->depthBlock && narrow(0) && narrow(1) && narrow(2) &&
+  return context.bf16 && dim <= Bf16Products::maximumDepth && narrow(0) && narrow(1) && narrow(2) &&
          (call.operandCount < 6 || narrow(5));
 }
 

@@ -24,16 +24,17 @@ static_assert(Bf16Products::panelWidth == panelWidth);
 class Bf16Factors {
 public:
   using Element = uint16_t;
+  static constexpr bool keepsSums = true;
   struct Left {
     const uint16_t *data;
     int64_t stride;
   };
-  const int64_t tileRows, depthBlock;
+  const int64_t tileRows, depthBlock, depthStep;
   const bool wholeTiles;
 
   Bf16Factors(const Bf16Products &products, const Tensor &matrix)
-      : tileRows(products.tileRows), depthBlock(products.depthBlock), wholeTiles(products.wholeTiles),
-        products(products), matrix(matrix) {}
+      : tileRows(products.tileRows), depthBlock(products.depthBlock), depthStep(products.depthStep),
+        wholeTiles(products.wholeTiles), products(products), matrix(matrix) {}
 
   void begin() const { products.begin(); }
   void end() const { products.end(); }
@@ -54,8 +55,10 @@ public:
     }
     return {room, stride};
   }
-  void multiply(int64_t rows, int64_t, int64_t count, const Left &left, const uint16_t *panel, float *tile) const {
-    products.multiply(rows, products.wholeUnits(count), left.data, left.stride, panel, tile);
+  void multiply(int64_t rows, int64_t, int64_t d, int64_t count, const Left &left, const uint16_t *panel, float *sums,
+                bool adds) const {
+    products.multiply(rows, products.wholeUnits(count), left.data + d, left.stride, panel + d * panelWidth, sums,
+                      panelWidth, adds);
   }
 
 private:

@@ -89,8 +89,12 @@ inline void expandPanel(const Tensor &w, int64_t row, int64_t count, int64_t col
     return;
   }
   int64_t width = std::min(panelWidth, w.columns - column);
-  for (int64_t r = 0; r < count; ++r)
-    copyColumns(w, row + r, column, width, panel + r * panelWidth);
+  auto copyRows = [&](auto from) HWY_ATTR {
+    for (int64_t r = 0; r < count; ++r)
+      mapRow(panel + r * panelWidth, width,
+             [&](int64_t c, int64_t n) HWY_ATTR { return loadSome(from + (r * w.stride + c), n); });
+  };
+  withRows(copyRows, rowOf(w, row) + column);
 }
 
 // A whole row; `out` has room for whole groups.

@@ -1,139 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// x, dx [N,K], w, dw [M,K], y, dy [N,M]. All three products are one loop over panels of 32 result columns: a block of
-// the panel's depth is expanded into the thread's workspace, multiplied with all rows of the task, and added to the
-// result. So a weight is never expanded as a whole, and blocks of the depth bound the rounding error. Factors are f32,
-// or bf16 where the CPU multiplies that faster (products/).
+// x, dx [N,K], w, dw [M,K], y, dy [N,M]: all three products by panels, but those of few rows or columns.
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/vector/kernels.h"
-#include "runtime/backends/cpu/vector/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/backends/cpu/vector/linear.cpp"
 #include <hwy/foreach_target.h>
 
-#include "runtime/backends/cpu/vector/bf16_factors-inl.h"
-#include "runtime/backends/cpu/vector/expand-inl.h"
+#include "runtime/backends/cpu/vector/narrow-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mebp::cpu::HWY_NAMESPACE {
-
-// The products of one block of the depth, for some rows and at most panelWidth columns of the result.
-struct Products {
-  int64_t row, rows, column, columns;
-  const float *tile; // [rows, panelWidth]
-  bool first, last;  // block of the depth
-  float *sums;       // [rows, panelWidth], kept from the first block to the last
-};
-
-// Factors are what multiplyPanels multiplies: the left one, and how a tile of it meets a panel of the right one.
-// In f32, whatever the storage.
-struct FloatFactors {
-  using Element = float;
-  static constexpr int64_t tileRows = HWY_NAMESPACE::tileRows, depthBlock = 256;
-  static constexpr bool wholeTiles = false;
-  LeftMatrix matrix;
-
-  void begin() const {}
-  void end() const {}
-  LeftOperand left(int64_t row, int64_t rows, int64_t k, int64_t count, float *room) const {
-    return matrix.block(row, rows, k, count, room);
-  }
-  void multiply(int64_t rows, int64_t columns, int64_t count, const LeftOperand &left, const float *panel,
-                float *tile) const {
-    multiplyTile(rows, columns, count, left, panel, panelWidth, tile, panelWidth, false);
-  }
-};
-
-// A product of low rank that is added to another's tiles, in f32: left [N,R], and right [M,R] to be transposed or
-// [R,K].
-class LowRank {
-public:
-  static constexpr int64_t panelFloats = maximumLowRank * panelWidth,
-                           roomFloats = Bf16Products::maximumTileRows * maximumLowRank;
-
-  LowRank() : left{absent} {}
-  LowRank(const Tensor &left, const Tensor &right, bool transposed, float scale)
-      : left{left}, right(&right), transposed(transposed), scale(scale) {}
-
-  bool present() const { return left.tensor.present(); }
-  int64_t rank() const { return left.tensor.columns; }
-
-  void expand(int64_t column, float *panel) const {
-    transposed ? expandTransposed(*right, column, 0, rank(), panel) : expandPanel(*right, 0, rank(), column, panel);
-    for (int64_t i = 0; i < rank() * panelWidth; i += lanes)
-      hn::StoreU(hn::Mul(hn::Set(FloatTag(), scale), hn::LoadU(FloatTag(), panel + i)), FloatTag(), panel + i);
-  }
-  void addTo(float *tile, int64_t row, int64_t rows, int64_t columns, const float *panel, float *room) const {
-    multiplyTile(rows, columns, rank(), left.block(row, rows, 0, rank(), room), panel, panelWidth, tile, panelWidth,
-                 true);
-  }
-
-private:
-  static inline const Tensor absent;
-  LeftMatrix left;
-  const Tensor *right = nullptr;
-  bool transposed = false;
-  float scale = 1;
-};
-
-// How a product is cut. Shapes alone decide.
-struct Blocking {
-  int64_t depth;   // of a block, a multiple of panelWidth
-  int64_t columns; // of a task: one panel, or more where they are so shallow that the workspace holds them together
-  int64_t rows;    // of a task: many where there are columns enough to share out, so that a panel serves them all
-
-  Blocking(int64_t allRows, int64_t allColumns, int64_t allDepth, int64_t depthBlock, bool onePanel) {
-    depth = roundUp(ceilDivide(allDepth, std::max<int64_t>(1, ceilDivide(allDepth, depthBlock))));
-    int64_t panels = onePanel ? 1 : std::max<int64_t>(1, depthBlock / std::max(roundUp(allDepth), panelWidth));
-    columns = panels * panelWidth;
-    rows = std::clamp<int64_t>(allRows, 1, ceilDivide(allColumns, columns) >= 8 ? taskRows : 96);
-  }
-  static constexpr int64_t taskRows = 512;
-  static int64_t roundUp(int64_t value) { return ceilDivide(value, panelWidth) * panelWidth; }
-};
-
-// For each tile of left[rows, depth] panel[depth, columns], block by block of the depth:
-//   expand(column, depth, count, panel) fills panel[count][panelWidth];
-//   finish(products) adds them to the result, and with the first those of `low`.
-template <typename Factors, typename Expand, typename Finish>
-static void multiplyPanels(const Context &context, int64_t rows, int64_t columns, int64_t depth, const Factors &factors,
-                           const LowRank &low, const Expand &expand, const Finish &finish) {
-  using Element = typename Factors::Element;
-  const int64_t tileRows = factors.tileRows, depthBlock = factors.depthBlock;
-  const Blocking blocking(rows, columns, depth, depthBlock, low.present());
-  int64_t columnTasks = ceilDivide(columns, blocking.columns);
-  parallelFor(
-      context, columnTasks * ceilDivide(rows, blocking.rows), [&](int64_t task, unsigned char *workspace) HWY_ATTR {
-        int64_t firstRow = task / columnTasks * blocking.rows, taskRows = std::min(rows - firstRow, blocking.rows);
-        int64_t firstColumn = task % columnTasks * blocking.columns;
-        int64_t lastColumn = std::min(columns, firstColumn + blocking.columns);
-        auto *sums = reinterpret_cast<float *>(workspace), *tile = sums + Blocking::taskRows * panelWidth;
-        float *lowPanel = tile + tileRows * panelWidth, *lowRoom = lowPanel + LowRank::panelFloats;
-        auto *panels = reinterpret_cast<Element *>(lowRoom + LowRank::roomFloats);
-        Element *room = panels + depthBlock * panelWidth; // tileRows * depthBlock of them
-        if (low.present())
-          low.expand(firstColumn, lowPanel);
-        factors.begin();
-        for (int64_t k = 0; k < depth; k += blocking.depth) {
-          int64_t count = std::min(blocking.depth, depth - k);
-          for (int64_t column = firstColumn; column < lastColumn; column += panelWidth)
-            expand(column, k, count, panels + (column - firstColumn) * blocking.depth);
-          forEachTile(taskRows, tileRows, factors.wholeTiles, [&](int64_t row, int64_t height) HWY_ATTR {
-            auto left = factors.left(firstRow + row, height, k, count, room);
-            for (int64_t column = firstColumn; column < lastColumn; column += panelWidth) {
-              int64_t width = std::min(panelWidth, lastColumn - column);
-              factors.multiply(height, width, count, left, panels + (column - firstColumn) * blocking.depth, tile);
-              if (k == 0 && low.present())
-                low.addTo(tile, firstRow + row, height, width, lowPanel, lowRoom);
-              finish(Products{firstRow + row, height, column, width, tile, k == 0, k + count == depth,
-                              sums + row * panelWidth});
-            }
-          });
-        }
-        factors.end();
-      });
-}
 
 // left[rows, depth] w[columns, depth]^T for so few rows that transposing panels of w would cost more than the products:
 // each row of w is expanded and multiplied where it lies. `finish` as above.
@@ -209,18 +87,26 @@ void Linear(const Call &call, const Context &context) {
   if (x.rows <= thinRows && (w.columns + w.group) * sizeof(float) <= workspaceBytes)
     return multiplyThin(context, x, w, low, finish);
   if (const Bf16Products *products = productsFor(x, w, false, context))
-    return multiplyPanels(
-        context, x.rows, w.rows, w.columns, Bf16Factors(*products, x), low,
-        [&](int64_t column, int64_t depth, int64_t count, uint16_t *panel) {
-          products->expandTransposed(w, column, depth, count, panel);
+    return multiplyPanels(context, x.rows, w.rows, w.columns, Bf16Factors(*products, x), low,
+                          RightMatrix{w, true,
+                                      [&](int64_t column, int64_t depth, int64_t count, uint16_t *panel) {
+                                        products->expandTransposed(w, column, depth, count, panel);
+                                      }},
+                          finish);
+  if (w.rows <= narrowColumns && !quantized(w) && !low.present())
+    return multiplyNarrow(
+        context, x, w.rows,
+        [&](int64_t k, int64_t count, float *out) HWY_ATTR {
+          for (int64_t r = 0; r < w.rows; ++r)
+            copyColumns(w, r, k, count, out + r * narrowDepth);
         },
         finish);
-  multiplyPanels(
-      context, x.rows, w.rows, w.columns, FloatFactors{{x}}, low,
-      [&](int64_t column, int64_t depth, int64_t count, float *panel) HWY_ATTR {
-        expandTransposed(w, column, depth, count, panel);
-      },
-      finish);
+  multiplyPanels(context, x.rows, w.rows, w.columns, FloatFactors{{x}}, low,
+                 RightMatrix{w, true,
+                             [&](int64_t column, int64_t depth, int64_t count, float *panel) HWY_ATTR {
+                               expandTransposed(w, column, depth, count, panel);
+                             }},
+                 finish);
 }
 
 void LinearInputGradient(const Call &call, const Context &context) {
@@ -228,18 +114,30 @@ void LinearInputGradient(const Call &call, const Context &context) {
   const LowRank low(operandOf(call, 3), operandOf(call, 4), false, call.attributes.lowAlpha);
   Accumulate finish{call.results[0], operandOf(call, 2), nullptr, call.attributes.alpha};
   if (const Bf16Products *products = productsFor(dy, w, call.attributes.narrow, context))
-    return multiplyPanels(
-        context, dy.rows, w.columns, w.rows, Bf16Factors(*products, dy), low,
-        [&](int64_t column, int64_t depth, int64_t count, uint16_t *panel) {
-          products->expand(w, depth, count, column, panel);
+    return multiplyPanels(context, dy.rows, w.columns, w.rows, Bf16Factors(*products, dy), low,
+                          RightMatrix{w, false,
+                                      [&](int64_t column, int64_t depth, int64_t count, uint16_t *panel) {
+                                        products->expand(w, depth, count, column, panel);
+                                      }},
+                          finish);
+  if (w.columns <= narrowColumns && !quantized(w) && !low.present())
+    return multiplyNarrow(
+        context, dy, w.columns,
+        [&](int64_t k, int64_t count, float *out) HWY_ATTR {
+          HWY_ALIGN float panel[panelWidth * panelWidth];
+          for (int64_t d = 0; d < count; d += panelWidth) {
+            expandTransposed(w, k + d, 0, w.columns, panel);
+            for (int64_t c = 0; c < w.columns; ++c)
+              std::copy_n(panel + c * panelWidth, std::min(panelWidth, count - d), out + c * narrowDepth + d);
+          }
         },
         finish);
-  multiplyPanels(
-      context, dy.rows, w.columns, w.rows, FloatFactors{{dy}}, low,
-      [&](int64_t column, int64_t depth, int64_t count, float *panel) HWY_ATTR {
-        expandPanel(w, depth, count, column, panel);
-      },
-      finish);
+  multiplyPanels(context, dy.rows, w.columns, w.rows, FloatFactors{{dy}}, low,
+                 RightMatrix{w, false,
+                             [&](int64_t column, int64_t depth, int64_t count, float *panel) HWY_ATTR {
+                               expandPanel(w, depth, count, column, panel);
+                             }},
+                 finish);
 }
 
 // The wider side of dw lies along the panels: dw = alpha dy^T x, or its transpose x^T dy.
@@ -256,14 +154,14 @@ void LinearWeightGradient(const Call &call, const Context &context) {
         *to = (products.first && !accumulates ? 0.0f : *to) + alpha * products.tile[r * panelWidth + c];
       }
   };
-  auto expand = [&](int64_t column, int64_t depth, int64_t count, float *panel) HWY_ATTR {
-    expandPanel(wide, depth, count, column, panel);
-  };
+  RightMatrix right{wide, false, [&](int64_t column, int64_t depth, int64_t count, float *panel) HWY_ATTR {
+                      expandPanel(wide, depth, count, column, panel);
+                    }};
   FloatFactors left{{narrow, true}};
   if (transposed)
-    multiplyPanels(context, dw.columns, dw.rows, dy.rows, left, LowRank(), expand, scatter);
+    multiplyPanels(context, dw.columns, dw.rows, dy.rows, left, LowRank(), right, scatter);
   else
-    multiplyPanels(context, dw.rows, dw.columns, dy.rows, left, LowRank(), expand,
+    multiplyPanels(context, dw.rows, dw.columns, dy.rows, left, LowRank(), right,
                    Accumulate{dw, accumulates ? dw : operandOf(call, 2), nullptr, alpha});
 }
 
