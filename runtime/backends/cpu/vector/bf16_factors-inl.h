@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The left factor of products in bf16 (products/): where it lies, if a family can take it there, or copied.
+// The factors of products in bf16 (products/): the left one where it lies, if a family can take it there, or copied.
 #if defined(MEBP_BF16_FACTORS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEBP_BF16_FACTORS_INL_H
 #undef MEBP_BF16_FACTORS_INL_H
@@ -11,6 +11,7 @@
 #include "runtime/backends/cpu/kernel/row.h"
 #include "runtime/backends/cpu/products/bf16_products.h"
 #include "runtime/backends/cpu/vector/parallel.h"
+#include "runtime/backends/cpu/vector/right_matrix-inl.h"
 #include "runtime/backends/cpu/vector/tile-inl.h"
 
 #include <algorithm>
@@ -38,6 +39,10 @@ public:
 
   void begin() const { products.begin(); }
   void end() const { products.end(); }
+  void expand(const RightMatrix &right, int64_t column, int64_t k, int64_t count, uint16_t *panel) const {
+    right.transposed ? products.expandTransposed(right.w, column, k, count, panel)
+                     : products.expand(right.w, k, count, column, panel);
+  }
   Left left(int64_t row, int64_t rows, int64_t k, int64_t count, uint16_t *room) const {
     Row from = rowOf(matrix, row) + k;
     bool whole = count % products.depthUnit == 0 && (rows == tileRows || !wholeTiles);

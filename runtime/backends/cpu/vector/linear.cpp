@@ -87,12 +87,7 @@ void Linear(const Call &call, const Context &context) {
   if (x.rows <= thinRows && (w.columns + w.group) * sizeof(float) <= workspaceBytes)
     return multiplyThin(context, x, w, low, finish);
   if (const Bf16Products *products = productsFor(x, w, false, context))
-    return multiplyPanels(context, x.rows, w.rows, w.columns, Bf16Factors(*products, x), low,
-                          RightMatrix{w, true,
-                                      [&](int64_t column, int64_t depth, int64_t count, uint16_t *panel) {
-                                        products->expandTransposed(w, column, depth, count, panel);
-                                      }},
-                          finish);
+    return multiplyPanels(context, x.rows, Bf16Factors(*products, x), RightMatrix{w, true}, low, finish);
   if (w.rows <= narrowColumns && !quantized(w) && !low.present())
     return multiplyNarrow(
         context, x, w.rows,
@@ -101,12 +96,7 @@ void Linear(const Call &call, const Context &context) {
             copyColumns(w, r, k, count, out + r * narrowDepth);
         },
         finish);
-  multiplyPanels(context, x.rows, w.rows, w.columns, FloatFactors{{x}}, low,
-                 RightMatrix{w, true,
-                             [&](int64_t column, int64_t depth, int64_t count, float *panel) HWY_ATTR {
-                               expandTransposed(w, column, depth, count, panel);
-                             }},
-                 finish);
+  multiplyPanels(context, x.rows, FloatFactors{{x}}, RightMatrix{w, true}, low, finish);
 }
 
 void LinearInputGradient(const Call &call, const Context &context) {
@@ -114,12 +104,7 @@ void LinearInputGradient(const Call &call, const Context &context) {
   const LowRank low(operandOf(call, 3), operandOf(call, 4), false, call.attributes.lowAlpha);
   Accumulate finish{call.results[0], operandOf(call, 2), nullptr, call.attributes.alpha};
   if (const Bf16Products *products = productsFor(dy, w, call.attributes.narrow, context))
-    return multiplyPanels(context, dy.rows, w.columns, w.rows, Bf16Factors(*products, dy), low,
-                          RightMatrix{w, false,
-                                      [&](int64_t column, int64_t depth, int64_t count, uint16_t *panel) {
-                                        products->expand(w, depth, count, column, panel);
-                                      }},
-                          finish);
+    return multiplyPanels(context, dy.rows, Bf16Factors(*products, dy), RightMatrix{w, false}, low, finish);
   if (w.columns <= narrowColumns && !quantized(w) && !low.present())
     return multiplyNarrow(
         context, dy, w.columns,
@@ -132,12 +117,7 @@ void LinearInputGradient(const Call &call, const Context &context) {
           }
         },
         finish);
-  multiplyPanels(context, dy.rows, w.columns, w.rows, FloatFactors{{dy}}, low,
-                 RightMatrix{w, false,
-                             [&](int64_t column, int64_t depth, int64_t count, float *panel) HWY_ATTR {
-                               expandPanel(w, depth, count, column, panel);
-                             }},
-                 finish);
+  multiplyPanels(context, dy.rows, FloatFactors{{dy}}, RightMatrix{w, false}, low, finish);
 }
 
 // The wider side of dw lies along the panels: dw = alpha dy^T x, or its transpose x^T dy.
@@ -154,14 +134,12 @@ void LinearWeightGradient(const Call &call, const Context &context) {
         *to = (products.first && !accumulates ? 0.0f : *to) + alpha * products.tile[r * panelWidth + c];
       }
   };
-  RightMatrix right{wide, false, [&](int64_t column, int64_t depth, int64_t count, float *panel) HWY_ATTR {
-                      expandPanel(wide, depth, count, column, panel);
-                    }};
-  FloatFactors left{{narrow, true}};
+  const FloatFactors left{{narrow, true}};
+  const RightMatrix right{wide, false};
   if (transposed)
-    multiplyPanels(context, dw.columns, dw.rows, dy.rows, left, LowRank(), right, scatter);
+    multiplyPanels(context, dw.columns, left, right, LowRank(), scatter);
   else
-    multiplyPanels(context, dw.rows, dw.columns, dy.rows, left, LowRank(), right,
+    multiplyPanels(context, dw.rows, left, right, LowRank(),
                    Accumulate{dw, accumulates ? dw : operandOf(call, 2), nullptr, alpha});
 }
 

@@ -12,9 +12,10 @@
 #endif
 
 #include "runtime/backends/cpu/vector/bf16_factors-inl.h"
-#include "runtime/backends/cpu/vector/expand-inl.h"
+#include "runtime/backends/cpu/vector/blocking.h"
 #include "runtime/backends/cpu/vector/parallel.h"
 #include "runtime/backends/cpu/vector/product_workspace.h"
+#include "runtime/backends/cpu/vector/right_matrix-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mebp::cpu::HWY_NAMESPACE {
@@ -27,8 +28,8 @@ struct Products {
   float *sums;      // [rows, panelWidth], kept from the first block to the last
 };
 
-// Factors are what multiplyPanels multiplies: the left one, and how a tile of it meets a panel of the right one.
-// In f32, whatever the storage.
+// Factors are what multiplyPanels multiplies: the left one, how panels of the right one lie, and how a tile meets a
+// panel. In f32, whatever the storage.
 struct FloatFactors {
   using Element = float;
   static constexpr bool keepsSums = false; // blocks bound the rounding error
@@ -38,6 +39,9 @@ struct FloatFactors {
 
   void begin() const {}
   void end() const {}
+  void expand(const RightMatrix &right, int64_t column, int64_t k, int64_t count, float *panel) const {
+    right.expand(column, k, count, panel);
+  }
   LeftOperand left(int64_t row, int64_t rows, int64_t k, int64_t count, float *room) const {
     return matrix.block(row, rows, k, count, room);
   }
@@ -53,15 +57,15 @@ class LowRank {
 public:
   static constexpr int64_t panelFloats = maximumLowRank * panelWidth;
 
-  LowRank() : left{absent} {}
+  LowRank() : LowRank(absent, absent, false, 1) {}
   LowRank(const Tensor &left, const Tensor &right, bool transposed, float scale)
-      : left{left}, right(&right), transposed(transposed), scale(scale) {}
+      : left{left}, right{right, transposed}, scale(scale) {}
 
   bool present() const { return left.tensor.present(); }
   int64_t rank() const { return left.tensor.columns; }
 
   void expand(int64_t column, float *panel) const {
-    transposed ? expandTransposed(*right, column, 0, rank(), panel) : expandPanel(*right, 0, rank(), column, panel);
+    right.expand(column, 0, rank(), panel);
     for (int64_t i = 0; i < rank() * panelWidth; i += lanes)
       hn::StoreU(hn::Mul(hn::Set(FloatTag(), scale), hn::LoadU(FloatTag(), panel + i)), FloatTag(), panel + i);
   }
@@ -73,90 +77,16 @@ public:
 private:
   static inline const Tensor absent;
   LeftMatrix left;
-  const Tensor *right = nullptr;
-  bool transposed = false;
-  float scale = 1;
+  RightMatrix right;
+  float scale;
 };
-
-// How a product is cut. Only the depth rounds, and shapes alone decide on it.
-struct Blocking {
-  int64_t depth;                          // of a block, a multiple of panelWidth
-  int64_t columns = panelWidth, rows = 1; // of a task
-
-  // The cheapest shares for the thread that has most of them.
-  Blocking(int64_t allRows, int64_t allColumns, int64_t allDepth, int64_t depthBlock, int64_t threads) {
-    int64_t blocks = std::max<int64_t>(1, ceilDivide(allDepth, depthBlock));
-    depth = std::max(roundUp(ceilDivide(allDepth, blocks)), panelWidth);
-    int64_t least = INT64_MAX;
-    for (int64_t panels = std::min(Workspace::mostPanels, roundUp(allColumns) / panelWidth); panels > 0; panels /= 2)
-      for (int64_t share : {512, 256, 128, 64}) {
-        if (panels * share > Workspace::mostSums && blocks > 1)
-          continue;
-        int64_t height = std::clamp<int64_t>(allRows, 1, share), width = panels * panelWidth;
-        int64_t tasks = ceilDivide(allColumns, width) * ceilDivide(allRows, height);
-        int64_t cost = ceilDivide(tasks, threads) * costOf(panels, height);
-        if (cost < least)
-          least = cost, columns = width, rows = height;
-      }
-  }
-
-  static int64_t roundUp(int64_t value) { return ceilDivide(value, panelWidth) * panelWidth; }
-  // Of a panel's sums, in whole tiles.
-  int64_t rowsOfSums() const { return roundUp(rows); }
-
-private:
-  using Workspace = ProductWorkspace<float>;
-  // Multiplying 16 rows with a panel costs 16. Expanding it costs as much as 24 of them, taking the left rows
-  // themselves as one panel for each 16.
-  static int64_t costOf(int64_t panels, int64_t rows) { return panels * (rows + 24) * 16 + rows; }
-};
-
-// Brings a piece of a weight into the second cache, a portion a call, while something else is computed: rows of a block
-// are too short for the CPU to foresee which come next.
-class Prefetch {
-public:
-  Prefetch(const Tensor &w, int64_t row, int64_t rows, int64_t column, int64_t columns, int64_t portions) {
-    if (row >= w.rows || column >= w.columns)
-      return;
-    auto bytes = [&](int64_t elements) { return static_cast<int64_t>(format::bytesOf(w.storage, elements)); };
-    stride = bytes(w.stride);
-    next = static_cast<const unsigned char *>(w.data) + row * stride + bytes(column);
-    length = bytes(std::min(columns, w.columns - column));
-    left = std::min(rows, w.rows - row);
-    rowsOfPortion = ceilDivide(left, portions);
-  }
-
-  void portion() {
-    constexpr int64_t line = 64;
-    for (int64_t r = std::min(rowsOfPortion, left); r > 0; --r, --left, next += stride)
-      for (int64_t at = 0; at < length; at += line)
-        __builtin_prefetch(next + at, 0, 2);
-  }
-
-private:
-  const unsigned char *next = nullptr;
-  int64_t stride = 0, length = 0, left = 0, rowsOfPortion = 0;
-};
-
-// The right factor: w or its transpose.
-template <typename Expand> struct RightMatrix {
-  const Tensor &w;
-  bool transposed;
-  Expand expand; // expand(column, depth, count, panel) fills panel[count][panelWidth]
-
-  Prefetch prefetch(int64_t column, int64_t columns, int64_t depth, int64_t count, int64_t portions) const {
-    return transposed ? Prefetch(w, column, columns, depth, count, portions)
-                      : Prefetch(w, depth, count, column, columns, portions);
-  }
-};
-template <typename Expand> RightMatrix(const Tensor &, bool, Expand) -> RightMatrix<Expand>;
 
 // A product as multiplyPanels is called for it.
-template <typename Factors, typename Right, typename Finish> struct PanelProduct {
+template <typename Factors, typename Finish> struct PanelProduct {
   int64_t rows, columns, depth;
   const Factors &factors;
   const LowRank &low;
-  const Right &right;
+  const RightMatrix &right;
   const Finish &finish;
   const Blocking blocking;
 
@@ -187,8 +117,9 @@ private:
   // All rows with [k, k + count) of the depth. Meanwhile comes what is expanded next: by this task or the one after it.
   void multiplyBlock(int64_t k, int64_t count) const {
     const bool last = k + count == product.depth;
-    forEachPanel([&](int64_t panel, int64_t column)
-                     HWY_ATTR { product.right.expand(column, k, count, panelOf(panel)); });
+    forEachPanel(
+        [&](int64_t panel, int64_t column)
+            HWY_ATTR { factors.expand(product.right, column, k, count, panelOf(panel)); });
     Prefetch next = product.right.prefetch(last ? lastColumn : firstColumn, blocking.columns, last ? 0 : k + count,
                                            blocking.depth, ceilDivide(rows, factors.tileRows));
     forEachTile(rows, factors.tileRows, factors.wholeTiles, [&](int64_t row, int64_t height) HWY_ATTR {
@@ -245,10 +176,11 @@ private:
 
 // For each tile of left[rows, depth] right[depth, columns], block by block of the depth, finish(products) adds it to
 // the result, and with the first that of `low`.
-template <typename Factors, typename Right, typename Finish>
-static void multiplyPanels(const Context &context, int64_t rows, int64_t columns, int64_t depth, const Factors &factors,
-                           const LowRank &low, const Right &right, const Finish &finish) {
-  using Product = PanelProduct<Factors, Right, Finish>;
+template <typename Factors, typename Finish>
+static void multiplyPanels(const Context &context, int64_t rows, const Factors &factors, const RightMatrix &right,
+                           const LowRank &low, const Finish &finish) {
+  using Product = PanelProduct<Factors, Finish>;
+  const int64_t columns = right.columns(), depth = right.depth();
   const Product product{rows, columns, depth,  factors,
                         low,  right,   finish, Blocking(rows, columns, depth, factors.depthBlock, threadsOf(context))};
   parallelFor(context, product.tasks(), [&](int64_t task, unsigned char *memory) HWY_ATTR {
