@@ -92,16 +92,14 @@ private:
   }
 };
 
+// Products that are summed one after the other before the sum is added to the others: rounding errors grow with this
+// number and that of the sums, not with the depth.
+constexpr int64_t chain = 32;
+
 template <int Rows, int Vectors>
 HWY_NOINLINE void multiplyRegisters(int64_t depth, LeftOperand left, const float *HWY_RESTRICT panel,
                                     int64_t panelStride, float *HWY_RESTRICT out, int64_t outStride, bool accumulate) {
   const FloatTag d;
-  FloatVector sums[Rows][Vectors];
-#pragma GCC unroll 16
-  for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v)
-      sums[r][v] = accumulate ? hn::LoadU(d, out + r * outStride + v * lanes) : hn::Zero(d);
   const float *left0 = left.data;
   // Three rows share a pointer, so that the addresses of twelve fit the general registers.
   constexpr int pointers = (Rows + 2) / 3;
@@ -109,28 +107,40 @@ HWY_NOINLINE void multiplyRegisters(int64_t depth, LeftOperand left, const float
 #pragma GCC unroll 16
   for (int p = 0; p < pointers; ++p)
     rows[p] = left0 + 3 * p * left.rowStride;
-  for (int64_t k = 0; k < depth; ++k) {
-    FloatVector right[Vectors];
-#pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v)
-      right[v] = hn::LoadU(d, panel + v * lanes);
-    panel += panelStride;
+  do {
+    FloatVector sums[Rows][Vectors];
 #pragma GCC unroll 16
-    for (int r = 0; r < Rows; ++r) {
-      FloatVector value = hn::Set(d, rows[r / 3][r % 3 * left.rowStride]);
+    for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 4
       for (int v = 0; v < Vectors; ++v)
-        sums[r][v] = hn::MulAdd(value, right[v], sums[r][v]);
+        sums[r][v] = hn::Zero(d);
+    for (int64_t k = std::min(chain, depth); k > 0; --k) {
+      FloatVector right[Vectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < Vectors; ++v)
+        right[v] = hn::LoadU(d, panel + v * lanes);
+      panel += panelStride;
+#pragma GCC unroll 16
+      for (int r = 0; r < Rows; ++r) {
+        FloatVector value = hn::Set(d, rows[r / 3][r % 3 * left.rowStride]);
+#pragma GCC unroll 4
+        for (int v = 0; v < Vectors; ++v)
+          sums[r][v] = hn::MulAdd(value, right[v], sums[r][v]);
+      }
+#pragma GCC unroll 16
+      for (int p = 0; p < pointers; ++p)
+        rows[p] += left.depthStride;
     }
 #pragma GCC unroll 16
-    for (int p = 0; p < pointers; ++p)
-      rows[p] += left.depthStride;
-  }
-#pragma GCC unroll 16
-  for (int r = 0; r < Rows; ++r)
+    for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v)
-      hn::StoreU(sums[r][v], d, out + r * outStride + v * lanes);
+      for (int v = 0; v < Vectors; ++v) {
+        float *to = out + r * outStride + v * lanes;
+        hn::StoreU(accumulate ? hn::Add(hn::LoadU(d, to), sums[r][v]) : sums[r][v], d, to);
+      }
+    accumulate = true;
+    depth -= chain;
+  } while (depth > 0);
 }
 
 template <int Rows>
