@@ -14,6 +14,7 @@
 
     run = mebp.train("model.mebp", "data.jsonl", epochs=3, adapter_out="adapter")       # the same from a file
     mebp.merge("model.mebp", "adapter", "merged")                       # for transformers
+    mebp.verify("model.mebp").agrees                                    # with torch in float64
 
 Each name is imported when it is first used, so `import mebp` costs nothing and training never imports torch. Sizes are
 bytes, MB are 10^6 of them. What goes wrong is an mebp.Error, one line that names the thing and says what to do.
@@ -31,6 +32,7 @@ _HOMES = {
     "export": "exporter",
     "merge": "merging",
     "train": "training.call",
+    "verify": "verification",
 }
 
 __all__ = sorted(_HOMES)

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 import mebp
+from mebp.verification.comparison import relative_error
+from mebp.verification.inputs import randomise_adapter
 from support import models
-from support.pipeline import make_bundle, randomise_adapter
-from support.reference import relative_error
+from support.pipeline import make_bundle
 
 SEQUENCE = 24
 OPTIONS = {"return_gradients": False, "accumulate": False, "clip": None}

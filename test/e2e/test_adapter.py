@@ -10,9 +10,11 @@ from peft import PeftModel
 from safetensors.numpy import load_file
 
 import mebp
+from mebp.verification.comparison import relative_error
+from mebp.verification.inputs import randomise_adapter
+from mebp.verification.reference import load_weights
 from support import models
-from support.pipeline import make_bundle, randomise_adapter
-from support.reference import load_weights, relative_error
+from support.pipeline import make_bundle
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "gpt2"])

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 import mebp
+from mebp.verification.inputs import randomise_adapter
 from support import models
-from support.pipeline import compare_gradients, make_bundle, randomise_adapter, reference_for
+from support.pipeline import check, compare_gradients, make_bundle, reference_for
 
 # Torch rounds weights to bfloat16 as well. With weights that are bfloat16 already it has only activations to lose by,
 # as we do; and PEFT keeps adapters in float32 or, without autocast_adapter_dtype, in the model's type.
@@ -53,7 +54,7 @@ def test_random_configuration(tmp_path, show, seed, weights):
     ids = models.token_ids(model, 2, 61, seed=seed).numpy()
     for name, result in compare(bundle, model, ids, ids).items():
         show(f"bf16, seed {seed}, {family}, weights {weights}, {name}: {result}")
-        result.check_rounded()
+        check(result)
 
 
 @pytest.mark.parametrize("chunk", [7, 16])
@@ -62,7 +63,7 @@ def test_chunks_lose_no_more(tmp_path, chunk):
     bundle = make_bundle(model, tmp_path, seq_len=48, batch=2, weights="bf16", precision="bf16", chunk_size=chunk)
     ids = models.token_ids(model, 2, 41).numpy()
     for result in compare(bundle, model, ids, ids).values():
-        result.check_rounded()
+        check(result)
 
 
 def test_naive_kernels_lose_no_more(tmp_path):
@@ -70,7 +71,7 @@ def test_naive_kernels_lose_no_more(tmp_path):
     bundle = make_bundle(model, tmp_path, seq_len=48, batch=2, weights="bf16", precision="bf16")
     ids = models.token_ids(model, 2, 41).numpy()
     for result in compare(bundle, model, ids, ids, reference_kernels=True).values():
-        result.check_rounded()
+        check(result)
 
 
 def test_logits_are_torchs_to_bf16(tmp_path):
@@ -89,4 +90,4 @@ def test_smollm2(smollm2, tmp_path, long_rows, show):
     ids = long_rows[:1, :256]
     for name, result in compare(bundle, smollm2.model, ids, ids, scale=0.02).items():
         show(f"bf16, SmolLM2-135M int4, 256 tokens, {name}: {result}")
-        result.check_rounded()
+        check(result)

@@ -13,8 +13,8 @@ import pytest
 import mebp
 from mebp.inspect import inspect
 from mebp.tools import find_tool
+from mebp.verification.inputs import randomise_adapter
 from support import models
-from support.pipeline import randomise_adapter
 
 SEQUENCE = 256
 PROTO = Path(__file__).resolve().parents[2] / "format" / "program.proto"

@@ -6,8 +6,9 @@ import pytest
 
 import mebp
 from mebp.extension import load_runtime
+from mebp.verification.inputs import randomise_adapter
 from support import models
-from support.pipeline import make_bundle, randomise_adapter
+from support.pipeline import make_bundle
 
 LENGTH = 90
 THREADS = (1, 1, 2, 3, 2)  # the first run is what the others have to repeat

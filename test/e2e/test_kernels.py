@@ -14,9 +14,10 @@ import torch
 
 import mebp
 from mebp.tools import find_tool
+from mebp.verification.inputs import randomise_adapter
 from support import models
 from support.commands import MEBP, TIMEOUT
-from support.pipeline import compare_gradients, make_bundle, randomise_adapter, reference_for
+from support.pipeline import check, compare_gradients, make_bundle, reference_for
 
 NO_SUCH = re.compile(r"MEBP_KERNELS=avx1024: this CPU has ((?:\w+, )+reference); name one of them or unset it\n")
 
@@ -140,4 +141,4 @@ def check_gradients(folder: Path, show, family: str, precision: str, kernels: li
     for name in kernels:
         result = compare_gradients(bundle, Elsewhere(session, name, folder, program), model, ids, ids, dtype, exact)
         show(f"{name}, {family}, {precision}, weights {weights}: {result}")
-        result.check() if precision == "f32" else result.check_rounded()
+        check(result)

@@ -20,9 +20,10 @@ from mebp import merging
 from mebp.cli import main
 from mebp.extension import load_runtime
 from mebp.tensor_file import write_tensors
+from mebp.verification.comparison import relative_error
+from mebp.verification.inputs import randomise_adapter
 from support import models
-from support.pipeline import make_bundle, randomise_adapter
-from support.reference import relative_error
+from support.pipeline import make_bundle
 
 TOLERANCE = 1e-4
 

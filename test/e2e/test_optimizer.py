@@ -6,9 +6,10 @@ import pytest
 import torch
 
 import mebp
+from mebp.verification.comparison import relative_error
+from mebp.verification.inputs import randomise_adapter
 from support import models
-from support.pipeline import make_bundle, randomise_adapter
-from support.reference import relative_error
+from support.pipeline import make_bundle
 
 STEPS = 50
 OPTIMIZERS = {

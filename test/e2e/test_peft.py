@@ -9,9 +9,10 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 import mebp
+from mebp.verification.comparison import relative_error
+from mebp.verification.reference import load_weights
 from support import models
 from support.pipeline import make_bundle
-from support.reference import load_weights, relative_error
 
 DEFAULTS = {"r": 8, "lora_alpha": 16, "target_modules": "all-linear", "task_type": "CAUSAL_LM"}
 

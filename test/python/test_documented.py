@@ -27,7 +27,7 @@ def test_it_has_a_docstring(name):
     assert value.__doc__ and not value.__doc__.startswith(f"{name}("), name  # nor the one that dataclasses make up
 
 
-@pytest.mark.parametrize("function", ["export", "compile", "merge", "train"])
+@pytest.mark.parametrize("function", ["export", "compile", "merge", "train", "verify"])
 def test_it_names_its_arguments_and_errors(function):
     value = getattr(mebp, function)
     assert "Raises" in value.__doc__

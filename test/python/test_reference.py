@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reference by itself: float64 means float64, and torch's float32 lies close to it."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
 
+from mebp.verification.comparison import relative_error
+from mebp.verification.reference import Reference
 from support import models
-from support.reference import Reference, relative_error
 
 TARGETS = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "c_attn", "c_proj", "c_fc"}
 ALPHA = 16.0
@@ -54,8 +57,9 @@ def test_float64_gradients_are_the_slope_of_the_loss(case):
 
 def test_float32_lies_close_to_float64(case):
     model, weights, adapter, ids, labels = case
-    loss, exact = Reference(model, weights, adapter, ALPHA).loss_and_gradients(ids, labels)
-    rounded_loss, rounded = Reference(model, weights, adapter, ALPHA, torch.float32).loss_and_gradients(ids, labels)
+    loss, exact = Reference(copy.deepcopy(model), weights, adapter, ALPHA).loss_and_gradients(ids, labels)
+    rounding = Reference(model, weights, adapter, ALPHA, torch.float32)
+    rounded_loss, rounded = rounding.loss_and_gradients(ids, labels)
     assert rounded_loss == pytest.approx(loss, rel=1e-6)
     assert rounded.keys() == exact.keys() == adapter.keys()
     assert max(relative_error(rounded[key], exact[key]) for key in exact) < 1e-5

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `mebp` command: one file a subcommand, each with `add_arguments` and `run`; main picks one, session is shared."""
+"""The `mebp` command: one file a subcommand, each with `add_arguments` and `run`; main picks one; session and
+waiting are shared."""
 
 from mebp.cli.main import main
 

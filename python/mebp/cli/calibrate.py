@@ -3,9 +3,9 @@
 
 import argparse
 import json
-from contextlib import nullcontext
 from pathlib import Path
 
+from mebp.cli.waiting import waiting
 from mebp.errors import Error
 from mebp.tables import Table
 
@@ -20,15 +20,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from mebp.calibration import calibrate, default_file
 
     if arguments.threads is not None and not 1 <= arguments.threads <= _MOST_THREADS:
         raise Error(f"--threads {arguments.threads}: give 1 to {_MOST_THREADS}")
-    console = Console(stderr=True)
-    waiting = console.status("timing kernels; leave the machine alone") if console.is_terminal else nullcontext()
-    with waiting:
+    with waiting("timing kernels; leave the machine alone"):
         found = calibrate(arguments.output, threads=arguments.threads, quick=arguments.quick)
     if arguments.json:
         print(json.dumps(found, indent=1))

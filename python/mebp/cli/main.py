@@ -16,14 +16,16 @@ _COMMANDS = {
     "export": "write a Hugging Face model as ONNX whose weights stay where they are",
     "train": "train a compiled bundle's adapter on text or conversations",
     "eval": "measure loss and perplexity on text or conversations",
+    "verify": "compare a bundle's gradients with those of transformers and PEFT in float64",
     "generate": "continue prompts, greedily or by drawing tokens",
     "merge": "write a bundle's weights and an adapter as one full-precision transformers model",
     "calibrate": "time this machine's kernels, so that mebpc predicts how long a step takes",
     "inspect": "show a bundle's blocks, programs, plan and sizes",
 }
-FAILED, INTERRUPTED = 2, 130
+DISAGREES, FAILED, INTERRUPTED = 1, 2, 130
 EXIT_STATUSES = {
     0: "done",
+    DISAGREES: "verify found a disagreement",
     FAILED: "refused or failed; one line on standard error says why",
     INTERRUPTED: "stopped by Ctrl-C; a training run has saved its state and its adapter",
 }

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mebp.errors import Error
+from mebp.extras import need_packages
 from mebp.numbers import whole_number
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def export(
     path = Path(path)
     if path.suffix != ".onnx":
         raise Error(f"{path}: the output's name must end in .onnx")
+    need_packages("export", "export", "torch", "transformers", "onnx_ir", "onnxscript")
 
     from mebp.exporter.output import staged
     from mebp.exporter.quiet import quiet

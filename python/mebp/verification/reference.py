@@ -7,7 +7,6 @@ stay the float32 products that every model was trained with: they are constants 
 float32 and bfloat16 models are as transformers has them, but for the loss.
 """
 
-import copy
 import types
 from collections.abc import Mapping
 
@@ -17,11 +16,12 @@ from peft import LoraConfig, get_peft_model
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-IGNORED_LABEL = -100
+from mebp.arrays import IGNORED_LABEL
+from mebp.errors import Error
 
 
 class Reference:
-    """A base model with a bundle's dequantised weights and its adapter, as torch sees them."""
+    """A transformers model that has taken on a bundle's dequantised weights and its adapter."""
 
     def __init__(
         self,
@@ -33,11 +33,12 @@ class Reference:
         attention: str = "sdpa",
         adapter_dtype: torch.dtype | None = None,
     ) -> None:
-        """`weights` as session.base_weights(), `trainables` as session.trainables(); `model` is copied.
+        """`weights` as session.base_weights(), `trainables` as session.trainables(); `model` itself is changed.
 
         adapter_dtype: None for the model's own; PEFT keeps adapters of bfloat16 models in float32 by default.
+        Raises mebp.Error where the weights are not the model's.
         """
-        base = copy.deepcopy(model).to(dtype).eval()
+        base = model.to(dtype).eval()
         base.set_attn_implementation(attention)
         base.requires_grad_(False)
         load_weights(base, weights)
@@ -89,16 +90,20 @@ class Reference:
 def load_weights(model: PreTrainedModel, weights: Mapping[str, np.ndarray]) -> None:
     """Overwrites all of the model's parameters; a tied one may come under either name."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    unknown = [name for name in weights if name not in parameters]
-    assert not unknown, f"not in the model: {unknown[:4]}"
     written = set()
     with torch.no_grad():
         for name, values in weights.items():
-            assert parameters[name].shape == values.shape, name
-            parameters[name].copy_(torch.from_numpy(values))
-            written.add(id(parameters[name]))
+            if name not in parameters:
+                raise Error(f"{name}: the bundle has it, the reference has not; name the model that was exported")
+            parameter = parameters[name]
+            if parameter.shape != values.shape:
+                shapes = f"{list(values.shape)} in the bundle, {list(parameter.shape)} in the reference"
+                raise Error(f"{name}: {shapes}; name the model that was exported")
+            parameter.copy_(torch.from_numpy(values))
+            written.add(id(parameter))
     missing = [name for name, parameter in parameters.items() if id(parameter) not in written]
-    assert not missing, f"not in the bundle: {missing[:4]}"
+    if missing:
+        raise Error(f"{missing[0]}: the reference has it, the bundle has not; name the model that was exported")
 
 
 def _array(values: torch.Tensor) -> np.ndarray:
@@ -143,11 +148,3 @@ def compute_norms_in_own_type(model: torch.nn.Module) -> None:
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):
             module.forward = types.MethodType(forward, module)
-
-
-def relative_error(values: np.ndarray, reference: np.ndarray) -> float:
-    """The L2 norm of the difference by the reference's L2 norm."""
-    reference = np.asarray(reference, np.float64)
-    norm = np.linalg.norm(reference)
-    difference = np.linalg.norm(np.asarray(values, np.float64) - reference)
-    return float(difference / norm) if norm > 0 else float(difference)

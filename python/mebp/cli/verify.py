@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mebp verify NAME.mebp [--reference DIR]: gradients against an independent reference"""
+
+import argparse
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from mebp.cli.main import DISAGREES
+from mebp.cli.session import add_adapter, add_bundle, add_machine
+from mebp.cli.waiting import waiting
+from mebp.tables import Table
+
+if TYPE_CHECKING:
+    from mebp.verification.comparison import Comparison
+
+_MOST_LINES = 8
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_bundle(parser)
+    parser.add_argument(
+        "--reference", metavar="DIR", help="the exported model's folder or hub id, for its config.json (the bundle's)"
+    )
+    add_adapter(parser)
+    parser.add_argument("--seq-len", type=int, metavar="N", help="tokens of a row (as many as were compiled)")
+    add_machine(parser)
+    parser.add_argument("--json", action="store_true", help="all errors, for programs")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    import mebp
+
+    with waiting("computing in float64, which takes minutes for a real model"):
+        found = mebp.verify(
+            arguments.bundle,
+            arguments.reference,
+            adapter=arguments.adapter,
+            seq_len=arguments.seq_len,
+            device=arguments.device,
+            threads=arguments.threads,
+        )
+    if arguments.json:
+        print(json.dumps({"agrees": found.agrees, "beyond": [asdict(one) for one in found.beyond], **asdict(found)}))
+    else:
+        print(_report(found))
+    return 0 if found.agrees else DISAGREES
+
+
+def _report(found: "Comparison") -> str:
+    rows = [
+        [name, f"{errors.worst:.1e}", f"{errors.median:.1e}", f"{errors.loss:.1e}"]
+        for name, errors in (("the bundle", found.found), (f"torch in {found.precision}", found.torch))
+    ]
+    title = f"{len(found.found.gradients)} gradients, relative to float64 in transformers and PEFT"
+    table = Table(title, ["", "worst", "median", "loss"], rows)
+    if found.agrees:
+        sharper = "" if found.precision == "f32" else "; a bundle of --precision f32 is compared more sharply"
+        return f"{table}\nagrees{sharper}"
+    shown, hidden = found.beyond[:_MOST_LINES], len(found.beyond) - _MOST_LINES
+    lines = [f"  {one}" for one in shown] + [f"  and {hidden} more"] * (hidden > 0)
+    return "\n".join([str(table), "disagrees:", *lines])

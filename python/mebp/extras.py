@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packages that only some commands need: `pip install .` brings what training needs."""
+
+from importlib import import_module
+
+from mebp.errors import Error
+
+
+def need_packages(purpose: str, extra: str, *packages: str) -> None:
+    """Imports the packages; raises Error that names the first which cannot be, and the extra that brings it."""
+    for package in packages:
+        try:
+            import_module(package)
+        except ImportError as error:
+            raise Error(f"{purpose} needs {package}, which is not there; pip install 'mebp[{extra}]'") from error

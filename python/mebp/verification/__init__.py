@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bundle's gradients against those of transformers and PEFT in true float64.
+
+inputs      the tokens and the adapter that they are computed on
+model       the transformers model that was exported
+reference   that model with the bundle's weights and adapter
+comparison  how far both are from float64, and how far they may be
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mebp.extras import need_packages
+from mebp.numbers import whole_number
+
+if TYPE_CHECKING:
+    from mebp.verification.comparison import Comparison
+
+__all__ = ["verify"]
+
+
+def verify(
+    bundle: str | os.PathLike[str],
+    reference: str | os.PathLike[str] | None = None,
+    *,
+    adapter: str | os.PathLike[str] | None = None,
+    seq_len: int | None = None,
+    device: str = "cpu",
+    threads: int | None = None,
+) -> Comparison:
+    """Computes the loss and all gradients of one random batch here and in transformers and PEFT, and compares them.
+
+    torch has the bundle's dequantised weights and its adapter, in true float64, and again in the bundle's own type: by
+    what it loses there, our errors are judged (Comparison.beyond).
+
+    reference: the exported model as its Hugging Face folder or hub id, whose config.json torch builds; its weights are
+        not read. None for the config.json that travels in the bundle.
+    adapter: a PEFT folder; None for the bundle's own, whose B, which is zero, becomes random.
+    seq_len: tokens of a row; None for as many as the bundle was compiled for.
+    device, threads: as mebp.Session has them.
+
+    Returns the errors; `agrees` says whether all are small enough, `beyond` which are not. Raises mebp.Error where the
+    bundle computes no gradients, the reference is another model, or the memory is too small for 12 bytes a parameter.
+    """
+    need_packages("verify", "verify", "torch", "transformers", "peft")
+    import torch
+
+    from mebp.exporter.quiet import quiet
+    from mebp.inspect import inspect
+    from mebp.session import Session
+    from mebp.verification.comparison import Comparison, Errors, Gradients
+    from mebp.verification.inputs import random_batch, randomise_adapter
+    from mebp.verification.model import build_model, check_memory, read_config
+    from mebp.verification.reference import Reference
+
+    description = inspect(bundle)
+    precision, alpha = description["model"]["activation"], description["model"]["lora"]["alpha"]
+    # Gradients are the same for every optimizer; SGD has no state.
+    session = Session(bundle, device, threads, optimizer="sgd")
+    sequence = session.max_sequence if seq_len is None else whole_number("--seq-len", seq_len, at_least=2)
+    if adapter is None:
+        randomise_adapter(session, scale=0.02)
+    else:
+        session.load_adapter(adapter)
+    ids, labels = random_batch(session, sequence)
+    found = Gradients(*session.loss_and_gradients(ids, labels))
+    own_type = {"f32": torch.float32, "bf16": torch.bfloat16}[precision]
+
+    with quiet():
+        config = read_config(Path(bundle), reference)
+        check_memory(Path(bundle), sum(weight["rows"] * weight["columns"] for weight in description["weights"]))
+        weights, trainables = session.base_weights(), session.trainables()
+
+        def compute(dtype: torch.dtype, adapter_dtype: torch.dtype) -> Gradients:
+            made = Reference(build_model(config), weights, trainables, alpha, dtype, adapter_dtype=adapter_dtype)
+            return Gradients(*made.loss_and_gradients(ids, labels))
+
+        exact = compute(torch.float64, torch.float64)
+        torchs = compute(own_type, torch.float32)  # adapters are float32, as PEFT has them
+    return Comparison(Errors.of(found, exact), Errors.of(torchs, exact), precision)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far gradients are from float64's, and how far they may be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+_TOLERANCE = 2e-5  # of a tensor in f32, or twice torch's own error where that is larger
+_MEDIAN, _WORST = 1.1, 2.0  # in bf16, of torch's own errors
+
+
+class Gradients(NamedTuple):
+    """Of one loss, {PEFT key: array}."""
+
+    loss: float
+    gradients: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Errors:
+    """L2 norms of the differences from float64 by float64's own norm, of the loss and of each gradient."""
+
+    loss: float
+    gradients: Mapping[str, float]
+
+    @classmethod
+    def of(cls, found: Gradients, exact: Gradients) -> Errors:
+        assert found.gradients.keys() == exact.gradients.keys()
+        return cls(
+            relative_error(found.loss, exact.loss),
+            {key: relative_error(values, exact.gradients[key]) for key, values in found.gradients.items()},
+        )
+
+    @property
+    def median(self) -> float:
+        return float(np.median(list(self.gradients.values())))
+
+    @property
+    def worst(self) -> float:
+        """The largest; not a number where one is not."""
+        return float(np.max(list(self.gradients.values())))
+
+
+@dataclass(frozen=True)
+class Excess:
+    """What is further from float64 than it may be."""
+
+    name: str
+    error: float
+    limit: float
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.error:.1e} off, at most {self.limit:.1e}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A session's errors beside those that torch makes in the same type."""
+
+    found: Errors
+    torch: Errors
+    precision: str  # of the activations: "f32" or "bf16"
+
+    @property
+    def beyond(self) -> list[Excess]:
+        """What does not agree, the furthest first.
+
+        In f32 each gradient has to agree to 2e-5, or to twice torch's error on it, and the loss to 2e-5. In bf16 a
+        single gradient is what rounding makes of it: the median may be a tenth above torch's, the worst twice torch's
+        worst, and the loss as far off as torch's gradients are at the median.
+        """
+        found, torch = self.found, self.torch
+        if self.precision == "f32":
+            limits = {key: max(_TOLERANCE, 2 * error) for key, error in torch.gradients.items()}
+            each = [Excess(key, error, limits[key]) for key, error in found.gradients.items()]
+            each.append(Excess("the loss", found.loss, _TOLERANCE))
+        else:
+            each = [
+                Excess("the gradients' median", found.median, _MEDIAN * torch.median),
+                Excess("the worst gradient", found.worst, _WORST * torch.worst),
+                Excess("the loss", found.loss, torch.median),
+            ]
+        # Not `>`, which no comparison with what is not a number is.
+        return sorted((one for one in each if not one.error <= one.limit), key=lambda one: -one.error / one.limit)
+
+    @property
+    def agrees(self) -> bool:
+        return not self.beyond
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.found.gradients)} gradients: worst {self.found.worst:.1e}, median {self.found.median:.1e}, "
+            f"loss {self.found.loss:.1e} (torch {self.precision}: {self.torch.worst:.1e}, {self.torch.median:.1e}, "
+            f"{self.torch.loss:.1e})"
+        )
+
+
+def relative_error(values: np.ndarray | float, reference: np.ndarray | float) -> float:
+    """The L2 norm of the difference by the reference's L2 norm."""
+    reference = np.asarray(reference, np.float64)
+    norm = np.linalg.norm(reference)
+    difference = np.linalg.norm(np.asarray(values, np.float64) - reference)
+    return float(difference / norm) if norm > 0 else float(difference)

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What gradients are compared on: random tokens, and an adapter that has already learned something."""
+
+import numpy as np
+
+from mebp.arrays import IGNORED_LABEL
+from mebp.session import Session
+
+
+def random_batch(session: Session, sequence: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Ids and labels, int32 [largest batch, sequence], of which every tenth label does not count."""
+    generator = np.random.default_rng(seed)
+    ids = generator.integers(0, session.vocabulary, (session.max_batch, sequence), dtype=np.int32)
+    labels = ids.copy()
+    labels[:, 9::10] = IGNORED_LABEL
+    return ids, labels
+
+
+def randomise_adapter(session: Session, seed: int = 0, scale: float = 0.05) -> None:
+    """B is zero at first, which would leave every gradient of A zero."""
+    generator = np.random.default_rng(seed)
+    session.set_trainables(
+        {
+            key: values if "lora_A" in key else generator.normal(0, scale, values.shape).astype(np.float32)
+            for key, values in session.trainables().items()
+        }
+    )

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The transformers model that a bundle was made of, without its weights, if there is memory for it."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+
+from mebp.errors import Error
+from mebp.exporter.source import resolve
+from mebp.memory import free_bytes
+
+_BYTES = 12  # a parameter: in float64, and beside it as the session gives it
+
+
+def read_config(bundle: Path, reference: str | os.PathLike[str] | None) -> PreTrainedConfig:
+    """Of the model that `reference` names, or that the bundle brings."""
+    folder = bundle / "tokenizer"
+    if reference is None and not (folder / "config.json").exists():
+        raise Error(f"{bundle}: has no config.json to build the reference from; name the model with --reference")
+    with tempfile.TemporaryDirectory() as scratch:
+        return resolve(folder if reference is None else os.fspath(reference), Path(scratch), shape_only=True).config
+
+
+def build_model(config: PreTrainedConfig) -> PreTrainedModel:
+    """In float32, with random weights."""
+    config.use_cache = False
+    return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+
+
+def check_memory(bundle: Path, parameters: int) -> None:
+    """Raises Error where float64 does not fit what is free, which would end this process without a word."""
+    needed, free = _BYTES * parameters, free_bytes()
+    if needed > free:
+        raise Error(
+            f"{bundle}: {parameters:,} parameters take {needed / 1e9:.1f} GB in float64, and {free / 1e9:.1f} GB are "
+            "free; verify a bundle of the same model with fewer layers"
+        )

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`mebp verify`: what it agrees with, what it finds, what it refuses."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+import mebp
+from mebp.cli import main
+from mebp.verification import model as verification_model
+from mebp.verification.inputs import randomise_adapter
+from support import models
+from support.pipeline import make_bundle
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A bundle by its precision, f32 or bf16."""
+    source = models.save(models.build("qwen2"), tmp_path_factory.mktemp("source"))
+    bundles = {
+        precision: make_bundle(source, tmp_path_factory.mktemp(precision), seq_len=24, batch=2, precision=precision)
+        for precision in ("f32", "bf16")
+    }
+    return source, bundles
+
+
+def refusal(capsys, *arguments: object) -> str:
+    assert main(["verify", *map(str, arguments)]) == 2
+    found = capsys.readouterr()
+    assert not found.out and len(found.err.splitlines()) == 1, found
+    return found.err
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_a_bundle_agrees(made, capsys, precision):
+    source, bundles = made
+    assert main(["verify", str(bundles[precision])]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("42 gradients, relative to float64") and f"torch in {precision}" in text
+    assert text.splitlines()[-1].startswith("agrees") and ("--precision f32" in text) == (precision == "bf16")
+    assert main(["verify", str(bundles[precision]), "--reference", str(source), "--seq-len", "13", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["agrees"] and found["beyond"] == [] and found["precision"] == precision
+    assert len(found["found"]["gradients"]) == 42 and found["found"]["loss"] < 1e-2
+
+
+def test_a_given_adapter_is_taken(made, tmp_path):
+    bundle = made[1]["f32"]
+    session = mebp.Session(bundle)
+    session.save_adapter(tmp_path / "new")
+    randomise_adapter(session, scale=0.5)
+    session.save_adapter(tmp_path / "far")
+    new, far = (mebp.verify(bundle, adapter=tmp_path / name, seq_len=9) for name in ("new", "far"))
+    assert new.agrees and far.agrees
+    # B is zero in the one, and with it every gradient of A, exactly.
+    zeros = {key for key, error in new.found.gradients.items() if error == 0}
+    assert zeros == {key for key in new.found.gradients if "lora_A" in key}
+    assert all(far.found.gradients.values())
+
+
+def test_a_model_that_computes_something_else_is_found(made, tmp_path, capsys):
+    source, bundles = made
+    config = json.loads((source / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "rms_norm_eps": 1e-2}))
+    assert main(["verify", str(bundles["f32"]), "--reference", str(tmp_path)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[4] == "disagrees:" and re.fullmatch(r"  .*: .* off, at most .*", lines[5])
+    assert lines[-1] == "  and 35 more"
+    assert main(["verify", str(bundles["f32"]), "--reference", str(tmp_path), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert not found["agrees"] and len(found["beyond"]) == 43
+    assert all(one["error"] > one["limit"] for one in found["beyond"])
+
+
+def test_another_model_is_refused(made, tmp_path, capsys):
+    bundle = made[1]["f32"]
+    models.build("qwen2", intermediate_size=210).config.save_pretrained(tmp_path / "wide")
+    line = refusal(capsys, bundle, "--reference", tmp_path / "wide")
+    assert "mlp" in line and "[200, 96] in the bundle, [210, 96] in the reference" in line
+    models.build("llama").config.save_pretrained(tmp_path / "llama")
+    assert "the bundle has it, the reference has not" in refusal(capsys, bundle, "--reference", tmp_path / "llama")
+    models.build("qwen2", num_hidden_layers=4).config.save_pretrained(tmp_path / "deep")
+    assert "the reference has it, the bundle has not" in refusal(capsys, bundle, "--reference", tmp_path / "deep")
+    assert "no such folder" in refusal(capsys, bundle, "--reference", tmp_path / "none" / "such" / "folder")
+
+
+def test_what_cannot_be_compared_is_refused(made, tmp_path, capsys, monkeypatch):
+    bundle = made[1]["f32"]
+    assert "--seq-len is 1; give a whole number of at least 2" in refusal(capsys, bundle, "--seq-len", 1)
+    assert "25" in refusal(capsys, bundle, "--seq-len", 25)
+    assert "no such" in refusal(capsys, tmp_path / "none.mebp")
+    (bundle / "tokenizer" / "config.json").rename(tmp_path / "config.json")
+    try:
+        assert "name the model with --reference" in refusal(capsys, bundle)
+    finally:
+        (tmp_path / "config.json").rename(bundle / "tokenizer" / "config.json")
+    monkeypatch.setattr(verification_model, "free_bytes", lambda: 1e6)
+    assert "parameters take 0.0 GB in float64, and 0.0 GB are free" in refusal(capsys, bundle)
+
+
+@pytest.mark.parametrize("command, missing", [("verify", "peft"), ("export", "torch")])
+def test_a_missing_package_is_named_with_what_brings_it(made, tmp_path, command, missing):
+    source, bundles = made
+    arguments = {"verify": [bundles["f32"]], "export": [source, "-o", tmp_path / "model.onnx"]}[command]
+    code = "import sys; sys.modules[sys.argv.pop(1)] = None; from mebp.cli import main; sys.exit(main())"
+    run = subprocess.run(
+        [sys.executable, "-c", code, missing, command, *map(str, arguments)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == 2 and run.stdout == ""
+    assert run.stderr == f"mebp: {command} needs {missing}, which is not there; pip install 'mebp[{command}]'\n"

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far gradients may be from float64's."""
+
+import math
+
+import numpy as np
+import pytest
+
+from mebp.verification.comparison import Comparison, Errors, Gradients, relative_error
+
+
+def comparison(precision: str, found: list[float], torch: list[float], loss: float = 0.0) -> Comparison:
+    return Comparison(
+        Errors(loss, {f"g{i}": error for i, error in enumerate(found)}),
+        Errors(0.0, {f"g{i}": error for i, error in enumerate(torch)}),
+        precision,
+    )
+
+
+def test_an_error_is_relative_to_the_exact_norm():
+    assert relative_error(np.array([3.0, 4.5]), np.array([3.0, 4.0])) == pytest.approx(0.1)
+    assert relative_error(2.0, -4.0) == pytest.approx(1.5)
+    assert relative_error(np.array([0.25]), np.array([0.0])) == 0.25
+
+
+def test_errors_are_of_the_loss_and_of_each_gradient():
+    exact = Gradients(2.0, {"a": np.array([1.0]), "b": np.array([[2.0], [0.0]])})
+    errors = Errors.of(Gradients(2.5, {"b": np.array([[2.0], [1.0]]), "a": np.array([1.0])}), exact)
+    assert errors == Errors(0.25, {"a": 0.0, "b": 0.5}) and errors.worst == 0.5 and errors.median == 0.25
+
+
+@pytest.mark.parametrize(
+    "error, torch, agrees",
+    [(1.9e-5, 0.0, True), (2.1e-5, 0.0, False), (2.1e-5, 1.1e-5, True), (2.3e-5, 1.1e-5, False), (math.nan, 1, False)],
+)
+def test_f32_is_judged_gradient_by_gradient(error, torch, agrees):
+    found = comparison("f32", [0.0, error], [1.0, torch])
+    assert found.agrees == agrees
+    assert [one.name for one in found.beyond] == ([] if agrees else ["g1"])
+
+
+def test_the_loss_is_judged_too():
+    assert [one.name for one in comparison("f32", [0.0], [1.0], loss=2.1e-5).beyond] == ["the loss"]
+    assert [one.name for one in comparison("bf16", [0.0], [1e-3], loss=1.1e-3).beyond] == ["the loss"]
+
+
+def test_bf16_is_judged_by_median_and_worst():
+    torch = [1e-2, 2e-2, 3e-2]
+    assert comparison("bf16", [2.1e-2, 2.1e-2, 5.9e-2], torch).agrees
+    assert [one.name for one in comparison("bf16", [2.3e-2, 2.3e-2, 3e-2], torch).beyond] == ["the gradients' median"]
+    assert [one.name for one in comparison("bf16", [0, 0, 6.1e-2], torch).beyond] == ["the worst gradient"]
+    assert not comparison("bf16", [0, 0, math.nan], torch).agrees
+
+
+def test_the_furthest_comes_first():
+    found = comparison("f32", [3e-5, 9e-5, 1.0], [0.0, 0.0, 0.4])
+    assert [str(one) for one in found.beyond] == [
+        "g1: 9.0e-05 off, at most 2.0e-05",
+        "g0: 3.0e-05 off, at most 2.0e-05",
+        "g2: 1.0e+00 off, at most 8.0e-01",
+    ]
