@@ -22,6 +22,7 @@ run() {
 run "formats and rules (ruff, clang-format)" scripts/lint.sh
 run "C++ and compiler (googletest, lit)" ctest --test-dir build --output-on-failure --no-tests=error -j "$(nproc)"
 run "kernels on AArch64 (googletest, qemu)" scripts/test_aarch64.sh
+run "MLX backend (googletest)" scripts/test_mlx.sh
 run "Python and end to end (pytest)" .venv/bin/python -m pytest test/python test/e2e
 
 printf '\n'
