@@ -36,33 +36,39 @@ static void multiplyThin(const Context &context, const Tensor &x, const Tensor &
   });
 }
 
-// out = (first ? initial : out) + alpha * tile, where the initial value is the sum of those present of bias and addend.
-// Until the last block, a result in BF16 grows in f32 elsewhere, to be rounded once.
+// out = bias + addend + alpha * product, those that are present. Blocks of the product are summed elsewhere until the
+// last: an addend is often a residual stream, beside which each rounding would be large, and out may be BF16.
 struct Accumulate {
   const Tensor &out, &addend;
   const float *bias; // of the task's first column; may be null
   float alpha;
 
-  void operator()(const Products &products) const {
+  void operator()(const Products &products) const { products.last ? finish(products) : keep(products); }
+
+private:
+  static void keep(const Products &products) {
+    const FloatTag d;
+    for (int64_t i = 0; i < products.rows * panelWidth; i += lanes) {
+      FloatVector sum = hn::LoadU(d, products.tile + i);
+      hn::StoreU(products.first ? sum : hn::Add(hn::LoadU(d, products.sums + i), sum), d, products.sums + i);
+    }
+  }
+  void finish(const Products &products) const {
     const FloatTag d;
     const FloatVector factor = hn::Set(d, alpha);
-    const float *shift = products.first ? bias : nullptr;
-    bool adds = !products.first || addend.present();
-    Row to = rowOf(out, products.row) + products.column, from = to;
-    int64_t toStride = out.stride, fromStride = toStride;
-    if (products.first && adds)
-      from = rowOf(addend, products.row) + products.column, fromStride = addend.stride;
-    else if (!products.first && to.isBf16())
-      from = Row(products.sums), fromStride = panelWidth;
-    if (!products.last && to.isBf16())
-      to = Row(products.sums), toStride = panelWidth;
+    const bool adds = addend.present();
+    Row to = rowOf(out, products.row) + products.column;
+    Row from = adds ? rowOf(addend, products.row) + products.column : to;
     auto body = [&](auto before, auto after) HWY_ATTR {
       for (int64_t r = 0; r < products.rows; ++r)
-        mapRow(after + r * toStride, products.columns, [&](int64_t c, int64_t n) HWY_ATTR {
-          FloatVector initial = adds ? loadSome(before + r * fromStride + c, n) : hn::Zero(d);
-          if (shift)
-            initial = hn::Add(initial, loadSome(shift + c, n));
-          return hn::MulAdd(factor, hn::LoadU(d, products.tile + r * panelWidth + c), initial);
+        mapRow(after + r * out.stride, products.columns, [&](int64_t c, int64_t n) HWY_ATTR {
+          FloatVector sum = hn::LoadU(d, products.tile + r * panelWidth + c);
+          if (!products.first)
+            sum = hn::Add(hn::LoadU(d, products.sums + r * panelWidth + c), sum);
+          FloatVector initial = adds ? loadSome(before + r * addend.stride + c, n) : hn::Zero(d);
+          if (bias)
+            initial = hn::Add(initial, loadSome(bias + c, n));
+          return hn::MulAdd(factor, sum, initial);
         });
     };
     withRows(body, from, to);
