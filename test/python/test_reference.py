@@ -55,6 +55,15 @@ def test_float64_gradients_are_the_slope_of_the_loss(case):
     assert (losses[0] - losses[1]) / (2 * step) == pytest.approx(slope, rel=1e-7)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_rotary_frequencies_stay_what_models_are_trained_with(case, dtype):
+    model, weights, adapter, _, _ = case
+    made = Reference(model, weights, adapter, ALPHA, dtype).model
+    frequencies = [buffer for name, buffer in made.named_buffers() if "inv_freq" in name]
+    assert all(buffer.dtype == torch.float32 for buffer in frequencies)
+    assert bool(frequencies) == (model.config.model_type != "gpt2")
+
+
 def test_float32_lies_close_to_float64(case):
     model, weights, adapter, ids, labels = case
     loss, exact = Reference(copy.deepcopy(model), weights, adapter, ALPHA).loss_and_gradients(ids, labels)

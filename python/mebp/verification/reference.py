@@ -38,7 +38,9 @@ class Reference:
         adapter_dtype: None for the model's own; PEFT keeps adapters of bfloat16 models in float32 by default.
         Raises mebp.Error where the weights are not the model's.
         """
-        base = model.to(dtype).eval()
+        base = model.eval()
+        for parameter in base.parameters():  # not the rotary frequencies, which are buffers and float32 in every model
+            parameter.data = parameter.data.to(dtype)
         base.set_attn_implementation(attention)
         base.requires_grad_(False)
         load_weights(base, weights)
@@ -88,22 +90,24 @@ class Reference:
 
 
 def load_weights(model: PreTrainedModel, weights: Mapping[str, np.ndarray]) -> None:
-    """Overwrites all of the model's parameters; a tied one may come under either name."""
+    """Overwrites all of the model's parameters; a tied one may come under either name, or under both as one array."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    written = set()
+    written: dict[int, np.ndarray] = {}
+    advice = "give the exported model with --reference"
     with torch.no_grad():
         for name, values in weights.items():
             if name not in parameters:
-                raise Error(f"{name}: the bundle has it, the reference has not; name the model that was exported")
+                raise Error(f"{name}: the bundle has it, the reference has not; {advice}")
             parameter = parameters[name]
             if parameter.shape != values.shape:
                 shapes = f"{list(values.shape)} in the bundle, {list(parameter.shape)} in the reference"
-                raise Error(f"{name}: {shapes}; name the model that was exported")
+                raise Error(f"{name}: {shapes}; {advice}")
+            if written.setdefault(id(parameter), values) is not values:
+                raise Error(f"{name}: tied to another weight in the reference, not in the bundle; {advice}")
             parameter.copy_(torch.from_numpy(values))
-            written.add(id(parameter))
     missing = [name for name, parameter in parameters.items() if id(parameter) not in written]
     if missing:
-        raise Error(f"{missing[0]}: the reference has it, the bundle has not; name the model that was exported")
+        raise Error(f"{missing[0]}: the reference has it, the bundle has not; {advice}")
 
 
 def _array(values: torch.Tensor) -> np.ndarray:
