@@ -3,13 +3,13 @@
 
 from importlib import import_module
 
-from mebp.errors import Error
+from mebp.errors import Error, reason
 
 
 def need_packages(purpose: str, extra: str, *packages: str) -> None:
-    """Imports the packages; raises Error that names the first which cannot be, and the extra that brings it."""
+    """Imports the packages; raises Error with the first that cannot be, and the extra that brings it."""
     for package in packages:
         try:
             import_module(package)
         except ImportError as error:
-            raise Error(f"{purpose} needs {package}, which is not there; pip install 'mebp[{extra}]'") from error
+            raise Error(f"{purpose} needs {package} ({reason(error)}); install mebp[{extra}]") from error

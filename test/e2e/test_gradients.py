@@ -146,5 +146,5 @@ def test_smollm2(smollm2, long_rows, show):
     ids = long_rows[:1, :256]
     result = compare_gradients(smollm2.bundle, session, smollm2.model, ids, ids)
     show(f"SmolLM2-135M, 256 tokens: {result}")
-    assert len(result.found.gradients) == 30 * 7 * 2
+    assert len(result.bundle.gradients) == 30 * 7 * 2
     check(result)

@@ -44,21 +44,31 @@ def test_a_bundle_agrees(made, capsys, precision):
     assert main(["verify", str(bundles[precision]), "--reference", str(source), "--seq-len", "13", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["agrees"] and found["beyond"] == [] and found["precision"] == precision
-    assert len(found["found"]["gradients"]) == 42 and found["found"]["loss"] < 1e-2
+    assert len(found["bundle"]["gradients"]) == 42 and found["bundle"]["loss"] < 1e-2
 
 
-def test_a_given_adapter_is_taken(made, tmp_path):
-    bundle = made[1]["f32"]
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_a_given_adapter_is_taken(made, tmp_path, precision):
+    bundle = made[1][precision]
     session = mebp.Session(bundle)
     session.save_adapter(tmp_path / "new")
     randomise_adapter(session, scale=0.5)
     session.save_adapter(tmp_path / "far")
     new, far = (mebp.verify(bundle, adapter=tmp_path / name, seq_len=9) for name in ("new", "far"))
-    assert new.agrees and far.agrees
+    assert new.agrees and far.agrees, (new.beyond, far.beyond)
     # B is zero in the one, and with it every gradient of A, exactly.
-    zeros = {key for key, error in new.found.gradients.items() if error == 0}
-    assert zeros == {key for key in new.found.gradients if "lora_A" in key}
-    assert all(far.found.gradients.values())
+    zeros = {key for key, error in new.bundle.gradients.items() if error == 0}
+    assert zeros == {key for key in new.bundle.gradients if "lora_A" in key}
+    assert all(far.bundle.gradients.values())
+
+
+@pytest.mark.parametrize("family, targets", [("gpt2", None), ("gemma3_text", None), ("llama", ["q_proj", "down_proj"])])
+def test_other_families_agree(tmp_path, family, targets):
+    source = models.save(models.build(family), tmp_path / "source")
+    options = {"lora": mebp.LoRA(targets=targets)} if targets else {}
+    bundle = make_bundle(source, tmp_path, seq_len=20, **options)
+    found = mebp.verify(bundle)
+    assert found.agrees, found.beyond
 
 
 def test_a_model_that_computes_something_else_is_found(made, tmp_path, capsys):
@@ -84,21 +94,26 @@ def test_another_model_is_refused(made, tmp_path, capsys):
     assert "the bundle has it, the reference has not" in refusal(capsys, bundle, "--reference", tmp_path / "llama")
     models.build("qwen2", num_hidden_layers=4).config.save_pretrained(tmp_path / "deep")
     assert "the reference has it, the bundle has not" in refusal(capsys, bundle, "--reference", tmp_path / "deep")
+    untied = make_bundle(models.build("llama"), tmp_path, seq_len=8)
+    capsys.readouterr()
+    models.build("llama", tie_word_embeddings=True).config.save_pretrained(tmp_path / "tied")
+    assert "tied to another weight in the reference" in refusal(capsys, untied, "--reference", tmp_path / "tied")
     assert "no such folder" in refusal(capsys, bundle, "--reference", tmp_path / "none" / "such" / "folder")
 
 
 def test_what_cannot_be_compared_is_refused(made, tmp_path, capsys, monkeypatch):
     bundle = made[1]["f32"]
     assert "--seq-len is 1; give a whole number of at least 2" in refusal(capsys, bundle, "--seq-len", 1)
-    assert "25" in refusal(capsys, bundle, "--seq-len", 25)
-    assert "no such" in refusal(capsys, tmp_path / "none.mebp")
+    assert "25 tokens are more than the 24" in refusal(capsys, bundle, "--seq-len", 25)
+    assert "there is no such bundle folder" in refusal(capsys, tmp_path / "none.mebp")
     (bundle / "tokenizer" / "config.json").rename(tmp_path / "config.json")
     try:
         assert "name the model with --reference" in refusal(capsys, bundle)
     finally:
         (tmp_path / "config.json").rename(bundle / "tokenizer" / "config.json")
     monkeypatch.setattr(verification_model, "free_bytes", lambda: 1e6)
-    assert "parameters take 0.0 GB in float64, and 0.0 GB are free" in refusal(capsys, bundle)
+    line = refusal(capsys, bundle)
+    assert re.search(r"float64 it takes \d MB at least, and 1 MB are free; give a shorter --seq-len", line)
 
 
 @pytest.mark.parametrize("command, missing", [("verify", "peft"), ("export", "torch")])
@@ -111,4 +126,4 @@ def test_a_missing_package_is_named_with_what_brings_it(made, tmp_path, command,
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert run.returncode == 2 and run.stdout == ""
-    assert run.stderr == f"mebp: {command} needs {missing}, which is not there; pip install 'mebp[{command}]'\n"
+    assert re.fullmatch(rf"mebp: {command} needs {missing} \(.+\); install mebp\[{command}\]\n", run.stderr)

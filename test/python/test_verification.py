@@ -20,13 +20,14 @@ def comparison(precision: str, found: list[float], torch: list[float], loss: flo
 def test_an_error_is_relative_to_the_exact_norm():
     assert relative_error(np.array([3.0, 4.5]), np.array([3.0, 4.0])) == pytest.approx(0.1)
     assert relative_error(2.0, -4.0) == pytest.approx(1.5)
-    assert relative_error(np.array([0.25]), np.array([0.0])) == 0.25
+    assert relative_error(np.array([0.0]), np.array([0.0])) == 0
+    assert relative_error(np.array([0.25]), np.array([0.0])) == math.inf
 
 
 def test_errors_are_of_the_loss_and_of_each_gradient():
     exact = Gradients(2.0, {"a": np.array([1.0]), "b": np.array([[2.0], [0.0]])})
     errors = Errors.of(Gradients(2.5, {"b": np.array([[2.0], [1.0]]), "a": np.array([1.0])}), exact)
-    assert errors == Errors(0.25, {"a": 0.0, "b": 0.5}) and errors.worst == 0.5 and errors.median == 0.25
+    assert errors == Errors(0.25, {"a": 0.0, "b": 0.5}) and errors.worst == 0.5
 
 
 @pytest.mark.parametrize(
@@ -48,13 +49,24 @@ def test_bf16_is_judged_by_median_and_worst():
     torch = [1e-2, 2e-2, 3e-2]
     assert comparison("bf16", [2.1e-2, 2.1e-2, 5.9e-2], torch).agrees
     assert [one.name for one in comparison("bf16", [2.3e-2, 2.3e-2, 3e-2], torch).beyond] == ["the gradients' median"]
-    assert [one.name for one in comparison("bf16", [0, 0, 6.1e-2], torch).beyond] == ["the worst gradient"]
-    assert not comparison("bf16", [0, 0, math.nan], torch).agrees
+    assert [one.name for one in comparison("bf16", [1e-2, 1e-2, 6.1e-2], torch).beyond] == ["the worst gradient"]
+    assert not comparison("bf16", [1e-2, 1e-2, math.nan], torch).agrees
+
+
+def test_exact_gradients_do_not_count_for_the_median():
+    """As those of A are while B is zero."""
+    assert comparison("bf16", [0, 0, 0, 1e-2, 3e-2], [0, 0, 0, 2e-2, 2e-2]).agrees
+    assert comparison("bf16", [0.0], [0.0]).agrees
+    assert [one.name for one in comparison("bf16", [1e-3], [0.0]).beyond] == [
+        "the gradients' median",
+        "the worst gradient",
+    ]
 
 
 def test_the_furthest_comes_first():
-    found = comparison("f32", [3e-5, 9e-5, 1.0], [0.0, 0.0, 0.4])
+    found = comparison("f32", [3e-5, 9e-5, 1.0, math.nan], [0.0, 0.0, 0.4, 0.0])
     assert [str(one) for one in found.beyond] == [
+        "g3: nan off, at most 2.0e-05",
         "g1: 9.0e-05 off, at most 2.0e-05",
         "g0: 3.0e-05 off, at most 2.0e-05",
         "g2: 1.0e+00 off, at most 8.0e-01",

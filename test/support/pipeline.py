@@ -70,4 +70,4 @@ def compare_gradients(
 def check(result: Comparison) -> None:
     """Whether it agrees, and in bf16 at the worst gradient, too, to a tenth of torch's error."""
     assert result.agrees, f"{'; '.join(map(str, result.beyond[:8]))}; {result}"
-    assert result.precision == "f32" or result.found.worst <= 1.1 * result.torch.worst, str(result)
+    assert result.precision == "f32" or result.bundle.worst <= 1.1 * result.torch.worst, str(result)

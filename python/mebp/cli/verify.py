@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     import mebp
 
     with waiting("computing in float64, which takes minutes for a real model"):
-        found = mebp.verify(
+        comparison = mebp.verify(
             arguments.bundle,
             arguments.reference,
             adapter=arguments.adapter,
@@ -41,22 +41,28 @@ def run(arguments: argparse.Namespace) -> int:
             threads=arguments.threads,
         )
     if arguments.json:
-        print(json.dumps({"agrees": found.agrees, "beyond": [asdict(one) for one in found.beyond], **asdict(found)}))
+        beyond = [asdict(one) for one in comparison.beyond]
+        print(_json({"agrees": comparison.agrees, "beyond": beyond, **asdict(comparison)}))
     else:
-        print(_report(found))
-    return 0 if found.agrees else DISAGREES
+        print(_report(comparison))
+    return 0 if comparison.agrees else DISAGREES
 
 
-def _report(found: "Comparison") -> str:
+def _json(value: object) -> str:
+    """With null for what is not finite, of which JSON knows nothing."""
+    return json.dumps(json.loads(json.dumps(value), parse_constant=lambda _: None))
+
+
+def _report(comparison: "Comparison") -> str:
     rows = [
         [name, f"{errors.worst:.1e}", f"{errors.median:.1e}", f"{errors.loss:.1e}"]
-        for name, errors in (("the bundle", found.found), (f"torch in {found.precision}", found.torch))
+        for name, errors in (("the bundle", comparison.bundle), (f"torch in {comparison.precision}", comparison.torch))
     ]
-    title = f"{len(found.found.gradients)} gradients, relative to float64 in transformers and PEFT"
+    title = f"{len(comparison.bundle.gradients)} gradients, relative to float64 in transformers and PEFT"
     table = Table(title, ["", "worst", "median", "loss"], rows)
-    if found.agrees:
-        sharper = "" if found.precision == "f32" else "; a bundle of --precision f32 is compared more sharply"
+    if comparison.agrees:
+        sharper = "" if comparison.precision == "f32" else "; a bundle of --precision f32 is compared more sharply"
         return f"{table}\nagrees{sharper}"
-    shown, hidden = found.beyond[:_MOST_LINES], len(found.beyond) - _MOST_LINES
+    shown, hidden = comparison.beyond[:_MOST_LINES], len(comparison.beyond) - _MOST_LINES
     lines = [f"  {one}" for one in shown] + [f"  and {hidden} more"] * (hidden > 0)
     return "\n".join([str(table), "disagrees:", *lines])

@@ -42,8 +42,8 @@ def verify(
     seq_len: tokens of a row; None for as many as the bundle was compiled for.
     device, threads: as mebp.Session has them.
 
-    Returns the errors; `agrees` says whether all are small enough, `beyond` which are not. Raises mebp.Error where the
-    bundle computes no gradients, the reference is another model, or the memory is too small for 12 bytes a parameter.
+    Returns the errors; `agrees` says whether all are small enough, `beyond` which are not. Raises mebp.Error where an
+    argument cannot be meant, the reference is another model, or the memory is too small for it in float64.
     """
     need_packages("verify", "verify", "torch", "transformers", "peft")
     import torch
@@ -58,20 +58,21 @@ def verify(
 
     description = inspect(bundle)
     precision, alpha = description["model"]["activation"], description["model"]["lora"]["alpha"]
+    own_type = {"f32": torch.float32, "bf16": torch.bfloat16}[precision]
     # Gradients are the same for every optimizer; SGD has no state.
     session = Session(bundle, device, threads, optimizer="sgd")
     sequence = session.max_sequence if seq_len is None else whole_number("--seq-len", seq_len, at_least=2)
     if adapter is None:
-        randomise_adapter(session, scale=0.02)
+        randomise_adapter(session, scale=0.02)  # of a size that training gives
     else:
         session.load_adapter(adapter)
     ids, labels = random_batch(session, sequence)
-    found = Gradients(*session.loss_and_gradients(ids, labels))
-    own_type = {"f32": torch.float32, "bf16": torch.bfloat16}[precision]
+    parameters = sum(weight["rows"] * weight["columns"] for weight in description["weights"])
 
     with quiet():
         config = read_config(Path(bundle), reference)
-        check_memory(Path(bundle), sum(weight["rows"] * weight["columns"] for weight in description["weights"]))
+        check_memory(Path(bundle), parameters, ids.size * session.vocabulary)
+        found = Gradients(*session.loss_and_gradients(ids, labels))
         weights, trainables = session.base_weights(), session.trainables()
 
         def compute(dtype: torch.dtype, adapter_dtype: torch.dtype) -> Gradients:

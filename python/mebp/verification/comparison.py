@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 _TOLERANCE = 2e-5  # of a tensor in f32, or twice torch's own error where that is larger
-_MEDIAN, _WORST = 1.1, 2.0  # in bf16, of torch's own errors
+_MEDIAN, _WORST = 1.1, 2.0  # in bf16, of torch's own errors; what is worst of some hundreds is mostly chance
 
 
 class Gradients(NamedTuple):
@@ -37,7 +37,8 @@ class Errors:
 
     @property
     def median(self) -> float:
-        return float(np.median(list(self.gradients.values())))
+        """Of those that are not zero: while B is, every gradient of A is exact."""
+        return float(np.median([error for error in self.gradients.values() if error != 0] or [0.0]))
 
     @property
     def worst(self) -> float:
@@ -56,12 +57,17 @@ class Excess:
     def __str__(self) -> str:
         return f"{self.name}: {self.error:.1e} off, at most {self.limit:.1e}"
 
+    @property
+    def order(self) -> tuple[bool, float]:
+        """The furthest first, and before it what is not a number."""
+        return self.error == self.error, -self.error / self.limit if self.limit > 0 else -np.inf
+
 
 @dataclass(frozen=True)
 class Comparison:
-    """A session's errors beside those that torch makes in the same type."""
+    """A bundle's errors beside those that torch makes in the same type."""
 
-    found: Errors
+    bundle: Errors
     torch: Errors
     precision: str  # of the activations: "f32" or "bf16"
 
@@ -73,19 +79,19 @@ class Comparison:
         single gradient is what rounding makes of it: the median may be a tenth above torch's, the worst twice torch's
         worst, and the loss as far off as torch's gradients are at the median.
         """
-        found, torch = self.found, self.torch
+        bundle, torch = self.bundle, self.torch
         if self.precision == "f32":
             limits = {key: max(_TOLERANCE, 2 * error) for key, error in torch.gradients.items()}
-            each = [Excess(key, error, limits[key]) for key, error in found.gradients.items()]
-            each.append(Excess("the loss", found.loss, _TOLERANCE))
+            each = [Excess(key, error, limits[key]) for key, error in bundle.gradients.items()]
+            each.append(Excess("the loss", bundle.loss, _TOLERANCE))
         else:
             each = [
-                Excess("the gradients' median", found.median, _MEDIAN * torch.median),
-                Excess("the worst gradient", found.worst, _WORST * torch.worst),
-                Excess("the loss", found.loss, torch.median),
+                Excess("the gradients' median", bundle.median, _MEDIAN * torch.median),
+                Excess("the worst gradient", bundle.worst, _WORST * torch.worst),
+                Excess("the loss", bundle.loss, torch.median),
             ]
         # Not `>`, which no comparison with what is not a number is.
-        return sorted((one for one in each if not one.error <= one.limit), key=lambda one: -one.error / one.limit)
+        return sorted((one for one in each if not one.error <= one.limit), key=lambda one: one.order)
 
     @property
     def agrees(self) -> bool:
@@ -93,15 +99,17 @@ class Comparison:
 
     def __str__(self) -> str:
         return (
-            f"{len(self.found.gradients)} gradients: worst {self.found.worst:.1e}, median {self.found.median:.1e}, "
-            f"loss {self.found.loss:.1e} (torch {self.precision}: {self.torch.worst:.1e}, {self.torch.median:.1e}, "
+            f"{len(self.bundle.gradients)} gradients: worst {self.bundle.worst:.1e}, median {self.bundle.median:.1e}, "
+            f"loss {self.bundle.loss:.1e} (torch {self.precision}: {self.torch.worst:.1e}, {self.torch.median:.1e}, "
             f"{self.torch.loss:.1e})"
         )
 
 
 def relative_error(values: np.ndarray | float, reference: np.ndarray | float) -> float:
-    """The L2 norm of the difference by the reference's L2 norm."""
+    """The L2 norm of the difference by the reference's L2 norm; infinite where only that is zero."""
     reference = np.asarray(reference, np.float64)
     norm = np.linalg.norm(reference)
     difference = np.linalg.norm(np.asarray(values, np.float64) - reference)
-    return float(difference / norm) if norm > 0 else float(difference)
+    if norm == 0:
+        return 0.0 if difference == 0 else np.inf
+    return float(difference / norm)

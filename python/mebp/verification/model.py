@@ -2,7 +2,6 @@
 """The transformers model that a bundle was made of, without its weights, if there is memory for it."""
 
 import os
-import tempfile
 from pathlib import Path
 
 import torch
@@ -12,7 +11,8 @@ from mebp.errors import Error
 from mebp.exporter.source import resolve
 from mebp.memory import free_bytes
 
-_BYTES = 12  # a parameter: in float64, and beside it as the session gives it
+_PARAMETER = 12  # bytes: in float64, and beside it as the session gives it
+_LOGIT = 32  # in float64, with their log-softmax and the gradients of both
 
 
 def read_config(bundle: Path, reference: str | os.PathLike[str] | None) -> PreTrainedConfig:
@@ -20,8 +20,8 @@ def read_config(bundle: Path, reference: str | os.PathLike[str] | None) -> PreTr
     folder = bundle / "tokenizer"
     if reference is None and not (folder / "config.json").exists():
         raise Error(f"{bundle}: has no config.json to build the reference from; name the model with --reference")
-    with tempfile.TemporaryDirectory() as scratch:
-        return resolve(folder if reference is None else os.fspath(reference), Path(scratch), shape_only=True).config
+    # Only a model that is in memory already is saved anywhere.
+    return resolve(folder if reference is None else os.fspath(reference), bundle, shape_only=True).config
 
 
 def build_model(config: PreTrainedConfig) -> PreTrainedModel:
@@ -30,11 +30,11 @@ def build_model(config: PreTrainedConfig) -> PreTrainedModel:
     return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
 
 
-def check_memory(bundle: Path, parameters: int) -> None:
+def check_memory(bundle: Path, parameters: int, logits: int) -> None:
     """Raises Error where float64 does not fit what is free, which would end this process without a word."""
-    needed, free = _BYTES * parameters, free_bytes()
+    needed, free = _PARAMETER * parameters + _LOGIT * logits, free_bytes()
     if needed > free:
         raise Error(
-            f"{bundle}: {parameters:,} parameters take {needed / 1e9:.1f} GB in float64, and {free / 1e9:.1f} GB are "
-            "free; verify a bundle of the same model with fewer layers"
+            f"{bundle}: in float64 it takes {needed / 1e6:,.0f} MB at least, and {free / 1e6:,.0f} MB are free; give a "
+            "shorter --seq-len, or verify the same layers in a smaller model"
         )

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Products of matrices with factors in bf16 and sums in f32, by instructions that only some CPUs have. A family gives
-// the pieces that vector/linear.cpp puts together. The right factor comes in panels: 32 columns of a block of the
+// the pieces that vector/panels-inl.h puts together. The right factor comes in panels: 32 columns of a block of the
 // depth, in which two neighbours of the depth lie beside each other, as all such instructions want them.
 #pragma once
 

@@ -9,7 +9,7 @@
 
 namespace mebp::cpu {
 
-// How a product is cut. Only the depth rounds, and shapes alone decide on it.
+// How a product is cut. Only the depth changes how it is rounded, and that does not depend on the threads.
 struct Blocking {
   static constexpr int64_t panelWidth = Bf16Products::panelWidth;
 
@@ -39,8 +39,7 @@ struct Blocking {
 
 private:
   using Workspace = ProductWorkspace<float>;
-  // Multiplying 16 rows with a panel costs 16. Expanding it costs as much as 24 of them, taking the left rows
-  // themselves as one panel for each 16.
+  // Multiplying a row with a panel costs 16, expanding a panel as much as 24 rows, and taking a left row 1.
   static int64_t costOf(int64_t panels, int64_t rows) { return panels * (rows + 24) * 16 + rows; }
 };
 

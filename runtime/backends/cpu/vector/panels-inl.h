@@ -2,8 +2,8 @@
 //
 // The loop under all matrix products: over panels of 32 result columns. A block of the depth of some panels is expanded
 // into the thread's workspace, multiplied with all rows of the task, and added to the result. So a weight is never
-// expanded as a whole, and blocks of the depth bound the rounding error. Factors are f32, or bf16 where the CPU
-// multiplies that faster (products/).
+// expanded as a whole. In f32, a block is summed by itself as its chains are (tile-inl.h). Factors are f32, or bf16
+// where the CPU multiplies that faster (products/).
 #if defined(MEBP_PANELS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEBP_PANELS_INL_H
 #undef MEBP_PANELS_INL_H
@@ -32,7 +32,7 @@ struct Products {
 // panel. In f32, whatever the storage.
 struct FloatFactors {
   using Element = float;
-  static constexpr bool keepsSums = false; // blocks bound the rounding error
+  static constexpr bool keepsSums = false; // the fewer sums meet one after the other, the smaller is the rounding error
   static constexpr int64_t tileRows = HWY_NAMESPACE::tileRows, depthBlock = 256, depthStep = depthBlock;
   static constexpr bool wholeTiles = false;
   LeftMatrix matrix;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The micro-kernel under all matrix products: C[rows, columns] (+)= A B with A's elements broadcast and B a panel whose
-// rows are contiguous. C stays in registers over the whole depth.
+// rows are contiguous. Sums stay in registers for a chain of the depth.
 #if defined(MEBP_TILE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEBP_TILE_INL_H
 #undef MEBP_TILE_INL_H
@@ -92,8 +92,8 @@ private:
   }
 };
 
-// Products that are summed one after the other before the sum is added to the others: rounding errors grow with this
-// number and that of the sums, not with the depth.
+// Products that are summed one after the other before their sum is added to that of the chains before: an error grows
+// with the length of a chain and the number of chains, which together are far less than the depth.
 constexpr int64_t chain = 32;
 
 template <int Rows, int Vectors>
