@@ -23,6 +23,7 @@ from mebp.tensor_file import write_tensors
 from mebp.verification.comparison import relative_error
 from mebp.verification.inputs import randomise_adapter
 from support import models
+from support.commands import refusal_in_process
 from support.pipeline import make_bundle
 
 TOLERANCE = 1e-4
@@ -42,10 +43,7 @@ def logits_of(folder: Path, ids: np.ndarray) -> np.ndarray:
 
 
 def refusal(capsys, *arguments: object) -> str:
-    assert main(["merge", *map(str, arguments)]) == 2
-    found = capsys.readouterr()
-    assert not found.out and len(found.err.splitlines()) == 1, found
-    return found.err
+    return refusal_in_process(capsys, "merge", *arguments)
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "gpt2", "phi3"])

@@ -13,6 +13,7 @@ from mebp.cli import main
 from mebp.verification import model as verification_model
 from mebp.verification.inputs import randomise_adapter
 from support import models
+from support.commands import refusal_in_process
 from support.pipeline import make_bundle
 
 
@@ -28,10 +29,7 @@ def made(tmp_path_factory):
 
 
 def refusal(capsys, *arguments: object) -> str:
-    assert main(["verify", *map(str, arguments)]) == 2
-    found = capsys.readouterr()
-    assert not found.out and len(found.err.splitlines()) == 1, found
-    return found.err
+    return refusal_in_process(capsys, "verify", *arguments)
 
 
 @pytest.mark.parametrize("precision", ["f32", "bf16"])

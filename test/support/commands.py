@@ -9,6 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
+from mebp.cli import main
+
 MEBP = [sys.executable, "-m", "mebp"]
 TIMEOUT = 600  # seconds; only what hangs takes so long, on however busy a machine
 
@@ -24,6 +28,14 @@ def refusal(*arguments: object) -> str:
     lines = run.stderr.splitlines()
     assert len(lines) == 1 and "Traceback" not in lines[0], run.stderr
     return lines[0]
+
+
+def refusal_in_process(capsys: pytest.CaptureFixture, *arguments: object) -> str:
+    """The same without a process of its own, and without a word on standard output."""
+    assert main([*map(str, arguments)]) == 2
+    found = capsys.readouterr()
+    assert not found.out and len(found.err.splitlines()) == 1, found
+    return found.err
 
 
 @contextmanager

@@ -14,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mebp::cpu::HWY_NAMESPACE {
 
 // left[rows, depth] w[columns, depth]^T for so few rows that transposing panels of w would cost more than the products:
-// each row of w is expanded and multiplied where it lies. `finish` as above.
+// each row of w is expanded and multiplied where it lies. `finish` as multiplyPanels has it.
 constexpr int64_t thinRows = 3;
 template <typename Finish>
 static void multiplyThin(const Context &context, const Tensor &x, const Tensor &w, const LowRank &low,

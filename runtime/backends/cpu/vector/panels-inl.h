@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The loop under all matrix products: over panels of 32 result columns. A block of the depth of some panels is expanded
-// into the thread's workspace, multiplied with all rows of the task, and added to the result. So a weight is never
-// expanded as a whole. In f32, a block is summed by itself as its chains are (tile-inl.h). Factors are f32, or bf16
-// where the CPU multiplies that faster (products/).
+// into the thread's workspace, multiplied with all rows of the task, and added to the blocks before. So a weight is
+// never expanded as a whole. In f32, a block is summed by itself as its chains are (tile-inl.h). Factors are f32, or
+// bf16 where the CPU multiplies that faster (products/).
 #if defined(MEBP_PANELS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEBP_PANELS_INL_H
 #undef MEBP_PANELS_INL_H
