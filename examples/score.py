@@ -8,7 +8,6 @@ must contain, "accept": ["...", ...]. One of them is enough, whole and in any ca
 """
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Sequence
@@ -17,7 +16,9 @@ from pathlib import Path
 
 import mebp
 from mebp.chat import Chat
-from mebp.data.reading import Conversation, Sample, read_samples
+from mebp.data.forms import Conversation, Sample
+from mebp.data.reading import json_entries, read_samples
+from mebp.files import read_text
 from mebp.tokenizer import Tokenizer
 
 MAX_NEW_TOKENS = 16  # enough for each answer in the examples; what has not come by then is wrong
@@ -33,17 +34,17 @@ class Question:
 
 
 def read_questions(path: Path) -> list[Question]:
-    """Raises mebp.Error, with the line, for what is no question."""
+    """Raises mebp.Error, with the line, for what is not a question."""
     samples = read_samples(path)
-    lines = [line for line in path.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
-    return [_question(sample, line) for sample, line in zip(samples, lines, strict=False)]
+    entries = json_entries(path, read_text(path, "check the path"))
+    return [_question(sample, entry) for sample, (_, entry) in zip(samples, entries, strict=True)]
 
 
-def _question(sample: Sample, line: str) -> Question:
+def _question(sample: Sample, entry: dict) -> Question:
     turns = sample.messages if isinstance(sample, Conversation) else []
     if [turn["role"] for turn in turns] != ["user", "assistant"]:
         raise mebp.Error(f'{sample.where}: is not one question and its answer; give these two as "messages"')
-    accept = json.loads(line).get("accept")
+    accept = entry.get("accept")
     if not isinstance(accept, list) or not accept or not all(isinstance(word, str) and word.strip() for word in accept):
         raise mebp.Error(f'{sample.where}: does not say which words are right; give "accept": ["...", ...]')
     return Question(turns[0]["content"], accept)

@@ -5,14 +5,24 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mebp.errors import Error
+from mebp.errors import Error, translate_errors
 
 IGNORED_LABEL = -100
 
 
-def token_array(name: str, values: object) -> np.ndarray:
-    """`values` as a contiguous int32 array [batch, sequence]; `name` is what an error calls it."""
-    array = np.asarray(values)
+# Labels of padding must not count, or the model learns to write it.
+PAD = "pad the shorter ones at the end with any token, and their labels with -100, which does not count"
+
+
+def token_array(name: str, values: object, when_ragged: str = PAD) -> np.ndarray:
+    """`values` as a contiguous int32 array [batch, sequence].
+
+    name: what an error calls it.
+    when_ragged: what an error says to do about rows of different lengths.
+    """
+    _check_rows(name, values, when_ragged)
+    with translate_errors(f"{name} cannot be made an array", "give integers of shape [batch, sequence]", ValueError):
+        array = np.asarray(values)
     if array.ndim != 2 or array.size == 0:
         raise Error(f"{name} has shape {list(array.shape)}; give integers of shape [batch, sequence]")
     if array.dtype.kind not in "iu":
@@ -21,7 +31,7 @@ def token_array(name: str, values: object) -> np.ndarray:
     outside = np.argwhere((array < limits.min) | (array > limits.max))
     if len(outside):
         row, column = outside[0]
-        raise Error(f"{name}[{row}, {column}] is {array[row, column]}, which is no token id; check the tokenizer")
+        raise Error(f"{name}[{row}, {column}] is {array[row, column]}, which is not a token id; check the tokenizer")
     return np.ascontiguousarray(array, dtype=np.int32)
 
 
@@ -53,7 +63,26 @@ def micro_batches(input_ids: object, labels: object) -> tuple[list[np.ndarray], 
 
 def _is_list_of_arrays(values: object) -> bool:
     # A batch may be a list too, of rows of numbers.
-    return isinstance(values, list | tuple) and len(values) > 0 and np.ndim(values[0]) == 2
+    return isinstance(values, list | tuple) and len(values) > 0 and _dimensions(values[0]) == 2
+
+
+def _dimensions(values: object) -> int:
+    """Counted along the first elements, for numpy refuses lists whose rows have different lengths."""
+    if isinstance(values, list | tuple):
+        return 1 + (_dimensions(values[0]) if values else 0)
+    return np.ndim(values)
+
+
+def _check_rows(name: str, values: object, advice: str) -> None:
+    if not isinstance(values, list | tuple) or any(_dimensions(row) != 1 for row in values):
+        return
+    lengths = [len(row) for row in values]
+    for index, length in enumerate(lengths):
+        if length != lengths[0]:
+            raise Error(
+                f"{name} has rows of different lengths, {name}[0] of {lengths[0]} tokens and "
+                f"{name}[{index}] of {length}; {advice}"
+            )
 
 
 def named_arrays(
@@ -71,7 +100,12 @@ def named_arrays(
         raise Error(f"{what} '{missing}' is missing; give all {len(shapes)}")
     arrays = {}
     for key, values in given.items():
-        array = np.ascontiguousarray(values, dtype=np.float32)
+        with translate_errors(
+            f"{what} '{key}' cannot be made an array",
+            f"give numbers of shape {list(shapes[key])}",
+            (ValueError, TypeError),
+        ):
+            array = np.ascontiguousarray(values, dtype=np.float32)
         if array.shape != shapes[key]:
             raise Error(f"{what} '{key}' has shape {list(array.shape)}; this bundle wants {list(shapes[key])}")
         arrays[key] = array

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mebp.errors import Error
 from mebp.extension import load_runtime
-from mebp.files import make_writable_parent, replaced_file
+from mebp.files import make_writable_parent, replaced_file, user_path
 from mebp.tools import cache_folder
 
 _ADVICE = "choose another with -o"
@@ -27,7 +27,7 @@ def calibrate(output: Path | None = None, *, threads: int | None = None, quick: 
     Returns what was written: "processor", "threads", "terms", and "nanoseconds", for each name a rate of each term on
     each number of threads. Raises mebp.Error where `output` cannot be written.
     """
-    output = output or default_file()
+    output = user_path(output) if output else default_file()
     if output.is_dir():
         raise Error(f"{output}: is a folder; name a file")
     make_writable_parent(output, _ADVICE, f"{output}: its folder")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mebp.errors import Error
+from mebp.files import user_path
 from mebp.tools import find_tool, run_tool
 
 
@@ -79,11 +80,11 @@ def compile(
         "--checkpoint-spacing": checkpoint_spacing,
         "--spill": spill,
         "--resident-limit": _size(resident_limit),
-        "--rates": rates,
+        "--rates": None if rates is None else user_path(rates),
         "--seed": seed,
         "--random-weights": random_weights,
     }
-    command = [find_tool("mebpc"), os.fspath(model), "-o", os.fspath(output)]
+    command = [find_tool("mebpc"), str(user_path(model)), "-o", str(user_path(output))]
     command += [part for name, value in options.items() if value is not None for part in (name, str(value))]
     try:
         run_tool(command)

@@ -4,6 +4,7 @@
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,19 +13,39 @@ from pathlib import Path
 from mebp.errors import Error, translate_errors
 
 
+def user_path(path: str | os.PathLike[str]) -> Path:
+    """`path` with ~ as the home folder, which a shell replaces only at the beginning of a word, not in --data=~/x."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise Error(f"{path}: there is no such home folder; write the whole path") from error
+
+
 def read_bytes(path: Path, advice: str) -> bytes:
     with translate_errors(f"{path}: cannot be read", advice):
         return path.read_bytes()
 
 
 def read_text(path: Path, advice: str) -> str:
-    """In UTF-8, without the mark that some editors put first."""
-    content = read_bytes(path, advice)
+    """In UTF-8, without the mark that some editors put first.
+
+    Raises mebp.Error, too, where the file changes meanwhile: what was read may be half of one version.
+    """
+    with translate_errors(f"{path}: cannot be read", advice), path.open("rb") as file:
+        before = os.fstat(file.fileno())
+        content = file.read()
+        after = os.fstat(file.fileno())
+    if stat.S_ISREG(before.st_mode) and _version(before) != _version(after):
+        raise Error(f"{path}: changed while it was read; try again when nothing writes to it")
     try:
         return content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise Error(f"{path}:{line}: is not UTF-8 at byte {error.start} of the file; convert it") from error
+
+
+def _version(status: os.stat_result) -> tuple[int, int]:
+    return status.st_size, status.st_mtime_ns
 
 
 def read_json(path: Path, advice: str) -> dict:
@@ -39,7 +60,7 @@ def read_json(path: Path, advice: str) -> dict:
 
 def make_parent(path: str | os.PathLike[str], advice: str, what: str | None = None) -> Path:
     """The absolute folder of `path`, made where it is not there; `what` is how an error begins, if not with it."""
-    parent = Path(path).absolute().parent
+    parent = user_path(path).absolute().parent
     with translate_errors(f"{what or f'{parent}:'} cannot be made", advice):
         parent.mkdir(parents=True, exist_ok=True)
     return parent

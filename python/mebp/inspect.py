@@ -5,6 +5,7 @@ import json
 import os
 
 from mebp.extension import load_runtime
+from mebp.files import user_path
 
 
 def inspect(path: str | os.PathLike[str]) -> dict:
@@ -12,7 +13,7 @@ def inspect(path: str | os.PathLike[str]) -> dict:
 
     Sizes are bytes. Raises mebp.Error where the bundle is missing or damaged.
     """
-    return describe(load_runtime().Bundle(os.fspath(path)))
+    return describe(load_runtime().Bundle(os.fspath(user_path(path))))
 
 
 def describe(bundle: object) -> dict:

@@ -13,7 +13,7 @@ import numpy as np
 from mebp.element_types import ELEMENT_TYPES
 from mebp.errors import Error
 from mebp.extension import load_runtime
-from mebp.files import new_folder, read_json
+from mebp.files import new_folder, read_json, user_path
 from mebp.inspect import inspect
 from mebp.session import Session
 from mebp.tensor_file import relative_norm, write_tensors
@@ -54,7 +54,7 @@ def merge(
     Raises mebp.Error, with nothing written, where the adapter does not belong to the bundle, the bundle has no
     config.json, a number cannot be held, or `output` cannot be written or is not empty.
     """
-    bundle, adapter, output = Path(bundle), Path(adapter), Path(output)
+    bundle, adapter, output = (user_path(path) for path in (bundle, adapter, output))
     if dtype not in ELEMENT_TYPES:
         raise Error(f"dtype '{dtype}' is not one of {', '.join(ELEMENT_TYPES)}")
     session = Session(bundle, threads=1, forward_only=True)

@@ -4,14 +4,13 @@
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from mebp import arrays, generation
 from mebp.errors import Error
 from mebp.extension import load_runtime
-from mebp.files import make_parent
+from mebp.files import make_parent, user_path
 from mebp.inspect import describe
 from mebp.numbers import check_not_negative, whole_number
 from mebp.plan import Plan
@@ -100,8 +99,8 @@ class Session:
         """
         runtime = load_runtime()
         check_options(device, threads, lr, betas, eps, weight_decay, clip)
-        self.path = Path(path)
-        self._bundle = runtime.Bundle(os.fspath(path))
+        self.path = user_path(path)
+        self._bundle = runtime.Bundle(os.fspath(self.path))
         self._info = self._bundle.info()
         self._description = describe(self._bundle)
         self.manifest: dict = self._description["manifest"]
@@ -122,11 +121,11 @@ class Session:
             accumulate=accumulate,
             clip=clip or 0.0,
             resident_limit=byte_size("resident_limit", resident_limit),
-            spill_folder=os.fspath(spill_folder or ""),
+            spill_folder=os.fspath(user_path(spill_folder)) if spill_folder else "",
             state_in_file=state_in_file,
             perturbation=perturbation,
             forward_only=forward_only,
-            trace_file=os.fspath(profile or ""),
+            trace_file=os.fspath(user_path(profile)) if profile else "",
         )
 
     def __repr__(self) -> str:
@@ -262,7 +261,7 @@ class Session:
         sequence.
         """
         sampler = generation.Sampler(temperature, top_k, top_p, seed)
-        ids = arrays.token_array("input_ids", input_ids)
+        ids = arrays.token_array("input_ids", input_ids, "give prompts of other lengths in calls of their own")
         count = whole_number("max_new_tokens", max_new_tokens, at_least=1)
         if ids.shape[1] + count > self.max_sequence:
             raise Error(
@@ -309,7 +308,7 @@ class Session:
     def save_adapter(self, folder: str | os.PathLike[str]) -> None:
         """Writes a PEFT folder (adapter_config.json, adapter_model.safetensors), whole or not at all."""
         make_parent(folder, "choose another folder")
-        self._session.save_adapter(os.fspath(folder))
+        self._session.save_adapter(os.fspath(user_path(folder)))
 
     def load_adapter(self, folder: str | os.PathLike[str]) -> None:
         """Takes the adapter of a PEFT folder, in float32, bfloat16 or float16; the optimizer's state stays as it is.
@@ -317,7 +316,7 @@ class Session:
         Raises mebp.Error, with nothing taken, where the adapter is not LoRA as this bundle computes it: of another
         rank, alpha, target layers or shapes, or with parts (DoRA, biases, saved modules) that would be lost.
         """
-        self._session.load_adapter(os.fspath(folder))
+        self._session.load_adapter(os.fspath(user_path(folder)))
 
     def save_state(self, folder: str | os.PathLike[str], user: bytes = b"") -> None:
         """Writes all that a bitwise equal continuation needs, crash-safe; `user` travels along (up to 1 MiB).
@@ -326,11 +325,11 @@ class Session:
         keep, in `user`.
         """
         make_parent(folder, "choose another folder")
-        self._session.save_state(os.fspath(folder), user)
+        self._session.save_state(os.fspath(user_path(folder)), user)
 
     def load_state(self, folder: str | os.PathLike[str]) -> bytes:
         """Continues from a saved state; returns what `user` was.
 
         Raises mebp.Error, with nothing changed, where the state is of another bundle or optimizer, or damaged.
         """
-        return self._session.load_state(os.fspath(folder))
+        return self._session.load_state(os.fspath(user_path(folder)))

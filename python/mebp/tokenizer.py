@@ -4,7 +4,7 @@
 from pathlib import Path
 
 from mebp.errors import Error, translate_errors
-from mebp.files import read_json
+from mebp.files import read_json, user_path
 
 # What models of several families put between documents; where a vocabulary has none, its end-of-sequence token.
 _END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>")
@@ -18,9 +18,10 @@ class Tokenizer:
         """Reads NAME.mebp/tokenizer/tokenizer.json and the settings beside it."""
         from tokenizers import Tokenizer as FastTokenizer
 
-        if not Path(bundle).is_dir():
+        bundle = user_path(bundle)
+        if not bundle.is_dir():
             raise Error(f"{bundle}: no such bundle; make it with mebpc")
-        self.folder = Path(bundle) / "tokenizer"
+        self.folder = bundle / "tokenizer"
         path = self.folder / "tokenizer.json"
         if not path.is_file():
             raise Error(f"{path}: not there: the model was exported without a tokenizer; use mebp-run --tokens")

@@ -12,7 +12,9 @@ import pytest
 
 import mebp
 from mebp.cli import main
+from mebp.inspect import inspect
 from mebp.plan import Plan
+from support import models
 from support.commands import TIMEOUT
 
 IDS = np.arange(60, 92)[None]
@@ -106,3 +108,46 @@ def test_ctrl_c_never_cuts_a_step(bundle):
         [sys.executable, "-c", _INTERRUPTED, str(bundle)], capture_output=True, text=True, timeout=TIMEOUT
     )
     assert run.returncode == 0 and run.stdout.startswith("whole"), run.stderr
+
+
+def test_rows_of_different_lengths_are_refused(bundle):
+    session, rows = mebp.Session(bundle), [[60, 61, 62], [60, 61]]
+    lengths = "input_ids has rows of different lengths, input_ids[0] of 3 tokens and input_ids[1] of 2; "
+    for method in (session.loss, session.step, session.loss_and_gradients):
+        with pytest.raises(mebp.Error) as caught:
+            method(rows, rows)
+        assert str(caught.value).startswith(lengths + "pad the shorter ones at the end with any token")
+    with pytest.raises(mebp.Error) as caught:
+        session.generate(rows)
+    assert str(caught.value) == lengths + "give prompts of other lengths in calls of their own"
+
+
+def test_paths_may_begin_with_the_home_folder(bundle, data, tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.mebp").symlink_to(bundle)
+    (tmp_path / "run.yaml").write_text("data: ~/data.txt\nlog: ~/run.jsonl\n")
+    assert main(["train", "~/tiny.mebp", "--config=~/run.yaml", "--steps=1", "--adapter-out=~/adapter"]) == 0
+    assert main(["eval", "~/tiny.mebp", "--data=~/data.txt", "--adapter=~/adapter"]) == 0
+    assert main(["inspect", "~/tiny.mebp", "--html=~/page.html", "--log=~/run.jsonl"]) == 0
+    assert main(["generate", "~/tiny.mebp", "--prompt=a", "--adapter=~/adapter", "--max-new-tokens=1"]) == 0
+    mebp.train("~/tiny.mebp", "~/data.txt", steps=1, state="~/state", plot="~/run.png", progress=False)
+    session = mebp.Session("~/tiny.mebp", profile="~/trace.json")
+    session.load_adapter("~/adapter")
+    session.load_state("~/state")
+    session.save_adapter("~/saved/adapter")
+    session.save_state("~/saved/state")
+    assert inspect("~/tiny.mebp") == inspect(bundle)
+    mebp.merge("~/tiny.mebp", "~/adapter", "~/merged")
+    made = {"adapter", "run.jsonl", "page.html", "run.png", "state", "saved", "trace.json", "merged"}
+    assert {path.name for path in tmp_path.glob("[!.]*")} == {"tiny.mebp", "run.yaml", "data.txt", *made}
+    assert {path.name for path in (tmp_path / "saved").iterdir()} >= {"adapter", "state"}
+
+
+def test_export_and_compile_take_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    models.save(models.build("llama", num_hidden_layers=1), tmp_path / "model")
+    mebp.export("~/model", "~/onnx/model.onnx", seq_len=8)
+    mebp.compile("~/onnx/model.onnx", "~/tiny.mebp")
+    assert {path.name for path in tmp_path.iterdir()} == {"model", "onnx", "tiny.mebp"}

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from mebp.data.reading import Completion, Conversation, Document, read_samples
+from mebp.data.forms import Completion, Conversation, Document
+from mebp.data.reading import read_samples
 from mebp.errors import Error
 
 TURNS = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "I."}]
@@ -53,7 +54,7 @@ def test_an_empty_file_is_refused(tmp_path, name, content):
     assert str(caught.value) == f"{tmp_path / name}: has no text; give another file"
 
 
-def test_bytes_that_are_no_utf_8_are_named(tmp_path):
+def test_bytes_that_are_not_utf_8_are_named(tmp_path):
     path = tmp_path / "data.txt"
     path.write_bytes(b"one\ntwo \xff\n")
     with pytest.raises(Error) as caught:
@@ -66,15 +67,19 @@ def test_a_missing_file_is_refused(tmp_path):
         read_samples(tmp_path / "none.txt")
 
 
-WANTED = 'give "text", "prompt" and "completion", or "messages"'
+WANTED = 'give "text", "prompt" and "completion", "messages", "instruction" and "output", or "conversations"'
+PART = '{"type": "text", "text": "..."}'
+OBJECTS = "write one object a line, or one array of objects"
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"text": "cut', "is not JSON (Unterminated string starting at: line 1 column 10 (char 9)); write one object"),
+        ('{"text": "cut', f"is not JSON (Unterminated string starting at, column 10); {OBJECTS}"),
         ("[" * 100_000, "is not JSON ("),
-        ('["a"]', "is a list; write one object a line"),
+        ('"a"', f"is a string; {OBJECTS}"),
+        ('["a"]', f"is a string; {OBJECTS}"),
+        ('[{"text": "a"}] 1', f"is not JSON (Extra data, column 17); {OBJECTS}"),
         ("{}", f"is empty; {WANTED}"),
         ({"question": "a", "answer": "b"}, f'has "question" and "answer"; {WANTED}'),
         ({"prompt": "a"}, f'has no "completion"; {WANTED}'),
@@ -82,20 +87,50 @@ WANTED = 'give "text", "prompt" and "completion", or "messages"'
         ({"text": "a", "messages": TURNS}, 'has both "text" and "messages"; keep one of them'),
         ({"text": 3}, '"text" is a number; give a string'),
         ({"text": None}, '"text" is null; give a string'),
-        ('{"text": "a\\ud800"}', '"text" holds half of a surrogate pair at character 1; mend it'),
+        ('{"text": "a\\ud800"}', '"text" holds half of a surrogate pair at character 1; correct it'),
         ({"prompt": ["a"], "completion": "b"}, '"prompt" is a list; give a string'),
-        ({"prompt": "a", "completion": ""}, '"completion" is empty, so there is nothing to learn; leave the line out'),
+        ({"prompt": "a", "completion": ""}, '"completion" is empty, so there is nothing to learn; leave it out'),
         ({"messages": {}}, '"messages" is an object; give a list of {"role", "content"}'),
-        ({"messages": []}, "has no turn of the assistant, so there is nothing to learn; leave the line out"),
-        ({"messages": TURNS[:1]}, "has no turn of the assistant, so there is nothing to learn; leave the line out"),
+        ({"messages": []}, "has no turn of the assistant, so there is nothing to learn; leave it out"),
+        ({"messages": TURNS[:1]}, "has no turn of the assistant, so there is nothing to learn; leave it out"),
         ({"messages": TURNS, "tools": [{}]}, '"tools" is not in this build; write them into the system\'s turn'),
         ({"messages": ["a"]}, 'messages[0] is a string; give {"role", "content"}'),
         ({"messages": [{"role": "user"}]}, 'messages[0] has no "content"; give {"role", "content"}'),
         ({"messages": [*TURNS, {"content": "a"}]}, 'messages[2] has no "role"; give {"role", "content"}'),
         ({"messages": [{"role": "user", "content": True}]}, 'messages[0]: "content" is a truth value; give a string'),
+        ({"messages": [{"role": "user", "content": ["a"]}]}, f"messages[0]: content[0] is a string; give {PART}"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "a"}]}]},
+            f"messages[0]: content[0] is not {PART}; mebp trains on text alone",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": 1}]}]},
+            'messages[0]: content[0]: "text" is',
+        ),
         (
             {"messages": [*TURNS, {"role": "human", "content": "a"}]},
             'messages[2] has the role "human"; choose one of system, user, assistant, tool',
+        ),
+        ({"instruction": "a"}, f'has no "output"; {WANTED}'),
+        ({"input": "a", "output": "b"}, f'has no "instruction"; {WANTED}'),
+        ({"instruction": "a", "output": ""}, '"output" is empty, so there is nothing to learn; leave it out'),
+        ({"instruction": "a", "input": 1, "output": "b"}, '"input" is a number; give a string'),
+        (
+            {"instruction": "a", "output": "b", "history": [["c", "d"]]},
+            '"history" is not read; write the conversation as "messages"',
+        ),
+        ({"instruction": "a", "output": "b", "text": "c"}, 'has both "text" and "instruction"; keep one of them'),
+        ({"conversations": "a"}, '"conversations" is a string; give a list of {"from", "value"}'),
+        ({"conversations": [{"from": "gpt"}]}, 'conversations[0] has no "value"; give {"from", "value"}'),
+        ({"conversations": [{"value": "a"}]}, 'conversations[0] has no "from"; give {"from", "value"}'),
+        (
+            {"conversations": [{"from": "function_call", "value": "a"}]},
+            'conversations[0] has the role "function_call"; choose one of system, human, user, gpt, assistant, tool, '
+            "observation",
+        ),
+        (
+            {"conversations": [{"from": "human", "value": "a"}]},
+            "has no turn of the assistant, so there is nothing to learn; leave it out",
         ),
     ],
 )
@@ -105,5 +140,129 @@ def test_a_bad_line_is_refused(tmp_path, line, message):
 
 def test_one_form_to_a_file(tmp_path):
     assert refusal(tmp_path, "", {"text": "a"}, {"text": "b"}, {"messages": TURNS}) == (
-        ':4: has "messages" where line 2 has "text"; keep to one of them'
+        ':4: has "messages" where line 2 has "text"; use one form in the whole file'
+    )
+    array = [{"text": "a"}, {"messages": TURNS}]
+    assert refusal(tmp_path, json.dumps(array, indent=1)) == (
+        ':5: has "messages" where line 2 has "text"; use one form in the whole file'
+    )
+
+
+def test_alpaca_is_a_conversation(tmp_path):
+    where = f"{tmp_path}/data.jsonl"
+    question, answer = {"role": "user", "content": "Who?"}, {"role": "assistant", "content": "I."}
+    in_context = {"role": "user", "content": "Who?\n\nA door."}
+    system = {"role": "system", "content": "Be brief."}
+    assert read(
+        tmp_path,
+        {"instruction": "Who?", "output": "I."},
+        {"instruction": "Who?", "input": "", "output": "I."},
+        {"instruction": "Who?", "input": None, "output": "I."},
+        {"instruction": "Who?", "input": "A door.", "output": "I.", "system": "Be brief."},
+    ) == [
+        Conversation(f"{where}:1", [question, answer]),
+        Conversation(f"{where}:2", [question, answer]),
+        Conversation(f"{where}:3", [question, answer]),
+        Conversation(f"{where}:4", [system, in_context, answer]),
+    ]
+
+
+def test_sharegpt_is_a_conversation(tmp_path):
+    where = f"{tmp_path}/data.jsonl"
+    turns = [{"from": "human", "value": "Who?"}, {"from": "gpt", "value": "I."}]
+    system = {"role": "system", "content": "Be brief."}
+    assert read(
+        tmp_path,
+        {"id": 1, "conversations": turns},
+        {"conversations": [{"from": "system", "value": "Be brief."}, *turns]},
+        {"conversations": turns, "system": "Be brief."},
+        {"conversations": TURNS},
+    ) == [
+        Conversation(f"{where}:1", TURNS),
+        Conversation(f"{where}:2", [system, *TURNS]),
+        Conversation(f"{where}:3", [system, *TURNS]),
+        Conversation(f"{where}:4", TURNS),
+    ]
+
+
+def test_content_in_parts(tmp_path):
+    parts = [{"type": "text", "text": "I"}, {"type": "text", "text": "."}]
+    (sample,) = read(tmp_path, {"messages": [TURNS[0], {"role": "assistant", "content": parts}]})
+    assert sample.messages == TURNS
+
+
+SAMPLES = [{"text": "a\n\u2028"}, {"text": "b"}]
+LINES = "".join(json.dumps(sample) + "\n" for sample in SAMPLES)
+
+
+@pytest.mark.parametrize(
+    "name", ["data.jsonl", "data.JSON", "data.Jsonl", "data.ndjson", "data.txt", "data", "data.csv.txt"]
+)
+@pytest.mark.parametrize(
+    "content", [LINES, "\ufeff" + LINES, json.dumps(SAMPLES), "\n " + json.dumps(SAMPLES, indent=2)]
+)
+def test_json_is_known_by_its_name_or_its_beginning(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    assert [sample.text for sample in read_samples(tmp_path / name)] == ["a\n\u2028", "b"]
+
+
+def test_one_object_over_several_lines(tmp_path):
+    (tmp_path / "data.txt").write_text(json.dumps({"text": "a"}, indent=2))
+    assert read_samples(tmp_path / "data.txt") == [Document(f"{tmp_path}/data.txt:1", "a")]
+
+
+def test_entries_of_an_array_have_their_lines(tmp_path):
+    (tmp_path / "data.json").write_text('\n[{"text":\n"a"}, {"text": "b"},\n\n{"text": "c"}\n]')
+    lines = [sample.where.rpartition(":")[2] for sample in read_samples(tmp_path / "data.json")]
+    assert lines == ["2", "3", "5"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"text": "a"}\nb\n', f":2: is not JSON (Expecting value, column 1); {OBJECTS}"),
+        ('[{"text": "a"},\n{"text": "b"},\n]', f":3: is not JSON (Expecting value, column 1); {OBJECTS}"),
+        ('[{"text": "a"},\n{"text": "b', f":2: is not JSON (Unterminated string starting at, column 10); {OBJECTS}"),
+    ],
+)
+def test_json_of_another_name_that_is_damaged_is_refused(tmp_path, content, message):
+    (tmp_path / "data.txt").write_text(content)
+    with pytest.raises(Error) as caught:
+        read_samples(tmp_path / "data.txt")
+    assert str(caught.value) == f"{tmp_path}/data.txt{message}"
+
+
+@pytest.mark.parametrize(
+    "content", ["[1] A note.", "{a} and {b}", 'He said:\n{"text": 1}', "[]", "prompt, completion."]
+)
+def test_text_stays_text(tmp_path, content):
+    (tmp_path / "data.txt").write_text(content)
+    assert read_samples(tmp_path / "data.txt") == [Document(str(tmp_path / "data.txt"), content)]
+
+
+def test_an_array_without_entries_is_refused(tmp_path):
+    (tmp_path / "data.json").write_text("[\n]\n")
+    with pytest.raises(Error) as caught:
+        read_samples(tmp_path / "data.json")
+    assert str(caught.value) == f"{tmp_path}/data.json: has no samples; give another file"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("data.csv", "a,b\n1,2\n"),
+        ("data.CSV", "a"),
+        ("data.tsv", "a\tb\n"),
+        ("data.txt", '"Prompt", "Completion"\r\n"a","b"\r\n'),
+        ("data.txt", "id;question;answer\n1;a;b\n"),
+        ("data", "instruction\tinput\toutput\na\t\tb\n"),
+    ],
+)
+def test_a_table_is_refused(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(Error) as caught:
+        read_samples(tmp_path / name)
+    assert str(caught.value) == (
+        f"{tmp_path / name}: is a table (CSV); write each row as a JSON line, "
+        '{"prompt": "...", "completion": "..."}, to a .jsonl file'
     )

@@ -1,13 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that are read, and files and folders that are written whole or not at all: every line that an error has."""
 
+import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
 
 from mebp.errors import Error
-from mebp.files import made_folders, make_parent, make_writable_parent, new_folder, read_json, read_text, replaced_file
+from mebp.files import (
+    made_folders,
+    make_parent,
+    make_writable_parent,
+    new_folder,
+    read_json,
+    read_text,
+    replaced_file,
+    user_path,
+)
 
 
 def refusal(call: object, *arguments: object) -> str:
@@ -31,6 +42,37 @@ def test_text(path):
     assert read_text(path, "look") == "one\r\ntwo"
     path.write_bytes(b"one\ntwo \xff")
     assert refusal(read_text, path, "look") == f"{path}:2: is not UTF-8 at byte 8 of the file; convert it"
+
+
+@pytest.mark.parametrize("change", [lambda path: path.write_text("one"), lambda path: os.utime(path, (1, 1))])
+def test_text_that_changes_while_it_is_read(path, monkeypatch, change):
+    path.write_text("one\ntwo\n")
+    fstat = os.fstat
+
+    def fstat_before_a_change(file: int) -> os.stat_result:
+        found = fstat(file)
+        change(path)
+        return found
+
+    monkeypatch.setattr(os, "fstat", fstat_before_a_change)
+    assert refusal(read_text, path, "look") == f"{path}: changed while it was read; try again when nothing writes to it"
+
+
+def test_text_from_a_pipe(path):
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_text, args=["one"])
+    writer.start()
+    assert read_text(path, "look") == "one"
+    writer.join()
+
+
+def test_a_home_folder_in_a_path(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert user_path("~/a/~") == user_path(Path("~/a/~")) == tmp_path / "a" / "~"
+    assert user_path("a/~") == Path("a/~")
+    assert refusal(user_path, "~nobody-here/a") == (
+        "~nobody-here/a: there is no such home folder; write the whole path"
+    )
 
 
 def test_json(path):

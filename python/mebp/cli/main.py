@@ -7,10 +7,12 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import NoReturn
 
 import mebp
 from mebp.errors import Error, reason
+from mebp.files import user_path
 
 _COMMANDS = {
     "export": "write a Hugging Face model as ONNX whose weights stay where they are",
@@ -54,6 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsed, unknown = parser.parse_known_args(given)
         if unknown:
             commands[parsed.command].refuse(unknown)
+        for name, value in vars(parsed).items():
+            if isinstance(value, Path):
+                setattr(parsed, name, user_path(value))
         return import_module(f"mebp.cli.{parsed.command}").run(parsed)
     except Error as error:
         return _fail(error)

@@ -5,7 +5,7 @@ import numpy as np
 
 from mebp.arrays import IGNORED_LABEL
 from mebp.data.dataset import Row
-from mebp.data.reading import Completion
+from mebp.data.forms import Completion
 from mebp.tokenizer import Tokenizer
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from mebp.arrays import IGNORED_LABEL
 from mebp.data.chat_template import ChatTemplate, Message
 from mebp.data.dataset import Row
-from mebp.data.reading import Conversation
+from mebp.data.forms import Conversation
 from mebp.errors import Error
 from mebp.tokenizer import Tokenizer
 

@@ -8,20 +8,24 @@ from pathlib import Path
 
 from mebp.data.completions import completion_row
 from mebp.data.dataset import Dataset, Row
+from mebp.data.forms import Completion, Conversation, Document
 from mebp.data.packing import pack
-from mebp.data.reading import Completion, Conversation, Document, read_samples
-from mebp.errors import Error
+from mebp.data.reading import read_samples
+from mebp.errors import Error, translate_errors
+from mebp.files import user_path
 from mebp.tokenizer import Tokenizer
 
 
 def load_dataset(path: str | os.PathLike[str], tokenizer: Tokenizer, length: int) -> Dataset:
     """Reads a file and makes rows of up to `length` tokens of it.
 
-    Documents (plain text, or "text" in JSON lines) are packed. Of "prompt" and "completion" or "messages", each sample
-    is a row, cut at its end where it is longer, and left out where nothing to learn remains.
+    Documents (plain text, or "text" in JSON) are packed. A prompt with its completion or a conversation is a row, cut
+    at its end where it is longer, and left out where nothing to learn remains.
     Raises mebp.Error where the file cannot be read or nothing in it can be learned.
     """
-    path = Path(path)
+    path = user_path(path)
+    with translate_errors(f"{path}: cannot be read", "check the path"):
+        modified = datetime.fromtimestamp(path.stat().st_mtime)
     samples = read_samples(path)
     if isinstance(samples[0], Document):
         rows, notes = pack(samples, tokenizer, length), []
@@ -30,18 +34,18 @@ def load_dataset(path: str | os.PathLike[str], tokenizer: Tokenizer, length: int
     elif isinstance(samples[0], Completion):
         rows, notes = _fit(path, [completion_row(sample, tokenizer) for sample in samples], length, "completion")
     else:
-        rows, notes = _conversations(path, samples, tokenizer, length)
+        rows, notes = _conversations(path, samples, tokenizer, length, modified)
     return Dataset(rows, tokenizer.end_of_text, notes)
 
 
 def _conversations(
-    path: Path, samples: Sequence[Conversation], tokenizer: Tokenizer, length: int
+    path: Path, samples: Sequence[Conversation], tokenizer: Tokenizer, length: int, modified: datetime
 ) -> tuple[list[Row], list[str]]:
     from mebp.data.chat_template import ChatTemplate  # jinja2 is not needed for other data
     from mebp.data.conversations import conversation_row, find_turns
 
     # Where a template writes the date, it is the file's: a run that goes on tomorrow sees the same tokens.
-    template = ChatTemplate(tokenizer, now=datetime.fromtimestamp(path.stat().st_mtime))
+    template = ChatTemplate(tokenizer, now=modified)
     turns = [find_turns(sample, template) for sample in samples]
     rows, notes = _fit(path, [conversation_row(each, tokenizer) for each in turns], length, "assistant")
     partial = sum(not each.complete for each in turns)

