@@ -22,7 +22,7 @@ ask
 
 say "train on 150 short conversations"
 mebp train demo/smollm2.mebp --data examples/brindle_rock.jsonl --epochs 4 --lr 2e-3 --schedule linear --warmup 10 \
-  --eval "$questions" --adapter-out demo/adapter --log demo/run.jsonl --plot demo/loss.png
+  --eval "$questions" --adapter-out demo/adapter --log demo/run.jsonl --plot demo/loss.png --overwrite
 
 say "after: the same questions, none of them as worded in training"
 ask --adapter demo/adapter

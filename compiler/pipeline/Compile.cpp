@@ -8,6 +8,7 @@
 #include "compiler/import/Import.h"
 #include "compiler/pipeline/Budget.h"
 #include "compiler/pipeline/Pipeline.h"
+#include "compiler/pipeline/PlanFile.h"
 #include "compiler/pipeline/PrintPlan.h"
 #include "dialects/nn/Locations.h"
 #include "format/byte_size.h"
@@ -55,7 +56,8 @@ public:
   }
 
   LogicalResult run() {
-    if (failed(import()) || failed(chooseShape()) || failed(readRates()))
+    if (failed(check(checkPlanFile(compilation.planJson, compilation.input))) || failed(import()) ||
+        failed(chooseShape()) || failed(readRates()))
       return failure();
     PassManager passes(&context);
     buildPipeline(passes, options, compilation.emit.value_or(Level::Exec));
@@ -75,6 +77,12 @@ public:
 private:
   InFlightDiagnostic emitError() { return mlir::emitError(UnknownLoc::get(&context)); }
   InFlightDiagnostic emitNote() { return mlir::emitWarning(UnknownLoc::get(&context)); }
+
+  LogicalResult check(llvm::Error error) {
+    if (error)
+      return emitError() << llvm::toString(std::move(error));
+    return success();
+  }
 
   LogicalResult import() {
     module = importOnnx(compilation.input, context);
@@ -167,20 +175,10 @@ private:
                          << format::formatMegabytes(plan.peakBytes) << "; this is a fault of mebpc, please report it";
     format::Bundle bundle;
     SmallVector<nn::ParameterOp> parameters = buildBundle(*module, options, plan, bundle);
-    if (failed(writePlanJson(bundle)) || (!compilation.planOnly && failed(write(parameters, bundle))))
+    if (failed(check(writePlanFile(compilation.planJson, bundle))) ||
+        (!compilation.planOnly && failed(write(parameters, bundle))))
       return failure();
     printPlan(llvm::outs(), bundle, compilation.explainPeak);
-    return success();
-  }
-
-  LogicalResult writePlanJson(const format::Bundle &bundle) {
-    if (compilation.planJson.empty())
-      return success();
-    std::error_code error;
-    llvm::raw_fd_ostream stream(compilation.planJson, error);
-    if (error)
-      return emitError() << compilation.planJson << ": " << error.message();
-    printPlanJson(stream, bundle);
     return success();
   }
 

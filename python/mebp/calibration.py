@@ -7,6 +7,7 @@ from pathlib import Path
 from mebp.errors import Error
 from mebp.extension import load_runtime
 from mebp.files import make_writable_parent, replaced_file, user_path
+from mebp.outputs import RATES, check_output
 from mebp.tools import cache_folder
 
 _ADVICE = "choose another with -o"
@@ -30,6 +31,7 @@ def calibrate(output: Path | None = None, *, threads: int | None = None, quick: 
     output = user_path(output) if output else default_file()
     if output.is_dir():
         raise Error(f"{output}: is a folder; name a file")
+    check_output("-o", output, RATES, {})
     make_writable_parent(output, _ADVICE, f"{output}: its folder")
     text = load_runtime().calibrate(threads or 0, quick)
     with replaced_file(output, _ADVICE) as unfinished:

@@ -5,6 +5,7 @@ import json
 import math
 import re
 import signal
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from mebp import Error, Session, StepResult
+from mebp.tools import find_tool
 from mebp.training.loop import train
 from mebp.training.options import TrainingOptions
 from support.commands import TIMEOUT, has_lines, mebp, refusal, running
@@ -224,8 +226,11 @@ def test_options_from_a_file(bundle, data, tmp_path):
     config.write_text(f"bundle: {bundle}\ndata: {data}\nsteps: 2\nlr: 1e-3\nlog: {log}\nsave-every: 1\n")
     assert mebp("train", "--config", config).returncode == 0
     assert [line["lr"] for line in read_log(log)] == [1e-3, 1e-3]
-    assert mebp("train", "--config", config, "--steps", 3, "--lr", 2e-3).returncode == 0
+    assert mebp("train", "--config", config, "--steps", 3, "--lr", 2e-3, "--overwrite").returncode == 0
     assert [line["lr"] for line in read_log(log)] == [2e-3] * 3
+    assert refusal("train", "--config", config, "--log", config).endswith(
+        "is also --config, which would be lost; choose another"
+    )
     config.write_text(f"bundle: {bundle}\nlr: 1e-3\nsetps: 2\n")
     assert refusal("train", "--config", config).endswith("run.yaml:3: there is no option 'setps'; did you mean steps?")
     config.write_text(f"bundle: {bundle}\n")
@@ -306,3 +311,72 @@ def test_inspect(bundle):
     found = json.loads(mebp("inspect", bundle, "--json").stdout)
     assert found["model"]["sequence"] == 32 and found["plan"]["peak_bytes"] > 0
     assert [block["kind"] for block in found["blocks"]] == ["embed", "layer", "layer", "head"]
+
+
+def test_a_run_is_not_lost_to_one_that_forgets_to_resume(bundle, data, tmp_path):
+    log, state = tmp_path / "run.jsonl", tmp_path / "state"
+    common = ["train", bundle, "--data", data, "--log", log, "--state", state, "--adapter-out", tmp_path / "adapter"]
+    assert mebp(*common, "--steps", 2).returncode == 0
+    before = log.read_text(), (state / "state.bin").read_bytes(), adapter_bytes(tmp_path / "adapter")
+    for steps in (2, 5):  # of a finished run, and of one that could go on
+        assert refusal(*common, "--steps", steps) == (
+            f"mebp: {state}: holds the state of a run (after step 2); "
+            "add --resume to go on or --overwrite to start anew"
+        )
+    with pytest.raises(Error, match="add --resume to go on or --overwrite to start anew"):
+        train(TrainingOptions(bundle, data, state=state, steps=5), progress=False)
+    assert before == (log.read_text(), (state / "state.bin").read_bytes(), adapter_bytes(tmp_path / "adapter"))
+    anew = mebp(*common, "--steps", 1, "--overwrite", "--seed", 5)
+    assert anew.returncode == 0 and [line["step"] for line in read_log(log)] == [1], anew.stderr
+    train(TrainingOptions(bundle, data, state=state, steps=1, overwrite=True), progress=False)
+
+
+def test_data_is_not_lost_to_an_output(bundle, data, tmp_path):
+    for option in ("--log", "--profile"):
+        assert refusal("train", bundle, "--data", data, option, data, "--overwrite") == (
+            f"mebp: {option} {data}: is also --data, which would be lost; choose another"
+        )
+    assert data.read_text() == TEXT
+    assert refusal("inspect", bundle, "--html", data) == (
+        f"mebp: --html {data}: is there already and is not a page of mebp inspect; choose another"
+    )
+    page = tmp_path / "page.html"
+    for _ in range(2):  # which is made again, for it holds nothing that the bundle has not
+        assert mebp("inspect", bundle, "--html", page).returncode == 0
+    assert data.read_text() == TEXT
+
+
+def test_a_plan_is_not_written_over_something_else(bundle, data, tmp_path):
+    model = bundle.parent / "model.onnx"
+    plan = tmp_path / "plan.json"
+
+    def mebpc(file: Path) -> subprocess.CompletedProcess:
+        command = [find_tool("mebpc"), str(model), "--plan-only", "--plan-json", str(file)]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    for _ in range(2):
+        assert mebpc(plan).returncode == 0 and json.loads(plan.read_text())["peak_bytes"]
+    before = model.read_bytes()
+    for file, reason in (
+        (data, "is there already and is not a plan of mebpc; choose another"),
+        (model, "is also the model, which would be lost; choose another"),
+        (tmp_path, "something else is there; choose another"),
+        (Path("/dev/full"), "cannot be written (No space left on device); make room or choose another"),
+    ):
+        run = mebpc(file)
+        assert (run.returncode, run.stderr) == (2, f"mebpc: --plan-json {file}: {reason}\n")
+    assert data.read_text() == TEXT and model.read_bytes() == before
+
+
+def test_a_run_goes_on_from_an_adapter(bundle, data, tmp_path):
+    common = ["train", bundle, "--data", data, "--lr", 1e-2, "--steps", 3]
+    first = tmp_path / "first"
+    assert mebp(*common, "--adapter-out", first, "--log", tmp_path / "first.jsonl").returncode == 0
+    second = [*common, "--adapter", first, "--adapter-out", tmp_path / "second", "--state", tmp_path / "state"]
+    assert mebp(*second, "--log", tmp_path / "second.jsonl").returncode == 0
+    whole = mebp("eval", bundle, "--data", data, "--adapter", first, "--json")
+    assert read_log(tmp_path / "second.jsonl")[0]["loss"] < read_log(tmp_path / "first.jsonl")[0]["loss"]
+    assert json.loads(whole.stdout)["loss"] < read_log(tmp_path / "first.jsonl")[0]["loss"]
+    assert mebp(*second, "--resume").returncode == 0
+    assert "--adapter" in refusal(*second[:-6], "--state", tmp_path / "state", "--resume")
+    assert "--adapter" in refusal(*common, "--adapter", tmp_path / "none", "--adapter-out", tmp_path / "third")

@@ -224,9 +224,7 @@ def test_refusals(bundles, tmp_path, capsys, monkeypatch):
     assert refusal(capsys, bundle, "--log", page) == "mebp: --log is for the page; give --html FILE too"
     taken = tmp_path / "taken.html"
     taken.mkdir()
-    assert refusal(capsys, bundle, "--html", taken) == f"mebp: {taken}: cannot be written (Is a directory); " + (
-        "choose another --html"
-    )
+    assert refusal(capsys, bundle, "--html", taken) == f"mebp: --html {taken}: something else is there; choose another"
     log = tmp_path / "run.jsonl"
     log.write_text("loss 1\n")
     assert refusal(capsys, bundle, "--html", page, "--log", log) == (

@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Outputs that could not be written are refused before the first step."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from mebp.errors import Error
+from mebp.outputs import PICTURE, check_output
+from mebp.training.log import Record
 from mebp.training.options import TrainingOptions
 from mebp.training.outputs import check_outputs
+from mebp.training.plot import plot_loss
+
+RECORD = Record(1, loss=3.0, grad_norm=1.0, lr=1e-3, tokens=31, seconds=0.1, peak_bytes=1000)
 
 
-def check(**given: Path) -> None:
-    check_outputs(TrainingOptions(Path("a.mebp"), Path("data.txt"), **given))
+def check(bundle: Path = Path("a.mebp"), data: Path = Path("data.txt"), **given: object) -> None:
+    check_outputs(TrainingOptions(bundle, data, **given))
 
 
-def refusal(**given: Path) -> str:
+def refusal(**given: object) -> str:
     with pytest.raises(Error) as caught:
         check(**given)
     return str(caught.value)
@@ -45,3 +51,94 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write everywhere
     path = tmp_path / "run.png"
     assert refusal(plot=path) == f"--plot {path}: {tmp_path} cannot be written; choose another"
+
+
+def test_an_input_is_never_an_output(tmp_path):
+    data, link = tmp_path / "data.jsonl", tmp_path / "run.jsonl"
+    data.write_text("")
+    link.hardlink_to(data)
+    for given in ({"data": data}, {"eval": data}, {"adapter": data}):
+        name = f"--{next(iter(given))}"
+        for overwrite in (False, True):
+            line = refusal(log=link, overwrite=overwrite, **given)
+            assert line == f"--log {link}: is also {name}, which would be lost; choose another"
+    for option in ("adapter_out", "state"):
+        line = refusal(**{option: tmp_path}, bundle=tmp_path / "." / "")
+        name = option.replace("_", "-")
+        assert line == f"--{name} {tmp_path}: is also the bundle, which would be lost; choose another"
+    assert refusal(adapter_out=tmp_path / "a", adapter=tmp_path / "a").endswith("choose another")
+
+
+def test_outputs_differ(tmp_path):
+    assert refusal(log=tmp_path / "x", profile=tmp_path / "x") == (
+        f"--log and --profile are both {tmp_path / 'x'}; give each its own"
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "kind"),
+    [("log", "a log of mebp train"), ("plot", "a loss curve of mebp train"), ("profile", "a profile of mebp")],
+)
+@pytest.mark.parametrize(
+    "content",
+    [b"text\n", b'{"text": "a"}\n', b"{", b"\x89PNG\r\n", b"[1]\n", b"\xff\xfe", b'{"step": 1, "loss": 2.0}\n'],
+)
+def test_what_is_not_ours_stays(tmp_path, option, kind, content):
+    path = tmp_path / "file.png"
+    path.write_bytes(content)
+    for given in ({}, {"overwrite": True}, {"resume": True, "state": tmp_path / "state"}):
+        assert refusal(**{option: path}, **given) == (
+            f"--{option} {path}: is there already and is not {kind}; choose another"
+        )
+    assert path.read_bytes() == content
+
+
+def test_what_another_run_left_is_replaced_when_asked(tmp_path):
+    log, plot, profile = tmp_path / "run.jsonl", tmp_path / "run.png", tmp_path / "trace.json"
+    log.write_text('{"step": 1, "eval_loss": 2.0}\n')
+    plot_loss([RECORD], [], plot, title="")
+    profile.write_text('[\n{"name": "add", "cat": "kernel", "args": {"source": "layer"}')
+    for option, path in (("log", log), ("plot", plot), ("profile", profile)):
+        assert "; add --overwrite to replace it or choose another" in refusal(**{option: path})
+        check(**{option: path}, overwrite=True)
+        check(**{option: path}, resume=True, state=tmp_path / "state")
+    log.write_text("")  # nothing to lose
+    check(log=log)
+    check(log=Path("/dev/null"))
+    os.mkfifo(tmp_path / "pipe")  # which nobody reads
+    check(log=tmp_path / "pipe")
+    assert refusal(plot=tmp_path / "pipe") == f"--plot {tmp_path / 'pipe'}: something else is there; choose another"
+
+
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf", "jpg"])
+def test_pictures_of_every_kind_are_recognised(tmp_path, ending):
+    path = tmp_path / f"run.{ending}"
+    plot_loss([RECORD], [], path, title="")
+    assert check_output("--plot", path, PICTURE, {})
+
+
+def test_an_adapter_is_replaced_when_asked(tmp_path):
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    assert refusal(adapter_out=tmp_path) == (
+        f"--adapter-out {tmp_path}: is there already, an adapter; add --overwrite to replace it or choose another"
+    )
+    check(adapter_out=tmp_path, overwrite=True)
+    (tmp_path / "adapter_config.json").write_text("{}")
+    assert refusal(adapter_out=tmp_path, overwrite=True) == (
+        f"--adapter-out {tmp_path}: is there already and is not an adapter; choose another"
+    )
+
+
+def test_a_state_is_of_a_run(tmp_path):
+    (tmp_path / "file").touch()
+    assert refusal(state=tmp_path / "file") == f"--state {tmp_path / 'file'}: something else is there; choose another"
+    (tmp_path / "state.bin").write_bytes(b"not a state")
+    assert refusal(state=tmp_path) == (
+        f"{tmp_path / 'state.bin'}: is there already and is not a state of mebp train; choose another --state"
+    )
+
+
+def test_one_cannot_both_go_on_and_start_anew(tmp_path):
+    assert refusal(state=tmp_path, resume=True, overwrite=True) == (
+        "--resume and --overwrite exclude each other; give one"
+    )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mebp.cli.session import add_bundle
 from mebp.errors import Error
+from mebp.outputs import PAGE, check_output
 from mebp.plan import Plan
 from mebp.tables import Table, megabytes
 
@@ -27,6 +28,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.html is None and (arguments.measure or arguments.log):
         raise Error(f"{'--measure' if arguments.measure else '--log'} is for the page; give --html FILE too")
+    if arguments.html is not None:
+        check_output("--html", arguments.html, PAGE, {"the bundle": arguments.bundle, "--log": arguments.log})
     found = inspect(arguments.bundle)
     if arguments.html is not None:
         _write_page(arguments, found)

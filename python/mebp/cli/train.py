@@ -7,7 +7,9 @@ from pathlib import Path
 
 from mebp.cli.main import INTERRUPTED
 from mebp.errors import Error
+from mebp.outputs import check_no_input
 from mebp.training.options import TrainingOptions, option_kinds
+from mebp.training.outputs import outputs_of
 from mebp.training.schedule import SCHEDULES
 
 DATA_FORMS = 'plain text, or JSON lines with "text", with "prompt" and "completion", or with "messages"'
@@ -37,10 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--warmup", type=int, metavar="N", help="steps of rising learning rate (0)")
     add("--eval", type=Path, metavar="FILE", help="other data to measure the loss on, as --data")
     add("--eval-every", type=int, metavar="N", help="steps between evaluations (once an epoch), besides the last step")
+    add("--adapter", type=Path, metavar="DIR", help="a PEFT folder to go on from")
     add("--adapter-out", type=Path, metavar="DIR", help="where the PEFT adapter goes")
     add("--state", type=Path, metavar="DIR", help="where the run is kept, to resume from")
     add("--save-every", type=int, metavar="N", help="steps between saved states (50)")
     add("--resume", action="store_true", help="continue from --state")
+    add("--overwrite", action="store_true", help="replace the state, adapter, log and picture of an earlier run")
     add("--log", type=Path, metavar="run.jsonl", help="one line of JSON a step, and one an evaluation")
     add("--plot", type=Path, metavar="run.png", help="the loss curve")
     add("--spill", type=Path, metavar="DIR", help="folder on a disk for checkpoints (where the plan spills: $TMPDIR)")
@@ -58,6 +62,9 @@ def run(arguments: argparse.Namespace) -> int:
     options = _training_options({**_from_file(file), **given})
 
     from mebp.training.loop import train
+
+    for option, path in outputs_of(options).items():
+        check_no_input(option, path, {"--config": file})
 
     return INTERRUPTED if train(options).interrupted else 0
 

@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 
 from mebp.files import replaced_file
+from mebp.outputs import MARK
 from mebp.plan import Plan
 from mebp.report.arena_chart import draw_arena
 from mebp.report.lifetimes import Timeline
@@ -40,7 +41,8 @@ def make_page(description: dict, measurements: Sequence[Measurement] = ()) -> st
     ]
     title = f"Memory of a training step: {name}"
     style, script = ((_FOLDER / file).read_text(encoding="utf-8") for file in ("page.css", "page.js"))
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{style}</style>'
+    meta = f'<meta charset="utf-8"><meta name="generator" content="{MARK}">'
+    head = f"{meta}<title>{escape(title)}</title><style>{style}</style>"
     body = element("main", "\n".join(sections)) + element("div", id="tip") + _data(step) + f"<script>{script}</script>"
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{body}</body></html>\n'
 

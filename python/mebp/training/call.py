@@ -25,9 +25,8 @@ def train(
         grad_norm, lr, tokens (labels that counted), seconds, peak_bytes. The run ends where it returns True.
     progress: False shows nothing.
     options: those of the command line, with _ for -, and its defaults: steps or epochs, lr, seed, optimizer,
-        weight_decay, clip, accumulate, schedule, warmup, eval, eval_every, adapter_out, state, save_every, resume, log,
-        plot, spill, profile,
-        threads, device.
+        weight_decay, clip, accumulate, schedule, warmup, eval, eval_every, adapter, adapter_out, state, save_every,
+        resume, overwrite, log, plot, spill, profile, threads, device.
 
     Returns the records, the evaluations, and the session as the run left it. Ctrl-C is seen when the step has ended:
     state and adapter are saved where they were asked for, then KeyboardInterrupt is raised. (It is the main thread's to

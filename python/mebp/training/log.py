@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mebp.errors import Error, translate_errors
-from mebp.files import read_bytes
+from mebp.files import read_bytes, replaced_file
 
 _ADVICE = "choose another --log"
 
@@ -42,11 +42,15 @@ class RunLog:
         if path is None:
             return
         with translate_errors(f"{path}: cannot be written", _ADVICE):
-            if resume_at and path.exists():
+            kept = ""
+            if resume_at and path.is_file():
                 self.entries = [entry for entry in read_log(path) if entry.step <= resume_at]
+                kept = "".join(map(_line, self.entries))
+                # Where the run is killed before the new one is whole, the old one stands.
+                with replaced_file(path.resolve(), _ADVICE) as unfinished:
+                    unfinished.write_text(kept, encoding="utf-8")
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("w", encoding="utf-8", buffering=1)
-            self._file.writelines(json.dumps(asdict(entry)) + "\n" for entry in self.entries)
+            self._file = path.open("a" if kept else "w", encoding="utf-8", buffering=1)
 
     @property
     def records(self) -> list[Record]:
@@ -66,7 +70,11 @@ class RunLog:
         if self._path is None:
             return
         with translate_errors(f"{self._path}: cannot be written", "make room or leave out --log"):
-            self._file.write(json.dumps(asdict(entry)) + "\n")
+            self._file.write(_line(entry))
+
+
+def _line(entry: Record | Evaluation) -> str:
+    return json.dumps(asdict(entry)) + "\n"
 
 
 def read_log(path: Path) -> list[Record | Evaluation]:

@@ -5,9 +5,12 @@ import math
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
 
 from mebp.data import Dataset, load_dataset
 from mebp.errors import Error
+from mebp.files import read_bytes
 from mebp.inspect import inspect
 from mebp.memory import anonymous_bytes
 from mebp.session import Session
@@ -79,6 +82,10 @@ def _check_budget(session: Session) -> None:
         )
 
 
+def _digest(adapter: Path) -> str:
+    return sha256(read_bytes(adapter / "adapter_model.safetensors", "check --adapter")).hexdigest()
+
+
 class _Run:
     def __init__(
         self, options: TrainingOptions, session: Session, data: Dataset, eval_data: Dataset | None, before: int
@@ -98,6 +105,7 @@ class _Run:
             "--accumulate": options.accumulate,
             "--schedule": options.schedule,
             "--warmup": options.warmup,
+            "--adapter": options.adapter and _digest(options.adapter),
         }
         self.told_writing = False
         self.spoiled = False  # a gradient that is not finite was applied
@@ -109,6 +117,11 @@ class _Run:
         resumed = options.resume and state.exists(options.state)
         if resumed:
             state.load(self.session, options.state, self.description)
+        else:
+            if options.adapter:
+                self.session.load_adapter(options.adapter)
+            if options.state:
+                state.discard(options.state)
         first = self.session.steps
         with make_reporter(self.total, self.planned_bytes, progress) as reporter, interrupts.watched() as interrupted:
             self._announce(reporter, resumed, first)

@@ -35,10 +35,12 @@ class TrainingOptions:
     warmup: int = 0
     eval: Path | None = None
     eval_every: int | None = None
+    adapter: Path | None = None
     adapter_out: Path | None = None
     state: Path | None = None
     save_every: int = 50
     resume: bool = False
+    overwrite: bool = False
     log: Path | None = None
     plot: Path | None = None
     spill: Path | None = None
@@ -62,6 +64,8 @@ class TrainingOptions:
             raise Error(f"--schedule is '{self.schedule}'; choose {', '.join(SCHEDULES)}")
         if self.resume and self.state is None:
             raise Error("--resume needs --state DIR, the folder to continue from")
+        if self.resume and self.overwrite:
+            raise Error("--resume and --overwrite exclude each other; give one")
         if self.eval_every is not None and self.eval is None:
             raise Error("--eval-every needs --eval FILE, the data to measure the loss on")
 

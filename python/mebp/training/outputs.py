@@ -1,27 +1,82 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run writes when it ends must be writable when it begins: hours lie between."""
+"""What a run writes, now and when it ends hours later, must be writable when it begins, and nobody else's."""
 
+from itertools import combinations
 from pathlib import Path
 
 from mebp.errors import Error
-from mebp.files import make_writable_parent
+from mebp.files import make_writable_parent, read_json
+from mebp.outputs import LOG, PICTURE, TRACE, check_no_input, check_output, is_same
+from mebp.training import state
 from mebp.training.options import TrainingOptions
 
 _PICTURES = (".png", ".svg", ".pdf", ".jpg")
+_FILES = {"--log": LOG, "--plot": PICTURE, "--profile": TRACE}
+
+
+def outputs_of(options: TrainingOptions) -> dict[str, Path]:
+    """Files and folders that the run will write, by their options."""
+    named = {"--adapter-out": options.adapter_out, "--state": options.state, "--log": options.log,
+             "--plot": options.plot, "--profile": options.profile}  # fmt: skip
+    return {option: path for option, path in named.items() if path is not None}
 
 
 def check_outputs(options: TrainingOptions) -> None:
-    """Makes the folders that the adapter and the picture go to; raises mebp.Error where they could not be written."""
+    """Makes the folders that adapter and picture go to.
+
+    Raises mebp.Error where something could not be written, or would replace what this run has not made: the outputs of
+    other runs unless `options` say so, and anything else in any case.
+    """
+    outputs = outputs_of(options)
+    read = {"--data": options.data, "--eval": options.eval, "--adapter": options.adapter}
+    inputs = {"the bundle": options.bundle, **read}
+    for (one, path), (other, there) in combinations(outputs.items(), 2):
+        if is_same(path, there):
+            raise Error(f"{one} and {other} are both {path}; give each its own")
+    if options.state:
+        check_no_input("--state", options.state, inputs)
+        _check_state(options)
+    if options.adapter_out:
+        check_no_input("--adapter-out", options.adapter_out, inputs)
+        _check_adapter(options)
+    for option, kind in _FILES.items():
+        if option in outputs:
+            older = check_output(option, outputs[option], kind, inputs)
+            _check_own(options, f"{option} {outputs[option]}", older, kind.name)
     if options.plot:
         if options.plot.suffix not in _PICTURES:
             raise Error(f"--plot {options.plot}: is no kind of picture; let it end in {', '.join(_PICTURES)}")
-        _check("--plot", options.plot, is_taken=options.plot.is_dir())
-    if options.adapter_out:
-        folder = options.adapter_out
-        _check("--adapter-out", folder, is_taken=folder.exists() and not folder.is_dir())
+        _make_parent("--plot", options.plot)
 
 
-def _check(option: str, path: Path, is_taken: bool) -> None:
-    if is_taken:
-        raise Error(f"{option} {path}: something else is there; choose another")
+def _check_own(options: TrainingOptions, what: str, older: bool, name: str) -> None:
+    # A run that goes on has made what is there.
+    if older and not (options.resume or options.overwrite):
+        raise Error(f"{what}: is there already, {name}; add --overwrite to replace it or choose another")
+
+
+def _check_state(options: TrainingOptions) -> None:
+    folder = options.state
+    if folder.exists() and not folder.is_dir():
+        raise Error(f"--state {folder}: something else is there; choose another")
+    if state.exists(folder) and not (options.resume or options.overwrite):
+        raise Error(
+            f"{folder}: holds the state of a run (after step {state.steps(folder)}); "
+            "add --resume to go on or --overwrite to start anew"
+        )
+
+
+def _check_adapter(options: TrainingOptions) -> None:
+    folder = options.adapter_out
+    what = f"--adapter-out {folder}"
+    if folder.exists() and not folder.is_dir():
+        raise Error(f"{what}: something else is there; choose another")
+    config = folder / "adapter_config.json"
+    if config.exists() and "peft_type" not in read_json(config, "choose another --adapter-out"):
+        raise Error(f"{what}: is there already and is not an adapter; choose another")
+    _check_own(options, what, config.exists(), "an adapter")
+    _make_parent("--adapter-out", folder)
+
+
+def _make_parent(option: str, path: Path) -> None:
     make_writable_parent(path, "choose another", f"{option} {path}: {path.absolute().parent}")

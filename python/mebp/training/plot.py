@@ -1,18 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loss curve as a picture."""
 
-from collections.abc import Sequence
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-import matplotlib
 import numpy as np
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 
 from mebp.errors import translate_errors
 from mebp.files import replaced_file
+from mebp.outputs import MARK
 from mebp.training.log import Evaluation, Record
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without what matplotlib says of its cache of fonts, and of letters that a font lacks."""
+    logger = logging.getLogger("matplotlib")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+with _quietly():
+    from matplotlib.figure import Figure
 
 _MANY_STEPS = 200  # of which single dots would be a blot
 _TRAINING, _EVALUATION = "tab:blue", "tab:orange"
@@ -23,7 +41,8 @@ def plot_loss(records: Sequence[Record], evaluations: Sequence[Evaluation], path
     other data."""
     steps = np.array([record.step for record in records])
     losses = np.array([record.loss for record in records])
-    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    figure = Figure(figsize=(8, 4.5), layout="constrained")  # without pyplot, whose backend is the notebook's
+    axes = figure.subplots()
     window = max(1, len(losses) // 10)
     smooth = window > 1
     axes.plot(
@@ -51,7 +70,7 @@ def plot_loss(records: Sequence[Record], evaluations: Sequence[Evaluation], path
         )
     if smooth or evaluations:
         axes.legend(frameon=False, fontsize=12)
-    axes.set_title(title, loc="left", fontsize=14)
+    axes.set_title(title, loc="left", fontsize=14, parse_math=False)  # a $ in a name is a $
     axes.set_xlabel("step", fontsize=12)
     axes.set_ylabel("loss (nats per token)", fontsize=12)
     axes.tick_params(labelsize=11)
@@ -59,9 +78,13 @@ def plot_loss(records: Sequence[Record], evaluations: Sequence[Evaluation], path
     axes.grid(axis="y", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     advice = "choose another --plot"
-    try:
-        unwritable = translate_errors(f"{path}: cannot be written", advice, ValueError)
-        with unwritable, replaced_file(path, advice) as unfinished:  # whose ending says which kind of picture
-            figure.savefig(unfinished, dpi=150)
-    finally:
-        plt.close(figure)
+    unwritable = translate_errors(f"{path}: cannot be written", advice, ValueError)
+    with unwritable, replaced_file(path, advice) as unfinished, _quietly():  # whose ending says which kind of picture
+        figure.savefig(unfinished, dpi=150, **_marked(path))
+
+
+def _marked(path: Path) -> dict:
+    """Options that put MARK where each kind of picture has a place for it."""
+    if path.suffix == ".jpg":
+        return {"pil_kwargs": {"comment": MARK}}
+    return {"metadata": {"Software" if path.suffix == ".png" else "Creator": MARK}}

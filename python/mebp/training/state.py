@@ -4,12 +4,16 @@
 import fcntl
 import json
 import os
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from mebp.errors import Error, translate_errors
+from mebp.files import read_bytes
 from mebp.session import Session
+
+_HEAD = struct.Struct("<8s16xQ")  # the magic and the number of steps, as runtime/train/state.h has them
 
 
 @contextmanager
@@ -30,6 +34,23 @@ def locked(folder: Path) -> Iterator[None]:
 def exists(folder: Path) -> bool:
     """Whether a run left a state there."""
     return (folder / "state.bin").exists()
+
+
+def steps(folder: Path) -> int:
+    """After how many steps the state there was saved. Raises mebp.Error where the file is not a state."""
+    path = folder / "state.bin"
+    head = read_bytes(path, "choose another --state")[: _HEAD.size]
+    magic, count = _HEAD.unpack(head.ljust(_HEAD.size, b"\0"))
+    if magic != b"MEBPSTAT":
+        raise Error(f"{path}: is there already and is not a state of mebp train; choose another --state")
+    return count
+
+
+def discard(folder: Path) -> None:
+    """Removes the state of an older run, before another begins there."""
+    if exists(folder):
+        steps(folder)  # which refuses what is not ours
+        (folder / "state.bin").unlink()
 
 
 def save(session: Session, folder: Path, description: dict) -> None:
