@@ -32,11 +32,11 @@ _HOMES = {
     "export": "exporter",
     "merge": "merging",
     "train": "training.call",
+    "__version__": "version",
     "verify": "verification",
 }
 
-__all__ = sorted(_HOMES)
-__version__ = "0.1.0"
+__all__ = sorted(name for name in _HOMES if not name.startswith("_"))
 
 
 def __getattr__(name: str) -> object:

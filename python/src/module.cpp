@@ -85,6 +85,7 @@ static std::string calibrate(uint32_t threads, bool quick) {
 
 NB_MODULE(_runtime, module) {
   module.doc() = "The mebp runtime's C API; use mebp.Session.";
+  module.attr("__version__") = MEBP_VERSION;
   module.def("byte_size", &mebp::python::byteSize, nanobind::arg("text"), "Bytes of a size such as '64MiB'.");
   module.def("optimizers", &mebp::python::optimizers,
              "Pairs of a name, the default first, and whether it is forward only.");

@@ -1,15 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training must not pay for what only exporting needs."""
+"""Nobody pays for what they do not use: an import takes what it needs, and no more."""
 
 import subprocess
 import sys
 
 import pytest
 
+_EXPORTING = {"torch", "transformers", "matplotlib", "jinja2", "yaml"}
+_TRAINING = {"numpy", "rich", "tokenizers", "mebp._runtime", "importlib.metadata"}
+
+
+def loaded(statement: str, modules: set[str]) -> set[str]:
+    code = f"import sys; {statement}; print(*({modules} & sys.modules.keys()))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return set(run.stdout.split())
+
 
 @pytest.mark.parametrize("module", ["mebp.session", "mebp.training.loop", "mebp.cli.train", "mebp.compiler"])
 def test_training_does_not_load_torch(module):
-    heavy = "{'torch', 'transformers', 'matplotlib', 'jinja2', 'yaml'}"
-    code = f"import sys, {module}; print({heavy} & sys.modules.keys())"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert run.stdout == "set()\n", run.stderr
+    assert not loaded(f"import {module}", _EXPORTING)
+
+
+@pytest.mark.parametrize("module", ["mebp", "mebp.cli.main"])
+def test_a_plain_import_loads_no_library(module):
+    assert not loaded(f"import {module}", _EXPORTING | _TRAINING)
+
+
+def test_a_name_is_imported_when_it_is_used():
+    assert loaded("import mebp; mebp.Session", {"numpy"}) == {"numpy"}

@@ -48,6 +48,14 @@ class _Parser(argparse.ArgumentParser):
         self.error(f"'{name}' means nothing here{hint}")
 
 
+class _Version(argparse.Action):
+    """Asks for the version only where it is asked for: the extension says it."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print("mebp", mebp.__version__)
+        parser.exit()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `mebp ARGUMENTS` and returns its exit status, one of EXIT_STATUSES."""
     try:
@@ -91,7 +99,7 @@ def _parser(*chosen: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.A
         description="Fine-tune language models exactly in very little memory.",
         epilog=f"Exit status {statuses}.",
     )
-    parser.add_argument("--version", action="version", version=f"mebp {mebp.__version__}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
     commands = {
         name: subparsers.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
