@@ -5,12 +5,12 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from jinja2 import TemplateError, nodes
+from jinja2 import Template, TemplateError, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.runtime import Macro
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from mebp.data.template_limits import BoundedEnvironment
 from mebp.errors import Error, reason, translate_errors
 from mebp.files import read_text
 from mebp.tokenizer import Tokenizer
@@ -38,7 +38,7 @@ class ChatTemplate:
     def render(self, messages: Sequence[Message], add_generation_prompt: bool = False) -> str:
         """The text of a conversation; with `add_generation_prompt`, up to where the assistant's answer begins.
 
-        Raises mebp.Error where the template refuses the conversation.
+        Raises mebp.Error where the template refuses the conversation, or goes beyond what templates may take.
         """
         return self._render(self._plain, messages, add_generation_prompt)
 
@@ -57,7 +57,8 @@ class ChatTemplate:
                 return []
         return spans if plain == self.render(messages) else []
 
-    def _render(self, template: object, messages: Sequence[Message], add_generation_prompt: bool) -> str:
+    def _render(self, template: Template, messages: Sequence[Message], add_generation_prompt: bool) -> str:
+        template.environment.begin()
         try:
             return template.render(
                 messages=messages,
@@ -105,10 +106,8 @@ class _Marking(_Transparent):
         return _START + caller() + _END
 
 
-def _environment(generation: type[Extension], now: datetime | None) -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[generation, loopcontrols]
-    )
+def _environment(generation: type[Extension], now: datetime | None) -> BoundedEnvironment:
+    environment = BoundedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[generation, loopcontrols])
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = lambda form: (now or datetime.now()).strftime(form)
@@ -123,6 +122,8 @@ def _to_json(
     sort_keys: bool = False,
 ) -> str:
     # Jinja's own escapes for HTML.
+    if isinstance(indent, int) and indent > 100:
+        raise TemplateError("it indents too far")
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
