@@ -12,12 +12,11 @@ Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, flo
     return failure(MEBP_UNSUPPORTED, "the bundle was compiled without a program for logits; compile it again");
   if (Status status = weights.checkLogits(); !status.ok())
     return status;
-  if (Status status = checkIds(owner->model(), tokens); !status.ok())
+  if (Status status = take(tokens); !status.ok())
     return status;
   if (count == 0 || first >= tokens.sequence || count > tokens.sequence - first)
     return failure(MEBP_OUT_OF_RANGE, "rows %u to %llu are not within the sequence of %u", first,
                    static_cast<unsigned long long>(first) + count, tokens.sequence);
-  takeIds(tokens);
   if (Status status = runForward(); !status.ok())
     return status;
 

@@ -17,7 +17,9 @@ Status Session::lossAlongDirection(const Tokens *batches, uint32_t count, float 
   loss = 0;
   for (uint32_t i = 0; i < count; ++i) {
     float part = 0;
-    if (Status status = runLoss(batches[i], part); !status.ok())
+    if (Status status = takeAgain(batches, count, i); !status.ok())
+      return status;
+    if (Status status = runLoss(part); !status.ok())
       return status;
     loss += static_cast<double>(part);
   }

@@ -46,13 +46,13 @@ private:
   Status openSpill(const Layout &layout, bool byPlan); // or by an option
 
   // The parts of a step, in step.cpp.
-  Status takeBatches(const Tokens *batches, uint32_t count, uint64_t &labels);
-  uint64_t takeTokens(const Tokens &tokens);
-  void takeIds(const Tokens &tokens);
+  Status take(Tokens tokens);
+  Status takeBatches(const Tokens *batches, uint32_t count, uint64_t &allLabels);
+  Status takeAgain(const Tokens *batches, uint32_t count, uint32_t index);
   Status runForward();
   Status runForwardForBackward();
   Status runObjective(ProgramUse use, float &out);
-  Status runLoss(const Tokens &tokens, float &out);
+  Status runLoss(float &out);
   Status runBackward(GradientSink &sink);
   Status runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, float &loss);
   Status applyKept(double &squaredNorm);
@@ -70,6 +70,7 @@ private:
   std::unique_ptr<Backend> backend;
   SpillFile spill; // open where settings.spill_folder was given
   BatchMemory batch;
+  uint64_t labels = 0; // that count, of what is in it
   Checkpoints checkpoints;
   Gradients gradients;
   ResidentWeights weights;

@@ -18,23 +18,30 @@ static Status checkFinite(const char *name, double value) {
                  std::isnan(value) ? std::fabs(value) : value);
 }
 
-// Every micro-batch is checked, and all labels are counted, before anything runs.
-Status Session::takeBatches(const Tokens *batches, uint32_t count, uint64_t &labels) {
-  if (Status status = checkBatches(owner->model(), batches, count, labels); !status.ok())
-    return status;
-  *batch.scale = static_cast<float>(1.0 / static_cast<double>(labels));
+// By value: the caller's own may change meanwhile.
+Status Session::take(Tokens tokens) {
+  live = {tokens.batch, tokens.sequence};
+  return takeBatch(owner->model(), tokens, batch, labels);
+}
+
+// Every micro-batch is checked, and all labels are counted, before anything runs. One alone stays where it is; several
+// are taken once more, each before it runs.
+Status Session::takeBatches(const Tokens *batches, uint32_t count, uint64_t &allLabels) {
+  allLabels = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (Status status = take(batches[i]); !status.ok())
+      return count == 1 ? status : status.in("micro-batch " + std::to_string(i));
+    allLabels += labels;
+  }
+  if (allLabels == 0)
+    return failure(MEBP_INVALID_ARGUMENT,
+                   "no label counts: all are -100, or stand at a row's first position, which nothing predicts");
+  *batch.scale = static_cast<float>(1.0 / static_cast<double>(allLabels));
   return Status();
 }
 
-void Session::takeIds(const Tokens &tokens) {
-  live = {tokens.batch, tokens.sequence};
-  std::memcpy(batch.ids, tokens.ids, live.rows() * sizeof(int32_t));
-}
-
-// Gives the number of labels that count.
-uint64_t Session::takeTokens(const Tokens &tokens) {
-  takeIds(tokens);
-  return shiftLabels(tokens, batch.labels);
+Status Session::takeAgain(const Tokens *batches, uint32_t count, uint32_t index) {
+  return count == 1 ? Status() : take(batches[index]);
 }
 
 Status Session::runForward() {
@@ -81,9 +88,9 @@ Status Session::runBackward(GradientSink &sink) {
   return Status();
 }
 
-Status Session::runLoss(const Tokens &tokens, float &out) {
+Status Session::runLoss(float &out) {
   out = 0;
-  if (takeTokens(tokens) == 0)
+  if (labels == 0)
     return Status(); // adds nothing
   ProgramUse use = blocks.has(blocks.head(), ProgramUse::Loss) ? ProgramUse::Loss : ProgramUse::Objective;
   if (!blocks.has(blocks.head(), use))
@@ -99,7 +106,9 @@ Status Session::runBatches(const Tokens *batches, uint32_t count, GradientSink &
   gradients.clearSums();
   double sum = 0;
   for (uint32_t i = 0; i < count; ++i) {
-    if (takeTokens(batches[i]) == 0)
+    if (Status status = takeAgain(batches, count, i); !status.ok())
+      return status;
+    if (labels == 0)
       continue; // adds nothing
     if (Status status = runForwardForBackward(); !status.ok())
       return status;
@@ -181,7 +190,7 @@ Status Session::checkTrains() const {
 
 Status Session::step(const Tokens *batches, uint32_t count, mebp_step_result &out) {
   auto begin = std::chrono::steady_clock::now();
-  uint64_t writtenBefore = spill.writtenBytes(), labels = 0;
+  uint64_t writtenBefore = spill.writtenBytes(), allLabels = 0;
   if (Status status = checkTrains(); !status.ok())
     return status;
   if (count == 0)
@@ -189,7 +198,7 @@ Status Session::step(const Tokens *batches, uint32_t count, mebp_step_result &ou
   if (count > 1 && !settings.accumulate)
     return failure(MEBP_INVALID_ARGUMENT,
                    "a step of %u micro-batches needs room for their sum; create the session with accumulate", count);
-  if (Status status = takeBatches(batches, count, labels); !status.ok())
+  if (Status status = takeBatches(batches, count, allLabels); !status.ok())
     return status;
   double squaredNorm = 0;
   trainables.beginStep();
@@ -200,7 +209,7 @@ Status Session::step(const Tokens *batches, uint32_t count, mebp_step_result &ou
   // Nothing that a step touches is given back, so the memory at its end is the most that it had.
   peak.sample();
   out.grad_norm = static_cast<float>(std::sqrt(squaredNorm));
-  out.tokens = labels;
+  out.tokens = allLabels;
   out.peak_bytes = peak.bytes();
   out.written_bytes = spill.writtenBytes() - writtenBefore;
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -208,19 +217,19 @@ Status Session::step(const Tokens *batches, uint32_t count, mebp_step_result &ou
 }
 
 Status Session::loss(const Tokens &tokens, float &out) {
-  uint64_t labels = 0;
-  if (Status status = takeBatches(&tokens, 1, labels); !status.ok())
+  uint64_t allLabels = 0;
+  if (Status status = takeBatches(&tokens, 1, allLabels); !status.ok())
     return status;
-  Status status = runLoss(tokens, out);
+  Status status = runLoss(out);
   peak.sample();
   return status;
 }
 
 Status Session::lossAndGradients(const Tokens &tokens, float &out) {
-  uint64_t labels = 0;
+  uint64_t allLabels = 0;
   if (!settings.return_gradients || settings.forward_only)
     return failure(MEBP_INVALID_ARGUMENT, "the session was created without return_gradients, it has no room for them");
-  if (Status status = takeBatches(&tokens, 1, labels); !status.ok())
+  if (Status status = takeBatches(&tokens, 1, allLabels); !status.ok())
     return status;
   KeepSink keep;
   if (Status status = runBatches(&tokens, 1, keep, out); !status.ok())

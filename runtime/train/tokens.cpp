@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/tokens.h"
 
+#include <cstring>
+
 namespace mebp {
 
 constexpr int32_t ignoredLabel = -100;
 
-Status checkIds(const format::Model &model, const Tokens &tokens) {
+static Status checkShape(const format::Model &model, const Tokens &tokens) {
   if (tokens.batch == 0 || tokens.sequence == 0)
     return failure(MEBP_INVALID_ARGUMENT, "a step needs at least one token, not %u x %u", tokens.batch,
                    tokens.sequence);
@@ -19,18 +21,20 @@ Status checkIds(const format::Model &model, const Tokens &tokens) {
                    "a batch of %u is more than the %u that the bundle was compiled for; "
                    "compile with --batch %u",
                    tokens.batch, model.batch(), tokens.batch);
+  return Status();
+}
+
+static Status checkIds(const format::Model &model, const Tokens &tokens, const int32_t *ids) {
   uint64_t count = static_cast<uint64_t>(tokens.batch) * tokens.sequence;
   for (uint64_t i = 0; i < count; ++i)
-    if (tokens.ids[i] < 0 || static_cast<uint32_t>(tokens.ids[i]) >= model.vocabulary())
-      return failure(MEBP_OUT_OF_RANGE, "token %d at row %llu, position %llu is beyond the vocabulary of %u",
-                     tokens.ids[i], static_cast<unsigned long long>(i / tokens.sequence),
+    if (ids[i] < 0 || static_cast<uint32_t>(ids[i]) >= model.vocabulary())
+      return failure(MEBP_OUT_OF_RANGE, "token %d at row %llu, position %llu is beyond the vocabulary of %u", ids[i],
+                     static_cast<unsigned long long>(i / tokens.sequence),
                      static_cast<unsigned long long>(i % tokens.sequence), model.vocabulary());
   return Status();
 }
 
-Status countLabels(const format::Model &model, const Tokens &tokens, uint64_t &count) {
-  count = 0;
-  const int32_t *label = tokens.labels;
+static Status countLabels(const format::Model &model, const Tokens &tokens, const int32_t *label, uint64_t &count) {
   for (uint32_t row = 0; row < tokens.batch; ++row)
     for (uint32_t position = 0; position < tokens.sequence; ++position, ++label) {
       if (*label == ignoredLabel)
@@ -43,32 +47,26 @@ Status countLabels(const format::Model &model, const Tokens &tokens, uint64_t &c
   return Status();
 }
 
-Status checkBatches(const format::Model &model, const Tokens *batches, uint32_t count, uint64_t &labels) {
-  labels = 0;
-  for (uint32_t i = 0; i < count; ++i) {
-    uint64_t counted = 0;
-    Status status = checkIds(model, batches[i]);
-    if (status.ok())
-      status = countLabels(model, batches[i], counted);
-    if (!status.ok())
-      return count == 1 ? status : status.in("micro-batch " + std::to_string(i));
-    labels += counted;
+static void shiftLabels(const Tokens &tokens, int32_t *labels) {
+  for (uint32_t row = 0; row < tokens.batch; ++row, labels += tokens.sequence) {
+    std::memmove(labels, labels + 1, (tokens.sequence - 1) * sizeof(int32_t));
+    labels[tokens.sequence - 1] = ignoredLabel;
   }
-  if (labels == 0)
-    return failure(MEBP_INVALID_ARGUMENT,
-                   "no label counts: all are -100, or stand at a row's first position, which nothing predicts");
-  return Status();
 }
 
-uint64_t shiftLabels(const Tokens &tokens, int32_t *shifted) {
-  uint64_t count = 0;
-  const int32_t *label = tokens.labels;
-  for (uint32_t row = 0; row < tokens.batch; ++row)
-    for (uint32_t position = 0; position < tokens.sequence; ++position, ++label, ++shifted) {
-      *shifted = position + 1 < tokens.sequence ? label[1] : ignoredLabel;
-      count += *shifted != ignoredLabel;
-    }
-  return count;
+Status takeBatch(const format::Model &model, const Tokens &tokens, const BatchMemory &memory, uint64_t &labels) {
+  labels = 0;
+  if (Status status = checkShape(model, tokens); !status.ok())
+    return status;
+  uint64_t bytes = static_cast<uint64_t>(tokens.batch) * tokens.sequence * sizeof(int32_t);
+  std::memcpy(memory.ids, tokens.ids, bytes);
+  if (Status status = checkIds(model, tokens, memory.ids); !status.ok() || !tokens.labels)
+    return status;
+  std::memcpy(memory.labels, tokens.labels, bytes);
+  if (Status status = countLabels(model, tokens, memory.labels, labels); !status.ok())
+    return status;
+  shiftLabels(tokens, memory.labels);
+  return Status();
 }
 
 } // namespace mebp

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a step is given: token ids and labels of some rows. All of it is checked before anything runs.
+// What a step is given: token ids and labels of some rows.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,9 @@ struct BatchMemory {
   float *loss = nullptr;
 };
 
-// Refuses shapes beyond the compiled ones and ids beyond the vocabulary.
-Status checkIds(const format::Model &model, const Tokens &tokens);
-// Refuses labels that are neither ignored nor in the vocabulary; gives the number of those that count.
-Status countLabels(const format::Model &model, const Tokens &tokens, uint64_t &count);
-// Both, of every micro-batch; gives the number of labels that count in all of them, and refuses 0.
-Status checkBatches(const format::Model &model, const Tokens *batches, uint32_t count, uint64_t &labels);
-// The row of token t predicts token t + 1, so that one's label stands in its row. Gives the number of those that count.
-uint64_t shiftLabels(const Tokens &tokens, int32_t *shifted);
+// Copies a batch, then checks the copy, since whoever gave it may still write to it: shapes beyond the compiled ones, ids
+// beyond the vocabulary and labels that are neither ignored nor in it are refused. The row of token t predicts token
+// t + 1, so there that one's label is put. Gives the number of labels that count.
+Status takeBatch(const format::Model &model, const Tokens &tokens, const BatchMemory &memory, uint64_t &labels);
 
 } // namespace mebp
