@@ -45,6 +45,10 @@ enum class Parts : uint8_t { None, Operands, Results };
 // What a call's time is made of (rates.h).
 enum class Cost : uint8_t { Elements, Product, WeightGradient, Attention, AttentionGradient, LossTile };
 
+// What a thread's workspace has to hold of a call, besides what is as large in every call: so many bytes for each column
+// of its weight `w` or of a head, or for each frequency.
+enum class Per : uint8_t { Unstated, Nothing, WeightColumn, HeadColumn, Frequency };
+
 // What shapes alone do not say, and the runtime checks (runtime/bundle/kernel_rules.cpp).
 enum class Rule : uint8_t { None, LowRank, Groups, Features, Heads, Rotary, Loss };
 
@@ -57,11 +61,17 @@ struct KernelSignature {
   bool tokenRows = false; // N must be rows of tokens: the kernel asks for their positions
   bool gathers = false;   // the result is rows of a table and nothing else: it can be had some rows at a time
   Parts parts = Parts::None;
+  Per roomPer = Per::Unstated; // of the workspace, and how many bytes: a call that needs more than there is is refused
+  uint32_t roomBytes = 0;
 
   constexpr KernelSignature costing(Cost value) const { return with(&KernelSignature::cost, value); }
   constexpr KernelSignature under(Rule value) const { return with(&KernelSignature::rule, value); }
   constexpr KernelSignature ofTokens() const { return with(&KernelSignature::tokenRows, true); }
   constexpr KernelSignature gathering() const { return with(&KernelSignature::gathers, true); }
+  constexpr KernelSignature withoutRoom() const { return with(&KernelSignature::roomPer, Per::Nothing); }
+  constexpr KernelSignature needing(uint32_t bytes, Per per) const {
+    return with(&KernelSignature::roomPer, per).with(&KernelSignature::roomBytes, bytes);
+  }
   constexpr KernelSignature withAnyNumberOf(Parts value) const { return with(&KernelSignature::parts, value); }
 
 private:
@@ -93,57 +103,70 @@ constexpr Slot inPlace(Slot slot, int8_t result = 0) {
 }
 
 constexpr KernelSignature elementwise(const char *name) {
-  return {name, {inPlace(activation("x", "NF"))}, {activation("y", "NF")}};
+  return KernelSignature{name, {inPlace(activation("x", "NF"))}, {activation("y", "NF")}}.withoutRoom();
 }
 constexpr KernelSignature elementwiseGradient(const char *name) {
-  return {name, {activation("x", "NF"), inPlace(activation("dy", "NF"))}, {activation("dx", "NF")}};
+  return KernelSignature{name, {activation("x", "NF"), inPlace(activation("dy", "NF"))}, {activation("dx", "NF")}}
+      .withoutRoom();
 }
 constexpr KernelSignature binary(const char *name) {
-  return {name, {inPlace(activation("a", "NF")), activation("b", "NF")}, {activation("y", "NF")}};
+  return KernelSignature{name, {inPlace(activation("a", "NF")), activation("b", "NF")}, {activation("y", "NF")}}
+      .withoutRoom();
 }
 
+// A row of a weight as floats; and of heads, what keeps them at most 1,024 wide.
+constexpr uint32_t widenedColumn = sizeof(float), headColumn = workspaceBytes / 1024;
+
 constexpr KernelSignature table[] = {
-    KernelSignature{"embedding", {ids("ids"), weight("w", "VD")}, {activation("y", "ND")}}.gathering(),
-    KernelSignature{"position_embedding", {weight("w", "PD")}, {activation("y", "ND")}}.ofTokens(),
+    KernelSignature{"embedding", {ids("ids"), weight("w", "VD")}, {activation("y", "ND")}}.gathering().withoutRoom(),
+    KernelSignature{"position_embedding", {weight("w", "PD")}, {activation("y", "ND")}}.ofTokens().withoutRoom(),
     KernelSignature{"linear",
                     {activation("x", "NK"), weight("w", "MK"), optional(weight("bias", "1M")),
                      optional(inPlace(activation("addend", "NM"))), optional(activation("low", "NR")),
                      optional(weight("low_weight", "MR"))},
                     {activation("y", "NM")}}
         .costing(Cost::Product)
-        .under(Rule::LowRank),
+        .under(Rule::LowRank)
+        .needing(widenedColumn + sizeof(double), Per::WeightColumn),
     KernelSignature{"linear_input_gradient",
                     {activation("dy", "NM"), weight("w", "MK"), optional(inPlace(activation("addend", "NK"))),
                      optional(activation("low", "NR")), optional(weight("low_weight", "RK"))},
                     {activation("dx", "NK")}}
         .costing(Cost::Product)
-        .under(Rule::LowRank),
+        .under(Rule::LowRank)
+        .needing(widenedColumn + sizeof(double), Per::WeightColumn),
     KernelSignature{
         "linear_weight_gradient",
         {activation("dy", "NM"), activation("x", "NK"), optional(accumulating(exact("accumulator", "MK"), 0))},
         {exact("dw", "MK")}}
-        .costing(Cost::WeightGradient),
-    KernelSignature{"rms_norm", {inPlace(activation("x", "NF")), weight("w", "1G")}, {activation("y", "NF")}}.under(
-        Rule::Groups),
+        .costing(Cost::WeightGradient)
+        .withoutRoom(),
+    KernelSignature{"rms_norm", {inPlace(activation("x", "NF")), weight("w", "1G")}, {activation("y", "NF")}}
+        .under(Rule::Groups)
+        .needing(widenedColumn, Per::WeightColumn),
     KernelSignature{"rms_norm_input_gradient",
                     {activation("x", "NF"), weight("w", "1G"), inPlace(activation("dy", "NF"))},
                     {activation("dx", "NF")}}
-        .under(Rule::Groups),
+        .under(Rule::Groups)
+        .needing(widenedColumn, Per::WeightColumn),
     KernelSignature{"layer_norm",
                     {inPlace(activation("x", "NF")), weight("w", "1F"), optional(weight("b", "1F"))},
                     {activation("y", "NF")}}
-        .under(Rule::Features),
+        .under(Rule::Features)
+        .needing(2 * widenedColumn, Per::WeightColumn),
     KernelSignature{"layer_norm_input_gradient",
                     {activation("x", "NF"), weight("w", "1F"), inPlace(activation("dy", "NF"))},
                     {activation("dx", "NF")}}
-        .under(Rule::Features),
-    elementwise("rope").ofTokens().under(Rule::Rotary),
+        .under(Rule::Features)
+        .needing(2 * widenedColumn, Per::WeightColumn),
+    elementwise("rope").ofTokens().under(Rule::Rotary).needing(2 * sizeof(float), Per::Frequency),
     KernelSignature{"attention",
                     {activation("q", "NQ"), activation("k", "SU"), activation("v", "SU")},
                     {activation("o", "NQ"), exact("lse", "NH")}}
         .ofTokens()
         .costing(Cost::Attention)
-        .under(Rule::Heads),
+        .under(Rule::Heads)
+        .needing(headColumn, Per::HeadColumn),
     KernelSignature{"attention_gradient",
                     {activation("q", "NQ"), activation("k", "SU"), activation("v", "SU"), activation("o", "NQ"),
                      exact("lse", "NH"), activation("do", "NQ"),
@@ -152,41 +175,54 @@ constexpr KernelSignature table[] = {
                     {activation("dq", "NQ"), exact("dk", "SU"), exact("dv", "SU")}}
         .ofTokens()
         .costing(Cost::AttentionGradient)
-        .under(Rule::Heads),
+        .under(Rule::Heads)
+        .needing(headColumn, Per::HeadColumn),
     elementwise("silu"),
     elementwise("relu"),
     elementwise("gelu"),
     elementwiseGradient("silu_gradient"),
     elementwiseGradient("relu_gradient"),
     elementwiseGradient("gelu_gradient"),
-    {"gated", {activation("gate", "NF"), inPlace(activation("up", "NF"))}, {activation("y", "NF")}},
-    {"gated_gradient",
-     {inPlace(activation("gate", "NF")), activation("up", "NF"), inPlace(activation("dy", "NF"), 1)},
-     {activation("dgate", "NF"), activation("dup", "NF")}},
+    KernelSignature{"gated", {activation("gate", "NF"), inPlace(activation("up", "NF"))}, {activation("y", "NF")}}
+        .withoutRoom(),
+    KernelSignature{"gated_gradient",
+                    {inPlace(activation("gate", "NF")), activation("up", "NF"), inPlace(activation("dy", "NF"), 1)},
+                    {activation("dgate", "NF"), activation("dup", "NF")}}
+        .withoutRoom(),
     binary("add"),
     binary("multiply"),
     elementwise("scale"),
-    KernelSignature{"split", {activation("x", "NF")}, {}}.withAnyNumberOf(Parts::Results),
-    KernelSignature{"concat", {}, {activation("y", "NF")}}.withAnyNumberOf(Parts::Operands),
-    {"fill", {}, {activation("y", "NF")}},
+    KernelSignature{"split", {activation("x", "NF")}, {}}.withAnyNumberOf(Parts::Results).withoutRoom(),
+    KernelSignature{"concat", {}, {activation("y", "NF")}}.withAnyNumberOf(Parts::Operands).withoutRoom(),
+    KernelSignature{"fill", {}, {activation("y", "NF")}}.withoutRoom(),
     KernelSignature{"cross_entropy_tile",
                     {inPlace(exact("logits", "NC")), labels("labels"), accumulating(exact("max", "N1"), 1),
                      accumulating(exact("sum", "N1"), 2), accumulating(exact("target", "N1"), 3),
                      optional(accumulating(exact("accumulator", "ND"), 4))},
                     {exact("p", "NC"), exact("max", "N1"), exact("sum", "N1"), exact("target", "N1"),
                      optional(exact("accumulator", "ND"))}}
-        .costing(Cost::LossTile),
+        .costing(Cost::LossTile)
+        .withoutRoom(),
     KernelSignature{"cross_entropy",
                     {labels("labels"), exact("max", "N1"), exact("sum", "N1"), exact("target", "N1"),
                      exact("scale", "11"), accumulating(exact("loss_accumulator", "11"), 0),
                      optional(inPlace(exact("accumulator", "ND"), 1)), optional(weight("w", "VD"))},
                     {exact("loss", "11"), optional(exact("dx", "ND"))}}
-        .under(Rule::Loss),
+        .under(Rule::Loss)
+        .needing(widenedColumn, Per::WeightColumn),
 };
 
 } // namespace slots
 
 inline constexpr auto &kernelSignatures = slots::table;
+
+constexpr bool everyKernelSaysItsRoom() {
+  for (const KernelSignature &signature : kernelSignatures)
+    if (signature.roomPer == Per::Unstated)
+      return false;
+  return true;
+}
+static_assert(everyKernelSaysItsRoom(), "a kernel without it could write beyond its workspace");
 
 // Null where no kernel has that name.
 constexpr const KernelSignature *findSignature(std::string_view kernel) {

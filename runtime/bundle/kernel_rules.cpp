@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/bundle/kernel_rules.h"
 
+#include <utility>
+
 namespace mebp {
 
 static Status wrong(const KernelShape &shape, const char *what) {
@@ -45,6 +47,31 @@ static Status checkHeads(const KernelShape &shape) {
       shape['Q'] / attributes.heads * attributes.kvHeads != shape['U'])
     return wrong(shape, "has columns that do not fit its heads");
   return Status();
+}
+
+// How much of a call there is of what the room grows with, and its name.
+static std::pair<int64_t, const char *> countOf(const KernelShape &shape, const format::KernelSignature &signature) {
+  switch (signature.roomPer) {
+  case format::Per::WeightColumn: {
+    const format::Slot &weight = signature.operands[format::findOperand(signature, "w")];
+    return {shape[weight.shape[1]], "longer weight rows"};
+  }
+  case format::Per::HeadColumn:
+    return {shape['Q'] / shape.attributes.heads, "wider heads"};
+  case format::Per::Frequency:
+    return {shape.attributes.frequencyCount, "more frequencies"};
+  case format::Per::Unstated:
+  case format::Per::Nothing:
+    break;
+  }
+  return {0, ""};
+}
+
+Status checkRoom(const KernelShape &shape, const format::KernelSignature &signature) {
+  const auto [count, what] = countOf(shape, signature);
+  if (static_cast<uint64_t>(count) * signature.roomBytes <= format::workspaceBytes)
+    return Status();
+  return failure(MEBP_UNSUPPORTED, "'%s' has %s than kernels have room for", shape.kernel.name().c_str(), what);
 }
 
 Status checkRule(const KernelShape &shape, const format::KernelSignature &signature) {

@@ -23,5 +23,7 @@ struct KernelShape {
 };
 
 Status checkRule(const KernelShape &shape, const format::KernelSignature &signature);
+// That one thread's workspace holds what the call needs of it. The rule must hold already.
+Status checkRoom(const KernelShape &shape, const format::KernelSignature &signature);
 
 } // namespace mebp

@@ -89,6 +89,10 @@ public:
     if (number < 0 || number >= bundle.programs_size())
       return failure(MEBP_CORRUPT, "its %s program %d does not exist", nameOf(use), number);
     const format::Program &program = bundle.programs(number);
+    if (Status status = checkTokens(use, program); !status.ok())
+      return status;
+    if (Status status = checkRoles(use, program); !status.ok())
+      return status;
     bool activation = false, result = false;
     for (const Input &input : program.inputs()) {
       if (!takes(use, block, input.role()))
@@ -112,6 +116,27 @@ public:
   }
 
 private:
+  // All values by tokens of a program have one number of rows; a step runs it on as many as the model has.
+  Status checkTokens(ProgramUse use, const format::Program &program) const {
+    for (const format::Value &value : program.values())
+      if (value.row_extent().kind() == format::Extent::TOKENS && !isTokenCount(use, value.rows()))
+        return failure(MEBP_CORRUPT, "its %s program is for %llu tokens, but a step has up to %llu", nameOf(use),
+                       static_cast<unsigned long long>(value.rows()), static_cast<unsigned long long>(mostTokens()));
+    return Status();
+  }
+
+  // One place is bound to each role; parameters and their gradients have a place each.
+  Status checkRoles(ProgramUse use, const format::Program &program) const {
+    std::unordered_set<int> taken, given;
+    for (const Input &input : program.inputs())
+      if (input.role() != Input::PARAMETER && !taken.insert(input.role()).second)
+        return failure(MEBP_CORRUPT, "its %s program takes an input twice", nameOf(use));
+    for (const Output &output : program.outputs())
+      if (output.role() != Output::GRADIENT && !given.insert(output.role()).second)
+        return failure(MEBP_CORRUPT, "its %s program gives an output twice", nameOf(use));
+    return Status();
+  }
+
   // A parameter that is read is updated only after its gradient; one without a gradient could be read after it.
   Status checkGradients(ProgramUse use, const format::Program &program) const {
     if (use != ProgramUse::Backward && use != ProgramUse::Objective)
@@ -135,10 +160,14 @@ private:
            value.column_extent().kind() == format::Extent::STATIC;
   }
 
-  // Rows for every token of the step; a logits program may be planned for fewer, since it runs on rows in turn.
+  uint64_t mostTokens() const { return static_cast<uint64_t>(bundle.model().batch()) * bundle.model().sequence(); }
+  // A logits program may be planned for fewer, since it runs on rows in turn.
+  bool isTokenCount(ProgramUse use, uint64_t rows) const {
+    return rows == mostTokens() || (use == ProgramUse::Logits && rows < mostTokens());
+  }
+
   bool isTokens(ProgramUse use, const format::Value &value, uint64_t columns) const {
-    uint64_t tokens = static_cast<uint64_t>(bundle.model().batch()) * bundle.model().sequence();
-    return (value.rows() == tokens || use == ProgramUse::Logits) && value.columns() == columns &&
+    return isTokenCount(use, value.rows()) && value.columns() == columns &&
            value.row_extent().kind() == format::Extent::TOKENS &&
            value.column_extent().kind() == format::Extent::STATIC;
   }

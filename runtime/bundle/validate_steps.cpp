@@ -178,7 +178,9 @@ Status ProgramValidator::checkKernel(const format::Kernel &kernel, Values &defin
   }
   if (signature->tokenRows && !isTokenRows(letters['N']))
     return failure(MEBP_CORRUPT, "'%s' does not run over tokens", kernel.name().c_str());
-  return checkRule(shape, *signature);
+  if (Status status = checkRule(shape, *signature); !status.ok())
+    return status;
+  return checkRoom(shape, *signature);
 }
 
 Status ProgramValidator::checkParts(const format::Kernel &kernel, format::Parts side, Values &defined) {

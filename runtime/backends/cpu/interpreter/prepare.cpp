@@ -81,8 +81,6 @@ private:
                      program.name().c_str(), kernel.name().c_str());
     if (Status status = readAttributes(kernel, prepared.call.attributes); !status.ok())
       return status;
-    if (Status status = checkRoom(kernel, prepared.call.attributes); !status.ok())
-      return status;
     prepared.name = kernel.name().c_str();
     if (kernel.results_size() > 0)
       prepared.source = program.values(kernel.results(0)).source().c_str();
@@ -97,28 +95,6 @@ private:
     add(Instruction::Kind::Call, out.calls.size());
     out.calls.push_back(std::move(prepared));
     return Status();
-  }
-
-  // What the kernels have room for in one thread's workspace.
-  Status checkRoom(const format::Kernel &kernel, const Attributes &attributes) const {
-    using format::Rule;
-    constexpr int64_t widestHead = 1024, longestRow = workspaceBytes / (sizeof(float) + sizeof(double));
-    auto columnsOf = [&](int operand) {
-      bool present = operand < kernel.operands_size() && kernel.operands(operand) >= 0;
-      return present ? static_cast<int64_t>(program.values(kernel.operands(operand)).columns()) : 0;
-    };
-    auto refusal = [&](const char *what) {
-      return failure(MEBP_UNSUPPORTED, "program '%s': '%s' has %s than the CPU's kernels have room for",
-                     program.name().c_str(), kernel.name().c_str(), what);
-    };
-    const format::KernelSignature &signature = *format::findSignature(kernel.name());
-    if (signature.rule == Rule::Heads && columnsOf(0) / attributes.heads > widestHead)
-      return refusal("wider heads");
-    // A row of a weight is dequantised, beside as many sums in double.
-    bool widens = signature.rule == Rule::LowRank || signature.rule == Rule::Groups ||
-                  signature.rule == Rule::Features || signature.rule == Rule::Loss;
-    int weight = signature.rule == Rule::Loss ? format::findOperand(signature, "w") : 1;
-    return widens && columnsOf(weight) > longestRow ? refusal("longer weight rows") : Status();
   }
 
   Status addLoop(const format::Loop &loop) {

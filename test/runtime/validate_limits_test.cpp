@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Programs that fit by themselves, and not what a step or a kernel has memory for.
+#include "support/handles.h"
+#include "support/program_builder.h"
+
+using namespace mebp;
+using namespace mebp::test;
+using format::Input;
+using format::Output;
+
+namespace {
+
+constexpr uint64_t allTokens = tinyBatch * tinySequence;
+
+// What opening a bundle says whose first layer has this program instead.
+std::string refusalOf(const format::Program &program, bool backward, mebp_code expected) {
+  format::Bundle bundle = tinyBundle({});
+  *bundle.add_programs() = program;
+  auto number = static_cast<int32_t>(bundle.programs_size() - 1);
+  backward ? bundle.mutable_blocks(1)->set_backward(number) : bundle.mutable_blocks(1)->set_forward(number);
+  BundleFolder folder(tinyBundle({}));
+  folder.writeProgram(bundle);
+  OpenBundle opened(folder.path());
+  EXPECT_EQ(opened.code, expected) << opened.error.message;
+  const std::string message = opened.code == MEBP_OK ? "" : opened.error.message;
+  const std::string file = folder.file("program.pb") + ": ";
+  return message.rfind(file, 0) == 0 ? message.substr(file.size()) : message;
+}
+
+// Gives gradients alone, so that no port says how many tokens there are.
+format::Program backwardOf(uint64_t tokens) {
+  ProgramBuilder b("layer.backward", tokens);
+  b.kernel("fill", {}, {b.tokens(4096)});
+  b.kernel("fill", {}, {b.matrixOutput(Output::GRADIENT, tinyRank, tinyHidden, 1)});
+  b.kernel("fill", {}, {b.matrixOutput(Output::GRADIENT, tinyHidden, tinyRank, 2)});
+  return b.program;
+}
+
+TEST(ValidateLimits, ValuesByTokensHaveARowForEachTokenOfAStep) {
+  EXPECT_EQ(refusalOf(backwardOf(allTokens), true, MEBP_OK), "");
+  EXPECT_EQ(refusalOf(backwardOf(1), true, MEBP_CORRUPT),
+            "block 'model.layers.0': its backward program is for 1 tokens, but a step has up to 10");
+}
+
+TEST(ValidateLimits, ALogitsProgramIsForNoMoreThanAStep) {
+  TinyOptions options;
+  options.logitRows = allTokens + 1;
+  BundleFolder folder(tinyBundle(options));
+  OpenBundle opened(folder.path());
+  EXPECT_EQ(opened.code, MEBP_CORRUPT);
+}
+
+TEST(ValidateLimits, ARoleIsTakenAndGivenOnce) {
+  ProgramBuilder twice("layer.forward", allTokens);
+  uint32_t x = twice.input(Input::ACTIVATION, tinyHidden), again = twice.input(Input::ACTIVATION, tinyHidden);
+  twice.kernel("add", {x, again}, {twice.output(Output::ACTIVATION, tinyHidden)});
+  EXPECT_EQ(refusalOf(twice.program, false, MEBP_CORRUPT),
+            "block 'model.layers.0': its forward program takes an input twice");
+
+  format::Bundle bundle = tinyBundle({});
+  format::Program &logits = *bundle.mutable_programs(5);
+  const int first = static_cast<int>(logits.outputs(0).value()), second = logits.values_size();
+  *logits.add_values() = format::Value(logits.values(first));
+  *logits.add_outputs() = format::Output(logits.outputs(0));
+  logits.mutable_outputs(1)->set_value(static_cast<uint32_t>(second));
+  format::Kernel *kernel = logits.add_steps()->mutable_kernel();
+  *kernel = format::Kernel(logits.steps(0).kernel());
+  kernel->set_results(0, second);
+  BundleFolder folder(tinyBundle({}));
+  folder.writeProgram(bundle);
+  OpenBundle opened(folder.path());
+  EXPECT_EQ(opened.code, MEBP_CORRUPT);
+  EXPECT_NE(std::string(opened.error.message).find("its logits program gives an output twice"), std::string::npos)
+      << opened.error.message;
+}
+
+// A forward that calls a kernel on values of its own; `call` gives it operands and results.
+template <typename Call> format::Program forwardWith(const Call &call) {
+  ProgramBuilder b("layer.forward", allTokens);
+  b.input(Input::ACTIVATION, tinyHidden);
+  call(b);
+  b.kernel("fill", {}, {b.output(Output::ACTIVATION, tinyHidden)});
+  return b.program;
+}
+
+uint32_t filled(ProgramBuilder &b, uint32_t value) { return b.kernel("fill", {}, {value}), value; }
+
+format::Program normalising(const char *kernel, uint64_t columns) {
+  return forwardWith([&](ProgramBuilder &b) {
+    uint32_t x = filled(b, b.tokens(columns)), w = filled(b, b.matrix(1, columns));
+    b.kernel(kernel, {x, w}, {b.tokens(columns)});
+  });
+}
+
+format::Program multiplying(uint64_t columns) {
+  return forwardWith([&](ProgramBuilder &b) {
+    uint32_t x = filled(b, b.tokens(columns)), w = filled(b, b.matrix(2, columns));
+    b.kernel("linear", {x, w}, {b.tokens(2)});
+  });
+}
+
+format::Program turning(uint64_t frequencies) {
+  return forwardWith([&](ProgramBuilder &b) {
+    uint32_t x = filled(b, b.tokens(2 * frequencies));
+    b.kernel("rope", {x}, {b.tokens(2 * frequencies)},
+             {{"head_dim", static_cast<double>(2 * frequencies)},
+              {"frequencies", 0, std::vector<float>(frequencies, 1.0f)}});
+  });
+}
+
+format::Program attending(uint64_t columns) {
+  return forwardWith([&](ProgramBuilder &b) {
+    uint32_t x = filled(b, b.tokens(columns));
+    b.kernel("attention", {x, x, x}, {b.tokens(columns), b.tokens(1)}, {{"heads", 1}, {"kv_heads", 1}});
+  });
+}
+
+TEST(ValidateLimits, CallsFitTheWorkspace) {
+  EXPECT_EQ(refusalOf(multiplying(43690), false, MEBP_OK), "");
+  EXPECT_EQ(refusalOf(multiplying(43691), false, MEBP_UNSUPPORTED),
+            "program 'layer.forward': step 2: 'linear' has longer weight rows than kernels have room for");
+  EXPECT_EQ(refusalOf(normalising("rms_norm", 131072), false, MEBP_OK), "");
+  EXPECT_EQ(refusalOf(normalising("rms_norm", 131073), false, MEBP_UNSUPPORTED),
+            "program 'layer.forward': step 2: 'rms_norm' has longer weight rows than kernels have room for");
+  EXPECT_EQ(refusalOf(normalising("layer_norm", 65536), false, MEBP_OK), "");
+  EXPECT_EQ(refusalOf(normalising("layer_norm", 65537), false, MEBP_UNSUPPORTED),
+            "program 'layer.forward': step 2: 'layer_norm' has longer weight rows than kernels have room for");
+  EXPECT_EQ(refusalOf(turning(65536), false, MEBP_OK), "");
+  EXPECT_EQ(refusalOf(turning(65537), false, MEBP_UNSUPPORTED),
+            "program 'layer.forward': step 1: 'rope' has more frequencies than kernels have room for");
+  EXPECT_EQ(refusalOf(attending(1024), false, MEBP_OK), "");
+  EXPECT_EQ(refusalOf(attending(1025), false, MEBP_UNSUPPORTED),
+            "program 'layer.forward': step 1: 'attention' has wider heads than kernels have room for");
+}
+
+} // namespace
