@@ -45,8 +45,8 @@ enum class Parts : uint8_t { None, Operands, Results };
 // What a call's time is made of (rates.h).
 enum class Cost : uint8_t { Elements, Product, WeightGradient, Attention, AttentionGradient, LossTile };
 
-// What a thread's workspace has to hold of a call, besides what is as large in every call: so many bytes for each column
-// of its weight `w` or of a head, or for each frequency.
+// What a thread's workspace has to hold of a call, besides what is as large in every call: so many bytes for each
+// column of its weight `w` or of a head, or for each frequency.
 enum class Per : uint8_t { Unstated, Nothing, WeightColumn, HeadColumn, Frequency };
 
 // What shapes alone do not say, and the runtime checks (runtime/bundle/kernel_rules.cpp).

@@ -19,9 +19,9 @@ struct BatchMemory {
   float *loss = nullptr;
 };
 
-// Copies a batch, then checks the copy, since whoever gave it may still write to it: shapes beyond the compiled ones, ids
-// beyond the vocabulary and labels that are neither ignored nor in it are refused. The row of token t predicts token
-// t + 1, so there that one's label is put. Gives the number of labels that count.
+// Copies a batch, then checks the copy, since whoever gave it may still write to it: shapes beyond the compiled ones,
+// ids beyond the vocabulary and labels that are neither ignored nor in it are refused. The row of token t predicts
+// token t + 1, so there that one's label is put. Gives the number of labels that count.
 Status takeBatch(const format::Model &model, const Tokens &tokens, const BatchMemory &memory, uint64_t &labels);
 
 } // namespace mebp
