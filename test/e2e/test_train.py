@@ -182,7 +182,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_what_was_good(bundle, 
     assert mebp(*common, "--steps", 1, "--adapter-out", tmp_path / "one").returncode == 0
     run = mebp(*common, "--steps", 9, "--adapter-out", tmp_path / "nine", "--state", tmp_path / "state")
     assert run.returncode == 2 and len(run.stderr.splitlines()) == 1
-    assert run.stderr.startswith("mebp: step 2: the loss is") and "what is saved is of step 1" in run.stderr
+    assert run.stderr.startswith("mebp: step 2: the loss is") and "kept: the state of step 1 in" in run.stderr
     assert adapter_bytes(tmp_path / "nine") == adapter_bytes(tmp_path / "one")
     assert (tmp_path / "state" / "state.bin").exists()
     again = mebp(*common, "--steps", 9, "--adapter-out", tmp_path / "none", "--state", tmp_path / "state", "--resume")
@@ -216,7 +216,7 @@ def test_what_can_be_written_is_where_something_else_cannot(bundle, data, tmp_pa
 
     monkeypatch.setattr(Session, "save_state", fail)
     files = {"adapter_out": tmp_path / "adapter", "state": tmp_path / "state", "plot": tmp_path / "run.png"}
-    with pytest.raises(Error, match=r"^run/state.bin: the disk is full$"):
+    with pytest.raises(Error, match=r"^run/state.bin: the disk is full; kept: the adapter of step 1 in .*/adapter$"):
         train(TrainingOptions(bundle, data, steps=1, **files))
     assert adapter_bytes(files["adapter_out"]) and files["plot"].exists()
 

@@ -27,7 +27,7 @@ def test_a_bar_fits_its_terminal(width, planned):
     assert "a line that stays\n" in shown
     last = [line for line in re.split(r"[\r\n]|\x1b\[[?0-9]*[a-zA-Z]", shown) if "step" in line][-1].rstrip()
     assert last.startswith("step 11000/12000 ") and last.endswith(" left") and len(last) <= width, last
-    assert f"loss 3.2500  1,024 tokens/s  1100 of 1200 MB{planned} " in last
+    assert f"loss 3.2500  1,024 tokens/s  1100 of ~1200 MB{planned} " in last
 
 
 def test_plain_lines_are_few():
@@ -36,5 +36,5 @@ def test_plain_lines_are_few():
         for step in range(1, 501):
             reporter.step(record(step), seen=2048)
     lines = stream.getvalue().splitlines()
-    assert lines[0] == "step 1/500  loss 3.2500  1,024 tokens/s  memory 1100 of 1200 MB planned"
+    assert lines[0] == "step 1/500  loss 3.2500  1,024 tokens/s  memory 1100 of ~1200 MB planned"
     assert len(lines) == 51 and lines[-1].startswith("step 500/500")

@@ -4,6 +4,7 @@
 import argparse
 import difflib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -24,12 +25,15 @@ _COMMANDS = {
     "calibrate": "time this machine's kernels, so that mebpc predicts how long a step takes",
     "inspect": "show a bundle's blocks, programs, plan and sizes",
 }
-DISAGREES, FAILED, INTERRUPTED = 1, 2, 130
+DISAGREES, FAILED, BY_SIGNAL = 1, 2, 128
+INTERRUPTED, HUNG_UP, TERMINATED = (BY_SIGNAL + number for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM))
 EXIT_STATUSES = {
     0: "done",
     DISAGREES: "verify found a disagreement",
     FAILED: "refused or failed; one line on standard error says why",
-    INTERRUPTED: "stopped by Ctrl-C; a training run has saved its state and its adapter",
+    HUNG_UP: "the terminal was closed (SIGHUP); a training run has saved its state and its adapter",
+    INTERRUPTED: "stopped by Ctrl-C; likewise",
+    TERMINATED: "stopped by SIGTERM; likewise",
 }
 
 
@@ -58,6 +62,19 @@ class _Version(argparse.Action):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `mebp ARGUMENTS` and returns its exit status, one of EXIT_STATUSES."""
+    status = _run(arguments)
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # Python would complain when it flushes again at its end. Whoever reads no more need not be told.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if status == 0 and not isinstance(error, BrokenPipeError):
+            _fail(f"standard output: cannot be written ({reason(error)}); make room or choose another file")
+        return status or FAILED
+    return status
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         given = list(sys.argv[1:] if arguments is None else arguments)
         parser, commands = _parser(*given[:1])
@@ -74,8 +91,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("mebp: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read the output has gone; Python must not complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except OSError as error:
         return _fail(f"{error.filename or 'the system'}: {reason(error)}; check the path and the room on the disk")

@@ -5,10 +5,10 @@ import argparse
 from dataclasses import MISSING, fields
 from pathlib import Path
 
-from mebp.cli.main import INTERRUPTED
+from mebp.cli.main import BY_SIGNAL
 from mebp.errors import Error
 from mebp.outputs import check_no_input
-from mebp.training.options import TrainingOptions, option_kinds
+from mebp.training.options import ADAPTERS, TrainingOptions, option_kinds
 from mebp.training.outputs import outputs_of
 from mebp.training.schedule import SCHEDULES
 
@@ -39,8 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--warmup", type=int, metavar="N", help="steps of rising learning rate (0)")
     add("--eval", type=Path, metavar="FILE", help="other data to measure the loss on, as --data")
     add("--eval-every", type=int, metavar="N", help="steps between evaluations (once an epoch), besides the last step")
+    add("--patience", type=int, metavar="N", help="stop after N evaluations without a lower loss (never)")
     add("--adapter", type=Path, metavar="DIR", help="a PEFT folder to go on from")
     add("--adapter-out", type=Path, metavar="DIR", help="where the PEFT adapter goes")
+    add(
+        "--keep",
+        choices=ADAPTERS,
+        help="which adapter: of the best evaluation, of the last step, or of every evaluation in DIR/step-N (last)",
+    )
     add("--state", type=Path, metavar="DIR", help="where the run is kept, to resume from")
     add("--save-every", type=int, metavar="N", help="steps between saved states (50)")
     add("--resume", action="store_true", help="continue from --state")
@@ -66,7 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
     for option, path in outputs_of(options).items():
         check_no_input(option, path, {"--config": file})
 
-    return INTERRUPTED if train(options).interrupted else 0
+    stopped_by = train(options).signal
+    return 0 if stopped_by is None else BY_SIGNAL + stopped_by
 
 
 def _from_file(file: Path | None) -> dict[str, object]:

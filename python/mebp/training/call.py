@@ -2,6 +2,7 @@
 """`mebp train` as a call."""
 
 import os
+import signal
 
 import numpy as np
 
@@ -25,19 +26,21 @@ def train(
         grad_norm, lr, tokens (labels that counted), seconds, peak_bytes. The run ends where it returns True.
     progress: False shows nothing.
     options: those of the command line, with _ for -, and its defaults: steps or epochs, lr, seed, optimizer,
-        weight_decay, clip, accumulate, schedule, warmup, eval, eval_every, adapter, adapter_out, state, save_every,
-        resume, overwrite, log, plot, spill, profile, threads, device.
+        weight_decay, clip, accumulate, schedule, warmup, eval, eval_every, patience, adapter, adapter_out, keep, state,
+        save_every, resume, overwrite, log, plot, spill, profile, threads, device.
 
     Returns the records, the evaluations, and the session as the run left it. Ctrl-C is seen when the step has ended:
-    state and adapter are saved where they were asked for, then KeyboardInterrupt is raised. (It is the main thread's to
-    see: in another one, return True from the callback.)
+    state and adapter are saved where they were asked for, then KeyboardInterrupt is raised; SIGTERM and SIGHUP take
+    their course likewise. (They are the main thread's to see: in another one, return True from the callback.)
 
     Raises mebp.Error for an option that cannot be meant, data that cannot be read, and where a step fails, as when the
-    loss is not finite; what was trained until then is saved likewise.
+    loss is not finite; what was trained until then is saved likewise, as it is before what the callback raises.
     """
     run = train_by_options(_options({"bundle": bundle, "data": data, **options}), callback, progress)
-    if run.interrupted:
+    if run.signal == signal.SIGINT:
         raise KeyboardInterrupt(f"stopped after step {run.session.steps}")
+    if run.signal is not None:
+        signal.raise_signal(run.signal)
     return run
 
 

@@ -14,6 +14,7 @@ from mebp.errors import Error
 from mebp.files import user_path
 from mebp.training.schedule import SCHEDULES
 
+ADAPTERS = ("best", "last", "all")
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a string", Path: "a path"}
 
 
@@ -37,6 +38,8 @@ class TrainingOptions:
     eval_every: int | None = None
     adapter: Path | None = None
     adapter_out: Path | None = None
+    keep: str = "last"
+    patience: int | None = None
     state: Path | None = None
     save_every: int = 50
     resume: bool = False
@@ -51,7 +54,7 @@ class TrainingOptions:
     def __post_init__(self) -> None:
         if self.steps is not None and self.epochs is not None:
             raise Error("--steps and --epochs exclude each other; give one")
-        for name in ("steps", "epochs", "accumulate", "eval_every", "save_every"):
+        for name in ("steps", "epochs", "accumulate", "eval_every", "patience", "save_every"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise Error(f"--{name.replace('_', '-')} is {value}; give at least 1")
@@ -66,8 +69,14 @@ class TrainingOptions:
             raise Error("--resume needs --state DIR, the folder to continue from")
         if self.resume and self.overwrite:
             raise Error("--resume and --overwrite exclude each other; give one")
-        if self.eval_every is not None and self.eval is None:
-            raise Error("--eval-every needs --eval FILE, the data to measure the loss on")
+        if self.keep not in ADAPTERS:
+            raise Error(f"--keep is '{self.keep}'; choose {', '.join(ADAPTERS)}")
+        if self.keep != "last" and self.adapter_out is None:
+            raise Error(f"--keep {self.keep} needs --adapter-out DIR, where adapters go")
+        needing = {"--eval-every": self.eval_every, "--patience": self.patience, "--keep best": self.keep == "best"}
+        for option, value in needing.items():
+            if value and self.eval is None:
+                raise Error(f"{option} needs --eval FILE, the data to measure the loss on")
 
     def total_steps(self, steps_per_epoch: int) -> int:
         """By default one epoch."""

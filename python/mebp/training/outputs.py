@@ -8,6 +8,7 @@ from mebp.errors import Error
 from mebp.files import make_writable_parent, read_json
 from mebp.outputs import LOG, PICTURE, TRACE, check_no_input, check_output, is_same
 from mebp.training import state
+from mebp.training.keeping import step_adapters
 from mebp.training.options import TrainingOptions
 
 _PICTURES = (".png", ".svg", ".pdf", ".jpg")
@@ -74,7 +75,8 @@ def _check_adapter(options: TrainingOptions) -> None:
     config = folder / "adapter_config.json"
     if config.exists() and "peft_type" not in read_json(config, "choose another --adapter-out"):
         raise Error(f"{what}: is there already and is not an adapter; choose another")
-    _check_own(options, what, config.exists(), "an adapter")
+    older = config.exists() or (options.keep == "all" and bool(step_adapters(folder)))
+    _check_own(options, what, older, "an adapter")
     _make_parent("--adapter-out", folder)
 
 

@@ -1,18 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a run is shown: a progress bar on a terminal, plain lines elsewhere, or not at all."""
 
+import errno
+import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Protocol, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from mebp.errors import Error, reason
 from mebp.training.log import Record
 
 _PLAIN_LINES = 50  # about so many, however long the run
 _WIDE = 116  # columns; a narrower terminal has no room for every word
 _BAR_WIDTHS = 8, 32
+
+
+class _Console(Console):
+    """Where it cannot be written, it says so once, as an mebp.Error: a run ends by that, but saves before."""
+
+    def print(self, *objects: object, **options: object) -> None:
+        try:
+            super().print(*objects, **options)
+        except OSError as error:
+            self.quiet = True
+            what = f"standard output: cannot be written ({reason(error)})"
+            raise Error(f"{what}, so the run ends here; let it go to a file with room") from error
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))  # rich would end the process
 
 
 class Reporter(Protocol):
@@ -32,7 +50,7 @@ class Reporter(Protocol):
 def make_reporter(total: int, planned_bytes: int, shown: bool) -> Reporter:
     if not shown:
         return SilentReporter()
-    console = Console(highlight=False, soft_wrap=True)
+    console = _Console(highlight=False, soft_wrap=True)
     kind = BarReporter if console.is_terminal else LineReporter
     return kind(console, total, planned_bytes)
 
@@ -42,8 +60,8 @@ def _figures(record: Record, seen: int) -> str:
 
 
 def _memory(record: Record, planned_bytes: int) -> str:
-    # The highest so far, against what was planned for this process.
-    return f"{record.peak_bytes / 1e6:.0f} of {planned_bytes / 1e6:.0f} MB"
+    # The highest so far. The plan is exact for the runtime; what Python holds beside it grows a little over a run.
+    return f"{record.peak_bytes / 1e6:.0f} of ~{planned_bytes / 1e6:.0f} MB"
 
 
 class SilentReporter:
@@ -83,7 +101,8 @@ class BarReporter:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._bar.stop()
+        with suppress(Error):  # a terminal that is gone
+            self._bar.stop()
 
     def say(self, line: str) -> None:
         self._bar.console.print(line, markup=False)

@@ -57,11 +57,14 @@ def save(session: Session, folder: Path, description: dict) -> None:
     session.save_state(folder, json.dumps(description).encode())
 
 
-def load(session: Session, folder: Path, description: dict) -> None:
-    """Puts the session where the state was left; refuses one that was made with other data or options."""
+def load(session: Session, folder: Path, description: dict) -> dict:
+    """Puts the session where the state was left, and returns what was saved with it; refuses a state that was made with
+    other data or options."""
     stored = session.load_state(folder)
     try:
         found = json.loads(stored)
+        if not isinstance(found, dict):
+            raise ValueError
     except ValueError as error:
         raise Error(f"{folder}: was not saved by mebp train; choose another --state") from error
     for option, wanted in description.items():
@@ -70,3 +73,4 @@ def load(session: Session, folder: Path, description: dict) -> None:
                 f"{folder}: was made with {option} {found.get(option)}, not {wanted}; "
                 "resume with the same, or start anew without --resume"
             )
+    return found

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How well a run stands: its best evaluation, and whether its loss has exploded."""
+
+import math
+from dataclasses import asdict, dataclass, field
+from statistics import median
+
+_RECENT = 3  # steps: one batch alone may be odd
+_MARGIN = 1.0  # nats; further above what knows nothing than batches differ
+
+
+@dataclass
+class Standing:
+    """Travels in the state, so that a resumed run judges as if it had not stopped."""
+
+    first_loss: float | None = None
+    recent_losses: list[float] = field(default_factory=list)  # of the last steps, the first left out
+    evaluated: int = 0  # the step of the last evaluation; 0: none yet
+    best_step: int = 0
+    best_loss: float | None = None
+    misses: int = 0  # evaluations since the best
+
+    @classmethod
+    def restored(cls, stored: object) -> "Standing":
+        """As `stored` has it; of a state that has none, a new one."""
+        known = stored if isinstance(stored, dict) else {}
+        return cls(**{name: value for name, value in known.items() if name in cls.__dataclass_fields__})
+
+    def stored(self) -> dict:
+        return asdict(self)
+
+    def step(self, loss: float) -> None:
+        """Takes a step's loss in."""
+        if self.first_loss is None:
+            self.first_loss = loss
+        else:
+            self.recent_losses = [*self.recent_losses, loss][-_RECENT:]
+
+    def evaluate(self, step: int, loss: float) -> bool:
+        """Takes an evaluation in; whether it is the best so far."""
+        self.evaluated = step
+        if self.best_loss is None or loss < self.best_loss:
+            self.best_step, self.best_loss, self.misses = step, loss, 0
+            return True
+        self.misses += 1
+        return False
+
+    def has_exploded(self, vocabulary: int) -> bool:
+        """Whether a model that knows nothing would do better than the last steps did, and than the first did."""
+        bound = max(math.log(vocabulary), self.first_loss or 0.0) + _MARGIN
+        return bool(self.recent_losses) and median(self.recent_losses) > bound
