@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files and folders that are read, made, and written whole or not at all; what fails is one line about the file."""
 
+import errno
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from mebp.errors import Error, translate_errors
 
@@ -21,9 +23,32 @@ def user_path(path: str | os.PathLike[str]) -> Path:
         raise Error(f"{path}: there is no such home folder; write the whole path") from error
 
 
-def read_bytes(path: Path, advice: str) -> bytes:
+# A model's settings are small; a huge file would only take all memory.
+_LARGEST_JSON = 64 << 20
+
+
+@contextmanager
+def open_regular(path: Path, advice: str) -> Iterator[BinaryIO]:
+    """Yields the file `path` for reading; a pipe or a device, which may wait or go on for ever, is refused."""
     with translate_errors(f"{path}: cannot be read", advice):
-        return path.read_bytes()
+        # Without O_NONBLOCK, opening a pipe already waits.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(handle, "rb") as file:
+            mode = os.fstat(handle).st_mode
+            if stat.S_ISDIR(mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if not stat.S_ISREG(mode):
+                raise Error(f"{path}: is not a regular file; {advice}")
+            yield file
+
+
+def read_bytes(path: Path, advice: str, largest: int | None = None) -> bytes:
+    """All of the regular file `path`, of at most `largest` bytes."""
+    with open_regular(path, advice) as file:
+        size = os.fstat(file.fileno()).st_size
+        if largest is not None and size > largest:
+            raise Error(f"{path}: has {size} bytes, more than such a file can have; {advice}")
+        return file.read()
 
 
 def read_text(path: Path, advice: str) -> str:
@@ -37,6 +62,10 @@ def read_text(path: Path, advice: str) -> str:
         after = os.fstat(file.fileno())
     if stat.S_ISREG(before.st_mode) and _version(before) != _version(after):
         raise Error(f"{path}: changed while it was read; try again when nothing writes to it")
+    return _decode(path, content)
+
+
+def _decode(path: Path, content: bytes) -> str:
     try:
         return content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -49,12 +78,16 @@ def _version(status: os.stat_result) -> tuple[int, int]:
 
 
 def read_json(path: Path, advice: str) -> dict:
-    """The JSON object in `path`."""
-    text = read_text(path, advice)
-    with translate_errors(f"{path}: is not JSON", advice, (ValueError, RecursionError)):
+    """The JSON object in the regular file `path`."""
+    return parse_object(str(path), _decode(path, read_bytes(path, advice, _LARGEST_JSON)), advice)
+
+
+def parse_object(what: str, text: str | bytes, advice: str) -> dict:
+    """The JSON object that `text` is, which is called `what` in an error."""
+    with translate_errors(f"{what}: is not JSON", advice, (ValueError, RecursionError)):
         value = json.loads(text)
     if not isinstance(value, dict):
-        raise Error(f"{path}: is not a JSON object; {advice}")
+        raise Error(f"{what}: is not a JSON object; {advice}")
     return value
 
 

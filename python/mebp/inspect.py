@@ -4,8 +4,11 @@
 import json
 import os
 
+from mebp.errors import translate_errors
 from mebp.extension import load_runtime
-from mebp.files import user_path
+from mebp.files import parse_object, user_path
+
+_ADVICE = "the bundle is damaged, compile it again"
 
 
 def inspect(path: str | os.PathLike[str]) -> dict:
@@ -18,4 +21,6 @@ def inspect(path: str | os.PathLike[str]) -> dict:
 
 def describe(bundle: object) -> dict:
     """The same of a bundle that the runtime has opened."""
-    return {"manifest": json.loads(bundle.manifest()), **json.loads(bundle.describe())}
+    with translate_errors("manifest.json", _ADVICE, UnicodeDecodeError):
+        manifest = bundle.manifest()
+    return {"manifest": parse_object("manifest.json", manifest, _ADVICE), **json.loads(bundle.describe())}

@@ -85,12 +85,19 @@ def merge(
         np.errstate(over="ignore", invalid="ignore"),
         new_folder(output, "nothing was, choose another place") as folder,
     ):
-        shutil.copytree(bundle / "tokenizer", folder, dirs_exist_ok=True)
+        _copy_files(bundle / "tokenizer", folder)
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         shapes = {tensor.name: tensor.shape for tensor in tensors}
         roundings = write_tensors(folder / "model.safetensors", shapes, merged(), dtype)
         size = (folder / "model.safetensors").stat().st_size
     return MergeResult(len(tensors), size, changes, roundings)
+
+
+def _copy_files(source: Path, target: Path) -> None:
+    """Copies the regular files in `source`: a link may lead to any file of whoever merges."""
+    for file in sorted(source.iterdir()):
+        if file.is_file() and not file.is_symlink():
+            shutil.copy(file, target / file.name)
 
 
 def _tensors(weights: list[dict], shapes: dict[str, tuple[int, ...]]) -> list[_Tensor]:

@@ -76,7 +76,10 @@ class Tokenizer:
         ends = [] if named is None else [self._tokenizer.token_to_id(named)]
         for file in ("generation_config.json", "config.json"):
             value = self.settings(file).get("eos_token_id")
-            ends += value if isinstance(value, list) else [value]
+            stated = value if isinstance(value, list) else [value]
+            if not all(end is None or type(end) is int for end in stated):
+                raise Error(f"{self.folder / file}: eos_token_id is not a number or a list of them; mend it")
+            ends += stated
         return [end for end in dict.fromkeys(ends) if end is not None]
 
     def _choose_end_of_text(self) -> int:

@@ -96,15 +96,15 @@ def test_files_that_cannot_be_read(name: str, folder: Path, tmp_path: Path) -> N
 
 
 def test_tokenizer_that_cannot_be_read(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, read = folder / "tokenizer_config.json", Path.read_bytes
+    file, opened = folder / "tokenizer_config.json", os.open
     file.write_text("{}")
 
-    def fail(path: Path) -> bytes:
+    def fail(path: object, *arguments: int, **named: object) -> int:
         if path == file:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return read(path)
+        return opened(path, *arguments, **named)
 
-    monkeypatch.setattr(Path, "read_bytes", fail)
+    monkeypatch.setattr("mebp.files.os.open", fail)
     assert refusal(folder, tmp_path) == f"{file}: cannot be read (Input/output error); download it again"
 
 
@@ -149,11 +149,64 @@ def test_truncated_weights(keep: int, folder: Path, tmp_path: Path) -> None:
     assert refusal(folder, tmp_path).startswith(f"{file}: truncated (")
 
 
-@pytest.mark.parametrize("header", [b"[]", b"nope", b'{"a": {"dtype": "F32"}}', b'{"a": 3}'])
+def entry(**fields: object) -> bytes:
+    return json.dumps({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4], **fields}}).encode()
+
+
+ODD_HEADERS = [
+    entry(data_offsets=[-8, 4]),
+    entry(data_offsets=[4, 0]),
+    entry(data_offsets=[0, 4, 8]),
+    entry(data_offsets=[0, 4.0]),
+    entry(data_offsets=[False, True]),
+    entry(data_offsets=3),
+    entry(shape=[-1]),
+    entry(shape=["1"]),
+    entry(shape=3),
+    entry(dtype=[]),
+    b"[" * 200_000,
+    b'{"a": ' * 200_000,
+    b"\xff",
+]
+
+
+@pytest.mark.parametrize("header", [b"[]", b"nope", b'{"a": {"dtype": "F32"}}', b'{"a": 3}', *ODD_HEADERS])
 def test_not_safetensors(header: bytes, folder: Path, tmp_path: Path) -> None:
     file = folder / "model.safetensors"
     file.write_bytes(struct.pack("<Q", len(header)) + header + bytes(64))
     assert refusal(folder, tmp_path) == f"{file}: not a safetensors file; download it again"
+
+
+def test_a_header_of_gigabytes(folder: Path, tmp_path: Path) -> None:
+    file = folder / "model.safetensors"
+    with file.open("wb") as stream:
+        stream.write(struct.pack("<Q", 1 << 33))
+        stream.truncate(1 << 34)  # a hole, which takes no disk
+    expected = f"{file}: has a header of 8589934592 bytes, more than safetensors allows; download it again"
+    assert refusal(folder, tmp_path) == expected
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_pipes(name: str, folder: Path, tmp_path: Path) -> None:
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    assert refusal(folder, tmp_path) == f"{folder / name}: is not a regular file; download it again"
+
+
+@pytest.mark.parametrize("shard", [3, None, ["a"], {}])
+def test_shards_that_are_no_names(shard: object, folder: Path, tmp_path: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": shard}}))
+    assert refusal(folder, tmp_path) == f"{index}: shard {shard} is not a name; save the model again"
+
+
+@pytest.mark.parametrize("shard", ["../a.safetensors", "/a.safetensors", "b/a.safetensors", "..", "a\0b"])
+def test_shards_that_lead_out(shard: str, folder: Path, tmp_path: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": shard}}))
+    assert refusal(folder, tmp_path) == f"{index}: shard '{shard}' is not a plain file name; save the model again"
 
 
 def test_shard_missing(tmp_path: Path) -> None:

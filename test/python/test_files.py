@@ -14,6 +14,7 @@ from mebp.files import (
     make_parent,
     make_writable_parent,
     new_folder,
+    read_bytes,
     read_json,
     read_text,
     replaced_file,
@@ -143,3 +144,17 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
     with pytest.raises(Error) as caught, new_folder(path / "file" / "beneath", "choose another"):
         pass
     assert str(caught.value) == f"{path}/file/beneath: cannot be written (File exists); choose another"
+
+
+def test_pipes_and_devices(path):
+    os.mkfifo(path)
+    assert refusal(read_bytes, path, "look") == f"{path}: is not a regular file; look"
+    assert refusal(read_json, Path("/dev/zero"), "look") == "/dev/zero: is not a regular file; look"
+
+
+def test_json_that_nobody_wrote(path):
+    path.write_text("[" * 200_000)
+    assert refusal(read_json, path, "look").startswith(f"{path}: is not JSON (")
+    with path.open("wb") as stream:
+        stream.truncate(1 << 34)  # a hole, which takes no disk
+    assert refusal(read_json, path, "look") == f"{path}: has 17179869184 bytes, more than such a file can have; look"

@@ -54,6 +54,10 @@ def test_numbers(tmp_path, written, value):
         ("\nbundle: 3\n", ":2: bundle is 3; give a path"),
         ("- lr\n", ":1: is no list of options; write one a line, such as lr: 2e-4"),
         ("lr: [1\nsteps: 2\n", ":2: is not YAML (expected ',' or ']', but got ':'); mend it"),
+        ("lr: 2024-99-99\n", ":1: lr is 2024-99-99 (month must be in 1..12); mend it"),
+        ("lr: &a [1]\nsteps: *a\n", ":2: is not YAML (an alias, which no option needs); mend it"),
+        ("lr: " + "[" * 5000, ": is nested too deep; write one option a line"),
+        ("lr: [" + "a, " * 5000 + "]\n", ":1: lr is ['a', 'a', 'a', 'a', 'a', 'a', ...]; give a number"),
         ("lr: !!python/name:os.system\n", ":1: is not YAML (could not determine a constructor for the tag "
                                           "'tag:yaml.org,2002:python/name:os.system'); mend it"),
         ("lr: \x07\n", ": is not YAML (unacceptable character #x0007: special characters are not allowed in "

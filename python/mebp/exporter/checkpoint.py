@@ -2,17 +2,20 @@
 """Where a checkpoint's tensors lie: reads safetensors headers, never the tensors."""
 
 import json
+import os
+import reprlib
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 
 from mebp.errors import Error, translate_errors
-from mebp.files import read_json
+from mebp.files import open_regular, read_json
 
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
 _ADVICE = "download it again"
 _CHUNK = 1 << 22
+_LONGEST_HEADER = 100_000_000  # as in the safetensors library
 
 
 @dataclass(frozen=True)
@@ -28,33 +31,36 @@ class StoredTensor:
 
 def read_header(file: Path) -> dict[str, StoredTensor]:
     """The tensors of one safetensors file, by name; raises Error where header and file size disagree."""
-    with translate_errors(f"{file}: cannot be read", _ADVICE), file.open("rb") as stream:
-        size = file.stat().st_size
+    with open_regular(file, _ADVICE) as stream:
+        size = os.fstat(stream.fileno()).st_size
         prefix = stream.read(8)
         header_bytes = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else size
         if 8 + header_bytes > size:
             raise Error(f"{file}: truncated ({size} bytes do not hold its header); {_ADVICE}")
+        if header_bytes > _LONGEST_HEADER:
+            raise Error(f"{file}: has a header of {header_bytes} bytes, more than safetensors allows; {_ADVICE}")
         text = stream.read(header_bytes)
     start = 8 + header_bytes
     try:
         header = json.loads(text)
         header.pop("__metadata__", None)
-        tensors = {
-            name: StoredTensor(
-                file,
-                start + entry["data_offsets"][0],
-                entry["data_offsets"][1] - entry["data_offsets"][0],
-                entry["dtype"],
-                tuple(entry["shape"]),
-            )
-            for name, entry in header.items()
-        }
-        end = max((tensor.offset + tensor.length for tensor in tensors.values()), default=start)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        tensors = {name: _stored(file, start, entry) for name, entry in header.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Error(f"{file}: not a safetensors file; {_ADVICE}") from error
+    end = max((tensor.offset + tensor.length for tensor in tensors.values()), default=start)
     if end > size:
         raise Error(f"{file}: truncated ({size} bytes where its header promises {end}); {_ADVICE}")
     return tensors
+
+
+def _stored(file: Path, start: int, entry: dict) -> StoredTensor:
+    """One entry of a header, whose data begins at byte `start`; raises ValueError for what cannot be."""
+    (begin, end), shape, dtype = entry["data_offsets"], entry["shape"], entry["dtype"]
+    if any(type(number) is not int or number < 0 for number in (begin, end, *shape)) or begin > end:
+        raise ValueError("sizes are whole numbers, and nothing ends before it begins")
+    if not isinstance(dtype, str):
+        raise ValueError("an element type is a name")
+    return StoredTensor(file, start + begin, end - begin, dtype, tuple(shape))
 
 
 def read_checkpoint(folder: Path) -> dict[str, StoredTensor]:
@@ -87,10 +93,13 @@ def _read_shards(folder: Path) -> dict[str, StoredTensor]:
     places = read_json(folder / _INDEX, _ADVICE).get("weight_map")
     if not isinstance(places, dict):
         raise Error(f"{folder / _INDEX}: no weight_map; {_ADVICE}")
+    for shard in places.values():
+        if not isinstance(shard, str):
+            raise Error(f"{folder / _INDEX}: shard {reprlib.repr(shard)} is not a name; save the model again")
     headers = {}
     for shard in sorted(set(places.values())):
         # A shard's name becomes a path beside the ONNX file, so it must not lead elsewhere.
-        if Path(shard).name != shard:
+        if Path(shard).name != shard or shard == ".." or "\0" in shard:
             raise Error(f"{folder / _INDEX}: shard '{shard}' is not a plain file name; save the model again")
         if not (folder / shard).exists():
             raise Error(f"{folder / shard}: missing, though {_INDEX} lists it; {_ADVICE}")

@@ -18,7 +18,7 @@ def read_config(path: Path, kinds: Mapping[str, type]) -> dict[str, object]:
     """
     text = read_text(path, "check --config")
     try:
-        loader = yaml.SafeLoader(text)
+        loader = _Loader(text)
         root = loader.get_single_node()
         if root is None:
             return {}
@@ -28,8 +28,18 @@ def read_config(path: Path, kinds: Mapping[str, type]) -> dict[str, object]:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise Error(f"{path}:{line}: is not YAML ({error.problem}); mend it") from error
+    except RecursionError as error:
+        raise Error(f"{path}: is nested too deep; write one option a line") from error
     except yaml.YAMLError as error:
         raise Error(f"{path}: is not YAML ({error}); mend it") from error
+
+
+class _Loader(yaml.SafeLoader):
+    def compose_node(self, parent: yaml.Node | None, index: object) -> yaml.Node:
+        if self.check_event(yaml.AliasEvent):  # a few of which can stand for more than any memory holds
+            mark = self.peek_event().start_mark
+            raise yaml.composer.ComposerError(None, None, "an alias, which no option needs", mark)
+        return super().compose_node(parent, index)
 
 
 def _options(
@@ -44,7 +54,10 @@ def _options(
         if name in lines:
             raise Error(f"{where}: '{written}' is given twice, first in line {lines[name]}; keep one")
         lines[name] = _line(key_node)
-        value = loader.construct_object(value_node, deep=True)
+        try:
+            value = loader.construct_object(value_node, deep=True)
+        except ValueError as error:  # such as a day that no month has
+            raise Error(f"{where}: {written} is {value_node.value} ({error}); mend it") from error
         if value is not None:
             options[name] = _located(where, convert, written, value, kinds[name])
     return options

@@ -4,6 +4,7 @@
 import difflib
 import math
 import os
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,5 +112,5 @@ def convert(name: str, value: object, kind: type) -> object:
     if kind is Path and isinstance(value, str | os.PathLike):
         return user_path(value)
     if type(value) is not kind:
-        raise Error(f"{name} is {value!r}; give {_KINDS[kind]}")
+        raise Error(f"{name} is {reprlib.repr(value)}; give {_KINDS[kind]}")
     return value

@@ -65,7 +65,7 @@ def load(session: Session, folder: Path, description: dict) -> dict:
         found = json.loads(stored)
         if not isinstance(found, dict):
             raise ValueError
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Error(f"{folder}: was not saved by mebp train; choose another --state") from error
     for option, wanted in description.items():
         if found.get(option) != wanted:

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Python itself reads of a bundle that somebody else made: each refusal is one line."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from mebp.errors import Error
+from mebp.inspect import describe
+from mebp.merging import _copy_files
+from mebp.tokenizer import Tokenizer
+from mebp.training import state
+from support.textmodel import CHATML, make_tokenizer
+
+
+class Opened:
+    """A bundle whose manifest is what it was given."""
+
+    def __init__(self, manifest: bytes) -> None:
+        self._manifest = manifest
+
+    def manifest(self) -> str:
+        return self._manifest.decode()
+
+    def describe(self) -> str:
+        return "{}"
+
+
+@pytest.mark.parametrize("manifest", [b"", b"[" * 200_000, b'{"name": "\xff"}', b"[]", b"null"])
+def test_manifests_that_are_no_objects(manifest: bytes) -> None:
+    with pytest.raises(Error) as caught:
+        describe(Opened(manifest))
+    message = str(caught.value)
+    assert message.startswith("manifest.json") and message.endswith("the bundle is damaged, compile it again")
+
+
+@pytest.mark.parametrize("end", ["2", [[2]], {"a": 2}, 1.5, True, [2, "2"]])
+def test_ends_of_sequences_that_are_no_numbers(end: object, tmp_path: Path) -> None:
+    make_tokenizer(tmp_path / "tokenizer", CHATML)
+    file = tmp_path / "tokenizer" / "generation_config.json"
+    file.write_text(json.dumps({"eos_token_id": end}))
+    with pytest.raises(Error) as caught:
+        Tokenizer(tmp_path)
+    assert str(caught.value) == f"{file}: eos_token_id is not a number or a list of them; mend it"
+
+
+@pytest.mark.parametrize("stored", [b"[]", b"3", b"null", b"{", b"[" * 200_000, b"\xff"])
+def test_states_of_another_program(stored: bytes, tmp_path: Path) -> None:
+    class Session:
+        def load_state(self, folder: Path) -> bytes:
+            return stored
+
+    with pytest.raises(Error) as caught:
+        state.load(Session(), tmp_path, {"seed": 0})
+    assert str(caught.value) == f"{tmp_path}: was not saved by mebp train; choose another --state"
+
+
+def test_merge_copies_files_and_follows_no_link(tmp_path: Path) -> None:
+    source, target = tmp_path / "tokenizer", tmp_path / "merged"
+    source.mkdir(), target.mkdir()
+    (tmp_path / "secret").write_text("of whoever merges")
+    (source / "tokenizer.json").write_text("{}")
+    (source / "link.json").symlink_to(tmp_path / "secret")
+    (source / "folder").symlink_to(tmp_path)
+    os.mkfifo(source / "pipe")
+    _copy_files(source, target)
+    assert [file.name for file in target.iterdir()] == ["tokenizer.json"]
