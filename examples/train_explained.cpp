@@ -26,8 +26,9 @@ static void check(mebp_code code, const mebp_error &error) {
 
 // The plan stands in the bundle, so what training will cost is known before a single byte is mapped for the model.
 static void showPlan(const mebp_bundle *bundle) {
-  mebp_bundle_info info;
-  mebp_bundle_get_info(bundle, &info); // strings in it live as long as the bundle
+  mebp_error error;
+  mebp_bundle_info info;                                     // in C, mebp_bundle_info_init(&info) comes next
+  check(mebp_bundle_get_info(bundle, &info, &error), error); // strings in it live as long as the bundle
   std::printf("%s: %u blocks, LoRA of rank %u, up to %u x %u tokens in a step\n", info.name, info.blocks,
               info.lora_rank, info.max_batch, info.max_sequence);
   // Weights are mapped read-only: the system can drop their pages and read them again, so they stand beside the peak.
@@ -40,8 +41,8 @@ static void showPlan(const mebp_bundle *bundle) {
 static void showGradients(mebp_bundle *bundle, mebp_session *session, const std::vector<int32_t> &ids) {
   mebp_error error;
   mebp_bundle_info info;
-  mebp_bundle_get_info(bundle, &info);
-  float loss = 0;
+  check(mebp_bundle_get_info(bundle, &info, &error), error);
+  double loss = 0;
   // Nothing is updated by this call. It is allowed because options.return_gradients made room for it.
   check(mebp_session_gradients(session, ids.data(), ids.data(), 1, static_cast<uint32_t>(ids.size()), &loss, &error),
         error);
@@ -84,7 +85,7 @@ int main(int argc, char **argv) {
   mebp_session_options options;
   mebp_session_options_init(&options);
   options.optimizer = MEBP_ADAMW;
-  options.learning_rate = 1e-3f;
+  options.learning_rate = 1e-3;
   options.return_gradients = true; // costs the memory of the whole gradient; leave it out to train as planned
   // The results do not depend on the number of threads: sums are split by shapes, never by threads. 0 takes all.
   options.threads = 2;

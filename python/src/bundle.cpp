@@ -17,9 +17,15 @@ Bundle::Bundle(const char *path) {
   handle.reset(opened);
 }
 
-nb::dict Bundle::info() const {
+mebp_bundle_info Bundle::info() const {
   mebp_bundle_info info;
-  mebp_bundle_get_info(handle.get(), &info);
+  mebp_error error;
+  check(mebp_bundle_get_info(handle.get(), &info, &error), error);
+  return info;
+}
+
+nb::dict Bundle::describeInfo() const {
+  const mebp_bundle_info info = this->info();
   nb::dict result;
   result["name"] = info.name;
   result["vocabulary"] = info.vocabulary;
@@ -37,10 +43,8 @@ nb::dict Bundle::info() const {
 }
 
 nb::list Bundle::weights() const {
-  mebp_bundle_info info;
-  mebp_bundle_get_info(handle.get(), &info);
   nb::list result;
-  for (uint32_t index = 0; index < info.weights; ++index) {
+  for (uint32_t index = 0, count = info().weights; index < count; ++index) {
     mebp_tensor_info tensor;
     mebp_error error;
     check(mebp_bundle_weight_info(handle.get(), index, &tensor, &error), error);
@@ -50,10 +54,8 @@ nb::list Bundle::weights() const {
 }
 
 nb::list Bundle::trainables() const {
-  mebp_bundle_info info;
-  mebp_bundle_get_info(handle.get(), &info);
   nb::list result;
-  for (uint32_t index = 0; index < info.trainables; ++index) {
+  for (uint32_t index = 0, count = info().trainables; index < count; ++index) {
     mebp_tensor_info tensor;
     mebp_error error;
     check(mebp_bundle_trainable_info(handle.get(), index, &tensor, &error), error);
@@ -74,7 +76,7 @@ FloatResult Bundle::readWeight(uint32_t index) const {
 void bindBundle(nb::module_ &module) {
   nb::class_<Bundle>(module, "Bundle")
       .def(nb::init<const char *>(), nb::arg("path"))
-      .def("info", &Bundle::info)
+      .def("info", &Bundle::describeInfo)
       .def("weights", &Bundle::weights, "A list of (name, shape).")
       .def("trainables", &Bundle::trainables, "A list of (name, shape).")
       .def("read_weight", &Bundle::readWeight, nb::arg("index"))

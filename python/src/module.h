@@ -30,7 +30,8 @@ class Bundle {
 public:
   explicit Bundle(const char *path);
 
-  nb::dict info() const;
+  mebp_bundle_info info() const;
+  nb::dict describeInfo() const;
   nb::list weights() const;
   nb::list trainables() const;
   FloatResult readWeight(uint32_t index) const;

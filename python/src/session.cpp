@@ -23,10 +23,10 @@ mebp_optimizer optimizerOf(const std::string &name) {
 
 class Session {
 public:
-  Session(const Bundle &bundle, const std::string &optimizer, float learningRate, float beta1, float beta2,
-          float epsilon, float weightDecay, uint32_t threads, bool referenceKernels, bool returnGradients,
-          bool accumulate, float clip, uint64_t residentLimit, const std::string &spillFolder, bool stateInFile,
-          float perturbation, bool forwardOnly, const std::string &traceFile)
+  Session(const Bundle &bundle, const std::string &optimizer, double learningRate, double beta1, double beta2,
+          double epsilon, double weightDecay, uint32_t threads, bool referenceKernels, bool returnGradients,
+          bool accumulate, double clip, uint64_t residentLimit, const std::string &spillFolder, bool stateInFile,
+          double perturbation, bool forwardOnly, const std::string &traceFile)
       : bundle(bundle) {
     mebp_session_options options;
     mebp_session_options_init(&options);
@@ -55,16 +55,16 @@ public:
     handle.reset(created);
   }
 
-  float loss(TokenArray ids, TokenArray labels) {
-    float result = 0;
+  double loss(TokenArray ids, TokenArray labels) {
+    double result = 0;
     unlocked([&](mebp_error *error) {
       return mebp_session_loss(handle.get(), ids.data(), labels.data(), rows(ids), columns(ids), &result, error);
     });
     return result;
   }
 
-  float gradients(TokenArray ids, TokenArray labels) {
-    float result = 0;
+  double gradients(TokenArray ids, TokenArray labels) {
+    double result = 0;
     unlocked([&](mebp_error *error) {
       return mebp_session_gradients(handle.get(), ids.data(), labels.data(), rows(ids), columns(ids), &result, error);
     });
@@ -86,9 +86,7 @@ public:
   }
 
   FloatResult logits(TokenArray ids, uint32_t first, uint32_t count) {
-    mebp_bundle_info info;
-    mebp_bundle_get_info(bundle.get(), &info);
-    FloatResult result = makeArray({ids.shape(0), count, info.vocabulary});
+    FloatResult result = makeArray({ids.shape(0), count, bundle.info().vocabulary});
     float *out = result.data();
     unlocked([&](mebp_error *error) {
       return mebp_session_logits(handle.get(), ids.data(), rows(ids), columns(ids), first, count, out, error);
@@ -101,8 +99,7 @@ public:
     std::vector<const float *> pointers;
     for (const FloatArray &gradient : gradients)
       pointers.push_back(gradient.data());
-    mebp_error error;
-    check(mebp_session_apply_gradients(handle.get(), pointers.data(), &error), error);
+    unlocked([&](mebp_error *error) { return mebp_session_apply_gradients(handle.get(), pointers.data(), error); });
   }
 
   FloatResult readTrainable(uint32_t index) const {
@@ -124,37 +121,39 @@ public:
     check(mebp_session_write_trainable(handle.get(), index, values.data(), values.size(), &error), error);
   }
 
-  void setLearningRate(float learningRate) { mebp_session_set_learning_rate(handle.get(), learningRate); }
+  void setLearningRate(double learningRate) {
+    mebp_error error;
+    check(mebp_session_set_learning_rate(handle.get(), learningRate, &error), error);
+  }
   uint64_t steps() const { return mebp_session_steps(handle.get()); }
   std::string kernels() const { return mebp_session_kernels(handle.get()); }
   uint64_t arenaBytes() const { return memoryBytes; }
   uint64_t peakBytes() const { return plannedPeakBytes; }
 
   void saveAdapter(const char *folder) const {
-    mebp_error error;
-    check(mebp_session_save_adapter(handle.get(), folder, &error), error);
+    unlocked([&](mebp_error *error) { return mebp_session_save_adapter(handle.get(), folder, error); });
   }
 
   void loadAdapter(const char *folder) {
-    mebp_error error;
-    check(mebp_session_load_adapter(handle.get(), folder, &error), error);
+    unlocked([&](mebp_error *error) { return mebp_session_load_adapter(handle.get(), folder, error); });
   }
 
   void saveState(const char *folder, const nb::bytes &user) const {
-    mebp_error error;
-    check(mebp_session_save_state(handle.get(), folder, user.c_str(), user.size(), &error), error);
+    const char *data = user.c_str();
+    const size_t size = user.size();
+    unlocked([&](mebp_error *error) { return mebp_session_save_state(handle.get(), folder, data, size, error); });
   }
 
   nb::bytes loadState(const char *folder) {
     std::vector<char> user(largestUserState);
     uint64_t size = user.size();
-    mebp_error error;
-    check(mebp_session_load_state(handle.get(), folder, user.data(), &size, &error), error);
+    unlocked(
+        [&](mebp_error *error) { return mebp_session_load_state(handle.get(), folder, user.data(), &size, error); });
     return nb::bytes(user.data(), size);
   }
 
 private:
-  // Runs a long call without Python's lock, so that other threads (a progress bar) go on.
+  // Runs a long call without Python's lock, so that other threads (a progress bar, a data loader) go on.
   template <typename Call> static void unlocked(Call call) {
     mebp_error error;
     mebp_code code;
@@ -187,8 +186,8 @@ private:
 
 void bindSession(nb::module_ &module) {
   nb::class_<Session>(module, "Session")
-      .def(nb::init<const Bundle &, const std::string &, float, float, float, float, float, uint32_t, bool, bool, bool,
-                    float, uint64_t, const std::string &, bool, float, bool, const std::string &>(),
+      .def(nb::init<const Bundle &, const std::string &, double, double, double, double, double, uint32_t, bool, bool,
+                    bool, double, uint64_t, const std::string &, bool, double, bool, const std::string &>(),
            nb::arg("bundle"), nb::kw_only(), nb::arg("optimizer"), nb::arg("learning_rate"), nb::arg("beta1"),
            nb::arg("beta2"), nb::arg("epsilon"), nb::arg("weight_decay"), nb::arg("threads"),
            nb::arg("reference_kernels"), nb::arg("return_gradients"), nb::arg("accumulate"), nb::arg("clip"),

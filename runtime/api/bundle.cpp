@@ -4,40 +4,53 @@
 #include <memory>
 
 #include "runtime/api/handle.h"
+#include "runtime/core/decimal.h"
 
 using namespace mebp;
 
+#define MEBP_TEXT_OF(number) #number
+#define MEBP_VERSION_TEXT(major, minor, patch) MEBP_TEXT_OF(major) "." MEBP_TEXT_OF(minor) "." MEBP_TEXT_OF(patch)
+
+const char *mebp_version(void) { return MEBP_VERSION_TEXT(MEBP_VERSION_MAJOR, MEBP_VERSION_MINOR, MEBP_VERSION_PATCH); }
+
 mebp_code mebp_bundle_open(const char *path, mebp_bundle **out, mebp_error *error) {
-  if (!path || !out)
-    return report(failure(MEBP_INVALID_ARGUMENT, "a bundle needs a path and a place for the result"), error);
-  *out = nullptr;
-  auto opened = std::make_unique<mebp_bundle>();
-  if (Status status = opened->bundle.open(path); !status.ok())
-    return report(status, error);
-  *out = opened.release();
-  return MEBP_OK;
+  if (out)
+    *out = nullptr;
+  return guarded(error, {{"path", path}, {"out", out}}, [&] {
+    auto opened = std::make_unique<mebp_bundle>();
+    Status status = opened->bundle.open(path);
+    if (status.ok())
+      *out = opened.release();
+    return status;
+  });
 }
 
 void mebp_bundle_close(mebp_bundle *bundle) { delete bundle; }
 
-void mebp_bundle_get_info(const mebp_bundle *bundle, mebp_bundle_info *out) {
-  const format::Bundle &content = bundle->bundle.content();
-  const format::Model &model = content.model();
-  *out = {};
-  out->name = model.name().c_str();
-  out->vocabulary = model.vocabulary();
-  out->hidden = model.hidden();
-  out->max_batch = model.batch();
-  out->max_sequence = model.sequence();
-  out->blocks = static_cast<uint32_t>(content.blocks_size());
-  out->programs = static_cast<uint32_t>(content.programs_size());
-  out->weights = static_cast<uint32_t>(content.weights_size());
-  out->trainables = static_cast<uint32_t>(content.trainables_size());
-  out->lora_rank = model.lora().rank();
-  out->lora_alpha = model.lora().alpha();
-  out->weights_bytes = content.weights_bytes();
-  out->peak_bytes = content.plan().peak_bytes();
-  out->process_bytes = content.plan().process_bytes();
+mebp_code mebp_bundle_get_info(const mebp_bundle *bundle, mebp_bundle_info *out, mebp_error *error) {
+  return guarded(error, {{"bundle", bundle}, {"out", out}}, [&] {
+    if (Status status = checkSize("mebp_bundle_info", *out); !status.ok())
+      return status;
+    const format::Bundle &content = bundle->bundle.content();
+    const format::Model &model = content.model();
+    mebp_bundle_info info = {};
+    info.name = model.name().c_str();
+    info.vocabulary = model.vocabulary();
+    info.hidden = model.hidden();
+    info.max_batch = model.batch();
+    info.max_sequence = model.sequence();
+    info.blocks = static_cast<uint32_t>(content.blocks_size());
+    info.programs = static_cast<uint32_t>(content.programs_size());
+    info.weights = static_cast<uint32_t>(content.weights_size());
+    info.trainables = static_cast<uint32_t>(content.trainables_size());
+    info.lora_rank = model.lora().rank();
+    info.lora_alpha = decimalOf(model.lora().alpha());
+    info.weights_bytes = content.weights_bytes();
+    info.peak_bytes = content.plan().peak_bytes();
+    info.process_bytes = content.plan().process_bytes();
+    writeSized(info, out);
+    return Status();
+  });
 }
 
 static Status checkIndex(const char *what, uint32_t index, int count) {
@@ -47,32 +60,53 @@ static Status checkIndex(const char *what, uint32_t index, int count) {
 }
 
 mebp_code mebp_bundle_weight_info(const mebp_bundle *bundle, uint32_t index, mebp_tensor_info *out, mebp_error *error) {
-  const format::Bundle &content = bundle->bundle.content();
-  if (Status status = checkIndex("weight", index, content.weights_size()); !status.ok())
-    return report(status, error);
-  const format::Weight &weight = content.weights(static_cast<int>(index));
-  *out = {weight.name().c_str(), weight.rows(), weight.columns(), weight.rank()};
-  if (weight.transposed())
-    std::swap(out->rows, out->columns);
-  return MEBP_OK;
+  return guarded(error, {{"bundle", bundle}, {"out", out}}, [&] {
+    const format::Bundle &content = bundle->bundle.content();
+    Status status = checkSize("mebp_tensor_info", *out);
+    if (status.ok())
+      status = checkIndex("weight", index, content.weights_size());
+    if (!status.ok())
+      return status;
+    const format::Weight &weight = content.weights(static_cast<int>(index));
+    mebp_tensor_info info = {};
+    info.name = weight.name().c_str();
+    info.rows = weight.transposed() ? weight.columns() : weight.rows();
+    info.columns = weight.transposed() ? weight.rows() : weight.columns();
+    info.rank = weight.rank();
+    writeSized(info, out);
+    return Status();
+  });
 }
 
 mebp_code mebp_bundle_weight_read(mebp_bundle *bundle, uint32_t index, float *out, mebp_error *error) {
-  if (Status status = checkIndex("weight", index, bundle->bundle.content().weights_size()); !status.ok())
-    return report(status, error);
-  return report(bundle->bundle.readWeight(index, out), error);
+  return guarded(error, {{"bundle", bundle}, {"out", out}}, [&] {
+    Status status = checkIndex("weight", index, bundle->bundle.content().weights_size());
+    return status.ok() ? bundle->bundle.readWeight(index, out) : status;
+  });
 }
 
 mebp_code mebp_bundle_trainable_info(const mebp_bundle *bundle, uint32_t index, mebp_tensor_info *out,
                                      mebp_error *error) {
-  const format::Bundle &content = bundle->bundle.content();
-  if (Status status = checkIndex("trainable", index, content.trainables_size()); !status.ok())
-    return report(status, error);
-  const format::Trainable &trainable = content.trainables(static_cast<int>(index));
-  *out = {trainable.name().c_str(), trainable.rows(), trainable.columns(), 2};
-  return MEBP_OK;
+  return guarded(error, {{"bundle", bundle}, {"out", out}}, [&] {
+    const format::Bundle &content = bundle->bundle.content();
+    Status status = checkSize("mebp_tensor_info", *out);
+    if (status.ok())
+      status = checkIndex("trainable", index, content.trainables_size());
+    if (!status.ok())
+      return status;
+    const format::Trainable &trainable = content.trainables(static_cast<int>(index));
+    mebp_tensor_info info = {};
+    info.name = trainable.name().c_str();
+    info.rows = trainable.rows();
+    info.columns = trainable.columns();
+    info.rank = 2;
+    writeSized(info, out);
+    return Status();
+  });
 }
 
-const char *mebp_bundle_manifest_json(const mebp_bundle *bundle) { return bundle->bundle.manifest().c_str(); }
+const char *mebp_bundle_manifest_json(const mebp_bundle *bundle) {
+  return bundle ? bundle->bundle.manifest().c_str() : nullptr;
+}
 
-const char *mebp_bundle_describe_json(mebp_bundle *bundle) { return bundle->bundle.describe(); }
+const char *mebp_bundle_describe_json(mebp_bundle *bundle) { return bundle ? bundle->bundle.describe() : nullptr; }

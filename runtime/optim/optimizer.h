@@ -31,7 +31,9 @@ void updateSgd(const OptimizerOptions &options, uint64_t step, float *parameters
 // runtime/train/mezo.cpp steps.
 Update updateOf(mebp_optimizer optimizer);
 
+// Of a session's options, and of a rate that is set later.
 Status checkOptions(const mebp_session_options &options);
+Status checkLearningRate(double rate);
 OptimizerOptions optionsOf(const mebp_session_options &options);
 
 // What a gradient adds to the square of its norm.

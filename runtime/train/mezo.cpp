@@ -16,17 +16,17 @@ Status Session::lossAlongDirection(const Tokens *batches, uint32_t count, float 
   trainables.addDirection(distance);
   loss = 0;
   for (uint32_t i = 0; i < count; ++i) {
-    float part = 0;
+    double part = 0;
     if (Status status = takeAgain(batches, count, i); !status.ok())
       return status;
     if (Status status = runLoss(part); !status.ok())
       return status;
-    loss += static_cast<double>(part);
+    loss += part;
   }
   return Status();
 }
 
-Status Session::stepAlongDirection(const Tokens *batches, uint32_t count, float &loss, double &squaredNorm) {
+Status Session::stepAlongDirection(const Tokens *batches, uint32_t count, double &loss, double &squaredNorm) {
   gradientsKept = false;
   const OptimizerOptions &options = trainables.options;
   auto perturbation = static_cast<float>(options.epsilon);
@@ -49,7 +49,7 @@ Status Session::stepAlongDirection(const Tokens *batches, uint32_t count, float 
     trainables.scale(kept);
     trainables.addDirection(shift);
   }
-  loss = static_cast<float>((above + below) / 2);
+  loss = (above + below) / 2;
   squaredNorm = slope * slope;
   return Status();
 }

@@ -26,8 +26,8 @@ class Session {
 public:
   Status create(Bundle &opened, const mebp_session_options &options);
 
-  Status loss(const Tokens &tokens, float &out);
-  Status lossAndGradients(const Tokens &tokens, float &out);
+  Status loss(const Tokens &tokens, double &out);
+  Status lossAndGradients(const Tokens &tokens, double &out);
   Status step(const Tokens *batches, uint32_t count, mebp_step_result &out);
   Status applyGradients(const float *const *given);
   Status logits(const Tokens &tokens, uint32_t first, uint32_t count, float *out);
@@ -51,16 +51,16 @@ private:
   Status takeAgain(const Tokens *batches, uint32_t count, uint32_t index);
   Status runForward();
   Status runForwardForBackward();
-  Status runObjective(ProgramUse use, float &out);
-  Status runLoss(float &out);
+  Status runObjective(ProgramUse use, double &out);
+  Status runLoss(double &out);
   Status runBackward(GradientSink &sink);
-  Status runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, float &loss);
+  Status runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, double &loss);
   Status applyKept(double &squaredNorm);
-  Status stepByGradient(const Tokens *batches, uint32_t count, float &loss, double &squaredNorm);
+  Status stepByGradient(const Tokens *batches, uint32_t count, double &loss, double &squaredNorm);
   Status checkTrains() const;
 
   // Those of MeZO, in mezo.cpp.
-  Status stepAlongDirection(const Tokens *batches, uint32_t count, float &loss, double &squaredNorm);
+  Status stepAlongDirection(const Tokens *batches, uint32_t count, double &loss, double &squaredNorm);
   Status lossAlongDirection(const Tokens *batches, uint32_t count, float distance, double &loss);
 
   Bundle *owner = nullptr;

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "format/container.h"
-#include "runtime/core/decimal.h"
 #include "runtime/core/files.h"
 
 namespace mebp {
@@ -37,7 +36,7 @@ Status saveState(const Session &session, const std::string &folder, const void *
   header.beta2 = options.beta2;
   header.epsilon = options.epsilon;
   header.weightDecay = options.weightDecay;
-  header.clip = session.options().clip;
+  header.clip = static_cast<float>(session.options().clip);
   header.trainedBytes = trainables.savedBytes();
   header.userBytes = userBytes;
   Status readable = trainables.save([&](const unsigned char *data, uint64_t bytes) {
@@ -101,7 +100,7 @@ static Status checkOrigin(const StateHeader &header, const Session &session) {
     return status;
   if (Status status = checkOption("epsilon", header.epsilon, options.epsilon); !status.ok())
     return status;
-  if (Status status = checkOption("clip", decimalOf(header.clip), decimalOf(session.options().clip)); !status.ok())
+  if (Status status = checkOption("clip", header.clip, static_cast<float>(session.options().clip)); !status.ok())
     return status;
   return checkOption("weight decay", header.weightDecay, options.weightDecay);
 }
@@ -115,6 +114,8 @@ Status loadState(Session &session, const std::string &folder, void *user, uint64
   if (Status status = checkFile(*file, header); !status.ok())
     return status.in(path);
   if (Status status = checkOrigin(header, session); !status.ok())
+    return status.in(path);
+  if (Status status = checkLearningRate(header.learningRate); !status.ok())
     return status.in(path);
   if (user && userBytes && *userBytes < header.userBytes)
     return failure(MEBP_INVALID_ARGUMENT, "%s: holds %llu bytes of the caller's, there is room for %llu", path.c_str(),

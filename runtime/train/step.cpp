@@ -61,11 +61,11 @@ Status Session::runForwardForBackward() {
   return Status();
 }
 
-Status Session::runObjective(ProgramUse use, float &out) {
+Status Session::runObjective(ProgramUse use, double &out) {
   if (Status status = blocks.runHead(use, live); !status.ok())
     return status;
-  out = *batch.loss;
-  return checkFinite("loss", static_cast<double>(out));
+  out = static_cast<double>(*batch.loss);
+  return checkFinite("loss", out);
 }
 
 // The head's gradients are there since the objective ran.
@@ -88,7 +88,7 @@ Status Session::runBackward(GradientSink &sink) {
   return Status();
 }
 
-Status Session::runLoss(float &out) {
+Status Session::runLoss(double &out) {
   out = 0;
   if (labels == 0)
     return Status(); // adds nothing
@@ -101,10 +101,10 @@ Status Session::runLoss(float &out) {
 }
 
 // The mean loss over the labels of all micro-batches, and its gradient.
-Status Session::runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, float &loss) {
+Status Session::runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, double &loss) {
   gradientsKept = false;
   gradients.clearSums();
-  double sum = 0;
+  loss = 0;
   for (uint32_t i = 0; i < count; ++i) {
     if (Status status = takeAgain(batches, count, i); !status.ok())
       return status;
@@ -112,14 +112,13 @@ Status Session::runBatches(const Tokens *batches, uint32_t count, GradientSink &
       continue; // adds nothing
     if (Status status = runForwardForBackward(); !status.ok())
       return status;
-    float part;
+    double part;
     if (Status status = runObjective(ProgramUse::Objective, part); !status.ok())
       return status;
-    sum += static_cast<double>(part);
+    loss += part;
     if (Status status = runBackward(sink); !status.ok())
       return status;
   }
-  loss = static_cast<float>(sum);
   return Status();
 }
 
@@ -155,7 +154,7 @@ Status Session::applyKept(double &squaredNorm) {
   double norm = std::sqrt(squaredNorm);
   if (Status status = checkFinite("gradient's norm", norm); !status.ok())
     return status;
-  double factor = static_cast<double>(settings.clip) / (norm + 1e-6);
+  double factor = settings.clip / (norm + 1e-6);
   for (uint32_t i = 0; i < trainables.count(); ++i) {
     float *gradient = gradients.of(i);
     if (settings.clip > 0 && factor < 1)
@@ -168,7 +167,7 @@ Status Session::applyKept(double &squaredNorm) {
 }
 
 // What is to become of gradients before they are applied, as a reduction over machines, would be a sink before these.
-Status Session::stepByGradient(const Tokens *batches, uint32_t count, float &loss, double &squaredNorm) {
+Status Session::stepByGradient(const Tokens *batches, uint32_t count, double &loss, double &squaredNorm) {
   if (gradients.areKept()) {
     KeepSink keep;
     if (Status status = runBatches(batches, count, keep, loss); !status.ok())
@@ -208,7 +207,7 @@ Status Session::step(const Tokens *batches, uint32_t count, mebp_step_result &ou
     return status;
   // Nothing that a step touches is given back, so the memory at its end is the most that it had.
   peak.sample();
-  out.grad_norm = static_cast<float>(std::sqrt(squaredNorm));
+  out.grad_norm = std::sqrt(squaredNorm);
   out.tokens = allLabels;
   out.peak_bytes = peak.bytes();
   out.written_bytes = spill.writtenBytes() - writtenBefore;
@@ -216,7 +215,7 @@ Status Session::step(const Tokens *batches, uint32_t count, mebp_step_result &ou
   return Status();
 }
 
-Status Session::loss(const Tokens &tokens, float &out) {
+Status Session::loss(const Tokens &tokens, double &out) {
   uint64_t allLabels = 0;
   if (Status status = takeBatches(&tokens, 1, allLabels); !status.ok())
     return status;
@@ -225,7 +224,7 @@ Status Session::loss(const Tokens &tokens, float &out) {
   return status;
 }
 
-Status Session::lossAndGradients(const Tokens &tokens, float &out) {
+Status Session::lossAndGradients(const Tokens &tokens, double &out) {
   uint64_t allLabels = 0;
   if (!settings.return_gradients || settings.forward_only)
     return failure(MEBP_INVALID_ARGUMENT, "the session was created without return_gradients, it has no room for them");
@@ -241,6 +240,11 @@ Status Session::lossAndGradients(const Tokens &tokens, float &out) {
 
 Status Session::applyGradients(const float *const *given) {
   if (Status status = checkTrains(); !status.ok())
+    return status;
+  double squaredNorm = 0;
+  for (uint32_t i = 0; i < trainables.count(); ++i)
+    squaredNorm += squareOf(given[i], trainables.elements(i));
+  if (Status status = checkFinite("gradient's norm", std::sqrt(squaredNorm)); !status.ok())
     return status;
   trainables.beginStep();
   Status status;

@@ -100,6 +100,13 @@ Status Trainables::endStep(const Status &status) {
                                                   "start anew");
 }
 
+Status Trainables::setLearningRate(double rate) {
+  Status status = checkLearningRate(rate);
+  if (status.ok())
+    options.learningRate = rate;
+  return status;
+}
+
 void Trainables::addDirection(float factor) {
   uint64_t seed = format::randomBits(bundle->model().lora().seed(), 0, stepsDone);
   for (uint32_t i = 0; i < count(); ++i)

@@ -52,6 +52,8 @@ public:
   Status update(uint32_t trainable, const float *gradient);
   Status endStep(const Status &status);
 
+  Status setLearningRate(double rate);
+
   // All parameters += factor z, the direction of MeZO in this step (mezo.cpp).
   void addDirection(float factor);
   void scale(float factor);

@@ -207,8 +207,8 @@ TEST(Accumulation, OneBatchIsTheSameHoweverGradientsAreHeld) {
       Values expected;
       for (mebp_session_options options : allWays()) {
         options.optimizer = optimizer;
-        options.learning_rate = 1e-2f;
-        options.weight_decay = 0.1f;
+        options.learning_rate = 1e-2;
+        options.weight_decay = 0.1;
         OpenSession session(bundle.handle, options);
         mebp_step_result result;
         for (uint64_t step = 0; step < 3; ++step) {

@@ -48,7 +48,7 @@ TEST(Allocation, NoneWithinAStep) {
     mebp_session_options options = defaultOptions();
     options.threads = threads;
     options.accumulate = true;
-    options.clip = 0.1f;
+    options.clip = 0.1;
     options.resident_limit = 1 << 20;
     options.spill_folder = ".";
     options.trace_file = "/dev/null";
@@ -59,7 +59,7 @@ TEST(Allocation, NoneWithinAStep) {
     const mebp_batch batches[] = {{ids.data(), ids.data(), 2, 5}, {ids.data(), ids.data(), 1, 3}};
     mebp_step_result result;
     mebp_error error;
-    float loss;
+    double loss;
     allocations = 0;
     counting = true;
     for (int i = 0; i < 2; ++i) {

@@ -32,7 +32,7 @@ TEST(Bundle, OpensAndTellsWhatIsInIt) {
   OpenBundle opened(folder.path() + "/");
   ASSERT_EQ(opened.code, MEBP_OK) << opened.error.message;
   mebp_bundle_info info;
-  mebp_bundle_get_info(opened.handle, &info);
+  mebp_bundle_get_info(opened.handle, &info, nullptr);
   EXPECT_STREQ(info.name, "tiny");
   EXPECT_EQ(info.vocabulary, tinyVocabulary);
   EXPECT_EQ(info.max_sequence, tinySequence);

@@ -51,7 +51,7 @@ protected:
     OpenBundle opened(bundle.path());
     OpenSession session(opened.handle);
     std::vector<int32_t> ids = tinyTokens(tinySequence);
-    float loss = 0;
+    double loss = 0;
     EXPECT_EQ(mebp_session_gradients(session.handle, ids.data(), ids.data(), 1, tinySequence, &loss, nullptr), MEBP_OK);
     std::vector<std::vector<float>> gradients = gradientsOf(opened.handle, session.handle);
     double largest = -1;
@@ -95,7 +95,7 @@ TEST_F(ExamplesTest, TerseTrains) { expectTenSteps(run(TRAIN_TERSE, bundle.path(
 
 TEST_F(ExamplesTest, ExplainedTrains) {
   mebp_session_options options = defaultOptions();
-  options.learning_rate = 1e-3f;
+  options.learning_rate = 1e-3;
   Outcome outcome = run(TRAIN_EXPLAINED, bundle.path());
   expectTenSteps(outcome, options);
   EXPECT_NE(outcome.output.find("planned peak 1.0 MB"), std::string::npos) << outcome.output;

@@ -46,14 +46,14 @@ TEST(Mezo, StepsByTheSlopeAlongItsDirection) {
   BundleFolder folder(tinyBundle({}));
   OpenBundle bundle(folder.path());
   mebp_session_options options = mezoOptions();
-  options.learning_rate = 0.01f;
+  options.learning_rate = 0.01;
   OpenSession session(bundle.handle, options), exact(bundle.handle, defaultOptions());
   double elements = 0, squares = 0;
   for (int i = 0; i < 5; ++i) {
     Values before = trainablesOf(bundle.handle, session.handle);
     for (uint32_t index = 0; index < before.size(); ++index)
       mebp_session_write_trainable(exact.handle, index, before[index].data(), before[index].size(), nullptr);
-    float loss;
+    double loss;
     ASSERT_EQ(mebp_session_gradients(exact.handle, ids.data(), ids.data(), 2, 5, &loss, nullptr), MEBP_OK);
     Values gradient = gradientsOf(bundle.handle, exact.handle);
     mebp_step_result result = step(session.handle);
@@ -79,7 +79,7 @@ TEST(Mezo, LowersTheLossTheSameWithAnyThreads) {
   for (uint32_t threads : {1u, 2u}) {
     mebp_session_options options = mezoOptions();
     options.threads = threads;
-    options.learning_rate = 2e-3f;
+    options.learning_rate = 2e-3;
     OpenSession session(bundle.handle, options);
     for (int i = 0; i < 400; ++i)
       losses[threads - 1].push_back(step(session.handle).loss);
@@ -111,7 +111,7 @@ TEST(Mezo, TakesMicroBatchesAsOne) {
   OpenBundle bundle(folder.path());
   mebp_session_options options = mezoOptions();
   options.accumulate = true;
-  options.learning_rate = 0.1f;
+  options.learning_rate = 0.1;
   OpenSession whole(bundle.handle, options), parts(bundle.handle, options);
   step(whole.handle);
   const mebp_batch rows[] = {{ids.data(), ids.data(), 1, 5}, {ids.data() + 5, ids.data() + 5, 1, 5}};
@@ -127,8 +127,8 @@ TEST(Mezo, DecaysWeights) {
   BundleFolder folder(tinyBundle({}));
   OpenBundle bundle(folder.path());
   mebp_session_options plain = mezoOptions(), decaying = mezoOptions();
-  plain.learning_rate = decaying.learning_rate = 0.1f;
-  decaying.weight_decay = 0.5f;
+  plain.learning_rate = decaying.learning_rate = 0.1;
+  decaying.weight_decay = 0.5;
   OpenSession expected(bundle.handle, plain), session(bundle.handle, decaying);
   Values before = trainablesOf(bundle.handle, session.handle);
   step(expected.handle);
@@ -151,7 +151,7 @@ TEST(Mezo, ContinuesFromASavedState) {
     EXPECT_EQ(step(first.handle).loss, step(then.handle).loss);
   EXPECT_EQ(trainablesOf(bundle.handle, first.handle), trainablesOf(bundle.handle, then.handle));
   mebp_session_options other = mezoOptions();
-  other.perturbation = 1e-2f;
+  other.perturbation = 1e-2;
   OpenSession farther(bundle.handle, other);
   EXPECT_EQ(mebp_session_load_state(farther.handle, state.c_str(), nullptr, nullptr, nullptr), MEBP_INCOMPATIBLE);
 }

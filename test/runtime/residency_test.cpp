@@ -151,7 +151,7 @@ TEST(Residency, FollowsThePlan) {
   EXPECT_EQ(mebp_session_memory_bytes(bundle.handle, &none), mebp_session_memory_bytes(bundle.handle, &same));
   OpenSession session(bundle.handle, none);
   std::vector<int32_t> ids = tinyTokens(10);
-  float loss = 0;
+  double loss = 0;
   EXPECT_EQ(mebp_session_loss(session.handle, ids.data(), ids.data(), 2, 5, &loss, nullptr), MEBP_OK);
   EXPECT_LE(residentBytes(folder.file("weights.bin")), least);
   // The program for logits reads more at once.
@@ -175,7 +175,7 @@ TEST(Residency, ChangesNoGradientAndHoldsOverAStep) {
 
     // While a step runs, test/e2e/test_residency.py looks.
     const std::string file = folder.file("weights.bin");
-    float loss = 0, expectedLoss = 0;
+    double loss = 0, expectedLoss = 0;
     EXPECT_EQ(mebp_session_loss(session.handle, ids.data(), ids.data(), 2, 5, &loss, nullptr), MEBP_OK);
     EXPECT_LE(residentBytes(file), least);
     EXPECT_EQ(mebp_session_gradients(session.handle, ids.data(), ids.data(), 2, 5, &loss, nullptr), MEBP_OK);

@@ -30,9 +30,10 @@ int main(int argc, char **argv) {
   const auto batch = static_cast<uint32_t>(std::atoi(argv[3]));
   const auto sequence = static_cast<uint32_t>(ids.size() / sizeof(int32_t)) / batch;
   const auto *tokens = reinterpret_cast<const int32_t *>(ids.data());
-  std::vector<float> numbers(1);
-  if (failed(mebp_session_gradients(session, tokens, tokens, batch, sequence, numbers.data(), &error)))
+  double loss = 0;
+  if (failed(mebp_session_gradients(session, tokens, tokens, batch, sequence, &loss, &error)))
     return 2;
+  std::vector<float> numbers = {static_cast<float>(loss)};
   for (const std::vector<float> &gradient : gradientsOf(bundle.handle, session))
     numbers.insert(numbers.end(), gradient.begin(), gradient.end());
   writeWhole(argv[5], {reinterpret_cast<const char *>(numbers.data()), numbers.size() * sizeof(float)});

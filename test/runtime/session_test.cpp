@@ -38,7 +38,7 @@ void checkGradients(const TinyOptions &tiny, bool referenceKernels) {
   const std::pair<uint32_t, uint32_t> shapes[] = {{2, 5}, {1, 5}, {2, 3}, {1, 2}};
   for (auto [batch, sequence] : shapes) {
     std::vector<int32_t> ids = tinyTokens(batch * sequence, batch + sequence), labels = someIgnored(ids);
-    float loss = 0, lossAlone = 0;
+    double loss = 0, lossAlone = 0;
     mebp_error error;
     ASSERT_EQ(mebp_session_gradients(session.handle, ids.data(), labels.data(), batch, sequence, &loss, &error),
               MEBP_OK)
@@ -105,13 +105,13 @@ TEST(Session, AppliesASharedTrainableOnce) {
     OpenBundle bundle(folder.path());
     mebp_session_options options = defaultOptions();
     options.optimizer = MEBP_SGD;
-    options.learning_rate = 0.5f;
+    options.learning_rate = 0.5;
     OpenSession keeping(bundle.handle, options);
     options.return_gradients = false;
     OpenSession applying(bundle.handle, options);
     std::vector<int32_t> ids = tinyTokens(10);
     std::vector<std::vector<float>> before = trainablesOf(bundle.handle, keeping.handle);
-    float loss;
+    double loss;
     ASSERT_EQ(mebp_session_gradients(keeping.handle, ids.data(), ids.data(), 2, 5, &loss, nullptr), MEBP_OK);
     std::vector<std::vector<float>> gradients = gradientsOf(bundle.handle, keeping.handle);
     mebp_step_result result;
@@ -143,12 +143,12 @@ TEST(Session, StepsLowerTheLossTheSameWithAnyThreads) {
   BundleFolder folder(tinyBundle(tiny));
   OpenBundle bundle(folder.path());
   mebp_session_options options = defaultOptions();
-  options.learning_rate = 1e-2f;
+  options.learning_rate = 1e-2;
   OpenSession one(bundle.handle, options);
   options.threads = 3;
   OpenSession three(bundle.handle, options);
   std::vector<int32_t> ids = tinyTokens(10);
-  float first = 0;
+  double first = 0;
   mebp_step_result result = {}, other = {};
   for (int step = 0; step < 30; ++step) {
     ASSERT_EQ(mebp_session_step(one.handle, ids.data(), ids.data(), 2, 5, &result, nullptr), MEBP_OK);
@@ -205,7 +205,7 @@ TEST(Session, GivesLogitsInRanges) {
         sum += std::exp(static_cast<double>(all[token * tinyVocabulary + v]));
       total += std::log(sum) - all[token * tinyVocabulary + static_cast<uint64_t>(ids[token + 1])];
     }
-    float loss;
+    double loss;
     ASSERT_EQ(mebp_session_loss(session.handle, ids.data(), ids.data(), 2, 5, &loss, nullptr), MEBP_OK);
     EXPECT_NEAR(loss, total / 8, 1e-5);
     EXPECT_EQ(mebp_session_logits(session.handle, ids.data(), 2, 5, 4, 2, all.data(), nullptr), MEBP_OUT_OF_RANGE);
@@ -323,7 +323,8 @@ TEST(Session, RefusesWhatItCannotGive) {
   options.return_gradients = false;
   OpenSession session(bundle.handle, options);
   std::vector<int32_t> ids = tinyTokens(10);
-  float loss, values[12];
+  double loss;
+  float values[12];
   EXPECT_EQ(mebp_session_gradients(session.handle, ids.data(), ids.data(), 2, 5, &loss, nullptr),
             MEBP_INVALID_ARGUMENT);
   EXPECT_EQ(mebp_session_read_gradient(session.handle, 0, values, 12, nullptr), MEBP_INVALID_ARGUMENT);
@@ -348,7 +349,7 @@ TEST(Session, ForwardOnlyGivesTheSameLossInLessMemory) {
     EXPECT_LT(mebp_session_memory_bytes(bundle.handle, &forward), mebp_session_memory_bytes(bundle.handle, &options));
     OpenSession whole(bundle.handle, options), part(bundle.handle, forward);
     std::vector<int32_t> ids = tinyTokens(10);
-    float expected = 0, loss = 0;
+    double expected = 0, loss = 0;
     ASSERT_EQ(mebp_session_loss(whole.handle, ids.data(), ids.data(), 2, 5, &expected, nullptr), MEBP_OK);
     ASSERT_EQ(mebp_session_loss(part.handle, ids.data(), ids.data(), 2, 5, &loss, nullptr), MEBP_OK);
     EXPECT_EQ(loss, expected);

@@ -142,7 +142,7 @@ TEST(Spill, RefusesAStepThatItCannotWriteAndGoesOnAfterwards) {
     EXPECT_EQ(error.message, folder.path +
                                  ": cannot write what is spilled: No space left on device; make room or choose "
                                  "another folder");
-    float loss;
+    double loss;
     EXPECT_EQ(mebp_session_loss(session.handle, ids.data(), ids.data(), 2, 5, &loss, &error), MEBP_OK);
   }
   EXPECT_EQ(trainablesOf(bundle.handle, session.handle), before);

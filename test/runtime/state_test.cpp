@@ -49,8 +49,8 @@ TEST_F(StateTest, ContinuesBitwise) {
       stepOf(through.handle, step);
       stepOf(first.handle, step);
     }
-    mebp_session_set_learning_rate(through.handle, 1e-3f);
-    mebp_session_set_learning_rate(first.handle, 1e-3f);
+    mebp_session_set_learning_rate(through.handle, 1e-3, nullptr);
+    mebp_session_set_learning_rate(first.handle, 1e-3, nullptr);
     const char position[] = "row 17";
     ASSERT_EQ(mebp_session_save_state(first.handle, folder.c_str(), position, sizeof(position), nullptr), MEBP_OK);
 
@@ -107,11 +107,11 @@ TEST_F(StateTest, RefusesAnotherRun) {
   OpenSession sgd(bundle.handle, options);
   EXPECT_NE(refusal(sgd.handle, MEBP_INCOMPATIBLE).find("another optimizer"), std::string::npos);
   options = defaultOptions();
-  options.beta2 = 0.99f;
+  options.beta2 = 0.99;
   OpenSession beta(bundle.handle, options);
   EXPECT_NE(refusal(beta.handle, MEBP_INCOMPATIBLE).find("beta2 0.999"), std::string::npos);
   options = defaultOptions();
-  options.clip = 0.1f;
+  options.clip = 0.1;
   OpenSession clipping(bundle.handle, options);
   EXPECT_NE(refusal(clipping.handle, MEBP_INCOMPATIBLE).find("with clip 0, the session has 0.1"), std::string::npos);
   options = defaultOptions();

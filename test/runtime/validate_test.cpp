@@ -153,11 +153,11 @@ bool tryToTrain(const std::string &path) {
   if (mebp_session_create(opened.handle, &options, &session, nullptr) != MEBP_OK)
     return true;
   mebp_bundle_info info;
-  mebp_bundle_get_info(opened.handle, &info);
+  mebp_bundle_get_info(opened.handle, &info, nullptr);
   std::vector<int32_t> ids = tinyTokens(info.max_batch * info.max_sequence);
   std::vector<float> logits(ids.size() * info.vocabulary);
   mebp_step_result result;
-  float loss;
+  double loss;
   mebp_session_step(session, ids.data(), ids.data(), 1, std::min(3u, info.max_sequence), &result, nullptr);
   mebp_session_step(session, ids.data(), ids.data(), info.max_batch, info.max_sequence, &result, nullptr);
   mebp_session_loss(session, ids.data(), ids.data(), info.max_batch, info.max_sequence, &loss, nullptr);

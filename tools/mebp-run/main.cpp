@@ -79,7 +79,8 @@ private:
   bool open() {
     if (!check(mebp_bundle_open(options.bundle.c_str(), &bundle, &error)))
       return false;
-    mebp_bundle_get_info(bundle, &info);
+    if (!check(mebp_bundle_get_info(bundle, &info, &error)))
+      return false;
     if (std::string problem = tokens.open(options.tokens, options.sequence, info.max_sequence); !problem.empty())
       return fail(problem);
     batch = static_cast<uint32_t>(std::min<uint64_t>(info.max_batch, tokens.rows()));
@@ -120,7 +121,7 @@ private:
     lock = ::open(options.stateFolder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (lock < 0 || ::flock(lock, LOCK_EX | LOCK_NB) != 0)
       return fail(options.stateFolder + ": another run is using this state folder; wait for it or take another");
-    progress = {tokens.checksum(), batch, tokens.sequence(), options.learningRate};
+    progress = {tokens.checksum(), batch, tokens.sequence(), static_cast<float>(options.learningRate)};
     return true;
   }
 

@@ -12,7 +12,7 @@ struct RunOptions {
   uint64_t steps = 0; // 0: every row once
   uint64_t saveEvery = 50;
   uint64_t residentLimit = 0; // bytes; 0: none
-  float learningRate = 2e-4f, weightDecay = 0;
+  double learningRate = 2e-4, weightDecay = 0;
   uint32_t sequence = 0, threads = 0;
   bool resume = false, stateInFile = false, sampleMemory = false, json = false;
 };

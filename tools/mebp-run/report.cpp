@@ -12,7 +12,7 @@ void reportStep(bool json, uint64_t step, uint64_t steps, uint64_t tokens, const
   // JSON has no infinity; a norm that overflowed is null.
   char norm[32] = "null";
   if (!json || std::isfinite(result.grad_norm))
-    std::snprintf(norm, sizeof(norm), "%.6g", static_cast<double>(result.grad_norm));
+    std::snprintf(norm, sizeof(norm), "%.6g", result.grad_norm);
   char written[64] = "";
   if (result.written_bytes)
     std::snprintf(written, sizeof(written), "  wrote %.1f MB", megabytes(result.written_bytes));
@@ -20,11 +20,10 @@ void reportStep(bool json, uint64_t step, uint64_t steps, uint64_t tokens, const
     std::printf("{\"step\": %" PRIu64 ", \"loss\": %.9g, \"grad_norm\": %s, \"tokens\": %" PRIu64
                 ", \"seconds\": %.6f, \"tokens_per_second\": %.1f, \"peak_bytes\": %" PRIu64
                 ", \"written_bytes\": %" PRIu64 "}\n",
-                step, static_cast<double>(result.loss), norm, result.tokens, result.seconds, rate, result.peak_bytes,
-                result.written_bytes);
+                step, result.loss, norm, result.tokens, result.seconds, rate, result.peak_bytes, result.written_bytes);
   else
     std::printf("step %" PRIu64 "/%" PRIu64 "  loss %.4f  grad norm %s  %.0f tokens/s  peak %.1f MB%s\n", step, steps,
-                static_cast<double>(result.loss), norm, rate, megabytes(result.peak_bytes), written);
+                result.loss, norm, rate, megabytes(result.peak_bytes), written);
   std::fflush(stdout);
 }
 

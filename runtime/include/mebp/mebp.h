@@ -9,14 +9,23 @@
  *   mebp_bundle *bundle;  mebp_bundle_open("model.mebp", &bundle, &error);
  *   mebp_session_options options;  mebp_session_options_init(&options);
  *   mebp_session *session;  mebp_session_create(bundle, &options, &session, &error);
+ *   mebp_step_result result;  mebp_step_result_init(&result);
  *   mebp_session_step(session, ids, labels, 1, 256, &result, &error);
  *   mebp_session_save_adapter(session, "adapter", &error);
  *
  * Ownership: a *_create or *_open function hands the caller an object that the matching *_destroy or *_close frees;
  * a bundle must outlive its sessions. Every returned `const char *` lives as long as the object it was asked from.
  * Threads: there is no global state but the choice of kernels (mebp_session_kernels). One session is used by one
- * thread at a time; sessions may run side by side.
- * Errors: every function that can fail returns a code and, where `error` is not NULL, fills in one readable line.
+ * thread at a time: a second one gets MEBP_BUSY and changes nothing. Sessions may run side by side.
+ * Errors: every function that can fail returns a code and, where `error` is not NULL, fills in one readable line. What
+ * fails has changed nothing, unless it says so. A pointer that is NULL where the comment does not allow it is refused,
+ * and so is a number that is NaN, infinite or out of its range. Nothing throws, and memory that runs out is a code.
+ *
+ * Versions: functions and codes are only added, and structs grow at their end. Each struct that can grow begins with
+ * its `size`, which its *_init function sets (in C++ the struct does so itself): the library reads and writes no more
+ * of it than the caller has. So a program runs with a newer library than it was compiled with, and with an older one:
+ * that one refuses an option that it does not know, and leaves zeros in a result that it cannot give. mebp_error and
+ * mebp_batch never change.
  */
 #ifndef MEBP_MEBP_H
 #define MEBP_MEBP_H
@@ -24,14 +33,34 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+
+/* This header's version; CMakeLists.txt has the same. */
+#define MEBP_VERSION_MAJOR 0
+#define MEBP_VERSION_MINOR 1
+#define MEBP_VERSION_PATCH 0
+/* Of the C API: the number in libmebp.so.1. It changes only where programs have to be changed. */
+#define MEBP_API_VERSION 1
+
+/* C++ gives an enumeration room for its own numbers only, and a caller in C may give any: they shall be refused. */
+#ifdef __cplusplus
+#define MEBP_ANY_NUMBER : int
+#define MEBP_SIZE_OF(type) = sizeof(type)
+#else
+#define MEBP_ANY_NUMBER
+#define MEBP_SIZE_OF(type)
+#endif
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+/* The library's version, "0.1.0". */
+const char *mebp_version(void);
+
 typedef enum mebp_code {
   MEBP_OK = 0,
-  MEBP_INVALID_ARGUMENT = 1, /* an option or a shape that cannot be meant */
+  MEBP_INVALID_ARGUMENT = 1, /* an invalid option, number, shape or pointer */
   MEBP_NOT_FOUND = 2,        /* a file or a name is missing */
   MEBP_CORRUPT = 3,          /* a bundle, adapter or state that is damaged or cut off */
   MEBP_INCOMPATIBLE = 4,     /* a newer format, or made for another bundle */
@@ -39,7 +68,10 @@ typedef enum mebp_code {
   MEBP_OUT_OF_MEMORY = 6,
   MEBP_IO = 7,          /* the system refused to read or write; the message has its reason */
   MEBP_UNSUPPORTED = 8, /* a kernel, device or option that this build does not have */
-  MEBP_NOT_FINITE = 9   /* the loss or the gradient became NaN or infinite; parameters are as they were */
+  MEBP_NOT_FINITE = 9,  /* the loss or the gradient became NaN or infinite; parameters are as they were */
+  MEBP_BUSY = 10,       /* a folder that another run uses, or a session that another thread uses */
+  MEBP_POISONED = 11,   /* a session whose step failed half applied: load the last good state */
+  MEBP_CANCELLED = 12   /* mebp_session_cancel ended the call; nothing has changed */
 } mebp_code;
 
 typedef struct mebp_error {
@@ -57,23 +89,33 @@ mebp_code mebp_bundle_open(const char *path, mebp_bundle **out, mebp_error *erro
 void mebp_bundle_close(mebp_bundle *bundle); /* NULL is allowed */
 
 typedef struct mebp_bundle_info {
+  size_t size MEBP_SIZE_OF(mebp_bundle_info);
   const char *name;
   uint32_t vocabulary, hidden, max_batch, max_sequence;
   uint32_t blocks, programs, weights, trainables;
   uint32_t lora_rank;
-  float lora_alpha;
+  double lora_alpha;
   uint64_t weights_bytes; /* of the mapped file */
   uint64_t peak_bytes;    /* as planned: anonymous and written memory of the whole process */
   uint64_t process_bytes; /* of it: the runtime itself */
 } mebp_bundle_info;
-void mebp_bundle_get_info(const mebp_bundle *bundle, mebp_bundle_info *out);
+static inline void mebp_bundle_info_init(mebp_bundle_info *info) {
+  memset((void *)info, 0, sizeof(*info));
+  info->size = sizeof(*info);
+}
+mebp_code mebp_bundle_get_info(const mebp_bundle *bundle, mebp_bundle_info *out, mebp_error *error);
 
 /* A tensor's name and shape. `rank` 1 means [columns]. */
 typedef struct mebp_tensor_info {
+  size_t size MEBP_SIZE_OF(mebp_tensor_info);
   const char *name;
   uint64_t rows, columns;
   uint32_t rank;
 } mebp_tensor_info;
+static inline void mebp_tensor_info_init(mebp_tensor_info *info) {
+  memset((void *)info, 0, sizeof(*info));
+  info->size = sizeof(*info);
+}
 /* Frozen weights under their Hugging Face names and shapes; index below info.weights. */
 mebp_code mebp_bundle_weight_info(const mebp_bundle *bundle, uint32_t index, mebp_tensor_info *out, mebp_error *error);
 /* Writes the dequantised weight, row-major in its Hugging Face shape, to out[rows * columns]. */
@@ -88,13 +130,6 @@ const char *mebp_bundle_describe_json(mebp_bundle *bundle);
 
 /* ---- session --------------------------------------------------------------------------------------------------- */
 
-/* C++ gives an enumeration room for its own numbers only, and a caller in C may give any: they shall be refused. */
-#ifdef __cplusplus
-#define MEBP_ANY_NUMBER : int
-#else
-#define MEBP_ANY_NUMBER
-#endif
-
 /* MeZO takes two losses instead of a gradient; without return_gradients, its session has no room for one. */
 typedef enum mebp_optimizer MEBP_ANY_NUMBER { MEBP_SGD = 0, MEBP_ADAMW = 1, MEBP_MEZO = 2 } mebp_optimizer;
 
@@ -102,31 +137,36 @@ typedef enum mebp_optimizer MEBP_ANY_NUMBER { MEBP_SGD = 0, MEBP_ADAMW = 1, MEBP
 typedef enum mebp_backend MEBP_ANY_NUMBER { MEBP_CPU = 0, MEBP_MLX = 1 } mebp_backend;
 
 typedef struct mebp_session_options {
-  mebp_optimizer optimizer;                  /* MEBP_ADAMW */
-  float learning_rate;                       /* 2e-4 */
-  float beta1, beta2, epsilon, weight_decay; /* torch's AdamW: 0.9, 0.999, 1e-8; decay 0 */
-  uint32_t threads;                          /* 0: as many as the process may run on */
-  bool reference_kernels;                    /* the naive kernels, whatever MEBP_KERNELS says */
-  bool forward_only;                         /* losses and logits alone: no room for gradients, checkpoints, states */
-  bool return_gradients;                     /* make room so that mebp_session_gradients may be called */
-  bool accumulate;                           /* make room so that a step may have several micro-batches */
-  float clip;                                /* limit of the gradient's L2 norm over all trainables; 0: none */
-  void *memory;                              /* the arena, 64-byte aligned; NULL: the session allocates it */
-  size_t memory_bytes;                       /* of it; at least mebp_session_memory_bytes */
-  bool sample_memory;                        /* look at the process's memory after every kernel call: slow */
-  uint64_t resident_limit;                   /* of the mapped weights in memory, in bytes; 0: the plan's, or none */
-  const char *spill_folder;                  /* checkpoints go into a nameless file here; NULL: where the plan spills,
-                                                into $TMPDIR or /var/tmp; else they stay in memory */
-  bool state_in_file;                        /* and so does the optimizer's state, written anew in every step */
-  const char *trace_file;                    /* every kernel call, as Chrome's trace events; NULL: none */
-  float perturbation;                        /* 1e-3: what MeZO's random directions are multiplied with */
-  mebp_backend backend;                      /* MEBP_CPU */
+  size_t size MEBP_SIZE_OF(mebp_session_options);
+  mebp_optimizer optimizer;                   /* MEBP_ADAMW */
+  mebp_backend backend;                       /* MEBP_CPU */
+  double learning_rate;                       /* 2e-4 */
+  double beta1, beta2, epsilon, weight_decay; /* torch's AdamW: 0.9, 0.999, 1e-8; decay 0 */
+  double perturbation;                        /* 1e-3: what MeZO's random directions are multiplied with */
+  double clip;                                /* limit of the gradient's L2 norm over all trainables; 0: none */
+  uint32_t threads;                           /* 0: as many as the process may run on */
+  bool reference_kernels;                     /* the naive kernels, whatever MEBP_KERNELS says */
+  bool forward_only;                          /* losses and logits alone: no room for gradients, checkpoints, states */
+  bool return_gradients;                      /* make room so that mebp_session_gradients may be called */
+  bool accumulate;                            /* make room so that a step may have several micro-batches */
+  void *memory;                               /* the arena, 64-byte aligned; NULL: the session allocates it */
+  uint64_t memory_bytes;                      /* of it; at least mebp_session_memory_bytes */
+  uint64_t resident_limit;                    /* of the mapped weights in memory, in bytes; 0: the plan's, or none */
+  const char *spill_folder;                   /* checkpoints go into a nameless file here; NULL: where the plan spills,
+                                                 into $TMPDIR or /var/tmp; else they stay in memory */
+  const char *trace_file;                     /* every kernel call, as Chrome's trace events; NULL: none */
+  bool state_in_file;                         /* the optimizer's state is spilled, too, written anew in every step */
+  bool sample_memory;                         /* look at the process's memory after every kernel call: slow */
 } mebp_session_options;
-void mebp_session_options_init(mebp_session_options *options);
+/* The defaults of the first `size` bytes. */
+void mebp_session_options_init_sized(mebp_session_options *options, size_t size);
+static inline void mebp_session_options_init(mebp_session_options *options) {
+  mebp_session_options_init_sized(options, sizeof(*options));
+}
 
-/* The arena that a session with these options needs. Maps nothing. */
+/* The arena that a session with these options needs; 0 where mebp_session_create would refuse them. Maps nothing. */
 uint64_t mebp_session_memory_bytes(const mebp_bundle *bundle, const mebp_session_options *options);
-/* The planned peak of a process that runs this session and nothing else: the arena and info.process_bytes. */
+/* The planned peak of a process that runs this session and nothing else: the arena and info.process_bytes; or 0. */
 uint64_t mebp_session_peak_bytes(const mebp_bundle *bundle, const mebp_session_options *options);
 
 mebp_code mebp_session_create(mebp_bundle *bundle, const mebp_session_options *options, mebp_session **out,
@@ -141,20 +181,25 @@ typedef struct mebp_batch {
 } mebp_batch;
 
 typedef struct mebp_step_result {
-  float loss;      /* mean over the labels that count, of all micro-batches together */
-  float grad_norm; /* L2 over all trainables, before clipping and the update; of MeZO the slope along its direction */
-  uint64_t tokens; /* labels that count */
+  size_t size MEBP_SIZE_OF(mebp_step_result);
+  double loss;      /* mean over the labels that count, of all micro-batches together */
+  double grad_norm; /* L2 over all trainables, before clipping and the update; of MeZO the slope along its direction */
+  uint64_t tokens;  /* labels that count */
   double seconds;
   uint64_t peak_bytes; /* the highest anonymous + written memory of this process seen so far, sampled by the session */
   uint64_t written_bytes; /* by this step, into the file in options.spill_folder */
 } mebp_step_result;
+static inline void mebp_step_result_init(mebp_step_result *result) {
+  memset((void *)result, 0, sizeof(*result));
+  result->size = sizeof(*result);
+}
 
 /* These take the fields of one mebp_batch. */
 mebp_code mebp_session_loss(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
-                            uint32_t sequence, float *loss, mebp_error *error);
+                            uint32_t sequence, double *loss, mebp_error *error);
 /* Needs options.return_gradients. Leaves parameters alone; read the gradients with mebp_session_read_gradient. */
 mebp_code mebp_session_gradients(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
-                                 uint32_t sequence, float *loss, mebp_error *error);
+                                 uint32_t sequence, double *loss, mebp_error *error);
 /* Forward, backward and the update. Where this fails, nothing has changed: no parameter, no optimizer state, no count.
  * Without return_gradients, accumulate and clip, each gradient is applied as soon as it is there, which needs the least
  * memory. Then MEBP_NOT_FINITE guards against the loss alone: a gradient that overflows although the loss is finite is
@@ -175,8 +220,9 @@ mebp_code mebp_session_apply_gradients(mebp_session *session, const float *const
 mebp_code mebp_session_logits(mebp_session *session, const int32_t *ids, uint32_t batch, uint32_t sequence,
                               uint32_t first, uint32_t count, float *out, mebp_error *error);
 
-void mebp_session_set_learning_rate(mebp_session *session, float learning_rate);
-uint64_t mebp_session_steps(const mebp_session *session); /* updates applied so far */
+mebp_code mebp_session_set_learning_rate(mebp_session *session, double learning_rate, mebp_error *error);
+/* Updates applied so far; any thread may ask, at any time. */
+uint64_t mebp_session_steps(const mebp_session *session);
 /* The family of kernels that runs: "reference", "portable", "avx2", "avx512", "avx512_bf16", "amx_bf16", "neon" or
  * "neon_bf16"; with MLX "mlx". On the CPU that is the best that it has, or what the environment's MEBP_KERNELS names,
  * which is read once a process; a name that is not there makes mebp_session_create fail. */
@@ -211,11 +257,16 @@ mebp_code mebp_session_load_state(mebp_session *session, const char *folder, voi
 typedef struct mebp_calibration mebp_calibration;
 
 typedef struct mebp_calibration_options {
+  size_t size MEBP_SIZE_OF(mebp_calibration_options);
   uint32_t threads;            /* kernels are timed on one and on so many; 0: as many as the process may run on */
   bool quick;                  /* few and small calls, to try the way: what comes out predicts little */
   bool (*goes_on)(void *user); /* asked many times a second; false ends it. NULL: it goes on */
   void *user;
 } mebp_calibration_options;
+static inline void mebp_calibration_options_init(mebp_calibration_options *options) {
+  memset((void *)options, 0, sizeof(*options));
+  options->size = sizeof(*options);
+}
 
 /* Takes about twenty seconds. */
 mebp_code mebp_calibration_create(const mebp_calibration_options *options, mebp_calibration **out, mebp_error *error);

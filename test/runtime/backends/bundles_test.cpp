@@ -77,10 +77,10 @@ struct Steps {
 Steps takeSteps(mebp_bundle *bundle, mebp_session_options options) {
   constexpr uint32_t batch = 2, sequence = 23;
   options.optimizer = MEBP_SGD;
-  options.learning_rate = 0.1f;
+  options.learning_rate = 0.1;
   OpenSession session(bundle, options);
   mebp_bundle_info info;
-  mebp_bundle_get_info(bundle, &info);
+  mebp_bundle_get_info(bundle, &info, nullptr);
   for (uint32_t i = 0; i < info.trainables; ++i) {
     std::vector<float> values(elementsOf(bundle, i));
     for (size_t element = 0; element < values.size(); ++element)

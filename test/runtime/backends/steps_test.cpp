@@ -30,7 +30,7 @@ void expectSameGradients(const TinyOptions &tiny) {
   const std::pair<uint32_t, uint32_t> shapes[] = {{2, 5}, {1, 5}, {2, 3}, {1, 2}};
   for (auto [batch, sequence] : shapes) {
     std::vector<int32_t> ids = tinyTokens(batch * sequence, batch + sequence);
-    float losses[2] = {};
+    double losses[2] = {};
     size_t session = 0;
     for (mebp_session *handle : {tested.handle, reference.handle}) {
       mebp_error error;

@@ -52,7 +52,7 @@ inline uint64_t elementsOf(mebp_bundle *bundle, uint32_t trainable) {
 
 inline std::vector<std::vector<float>> trainablesOf(mebp_bundle *bundle, const mebp_session *session) {
   mebp_bundle_info info;
-  mebp_bundle_get_info(bundle, &info);
+  mebp_bundle_get_info(bundle, &info, nullptr);
   std::vector<std::vector<float>> values;
   for (uint32_t i = 0; i < info.trainables; ++i) {
     values.emplace_back(elementsOf(bundle, i));
@@ -63,7 +63,7 @@ inline std::vector<std::vector<float>> trainablesOf(mebp_bundle *bundle, const m
 
 inline std::vector<std::vector<float>> gradientsOf(mebp_bundle *bundle, const mebp_session *session) {
   mebp_bundle_info info;
-  mebp_bundle_get_info(bundle, &info);
+  mebp_bundle_get_info(bundle, &info, nullptr);
   std::vector<std::vector<float>> values;
   for (uint32_t i = 0; i < info.trainables; ++i) {
     values.emplace_back(elementsOf(bundle, i));

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// mebp.h's functions that run a session's programs.
+#include "runtime/api/handle.h"
+
+using namespace mebp;
+
+// What has no tokens may well be NULL, and is refused for having none.
+static Status checkPointers(const mebp_batch &batch) {
+  return batch.batch && batch.sequence ? checkArguments({{"ids", batch.ids}, {"labels", batch.labels}}) : Status();
+}
+
+mebp_code mebp_session_loss(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
+                            uint32_t sequence, double *loss, mebp_error *error) {
+  return withSession(session, error, {{"loss", loss}}, [&](Session &used) {
+    const mebp_batch given = {ids, labels, batch, sequence};
+    double own = 0;
+    Status status = checkPointers(given);
+    if (status.ok())
+      status = used.loss(given, own);
+    if (status.ok())
+      *loss = own;
+    return status;
+  });
+}
+
+mebp_code mebp_session_gradients(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
+                                 uint32_t sequence, double *loss, mebp_error *error) {
+  return withSession(session, error, {{"loss", loss}}, [&](Session &used) {
+    const mebp_batch given = {ids, labels, batch, sequence};
+    double own = 0;
+    Status status = checkPointers(given);
+    if (status.ok())
+      status = used.lossAndGradients(given, own);
+    if (status.ok())
+      *loss = own;
+    return status;
+  });
+}
+
+mebp_code mebp_session_step(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
+                            uint32_t sequence, mebp_step_result *result, mebp_error *error) {
+  const mebp_batch one = {ids, labels, batch, sequence};
+  return mebp_session_step_batches(session, &one, 1, result, error);
+}
+
+mebp_code mebp_session_step_batches(mebp_session *session, const mebp_batch *batches, uint32_t count,
+                                    mebp_step_result *result, mebp_error *error) {
+  return withSession(session, error, {{"result", result}}, [&](Session &used) {
+    Status status = checkSize("mebp_step_result", *result);
+    if (status.ok() && count)
+      status = checkArguments({{"batches", batches}});
+    for (uint32_t i = 0; status.ok() && i < count; ++i)
+      status = checkPointers(batches[i]);
+    if (!status.ok())
+      return status;
+    mebp_step_result own = {};
+    status = used.step(batches, count, own);
+    session->steps = used.trainables.stepsDone;
+    if (status.ok())
+      writeSized(own, result);
+    return status;
+  });
+}
+
+mebp_code mebp_session_apply_gradients(mebp_session *session, const float *const *gradients, mebp_error *error) {
+  return withSession(session, error, {{"gradients", gradients}}, [&](Session &used) {
+    for (uint32_t i = 0; i < used.trainables.count(); ++i)
+      if (Status status = checkArguments({{"gradients[i]", gradients[i]}}); !status.ok())
+        return status;
+    Status status = used.applyGradients(gradients);
+    session->steps = used.trainables.stepsDone;
+    return status;
+  });
+}
+
+mebp_code mebp_session_logits(mebp_session *session, const int32_t *ids, uint32_t batch, uint32_t sequence,
+                              uint32_t first, uint32_t count, float *out, mebp_error *error) {
+  return withSession(session, error, {{"out", out}}, [&](Session &used) {
+    Status status = checkPointers({ids, ids, batch, sequence});
+    return !status.ok() ? status : used.logits({ids, nullptr, batch, sequence}, first, count, out);
+  });
+}
