@@ -43,7 +43,7 @@ def logits_of(folder: Path, ids: np.ndarray) -> np.ndarray:
 
 
 def refusal(capsys, *arguments: object) -> str:
-    return refusal_in_process(capsys, "merge", *arguments)
+    return refusal_in_process(capsys, "merge", *arguments, "--no-measure")
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "gpt2", "phi3"])
@@ -53,7 +53,7 @@ def test_transformers_computes_the_same(tmp_path, family, capsys):
     bundle = make_bundle(tmp_path / "source", tmp_path, seq_len=32, batch=2)
     session = session_with_adapter(bundle, tmp_path / "adapter")
     merged = tmp_path / "new" / "merged"
-    assert main(["merge", str(bundle), "--adapter", str(tmp_path / "adapter"), "-o", str(merged)]) == 0
+    assert main(["merge", "--no-measure", str(bundle), "--adapter", str(tmp_path / "adapter"), "-o", str(merged)]) == 0
     names = {name: values.shape for name, values in load_file(tmp_path / "source" / "model.safetensors").items()}
     assert {name: values.shape for name, values in load_file(merged / "model.safetensors").items()} == names
     ids = models.token_ids(model, 2, 27).numpy()
@@ -87,7 +87,7 @@ def llama(tmp_path_factory) -> Path:
 def test_rounding(llama, tmp_path, dtype, bits, capsys):
     arguments = [str(llama / "model.mebp"), "--adapter", str(llama / "adapter"), "--dtype", dtype]
     exact = mebp.merge(llama / "model.mebp", llama / "adapter", tmp_path / "f32")
-    assert main(["merge", *arguments, "-o", str(tmp_path / dtype)]) == 0
+    assert main(["merge", "--no-measure", *arguments, "-o", str(tmp_path / dtype)]) == 0
     out = capsys.readouterr().out
     assert not any(exact.roundings.values()) and f"rounding to {dtype} changes a tensor by up to" in out
     torch_type = {"bf16": torch.bfloat16, "f16": torch.float16}[dtype]
