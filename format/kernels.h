@@ -64,6 +64,15 @@ struct KernelSignature {
   Per roomPer = Per::Unstated; // of the workspace, and how many bytes: a call that needs more than there is is refused
   uint32_t roomBytes = 0;
 
+private:
+  // Before those that call it, or clang takes none of them for a constant.
+  template <typename Value> constexpr KernelSignature with(Value KernelSignature::*member, Value value) const {
+    KernelSignature signature = *this;
+    signature.*member = value;
+    return signature;
+  }
+
+public:
   constexpr KernelSignature costing(Cost value) const { return with(&KernelSignature::cost, value); }
   constexpr KernelSignature under(Rule value) const { return with(&KernelSignature::rule, value); }
   constexpr KernelSignature ofTokens() const { return with(&KernelSignature::tokenRows, true); }
@@ -73,13 +82,6 @@ struct KernelSignature {
     return with(&KernelSignature::roomPer, per).with(&KernelSignature::roomBytes, bytes);
   }
   constexpr KernelSignature withAnyNumberOf(Parts value) const { return with(&KernelSignature::parts, value); }
-
-private:
-  template <typename Value> constexpr KernelSignature with(Value KernelSignature::*member, Value value) const {
-    KernelSignature signature = *this;
-    signature.*member = value;
-    return signature;
-  }
 };
 
 namespace slots {

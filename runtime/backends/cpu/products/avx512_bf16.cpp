@@ -7,11 +7,11 @@
 
 #include <cstring>
 
+#include <hwy/base.h>
 #include <immintrin.h>
 
 // After all headers, so that nothing of theirs is compiled for this CPU alone.
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma,f16c")
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma,f16c")
 
 namespace mebp::cpu::avx512 {
 
@@ -83,6 +83,6 @@ const Bf16Products products = {tileRows,
 
 } // namespace mebp::cpu::avx512
 
-#pragma GCC pop_options
+HWY_POP_ATTRIBUTES
 
 #endif

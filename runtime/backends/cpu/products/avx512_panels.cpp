@@ -8,11 +8,11 @@
 
 #include <algorithm>
 
+#include <hwy/base.h>
 #include <immintrin.h>
 
 // After all headers, so that nothing of theirs is compiled for this CPU alone.
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma,f16c")
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma,f16c")
 
 namespace mebp::cpu::avx512 {
 
@@ -224,6 +224,6 @@ void expandTransposed(const Tensor &w, int64_t row, int64_t column, int64_t coun
 
 } // namespace mebp::cpu::avx512
 
-#pragma GCC pop_options
+HWY_POP_ATTRIBUTES
 
 #endif

@@ -9,10 +9,10 @@
 #include <cstring>
 
 #include <arm_neon.h>
+#include <hwy/base.h>
 
 // After all headers, so that nothing of theirs is compiled for this CPU alone.
-#pragma GCC push_options
-#pragma GCC target("arch=armv8.2-a+bf16")
+HWY_PUSH_ATTRIBUTES("arch=armv8.2-a+bf16")
 
 namespace mebp::cpu::neon {
 
@@ -220,6 +220,6 @@ const Bf16Products products = {tileRows,         512,   512,        depthUnit, f
 
 } // namespace mebp::cpu::neon
 
-#pragma GCC pop_options
+HWY_POP_ATTRIBUTES
 
 #endif

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A program.pb: read, described, and where it is accepted and small, trained for a step. Whatever the file holds, the
+// kernels shall stay within the memory that the session asked for, which ends where it was allocated.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "format/container.h"
+#include "format/program.pb.h"
+#include "mebp/mebp.h"
+#include "target.h"
+#include "wire.h"
+#include "work.h"
+
+namespace {
+
+constexpr char manifest[] = "{}";
+constexpr uint32_t manifestField = 8; // Bundle.manifest_crc32
+
+const uint32_t manifestCrc = mebp::format::crc32(manifest, sizeof(manifest) - 1);
+
+// weights.bin has the size that the program asks for, up to this.
+constexpr uint64_t mostWeights = 1 << 20;
+// Small in f32, bf16 and f16 alike, so that losses are finite and backwards run.
+constexpr char weightByte = 0x38;
+
+struct Folder {
+  std::string path = mebp::fuzz::scratchFolder(), program = path + "/program.pb", weights = path + "/weights.bin";
+  uint64_t weightsBytes = ~uint64_t(0);
+
+  Folder() { mebp::fuzz::writeFile(path + "/manifest.json", manifest, sizeof(manifest) - 1); }
+  void sizeWeights(uint64_t bytes) {
+    if (bytes == weightsBytes)
+      return;
+    const std::string content(bytes, weightByte);
+    mebp::fuzz::writeFile(weights, content.data(), content.size());
+    weightsBytes = bytes;
+  }
+};
+
+struct Free {
+  void operator()(void *memory) const { std::free(memory); }
+};
+
+// The session's choices, from bits that change with the file.
+mebp_session_options chooseOptions(uint32_t bits) {
+  mebp_session_options options;
+  mebp_session_options_init(&options);
+  const mebp_optimizer optimizers[] = {MEBP_SGD, MEBP_ADAMW, MEBP_ADAMW, MEBP_MEZO};
+  options.optimizer = optimizers[bits & 3];
+  options.threads = 1;
+  options.reference_kernels = (bits >> 2 & 7) == 0;
+  options.return_gradients = bits >> 5 & 1;
+  options.accumulate = bits >> 6 & 1;
+  options.forward_only = (bits >> 7 & 7) == 0;
+  options.resident_limit = (bits >> 10 & 7) == 0 ? uint64_t(1) << 20 : 0;
+  options.spill_folder = (bits >> 13 & 15) == 0 ? mebp::fuzz::scratchFolder().c_str() : nullptr;
+  return options;
+}
+
+void run(mebp_session *session, const mebp_session_options &options, const mebp_bundle_info &info, uint32_t batch,
+         uint32_t sequence) {
+  std::vector<int32_t> ids(static_cast<size_t>(batch) * sequence), labels(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    ids[i] = static_cast<int32_t>(i * 2654435761u % info.vocabulary);
+    labels[i] = i % 5 == 3 ? -100 : ids[i];
+  }
+  ids.back() = static_cast<int32_t>(info.vocabulary - 1);
+  mebp_error error;
+  mebp_step_result result;
+  float loss;
+  mebp_session_loss(session, ids.data(), labels.data(), batch, sequence, &loss, &error);
+  if (!options.forward_only)
+    mebp_session_step(session, ids.data(), labels.data(), batch, sequence, &result, &error);
+  if (options.return_gradients)
+    mebp_session_gradients(session, ids.data(), labels.data(), batch, sequence, &loss, &error);
+  std::vector<float> logits(static_cast<size_t>(batch) * info.vocabulary);
+  mebp_session_logits(session, ids.data(), batch, sequence, sequence - 1, 1, logits.data(), &error);
+}
+
+void train(mebp_bundle *bundle, uint32_t bits) {
+  constexpr uint64_t mostMemory = 16 << 20;
+  mebp_bundle_info info;
+  mebp_bundle_get_info(bundle, &info);
+  const mebp_session_options chosen = chooseOptions(bits);
+  mebp_session_options options = chosen;
+  options.memory_bytes = mebp_session_memory_bytes(bundle, &options);
+  if (options.memory_bytes > mostMemory || uint64_t(info.max_batch) * info.vocabulary > mostMemory)
+    return;
+  void *memory = nullptr;
+  if (::posix_memalign(&memory, 64, options.memory_bytes) != 0)
+    return;
+  std::unique_ptr<void, Free> owner(memory);
+  options.memory = memory;
+  mebp_session *session = nullptr;
+  if (mebp_session_create(bundle, &options, &session, nullptr) == MEBP_OK) {
+    run(session, options, info, info.max_batch, info.max_sequence);
+    run(session, options, info, 1, std::max(2u, info.max_sequence / 2));
+  }
+  mebp_session_destroy(session);
+}
+
+// Whether running it is worth the time; also makes the weights that it asks for.
+bool prepare(Folder &folder, const uint8_t *data, size_t size) {
+  mebp::format::Bundle bundle;
+  if (size < sizeof(mebp::format::Header) ||
+      !bundle.ParseFromArray(data + sizeof(mebp::format::Header),
+                             static_cast<int>(size - sizeof(mebp::format::Header))))
+    return false;
+  folder.sizeWeights(std::min(bundle.weights_bytes(), mostWeights));
+  const mebp::format::Model &model = bundle.model();
+  const double checkpoints = 4.0 * model.batch() * model.sequence() * model.hidden() * bundle.blocks_size();
+  return mebp::fuzz::workOf(bundle) < 2e7 && checkpoints < 1e7;
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  static Folder folder;
+  const bool runs = prepare(folder, data, size);
+  mebp::fuzz::writeFile(folder.program, data, size);
+  mebp_bundle *bundle = nullptr;
+  {
+    mebp::fuzz::AllocationLimit limit(size);
+    mebp_bundle_open(folder.path.c_str(), &bundle, nullptr);
+  }
+  if (!bundle)
+    return 0;
+  mebp_bundle_describe_json(bundle);
+  if (runs)
+    train(bundle, mebp::format::crc32(data, size) >> 7);
+  mebp_bundle_close(bundle);
+  return 0;
+}
+
+extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t room);
+
+// Mutates fields and makes the checksums right again; now and then the bytes themselves.
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed) {
+  using namespace mebp::fuzz;
+  using mebp::format::Header;
+  Random random(seed);
+  std::optional<Fields> fields;
+  if (size > sizeof(Header) && random() % 64)
+    fields = parse({reinterpret_cast<const char *>(data) + sizeof(Header), size - sizeof(Header)});
+  if (!fields)
+    return LLVMFuzzerMutate(data, size, room);
+  const Fields donor = *fields;
+  for (unsigned changes = 1 + random() % 3; changes; --changes)
+    mutate(*fields, donor, random);
+  fieldOf(*fields, manifestField, 0).value = manifestCrc;
+  const std::string payload = serialize(*fields);
+  if (payload.size() + sizeof(Header) > room)
+    return LLVMFuzzerMutate(data, size, room);
+  const Header header = mebp::format::headerOf(payload);
+  std::memcpy(data, &header, sizeof(header));
+  std::memcpy(data + sizeof(header), payload.data(), payload.size());
+  return sizeof(header) + payload.size();
+}
