@@ -72,7 +72,7 @@ void run(mebp_session *session, const mebp_session_options &options, const mebp_
   ids.back() = static_cast<int32_t>(info.vocabulary - 1);
   mebp_error error;
   mebp_step_result result;
-  float loss;
+  double loss;
   mebp_session_loss(session, ids.data(), labels.data(), batch, sequence, &loss, &error);
   if (!options.forward_only)
     mebp_session_step(session, ids.data(), labels.data(), batch, sequence, &result, &error);
@@ -85,7 +85,8 @@ void run(mebp_session *session, const mebp_session_options &options, const mebp_
 void train(mebp_bundle *bundle, uint32_t bits) {
   constexpr uint64_t mostMemory = 16 << 20;
   mebp_bundle_info info;
-  mebp_bundle_get_info(bundle, &info);
+  if (mebp_bundle_get_info(bundle, &info, nullptr) != MEBP_OK)
+    return;
   const mebp_session_options chosen = chooseOptions(bits);
   mebp_session_options options = chosen;
   options.memory_bytes = mebp_session_memory_bytes(bundle, &options);
