@@ -113,7 +113,7 @@ def _parse_entry(entry: tuple[str, str]) -> Option:
         kind = check.strip("{}").replace(",", "|")
     limits = re.fullmatch(r"\w+ in \[(\S+) - (\S+)\]", check)
     notes = [f"from {limits[1]} to {limits[2]}"] if limits else []
-    notes += [default.strip("[]")] if default else []
+    notes += [f"default: {default.strip('[]')}"] if default else []
     if notes:  # in the parentheses that are there, or in new ones
         help = (
             f"{help.removesuffix(')')}; {', '.join(notes)})" if help.endswith(")") else f"{help} ({', '.join(notes)})"

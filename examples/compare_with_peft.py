@@ -67,10 +67,10 @@ def run(arguments: argparse.Namespace) -> bool:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Compare an adapter's answers with those in transformers and PEFT.")
-    parser.add_argument("bundle", type=Path, metavar="NAME.mebp")
+    parser.add_argument("bundle", type=Path, metavar="NAME.mebp", help="the bundle that mebpc wrote")
     parser.add_argument("--adapter", type=Path, required=True, metavar="DIR")
     parser.add_argument("--questions", type=Path, required=True, metavar="FILE", help="as for score.py")
-    parser.add_argument("--threads", type=int, metavar="N", help="(all)")
+    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads to use (default: all)")
     return parser.parse_args()
 
 

@@ -86,11 +86,11 @@ def run(arguments: argparse.Namespace) -> None:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Ask a bundle questions and count the right answers.")
-    parser.add_argument("bundle", type=Path, metavar="NAME.mebp")
+    parser.add_argument("bundle", type=Path, metavar="NAME.mebp", help="the bundle that mebpc wrote")
     parser.add_argument("--questions", type=Path, required=True, metavar="FILE")
-    parser.add_argument("--adapter", type=Path, metavar="DIR", help="a PEFT folder, as mebp train writes it")
+    parser.add_argument("--adapter", type=Path, metavar="DIR", help="use this PEFT adapter, such as mebp train writes")
     parser.add_argument("--show", type=int, default=0, metavar="N", help="print the first N answers (0)")
-    parser.add_argument("--threads", type=int, metavar="N", help="(all)")
+    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads to use (default: all)")
     return parser.parse_args()
 
 

@@ -39,7 +39,7 @@ def token_arrays(input_ids: object, labels: object) -> tuple[np.ndarray, np.ndar
     """Ids and labels as int32 arrays of one shape."""
     ids, targets = token_array("input_ids", input_ids), token_array("labels", labels)
     if ids.shape != targets.shape:
-        raise Error(f"input_ids has shape {list(ids.shape)} and labels {list(targets.shape)}; make them alike")
+        raise Error(f"input_ids has shape {list(ids.shape)} and labels {list(targets.shape)}; give both the same shape")
     return ids, targets
 
 
@@ -48,8 +48,10 @@ def micro_batches(input_ids: object, labels: object) -> tuple[list[np.ndarray], 
     if not (_is_list_of_arrays(input_ids) or _is_list_of_arrays(labels)):
         ids, targets = token_arrays(input_ids, labels)
         return [ids], [targets]
-    if not (_is_list_of_arrays(input_ids) and _is_list_of_arrays(labels)) or len(input_ids) != len(labels):
-        raise Error("input_ids and labels are not lists of as many micro-batches; give one array of each for every one")
+    if not (_is_list_of_arrays(input_ids) and _is_list_of_arrays(labels)):
+        raise Error("one of input_ids and labels is a list of micro-batches; give both as such lists")
+    if len(input_ids) != len(labels):
+        raise Error("input_ids and labels are lists of different lengths; give one array of each for every micro-batch")
     ids = [token_array(f"input_ids[{index}]", values) for index, values in enumerate(input_ids)]
     targets = [token_array(f"labels[{index}]", values) for index, values in enumerate(labels)]
     for index, (one, other) in enumerate(zip(ids, targets, strict=True)):
@@ -107,6 +109,6 @@ def named_arrays(
         ):
             array = np.ascontiguousarray(values, dtype=np.float32)
         if array.shape != shapes[key]:
-            raise Error(f"{what} '{key}' has shape {list(array.shape)}; this bundle wants {list(shapes[key])}")
+            raise Error(f"{what} '{key}' has shape {list(array.shape)}; this bundle needs {list(shapes[key])}")
         arrays[key] = array
     return arrays

@@ -30,7 +30,7 @@ def calibrate(output: Path | None = None, *, threads: int | None = None, quick: 
     """
     output = user_path(output) if output else default_file()
     if output.is_dir():
-        raise Error(f"{output}: is a folder; name a file")
+        raise Error(f"{output}: is a folder; give a file")
     check_output("-o", output, RATES, {})
     make_writable_parent(output, _ADVICE, f"{output}: its folder")
     text = load_runtime().calibrate(threads or 0, quick)

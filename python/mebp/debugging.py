@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two runs, compared tensor by tensor: for whoever changes a kernel or a pass (docs/debugging.md).
+"""Two runs, compared tensor by tensor: for those who change a kernel or a pass (docs/debugging.md).
 
     python -m mebp.debugging gradients NAME.mebp OUT.npz [--adapter DIR] [--seed N]
     python -m mebp.debugging compare A.npz B.npz
@@ -44,7 +44,7 @@ def compare(first: Path, second: Path) -> Table:
     ours, theirs = _read(first), _read(second)
     for name in ours.keys() | theirs.keys():
         if name not in ours or name not in theirs or ours[name].shape != theirs[name].shape:
-            raise mebp.Error(f"{second}: '{name}' is not as in {first}; compare runs of one model")
+            raise mebp.Error(f"{second}: '{name}' differs from the one in {first}; compare runs of one model")
     errors = {name: relative_norm(theirs[name] - values, values) for name, values in ours.items()}
     rows = [[name, f"{error:.1e}"] for name, error in sorted(errors.items(), key=lambda entry: -entry[1])]
     return Table(f"{second} against {first}", ["tensor", "relative difference"], rows)
@@ -63,8 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gradients = commands.add_parser("gradients", help="write the loss and the gradients of one batch")
     gradients.add_argument("bundle", type=Path)
     gradients.add_argument("output", type=Path)
-    gradients.add_argument("--adapter", type=Path, help="where to take them (a random place)")
-    gradients.add_argument("--seed", type=int, default=0, help="of tokens and, without an adapter, of B (0)")
+    gradients.add_argument("--adapter", type=Path, help="compute them at this adapter (default: a random one)")
+    gradients.add_argument(
+        "--seed", type=int, default=0, help="seed for tokens and, without --adapter, for B (default: 0)"
+    )
     both = commands.add_parser("compare", help="compare two such files, tensor by tensor")
     both.add_argument("first", type=Path)
     both.add_argument("second", type=Path)

@@ -20,7 +20,7 @@ def user_path(path: str | os.PathLike[str]) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
-        raise Error(f"{path}: there is no such home folder; write the whole path") from error
+        raise Error(f"{path}: no such home folder; give the whole path") from error
 
 
 # A model's settings are small; a huge file would only take all memory.
@@ -138,7 +138,7 @@ def new_folder(path: Path, advice: str) -> Iterator[Path]:
     parent = path.absolute().parent
     with translate_errors(f"{path}: cannot be written", advice):
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise Error(f"{path}: is there already; name a new or an empty folder")
+            raise Error(f"{path}: exists already; give a new or an empty folder")
         with made_folders(parent), scratch_folder(parent, f".writing-{path.name}-") as scratch:
             # A scratch folder is nobody else's; what lies in it gets the usual permissions.
             folder = scratch / "folder"

@@ -18,7 +18,7 @@ class Sampler:
     """Chooses a token for each row of logits; two samplers with the same arguments choose the same."""
 
     def __init__(self, temperature: float = 0.0, top_k: int | None = None, top_p: float | None = None, seed: int = 0):
-        """As in Session.generate. Raises mebp.Error for a value that cannot be meant."""
+        """As in Session.generate. Raises mebp.Error for an invalid value."""
         if not (isinstance(temperature, (int, float, np.number)) and 0 <= temperature < math.inf):
             raise Error(f"temperature is {temperature}; give a finite number of at least 0 (0: the likeliest token)")
         if top_k is not None:
@@ -27,7 +27,7 @@ class Sampler:
             raise Error(f"top_p is {top_p}; give a number above 0 and up to 1")
         for name, value in {"top_k": top_k, "top_p": top_p}.items():
             if value is not None and temperature == 0:
-                raise Error(f"{name} needs a temperature above 0, for at 0 the likeliest token is taken; try 1")
+                raise Error(f"{name} needs a temperature above 0, since 0 always takes the likeliest token; try 1")
         self._temperature, self._top_k, self._top_p = float(temperature), top_k, top_p
         self._generator = np.random.default_rng(whole_number("seed", seed, at_least=0))
 
@@ -80,5 +80,5 @@ def end_tokens(ends: int | Collection[int] | None, vocabulary: int) -> set[int]:
     checked = {whole_number("eos_token_id", end, at_least=0) for end in given}
     beyond = next((end for end in checked if end >= vocabulary), None)
     if beyond is not None:
-        raise Error(f"eos_token_id {beyond} is beyond the vocabulary of {vocabulary}; take the tokenizer's")
+        raise Error(f"eos_token_id {beyond} is beyond the vocabulary of {vocabulary}; use the tokenizer's")
     return checked

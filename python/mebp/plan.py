@@ -49,15 +49,15 @@ class Plan(dict):
             [name, megabytes(size), f"{100 * size / self['peak_bytes']:.0f} %", self._meaning(name)]
             for name, size in sorted(parts.items(), key=lambda part: -part[1])
         ]
-        rows.append(["peak", megabytes(self["peak_bytes"]), "", "anonymous and written memory of the whole process"])
+        rows.append(["peak", megabytes(self["peak_bytes"]), "", "all memory that the process allocates or writes"])
         own = self.get("planned_peak_bytes", self["peak_bytes"])
         if own != self["peak_bytes"]:
-            rows.append(["session", megabytes(own), "", "the peak with this session's own options and threads"])
-        rows.append(["weights", megabytes(self["weights_bytes"]), "", "mapped, clean: beside the peak, not in it"])
+            rows.append(["session", megabytes(own), "", "the peak with the options and threads of this session"])
+        rows.append(
+            ["weights", megabytes(self["weights_bytes"]), "", "mapped from disk, read only; not counted in the peak"]
+        )
         if self["file_bytes"]:
-            rows.append(
-                ["spilled", megabytes(self["file_bytes"]), "", "written to a file in each step, and read again"]
-            )
+            rows.append(["spilled", megabytes(self["file_bytes"]), "", "written to a file in each step and read back"])
         title = (
             f"planned peak: {megabytes(self['peak_bytes'])} MB ({self['optimizer']}, batch {self._model['batch']}, "
             f"up to {self._model['sequence']} tokens)"
@@ -70,7 +70,7 @@ class Plan(dict):
         rest = values[_SHOWN_VALUES:]
         if rest:
             rows.append([f"{len(rest)} smaller ones", megabytes(sum(value["bytes"] for value in rest)), ""])
-        return Table("alive where the scratch arena is fullest", ["value", "MB", "of"], rows)
+        return Table("in use where the scratch arena is fullest", ["value", "MB", "of"], rows)
 
     def _meaning(self, name: str) -> str:
         if name == "process":

@@ -95,7 +95,7 @@ class Session:
         profile: a file for every kernel call, as Chrome's trace events: ui.perfetto.dev draws it. It is whole when the
             session is gone.
 
-        Raises mebp.Error where the bundle is missing, damaged or too new, or an option cannot be meant.
+        Raises mebp.Error where the bundle is missing, damaged or too new, or an option is invalid.
         """
         runtime = load_runtime()
         check_options(device, threads, lr, betas, eps, weight_decay, clip)
@@ -257,7 +257,7 @@ class Session:
         seed: of the draws, by a generator of this call's own: the same arguments give the same tokens.
         callback: called with each step's tokens, int64 [batch], as soon as they are chosen.
 
-        Raises mebp.Error for a value that cannot be meant, and where the prompt and max_new_tokens exceed the compiled
+        Raises mebp.Error for an invalid value, and where the prompt and max_new_tokens exceed the compiled
         sequence.
         """
         sampler = generation.Sampler(temperature, top_k, top_p, seed)
@@ -265,7 +265,7 @@ class Session:
         count = whole_number("max_new_tokens", max_new_tokens, at_least=1)
         if ids.shape[1] + count > self.max_sequence:
             raise Error(
-                f"a prompt of {ids.shape[1]} tokens and {count} new ones exceed the compiled sequence of "
+                f"a prompt of {ids.shape[1]} tokens and {count} new ones exceed the compiled length of "
                 f"{self.max_sequence}; shorten them or compile with a longer --seq-len"
             )
         ends = generation.end_tokens(eos_token_id, self.vocabulary)

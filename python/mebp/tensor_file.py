@@ -33,7 +33,7 @@ def write_tensors(
         file.write(struct.pack("<Q", len(text)) + text)
         for name, tensor in zip(shapes, tensors, strict=True):
             if not np.isfinite(tensor).all():
-                raise Error(f"tensor '{name}' is not finite; take an adapter of a run that did not diverge")
+                raise Error(f"tensor '{name}' is not finite; use an adapter from a run that did not diverge")
             stored, rounded = _round(tensor, dtype)
             if not np.isfinite(rounded).all():
                 raise Error(f"tensor '{name}' has {np.abs(tensor).max():g}, which {dtype} cannot hold; choose f32")

@@ -20,11 +20,13 @@ class Tokenizer:
 
         bundle = user_path(bundle)
         if not bundle.is_dir():
-            raise Error(f"{bundle}: no such bundle; make it with mebpc")
+            raise Error(f"no bundle at {bundle}; make one with mebpc")
         self.folder = bundle / "tokenizer"
         path = self.folder / "tokenizer.json"
         if not path.is_file():
-            raise Error(f"{path}: not there: the model was exported without a tokenizer; use mebp-run --tokens")
+            raise Error(
+                f"{path}: does not exist: the model was exported without a tokenizer; train with mebp-run --tokens"
+            )
         with translate_errors(f"{path}: cannot be read", _ADVICE, Exception):  # which is what the package raises
             self._tokenizer = FastTokenizer.from_file(str(path))
         self._tokenizer.no_truncation()
@@ -88,5 +90,5 @@ class Tokenizer:
         if chosen is None:
             chosen = next(iter(self._stated_ends), None)
         if chosen is None:
-            raise Error(f"{self.folder}: no end-of-text token is named; add eos_token to tokenizer_config.json")
+            raise Error(f"{self.folder}: names no end-of-text token; add eos_token to tokenizer_config.json")
         return chosen

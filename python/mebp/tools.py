@@ -25,7 +25,7 @@ def find_tool(name: str) -> str:
             return found
     found = shutil.which(name)
     if not found:
-        raise Error(f"{name} is neither beside this Python nor on PATH; build it with make")
+        raise Error(f"{name} was not found beside this Python or on PATH; build it with make")
     return found
 
 
@@ -44,7 +44,7 @@ def run_tool(command: Sequence[str]) -> str:
 
 
 def cache_folder() -> Path:
-    """Where things are kept that can be made anew: $MEBP_CACHE, or ~/.cache/mebp. mebpc looks there, too."""
+    """Where things are kept that can be made again: $MEBP_CACHE, or ~/.cache/mebp. mebpc looks there, too."""
     return Path(os.environ.get("MEBP_CACHE") or Path.home() / ".cache" / "mebp")
 
 

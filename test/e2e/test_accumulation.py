@@ -124,8 +124,8 @@ def test_refusals(bundle):
     before = session.trainables()
     refused = {
         "create the session with accumulate": (plain, [ids, ids], [ids, ids]),
-        "not lists of as many": (session, [ids, ids], [ids]),
-        "not lists of": (session, [ids], ids),
+        "are lists of different lengths": (session, [ids, ids], [ids]),
+        "give both as such lists": (session, [ids], ids),
         r"labels\[1\] \[1, 7\]": (session, [ids, ids], [ids, ids[:, :7]]),
         r"input_ids\[1\] has dtype float64": (session, [ids, ids * 0.5], [ids, ids]),
         "micro-batch 1: token 333": (session, [ids, ids * 333], [ids, ids]),

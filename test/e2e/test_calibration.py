@@ -69,7 +69,7 @@ def test_says_what_it_found(found, tmp_path):
     run = mebp("calibrate", "--quick", "--threads", "1", "-o", tmp_path / "rates.json")
     assert run.returncode == 0 and run.stderr == ""
     assert "products in GFLOP/s" in run.stdout and "linear_input_gradient  bf16         int4" in run.stdout
-    assert run.stdout.endswith(f"{tmp_path / 'rates.json'}: mebpc predicts the time of a step with it\n")
+    assert run.stdout.endswith(f"{tmp_path / 'rates.json'}: mebpc reads this file to predict step times\n")
     assert json.loads((tmp_path / "rates.json").read_text())["threads"] == [1]
 
 
@@ -195,7 +195,7 @@ def test_a_file_that_is_not_there_is_refused(exported, tmp_path):
 
 def test_refuses_what_it_cannot_do(tmp_path):
     (tmp_path / "file").touch()
-    assert refusal("calibrate", "-o", tmp_path) == f"mebp: {tmp_path}: is a folder; name a file"
+    assert refusal("calibrate", "-o", tmp_path) == f"mebp: {tmp_path}: is a folder; give a file"
     inside = tmp_path / "file" / "rates.json"
     assert refusal("calibrate", "-o", inside) == (
         f"mebp: {inside}: its folder cannot be made (File exists); choose another with -o"

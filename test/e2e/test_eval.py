@@ -40,5 +40,5 @@ def test_an_adapter_lowers_it(bundle, data, tmp_path):
 
 def test_refusals(bundle, data, tmp_path):
     assert "none.txt" in refusal("eval", bundle, "--data", tmp_path / "none.txt")
-    assert "no such bundle" in refusal("eval", tmp_path / "none.mebp", "--data", data)
+    assert "no bundle at" in refusal("eval", tmp_path / "none.mebp", "--data", data)
     assert "adapter" in refusal("eval", bundle, "--data", data, "--adapter", tmp_path / "adapter")

@@ -116,7 +116,7 @@ def test_refusals(llama, tmp_path, capsys):
     assert "--dtype" in refusal(capsys, bundle, *common, "--dtype", "f8")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "model.safetensors").write_text("precious")
-    assert "is there already; name a new or an empty folder" in refusal(
+    assert "exists already; give a new or an empty folder" in refusal(
         capsys, bundle, "--adapter", adapter, "-o", tmp_path / "full"
     )
     assert (tmp_path / "full" / "model.safetensors").read_text() == "precious"

@@ -47,7 +47,7 @@ def test_a_session_that_needs_more_says_so(bundle):
 def test_a_plan_s_values_within_the_fullest_program(bundle):
     plan = mebp.Session(bundle).plan
     lines = str(plan).splitlines()
-    shown = lines[lines.index("alive where the scratch arena is fullest") + 2 :]
+    shown = lines[lines.index("in use where the scratch arena is fullest") + 2 :]
     assert len(plan["at_peak"]) > 10 and len(shown) == 11
     assert shown[0].split()[0] == plan["at_peak"][0]["name"] and plan["at_peak"][0]["source"] in shown[0]
     assert f"{len(plan['at_peak']) - 10} smaller ones" in shown[-1]

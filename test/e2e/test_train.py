@@ -261,8 +261,8 @@ def test_only_what_the_assistant_says_counts(bundle, tmp_path):
     too_long = [{"role": "user", "content": "Hi" * 40}, messages[1]]
     path.write_text("".join(json.dumps({"messages": turns}) + "\n" for turns in (messages, too_long)))
     run = mebp("train", bundle, "--data", path, "--steps", 1, "--log", log)
-    assert "1 of 2 samples are cut to 32 tokens" in run.stdout, run.stderr
-    assert "1 of 2 samples have no assistant token within 32 tokens; they are left out" in run.stdout
+    assert "1 of 2 samples were cut to 32 tokens" in run.stdout, run.stderr
+    assert "1 of 2 samples had no assistant token within 32 tokens and were left out" in run.stdout
     assert json.loads(log.read_text())["tokens"] == len("Yo") + 1  # a token a byte, and the end of the turn
     evaluated = mebp("eval", bundle, "--data", path)
     assert "they are left out" in evaluated.stdout and "over 3 tokens" in evaluated.stdout, evaluated.stderr
@@ -277,7 +277,7 @@ def test_a_bad_line_is_named(bundle, tmp_path):
 
 def test_refusals(bundle, data, tmp_path):
     train = ["train", bundle, "--data", data]
-    assert "no such bundle" in refusal("train", tmp_path / "none.mebp", "--data", data)
+    assert "no bundle at" in refusal("train", tmp_path / "none.mebp", "--data", data)
     assert "none.txt" in refusal("train", bundle, "--data", tmp_path / "none.txt")
     (tmp_path / "empty.txt").write_text("\n")
     assert "no text" in refusal("train", bundle, "--data", tmp_path / "empty.txt")
@@ -296,10 +296,10 @@ def test_refusals(bundle, data, tmp_path):
     assert "--plot run.what" in refusal(*train, "--steps", 1, "--plot", "run.what")
     assert (
         refusal(*train, "--step", 1)
-        == "mebp: '--step' means nothing here; did you mean --steps?; see mebp train --help"
+        == "mebp: unexpected argument '--step'; did you mean --steps?; see mebp train --help"
     )
-    assert refusal(*train, "--learning-rate=1") == "mebp: '--learning-rate' means nothing here; see mebp train --help"
-    assert refusal(*train, "more") == "mebp: 'more' means nothing here; see mebp train --help"
+    assert refusal(*train, "--learning-rate=1") == "mebp: unexpected argument '--learning-rate'; see mebp train --help"
+    assert refusal(*train, "more") == "mebp: unexpected argument 'more'; see mebp train --help"
     assert refusal(*train, "--threads", 0) == "mebp: threads is 0; give at least 1, or leave it out for all"
     assert "sequence" in refusal("generate", bundle, "--prompt", "long " * 40)
     assert "sequence" in refusal("generate", bundle, "--prompt", "short", "--max-new-tokens", 1000)

@@ -89,14 +89,16 @@ def test_another_model_is_refused(made, tmp_path, capsys):
     line = refusal(capsys, bundle, "--reference", tmp_path / "wide")
     assert "mlp" in line and "[200, 96] in the bundle, [210, 96] in the reference" in line
     models.build("llama").config.save_pretrained(tmp_path / "llama")
-    assert "the bundle has it, the reference has not" in refusal(capsys, bundle, "--reference", tmp_path / "llama")
+    assert "in the bundle but not in the reference" in refusal(capsys, bundle, "--reference", tmp_path / "llama")
     models.build("qwen2", num_hidden_layers=4).config.save_pretrained(tmp_path / "deep")
-    assert "the reference has it, the bundle has not" in refusal(capsys, bundle, "--reference", tmp_path / "deep")
+    assert "in the reference but not in the bundle" in refusal(capsys, bundle, "--reference", tmp_path / "deep")
     untied = make_bundle(models.build("llama"), tmp_path, seq_len=8)
     capsys.readouterr()
     models.build("llama", tie_word_embeddings=True).config.save_pretrained(tmp_path / "tied")
     assert "tied to another weight in the reference" in refusal(capsys, untied, "--reference", tmp_path / "tied")
-    assert "no such folder" in refusal(capsys, bundle, "--reference", tmp_path / "none" / "such" / "folder")
+    assert "no such folder; give a model folder or a hub id" in refusal(
+        capsys, bundle, "--reference", tmp_path / "none" / "such" / "folder"
+    )
 
 
 def test_what_cannot_be_compared_is_refused(made, tmp_path, capsys, monkeypatch):
@@ -111,7 +113,7 @@ def test_what_cannot_be_compared_is_refused(made, tmp_path, capsys, monkeypatch)
         (tmp_path / "config.json").rename(bundle / "tokenizer" / "config.json")
     monkeypatch.setattr(verification_model, "free_bytes", lambda: 1e6)
     line = refusal(capsys, bundle)
-    assert re.search(r"float64 it takes \d MB at least, and 1 MB are free; give a shorter --seq-len", line)
+    assert re.search(r"float64 needs at least \d MB, and 1 MB are free; give a shorter --seq-len", line)
 
 
 @pytest.mark.parametrize("command, missing", [("verify", "peft"), ("export", "torch")])

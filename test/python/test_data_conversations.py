@@ -159,8 +159,8 @@ def test_where_earlier_turns_are_rewritten_the_last_one_counts(tmp_path):
 
 
 HIDDEN = (
-    "the chat template rewrites the conversation, so that the assistant's turns cannot be told apart; "
-    'mark them in it with {% generation %}, or give "prompt" and "completion"'
+    "the chat template rewrites the conversation, so mebp cannot find the assistant's turns; "
+    'mark them in the template with {% generation %}, or give "prompt" and "completion"'
 )
 
 
@@ -192,14 +192,14 @@ def test_a_model_without_a_template_is_refused(tmp_path):
     with pytest.raises(Error) as caught:
         load(tmp_path, tokenizer, {"messages": TURNS})
     assert str(caught.value) == (
-        f"{tmp_path}/tokenizer: this model has no chat template; put one into chat_template.jinja there, "
+        f"{tmp_path}/tokenizer: this model has no chat template; put one in chat_template.jinja there, "
         'or give the data as "prompt" and "completion"'
     )
 
 
-def test_a_template_that_is_no_jinja_is_refused(tmp_path):
+def test_a_template_that_is_not_jinja_is_refused(tmp_path):
     tokenizer = tokenizer_with(tmp_path, "{% for %}")
-    with pytest.raises(Error, match=r"tokenizer: the chat template cannot be read \(.*\); mend it"):
+    with pytest.raises(Error, match=r"tokenizer: the chat template cannot be read \(.*\); correct it"):
         load(tmp_path, tokenizer, {"messages": TURNS})
 
 
@@ -272,14 +272,14 @@ def test_samples_are_cut_and_those_with_nothing_left_are_left_out(tmp_path):
     assert learned(data.rows[1], tokenizer) == "Only 🙂\nme.<|im_end|>So. "
     limit = f"{lengths[1] - 3} tokens"
     assert data.notes == [
-        f"{tmp_path}/data.jsonl: 2 of 3 samples are cut to {limit}",
-        f"{tmp_path}/data.jsonl: 1 of 3 samples have no assistant token within {limit}; they are left out",
+        f"{tmp_path}/data.jsonl: 2 of 3 samples were cut to {limit}",
+        f"{tmp_path}/data.jsonl: 1 of 3 samples had no assistant token within {limit} and were left out",
     ]
     with pytest.raises(Error) as caught:
         load(tmp_path, tokenizer, silent, length=40)
     assert str(caught.value) == (
         f"{tmp_path}/data.jsonl: no sample has a token of the assistant within 40 tokens; "
-        "shorten what comes before, or compile with a longer --seq-len"
+        "shorten the prompts, or compile with a longer --seq-len"
     )
 
 
@@ -323,5 +323,5 @@ def test_a_completion_beyond_the_length_is_left_out(tmp_path):
     tokenizer = tokenizer_with(tmp_path, None)
     samples = [{"prompt": "short", "completion": "a"}, {"prompt": "long" * 10, "completion": "a"}]
     data = load(tmp_path, tokenizer, *samples, length=20)
-    missing = "1 of 2 samples have no completion token within 20 tokens; they are left out"
+    missing = "1 of 2 samples had no completion token within 20 tokens and were left out"
     assert data.notes[-1] == f"{tmp_path}/data.jsonl: {missing}" and len(data.rows) == 1

@@ -46,5 +46,5 @@ def test_the_command_names_the_file_of_a_system_error(monkeypatch, capsys):
 
     monkeypatch.setattr("mebp.inspect.inspect", fail)
     assert main(["inspect", "a.mebp"]) == 2
-    line = f"mebp: {Path('a.mebp')}: No space left on device; check the path and the room on the disk\n"
+    line = f"mebp: {Path('a.mebp')}: No space left on device; check the path and the free space on the disk\n"
     assert capsys.readouterr().err == line

@@ -49,7 +49,10 @@ def edit_tensors(folder: Path, **tensors: torch.Tensor) -> None:
 
 
 def test_no_folder(tmp_path: Path) -> None:
-    assert refusal(tmp_path / "nowhere", tmp_path) == f"{tmp_path / 'nowhere'}: no such folder"
+    assert (
+        refusal(tmp_path / "nowhere", tmp_path)
+        == f"{tmp_path / 'nowhere'}: no such folder; give a model folder or a hub id"
+    )
 
 
 def test_not_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +62,8 @@ def test_not_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         raise OSError("cannot reach the hub\nand a page of advice")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
-    expected = "nobody/nothing: neither a folder here nor a model that the hub gives: cannot reach the hub"
+    reason = "the hub did not give it (cannot reach the hub)"
+    expected = f"nobody/nothing: not a folder, and {reason}; check the name and the network"
     assert refusal("nobody/nothing", tmp_path) == expected
 
 
@@ -78,8 +82,8 @@ def test_no_config(folder: Path, tmp_path: Path) -> None:
         ("", "is not JSON (Expecting value: line 1 column 1 (char 0)); download it again"),
         ("[]", "is not a JSON object; download it again"),
         ("{", "is not JSON (Expecting property name"),
-        ('{"model_type": "of-nobody"}', "transformers does not understand it: "),
-        ('{"hidden_size": 4}', "transformers does not understand it: "),
+        ('{"model_type": "of-nobody"}', "transformers cannot read it ("),
+        ('{"hidden_size": 4}', "transformers cannot read it ("),
     ],
 )
 def test_damaged_config(content: str, words: str, folder: Path, tmp_path: Path) -> None:
@@ -134,12 +138,14 @@ def test_no_weights(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("model_type", ["t5", "vit"])
 def test_no_causal_model(model_type: str, folder: Path, tmp_path: Path) -> None:
     (folder / "config.json").write_text(json.dumps({"model_type": model_type}))
-    assert f"model type '{model_type}' has no causal language model" in refusal(folder, tmp_path)
+    line = f"model type '{model_type}': mebp cannot train this model yet: it needs a causal language model"
+    assert refusal(folder, tmp_path).endswith(line)
 
 
 def test_weights_of_another_kind_of_model(folder: Path, tmp_path: Path) -> None:
     edit_config(folder, architectures=["LlamaForSequenceClassification"])
-    assert "the weights are of LlamaForSequenceClassification, no causal language model" in refusal(folder, tmp_path)
+    line = "the weights are those of LlamaForSequenceClassification, which is not a causal language model"
+    assert line in refusal(folder, tmp_path)
 
 
 @pytest.mark.parametrize("keep", [0, 5, 100, -1])
@@ -275,7 +281,7 @@ def test_adapters_on_top(tmp_path: Path) -> None:
     import peft
 
     model = peft.get_peft_model(models.build("llama", num_hidden_layers=1), peft.LoraConfig(target_modules=["q_proj"]))
-    assert refusal(model, tmp_path).startswith("PeftModel is no model to export")
+    assert refusal(model, tmp_path).startswith("PeftModel is not a model")
     assert refusal(model.base_model.model, tmp_path).endswith("merge or unload them before export")
 
 

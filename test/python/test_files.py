@@ -71,9 +71,7 @@ def test_a_home_folder_in_a_path(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert user_path("~/a/~") == user_path(Path("~/a/~")) == tmp_path / "a" / "~"
     assert user_path("a/~") == Path("a/~")
-    assert refusal(user_path, "~nobody-here/a") == (
-        "~nobody-here/a: there is no such home folder; write the whole path"
-    )
+    assert refusal(user_path, "~nobody-here/a") == ("~nobody-here/a: no such home folder; give the whole path")
 
 
 def test_json(path):
@@ -140,7 +138,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
     for taken in (path, path / "file"):
         with pytest.raises(Error) as caught, new_folder(taken, "choose another"):
             pass
-        assert str(caught.value) == f"{taken}: is there already; name a new or an empty folder"
+        assert str(caught.value) == f"{taken}: exists already; give a new or an empty folder"
     with pytest.raises(Error) as caught, new_folder(path / "file" / "beneath", "choose another"):
         pass
     assert str(caught.value) == f"{path}/file/beneath: cannot be written (File exists); choose another"

@@ -220,8 +220,8 @@ def test_page_goes_with_json(bundles, tmp_path, capsys):
 
 def test_refusals(bundles, tmp_path, capsys, monkeypatch):
     bundle, page = bundles["whole"], tmp_path / "report.html"
-    assert refusal(capsys, bundle, "--measure") == "mebp: --measure is for the page; give --html FILE too"
-    assert refusal(capsys, bundle, "--log", page) == "mebp: --log is for the page; give --html FILE too"
+    assert refusal(capsys, bundle, "--measure") == "mebp: --measure needs --html FILE, the page to show it on"
+    assert refusal(capsys, bundle, "--log", page) == "mebp: --log needs --html FILE, the page to show it on"
     taken = tmp_path / "taken.html"
     taken.mkdir()
     assert refusal(capsys, bundle, "--html", taken) == f"mebp: --html {taken}: something else is there; choose another"

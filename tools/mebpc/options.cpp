@@ -17,7 +17,7 @@ namespace {
 
 constexpr int badInput = 2;
 
-/// What an option says cannot be meant.
+/// An option has an invalid value.
 struct OptionError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -45,7 +45,7 @@ uint64_t readSize(const std::string &option, const std::string &text) {
 WeightFormat readFormat(const std::string &option, const std::string &text) {
   if (std::optional<WeightFormat> format = parseWeightFormat(text))
     return *format;
-  throw OptionError(option + " " + text + ": there are f32, bf16, int8, int4 and int4-sym");
+  throw OptionError(option + " " + text + ": choose f32, bf16, int8, int4 or int4-sym");
 }
 
 /// Without a budget a plan spills only where it is told to; within one, checkpoints may go.
@@ -62,7 +62,7 @@ Spill readSpill(const std::string &name, const Training &training) {
 void readTexts(const Texts &texts, Compilation &out) {
   auto &[shape, lora, storage, schedule, training] = out.options;
   if (texts.train != "lora")
-    throw OptionError("--train " + texts.train + ": this version trains LoRA adapters only");
+    throw OptionError("--train " + texts.train + ": this version trains only LoRA adapters; choose lora");
   if (!texts.memoryBudget.empty()) {
     training.budget = readSize("--memory-budget", texts.memoryBudget);
     out.budgetOption = "--memory-budget " + texts.memoryBudget;
@@ -99,62 +99,62 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   Texts texts;
   texts.precision = storage.narrowActivations ? "bf16" : "f32";
   texts.weights = nameOf(storage.matrices);
-  CLI::App app{"Compiles an ONNX model into a bundle that trains in known memory.", "mebpc"};
-  app.add_option("model", out.input, "model.onnx, as `mebp export` makes it")->required();
-  app.add_option("-o,--output", out.output, "the bundle, NAME.mebp");
-  app.add_option("--seq-len", out.sequence, "the longest sequence (as exported)")->check(CLI::Range(1, 1 << 20));
-  app.add_option("--batch", out.batch, "the largest batch (as exported)")->check(CLI::Range(1, 1 << 16));
-  app.add_option("--precision", texts.precision, "of activations: bf16 or f32")
+  CLI::App app{"Compiles an ONNX model into a bundle that trains within a planned amount of memory.", "mebpc"};
+  app.add_option("model", out.input, "the ONNX file that `mebp export` wrote")->required();
+  app.add_option("-o,--output", out.output, "write the bundle to this folder, NAME.mebp");
+  app.add_option("--seq-len", out.sequence, "the longest sequence to train on, in tokens (default: as exported)")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--batch", out.batch, "the largest batch, in sequences (default: as exported)")->check(CLI::Range(1, 1 << 16));
+  app.add_option("--precision", texts.precision, "type of the activations")
       ->check(CLI::IsMember({"bf16", "f32"}))
       ->capture_default_str();
-  app.add_option("--weights", texts.weights, "f32, bf16, int8, int4 or int4-sym")->capture_default_str();
+  app.add_option("--weights", texts.weights, "type of the frozen weights: f32, bf16, int8, int4 or int4-sym")->capture_default_str();
   app.add_option("--embedding-weights", texts.embeddingWeights,
-                 "the same for embeddings and the head (int8 beside quantised weights)");
+                 "type of the embedding and the head (default: int8 with quantised weights, else as --weights)");
   app.add_option("--train", texts.train, "what is trained: lora")->capture_default_str();
-  app.add_option("--lora-rank", lora.rank, "inner size of the adapters")->capture_default_str();
-  app.add_option("--lora-alpha", lora.alpha, "adapters are scaled by alpha / rank")->capture_default_str();
-  app.add_option("--lora-targets", lora.targets, "all-linear, or names of linear layers")
+  app.add_option("--lora-rank", lora.rank, "rank of the LoRA adapters")->capture_default_str();
+  app.add_option("--lora-alpha", lora.alpha, "scale adapters by alpha / rank")->capture_default_str();
+  app.add_option("--lora-targets", lora.targets, "layers to adapt: all-linear, or names such as q_proj,v_proj")
       ->delimiter(',')
       ->capture_default_str();
-  app.add_option("--seed", lora.seed, "of the adapters' initial values")->capture_default_str();
-  app.add_option("--random-weights", storage.randomSeed, "draw the weights with this seed, for --shape-only exports");
-  app.add_option("--optimizer", training.optimizer, "what the plan counts: " + format::listOptimizers())
+  app.add_option("--seed", lora.seed, "seed for the adapters' initial values")->capture_default_str();
+  app.add_option("--random-weights", storage.randomSeed, "draw random weights with this seed, for a --shape-only export");
+  app.add_option("--optimizer", training.optimizer, "plan memory for this optimizer: " + format::listOptimizers())
       ->check(CLI::IsMember(format::optimizerNames()))
       ->capture_default_str();
-  app.add_option("--threads", training.threads, "what the plan counts workspace for (this machine's)")
+  app.add_option("--threads", training.threads, "plan memory for this many threads (default: all of this machine)")
       ->check(CLI::Range(1, 4096));
   app.add_option("--rates", out.rates,
-                 "how fast a machine is, as mebp calibrate writes it; none: estimates, the same on any machine "
-                 "(~/.cache/mebp/rates.json, where it is there)");
+                 "predict times from this file of mebp calibrate, or none for estimates that are the same on any machine "
+                 "(default: ~/.cache/mebp/rates.json, if it exists)");
   CLI::Option *budget =
-      app.add_option("--memory-budget", texts.memoryBudget, "64MiB: the fastest plan whose peak is not higher");
-  app.add_option("--chunk-size", schedule.chunk, "positions of a chunk along the sequence; 0: whole sequences")
+      app.add_option("--memory-budget", texts.memoryBudget, "choose the fastest plan with at most this peak, such as 64MiB");
+  app.add_option("--chunk-size", schedule.chunk, "process sequences in chunks of this many tokens; 0 for whole sequences")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str()
       ->excludes(budget);
   app.add_option("--checkpoint-spacing", schedule.spacing,
-                 "keep the input of every N-th layer, and compute the others again")
+                 "keep the input of every N-th layer and recompute the others")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str()
       ->excludes(budget);
-  app.add_option("--loss-rows", schedule.lossRows, "token rows in a tile of the loss")
+  app.add_option("--loss-rows", schedule.lossRows, "tokens in a tile of the loss")
       ->capture_default_str()
       ->excludes(budget);
-  app.add_option("--loss-columns", schedule.lossColumns, "vocabulary rows in a tile of the loss")
+  app.add_option("--loss-columns", schedule.lossColumns, "vocabulary entries in a tile of the loss")
       ->capture_default_str()
       ->excludes(budget);
   app.add_option("--spill", texts.spill,
-                 "what goes into a file on a disk in each step: none, checkpoints, or all, the optimizer's state, too; "
-                 "within a budget no more than needed (none; within a budget checkpoints)")
+                 "what a step may keep in a file on a disk: none, checkpoints, or all (optimizer state too); with a budget, "
+                 "no more than it needs (default: none; with a budget, checkpoints)")
       ->check(CLI::IsMember({"none", "checkpoints", "all"}));
   app.add_option("--resident-limit", texts.residentLimit,
-                 "128MiB: of the mapped weights, a run holds no more in memory at once");
-  app.add_option("--max-seq-for", texts.maxSequenceFor, "1GiB: say how long a sequence trains in that, and stop")
+                 "keep at most this much of the mapped weights in memory, such as 128MiB");
+  app.add_option("--max-seq-for", texts.maxSequenceFor, "print the longest sequence that trains within this peak, such as 1GiB, and stop")
       ->excludes(budget);
-  app.add_flag("--plan-only", out.planOnly, "plan and print, write no bundle");
-  app.add_flag("--explain-peak", out.explainPeak, "list what is alive at the peak");
-  app.add_option("--plan-json", out.planJson, "write the plan to this file");
-  app.add_option("--emit", texts.emit, "print nn, train or exec and stop")
+  app.add_flag("--plan-only", out.planOnly, "print the plan and write no bundle");
+  app.add_flag("--explain-peak", out.explainPeak, "list what is in use at the peak");
+  app.add_option("--plan-json", out.planJson, "write the plan to this file as JSON");
+  app.add_option("--emit", texts.emit, "print the program at this level and stop")
       ->check(CLI::IsMember({"nn", "train", "exec"}));
 
   try {

@@ -13,10 +13,18 @@ _MOST_THREADS = 1024
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the file for mebpc --rates (its default)")
-    parser.add_argument("--threads", type=int, metavar="N", help="kernels are timed on one thread and on N (all)")
-    parser.add_argument("--quick", action="store_true", help="a second of timing, to try the way: it predicts little")
-    parser.add_argument("--json", action="store_true", help="print the file, for programs")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write the rates to this file (default: the one that mebpc reads)",
+    )
+    parser.add_argument("--threads", type=int, metavar="N", help="time kernels on 1 thread and on N (default: all)")
+    parser.add_argument(
+        "--quick", action="store_true", help="time for one second only, to try it out; predictions will be poor"
+    )
+    parser.add_argument("--json", action="store_true", help="print the file as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -30,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(found, indent=1))
     else:
         print(_table(found))
-        print(f"\n{arguments.output or default_file()}: mebpc predicts the time of a step with it")
+        print(f"\n{arguments.output or default_file()}: mebpc reads this file to predict step times")
     return 0
 
 

@@ -10,10 +10,16 @@ from mebp.cli.session import add_adapter, add_bundle, add_machine, open_session
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bundle(parser)
-    parser.add_argument("--data", type=Path, required=True, metavar="FILE", help="as for mebp train")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="the data to measure on, in a form that mebp train takes",
+    )
     add_adapter(parser)
     add_machine(parser)
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -8,9 +8,11 @@ from pathlib import Path
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="a Hugging Face folder, a hub id, or packaged:smollm2")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR/model.onnx")
-    parser.add_argument("--seq-len", type=int, default=256, metavar="N", help="tokens in a sequence (256)")
-    parser.add_argument("--batch", type=int, default=1, metavar="N", help="sequences in a batch (1)")
-    parser.add_argument("--shape-only", action="store_true", help="no weights: config.json is enough")
+    parser.add_argument("--seq-len", type=int, default=256, metavar="N", help="tokens in a sequence (default: 256)")
+    parser.add_argument("--batch", type=int, default=1, metavar="N", help="sequences in a batch (default: 1)")
+    parser.add_argument(
+        "--shape-only", action="store_true", help="export without weights; the model needs only its config.json"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

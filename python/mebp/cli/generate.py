@@ -25,27 +25,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="TEXT",
-        help="what to continue; - for standard input; may be given several times",
+        help="text to continue, or - to read it from standard input; repeat for several prompts",
     )
-    parser.add_argument("--chat", action="store_true", help="the prompt is a user's turn, by the model's chat template")
-    parser.add_argument("--system", metavar="TEXT", help="with --chat: the system's turn (what the template has)")
+    parser.add_argument(
+        "--chat", action="store_true", help="send the prompt as a user's message, in the model's chat template"
+    )
+    parser.add_argument(
+        "--system", metavar="TEXT", help="with --chat: the system message (default: the template's own)"
+    )
     add_adapter(parser)
     parser.add_argument(
-        "--max-new-tokens", type=int, metavar="N", help=f"how many at most ({_DEFAULT_NEW_TOKENS}, or what fits)"
+        "--max-new-tokens",
+        type=int,
+        metavar="N",
+        help=f"generate at most N tokens (default: {_DEFAULT_NEW_TOKENS}, or what fits)",
     )
     parser.add_argument(
-        "--temperature", type=float, default=0.0, metavar="X", help="0 takes the likeliest token; above, they are drawn"
+        "--temperature",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="0 takes the likeliest token; above 0, tokens are sampled (default: 0)",
     )
-    parser.add_argument("--top-k", type=int, metavar="N", help="draw among the N likeliest (all)")
-    parser.add_argument("--top-p", type=float, metavar="X", help="and among those that together reach X (1)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the draws, anew for each prompt (0)")
-    parser.add_argument("--json", action="store_true", help="a line of JSON for each prompt")
+    parser.add_argument("--top-k", type=int, metavar="N", help="sample from the N likeliest tokens (default: all)")
+    parser.add_argument(
+        "--top-p",
+        type=float,
+        metavar="X",
+        help="sample from the likeliest tokens that together reach probability X (default: 1)",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="seed for sampling; each prompt starts from it (default: 0)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object for each prompt")
     add_machine(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.system is not None and not arguments.chat:
-        raise Error("--system needs --chat: only a chat template has a place for it")
+        raise Error("--system needs --chat; a plain prompt has no system message")
 
     from mebp.tokenizer import Tokenizer
 

@@ -15,19 +15,22 @@ from mebp.tables import Table, megabytes
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bundle(parser)
-    parser.add_argument("--json", action="store_true", help="all of it, for programs")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument(
-        "--html", type=Path, metavar="FILE", help="a page that shows memory over a step, and what is alive at the peak"
+        "--html",
+        type=Path,
+        metavar="FILE",
+        help="write a page that shows memory over a step and what is in use at the peak",
     )
-    parser.add_argument("--measure", action="store_true", help="run a step, and set its peak on the page")
-    parser.add_argument("--log", type=Path, metavar="run.jsonl", help="set the peak of this run on the page")
+    parser.add_argument("--measure", action="store_true", help="run one step and show its peak on the page")
+    parser.add_argument("--log", type=Path, metavar="run.jsonl", help="show the peak of this run on the page")
 
 
 def run(arguments: argparse.Namespace) -> int:
     from mebp.inspect import inspect
 
     if arguments.html is None and (arguments.measure or arguments.log):
-        raise Error(f"{'--measure' if arguments.measure else '--log'} is for the page; give --html FILE too")
+        raise Error(f"{'--measure' if arguments.measure else '--log'} needs --html FILE, the page to show it on")
     if arguments.html is not None:
         check_output("--html", arguments.html, PAGE, {"the bundle": arguments.bundle, "--log": arguments.log})
     found = inspect(arguments.bundle)

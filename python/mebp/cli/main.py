@@ -16,24 +16,24 @@ from mebp.errors import Error, reason
 from mebp.files import user_path
 
 _COMMANDS = {
-    "export": "write a Hugging Face model as ONNX whose weights stay where they are",
-    "train": "train a compiled bundle's adapter on text or conversations",
+    "export": "export a Hugging Face model to ONNX without copying its weights",
+    "train": "train an adapter on text or conversations",
     "eval": "measure loss and perplexity on text or conversations",
     "verify": "compare a bundle's gradients with those of transformers and PEFT in float64",
-    "generate": "continue prompts, greedily or by drawing tokens",
-    "merge": "write a bundle's weights and an adapter as one full-precision transformers model",
-    "calibrate": "time this machine's kernels, so that mebpc predicts how long a step takes",
-    "inspect": "show a bundle's blocks, programs, plan and sizes",
+    "generate": "continue prompts, greedily or by sampling",
+    "merge": "merge an adapter into the model's weights and write a transformers model",
+    "calibrate": "time this machine's kernels, so that mebpc can predict step times",
+    "inspect": "show what is in a bundle: blocks, programs, memory plan and sizes",
 }
 DISAGREES, FAILED, BY_SIGNAL = 1, 2, 128
 INTERRUPTED, HUNG_UP, TERMINATED = (BY_SIGNAL + number for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM))
 EXIT_STATUSES = {
     0: "done",
-    DISAGREES: "verify found a disagreement",
-    FAILED: "refused or failed; one line on standard error says why",
-    HUNG_UP: "the terminal was closed (SIGHUP); a training run has saved its state and its adapter",
-    INTERRUPTED: "stopped by Ctrl-C; likewise",
-    TERMINATED: "stopped by SIGTERM; likewise",
+    DISAGREES: "verify found gradients that disagree",
+    FAILED: "error; one line on standard error says why",
+    HUNG_UP: "the terminal was closed (SIGHUP); a training run saved its state and adapter first",
+    INTERRUPTED: "stopped by Ctrl-C; saved in the same way",
+    TERMINATED: "stopped by SIGTERM; saved in the same way",
 }
 
 
@@ -49,7 +49,7 @@ class _Parser(argparse.ArgumentParser):
         name = unknown[0].split("=")[0]
         nearest = difflib.get_close_matches(name, self._option_string_actions, n=1)
         hint = f"; did you mean {nearest[0]}?" if nearest else ""
-        self.error(f"'{name}' means nothing here{hint}")
+        self.error(f"'{name}' is not an option of this command{hint}")
 
 
 class _Version(argparse.Action):
@@ -93,7 +93,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except BrokenPipeError:
         return FAILED
     except OSError as error:
-        return _fail(f"{error.filename or 'the system'}: {reason(error)}; check the path and the room on the disk")
+        return _fail(f"{error.filename or 'the system'}: {reason(error)}; check the path and the free space on the disk")
     except Exception as error:
         if "MEBP_TRACEBACK" in os.environ:
             raise

