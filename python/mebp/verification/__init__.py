@@ -43,7 +43,7 @@ def verify(
     device, threads: as mebp.Session has them.
 
     Returns the errors; `agrees` says whether all are small enough, `beyond` which are not. Raises mebp.Error where an
-    argument cannot be meant, the reference is another model, or the memory is too small for it in float64.
+    argument is invalid, the reference is another model, or the memory is too small for it in float64.
     """
     bundle = user_path(bundle)
     need_packages("verify", "verify", "torch", "transformers", "peft")
