@@ -58,7 +58,7 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
     Cotangents seeds;
     if (isObjective) {
       if (!terminator.getOperand(0).getDefiningOp<nn::LinearCrossEntropyOp>()) {
-        forward.emitError() << "the loss of block '" << block.getSymName() << "' is no nn.linear_cross_entropy";
+        forward.emitError() << "the loss of block '" << block.getSymName() << "' is not nn.linear_cross_entropy";
         return {};
       }
       seeds[terminator.getOperand(0)] = Value();

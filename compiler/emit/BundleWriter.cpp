@@ -232,7 +232,7 @@ LogicalResult writeBundle(ModuleOp module, const Options &options, StringRef tok
   while (target.size() > 1 && target.back() == '/')
     target.pop_back();
   if (fs::exists(target, error) && !fs::exists(target + "/program.pb", error))
-    return emitError(location) << target << ": exists and is no bundle; choose another name";
+    return emitError(location) << target << ": exists and is not a bundle; choose another name";
 
   TemporaryFolder folder(target);
   if (!fs::create_directory(folder.path, error))

@@ -11,7 +11,7 @@ static APFloat toFloat(double value) { return APFloat(static_cast<float>(value))
 LogicalResult TokenFlattener::flattenView(nn::OnnxOp node) {
   auto x = tokens.find(node.getInputs()[0]);
   if (x == tokens.end())
-    return emitUnsupported(node) << "its input is no activation";
+    return emitUnsupported(node) << "its input is not an activation";
   std::optional<AxisLayout> layout;
   if (node.getOpType() == "Transpose")
     layout = x->second.layout.transposed(cast<DenseI64ArrayAttr>(getAttribute(node, "perm")).asArrayRef());
@@ -31,7 +31,7 @@ LogicalResult TokenFlattener::flattenSlice(nn::OnnxOp node) {
   Value input = node.getInputs()[0];
   const Token *found = find(input);
   if (!found)
-    return emitUnsupported(node) << "its input is no activation";
+    return emitUnsupported(node) << "its input is not an activation";
   Token x = *found;
   int64_t axis = getInteger(node, "axis"), width = features(x.flat);
   ArrayRef<AxisPiece> pieces = x.layout[axis];
@@ -129,7 +129,7 @@ LogicalResult TokenFlattener::flattenNorm(nn::OnnxOp node) {
   Value weight = node.getInputs()[1], bias = node.getInputs().size() > 2 ? node.getInputs()[2] : Value();
   int64_t run = getRun(*x);
   if (!isParameterVector(weight, run) || (bias && !isParameterVector(bias, run)))
-    return emitUnsupported(node) << "its weight is no vector of parameters over the last axis";
+    return emitUnsupported(node) << "its weight is not a vector of parameters over the last axis";
   if (!isRms && run != features(x->flat))
     return emitUnsupported(node) << "it is over each head; layer norms are over all features";
   APFloat epsilon = toFloat(getFloat(node, "epsilon", 1e-5));
@@ -195,7 +195,7 @@ LogicalResult TokenFlattener::flattenAttention(nn::OnnxOp node) {
 LogicalResult TokenFlattener::flattenActivation(nn::OnnxOp node) {
   const Token *x = find(node.getInputs()[0]);
   if (!x)
-    return emitUnsupported(node) << "its input is no activation";
+    return emitUnsupported(node) << "its input is not an activation";
   Type type = x->flat.getType();
   auto approximate = dyn_cast_or_null<StringAttr>(getAttribute(node, "approximate"));
   Value flat;
@@ -238,7 +238,7 @@ LogicalResult TokenFlattener::flattenBinary(nn::OnnxOp node) {
   for (Value operand : {first, second})
     if (auto read = operand.getDefiningOp<nn::ReadParameterOp>())
       return emitUnsupported(node) << "it combines an activation with '" << read.getParameter()
-                                   << "', which is no norm's weight or linear layer's bias; if export made a table of "
+                                   << "', which is neither the weight of a norm nor the bias of a linear layer; if export made a table of "
                                       "positions of it, export with optimize=False";
   auto layout = a && b ? combine(a->layout, b->layout) : std::nullopt;
   if (!layout || a->flat.getType() != b->flat.getType())

@@ -59,7 +59,7 @@ LogicalResult TokenFlattener::run() {
   for (auto node : main.getOps<nn::OnnxOp>())
     if (node.getOpType() == "Softmax")
       return emitUnsupported(node)
-             << "it is no causal attention, softmax(scale q kᵀ + mask) v, with a mask that depends on "
+             << "it is not causal attention, softmax(scale q kᵀ + mask) v, with a mask that depends on "
                 "positions alone; export without padding masks, dropout and soft-capping";
   for (Operation &op : llvm::make_early_inc_range(main.getBody().front())) {
     builder.setInsertionPoint(&op);
@@ -132,7 +132,7 @@ LogicalResult TokenFlattener::flattenNode(nn::OnnxOp node) {
                       .Cases({"Div", "Neg"}, &TokenFlattener::flattenScaled)
                       .Default(nullptr);
   if (!method)
-    return emitUnsupported(node) << "it is part of no norm, rotary embedding, activation, linear layer or causal "
+    return emitUnsupported(node) << "it is not part of any norm, rotary embedding, activation, linear layer or causal "
                                     "attention that is known";
   return (this->*method)(node);
 }

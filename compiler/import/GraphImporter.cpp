@@ -144,7 +144,7 @@ LogicalResult GraphImporter::importNode(const OnnxNode &node) {
   for (const std::string &output : node.getProto().output())
     if (auto found = entries.find(output);
         found != entries.end() && (found->second.value || found->second.constant || found->second.initializer))
-      return node.emitError() << "computes '" << output << "', which there is already; export the model again";
+      return node.emitError() << "computes '" << output << "', which is computed already; export the model again";
 
   bool isConstant = llvm::all_of(*inputs, [](Entry *entry) { return !entry || entry->constant; });
   if (isConstant && node.getOp() != "Shape" && node.getOp() != "Size") {

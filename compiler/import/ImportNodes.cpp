@@ -52,7 +52,7 @@ LogicalResult GraphImporter::importOp(const OnnxNode &node, Entries &inputs) {
           .Cases({"RotaryEmbedding", "Attention"}, &GraphImporter::importLikeFirst)
           .Default(nullptr);
   if (!method)
-    return node.emitError() << "is not supported; export a decoder model that does without it";
+    return node.emitError() << "is not supported; mebp cannot train a model that needs it yet";
   return (this->*method)(node, inputs);
 }
 
@@ -77,7 +77,7 @@ LogicalResult GraphImporter::importCast(const OnnxNode &node, Entries &inputs) {
   bool keeps = node.getOp() == "Identity" || (to && tensorType(&context, {}, *to).getElementType() == from) ||
                (node.getOp() == "CastLike" && inputs.size() == 2 && getType(*inputs[1]).getElementType() == from);
   if (!keeps)
-    return node.emitError() << "turns an activation into another kind of number, which is not supported";
+    return node.emitError() << "casts an activation to another kind of number, which is not supported";
   // CastLike of a constant, like an activation.
   if (inputs[0]->constant) {
     define(node.getProto().output(0), *inputs[0]->constant);
@@ -146,7 +146,7 @@ LogicalResult GraphImporter::importSlice(const OnnxNode &node, Entries &inputs) 
   const HostTensor *axes = getConstant(inputs, 3), *steps = getConstant(inputs, 4);
   if (!starts || !ends || starts->data.size() != ends->data.size() ||
       (axes && axes->data.size() != starts->data.size()) || (steps && steps->data.size() != starts->data.size()))
-    return node.emitError() << "has bounds that are no constants or do not fit together, which is not supported";
+    return node.emitError() << "has bounds that are not constants or do not fit together, which is not supported";
   RankedTensorType type = getType(*inputs[0]);
   Value value = getValue(node, *inputs[0]);
   if (!value)

@@ -81,7 +81,7 @@ LogicalResult OnnxFile::readAliases() {
   if (!json)
     llvm::consumeError(json.takeError());
   if (!tied)
-    return emitError() << "has metadata 'mebp.tied' that is no JSON object; export the model again";
+    return emitError() << "has metadata 'mebp.tied' that is not a JSON object; export the model again";
   for (const auto &[name, alias] : *tied)
     if (auto other = alias.getAsString())
       aliases.push_back({name.str(), {other->str()}});

@@ -175,7 +175,7 @@ FailureOr<OnnxFile::Place> OnnxFile::locate(const onnx::Tensor &tensor) const {
       length = number;
     else if (property.key() == "offset" || property.key() == "length")
       return emitTensorError(tensor) << "has external data with " << property.key() << " '" << property.value()
-                                     << "', which is no number; export the model again";
+                                     << "', which is not a number; export the model again";
   }
   if (location.empty())
     return emitTensorError(tensor) << "has external data without a location; export the model again";
@@ -197,7 +197,7 @@ FailureOr<OnnxFile::Place> OnnxFile::locate(const onnx::Tensor &tensor) const {
     return emitTensorError(tensor) << "has its data in '" << place.file
                                    << "', a symbolic link, which ONNX forbids; put the file itself there";
   if (!llvm::sys::fs::is_regular_file(status))
-    return emitTensorError(tensor) << "has its data in '" << place.file << "', which is no file";
+    return emitTensorError(tensor) << "has its data in '" << place.file << "', which is not a file";
   if (place.offset > status.getSize() || place.bytes > status.getSize() - place.offset)
     return emitTensorError(tensor) << "ends at byte " << place.offset + place.bytes << " of '" << place.file
                                    << "', which has only " << status.getSize() << "; copy that file again";

@@ -31,7 +31,7 @@ LogicalResult refuse(const ScheduleChooser &chooser, const Options &options, Emi
   std::string adapter;
   if (memory.trainables)
     adapter = " (the adapter takes " + formatMegabytes(memory.trainables) + ")";
-  return emitError() << "the least that this model trains in is " << formatMegabytes(smallest.peakBytes) << " ("
+  return emitError() << "this model needs at least " << formatMegabytes(smallest.peakBytes) << " ("
                      << describeSchedule(smallest.schedule) << "); give that much, or a shorter --seq-len than "
                      << options.shape.sequence << ", a lower --lora-rank than " << options.lora.rank << adapter
                      << (memory.stateArrays > 0 ? ", --optimizer sgd" : "")

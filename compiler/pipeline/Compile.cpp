@@ -104,8 +104,8 @@ private:
       return emitError() << "--seq-len 1: a token is learned from those before it; give at least 2";
     sequenceLimit = getInteger("mebp.sequence_limit", shape.sequence);
     if (shape.sequence > sequenceLimit)
-      return emitError() << "--seq-len " << shape.sequence << " is beyond what " << compilation.input
-                         << " is right for; give at most " << sequenceLimit;
+      return emitError() << "--seq-len " << shape.sequence << " is more than " << compilation.input
+                         << " supports; give at most " << sequenceLimit;
     return success();
   }
 
@@ -145,7 +145,7 @@ private:
     llvm::outs() << longest->sequence << " tokens train in " << format::formatMegabytes(longest->choice.peakBytes)
                  << ": " << describeSchedule(longest->choice.schedule) << "\n";
     if (longest->sequence == sequenceLimit)
-      llvm::outs() << "that is the longest that the model is right for\n";
+      llvm::outs() << "that is the longest sequence that the model supports\n";
     return success();
   }
 
@@ -171,8 +171,8 @@ private:
   LogicalResult emitPlan() {
     MemoryPlan plan = computeMemoryPlan(*module, options, inputs);
     if (options.training.budget && plan.peakBytes > options.training.budget)
-      return emitError() << compilation.budgetOption << ": the plan that was chosen comes to "
-                         << format::formatMegabytes(plan.peakBytes) << "; this is a fault of mebpc, please report it";
+      return emitError() << compilation.budgetOption << ": the chosen plan needs "
+                         << format::formatMegabytes(plan.peakBytes) << "; this is a bug in mebpc, please report it";
     format::Bundle bundle;
     SmallVector<nn::ParameterOp> parameters = buildBundle(*module, options, plan, bundle);
     if (failed(check(writePlanFile(compilation.planJson, bundle))) ||
@@ -184,7 +184,7 @@ private:
 
   LogicalResult write(ArrayRef<nn::ParameterOp> parameters, format::Bundle &bundle) {
     if (compilation.output.empty())
-      return emitError() << "no -o NAME.mebp: say where the bundle goes, or ask for --plan-only";
+      return emitError() << "-o NAME.mebp is missing; give it, or --plan-only to print the plan alone";
     SmallString<128> tokenizer(llvm::sys::path::parent_path(compilation.input));
     llvm::sys::path::append(tokenizer, "tokenizer");
     if (!llvm::sys::fs::is_directory(tokenizer))

@@ -47,22 +47,22 @@ void printPlan(llvm::raw_ostream &stream, const format::Bundle &bundle, bool exp
   printRow(stream, "process", plan.process_bytes(), "the runtime itself");
   for (const format::Buffer &buffer : plan.buffers())
     printRow(stream, buffer.name(), buffer.bytes(), buffer.source());
-  printRow(stream, "peak", plan.peak_bytes(), "anonymous and written memory of mebp-run");
-  printRow(stream, "weights", bundle.weights_bytes(), "mapped, clean: beside the peak, not in it");
+  printRow(stream, "peak", plan.peak_bytes(), "all memory that mebp-run allocates or writes");
+  printRow(stream, "weights", bundle.weights_bytes(), "mapped from disk, read only; not counted in the peak");
   if (plan.resident_limit())
     printRow(stream, "resident limit", plan.resident_limit(), "of the weights, in memory at once");
   if (plan.file_bytes())
-    printRow(stream, "spilled", plan.file_bytes(), "written to a file in each step, and read again");
+    printRow(stream, "spilled", plan.file_bytes(), "written to a file in each step and read back");
   if (!explain)
     return;
   printRow(stream, "largest sum of live bytes", plan.live_bytes(),
            llvm::formatv("the plan is {0:f1} % above it",
                          100.0 * (static_cast<double>(plan.peak_bytes()) / static_cast<double>(plan.live_bytes()) - 1))
                .str());
-  stream << "peak by optimizer and by what becomes of the gradients:\n";
+  stream << "peak by optimizer and by how gradients are handled:\n";
   for (const format::Buffer &buffer : plan.other_peaks())
     printRow(stream, buffer.name(), buffer.bytes(), "");
-  stream << "alive at the peak of the scratch arena:\n";
+  stream << "in use at the peak of the scratch arena:\n";
   for (const format::Buffer &buffer : plan.at_peak())
     printRow(stream, buffer.name(), buffer.bytes(), buffer.source());
 }

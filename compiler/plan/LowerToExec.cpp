@@ -99,7 +99,7 @@ private:
     auto tensor = dyn_cast<RankedTensorType>(type);
     if (tensor && tensor.getRank() >= 1 && tensor.getRank() <= 3)
       return success();
-    return emitError(location) << "has a value that is no tensor of one to three dimensions: " << type;
+    return emitError(location) << "has a value that is not a tensor of one to three dimensions: " << type;
   }
 
   LogicalResult lowerBlock(Block &block) {
@@ -112,7 +112,7 @@ private:
               .Case<nn::KernelOpInterface, train::LoopOp, train::SliceOp, train::UpdateOp, train::EmptyOp,
                     train::YieldOp, func::ReturnOp>([&](auto typed) { return lowerOp(typed); })
               .Default([](Operation *other) {
-                return other->emitError() << "'" << other->getName() << "' is no kernel: it should have been rewritten";
+                return other->emitError() << "'" << other->getName() << "' is not a kernel: it should have been rewritten";
               });
       if (failed(result))
         return failure();

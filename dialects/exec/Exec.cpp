@@ -211,7 +211,7 @@ LogicalResult ProgramOp::verifyRegions() {
   for (Value value : numberValues(*this)) {
     auto type = dyn_cast<RankedTensorType>(value.getType());
     if (!type || !type.hasStaticShape() || type.getRank() != 2 || !type.getElementType().isIntOrFloat())
-      return emitOpError() << "has a value that is no matrix of a known largest size: " << value.getType();
+      return emitOpError() << "has a value that is not a matrix of a known largest size: " << value.getType();
   }
   if (getInPlace() && !mayRunInPlace(*this, Lifetimes(*this)))
     return emitOpError("is in place, but reads what it would have overwritten");

@@ -81,7 +81,7 @@ LogicalResult ParameterOp::verify() {
 LogicalResult ReadParameterOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto parameter = symbols.lookupNearestSymbolFrom<ParameterOp>(*this, getParameterAttr());
   if (!parameter)
-    return emitOpError() << "reads " << getParameterAttr() << ", which is no nn.parameter";
+    return emitOpError() << "reads " << getParameterAttr() << ", which is not an nn.parameter";
   if (parameter.getType() != getType())
     return emitOpError() << "reads " << getParameterAttr() << " as " << getType() << ", but it is "
                          << parameter.getType();

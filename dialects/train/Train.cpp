@@ -183,7 +183,7 @@ LogicalResult checkNumbers(BlockOp block, func::FuncOp function) {
 LogicalResult BlockOp::verifySymbolUses(SymbolTableCollection &symbols) {
   for (auto name : getParameters().getAsRange<FlatSymbolRefAttr>())
     if (!symbols.lookupNearestSymbolFrom<nn::ParameterOp>(*this, name))
-      return emitOpError() << "binds " << name << ", which is no nn.parameter";
+      return emitOpError() << "binds " << name << ", which is not an nn.parameter";
   for (auto [use, name] : getPrograms()) {
     Operation *program = symbols.lookupNearestSymbolFrom(*this, name);
     if (!program)

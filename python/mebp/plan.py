@@ -34,7 +34,7 @@ class Plan(dict):
         self._sources = {buffer["name"]: buffer["source"] for buffer in buffers}
 
     def tables(self) -> list[Table]:
-        """What the peak is made of, and what is alive where the scratch arena is fullest."""
+        """What the peak is made of, and what is in use where the scratch arena is fullest."""
         return [self._peak(), self._fullest()]
 
     def __str__(self) -> str:

@@ -165,7 +165,7 @@ class Session:
         spill_checkpoints, spill_optimizer: they are in a file instead; file_bytes: written to it in each step.
         resident_limit: of the mapped weights, a run holds no more in memory at once; 0: the system decides.
         live_bytes: what a step needs at its fullest moment; peak_bytes is that and the gaps between values.
-        at_peak: the values alive where the scratch arena is fullest.
+        at_peak: the values in use where the scratch arena is fullest.
         other_peaks: what peak_bytes is with each optimizer and each use of the gradients.
         optimizer, threads, predicted_seconds, calibrated: what it was reckoned for, and the time of a step.
         """

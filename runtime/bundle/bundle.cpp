@@ -63,7 +63,7 @@ Status Bundle::open(const std::string &folder) {
     path.pop_back();
   std::error_code error;
   if (!std::filesystem::is_directory(path, error))
-    return failure(MEBP_NOT_FOUND, "%s: there is no such bundle folder; make one with mebpc", path.c_str());
+    return failure(MEBP_NOT_FOUND, "no bundle at %s; make one with mebpc", path.c_str());
   if (Status status = openProgram(); !status.ok())
     return status;
 

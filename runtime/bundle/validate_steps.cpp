@@ -38,7 +38,7 @@ Status ProgramValidator::checkWritable(uint32_t index) const {
   uint32_t bound = target.placement().kind() == Placement::ALIAS ? target.placement().alias() : index;
   if (target.placement().kind() == Placement::ARENA || states[bound].output)
     return Status();
-  return failure(MEBP_CORRUPT, "value %u is written, but it is no output and not in the arena", index);
+  return failure(MEBP_CORRUPT, "value %u is written, but it is neither an output nor in the arena", index);
 }
 
 // Whether two values are the same memory, whatever is run.

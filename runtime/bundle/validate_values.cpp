@@ -168,7 +168,7 @@ Status ProgramValidator::defineInputs() {
   for (const format::Input &input : program.inputs()) {
     if (!known(input.value()) || states[input.value()].everDefined ||
         value(input.value()).placement().kind() != Placement::BOUND)
-      return failure(MEBP_CORRUPT, "an input is no bound value of its own");
+      return failure(MEBP_CORRUPT, "an input is not a bound value of its own");
     State &state = states[input.value()];
     state.defined = state.everDefined = state.input = true;
     state.role = input.role();
@@ -187,7 +187,7 @@ Status ProgramValidator::declareOutputs() {
   for (const format::Output &output : program.outputs()) {
     if (!known(output.value()) || states[output.value()].input || states[output.value()].output ||
         value(output.value()).placement().kind() != Placement::BOUND)
-      return failure(MEBP_CORRUPT, "an output is no bound value of its own");
+      return failure(MEBP_CORRUPT, "an output is not a bound value of its own");
     bool activation = output.role() == format::Output::ACTIVATION || output.role() == format::Output::COTANGENT;
     if (value(output.value()).element() != (activation ? model.activation() : format::F32))
       return failure(MEBP_CORRUPT, "output %u has the wrong element type", output.value());

@@ -105,7 +105,7 @@ def test_what_cannot_be_compared_is_refused(made, tmp_path, capsys, monkeypatch)
     bundle = made[1]["f32"]
     assert "--seq-len is 1; give a whole number of at least 2" in refusal(capsys, bundle, "--seq-len", 1)
     assert "25 tokens are more than the 24" in refusal(capsys, bundle, "--seq-len", 25)
-    assert "there is no such bundle folder" in refusal(capsys, tmp_path / "none.mebp")
+    assert "no bundle at" in refusal(capsys, tmp_path / "none.mebp")
     (bundle / "tokenizer" / "config.json").rename(tmp_path / "config.json")
     try:
         assert "name the model with --reference" in refusal(capsys, bundle)

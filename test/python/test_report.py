@@ -187,6 +187,13 @@ def test_page_has_the_plans_numbers_and_refers_to_nothing_outside(found):
     assert not {name for name, _ in parsed.attributes} & {"src", "href", "xlink:href"}
 
 
+def test_the_title_says_whose_peak_it_is(found):
+    page, name = make_page(found), found["model"]["name"]
+    peak = f"{found['plan']['peak_bytes'] / 1e6:,.2f} MB"
+    assert f"<title>{name}: planned peak of mebp-run, {peak}</title>" in page
+    assert f"<h1>{name}: a training step of mebp-run peaks at {peak}</h1>" in page
+
+
 def test_names_are_text(found):
     found = copy.deepcopy(found)
     name = "</script><script>&"
@@ -235,7 +242,7 @@ def test_refusals(bundles, tmp_path, capsys, monkeypatch):
     )
     log.write_text('{"step": 1, "eval_loss": 2.0}\n')
     assert refusal(capsys, bundle, "--html", page, "--log", log) == (
-        f"mebp: --log {log}: has no step yet; give the log of a run that has begun"
+        f"mebp: --log {log}: has no steps yet; give the log of a run that has begun"
     )
     tool = tmp_path / "mebp-run"
     tool.write_text("#!/bin/sh\necho a warning >&2\necho 'mebp-run: no memory' >&2\nexit 2\n")
@@ -252,7 +259,7 @@ def browse(tmp_path):
     if not browser:
         pytest.skip(f"no browser to look at the page with: none of {', '.join(_BROWSERS)} is on PATH")
 
-    def run(page: Path, *options: str) -> str:
+    def run(page: Path, *options: str, width: int = 1000) -> str:
         command = [
             browser,
             "--headless=new",
@@ -260,7 +267,7 @@ def browse(tmp_path):
             "--disable-gpu",
             f"--user-data-dir={tmp_path / 'profile'}",
         ]
-        command += ["--window-size=1000,1200", *options, page.as_uri()]
+        command += [f"--window-size={width},1200", *options, page.as_uri()]
         return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=True).stdout
 
     return run
@@ -294,3 +301,21 @@ def test_a_browser_tells_what_is_under_the_pointer(bundles, tmp_path, browse):
     assert f"most in use: {most} MB" in shown
     assert f"<strong>{step.fullest.title}: {timeline.ops[timeline.fullest]}</strong>" in shown
     assert f"<span>in use, MB</span><b>{most}</b>" in shown
+
+
+def test_a_phone_shows_letters_that_can_be_read(bundles, tmp_path, browse):
+    """Charts and tables scroll by themselves, and the page does not."""
+    page = tmp_path / "report.html"
+    measure = """
+        const sizes = (chosen, size) => [...document.querySelectorAll(chosen)].map(size);
+        const letters = sizes("svg text", (each) => each.getBoundingClientRect().height);
+        const charts = sizes("svg", (each) => each.parentElement.clientWidth);
+        const page = document.documentElement.scrollWidth;
+        document.title = JSON.stringify({page, screen: window.innerWidth, letters, charts});
+    """
+    page.write_text(make_page(inspect(bundles["whole"])).replace("</body>", f"<script>{measure}</script></body>"))
+    for width in (500, 1280):  # no browser without a display makes a smaller window
+        (title,) = re.findall("<title>(.*?)</title>", browse(page, "--dump-dom", width=width))
+        found = json.loads(title)
+        assert found["page"] <= found["screen"] == width, found
+        assert min(found["letters"]) >= 11 and max(found["charts"]) < width, found

@@ -52,7 +52,7 @@ TEST(Bundle, OpensAndTellsWhatIsInIt) {
 }
 
 TEST(Bundle, NamesWhatIsMissing) {
-  EXPECT_TRUE(contains(openError(scratchPath(), MEBP_NOT_FOUND), "no such bundle folder"));
+  EXPECT_TRUE(contains(openError(scratchPath(), MEBP_NOT_FOUND), "no bundle at"));
   for (const char *name : {"program.pb", "manifest.json", "weights.bin"}) {
     BundleFolder folder(tinyBundle({}));
     std::filesystem::remove(folder.file(name));

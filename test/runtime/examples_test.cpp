@@ -79,7 +79,7 @@ protected:
       EXPECT_EQ(outcome.errors.find('\n'), outcome.errors.size() - 1) << outcome.errors;
     };
     expectRefusal(runCommand(program, scratch), "usage: ");
-    expectRefusal(run(program, "/nowhere.mebp"), "/nowhere.mebp: there is no such bundle folder");
+    expectRefusal(run(program, "/nowhere.mebp"), "no bundle at /nowhere.mebp");
     writeIds({1, 2, 11});
     expectRefusal(run(program, bundle.path()), "token 11 at row 0, position 2");
     writeIds({});

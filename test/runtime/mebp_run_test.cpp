@@ -202,7 +202,7 @@ TEST_F(RunTest, StopsAtCtrlCAndSaves) {
 TEST_F(RunTest, RefusesBadInputInOneLine) {
   std::string tokens = " --tokens " + tokensBin(20);
   expectRefusal("", "bundle");
-  expectRefusal("/nowhere.mebp" + tokens, "/nowhere.mebp: there is no such bundle folder");
+  expectRefusal("/nowhere.mebp" + tokens, "no bundle at /nowhere.mebp");
   expectRefusal(bundle.path(), "--tokens");
   expectRefusal(bundle.path() + " --tokens /nowhere.npy", "/nowhere.npy: cannot open: No such file");
   writeWhole(scratch + "/text.jsonl", "{\"text\": \"not ids\"}");

@@ -47,7 +47,7 @@ def read_run(log: Path) -> Measurement:
     """The highest peak in the log of a run. Raises mebp.Error where the file is none, or has no step."""
     records = [entry for entry in read_log(log) if isinstance(entry, Record)]
     if not records:
-        raise Error(f"--log {log}: has no step yet; give the log of a run that has begun")
+        raise Error(f"--log {log}: has no steps yet; give the log of a run that has begun")
     steps = f"{len(records):,} steps" if len(records) > 1 else "one step"
-    meaning = f"{steps} in Python, with tokenizer and data, which no plan counts"
+    meaning = f"{steps} in Python, with the tokenizer and the data, which the plan does not count"
     return Measurement("mebp train", max(record.peak_bytes for record in records), meaning, False)

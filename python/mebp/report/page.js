@@ -14,7 +14,7 @@ function line(name, value) {
   return row;
 }
 
-over.addEventListener("pointermove", (event) => {
+function show(event) {
   const box = over.getBoundingClientRect();
   const along = Math.min(0.999999, Math.max(0, (event.clientX - box.left) / box.width)) * data.stages.length;
   const stage = data.stages[Math.floor(along)];
@@ -35,7 +35,10 @@ over.addEventListener("pointermove", (event) => {
   cursor.setAttribute("x1", x);
   cursor.setAttribute("x2", x);
   cursor.setAttribute("visibility", "visible");
-});
+}
+
+over.addEventListener("pointermove", show);
+over.addEventListener("pointerdown", show); // a finger that taps does not move
 
 over.addEventListener("pointerleave", () => {
   tip.style.display = "none";

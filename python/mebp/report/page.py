@@ -39,9 +39,12 @@ def make_page(description: dict, measurements: Sequence[Measurement] = ()) -> st
         _measured(description["plan"]["peak_bytes"], measurements),
         _programs(description, step),
     ]
-    title = f"Memory of a training step: {name}"
+    title = f"{name}: planned peak of mebp-run, {megabytes(description['plan']['peak_bytes'])} MB"
     style, script = ((_FOLDER / file).read_text(encoding="utf-8") for file in ("page.css", "page.js"))
-    meta = f'<meta charset="utf-8"><meta name="generator" content="{MARK}">'
+    meta = (
+        f'<meta charset="utf-8"><meta name="generator" content="{MARK}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    )
     head = f"{meta}<title>{escape(title)}</title><style>{style}</style>"
     body = element("main", "\n".join(sections)) + element("div", id="tip") + _data(step) + f"<script>{script}</script>"
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{body}</body></html>\n'
@@ -58,11 +61,19 @@ def _opening(description: dict, step: TrainingStep) -> str:
     ]
     largest = max(step.planned, key=step.planned.get)
     return (
-        f"<h1>{escape(model['name'])} trains in {megabytes(plan['peak_bytes'])} MB</h1>"
-        f"<p>{'; '.join(map(escape, facts))}. The largest part: {escape(largest)}, "
-        f"{megabytes(step.planned[largest])} MB. {megabytes(description['weights_bytes'])} MB of frozen weights are "
-        f"mapped from the file and only read: the system can drop those pages, so they stand beside the peak.</p>"
+        f"<h1>{escape(model['name'])}: a training step of mebp-run peaks at {megabytes(plan['peak_bytes'])} MB</h1>"
+        f"<p>{'; '.join(map(escape, facts))}.</p>"
+        "<p>This is the planned peak of the runtime alone, the process mebp-run. <code>mebp train</code> needs more: "
+        "it adds Python, the tokenizer and the data, and prints its own plan. The largest part of the peak is "
+        f"{escape(largest)}, {megabytes(step.planned[largest])} MB. The {megabytes(description['weights_bytes'])} MB "
+        "of frozen weights are mapped from disk and only read. The system can drop their pages at any time, so the "
+        "peak does not include them.</p>"
     )
+
+
+def _scrolled(content: str) -> str:
+    """What is wider than a phone's screen scrolls by itself, not with the page."""
+    return element("div", content, class_="wide")
 
 
 def _schedule(plan: dict) -> list[str]:
@@ -71,7 +82,7 @@ def _schedule(plan: dict) -> list[str]:
         what = "checkpoints and the optimizer's state" if plan["spill_optimizer"] else "checkpoints"
         facts.append(f"{what} in a file, {megabytes(plan['file_bytes'])} MB written in each step")
     elif plan["spacing"] > 1:
-        facts.append(f"one checkpoint in {plan['spacing']} kept, the others computed again")
+        facts.append(f"one checkpoint in {plan['spacing']} kept, the others recomputed")
     if plan["budget_bytes"]:
         facts.append(f"chosen for a budget of {megabytes(plan['budget_bytes'])} MB")
     return facts
@@ -82,12 +93,13 @@ def _over_the_step(step: TrainingStep, measurements: Sequence[Measurement]) -> s
     legend = "".join(f"<li>{_swatch(name)}{escape(name)}</li>" for name in reversed(step.planned))
     again = any(stage.kind == "recompute" for stage in step.stages)
     return (
-        "<h2>What is in use, over one step</h2>"
-        "<p>Each block's run is one column of the same width, whatever its time; within a column, the kernel calls in "
-        "their order. Everything is reserved once, so a process holds the planned peak from its first step on; below "
-        "that line is what the step needs at each moment."
+        "<h2>Memory in use over one step</h2>"
+        "<p>Each run of a block is one column. All columns have the same width, whatever time they take; within a "
+        "column, the kernel calls stand in order. mebp-run reserves all memory once, so it holds the planned peak "
+        "from its first step on. The colours show how much of it the step uses at each moment. Point at the chart or "
+        "tap it to see the numbers."
         f"{' Outlined columns run a forward again, for checkpoints that were not kept.' if again else ''}</p>"
-        f'<ul class="legend">{legend}</ul>{draw_step(step, measured)}'
+        f'<ul class="legend">{legend}</ul>{_scrolled(draw_step(step, measured))}'
     )
 
 
@@ -104,24 +116,24 @@ def _planned(description: dict) -> str:
         )
         rows.append(f"<tr{kind}>{cells}</tr>")
     head = '<tr><th>what</th><th class="number">MB</th><th class="number">share</th><th></th><th></th></tr>'
-    return f'<h2>What the peak is made of</h2><table id="plan">{head}{"".join(rows)}</table>'
+    return "<h2>What the peak is made of</h2>" + _scrolled(f'<table id="plan">{head}{"".join(rows)}</table>')
 
 
 def _measured(planned: int, measurements: Sequence[Measurement]) -> str:
     if not measurements:
         return (
-            "<h2>Planned and measured</h2><p>Nothing was measured for this page. <code>--measure</code> runs one step "
-            "and sets its peak beside the plan; <code>--log run.jsonl</code> takes that of a run.</p>"
+            "<h2>Planned and measured</h2><p>Nothing was measured for this page. With <code>--measure</code>, mebp "
+            "runs one step and shows its peak here; with <code>--log run.jsonl</code>, it shows that run's peak.</p>"
         )
     most = max(planned, *(each.peak_bytes for each in measurements))
-    rows = [_measured_row("plan", planned, "", "what mebpc reckoned, for the runtime alone", most)]
+    rows = [_measured_row("plan", planned, "", "what mebpc computed for the runtime alone", most)]
     for each in measurements:
         difference = f"{(each.peak_bytes - planned) / planned:+.1%}" if each.is_runtime_alone else ""
         rows.append(_measured_row(each.name, each.peak_bytes, difference, each.meaning, most))
-    head = '<tr><th>whose</th><th class="number">MB</th><th class="number">to the plan</th><th></th><th></th></tr>'
+    head = '<tr><th>process</th><th class="number">MB</th><th class="number">to the plan</th><th></th><th></th></tr>'
     return (
-        "<h2>Planned and measured</h2><p>Both are anonymous memory and written pages of mappings, of the whole "
-        f'process.</p><table id="measured">{head}{"".join(rows)}</table>'
+        "<h2>Planned and measured</h2><p>Each number counts all memory that the process allocated or wrote.</p>"
+        + _scrolled(f'<table id="measured">{head}{"".join(rows)}</table>')
     )
 
 
@@ -148,17 +160,18 @@ def _programs(description: dict, step: TrainingStep) -> str:
             f"run by {len(blocks)} blocks, layers named as in the first" if len(blocks) > 1 else f"run by {blocks[0]}"
         )
         summary = (
-            f"<summary><b>{escape(program['name'])}</b>: {megabytes(max(timeline.live_bytes))} MB at its fullest, "
+            f"<summary><b>{escape(program['name'])}</b>: {megabytes(max(timeline.live_bytes))} MB at most, "
             f"{escape(runs)}</summary>"
         )
-        chart = draw_arena(timeline, program["arena_bytes"], program["name"])
+        chart = _scrolled(draw_arena(timeline, program["arena_bytes"], program["name"]))
         opened = " open" if number == first else ""
         parts.append(f"<details{opened}>{summary}{chart}{_tensors(timeline)}</details>")
     return (
-        "<h2>Inside the scratch arena</h2><p>From left to right, kernel calls in their order; upwards, addresses. A "
-        "box is a tensor: as high as its bytes, where the compiler placed it, for as long as something reads it. The "
-        "strong ones are alive where the program needs the most, and are listed below. Loops are drawn once; what they "
-        "carry from trip to trip is called <code>carried</code> within and <code>loop</code> after them.</p>"
+        "<h2>Inside the scratch arena</h2><p>Kernel calls run from left to right, and addresses grow upwards. Each box "
+        "is a tensor: its height is its size, its place is where the compiler put it, and it lasts as long as "
+        "something reads it. The strong ones are in use where the program needs the most; the table below lists "
+        "them. Loops are drawn once. What they carry from one iteration to the next is called <code>carried</code> inside and "
+        "<code>loop</code> after them.</p>"
         f"{''.join(parts)}"
     )
 
@@ -173,7 +186,7 @@ def _tensors(timeline: Timeline) -> str:
         for tensor in alive
     )
     head = '<tr><th>made by</th><th class="number">MB</th><th></th><th>layer</th></tr>'
-    return f'<table class="alive">{head}{rows}</table>'
+    return _scrolled(f'<table class="alive">{head}{rows}</table>')
 
 
 def _swatch(name: str) -> str:

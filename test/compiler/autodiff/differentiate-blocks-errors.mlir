@@ -169,7 +169,7 @@ train.block head @head parameters []
 
 !x = tensor<?x?x4xf32>
 train.block head @head parameters [] {loss = @head.loss}
-// expected-error @below {{the loss of block 'head' is no nn.linear_cross_entropy}}
+// expected-error @below {{the loss of block 'head' is not nn.linear_cross_entropy}}
 func.func private @head.loss(%x: !x {train.role = "activation"}) -> (!x {train.role = "loss"}) {
   %0 = nn.silu(%x) : (!x) -> !x
   return %0 : !x

@@ -68,7 +68,7 @@ exec.program @p inputs ["activation"] outputs [] {
 
 // -----
 
-// expected-error @below {{'exec.program' op has a value that is no matrix of a known largest size: 'tensor<?x8xf32>'}}
+// expected-error @below {{'exec.program' op has a value that is not a matrix of a known largest size: 'tensor<?x8xf32>'}}
 exec.program @p inputs [#exec.role<"activation">] outputs [] {
 ^bb0(%x: tensor<?x8xf32>):
   exec.return
@@ -76,7 +76,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [] {
 
 // -----
 
-// expected-error @below {{'exec.program' op has a value that is no matrix of a known largest size: 'tensor<8xf32>'}}
+// expected-error @below {{'exec.program' op has a value that is not a matrix of a known largest size: 'tensor<8xf32>'}}
 exec.program @p inputs [#exec.role<"activation">] outputs [] {
 ^bb0(%x: tensor<8xf32>):
   exec.return
@@ -84,7 +84,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [] {
 
 // -----
 
-// expected-error @below {{'exec.program' op has a value that is no matrix of a known largest size: 'tensor<2x4x8xf32>'}}
+// expected-error @below {{'exec.program' op has a value that is not a matrix of a known largest size: 'tensor<2x4x8xf32>'}}
 exec.program @p inputs [#exec.role<"activation">] outputs [] {
 ^bb0(%x: tensor<2x4x8xf32>):
   exec.return

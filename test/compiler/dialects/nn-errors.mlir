@@ -451,7 +451,7 @@ func.func @f(%x: tensor<*xf32>) {
 // -----
 
 func.func @f() {
-  // expected-error @below {{'nn.read_parameter' op reads @nope, which is no nn.parameter}}
+  // expected-error @below {{'nn.read_parameter' op reads @nope, which is not an nn.parameter}}
   %0 = nn.read_parameter @nope : tensor<4x8xf32>
   return
 }

@@ -103,7 +103,7 @@ func.func @f(%x: tensor<?x?x8xf32>, %t: index) {
 
 // -----
 
-// expected-error @below {{'train.block' op binds @w, which is no nn.parameter}}
+// expected-error @below {{'train.block' op binds @w, which is not an nn.parameter}}
 train.block layer @layer parameters [@w]
 
 // -----

@@ -6,7 +6,7 @@ nn.parameter @table : tensor<16x8xf32>
 func.func @main(%ids: !ids) -> !x {
   %table = nn.read_parameter @table : tensor<16x8xf32>
   %0 = nn.onnx "Gather"(%table, %ids) {axis = 0 : i64} : (tensor<16x8xf32>, !ids) -> !x
-  // expected-error @below {{ONNX op 'Sigmoid' is not supported here: it is part of no norm, rotary embedding, activation, linear layer or causal attention that is known}}
+  // expected-error @below {{ONNX op 'Sigmoid' is not supported here: it is not part of any norm, rotary embedding, activation, linear layer or causal attention that is known}}
   %1 = nn.onnx "Sigmoid"(%0) : (!x) -> !x
   return %1 : !x
 }
@@ -67,7 +67,7 @@ func.func @main(%ids: !ids) -> !x {
   %table = nn.read_parameter @table : tensor<16x8xf32>
   %gain = nn.read_parameter @gain : tensor<8xf32>
   %0 = nn.onnx "Gather"(%table, %ids) {axis = 0 : i64} : (tensor<16x8xf32>, !ids) -> !x
-  // expected-error @below {{it combines an activation with 'gain', which is no norm's weight or linear layer's bias}}
+  // expected-error @below {{it combines an activation with 'gain', which is neither the weight of a norm nor the bias of a linear layer}}
   %1 = nn.onnx "Mul"(%0, %gain) : (!x, tensor<8xf32>) -> !x
   return %1 : !x
 }

@@ -11,7 +11,7 @@ func.func private @f(%w: tensor<10x4xf32> {train.parameter = 0 : i64, train.role
 
 nn.parameter @w : tensor<4xf32>
 func.func private @f() {
-  // expected-error @below {{'nn.read_parameter' is no kernel: it should have been rewritten}}
+  // expected-error @below {{'nn.read_parameter' is not a kernel: it should have been rewritten}}
   %0 = nn.read_parameter @w : tensor<4xf32>
   return
 }
@@ -20,7 +20,7 @@ func.func private @f() {
 
 func.func private @f(%x: tensor<?x?x4xf32> {train.role = "activation"}, %w: tensor<50x4xf32> {train.role = "parameter"},
     %labels: tensor<?x?x1xi32> {train.role = "labels"}, %scale: tensor<1x1xf32> {train.role = "objective_scale"}) {
-  // expected-error @below {{'nn.linear_cross_entropy' is no kernel: it should have been rewritten}}
+  // expected-error @below {{'nn.linear_cross_entropy' is not a kernel: it should have been rewritten}}
   %0 = nn.linear_cross_entropy(%x, %w, %labels, %scale)
       : (tensor<?x?x4xf32>, tensor<50x4xf32>, tensor<?x?x1xi32>, tensor<1x1xf32>) -> tensor<1x1xf32>
   return
@@ -55,7 +55,7 @@ func.func private @f(%x: tensor<?x?x4xf32> {train.role = "activation"}) -> tenso
 
 // -----
 
-// expected-error @below {{has a value that is no tensor of one to three dimensions: 'tensor<f32>'}}
+// expected-error @below {{has a value that is not a tensor of one to three dimensions: 'tensor<f32>'}}
 func.func private @f(%x: tensor<f32> {train.role = "objective_scale"}) {
   return
 }
@@ -63,7 +63,7 @@ func.func private @f(%x: tensor<f32> {train.role = "objective_scale"}) {
 // -----
 
 func.func private @f() {
-  // expected-error @below {{has a value that is no tensor of one to three dimensions: 'tensor<1x2x3x4xf32>'}}
+  // expected-error @below {{has a value that is not a tensor of one to three dimensions: 'tensor<1x2x3x4xf32>'}}
   %0 = train.empty : tensor<1x2x3x4xf32>
   return
 }
