@@ -237,9 +237,10 @@ LogicalResult TokenFlattener::flattenBinary(nn::OnnxOp node) {
   }
   for (Value operand : {first, second})
     if (auto read = operand.getDefiningOp<nn::ReadParameterOp>())
-      return emitUnsupported(node) << "it combines an activation with '" << read.getParameter()
-                                   << "', which is neither the weight of a norm nor the bias of a linear layer; if export made a table of "
-                                      "positions of it, export with optimize=False";
+      return emitUnsupported(node)
+             << "it combines an activation with '" << read.getParameter()
+             << "', which is neither the weight of a norm nor the bias of a linear layer; if export made a table of "
+                "positions of it, export with optimize=False";
   auto layout = a && b ? combine(a->layout, b->layout) : std::nullopt;
   if (!layout || a->flat.getType() != b->flat.getType())
     return emitUnsupported(node) << "its operands are not two activations of the same shape and order of features";

@@ -112,7 +112,8 @@ private:
               .Case<nn::KernelOpInterface, train::LoopOp, train::SliceOp, train::UpdateOp, train::EmptyOp,
                     train::YieldOp, func::ReturnOp>([&](auto typed) { return lowerOp(typed); })
               .Default([](Operation *other) {
-                return other->emitError() << "'" << other->getName() << "' is not a kernel: it should have been rewritten";
+                return other->emitError()
+                       << "'" << other->getName() << "' is not a kernel: it should have been rewritten";
               });
       if (failed(result))
         return failure();

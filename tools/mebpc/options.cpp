@@ -102,12 +102,15 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   CLI::App app{"Compiles an ONNX model into a bundle that trains within a planned amount of memory.", "mebpc"};
   app.add_option("model", out.input, "the ONNX file that `mebp export` wrote")->required();
   app.add_option("-o,--output", out.output, "write the bundle to this folder, NAME.mebp");
-  app.add_option("--seq-len", out.sequence, "the longest sequence to train on, in tokens (default: as exported)")->check(CLI::Range(1, 1 << 20));
-  app.add_option("--batch", out.batch, "the largest batch, in sequences (default: as exported)")->check(CLI::Range(1, 1 << 16));
+  app.add_option("--seq-len", out.sequence, "the longest sequence to train on, in tokens (default: as exported)")
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--batch", out.batch, "the largest batch, in sequences (default: as exported)")
+      ->check(CLI::Range(1, 1 << 16));
   app.add_option("--precision", texts.precision, "type of the activations")
       ->check(CLI::IsMember({"bf16", "f32"}))
       ->capture_default_str();
-  app.add_option("--weights", texts.weights, "type of the frozen weights: f32, bf16, int8, int4 or int4-sym")->capture_default_str();
+  app.add_option("--weights", texts.weights, "type of the frozen weights: f32, bf16, int8, int4 or int4-sym")
+      ->capture_default_str();
   app.add_option("--embedding-weights", texts.embeddingWeights,
                  "type of the embedding and the head (default: int8 with quantised weights, else as --weights)");
   app.add_option("--train", texts.train, "what is trained: lora")->capture_default_str();
@@ -117,18 +120,21 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
       ->delimiter(',')
       ->capture_default_str();
   app.add_option("--seed", lora.seed, "seed for the adapters' initial values")->capture_default_str();
-  app.add_option("--random-weights", storage.randomSeed, "draw random weights with this seed, for a --shape-only export");
+  app.add_option("--random-weights", storage.randomSeed,
+                 "draw random weights with this seed, for a --shape-only export");
   app.add_option("--optimizer", training.optimizer, "plan memory for this optimizer: " + format::listOptimizers())
       ->check(CLI::IsMember(format::optimizerNames()))
       ->capture_default_str();
   app.add_option("--threads", training.threads, "plan memory for this many threads (default: all of this machine)")
       ->check(CLI::Range(1, 4096));
-  app.add_option("--rates", out.rates,
-                 "predict times from this file of mebp calibrate, or none for estimates that are the same on any machine "
-                 "(default: ~/.cache/mebp/rates.json, if it exists)");
-  CLI::Option *budget =
-      app.add_option("--memory-budget", texts.memoryBudget, "choose the fastest plan with at most this peak, such as 64MiB");
-  app.add_option("--chunk-size", schedule.chunk, "process sequences in chunks of this many tokens; 0 for whole sequences")
+  app.add_option(
+      "--rates", out.rates,
+      "predict times from this file of mebp calibrate, or none for estimates that are the same on any machine "
+      "(default: ~/.cache/mebp/rates.json, if it exists)");
+  CLI::Option *budget = app.add_option("--memory-budget", texts.memoryBudget,
+                                       "choose the fastest plan with at most this peak, such as 64MiB");
+  app.add_option("--chunk-size", schedule.chunk,
+                 "process sequences in chunks of this many tokens; 0 for whole sequences")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str()
       ->excludes(budget);
@@ -143,13 +149,15 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   app.add_option("--loss-columns", schedule.lossColumns, "vocabulary entries in a tile of the loss")
       ->capture_default_str()
       ->excludes(budget);
-  app.add_option("--spill", texts.spill,
-                 "what a step may keep in a file on a disk: none, checkpoints, or all (optimizer state too); with a budget, "
-                 "no more than it needs (default: none; with a budget, checkpoints)")
+  app.add_option(
+         "--spill", texts.spill,
+         "what a step may keep in a file on a disk: none, checkpoints, or all (optimizer state too); with a budget, "
+         "no more than it needs (default: none; with a budget, checkpoints)")
       ->check(CLI::IsMember({"none", "checkpoints", "all"}));
   app.add_option("--resident-limit", texts.residentLimit,
                  "keep at most this much of the mapped weights in memory, such as 128MiB");
-  app.add_option("--max-seq-for", texts.maxSequenceFor, "print the longest sequence that trains within this peak, such as 1GiB, and stop")
+  app.add_option("--max-seq-for", texts.maxSequenceFor,
+                 "print the longest sequence that trains within this peak, such as 1GiB, and stop")
       ->excludes(budget);
   app.add_flag("--plan-only", out.planOnly, "print the plan and write no bundle");
   app.add_flag("--explain-peak", out.explainPeak, "list what is in use at the peak");

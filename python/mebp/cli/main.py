@@ -93,7 +93,9 @@ def _run(arguments: Sequence[str] | None) -> int:
     except BrokenPipeError:
         return FAILED
     except OSError as error:
-        return _fail(f"{error.filename or 'the system'}: {reason(error)}; check the path and the free space on the disk")
+        return _fail(
+            f"{error.filename or 'the system'}: {reason(error)}; check the path and the free space on the disk"
+        )
     except Exception as error:
         if "MEBP_TRACEBACK" in os.environ:
             raise

@@ -34,18 +34,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--optimizer", metavar="NAME", help="adamw, sgd or mezo (default: as compiled)")
     add("--weight-decay", type=float, metavar="X", help="decoupled weight decay (default: 0)")
     add("--clip", type=float, metavar="X", help="clip gradients to this L2 norm (default: no clipping)")
-    add("--accumulate", type=int, metavar="N", help="batches per optimizer step; every token counts the same (default: 1)")
+    add(
+        "--accumulate",
+        type=int,
+        metavar="N",
+        help="batches per optimizer step; every token counts the same (default: 1)",
+    )
     add("--schedule", choices=SCHEDULES, help="how the learning rate changes over the run (default: constant)")
     add("--warmup", type=int, metavar="N", help="raise the learning rate over the first N steps (default: 0)")
     add("--eval", type=Path, metavar="FILE", help="measure the loss on this data, too")
-    add("--eval-every", type=int, metavar="N", help="evaluate every N steps and after the last (default: once an epoch)")
+    add(
+        "--eval-every", type=int, metavar="N", help="evaluate every N steps and after the last (default: once an epoch)"
+    )
     add("--patience", type=int, metavar="N", help="stop after N evaluations without a lower loss (default: never)")
     add("--adapter", type=Path, metavar="DIR", help="continue from this PEFT adapter")
     add("--adapter-out", type=Path, metavar="DIR", help="write the PEFT adapter to this folder")
     add(
         "--keep",
         choices=ADAPTERS,
-        help="which adapter to keep: of the best evaluation, the last step, or all evaluations, in DIR/step-N (default: last)",
+        help="keep the adapter of the best evaluation, of the last step or of all evaluations (default: last)",
     )
     add("--state", type=Path, metavar="DIR", help="keep the state of the run in this folder, for --resume")
     add("--save-every", type=int, metavar="N", help="save the state every N steps (default: 50)")
@@ -53,7 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--overwrite", action="store_true", help="replace the state, adapter, log and picture of an earlier run")
     add("--log", type=Path, metavar="run.jsonl", help="log each step and evaluation as a line of JSON")
     add("--plot", type=Path, metavar="run.png", help="draw the loss curve")
-    add("--spill", type=Path, metavar="DIR", help="keep checkpoints in a file in this folder, on a disk (default: $TMPDIR, if the plan spills)")
+    add(
+        "--spill",
+        type=Path,
+        metavar="DIR",
+        help="keep checkpoints in a file in this folder, on a disk (default: $TMPDIR, if the plan spills)",
+    )
     add("--profile", type=Path, metavar="trace.json", help="record every kernel call, for ui.perfetto.dev")
     add("--threads", type=int, metavar="N", help="CPU threads to use (default: all)")
     add("--device", metavar="NAME", help="compute on this device (default: cpu)")

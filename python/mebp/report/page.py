@@ -170,8 +170,8 @@ def _programs(description: dict, step: TrainingStep) -> str:
         "<h2>Inside the scratch arena</h2><p>Kernel calls run from left to right, and addresses grow upwards. Each box "
         "is a tensor: its height is its size, its place is where the compiler put it, and it lasts as long as "
         "something reads it. The strong ones are in use where the program needs the most; the table below lists "
-        "them. Loops are drawn once. What they carry from one iteration to the next is called <code>carried</code> inside and "
-        "<code>loop</code> after them.</p>"
+        "them. Loops are drawn once. What they carry from one iteration to the next is called <code>carried</code> "
+        "inside and <code>loop</code> after them.</p>"
         f"{''.join(parts)}"
     )
 
