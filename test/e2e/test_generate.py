@@ -206,3 +206,12 @@ def test_refused_chats(bundle, tmp_path):
     shutil.copytree(bundle, tmp_path / "plain.mebp")
     (tmp_path / "plain.mebp" / "tokenizer" / "chat_template.jinja").unlink()
     assert "no chat template" in refusal(tmp_path / "plain.mebp", *CHAT)
+
+
+def test_more_tokens_than_fit_are_cut_and_told(bundle, capsys):
+    assert main(["generate", str(bundle), "--prompt", "short", "--max-new-tokens", "1000", "--json"]) == 0
+    found = capsys.readouterr()
+    assert 1 <= json.loads(found.out)["tokens"] <= 27
+    assert found.err == (
+        "mebp: note: up to 27 new tokens, not 1,000: the prompt has 5, and the bundle is compiled for sequences of 32\n"
+    )

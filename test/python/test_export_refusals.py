@@ -296,6 +296,11 @@ def test_output_that_cannot_be_made(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "model.onnx").mkdir()
     with pytest.raises(mebp.Error, match="a folder; name the ONNX file"):
         mebp.export(folder, tmp_path / "model.onnx")
+    notes = tmp_path / "notes.onnx"
+    notes.write_text("mine")
+    with pytest.raises(mebp.Error, match=r"notes.onnx: is there already and is not an ONNX model; choose another"):
+        mebp.export(folder, notes)
+    assert notes.read_text() == "mine"
 
 
 def test_full_disk_leaves_the_earlier_export(

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from mebp.cli.session import add_adapter, add_bundle, add_machine, open_session
+from mebp.words import counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,5 +37,5 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         for note in data.notes:
             print(note)
-        print(f"loss {loss:.4f}  perplexity {found['perplexity']:.3f}  over {data.counted:,} tokens")
+        print(f"loss {loss:.4f}  perplexity {found['perplexity']:.3f}  over {counted(data.counted, 'token')}")
     return 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from mebp.cli.session import add_adapter, add_bundle, add_machine, open_session
 from mebp.errors import Error
+from mebp.words import counted
 
 if TYPE_CHECKING:
     from mebp.chat import Chat
@@ -129,9 +130,14 @@ def _answer(
     def show(tokens: object) -> None:
         print(stream.add(int(tokens[0])), end="", flush=True)
 
-    count = arguments.max_new_tokens
-    if count is None:
-        count = min(_DEFAULT_NEW_TOKENS, session.max_sequence - len(prompt))
+    count, left = arguments.max_new_tokens, session.max_sequence - len(prompt)
+    if count is not None and count > left:
+        print(
+            f"mebp: note: up to {counted(left, 'new token')}, not {count:,}: the prompt has {len(prompt)}, and the "
+            f"bundle is compiled for sequences of {session.max_sequence}",
+            file=sys.stderr,
+        )
+    count = min(_DEFAULT_NEW_TOKENS if count is None else count, left)
     try:
         ids = session.generate(
             [prompt],

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mebp.errors import Error, translate_errors
 from mebp.files import made_folders, scratch_folder
+from mebp.outputs import ONNX, check_output
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ def staged(path: Path) -> Iterator[Stage]:
     target = path.parent
     if path.is_dir():
         raise Error(f"{path}: a folder; name the ONNX file to write")
+    check_output("-o", path, ONNX, {})
     with (
         translate_errors(f"{target}: cannot be written", "make room there or choose another folder"),
         made_folders(target),
