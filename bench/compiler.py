@@ -61,7 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="+", choices=BUDGETS, default=list(BUDGETS))
     parser.add_argument("--folder", type=Path, help="where models and bundles lie, up to 3 GB; a temporary one")
-    parser.add_argument("--markdown", type=Path, help="the page that takes the table; rows not measured anew stay")
+    parser.add_argument("--markdown", type=Path, help="the page that takes the table; rows not measured again stay")
     arguments = parser.parse_args()
 
     try:

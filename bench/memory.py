@@ -85,7 +85,7 @@ def measure_plan(name: str, length: int, exported: Path, folder: Path, rounds: i
 
 class Bench:
     """The tables so far. They are shown and published cell by cell, and what stands on the page stays until it is
-    measured anew: a run of all shapes takes long, and may be stopped."""
+    measured again: a run of all shapes takes long, and may be stopped."""
 
     def __init__(self, arguments: argparse.Namespace):
         self.arguments = arguments
@@ -145,7 +145,7 @@ def main() -> None:
     parser.add_argument("--streambp-python", help="a Python that has what StreamBP asks for")
     parser.add_argument("--folder", type=Path, help="where bundles lie while it runs, on a disk; a temporary one")
     parser.add_argument(
-        "--markdown", type=Path, help="the page that takes the tables; rows that are not measured anew stay"
+        "--markdown", type=Path, help="the page that takes the tables; rows that are not measured again stay"
     )
     parser.add_argument("--plot", type=Path, help="the picture to write, from the tables of plans and others")
     arguments = parser.parse_args()

@@ -137,11 +137,11 @@ def main() -> None:
     parser.add_argument("--plans", nargs="+", choices=PLANS, default=list(PLANS))
     parser.add_argument("--precisions", nargs="+", choices=["f32", "bf16"], default=["f32", "bf16"])
     parser.add_argument("--threads", nargs="+", type=int, default=sorted({1, len(os.sched_getaffinity(0))}))
-    parser.add_argument("--rates", type=Path, help="what mebp calibrate wrote, or is to write; else it does so anew")
+    parser.add_argument("--rates", type=Path, help="what mebp calibrate wrote, or is to write; else it does so again")
     parser.add_argument(
         "--folder", type=Path, help="where exports stay, and bundles lie while they run; a temporary one"
     )
-    parser.add_argument("--markdown", type=Path, help="the page that takes the table; rows not measured anew stay")
+    parser.add_argument("--markdown", type=Path, help="the page that takes the table; rows not measured again stay")
     arguments = parser.parse_args()
 
     try:

@@ -35,7 +35,7 @@ def mark(name: str) -> str:
 
 
 def publish(results: dict, page: Path | None, plot: Path | None) -> None:
-    """Writes the tables into the page, whose rows stay until they are measured anew, and the picture of all of them."""
+    """Writes the tables into the page, whose rows stay until measured again, and the picture of all of them."""
     steps: list[str] = []
     for name, (make, keys) in TABLES.items():
         new = make(results)
@@ -55,7 +55,7 @@ def show(results: dict) -> None:
 
 
 def measure_all(arguments: argparse.Namespace) -> dict:
-    """Everything is written anew after each model and length: a whole run takes long, and may be stopped."""
+    """Everything is written again after each model and length: a whole run takes long, and may be stopped."""
     run = Run(arguments.parts, arguments.threads, arguments.rounds, arguments.seconds)
     results = {"machine": describe(), "cells": []}
     with tempfile.TemporaryDirectory(dir=arguments.folder) as scratch:
@@ -85,7 +85,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, help="keeps the models for the next run; a temporary one, on a disk")
     parser.add_argument("--json", type=Path, help="the file for every single time")
     parser.add_argument("--from", dest="files", nargs="+", type=Path, help="such files, to make the tables of")
-    parser.add_argument("--markdown", type=Path, help="the page that takes the tables; rows not measured anew stay")
+    parser.add_argument("--markdown", type=Path, help="the page that takes the tables; rows not measured again stay")
     parser.add_argument("--plot", type=Path, help="the picture to write, from the table of steps")
     arguments = parser.parse_args()
     if not 1 <= arguments.threads <= cores:

@@ -45,7 +45,7 @@ llvm::Error checkPlanFile(llvm::StringRef path, llvm::StringRef input) {
   if (status.type() != fs::file_type::regular_file)
     return refuse(path, "something else is there; choose another");
   if (status.getSize() && !isPlan(path, status.getSize()))
-    return refuse(path, "is there already and is not a plan of mebpc; choose another");
+    return refuse(path, "exists and is not a plan of mebpc; choose another");
   return llvm::Error::success();
 }
 

@@ -39,7 +39,7 @@ def check_output(option: str, path: Path, kind: Kind, inputs: Mapping[str, Path 
         if not stat.S_ISREG(status.st_mode):
             raise Error(f"{option} {path}: something else is there; choose another")
         if status.st_size and not kind.recognise(_ends(path)):
-            raise Error(f"{option} {path}: is there already and is not {kind.name}; choose another")
+            raise Error(f"{option} {path}: exists and is not {kind.name}; choose another")
     return status.st_size > 0
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stays of a training when the merged model is exported and compiled again: its weights are rounded anew."""
+"""What stays of a training when the merged model is exported and compiled again: its weights are rounded again."""
 
 import os
 import sys

@@ -80,7 +80,7 @@ class Tokenizer:
             value = self.settings(file).get("eos_token_id")
             stated = value if isinstance(value, list) else [value]
             if not all(end is None or type(end) is int for end in stated):
-                raise Error(f"{self.folder / file}: eos_token_id is not a number or a list of them; mend it")
+                raise Error(f"{self.folder / file}: eos_token_id is not a number or a list of them; correct it")
             ends += stated
         return [end for end in dict.fromkeys(ends) if end is not None]
 

@@ -2,7 +2,7 @@
 //
 // A step of MeZO (Malladi et al., 2023, algorithm 1): SGD along a random direction, whose slope two losses tell.
 //
-// Terms: z has a standard normal number for each element of the trainables. It is drawn anew, from the seed and the
+// Terms: z has a standard normal number for each element of the trainables. It is drawn again, from the seed and the
 // step's number, whenever it is needed, so it takes no memory; eps is the perturbation.
 // 1. The loss at parameters + eps z, then at parameters - eps z, both in place.
 // 2. slope = (the one - the other) / 2 eps.

@@ -66,15 +66,15 @@ static Status checkFile(const MappedFile &file, StateHeader &header) {
     return failure(MEBP_INCOMPATIBLE, "has format version %u.%u, newer than this runtime's %u.%u; use a newer runtime",
                    header.major, header.minor, majorVersion, minorVersion);
   if (headerChecksum(header) != header.headerCrc32)
-    return failure(MEBP_CORRUPT, "checksum of the header does not match; the file is damaged, start anew");
+    return failure(MEBP_CORRUPT, "checksum of the header does not match; the file is damaged, start over");
   uint64_t content = file.size() - sizeof(header);
   if (header.trainedBytes > content || header.userBytes != content - header.trainedBytes)
-    return failure(MEBP_CORRUPT, "has %llu bytes, its header says otherwise; the file is cut off, start anew",
+    return failure(MEBP_CORRUPT, "has %llu bytes, its header says otherwise; the file is cut off, start over",
                    static_cast<unsigned long long>(file.size()));
   const unsigned char *trained = file.data() + sizeof(header);
   if (format::crc32(trained, header.trainedBytes) != header.trainedCrc32 ||
       format::crc32(trained + header.trainedBytes, header.userBytes) != header.userCrc32)
-    return failure(MEBP_CORRUPT, "checksum does not match; the file is damaged, start anew");
+    return failure(MEBP_CORRUPT, "checksum does not match; the file is damaged, start over");
   return Status();
 }
 
@@ -87,7 +87,7 @@ static Status checkOption(const char *name, double saved, double current) {
 
 static Status checkOrigin(const StateHeader &header, const Session &session) {
   if (header.bundle != session.bundle().identity())
-    return failure(MEBP_INCOMPATIBLE, "was saved from another bundle; continue with that one or start anew");
+    return failure(MEBP_INCOMPATIBLE, "was saved from another bundle; continue with that one or start over");
   if (header.optimizer != static_cast<uint32_t>(session.options().optimizer) ||
       header.trainedBytes != session.trainables.savedBytes())
     return failure(MEBP_INCOMPATIBLE, "was saved with another optimizer; continue with the same one");

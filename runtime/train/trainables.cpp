@@ -97,7 +97,7 @@ Status Trainables::endStep(const Status &status) {
   if (status.ok() || !changed)
     return status;
   return Status(status.code(), status.message() + "; some parameters have been updated: load the last saved state or "
-                                                  "start anew");
+                                                  "start over");
 }
 
 Status Trainables::setLearningRate(double rate) {

@@ -232,7 +232,7 @@ def test_options_from_a_file(bundle, data, tmp_path):
         "is also --config, which would be lost; choose another"
     )
     config.write_text(f"bundle: {bundle}\nlr: 1e-3\nsetps: 2\n")
-    assert refusal("train", "--config", config).endswith("run.yaml:3: there is no option 'setps'; did you mean steps?")
+    assert refusal("train", "--config", config).endswith("run.yaml:3: unknown option 'setps'; did you mean steps?")
     config.write_text(f"bundle: {bundle}\n")
     assert "--data FILE must be given, here or in --config" in refusal("train", "--config", config)
 
@@ -320,9 +320,9 @@ def test_a_run_is_not_lost_to_one_that_forgets_to_resume(bundle, data, tmp_path)
     for steps in (2, 5):  # of a finished run, and of one that could go on
         assert refusal(*common, "--steps", steps) == (
             f"mebp: {state}: holds the state of a run (after step 2); "
-            "add --resume to go on or --overwrite to start anew"
+            "add --resume to go on or --overwrite to start over"
         )
-    with pytest.raises(Error, match="add --resume to go on or --overwrite to start anew"):
+    with pytest.raises(Error, match="add --resume to go on or --overwrite to start over"):
         train(TrainingOptions(bundle, data, state=state, steps=5), progress=False)
     assert before == (log.read_text(), (state / "state.bin").read_bytes(), adapter_bytes(tmp_path / "adapter"))
     anew = mebp(*common, "--steps", 1, "--overwrite", "--seed", 5)
@@ -337,7 +337,7 @@ def test_data_is_not_lost_to_an_output(bundle, data, tmp_path):
         )
     assert data.read_text() == TEXT
     assert refusal("inspect", bundle, "--html", data) == (
-        f"mebp: --html {data}: is there already and is not a page of mebp inspect; choose another"
+        f"mebp: --html {data}: exists and is not a page of mebp inspect; choose another"
     )
     page = tmp_path / "page.html"
     for _ in range(2):  # which is made again, for it holds nothing that the bundle has not
@@ -357,7 +357,7 @@ def test_a_plan_is_not_written_over_something_else(bundle, data, tmp_path):
         assert mebpc(plan).returncode == 0 and json.loads(plan.read_text())["peak_bytes"]
     before = model.read_bytes()
     for file, reason in (
-        (data, "is there already and is not a plan of mebpc; choose another"),
+        (data, "exists and is not a plan of mebpc; choose another"),
         (model, "is also the model, which would be lost; choose another"),
         (tmp_path, "something else is there; choose another"),
         (Path("/dev/full"), "cannot be written (No space left on device); make room or choose another"),

@@ -122,7 +122,7 @@ def test_an_explosion_is_told_and_keeps_the_adapter_of_before(bundle, data, tmp_
     told = "the loss has exploded: "
     shown = capsys.readouterr().out
     line = "step 2/5  the loss has exploded: 40.0 nats, and guessing has "
-    assert shown.count(told) == 1 and line in shown and "; start anew with a lower --lr or with --clip" in shown, shown
+    assert shown.count(told) == 1 and line in shown and "; start over with a lower --lr or with --clip" in shown, shown
     assert told in str(caught.value)
     assert f"{adapter} keeps the adapter that was there; kept: the state" in str(caught.value)
     assert adapter_bytes(adapter) == before

@@ -108,7 +108,7 @@ def test_ctrl_c_raises_when_the_step_has_ended(bundle, data, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"setps": 3}, "there is no option 'setps'; did you mean steps?"),
+        ({"setps": 3}, "unknown option 'setps'; did you mean steps?"),
         ({"steps": 0}, "--steps is 0"),
         ({"steps": "many"}, "steps is 'many'; give a whole number"),
         ({"resume": True}, "--resume needs --state"),

@@ -298,7 +298,7 @@ def test_output_that_cannot_be_made(folder: Path, tmp_path: Path) -> None:
         mebp.export(folder, tmp_path / "model.onnx")
     notes = tmp_path / "notes.onnx"
     notes.write_text("mine")
-    with pytest.raises(mebp.Error, match=r"notes.onnx: is there already and is not an ONNX model; choose another"):
+    with pytest.raises(mebp.Error, match=r"notes.onnx: exists and is not an ONNX model; choose another"):
         mebp.export(folder, notes)
     assert notes.read_text() == "mine"
 

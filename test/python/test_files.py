@@ -76,14 +76,14 @@ def test_a_home_folder_in_a_path(tmp_path, monkeypatch):
 
 def test_json(path):
     path.write_text('{"a": [1]}')
-    assert read_json(path, "mend it") == {"a": [1]}
+    assert read_json(path, "correct it") == {"a": [1]}
     path.write_text("[1]")
-    assert refusal(read_json, path, "mend it") == f"{path}: is not a JSON object; mend it"
+    assert refusal(read_json, path, "correct it") == f"{path}: is not a JSON object; correct it"
     path.write_text('{"a"')
     reason = "Expecting ':' delimiter: line 1 column 5 (char 4)"
-    assert refusal(read_json, path, "mend it") == f"{path}: is not JSON ({reason}); mend it"
+    assert refusal(read_json, path, "correct it") == f"{path}: is not JSON ({reason}); correct it"
     path.write_text("[" * 100_000)
-    assert refusal(read_json, path, "mend it").startswith(f"{path}: is not JSON (")
+    assert refusal(read_json, path, "correct it").startswith(f"{path}: is not JSON (")
 
 
 def test_a_folder_that_cannot_be_made(tmp_path, path):

@@ -43,7 +43,7 @@ def test_ends_of_sequences_that_are_no_numbers(end: object, tmp_path: Path) -> N
     file.write_text(json.dumps({"eos_token_id": end}))
     with pytest.raises(Error) as caught:
         Tokenizer(tmp_path)
-    assert str(caught.value) == f"{file}: eos_token_id is not a number or a list of them; mend it"
+    assert str(caught.value) == f"{file}: eos_token_id is not a number or a list of them; correct it"
 
 
 @pytest.mark.parametrize("stored", [b"[]", b"3", b"null", b"{", b"[" * 200_000, b"\xff"])

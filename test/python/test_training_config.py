@@ -41,9 +41,9 @@ def test_numbers(tmp_path, written, value):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("lr: 1\nlearning-rate: 1\n", ":2: there is no option 'learning-rate'; there are bundle, lr, steps, resume, "
+        ("lr: 1\nlearning-rate: 1\n", ":2: unknown option 'learning-rate'; there are bundle, lr, steps, resume, "
                                       "schedule, adapter_out"),
-        ("adapter_uot: x\n", ":1: there is no option 'adapter_uot'; did you mean adapter_out?"),
+        ("adapter_uot: x\n", ":1: unknown option 'adapter_uot'; did you mean adapter_out?"),
         ("adapter-out: x\n\nadapter_out: y\n", ":3: 'adapter_out' is given twice, first in line 1; keep one"),
         ("steps: 1.5\n", ":1: steps is 1.5; give a whole number"),
         ("steps: true\n", ":1: steps is True; give a whole number"),
@@ -52,16 +52,16 @@ def test_numbers(tmp_path, written, value):
         ("resume: 1\n", ":1: resume is 1; give true or false"),
         ("schedule: [linear]\n", ":1: schedule is ['linear']; give a string"),
         ("\nbundle: 3\n", ":2: bundle is 3; give a path"),
-        ("- lr\n", ":1: is no list of options; write one a line, such as lr: 2e-4"),
-        ("lr: [1\nsteps: 2\n", ":2: is not YAML (expected ',' or ']', but got ':'); mend it"),
-        ("lr: 2024-99-99\n", ":1: lr is 2024-99-99 (month must be in 1..12); mend it"),
-        ("lr: &a [1]\nsteps: *a\n", ":2: is not YAML (an alias, which no option needs); mend it"),
+        ("- lr\n", ":1: is not a list of options; write one on each line, such as lr: 2e-4"),
+        ("lr: [1\nsteps: 2\n", ":2: is not YAML (expected ',' or ']', but got ':'); correct it"),
+        ("lr: 2024-99-99\n", ":1: lr is 2024-99-99 (month must be in 1..12); correct it"),
+        ("lr: &a [1]\nsteps: *a\n", ":2: is not YAML (an alias, which no option needs); correct it"),
         ("lr: " + "[" * 5000, ": is nested too deep; write one option a line"),
         ("lr: [" + "a, " * 5000 + "]\n", ":1: lr is ['a', 'a', 'a', 'a', 'a', 'a', ...]; give a number"),
         ("lr: !!python/name:os.system\n", ":1: is not YAML (could not determine a constructor for the tag "
-                                          "'tag:yaml.org,2002:python/name:os.system'); mend it"),
+                                          "'tag:yaml.org,2002:python/name:os.system'); correct it"),
         ("lr: \x07\n", ": is not YAML (unacceptable character #x0007: special characters are not allowed in "
-                       "\"<unicode string>\", position 4); mend it"),
+                       "\"<unicode string>\", position 4); correct it"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused(tmp_path, content, message):

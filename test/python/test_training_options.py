@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that cannot be meant."""
+"""Invalid options."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from mebp.training.options import TrainingOptions
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"steps": 1, "epochs": 1}, "--steps and --epochs exclude each other; give one"),
+        ({"steps": 1, "epochs": 1}, "--steps and --epochs cannot be used together; give one"),
         ({"steps": 0}, "--steps is 0; give at least 1"),
         ({"accumulate": 0}, "--accumulate is 0; give at least 1"),
         ({"eval": "x", "eval_every": 0}, "--eval-every is 0; give at least 1"),

@@ -44,7 +44,7 @@ def test_refusals(tmp_path):
     folder = tmp_path / "folder.png"
     assert refusal(plot=folder) == f"--plot {folder}: something else is there; choose another"
     picture = tmp_path / "run.what"
-    assert refusal(plot=picture) == f"--plot {picture}: is no kind of picture; let it end in .png, .svg, .pdf, .jpg"
+    assert refusal(plot=picture) == f"--plot {picture}: is not a picture format; end the name in .png, .svg, .pdf, .jpg"
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
@@ -87,9 +87,7 @@ def test_what_is_not_ours_stays(tmp_path, option, kind, content):
     path = tmp_path / "file.png"
     path.write_bytes(content)
     for given in ({}, {"overwrite": True}, {"resume": True, "state": tmp_path / "state"}):
-        assert refusal(**{option: path}, **given) == (
-            f"--{option} {path}: is there already and is not {kind}; choose another"
-        )
+        assert refusal(**{option: path}, **given) == (f"--{option} {path}: exists and is not {kind}; choose another")
     assert path.read_bytes() == content
 
 
@@ -120,12 +118,12 @@ def test_pictures_of_every_kind_are_recognised(tmp_path, ending):
 def test_an_adapter_is_replaced_when_asked(tmp_path):
     (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA"}')
     assert refusal(adapter_out=tmp_path) == (
-        f"--adapter-out {tmp_path}: is there already, an adapter; add --overwrite to replace it or choose another"
+        f"--adapter-out {tmp_path}: exists already, an adapter; add --overwrite to replace it or choose another"
     )
     check(adapter_out=tmp_path, overwrite=True)
     (tmp_path / "adapter_config.json").write_text("{}")
     assert refusal(adapter_out=tmp_path, overwrite=True) == (
-        f"--adapter-out {tmp_path}: is there already and is not an adapter; choose another"
+        f"--adapter-out {tmp_path}: exists and is not an adapter; choose another"
     )
 
 
@@ -134,11 +132,11 @@ def test_a_state_is_of_a_run(tmp_path):
     assert refusal(state=tmp_path / "file") == f"--state {tmp_path / 'file'}: something else is there; choose another"
     (tmp_path / "state.bin").write_bytes(b"not a state")
     assert refusal(state=tmp_path) == (
-        f"{tmp_path / 'state.bin'}: is there already and is not a state of mebp train; choose another --state"
+        f"{tmp_path / 'state.bin'}: exists and is not a state of mebp train; choose another --state"
     )
 
 
 def test_one_cannot_both_go_on_and_start_anew(tmp_path):
     assert refusal(state=tmp_path, resume=True, overwrite=True) == (
-        "--resume and --overwrite exclude each other; give one"
+        "--resume and --overwrite cannot be used together; give one"
     )

@@ -221,7 +221,7 @@ TEST_F(RunTest, RefusesBadInputInOneLine) {
   expectRefusal(bundle.path() + " --tokens " + numpy("(2, 10)", "<i8", longs(20)), "longer than the compiled 5");
   expectRefusal(bundle.path() + " --tokens " + numpy("(9, 5)", "<i8", longs(20)), "cut off");
   expectRefusal(bundle.path() + " --tokens " + numpy("(4, 5)", "<f4", longs(20)), "neither int32 nor int64");
-  expectRefusal(bundle.path() + " --tokens " + numpy("(1, 5)", "<i8", std::string(40, '\x7f')), "no 32-bit number");
+  expectRefusal(bundle.path() + " --tokens " + numpy("(1, 5)", "<i8", std::string(40, '\x7f')), "not a 32-bit number");
   writeWhole(scratch + "/text.npy", "this is no array");
   expectRefusal(bundle.path() + " --tokens " + scratch + "/text.npy", "not a readable .npy");
   int32_t beyond[5] = {1, 2, 11, 3, 4};

@@ -290,7 +290,7 @@ TEST(SpilledState, SaysThatAStepIsHalfDoneWhereTheDiskFails) {
   std::string line = folder.path + ": cannot read what was spilled: Input/output error";
   EXPECT_EQ(refusal("/dev/null"), line);
   EXPECT_EQ(trainablesOf(bundle.handle, session.handle), before);
-  EXPECT_EQ(refusal(part), line + "; some parameters have been updated: load the last saved state or start anew");
+  EXPECT_EQ(refusal(part), line + "; some parameters have been updated: load the last saved state or start over");
   EXPECT_EQ(mebp_session_steps(session.handle), 0u);
   EXPECT_FALSE(std::filesystem::exists(folder.path + "/state/state.bin"));
 }

@@ -9,36 +9,38 @@
 #include "format/optimizers.h"
 
 int parseOptions(int argc, char **argv, RunOptions &out) {
-  CLI::App app("Fine-tunes a compiled model on token files.", "mebp-run");
+  CLI::App app("Fine-tunes a compiled model on a file of tokens.", "mebp-run");
   app.add_option("bundle", out.bundle, "NAME.mebp, made by mebpc")->required();
   app.add_option("--tokens", out.tokens, "token ids: .npy of int32 or int64, or .bin of little-endian uint32")
       ->required();
-  app.add_option("--steps", out.steps, "how many steps; otherwise every row once")->check(CLI::Range(1, 1 << 30));
+  app.add_option("--steps", out.steps, "train for this many steps (default: every row once)")
+      ->check(CLI::Range(1, 1 << 30));
   app.add_option("--optimizer", out.optimizer, mebp::format::listOptimizers())
       ->capture_default_str()
       ->check(CLI::IsMember(mebp::format::optimizerNames()));
   app.add_option("--lr", out.learningRate, "learning rate")->capture_default_str();
   app.add_option("--weight-decay", out.weightDecay, "decoupled weight decay")->capture_default_str();
-  app.add_option("--sequence", out.sequence, "tokens of a row, up to the compiled number")
+  app.add_option("--sequence", out.sequence, "tokens in a row, at most the compiled length")
       ->check(CLI::Range(1, 1 << 30));
-  app.add_option("--adapter-out", out.adapterFolder, "folder for the PEFT adapter");
-  CLI::Option *state = app.add_option("--state", out.stateFolder, "folder for the state that --resume continues from");
-  app.add_option("--save-every", out.saveEvery, "steps between saved states")
+  app.add_option("--adapter-out", out.adapterFolder, "write the PEFT adapter to this folder");
+  CLI::Option *state = app.add_option("--state", out.stateFolder, "keep the state in this folder, for --resume");
+  app.add_option("--save-every", out.saveEvery, "save the state every so many steps")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 30));
-  app.add_flag("--resume", out.resume, "continue from the state")->needs(state);
-  app.add_option("--threads", out.threads, "threads; otherwise as many as the process may run on")
-      ->check(CLI::Range(1, 1 << 30));
-  app.add_flag("--sample-memory", out.sampleMemory, "look for the peak after every kernel call, which takes time");
+  app.add_flag("--resume", out.resume, "continue the run in --state")->needs(state);
+  app.add_option("--threads", out.threads, "CPU threads to use (default: all)")->check(CLI::Range(1, 1 << 30));
+  app.add_flag("--sample-memory", out.sampleMemory, "measure the peak after every kernel call, which is slow");
   CLI::Option *spill =
-      app.add_option("--spill", out.spillFolder, "folder on a disk for checkpoints (where the plan spills: $TMPDIR)");
-  app.add_flag("--spill-optimizer", out.stateInFile, "the optimizer's state, too: every step writes all of it")
+      app.add_option("--spill", out.spillFolder,
+                     "keep checkpoints in a file in this folder, on a disk (default: $TMPDIR, if the plan spills)");
+  app.add_flag("--spill-optimizer", out.stateInFile,
+               "keep the optimizer's state there, too; every step writes all of it")
       ->needs(spill);
   std::string residentLimit;
-  CLI::Option *resident =
-      app.add_option("--resident-limit", residentLimit, "128MiB: of the weights, no more is in memory at once");
-  app.add_option("--profile", out.traceFile, "every kernel call of the run, for ui.perfetto.dev");
-  app.add_flag("--json", out.json, "one JSON object a line");
+  CLI::Option *resident = app.add_option("--resident-limit", residentLimit,
+                                         "keep at most this much of the weights in memory, such as 128MiB");
+  app.add_option("--profile", out.traceFile, "record every kernel call, for ui.perfetto.dev");
+  app.add_flag("--json", out.json, "print one JSON object per line");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp &help) {

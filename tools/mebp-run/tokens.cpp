@@ -128,7 +128,7 @@ std::string TokenFile::open(const std::string &path, uint32_t sequence, uint32_t
     return path + ": ends neither in .npy nor in .bin; --tokens takes token ids, and text is for mebp train";
   } else {
     if (size % width != 0)
-      return path + ": is no whole number of 32-bit ids; write little-endian uint32";
+      return path + ": is not a whole number of 32-bit ids; write little-endian uint32";
     count = size / width;
   }
   return cut(path, sequence, longest);

@@ -33,7 +33,7 @@ def train(
     state and adapter are saved where they were asked for, then KeyboardInterrupt is raised; SIGTERM and SIGHUP take
     their course likewise. (They are the main thread's to see: in another one, return True from the callback.)
 
-    Raises mebp.Error for an option that cannot be meant, data that cannot be read, and where a step fails, as when the
+    Raises mebp.Error for an invalid option, data that cannot be read, and where a step fails, as when the
     loss is not finite; what was trained until then is saved likewise, as it is before what the callback raises.
     """
     run = train_by_options(_options({"bundle": bundle, "data": data, **options}), callback, progress)

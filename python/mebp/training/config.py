@@ -14,7 +14,7 @@ from mebp.training.options import convert, find_name
 def read_config(path: Path, kinds: Mapping[str, type]) -> dict[str, object]:
     """The options in `path`; `kinds` has the type of each that there may be, dashes in names written as underscores.
 
-    An option without a value is as one left out. Raises mebp.Error, with the line, for what cannot be meant.
+    An option without a value is as one left out. Raises mebp.Error, with the line, for what is invalid.
     """
     text = read_text(path, "check --config")
     try:
@@ -23,15 +23,15 @@ def read_config(path: Path, kinds: Mapping[str, type]) -> dict[str, object]:
         if root is None:
             return {}
         if not isinstance(root, yaml.MappingNode):
-            raise Error(f"{path}:{_line(root)}: is no list of options; write one a line, such as lr: 2e-4")
+            raise Error(f"{path}:{_line(root)}: is not a list of options; write one on each line, such as lr: 2e-4")
         return _options(path, loader, root, kinds)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise Error(f"{path}:{line}: is not YAML ({error.problem}); mend it") from error
+        raise Error(f"{path}:{line}: is not YAML ({error.problem}); correct it") from error
     except RecursionError as error:
         raise Error(f"{path}: is nested too deep; write one option a line") from error
     except yaml.YAMLError as error:
-        raise Error(f"{path}: is not YAML ({error}); mend it") from error
+        raise Error(f"{path}: is not YAML ({error}); correct it") from error
 
 
 class _Loader(yaml.SafeLoader):
@@ -57,7 +57,7 @@ def _options(
         try:
             value = loader.construct_object(value_node, deep=True)
         except ValueError as error:  # such as a day that no month has
-            raise Error(f"{where}: {written} is {value_node.value} ({error}); mend it") from error
+            raise Error(f"{where}: {written} is {value_node.value} ({error}); correct it") from error
         if value is not None:
             options[name] = _located(where, convert, written, value, kinds[name])
     return options

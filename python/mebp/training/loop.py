@@ -181,7 +181,7 @@ class _Run:
             self.spoiled = True
             raise Error(
                 f"step {step + 1}: the gradient's norm is {result.grad_norm} and was applied, so nothing is saved; "
-                "go on from the last state with --resume, or start anew with --clip or a lower --lr"
+                "go on from the last state with --resume, or start over with --clip or a lower --lr"
             )
         record = Record(step + 1, result.loss, result.grad_norm, rate, result.tokens, result.seconds, result.peak_bytes)
         log.add(record)
@@ -203,7 +203,7 @@ class _Run:
         guess = math.log(self.session.vocabulary)
         return (
             f"the loss has exploded: {log.records[-1].loss:.1f} nats, and guessing has {guess:.1f} "
-            f"(ln {self.session.vocabulary:,}); start anew with a lower --lr or with --clip"
+            f"(ln {self.session.vocabulary:,}); start over with a lower --lr or with --clip"
         )
 
     def _evaluate_if_due(self, log: RunLog, reporter: Reporter, interrupted: interrupts.Interrupts) -> None:

@@ -21,7 +21,7 @@ _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: 
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """As the command line has them; see `mebp train --help`. Raises mebp.Error for a value that cannot be meant."""
+    """As the command line has them; see `mebp train --help`. Raises mebp.Error for an invalid value."""
 
     bundle: Path
     data: Path
@@ -54,7 +54,7 @@ class TrainingOptions:
 
     def __post_init__(self) -> None:
         if self.steps is not None and self.epochs is not None:
-            raise Error("--steps and --epochs exclude each other; give one")
+            raise Error("--steps and --epochs cannot be used together; give one")
         for name in ("steps", "epochs", "accumulate", "eval_every", "patience", "save_every"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -69,7 +69,7 @@ class TrainingOptions:
         if self.resume and self.state is None:
             raise Error("--resume needs --state DIR, the folder to continue from")
         if self.resume and self.overwrite:
-            raise Error("--resume and --overwrite exclude each other; give one")
+            raise Error("--resume and --overwrite cannot be used together; give one")
         if self.keep not in ADAPTERS:
             raise Error(f"--keep is '{self.keep}'; choose {', '.join(ADAPTERS)}")
         if self.keep != "last" and self.adapter_out is None:
@@ -96,7 +96,7 @@ def find_name(written: str, kinds: Mapping[str, type]) -> str:
     if name not in kinds:
         nearest = difflib.get_close_matches(name, kinds, n=1)
         hint = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(kinds)}"
-        raise Error(f"there is no option '{written}'; {hint}")
+        raise Error(f"unknown option '{written}'; {hint}")
     return name
 
 

@@ -46,14 +46,14 @@ def check_outputs(options: TrainingOptions) -> None:
             _check_own(options, f"{option} {outputs[option]}", older, kind.name)
     if options.plot:
         if options.plot.suffix not in _PICTURES:
-            raise Error(f"--plot {options.plot}: is no kind of picture; let it end in {', '.join(_PICTURES)}")
+            raise Error(f"--plot {options.plot}: is not a picture format; end the name in {', '.join(_PICTURES)}")
         _make_parent("--plot", options.plot)
 
 
 def _check_own(options: TrainingOptions, what: str, older: bool, name: str) -> None:
     # A run that goes on has made what is there.
     if older and not (options.resume or options.overwrite):
-        raise Error(f"{what}: is there already, {name}; add --overwrite to replace it or choose another")
+        raise Error(f"{what}: exists already, {name}; add --overwrite to replace it or choose another")
 
 
 def _check_state(options: TrainingOptions) -> None:
@@ -63,7 +63,7 @@ def _check_state(options: TrainingOptions) -> None:
     if state.exists(folder) and not (options.resume or options.overwrite):
         raise Error(
             f"{folder}: holds the state of a run (after step {state.steps(folder)}); "
-            "add --resume to go on or --overwrite to start anew"
+            "add --resume to go on or --overwrite to start over"
         )
 
 
@@ -74,7 +74,7 @@ def _check_adapter(options: TrainingOptions) -> None:
         raise Error(f"{what}: something else is there; choose another")
     config = folder / "adapter_config.json"
     if config.exists() and "peft_type" not in read_json(config, "choose another --adapter-out"):
-        raise Error(f"{what}: is there already and is not an adapter; choose another")
+        raise Error(f"{what}: exists and is not an adapter; choose another")
     older = config.exists() or (options.keep == "all" and bool(step_adapters(folder)))
     _check_own(options, what, older, "an adapter")
     _make_parent("--adapter-out", folder)

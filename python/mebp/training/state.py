@@ -42,7 +42,7 @@ def steps(folder: Path) -> int:
     head = read_bytes(path, "choose another --state")[: _HEAD.size]
     magic, count = _HEAD.unpack(head.ljust(_HEAD.size, b"\0"))
     if magic != b"MEBPSTAT":
-        raise Error(f"{path}: is there already and is not a state of mebp train; choose another --state")
+        raise Error(f"{path}: exists and is not a state of mebp train; choose another --state")
     return count
 
 
@@ -71,6 +71,6 @@ def load(session: Session, folder: Path, description: dict) -> dict:
         if found.get(option) != wanted:
             raise Error(
                 f"{folder}: was made with {option} {found.get(option)}, not {wanted}; "
-                "resume with the same, or start anew without --resume"
+                "resume with the same, or start over without --resume"
             )
     return found

@@ -22,7 +22,7 @@ InstructionSet instructionSet();
 // Empty, or one line on a MEBP_KERNELS that names nothing available.
 const std::string &instructionSetRefusal();
 
-// Chooses anew, one of those available, while no kernel runs: so one process can test all of them.
+// Chooses again, one of those available, while no kernel runs: so one process can test all of them.
 void useInstructionSet(InstructionSet set);
 
 } // namespace mebp::cpu

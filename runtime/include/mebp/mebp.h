@@ -155,7 +155,7 @@ typedef struct mebp_session_options {
   const char *spill_folder;                   /* checkpoints go into a nameless file here; NULL: where the plan spills,
                                                  into $TMPDIR or /var/tmp; else they stay in memory */
   const char *trace_file;                     /* every kernel call, as Chrome's trace events; NULL: none */
-  bool state_in_file;                         /* the optimizer's state is spilled, too, written anew in every step */
+  bool state_in_file;                         /* the optimizer's state is spilled, too, written again in every step */
   bool sample_memory;                         /* look at the process's memory after every kernel call: slow */
 } mebp_session_options;
 /* The defaults of the first `size` bytes. */

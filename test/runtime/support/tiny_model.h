@@ -36,7 +36,7 @@ public:
 
   const std::string &path() const { return folder; }
   std::string file(const char *name) const { return folder + "/" + name; }
-  // Writes program.pb anew, with the checksums that make it look whole.
+  // Writes program.pb again, with the checksums that make it look whole.
   void writeProgram(const format::Bundle &bundle) const;
 
 private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // q, o, do, dq [N,H*d] (maybe a chunk of the tokens), lse [N,H]; k, v, dk, dv [S,K*d], all tokens. Scores are computed
-// anew wherever they are needed, so nothing of T x T is stored.
+// again wherever they are needed, so nothing of T x T is stored.
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/reference/kernels.h"
 
