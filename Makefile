@@ -3,8 +3,9 @@
 # make demo   fine-tunes a real model on this machine
 # make test   runs all tests
 # make lint   holds the sources to their rules: ruff, clang-format, clang-tidy
-# make wheel  builds dist/mebp-*.whl and tries it in an empty virtual environment
-# make docs   writes docs/cli.md anew from the commands' own help, docs/ops.md and docs/passes.md from the .td files
+# make wheel  builds dist/mebp-*.whl and tries them in empty virtual environments
+# make docs   writes docs/cli.md anew from the commands' own help, docs/ops.md and docs/passes.md from the .td files,
+#             docs/models.md from what bench/models.py found
 # make clean  removes what was built; .venv stays
 .PHONY: all setup build demo test lint docs wheel clean
 
@@ -28,6 +29,7 @@ lint: build
 docs: build
 	@.venv/bin/python docs/write_cli.py
 	@.venv/bin/python docs/write_ir.py
+	@.venv/bin/python docs/write_models.py
 
 wheel: setup
 	@scripts/wheel.sh

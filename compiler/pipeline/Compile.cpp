@@ -179,6 +179,9 @@ private:
         (!compilation.planOnly && failed(write(parameters, bundle))))
       return failure();
     printPlan(llvm::outs(), bundle, compilation.explainPeak);
+    if (!compilation.planOnly)
+      llvm::outs() << "wrote " << compilation.output << ": " << format::formatMegabytes(bundle.weights_bytes())
+                   << " of weights\n";
     return success();
   }
 

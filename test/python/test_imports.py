@@ -22,7 +22,7 @@ def test_training_does_not_load_torch(module):
     assert not loaded(f"import {module}", _EXPORTING)
 
 
-@pytest.mark.parametrize("module", ["mebp", "mebp.cli.main"])
+@pytest.mark.parametrize("module", ["mebp", "mebp.cli.main", "mebp.cli.models"])
 def test_a_plain_import_loads_no_library(module):
     assert not loaded(f"import {module}", _EXPORTING | _TRAINING)
 

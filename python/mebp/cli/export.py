@@ -4,6 +4,8 @@
 import argparse
 from pathlib import Path
 
+from mebp.cli.waiting import stages
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="a Hugging Face folder, a hub id, or packaged:smollm2")
@@ -18,11 +20,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     import mebp
 
-    mebp.export(
-        arguments.model,
-        arguments.output,
-        seq_len=arguments.seq_len,
-        batch=arguments.batch,
-        shape_only=arguments.shape_only,
-    )
+    with stages("loading torch and transformers") as say:
+        written = mebp.export(
+            arguments.model,
+            arguments.output,
+            seq_len=arguments.seq_len,
+            batch=arguments.batch,
+            shape_only=arguments.shape_only,
+            progress=say,
+        )
+    bundle = f"{written.parent.name or 'model'}.mebp"
+    weights = " --random-weights 0" if arguments.shape_only else ""
+    print(f"wrote {written}; next: mebpc {written} -o {bundle}{weights}")
     return 0

@@ -22,6 +22,7 @@ _COMMANDS = {
     "verify": "compare a bundle's gradients with those of transformers and PEFT in float64",
     "generate": "continue prompts, greedily or by sampling",
     "merge": "merge an adapter into the model's weights and write a transformers model",
+    "models": "list which types of models can be trained, and why others are refused",
     "calibrate": "time this machine's kernels, so that mebpc can predict step times",
     "inspect": "show what is in a bundle: blocks, programs, memory plan and sizes",
 }

@@ -1,11 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a terminal shows while a command computes; nothing elsewhere."""
+"""What a command shows while it computes."""
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 
 def waiting(for_what: str) -> AbstractContextManager:
+    """A line that moves on a terminal; nothing elsewhere."""
     from rich.console import Console
 
     console = Console(stderr=True)
     return console.status(for_what) if console.is_terminal else nullcontext()
+
+
+@contextmanager
+def stages(first: str) -> Iterator[Callable[[str], None]]:
+    """Yields a function that says what begins. A terminal shows it in a line that moves, from the `first` stage on;
+    elsewhere each call prints a line on standard output."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda stage: print(stage, flush=True)
+        return
+    with console.status(first) as status:
+        yield lambda stage: status.update(Text(stage))

@@ -12,6 +12,7 @@ output      everything appears at once, or nothing does
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,12 +33,14 @@ def export(
     seq_len: int = 256,
     batch: int = 1,
     shape_only: bool = False,
+    progress: Callable[[str], None] | None = None,
 ) -> Path:
     """Writes `model` as ONNX to `path`, its weights hard-linked beside it and its tokenizer in `tokenizer/`.
 
     model: a Hugging Face folder, a hub id, "packaged:smollm2", or a PreTrainedModel (whose tensors are saved beside).
     seq_len, batch: the shape of input_ids, int64 [batch, seq_len]; logits are [batch, seq_len, vocabulary].
     shape_only: needs no weights; the graph refers to none, and mebpc takes it with --random-weights.
+    progress: called with a line of text when a stage begins: tracing takes most of the time.
 
     Returns the path of the ONNX file. Raises Error, with nothing left half-written, where the model cannot be
     exported or the folder not written.
@@ -54,5 +57,5 @@ def export(
     with staged(path) as stage, quiet():
         from mebp.exporter.write import write
 
-        write(model, stage, seq_len, batch, shape_only)
+        write(model, stage, seq_len, batch, shape_only, progress or (lambda _: None))
     return path

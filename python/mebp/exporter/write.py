@@ -2,6 +2,7 @@
 """The export itself: source, skeleton, graph, weights, tokenizer, in this order."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import onnx_ir as ir
@@ -21,13 +22,21 @@ from mebp.exporter.weights import locate, place, refer, refer_to_nothing
 _TORCH_TYPES = {label: getattr(torch, each.torch) for label, each in STORED_TYPES.items()}
 
 
-def write(model: str | Path | PreTrainedModel, stage: Stage, seq_len: int, batch: int, shape_only: bool) -> None:
+def write(
+    model: str | Path | PreTrainedModel,
+    stage: Stage,
+    seq_len: int,
+    batch: int,
+    shape_only: bool,
+    say: Callable[[str], None],
+) -> None:
     """Puts the ONNX file, the weights and the tokenizer of `model` into the stage."""
     source = resolve(model, stage.scratch, shape_only)
     longest = longest_sequence(source.config, source.name, seq_len)
     checkpoint = {} if shape_only else read_checkpoint(source.folder)
     skeleton = _build(source.config, checkpoint)
     names = aliases(skeleton)
+    say(f"tracing {type(skeleton).__name__} for {batch} x {seq_len} tokens")
     graph = trace(skeleton, batch, seq_len)
     # Buffers are real here, and come from the checkpoint only where it has them.
     stored = {n: tuple(t.shape) for n, t in skeleton.state_dict().items() if t.is_meta or n in checkpoint}
@@ -38,7 +47,10 @@ def write(model: str | Path | PreTrainedModel, stage: Stage, seq_len: int, batch
     else:
         located = locate(parameters, names, skeleton.base_model_prefix, checkpoint, source.folder)
         refer(graph.graph, located)
-        place(sorted({tensor.file for tensor in located.values()}), stage.folder)
+        files = sorted({tensor.file for tensor in located.values()})
+        size = sum(file.stat().st_size for file in files) / 1e6
+        say(f"placing {', '.join(file.name for file in files)} beside the graph, {size:,.1f} MB of weights")
+        place(files, stage.folder)
     tied = {name: names[name][1] for name in parameters if len(names.get(name, ())) > 1}
     if tied:
         graph.metadata_props["mebp.tied"] = json.dumps(tied)

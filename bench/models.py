@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of transformers' causal language models can be trained: each type is tried with a tiny random model.
+
+    .venv/bin/python bench/models.py [TYPE ...] [--missing] [--part 1/10]
+
+Tries the types that are named, or all. What it finds replaces their entries in python/mebp/models.json, which `mebp
+models` prints; `make docs` writes docs/models.md from it. Entries of another transformers are dropped. A run that was
+stopped goes on with --missing, which leaves out types that have an entry. --part 3/10 tries every tenth type, from the
+third.
+"""
+
+import argparse
+import json
+import os
+from dataclasses import asdict
+
+import transformers
+from parts.models.worker import Worker
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from mebp.files import replaced_file
+from mebp.models import TABLE, Models, ModelType, tried_models
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("types", nargs="*", metavar="TYPE", help="such as llama (all)")
+    parser.add_argument("--missing", action="store_true", help="only types that have no entry yet")
+    parser.add_argument("--part", metavar="I/N", default="1/1", help="every N-th type, from the I-th")
+    arguments = parser.parse_args()
+    unknown = [name for name in arguments.types if name not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES]
+    if unknown:
+        parser.error(f"transformers has no causal language model of type {unknown[0]}")
+    part, parts = map(int, arguments.part.split("/"))
+    found = {each.name: each for each in read_entries()}
+    chosen = (arguments.types or sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES))[part - 1 :: parts]
+    worker = Worker()
+    for name in chosen:
+        if arguments.missing and name in found:
+            continue
+        found[name] = worker.attempt(name)
+        print(f"{name}: {found[name].outcome} {found[name].reason}", flush=True)
+        write_entries(found)
+    worker.stop()
+    print(tried_models().summary())
+
+
+def read_entries() -> list[ModelType]:
+    models = tried_models() if TABLE.exists() else Models("", [])
+    return list(models.types) if models.transformers == transformers.__version__ else []
+
+
+def write_entries(found: dict[str, ModelType]) -> None:
+    entries = [{key: value for key, value in asdict(found[name]).items() if value} for name in sorted(found)]
+    lines = ",\n".join(f"    {json.dumps(entry, ensure_ascii=False)}" for entry in entries)
+    with replaced_file(TABLE, "make room there") as file:
+        file.write_text(
+            f'{{\n  "transformers": {json.dumps(transformers.__version__)},\n  "types": [\n{lines}\n  ]\n}}\n',
+            encoding="utf-8",
+        )
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch's threads would wait for each other by spinning
+    main()

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One model type: a tiny random model of it is exported, compiled, and its gradients are compared with float64's."""
+
+import tempfile
+from pathlib import Path
+
+import torch
+from parts.models.configuration import make_configuration
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+
+import mebp
+from mebp.errors import reason
+from mebp.exporter.quiet import quiet
+from mebp.models import ModelType
+
+_SEQUENCE, _BATCH = 40, 2
+_MOST_PARAMETERS = 20_000_000
+
+
+def attempt(model_type: str) -> ModelType:
+    """What came of it; whatever goes wrong is part of that."""
+    with tempfile.TemporaryDirectory() as folder, quiet():
+        try:
+            try:
+                model = _build(make_configuration(model_type))
+            except Exception as error:
+                refusal = _refuse_any_size(model_type, Path(folder))
+                return refusal or ModelType(model_type, "untried", _line(error, folder))
+            return _verify(model_type, model, Path(folder))
+        except mebp.Error as error:
+            return ModelType(model_type, "refused", _line(error, folder))
+        except Exception as error:
+            return ModelType(model_type, "failed", f"{type(error).__name__}: {_line(error, folder)}")
+
+
+def _build(config: PreTrainedConfig) -> PreTrainedModel:
+    """With random parameters all over, norms and biases too, so that none can be mistaken for another."""
+    with torch.device("meta"):
+        size = AutoModelForCausalLM.from_config(config).num_parameters()
+    if size > _MOST_PARAMETERS:
+        raise ValueError(f"the smallest configuration that bench/ makes of it has {size:,} parameters")
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            noise = torch.randn(parameter.shape)
+            parameter.copy_(parameter + 0.2 * noise if parameter.dim() == 1 else 0.08 * noise)
+    return model.eval()
+
+
+def _verify(model_type: str, model: PreTrainedModel, folder: Path) -> ModelType:
+    graph = mebp.export(model, folder / "model" / "model.onnx", seq_len=_SEQUENCE, batch=_BATCH)
+    bundle = folder / "tiny.mebp"
+    mebp.compile(graph, bundle, weights="f32", precision="f32", rates="none")
+    found = mebp.verify(bundle)
+    outcome, why = ("exact", "") if found.agrees else ("wrong", str(found.beyond[0]))
+    return ModelType(model_type, outcome, why, len(found.bundle.gradients), float(f"{found.bundle.worst:.1e}"))
+
+
+def _refuse_any_size(model_type: str, folder: Path) -> ModelType | None:
+    """What export says of the type's default configuration, if it refuses that."""
+    source = folder / "source"
+    try:
+        CONFIG_MAPPING[model_type]().save_pretrained(source)
+        mebp.export(source, folder / "default" / "model.onnx", seq_len=_SEQUENCE, shape_only=True)
+    except mebp.Error as error:
+        return ModelType(model_type, "refused", _line(error, str(source)))
+    except Exception:
+        return None  # transformers' own: what it says of the small configuration is to the point
+    return None
+
+
+def _line(error: Exception, folder: str) -> str:
+    """Without the names of folders that are gone by now."""
+    text = " ".join(reason(error).split())
+    return text.replace(f"{folder}/model/", "").replace(f"{folder}/", "")

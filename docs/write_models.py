@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes docs/models.md from what bench/models.py found: `make docs`, or python docs/write_models.py."""
+
+from pathlib import Path
+
+from mebp.models import OUTCOMES, Models, ModelType, tried_models
+
+PAGE = Path(__file__).resolve().parent / "models.md"
+_INTRODUCTION = """\
+<!-- written by docs/write_models.py (make docs) from what bench/models.py found; do not edit -->
+# Models
+
+{summary}. `mebp models` prints the same list.
+
+`bench/models.py` tries every causal language model type of transformers. It makes a random model of some thousand
+parameters, of one configuration a type, exports it, compiles it to f32, and compares the gradients of all its adapters
+with those that transformers and PEFT compute in float64 (`mebp verify`). A type whose gradients all agree is trained
+exactly; "worst" is the largest relative error among them. Another configuration of the same type may need something
+that this one does not: the exporter and the compiler then refuse it in one line.
+"""
+_MEANINGS = {
+    "wrong": "It exports and compiles, but at least one gradient disagrees. Do not train these.",
+    "refused": "Export or compile refuses these in one line, which names what is missing.",
+    "failed": "These end with an unexpected error instead of a line that says what is missing.",
+    "untried": "No small configuration could be made, or it took too long: nothing is known of these.",
+}
+
+
+def page() -> str:
+    models = tried_models()
+    parts = [_INTRODUCTION.format(summary=models.summary()), _exact(models)]
+    parts += [_section(models, outcome, meaning) for outcome, meaning in _MEANINGS.items() if models.count(outcome)]
+    return "\n".join(parts)
+
+
+def _exact(models: Models) -> str:
+    rows = [f"| {each.name} | {each.gradients} | {each.worst:.1e} |" for each in _of(models, "exact")]
+    return "\n".join(["## Trained exactly", "", "| type | gradients | worst |", "| --- | --- | --- |", *rows, ""])
+
+
+def _section(models: Models, outcome: str, meaning: str) -> str:
+    title = OUTCOMES[outcome][0].upper() + OUTCOMES[outcome][1:]
+    rows = [f"| {each.name} | {_escape(each.reason)} |" for each in _of(models, outcome)]
+    return "\n".join([f"## {title}", "", meaning, "", "| type | why |", "| --- | --- |", *rows, ""])
+
+
+def _of(models: Models, outcome: str) -> list[ModelType]:
+    return [each for each in models.types if each.outcome == outcome]
+
+
+def _escape(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

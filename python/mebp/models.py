@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of transformers' model types can be trained, as bench/models.py found by trying each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mebp.files import read_json
+
+TABLE = Path(__file__).with_name("models.json")
+
+OUTCOMES = {
+    "exact": "trained exactly",
+    "wrong": "gradients disagree",
+    "refused": "refused",
+    "failed": "failed",
+    "untried": "not tried",
+}
+
+
+@dataclass(frozen=True)
+class ModelType:
+    """What came of a tiny random model of one type: one of OUTCOMES, and why, where it is not exact.
+
+    gradients: how many were compared with float64; worst: the largest relative error among them.
+    """
+
+    name: str
+    outcome: str
+    reason: str = ""
+    gradients: int = 0
+    worst: float = 0.0
+
+
+@dataclass(frozen=True)
+class Models:
+    """All types, in alphabetical order, and the transformers that they are of."""
+
+    transformers: str
+    types: Sequence[ModelType]
+
+    def count(self, outcome: str) -> int:
+        return sum(each.outcome == outcome for each in self.types)
+
+    def summary(self) -> str:
+        counts = [f"{self.count(outcome)} {text}" for outcome, text in OUTCOMES.items() if self.count(outcome)]
+        return f"{len(self.types)} model types of transformers {self.transformers}: {', '.join(counts)}"
+
+
+def tried_models() -> Models:
+    """What this version was tried with. Raises mebp.Error where the package is damaged."""
+    found = read_json(TABLE, "install mebp again")
+    return Models(found["transformers"], [ModelType(**each) for each in found["types"]])

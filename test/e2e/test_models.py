@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The list of model types: each entry is what the command that makes the list finds, and mebp models prints them."""
+
+import json
+
+import pytest
+import transformers
+from parts.models.attempt import attempt
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from mebp.cli import main
+from mebp.models import OUTCOMES, Models, ModelType, tried_models
+
+
+def test_every_entry_says_what_came_of_it():
+    models = tried_models()
+    assert models.transformers == transformers.__version__, "run bench/models.py again"
+    names = [each.name for each in models.types]
+    assert names == sorted(set(names)) and set(names) <= MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys()
+    for each in models.types:
+        assert each.outcome in OUTCOMES, each
+        if each.outcome == "exact":
+            assert each.gradients > 0 and 0 < each.worst < 1e-4 and not each.reason, each
+        else:
+            assert each.reason and "\n" not in each.reason and "/tmp" not in each.reason, each
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma2", "bert", "qwen3_5", "musicgen"])
+def test_an_entry_is_what_is_found(name):
+    (kept,) = [each for each in tried_models().types if each.name == name]
+    found = attempt(name)
+    assert (found.outcome, found.reason, found.gradients) == (kept.outcome, kept.reason, kept.gradients)
+
+
+def test_the_command_prints_them(capsys):
+    models = tried_models()
+    assert main(["models"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == models.summary()
+    assert len(lines) == 2 + len(models.types) and lines[1].split() == ["type", "outcome", "why"]
+    assert any(line.split() == ["llama", "trained", "exactly"] for line in lines)
+
+
+def test_programs_read_them(capsys):
+    assert main(["models", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["transformers"] == transformers.__version__
+    assert [ModelType(**each) for each in found["types"]] == list(tried_models().types)
+
+
+def test_the_summary_counts():
+    types = [ModelType("a", "exact"), ModelType("b", "refused", "why"), ModelType("c", "exact")]
+    assert Models("5.0", types).summary() == "3 model types of transformers 5.0: 2 trained exactly, 1 refused"
