@@ -4,15 +4,16 @@
     .venv/bin/python bench/models.py [TYPE ...] [--missing] [--part 1/10]
 
 Tries the types that are named, or all. What it finds replaces their entries in python/mebp/models.json, which `mebp
-models` prints; `make docs` writes docs/models.md from it. Entries of another transformers are dropped. A run that was
-stopped goes on with --missing, which leaves out types that have an entry. --part 3/10 tries every tenth type, from the
-third.
+models` prints; `make docs` writes docs/models.md from it; -o FILE keeps it elsewhere. Entries of another transformers
+are dropped. A run that was stopped goes on with --missing, which leaves out types that have an entry. --part 3/10 tries
+every tenth type, from the third.
 """
 
 import argparse
 import json
 import os
 from dataclasses import asdict
+from pathlib import Path
 
 import transformers
 from parts.models.worker import Worker
@@ -25,6 +26,7 @@ from mebp.models import TABLE, Models, ModelType, tried_models
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("types", nargs="*", metavar="TYPE", help="such as llama (all)")
+    parser.add_argument("-o", "--output", type=Path, default=TABLE, metavar="FILE", help="(python/mebp/models.json)")
     parser.add_argument("--missing", action="store_true", help="only types that have no entry yet")
     parser.add_argument("--part", metavar="I/N", default="1/1", help="every N-th type, from the I-th")
     arguments = parser.parse_args()
@@ -32,7 +34,7 @@ def main() -> None:
     if unknown:
         parser.error(f"transformers has no causal language model of type {unknown[0]}")
     part, parts = map(int, arguments.part.split("/"))
-    found = {each.name: each for each in read_entries()}
+    found = {each.name: each for each in read_entries(arguments.output)}
     chosen = (arguments.types or sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES))[part - 1 :: parts]
     worker = Worker()
     for name in chosen:
@@ -40,24 +42,23 @@ def main() -> None:
             continue
         found[name] = worker.attempt(name)
         print(f"{name}: {found[name].outcome} {found[name].reason}", flush=True)
-        write_entries(found)
+        write_entries(arguments.output, found)
     worker.stop()
-    print(tried_models().summary())
+    print(tried_models(arguments.output).summary())
 
 
-def read_entries() -> list[ModelType]:
-    models = tried_models() if TABLE.exists() else Models("", [])
+def read_entries(table: Path) -> list[ModelType]:
+    models = tried_models(table) if table.exists() else Models("", 0, [])
     return list(models.types) if models.transformers == transformers.__version__ else []
 
 
-def write_entries(found: dict[str, ModelType]) -> None:
+def write_entries(table: Path, found: dict[str, ModelType]) -> None:
     entries = [{key: value for key, value in asdict(found[name]).items() if value} for name in sorted(found)]
     lines = ",\n".join(f"    {json.dumps(entry, ensure_ascii=False)}" for entry in entries)
-    with replaced_file(TABLE, "make room there") as file:
-        file.write_text(
-            f'{{\n  "transformers": {json.dumps(transformers.__version__)},\n  "types": [\n{lines}\n  ]\n}}\n',
-            encoding="utf-8",
-        )
+    head = {"transformers": transformers.__version__, "known": len(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)}
+    fields = "".join(f'  "{name}": {json.dumps(value)},\n' for name, value in head.items())
+    with replaced_file(table, "make room there") as file:
+        file.write_text(f'{{\n{fields}  "types": [\n{lines}\n  ]\n}}\n', encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -34,9 +34,10 @@ class ModelType:
 
 @dataclass(frozen=True)
 class Models:
-    """All types, in alphabetical order, and the transformers that they are of."""
+    """The types that were tried, in alphabetical order, of the `known` ones that this transformers has."""
 
     transformers: str
+    known: int
     types: Sequence[ModelType]
 
     def count(self, outcome: str) -> int:
@@ -44,10 +45,11 @@ class Models:
 
     def summary(self) -> str:
         counts = [f"{self.count(outcome)} {text}" for outcome, text in OUTCOMES.items() if self.count(outcome)]
-        return f"{len(self.types)} model types of transformers {self.transformers}: {', '.join(counts)}"
+        of = "" if len(self.types) == self.known else f" of {self.known}"
+        return f"{len(self.types)}{of} model types of transformers {self.transformers}: {', '.join(counts)}"
 
 
-def tried_models() -> Models:
+def tried_models(table: Path = TABLE) -> Models:
     """What this version was tried with. Raises mebp.Error where the package is damaged."""
-    found = read_json(TABLE, "install mebp again")
-    return Models(found["transformers"], [ModelType(**each) for each in found["types"]])
+    found = read_json(table, "install mebp again")
+    return Models(found["transformers"], found["known"], [ModelType(**each) for each in found["types"]])

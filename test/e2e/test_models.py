@@ -44,10 +44,13 @@ def test_the_command_prints_them(capsys):
 def test_programs_read_them(capsys):
     assert main(["models", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["transformers"] == transformers.__version__
+    assert found["transformers"] == transformers.__version__ and found["known"] == len(
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    )
     assert [ModelType(**each) for each in found["types"]] == list(tried_models().types)
 
 
 def test_the_summary_counts():
     types = [ModelType("a", "exact"), ModelType("b", "refused", "why"), ModelType("c", "exact")]
-    assert Models("5.0", types).summary() == "3 model types of transformers 5.0: 2 trained exactly, 1 refused"
+    assert Models("5.0", 3, types).summary() == "3 model types of transformers 5.0: 2 trained exactly, 1 refused"
+    assert Models("5.0", 9, types).summary().startswith("3 of 9 model types of transformers 5.0: 2 ")
