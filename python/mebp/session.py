@@ -15,6 +15,7 @@ from mebp.inspect import describe
 from mebp.numbers import check_not_negative, whole_number
 from mebp.plan import Plan
 from mebp.session_options import byte_size, check_options, default_optimizer, takes_losses
+from mebp.words import counted
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,7 +31,7 @@ class StepResult:
 
     def __repr__(self) -> str:
         return (
-            f"StepResult(loss {self.loss:.4f}, grad_norm {self.grad_norm:.3g}, {self.tokens} tokens in "
+            f"StepResult(loss {self.loss:.4f}, grad_norm {self.grad_norm:.3g}, {counted(self.tokens, 'token')} in "
             f"{self.seconds:.3g} s, peak {self.peak_bytes / 1e6:.1f} MB)"
         )
 
@@ -107,7 +108,8 @@ class Session:
         self.optimizer = optimizer or self._description["plan"]["optimizer"] or default_optimizer()
         has_gradients = not takes_losses(self.optimizer)
         self._shapes = dict(self._bundle.trainables())
-        self._session = runtime.Session(
+        self._process = os.getpid()
+        self._native = runtime.Session(
             self._bundle,
             optimizer=self.optimizer,
             learning_rate=lr,
@@ -127,6 +129,15 @@ class Session:
             forward_only=forward_only,
             trace_file=os.fspath(user_path(profile)) if profile else "",
         )
+
+    @property
+    def _session(self) -> object:
+        if os.getpid() != self._process:
+            raise Error(
+                f"this session belongs to process {self._process}, and a forked process has none of its threads; "
+                "make a session there, or start processes by 'spawn'"
+            )
+        return self._native
 
     def __repr__(self) -> str:
         model = self._description["model"]
@@ -265,7 +276,7 @@ class Session:
         count = whole_number("max_new_tokens", max_new_tokens, at_least=1)
         if ids.shape[1] + count > self.max_sequence:
             raise Error(
-                f"a prompt of {ids.shape[1]} tokens and {count} new ones exceed the compiled length of "
+                f"a prompt of {counted(ids.shape[1], 'token')} and {count} new ones exceed the compiled length of "
                 f"{self.max_sequence}; shorten them or compile with a longer --seq-len"
             )
         ends = generation.end_tokens(eos_token_id, self.vocabulary)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "module.h"
+#include "calls.h"
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -93,6 +94,8 @@ NB_MODULE(_runtime, module) {
              "PEFT's names of the two factors that LoRA adds to a weight.");
   module.def("calibrate", &mebp::python::calibrate, nanobind::arg("threads"), nanobind::arg("quick"),
              "Times the kernels; the file that mebpc --rates reads.");
+  nanobind::set_leak_warnings(false); // a thread that lasts to the end keeps its session
+  nanobind::module_::import_("atexit").attr("register")(nanobind::cpp_function(&mebp::python::waitForCalls));
   mebp::python::bindBundle(module);
   mebp::python::bindSession(module);
 }

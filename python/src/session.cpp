@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "calls.h"
 #include "module.h"
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <string>
+
+#include <unistd.h>
 
 #include "format/optimizers.h"
 
@@ -20,6 +23,15 @@ mebp_optimizer optimizerOf(const std::string &name) {
     return static_cast<mebp_optimizer>(traits->number);
   throw nb::value_error(("there is no optimizer '" + name + "'").c_str());
 }
+
+// A forked process has none of the session's threads. It leaves the session alone: it could only wait for them.
+struct Destroy {
+  pid_t owner = ::getpid();
+  void operator()(mebp_session *session) const {
+    if (owner == ::getpid())
+      mebp_session_destroy(session);
+  }
+};
 
 class Session {
 public:
@@ -157,6 +169,7 @@ private:
   template <typename Call> static void unlocked(Call call) {
     mebp_error error;
     mebp_code code;
+    RunningCall running;
     {
       nb::gil_scoped_release release;
       code = call(&error);
@@ -174,9 +187,6 @@ private:
     return shapeOf(info);
   }
 
-  struct Destroy {
-    void operator()(mebp_session *session) const { mebp_session_destroy(session); }
-  };
   const Bundle &bundle;
   std::unique_ptr<mebp_session, Destroy> handle;
   uint64_t memoryBytes = 0, plannedPeakBytes = 0;

@@ -81,7 +81,7 @@ def test_it_ends_when_all_rows_have(session):
     [
         ({"max_new_tokens": 0}, "max_new_tokens is 0; give a whole number of at least 1"),
         ({"max_new_tokens": 2.5}, "max_new_tokens is 2.5"),
-        ({"max_new_tokens": 32}, "a prompt of 1 tokens and 32 new ones exceed the compiled length of 32"),
+        ({"max_new_tokens": 32}, "a prompt of 1 token and 32 new ones exceed the compiled length of 32"),
         ({"eos_token_id": 100000}, "eos_token_id 100000 is beyond the vocabulary"),
         ({"eos_token_id": [-1]}, "eos_token_id is -1"),
         ({"top_k": 2}, "top_k needs a temperature"),
