@@ -2,12 +2,13 @@
 # make        installs what is missing and builds
 # make demo   fine-tunes a real model on this machine
 # make test   runs all tests
+# make soak   what takes an hour: every write fails once, runs are killed at random moments
 # make lint   holds the sources to their rules: ruff, clang-format, clang-tidy
 # make wheel  builds dist/mebp-*.whl and tries them in empty virtual environments
 # make docs   writes docs/cli.md anew from the commands' own help, docs/ops.md and docs/passes.md from the .td files,
 #             docs/models.md from what bench/models.py found
 # make clean  removes what was built; .venv stays
-.PHONY: all setup build demo test lint docs wheel clean
+.PHONY: all setup build demo test soak lint docs wheel clean
 
 all: build
 
@@ -22,6 +23,9 @@ demo: build
 
 test: build
 	@scripts/test.sh
+
+soak: build
+	@scripts/soak.sh
 
 lint: build
 	@scripts/lint.sh all

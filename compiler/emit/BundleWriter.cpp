@@ -3,11 +3,16 @@
 
 #include "compiler/emit/ProgramBuilder.h"
 #include "format/container.h"
+#include "format/folders.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <unistd.h>
 
@@ -169,17 +174,42 @@ LogicalResult writeFile(Location location, const std::string &path, ArrayRef<Str
   return success();
 }
 
-/// A folder beside the bundle that is removed again unless it has been renamed by then.
-class TemporaryFolder {
-public:
-  explicit TemporaryFolder(StringRef beside) : path((beside + ".writing-" + Twine(::getpid())).str()) {}
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
+/// Whether all that lies in the folder is of a bundle, so that nothing else is lost with it.
+bool isBundle(const std::string &folder) {
+  static constexpr StringLiteral names[] = {"manifest.json", "program.pb", "weights.bin", "tokenizer"};
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    if (!llvm::is_contained(names, StringRef(entry->path().filename().string())))
+      return false;
+  auto program = llvm::MemoryBuffer::getFileSlice(folder + "/program.pb", sizeof(format::magic), 0);
+  return !error && program && (*program)->getBuffer() == StringRef(format::magic, sizeof(format::magic));
+}
+
+/// The new bundle lies beside an old one until it is whole.
+LogicalResult checkSpace(Location location, const std::string &target, const format::Bundle &bundle) {
+  uint64_t available = 0, device = 0, needed = bundle.weights_bytes() + bundle.ByteSizeLong();
+  std::string parent = std::filesystem::path(target).parent_path().string();
+  if (format::freeBytes(parent, available, device) != 0 || needed <= available)
+    return success(); // who cannot be asked is tried
+  return emitError(location) << target << ": the bundle needs " << llvm::formatv("{0:f1}", needed / 1e6)
+                             << " MB here and " << llvm::formatv("{0:f1}", available / 1e6)
+                             << " MB are free; make room or choose another folder";
+}
+
+/// Every file in the folder is on the disk, and every name below it.
+std::error_code syncTree(const std::string &folder) {
+  std::error_code error;
+  for (std::filesystem::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    int descriptor = ::open(entry->path().c_str(), O_RDONLY | O_CLOEXEC);
+    int reason = descriptor < 0 ? errno : format::syncFile(descriptor);
+    if (descriptor >= 0)
+      ::close(descriptor);
+    if (reason != 0 && reason != EINVAL)
+      return std::error_code(reason, std::generic_category());
   }
-  std::string file(StringRef name) const { return path + "/" + name.str(); }
-  const std::string path;
-};
+  return error;
+}
 
 } // namespace
 
@@ -231,12 +261,17 @@ LogicalResult writeBundle(ModuleOp module, const Options &options, StringRef tok
   std::string target = path.str();
   while (target.size() > 1 && target.back() == '/')
     target.pop_back();
-  if (fs::exists(target, error) && !fs::exists(target + "/program.pb", error))
-    return emitError(location) << target << ": exists and is not a bundle; choose another name";
+  // What a link names is replaced, and not the link.
+  if (fs::exists(target, error))
+    target = fs::canonical(target, error).string();
+  if (fs::exists(target, error) && !isBundle(target))
+    return emitError(location) << target << ": exists and is not just a bundle; choose another name";
+  if (failed(checkSpace(location, target, bundle)))
+    return failure();
 
-  TemporaryFolder folder(target);
-  if (!fs::create_directory(folder.path, error))
-    return emitError(location) << target << ": cannot be made here: " << error.message()
+  format::FolderReplacement folder(target);
+  if (int reason = folder.open())
+    return emitError(location) << target << ": cannot be made here: " << std::strerror(reason)
                                << "; choose a folder that exists and can be written";
   if (!tokenizer.empty()) {
     fs::copy(tokenizer.str(), folder.file("tokenizer"), fs::copy_options::recursive, error);
@@ -256,21 +291,11 @@ LogicalResult writeBundle(ModuleOp module, const Options &options, StringRef tok
       failed(writeFile(location, folder.file("program.pb"), {headerBytes, payload})))
     return failure();
 
-  // Swap: the old bundle is whole until the new one is.
-  std::string old = target + ".replaced-" + std::to_string(::getpid());
-  bool hadOld = fs::exists(target, error);
-  if (hadOld)
-    fs::rename(target, old, error);
-  if (!error) {
-    fs::rename(folder.path, target, error);
-    std::error_code ignored;
-    if (error && hadOld)
-      fs::rename(old, target, ignored);
-  }
+  error = syncTree(folder.file(""));
+  if (!error)
+    error = std::error_code(folder.replace(), std::generic_category());
   if (error)
     return emitError(location) << target << ": " << error.message() << "; it is as it was before";
-  if (hadOld)
-    fs::remove_all(old, error);
   return success();
 }
 

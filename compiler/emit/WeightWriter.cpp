@@ -40,7 +40,8 @@ WeightFormat chooseFormat(nn::ParameterOp parameter, const Storage &storage, con
 /// Written by several threads at once, each at its own place.
 class File {
 public:
-  explicit File(StringRef path) : descriptor(::open(path.str().c_str(), O_WRONLY | O_CREAT, 0644)) {}
+  explicit File(StringRef path)
+      : descriptor(::open(path.str().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) {}
   ~File() {
     if (descriptor >= 0)
       ::close(descriptor);

@@ -2,6 +2,8 @@
 """Files and folders that are read, made, and written whole or not at all; what fails is one line about the file."""
 
 import errno
+import fcntl
+import glob
 import json
 import os
 import shutil
@@ -91,11 +93,35 @@ def parse_object(what: str, text: str | bytes, advice: str) -> dict:
     return value
 
 
+def sync(path: Path) -> None:
+    """What was written to a file, or the names in a folder, are on the disk. Raises OSError where they cannot be."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        if hasattr(fcntl, "F_FULLFSYNC"):
+            fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
+        else:
+            os.fsync(handle)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some file systems cannot sync a folder
+            raise
+    finally:
+        os.close(handle)
+
+
+def _make_folder(folder: Path) -> None:
+    """With those above it, each new name synced."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync(folder.parent)
+
+
 def make_parent(path: str | os.PathLike[str], advice: str, what: str | None = None) -> Path:
     """The absolute folder of `path`, made where it is not there; `what` is how an error begins, if not with it."""
     parent = user_path(path).absolute().parent
     with translate_errors(f"{what or f'{parent}:'} cannot be made", advice):
-        parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(parent)
     return parent
 
 
@@ -105,12 +131,23 @@ def make_writable_parent(path: Path, advice: str, what: str) -> None:
         raise Error(f"{what} cannot be written; {advice}")
 
 
+def check_space(folder: Path, needed: int, what: str) -> None:
+    """Raises Error where the disk of `folder` has fewer than `needed` bytes left for `what`."""
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    free = shutil.disk_usage(there).free
+    if needed > free:
+        raise Error(
+            f"{folder}: {what} needs {needed / 1e6:.1f} MB here and {free / 1e6:.1f} MB are free; make room or choose "
+            "another folder"
+        )
+
+
 @contextmanager
 def made_folders(folder: Path) -> Iterator[None]:
     """Makes `folder` and those above it; after an error in the block the new ones are gone, if nothing is in them."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        _make_folder(folder)
         yield
     except BaseException:
         for each in missing:
@@ -124,12 +161,15 @@ def replaced_file(path: Path, advice: str) -> Iterator[Path]:
     """Yields a file beside `path`, of the same ending, that becomes `path` at the end; after an error it is gone."""
     unfinished = path.with_name(f".writing-{path.name}")
     with translate_errors(f"{path}: cannot be written", advice), made_folders(path.parent):
+        unfinished.unlink(missing_ok=True)  # of a killed run; a link that was planted is not followed
+        unfinished.touch(exist_ok=False)
         try:
             yield unfinished
+            sync(unfinished)
             unfinished.replace(path)
+            sync(path.parent)
         finally:
-            with suppress(OSError):
-                unfinished.unlink()
+            unfinished.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -144,15 +184,39 @@ def new_folder(path: Path, advice: str) -> Iterator[Path]:
             folder = scratch / "folder"
             folder.mkdir()
             yield folder
+            sync_tree(folder)
             folder.replace(path)
+            sync(parent)
+
+
+def sync_tree(folder: Path) -> None:
+    """All files below it, and all their names."""
+    for each in (folder, *folder.rglob("*")):
+        if each.is_dir() or each.is_file():
+            sync(each)
 
 
 @contextmanager
 def scratch_folder(parent: Path, prefix: str) -> Iterator[Path]:
-    """Yields a new folder in `parent` that is gone at the end, with what is in it."""
+    """Yields a new folder in `parent` that is gone at the end, with what is in it, and so is what killed ones left."""
+    for leftover in parent.glob(f"{glob.escape(prefix)}*"):
+        with suppress(OSError), _locked(leftover):
+            shutil.rmtree(leftover, ignore_errors=True)
     # TemporaryDirectory changes permissions to remove a file, and hard-linked weights share them with the model.
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    with _locked(folder):
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Raises OSError where it is a link, or another process has it."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        yield folder
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        os.close(handle)

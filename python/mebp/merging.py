@@ -2,6 +2,7 @@
 """A bundle's base model and an adapter, merged into one model as transformers has it."""
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import numpy as np
 from mebp.element_types import ELEMENT_TYPES
 from mebp.errors import Error
 from mebp.extension import load_runtime
-from mebp.files import new_folder, read_json, user_path
+from mebp.files import check_space, new_folder, read_json, user_path
 from mebp.inspect import inspect
 from mebp.session import Session
 from mebp.tensor_file import relative_norm, write_tensors
@@ -88,6 +89,8 @@ def merge(
         _copy_files(bundle / "tokenizer", folder)
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         shapes = {tensor.name: tensor.shape for tensor in tensors}
+        elements = sum(math.prod(shape) for shape in shapes.values())
+        check_space(output.absolute().parent, elements * ELEMENT_TYPES[dtype].bytes, "the merged model")
         roundings = write_tensors(folder / "model.safetensors", shapes, merged(), dtype)
         size = (folder / "model.safetensors").stat().st_size
     return MergeResult(len(tensors), size, changes, roundings)

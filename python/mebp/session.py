@@ -330,17 +330,38 @@ class Session:
         self._session.load_adapter(os.fspath(user_path(folder)))
 
     def save_state(self, folder: str | os.PathLike[str], user: bytes = b"") -> None:
-        """Writes all that a bitwise equal continuation needs, crash-safe; `user` travels along (up to 1 MiB).
+        """Writes all that a bitwise equal continuation needs, crash-safe; `user` travels along.
 
         That is the adapter, the optimizer's state and the number of steps: where the data stands is the caller's to
-        keep, in `user`.
+        keep, in `user`. The state that this session saved there before stays beside the new one.
+
+        Raises mebp.Error, with the states there as they were, where the disk fails, and after a step that failed half
+        applied.
         """
         make_parent(folder, "choose another folder")
         self._session.save_state(os.fspath(user_path(folder)), user)
 
     def load_state(self, folder: str | os.PathLike[str]) -> bytes:
-        """Continues from a saved state; returns what `user` was.
+        """Continues from the newest saved state, or the one before it where that is damaged; returns what `user` was.
+
+        The family of kernels is the state's from here on, where this machine has it. `notes` says what is worth saying.
 
         Raises mebp.Error, with nothing changed, where the state is of another bundle or optimizer, or damaged.
         """
         return self._session.load_state(os.fspath(user_path(folder)))
+
+    @property
+    def notes(self) -> str:
+        """One line on the state that was loaded last: that it is the older of two, or that other kernels run; or ""."""
+        return self._session.notes()
+
+    @property
+    def is_poisoned(self) -> bool:
+        """A step has failed half applied: steps and saves are refused until load_state succeeds."""
+        return self._session.is_poisoned()
+
+    def check_space(
+        self, state: str | os.PathLike[str] | None = None, adapter: str | os.PathLike[str] | None = None
+    ) -> None:
+        """Raises mebp.Error where the disks have too little room for what saving there will take."""
+        self._session.check_space(os.fspath(state or ""), os.fspath(adapter or ""))

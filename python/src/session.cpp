@@ -2,10 +2,13 @@
 #include "calls.h"
 #include "module.h"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <optional>
 #include <string>
+#include <utility>
 
 #include <unistd.h>
 
@@ -14,9 +17,6 @@
 namespace mebp::python {
 
 namespace {
-
-// What a state may carry for the program that drives the session; the trainer stores a few hundred bytes.
-constexpr uint64_t largestUserState = 1 << 20;
 
 mebp_optimizer optimizerOf(const std::string &name) {
   if (const format::OptimizerTraits *traits = format::findOptimizer(name))
@@ -157,12 +157,31 @@ public:
   }
 
   nb::bytes loadState(const char *folder) {
-    std::vector<char> user(largestUserState);
+    std::vector<char> user(4096); // the trainer stores a few hundred bytes
     uint64_t size = user.size();
-    unlocked(
-        [&](mebp_error *error) { return mebp_session_load_state(handle.get(), folder, user.data(), &size, error); });
+    mebp_error error;
+    mebp_code code = MEBP_OK;
+    auto load = [&] {
+      nb::gil_scoped_release release;
+      code = mebp_session_load_state(handle.get(), folder, user.data(), &size, &error);
+    };
+    load();
+    if (size > user.size()) {
+      user.resize(size);
+      load();
+    }
+    check(code, error);
     return nb::bytes(user.data(), size);
   }
+
+  void checkSpace(const std::string &state, const std::string &adapter) const {
+    mebp_error error;
+    check(mebp_session_check_space(handle.get(), state.empty() ? nullptr : state.c_str(),
+                                   adapter.empty() ? nullptr : adapter.c_str(), &error),
+          error);
+  }
+  bool isPoisoned() const { return mebp_session_is_poisoned(handle.get()); }
+  std::string notes() const { return mebp_session_notes(handle.get()); }
 
 private:
   // Runs a long call without Python's lock, so that other threads (a progress bar, a data loader) go on.
@@ -192,9 +211,38 @@ private:
   uint64_t memoryBytes = 0, plannedPeakBytes = 0;
 };
 
+class Lock {
+public:
+  Lock(const char *path, bool isFolder) {
+    mebp_error error;
+    check(isFolder ? mebp_lock_folder(path, &handle, &error) : mebp_lock_file(path, &handle, &error), error);
+  }
+  Lock(const Lock &) = delete;
+  ~Lock() { release(); }
+  void release() { mebp_lock_release(std::exchange(handle, nullptr)); }
+
+private:
+  mebp_lock *handle = nullptr;
+};
+
+// None where the folder has no state.
+std::optional<uint64_t> stateSteps(const char *folder) {
+  uint64_t steps = 0;
+  mebp_error error;
+  mebp_code code = mebp_state_steps(folder, &steps, &error);
+  if (code == MEBP_NOT_FOUND)
+    return std::nullopt;
+  check(code, error);
+  return steps;
+}
+
 } // namespace
 
 void bindSession(nb::module_ &module) {
+  nb::class_<Lock>(module, "Lock")
+      .def(nb::init<const char *, bool>(), nb::arg("path"), nb::arg("is_folder"))
+      .def("release", &Lock::release);
+  module.def("state_steps", &stateSteps, nb::arg("folder"));
   nb::class_<Session>(module, "Session")
       .def(nb::init<const Bundle &, const std::string &, double, double, double, double, double, uint32_t, bool, bool,
                     bool, double, uint64_t, const std::string &, bool, double, bool, const std::string &>(),
@@ -219,7 +267,10 @@ void bindSession(nb::module_ &module) {
       .def("save_adapter", &Session::saveAdapter, nb::arg("folder"))
       .def("load_adapter", &Session::loadAdapter, nb::arg("folder"))
       .def("save_state", &Session::saveState, nb::arg("folder"), nb::arg("user"))
-      .def("load_state", &Session::loadState, nb::arg("folder"));
+      .def("load_state", &Session::loadState, nb::arg("folder"))
+      .def("check_space", &Session::checkSpace, nb::arg("state"), nb::arg("adapter"))
+      .def("is_poisoned", &Session::isPoisoned)
+      .def("notes", &Session::notes);
 }
 
 } // namespace mebp::python

@@ -2,9 +2,14 @@
 #include "runtime/adapter/adapter.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <filesystem>
 #include <set>
 #include <unordered_map>
 
+#include <unistd.h>
+
+#include "format/folders.h"
 #include "format/tensor_names.h"
 #include "runtime/adapter/adapter_config.h"
 #include "runtime/adapter/safetensors.h"
@@ -21,7 +26,8 @@ static Status checkLora(const Session &session) {
   return failure(MEBP_UNSUPPORTED, "the bundle was not compiled for LoRA, so it has no adapter");
 }
 
-static void writeTensors(const Session &session, FileReplacement &file) {
+static Status writeTensors(const Session &session, const std::string &folder) {
+  FileReplacement file(folder + tensorsName);
   std::vector<MatrixName> matrices;
   for (const format::Trainable &trainable : session.bundle().content().trainables())
     matrices.push_back({trainable.name(), trainable.rows(), trainable.columns()});
@@ -29,24 +35,78 @@ static void writeTensors(const Session &session, FileReplacement &file) {
   file.write(head.data(), head.size());
   for (uint32_t i = 0; i < session.trainables.count(); ++i)
     file.write(session.trainables.parameters(i), session.trainables.elements(i) * sizeof(float));
+  if (Status status = file.sync(); !status.ok())
+    return status;
+  return file.replace();
 }
 
+static Status writeConfig(const std::string &text, const std::string &folder) {
+  FileReplacement file(folder + configName);
+  file.write(text.data(), text.size());
+  if (Status status = file.sync(); !status.ok())
+    return status;
+  return file.replace();
+}
+
+// Takes along what else lies in the folder, without copying it.
+static Status linkOthers(const std::string &folder, const format::FolderReplacement &fresh) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    std::string name = entry->path().filename().string();
+    if ("/" + name == tensorsName || "/" + name == configName)
+      continue;
+    if (!entry->is_regular_file(error))
+      return failure(MEBP_INVALID_ARGUMENT,
+                     "%s: has another adapter and '%s' beside it, so it cannot be replaced as a whole; choose another "
+                     "folder",
+                     folder.c_str(), name.c_str());
+    if (::link(entry->path().c_str(), fresh.file(name).c_str()) != 0)
+      return systemFailure(entry->path().string(), "link", errno);
+  }
+  return error ? systemFailure(folder, "read", error.value()) : Status();
+}
+
+// An adapter of other settings is in the folder: the two files may not change one after the other.
+static Status replaceAdapter(const Session &session, const std::string &text, const std::string &folder) {
+  format::FolderReplacement fresh(folder);
+  if (int reason = fresh.open())
+    return systemFailure(folder, "make a folder beside it", reason);
+  if (Status status = writeTensors(session, fresh.file("")); !status.ok())
+    return status;
+  if (Status status = writeConfig(text, fresh.file("")); !status.ok())
+    return status;
+  if (Status status = linkOthers(folder, fresh); !status.ok())
+    return status;
+  if (int reason = fresh.replace())
+    return systemFailure(folder, "replace", reason);
+  return Status();
+}
+
+// The tensors alone change where the settings stay; where there are none yet, they make it an adapter, and come last.
 Status saveAdapter(const Session &session, const std::string &folder) {
   if (Status status = checkLora(session); !status.ok())
     return status;
+  if (Status status = session.trainables.checkWhole(); !status.ok())
+    return status;
   if (Status status = makeFolder(folder); !status.ok())
     return status;
-  FileReplacement tensors(folder + tensorsName), config(folder + configName);
-  writeTensors(session, tensors);
-  std::string text = adapterConfig(session.bundle().content());
-  config.write(text.data(), text.size());
-  for (FileReplacement *file : {&tensors, &config})
-    if (Status status = file->sync(); !status.ok())
-      return status;
-  // Both are on the disk; only now does either take the old one's place.
-  if (Status status = tensors.replace(); !status.ok())
+  const std::string text = adapterConfig(session.bundle().content());
+  Result<std::string> settings = readFile(folder + configName);
+  if (!settings.ok() && settings.status().code() != MEBP_NOT_FOUND)
+    return settings.status();
+  if (settings.ok() && *settings != text)
+    return replaceAdapter(session, text, folder);
+  if (Status status = writeTensors(session, folder); !status.ok() || settings.ok())
     return status;
-  return config.replace();
+  return writeConfig(text, folder);
+}
+
+uint64_t adapterDiskBytes(const Session &session, const std::string &folder) {
+  uint64_t needed = 0;
+  for (uint32_t i = 0; i < session.trainables.count(); ++i)
+    needed += 2 * session.trainables.elements(i) * sizeof(float);
+  Result<uint64_t> there = fileSize(folder + tensorsName);
+  return there.ok() ? needed - std::min(needed, *there) : needed;
 }
 
 static bool isHead(const format::Bundle &bundle, std::string_view layer) {

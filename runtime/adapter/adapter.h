@@ -9,6 +9,8 @@
 namespace mebp {
 
 Status saveAdapter(const Session &session, const std::string &folder);
+// The most that saving it there adds to the disk: the new one beside the old.
+uint64_t adapterDiskBytes(const Session &session, const std::string &folder);
 // Changes the session only where the whole folder fits it.
 Status loadAdapter(Session &session, const std::string &folder);
 

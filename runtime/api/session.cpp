@@ -3,9 +3,11 @@
 // mebp.h's functions about sessions: how one is made, and what of it is read and saved. step.cpp has what it runs.
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include "runtime/adapter/adapter.h"
 #include "runtime/api/handle.h"
+#include "runtime/core/files.h"
 #include "runtime/train/layout.h"
 #include "runtime/train/options.h"
 #include "runtime/train/state.h"
@@ -146,6 +148,28 @@ mebp_code mebp_session_save_state(const mebp_session *session, const char *folde
     Status status = user_bytes ? checkArguments({{"user", user}}) : Status();
     return status.ok() ? saveState(used, folder, user, user_bytes) : status;
   });
+}
+
+bool mebp_session_is_poisoned(const mebp_session *session) {
+  return session && !session->session.trainables.checkWhole().ok();
+}
+
+mebp_code mebp_session_check_space(const mebp_session *session, const char *state_folder, const char *adapter_folder,
+                                   mebp_error *error) {
+  return withSession(session, error, {}, [&](const Session &used) {
+    std::vector<DiskUse> uses;
+    if (state_folder)
+      uses.push_back({state_folder, stateDiskBytes(used, state_folder)});
+    if (adapter_folder)
+      uses.push_back({adapter_folder, adapterDiskBytes(used, adapter_folder)});
+    return checkSpace(uses);
+  });
+}
+
+const char *mebp_session_notes(const mebp_session *session) { return session ? session->session.notes.c_str() : ""; }
+
+mebp_code mebp_state_steps(const char *folder, uint64_t *steps, mebp_error *error) {
+  return guarded(error, {{"folder", folder}, {"steps", steps}}, [&] { return readStateSteps(folder, *steps); });
 }
 
 mebp_code mebp_session_load_state(mebp_session *session, const char *folder, void *user, uint64_t *user_bytes,

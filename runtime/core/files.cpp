@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "format/folders.h"
+
 namespace mebp {
 
 static const char *adviceOn(int number) {
@@ -94,10 +96,25 @@ Result<uint64_t> fileSize(const std::string &path) {
 }
 
 Status makeFolder(const std::string &path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error)
-    return failure(MEBP_IO, "%s: cannot make this folder: %s", path.c_str(), error.message().c_str());
+  if (int reason = format::makeFolders(path))
+    return failure(MEBP_IO, "%s: cannot make this folder: %s", path.c_str(), std::strerror(reason));
+  return Status();
+}
+
+Status checkSpace(const std::vector<DiskUse> &uses) {
+  for (const DiskUse &use : uses) {
+    uint64_t available = 0, device = 0, needed = 0, other = 0, otherDevice = 0;
+    if (format::freeBytes(use.folder, available, device) != 0)
+      continue; // who cannot be asked is tried
+    for (const DiskUse &each : uses)
+      if (format::freeBytes(each.folder, other, otherDevice) == 0 && otherDevice == device)
+        needed += each.bytes;
+    if (needed > available)
+      return failure(MEBP_IO,
+                     "%s: the run writes up to %.1f MB to this disk and %.1f MB are free; make room or choose "
+                     "another folder",
+                     use.folder.c_str(), static_cast<double>(needed) / 1e6, static_cast<double>(available) / 1e6);
+  }
   return Status();
 }
 
@@ -155,9 +172,11 @@ FileReplacement::~FileReplacement() {
 
 void FileReplacement::fail(const char *what) { failed = systemFailure(target, what, errno); }
 
-// The temporary name is fixed: what a killed run leaves behind is overwritten by the next.
+// The temporary name is fixed, so that what a killed run leaves behind is gone with the next. It is made anew: whatever
+// else has that name, a link to elsewhere too, is removed and not written to.
 FileReplacement::FileReplacement(const std::string &path) : target(path), temporary(path + ".new") {
-  descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  ::unlink(temporary.c_str());
+  descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (descriptor >= 0)
     return;
   fail("write");
@@ -178,9 +197,14 @@ void FileReplacement::write(const void *data, uint64_t size) {
 }
 
 Status FileReplacement::sync() {
-  if (failed.ok() && ::fsync(descriptor) != 0)
-    fail("write");
+  if (int reason = failed.ok() ? format::syncFile(descriptor) : 0)
+    failed = systemFailure(target, "write", reason);
   return failed;
+}
+
+Status FileReplacement::syncFolder() const {
+  int reason = format::syncFolder(std::filesystem::path(target).parent_path().string());
+  return reason ? systemFailure(target, "sync the folder of", reason) : Status();
 }
 
 Status FileReplacement::replace() {
@@ -189,15 +213,22 @@ Status FileReplacement::replace() {
   if (::rename(temporary.c_str(), target.c_str()) != 0)
     return systemFailure(target, "replace", errno);
   temporary.clear();
-  std::string folder = std::filesystem::path(target).parent_path().string();
-  int handle = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (handle < 0)
-    return systemFailure(target, "sync the folder of", errno);
-  // Some file systems cannot sync a folder and say EINVAL; the rename itself is done.
-  bool synced = ::fsync(handle) == 0 || errno == EINVAL;
-  int number = errno;
-  ::close(handle);
-  return synced ? Status() : systemFailure(target, "sync the folder of", number);
+  return syncFolder();
+}
+
+Status FileReplacement::replaceAndKeep(const std::string &name) {
+  if (!failed.ok())
+    return failed;
+  int reason = format::exchangeNames(temporary, target);
+  if (reason != 0 && reason != ENOTSUP)
+    return systemFailure(target, "replace", reason);
+  bool exchanged = reason == 0;
+  if (::rename(exchanged ? temporary.c_str() : target.c_str(), name.c_str()) != 0)
+    return systemFailure(name, "replace", errno);
+  if (!exchanged)
+    return replace();
+  temporary.clear();
+  return syncFolder();
 }
 
 } // namespace mebp

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "runtime/core/status.h"
 
@@ -16,6 +17,14 @@ Status systemFailure(const std::string &path, const char *what, int number);
 Result<std::string> readFile(const std::string &path);
 Result<uint64_t> fileSize(const std::string &path);
 Status makeFolder(const std::string &path);
+
+// What will be written to a folder, which need not be there yet.
+struct DiskUse {
+  std::string folder;
+  uint64_t bytes = 0;
+};
+// Refuses what the disks have no room for, together where several are on one; names the first folder of that disk.
+Status checkSpace(const std::vector<DiskUse> &uses);
 
 // A whole file, read-only. Its pages are clean: the system may drop them and read them again.
 class MappedFile {
@@ -41,8 +50,9 @@ private:
   int descriptor = -1;
 };
 
-// A file written beside the one that it replaces. Until `replace` the old one stands; a destroyed writer that was not
-// asked to replace leaves nothing behind. After a failure nothing more is done, and `sync` and `replace` give it.
+// A file written beside the one that it replaces, PATH.new. Until `replace` the old one stands; a destroyed writer that
+// was not asked to replace leaves nothing behind. After a failure nothing more is done, and `sync` and `replace` give
+// it.
 class FileReplacement {
 public:
   FileReplacement(const FileReplacement &) = delete;
@@ -53,9 +63,12 @@ public:
   void write(const void *data, uint64_t size);
   Status sync();    // everything written is on the disk: from here on only the rename can fail
   Status replace(); // the rename, then the folder's own sync
+  // The same, and the old file gets this name, in the place of what had it. At no moment is the target missing.
+  Status replaceAndKeep(const std::string &name);
 
 private:
   void fail(const char *what);
+  Status syncFolder() const;
 
   Status failed; // the first one
   std::string target;

@@ -53,6 +53,8 @@ public:
   virtual ~Backend() = default;
   // Which family of kernels runs, as text for people; "reference" are the CPU's naive ones, for saved states too.
   virtual const char *kernels() const = 0;
+  // Takes another family, by that name, from the next run on; false, with nothing changed, where it cannot.
+  virtual bool useKernels(const std::string &) { return false; }
 
   // What a session has to set aside for it, beside what it finds by itself. Asked before `load`, and of a backend that
   // is made for nothing else: making one costs little.

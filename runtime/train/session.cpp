@@ -58,6 +58,16 @@ Status Session::takeMemory(uint64_t bytes) {
   return Status();
 }
 
+std::string Session::useKernels(const std::string &family) {
+  std::string own = kernels();
+  if (family == own)
+    return "";
+  if (backend->useKernels(family))
+    return "the state was saved with " + family + " kernels, so these run and not the " + own + " ones";
+  return "the state was saved with " + family + " kernels, which cannot run here; with the " + own +
+         " ones results differ by rounding";
+}
+
 Status Session::openSpill(const Layout &layout, bool byPlan) {
   if (!settings.spill_folder || layout.fileBytes == 0)
     return Status();

@@ -4,8 +4,8 @@
 // only runs programs: forwards that leave a checkpoint a block, the objective, backwards in reverse.
 #pragma once
 
-#include <cstring>
 #include <memory>
+#include <string>
 
 #include "runtime/bundle/bundle.h"
 #include "runtime/core/memory.h"
@@ -35,11 +35,14 @@ public:
   const Bundle &bundle() const { return *owner; }
   const mebp_session_options &options() const { return settings; }
   const char *kernels() const { return backend->kernels(); }
-  bool usesReferenceKernels() const { return std::strcmp(kernels(), "reference") == 0; }
+  // Goes on with this family, of a saved state, where it can; what there is to say of it, or nothing.
+  std::string useKernels(const std::string &family);
   bool hasGradients() const { return gradientsKept; }
   const float *gradient(uint32_t trainable) const { return gradients.of(trainable); }
 
   Trainables trainables;
+  std::string notes;               // of the last state that was loaded: what its user should know, in one line
+  mutable std::string stateFolder; // where this run's last state is, saved or loaded
 
 private:
   Status takeMemory(uint64_t bytes);

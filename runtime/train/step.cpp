@@ -183,7 +183,7 @@ Status Session::stepByGradient(const Tokens *batches, uint32_t count, double &lo
 
 Status Session::checkTrains() const {
   if (!settings.forward_only)
-    return Status();
+    return trainables.checkWhole();
   return failure(MEBP_INVALID_ARGUMENT, "the session was created with forward_only, it cannot train");
 }
 

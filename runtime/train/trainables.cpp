@@ -96,6 +96,7 @@ Status Trainables::endStep(const Status &status) {
     ++stepsDone;
   if (status.ok() || !changed)
     return status;
+  poisoned = true;
   return Status(status.code(), status.message() + "; some parameters have been updated: load the last saved state or "
                                                   "start over");
 }
@@ -105,6 +106,13 @@ Status Trainables::setLearningRate(double rate) {
   if (status.ok())
     options.learningRate = rate;
   return status;
+}
+
+Status Trainables::checkWhole() const {
+  if (!poisoned)
+    return Status();
+  return failure(MEBP_POISONED, "a step has failed after it had updated some parameters; load the last saved state or "
+                                "start over");
 }
 
 void Trainables::addDirection(float factor) {
@@ -134,9 +142,11 @@ Status Trainables::save(const std::function<void(const unsigned char *data, uint
 }
 
 Status Trainables::load(const unsigned char *saved) {
+  poisoned = true;
   if (Status status = writeFile(0, saved + plan.bytes, plan.fileBytes); !status.ok())
     return status;
   std::memcpy(memory + plan.begin, saved, plan.bytes);
+  poisoned = false;
   return Status();
 }
 

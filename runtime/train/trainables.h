@@ -51,6 +51,8 @@ public:
   void beginStep() { changed = false; }
   Status update(uint32_t trainable, const float *gradient);
   Status endStep(const Status &status);
+  // Refuses, with MEBP_POISONED, what a step or a load has left half changed. The next whole load mends it.
+  Status checkWhole() const;
 
   Status setLearningRate(double rate);
 
@@ -76,7 +78,8 @@ private:
   Update rule = nullptr; // of the optimizer
   unsigned char *memory = nullptr;
   SpillFile *file = nullptr;
-  bool changed = false;
+  bool changed = false;  // by this step
+  bool poisoned = false; // by one that failed
 };
 
 } // namespace mebp

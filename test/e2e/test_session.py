@@ -151,3 +151,17 @@ def test_export_and_compile_take_the_home_folder(tmp_path, monkeypatch):
     mebp.export("~/model", "~/onnx/model.onnx", seq_len=8)
     mebp.compile("~/onnx/model.onnx", "~/tiny.mebp")
     assert {path.name for path in tmp_path.iterdir()} == {"model", "onnx", "tiny.mebp"}
+
+
+def test_a_state_carries_what_the_caller_adds_of_any_size(bundle, tmp_path):
+    session = mebp.Session(bundle)
+    for user in (b"", b"x" * 5000, bytes(range(256)) * (3 << 12)):
+        session.save_state(tmp_path / "state", user)
+        assert mebp.Session(bundle).load_state(tmp_path / "state") == user
+
+
+def test_room_on_the_disk_is_asked_for(bundle, tmp_path):
+    session = mebp.Session(bundle)
+    session.check_space()
+    session.check_space(tmp_path / "state", tmp_path / "adapter")
+    assert list(tmp_path.iterdir()) == [] and not session.is_poisoned and session.notes == ""

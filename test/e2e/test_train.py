@@ -9,6 +9,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
@@ -100,9 +101,34 @@ def test_a_state_of_something_else_is_refused(bundle, data, tmp_path, tmp_path_f
 
 def test_a_state_is_one_run_s(bundle, data, tmp_path):
     log = tmp_path / "run.jsonl"
-    arguments = ["train", bundle, "--data", data, "--steps", 100000, "--state", tmp_path / "state"]
-    with running(*arguments, "--log", log, until=has_lines(log, 1)):
-        assert "another run" in refusal(*arguments)
+    state, adapter = tmp_path / "state", tmp_path / "adapter"
+    arguments = ["train", bundle, "--data", data, "--steps", 100000]
+    with running(*arguments, "--log", log, "--state", state, "--adapter-out", adapter, until=has_lines(log, 1)):
+        for option, path, kind in (("--state", state, "folder"), ("--adapter-out", adapter, "folder"),
+                                   ("--log", log, "file")):  # fmt: skip
+            busy = f"{path}: another run uses this {kind}; wait until it ends or choose another"
+            assert refusal(*arguments, option, path, "--overwrite") == f"mebp: {busy}"
+        tokens = tmp_path / "tokens.npy"
+        np.save(tokens, np.zeros((2, 32), np.int32))
+        other = subprocess.run(
+            [find_tool("mebp-run"), bundle, "--tokens", tokens, "--state", state, "--overwrite"],
+            capture_output=True, text=True, timeout=TIMEOUT, check=False,
+        )  # fmt: skip
+        busy = f"{state}: another run uses this folder; wait until it ends or choose another"
+        assert (other.returncode, other.stderr) == (2, f"mebp-run: {busy}\n")
+
+
+def test_a_run_says_that_it_goes_on_from_the_state_before(bundle, data, tmp_path):
+    common = ["train", bundle, "--data", data, "--lr", 1e-2, "--save-every", 1]
+    folders = ["--state", tmp_path / "state", "--adapter-out", tmp_path / "adapter"]
+    assert mebp(*common, "--steps", 4, "--adapter-out", tmp_path / "whole").returncode == 0
+    assert mebp(*common, "--steps", 3, *folders).returncode == 0
+    state = tmp_path / "state" / "state.bin"
+    state.write_bytes(state.read_bytes()[:-1])
+    resumed = mebp(*common, "--steps", 4, *folders, "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert f"{state}: is damaged, so the state before it is used, of step " in resumed.stdout
+    assert adapter_bytes(tmp_path / "adapter") == adapter_bytes(tmp_path / "whole")
 
 
 def read_log(path: Path) -> list[dict]:
@@ -292,7 +318,7 @@ def test_refusals(bundle, data, tmp_path):
     assert "--steps" in refusal(*train, "--steps", 0)
     assert "lr" in refusal(*train, "--lr", "nan")
     assert "--state" in refusal(*train, "--resume")
-    assert "cannot be written" in refusal(*train, "--steps", 1, "--log", "/proc/nothing/run.jsonl")
+    assert "cannot be made" in refusal(*train, "--steps", 1, "--log", "/proc/nothing/run.jsonl")
     assert "--plot run.what" in refusal(*train, "--steps", 1, "--plot", "run.what")
     assert (
         refusal(*train, "--step", 1)

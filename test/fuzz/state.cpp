@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A state.bin, read into a session that has one of the same size.
-#include <cstddef>
 #include <cstring>
 
 #include "runtime/train/state.h"
@@ -42,7 +41,9 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t roo
     header.trainedCrc32 = mebp::format::crc32(content, header.trainedBytes);
     header.userCrc32 = mebp::format::crc32(content + header.trainedBytes, header.userBytes);
   }
-  header.headerCrc32 = mebp::format::crc32(&header, offsetof(mebp::StateHeader, headerCrc32));
+  header.headerBytes = sizeof(header);
+  header.headerCrc32 = 0;
+  header.headerCrc32 = mebp::format::crc32(&header, sizeof(header));
   std::memcpy(data, &header, sizeof(header));
   return size;
 }

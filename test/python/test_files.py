@@ -10,6 +10,7 @@ import pytest
 
 from mebp.errors import Error
 from mebp.files import (
+    check_space,
     made_folders,
     make_parent,
     make_writable_parent,
@@ -18,6 +19,7 @@ from mebp.files import (
     read_json,
     read_text,
     replaced_file,
+    scratch_folder,
     user_path,
 )
 
@@ -156,3 +158,33 @@ def test_json_that_nobody_wrote(path):
     with path.open("wb") as stream:
         stream.truncate(1 << 34)  # a hole, which takes no disk
     assert refusal(read_json, path, "look") == f"{path}: has 17179869184 bytes, more than such a file can have; look"
+
+
+def test_a_planted_link_is_not_followed(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / ".writing-run.png").symlink_to(victim)
+    with replaced_file(tmp_path / "run.png", "choose another") as unfinished:
+        unfinished.write_text("new")
+    assert victim.read_text() == "precious"
+    assert (tmp_path / "run.png").read_text() == "new" and not (tmp_path / "run.png").is_symlink()
+
+
+def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path):
+    left = tmp_path / ".mebp-export-killed"
+    (left / "output").mkdir(parents=True)
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (tmp_path / ".mebp-export-link").symlink_to(victim)
+    with scratch_folder(tmp_path, ".mebp-export-") as first:
+        assert not left.exists()
+        with scratch_folder(tmp_path, ".mebp-export-") as second:
+            assert first.exists() and second.exists()  # one that is in use stays
+    assert below(tmp_path) == [".mebp-export-link", "victim"]
+
+
+def test_room_on_the_disk(tmp_path):
+    check_space(tmp_path / "not" / "yet", 1, "the log")
+    line = refusal(check_space, tmp_path, 1 << 60, "the log")
+    assert line.startswith(f"{tmp_path}: the log needs 1152921504606.8 MB here and ")
+    assert line.endswith(" MB are free; make room or choose another folder")

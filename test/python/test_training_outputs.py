@@ -131,9 +131,7 @@ def test_a_state_is_of_a_run(tmp_path):
     (tmp_path / "file").touch()
     assert refusal(state=tmp_path / "file") == f"--state {tmp_path / 'file'}: something else is there; choose another"
     (tmp_path / "state.bin").write_bytes(b"not a state")
-    assert refusal(state=tmp_path) == (
-        f"{tmp_path / 'state.bin'}: exists and is not a state of mebp train; choose another --state"
-    )
+    assert refusal(state=tmp_path) == f"{tmp_path / 'state.bin'}: is not a saved state; choose another folder"
 
 
 def test_one_cannot_both_go_on_and_start_anew(tmp_path):

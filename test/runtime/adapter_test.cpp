@@ -4,6 +4,7 @@
 
 #include "runtime/adapter/safetensors.h"
 #include "runtime/core/files.h"
+#include "support/full_disk.h"
 #include "support/handles.h"
 
 using namespace mebp;
@@ -248,14 +249,48 @@ TEST_F(AdapterTest, TakesAnAlphaThatIsNoBinaryFraction) {
 
 TEST_F(AdapterTest, LeavesTheOldOneWhereTheDiskIsFull) {
   std::string before = readWhole(tensors), settings = readWhole(config);
-  ASSERT_EQ(::symlink("/dev/full", (config + ".new").c_str()), 0);
   mebp_error error;
   OpenSession fresh(bundle.handle);
-  EXPECT_EQ(mebp_session_save_adapter(fresh.handle, adapter.c_str(), &error), MEBP_IO);
-  EXPECT_NE(std::string(error.message).find("No space left on device"), std::string::npos) << error.message;
+  {
+    FullDisk full(100);
+    EXPECT_EQ(mebp_session_save_adapter(fresh.handle, adapter.c_str(), &error), MEBP_IO);
+  }
+  EXPECT_EQ(std::string(error.message), tensors + ": cannot write: File too large");
   EXPECT_EQ(readWhole(tensors), before);
   EXPECT_EQ(readWhole(config), settings);
   EXPECT_FALSE(std::filesystem::exists(tensors + ".new"));
+}
+
+// Its settings differ, so the two files belong together: the folder changes at once, with what else is in it.
+TEST_F(AdapterTest, ReplacesAnotherAdapterAsAWhole) {
+  TinyOptions tiny;
+  tiny.loraAlpha = 8;
+  BundleFolder files(tinyBundle(tiny));
+  OpenBundle other(files.path());
+  OpenSession fresh(other.handle);
+  writeWhole(adapter + "/README.md", "notes");
+  mebp_lock *lock = nullptr;
+  ASSERT_EQ(mebp_lock_folder(adapter.c_str(), &lock, nullptr), MEBP_OK);
+  mebp_error error = {};
+  {
+    FullDisk full(100);
+    EXPECT_EQ(mebp_session_save_adapter(fresh.handle, adapter.c_str(), &error), MEBP_IO);
+  }
+  OpenSession still(bundle.handle);
+  EXPECT_EQ(mebp_session_load_adapter(still.handle, adapter.c_str(), nullptr), MEBP_OK);
+  ASSERT_EQ(mebp_session_save_adapter(fresh.handle, adapter.c_str(), &error), MEBP_OK) << error.message;
+  EXPECT_NE(readWhole(config).find("\"lora_alpha\": 8"), std::string::npos);
+  EXPECT_EQ(mebp_session_load_adapter(fresh.handle, adapter.c_str(), nullptr), MEBP_OK);
+  EXPECT_EQ(readWhole(adapter + "/README.md"), "notes");
+  mebp_lock *second = nullptr;
+  EXPECT_EQ(mebp_lock_folder(adapter.c_str(), &second, nullptr), MEBP_BUSY); // the lock is the folder's as before
+  mebp_lock_release(lock);
+  std::filesystem::create_directory(adapter + "/below");
+  EXPECT_EQ(mebp_session_save_adapter(session.handle, adapter.c_str(), &error), MEBP_INVALID_ARGUMENT);
+  EXPECT_EQ(error.message, adapter +
+                               ": has another adapter and 'below' beside it, so it cannot be replaced as a whole; "
+                               "choose another folder");
+  EXPECT_EQ(mebp_session_load_adapter(fresh.handle, adapter.c_str(), nullptr), MEBP_OK);
 }
 
 TEST_F(AdapterTest, WidensHalves) {

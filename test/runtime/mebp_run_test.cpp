@@ -115,10 +115,62 @@ TEST_F(RunTest, LeavesNothingBehindWhereKernelsAreMissing) {
   EXPECT_FALSE(std::filesystem::exists(trace));
 }
 
-TEST_F(RunTest, RefusesToContinueWithNaiveKernelsByTheEnvironment) {
+TEST_F(RunTest, GoesOnWithTheKernelsOfItsState) {
   std::string arguments = bundle.path() + " --tokens " + tokensBin(20) + " --state " + scratch + "/state --steps ";
-  ASSERT_EQ(runCommand("MEBP_KERNELS=reference " + std::string(MEBP_RUN) + " " + arguments + "1", scratch).status, 0);
-  expectRefusal(arguments + "2 --resume", "was saved with another family of kernels; continue with the same one");
+  for (const std::string &family : availableKernels(
+           runCommand("MEBP_KERNELS=none " + std::string(MEBP_RUN) + " " + arguments + "1", scratch).errors)) {
+    std::filesystem::remove_all(scratch + "/state");
+    ASSERT_EQ(runCommand("MEBP_KERNELS=" + family + " " + MEBP_RUN + " " + arguments + "1", scratch).status, 0);
+    for (const std::string other : {"reference", "portable"}) {
+      std::string resumed = "MEBP_KERNELS=" + other + " " + MEBP_RUN + " " + arguments + "2 --resume";
+      Outcome outcome = runCommand("cp -r " + scratch + "/state " + scratch + "/kept; " + resumed, scratch);
+      EXPECT_EQ(outcome.status, 0) << outcome.errors;
+      EXPECT_NE(outcome.output.find(" steps done  kernels " + family + " "), std::string::npos) << outcome.output;
+      EXPECT_EQ(outcome.errors, other == family ? ""
+                                                : "mebp-run: the state was saved with " + family +
+                                                      " kernels, so these run and not the " + other + " ones\n");
+      std::filesystem::remove_all(scratch + "/state");
+      std::filesystem::rename(scratch + "/kept", scratch + "/state");
+    }
+  }
+}
+
+TEST_F(RunTest, ReplacesAnEarlierRunOnlyWhenAsked) {
+  std::string base = bundle.path() + " --tokens " + tokensBin(20) + " --steps 2";
+  std::string state = scratch + "/state", adapter = scratch + "/adapter";
+  std::string folders = base + " --state " + state + " --adapter-out " + adapter;
+  ASSERT_EQ(run(folders).status, 0);
+  std::string saved = readWhole(state + "/state.bin");
+  expectRefusal(folders, state + ": holds the state of a run (after step 2); add --resume to go on or --overwrite to "
+                                 "start over\n");
+  expectRefusal(base + " --adapter-out " + adapter,
+                adapter + ": holds an adapter; add --overwrite to replace it or choose another folder\n");
+  EXPECT_EQ(readWhole(state + "/state.bin"), saved);
+  expectRefusal(folders + " --overwrite --resume", "--resume excludes --overwrite");
+  EXPECT_EQ(run(folders + " --overwrite --lr 1e-3").status, 0);
+  EXPECT_NE(readWhole(state + "/state.bin"), saved);
+  EXPECT_FALSE(std::filesystem::exists(state + "/state.previous.bin"));
+  writeWhole(state + "/state.bin", "somebody's");
+  expectRefusal(folders + " --overwrite", state + "/state.bin: is not a saved state; choose another folder");
+  EXPECT_EQ(readWhole(state + "/state.bin"), "somebody's");
+}
+
+TEST_F(RunTest, HasItsFoldersToItself) {
+  std::string base = bundle.path() + " --tokens " + tokensBin(20) + " --steps 2";
+  for (const char *option : {"--state", "--adapter-out"}) {
+    std::string folder = scratch + "/locked";
+    mebp_lock *lock = nullptr;
+    ASSERT_EQ(mebp_lock_folder(folder.c_str(), &lock, nullptr), MEBP_OK);
+    expectRefusal(base + " " + option + " " + folder,
+                  folder + ": another run uses this folder; wait until it ends or choose another\n");
+    mebp_lock_release(lock);
+  }
+  std::string both = scratch + "/both";
+  Outcome outcome = run(base + " --state " + both + " --adapter-out " + both);
+  EXPECT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_TRUE(std::filesystem::exists(both + "/state.bin"));
+  EXPECT_TRUE(std::filesystem::exists(both + "/adapter_config.json"));
+  EXPECT_FALSE(std::filesystem::exists(both + "/.lock"));
 }
 
 TEST_F(RunTest, LooksAtMemoryAfterEveryKernelCallIfAsked) {

@@ -54,43 +54,4 @@ TEST(Memory, RefusesWhatTheSystemDoesNotHave) {
   EXPECT_EQ(arena.status().code(), MEBP_OUT_OF_MEMORY);
 }
 
-TEST(Files, LeavesTheOldFileUntilTheNewOneIsWhole) {
-  std::string path = test::scratchPath();
-  test::writeWhole(path, "old");
-  {
-    FileReplacement file(path);
-    file.write("half", 4);
-    ASSERT_TRUE(file.sync().ok());
-  }
-  EXPECT_EQ(test::readWhole(path), "old");
-  EXPECT_FALSE(std::ifstream(path + ".new").good());
-  FileReplacement file(path);
-  file.write("new", 3);
-  ASSERT_TRUE(file.sync().ok());
-  ASSERT_TRUE(file.replace().ok());
-  EXPECT_EQ(test::readWhole(path), "new");
-  ::unlink(path.c_str());
-}
-
-TEST(Files, NamesThePathAndTheReason) {
-  Result<std::string> missing = readFile("/nowhere/at/all");
-  EXPECT_EQ(missing.status().code(), MEBP_NOT_FOUND);
-  EXPECT_EQ(missing.status().message(), "/nowhere/at/all: cannot open: No such file or directory; check the path");
-  Status folder = makeFolder("/dev/null/folder");
-  EXPECT_EQ(folder.code(), MEBP_IO);
-  // A device that is always full.
-  if (::access("/dev/full", W_OK) == 0) {
-    std::string link = test::scratchPath();
-    ASSERT_EQ(::symlink("/dev/full", (link + ".new").c_str()), 0);
-    FileReplacement file(link);
-    file.write("x", 1);
-    file.write("y", 1);
-    for (const Status &status : {file.sync(), file.replace()}) {
-      EXPECT_EQ(status.code(), MEBP_IO);
-      EXPECT_EQ(status.message(), link + ": cannot write: No space left on device; make room or choose another folder");
-    }
-    EXPECT_EQ(::access(link.c_str(), F_OK), -1);
-  }
-}
-
 } // namespace

@@ -283,16 +283,39 @@ TEST(SpilledState, SaysThatAStepIsHalfDoneWhereTheDiskFails) {
   auto refusal = [&](const std::string &file) {
     Exchanged unreadable(spillDescriptor(folder.path), file.c_str(), O_RDWR);
     EXPECT_EQ(mebp_session_step(session.handle, ids.data(), ids.data(), 2, 5, &result, &error), MEBP_IO);
-    EXPECT_EQ(mebp_session_save_state(session.handle, (folder.path + "/state").c_str(), nullptr, 0, nullptr), MEBP_IO);
+    EXPECT_EQ(mebp_session_save_state(session.handle, (folder.path + "/state").c_str(), nullptr, 0, nullptr),
+              file == part ? MEBP_POISONED : MEBP_IO);
     return std::string(error.message);
   };
   auto before = trainablesOf(bundle.handle, session.handle);
+  std::string good = folder.path + "/good";
+  ASSERT_EQ(mebp_session_save_state(session.handle, good.c_str(), nullptr, 0, &error), MEBP_OK) << error.message;
   std::string line = folder.path + ": cannot read what was spilled: Input/output error";
   EXPECT_EQ(refusal("/dev/null"), line);
   EXPECT_EQ(trainablesOf(bundle.handle, session.handle), before);
   EXPECT_EQ(refusal(part), line + "; some parameters have been updated: load the last saved state or start over");
   EXPECT_EQ(mebp_session_steps(session.handle), 0u);
   EXPECT_FALSE(std::filesystem::exists(folder.path + "/state/state.bin"));
+
+  // The disk is well again, the session is not, until the state from before is loaded.
+  const std::string poisoned =
+      "a step has failed after it had updated some parameters; load the last saved state or start over";
+  EXPECT_TRUE(mebp_session_is_poisoned(session.handle));
+  auto expectPoisoned = [&](mebp_code code) {
+    EXPECT_EQ(code, MEBP_POISONED);
+    EXPECT_EQ(error.message, poisoned);
+  };
+  std::vector<const float *> none(trainablesOf(bundle.handle, session.handle).size());
+  expectPoisoned(mebp_session_step(session.handle, ids.data(), ids.data(), 2, 5, &result, &error));
+  expectPoisoned(mebp_session_apply_gradients(session.handle, none.data(), &error));
+  expectPoisoned(mebp_session_save_state(session.handle, good.c_str(), nullptr, 0, &error));
+  expectPoisoned(mebp_session_save_adapter(session.handle, (folder.path + "/adapter").c_str(), &error));
+  EXPECT_FALSE(std::filesystem::exists(folder.path + "/adapter"));
+  ASSERT_EQ(mebp_session_load_state(session.handle, good.c_str(), nullptr, nullptr, &error), MEBP_OK) << error.message;
+  EXPECT_FALSE(mebp_session_is_poisoned(session.handle));
+  EXPECT_EQ(trainablesOf(bundle.handle, session.handle), before);
+  EXPECT_EQ(mebp_session_step(session.handle, ids.data(), ids.data(), 2, 5, &result, &error), MEBP_OK);
+  EXPECT_EQ(mebp_session_save_state(session.handle, good.c_str(), nullptr, 0, &error), MEBP_OK);
 }
 
 TEST(SpilledState, NeedsAFolder) {

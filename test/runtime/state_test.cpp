@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstring>
 #include <filesystem>
 
-#include <unistd.h>
-
+#include "format/container.h"
 #include "format/optimizers.h"
+#include "support/full_disk.h"
 #include "support/handles.h"
 
 using namespace mebp;
@@ -74,6 +75,7 @@ TEST_F(StateTest, AsksForEnoughRoom) {
   char small[4];
   uint64_t size = sizeof(small);
   EXPECT_EQ(mebp_session_load_state(session.handle, folder.c_str(), small, &size, nullptr), MEBP_INVALID_ARGUMENT);
+  EXPECT_EQ(size, 8u);
   EXPECT_EQ(mebp_session_load_state(session.handle, folder.c_str(), nullptr, &size, nullptr), MEBP_OK);
   EXPECT_EQ(size, 8u);
 }
@@ -93,10 +95,133 @@ TEST_F(StateTest, RefusesDamage) {
     mebp_code code = mebp_session_load_state(fresh.handle, folder.c_str(), nullptr, nullptr, &error);
     EXPECT_TRUE(code == MEBP_CORRUPT || code == MEBP_INCOMPATIBLE) << at << ": " << error.message;
   }
-  for (size_t size : {size_t(0), size_t(50), size_t(104), whole.size() - 1}) {
+  for (size_t size : {size_t(0), size_t(50), size_t(128), whole.size() - 1}) {
     writeWhole(path, whole.substr(0, size));
     refusal(fresh.handle, MEBP_CORRUPT);
   }
+  writeWhole(path, "this is text");
+  EXPECT_EQ(refusal(fresh.handle, MEBP_CORRUPT), path + ": is not a saved state; choose another folder");
+}
+
+TEST_F(StateTest, UsesTheStateBeforeADamagedOne) {
+  OpenSession session(bundle.handle), asItWas(bundle.handle);
+  stepOf(session.handle, 1);
+  stepOf(asItWas.handle, 1);
+  for (const char *user : {"1", "2", "3"}) {
+    ASSERT_EQ(mebp_session_save_state(session.handle, folder.c_str(), user, 1, nullptr), MEBP_OK);
+    stepOf(session.handle, 2);
+  }
+  stepOf(asItWas.handle, 2);
+  std::string path = folder + "/state.bin", whole = readWhole(path);
+  auto expectTheOlder = [&](const std::string &what) {
+    OpenSession fresh(bundle.handle);
+    char user = 0;
+    uint64_t size = 1, steps = 0;
+    mebp_error error = {};
+    EXPECT_STREQ(mebp_session_notes(fresh.handle), "");
+    ASSERT_EQ(mebp_session_load_state(fresh.handle, folder.c_str(), &user, &size, &error), MEBP_OK) << error.message;
+    EXPECT_EQ(user, '2');
+    EXPECT_EQ(mebp_session_notes(fresh.handle), path + ": is " + what + ", so the state before it is used, of step 2");
+    EXPECT_EQ(trainablesOf(bundle.handle, fresh.handle), trainablesOf(bundle.handle, asItWas.handle));
+    EXPECT_EQ(mebp_state_steps(folder.c_str(), &steps, nullptr), MEBP_OK);
+    EXPECT_EQ(steps, 2u);
+  };
+  for (size_t at = 0; at < whole.size(); at += 7) {
+    SCOPED_TRACE(at);
+    std::string changed = whole;
+    changed[at] = static_cast<char>(changed[at] ^ 1);
+    writeWhole(path, changed);
+    expectTheOlder("damaged");
+  }
+  std::filesystem::remove(path);
+  expectTheOlder("missing");
+
+  // The next save replaces the damaged one, and goes on from there.
+  writeWhole(path, whole.substr(1));
+  OpenSession again(bundle.handle), fresh(bundle.handle);
+  ASSERT_EQ(mebp_session_load_state(again.handle, folder.c_str(), nullptr, nullptr, nullptr), MEBP_OK);
+  ASSERT_EQ(mebp_session_save_state(again.handle, folder.c_str(), "4", 1, nullptr), MEBP_OK);
+  ASSERT_EQ(mebp_session_load_state(fresh.handle, folder.c_str(), nullptr, nullptr, nullptr), MEBP_OK);
+  EXPECT_STREQ(mebp_session_notes(fresh.handle), "");
+
+  std::string previous = folder + "/state.previous.bin";
+  writeWhole(path, whole.substr(1));
+  writeWhole(previous, whole.substr(2));
+  OpenSession last(bundle.handle);
+  EXPECT_EQ(refusal(last.handle, MEBP_CORRUPT), path + ": is not a saved state; choose another folder; " + previous +
+                                                    ": is not a saved state; choose another folder");
+}
+
+// A run that starts anew in a folder must not fall back to the run before it.
+TEST_F(StateTest, KeepsNoGenerationOfAnotherRun) {
+  OpenSession before(bundle.handle), session(bundle.handle);
+  for (int i = 0; i < 2; ++i)
+    ASSERT_EQ(mebp_session_save_state(before.handle, folder.c_str(), nullptr, 0, nullptr), MEBP_OK);
+  EXPECT_TRUE(std::filesystem::exists(folder + "/state.previous.bin"));
+  ASSERT_EQ(mebp_session_save_state(session.handle, folder.c_str(), nullptr, 0, nullptr), MEBP_OK);
+  EXPECT_FALSE(std::filesystem::exists(folder + "/state.previous.bin"));
+}
+
+TEST_F(StateTest, RefusesAnotherVersion) {
+  OpenSession session(bundle.handle), fresh(bundle.handle);
+  uint64_t steps;
+  EXPECT_EQ(mebp_state_steps(folder.c_str(), &steps, nullptr), MEBP_NOT_FOUND);
+  std::filesystem::create_directories(folder);
+  std::string path = folder + "/state.bin", older(200, '\0');
+  older.replace(0, 8, "MEBPSTAT");
+  older[8] = 1;
+  uint32_t checksum = format::crc32(older.data(), 100);
+  std::memcpy(&older[100], &checksum, sizeof(checksum));
+  writeWhole(path, older);
+  EXPECT_EQ(refusal(fresh.handle, MEBP_INCOMPATIBLE),
+            path + ": was saved by an older mebp, in format version 1, which is no longer read; finish the run with "
+                   "that one or start over");
+  ASSERT_EQ(mebp_session_save_state(session.handle, folder.c_str(), nullptr, 0, nullptr), MEBP_OK);
+  std::string newer = readWhole(path);
+  newer[8] = 3;
+  std::memset(&newer[16], 0, 4);
+  checksum = format::crc32(newer.data(), 128);
+  std::memcpy(&newer[16], &checksum, sizeof(checksum));
+  writeWhole(path, newer);
+  EXPECT_EQ(refusal(fresh.handle, MEBP_INCOMPATIBLE),
+            path + ": has format version 3.0, newer than this runtime's 2.0; use a newer runtime");
+}
+
+// The saved family runs again, whichever this session would have: its rounding is part of the run.
+TEST_F(StateTest, GoesOnWithTheKernelsThatItWasSavedWith) {
+  mebp_session_options naive = defaultOptions();
+  naive.reference_kernels = true;
+  OpenSession through(bundle.handle, naive), first(bundle.handle, naive);
+  std::string own;
+  for (uint64_t step = 0; step < 2; ++step) {
+    stepOf(through.handle, step);
+    stepOf(first.handle, step);
+  }
+  ASSERT_EQ(mebp_session_save_state(first.handle, folder.c_str(), nullptr, 0, nullptr), MEBP_OK);
+  OpenSession second(bundle.handle);
+  own = mebp_session_kernels(second.handle);
+  ASSERT_NE(own, "reference");
+  ASSERT_EQ(mebp_session_load_state(second.handle, folder.c_str(), nullptr, nullptr, nullptr), MEBP_OK);
+  EXPECT_STREQ(mebp_session_kernels(second.handle), "reference");
+  EXPECT_EQ(mebp_session_notes(second.handle),
+            "the state was saved with reference kernels, so these run and not the " + own + " ones");
+  for (uint64_t step = 2; step < 5; ++step)
+    EXPECT_EQ(stepOf(second.handle, step), stepOf(through.handle, step));
+  EXPECT_EQ(trainablesOf(bundle.handle, second.handle), trainablesOf(bundle.handle, through.handle));
+
+  // One that no machine has.
+  std::string path = folder + "/state.bin", content = readWhole(path);
+  std::memcpy(&content[112], "avx1024\0\0", 10);
+  std::memset(&content[16], 0, 4);
+  uint32_t checksum = format::crc32(content.data(), 128);
+  std::memcpy(&content[16], &checksum, sizeof(checksum));
+  writeWhole(path, content);
+  OpenSession third(bundle.handle);
+  ASSERT_EQ(mebp_session_load_state(third.handle, folder.c_str(), nullptr, nullptr, nullptr), MEBP_OK);
+  EXPECT_EQ(mebp_session_kernels(third.handle), own);
+  EXPECT_EQ(mebp_session_notes(third.handle),
+            "the state was saved with avx1024 kernels, which cannot run here; with the " + own +
+                " ones results differ by rounding");
 }
 
 TEST_F(StateTest, RefusesAnotherRun) {
@@ -117,7 +242,8 @@ TEST_F(StateTest, RefusesAnotherRun) {
   options = defaultOptions();
   options.reference_kernels = true;
   OpenSession reference(bundle.handle, options);
-  refusal(reference.handle, MEBP_INCOMPATIBLE);
+  EXPECT_NE(refusal(reference.handle, MEBP_INCOMPATIBLE).find("the session was created with the reference ones"),
+            std::string::npos);
 
   TinyOptions other;
   other.bound = 0.25f;
@@ -132,10 +258,14 @@ TEST_F(StateTest, KeepsTheOldStateWhereTheDiskIsFull) {
   ASSERT_EQ(mebp_session_save_state(session.handle, folder.c_str(), nullptr, 0, nullptr), MEBP_OK);
   std::string before = readWhole(folder + "/state.bin");
   stepOf(session.handle, 1);
-  ASSERT_EQ(::symlink("/dev/full", (folder + "/state.bin.new").c_str()), 0);
   mebp_error error;
-  EXPECT_EQ(mebp_session_save_state(session.handle, folder.c_str(), nullptr, 0, &error), MEBP_IO);
+  {
+    FullDisk full(200);
+    EXPECT_EQ(mebp_session_save_state(session.handle, folder.c_str(), nullptr, 0, &error), MEBP_IO);
+  }
+  EXPECT_EQ(error.message, folder + "/state.bin: cannot write: File too large");
   EXPECT_EQ(readWhole(folder + "/state.bin"), before);
+  EXPECT_FALSE(std::filesystem::exists(folder + "/state.bin.new"));
 }
 
 } // namespace

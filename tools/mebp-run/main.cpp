@@ -10,8 +10,6 @@
 #include <string>
 #include <vector>
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "format/optimizers.h"
@@ -43,8 +41,8 @@ public:
   ~Trainer() {
     mebp_session_destroy(session);
     mebp_bundle_close(bundle);
-    if (lock >= 0)
-      ::close(lock);
+    mebp_lock_release(stateLock);
+    mebp_lock_release(adapterLock);
   }
 
   int run() {
@@ -103,25 +101,47 @@ private:
   }
 
   // What cannot be written is found out before the first step, and not after the last.
-  static bool prepareFolder(const std::string &folder) {
-    std::error_code reason;
-    std::filesystem::create_directories(folder, reason);
-    if (reason)
-      return fail(folder + ": cannot make this folder: " + reason.message());
+  bool takeFolder(const std::string &folder, mebp_lock *&lock) {
+    if (folder.empty())
+      return true;
+    if (!check(mebp_lock_folder(folder.c_str(), &lock, &error)))
+      return false;
     return ::access(folder.c_str(), W_OK) == 0 || fail(folder + ": cannot write here: " + std::strerror(errno));
   }
 
   bool prepareFolders() {
-    if (!options.adapterFolder.empty() && !prepareFolder(options.adapterFolder))
+    const std::string &state = options.stateFolder, &adapter = options.adapterFolder;
+    std::error_code different;
+    if (!takeFolder(state, stateLock) ||
+        (!std::filesystem::equivalent(state, adapter, different) && !takeFolder(adapter, adapterLock)))
       return false;
-    if (options.stateFolder.empty())
-      return true;
-    if (!prepareFolder(options.stateFolder))
+    if (!check(mebp_session_check_space(session, state.empty() ? nullptr : state.c_str(),
+                                        adapter.empty() ? nullptr : adapter.c_str(), &error)))
       return false;
-    lock = ::open(options.stateFolder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (lock < 0 || ::flock(lock, LOCK_EX | LOCK_NB) != 0)
-      return fail(options.stateFolder + ": another run is using this state folder; wait for it or take another");
     progress = {tokens.checksum(), batch, tokens.sequence(), static_cast<float>(options.learningRate)};
+    return refuseToReplace();
+  }
+
+  // A forgotten --resume must not cost a run.
+  bool refuseToReplace() {
+    if (options.resume)
+      return true;
+    uint64_t done = 0;
+    mebp_code code =
+        options.stateFolder.empty() ? MEBP_NOT_FOUND : mebp_state_steps(options.stateFolder.c_str(), &done, &error);
+    if (code == MEBP_OK && !options.overwrite)
+      return fail(options.stateFolder + ": holds the state of a run (after step " + std::to_string(done) +
+                  "); add --resume to go on or --overwrite to start over");
+    if (code != MEBP_OK && code != MEBP_NOT_FOUND)
+      return check(code);
+    bool hasAdapter =
+        !options.adapterFolder.empty() && ::access((options.adapterFolder + "/adapter_config.json").c_str(), F_OK) == 0;
+    if (hasAdapter && !options.overwrite)
+      return fail(options.adapterFolder + ": holds an adapter; add --overwrite to replace it or choose another folder");
+    // Or a later --resume would take the old one, if this run ends before its first.
+    for (const char *name : {"/state.bin", "/state.previous.bin"})
+      if (code == MEBP_OK)
+        ::unlink((options.stateFolder + name).c_str());
     return true;
   }
 
@@ -137,6 +157,8 @@ private:
     }
     if (!check(code))
       return false;
+    if (const char *notes = mebp_session_notes(session); *notes)
+      std::fprintf(stderr, "mebp-run: %s\n", notes);
     const std::string &folder = options.stateFolder;
     if (size != sizeof(saved))
       return fail(folder + ": was saved by another program; continue with that one or take another folder");
@@ -183,7 +205,7 @@ private:
   uint32_t batch = 0;
   uint64_t steps = 0, plannedBytes = 0, peakBytes = 0;
   Progress progress;
-  int lock = -1;
+  mebp_lock *stateLock = nullptr, *adapterLock = nullptr;
 };
 
 } // namespace

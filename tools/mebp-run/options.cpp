@@ -27,7 +27,8 @@ int parseOptions(int argc, char **argv, RunOptions &out) {
   app.add_option("--save-every", out.saveEvery, "save the state every so many steps")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 30));
-  app.add_flag("--resume", out.resume, "continue the run in --state")->needs(state);
+  CLI::Option *resume = app.add_flag("--resume", out.resume, "continue the run in --state")->needs(state);
+  app.add_flag("--overwrite", out.overwrite, "replace the state and adapter of an earlier run")->excludes(resume);
   app.add_option("--threads", out.threads, "CPU threads to use (default: all)")->check(CLI::Range(1, 1 << 30));
   app.add_flag("--sample-memory", out.sampleMemory, "measure the peak after every kernel call, which is slow");
   CLI::Option *spill =

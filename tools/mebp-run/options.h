@@ -14,7 +14,7 @@ struct RunOptions {
   uint64_t residentLimit = 0; // bytes; 0: none
   double learningRate = 2e-4, weightDecay = 0;
   uint32_t sequence = 0, threads = 0;
-  bool resume = false, stateInFile = false, sampleMemory = false, json = false;
+  bool resume = false, overwrite = false, stateInFile = false, sampleMemory = false, json = false;
 };
 
 // -1: go on; otherwise the exit status, after the message was printed.

@@ -2,14 +2,13 @@
 """An export's output folder: everything is made in a stage inside it and moved into place at the end."""
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from mebp.errors import Error, translate_errors
-from mebp.files import made_folders, scratch_folder
+from mebp.files import made_folders, scratch_folder, sync, sync_tree
 from mebp.outputs import ONNX, check_output
 
 
@@ -63,8 +62,10 @@ def _same(a: Path, b: Path) -> bool:
 
 def _move(stage: Stage, target: Path) -> None:
     entries = sorted(stage.folder.iterdir(), key=lambda entry: entry == stage.onnx)
+    sync_tree(stage.folder)
     for entry in entries:
         there = target / entry.name
         if entry.is_dir() and there.is_dir():
-            shutil.rmtree(there)
+            os.replace(there, stage.scratch / f"older-{entry.name}")
         os.replace(entry, there)
+    sync(target)

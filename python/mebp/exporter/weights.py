@@ -14,6 +14,7 @@ import onnx_ir as ir
 from mebp.element_types import STORED_TYPES
 from mebp.errors import Error
 from mebp.exporter.checkpoint import StoredTensor
+from mebp.files import check_space
 from mebp.tensor_names import spellings
 
 # The location of every weight of a graph that was exported from a config alone.
@@ -85,8 +86,11 @@ def place(files: Iterable[Path], folder: Path) -> None:
         except OSError as error:
             if error.errno not in (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP):
                 raise
-            size = source.stat().st_size / 1e6
-            print(f"note: {file.name} is copied, {size:.1f} MB: it cannot be hard-linked to here", file=sys.stderr)
+            size = source.stat().st_size
+            check_space(folder, size, f"a copy of {file.name}")
+            print(
+                f"note: {file.name} is copied, {size / 1e6:.1f} MB: it cannot be hard-linked to here", file=sys.stderr
+            )
             shutil.copy2(source, target)
 
 

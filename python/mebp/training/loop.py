@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mebp.data import Dataset, load_dataset
 from mebp.errors import Error
-from mebp.files import read_bytes
+from mebp.files import check_space, make_parent, read_bytes
 from mebp.inspect import inspect
 from mebp.memory import anonymous_bytes
 from mebp.session import Session
@@ -25,6 +25,8 @@ from mebp.training.progress import Reporter, make_reporter
 from mebp.training.schedule import learning_rate
 from mebp.training.standing import Standing
 from mebp.words import counted
+
+_LOG_LINE_BYTES = 256
 
 Callback = Callable[[Record], object]
 
@@ -52,8 +54,11 @@ def train(options: TrainingOptions, callback: Callback | None = None, progress: 
     """
     check_outputs(options)
     with ExitStack() as stack:
-        if options.state:
-            stack.enter_context(state.locked(options.state))
+        for folder in filter(None, (options.state, options.adapter_out)):
+            stack.enter_context(state.locked(folder))
+        if options.log:
+            make_parent(options.log, "choose another --log")
+            stack.enter_context(state.locked(options.log, is_folder=False))
         length = inspect(options.bundle)["model"]["sequence"]
         tokenizer = Tokenizer(options.bundle)
         data = load_dataset(options.data, tokenizer, length)
@@ -73,6 +78,7 @@ def train(options: TrainingOptions, callback: Callback | None = None, progress: 
             profile=options.profile,
         )
         _check_budget(session)
+        session.check_space(options.state, options.adapter_out)
         return _Run(options, session, data, eval_data, before).run(callback, progress)
 
 
@@ -116,7 +122,7 @@ class _Run:
             self.description["--steps"] = self.total  # the rates depend on it
         self.standing = Standing()
         self.told_writing = self.told_explosion = False
-        self.spoiled = False  # a gradient that is not finite was applied
+        self.spoiled = False  # a gradient that is not finite was applied, or a part of one
         self.failed = False  # at its loss: the trainables are as good as lost
 
     def run(self, callback: Callback | None, progress: bool) -> TrainingRun:
@@ -135,6 +141,8 @@ class _Run:
             self.keeper.begin_anew()
         with make_reporter(self.total, self.planned_bytes, progress) as reporter, interrupts.watched() as interrupted:
             self._announce(reporter, resumed, first)
+            if options.log:
+                check_space(options.log.parent, _LOG_LINE_BYTES * (self.total - first), "the log")
             log = RunLog(options.log, first)
             stopped = False
             try:
@@ -175,7 +183,7 @@ class _Run:
         try:
             result = self.session.step(ids, labels)
         except Error as error:
-            self.failed = True
+            self.failed, self.spoiled = True, self.session.is_poisoned
             raise Error(f"step {step + 1}: {error}") from error
         if not math.isfinite(result.grad_norm):
             self.spoiled = True
@@ -237,6 +245,8 @@ class _Run:
             of = f" its {counted(self.total, 'step')}" if first >= self.total else f" after step {first} (--patience)"
             reporter.say(f"{options.state}: this run has finished{of}")
             return
+        if resumed and session.notes:
+            reporter.say(session.notes)
         start = f"continues after step {first}" if first else counted(self.total, "step")
         reporter.say(
             f"{options.bundle}: {start}, {session.optimizer} at lr {options.lr:g}, {session.kernels} kernels; "

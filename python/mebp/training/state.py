@@ -1,56 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run's saved state: what was trained, and with which data and options."""
 
-import fcntl
 import json
 import os
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mebp.errors import Error, translate_errors
-from mebp.files import read_bytes
+from mebp.errors import Error
+from mebp.extension import load_runtime
 from mebp.session import Session
 
-_HEAD = struct.Struct("<8s16xQ")  # the magic and the number of steps, as runtime/train/state.h has them
+_FILES = ("state.bin", "state.previous.bin")
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keeps a state folder to one run; the lock ends with the process, however it ends."""
-    with translate_errors(f"{folder}: cannot be written", "choose another --state"):
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+def locked(path: Path, is_folder: bool = True) -> Iterator[None]:
+    """Keeps a folder, made where it is missing, or a file to one run; the lock ends with the process at the latest."""
+    lock = load_runtime().Lock(os.fspath(path), is_folder)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
-    except BlockingIOError as error:
-        raise Error(f"{folder}: another run uses this state; choose another --state or wait") from error
     finally:
-        os.close(handle)
+        lock.release()
 
 
 def exists(folder: Path) -> bool:
     """Whether a run left a state there."""
-    return (folder / "state.bin").exists()
+    return any((folder / name).exists() for name in _FILES)
 
 
 def steps(folder: Path) -> int:
     """After how many steps the state there was saved. Raises mebp.Error where the file is not a state."""
-    path = folder / "state.bin"
-    head = read_bytes(path, "choose another --state")[: _HEAD.size]
-    magic, count = _HEAD.unpack(head.ljust(_HEAD.size, b"\0"))
-    if magic != b"MEBPSTAT":
-        raise Error(f"{path}: exists and is not a state of mebp train; choose another --state")
-    return count
+    return load_runtime().state_steps(os.fspath(folder)) or 0
 
 
 def discard(folder: Path) -> None:
-    """Removes the state of an older run, before another begins there."""
+    """Removes the states of an older run, before another begins there."""
     if exists(folder):
         steps(folder)  # which refuses what is not ours
-        (folder / "state.bin").unlink()
+        for name in _FILES:
+            (folder / name).unlink(missing_ok=True)
 
 
 def save(session: Session, folder: Path, description: dict) -> None:

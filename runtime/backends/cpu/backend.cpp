@@ -16,24 +16,45 @@ namespace {
 
 class CpuBackend final : public Backend {
 public:
-  CpuBackend(uint32_t threads, bool referenceKernels) : threads(threads), referenceKernels(referenceKernels) {}
+  CpuBackend(uint32_t threads, bool referenceKernels)
+      : threads(threads), set(referenceKernels ? cpu::InstructionSet::Reference : cpu::instructionSet()) {}
+  ~CpuBackend() override {
+    if (machine)
+      cpu::giveBackInstructionSet(set);
+  }
 
-  const char *kernels() const override { return nameOf(set()); }
+  const char *kernels() const override { return cpu::nameOf(set); }
+
+  bool useKernels(const std::string &family) override {
+    for (cpu::InstructionSet wanted : cpu::availableInstructionSets()) {
+      if (family != cpu::nameOf(wanted))
+        continue;
+      cpu::giveBackInstructionSet(set);
+      cpu::InstructionSet before = set;
+      set = cpu::takeInstructionSet(wanted);
+      if (set != wanted) {
+        cpu::giveBackInstructionSet(set);
+        set = cpu::takeInstructionSet(before);
+        return false;
+      }
+      machine->use(set);
+      return preparePrograms().ok();
+    }
+    return false;
+  }
+
   bool followsPlacements() const override { return true; }
   uint64_t workspaceBytes() const override { return threads * uint64_t(cpu::workspaceBytes); }
 
   Status load(const format::Bundle &bundle, unsigned char *workspace) override {
     if (const std::string &refusal = cpu::instructionSetRefusal(); !refusal.empty())
       return failure(MEBP_UNSUPPORTED, "%s", refusal.c_str());
-    machine = std::make_unique<cpu::Machine>(set(), threads, workspace);
+    content = &bundle;
+    set = cpu::takeInstructionSet(set);
+    machine = std::make_unique<cpu::Machine>(set, threads, workspace);
     if (!machine->hasThreads())
       return failure(MEBP_OUT_OF_MEMORY, "the system refuses %u threads; ask for fewer", threads);
-    auto find = [this](std::string_view name) { return cpu::findKernel(name, set()); };
-    programs.resize(static_cast<size_t>(bundle.programs_size()));
-    for (size_t i = 0; i < programs.size(); ++i)
-      if (Status status = prepare(bundle.programs(static_cast<int>(i)), find, programs[i]); !status.ok())
-        return status;
-    return Status();
+    return preparePrograms();
   }
 
   Status run(uint32_t program, const Run &run) override {
@@ -42,10 +63,18 @@ public:
   }
 
 private:
-  cpu::InstructionSet set() const { return referenceKernels ? cpu::InstructionSet::Reference : cpu::instructionSet(); }
+  Status preparePrograms() {
+    auto find = [this](std::string_view name) { return cpu::findKernel(name, set); };
+    programs = std::vector<cpu::PreparedProgram>(static_cast<size_t>(content->programs_size()));
+    for (size_t i = 0; i < programs.size(); ++i)
+      if (Status status = prepare(content->programs(static_cast<int>(i)), find, programs[i]); !status.ok())
+        return status;
+    return Status();
+  }
 
   uint32_t threads;
-  bool referenceKernels;
+  cpu::InstructionSet set;
+  const format::Bundle *content = nullptr;
   std::unique_ptr<cpu::Machine> machine;
   std::vector<cpu::PreparedProgram> programs;
 };

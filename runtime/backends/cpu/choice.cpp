@@ -8,6 +8,7 @@
 #include "runtime/backends/cpu/products/bf16_products.h"
 
 #include <cstdlib>
+#include <mutex>
 
 #include <hwy/targets.h>
 
@@ -49,6 +50,14 @@ void limitDispatch(InstructionSet set) {
   int64_t compiled = describe(set).targets & HWY_TARGETS;
   hwy::DisableTargets((compiled & -compiled) - 1);
 }
+
+struct Dispatch {
+  std::mutex mutex;
+  uint32_t users = 0; // sessions whose kernels are dispatched
+  InstructionSet set = InstructionSet::Portable;
+};
+
+Dispatch dispatch;
 
 struct Choice {
   InstructionSet set;
@@ -95,6 +104,26 @@ const std::vector<InstructionSet> &availableInstructionSets() {
 InstructionSet instructionSet() { return chosen().set; }
 
 const std::string &instructionSetRefusal() { return chosen().refusal; }
+
+// The naive kernels need no target.
+InstructionSet takeInstructionSet(InstructionSet wanted) {
+  if (wanted == InstructionSet::Reference)
+    return wanted;
+  std::lock_guard<std::mutex> lock(dispatch.mutex);
+  if (dispatch.users == 0) {
+    limitDispatch(wanted);
+    dispatch.set = wanted;
+  }
+  ++dispatch.users;
+  return describe(wanted).targets == describe(dispatch.set).targets ? wanted : dispatch.set;
+}
+
+void giveBackInstructionSet(InstructionSet set) {
+  if (set == InstructionSet::Reference)
+    return;
+  std::lock_guard<std::mutex> lock(dispatch.mutex);
+  --dispatch.users;
+}
 
 void useInstructionSet(InstructionSet set) {
   chosen().set = set;

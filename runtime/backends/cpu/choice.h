@@ -22,6 +22,11 @@ InstructionSet instructionSet();
 // Empty, or one line on a MEBP_KERNELS that names nothing available.
 const std::string &instructionSetRefusal();
 
+// The family for a session: `wanted`, but for sessions beside it whose vectors are of another target, of which a
+// process has one at a time; then theirs. Each has to be given back.
+InstructionSet takeInstructionSet(InstructionSet wanted);
+void giveBackInstructionSet(InstructionSet set);
+
 // Chooses again, one of those available, while no kernel runs: so one process can test all of them.
 void useInstructionSet(InstructionSet set);
 

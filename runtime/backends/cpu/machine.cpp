@@ -13,12 +13,14 @@ Machine::Machine(InstructionSet set, uint32_t threads, unsigned char *workspace)
                                 reinterpret_cast<uintptr_t>(owned.data()));
   }
   context.workspace = workspace;
-  context.bf16 = findBf16Products(set);
+  use(set);
   if (threads > 1)
     context.pool = pthreadpool_create(threads);
 }
 
 Machine::~Machine() { pthreadpool_destroy(context.pool); }
+
+void Machine::use(InstructionSet set) { context.bf16 = findBf16Products(set); }
 
 Context Machine::contextOf(int64_t sequence) const {
   Context live = context;

@@ -20,6 +20,8 @@ public:
 
   // False where the system refused them; then nothing may run.
   bool hasThreads() const { return threads == 1 || context.pool; }
+  // Another family, from the next step on.
+  void use(InstructionSet set);
   // Of a step whose sequences have that many live tokens.
   Context contextOf(int64_t sequence) const;
 

@@ -69,7 +69,7 @@ typedef enum mebp_code {
   MEBP_IO = 7,          /* the system refused to read or write; the message has its reason */
   MEBP_UNSUPPORTED = 8, /* a kernel, device or option that this build does not have */
   MEBP_NOT_FINITE = 9,  /* the loss or the gradient became NaN or infinite; parameters are as they were */
-  MEBP_BUSY = 10,       /* a folder that another run uses, or a session that another thread uses */
+  MEBP_BUSY = 10,       /* a folder or file that another run uses, or a session that another thread uses */
   MEBP_POISONED = 11,   /* a session whose step failed half applied: load the last good state */
   MEBP_CANCELLED = 12   /* mebp_session_cancel ended the call; nothing has changed */
 } mebp_code;
@@ -204,8 +204,10 @@ mebp_code mebp_session_gradients(mebp_session *session, const int32_t *ids, cons
  * Without return_gradients, accumulate and clip, each gradient is applied as soon as it is there, which needs the least
  * memory. Then MEBP_NOT_FINITE guards against the loss alone: a gradient that overflows although the loss is finite is
  * applied, and shows in grad_norm. With any of the three, gradients stay until the step's end and are guarded too.
- * Where options.state_in_file is set and the disk fails in the middle of the update, MEBP_IO says that some parameters
- * have changed. */
+ * With MEBP_MEZO, which moves the parameters and moves them back, they are then as before but for the rounding of
+ * these two additions. Where a disk or a device fails in the middle of the update, the message says that some
+ * parameters have changed, and the session is poisoned: steps and saves give MEBP_POISONED until
+ * mebp_session_load_state has succeeded. */
 mebp_code mebp_session_step(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
                             uint32_t sequence, mebp_step_result *result, mebp_error *error);
 /* One such step over `count` micro-batches, more than one only with options.accumulate. It is the step of one batch
@@ -237,18 +239,44 @@ mebp_code mebp_session_write_trainable(mebp_session *session, uint32_t index, co
 mebp_code mebp_session_read_gradient(const mebp_session *session, uint32_t index, float *out, uint64_t count,
                                      mebp_error *error);
 
-/* A PEFT folder: adapter_model.safetensors and adapter_config.json. Written whole or not at all. Read from f32, bf16 or
- * f16, and refused by the name of the field or tensor where it is not plain LoRA of the bundle's rank, alpha and
- * layers; the session is then as it was. */
+/* A PEFT folder: adapter_model.safetensors and adapter_config.json. Written whole or not at all: another adapter there
+ * is replaced by exchanging folders, and refused where the folder has folders of its own. Read from f32, bf16 or f16,
+ * and refused by the name of the field or tensor where it is not plain LoRA of the bundle's rank, alpha and layers; the
+ * session is then as it was. */
 mebp_code mebp_session_save_adapter(const mebp_session *session, const char *folder, mebp_error *error);
 mebp_code mebp_session_load_adapter(mebp_session *session, const char *folder, mebp_error *error);
-/* Everything that a bitwise equal continuation needs. Written to a new file, synced and renamed. `user` travels along
- * (the data's position and random state of whoever drives the session). */
+/* Everything that a bitwise equal continuation needs. Written to a new file, synced and renamed; the state that this
+ * session saved there before, or was loaded from, stays beside it. `user` travels along (the data's position and random
+ * state of whoever drives the session). */
 mebp_code mebp_session_save_state(const mebp_session *session, const char *folder, const void *user,
                                   uint64_t user_bytes, mebp_error *error);
-/* `user` may be NULL; *user_bytes is its room before the call and the stored size after it. */
+/* Takes the newest state in `folder`, or the one before it where that is damaged. `user` may be NULL; *user_bytes is
+ * its room before the call and the stored size after it, also where the room does not do (MEBP_INVALID_ARGUMENT). The
+ * family of kernels is the state's from here on, if this machine has it and no session beside this one uses another. */
 mebp_code mebp_session_load_state(mebp_session *session, const char *folder, void *user, uint64_t *user_bytes,
                                   mebp_error *error);
+
+/* Whether a step has failed half applied (mebp_session_step). */
+bool mebp_session_is_poisoned(const mebp_session *session);
+/* Compares what saving there will take at most (NULL: nothing is saved) with what the disks have left: MEBP_IO where
+ * that is too little. */
+mebp_code mebp_session_check_space(const mebp_session *session, const char *state_folder, const char *adapter_folder,
+                                   mebp_error *error);
+/* One line on the state that was loaded last, for the user: that it is the older of two, or that other kernels run than
+ * would have, or than did. "" where there is nothing to say. */
+const char *mebp_session_notes(const mebp_session *session);
+/* The steps of the state that would be loaded from `folder`; MEBP_NOT_FOUND where there is none. */
+mebp_code mebp_state_steps(const char *folder, uint64_t *steps, mebp_error *error);
+
+/* ---- locks ----------------------------------------------------------------------------------------------------- */
+
+/* Keeps a folder of states or of an adapter (made where it is not there), or a file such as a log, to one run: whoever
+ * comes second gets MEBP_BUSY. A lock ends with the process at the latest. It lies in the folder, or beside the file.
+ */
+typedef struct mebp_lock mebp_lock;
+mebp_code mebp_lock_folder(const char *folder, mebp_lock **out, mebp_error *error);
+mebp_code mebp_lock_file(const char *path, mebp_lock **out, mebp_error *error);
+void mebp_lock_release(mebp_lock *lock); /* NULL is allowed */
 
 /* ---- calibration ----------------------------------------------------------------------------------------------- */
 

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "format/folders.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+namespace mebp::format {
+
+namespace fs = std::filesystem;
+
+static int result(bool ok) { return ok ? 0 : errno; }
+
+static std::string parentOf(const std::string &path) { return fs::path(path).parent_path().string(); }
+
+static bool exists(const std::string &path) {
+  struct stat information;
+  return ::lstat(path.c_str(), &information) == 0;
+}
+
+int syncFile(int descriptor) {
+#ifdef F_FULLFSYNC
+  if (::fcntl(descriptor, F_FULLFSYNC) == 0)
+    return 0; // a file system that does not know it has fsync
+#endif
+  return result(::fsync(descriptor) == 0);
+}
+
+int syncFolder(const std::string &folder) {
+  int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0)
+    return errno;
+  // Some file systems cannot sync a folder and say EINVAL; the names themselves are there.
+  int reason = syncFile(descriptor);
+  ::close(descriptor);
+  return reason == EINVAL ? 0 : reason;
+}
+
+int makeFolders(const std::string &folder) {
+  std::error_code ignored;
+  if (folder.empty() || fs::is_directory(folder, ignored))
+    return 0;
+  std::string parent = parentOf(folder);
+  if (int reason = parent == folder ? ENOENT : makeFolders(parent))
+    return reason;
+  if (fs::path(folder).filename().empty()) // a/b/
+    return 0;
+  if (::mkdir(folder.c_str(), 0777) != 0) {
+    if (errno != EEXIST)
+      return errno;
+    if (!fs::is_directory(folder, ignored)) // otherwise another process was faster
+      return ENOTDIR;
+  }
+  return syncFolder(parent);
+}
+
+int exchangeNames(const std::string &first, const std::string &second) {
+#if defined(RENAME_SWAP)
+  int reason = result(::renamex_np(first.c_str(), second.c_str(), RENAME_SWAP) == 0);
+#elif defined(RENAME_EXCHANGE)
+  int reason = result(::renameat2(AT_FDCWD, first.c_str(), AT_FDCWD, second.c_str(), RENAME_EXCHANGE) == 0);
+#else
+  int reason = ENOTSUP;
+#endif
+  return reason == EINVAL || reason == ENOSYS || reason == EOPNOTSUPP ? ENOTSUP : reason;
+}
+
+int freeBytes(const std::string &folder, uint64_t &out, uint64_t &device) {
+  std::error_code ignored;
+  fs::path place = fs::absolute(folder, ignored);
+  while (!fs::exists(place, ignored) && place.has_relative_path())
+    place = place.parent_path();
+  struct statvfs information;
+  struct stat named;
+  if (::statvfs(place.c_str(), &information) != 0 || ::stat(place.c_str(), &named) != 0)
+    return errno;
+  device = named.st_dev;
+  out = uint64_t(information.f_bavail) * information.f_frsize;
+  return 0;
+}
+
+static std::string withoutFinalSlash(std::string path) {
+  while (path.size() > 1 && path.back() == '/')
+    path.pop_back();
+  return path;
+}
+
+FolderReplacement::FolderReplacement(std::string target) : target(withoutFinalSlash(std::move(target))) {}
+
+FolderReplacement::~FolderReplacement() {
+  std::error_code ignored;
+  if (!path.empty())
+    fs::remove_all(path, ignored); // what was not put in place, or the old one that was
+  if (descriptor >= 0)
+    ::close(descriptor);
+}
+
+// Opens a folder that is nobody's link and takes its lock; -1 where somebody else has it.
+static int openLocked(const std::string &folder) {
+  int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (descriptor >= 0 && ::flock(descriptor, LOCK_EX | LOCK_NB) == 0)
+    return descriptor;
+  if (descriptor >= 0)
+    ::close(descriptor);
+  return -1;
+}
+
+// What nobody has locked has no owner any more.
+void FolderReplacement::removeLeftovers() const {
+  std::string parent = parentOf(target), name = fs::path(target).filename().string();
+  std::vector<fs::path> writing, replaced;
+  std::error_code error;
+  for (fs::directory_iterator entry(parent.empty() ? "." : parent, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::string found = entry->path().filename().string();
+    if (found.rfind(name + ".writing-", 0) == 0)
+      writing.push_back(entry->path());
+    if (found.rfind(name + ".replaced-", 0) == 0)
+      replaced.push_back(entry->path());
+  }
+  // One killed between two renames: the old folder is the whole one.
+  if (!exists(target) && replaced.size() == 1)
+    ::rename(replaced.front().c_str(), target.c_str());
+  else
+    writing.insert(writing.end(), replaced.begin(), replaced.end());
+  for (const fs::path &leftover : writing)
+    if (int descriptor = openLocked(leftover.string()); descriptor >= 0) {
+      fs::remove_all(leftover, error);
+      ::close(descriptor);
+    }
+}
+
+int FolderReplacement::makeLocked() {
+  // Somebody who removes leftovers may come between making and locking: then the name is gone, and the next is tried.
+  for (int number = 0; number < 100; ++number) {
+    std::string name = target + ".writing-" + std::to_string(::getpid()) + (number ? "-" + std::to_string(number) : "");
+    if (::mkdir(name.c_str(), 0777) != 0) {
+      if (errno == EEXIST)
+        continue;
+      return errno;
+    }
+    struct stat named, opened;
+    descriptor = openLocked(name);
+    if (descriptor >= 0 && ::fstat(descriptor, &opened) == 0 && ::lstat(name.c_str(), &named) == 0 &&
+        named.st_ino == opened.st_ino) {
+      path = name;
+      return 0;
+    }
+    if (descriptor >= 0)
+      ::close(descriptor);
+    descriptor = -1;
+  }
+  return EEXIST;
+}
+
+int FolderReplacement::open() {
+  removeLeftovers();
+  return makeLocked();
+}
+
+// On a file system that cannot exchange names. One killed in between is put right by the next writer.
+int FolderReplacement::replaceByTwoRenames() const {
+  std::string old = target + ".replaced-" + std::to_string(::getpid());
+  if (::rename(target.c_str(), old.c_str()) != 0)
+    return errno;
+  int reason = result(::rename(path.c_str(), target.c_str()) == 0);
+  if (reason != 0)
+    ::rename(old.c_str(), target.c_str());
+  std::error_code ignored;
+  if (reason == 0)
+    fs::remove_all(old, ignored);
+  return reason;
+}
+
+int FolderReplacement::replace() {
+  if (int reason = syncFolder(path))
+    return reason;
+  int reason = exists(target) ? exchangeNames(path, target) : result(::rename(path.c_str(), target.c_str()) == 0);
+  if (reason == ENOTSUP)
+    reason = replaceByTwoRenames();
+  return reason ? reason : syncFolder(parentOf(target));
+}
+
+} // namespace mebp::format

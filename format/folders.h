@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How whole folders and names reach the disk, for the compiler as for the runtime. A function gives 0 or an errno.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace mebp::format {
+
+// What was written is on the medium itself. Where a system's fsync stops at the drive's cache, this does not.
+int syncFile(int descriptor);
+// So are the names in this folder; "" is the current one.
+int syncFolder(const std::string &folder);
+// Makes what is missing of it and of the folders above, each name synced.
+int makeFolders(const std::string &folder);
+// Swaps two names at once; ENOTSUP where the file system cannot.
+int exchangeNames(const std::string &first, const std::string &second);
+// Bytes that this process may still write here, or in the nearest folder above that exists.
+int freeBytes(const std::string &folder, uint64_t &out, uint64_t &device);
+
+// A folder that is written beside the one whose place it takes: TARGET.writing-PID, locked as long as it is written.
+// Whoever writes the next removes what a killed writer left. Until `replace` the old one stands, and a destroyed writer
+// leaves nothing behind.
+class FolderReplacement {
+public:
+  explicit FolderReplacement(std::string target);
+  FolderReplacement(const FolderReplacement &) = delete;
+  FolderReplacement &operator=(const FolderReplacement &) = delete;
+  ~FolderReplacement();
+
+  int open();
+  std::string file(const std::string &name) const { return path + "/" + name; }
+  // Swaps the two. Files and folders within have to be synced by then.
+  int replace();
+
+private:
+  int makeLocked();
+  void removeLeftovers() const;
+  int replaceByTwoRenames() const;
+
+  const std::string target;
+  std::string path;
+  int descriptor = -1;
+};
+
+} // namespace mebp::format

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Keeps what a run writes to that run. The lock is a file that ends with the process, however that ends: DIR/.lock in a
+// folder, .NAME.lock beside a file.
+#pragma once
+
+#include <string>
+
+#include "runtime/core/status.h"
+
+namespace mebp {
+
+class Lock {
+public:
+  Lock() = default;
+  Lock(const Lock &) = delete;
+  ~Lock();
+
+  // Makes the folder where it is not there; one that is still empty at the end goes with the lock. MEBP_BUSY where
+  // another run has the lock.
+  Status takeFolder(const std::string &folder);
+  Status takeFile(const std::string &path);
+
+private:
+  Status take(const std::string &lockFile, const std::string &what, const char *kind);
+
+  std::string file, made;
+  int descriptor = -1;
+};
+
+} // namespace mebp

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What takes an hour: goes on after a failure, and ends with the totals. soak.sh NAME... runs the sections of these names.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PWD/.venv/bin:$PATH" MEBP_SOAK=1
+
+results=()
+failed=0
+wanted=" $* "
+section() {
+  local name=$1 started=$SECONDS
+  shift
+  [ "$wanted" = "  " ] || [[ $wanted == *" $name "* ]] || return
+  echo "== $name"
+  if "$@"; then
+    results+=("$name: passed in $((SECONDS - started)) s")
+  else
+    results+=("$name: FAILED in $((SECONDS - started)) s")
+    failed=1
+  fi
+}
+
+section faults .venv/bin/python -m pytest test/e2e/test_faults.py
+
+printf '\n'
+printf '%s\n' "${results[@]}"
+exit "$failed"
