@@ -162,7 +162,7 @@ static Status checkTensor(const SafeTensor &tensor, const format::Trainable &tra
     std::string shape;
     for (uint64_t extent : tensor.shape)
       shape += (shape.empty() ? "" : " x ") + std::to_string(extent);
-    return failure(MEBP_INCOMPATIBLE, "'%s' is %s, the bundle's is %u x %u; take an adapter of the same base model",
+    return failure(MEBP_INCOMPATIBLE, "'%s' is %s, the bundle's is %u x %u; use an adapter of the same base model",
                    name, shape.c_str(), trainable.rows(), trainable.columns());
   }
   if (!canWiden(tensor))

@@ -94,7 +94,7 @@ static Status checkNumber(const Json &config, const char *name, const char *opti
   if (number == expected)
     return Status();
   return failure(MEBP_INCOMPATIBLE,
-                 "%s is %g, the bundle was compiled for %g; compile with %s %g or take another adapter", name, number,
+                 "%s is %g, the bundle was compiled for %g; compile with %s %g or choose another adapter", name, number,
                  expected, option, number);
 }
 

@@ -50,7 +50,7 @@ static Status readEntry(const std::string &name, const Json &entry, const unsign
                    name.c_str());
   for (uint64_t extent : out.shape)
     if (extent > maximumExtent)
-      return failure(MEBP_CORRUPT, "'%s' has a size that cannot be; save the adapter again", name.c_str());
+      return failure(MEBP_CORRUPT, "'%s' has an impossible size; save the adapter again", name.c_str());
   out.data = data + offsets[0];
   out.bytes = offsets[1] - offsets[0];
   return Status();

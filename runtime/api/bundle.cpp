@@ -56,7 +56,7 @@ mebp_code mebp_bundle_get_info(const mebp_bundle *bundle, mebp_bundle_info *out,
 static Status checkIndex(const char *what, uint32_t index, int count) {
   if (index < static_cast<uint32_t>(count))
     return Status();
-  return failure(MEBP_INVALID_ARGUMENT, "there is no %s number %u; the bundle has %d", what, index, count);
+  return failure(MEBP_INVALID_ARGUMENT, "%s %u does not exist; the bundle has %d", what, index, count);
 }
 
 mebp_code mebp_bundle_weight_info(const mebp_bundle *bundle, uint32_t index, mebp_tensor_info *out, mebp_error *error) {

@@ -90,7 +90,7 @@ const char *mebp_session_kernels(const mebp_session *session) { return session ?
 
 static Status checkTrainable(const Session &session, uint32_t index, uint64_t count) {
   if (index >= session.trainables.count())
-    return failure(MEBP_INVALID_ARGUMENT, "there is no trainable number %u; the bundle has %u", index,
+    return failure(MEBP_INVALID_ARGUMENT, "trainable %u does not exist; the bundle has %u", index,
                    session.trainables.count());
   if (count == session.trainables.elements(index))
     return Status();

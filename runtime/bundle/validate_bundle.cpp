@@ -24,7 +24,7 @@ static Status validateWeight(const format::Weight &weight, uint64_t size) {
   if (!isWeight(storage))
     return failure(MEBP_UNSUPPORTED, "it has a storage that this runtime does not know; use a newer one");
   if (weight.rows() == 0 || weight.columns() == 0 || weight.rows() > maximumExtent || weight.columns() > maximumExtent)
-    return failure(MEBP_CORRUPT, "it has a size that cannot be");
+    return failure(MEBP_CORRUPT, "it has an impossible size");
   if (weight.rank() > 2 || weight.rank() < 1 || (weight.rank() == 1 && weight.rows() != 1))
     return failure(MEBP_CORRUPT, "its rank does not fit its shape");
   bool quantised = isQuantised(storage);
@@ -42,9 +42,9 @@ static Status validateWeight(const format::Weight &weight, uint64_t size) {
 static Status validateModel(const format::Model &model) {
   for (uint32_t extent : {model.vocabulary(), model.hidden(), model.batch(), model.sequence()})
     if (extent == 0 || extent > maximumExtent)
-      return failure(MEBP_CORRUPT, "the model has a size that cannot be");
+      return failure(MEBP_CORRUPT, "the model has an impossible size");
   if (static_cast<uint64_t>(model.batch()) * model.sequence() > maximumExtent)
-    return failure(MEBP_CORRUPT, "batch * sequence is larger than can be");
+    return failure(MEBP_CORRUPT, "batch * sequence is too large");
   if (!isFloat(format::storageOf(model.activation())))
     return failure(MEBP_UNSUPPORTED, "its activations are neither in f32 nor in bf16; use a newer runtime");
   return Status();
@@ -54,10 +54,10 @@ static Status validateNames(const format::Bundle &bundle) {
   std::unordered_set<std::string> names;
   for (const format::Trainable &trainable : bundle.trainables()) {
     if (trainable.name().empty() || !names.insert(trainable.name()).second)
-      return failure(MEBP_CORRUPT, "trainable '%s' is there twice", trainable.name().c_str());
+      return failure(MEBP_CORRUPT, "trainable '%s' appears twice", trainable.name().c_str());
     if (trainable.rows() == 0 || trainable.columns() == 0 || trainable.rows() > maximumExtent ||
         trainable.columns() > maximumExtent)
-      return failure(MEBP_CORRUPT, "trainable '%s' has a size that cannot be", trainable.name().c_str());
+      return failure(MEBP_CORRUPT, "trainable '%s' has an impossible size", trainable.name().c_str());
   }
   return Status();
 }

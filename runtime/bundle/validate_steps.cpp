@@ -9,7 +9,7 @@ using format::Placement;
 
 Status ProgramValidator::use(int64_t index) const {
   if (index < 0 || !known(static_cast<uint64_t>(index)))
-    return failure(MEBP_CORRUPT, "there is no value %lld", static_cast<long long>(index));
+    return failure(MEBP_CORRUPT, "value %lld does not exist", static_cast<long long>(index));
   if (!states[static_cast<size_t>(index)].defined)
     return failure(MEBP_CORRUPT, "value %lld is used where it is not defined", static_cast<long long>(index));
   return Status();
@@ -17,7 +17,7 @@ Status ProgramValidator::use(int64_t index) const {
 
 Status ProgramValidator::define(int64_t index, Values &defined) {
   if (index < 0 || !known(static_cast<uint64_t>(index)))
-    return failure(MEBP_CORRUPT, "there is no value %lld", static_cast<long long>(index));
+    return failure(MEBP_CORRUPT, "value %lld does not exist", static_cast<long long>(index));
   auto number = static_cast<uint32_t>(index);
   State &state = states[number];
   if (state.everDefined)
@@ -237,7 +237,7 @@ Status ProgramValidator::checkSlice(const format::Slice &slice, Values &defined)
   if (Status status = define(slice.result(), defined); !status.ok())
     return status;
   if (value(slice.result()).placement().kind() != Placement::VIEW)
-    return failure(MEBP_CORRUPT, "value %u is a slice, but no view", slice.result());
+    return failure(MEBP_CORRUPT, "value %u is a slice, but not a view", slice.result());
   states[slice.result()].role = states[slice.source()].role;
   return checkWindow(slice.source(), slice.result(), slice.loop());
 }

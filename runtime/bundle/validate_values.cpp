@@ -78,7 +78,7 @@ Status ProgramValidator::findLoops(const Steps &steps) {
     if (loop.loop() >= loops.size())
       loops.resize(loop.loop() + 1);
     if (loops[loop.loop()].step)
-      return failure(MEBP_CORRUPT, "loop %u is there twice", loop.loop());
+      return failure(MEBP_CORRUPT, "loop %u appears twice", loop.loop());
     if (loop.size() == 0 || loop.domain() < format::Loop::SEQUENCE || loop.domain() > format::Loop::WEIGHT_ROWS)
       return failure(MEBP_CORRUPT, "loop %u has no size or no known domain", loop.loop());
     if (loop.domain() == format::Loop::WEIGHT_ROWS &&
@@ -102,13 +102,13 @@ uint64_t ProgramValidator::tripRows(const Loop &loop) const {
 
 Status ProgramValidator::checkExtent(uint32_t index, const Dimension &dimension, bool ofRows) const {
   if (dimension.count == 0 || dimension.count > maximumExtent)
-    return failure(MEBP_CORRUPT, "value %u has a size that cannot be", index);
+    return failure(MEBP_CORRUPT, "value %u has an impossible size", index);
   if (dimension.kind == Extent::STATIC)
     return Status();
   if (dimension.kind == Extent::TOKENS && ofRows)
     return dimension.count == tokens
                ? Status()
-               : failure(MEBP_CORRUPT, "value %u has another number of tokens than others", index);
+               : failure(MEBP_CORRUPT, "value %u has a different number of tokens than the others", index);
   if (dimension.kind != Extent::LOOP || dimension.loop >= loops.size())
     return failure(MEBP_CORRUPT, "value %u has an unknown extent", index);
   const Loop &loop = loops[dimension.loop];
@@ -153,7 +153,7 @@ Status ProgramValidator::checkPlacement(uint32_t index) const {
   }
   if (placement.kind() == Placement::ALIAS) {
     if (!known(placement.alias()) || value(placement.alias()).placement().kind() != Placement::BOUND)
-      return failure(MEBP_CORRUPT, "value %u is the alias of no bound value", index);
+      return failure(MEBP_CORRUPT, "value %u is an alias, but not of a bound value", index);
     if (!sameShape(index, placement.alias()))
       return failure(MEBP_CORRUPT, "value %u does not fit the value that it is an alias of", index);
     return Status();

@@ -123,7 +123,7 @@ Status Calibration::measure(const mebp_calibration_options &options) {
       for (size_t i = 0; i < calls.size(); ++i) {
         times[i].push_back(timer.time(calls[i]));
         if (options.goes_on && !options.goes_on(options.user))
-          return failure(MEBP_INVALID_ARGUMENT, "calibration was interrupted; nothing is kept of it");
+          return failure(MEBP_INVALID_ARGUMENT, "calibration was interrupted; nothing was written");
       }
     std::map<std::string, std::vector<Sample>> samples;
     for (size_t i = 0; i < calls.size(); ++i)

@@ -12,12 +12,12 @@ static double printable(double number) { return std::isnan(number) ? std::fabs(n
 Status checkLearningRate(double rate) {
   if (rate >= 0 && std::isfinite(rate))
     return Status();
-  return failure(MEBP_INVALID_ARGUMENT, "the learning rate %g is not a finite number from 0 on", printable(rate));
+  return failure(MEBP_INVALID_ARGUMENT, "the learning rate %g is not a finite number of at least 0", printable(rate));
 }
 
 Status checkOptions(const mebp_session_options &options) {
   if (!format::findOptimizer(options.optimizer))
-    return failure(MEBP_UNSUPPORTED, "optimizer number %d is not in this build; take %s",
+    return failure(MEBP_UNSUPPORTED, "optimizer number %d is not in this build; choose %s",
                    static_cast<int>(options.optimizer), format::listOptimizers().c_str());
   if (Status status = checkLearningRate(options.learning_rate); !status.ok())
     return status;
@@ -26,7 +26,7 @@ Status checkOptions(const mebp_session_options &options) {
                    printable(options.beta2));
   if (!(options.epsilon >= 0 && std::isfinite(options.epsilon) && options.weight_decay >= 0 &&
         std::isfinite(options.weight_decay)))
-    return failure(MEBP_INVALID_ARGUMENT, "epsilon %g and weight decay %g are not finite numbers from 0 on",
+    return failure(MEBP_INVALID_ARGUMENT, "epsilon %g and weight decay %g are not finite numbers of at least 0",
                    printable(options.epsilon), printable(options.weight_decay));
   if (options.optimizer != MEBP_MEZO)
     return Status();

@@ -30,12 +30,13 @@ Status checkSessionOptions(const mebp_session_options &given, const mebp_session
     return failure(MEBP_INVALID_ARGUMENT, "%u threads are more than the %u that a session may have", followed.threads,
                    mostThreads);
   if (!(followed.clip >= 0 && std::isfinite(followed.clip)))
-    return failure(MEBP_INVALID_ARGUMENT, "clip %g is not a finite number from 0 on, where 0 is none", followed.clip);
+    return failure(MEBP_INVALID_ARGUMENT, "clip %g is not a finite number of at least 0, where 0 is none",
+                   followed.clip);
   if (followed.state_in_file && !followed.spill_folder)
     return failure(MEBP_INVALID_ARGUMENT, "the optimizer's state cannot be in a file without a folder to spill to");
   const KnownBackend *backend = findBackend(followed.backend);
   if (!backend)
-    return failure(MEBP_UNSUPPORTED, "backend number %d is not in this build; take %s", followed.backend,
+    return failure(MEBP_UNSUPPORTED, "backend number %d is not in this build; choose %s", followed.backend,
                    listBackends().c_str());
   if (followed.resident_limit && !backend->tellsReads)
     return failure(MEBP_UNSUPPORTED,

@@ -184,7 +184,7 @@ Status Session::stepByGradient(const Tokens *batches, uint32_t count, double &lo
 Status Session::checkTrains() const {
   if (!settings.forward_only)
     return trainables.checkWhole();
-  return failure(MEBP_INVALID_ARGUMENT, "the session was created with forward_only, it cannot train");
+  return failure(MEBP_INVALID_ARGUMENT, "the session was created with forward_only, so it cannot train");
 }
 
 Status Session::step(const Tokens *batches, uint32_t count, mebp_step_result &out) {
@@ -227,7 +227,8 @@ Status Session::loss(const Tokens &tokens, double &out) {
 Status Session::lossAndGradients(const Tokens &tokens, double &out) {
   uint64_t allLabels = 0;
   if (!settings.return_gradients || settings.forward_only)
-    return failure(MEBP_INVALID_ARGUMENT, "the session was created without return_gradients, it has no room for them");
+    return failure(MEBP_INVALID_ARGUMENT,
+                   "the session was created without return_gradients, so it has no room for them");
   if (Status status = takeBatches(&tokens, 1, allLabels); !status.ok())
     return status;
   KeepSink keep;

@@ -81,7 +81,7 @@ def test_another_kind_is_refused_by_name(llama, tmp_path, words, options):
 @pytest.mark.parametrize(
     "words, family, overrides",
     [
-        ("is 8 x 64, the bundle's is 8 x 96; take an adapter of the same base", "llama", {"hidden_size": 64}),
+        ("is 8 x 64, the bundle's is 8 x 96; use an adapter of the same base", "llama", {"hidden_size": 64}),
         ("has '.*layers.3.*', which this bundle does not train", "llama", {"num_hidden_layers": 4}),
         ("lacks '.*layers.2.*', which this bundle trains", "llama", {"num_hidden_layers": 2}),
         ("fan_in_fan_out is set", "gpt2", {}),

@@ -363,7 +363,8 @@ TEST(Accumulation, RefusesAClipThatCannotBeMeant) {
     mebp_session *session = nullptr;
     mebp_error error;
     EXPECT_EQ(mebp_session_create(bundle.handle, &options, &session, &error), MEBP_INVALID_ARGUMENT);
-    EXPECT_NE(std::string(error.message).find("is not a finite number from 0 on, where 0 is none"), std::string::npos)
+    EXPECT_NE(std::string(error.message).find("is not a finite number of at least 0, where 0 is none"),
+              std::string::npos)
         << error.message;
   }
 }

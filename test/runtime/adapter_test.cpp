@@ -116,7 +116,7 @@ TEST_F(AdapterTest, RefusesOtherTensors) {
   }
   writeWhole(tensors, content);
   replaceAll(tensors, "\"shape\":[6,2]", "\"shape\":[2,6]");
-  expectRefusal(MEBP_INCOMPATIBLE, "lora_B.weight' is 2 x 6, the bundle's is 6 x 2; take an adapter of the same base");
+  expectRefusal(MEBP_INCOMPATIBLE, "lora_B.weight' is 2 x 6, the bundle's is 6 x 2; use an adapter of the same base");
   writeWhole(tensors, content);
   replaceAll(tensors, "\"dtype\":\"F32\"", "\"dtype\":\"F64\"");
   expectRefusal(MEBP_UNSUPPORTED, "is stored as F64; save the adapter in F32, BF16 or F16");
@@ -191,7 +191,7 @@ TEST_F(AdapterTest, RefusesOtherKindsByName) {
   changed("\"fan_in_fan_out\": true");
   expectRefusal(MEBP_INCOMPATIBLE, place +
                                        "fan_in_fan_out is set, the bundle's layers keep their weights as [out, in]; "
-                                       "take an adapter of the same base model");
+                                       "use an adapter of the same base model");
   changed("\"init_lora_weights\": \"pissa_niter_4\"");
   expectRefusal(MEBP_UNSUPPORTED, place +
                                       "init_lora_weights is 'pissa_niter_4', for which PEFT may change the base "
@@ -202,7 +202,7 @@ TEST_F(AdapterTest, RefusesOtherKindsByName) {
   changed("\"lora_alpha\": 5.5");
   expectRefusal(MEBP_INCOMPATIBLE, place +
                                        "lora_alpha is 5.5, the bundle was compiled for 4; compile with --lora-alpha "
-                                       "5.5 or take another adapter");
+                                       "5.5 or choose another adapter");
   changed("\"r\": \"2\"");
   expectRefusal(MEBP_CORRUPT, place + "lacks the number 'r'");
 }

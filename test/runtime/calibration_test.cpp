@@ -124,7 +124,7 @@ TEST(Calibration, EndsWhereItIsTold) {
   mebp_calibration *calibration = nullptr;
   mebp_error error;
   EXPECT_EQ(mebp_calibration_create(&options, &calibration, &error), MEBP_INVALID_ARGUMENT);
-  EXPECT_STREQ(error.message, "calibration was interrupted; nothing is kept of it");
+  EXPECT_STREQ(error.message, "calibration was interrupted; nothing was written");
   EXPECT_EQ(calibration, nullptr);
   EXPECT_EQ(asked, 3);
 }

@@ -360,7 +360,7 @@ TEST(Session, ForwardOnlyGivesTheSameLossInLessMemory) {
     mebp_step_result result;
     mebp_error error;
     EXPECT_EQ(mebp_session_step(part.handle, ids.data(), ids.data(), 2, 5, &result, &error), MEBP_INVALID_ARGUMENT);
-    EXPECT_STREQ(error.message, "the session was created with forward_only, it cannot train");
+    EXPECT_STREQ(error.message, "the session was created with forward_only, so it cannot train");
     EXPECT_EQ(mebp_session_gradients(part.handle, ids.data(), ids.data(), 2, 5, &loss, &error), MEBP_INVALID_ARGUMENT);
     std::vector<const float *> none(10);
     EXPECT_EQ(mebp_session_apply_gradients(part.handle, none.data(), &error), MEBP_INVALID_ARGUMENT);

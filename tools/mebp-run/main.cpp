@@ -161,7 +161,7 @@ private:
       std::fprintf(stderr, "mebp-run: %s\n", notes);
     const std::string &folder = options.stateFolder;
     if (size != sizeof(saved))
-      return fail(folder + ": was saved by another program; continue with that one or take another folder");
+      return fail(folder + ": was saved by another program; continue with that one or choose another folder");
     if (saved.tokensChecksum != progress.tokensChecksum || saved.batch != progress.batch ||
         saved.sequence != progress.sequence)
       return fail(folder + ": was saved from other tokens; continue with the same --tokens and --sequence");

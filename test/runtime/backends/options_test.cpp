@@ -18,7 +18,7 @@ std::string refusalOf(const mebp_session_options &options) {
 TEST(BackendOptions, RefuseAnUnknownNumber) {
   mebp_session_options options = defaultOptions();
   options.backend = static_cast<mebp_backend>(99);
-  EXPECT_EQ(refusalOf(options), "backend number 99 is not in this build; take the CPU or MLX");
+  EXPECT_EQ(refusalOf(options), "backend number 99 is not in this build; choose the CPU or MLX");
 }
 
 TEST(BackendOptions, RefuseALimitThatMlxCannotKeep) {
