@@ -150,7 +150,7 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, help="the picture to write, from the tables of plans and others")
     arguments = parser.parse_args()
     if arguments.streambp and not (arguments.streambp / "src" / "streambp" / "stream_model.py").is_file():
-        parser.error(f"--streambp {arguments.streambp}: is no checkout of StreamBP; it has no src/streambp")
+        parser.error(f"--streambp {arguments.streambp}: is not a checkout of StreamBP; it has no src/streambp")
     if arguments.streambp and not arguments.streambp_python:
         parser.error("--streambp needs --streambp-python: StreamBP asks for an older transformers than this one")
     Bench(arguments).run()

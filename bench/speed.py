@@ -91,7 +91,7 @@ def parse() -> argparse.Namespace:
     if not 1 <= arguments.threads <= cores:
         parser.error(f"--threads {arguments.threads}: this process may run on {cores} cores; give 1 to {cores}")
     if arguments.rounds < 1:
-        parser.error(f"--rounds {arguments.rounds}: is no number of rounds; give at least 1")
+        parser.error(f"--rounds {arguments.rounds}: is not a number of rounds; give at least 1")
     return arguments
 
 

@@ -20,8 +20,8 @@ _INTRODUCTION = """\
 <!-- written by docs/write_cli.py (make docs) from the commands' own help; do not edit -->
 # Command line
 
-`mebp` is the Python command, `mebpc` the compiler, `mebp-run` the runtime alone. What stands in parentheses is the
-default. An error is one line on standard error that names the thing and says what to do.
+`mebp` is the Python command, `mebpc` the compiler and `mebp-run` the runtime alone. An error is one line on standard
+error that says what is wrong and what to do.
 """
 
 

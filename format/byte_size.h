@@ -25,7 +25,7 @@ inline std::string parseByteSize(std::string_view text, uint64_t &bytes) {
   char *stop = nullptr;
   double value = std::strtod(number.c_str(), &stop), scale = 0;
   if (number.find_first_of("0123456789") == std::string::npos || *stop)
-    return "is no size; write one such as 64MiB";
+    return "is not a size; give one such as 64MiB";
   if (unit.empty())
     return "has no unit; write " + number + "MiB, " + number + "MB or another of B, KB, MB, GB, KiB, MiB, GiB";
   for (const Unit &known : units)
@@ -34,7 +34,7 @@ inline std::string parseByteSize(std::string_view text, uint64_t &bytes) {
   if (scale == 0)
     return "has the unit '" + unit + "'; there are B, KB, MB, GB, KiB, MiB and GiB";
   if (value * scale < 1)
-    return "is no memory at all; write a size such as 64MiB";
+    return "is no memory; give a size such as 64MiB";
   if (value * scale > 1e18)
     return "is more than any machine has; write a size such as 64MiB";
   bytes = static_cast<uint64_t>(value * scale);

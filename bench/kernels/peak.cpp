@@ -140,7 +140,7 @@ int main(int argc, char **argv) {
     char *end = nullptr;
     const long count = std::strtol(argv[i], &end, 10);
     if (*end || count < 1 || count > cores) {
-      std::fprintf(stderr, "peak: '%s' is no number of threads; give 1 to %d\n", argv[i], cores);
+      std::fprintf(stderr, "peak: '%s' is not a number of threads; give 1 to %d\n", argv[i], cores);
       return 2;
     }
     counts.push_back(static_cast<int>(count));

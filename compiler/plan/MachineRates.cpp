@@ -75,7 +75,7 @@ llvm::Error MachineRates::parse(llvm::StringRef text) {
   llvm::Expected<json::Value> value = json::parse(text);
   if (!value) {
     llvm::consumeError(value.takeError());
-    return wrong("is no JSON");
+    return wrong("is not JSON");
   }
   const json::Object *object = value->getAsObject();
   if (!object || object->getInteger("version") != format::ratesVersion)

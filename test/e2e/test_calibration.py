@@ -162,7 +162,7 @@ def test_another_processors_rates_are_not_taken_unasked(exported, found, tmp_pat
 
 
 BROKEN = {
-    "is no JSON": lambda rates: "{",
+    "is not JSON": lambda rates: "{",
     "has no version, or another than 1": lambda rates: {**rates, "version": 2},
     "lacks processor, threads or nanoseconds": lambda rates: {**rates, "threads": []},
     "has threads that do not ascend from 1 on": lambda rates: {**rates, "threads": [2, 1]},

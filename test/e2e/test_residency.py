@@ -88,7 +88,7 @@ def test_python_takes_the_limit(smollm2):
     ("limit", "message"),
     [
         ("24", "resident_limit 24 has no unit"),
-        (0, "resident_limit 0B is no memory at all"),
+        (0, "resident_limit 0B is no memory"),
         (1 << 20, "a resident limit of 1048576 bytes is less than the weights"),
     ],
 )

@@ -145,7 +145,7 @@ def test_a_row_has_a_cell_for_each_column():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--streambp", "/nowhere"], "--streambp /nowhere: is no checkout of StreamBP; it has no src/streambp"),
+        (["--streambp", "/nowhere"], "--streambp /nowhere: is not a checkout of StreamBP; it has no src/streambp"),
         (["--parts", "everything"], "invalid choice: 'everything'"),
     ],
 )

@@ -272,7 +272,7 @@ def test_the_peaks_are_measured(tmp_path):
     assert all(list(rates) == ["1"] and rates["1"] > 1e9 for rates in peaks.values())
     refused = subprocess.run([str(tmp_path / "peak"), "many"], capture_output=True, text=True)
     assert refused.returncode == 2
-    assert refused.stderr == f"peak: 'many' is no number of threads; give 1 to {os.cpu_count()}\n"
+    assert refused.stderr == f"peak: 'many' is not a number of threads; give 1 to {os.cpu_count()}\n"
 
 
 def test_the_machine_is_named():
@@ -288,7 +288,7 @@ def test_the_machine_is_named():
     ("options", "message"),
     [
         (["--threads", "1000"], "--threads 1000: this process may run on "),
-        (["--rounds", "0"], "--rounds 0: is no number of rounds; give at least 1"),
+        (["--rounds", "0"], "--rounds 0: is not a number of rounds; give at least 1"),
         (
             ["--markdown", "/dev/null"],
             "speed.py: /dev/null: has no place for the table; put <!-- bench/speed.py: machines",
