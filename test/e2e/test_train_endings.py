@@ -175,7 +175,7 @@ def test_all_adapters_are_kept(bundle, data, tmp_path):
     options = {"lr": 1e-2, "eval": data, "eval_every": 2, "adapter_out": folder, "keep": "all", **QUIET}
     mebp.train(bundle, data, steps=5, **options)
     assert sorted(entry.name for entry in folder.iterdir()) == ["step-2", "step-4", "step-5"]
-    with pytest.raises(Error, match="exists already, an adapter; add --overwrite"):
+    with pytest.raises(Error, match=r"exists already \(an adapter\); add --overwrite"):
         mebp.train(bundle, data, steps=2, **options)
     mebp.train(bundle, data, steps=2, **options, overwrite=True)
     assert [entry.name for entry in folder.iterdir()] == ["step-2"]

@@ -118,7 +118,7 @@ def test_pictures_of_every_kind_are_recognised(tmp_path, ending):
 def test_an_adapter_is_replaced_when_asked(tmp_path):
     (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA"}')
     assert refusal(adapter_out=tmp_path) == (
-        f"--adapter-out {tmp_path}: exists already, an adapter; add --overwrite to replace it or choose another"
+        f"--adapter-out {tmp_path}: exists already (an adapter); add --overwrite to replace it or choose another"
     )
     check(adapter_out=tmp_path, overwrite=True)
     (tmp_path / "adapter_config.json").write_text("{}")

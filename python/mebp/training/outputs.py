@@ -53,7 +53,7 @@ def check_outputs(options: TrainingOptions) -> None:
 def _check_own(options: TrainingOptions, what: str, older: bool, name: str) -> None:
     # A run that goes on has made what is there.
     if older and not (options.resume or options.overwrite):
-        raise Error(f"{what}: exists already, {name}; add --overwrite to replace it or choose another")
+        raise Error(f"{what}: exists already ({name}); add --overwrite to replace it or choose another")
 
 
 def _check_state(options: TrainingOptions) -> None:
