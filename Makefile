@@ -2,7 +2,7 @@
 # make        installs what is missing and builds
 # make demo   fine-tunes a real model on this machine
 # make test   runs all tests
-# make soak   what takes an hour: every write fails once, runs are killed at random moments
+# make soak   what takes hours: every write fails once, runs are killed at random moments, each fuzzer runs for an hour
 # make lint   holds the sources to their rules: ruff, clang-format, clang-tidy
 # make wheel  builds dist/mebp-*.whl and tries them in empty virtual environments
 # make docs   writes docs/cli.md anew from the commands' own help, docs/ops.md and docs/passes.md from the .td files,

@@ -22,6 +22,10 @@ section() {
 }
 
 section faults .venv/bin/python -m pytest test/e2e/test_faults.py
+# MEBP_FUZZ_SECONDS=60 scripts/soak.sh bundle: that reader's fuzzer for a minute instead of an hour.
+for target in $(ls test/fuzz/corpus); do
+  section "$target" scripts/fuzz.sh "$target"
+done
 
 printf '\n'
 printf '%s\n' "${results[@]}"

@@ -42,6 +42,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t roo
     header.userCrc32 = mebp::format::crc32(content + header.trainedBytes, header.userBytes);
   }
   header.headerBytes = sizeof(header);
+  header.headerBytes = sizeof(header);
   header.headerCrc32 = 0;
   header.headerCrc32 = mebp::format::crc32(&header, sizeof(header));
   std::memcpy(data, &header, sizeof(header));
