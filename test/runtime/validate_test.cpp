@@ -102,7 +102,7 @@ TEST(Validate, RefusesEachDamageByName) {
        [](format::Bundle &b) { kernelOf(b, 1, "rope")->add_attributes()->set_name("colour"); }, MEBP_UNSUPPORTED},
       {"not defined", [](format::Bundle &b) { kernelOf(b, 1, "rope")->set_operands(0, 6); }},
       {"defined twice", [](format::Bundle &b) { kernelOf(b, 1, "linear")->set_results(0, 5); }},
-      {"no output and not in the arena",
+      {"neither an output nor in the arena",
        [](format::Bundle &b) { arenaValue(b, 1)->mutable_placement()->set_kind(format::Placement::BOUND); }},
       {"ids' has the wrong element type",
        [](format::Bundle &b) { b.mutable_programs(0)->mutable_inputs(0)->set_role(format::Input::LABELS); }},
