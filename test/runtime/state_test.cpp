@@ -152,7 +152,7 @@ TEST_F(StateTest, UsesTheStateBeforeADamagedOne) {
                                                     ": is not a saved state; choose another folder");
 }
 
-// A run that starts anew in a folder must not fall back to the run before it.
+// A run that starts over in a folder must not fall back to the run before it.
 TEST_F(StateTest, KeepsNoGenerationOfAnotherRun) {
   OpenSession before(bundle.handle), session(bundle.handle);
   for (int i = 0; i < 2; ++i)
