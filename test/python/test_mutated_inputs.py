@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mutants of files that people write: each is read or refused by one line, and nothing else is raised. The runtime's
+own readers have test/fuzz."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mebp.data.reading import read_samples
+from mebp.errors import Error
+from mebp.training.config import read_config
+
+MUTANTS = 1500
+KINDS = {"bundle": Path, "lr": float, "steps": int, "resume": bool, "schedule": str, "adapter_out": Path}
+TURNS = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": [{"type": "text", "text": "I."}]}]
+LINES = [
+    {"text": "a\u2028b", "id": 3},
+    {"prompt": "", "completion": "b"},
+    {"messages": TURNS},
+    {"instruction": "a", "input": "", "output": "b", "system": "c"},
+    {"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]},
+]
+CONFIG = "# a run\nbundle: a.mebp\nlr: 2e-4\nsteps: 3\nresume: true\nadapter-out: &a out\nschedule: linear\n"
+# What has a meaning somewhere, and what nobody expects.
+PIECES = [
+    b"null",
+    b"true",
+    b"{}",
+    b"[]",
+    b'""',
+    b"1e999",
+    b"-0",
+    b"9" * 400,
+    b"NaN",
+    b"\x00",
+    b"\xff\xfe",
+    b"\xed\xa0\x80",
+]
+PIECES += [
+    b"[" * 3000,
+    b'{"a":' * 3000,
+    b"&a",
+    b"*a",
+    b"!!python/object:os.system",
+    b"<<: *a",
+    b"2026-02-31",
+    b": ",
+    b"- ",
+]
+PIECES += [b"'", b'"', b"\\ud800", b"\r", b"\n", b"\t", b"%", b"|", b">", b"? "]
+
+
+def mutate(content: bytes, choose: random.Random) -> bytes:
+    for _ in range(choose.randint(1, 4)):
+        start, end = sorted(choose.randint(0, len(content)) for _ in range(2))
+        piece = choose.choice([choose.choice(PIECES), content[start:end], bytes([choose.randrange(256)]), b""])
+        at = choose.randint(0, len(content))
+        content = content[:at] + piece + content[at + choose.choice([0, 0, 1, len(piece), end - start]) :]
+    return content
+
+
+def hold(path: Path, seeds: list[bytes], read: Callable[[Path], object]) -> None:
+    choose = random.Random(1)
+    for seed in seeds:
+        path.write_bytes(seed)
+        read(path)
+    outcomes = {True: 0, False: 0}
+    for number in range(MUTANTS):
+        content = mutate(choose.choice(seeds), choose)
+        path.write_bytes(content)
+        try:
+            read(path)
+            outcomes[True] += 1
+        except Error as error:
+            outcomes[False] += 1
+            assert "\n" not in str(error), f"mutant {number}, {content[:200]!r}: {error}"
+    # A mutator whose mutants are all refused, or none, tries nothing.
+    assert min(outcomes.values()) > MUTANTS // 20, outcomes
+
+
+@pytest.mark.parametrize("name", ["data.jsonl", "data.json", "data.txt"])
+def test_data(tmp_path, name):
+    lines = [json.dumps(line).encode() + b"\n" for line in LINES]
+    arrays = [json.dumps([line, line]).encode() for line in LINES]
+    hold(tmp_path / name, [2 * line for line in lines] + arrays, read_samples)
+
+
+def test_config(tmp_path):
+    hold(tmp_path / "run.yaml", [CONFIG.encode()], lambda path: read_config(path, KINDS))
