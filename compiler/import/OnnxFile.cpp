@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/import/OnnxFile.h"
+#include "format/parse.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -10,6 +11,8 @@ using namespace mlir;
 using namespace mebp;
 
 static constexpr int64_t kOldestOpset = 18, kNewestOpset = 23;
+/// A layer has a hundred at most. Each becomes kilobytes of operations.
+static constexpr int kMostNodes = 100000;
 
 static bool isDefaultDomain(StringRef domain) { return domain.empty() || domain == "ai.onnx"; }
 
@@ -38,6 +41,8 @@ std::unique_ptr<OnnxFile> OnnxFile::read(StringRef path, MLIRContext &context) {
 LogicalResult OnnxFile::parse() {
   if (llvm::sys::fs::is_directory(path))
     return emitError() << "is a folder; name the model.onnx in it";
+  if (llvm::sys::fs::exists(path) && !llvm::sys::fs::is_regular_file(path))
+    return emitError() << "is not a regular file; name the model.onnx";
   auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
   if (!buffer)
     return emitError() << "cannot be read: " << buffer.getError().message();
@@ -48,14 +53,23 @@ LogicalResult OnnxFile::parse() {
     return emitError() << "is over 2 GiB, which ONNX cannot hold; export the weights as external data";
   if (StringRef text = describeText(bytes); !text.empty())
     return emitError() << "is " << text;
-  if (!model.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
+  switch (format::parseMessage({bytes.data(), bytes.size()}, model)) {
+  case format::Parsed::Yes:
+    break;
+  case format::Parsed::No:
     return emitError() << "is cut off or not an ONNX model; export or download it again";
+  case format::Parsed::TooLarge:
+    return emitError() << "has more nodes than a model of its size; export or download it again";
+  }
   return success();
 }
 
 LogicalResult OnnxFile::check() {
   if (!model.has_graph() || model.graph().node_size() == 0)
     return emitError() << "has no graph; export the model again";
+  if (model.graph().node_size() > kMostNodes)
+    return emitError() << "has " << model.graph().node_size() << " nodes, more than the " << kMostNodes
+                       << " that are read; export a decoder model";
   int64_t opset = 0;
   for (const onnx::OperatorSet &set : model.opset_import())
     if (isDefaultDomain(set.domain()))

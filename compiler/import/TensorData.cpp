@@ -142,6 +142,16 @@ static bool leavesFolder(StringRef location) {
   return llvm::is_contained(llvm::make_range(llvm::sys::path::begin(location), llvm::sys::path::end(location)), "..");
 }
 
+/// Whether a folder on the way from the model to its data is a link that leads elsewhere.
+static bool leavesByLink(StringRef model, StringRef data) {
+  SmallString<128> folder(llvm::sys::path::parent_path(model)), inside, real;
+  if (folder.empty())
+    folder = ".";
+  if (llvm::sys::fs::real_path(folder, inside) || llvm::sys::fs::real_path(data, real))
+    return true;
+  return llvm::sys::path::parent_path(real) != inside && !StringRef(real).starts_with((inside + "/").str());
+}
+
 InFlightDiagnostic OnnxFile::emitTensorError(const onnx::Tensor &tensor) const {
   return emitError() << "tensor '" << tensor.name() << "' ";
 }
@@ -198,6 +208,9 @@ FailureOr<OnnxFile::Place> OnnxFile::locate(const onnx::Tensor &tensor) const {
                                    << "', a symbolic link, which ONNX forbids; put the file itself there";
   if (!llvm::sys::fs::is_regular_file(status))
     return emitTensorError(tensor) << "has its data in '" << place.file << "', which is not a file";
+  if (leavesByLink(path, place.file))
+    return emitTensorError(tensor) << "has its data in '" << place.file
+                                   << "', outside the model's folder by a link; put the file beside the model";
   if (place.offset > status.getSize() || place.bytes > status.getSize() - place.offset)
     return emitTensorError(tensor) << "ends at byte " << place.offset + place.bytes << " of '" << place.file
                                    << "', which has only " << status.getSize() << "; copy that file again";
@@ -216,6 +229,12 @@ FailureOr<std::string> OnnxFile::getInlineBytes(const onnx::Tensor &tensor) cons
 }
 
 FailureOr<HostTensor> OnnxFile::readConstant(const onnx::Tensor &tensor) const {
+  auto needed = getBytes(tensor);
+  if (failed(needed))
+    return failure();
+  const unsigned size = elementBytes(tensor.data_type());
+  if (static_cast<int64_t>(*needed / size) > kLargestTable)
+    return emitTensorError(tensor) << "is a constant of " << *needed / size << " elements, more than are read";
   std::string bytes;
   if (tensor.data_location() == 1) {
     auto place = locate(tensor);
@@ -234,9 +253,6 @@ FailureOr<HostTensor> OnnxFile::readConstant(const onnx::Tensor &tensor) const {
   HostTensor result;
   result.kind = *element::kind(tensor.data_type());
   result.shape.assign(tensor.dims().begin(), tensor.dims().end());
-  unsigned size = elementBytes(tensor.data_type());
-  if (static_cast<int64_t>(bytes.size() / size) > kLargestTable)
-    return emitTensorError(tensor) << "is a constant of " << bytes.size() / size << " elements, more than are read";
   result.data.reserve(bytes.size() / size);
   for (size_t at = 0; at < bytes.size(); at += size)
     result.data.push_back(decode(tensor.data_type(), bytes.data() + at));

@@ -91,7 +91,7 @@ Status saveAdapter(const Session &session, const std::string &folder) {
   if (Status status = makeFolder(folder); !status.ok())
     return status;
   const std::string text = adapterConfig(session.bundle().content());
-  Result<std::string> settings = readFile(folder + configName);
+  Result<std::string> settings = readFile(folder + configName, 1 << 20);
   if (!settings.ok() && settings.status().code() != MEBP_NOT_FOUND)
     return settings.status();
   if (settings.ok() && *settings != text)
@@ -195,13 +195,13 @@ static Status loadTensors(Session &session, const MappedFile &file) {
   }
   for (uint32_t i = 0; i < matched.size(); ++i)
     widen(*matched[i], session.trainables.parameters(i));
-  return Status();
+  return file.isCut() ? failure(MEBP_IO, "was cut off while it was read; load an adapter again") : Status();
 }
 
 Status loadAdapter(Session &session, const std::string &folder) {
   if (Status status = checkLora(session); !status.ok())
     return status;
-  Result<std::string> config = readFile(folder + configName);
+  Result<std::string> config = readFile(folder + configName, 1 << 20);
   if (!config.ok())
     return config.status();
   if (Status status = checkAdapterConfig(*config, session.bundle().content()); !status.ok())

@@ -6,14 +6,13 @@
 #include <iterator>
 #include <unordered_map>
 
-#include <nlohmann/json.hpp>
-
 #include "format/tensor_names.h"
 #include "runtime/core/decimal.h"
+#include "runtime/core/json.h"
 
 namespace mebp {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 // Whether the adapted layers keep their weights as [in, out], as GPT-2's Conv1D does.
 static bool targetsAreTransposed(const format::Bundle &bundle) {
@@ -37,6 +36,7 @@ std::string adapterConfig(const format::Bundle &bundle) {
   const format::Lora &lora = bundle.model().lora();
   double alpha = decimalOf(lora.alpha());
   bool whole = std::floor(alpha) == alpha;
+  using Json = nlohmann::ordered_json; // as PEFT writes it
   Json config = {{"peft_type", "LORA"},
                  {"task_type", "CAUSAL_LM"},
                  {"base_model_name_or_path", bundle.model().name()},
@@ -112,7 +112,7 @@ static Status checkInitialisation(const Json &config) {
 }
 
 Status checkAdapterConfig(const std::string &text, const format::Bundle &bundle) {
-  Json config = Json::parse(text, nullptr, false);
+  Json config = parseJson(text);
   if (!config.is_object())
     return failure(MEBP_CORRUPT, "is not readable as JSON; save the adapter again");
   if (!config.contains("peft_type") || config["peft_type"] != "LORA")

@@ -3,14 +3,13 @@
 
 #include <cstring>
 
-#include <nlohmann/json.hpp>
-
 #include "format/half.h"
 #include "runtime/bundle/validate.h"
+#include "runtime/core/json.h"
 
 namespace mebp {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 uint64_t SafeTensor::elements() const {
   uint64_t count = 1;
@@ -48,8 +47,10 @@ static Status readEntry(const std::string &name, const Json &entry, const unsign
   if (offsets[0] > offsets[1] || offsets[1] > size)
     return failure(MEBP_CORRUPT, "'%s' reaches beyond the file, which is cut off; save the adapter again",
                    name.c_str());
+  constexpr uint64_t mostElements = uint64_t(1) << 35;
+  uint64_t elements = 1;
   for (uint64_t extent : out.shape)
-    if (extent > maximumExtent)
+    if (extent > maximumExtent || (elements *= extent) > mostElements)
       return failure(MEBP_CORRUPT, "'%s' has an impossible size; save the adapter again", name.c_str());
   out.data = data + offsets[0];
   out.bytes = offsets[1] - offsets[0];
@@ -63,8 +64,11 @@ Status readSafetensors(const MappedFile &file, std::vector<SafeTensor> &out) {
   std::memcpy(&headerBytes, file.data(), sizeof(headerBytes));
   if (headerBytes > file.size() - sizeof(headerBytes))
     return failure(MEBP_CORRUPT, "is cut off within its header; save the adapter again");
+  constexpr uint64_t longestHeader = 16 << 20;
+  if (headerBytes > longestHeader)
+    return failure(MEBP_CORRUPT, "has a longer header than any adapter; save the adapter again");
   const auto *text = reinterpret_cast<const char *>(file.data() + sizeof(headerBytes));
-  Json header = Json::parse(text, text + headerBytes, nullptr, false);
+  Json header = parseJson({text, headerBytes});
   if (!header.is_object())
     return failure(MEBP_CORRUPT, "has no readable header; save the adapter again");
   const unsigned char *data = file.data() + sizeof(headerBytes) + headerBytes;
@@ -99,7 +103,7 @@ void widen(const SafeTensor &tensor, float *out) {
 }
 
 std::string safetensorsHead(const std::vector<MatrixName> &matrices) {
-  Json header = {{"__metadata__", {{"format", "pt"}}}};
+  nlohmann::ordered_json header = {{"__metadata__", {{"format", "pt"}}}};
   uint64_t offset = 0;
   for (const MatrixName &matrix : matrices) {
     uint64_t end = offset + matrix.rows * matrix.columns * sizeof(float);

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "format/container.h"
+#include "format/parse.h"
 #include "format/storage.h"
 #include "runtime/bundle/describe.h"
 #include "runtime/bundle/validate.h"
@@ -42,15 +43,21 @@ static Status checkHeader(const std::string &file, const std::string &content) {
 
 Status Bundle::openProgram() {
   const std::string file = fileIn("program.pb");
-  Result<std::string> content = readFile(file);
+  Result<std::string> content = readFile(file, 64 << 20);
   if (!content.ok())
     return content.status();
   if (Status status = checkHeader(file, *content); !status.ok())
     return status;
   const char *payload = content->data() + sizeof(format::Header);
   size_t size = content->size() - sizeof(format::Header);
-  if (!bundle.ParseFromArray(payload, static_cast<int>(size)))
+  switch (format::parseMessage({payload, size}, bundle)) {
+  case format::Parsed::Yes:
+    break;
+  case format::Parsed::No:
     return damaged(file, "is not readable");
+  case format::Parsed::TooLarge:
+    return damaged(file, "has more parts than a program of its size");
+  }
   checksum = format::crc32(payload, size);
   if (Status status = validateBundle(bundle); !status.ok())
     return status.in(file);
@@ -67,7 +74,7 @@ Status Bundle::open(const std::string &folder) {
   if (Status status = openProgram(); !status.ok())
     return status;
 
-  Result<std::string> manifest = readFile(fileIn("manifest.json"));
+  Result<std::string> manifest = readFile(fileIn("manifest.json"), 16 << 20);
   if (!manifest.ok())
     return manifest.status();
   if (format::crc32(manifest->data(), manifest->size()) != bundle.manifest_crc32())
@@ -96,6 +103,13 @@ Status Bundle::mapWeights() {
     return damaged(fileIn("weights.bin"), "changed its size since it was opened");
   weights = std::move(*mapped);
   return Status();
+}
+
+Status Bundle::checkWeights() const {
+  if (!weights.isCut())
+    return Status();
+  return failure(MEBP_IO, "%s: was cut off while it was used, or its disk cannot read it; copy the bundle here again",
+                 fileIn("weights.bin").c_str());
 }
 
 Binding Bundle::weightBinding(uint32_t index) const {
@@ -127,7 +141,7 @@ Status Bundle::readWeight(uint32_t index, float *out) {
     for (uint64_t i = 0; i < column.size(); ++i)
       out[i * weight.rows() + row] = column[i];
   }
-  return Status();
+  return checkWeights();
 }
 
 const char *Bundle::describe() {

@@ -26,6 +26,8 @@ public:
 
   // May be called from several sessions at once.
   Status mapWeights();
+  // Refuses what was computed with them if not all of them could be read.
+  Status checkWeights() const;
   // Where a weight lies; the weights must be mapped.
   Binding weightBinding(uint32_t index) const;
   const MappedFile &mappedWeights() const { return weights; }

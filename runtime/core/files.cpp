@@ -53,7 +53,8 @@ struct Reader {
   }
 
   Status open(const std::string &path) {
-    descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    // Without O_NONBLOCK, opening a pipe would wait for who writes to it.
+    descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat information;
     if (descriptor < 0 || ::fstat(descriptor, &information) != 0)
       return systemFailure(path, "open", errno);
@@ -65,9 +66,7 @@ struct Reader {
 };
 } // namespace
 
-Result<std::string> readFile(const std::string &path) {
-  // What is read whole is small; a huge file is not ours, and reading it would only exhaust the memory.
-  constexpr uint64_t largest = uint64_t(1) << 30;
+Result<std::string> readFile(const std::string &path, uint64_t largest) {
   Reader reader;
   if (Status status = reader.open(path); !status.ok())
     return status;
@@ -124,6 +123,7 @@ MappedFile &MappedFile::operator=(MappedFile &&other) noexcept {
   std::swap(bytes, other.bytes);
   std::swap(length, other.length);
   std::swap(descriptor, other.descriptor);
+  std::swap(watched, other.watched);
   return *this;
 }
 
@@ -147,6 +147,7 @@ Result<MappedFile> MappedFile::open(const std::string &path) {
   file.bytes = static_cast<const unsigned char *>(start);
   file.length = reader.size;
   std::swap(file.descriptor, reader.descriptor);
+  file.watched.begin(start, file.length);
   return file;
 }
 

@@ -8,13 +8,15 @@
 #include <vector>
 
 #include "runtime/core/status.h"
+#include "runtime/core/watched_range.h"
 
 namespace mebp {
 
 // "PATH: cannot WHAT: reason; advice", of an errno.
 Status systemFailure(const std::string &path, const char *what, int number);
 
-Result<std::string> readFile(const std::string &path);
+// What is read whole is small; a larger file is not ours, and would only take all memory.
+Result<std::string> readFile(const std::string &path, uint64_t largest);
 Result<uint64_t> fileSize(const std::string &path);
 Status makeFolder(const std::string &path);
 
@@ -26,7 +28,8 @@ struct DiskUse {
 // Refuses what the disks have no room for, together where several are on one; names the first folder of that disk.
 Status checkSpace(const std::vector<DiskUse> &uses);
 
-// A whole file, read-only. Its pages are clean: the system may drop them and read them again.
+// A whole file, read-only. Its pages are clean: the system may drop them and read them again. What is cut off or cannot
+// be read while it is mapped reads as zeros: ask isCut() before any of it counts.
 class MappedFile {
 public:
   MappedFile() = default;
@@ -37,6 +40,7 @@ public:
   static Result<MappedFile> open(const std::string &path);
   const unsigned char *data() const { return bytes; }
   uint64_t size() const { return length; }
+  bool isCut() const { return watched.isCut(); }
   // Has written what the system may still hold: pages go only when they are clean.
   void sync() const;
   // Asks the system to read these bytes soon.
@@ -48,6 +52,7 @@ private:
   const unsigned char *bytes = nullptr;
   uint64_t length = 0;
   int descriptor = -1;
+  WatchedRange watched;
 };
 
 // A file written beside the one that it replaces, PATH.new. Until `replace` the old one stands; a destroyed writer that

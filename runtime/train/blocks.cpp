@@ -8,7 +8,8 @@ namespace mebp {
 
 Status Blocks::create(const BoundMemory &memory, const mebp_session_options &options, Backend &running,
                       unsigned char *scratch, ResidentWeights &residentWeights, PeakMemory &sessionPeak) {
-  bundle = &memory.bundle.content();
+  opened = &memory.bundle;
+  bundle = &opened->content();
   checkpoints = &memory.checkpoints;
   weights = &residentWeights;
   backend = &running;
@@ -37,7 +38,8 @@ Status Blocks::run(const BoundProgram &program, LiveShape live) {
   Status status = backend->run(static_cast<uint32_t>(program.program), run);
   if (observer.trace)
     trace.span(program.name.c_str(), "program", bundle->programs(program.program).name().c_str(), begin);
-  return status;
+  // Before anybody takes a gradient or an activation of it.
+  return status.ok() ? opened->checkWeights() : status;
 }
 
 Status Blocks::forward(uint32_t block, LiveShape live) {

@@ -48,6 +48,7 @@ private:
   const BoundProgram &of(uint32_t block, ProgramUse use) const { return programs[block][static_cast<size_t>(use)]; }
   Status run(const BoundProgram &program, LiveShape live);
 
+  const Bundle *opened = nullptr;
   const format::Bundle *bundle = nullptr;
   const Checkpoints *checkpoints = nullptr;
   ResidentWeights *weights = nullptr;

@@ -80,7 +80,7 @@ TEST_F(FilesTest, FollowsNoLinkThatSomebodyPlanted) {
 }
 
 TEST_F(FilesTest, NamesThePathAndTheReason) {
-  Result<std::string> missing = readFile("/nowhere/at/all");
+  Result<std::string> missing = readFile("/nowhere/at/all", 1);
   EXPECT_EQ(missing.status().code(), MEBP_NOT_FOUND);
   EXPECT_EQ(missing.status().message(), "/nowhere/at/all: cannot open: No such file or directory; check the path");
   Status made = makeFolder("/dev/null/folder");
