@@ -212,8 +212,8 @@ Status loadState(Session &session, const std::string &folder, void *user, uint64
   }
   if (Status status = session.trainables.load(saved.trained()); !status.ok())
     return status;
-  if (file->isCut())
-    return failure(MEBP_IO, "%s: was cut off while it was read; load a state again", path.c_str());
+  if (saved.file.isCut())
+    return failure(MEBP_IO, "%s: a state was cut off while it was read; load one again", folder.c_str());
   if (user && userBytes)
     std::memcpy(user, saved.user(), header.userBytes);
   if (userBytes)

@@ -173,8 +173,9 @@ private:
   bool step(uint64_t number) {
     for (uint32_t i = 0; i < batch; ++i) {
       uint64_t row = (number * batch + i) % tokens.rows();
-      if (!tokens.read(row, &ids[static_cast<size_t>(i) * tokens.sequence()]))
-        return fail(options.tokens + ": row " + std::to_string(row) + " has a token that is not a 32-bit number");
+      std::string problem = tokens.read(row, &ids[static_cast<size_t>(i) * tokens.sequence()]);
+      if (!problem.empty())
+        return fail(options.tokens + ": row " + std::to_string(row) + " " + problem);
     }
     mebp_step_result result;
     if (mebp_session_step(session, ids.data(), ids.data(), batch, tokens.sequence(), &result, &error) != MEBP_OK)

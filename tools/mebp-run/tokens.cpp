@@ -1,40 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokens.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "format/container.h"
 
 TokenFile::~TokenFile() {
-  if (bytes)
-    ::munmap(const_cast<unsigned char *>(bytes), size);
+  if (descriptor >= 0)
+    ::close(descriptor);
 }
 
-std::string TokenFile::map(const std::string &path) {
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+std::string TokenFile::openFile(const std::string &path) {
+  // Without O_NONBLOCK, opening a pipe would wait for who writes to it.
+  descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat information;
-  if (descriptor < 0 || ::fstat(descriptor, &information) != 0) {
-    std::string reason = std::strerror(errno);
-    if (descriptor >= 0)
-      ::close(descriptor);
-    return path + ": cannot open: " + reason;
-  }
-  size = static_cast<size_t>(information.st_size);
-  void *mapped =
-      size && S_ISREG(information.st_mode) ? ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0) : MAP_FAILED;
-  ::close(descriptor);
-  if (mapped == MAP_FAILED)
+  if (descriptor < 0 || ::fstat(descriptor, &information) != 0)
+    return path + ": cannot open: " + std::strerror(errno);
+  if (!S_ISREG(information.st_mode) || information.st_size == 0)
     return path + ": has no tokens";
-  bytes = static_cast<const unsigned char *>(mapped);
+  size = static_cast<uint64_t>(information.st_size);
   return "";
+}
+
+bool TokenFile::readAt(uint64_t offset, void *out, size_t count) const {
+  auto *bytes = static_cast<unsigned char *>(out);
+  while (count) {
+    ssize_t done = ::pread(descriptor, bytes, count, static_cast<off_t>(offset));
+    if (done == 0 || (done < 0 && errno != EINTR))
+      return false;
+    if (done < 0)
+      continue;
+    bytes += done, offset += static_cast<uint64_t>(done), count -= static_cast<size_t>(done);
+  }
+  return true;
 }
 
 // The text after 'name': in the header's dictionary.
@@ -48,15 +54,19 @@ static const char *entryOf(const std::string &header, const char *name) {
 
 std::string TokenFile::readNumpyHeader(const std::string &path) {
   const std::string unreadable = path + ": is not a readable .npy file; save it with numpy.save";
-  if (size < 12 || std::memcmp(bytes, "\x93NUMPY", 6) != 0)
+  unsigned char bytes[12];
+  if (size < sizeof(bytes) || !readAt(0, bytes, sizeof(bytes)) || std::memcmp(bytes, "\x93NUMPY", 6) != 0)
     return unreadable;
   size_t before = bytes[6] == 1 ? 10 : 12;
   size_t headerBytes = bytes[8] | bytes[9] << 8;
   if (before == 12)
     headerBytes |= static_cast<size_t>(bytes[10]) << 16 | static_cast<size_t>(bytes[11]) << 24;
-  if (headerBytes > size - before)
+  constexpr size_t longestHeader = 1 << 16; // numpy's own are a few hundred bytes
+  if (headerBytes > size - before || headerBytes > longestHeader)
     return unreadable;
-  std::string header(reinterpret_cast<const char *>(bytes + before), headerBytes);
+  std::string header(headerBytes, ' ');
+  if (!readAt(before, header.data(), headerBytes))
+    return unreadable;
   start = before + headerBytes;
   const char *type = entryOf(header, "descr"), *order = entryOf(header, "fortran_order");
   const char *shape = entryOf(header, "shape");
@@ -111,6 +121,7 @@ std::string TokenFile::cut(const std::string &path, uint32_t sequence, uint32_t 
   rowCount = count / stride;
   if (rowCount == 0)
     return path + ": has " + std::to_string(count) + " tokens, too few for one row of " + std::to_string(length);
+  row.resize(uint64_t(length) * width);
   return "";
 }
 
@@ -119,7 +130,7 @@ static bool endsWith(const std::string &path, const std::string &ending) {
 }
 
 std::string TokenFile::open(const std::string &path, uint32_t sequence, uint32_t longest) {
-  if (std::string problem = map(path); !problem.empty())
+  if (std::string problem = openFile(path); !problem.empty())
     return problem;
   if (endsWith(path, ".npy")) {
     if (std::string problem = readNumpyHeader(path); !problem.empty())
@@ -134,10 +145,22 @@ std::string TokenFile::open(const std::string &path, uint32_t sequence, uint32_t
   return cut(path, sequence, longest);
 }
 
-uint32_t TokenFile::checksum() const { return mebp::format::crc32(bytes, size); }
+uint32_t TokenFile::checksum() const {
+  std::vector<unsigned char> piece(std::min<uint64_t>(size, 1 << 16));
+  uint32_t checksum = 0;
+  for (uint64_t done = 0; done < size; done += piece.size()) {
+    piece.resize(std::min<uint64_t>(piece.size(), size - done));
+    if (!readAt(done, piece.data(), piece.size()))
+      break; // the rows that are gone are refused when they are read
+    checksum = mebp::format::crc32(piece.data(), piece.size(), checksum);
+  }
+  return checksum;
+}
 
-bool TokenFile::read(uint64_t row, int32_t *out) const {
-  const unsigned char *ids = bytes + start + row * stride * width;
+std::string TokenFile::read(uint64_t index, int32_t *out) {
+  if (!readAt(start + index * stride * width, row.data(), row.size()))
+    return "cannot be read, the file was cut off meanwhile; start again with all of it";
+  const unsigned char *ids = row.data();
   for (uint32_t i = 0; i < length; ++i) {
     int64_t id = 0;
     if (width == 8) {
@@ -148,8 +171,8 @@ bool TokenFile::read(uint64_t row, int32_t *out) const {
       id = isSigned ? static_cast<int64_t>(static_cast<int32_t>(narrow)) : static_cast<int64_t>(narrow);
     }
     if (id < std::numeric_limits<int32_t>::min() || id > std::numeric_limits<int32_t>::max())
-      return false;
+      return "has a token that is not a 32-bit number";
     out[i] = static_cast<int32_t>(id);
   }
-  return true;
+  return "";
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 class TokenFile {
 public:
@@ -20,16 +21,19 @@ public:
   uint64_t rows() const { return rowCount; }
   uint32_t sequence() const { return length; }
   uint32_t checksum() const;
-  // Writes sequence() ids; false where one is no 32-bit number.
-  bool read(uint64_t row, int32_t *out) const;
+  // Writes sequence() ids. Returns an empty string, or what is wrong with the row.
+  std::string read(uint64_t row, int32_t *out);
 
 private:
-  std::string map(const std::string &path);
+  std::string openFile(const std::string &path);
+  bool readAt(uint64_t offset, void *out, size_t count) const;
   std::string readNumpyHeader(const std::string &path);
   std::string cut(const std::string &path, uint32_t sequence, uint32_t longest);
 
-  const unsigned char *bytes = nullptr;
-  size_t size = 0;
+  // Read where it is needed: of a mapped file that somebody cuts off, a read would end the process.
+  int descriptor = -1;
+  std::vector<unsigned char> row; // as the file has it
+  uint64_t size = 0;
   size_t start = 0;   // of the ids
   uint32_t width = 4; // bytes of an id
   bool isSigned = false;
