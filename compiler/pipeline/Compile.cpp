@@ -15,6 +15,7 @@
 #include "format/machine.h"
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
 
 #include <csignal>
@@ -180,8 +181,8 @@ private:
       return failure();
     printPlan(llvm::outs(), bundle, compilation.explainPeak);
     if (!compilation.planOnly)
-      llvm::outs() << "wrote " << compilation.output << ": " << format::formatMegabytes(bundle.weights_bytes())
-                   << " of weights\n";
+      llvm::outs() << llvm::formatv("wrote {0}: {1:f2} MB of weights\n", compilation.output,
+                                    static_cast<double>(bundle.weights_bytes()) / 1e6);
     return success();
   }
 
