@@ -179,7 +179,7 @@ TEST(Interpreter, RefusesWritesIntoInputs) {
   b.kernel("scale", {x}, {alias}, {{"alpha", 2}});
   b.kernel("scale", {alias}, {y}, {{"alpha", 2}});
   Status status = validateProgram(b.program, modelOf(1, 4));
-  EXPECT_NE(status.message().find("no output and not in the arena"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("neither an output nor in the arena"), std::string::npos) << status.message();
 }
 
 } // namespace

@@ -305,9 +305,12 @@ TEST(SpilledState, SaysThatAStepIsHalfDoneWhereTheDiskFails) {
     EXPECT_EQ(code, MEBP_POISONED);
     EXPECT_EQ(error.message, poisoned);
   };
-  std::vector<const float *> none(trainablesOf(bundle.handle, session.handle).size());
+  const std::vector<std::vector<float>> values = trainablesOf(bundle.handle, session.handle);
+  std::vector<const float *> gradients;
+  for (const std::vector<float> &each : values)
+    gradients.push_back(each.data());
   expectPoisoned(mebp_session_step(session.handle, ids.data(), ids.data(), 2, 5, &result, &error));
-  expectPoisoned(mebp_session_apply_gradients(session.handle, none.data(), &error));
+  expectPoisoned(mebp_session_apply_gradients(session.handle, gradients.data(), &error));
   expectPoisoned(mebp_session_save_state(session.handle, good.c_str(), nullptr, 0, &error));
   expectPoisoned(mebp_session_save_adapter(session.handle, (folder.path + "/adapter").c_str(), &error));
   EXPECT_FALSE(std::filesystem::exists(folder.path + "/adapter"));
