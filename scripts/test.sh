@@ -21,6 +21,7 @@ run() {
 
 run "formats and rules (ruff, clang-format)" scripts/lint.sh
 run "C++ and compiler (googletest, lit)" ctest --test-dir build --output-on-failure --no-tests=error -j "$(nproc)"
+run "the runtime with sanitizers (googletest)" scripts/test_sanitizers.sh
 run "kernels on AArch64 (googletest, qemu)" scripts/test_aarch64.sh
 run "MLX backend (googletest)" scripts/test_mlx.sh
 run "Python and end to end (pytest)" .venv/bin/python -m pytest test/python test/e2e

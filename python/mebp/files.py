@@ -112,7 +112,8 @@ def _make_folder(folder: Path) -> None:
     """With those above it, each new name synced."""
     if folder.is_dir():
         return
-    _make_folder(folder.parent)
+    if not folder.parent.exists():
+        _make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
     sync(folder.parent)
 

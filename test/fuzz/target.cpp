@@ -72,12 +72,15 @@ void writeFile(const std::string &path, const void *data, size_t size) {
 // Every allocation of the process is counted: a sanitizer calls back, else malloc and its kin are these.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(__has_feature)
 
-#include <sanitizer/allocator_interface.h>
+// Declared here: gcc has these functions, but no header of theirs.
+extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*)(const volatile void *, size_t),
+                                                         void (*)(const volatile void *));
+extern "C" size_t __sanitizer_get_allocated_size(const volatile void *);
 
 static void allocated(const volatile void *, size_t size) { mebp::fuzz::countAllocated(static_cast<int64_t>(size)); }
 static void freed(const volatile void *block) {
   if (block)
-    mebp::fuzz::countFreed(static_cast<int64_t>(__sanitizer_get_allocated_size(const_cast<const void *>(block))));
+    mebp::fuzz::countFreed(static_cast<int64_t>(__sanitizer_get_allocated_size(block)));
 }
 static const int hooks = __sanitizer_install_malloc_and_free_hooks(allocated, freed);
 

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds the runtime with sanitizers and runs its tests, and its readers on the fuzzers' corpus. The kernels' own tests
+# take minutes there: `cmake --workflow --preset asan` has them, and the compiler's.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+for preset in runtime-asan tsan; do
+  [ -f "build/$preset/build.ninja" ] || cmake --preset "$preset" >/dev/null
+  cmake --build --preset "$preset" --target runtime_tests fuzzers -- --quiet
+  export ASAN_OPTIONS=allow_user_poisoning=0 UBSAN_OPTIONS=print_stacktrace=1
+  # What counts memory takes several times over with ThreadSanitizer.
+  "build/$preset/bin/runtime_tests" --gtest_brief=1 --gtest_filter='-Memory.Counts*'
+  ctest --test-dir "build/$preset/test/fuzz" --output-on-failure --no-tests=error -j "$(nproc)"
+done
