@@ -109,4 +109,7 @@ const char *mebp_bundle_manifest_json(const mebp_bundle *bundle) {
   return bundle ? bundle->bundle.manifest().c_str() : nullptr;
 }
 
-const char *mebp_bundle_describe_json(mebp_bundle *bundle) { return bundle ? bundle->bundle.describe() : nullptr; }
+const char *mebp_bundle_describe_json(mebp_bundle *bundle) {
+  auto describe = [&] { return bundle ? bundle->bundle.describe() : nullptr; };
+  return unlessOutOfMemory(describe, [] { return static_cast<const char *>(nullptr); });
+}

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The edge between C and the runtime: what every function of mebp.h does around its own work.
+//
+// No code of the runtime throws or catches, but containers do where the system has no memory. It is compiled with
+// exceptions, so that they unwind as they should, and they end here.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <initializer_list>
+#include <new>
+#include <stdexcept>
 
 #include "runtime/core/status.h"
 
@@ -25,12 +30,26 @@ inline Status checkArguments(std::initializer_list<Argument> arguments) {
   return Status();
 }
 
+// Runs `body`; `otherwise` says what to give where the system has no memory for it.
+template <typename Body, typename Otherwise> auto unlessOutOfMemory(const Body &body, const Otherwise &otherwise) {
+  try {
+    return body();
+  } catch (const std::bad_alloc &) {
+    return otherwise();
+  } catch (const std::length_error &) { // more than any system has
+    return otherwise();
+  }
+}
+
 // Runs `body`, which gives a Status, where no argument is missing.
 template <typename Body>
 mebp_code guarded(mebp_error *error, std::initializer_list<Argument> arguments, const Body &body) {
-  if (Status status = checkArguments(arguments); !status.ok())
-    return report(status, error);
-  return report(body(), error);
+  return unlessOutOfMemory(
+      [&] {
+        Status status = checkArguments(arguments);
+        return report(status.ok() ? body() : status, error);
+      },
+      [&] { return reportOutOfMemory(error); });
 }
 
 // Structs that may grow begin with their size. Past these the caller forgot the *_init function.

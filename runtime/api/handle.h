@@ -24,16 +24,16 @@ namespace mebp {
 // Runs `body` on the session of `handle`, which no other thread may use meanwhile.
 template <typename Handle, typename Body>
 mebp_code withSession(Handle *handle, mebp_error *error, std::initializer_list<Argument> arguments, const Body &body) {
-  if (Status status = checkArguments({{"session", handle}}); !status.ok())
-    return report(status, error);
-  if (handle->inUse.exchange(true, std::memory_order_acquire))
-    return report(failure(MEBP_BUSY, "the session is in use by another thread; call it from one thread at a time"),
-                  error);
-  struct Release {
-    std::atomic<bool> &inUse;
-    ~Release() { inUse.store(false, std::memory_order_release); }
-  } release{handle->inUse};
-  return guarded(error, arguments, [&] { return body(handle->session); });
+  return guarded(error, {{"session", handle}}, [&] {
+    if (handle->inUse.exchange(true, std::memory_order_acquire))
+      return failure(MEBP_BUSY, "the session is in use by another thread; call it from one thread at a time");
+    struct Release {
+      std::atomic<bool> &inUse;
+      ~Release() { inUse.store(false, std::memory_order_release); }
+    } release{handle->inUse};
+    Status status = checkArguments(arguments);
+    return status.ok() ? body(handle->session) : status;
+  });
 }
 
 } // namespace mebp

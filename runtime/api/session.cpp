@@ -54,11 +54,11 @@ static uint64_t memoryBytes(const mebp_bundle *bundle, const mebp_session_option
 }
 
 uint64_t mebp_session_memory_bytes(const mebp_bundle *bundle, const mebp_session_options *options) {
-  return memoryBytes(bundle, options);
+  return unlessOutOfMemory([&] { return memoryBytes(bundle, options); }, [] { return uint64_t(0); });
 }
 
 uint64_t mebp_session_peak_bytes(const mebp_bundle *bundle, const mebp_session_options *options) {
-  uint64_t arena = memoryBytes(bundle, options);
+  uint64_t arena = mebp_session_memory_bytes(bundle, options);
   return arena ? bundle->bundle.content().plan().process_bytes() + arena : 0;
 }
 

@@ -10,9 +10,27 @@ static Status checkPointers(const mebp_batch &batch) {
   return batch.batch && batch.sequence ? checkArguments({{"ids", batch.ids}, {"labels", batch.labels}}) : Status();
 }
 
+// Runs what mebp_session_cancel may end.
+template <typename Body>
+static mebp_code runs(mebp_session *session, mebp_error *error, std::initializer_list<Argument> arguments,
+                      const Body &body) {
+  return withSession(session, error, arguments, [&](Session &used) {
+    used.cancellation.heed(true);
+    Status status = body(used);
+    if (status.code() == MEBP_CANCELLED)
+      used.cancellation.settle();
+    return status;
+  });
+}
+
+void mebp_session_cancel(mebp_session *session) {
+  if (session)
+    session->session.cancellation.request();
+}
+
 mebp_code mebp_session_loss(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
                             uint32_t sequence, double *loss, mebp_error *error) {
-  return withSession(session, error, {{"loss", loss}}, [&](Session &used) {
+  return runs(session, error, {{"loss", loss}}, [&](Session &used) {
     const mebp_batch given = {ids, labels, batch, sequence};
     double own = 0;
     Status status = checkPointers(given);
@@ -26,7 +44,7 @@ mebp_code mebp_session_loss(mebp_session *session, const int32_t *ids, const int
 
 mebp_code mebp_session_gradients(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
                                  uint32_t sequence, double *loss, mebp_error *error) {
-  return withSession(session, error, {{"loss", loss}}, [&](Session &used) {
+  return runs(session, error, {{"loss", loss}}, [&](Session &used) {
     const mebp_batch given = {ids, labels, batch, sequence};
     double own = 0;
     Status status = checkPointers(given);
@@ -46,7 +64,7 @@ mebp_code mebp_session_step(mebp_session *session, const int32_t *ids, const int
 
 mebp_code mebp_session_step_batches(mebp_session *session, const mebp_batch *batches, uint32_t count,
                                     mebp_step_result *result, mebp_error *error) {
-  return withSession(session, error, {{"result", result}}, [&](Session &used) {
+  return runs(session, error, {{"result", result}}, [&](Session &used) {
     Status status = checkSize("mebp_step_result", *result);
     if (status.ok() && count)
       status = checkArguments({{"batches", batches}});
@@ -76,7 +94,7 @@ mebp_code mebp_session_apply_gradients(mebp_session *session, const float *const
 
 mebp_code mebp_session_logits(mebp_session *session, const int32_t *ids, uint32_t batch, uint32_t sequence,
                               uint32_t first, uint32_t count, float *out, mebp_error *error) {
-  return withSession(session, error, {{"out", out}}, [&](Session &used) {
+  return runs(session, error, {{"out", out}}, [&](Session &used) {
     Status status = checkPointers({ids, ids, batch, sequence});
     return !status.ok() ? status : used.logits({ids, nullptr, batch, sequence}, first, count, out);
   });

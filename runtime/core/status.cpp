@@ -31,4 +31,12 @@ mebp_code report(const Status &status, mebp_error *error) {
   return status.code();
 }
 
+mebp_code reportOutOfMemory(mebp_error *error) {
+  if (error) {
+    error->code = MEBP_OUT_OF_MEMORY;
+    std::strcpy(error->message, "the system has no memory left for this; close other programs or use a smaller model");
+  }
+  return MEBP_OUT_OF_MEMORY;
+}
+
 } // namespace mebp

@@ -46,5 +46,7 @@ private:
 
 // Fills in `error` where the caller gave one, and returns the code: the last line of every C function.
 mebp_code report(const Status &status, mebp_error *error);
+// The same where there is no memory for a message.
+mebp_code reportOutOfMemory(mebp_error *error);
 
 } // namespace mebp

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "format/program.pb.h"
+#include "runtime/core/cancellation.h"
 #include "runtime/core/status.h"
 
 namespace mebp {
@@ -45,7 +46,8 @@ struct Run {
   unsigned char *arena = nullptr;    // arena_bytes of scratch, where the backend follows placements
   int64_t batch = 0;                 // live, of this step
   int64_t sequence = 0;
-  Observer *observer = nullptr; // null: nobody asks
+  Observer *observer = nullptr;               // null: nobody asks
+  const Cancellation *cancellation = nullptr; // null: nobody may end it
 };
 
 class Backend {
@@ -65,7 +67,8 @@ public:
   // and workspace must outlive it.
   virtual Status load(const format::Bundle &bundle, unsigned char *workspace) = 0;
   // Returns when all outputs are written. The bundle was validated, so it fails only where the device does:
-  // MEBP_OUT_OF_MEMORY, or MEBP_IO with the device's reason. What it has written by then is of no use.
+  // MEBP_OUT_OF_MEMORY, or MEBP_IO with the device's reason; or where it looks between kernels whether it is to end:
+  // MEBP_CANCELLED. What it has written by then is of no use.
   virtual Status run(uint32_t program, const Run &run) = 0;
 };
 

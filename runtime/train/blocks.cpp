@@ -7,7 +7,9 @@
 namespace mebp {
 
 Status Blocks::create(const BoundMemory &memory, const mebp_session_options &options, Backend &running,
-                      unsigned char *scratch, ResidentWeights &residentWeights, PeakMemory &sessionPeak) {
+                      unsigned char *scratch, ResidentWeights &residentWeights, PeakMemory &sessionPeak,
+                      const Cancellation &sessionCancellation) {
+  cancellation = &sessionCancellation;
   opened = &memory.bundle;
   bundle = &opened->content();
   checkpoints = &memory.checkpoints;
@@ -24,11 +26,14 @@ Status Blocks::create(const BoundMemory &memory, const mebp_session_options &opt
 }
 
 Status Blocks::run(const BoundProgram &program, LiveShape live) {
+  if (cancellation->isDue()) // for backends that compute a whole program at once
+    return cancellation->refusal();
   Run run;
   run.bindings = program.bindings.data();
   run.arena = arena;
   run.batch = live.batch;
   run.sequence = live.sequence;
+  run.cancellation = cancellation;
   SessionObserver observer;
   observer.peak = peak;
   observer.residency = weights->limiting(program.use);

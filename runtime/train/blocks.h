@@ -28,7 +28,8 @@ class Blocks {
 public:
   // Binds all programs that the options leave any use for. `scratch` is the running program's.
   Status create(const BoundMemory &memory, const mebp_session_options &options, Backend &running,
-                unsigned char *scratch, ResidentWeights &residentWeights, PeakMemory &sessionPeak);
+                unsigned char *scratch, ResidentWeights &residentWeights, PeakMemory &sessionPeak,
+                const Cancellation &sessionCancellation);
 
   uint32_t count() const { return static_cast<uint32_t>(programs.size()); }
   uint32_t head() const { return count() - 1; }
@@ -55,6 +56,7 @@ private:
   Backend *backend = nullptr;
   unsigned char *arena = nullptr;
   std::vector<Programs> programs;
+  const Cancellation *cancellation = nullptr;
   PeakMemory *peak = nullptr; // null: not sampled after each kernel call
   Trace trace;                // open where the options name a file
 };

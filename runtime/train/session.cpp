@@ -35,7 +35,7 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
   trainables.create(opened.content(), layout.trainables, given, memory, isFresh, spill);
   gradients.create(opened.content(), layout.gradients, memory, isFresh);
   Status status = blocks.create({opened, batch, checkpoints, trainables, gradients}, given, *backend,
-                                memory + layout.scratch, weights, peak);
+                                memory + layout.scratch, weights, peak, cancellation);
   if (status.ok())
     status = weights.create(opened, given.resident_limit, options.resident_limit == 0, memory + layout.residency);
   peak.sample();

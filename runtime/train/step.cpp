@@ -127,8 +127,9 @@ namespace {
 // Applies each gradient at once.
 class ApplySink final : public GradientSink {
 public:
-  explicit ApplySink(Trainables &trainables) : trainables(trainables) {}
+  ApplySink(Trainables &trainables, Cancellation &cancellation) : trainables(trainables), cancellation(cancellation) {}
   Status take(uint32_t trainable, const float *gradient) override {
+    cancellation.heed(false); // from here on the step would end half applied
     squaredNorm += squareOf(gradient, trainables.elements(trainable));
     return trainables.update(trainable, gradient);
   }
@@ -137,6 +138,7 @@ public:
 
 private:
   Trainables &trainables;
+  Cancellation &cancellation;
 };
 
 // Leaves each gradient, or sum over micro-batches, where it is until all are there.
@@ -175,7 +177,7 @@ Status Session::stepByGradient(const Tokens *batches, uint32_t count, double &lo
     gradientsKept = settings.return_gradients;
     return applyKept(squaredNorm);
   }
-  ApplySink apply(trainables);
+  ApplySink apply(trainables, cancellation);
   Status status = runBatches(batches, count, apply, loss);
   squaredNorm = apply.squaredNorm;
   return status;

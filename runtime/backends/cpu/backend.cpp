@@ -58,8 +58,8 @@ public:
   }
 
   Status run(uint32_t program, const Run &run) override {
-    interpret(programs[program], run, machine->contextOf(run.sequence));
-    return Status();
+    bool isWhole = interpret(programs[program], run, machine->contextOf(run.sequence));
+    return isWhole ? Status() : run.cancellation->refusal();
   }
 
 private:

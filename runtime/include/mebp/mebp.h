@@ -200,7 +200,8 @@ mebp_code mebp_session_loss(mebp_session *session, const int32_t *ids, const int
 /* Needs options.return_gradients. Leaves parameters alone; read the gradients with mebp_session_read_gradient. */
 mebp_code mebp_session_gradients(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
                                  uint32_t sequence, double *loss, mebp_error *error);
-/* Forward, backward and the update. Where this fails, nothing has changed: no parameter, no optimizer state, no count.
+/* Forward, backward and the update. Where this fails, nothing has changed: no parameter, no optimizer state, no count;
+ * only MeZO, which moves parameters and moves them back, leaves the rounding of two additions.
  * Without return_gradients, accumulate and clip, each gradient is applied as soon as it is there, which needs the least
  * memory. Then MEBP_NOT_FINITE guards against the loss alone: a gradient that overflows although the loss is finite is
  * applied, and shows in grad_norm. With any of the three, gradients stay until the step's end and are guarded too.
@@ -221,6 +222,13 @@ mebp_code mebp_session_apply_gradients(mebp_session *session, const float *const
 /* Logits of rows [first, first + count) of each batch item: out[batch * count * vocabulary]. */
 mebp_code mebp_session_logits(mebp_session *session, const int32_t *ids, uint32_t batch, uint32_t sequence,
                               uint32_t first, uint32_t count, float *out, mebp_error *error);
+
+/* Ends the loss, gradients, step or logits that another thread runs: that call returns MEBP_CANCELLED at the next
+ * kernel, and nothing has changed but that the last gradients are gone. Where none runs, the next one ends so. May be
+ * called at any time while the session lives, from a signal's handler, too, and does not wait. A step that applies each
+ * gradient at once cannot be left once it has applied the first, about a third of its way: it is finished, and the next
+ * call is cancelled. With MeZO, parameters are moved back, which leaves the rounding of two additions. */
+void mebp_session_cancel(mebp_session *session);
 
 mebp_code mebp_session_set_learning_rate(mebp_session *session, double learning_rate, mebp_error *error);
 /* Updates applied so far; any thread may ask, at any time. */

@@ -134,12 +134,14 @@ static void call(PreparedProgram &program, PreparedCall &prepared, Observer *obs
   observer->end(prepared.name, prepared.source);
 }
 
-void interpret(PreparedProgram &program, const Run &run, const Context &context) {
+bool interpret(PreparedProgram &program, const Run &run, const Context &context) {
   placeValues(program, run);
   for (size_t next = 0; next < program.instructions.size(); ++next) {
     const Instruction &instruction = program.instructions[next];
     switch (instruction.kind) {
     case Instruction::Kind::Call:
+      if (run.cancellation && run.cancellation->isDue())
+        return false;
       call(program, program.calls[instruction.index], run.observer, context);
       break;
     case Instruction::Kind::Slice:
@@ -161,6 +163,7 @@ void interpret(PreparedProgram &program, const Run &run, const Context &context)
     }
     }
   }
+  return true;
 }
 
 } // namespace mebp::cpu

@@ -73,6 +73,7 @@ using FindKernel = std::function<Kernel(std::string_view name)>;
 // `program` was validated and must outlive `out`.
 Status prepare(const format::Program &program, const FindKernel &find, PreparedProgram &out);
 
-void interpret(PreparedProgram &program, const Run &run, const Context &context);
+// Gives false where it was ended before a kernel.
+bool interpret(PreparedProgram &program, const Run &run, const Context &context);
 
 } // namespace mebp::cpu
