@@ -3,8 +3,8 @@
 // Sizes as options take them, "64MiB", and as plans print them, "64.50 MB".
 #pragma once
 
+#include <charconv>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
@@ -22,9 +22,9 @@ inline std::string parseByteSize(std::string_view text, uint64_t &bytes) {
   size_t end = text.find_first_not_of("0123456789."), unitStart = text.find_first_not_of(" \t", end);
   std::string number(text.substr(0, end)), unit(unitStart == text.npos ? "" : text.substr(unitStart));
   unit.erase(unit.find_last_not_of(" \t") + 1);
-  char *stop = nullptr;
-  double value = std::strtod(number.c_str(), &stop), scale = 0;
-  if (number.find_first_of("0123456789") == std::string::npos || *stop)
+  double value = 0, scale = 0;
+  const char *last = number.data() + number.size();
+  if (auto [stop, error] = std::from_chars(number.data(), last, value); error != std::errc() || stop != last)
     return "is not a size; give one such as 64MiB";
   if (unit.empty())
     return "has no unit; write " + number + "MiB, " + number + "MB or another of B, KB, MB, GB, KiB, MiB, GiB";

@@ -2,14 +2,14 @@
 #include "runtime/core/decimal.h"
 
 #include <charconv>
-#include <cstdlib>
 
 namespace mebp {
 
 double decimalOf(float number) {
-  char text[32] = {};
-  std::to_chars(text, text + sizeof(text) - 1, number);
-  return std::strtod(text, nullptr);
+  char text[32];
+  double decimal = 0;
+  std::from_chars(text, std::to_chars(text, text + sizeof(text), number).ptr, decimal);
+  return decimal;
 }
 
 } // namespace mebp

@@ -2,13 +2,18 @@
 #include "runtime/core/trace.h"
 
 #include <cerrno>
+#include <charconv>
 
 #include "runtime/core/files.h"
 
 namespace mebp {
 
-static double microseconds(Trace::Time from, Trace::Time to) {
-  return std::chrono::duration<double, std::micro>(to - from).count();
+// In microseconds, to the nanosecond, with a point in every locale.
+static void writeTime(std::FILE *file, Trace::Time from, Trace::Time to) {
+  char text[64];
+  double microseconds = std::chrono::duration<double, std::micro>(to - from).count();
+  char *end = std::to_chars(text, text + sizeof(text), microseconds, std::chars_format::fixed, 3).ptr;
+  std::fwrite(text, 1, static_cast<size_t>(end - text), file);
 }
 
 Trace::~Trace() {
@@ -46,8 +51,11 @@ void Trace::span(const char *name, const char *category, const char *source, Tim
   text(category);
   std::fputs(", \"args\": {\"source\": ", file);
   text(source);
-  std::fprintf(file, "}, \"ph\": \"X\", \"pid\": 1, \"tid\": 1, \"ts\": %.3f, \"dur\": %.3f}",
-               microseconds(start, begin), microseconds(begin, end));
+  std::fputs("}, \"ph\": \"X\", \"pid\": 1, \"tid\": 1, \"ts\": ", file);
+  writeTime(file, start, begin);
+  std::fputs(", \"dur\": ", file);
+  writeTime(file, begin, end);
+  std::fputc('}', file);
 }
 
 } // namespace mebp

@@ -182,4 +182,43 @@ TEST(Interpreter, RefusesWritesIntoInputs) {
   EXPECT_NE(status.message().find("neither an output nor in the arena"), std::string::npos) << status.message();
 }
 
+// A request during the third kernel call ends the program before the fourth.
+TEST(Interpreter, EndsBeforeTheNextKernelWhereItIsCancelled) {
+  static int calls;
+  static Cancellation cancellation;
+  calls = 0;
+  ProgramBuilder b("fills", 4);
+  uint32_t y = b.output(Output::ACTIVATION, columns);
+  for (int i = 0; i < 5; ++i)
+    b.kernel("fill", {}, {i < 4 ? b.matrix(4, columns) : y});
+  const format::Program program = b.program;
+  cpu::PreparedProgram prepared;
+  Status status = prepare(
+      program,
+      [](std::string_view) -> cpu::Kernel {
+        return [](const cpu::Call &, const cpu::Context &) {
+          if (++calls == 3)
+            cancellation.request();
+        };
+      },
+      prepared);
+  ASSERT_TRUE(status.ok()) << status.message();
+  std::vector<unsigned char> arena(program.arena_bytes() + 64);
+  std::vector<float> out(4 * columns);
+  Binding binding;
+  binding.data = out.data();
+  Run run;
+  run.bindings = &binding;
+  run.arena = arena.data();
+  run.batch = 1;
+  run.sequence = 4;
+  run.cancellation = &cancellation;
+  const cpu::Machine machine(cpu::InstructionSet::Reference, 1);
+  EXPECT_FALSE(interpret(prepared, run, machine.contextOf(4)));
+  EXPECT_EQ(calls, 3);
+  cancellation.settle();
+  EXPECT_TRUE(interpret(prepared, run, machine.contextOf(4)));
+  EXPECT_EQ(calls, 8);
+}
+
 } // namespace

@@ -243,23 +243,52 @@ TEST_F(RunTest, ResumesWhereItStopped) {
   expectRefusal(bundle.path() + " --tokens " + tokensBin(25) + state + "--steps 9 --resume", "other tokens");
 }
 
-TEST_F(RunTest, StopsAtCtrlCAndSaves) {
-  // The shell tells its number, which is then the tool's.
-  std::string command = "echo $$; exec " + std::string(MEBP_RUN) + " " + bundle.path() + " --tokens " + tokensBin(20) +
+TEST_F(RunTest, StopsAtASignalAndSaves) {
+  for (auto [number, status] : {std::pair(SIGINT, 130), std::pair(SIGTERM, 143), std::pair(SIGHUP, 129)}) {
+    // The shell tells its number, which is then the tool's.
+    std::string command = "echo $$; exec " + std::string(MEBP_RUN) + " " + bundle.path() + " --tokens " +
+                          tokensBin(20) + " --steps 100000000 --state " + scratch + "/state" + std::to_string(number) +
+                          " --adapter-out " + scratch + "/adapter" + std::to_string(number);
+    FILE *pipe = ::popen(command.c_str(), "r");
+    ASSERT_NE(pipe, nullptr);
+    int process = 0;
+    ASSERT_EQ(std::fscanf(pipe, "%d", &process), 1);
+    bool interrupted = false;
+    char line[512];
+    // Read to the end: a full pipe would hold the tool up.
+    while (std::fgets(line, sizeof(line), pipe))
+      if (!interrupted && std::string(line).rfind("step 1/", 0) == 0)
+        interrupted = ::kill(process, number) == 0;
+    EXPECT_EQ(WEXITSTATUS(::pclose(pipe)), status);
+    EXPECT_TRUE(std::filesystem::exists(scratch + "/state" + std::to_string(number) + "/state.bin"));
+    EXPECT_TRUE(std::filesystem::exists(scratch + "/adapter" + std::to_string(number) + "/adapter_config.json"));
+  }
+}
+
+// A reader that goes away needs no line, a disk without room does.
+TEST_F(RunTest, SavesWhereItsOutputCannotBeWritten) {
+  std::string command = std::string(MEBP_RUN) + " " + bundle.path() + " --tokens " + tokensBin(20) +
                         " --steps 100000000 --state " + scratch + "/state --adapter-out " + scratch + "/adapter";
-  FILE *pipe = ::popen(command.c_str(), "r");
-  ASSERT_NE(pipe, nullptr);
-  int process = 0;
-  ASSERT_EQ(std::fscanf(pipe, "%d", &process), 1);
-  bool interrupted = false;
-  char line[512];
-  // Read to the end: a full pipe would hold the tool up.
-  while (std::fgets(line, sizeof(line), pipe))
-    if (!interrupted && std::string(line).rfind("step 1/", 0) == 0)
-      interrupted = ::kill(process, SIGINT) == 0;
-  EXPECT_EQ(WEXITSTATUS(::pclose(pipe)), 130);
+  Outcome full = runCommand(command + " > /dev/full", scratch);
+  EXPECT_EQ(full.status, 2);
+  EXPECT_EQ(full.errors,
+            "mebp-run: standard output: cannot be written: No space left on device; the run ends here, let "
+            "its output go to a file with room\n");
   EXPECT_TRUE(std::filesystem::exists(scratch + "/state/state.bin"));
   EXPECT_TRUE(std::filesystem::exists(scratch + "/adapter/adapter_config.json"));
+  std::filesystem::remove_all(scratch + "/state");
+  std::filesystem::remove_all(scratch + "/adapter");
+  Outcome gone = runCommand("{ " + command + "; echo $? > " + scratch + "/status; } | head -n 1", scratch);
+  EXPECT_EQ(readWhole(scratch + "/status"), "2\n");
+  EXPECT_EQ(gone.errors, "");
+  EXPECT_TRUE(std::filesystem::exists(scratch + "/state/state.bin"));
+  EXPECT_TRUE(std::filesystem::exists(scratch + "/adapter/adapter_config.json"));
+}
+
+TEST_F(RunTest, SaysItsVersion) {
+  Outcome outcome = run("--version");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.output, std::string("mebp-run ") + mebp_version() + "\n");
 }
 
 TEST_F(RunTest, RefusesBadInputInOneLine) {
@@ -272,7 +301,8 @@ TEST_F(RunTest, RefusesBadInputInOneLine) {
   expectRefusal(bundle.path() + " --tokens " + scratch + "/text.jsonl",
                 "text.jsonl: ends neither in .npy nor in .bin; --tokens");
   expectRefusal(bundle.path() + tokens + " --optimizer galore", "galore");
-  expectRefusal(bundle.path() + tokens + " --lr -1", "learning rate");
+  for (const char *rate : {"-1", "nan", "inf"})
+    expectRefusal(bundle.path() + tokens + " --lr " + rate, "learning rate");
   expectRefusal(bundle.path() + tokens + " --resume", "--state");
   expectRefusal(bundle.path() + tokens + " --spill-optimizer", "--spill");
   expectRefusal(bundle.path() + tokens + " --spill /nowhere", "/nowhere: cannot make a file here: No such file");

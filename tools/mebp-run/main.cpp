@@ -2,6 +2,7 @@
 //
 // The runtime alone: trains a bundle on a file of tokens, through the C API.
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -18,14 +19,31 @@
 #include "report.h"
 #include "tokens.h"
 
-static volatile std::sig_atomic_t interrupted = 0;
+// The signal that ends the run, and the session whose step it ends.
+static volatile std::sig_atomic_t endedBy = 0;
+static std::atomic<mebp_session *> stepping{nullptr};
+static_assert(std::atomic<mebp_session *>::is_always_lock_free, "a signal's handler reads it");
 
-static void interrupt(int) { interrupted = 1; }
+static void end(int signal) {
+  endedBy = signal;
+  mebp_session_cancel(stepping.load());
+}
+
+// A second signal ends the process.
+static void endOn(int signal) {
+  struct sigaction action = {}, before = {};
+  ::sigaction(signal, nullptr, &before);
+  if (before.sa_handler == SIG_IGN) // nohup means it
+    return;
+  action.sa_handler = end;
+  action.sa_flags = SA_RESETHAND;
+  ::sigaction(signal, &action, nullptr);
+}
 
 namespace {
 
 constexpr int exitBad = 2;
-constexpr int exitInterrupted = 130;
+constexpr int exitBySignal = 128;
 
 // What has to be the same for a run to continue; the step number says which rows come next.
 struct Progress {
@@ -39,6 +57,7 @@ class Trainer {
 public:
   explicit Trainer(const RunOptions &options) : options(options) {}
   ~Trainer() {
+    stepping = nullptr;
     mebp_session_destroy(session);
     mebp_bundle_close(bundle);
     mebp_lock_release(stateLock);
@@ -54,17 +73,25 @@ public:
                    static_cast<unsigned long long>(done), static_cast<unsigned long long>(steps));
       return save() ? 0 : exitBad;
     }
-    while (done < steps && !interrupted) {
+    // MeZO moves parameters and moves them back, but for rounding: its step is finished, so that a run that goes on is
+    // bitwise the same.
+    stepping = mebp::format::findOptimizer(options.optimizer)->forwardOnly ? nullptr : session;
+    while (done < steps && !endedBy && isHeard) {
       if (!step(done))
         return exitBad;
+      if (done == mebp_session_steps(session)) // cancelled, with nothing changed
+        break;
       ++done;
       if (!options.stateFolder.empty() && done % options.saveEvery == 0 && !saveState())
         return exitBad;
     }
     if (!save())
       return exitBad;
-    reportEnd(options.json, done, mebp_session_kernels(session), plannedBytes, peakBytes);
-    return done < steps ? exitInterrupted : 0;
+    if (isHeard)
+      heard(reportEnd(options.json, done, mebp_session_kernels(session), plannedBytes, peakBytes));
+    if (!isHeard)
+      return exitBad;
+    return endedBy && done < steps ? exitBySignal + endedBy : 0;
   }
 
 private:
@@ -166,7 +193,7 @@ private:
         saved.sequence != progress.sequence)
       return fail(folder + ": was saved from other tokens; continue with the same --tokens and --sequence");
     if (saved.learningRate != progress.learningRate)
-      return fail(folder + ": was saved with --lr " + std::to_string(saved.learningRate) + "; continue with the same");
+      return fail(folder + ": was saved with another --lr; continue with the same");
     return true;
   }
 
@@ -178,11 +205,22 @@ private:
         return fail(options.tokens + ": row " + std::to_string(row) + " " + problem);
     }
     mebp_step_result result;
-    if (mebp_session_step(session, ids.data(), ids.data(), batch, tokens.sequence(), &result, &error) != MEBP_OK)
+    mebp_code code = mebp_session_step(session, ids.data(), ids.data(), batch, tokens.sequence(), &result, &error);
+    if (code == MEBP_CANCELLED)
+      return true;
+    if (code != MEBP_OK)
       return fail(options.tokens + ", step " + std::to_string(number + 1) + ": " + error.message);
     peakBytes = result.peak_bytes;
-    reportStep(options.json, number + 1, steps, ids.size(), result);
+    heard(reportStep(options.json, number + 1, steps, ids.size(), result));
     return true;
+  }
+
+  // The run ends where nobody can read how it goes, and saves. Who has gone (`| head`) need not be told.
+  void heard(bool isWritten) {
+    isHeard = isWritten;
+    if (!isWritten && errno != EPIPE)
+      fail(std::string("standard output: cannot be written: ") + std::strerror(errno) +
+           "; the run ends here, let its output go to a file with room");
   }
 
   bool saveState() {
@@ -207,6 +245,7 @@ private:
   uint64_t steps = 0, plannedBytes = 0, peakBytes = 0;
   Progress progress;
   mebp_lock *stateLock = nullptr, *adapterLock = nullptr;
+  bool isHeard = true; // what it prints
 };
 
 } // namespace
@@ -215,9 +254,8 @@ int main(int argc, char **argv) {
   RunOptions options;
   if (int status = parseOptions(argc, argv, options); status >= 0)
     return status;
-  struct sigaction action = {};
-  action.sa_handler = interrupt;
-  ::sigaction(SIGINT, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP})
+    endOn(signal);
+  std::signal(SIGPIPE, SIG_IGN);
   return Trainer(options).run();
 }

@@ -7,6 +7,7 @@
 
 #include "format/byte_size.h"
 #include "format/optimizers.h"
+#include "mebp/mebp.h"
 
 int parseOptions(int argc, char **argv, RunOptions &out) {
   CLI::App app("Fine-tunes a compiled model on a file of tokens.", "mebp-run");
@@ -42,9 +43,10 @@ int parseOptions(int argc, char **argv, RunOptions &out) {
                                          "keep at most this much of the weights in memory, such as 128MiB");
   app.add_option("--profile", out.traceFile, "record every kernel call, for ui.perfetto.dev");
   app.add_flag("--json", out.json, "print one JSON object per line");
+  app.set_version_flag("--version", std::string("mebp-run ") + mebp_version(), "print the version");
   try {
     app.parse(argc, argv);
-  } catch (const CLI::CallForHelp &help) {
+  } catch (const CLI::Success &help) {
     return app.exit(help);
   } catch (const CLI::Error &error) {
     std::fprintf(stderr, "mebp-run: %s; see mebp-run --help\n", error.what());

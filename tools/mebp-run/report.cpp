@@ -7,7 +7,7 @@
 
 static double megabytes(uint64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
-void reportStep(bool json, uint64_t step, uint64_t steps, uint64_t tokens, const mebp_step_result &result) {
+bool reportStep(bool json, uint64_t step, uint64_t steps, uint64_t tokens, const mebp_step_result &result) {
   double rate = result.seconds > 0 ? static_cast<double>(tokens) / result.seconds : 0;
   // JSON has no infinity; a norm that overflowed is null.
   char norm[32] = "null";
@@ -24,10 +24,10 @@ void reportStep(bool json, uint64_t step, uint64_t steps, uint64_t tokens, const
   else
     std::printf("step %" PRIu64 "/%" PRIu64 "  loss %.4f  grad norm %s  %.0f tokens/s  peak %.1f MB%s\n", step, steps,
                 result.loss, norm, rate, megabytes(result.peak_bytes), written);
-  std::fflush(stdout);
+  return std::fflush(stdout) == 0 && !std::ferror(stdout);
 }
 
-void reportEnd(bool json, uint64_t steps, const char *kernels, uint64_t plannedBytes, uint64_t peakBytes) {
+bool reportEnd(bool json, uint64_t steps, const char *kernels, uint64_t plannedBytes, uint64_t peakBytes) {
   if (json)
     std::printf("{\"steps\": %" PRIu64 ", \"kernels\": \"%s\", \"planned_bytes\": %" PRIu64 ", \"peak_bytes\": %" PRIu64
                 "}\n",
@@ -35,5 +35,5 @@ void reportEnd(bool json, uint64_t steps, const char *kernels, uint64_t plannedB
   else
     std::printf("%" PRIu64 " steps done  kernels %s  planned %.1f MB  measured peak %.1f MB\n", steps, kernels,
                 megabytes(plannedBytes), megabytes(peakBytes));
-  std::fflush(stdout);
+  return std::fflush(stdout) == 0 && !std::ferror(stdout);
 }

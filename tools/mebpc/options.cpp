@@ -164,6 +164,7 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   app.add_option("--plan-json", out.planJson, "write the plan to this file as JSON");
   app.add_option("--emit", texts.emit, "print the program at this level and stop")
       ->check(CLI::IsMember({"nn", "train", "exec"}));
+  app.set_version_flag("--version", "mebpc " MEBP_VERSION, "print the version");
 
   try {
     app.parse(argc, argv);
