@@ -124,9 +124,8 @@ Status checkAdapterConfig(const std::string &text, const format::Bundle &bundle)
   if (config.contains("bias") && config["bias"] != "none")
     return failure(MEBP_UNSUPPORTED, "bias is not supported; train the adapter with bias none");
   if (config.contains("fan_in_fan_out") && isUsed(config["fan_in_fan_out"]) && !targetsAreTransposed(bundle))
-    return failure(MEBP_INCOMPATIBLE,
-                   "fan_in_fan_out is set, the bundle's layers keep their weights as [out, in]; use "
-                   "an adapter of the same base model");
+    return failure(MEBP_INCOMPATIBLE, "fan_in_fan_out is set, the bundle's layers keep their weights as [out, in]; use "
+                                      "an adapter of the same base model");
   if (Status status = checkNumber(config, "r", "--lora-rank", bundle.model().lora().rank()); !status.ok())
     return status;
   return checkNumber(config, "lora_alpha", "--lora-alpha", decimalOf(bundle.model().lora().alpha()));

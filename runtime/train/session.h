@@ -43,7 +43,7 @@ public:
   Trainables trainables;
   std::string notes;               // of the last state that was loaded: what its user should know, in one line
   mutable std::string stateFolder; // where this run's last state is, saved or loaded
-  Cancellation cancellation; // of loss, gradients, step and logits
+  Cancellation cancellation;       // of loss, gradients, step and logits
 
 private:
   Status takeMemory(uint64_t bytes);

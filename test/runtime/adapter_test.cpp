@@ -197,8 +197,9 @@ TEST_F(AdapterTest, RefusesOtherKindsByName) {
                                       "init_lora_weights is 'pissa_niter_4', for which PEFT may change the base "
                                       "weights; save the adapter with its path_initial_model_for_weight_conversion");
   changed("\"r\": 4");
-  expectRefusal(MEBP_INCOMPATIBLE, place + "r is 4, the bundle was compiled for 2; compile with --lora-rank 4 or choose "
-                                           "another adapter");
+  expectRefusal(MEBP_INCOMPATIBLE, place +
+                                       "r is 4, the bundle was compiled for 2; compile with --lora-rank 4 or choose "
+                                       "another adapter");
   changed("\"lora_alpha\": 5.5");
   expectRefusal(MEBP_INCOMPATIBLE, place +
                                        "lora_alpha is 5.5, the bundle was compiled for 4; compile with --lora-alpha "

@@ -187,12 +187,17 @@ TEST_F(ApiTest, RefusesOddGradientsAndIndices) {
   EXPECT_EQ(mebp_session_steps(session.handle), 0u);
   mebp_tensor_info tensor;
   for (uint32_t index : {4u, UINT32_MAX}) {
-    expectRefusal(mebp_session_read_trainable(session.handle, index, good.data(), 12, &error), "does not exist; the bundle has 4");
-    expectRefusal(mebp_session_write_trainable(session.handle, index, good.data(), 12, &error), "does not exist; the bundle has 4");
-    expectRefusal(mebp_bundle_trainable_info(bundle.handle, index, &tensor, &error), "does not exist; the bundle has 4");
+    expectRefusal(mebp_session_read_trainable(session.handle, index, good.data(), 12, &error),
+                  "does not exist; the bundle has 4");
+    expectRefusal(mebp_session_write_trainable(session.handle, index, good.data(), 12, &error),
+                  "does not exist; the bundle has 4");
+    expectRefusal(mebp_bundle_trainable_info(bundle.handle, index, &tensor, &error),
+                  "does not exist; the bundle has 4");
   }
-  expectRefusal(mebp_bundle_weight_info(bundle.handle, UINT32_MAX, &tensor, &error), "does not exist; the bundle has 3");
-  expectRefusal(mebp_bundle_weight_read(bundle.handle, UINT32_MAX, good.data(), &error), "does not exist; the bundle has 3");
+  expectRefusal(mebp_bundle_weight_info(bundle.handle, UINT32_MAX, &tensor, &error),
+                "does not exist; the bundle has 3");
+  expectRefusal(mebp_bundle_weight_read(bundle.handle, UINT32_MAX, good.data(), &error),
+                "does not exist; the bundle has 3");
   for (uint64_t count : {uint64_t(0), uint64_t(13), UINT64_MAX})
     expectRefusal(mebp_session_read_trainable(session.handle, 0, good.data(), count, &error), "has 12 elements");
 }
