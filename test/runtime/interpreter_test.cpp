@@ -207,7 +207,7 @@ TEST(Interpreter, EndsBeforeTheNextKernelWhereItIsCancelled) {
   std::vector<float> out(4 * columns);
   Binding binding;
   binding.data = out.data();
-  Run run;
+  mebp::Run run;
   run.bindings = &binding;
   run.arena = arena.data();
   run.batch = 1;
