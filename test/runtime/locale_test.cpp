@@ -54,7 +54,7 @@ TEST_F(CommaLocale, ChangesNoNumber) {
   mebp_session *refused = nullptr;
   mebp_error error = {};
   EXPECT_EQ(mebp_session_create(bundle.handle, &options, &refused, &error), MEBP_INVALID_ARGUMENT);
-  EXPECT_STREQ(error.message, "the learning rate -0.5 is not a finite number from 0 on");
+  EXPECT_STREQ(error.message, "the learning rate -0.5 is not a finite number of at least 0");
   EXPECT_TRUE(nlohmann::json::accept(mebp_bundle_describe_json(bundle.handle)));
 
   options = defaultOptions();
