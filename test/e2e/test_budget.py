@@ -48,7 +48,7 @@ def smallest_peak(exported, spill: str = "checkpoints") -> float:
     """In MB, as the refusal of a budget that is too small says it."""
     line = refusal(exported, "--memory-budget", "1KB", "--threads", "1", "--spill", spill)
     assert "--seq-len" in line and "--lora-rank" in line and "--optimizer sgd" in line
-    return float(line.split("trains in is ")[1].split(" MB")[0])
+    return float(line.split("needs at least ")[1].split(" MB")[0])
 
 
 def test_least_is_feasible_and_nothing_less(exported, tmp_path):

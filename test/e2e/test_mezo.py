@@ -49,7 +49,7 @@ def test_a_budget_counts_forwards_alone(model, tmp_path):
         run = subprocess.run([*command, "--optimizer", optimizer], capture_output=True, text=True)
         assert run.returncode == 2
         lines[optimizer] = run.stderr
-    least = {name: float(line.split("trains in is ")[1].split(" MB")[0]) for name, line in lines.items()}
+    least = {name: float(line.split("needs at least ")[1].split(" MB")[0]) for name, line in lines.items()}
     assert least["mezo"] < least["sgd"]
     assert "--spill" not in lines["mezo"] and "--optimizer sgd" not in lines["mezo"]
     mebp.compile(tmp_path / "model.onnx", tmp_path / "m.mebp", optimizer="mezo", memory_budget=f"{least['mezo']:.2f}MB")

@@ -130,7 +130,7 @@ def test_full_disk(folder, tmp_path):
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", str(disk)], capture_output=True).returncode:
         pytest.skip("this machine refuses to mount a small file system")
     try:
-        assert "space" in refusal(folder / "model.onnx", output=disk / "out.mebp")
+        assert "make room or choose another folder" in refusal(folder / "model.onnx", output=disk / "out.mebp")
         assert not list(disk.iterdir())
     finally:
         subprocess.run(["umount", str(disk)], check=True)
@@ -189,7 +189,7 @@ def test_inputs(sound, method):
         "-1": (np.full((1, 24), -1), ids),
         "label": (ids, np.full((1, 24), 333)),
         "-100": (ids, np.full((1, 24), -100)),
-        "alike": (ids, ids[:, :5]),
+        "both the same shape": (ids, ids[:, :5]),
         "float64": (ids.astype(float), ids),
         "shape": (ids[0], ids[0]),
     }

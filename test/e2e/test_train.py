@@ -291,7 +291,7 @@ def test_only_what_the_assistant_says_counts(bundle, tmp_path):
     assert "1 of 2 samples had no assistant token within 32 tokens and were left out" in run.stdout
     assert json.loads(log.read_text())["tokens"] == len("Yo") + 1  # a token a byte, and the end of the turn
     evaluated = mebp("eval", bundle, "--data", path)
-    assert "they are left out" in evaluated.stdout and "over 3 tokens" in evaluated.stdout, evaluated.stderr
+    assert "were left out" in evaluated.stdout and "over 3 tokens" in evaluated.stdout, evaluated.stderr
 
 
 def test_a_bad_line_is_named(bundle, tmp_path):
@@ -322,10 +322,10 @@ def test_refusals(bundle, data, tmp_path):
     assert "--plot run.what" in refusal(*train, "--steps", 1, "--plot", "run.what")
     assert (
         refusal(*train, "--step", 1)
-        == "mebp: unexpected argument '--step'; did you mean --steps?; see mebp train --help"
+        == "mebp: '--step' is not an option of this command; did you mean --steps?; see mebp train --help"
     )
-    assert refusal(*train, "--learning-rate=1") == "mebp: unexpected argument '--learning-rate'; see mebp train --help"
-    assert refusal(*train, "more") == "mebp: unexpected argument 'more'; see mebp train --help"
+    assert refusal(*train, "--learning-rate=1") == "mebp: '--learning-rate' is not an option of this command; see mebp train --help"
+    assert refusal(*train, "more") == "mebp: 'more' is one argument too many; see mebp train --help"
     assert refusal(*train, "--threads", 0) == "mebp: threads is 0; give at least 1, or leave it out for all"
     assert "sequence" in refusal("generate", bundle, "--prompt", "long " * 40)
 

@@ -50,7 +50,8 @@ class _Parser(argparse.ArgumentParser):
         name = unknown[0].split("=")[0]
         nearest = difflib.get_close_matches(name, self._option_string_actions, n=1)
         hint = f"; did you mean {nearest[0]}?" if nearest else ""
-        self.error(f"'{name}' is not an option of this command{hint}")
+        what = "is not an option of this command" if name.startswith("-") else "is one argument too many"
+        self.error(f"'{name}' {what}{hint}")
 
 
 class _Version(argparse.Action):
