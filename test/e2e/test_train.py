@@ -324,7 +324,7 @@ def test_refusals(bundle, data, tmp_path):
         refusal(*train, "--step", 1)
         == "mebp: '--step' is not an option of this command; did you mean --steps?; see mebp train --help"
     )
-    assert refusal(*train, "--learning-rate=1") == "mebp: '--learning-rate' is not an option of this command; see mebp train --help"
+    assert refusal(*train, "--learning-rate=1").startswith("mebp: '--learning-rate' is not an option of this command;")
     assert refusal(*train, "more") == "mebp: 'more' is one argument too many; see mebp train --help"
     assert refusal(*train, "--threads", 0) == "mebp: threads is 0; give at least 1, or leave it out for all"
     assert "sequence" in refusal("generate", bundle, "--prompt", "long " * 40)
