@@ -91,9 +91,9 @@ Steps takeSteps(mebp_bundle *bundle, mebp_session_options options) {
   for (size_t i = 0; i < ids.size(); ++i)
     ids[i] = static_cast<int32_t>(format::randomBits(5, 0, i) % info.vocabulary);
   Steps steps;
-  steps.losses.resize(2);
+  double losses[2] = {};
   mebp_error error = {};
-  EXPECT_EQ(mebp_session_gradients(session.handle, ids.data(), ids.data(), batch, sequence, &steps.losses[0], &error),
+  EXPECT_EQ(mebp_session_gradients(session.handle, ids.data(), ids.data(), batch, sequence, &losses[0], &error),
             MEBP_OK)
       << error.message;
   steps.gradients = gradientsOf(bundle, session.handle);
@@ -101,9 +101,9 @@ Steps takeSteps(mebp_bundle *bundle, mebp_session_options options) {
   EXPECT_EQ(mebp_session_step(session.handle, ids.data(), ids.data(), batch, sequence, &result, &error), MEBP_OK)
       << error.message;
   steps.updated = trainablesOf(bundle, session.handle);
-  EXPECT_EQ(mebp_session_loss(session.handle, ids.data(), ids.data(), batch, sequence, &steps.losses[1], &error),
-            MEBP_OK)
+  EXPECT_EQ(mebp_session_loss(session.handle, ids.data(), ids.data(), batch, sequence, &losses[1], &error), MEBP_OK)
       << error.message;
+  steps.losses = {static_cast<float>(losses[0]), static_cast<float>(losses[1])};
   steps.logits.resize(batch * sequence * info.vocabulary);
   EXPECT_EQ(mebp_session_logits(session.handle, ids.data(), batch, sequence, 0, sequence, steps.logits.data(), &error),
             MEBP_OK)
