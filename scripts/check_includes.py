@@ -20,7 +20,7 @@ ALLOWED = {
     "compiler/emit": ["compiler/plan"],
     "compiler/pipeline": ["compiler/*"],
     "tools/*": ["format"],
-    "tools/mebpc": ["compiler", "compiler/pipeline"],
+    "tools/mebpc": ["compiler", "compiler/pipeline", "runtime/include/mebp"],
     "tools/mebp-opt": ["compiler/pipeline", "dialects/*"],
     "tools/mebp-run": ["runtime/include/mebp"],
     "python/src": ["runtime/include/mebp", "format"],

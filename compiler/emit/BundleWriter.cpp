@@ -114,8 +114,7 @@ void addPlan(const Options &options, const MemoryPlan &plan, format::Plan &messa
     add(buffer, *message.add_at_peak());
 }
 
-std::string makeManifest(const Options &options, StringRef tokenizer, const format::Bundle &bundle,
-                         uint32_t weightsDigest) {
+std::string makeManifest(const Options &options, StringRef tokenizer, const format::Bundle &bundle) {
   namespace json = llvm::json;
   json::Array tokenizerFiles;
   if (!tokenizer.empty()) {
@@ -151,7 +150,6 @@ std::string makeManifest(const Options &options, StringRef tokenizer, const form
                                                      {"targets", std::move(targets)},
                                                      {"seed", static_cast<int64_t>(options.lora.seed)}}}}},
       {"tokenizer", std::move(tokenizerFiles)},
-      {"weights_digest", weightsDigest},
   };
   std::string text;
   llvm::raw_string_ostream stream(text);
@@ -253,8 +251,9 @@ SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const Options &options
 }
 
 LogicalResult writeBundle(ModuleOp module, const Options &options, StringRef tokenizer,
-                          llvm::function_ref<bool()> isInterrupted, ArrayRef<nn::ParameterOp> parameters,
-                          format::Bundle &bundle, StringRef path) {
+                          llvm::function_ref<bool()> isInterrupted,
+                          llvm::function_ref<std::string(const std::string &)> check,
+                          ArrayRef<nn::ParameterOp> parameters, format::Bundle &bundle, StringRef path) {
   Location location = module.getLoc();
   namespace fs = std::filesystem;
   std::error_code error;
@@ -282,7 +281,8 @@ LogicalResult writeBundle(ModuleOp module, const Options &options, StringRef tok
   if (failed(
           writeWeights(parameters, options.storage, bundle, isInterrupted, folder.file("weights.bin"), weightsDigest)))
     return failure();
-  std::string manifest = makeManifest(options, tokenizer, bundle, weightsDigest);
+  bundle.set_weights_crc32(weightsDigest);
+  std::string manifest = makeManifest(options, tokenizer, bundle);
   bundle.set_manifest_crc32(format::crc32(manifest.data(), manifest.size()));
   std::string payload = bundle.SerializeAsString();
   const format::Header header = format::headerOf(payload);
@@ -290,6 +290,8 @@ LogicalResult writeBundle(ModuleOp module, const Options &options, StringRef tok
   if (failed(writeFile(location, folder.file("manifest.json"), {manifest})) ||
       failed(writeFile(location, folder.file("program.pb"), {headerBytes, payload})))
     return failure();
+  if (std::string wrong = check ? check(folder.file("")) : ""; !wrong.empty())
+    return emitError(location) << wrong << "; this is a bug in mebpc, please report it (nothing was written)";
 
   error = syncTree(folder.file(""));
   if (!error)

@@ -12,9 +12,11 @@ llvm::SmallVector<nn::ParameterOp> buildBundle(mlir::ModuleOp module, const Opti
 
 /// Writes what buildBundle made as the folder `path`: into a folder beside it that is renamed when it is complete, so
 /// that nothing is ever half-written. An older bundle of that name is replaced. `tokenizer` is a folder to
-/// copy into it; empty: none.
+/// copy into it; empty: none. `check` says why a runtime would refuse what was written, which is then dropped.
 llvm::LogicalResult writeBundle(mlir::ModuleOp module, const Options &options, llvm::StringRef tokenizer,
-                                llvm::function_ref<bool()> isInterrupted, llvm::ArrayRef<nn::ParameterOp> parameters,
-                                format::Bundle &bundle, llvm::StringRef path);
+                                llvm::function_ref<bool()> isInterrupted,
+                                llvm::function_ref<std::string(const std::string &)> check,
+                                llvm::ArrayRef<nn::ParameterOp> parameters, format::Bundle &bundle,
+                                llvm::StringRef path);
 
 } // namespace mebp

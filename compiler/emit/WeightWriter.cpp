@@ -3,6 +3,7 @@
 
 #include "compiler/emit/WeightSource.h"
 #include "format/container.h"
+#include "format/weights_digest.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/MathExtras.h"
@@ -118,8 +119,7 @@ uint64_t countWeightBytes(ModuleOp module, const Storage &storage) {
 
 namespace {
 
-// The digest runs over batches of this many values and depends on it; a window of batches is what is held at once.
-constexpr uint64_t batchValues = 1 << 18;
+// This many of the digest's batches are held at once.
 constexpr uint64_t windowBatches = 16;
 
 /// Some rows of a weight: stored by any thread, reported and added to the digest in their order.
@@ -152,9 +152,10 @@ public:
         return;
       }
     }
-    if (!file.writeAt(batch.data.data(), count * rowBytes, weight.data_offset() + first * rowBytes) ||
-        !file.writeAt(batch.scales.data(), count * groups * 2, weight.scales_offset() + first * groups * 2) ||
-        !file.writeAt(batch.minima.data(), count * groups * 2, weight.minima_offset() + first * groups * 2))
+    auto [data, scales, minima] = format::partsOfRows(weight, first, count);
+    if (!file.writeAt(batch.data.data(), data.bytes, data.offset) ||
+        !file.writeAt(batch.scales.data(), scales.bytes, scales.offset) ||
+        !file.writeAt(batch.minima.data(), minima.bytes, minima.offset))
       batch.systemError = errno;
   }
 
@@ -195,7 +196,7 @@ LogicalResult writeWeights(ArrayRef<nn::ParameterOp> parameters, const Storage &
       return failure();
     const format::Weight &weight = bundle.weights(index);
     Writer writer(file, source, weight, chooseFormat(parameter, storage, embeddings));
-    uint64_t batchRows = std::clamp<uint64_t>(batchValues / weight.columns(), 1, weight.rows());
+    uint64_t batchRows = format::batchRowsOf(weight);
     uint64_t batches = llvm::divideCeil(weight.rows(), batchRows);
     for (uint64_t begin = 0; begin < batches; begin += windowBatches) {
       if (isInterrupted())

@@ -195,7 +195,8 @@ private:
       tokenizer.clear();
     std::signal(SIGINT, [](int) { interruptions = 1; });
     return writeBundle(
-        *module, options, tokenizer, [] { return interruptions != 0; }, parameters, bundle, compilation.output);
+        *module, options, tokenizer, [] { return interruptions != 0; }, compilation.checkBundle, parameters, bundle,
+        compilation.output);
   }
 
   const Compilation &compilation;

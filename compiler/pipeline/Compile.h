@@ -3,6 +3,8 @@
 
 #include "compiler/Options.h"
 
+#include <functional>
+
 namespace mebp {
 
 /// The levels that a compilation can stop after, in their order.
@@ -21,6 +23,8 @@ struct Compilation {
   bool planOnly = false;
   bool explainPeak = false;
   std::string planJson; // a file
+  // Whether the bundle in this folder is one that a runtime opens, or why not. Asked before it gets its name.
+  std::function<std::string(const std::string &folder)> checkBundle;
 };
 
 /// Compiles; prints the plan to standard output and errors, one line each, to standard error. Returns the exit status.

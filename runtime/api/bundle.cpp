@@ -2,6 +2,8 @@
 //
 // mebp.h's functions about bundles.
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "runtime/api/handle.h"
 #include "runtime/core/decimal.h"
@@ -13,15 +15,56 @@ using namespace mebp;
 
 const char *mebp_version(void) { return MEBP_VERSION_TEXT(MEBP_VERSION_MAJOR, MEBP_VERSION_MINOR, MEBP_VERSION_PATCH); }
 
+// Gives the caller a bundle that `open` has opened.
+template <typename Open> static Status give(mebp_bundle **out, const Open &open) {
+  auto opened = std::make_unique<mebp_bundle>();
+  Status status = open(opened->bundle);
+  if (status.ok())
+    *out = opened.release();
+  return status;
+}
+
 mebp_code mebp_bundle_open(const char *path, mebp_bundle **out, mebp_error *error) {
   if (out)
     *out = nullptr;
-  return guarded(error, {{"path", path}, {"out", out}}, [&] {
-    auto opened = std::make_unique<mebp_bundle>();
-    Status status = opened->bundle.open(path);
+  return guarded(error, {{"path", path}, {"out", out}},
+                 [&] { return give(out, [&](Bundle &bundle) { return bundle.open(path); }); });
+}
+
+static Status openPart(const char *name, const mebp_file_part &part, InputFile &out) {
+  std::string place = std::string(name) + " in descriptor " + std::to_string(part.descriptor);
+  Result<InputFile> file = InputFile::part(place, part.descriptor, part.offset, part.length);
+  if (file.ok())
+    out = std::move(*file);
+  return file.status();
+}
+
+mebp_code mebp_bundle_open_files(const mebp_bundle_files *files, mebp_bundle **out, mebp_error *error) {
+  if (out)
+    *out = nullptr;
+  return guarded(error, {{"files", files}, {"out", out}}, [&] {
+    mebp_bundle_files own = {};
+    Bundle::Files opened;
+    Status status = readSized("mebp_bundle_files", files, own);
     if (status.ok())
-      *out = opened.release();
-    return status;
+      status = openPart("program.pb", own.program, opened.program);
+    if (status.ok())
+      status = openPart("manifest.json", own.manifest, opened.manifest);
+    if (status.ok())
+      status = openPart("weights.bin", own.weights, opened.weights);
+    return status.ok() ? give(out, [&](Bundle &bundle) { return bundle.open(std::move(opened)); }) : status;
+  });
+}
+
+mebp_code mebp_bundle_check_weights(const mebp_bundle *bundle, mebp_error *error) {
+  return guarded(error, {{"bundle", bundle}}, [&] { return bundle->bundle.checkDigest(); });
+}
+
+mebp_code mebp_bundle_validate(const char *path, mebp_error *error) {
+  return guarded(error, {{"path", path}}, [&] {
+    Bundle bundle;
+    Status status = bundle.open(path);
+    return status.ok() ? bundle.checkDigest() : status;
   });
 }
 

@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/bundle/bundle.h"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "format/container.h"
 #include "format/parse.h"
 #include "format/storage.h"
+#include "format/weights_digest.h"
 #include "runtime/bundle/describe.h"
 #include "runtime/bundle/validate.h"
 
 namespace mebp {
+
+// Of the weights' file: what kernels that read f32 need. Application packages align what they do not compress so.
+constexpr uint64_t leastAlignment = 4;
 
 static Status damaged(const std::string &file, const char *what) {
   return failure(MEBP_CORRUPT, "%s: %s; the file is damaged, compile it again", file.c_str(), what);
@@ -42,8 +48,8 @@ static Status checkHeader(const std::string &file, const std::string &content) {
 }
 
 Status Bundle::openProgram() {
-  const std::string file = fileIn("program.pb");
-  Result<std::string> content = readFile(file, 64 << 20);
+  const std::string &file = files.program.name();
+  Result<std::string> content = files.program.readAll(64 << 20);
   if (!content.ok())
     return content.status();
   if (Status status = checkHeader(file, *content); !status.ok())
@@ -65,30 +71,46 @@ Status Bundle::openProgram() {
 }
 
 Status Bundle::open(const std::string &folder) {
-  path = folder;
+  std::string path = folder;
   while (path.size() > 1 && path.back() == '/')
     path.pop_back();
   std::error_code error;
   if (!std::filesystem::is_directory(path, error))
     return failure(MEBP_NOT_FOUND, "no bundle at %s; make one with mebpc", path.c_str());
+  Files opened;
+  for (auto [name, file] : {std::pair("program.pb", &opened.program), std::pair("manifest.json", &opened.manifest),
+                            std::pair("weights.bin", &opened.weights)}) {
+    Result<InputFile> result = InputFile::open(path + "/" + name);
+    if (!result.ok())
+      return result.status();
+    *file = std::move(*result);
+  }
+  return open(std::move(opened));
+}
+
+Status Bundle::open(Files opened) {
+  files = std::move(opened);
   if (Status status = openProgram(); !status.ok())
     return status;
 
-  Result<std::string> manifest = readFile(fileIn("manifest.json"), 16 << 20);
+  Result<std::string> manifest = files.manifest.readAll(16 << 20);
   if (!manifest.ok())
     return manifest.status();
   if (format::crc32(manifest->data(), manifest->size()) != bundle.manifest_crc32())
-    return damaged(fileIn("manifest.json"), "checksum does not match");
+    return damaged(files.manifest.name(), "checksum does not match");
   manifestText = std::move(*manifest);
 
-  Result<uint64_t> size = fileSize(fileIn("weights.bin"));
-  if (!size.ok())
-    return size.status();
-  if (*size != bundle.weights_bytes())
+  const InputFile &weightsFile = files.weights;
+  if (weightsFile.size() != bundle.weights_bytes())
     return failure(MEBP_CORRUPT, "%s: has %llu bytes, the program needs %llu; it is %s, compile it again",
-                   fileIn("weights.bin").c_str(), static_cast<unsigned long long>(*size),
+                   weightsFile.name().c_str(), static_cast<unsigned long long>(weightsFile.size()),
                    static_cast<unsigned long long>(bundle.weights_bytes()),
-                   *size < bundle.weights_bytes() ? "cut off" : "of another bundle");
+                   weightsFile.size() < bundle.weights_bytes() ? "cut off" : "of another bundle");
+  // Tensors keep their distances from a multiple of format::regionAlignment.
+  if (weightsFile.offset() % leastAlignment != 0)
+    return failure(MEBP_INVALID_ARGUMENT, "%s: begins at byte %llu, which is not a multiple of %llu; align it there",
+                   weightsFile.name().c_str(), static_cast<unsigned long long>(weightsFile.offset()),
+                   static_cast<unsigned long long>(leastAlignment));
   return Status();
 }
 
@@ -96,11 +118,13 @@ Status Bundle::mapWeights() {
   std::lock_guard<std::mutex> guard(lazily);
   if (weights.size() == bundle.weights_bytes())
     return Status();
-  Result<MappedFile> mapped = MappedFile::open(fileIn("weights.bin"));
+  const InputFile &file = files.weights;
+  Result<InputFile> again = InputFile::part(file.name(), file.descriptor(), file.offset(), bundle.weights_bytes());
+  if (!again.ok())
+    return damaged(file.name(), "changed its size since it was opened");
+  Result<MappedFile> mapped = MappedFile::map(std::move(*again));
   if (!mapped.ok())
     return mapped.status();
-  if (mapped->size() != bundle.weights_bytes())
-    return damaged(fileIn("weights.bin"), "changed its size since it was opened");
   weights = std::move(*mapped);
   return Status();
 }
@@ -109,7 +133,27 @@ Status Bundle::checkWeights() const {
   if (!weights.isCut())
     return Status();
   return failure(MEBP_IO, "%s: was cut off while it was used, or its disk cannot read it; copy the bundle here again",
-                 fileIn("weights.bin").c_str());
+                 files.weights.name().c_str());
+}
+
+Status Bundle::checkDigest() const {
+  if (!bundle.has_weights_crc32())
+    return failure(MEBP_UNSUPPORTED, "%s: an older mebpc wrote it without a checksum; compile it again",
+                   files.weights.name().c_str());
+  std::vector<unsigned char> buffer;
+  uint32_t digest = 0;
+  for (const format::Weight &weight : bundle.weights()) {
+    const uint64_t batch = format::batchRowsOf(weight);
+    for (uint64_t row = 0; row < weight.rows(); row += batch) {
+      for (auto [offset, bytes] : format::partsOfRows(weight, row, std::min(batch, weight.rows() - row))) {
+        buffer.resize(bytes);
+        if (Status status = files.weights.read(offset, buffer.data(), bytes); !status.ok())
+          return status;
+        digest = format::crc32(buffer.data(), bytes, digest);
+      }
+    }
+  }
+  return digest == bundle.weights_crc32() ? Status() : damaged(files.weights.name(), "checksum does not match");
 }
 
 Binding Bundle::weightBinding(uint32_t index) const {

@@ -16,7 +16,12 @@ namespace mebp {
 
 class Bundle {
 public:
+  struct Files {
+    InputFile program, manifest, weights;
+  };
+
   Status open(const std::string &folder);
+  Status open(Files opened);
 
   const format::Bundle &content() const { return bundle; }
   const format::Model &model() const { return bundle.model(); }
@@ -28,6 +33,8 @@ public:
   Status mapWeights();
   // Refuses what was computed with them if not all of them could be read.
   Status checkWeights() const;
+  // Reads all weights, through a small buffer, and compares their digest with the program's.
+  Status checkDigest() const;
   // Where a weight lies; the weights must be mapped.
   Binding weightBinding(uint32_t index) const;
   const MappedFile &mappedWeights() const { return weights; }
@@ -36,10 +43,9 @@ public:
   const char *describe();
 
 private:
-  std::string fileIn(const char *name) const { return path + "/" + name; }
   Status openProgram();
 
-  std::string path;
+  Files files;
   format::Bundle bundle;
   std::string manifestText;
   uint32_t checksum = 0;

@@ -8,7 +8,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "format/folders.h"
@@ -39,59 +38,16 @@ Status systemFailure(const std::string &path, const char *what, int number) {
   return failure(code, "%s: cannot %s: %s%s", path.c_str(), what, std::strerror(number), adviceOn(number));
 }
 
-namespace {
-// An open file for reading, and its size.
-struct Reader {
-  int descriptor = -1;
-  uint64_t size = 0;
-
-  Reader() = default;
-  Reader(const Reader &) = delete;
-  ~Reader() {
-    if (descriptor >= 0)
-      ::close(descriptor);
-  }
-
-  Status open(const std::string &path) {
-    // Without O_NONBLOCK, opening a pipe would wait for who writes to it.
-    descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    struct stat information;
-    if (descriptor < 0 || ::fstat(descriptor, &information) != 0)
-      return systemFailure(path, "open", errno);
-    if (!S_ISREG(information.st_mode))
-      return failure(MEBP_IO, "%s: is not a regular file", path.c_str());
-    size = static_cast<uint64_t>(information.st_size);
-    return Status();
-  }
-};
-} // namespace
-
 Result<std::string> readFile(const std::string &path, uint64_t largest) {
-  Reader reader;
-  if (Status status = reader.open(path); !status.ok())
-    return status;
-  if (reader.size > largest)
-    return failure(MEBP_CORRUPT, "%s: %llu bytes are more than such a file can have", path.c_str(),
-                   static_cast<unsigned long long>(reader.size));
-  std::string content(reader.size, '\0');
-  for (uint64_t done = 0; done < content.size();) {
-    ssize_t count = ::read(reader.descriptor, &content[done], content.size() - done);
-    if (count < 0 && errno == EINTR)
-      continue;
-    if (count < 0)
-      return systemFailure(path, "read", errno);
-    if (count == 0)
-      return failure(MEBP_IO, "%s: became shorter while it was read", path.c_str());
-    done += static_cast<uint64_t>(count);
-  }
-  return content;
+  Result<InputFile> file = InputFile::open(path);
+  return file.ok() ? file->readAll(largest) : file.status();
 }
 
 Result<uint64_t> fileSize(const std::string &path) {
-  Reader reader;
-  if (Status status = reader.open(path); !status.ok())
-    return status;
-  return reader.size;
+  Result<InputFile> file = InputFile::open(path);
+  if (!file.ok())
+    return file.status();
+  return file->size();
 }
 
 Status makeFolder(const std::string &path) {
@@ -120,48 +76,56 @@ Status checkSpace(const std::vector<DiskUse> &uses) {
 MappedFile::MappedFile(MappedFile &&other) noexcept { *this = std::move(other); }
 
 MappedFile &MappedFile::operator=(MappedFile &&other) noexcept {
+  std::swap(file, other.file);
   std::swap(bytes, other.bytes);
-  std::swap(length, other.length);
-  std::swap(descriptor, other.descriptor);
   std::swap(watched, other.watched);
   return *this;
 }
 
 MappedFile::~MappedFile() {
-  if (length)
-    ::munmap(const_cast<unsigned char *>(bytes), length);
-  if (descriptor >= 0)
-    ::close(descriptor);
+  if (bytes)
+    ::munmap(const_cast<unsigned char *>(bytes) - bytesBefore(0), file.size() + bytesBefore(0));
 }
 
 Result<MappedFile> MappedFile::open(const std::string &path) {
-  Reader reader;
-  if (Status status = reader.open(path); !status.ok())
-    return status;
-  MappedFile file;
-  if (reader.size == 0)
-    return file;
-  void *start = ::mmap(nullptr, reader.size, PROT_READ, MAP_SHARED, reader.descriptor, 0);
+  Result<InputFile> file = InputFile::open(path);
+  return file.ok() ? map(std::move(*file)) : file.status();
+}
+
+// A map begins with a page.
+Result<MappedFile> MappedFile::map(InputFile given) {
+  MappedFile mapped;
+  mapped.file = std::move(given);
+  const InputFile &file = mapped.file;
+  if (file.size() == 0)
+    return mapped;
+  uint64_t before = mapped.bytesBefore(0);
+  void *start = ::mmap(nullptr, file.size() + before, PROT_READ, MAP_SHARED, file.descriptor(),
+                       static_cast<off_t>(file.offset() - before));
   if (start == MAP_FAILED)
-    return systemFailure(path, "map", errno);
-  file.bytes = static_cast<const unsigned char *>(start);
-  file.length = reader.size;
-  std::swap(file.descriptor, reader.descriptor);
-  file.watched.begin(start, file.length);
-  return file;
+    return systemFailure(file.name(), "map", errno);
+  mapped.bytes = static_cast<const unsigned char *>(start) + before;
+  mapped.watched.begin(start, file.size() + before);
+  return mapped;
+}
+
+uint64_t MappedFile::bytesBefore(uint64_t offset) const {
+  return (file.offset() + offset) % static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
 // Advice that the system cannot take changes nothing, so nobody asks how it went.
 void MappedFile::adviseIn(uint64_t offset, uint64_t count) const {
-  uint64_t before = offset % static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  uint64_t before = bytesBefore(offset);
   ::madvise(const_cast<unsigned char *>(bytes) + offset - before, count + before, MADV_WILLNEED);
 }
 
-void MappedFile::sync() const { ::fdatasync(descriptor); }
+void MappedFile::sync() const { ::fdatasync(file.descriptor()); }
 
 void MappedFile::adviseOut(uint64_t offset, uint64_t count) const {
-  ::madvise(const_cast<unsigned char *>(bytes) + offset, count, MADV_DONTNEED);
-  ::posix_fadvise(descriptor, static_cast<off_t>(offset), static_cast<off_t>(count), POSIX_FADV_DONTNEED);
+  uint64_t before = bytesBefore(offset);
+  ::madvise(const_cast<unsigned char *>(bytes) + offset - before, count + before, MADV_DONTNEED);
+  ::posix_fadvise(file.descriptor(), static_cast<off_t>(file.offset() + offset - before),
+                  static_cast<off_t>(count + before), POSIX_FADV_DONTNEED);
 }
 
 FileReplacement::~FileReplacement() {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/core/input_file.h"
 #include "runtime/core/status.h"
 #include "runtime/core/watched_range.h"
 
@@ -15,7 +16,7 @@ namespace mebp {
 // "PATH: cannot WHAT: reason; advice", of an errno.
 Status systemFailure(const std::string &path, const char *what, int number);
 
-// What is read whole is small; a larger file is not ours, and would only take all memory.
+// InputFile::readAll, by a path.
 Result<std::string> readFile(const std::string &path, uint64_t largest);
 Result<uint64_t> fileSize(const std::string &path);
 Status makeFolder(const std::string &path);
@@ -28,7 +29,7 @@ struct DiskUse {
 // Refuses what the disks have no room for, together where several are on one; names the first folder of that disk.
 Status checkSpace(const std::vector<DiskUse> &uses);
 
-// A whole file, read-only. Its pages are clean: the system may drop them and read them again. What is cut off or cannot
+// A file, or a part of one, read-only. Its pages are clean: the system may drop them and read them again. What is cut off or cannot
 // be read while it is mapped reads as zeros: ask isCut() before any of it counts.
 class MappedFile {
 public:
@@ -38,20 +39,23 @@ public:
   ~MappedFile();
 
   static Result<MappedFile> open(const std::string &path);
+  static Result<MappedFile> map(InputFile file);
   const unsigned char *data() const { return bytes; }
-  uint64_t size() const { return length; }
+  uint64_t size() const { return bytes ? file.size() : 0; }
   bool isCut() const { return watched.isCut(); }
   // Has written what the system may still hold: pages go only when they are clean.
   void sync() const;
   // Asks the system to read these bytes soon.
   void adviseIn(uint64_t offset, uint64_t count) const;
-  // Gives these bytes, whole pages, back: out of this process, and out of the cache unless another one maps them.
+  // Gives their pages back: out of this process, and out of the cache unless another one maps them. A page that has
+  // others' bytes, too, comes again when they are read.
   void adviseOut(uint64_t offset, uint64_t count) const;
 
 private:
+  uint64_t bytesBefore(uint64_t offset) const; // in the same page
+
+  InputFile file;
   const unsigned char *bytes = nullptr;
-  uint64_t length = 0;
-  int descriptor = -1;
   WatchedRange watched;
 };
 

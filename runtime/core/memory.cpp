@@ -13,6 +13,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "format/alignment.h"
+
 namespace mebp {
 
 Arena::Arena(Arena &&other) noexcept { *this = std::move(other); }
@@ -20,22 +22,31 @@ Arena::Arena(Arena &&other) noexcept { *this = std::move(other); }
 Arena &Arena::operator=(Arena &&other) noexcept {
   std::swap(bytes, other.bytes);
   std::swap(length, other.length);
+  std::swap(owner, other.owner);
   return *this;
 }
 
 Arena::~Arena() {
-  if (length)
+  if (length && owner.release)
+    owner.release(owner.user, bytes, length);
+  else if (length)
     ::munmap(bytes, length);
 }
 
-Result<Arena> Arena::allocate(uint64_t size) {
-  void *start = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (start == MAP_FAILED)
-    return failure(MEBP_OUT_OF_MEMORY, "the session needs %llu bytes, which the system refuses: %s",
-                   static_cast<unsigned long long>(size), std::strerror(errno));
+Result<Arena> Arena::allocate(uint64_t size, const mebp_allocator &allocator) {
   Arena arena;
+  arena.owner = allocator;
+  void *start = allocator.allocate ? allocator.allocate(allocator.user, size, format::alignment)
+                                   : ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (!start || start == MAP_FAILED)
+    return failure(MEBP_OUT_OF_MEMORY, "the session needs %llu bytes, which the %s",
+                   static_cast<unsigned long long>(size),
+                   start ? (std::string("system refuses: ") + std::strerror(errno)).c_str() : "allocator refuses");
   arena.bytes = static_cast<unsigned char *>(start);
   arena.length = size;
+  if (reinterpret_cast<uintptr_t>(start) % format::alignment != 0)
+    return failure(MEBP_INVALID_ARGUMENT, "the allocator's memory begins at %p, which is not a multiple of %llu", start,
+                   static_cast<unsigned long long>(format::alignment));
   return arena;
 }
 

@@ -9,7 +9,7 @@
 
 namespace mebp {
 
-// Anonymous pages straight from the system: zero, and free of cost until they are touched.
+// The caller's memory, or else anonymous pages straight from the system: zero, and free of cost until they are touched.
 class Arena {
 public:
   Arena() = default;
@@ -17,12 +17,13 @@ public:
   Arena &operator=(Arena &&other) noexcept;
   ~Arena();
 
-  static Result<Arena> allocate(uint64_t size);
+  static Result<Arena> allocate(uint64_t size, const mebp_allocator &allocator = {});
   unsigned char *data() const { return bytes; }
 
 private:
   unsigned char *bytes = nullptr;
   uint64_t length = 0;
+  mebp_allocator owner = {}; // without functions: the system
 };
 
 // Anonymous memory plus the resident pages of writable shared mappings of this process, in bytes; 0 where the system

@@ -22,6 +22,15 @@ static int printPlainly(char *out, size_t size, const char *format, va_list argu
   return length;
 }
 
+std::string textOf(const char *format, ...) {
+  char line[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  printPlainly(line, sizeof(line), format, arguments);
+  va_end(arguments);
+  return line;
+}
+
 Status failure(mebp_code code, const char *format, ...) {
   char line[1024];
   va_list arguments;

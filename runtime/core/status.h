@@ -27,6 +27,8 @@ private:
   std::string text;
 };
 
+// One line for people, in whatever locale with a point in its numbers.
+[[gnu::format(printf, 1, 2)]] std::string textOf(const char *format, ...);
 [[gnu::format(printf, 2, 3)]] Status failure(mebp_code code, const char *format, ...);
 
 template <typename T> class [[nodiscard]] Result {

@@ -34,6 +34,8 @@ Status checkSessionOptions(const mebp_session_options &given, const mebp_session
                    followed.clip);
   if (followed.state_in_file && !followed.spill_folder)
     return failure(MEBP_INVALID_ARGUMENT, "the optimizer's state cannot be in a file without a folder to spill to");
+  if (!followed.allocator.allocate != !followed.allocator.release)
+    return failure(MEBP_INVALID_ARGUMENT, "an allocator has both functions, allocate and release, or neither");
   const KnownBackend *backend = findBackend(followed.backend);
   if (!backend)
     return failure(MEBP_UNSUPPORTED, "backend number %d is not in this build; choose %s", followed.backend,

@@ -30,7 +30,7 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
   batch.labels = reinterpret_cast<int32_t *>(memory + layout.labels);
   batch.scale = reinterpret_cast<float *>(memory + layout.scale);
   batch.loss = reinterpret_cast<float *>(memory + layout.loss);
-  bool isFresh = !given.memory;
+  bool isFresh = !given.memory && !given.allocator.allocate;
   checkpoints.create(opened.model(), layout.checkpoints, memory, spill);
   trainables.create(opened.content(), layout.trainables, given, memory, isFresh, spill);
   gradients.create(opened.content(), layout.gradients, memory, isFresh);
@@ -39,7 +39,17 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
   if (status.ok())
     status = weights.create(opened, given.resident_limit, options.resident_limit == 0, memory + layout.residency);
   peak.sample();
+  if (status.ok())
+    log(MEBP_LOG_INFO, textOf("%s kernels, %.2f MB of memory", kernels(), static_cast<double>(layout.total) / 1e6));
+  if (status.ok() && layout.fileBytes)
+    log(MEBP_LOG_INFO, textOf("%.2f MB in a nameless file in %s", static_cast<double>(layout.fileBytes) / 1e6,
+                              given.spill_folder));
   return status;
+}
+
+void Session::log(mebp_log_level level, const std::string &line) const {
+  if (settings.log)
+    settings.log(settings.log_user, level, line.c_str());
 }
 
 Status Session::takeMemory(uint64_t bytes) {
@@ -50,7 +60,7 @@ Status Session::takeMemory(uint64_t bytes) {
     memory = static_cast<unsigned char *>(settings.memory);
     return Status();
   }
-  Result<Arena> allocated = Arena::allocate(bytes);
+  Result<Arena> allocated = Arena::allocate(bytes, settings.allocator);
   if (!allocated.ok())
     return allocated.status();
   arena = std::move(*allocated);

@@ -37,6 +37,8 @@ public:
   const char *kernels() const { return backend->kernels(); }
   // Goes on with this family, of a saved state, where it can; what there is to say of it, or nothing.
   std::string useKernels(const std::string &family);
+  // Tells who asked for it by options.log.
+  void log(mebp_log_level level, const std::string &line) const;
   bool hasGradients() const { return gradientsKept; }
   const float *gradient(uint32_t trainable) const { return gradients.of(trainable); }
 

@@ -223,6 +223,8 @@ Status loadState(Session &session, const std::string &folder, void *user, uint64
   session.stateFolder = folder;
   std::string family = session.useKernels(familyOf(header));
   session.notes = note + (note.empty() || family.empty() ? "" : "; ") + family;
+  if (!session.notes.empty())
+    session.log(MEBP_LOG_WARNING, session.notes);
   return Status();
 }
 

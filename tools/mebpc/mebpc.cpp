@@ -3,9 +3,21 @@
 // mebpc: an ONNX model in, a bundle out.
 #include "options.h"
 
+#include "mebp/mebp.h"
+
+// The runtime's own reader says whether it opens what was written.
+static std::string checkBundle(const std::string &folder) {
+  mebp_error error;
+  mebp_bundle *bundle = nullptr;
+  mebp_code code = mebp_bundle_open(folder.c_str(), &bundle, &error);
+  mebp_bundle_close(bundle);
+  return code == MEBP_OK ? "" : error.message;
+}
+
 int main(int argc, char **argv) {
   mebp::Compilation compilation;
   if (std::optional<int> status = mebp::parseCommandLine(argc, argv, compilation))
     return *status;
+  compilation.checkBundle = checkBundle;
   return mebp::compile(compilation);
 }

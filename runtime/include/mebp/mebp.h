@@ -84,9 +84,34 @@ typedef struct mebp_session mebp_session;
 
 /* ---- bundle ---------------------------------------------------------------------------------------------------- */
 
-/* Opens the bundle folder `path`: checks versions, checksums and sizes, maps no weights yet. */
+/* Opens the bundle folder `path`: checks versions, checksums, sizes and every program, maps no weights yet. */
 mebp_code mebp_bundle_open(const char *path, mebp_bundle **out, mebp_error *error);
 void mebp_bundle_close(mebp_bundle *bundle); /* NULL is allowed */
+
+/* `length` bytes of an open file from `offset` on; 0: up to its end. */
+typedef struct mebp_file_part {
+  int descriptor;
+  uint64_t offset, length;
+} mebp_file_part;
+
+/* The three files of a bundle, in one file or in several, such as an application's package. The weights begin at a
+ * multiple of 4, at best of 16384. */
+typedef struct mebp_bundle_files {
+  size_t size MEBP_SIZE_OF(mebp_bundle_files);
+  mebp_file_part program, manifest, weights; /* program.pb, manifest.json, weights.bin */
+} mebp_bundle_files;
+static inline void mebp_bundle_files_init(mebp_bundle_files *files) {
+  memset((void *)files, 0, sizeof(*files));
+  files->size = sizeof(*files);
+}
+/* Like mebp_bundle_open. The descriptors stay the caller's, who may close them when this returns. */
+mebp_code mebp_bundle_open_files(const mebp_bundle_files *files, mebp_bundle **out, mebp_error *error);
+
+/* Reads all of the weights, through a small buffer, and compares them with the checksum that mebpc left. Opening does
+ * not: it would read gigabytes at every start. */
+mebp_code mebp_bundle_check_weights(const mebp_bundle *bundle, mebp_error *error);
+/* Both checks of the bundle folder `path`, for who wants to know no more. */
+mebp_code mebp_bundle_validate(const char *path, mebp_error *error);
 
 typedef struct mebp_bundle_info {
   size_t size MEBP_SIZE_OF(mebp_bundle_info);
@@ -136,6 +161,16 @@ typedef enum mebp_optimizer MEBP_ANY_NUMBER { MEBP_SGD = 0, MEBP_ADAMW = 1, MEBP
 /* What computes. MLX is there in builds with -DMEBP_BACKEND_MLX=ON; it has its own memory beside the arena. */
 typedef enum mebp_backend MEBP_ANY_NUMBER { MEBP_CPU = 0, MEBP_MLX = 1 } mebp_backend;
 
+/* Where a session's arena comes from. `allocate` gives memory that begins at a multiple of `alignment`, or NULL; what is
+ * in it does not matter. `release` gets it back when the session is destroyed. */
+typedef struct mebp_allocator {
+  void *(*allocate)(void *user, uint64_t bytes, uint64_t alignment);
+  void (*release)(void *user, void *memory, uint64_t bytes);
+  void *user;
+} mebp_allocator;
+
+typedef enum mebp_log_level MEBP_ANY_NUMBER { MEBP_LOG_INFO = 0, MEBP_LOG_WARNING = 1 } mebp_log_level;
+
 typedef struct mebp_session_options {
   size_t size MEBP_SIZE_OF(mebp_session_options);
   mebp_optimizer optimizer;                   /* MEBP_ADAMW */
@@ -149,7 +184,7 @@ typedef struct mebp_session_options {
   bool forward_only;                          /* losses and logits alone: no room for gradients, checkpoints, states */
   bool return_gradients;                      /* make room so that mebp_session_gradients may be called */
   bool accumulate;                            /* make room so that a step may have several micro-batches */
-  void *memory;                               /* the arena, 64-byte aligned; NULL: the session allocates it */
+  void *memory;                               /* the arena, 64-byte aligned; NULL: from the allocator */
   uint64_t memory_bytes;                      /* of it; at least mebp_session_memory_bytes */
   uint64_t resident_limit;                    /* of the mapped weights in memory, in bytes; 0: the plan's, or none */
   const char *spill_folder;                   /* checkpoints go into a nameless file here; NULL: where the plan spills,
@@ -157,6 +192,11 @@ typedef struct mebp_session_options {
   const char *trace_file;                     /* every kernel call, as Chrome's trace events; NULL: none */
   bool state_in_file;                         /* the optimizer's state is spilled, too, written again in every step */
   bool sample_memory;                         /* look at the process's memory after every kernel call: slow */
+  mebp_allocator allocator;                   /* of the arena, where `memory` is NULL; NULL: pages from the system */
+  /* Told one line of what a session does by itself: what it runs with, and what its user should know (a warning). It is
+   * called within the function that does it, on that thread. NULL: nobody is told. */
+  void (*log)(void *user, mebp_log_level level, const char *line);
+  void *log_user;
 } mebp_session_options;
 /* The defaults of the first `size` bytes. */
 void mebp_session_options_init_sized(mebp_session_options *options, size_t size);
@@ -200,8 +240,7 @@ mebp_code mebp_session_loss(mebp_session *session, const int32_t *ids, const int
 /* Needs options.return_gradients. Leaves parameters alone; read the gradients with mebp_session_read_gradient. */
 mebp_code mebp_session_gradients(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
                                  uint32_t sequence, double *loss, mebp_error *error);
-/* Forward, backward and the update. Where this fails, nothing has changed: no parameter, no optimizer state, no count;
- * only MeZO, which moves parameters and moves them back, leaves the rounding of two additions.
+/* Forward, backward and the update. Where this fails, nothing has changed: no parameter, no optimizer state, no count.
  * Without return_gradients, accumulate and clip, each gradient is applied as soon as it is there, which needs the least
  * memory. Then MEBP_NOT_FINITE guards against the loss alone: a gradient that overflows although the loss is finite is
  * applied, and shows in grad_norm. With any of the three, gradients stay until the step's end and are guarded too.
