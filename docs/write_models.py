@@ -20,6 +20,7 @@ that this one does not: the exporter and the compiler then refuse it in one line
 """
 _MEANINGS = {
     "wrong": "It exports and compiles, but at least one gradient disagrees. Do not train these.",
+    "unverified": "These train, but `mebp verify` cannot compute the same model in another way.",
     "refused": "Export or compile refuses these in one line, which names what is missing.",
     "failed": "These end with an unexpected error instead of a line that says what is missing.",
     "untried": "No small configuration could be made, or it took too long: nothing is known of these.",

@@ -12,6 +12,7 @@ TABLE = Path(__file__).with_name("models.json")
 OUTCOMES = {
     "exact": "trained exactly",
     "wrong": "gradients disagree",
+    "unverified": "trained, but not compared with another implementation",
     "refused": "refused",
     "failed": "failed",
     "untried": "not tried",

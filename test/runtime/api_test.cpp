@@ -46,6 +46,8 @@ TEST_F(ApiTest, RefusesNullForABundle) {
   expectRefusal(mebp_bundle_open(nullptr, &opened, &error), "'path' is NULL");
   EXPECT_EQ(opened, nullptr);
   expectRefusal(mebp_bundle_open("x", nullptr, &error), "'out' is NULL");
+  expectRefusal(mebp_bundle_validate(nullptr, &error), "'path' is NULL");
+  expectRefusal(mebp_bundle_check_weights(nullptr, &error), "'bundle' is NULL");
   expectRefusal(mebp_bundle_get_info(nullptr, &info, &error), "'bundle' is NULL");
   expectRefusal(mebp_bundle_get_info(bundle.handle, nullptr, &error), "'out' is NULL");
   expectRefusal(mebp_bundle_weight_info(nullptr, 0, &tensor, &error), "'bundle' is NULL");

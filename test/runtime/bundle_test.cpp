@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "format/container.h"
+#include "format/weights_digest.h"
 #include "support/handles.h"
 
 using namespace mebp::test;
@@ -94,6 +95,46 @@ TEST(Bundle, NoticesFilesThatAreCutOff) {
   EXPECT_TRUE(contains(message, std::to_string(weights.size()))) << message;
   writeWhole(folder.file("weights.bin"), weights + "more");
   EXPECT_TRUE(contains(openError(folder.path(), MEBP_CORRUPT), "of another bundle"));
+}
+
+TEST(Bundle, NoticesEveryFlippedByteOfAWeight) {
+  for (mebp::format::ElementType storage : {mebp::format::F32, mebp::format::INT4}) {
+    TinyOptions options;
+    options.storage = storage;
+    const mebp::format::Bundle content = tinyBundle(options);
+    BundleFolder folder(content);
+    ASSERT_EQ(mebp_bundle_validate(folder.path().c_str(), nullptr), MEBP_OK);
+    OpenBundle opened(folder.path());
+    mebp_error error;
+    for (const mebp::format::Weight &weight : content.weights())
+      for (auto [offset, bytes] : mebp::format::partsOfRows(weight, 0, weight.rows())) {
+        for (uint64_t at : {offset, offset + bytes / 2, offset + bytes - 1}) {
+          if (bytes == 0)
+            continue;
+          flip(folder.file("weights.bin"), at);
+          EXPECT_EQ(mebp_bundle_check_weights(opened.handle, &error), MEBP_CORRUPT) << weight.name() << " " << at;
+          EXPECT_TRUE(contains(error.message, "weights.bin: checksum does not match")) << error.message;
+          EXPECT_EQ(mebp_bundle_validate(folder.path().c_str(), nullptr), MEBP_CORRUPT);
+          flip(folder.file("weights.bin"), at);
+        }
+      }
+    EXPECT_EQ(mebp_bundle_check_weights(opened.handle, &error), MEBP_OK);
+    EXPECT_EQ(mebp_bundle_validate("/nowhere", &error), MEBP_NOT_FOUND);
+  }
+}
+
+TEST(Bundle, CannotCheckWeightsOfAnOlderMebpc) {
+  BundleFolder folder(tinyBundle({}));
+  std::string content = readWhole(folder.file("program.pb"));
+  mebp::format::Bundle bundle;
+  ASSERT_TRUE(bundle.ParseFromString(content.substr(sizeof(mebp::format::Header))));
+  bundle.clear_weights_crc32();
+  std::string payload = bundle.SerializeAsString();
+  const mebp::format::Header header = mebp::format::headerOf(payload);
+  writeWhole(folder.file("program.pb"), std::string(reinterpret_cast<const char *>(&header), sizeof(header)) + payload);
+  mebp_error error;
+  EXPECT_EQ(mebp_bundle_validate(folder.path().c_str(), &error), MEBP_UNSUPPORTED);
+  EXPECT_TRUE(contains(error.message, "an older mebpc wrote it without a checksum")) << error.message;
 }
 
 TEST(Bundle, RefusesANewerFormat) {

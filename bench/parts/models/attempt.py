@@ -52,7 +52,10 @@ def _verify(model_type: str, model: PreTrainedModel, folder: Path) -> ModelType:
     graph = mebp.export(model, folder / "model" / "model.onnx", seq_len=_SEQUENCE, batch=_BATCH)
     bundle = folder / "tiny.mebp"
     mebp.compile(graph, bundle, weights="f32", precision="f32", rates="none")
-    found = mebp.verify(bundle)
+    try:
+        found = mebp.verify(bundle)
+    except mebp.Error as error:
+        return ModelType(model_type, "unverified", _line(error, str(folder)))
     outcome, why = ("exact", "") if found.agrees else ("wrong", str(found.beyond[0]))
     return ModelType(model_type, outcome, why, len(found.bundle.gradients), float(f"{found.bundle.worst:.1e}"))
 

@@ -11,6 +11,7 @@
 #include "format/container.h"
 #include "format/random.h"
 #include "format/storage.h"
+#include "format/weights_digest.h"
 #include "tiny_model.h"
 
 namespace mebp::test {
@@ -61,6 +62,14 @@ static std::string weightBytes(const format::Bundle &bundle) {
   return bytes;
 }
 
+static uint32_t digestOf(const format::Bundle &bundle, const std::string &bytes) {
+  uint32_t digest = 0;
+  for (const format::Weight &weight : bundle.weights()) // each is less than a batch
+    for (auto [offset, size] : format::partsOfRows(weight, 0, weight.rows()))
+      digest = format::crc32(bytes.data() + offset, size, digest);
+  return digest;
+}
+
 BundleFolder::BundleFolder(const format::Bundle &bundle) : folder(scratchPath() + ".mebp") {
   std::filesystem::create_directories(folder);
   writeWhole(file("manifest.json"), manifest);
@@ -76,6 +85,8 @@ BundleFolder::~BundleFolder() {
 void BundleFolder::writeProgram(const format::Bundle &bundle) const {
   format::Bundle copy = bundle;
   copy.set_manifest_crc32(format::crc32(manifest, sizeof(manifest) - 1));
+  if (bundle.weights_bytes() < 1 << 20) // tests of limits claim more
+    copy.set_weights_crc32(digestOf(bundle, weightBytes(bundle)));
   std::string payload = copy.SerializeAsString();
   const format::Header header = format::headerOf(payload);
   writeWhole(file("program.pb"), std::string(reinterpret_cast<const char *>(&header), sizeof(header)) + payload);
