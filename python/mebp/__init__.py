@@ -34,6 +34,7 @@ _HOMES = {
     "train": "training.call",
     "__version__": "version",
     "verify": "verification",
+    "verify_files": "verification.files",
 }
 
 __all__ = sorted(name for name in _HOMES if not name.startswith("_"))

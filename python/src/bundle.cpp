@@ -73,6 +73,16 @@ FloatResult Bundle::readWeight(uint32_t index) const {
   return result;
 }
 
+void Bundle::checkWeights() const {
+  mebp_error error;
+  mebp_code code;
+  {
+    nb::gil_scoped_release others; // gigabytes may be read
+    code = mebp_bundle_check_weights(handle.get(), &error);
+  }
+  check(code, error);
+}
+
 void bindBundle(nb::module_ &module) {
   nb::class_<Bundle>(module, "Bundle")
       .def(nb::init<const char *>(), nb::arg("path"))
@@ -80,6 +90,7 @@ void bindBundle(nb::module_ &module) {
       .def("weights", &Bundle::weights, "A list of (name, shape).")
       .def("trainables", &Bundle::trainables, "A list of (name, shape).")
       .def("read_weight", &Bundle::readWeight, nb::arg("index"))
+      .def("check_weights", &Bundle::checkWeights)
       .def("manifest", &Bundle::manifest)
       .def("describe", &Bundle::describe);
 }

@@ -35,6 +35,7 @@ public:
   nb::list weights() const;
   nb::list trainables() const;
   FloatResult readWeight(uint32_t index) const;
+  void checkWeights() const;
   const char *manifest() const { return mebp_bundle_manifest_json(handle.get()); }
   const char *describe() const { return mebp_bundle_describe_json(handle.get()); }
   mebp_bundle *get() const { return handle.get(); }

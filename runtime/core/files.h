@@ -29,8 +29,8 @@ struct DiskUse {
 // Refuses what the disks have no room for, together where several are on one; names the first folder of that disk.
 Status checkSpace(const std::vector<DiskUse> &uses);
 
-// A file, or a part of one, read-only. Its pages are clean: the system may drop them and read them again. What is cut off or cannot
-// be read while it is mapped reads as zeros: ask isCut() before any of it counts.
+// A file, or a part of one, read-only. Its pages are clean: the system may drop them and read them again. What is cut
+// off or cannot be read while it is mapped reads as zeros: ask isCut() before any of it counts.
 class MappedFile {
 public:
   MappedFile() = default;

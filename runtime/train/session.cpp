@@ -42,8 +42,8 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
   if (status.ok())
     log(MEBP_LOG_INFO, textOf("%s kernels, %.2f MB of memory", kernels(), static_cast<double>(layout.total) / 1e6));
   if (status.ok() && layout.fileBytes)
-    log(MEBP_LOG_INFO, textOf("%.2f MB in a nameless file in %s", static_cast<double>(layout.fileBytes) / 1e6,
-                              given.spill_folder));
+    log(MEBP_LOG_INFO,
+        textOf("%.2f MB in a nameless file in %s", static_cast<double>(layout.fileBytes) / 1e6, given.spill_folder));
   return status;
 }
 

@@ -3,6 +3,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 
@@ -127,3 +128,29 @@ def test_a_missing_package_is_named_with_what_brings_it(made, tmp_path, command,
     )  # fmt: skip
     assert run.returncode == 2 and run.stdout == ""
     assert re.fullmatch(rf"mebp: {command} needs {missing} \(.+\); install mebp\[{command}\]\n", run.stderr)
+
+
+def test_files_are_compared_with_the_checksum(made, capsys, tmp_path):
+    bundle = tmp_path / "copy.mebp"
+    shutil.copytree(made[1]["bf16"], bundle)
+    assert main(["verify", str(bundle), "--files"]) == 0
+    size = (bundle / "weights.bin").stat().st_size
+    text = capsys.readouterr().out
+    assert text == f"{bundle}: all files are as mebpc wrote them, {size / 1e6:.2f} MB of weights\n"
+    assert main(["verify", str(bundle), "--files", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"weights_bytes": size}
+    with (bundle / "weights.bin").open("r+b") as file:
+        file.write(bytes([file.read(1)[0] ^ 1]))
+    mebp.Session(bundle, forward_only=True)  # opening does not read them
+    assert "weights.bin: checksum does not match; the file is damaged" in refusal(capsys, bundle, "--files")
+    with pytest.raises(mebp.Error, match="checksum does not match"):
+        mebp.verify_files(bundle)
+
+
+def test_files_are_compared_alone(made, capsys):
+    line = refusal(capsys, made[1]["f32"], "--files", "--seq-len", 3)
+    assert "--seq-len is about gradients, which --files leaves alone; leave it out" in line
+
+
+def test_weights_of_many_batches_have_one_checksum(smollm2):
+    assert mebp.verify_files(smollm2.bundle) > 50e6

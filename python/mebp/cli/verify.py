@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mebp verify NAME.mebp [--reference DIR]: gradients against an independent reference"""
+"""mebp verify NAME.mebp [--reference DIR | --files]: gradients against an independent reference, or the files alone"""
 
 import argparse
 import json
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mebp.cli.main import DISAGREES
 from mebp.cli.session import add_adapter, add_bundle, add_machine
 from mebp.cli.waiting import waiting
-from mebp.tables import Table
+from mebp.tables import Table, megabytes
 
 if TYPE_CHECKING:
     from mebp.verification.comparison import Comparison
@@ -25,12 +25,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_adapter(parser)
     parser.add_argument("--seq-len", type=int, metavar="N", help="tokens in a row (default: as compiled)")
     add_machine(parser)
+    parser.add_argument(
+        "--files", action="store_true", help="only compare the weights' file with the checksum that mebpc left"
+    )
     parser.add_argument("--json", action="store_true", help="print all errors as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     import mebp
 
+    if arguments.files:
+        return _verify_files(arguments)
     with waiting("computing in float64, which takes minutes for a real model"):
         comparison = mebp.verify(
             arguments.bundle,
@@ -46,6 +51,21 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print(_report(comparison))
     return 0 if comparison.agrees else DISAGREES
+
+
+def _verify_files(arguments: argparse.Namespace) -> int:
+    import mebp
+
+    for option in ("reference", "adapter", "seq_len"):
+        if getattr(arguments, option) is not None:
+            name = option.replace("_", "-")
+            raise mebp.Error(f"--{name} is about gradients, which --files leaves alone; leave it out")
+    size = mebp.verify_files(arguments.bundle)
+    if arguments.json:
+        print(json.dumps({"weights_bytes": size}))
+    else:
+        print(f"{arguments.bundle}: all files are as mebpc wrote them, {megabytes(size)} MB of weights")
+    return 0
 
 
 def _json(value: object) -> str:

@@ -5,6 +5,7 @@ inputs      the tokens and the adapter that they are computed on
 model       the transformers model that was exported
 reference   that model with the bundle's weights and adapter
 comparison  how far both are from float64, and how far they may be
+files       whether the bundle's files are whole
 """
 
 from __future__ import annotations

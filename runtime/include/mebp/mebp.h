@@ -161,8 +161,8 @@ typedef enum mebp_optimizer MEBP_ANY_NUMBER { MEBP_SGD = 0, MEBP_ADAMW = 1, MEBP
 /* What computes. MLX is there in builds with -DMEBP_BACKEND_MLX=ON; it has its own memory beside the arena. */
 typedef enum mebp_backend MEBP_ANY_NUMBER { MEBP_CPU = 0, MEBP_MLX = 1 } mebp_backend;
 
-/* Where a session's arena comes from. `allocate` gives memory that begins at a multiple of `alignment`, or NULL; what is
- * in it does not matter. `release` gets it back when the session is destroyed. */
+/* Where a session's arena comes from. `allocate` gives memory that begins at a multiple of `alignment`, or NULL; what
+ * is in it does not matter. `release` gets it back when the session is destroyed. */
 typedef struct mebp_allocator {
   void *(*allocate)(void *user, uint64_t bytes, uint64_t alignment);
   void (*release)(void *user, void *memory, uint64_t bytes);

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `cmake --install` leaves serves a project outside of the tree, also after it was moved."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build"
+
+
+def run(*command: object, **more: object) -> str:
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, **more)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory) -> Path:
+    prefix = tmp_path_factory.mktemp("install")
+    run("cmake", "--install", BUILD, "--prefix", prefix / "first")
+    return (prefix / "first").rename(prefix / "moved")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Path:
+    """examples/c, where nothing else of the repository is."""
+    return shutil.copytree(ROOT / "examples" / "c", tmp_path_factory.mktemp("outside") / "c")
+
+
+def library(installed: Path) -> Path:
+    (found,) = installed.rglob("libmebp.so.1")
+    return found
+
+
+def train(program: Path, bundle: Path, adapter: Path, **more: object) -> None:
+    output = run(program, bundle, adapter, input=" ".join(str(id % 250) for id in range(30)), **more)
+    losses = [float(line.split()[-1]) for line in output.splitlines() if line.startswith("step")]
+    assert len(losses) == 10 and losses[-1] < losses[0]
+    assert (adapter / "adapter_model.safetensors").exists()
+
+
+def test_cmake_finds_it(installed, project, bundle, tmp_path):
+    run("cmake", "-S", project, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={installed}")
+    run("cmake", "--build", tmp_path / "build")
+    train(tmp_path / "build" / "train", bundle, tmp_path / "adapter")
+
+
+def test_pkg_config_finds_it(installed, project, bundle, tmp_path):
+    packages = {"PKG_CONFIG_PATH": str(library(installed).parent / "pkgconfig"), "PATH": "/usr/bin:/bin"}
+    flags = run("pkg-config", "--cflags", "--libs", "mebp", env=packages).split()
+    program = tmp_path / "train"
+    run("cc", "-std=c11", "-pedantic", "-Wall", "-Wextra", "-Werror", project / "train.c", "-o", program, *flags)
+    train(program, bundle, tmp_path / "adapter", env={"LD_LIBRARY_PATH": str(library(installed).parent)})
+
+
+def test_it_shows_the_functions_of_its_header_and_nothing_else(installed):
+    symbols = run("nm", "--dynamic", "--defined-only", "--format=posix", library(installed))
+    shown = {line.split()[0] for line in symbols.splitlines()}
+    header = (installed / "include" / "mebp" / "mebp.h").read_text()
+    assert shown and all(name.startswith("mebp_") and f"{name}(" in header for name in shown)
+    assert "mebp_session_step" in shown
+
+
+def test_it_needs_no_compiler_and_no_python(installed):
+    needed = run("objdump", "-p", library(installed))
+    assert "libmebp.so.1" in needed and not any(name in needed for name in ("LLVM", "MLIR", "python"))
+
+
+def test_nothing_in_it_names_this_machine(installed):
+    for path in installed.rglob("*"):
+        if path.is_file() and path.suffix in (".cmake", ".pc", ".h"):
+            assert str(ROOT) not in path.read_text()
