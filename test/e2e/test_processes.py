@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A session beside other processes and threads: a fork, and an exit in the midst of a step."""
+"""A session and its process: a fork, an exit in the midst of a step, a system that has no memory left."""
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from mebp.tools import find_tool
 from support.commands import TIMEOUT
 
 # A child that inherits a session, refuses to use it, makes its own, and ends.
@@ -62,3 +65,27 @@ def test_a_forked_process_is_refused_and_ends(bundle):
 def test_an_exit_waits_for_the_step_that_a_thread_is_in(bundle, attempt):
     done = run(_EXITING, bundle)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def run_within(kilobytes: int, *command: object) -> subprocess.CompletedProcess:
+    """With so much address space."""
+    line = f"ulimit -v {kilobytes}; exec {shlex.join(map(str, command))}"
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=TIMEOUT, check=False)
+
+
+def test_memory_that_the_system_refuses_is_one_line(bundle, tmp_path):
+    np.save(tmp_path / "tokens.npy", np.arange(64, dtype=np.int32).reshape(2, 32))
+    tool = find_tool("mebp-run")
+    # Below that, the program itself cannot be loaded.
+    least = next(size for size in range(4000, 400000, 100) if run_within(size, tool, "--version").returncode == 0)
+    said = set()
+    for size in range(least, 400000, 200):
+        folder = tmp_path / str(size)
+        done = run_within(size, tool, bundle, "--tokens", tmp_path / "tokens.npy", "--steps", 2, "--threads", 1,
+                          "--state", folder / "state", "--adapter-out", folder / "adapter")  # fmt: skip
+        if done.returncode == 0:
+            break
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, (size, done)
+        assert not (folder / "adapter").exists()
+        said.add(done.stderr)
+    assert done.returncode == 0 and len(said) > 1, said
