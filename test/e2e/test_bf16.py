@@ -88,11 +88,6 @@ def test_smollm2(smollm2, tmp_path, long_rows, show):
     bundle = tmp_path / "bf16.mebp"
     mebp.compile(smollm2.folder / "model.onnx", bundle, seq_len=256, weights="int4", precision="bf16")
     ids = long_rows[:1, :256]
-    results = compare(bundle, smollm2.model, ids, ids, scale=0.02)
-    for name, result in results.items():
+    for name, result in compare(bundle, smollm2.model, ids, ids, scale=0.02).items():
         show(f"bf16, SmolLM2-135M int4, 256 tokens, {name}: {result}")
-        assert not [excess for excess in result.beyond if excess.name != "the worst gradient"], str(result)
-    # The worst of 420 gradients is a throw of dice: torch's own two are 0.11 and 0.35 here, a factor that no limit on
-    # one of them can be below. Ours may be a tenth above the larger.
-    worst = max(result.torch.worst for result in results.values())
-    assert all(result.bundle.worst <= 1.1 * worst for result in results.values())
+        assert result.agrees, f"{'; '.join(map(str, result.beyond))}; {result}"

@@ -8,7 +8,9 @@ import mebp
 from mebp.tools import find_tool
 
 STEPS = 3
-TOLERANCE = 0.10
+# The plan counts 1 MB for the runtime itself, of which up to that is not taken: bench/memory.py finds 0.4 to 1.1 MB less
+# than planned in every shape. It never finds more.
+MOST_UNUSED = 0.02
 
 
 def test_the_plan_holds(smollm2, tmp_path, show):
@@ -22,4 +24,4 @@ def test_the_plan_holds(smollm2, tmp_path, show):
         f"SmolLM2-135M, 512 tokens, adamw: planned {plan['peak_bytes'] / 1e6:.1f} MB, "
         f"measured {measured / 1e6:.1f} MB ({measured / plan['peak_bytes'] - 1:+.1%})"
     )
-    assert abs(measured / plan["peak_bytes"] - 1) <= TOLERANCE
+    assert 1 - MOST_UNUSED <= measured / plan["peak_bytes"] <= 1

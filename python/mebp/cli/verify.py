@@ -75,11 +75,11 @@ def _json(value: object) -> str:
 
 def _report(comparison: "Comparison") -> str:
     rows = [
-        [name, f"{errors.worst:.1e}", f"{errors.median:.1e}", f"{errors.loss:.1e}"]
+        [name, *(f"{error:.1e}" for error in (errors.worst, errors.tail, errors.median, errors.loss))]
         for name, errors in (("the bundle", comparison.bundle), (f"torch in {comparison.precision}", comparison.torch))
     ]
     title = f"{len(comparison.bundle.gradients)} gradients, relative to float64 in transformers and PEFT"
-    table = Table(title, ["", "worst", "median", "loss"], rows)
+    table = Table(title, ["", "worst", "95 %", "median", "loss"], rows)
     if comparison.agrees:
         sharper = "" if comparison.precision == "f32" else "; a bundle of --precision f32 is compared more sharply"
         return f"{table}\nagrees{sharper}"

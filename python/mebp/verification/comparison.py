@@ -10,7 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 _TOLERANCE = 2e-5  # of a tensor in f32, or twice torch's own error where that is larger
-_MEDIAN, _WORST = 1.1, 2.0  # in bf16, of torch's own errors; what is worst of some hundreds is mostly chance
+# In bf16, of torch's own errors. The worst of some hundreds is mostly chance: torch's own, with two types of adapter, are
+# three times apart. The 95th percentile is not, so the worst is held to a multiple of that, which torch itself reaches.
+_MEDIAN, _TAIL, _WORST = 1.1, 1.4, 4.0
+_LOSS = 0.05  # of the gradients' median: a loss is a mean over tokens, of which each is as far off as a gradient
 
 
 class Gradients(NamedTuple):
@@ -38,12 +41,21 @@ class Errors:
     @property
     def median(self) -> float:
         """Of those that are not zero: while B is, every gradient of A is exact."""
-        return float(np.median([error for error in self.gradients.values() if error != 0] or [0.0]))
+        return float(np.median(self._inexact))
+
+    @property
+    def tail(self) -> float:
+        """Their 95th percentile."""
+        return float(np.quantile(self._inexact, 0.95))
 
     @property
     def worst(self) -> float:
         """The largest; not a number where one is not."""
         return float(np.max(list(self.gradients.values())))
+
+    @property
+    def _inexact(self) -> list[float]:
+        return [error for error in self.gradients.values() if error != 0] or [0.0]
 
 
 @dataclass(frozen=True)
@@ -76,8 +88,9 @@ class Comparison:
         """What does not agree, the furthest first.
 
         In f32 each gradient has to agree to 2e-5, or to twice torch's error on it, and the loss to 2e-5. In bf16 a
-        single gradient is what rounding makes of it: the median may be a tenth above torch's, the worst twice torch's
-        worst, and the loss as far off as torch's gradients are at the median.
+        single gradient is what rounding makes of it: the median may be a tenth above torch's, the 95th percentile
+        four tenths, and the worst may be four times torch's 95th percentile. The loss may be as far off as torch's, or a
+        twentieth of what torch's gradients are off at the median.
         """
         bundle, torch = self.bundle, self.torch
         if self.precision == "f32":
@@ -87,8 +100,9 @@ class Comparison:
         else:
             each = [
                 Excess("the gradients' median", bundle.median, _MEDIAN * torch.median),
-                Excess("the worst gradient", bundle.worst, _WORST * torch.worst),
-                Excess("the loss", bundle.loss, torch.median),
+                Excess("the gradients' 95th percentile", bundle.tail, _TAIL * torch.tail),
+                Excess("the worst gradient", bundle.worst, _WORST * torch.tail),
+                Excess("the loss", bundle.loss, max(torch.loss, _LOSS * torch.median)),
             ]
         # Not `>`, which no comparison with what is not a number is.
         return sorted((one for one in each if not one.error <= one.limit), key=lambda one: one.order)
@@ -99,9 +113,9 @@ class Comparison:
 
     def __str__(self) -> str:
         return (
-            f"{len(self.bundle.gradients)} gradients: worst {self.bundle.worst:.1e}, median {self.bundle.median:.1e}, "
-            f"loss {self.bundle.loss:.1e} (torch {self.precision}: {self.torch.worst:.1e}, {self.torch.median:.1e}, "
-            f"{self.torch.loss:.1e})"
+            f"{len(self.bundle.gradients)} gradients: worst {self.bundle.worst:.1e}, 95 % {self.bundle.tail:.1e}, "
+            f"median {self.bundle.median:.1e}, loss {self.bundle.loss:.1e} (torch {self.precision}: "
+            f"{self.torch.worst:.1e}, {self.torch.tail:.1e}, {self.torch.median:.1e}, {self.torch.loss:.1e})"
         )
 
 
