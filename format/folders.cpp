@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <vector>
 
@@ -23,6 +24,12 @@ static std::string parentOf(const std::string &path) { return fs::path(path).par
 static bool exists(const std::string &path) {
   struct stat information;
   return ::lstat(path.c_str(), &information) == 0;
+}
+
+std::string userPath(const std::string &path) {
+  const char *home = std::getenv("HOME");
+  bool names = path == "~" || path.rfind("~/", 0) == 0;
+  return names && home ? home + path.substr(1) : path;
 }
 
 int syncFile(int descriptor) {

@@ -19,6 +19,10 @@ int exchangeNames(const std::string &first, const std::string &second);
 // Bytes that this process may still write here, or in the nearest folder above that exists.
 int freeBytes(const std::string &folder, uint64_t &out, uint64_t &device);
 
+// A path that a user gave, with the home folder for its ~: a shell puts it there at the beginning of a word, and not in
+// --state=~/x.
+std::string userPath(const std::string &path);
+
 // A folder that is written beside the one whose place it takes: TARGET.writing-PID, locked as long as it is written.
 // Whoever writes the next removes what a killed writer left. Until `replace` the old one stands, and a destroyed writer
 // leaves nothing behind.

@@ -8,8 +8,8 @@ import mebp
 from mebp.tools import find_tool
 
 STEPS = 3
-# The plan counts 1 MB for the runtime itself, of which up to that is not taken: bench/memory.py finds 0.4 to 1.1 MB less
-# than planned in every shape. It never finds more.
+# The plan counts 1 MB for the runtime itself, part of which is not taken: bench/memory.py finds 0.4 to 1.1 MB less than
+# planned in every shape, and never more.
 MOST_UNUSED = 0.02
 
 

@@ -14,6 +14,7 @@ import mebp
 from mebp.cli import main
 from mebp.inspect import inspect
 from mebp.plan import Plan
+from mebp.tools import find_tool
 from support import models
 from support.commands import TIMEOUT
 
@@ -139,7 +140,31 @@ def test_paths_may_begin_with_the_home_folder(bundle, data, tmp_path, monkeypatc
     session.save_state("~/saved/state")
     assert inspect("~/tiny.mebp") == inspect(bundle)
     mebp.merge("~/tiny.mebp", "~/adapter", "~/merged")
-    made = {"adapter", "run.jsonl", "page.html", "run.png", "state", "saved", "trace.json", "merged"}
+    (tmp_path / "run").mkdir()
+    np.save(tmp_path / "tokens.npy", np.zeros((1, 32), np.int32))
+    run = ["mebp-run", "--steps=1", "--tokens=~/tokens.npy", "--state=~/run/state", "--adapter-out=~/run/adapter"]
+    compiled = ["mebpc", bundle.parent / "model.onnx", "--output=~/run/new.mebp", "--plan-json=~/run/plan.json"]
+    for tool, *arguments in ([*run, "--profile=~/run/trace.json", "~/tiny.mebp"], compiled):
+        subprocess.run([find_tool(tool), *arguments], check=True, capture_output=True)
+    assert {path.name for path in (tmp_path / "run").iterdir()} >= {
+        "state",
+        "adapter",
+        "trace.json",
+        "new.mebp",
+        "plan.json",
+    }
+    made = {
+        "adapter",
+        "run.jsonl",
+        "run",
+        "tokens.npy",
+        "page.html",
+        "run.png",
+        "state",
+        "saved",
+        "trace.json",
+        "merged",
+    }
     assert {path.name for path in tmp_path.glob("[!.]*")} == {"tiny.mebp", "run.yaml", "data.txt", *made}
     assert {path.name for path in (tmp_path / "saved").iterdir()} >= {"adapter", "state"}
 

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "format/byte_size.h"
+#include "format/folders.h"
 #include "format/optimizers.h"
 #include "mebp/mebp.h"
 
@@ -52,6 +53,9 @@ int parseOptions(int argc, char **argv, RunOptions &out) {
     std::fprintf(stderr, "mebp-run: %s; see mebp-run --help\n", error.what());
     return 2;
   }
+  for (std::string *path :
+       {&out.bundle, &out.tokens, &out.adapterFolder, &out.stateFolder, &out.spillFolder, &out.traceFile})
+    *path = mebp::format::userPath(*path);
   if (resident->count()) {
     if (std::string wrong = mebp::format::parseByteSize(residentLimit, out.residentLimit); !wrong.empty()) {
       std::fprintf(stderr, "mebp-run: --resident-limit %s %s\n", residentLimit.c_str(), wrong.c_str());

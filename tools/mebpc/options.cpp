@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include "format/byte_size.h"
+#include "format/folders.h"
 
 #include <CLI/CLI.hpp>
 
@@ -168,6 +169,8 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
 
   try {
     app.parse(argc, argv);
+    for (std::string *path : {&out.input, &out.output, &out.rates, &out.planJson})
+      *path = format::userPath(*path);
     readTexts(texts, out);
   } catch (const CLI::Success &success) {
     return app.exit(success);

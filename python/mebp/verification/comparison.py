@@ -88,8 +88,8 @@ class Comparison:
         """What does not agree, the furthest first.
 
         In f32 each gradient has to agree to 2e-5, or to twice torch's error on it, and the loss to 2e-5. In bf16 a
-        single gradient is what rounding makes of it: the median may be a tenth above torch's, the 95th percentile
-        four tenths, and the worst may be four times torch's 95th percentile. The loss may be as far off as torch's, or a
+        single gradient is what rounding makes of it: the median may be a tenth above torch's, the 95th percentile four
+        tenths, and the worst may be four times torch's 95th percentile. The loss may be as far off as torch's, or a
         twentieth of what torch's gradients are off at the median.
         """
         bundle, torch = self.bundle, self.torch
