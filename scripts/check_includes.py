@@ -25,6 +25,7 @@ ALLOWED = {
     "tools/mebp-run": ["runtime/include/mebp"],
     "python/src": ["runtime/include/mebp", "format"],
     "examples": ["runtime/include/mebp"],
+    "examples/*": ["runtime/include/mebp"],
     "runtime/*": ["runtime/core", "format"],
     "runtime/core": ["runtime/include/mebp"],
     "runtime/bundle": ["runtime/exec"],

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 _TOLERANCE = 2e-5  # of a tensor in f32, or twice torch's own error where that is larger
-# In bf16, of torch's own errors. The worst of some hundreds is mostly chance: torch's own, with two types of adapter, are
+# In bf16, of torch's own errors. The worst of some hundreds is mostly chance: torch's own with two types of adapter are
 # three times apart. The 95th percentile is not, so the worst is held to a multiple of that, which torch itself reaches.
 _MEDIAN, _TAIL, _WORST = 1.1, 1.4, 4.0
 _LOSS = 0.05  # of the gradients' median: a loss is a mean over tokens, of which each is as far off as a gradient

@@ -73,8 +73,11 @@ static uint32_t digestOf(const format::Bundle &bundle, const std::string &bytes)
 BundleFolder::BundleFolder(const format::Bundle &bundle) : folder(scratchPath() + ".mebp") {
   std::filesystem::create_directories(folder);
   writeWhole(file("manifest.json"), manifest);
-  writeWhole(file("weights.bin"), weightBytes(bundle));
-  writeProgram(bundle);
+  const std::string weights = weightBytes(bundle);
+  writeWhole(file("weights.bin"), weights);
+  format::Bundle whole = bundle;
+  whole.set_weights_crc32(digestOf(bundle, weights));
+  writeProgram(whole);
 }
 
 BundleFolder::~BundleFolder() {
@@ -85,8 +88,6 @@ BundleFolder::~BundleFolder() {
 void BundleFolder::writeProgram(const format::Bundle &bundle) const {
   format::Bundle copy = bundle;
   copy.set_manifest_crc32(format::crc32(manifest, sizeof(manifest) - 1));
-  if (bundle.weights_bytes() < 1 << 20) // tests of limits claim more
-    copy.set_weights_crc32(digestOf(bundle, weightBytes(bundle)));
   std::string payload = copy.SerializeAsString();
   const format::Header header = format::headerOf(payload);
   writeWhole(file("program.pb"), std::string(reinterpret_cast<const char *>(&header), sizeof(header)) + payload);
