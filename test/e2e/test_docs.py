@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/cli.md says what the commands say, docs/ops.md and docs/passes.md what the .td files do, docs/models.md what
-was tried."""
+was tried, and docs/trust.md names tests that there are."""
 
 import importlib.util
 import re
@@ -86,3 +86,19 @@ def test_long_names_have_a_line_of_their_own(writer):
         ("--longer-than-that INT:INT in [1 - 5]", "three"),
         ("--bare", ""),
     ]
+
+
+def test_every_test_that_a_page_names_is_there():
+    page = (DOCS / "trust.md").read_text(encoding="utf-8")
+    sources = [path.read_text(encoding="utf-8") for path in (DOCS.parent / "test").rglob("*.[cp][py]*")]
+    functions = {name for text in sources for name in re.findall(r"^def (test_\w+)", text, re.MULTILINE)}
+    tests = {
+        ".".join(pair) for text in sources for pair in re.findall(r"^TEST(?:_F)?\((\w+), (\w+)\)", text, re.MULTILINE)
+    }
+    named = set(re.findall(r"`(test_\w+)`", page))
+    assert len(named) > 15 and not named - functions
+    cases = set(re.findall(r"`([A-Z]\w+\.(?:[A-Z]\w+|\*))`", page)) - {"Name.Name"}
+    groups = {name.split(".")[0] + ".*" for name in tests}
+    assert len(cases) > 25 and not cases - tests - groups
+    files = re.findall(r"`((?:test|scripts)/[\w/.-]+)`", page)
+    assert files and all((DOCS.parent / name).exists() for name in files)
