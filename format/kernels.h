@@ -27,7 +27,8 @@ enum class SlotType : uint8_t {
 constexpr int8_t noSlot = -1;
 
 // One operand or result. Its shape is two characters: 1, or a letter for a dimension that is the same wherever the
-// letter stands. Some letters say more: V covers the vocabulary, P every position, S is all tokens of the step.
+// letter stands. Some letters say more: N is the rows of tokens that a call computes, S all tokens of the step (of a
+// causal kernel, it uses those up to its own rows), V covers the vocabulary, P every position.
 struct Slot {
   const char *name = nullptr;
   const char *shape = nullptr;
@@ -59,6 +60,7 @@ struct KernelSignature {
   Cost cost = Cost::Elements;
   Rule rule = Rule::None;
   bool tokenRows = false; // N must be rows of tokens: the kernel asks for their positions
+  bool causal = false;    // of S, a row reads and adds to no later row
   bool gathers = false;   // the result is rows of a table and nothing else: it can be had some rows at a time
   Parts parts = Parts::None;
   Per roomPer = Per::Unstated; // of the workspace, and how many bytes: a call that needs more than there is is refused
@@ -76,6 +78,7 @@ public:
   constexpr KernelSignature costing(Cost value) const { return with(&KernelSignature::cost, value); }
   constexpr KernelSignature under(Rule value) const { return with(&KernelSignature::rule, value); }
   constexpr KernelSignature ofTokens() const { return with(&KernelSignature::tokenRows, true); }
+  constexpr KernelSignature inOrder() const { return with(&KernelSignature::causal, true); }
   constexpr KernelSignature gathering() const { return with(&KernelSignature::gathers, true); }
   constexpr KernelSignature withoutRoom() const { return with(&KernelSignature::roomPer, Per::Nothing); }
   constexpr KernelSignature needing(uint32_t bytes, Per per) const {
@@ -166,6 +169,7 @@ constexpr KernelSignature table[] = {
                     {activation("q", "NQ"), activation("k", "SU"), activation("v", "SU")},
                     {activation("o", "NQ"), exact("lse", "NH")}}
         .ofTokens()
+        .inOrder()
         .costing(Cost::Attention)
         .under(Rule::Heads)
         .needing(headColumn, Per::HeadColumn),
@@ -176,6 +180,7 @@ constexpr KernelSignature table[] = {
                      optional(accumulating(exact("dv_accumulator", "SU"), 2))},
                     {activation("dq", "NQ"), exact("dk", "SU"), exact("dv", "SU")}}
         .ofTokens()
+        .inOrder()
         .costing(Cost::AttentionGradient)
         .under(Rule::Heads)
         .needing(headColumn, Per::HeadColumn),

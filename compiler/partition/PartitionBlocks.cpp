@@ -31,10 +31,10 @@ struct BlockRange {
   size_t begin, end; // segments
 };
 
-/// Whether a segment has a linear layer, which may be trained, or attends to other positions. Only layers can do so:
-/// the embedding has no backward function, and the head runs on tiles of rows.
+/// Whether a segment has a product, whose weight may be trained, or reads other positions. Only layers can do so: the
+/// embedding has no backward function, and the head runs on tiles of rows.
 bool belongsToLayer(const Segment &segment) {
-  return llvm::any_of(segment.ops, [](Operation *op) { return isa<nn::LinearOp, nn::AttentionOp>(op); });
+  return llvm::any_of(segment.ops, [](Operation *op) { return nn::isProduct(op) || nn::mixesRows(op); });
 }
 
 SmallVector<BlockRange> chooseBlocks(ArrayRef<Segment> segments) {

@@ -2,14 +2,18 @@
 //
 // Runs the functions of layers in chunks along the sequence (StreamBP, the transformer layer; exact).
 //
-// Terms: a token-wise op reads and writes the same rows; attention reads the keys and values of all earlier positions,
-// which are therefore kept whole.
-// Forward: one ascending loop. Each trip appends its keys and values to the whole ones before attention reads them;
-// causality means that later ones are never missed.
-// Backward: 1. an ascending loop recomputes the whole keys and values. 2. A descending loop does the rest, chunk by
-// chunk: attention's pullback adds to the whole cotangents of keys and values. Queries of later chunks have already
-// been there, and earlier queries cannot see this chunk, so the rows of this chunk are complete and go on to its
-// projections in the same trip. Gradients of trainable parameters are carried and added to.
+// Terms, as SequenceOpInterface has them: an operand is read row by row, with everything before, or with everything; a
+// result is row by row, a sum over all rows, or added to everything before. What is read with more than its own rows is
+// kept whole.
+// 1. Ops without rows run before the loops; those that need a sum, behind them.
+// 2. Where nothing is added to earlier rows, and nothing reads later ones, one ascending loop does it all: each trip
+//    appends its rows to what is kept whole before any op reads that.
+// 3. Else an ascending loop makes what is kept whole, and nothing more, and a second loop does the rest. It descends
+//    where results are added to everything before: later chunks have then been there, and earlier ones cannot reach
+//    this chunk's rows, which are complete. So a backward adds to the cotangents of keys and values, and takes this
+//    chunk's on to their projections in the same trip.
+// 4. Sums, and what is added to, are carried from trip to trip. They begin with what the op adds to already.
+// An op that does not say which rows it uses is refused, and so is what no order of chunks makes right.
 #include "compiler/rewrite/LoopBuilder.h"
 #include "compiler/rewrite/Passes.h"
 
@@ -27,73 +31,124 @@ namespace mebp {
 
 namespace {
 
+using nn::SequenceUse;
+
+/// Whether it takes more than the op's own rows.
+bool isWide(SequenceUse use) { return use == SequenceUse::Before || use == SequenceUse::Everything; }
+
 class Chunker {
 public:
-  Chunker(func::FuncOp function, int64_t size) : function(function), size(size) {
+  Chunker(func::FuncOp function, int64_t size) : function(function), size(size) {}
+
+  LogicalResult run() {
     for (Operation &op : function.getBody().front().without_terminator())
-      ops.push_back(&op);
-    auto keepWhole = [&](ValueRange keysAndValues) {
-      for (Value value : keysAndValues)
-        if (value.getDefiningOp()) // the block's input is whole already
-          whole.insert(value);
-    };
-    for (Operation *op : ops) {
-      if (auto attention = dyn_cast<nn::AttentionOp>(op))
-        keepWhole({attention.getK(), attention.getV()});
-      else if (auto gradient = dyn_cast<nn::AttentionGradientOp>(op))
-        keepWhole({gradient.getK(), gradient.getV()});
-    }
+      if (failed(classify(&op)))
+        return failure();
+    if (!ops.empty())
+      rewrite();
+    return success();
   }
 
-  void run() {
-    if (ops.empty())
-      return;
-    auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
-    OpBuilder builder(ops.front());
-    bool isBackward = llvm::any_of(ops, [](Operation *op) { return isa<nn::AttentionGradientOp>(op); });
-    DenseMap<Value, Value> known; // whole values that an earlier loop has made
-    if (isBackward)
-      known = makeKeysAndValues(builder);
+private:
+  /// Puts the op before, into or behind the loops, and finds what they keep whole and carry.
+  LogicalResult classify(Operation *op) {
+    if (llvm::none_of(op->getOperandTypes(), nn::isTokens) && llvm::none_of(op->getResultTypes(), nn::isTokens)) {
+      bool needsSum = llvm::any_of(op->getOperands(), [&](Value operand) { return sums.contains(operand); });
+      (needsSum ? behind : before).push_back(op);
+      if (needsSum)
+        sums.insert_range(op->getResults());
+      return success();
+    }
+    auto sequence = dyn_cast<nn::SequenceOpInterface>(op);
+    if (!sequence)
+      return op->emitOpError("does not say which rows of tokens it uses, so it cannot run in chunks");
+    nn::SequenceUses opUses = sequence.getSequenceUses();
+    for (auto [operand, use] : llvm::zip_equal(op->getOperands(), opUses.operands))
+      if (failed(classifyOperand(op, operand, use)))
+        return failure();
+    for (auto [result, use] : llvm::zip_equal(op->getResults(), opUses.results))
+      if (failed(classifyResult(op, result, use)))
+        return failure();
+    ops.push_back(op);
+    uses[op] = std::move(opUses);
+    return success();
+  }
 
-    LoopBuilder loop(builder, function.getLoc(), isBackward ? train::Domain::SequenceReversed : train::Domain::Sequence,
+  LogicalResult classifyOperand(Operation *op, Value operand, SequenceUse use) {
+    if (use == SequenceUse::None && sums.contains(operand))
+      return op->emitOpError("reads a sum over all rows, which is complete only after the last chunk");
+    if (use == SequenceUse::Sum && nn::isTokens(operand.getType()) && operand.getDefiningOp())
+      return op->emitOpError("adds to rows that are computed chunk by chunk");
+    if (!isWide(use) || !operand.getDefiningOp())
+      return success(); // the block's input is whole already
+    if (addedTo.contains(operand))
+      return op->emitOpError("reads the rows of other chunks, which are still added to");
+    whole.insert(operand);
+    readsLater |= use == SequenceUse::Everything;
+    return success();
+  }
+
+  LogicalResult classifyResult(Operation *op, Value result, SequenceUse use) {
+    if (use == SequenceUse::None || use == SequenceUse::Rows)
+      return success();
+    auto kernel = dyn_cast<nn::KernelOpInterface>(op);
+    unsigned number = cast<OpResult>(result).getResultNumber();
+    if (!kernel || !kernel.canAccumulate(number))
+      return op->emitOpError() << "adds up rows in result " << number << " and cannot go on from an earlier chunk's sum";
+    if (use == SequenceUse::Everything)
+      return op->emitOpError() << "adds to the rows of later chunks in result " << number;
+    (use == SequenceUse::Sum ? sums : addedTo).insert(result);
+    carried.push_back(cast<OpResult>(result));
+    return success();
+  }
+
+  void rewrite() {
+    auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
+    for (Operation *op : before)
+      op->moveBefore(ops.front());
+    OpBuilder builder(ops.front());
+    bool descends = !addedTo.empty();
+    if (descends || readsLater)
+      makeWhole(builder);
+
+    LoopBuilder loop(builder, function.getLoc(), descends ? train::Domain::SequenceReversed : train::Domain::Sequence,
                      size);
-    if (!isBackward)
-      for (Value value : whole)
+    for (Value value : whole)
+      if (!known.contains(value))
         loop.carryRows(value);
-    for (Operation *op : ops)
-      carryAccumulators(builder, loop, op);
-    loop.carryTokenResults(terminator.getOperands());
+    for (OpResult result : carried)
+      loop.carry(result, beginSum(builder, result));
+    SmallVector<Value> byRows;
+    llvm::copy_if(terminator.getOperands(), std::back_inserter(byRows),
+                  [&](Value result) { return !addedTo.contains(result); });
+    loop.carryTokenResults(byRows);
     loop.begin();
     for (Operation *op : ops)
-      if (!isMatrixOp(op))
-        emit(builder, loop, op, known);
-    loop.updateTokenResults(terminator.getOperands());
+      emit(builder, loop, op);
+    loop.updateTokenResults(byRows);
     loop.end();
 
     IRMapping after;
-    for (Operation *op : ops)
-      for (Value result : op->getResults())
-        if (Value left = loop.getResult(result))
-          after.map(result, left);
-    for (Operation *op : ops)
-      if (isMatrixOp(op))
-        builder.clone(*op, after);
+    for (OpResult result : carried) {
+      Value sum = loop.getResult(result), earlier = getAccumulator(result);
+      if (earlier && sums.contains(earlier))
+        sum = nn::AddOp::create(builder, result.getLoc(), sum.getType(), sum, after.lookup(earlier));
+      after.map(result, sum);
+    }
+    for (Operation *op : behind)
+      builder.clone(*op, after);
     SmallVector<Value> results;
     for (Value result : terminator.getOperands())
       results.push_back(nn::isTokens(result.getType()) ? loop.getResult(result) : after.lookupOrDefault(result));
     terminator->setOperands(results);
+    for (Operation *op : llvm::reverse(behind))
+      op->erase();
     for (Operation *op : llvm::reverse(ops))
       op->erase();
   }
 
-private:
-  /// Sums of gradients of one parameter: they can wait for the loop's end.
-  static bool isMatrixOp(Operation *op) {
-    return !isa<nn::LinearWeightGradientOp>(op) && llvm::none_of(op->getOperandTypes(), nn::isTokens) &&
-           llvm::none_of(op->getResultTypes(), nn::isTokens);
-  }
-
-  DenseMap<Value, Value> makeKeysAndValues(OpBuilder &builder) {
+  /// An ascending loop of what leads to the whole values and nothing else.
+  void makeWhole(OpBuilder &builder) {
     llvm::SetVector<Operation *> needed;
     BackwardSliceOptions options;
     options.inclusive = true;
@@ -106,70 +161,59 @@ private:
     loop.begin();
     for (Operation *op : ops)
       if (needed.contains(op))
-        emit(builder, loop, op, DenseMap<Value, Value>());
+        emit(builder, loop, op);
     loop.end();
-    DenseMap<Value, Value> known;
     for (Value value : whole)
       known[value] = loop.getResult(value);
-    return known;
   }
 
-  /// What a loop must begin with so that `op` can add to it.
-  static void carryAccumulators(OpBuilder &builder, LoopBuilder &loop, Operation *op) {
-    auto zeros = [&](Value like) {
-      loop.carry(like, nn::FillOp::create(builder, op->getLoc(), like.getType(), builder.getF32FloatAttr(0.0f)));
-    };
-    if (auto gradient = dyn_cast<nn::AttentionGradientOp>(op)) {
-      zeros(gradient.getDk());
-      zeros(gradient.getDv());
-    } else if (auto gradient = dyn_cast<nn::LinearWeightGradientOp>(op)) {
-      zeros(gradient.getResult());
+  static Value getAccumulator(OpResult result) {
+    return cast<nn::KernelOpInterface>(result.getOwner()).getAccumulator(result.getResultNumber());
+  }
+
+  /// What the first chunk adds to. Another sum is added behind the loop.
+  Value beginSum(OpBuilder &builder, OpResult result) {
+    Value earlier = getAccumulator(result);
+    if (earlier && !sums.contains(earlier))
+      return earlier;
+    return nn::FillOp::create(builder, result.getLoc(), result.getType(), builder.getF32FloatAttr(0.0f));
+  }
+
+  void emit(OpBuilder &builder, LoopBuilder &loop, Operation *op) {
+    const nn::SequenceUses &opUses = uses[op];
+    SmallVector<Value> operands;
+    for (auto [operand, use] : llvm::zip_equal(op->getOperands(), opUses.operands)) {
+      bool isWhole = isWide(use) && operand.getDefiningOp();
+      if (isWhole)
+        operands.push_back(known.contains(operand) ? known.lookup(operand) : loop.getCarried(operand));
+      else // a sum that is added to is carried
+        operands.push_back(isWide(use) || use == SequenceUse::Sum ? operand : loop.lookup(operand));
     }
-  }
-
-  void emit(OpBuilder &builder, LoopBuilder &loop, Operation *op, const DenseMap<Value, Value> &known) {
-    auto wholeValue = [&](Value value) {
-      if (!value.getDefiningOp())
-        return value;
-      return known.count(value) ? known.lookup(value) : loop.getCarried(value);
-    };
-    if (auto attention = dyn_cast<nn::AttentionOp>(op)) {
-      auto chunk = nn::AttentionOp::create(
-          builder, op->getLoc(), attention.getOutput().getType(), attention.getLse().getType(),
-          loop.lookup(attention.getQ()), wholeValue(attention.getK()), wholeValue(attention.getV()),
-          attention.getHeadsAttr(), attention.getKvHeadsAttr(), attention.getScaleAttr(), attention.getWindowAttr());
-      loop.map(attention.getOutput(), chunk.getOutput());
-      loop.map(attention.getLse(), chunk.getLse());
-    } else if (auto gradient = dyn_cast<nn::AttentionGradientOp>(op)) {
-      auto chunk = nn::AttentionGradientOp::create(
-          builder, op->getLoc(), gradient.getDq().getType(), gradient.getDk().getType(), gradient.getDv().getType(),
-          loop.lookup(gradient.getQ()), wholeValue(gradient.getK()), wholeValue(gradient.getV()),
-          loop.lookup(gradient.getO()), loop.lookup(gradient.getLse()), loop.lookup(gradient.getCotangent()),
-          loop.getCarried(gradient.getDk()), loop.getCarried(gradient.getDv()), gradient.getHeadsAttr(),
-          gradient.getKvHeadsAttr(), gradient.getScaleAttr(), gradient.getWindowAttr());
-      loop.map(gradient.getDq(), chunk.getDq());
-      for (auto [original, sum] : {std::pair<Value, Value>(gradient.getDk(), chunk.getDk()),
-                                   std::pair<Value, Value>(gradient.getDv(), chunk.getDv())}) {
-        loop.setCarried(original, sum);
-        loop.map(original, train::SliceOp::create(builder, op->getLoc(), sum.getType(), sum, loop.getTrip()));
+    Operation *chunk = builder.clone(*op);
+    chunk->setOperands(operands);
+    for (auto [result, copy, use] : llvm::zip_equal(op->getResults(), chunk->getResults(), opUses.results)) {
+      if (use == SequenceUse::Rows || use == SequenceUse::None) {
+        loop.map(result, copy);
+      } else if (loop.carries(result)) {
+        cast<nn::KernelOpInterface>(chunk).setAccumulator(result.getResultNumber(), loop.getCarried(result));
+        loop.setCarried(result, copy);
+        if (use == SequenceUse::Before)
+          loop.map(result, train::SliceOp::create(builder, op->getLoc(), copy.getType(), copy, loop.getTrip()));
       }
-    } else if (auto gradient = dyn_cast<nn::LinearWeightGradientOp>(op)) {
-      loop.setCarried(gradient.getResult(), nn::LinearWeightGradientOp::create(
-                                                builder, op->getLoc(), gradient.getType(),
-                                                loop.lookup(gradient.getDy()), loop.lookup(gradient.getX()),
-                                                loop.getCarried(gradient.getResult()), gradient.getAlphaAttr()));
-    } else {
-      loop.clone(op);
-    }
-    for (Value result : op->getResults())
       if (whole.contains(result) && loop.carries(result))
         loop.updateRows(result, loop.lookup(result));
+    }
   }
 
   func::FuncOp function;
   int64_t size;
-  SmallVector<Operation *> ops;
-  llvm::SetVector<Value> whole; // keys and values
+  SmallVector<Operation *> before, ops, behind; // of the loops
+  DenseMap<Operation *, nn::SequenceUses> uses; // of those within
+  llvm::SetVector<Value> whole;                 // what is read with more than the op's rows
+  DenseMap<Value, Value> known;                 // those that an earlier loop has made
+  DenseSet<Value> sums, addedTo;                // over all rows; to everything before
+  SmallVector<OpResult> carried;                // the ones and the others
+  bool readsLater = false;
 };
 
 struct ChunkSequence : impl::ChunkSequenceBase<ChunkSequence> {
@@ -192,7 +236,8 @@ struct ChunkSequence : impl::ChunkSequenceBase<ChunkSequence> {
         func::FuncOp function = block.lookupFunction(use);
         if (!function)
           return signalPassFailure();
-        Chunker(function, size).run();
+        if (failed(Chunker(function, size).run()))
+          return signalPassFailure();
         (void)runRegionDCE(rewriter, function->getRegions());
       }
     }

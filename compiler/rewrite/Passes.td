@@ -32,7 +32,8 @@ def ChunkSequence : Pass<"mebp-chunk-sequence", "::mlir::ModuleOp"> {
   let summary = "Run layers in chunks along the sequence";
   let description = [{
     Turns the forward and backward functions of layers into loops over chunks of positions (StreamBP): activations
-    exist for one chunk only; keys and values, and their cotangents, are kept whole.
+    exist for one chunk only; keys and values, and their cotangents, are kept whole. Each op says by
+    SequenceOpInterface which rows it uses; one that does not is refused.
 
     ```mlir
     func.func @layer.forward(%x) { %k.. %v.. %o = nn.attention(%q, %k, %v) .. return %y }

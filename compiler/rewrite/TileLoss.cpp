@@ -47,6 +47,11 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
     auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
     if (ops.empty())
       return;
+    for (Operation *op : ops)
+      if (nn::mixesRows(op)) {
+        op->emitOpError("reads rows beside its own, and the head runs on some rows at a time; this is a bug in mebpc");
+        return signalPassFailure();
+      }
     OpBuilder builder(ops.front());
 
     LoopBuilder loop(builder, function.getLoc(), train::Domain::TokenRows, rows);

@@ -41,6 +41,37 @@ Value KernelOpInterface::getAccumulator(unsigned result) {
   return findOperand(*this, [&](const Slot &slot) { return slot.accumulates == static_cast<int>(result); });
 }
 
+/// The slot of the operand that `result` is added to, or noSlot.
+static int findAccumulatorSlot(Operation *op, unsigned result) {
+  const KernelSignature &signature = getSignature(op);
+  for (size_t i = 0; i < mebp::format::slotCount(signature.operands); ++i)
+    if (signature.operands[i].accumulates == static_cast<int>(result))
+      return static_cast<int>(i);
+  return mebp::format::noSlot;
+}
+
+bool KernelOpInterface::canAccumulate(unsigned result) {
+  return findAccumulatorSlot(*this, result) != mebp::format::noSlot;
+}
+
+void KernelOpInterface::setAccumulator(unsigned result, Value accumulator) {
+  Operation *op = *this;
+  size_t slot = findAccumulatorSlot(op, result);
+  SmallVector<Value> bySlot = getSlotOperands(op);
+  bySlot.resize(std::max(bySlot.size(), slot + 1));
+  bySlot[slot] = accumulator;
+  SmallVector<Value> operands;
+  SmallVector<int32_t> sizes;
+  for (Value operand : bySlot) {
+    sizes.push_back(operand ? 1 : 0);
+    if (operand)
+      operands.push_back(operand);
+  }
+  op->setOperands(operands);
+  if (op->hasTrait<OpTrait::AttrSizedOperandSegments>())
+    op->setAttr("operandSegmentSizes", DenseI32ArrayAttr::get(op->getContext(), sizes));
+}
+
 Value KernelOpInterface::getReusable(unsigned result) {
   return findOperand(*this, [&](const Slot &slot) { return slot.reused == static_cast<int>(result); });
 }
@@ -56,6 +87,10 @@ SmallVector<Value> KernelOpInterface::getExactValues() {
   take(getSlotOperands(*this), signature.operands, mebp::format::slotCount(signature.operands));
   take((*this)->getResults(), signature.results, mebp::format::slotCount(signature.results));
   return exact;
+}
+
+bool mebp::nn::isProduct(Operation *op) {
+  return isa<KernelOpInterface>(op) && getSignature(op).cost == mebp::format::Cost::Product;
 }
 
 //===- Shapes ----------------------------------------------------------------------------------------------------===//

@@ -17,6 +17,9 @@ const format::KernelSignature &getSignature(mlir::Operation *op);
 /// operands: these.
 llvm::SmallVector<mlir::Value> getSlotOperands(mlir::Operation *op);
 
+/// Whether it is a product with a weight, which may be trained.
+bool isProduct(mlir::Operation *op);
+
 /// Checks that a letter of the signature has one size wherever it stands; a size known at run time only agrees with
 /// any.
 llvm::LogicalResult verifyShapes(mlir::Operation *op);

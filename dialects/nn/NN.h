@@ -12,6 +12,7 @@
 #include "llvm/ADT/SmallBitVector.h"
 
 #include "dialects/nn/Kernels.h"
+#include "dialects/nn/Sequence.h"
 
 #include "dialects/nn/NNDialect.h.inc"
 #include "dialects/nn/NNInterfaces.h.inc"

@@ -20,6 +20,18 @@ def NN_DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
   ];
 }
 
+def NN_SequenceOpInterface : OpInterface<"SequenceOpInterface"> {
+  let cppNamespace = "::mebp::nn";
+  let description = [{
+    An op that says which rows of tokens it uses when it computes some of them (Sequence.h). Where an op does not say,
+    no pass may run it in chunks.
+  }];
+  let methods = [
+    InterfaceMethod<"The use of each operand and result.", "::mebp::nn::SequenceUses", "getSequenceUses", (ins),
+      /*methodBody=*/"", /*defaultImplementation=*/"return ::mebp::nn::deriveSequenceUses($_op);">
+  ];
+}
+
 def NN_KernelOpInterface : OpInterface<"KernelOpInterface"> {
   let cppNamespace = "::mebp::nn";
   let description = [{
@@ -31,6 +43,10 @@ def NN_KernelOpInterface : OpInterface<"KernelOpInterface"> {
   let extraClassDeclaration = [{
     /// The operand that `result` adds to and must share the memory of; null where there is none.
     ::mlir::Value getAccumulator(unsigned result);
+    /// Whether the kernel can add `result` to an operand.
+    bool canAccumulate(unsigned result);
+    /// Makes it add `result` to this value.
+    void setAccumulator(unsigned result, ::mlir::Value accumulator);
     /// The operand whose memory `result` may take over if nothing reads it later; null if none.
     ::mlir::Value getReusable(unsigned result);
     /// The operands and results that stay in f32 whatever activations are stored in.

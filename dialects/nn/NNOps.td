@@ -101,7 +101,7 @@ class NN_PureOp<string mnemonic, list<Trait> traits = []> : Op<NN_Dialect, mnemo
   let assemblyFormat = "`(` operands `)` attr-dict `:` functional-type(operands, results)";
 }
 class NN_KernelOp<string mnemonic, list<Trait> traits = []>
-    : NN_PureOp<mnemonic, !listconcat(traits, [NN_KernelOpInterface])>;
+    : NN_PureOp<mnemonic, !listconcat(traits, [NN_KernelOpInterface, NN_SequenceOpInterface])>;
 defvar Differentiable = DeclareOpInterfaceMethods<NN_DifferentiableOpInterface>;
 
 def Tokens : 3DTensorOf<[AnyFloat]>;
@@ -336,7 +336,7 @@ def NN_FillOp : NN_KernelOp<"fill"> {
 
 //===- Objective -------------------------------------------------------------------------------------------------===//
 
-def NN_LinearCrossEntropyOp : NN_PureOp<"linear_cross_entropy", [Differentiable]> {
+def NN_LinearCrossEntropyOp : NN_PureOp<"linear_cross_entropy", [Differentiable, NN_SequenceOpInterface]> {
   let summary = "The language model's head and its loss";
   let description = [{
     loss = scale Σ over rows whose label is not −100 of (log Σ_v exp(l_v) − l_label), l = x wᵀ. x [B,T,D], w [V,D],
@@ -347,7 +347,7 @@ def NN_LinearCrossEntropyOp : NN_PureOp<"linear_cross_entropy", [Differentiable]
   let results = (outs AnyRankedTensor:$loss);
   let hasVerifier = 1;
 }
-def NN_LinearCrossEntropyGradientOp : NN_PureOp<"linear_cross_entropy_gradient"> {
+def NN_LinearCrossEntropyGradientOp : NN_PureOp<"linear_cross_entropy_gradient", [NN_SequenceOpInterface]> {
   let summary = "The head's loss and the cotangent of its input, in one sweep";
   let description = "dx = scale (softmax(l) − onehot(label)) w, and the loss as in linear_cross_entropy.";
   let arguments = (ins Tokens:$x, Matrix:$weight, TokenIds:$labels, AnyRankedTensor:$scale);

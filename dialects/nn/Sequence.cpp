@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dialects/nn/NN.h"
+
+using namespace mlir;
+using namespace mebp::nn;
+using mebp::format::KernelSignature;
+using mebp::format::Slot;
+
+namespace {
+
+/// What the table says of each operand and result; null where it says nothing.
+struct Slots {
+  explicit Slots(Operation *op) : operands(op->getNumOperands()), results(op->getNumResults()) {
+    if (!isa<KernelOpInterface>(op))
+      return;
+    const KernelSignature &signature = getSignature(op);
+    isCausal = signature.causal;
+    size_t next = 0;
+    for (auto [index, operand] : llvm::enumerate(getSlotOperands(op)))
+      if (operand)
+        operands[next++] = index < mebp::format::slotCount(signature.operands) ? &signature.operands[index] : nullptr;
+    for (size_t i = 0; i < std::min(results.size(), mebp::format::slotCount(signature.results)); ++i)
+      results[i] = &signature.results[i];
+  }
+
+  SequenceUse getUse(const Slot *slot) const {
+    if (!slot || slot->shape[0] != 'S')
+      return SequenceUse::Rows;
+    return isCausal ? SequenceUse::Before : SequenceUse::Everything;
+  }
+
+  SmallVector<const Slot *> operands, results;
+  bool isCausal = false;
+};
+
+} // namespace
+
+SequenceUses mebp::nn::deriveSequenceUses(Operation *op) {
+  const Slots slots(op);
+  SequenceUses uses;
+  for (auto [operand, slot] : llvm::zip_equal(op->getOperands(), slots.operands)) {
+    SequenceUse use = isTokens(operand.getType()) ? slots.getUse(slot) : SequenceUse::None;
+    bool isAddedTo = slot && slot->accumulates != mebp::format::noSlot && use != SequenceUse::Rows;
+    uses.operands.push_back(isAddedTo ? SequenceUse::Sum : use);
+  }
+  bool hasRows = llvm::any_of(op->getOperandTypes(), isTokens);
+  for (auto [result, slot] : llvm::zip_equal(op->getResults(), slots.results)) {
+    SequenceUse withoutRows = hasRows ? SequenceUse::Sum : SequenceUse::None;
+    uses.results.push_back(isTokens(result.getType()) ? slots.getUse(slot) : withoutRows);
+  }
+  return uses;
+}
+
+bool mebp::nn::mixesRows(Operation *op) {
+  auto sequence = dyn_cast<SequenceOpInterface>(op);
+  if (!sequence)
+    return false;
+  SequenceUses uses = sequence.getSequenceUses();
+  return llvm::any_of(llvm::concat<SequenceUse>(uses.operands, uses.results),
+                      [](SequenceUse use) { return use == SequenceUse::Before || use == SequenceUse::Everything; });
+}
