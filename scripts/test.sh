@@ -7,24 +7,54 @@ export PATH="$PWD/.venv/bin:$PATH"
 
 results=()
 failed=0
-run() {
-  local name=$1 started=$SECONDS
-  shift
-  echo "== $name"
-  if "$@"; then
-    results+=("$name: passed in $((SECONDS - started)) s")
+finish() { # NAME SECONDS STATUS
+  if [ "$3" = 0 ]; then
+    results+=("$1: passed in $2 s")
   else
-    results+=("$name: FAILED in $((SECONDS - started)) s")
+    results+=("$1: FAILED in $2 s")
     failed=1
   fi
+}
+run() {
+  local name=$1 started=$SECONDS status=0
+  shift
+  echo "== $name"
+  "$@" || status=$?
+  finish "$name" $((SECONDS - started)) "$status"
+}
+# pytest keeps one core busy most of the time, so what builds and runs by itself goes on beside it. Its output comes when
+# it has ended.
+beside=build/beside
+mkdir -p "$beside"
+rm -f "$beside"/*
+trap 'jobs -p | xargs -r kill 2>/dev/null' EXIT
+start_beside() {
+  local name=$1
+  shift
+  {
+    local started=$SECONDS status=0
+    "$@" >"$beside/$name.log" 2>&1 || status=$?
+    echo "$((SECONDS - started)) $status" >"$beside/$name.end"
+  } &
+}
+finish_beside() { # what start_beside began
+  local seconds status log
+  wait
+  for log in "$beside"/*.log; do
+    echo "== $(basename "$log" .log)"
+    cat "$log"
+    read -r seconds status <"${log%.log}.end"
+    finish "$(basename "$log" .log)" "$seconds" "$status"
+  done
 }
 
 run "formats and rules (ruff, clang-format)" scripts/lint.sh
 run "C++ and compiler (googletest, lit)" ctest --test-dir build --output-on-failure --no-tests=error -j "$(nproc)"
-run "the runtime with sanitizers (googletest)" scripts/test_sanitizers.sh
-run "kernels on AArch64 (googletest, qemu)" scripts/test_aarch64.sh
-run "MLX backend (googletest)" scripts/test_mlx.sh
+run "kernels on AArch64 (googletest, qemu)" scripts/test_aarch64.sh # before pytest, which runs what it builds
+start_beside "the runtime with sanitizers (googletest)" scripts/test_sanitizers.sh
 run "Python and end to end (pytest)" .venv/bin/python -m pytest test/python test/e2e
+finish_beside
+run "MLX backend (googletest)" scripts/test_mlx.sh
 
 printf '\n'
 printf '%s\n' "${results[@]}"
