@@ -18,8 +18,7 @@ _EVERYWHERE = re.compile(r"(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_
 # Whose code is in the compiled files. What is put beside them is asked for by its own name.
 _LINKED = ("libmlir", "libprotobuf", "libhwy", "nlohmann-json", "libcli11", "nanobind")
 _PROGRAMS = ("mebpc", "mebp-run")
-# Where this machine has its sources and whatever pip builds in.
-_BUILDERS_FOLDERS = (Path(__file__).resolve().parents[1], Path.home(), Path(tempfile.gettempdir()))
+_BUILDERS_FOLDERS = (Path(__file__).resolve().parents[1], Path.home())
 
 
 def main(file: Path) -> int:
@@ -55,13 +54,9 @@ def problems(name: str, folder: Path, names: set[str]) -> list[str]:
     wrong += loading_problems(compiled) + extension_problems(compiled) + licence_problems(compiled, names)
     for path in files:
         named = [each for each in _BUILDERS_FOLDERS if f"{each}/".encode() in path.read_bytes()]
-        wrong += [f"{path.relative_to(folder)} names {each}, a folder of the machine that built it" for each in named]
-    for program in _PROGRAMS:
-        path = folder / "mebp" / "bin" / program
-        path.chmod(0o755)  # as pip does; zipfile forgets it
-        started = subprocess.run([path, "--help"], capture_output=True, text=True, env={})
-        wrong += [f"{program} does not start: {started.stderr.strip()}"] if started.returncode else []
-    return wrong
+        if named:
+            wrong.append(f"{path.relative_to(folder)} names {named[0]}, a folder of the machine that built it")
+    return wrong + [line for program in _PROGRAMS for line in program_problems(folder / "mebp" / "bin" / program)]
 
 
 def loading_problems(compiled: list[Path]) -> list[str]:
@@ -85,6 +80,14 @@ def extension_problems(compiled: list[Path]) -> list[str]:
     if names != ["PyInit__runtime"]:
         return [f"{extensions[0].name} exports {len(names)} symbols instead of PyInit__runtime alone"]
     return []
+
+
+def program_problems(path: Path) -> list[str]:
+    if not path.exists():
+        return [f"has no {path.name}"]
+    path.chmod(0o755)  # as pip does; zipfile forgets it
+    started = subprocess.run([path, "--help"], capture_output=True, text=True, env={})
+    return [f"{path.name} does not start: {started.stderr.strip()}"] if started.returncode else []
 
 
 def licence_problems(compiled: list[Path], names: set[str]) -> list[str]:
