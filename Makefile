@@ -4,7 +4,7 @@
 # make test   runs all tests
 # make soak   what takes hours: every write fails once, runs are killed at random moments, each fuzzer runs for an hour
 # make lint   holds the sources to their rules: ruff, clang-format, clang-tidy
-# make wheel  builds dist/mebp-*.whl and tries them in empty virtual environments
+# make wheel  builds dist/mebp-*.whl and tries them on a system that has nothing but Python
 # make docs   writes docs/cli.md anew from the commands' own help, docs/ops.md and docs/passes.md from the .td files,
 #             docs/models.md from what bench/models.py found
 # make clean  removes what was built; .venv stays
@@ -35,7 +35,7 @@ docs: build
 	@.venv/bin/python docs/write_ir.py
 	@.venv/bin/python docs/write_models.py
 
-wheel: setup
+wheel:
 	@scripts/wheel.sh
 
 clean:

@@ -2,7 +2,8 @@
 """Says what is in a wheel, and fails where it is not one that others can install: scripts/check_wheel.py WHEEL
 
 Its name has a manylinux tag, its extension exports one symbol, whatever its programs load comes along or is on every
-Linux, and the licences of what is linked in are there.
+Linux, they start without any environment, no file names a folder of the machine that built it, and the licences of
+what is linked in are there.
 """
 
 import re
@@ -14,7 +15,10 @@ from pathlib import Path
 
 # PEP 600's: every Linux with a C library as new as the tag says has them.
 _EVERYWHERE = re.compile(r"(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|ld-linux-[\w-]+)\.so\.\d+")
-_LINKED = ("libmlir", "libprotobuf", "libhwy", "libpthreadpool", "nlohmann-json", "libcli11", "nanobind")
+# Whose code is in the compiled files. What is put beside them is asked for by its own name.
+_LINKED = ("libmlir", "libprotobuf", "libhwy", "nlohmann-json", "libcli11", "nanobind")
+_PROGRAMS = ("mebpc", "mebp-run")
+_BUILDERS_FOLDERS = (Path(__file__).resolve().parents[1], Path.home())
 
 
 def main(file: Path) -> int:
@@ -44,21 +48,54 @@ def content(wheel: zipfile.ZipFile) -> list[str]:
 
 
 def problems(name: str, folder: Path, names: set[str]) -> list[str]:
-    compiled = [
-        folder / each for each in names if (folder / each).is_file() and is_compiled((folder / each).read_bytes())
-    ]
-    brought = {path.name for path in compiled}
+    files = [folder / each for each in sorted(names) if (folder / each).is_file()]
+    compiled = [path for path in files if is_compiled(path.read_bytes())]
     wrong = [] if "manylinux" in name else ["has no manylinux tag; run auditwheel repair"]
+    wrong += loading_problems(compiled) + extension_problems(compiled) + licence_problems(compiled, names)
+    for path in files:
+        named = [each for each in _BUILDERS_FOLDERS if f"{each}/".encode() in path.read_bytes()]
+        if named:
+            wrong.append(f"{path.relative_to(folder)} names {named[0]}, a folder of the machine that built it")
+    return wrong + [line for program in _PROGRAMS for line in program_problems(folder / "mebp" / "bin" / program)]
+
+
+def loading_problems(compiled: list[Path]) -> list[str]:
+    """What the system's loader would not find for them, or would look for in a folder of one machine."""
+    brought = {path.name for path in compiled}
+    wrong = []
     for path in compiled:
         missing = [each for each in needed(path) if each not in brought and not _EVERYWHERE.fullmatch(each)]
         wrong += [f"{path.name} needs {each}, which does not come along" for each in missing]
+        elsewhere = [each for each in searched(path) if not each.startswith("$ORIGIN/")]
+        wrong += [f"{path.name} looks for libraries in {each}" for each in elsewhere]
+    return wrong
+
+
+def extension_problems(compiled: list[Path]) -> list[str]:
     extensions = [path for path in compiled if path.name.startswith("_runtime")]
-    wrong += [] if len(extensions) == 1 else [f"has {len(extensions)} extensions instead of one"]
-    for path in extensions:
-        if exported(path) != ["PyInit__runtime"]:
-            wrong.append(f"{path.name} exports {len(exported(path))} symbols instead of PyInit__runtime alone")
+    if len(extensions) != 1:
+        return [f"has {len(extensions)} extensions instead of one"]
+    names = exported(extensions[0])
+    print(f"  symbols that {extensions[0].name} exports: {len(names)}")
+    if names != ["PyInit__runtime"]:
+        return [f"{extensions[0].name} exports {len(names)} symbols instead of PyInit__runtime alone"]
+    return []
+
+
+def program_problems(path: Path) -> list[str]:
+    if not path.exists():
+        return [f"has no {path.name}"]
+    path.chmod(0o755)  # as pip does; zipfile forgets it
+    started = subprocess.run([path, "--help"], capture_output=True, text=True, env={})
+    return [f"{path.name} does not start: {started.stderr.strip()}"] if started.returncode else []
+
+
+def licence_problems(compiled: list[Path], names: set[str]) -> list[str]:
     licences = [each.split("/licenses/")[1] for each in names if "/licenses/" in each]
-    wrong += [f"lacks the licence of {each}" for each in _LINKED if not any(each in text for text in licences)]
+    # auditwheel calls what it takes along libhwy-1a2b3c4d.so.1, libprotobuf-lite-1a2b3c4d.so.32.
+    brought = [path.name.split("-")[0] for path in compiled if path.parent.name.endswith(".libs")]
+    lacking = [each for each in sorted({*_LINKED, *brought}) if not any(each in text for text in licences)]
+    wrong = [f"lacks the licence of {each}" for each in lacking]
     return wrong + ([] if "LICENSE" in licences else ["lacks its own LICENSE"])
 
 
@@ -68,6 +105,11 @@ def is_compiled(content: bytes) -> bool:
 
 def needed(path: Path) -> list[str]:
     return re.findall(r"NEEDED.*\[(.+)\]", _run("readelf", "-d", path))
+
+
+def searched(path: Path) -> list[str]:
+    found = re.findall(r"(?:RPATH|RUNPATH).*\[(.*)\]", _run("readelf", "-d", path))
+    return [folder for each in found for folder in each.split(":")]
 
 
 def exported(path: Path) -> list[str]:

