@@ -94,7 +94,8 @@ private:
     auto kernel = dyn_cast<nn::KernelOpInterface>(op);
     unsigned number = cast<OpResult>(result).getResultNumber();
     if (!kernel || !kernel.canAccumulate(number))
-      return op->emitOpError() << "adds up rows in result " << number << " and cannot go on from an earlier chunk's sum";
+      return op->emitOpError() << "adds up rows in result " << number
+                               << " and cannot go on from an earlier chunk's sum";
     if (use == SequenceUse::Everything)
       return op->emitOpError() << "adds to the rows of later chunks in result " << number;
     (use == SequenceUse::Sum ? sums : addedTo).insert(result);
