@@ -4,7 +4,7 @@
 import json
 import os
 
-from mebp.errors import translate_errors
+from mebp.errors import Error, translate_errors
 from mebp.extension import load_runtime
 from mebp.files import parse_object, user_path
 
@@ -24,3 +24,12 @@ def describe(bundle: object) -> dict:
     with translate_errors("manifest.json", _ADVICE, UnicodeDecodeError):
         manifest = bundle.manifest()
     return {"manifest": parse_object("manifest.json", manifest, _ADVICE), **json.loads(bundle.describe())}
+
+
+def storage_options(description: dict) -> dict[str, str]:
+    """What mebp.compile was given of "weights", "embedding_weights" and "precision", as the manifest says."""
+    options = description["manifest"].get("options")
+    names = ("weights", "embedding_weights", "precision")
+    if not isinstance(options, dict) or not all(isinstance(options.get(name), str) for name in names):
+        raise Error(f"manifest.json: does not say how the weights are stored; {_ADVICE}")
+    return {name: options[name] for name in names}

@@ -13,7 +13,7 @@ from mebp.compiler import compile
 from mebp.data import Dataset, Row, load_dataset
 from mebp.errors import Error
 from mebp.files import scratch_folder
-from mebp.inspect import inspect
+from mebp.inspect import inspect, storage_options
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 from mebp.tools import run_tool
@@ -59,7 +59,7 @@ def recompile(bundle: Path, adapter: Path, merged: Path, data: Path | None = Non
     and is gone at the end. Raises mebp.Error where a part fails, as where the packages that export are not there.
     """
     description = inspect(bundle)
-    own = description["manifest"]["options"]["weights"]
+    own = storage_options(description)["weights"]
     if own not in STORAGES:
         return None
     untrained, session = Session(bundle, forward_only=True), Session(bundle, forward_only=True)
@@ -93,7 +93,7 @@ def _samples(session: Session, bundle: Path) -> Dataset:
 def _recompiled(
     description: dict, merged: Path, scratch: Path, storages: tuple[str, ...]
 ) -> Iterator[tuple[str, Path]]:
-    model, options = description["model"], description["manifest"]["options"]
+    model, options = description["model"], storage_options(description)
     exported = scratch / "model.onnx"
     # A process of its own: torch takes hundreds of MB.
     shape = ["--seq-len", str(model["sequence"]), "--batch", str(model["batch"])]

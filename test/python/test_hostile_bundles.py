@@ -8,24 +8,12 @@ from pathlib import Path
 import pytest
 
 from mebp.errors import Error
-from mebp.inspect import describe
+from mebp.inspect import describe, storage_options
 from mebp.merging import _copy_files
 from mebp.tokenizer import Tokenizer
 from mebp.training import state
+from support.opened import Opened
 from support.textmodel import CHATML, make_tokenizer
-
-
-class Opened:
-    """A bundle whose manifest is what it was given."""
-
-    def __init__(self, manifest: bytes) -> None:
-        self._manifest = manifest
-
-    def manifest(self) -> str:
-        return self._manifest.decode()
-
-    def describe(self) -> str:
-        return "{}"
 
 
 @pytest.mark.parametrize("manifest", [b"", b"[" * 200_000, b'{"name": "\xff"}', b"[]", b"null"])
@@ -34,6 +22,15 @@ def test_manifests_that_are_no_objects(manifest: bytes) -> None:
         describe(Opened(manifest))
     message = str(caught.value)
     assert message.startswith("manifest.json") and message.endswith("the bundle is damaged, compile it again")
+
+
+@pytest.mark.parametrize("options", [None, [], {}, {"weights": "int4", "embedding_weights": "int8", "precision": 3}])
+def test_manifests_without_a_storage(options: object) -> None:
+    with pytest.raises(Error) as caught:
+        storage_options(describe(Opened(json.dumps({"options": options}).encode())))
+    assert str(caught.value) == (
+        "manifest.json: does not say how the weights are stored; the bundle is damaged, compile it again"
+    )
 
 
 @pytest.mark.parametrize("end", ["2", [[2]], {"a": 2}, 1.5, True, [2, "2"]])

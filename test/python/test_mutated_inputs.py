@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mutants of files that people write: each is read or refused by one line, and nothing else is raised. The runtime's
-own readers have test/fuzz."""
+"""Mutants of what Python reads, files that people write and a bundle's manifest: each is read or refused by one line,
+and nothing else is raised. The runtime's own readers have test/fuzz."""
 
 import json
 import random
@@ -11,7 +11,9 @@ import pytest
 
 from mebp.data.reading import read_samples
 from mebp.errors import Error
+from mebp.inspect import describe, storage_options
 from mebp.training.config import read_config
+from support.opened import Opened
 
 MUTANTS = 1500
 KINDS = {"bundle": Path, "lr": float, "steps": int, "resume": bool, "schedule": str, "adapter_out": Path}
@@ -24,6 +26,8 @@ LINES = [
     {"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]},
 ]
 CONFIG = "# a run\nbundle: a.mebp\nlr: 2e-4\nsteps: 3\nresume: true\nadapter-out: &a out\nschedule: linear\n"
+STORED = {"precision": "bf16", "weights": "int4", "embedding_weights": "int8", "lora": {"rank": 8, "targets": ["q"]}}
+MANIFEST = {"name": "a", "format": [1, 0], "model": {"hidden": 64}, "options": STORED, "tokenizer": ["tokenizer.json"]}
 # What has a meaning somewhere, and what nobody expects.
 PIECES = [
     b"null",
@@ -90,3 +94,10 @@ def test_data(tmp_path, name):
 
 def test_config(tmp_path):
     hold(tmp_path / "run.yaml", [CONFIG.encode()], lambda path: read_config(path, KINDS))
+
+
+def test_manifest(tmp_path):
+    def read(path: Path) -> dict[str, str]:
+        return storage_options(describe(Opened(path.read_bytes())))
+
+    hold(tmp_path / "manifest.json", [json.dumps(MANIFEST, indent=2).encode()], read)
