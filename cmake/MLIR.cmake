@@ -44,6 +44,7 @@ file(WRITE ${PROJECT_BINARY_DIR}/mlir_headers.cpp "")
 add_library(mebp_mlir_headers OBJECT ${PROJECT_BINARY_DIR}/mlir_headers.cpp)
 target_include_directories(mebp_mlir_headers SYSTEM PRIVATE ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
 target_precompile_headers(mebp_mlir_headers PRIVATE
+  $<$<CONFIG:Debug>:${PROJECT_SOURCE_DIR}/cmake/llvm_statistics.h>
   <mlir/Bytecode/BytecodeOpInterface.h> <mlir/Dialect/Func/IR/FuncOps.h> <mlir/IR/Builders.h> <mlir/IR/BuiltinOps.h>
   <mlir/IR/IRMapping.h> <mlir/IR/OpImplementation.h> <mlir/IR/PatternMatch.h> <mlir/IR/SymbolTable.h>
   <mlir/Interfaces/InferTypeOpInterface.h> <mlir/Interfaces/SideEffectInterfaces.h> <mlir/Pass/Pass.h>
