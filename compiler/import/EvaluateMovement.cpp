@@ -61,7 +61,7 @@ static std::optional<HostTensor> sliceAxes(TensorRefs inputs) {
   std::optional<HostTensor> result = source;
   auto axes = inputs.size() > 3 && inputs[3] ? inputs[3]->integers() : SmallVector<int64_t>();
   auto steps = inputs.size() > 4 && inputs[4] ? inputs[4]->integers() : SmallVector<int64_t>(starts.size(), 1);
-  if (starts.size() != ends.size() || steps.size() != starts.size())
+  if (starts.size() > source.shape.size() || starts.size() != ends.size() || steps.size() != starts.size())
     return std::nullopt;
   for (size_t i = 0; result && i < starts.size(); ++i) {
     auto axis = normalizedAxis(i < axes.size() ? axes[i] : static_cast<int64_t>(i), source.shape.size());
@@ -107,10 +107,11 @@ static std::optional<HostTensor> gatherTuples(const HostTensor &source, const Ho
   Extents strides = rowMajorStrides(source.shape);
   int64_t inner = *elementCount(ArrayRef(source.shape).drop_front(width));
   HostTensor result = emptyLike(source, shape);
-  for (size_t at = 0; at + width <= indices.data.size(); at += width) {
+  SmallVector<int64_t> tuples = indices.integers();
+  for (size_t at = 0; at + width <= tuples.size(); at += width) {
     int64_t offset = 0;
     for (int64_t axis = 0; axis < width; ++axis) {
-      int64_t index = static_cast<int64_t>(indices.data[at + axis]);
+      int64_t index = tuples[at + axis];
       index = index < 0 ? index + source.shape[axis] : index;
       if (index < 0 || index >= source.shape[axis])
         return std::nullopt;
@@ -180,6 +181,7 @@ static std::optional<HostTensor> keepTriangle(const OnnxNode &node, TensorRefs i
   if (rank < 2 || (inputs.size() > 1 && inputs[1] && inputs[1]->data.size() != 1))
     return std::nullopt;
   int64_t diagonal = inputs.size() > 1 && inputs[1] ? inputs[1]->integers()[0] : 0;
+  diagonal = std::clamp(diagonal, -kLargestTable, kLargestTable);
   bool upper = node.getInteger("upper", 1);
   int64_t rows = result.shape[rank - 2], columns = result.shape[rank - 1];
   for (size_t at = 0; at < result.data.size(); ++at) {

@@ -88,6 +88,8 @@ static std::optional<HostTensor> reduceAll(const OnnxNode &node, TensorRefs inpu
 
 std::optional<HostTensor> mebp::evaluateReduction(const OnnxNode &node, TensorRefs inputs) {
   StringRef op = node.getOp();
+  if (inputs.empty())
+    return std::nullopt;
   if (op == "Range")
     return range(inputs);
   if (op == "MatMul")

@@ -10,6 +10,8 @@ std::optional<int64_t> mebp::elementCount(llvm::ArrayRef<int64_t> shape) {
   constexpr int64_t limit = int64_t(1) << 62;
   int64_t count = 1;
   bool empty = llvm::is_contained(shape, 0);
+  if (shape.size() > 32)
+    return std::nullopt;
   for (int64_t size : shape) {
     if (size < 0 || (size > 0 && count > limit / size))
       return std::nullopt;
@@ -30,7 +32,7 @@ std::optional<Extents> mebp::broadcastShape(llvm::ArrayRef<int64_t> a, llvm::Arr
     for (size_t fromBack = 1; fromBack <= shape.size(); ++fromBack) {
       int64_t size = shape[shape.size() - fromBack];
       int64_t &combined = result[result.size() - fromBack];
-      if (size != combined && size != 1 && combined != 1)
+      if (size < 0 || (size != combined && size != 1 && combined != 1))
         return std::nullopt;
       if (combined == 1)
         combined = size;
@@ -80,7 +82,8 @@ Extents mebp::alignedStrides(llvm::ArrayRef<int64_t> shape, size_t rank) {
 
 SliceRange mebp::sliceRange(int64_t start, int64_t end, int64_t step, int64_t extent) {
   // Longer steps take nothing more, and could overflow.
-  step = std::clamp<int64_t>(step, -(int64_t(1) << 40), int64_t(1) << 40);
+  int64_t longest = std::max<int64_t>(extent, 1);
+  step = std::clamp(step, -longest, longest);
   auto fromFront = [&](int64_t index) {
     if (index < 0)
       index = index < -extent ? -1 : index + extent;

@@ -12,7 +12,8 @@ namespace mebp {
 
 using Extents = llvm::SmallVector<int64_t, 4>;
 
-/// How many elements a shape has; nullopt where a size is negative or the product has no place in 62 bits.
+/// How many elements a shape has; nullopt where it has more than 32 axes, a size is negative or the product has no
+/// place in 62 bits.
 std::optional<int64_t> elementCount(llvm::ArrayRef<int64_t> shape);
 /// An axis counted from the back made one from the front; nullopt where there is none such.
 std::optional<int64_t> normalizedAxis(int64_t axis, int64_t rank);

@@ -15,6 +15,10 @@ using namespace mebp;
 
 using Kind = HostTensor::Kind;
 
+/// Of all constants together, in seconds and gigabytes at most. What depends on each pair of positions takes a few
+/// tables.
+static constexpr int64_t kMostEvaluated = 8 * kLargestTable;
+
 GraphImporter::GraphImporter(const OnnxFile &file, MLIRContext &context)
     : file(file), context(context), builder(&context) {}
 
@@ -143,7 +147,8 @@ LogicalResult GraphImporter::importNode(const OnnxNode &node) {
     return node.emitError() << "has no outputs; export the model again";
   for (const std::string &output : node.getProto().output())
     if (auto found = entries.find(output);
-        found != entries.end() && (found->second.value || found->second.constant || found->second.initializer))
+        found != entries.end() &&
+        (found->second.value || found->second.constant || found->second.initializer || !found->second.parts.empty()))
       return node.emitError() << "computes '" << output << "', which is computed already; export the model again";
 
   bool isConstant = llvm::all_of(*inputs, [](Entry *entry) { return !entry || entry->constant; });
@@ -152,7 +157,7 @@ LogicalResult GraphImporter::importNode(const OnnxNode &node) {
     for (size_t i = 0; i < inputs->size(); ++i)
       constants.push_back(getConstant(*inputs, i));
     auto results = evaluateNode(node, constants);
-    if (failed(results))
+    if (failed(results) || failed(count(node, constants, *results)))
       return failure();
     for (auto [output, result] : llvm::zip(node.getProto().output(), *results))
       define(output, std::move(result));
@@ -164,6 +169,22 @@ LogicalResult GraphImporter::importNode(const OnnxNode &node) {
       return failure();
   for (const std::string &input : node.getProto().input())
     release(input);
+  return success();
+}
+
+LogicalResult GraphImporter::count(const OnnxNode &node, ArrayRef<const HostTensor *> inputs,
+                                   ArrayRef<HostTensor> results) {
+  size_t most = 0, inner = 1;
+  for (const HostTensor *input : inputs)
+    most = std::max(most, input ? input->data.size() : 0);
+  for (const HostTensor &result : results)
+    most = std::max(most, result.data.size());
+  if (node.getOp() == "MatMul")
+    inner = std::max<int64_t>(inputs[0]->shape.back(), 1);
+  evaluated += static_cast<int64_t>(most * inner);
+  if (evaluated > kMostEvaluated)
+    return node.emitError() << "takes what is computed of constants beyond " << kMostEvaluated
+                            << " elements; export a shorter sequence and give mebpc --seq-len";
   return success();
 }
 
@@ -211,6 +232,8 @@ FailureOr<GraphImporter::Entries> GraphImporter::gatherInputs(const OnnxNode &no
     }
     if (!entry.value && !entry.constant && !entry.isParameter && entry.parts.empty())
       return node.emitError() << "reads '" << name << "', which nothing before it makes; export the model again";
+    if (!entry.parts.empty() && node.getOp() != "SequenceAt")
+      return node.emitError() << "reads a sequence of tensors, which only SequenceAt may";
     inputs.push_back(&entry);
   }
   while (!inputs.empty() && !inputs.back())
@@ -227,10 +250,6 @@ Value GraphImporter::getValue(const OnnxNode &node, Entry &entry) {
     return entry.value;
   if (entry.isParameter)
     return entry.value = makeParameter(node, *entry.initializer);
-  if (!entry.constant) {
-    node.emitError() << "reads a sequence of tensors, which only SequenceAt may";
-    return {};
-  }
   entry.value = materializeConstant(builder, node.getLocation(), *entry.constant, sequence);
   if (!entry.value)
     node.emitError() << "reads a constant table of " << entry.constant->data.size()
@@ -263,6 +282,10 @@ Extents GraphImporter::getShape(const Entry &entry) const { return Extents(getTy
 
 Value GraphImporter::makeParameter(const OnnxNode &node, const onnx::Tensor &tensor) {
   ArrayRef<int64_t> shape(tensor.dims().data(), tensor.dims_size());
+  if (tensor.name() == main.getName()) {
+    file.emitError() << "has a tensor named '" << tensor.name() << "', as the graph is called here; rename it";
+    return {};
+  }
   if (auto count = elementCount(shape); !count || *count == 0) {
     node.emitError() << "reads '" << tensor.name() << "', whose shape is impossible; export the model again";
     return {};

@@ -32,6 +32,9 @@ private:
   mlir::LogicalResult declareInput();
   mlir::LogicalResult finish();
   mlir::LogicalResult importNode(const OnnxNode &node);
+  /// Adds to what was evaluated; fails where a file asks for more than any model does.
+  mlir::LogicalResult count(const OnnxNode &node, llvm::ArrayRef<const HostTensor *> inputs,
+                            llvm::ArrayRef<HostTensor> results);
   mlir::LogicalResult checkShape(const OnnxNode &node, llvm::StringRef output);
   void release(llvm::StringRef name);
   llvm::StringSet<> findTables() const;
@@ -78,7 +81,7 @@ private:
   mlir::func::FuncOp main;
   llvm::StringMap<Entry> entries;
   llvm::StringMap<const onnx::ValueInfo *> declared;
-  int64_t batch = 0, sequence = 0;
+  int64_t batch = 0, sequence = 0, evaluated = 0;
 };
 
 } // namespace mebp

@@ -152,6 +152,8 @@ LogicalResult GraphImporter::importSlice(const OnnxNode &node, Entries &inputs) 
   if (!value)
     return failure();
   Extents shape(type.getShape());
+  if (starts->data.size() > shape.size())
+    return emitMismatch(node);
   for (size_t i = 0; i < starts->data.size(); ++i) {
     auto axis = normalizedAxis(axes ? axes->integers()[i] : static_cast<int64_t>(i), shape.size());
     if (!axis)

@@ -54,6 +54,8 @@ static Value makeCausalMask(OpBuilder &builder, Location location, const HostTen
   int64_t window = 0;
   while (window < sequence && isVisible(lastRow[sequence - 1 - window]))
     ++window;
+  if (window == 0)
+    return {};
   for (size_t at = 0; at < mask.data.size(); ++at) {
     int64_t key = at % sequence, query = at / sequence % sequence;
     bool visible = key <= query && key > query - window;

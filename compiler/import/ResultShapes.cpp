@@ -6,6 +6,9 @@
 using namespace mlir;
 using namespace mebp;
 
+/// Each becomes an op. No model has so many heads or experts.
+static constexpr size_t kMostParts = 1024;
+
 bool mebp::isView(StringRef op) { return llvm::is_contained({"Reshape", "Unsqueeze", "Squeeze", "Flatten"}, op); }
 
 static std::optional<Extents> unsqueezed(ArrayRef<int64_t> shape, ArrayRef<int64_t> axes) {
@@ -79,6 +82,8 @@ std::optional<Extents> mebp::concatenatedShape(ArrayRef<ArrayRef<int64_t>> shape
     for (auto [i, size] : llvm::enumerate(shape))
       if (static_cast<int64_t>(i) != axis && size != result[i])
         return std::nullopt;
+    if (shape[axis] > (int64_t(1) << 62) - result[axis])
+      return std::nullopt;
     result[axis] += shape[axis];
   }
   return result;
@@ -92,9 +97,13 @@ std::optional<SmallVector<int64_t>> mebp::splitSizes(const OnnxNode &node, int64
     sizes = request->integers();
   } else {
     int64_t size = request ? request->integers()[0] : (extent + parts - 1) / parts;
+    if (size > 0 && extent / size > int64_t(kMostParts))
+      return std::nullopt;
     for (int64_t start = 0; size > 0 && start < extent; start += size)
       sizes.push_back(std::min(size, extent - start));
   }
+  if (sizes.size() > kMostParts)
+    return std::nullopt;
   int64_t sum = 0;
   for (int64_t size : sizes) {
     if (size < 0 || size > extent - sum)

@@ -119,6 +119,10 @@ struct PartitionBlocks : impl::PartitionBlocksBase<PartitionBlocks> {
         ++layer;
       }
       names.insert(name);
+      if (auto parameter = module.lookupSymbol<nn::ParameterOp>(name)) {
+        parameter.emitError() << "parameter '" << parameter.getSymName() << "' has the name of a block; rename it";
+        return signalPassFailure();
+      }
       outline(module, name, range.kind, ops, input, segments[range.end - 1].output);
       input = segments[range.end - 1].output;
     }

@@ -32,16 +32,12 @@ constexpr int interrupted = 130;
 // Set by Ctrl-C, so that what was begun is removed again.
 volatile std::sig_atomic_t interruptions = 0;
 
-/// One line for people: the place, then what is wrong. Notes follow, indented.
+/// One line, then notes, indented.
 void printDiagnostic(Diagnostic &diagnostic) {
-  auto print = [](Diagnostic &part, StringRef before) {
-    std::string place = nn::describeLocation(part.getLocation()), message = part.str();
-    bool isNamed = place.empty() || StringRef(message).contains(place);
-    llvm::errs() << before << (isNamed ? "" : place + ": ") << message << "\n";
-  };
-  print(diagnostic, diagnostic.getSeverity() == DiagnosticSeverity::Error ? "mebpc: " : "mebpc: note: ");
+  bool isError = diagnostic.getSeverity() == DiagnosticSeverity::Error;
+  llvm::errs() << (isError ? "mebpc: " : "mebpc: note: ") << nn::describeDiagnostic(diagnostic) << "\n";
   for (Diagnostic &note : diagnostic.getNotes())
-    print(note, "  ");
+    llvm::errs() << "  " << nn::describeDiagnostic(note) << "\n";
 }
 
 class Compiler {

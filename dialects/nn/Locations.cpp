@@ -3,6 +3,8 @@
 
 #include "mlir/IR/BuiltinAttributes.h"
 
+#include <algorithm>
+
 using namespace mlir;
 
 namespace mebp::nn {
@@ -35,6 +37,15 @@ std::string describeLocation(Location location) {
   }
   StringRef scope = getScope(location);
   return (scope.empty() ? getNodeName(location) : scope).str();
+}
+
+std::string describeDiagnostic(Diagnostic &diagnostic) {
+  std::string place = describeLocation(diagnostic.getLocation()), line = diagnostic.str();
+  if (!place.empty() && !StringRef(line).contains(place))
+    line = place + ": " + line;
+  // Names come from files and may hold anything.
+  std::replace_if(line.begin(), line.end(), [](unsigned char c) { return c < ' ' || c == 0x7F; }, ' ');
+  return line;
 }
 
 } // namespace mebp::nn

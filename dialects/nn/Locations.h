@@ -4,7 +4,7 @@
 // that the exporter recorded, where it did. What a gradient rule makes has the forward op's location, fused and marked.
 #pragma once
 
-#include "mlir/IR/Location.h"
+#include "mlir/IR/Diagnostics.h"
 
 #include <string>
 
@@ -22,5 +22,7 @@ llvm::StringRef getScope(mlir::Location location);
 
 /// What people know it by: the module path or else the node's name, and whether it is of a gradient.
 std::string describeLocation(mlir::Location location);
+/// One line for people: the place, unless the message has it, then what is wrong.
+std::string describeDiagnostic(mlir::Diagnostic &diagnostic);
 
 } // namespace mebp::nn

@@ -68,3 +68,19 @@ func.func @main(%ids: tensor<?x?x1xf32>) -> tensor<?x?x50xf32> {
   %y = nn.linear(%b, %table) : (tensor<?x?x4xf32>, tensor<50x4xf32>) -> tensor<?x?x50xf32>
   return %y : tensor<?x?x50xf32>
 }
+
+// -----
+
+nn.parameter @table : tensor<50x4xf32>
+nn.parameter @w : tensor<4x4xf32>
+// expected-error @below {{parameter 'head' has the name of a block; rename it}}
+nn.parameter @head : tensor<50x4xf32>
+func.func @main(%ids: tensor<?x?x1xi32>) -> tensor<?x?x50xf32> {
+  %table = nn.read_parameter @table : tensor<50x4xf32>
+  %w = nn.read_parameter @w : tensor<4x4xf32>
+  %head = nn.read_parameter @head : tensor<50x4xf32>
+  %e = nn.embedding(%ids, %table) : (tensor<?x?x1xi32>, tensor<50x4xf32>) -> tensor<?x?x4xf32>
+  %a = nn.linear(%e, %w) : (tensor<?x?x4xf32>, tensor<4x4xf32>) -> tensor<?x?x4xf32>
+  %y = nn.linear(%a, %head) : (tensor<?x?x4xf32>, tensor<50x4xf32>) -> tensor<?x?x50xf32>
+  return %y : tensor<?x?x50xf32>
+}
