@@ -4,6 +4,8 @@
 // Whatever stops it on the way says why, in one line.
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
+#include <sstream>
 #include <vector>
 
 #include "compiler/import/Import.h"
@@ -114,6 +116,28 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t room);
 
+static std::vector<std::string> split(const std::string &words) {
+  std::istringstream stream(words);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+// Makes one node of the graph one of another op, which no mutation of a name comes to.
+static void changeOp(fuzz::Fields &model, fuzz::Random &random) {
+  constexpr uint32_t graphOfModel = 7, nodeOfGraph = 1, opOfNode = 4, bytes = 2;
+  static const std::vector<std::string> ops = split(
+      "Add And Attention Cast CastLike Concat Constant Cos CumSum Div Dropout Equal Expand Flatten Gather GatherND "
+      "Gelu Gemm Identity LayerNormalization MatMul Max Mul Neg Not Pow RMSNormalization Range ReduceMean ReduceSum "
+      "Relu Reshape RotaryEmbedding SequenceAt Shape Sigmoid Size Slice Softmax Split SplitToSequence Sqrt Squeeze Sub "
+      "Tanh Transpose Trilu Unsqueeze Where");
+  fuzz::Fields &graph = fuzz::fieldOf(model, graphOfModel, bytes).children;
+  std::vector<fuzz::Field *> nodes;
+  for (fuzz::Field &field : graph)
+    if (field.number == nodeOfGraph && field.isMessage)
+      nodes.push_back(&field);
+  if (!nodes.empty())
+    fuzz::fieldOf(nodes[random() % nodes.size()]->children, opOfNode, bytes).bytes = ops[random() % ops.size()];
+}
+
 // Mutates fields; now and then the bytes themselves.
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed) {
   fuzz::Random random(seed);
@@ -123,6 +147,8 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t roo
   if (!fields)
     return LLVMFuzzerMutate(data, size, room);
   const fuzz::Fields donor = *fields;
+  if (random() % 8 == 0)
+    changeOp(*fields, random);
   for (unsigned changes = 1 + random() % 3; changes; --changes)
     fuzz::mutate(*fields, donor, random);
   const std::string mutant = fuzz::serialize(*fields);
