@@ -35,15 +35,15 @@ struct AddLora : impl::AddLoraBase<AddLora> {
     llvm::SetVector<StringRef> available, untouched; // ends of names
     SmallVector<StringRef> adaptedLayers;
     for (auto block : llvm::to_vector(module.getOps<train::BlockOp>())) {
-      func::FuncOp function = block.lookupFunction(train::ProgramUse::Forward);
+      func::FuncOp function = block.lookupFunction(format::forwardProgram);
       if (!function)
         return signalPassFailure();
       for (auto linear : llvm::to_vector(function.getOps<nn::LinearOp>())) {
         auto argument = dyn_cast<BlockArgument>(linear.getWeight());
         if (!argument || train::isTrainable(function, argument.getArgNumber()))
           continue;
-        unsigned index = train::getArgumentParameter(function, argument.getArgNumber());
-        StringRef layer = format::layerOf(cast<FlatSymbolRefAttr>(block.getParameters()[index]).getValue());
+        StringRef name = train::getArgumentPort(function, argument.getArgNumber()).getName();
+        StringRef layer = format::layerOf(block.getParameter(name).getValue());
         bool isHead = block.getKind() == train::BlockKind::Head;
         if (!isHead)
           available.insert(format::moduleOf(layer));
@@ -56,7 +56,7 @@ struct AddLora : impl::AddLoraBase<AddLora> {
                              << "frozen weight; leave it out";
           return signalPassFailure();
         }
-        if (failed(addAdapter(module, block, function, linear, layer)))
+        if (failed(addAdapter(module, block, function, linear, layer, format::layerOf(name))))
           return signalPassFailure();
         adaptedLayers.push_back(layer);
         ++adapted;
@@ -93,7 +93,7 @@ struct AddLora : impl::AddLoraBase<AddLora> {
   }
 
   LogicalResult addAdapter(ModuleOp module, train::BlockOp block, func::FuncOp function, nn::LinearOp linear,
-                           StringRef layer) {
+                           StringRef layer, StringRef ownName) {
     auto weight = cast<RankedTensorType>(linear.getWeight().getType());
     int64_t outputs = weight.getDimSize(0), inputs = weight.getDimSize(1);
     if (rank > std::min(inputs, outputs))
@@ -107,8 +107,12 @@ struct AddLora : impl::AddLoraBase<AddLora> {
     auto typeA = RankedTensorType::get({rank, inputs}, element);
     auto typeB = RankedTensorType::get({outputs, rank}, element);
     float bound = 1.0f / std::sqrt(static_cast<float>(inputs));
-    Value a = addTrainable(module, block, function, nameA, typeA, bound, linear.getLoc());
-    Value b = addTrainable(module, block, function, nameB, typeB, 0.0f, linear.getLoc());
+    auto add = [&](const std::string &name, format::Factor factor, RankedTensorType type, float bound) {
+      return addTrainable(block, function, name, (ownName + format::factorSuffix(factor)).str(), type, bound,
+                          linear.getLoc());
+    };
+    Value a = add(nameA, format::Factor::A, typeA, bound);
+    Value b = add(nameB, format::Factor::B, typeB, 0.0f);
 
     OpBuilder builder(linear);
     auto shape = llvm::to_vector(cast<RankedTensorType>(linear.getX().getType()).getShape());
@@ -121,19 +125,16 @@ struct AddLora : impl::AddLoraBase<AddLora> {
     return success();
   }
 
-  Value addTrainable(ModuleOp module, train::BlockOp block, func::FuncOp function, const std::string &name,
+  Value addTrainable(train::BlockOp block, func::FuncOp function, const std::string &name, const std::string &ownName,
                      RankedTensorType type, float bound, Location location) {
     OpBuilder builder(block);
     nn::ParameterOp::create(builder, location, builder.getStringAttr(name), TypeAttr::get(type), nullptr, nullptr,
                             nullptr, nullptr, builder.getUnitAttr(), builder.getF32FloatAttr(bound));
-    auto parameters = llvm::to_vector(block.getParameters());
-    unsigned number = parameters.size();
-    parameters.push_back(FlatSymbolRefAttr::get(&getContext(), name));
-    block.setParametersAttr(builder.getArrayAttr(parameters));
+    block.addParameter(ownName, name);
 
     unsigned argument = function.getNumArguments();
     (void)function.insertArgument(argument, type, {}, location);
-    train::setArgumentRole(function, argument, train::Role::Parameter, number);
+    train::setArgumentPort(function, argument, train::PortKind::Parameter, ownName);
     train::setTrainable(function, argument);
     return function.getArgument(argument);
   }

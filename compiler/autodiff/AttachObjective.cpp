@@ -19,14 +19,14 @@ struct AttachObjective : impl::AttachObjectiveBase<AttachObjective> {
     for (auto block : module.getOps<train::BlockOp>()) {
       if (block.getKind() != train::BlockKind::Head)
         continue;
-      func::FuncOp logits = block.lookupFunction(train::ProgramUse::Forward);
+      func::FuncOp logits = block.lookupFunction(format::forwardProgram);
       func::FuncOp loss = logits ? makeLoss(logits) : logits;
       if (!loss)
         return signalPassFailure();
       logits.setName("head.logits");
-      block.removeForwardAttr();
-      block.setLogitsAttr(FlatSymbolRefAttr::get(logits.getSymNameAttr()));
-      block.setLossAttr(FlatSymbolRefAttr::get(loss.getSymNameAttr()));
+      block.removeProgram(format::forwardProgram);
+      block.setProgram(format::logitsProgram, logits.getSymName());
+      block.setProgram(format::lossProgram, loss.getSymName());
     }
   }
 
@@ -44,8 +44,8 @@ struct AttachObjective : impl::AttachObjectiveBase<AttachObjective> {
     auto scalar = RankedTensorType::get({1, 1}, cast<RankedTensorType>(linear.getType()).getElementType());
     (void)loss.insertArgument(1, labels, {}, loss.getLoc());
     (void)loss.insertArgument(2, scalar, {}, loss.getLoc());
-    train::setArgumentRole(loss, 1, train::Role::Labels);
-    train::setArgumentRole(loss, 2, train::Role::ObjectiveScale);
+    train::setArgumentPort(loss, 1, train::PortKind::Batch, format::labelsPort);
+    train::setArgumentPort(loss, 2, train::PortKind::Batch, format::scalePort);
 
     builder.setInsertionPoint(linear);
     Value value = nn::LinearCrossEntropyOp::create(builder, linear.getLoc(), scalar, linear.getX(), linear.getWeight(),
@@ -53,7 +53,7 @@ struct AttachObjective : impl::AttachObjectiveBase<AttachObjective> {
     terminator.setOperand(0, value);
     linear.erase();
     loss.setFunctionType(builder.getFunctionType(loss.getArgumentTypes(), value.getType()));
-    train::setResultRole(loss, 0, train::Role::Loss);
+    train::setResultPort(loss, 0, train::PortKind::Result, format::lossPort);
     return loss;
   }
 };

@@ -3,9 +3,10 @@
 // Makes the backward function of each layer and the objective of the head (MeBP, section 3; MeSP, section 4.3).
 //
 // 1. Clone the forward function: the clone recomputes from the checkpoint whatever its backward half reads.
-// 2. Differentiate with respect to the checkpoint and the trainable parameters (Differentiate.h); the seed is the
-//    cotangent of the output, a new argument, or for the head the objective itself.
-// 3. Return the cotangent of the checkpoint and the gradients. Drop what nobody reads: the last linear layer of a
+// 2. Differentiate with respect to the flows that come in and the trainable parameters (Differentiate.h); the seeds are
+//    the cotangents of the flows that go out, new arguments, or for the head the objective itself.
+// 3. Return the cotangents of the flows that came in and the gradients. Drop what nobody reads: the last linear layer
+// of a
 //    block, for one, is never recomputed.
 #include "compiler/autodiff/Differentiate.h"
 #include "compiler/autodiff/Passes.h"
@@ -30,7 +31,7 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
       bool isHead = block.getKind() == train::BlockKind::Head;
       if (block.getKind() == train::BlockKind::Embed)
         continue;
-      func::FuncOp function = block.lookupFunction(isHead ? train::ProgramUse::Loss : train::ProgramUse::Forward);
+      func::FuncOp function = block.lookupFunction(isHead ? format::lossProgram : format::forwardProgram);
       if (!function)
         return signalPassFailure();
       func::FuncOp &derived = done[function.getSymName()];
@@ -41,8 +42,7 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
         if (!derived)
           return signalPassFailure();
       }
-      auto reference = FlatSymbolRefAttr::get(derived.getSymNameAttr());
-      isHead ? block.setObjectiveAttr(reference) : block.setBackwardAttr(reference);
+      block.setProgram(isHead ? format::objectiveProgram : format::backwardProgram, derived.getSymName());
     }
   }
 
@@ -55,6 +55,10 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
     Block &body = function.getBody().front();
     auto terminator = cast<func::ReturnOp>(body.getTerminator());
 
+    SmallVector<Value> active;
+    for (BlockArgument argument : function.getArguments())
+      if (train::getArgumentPort(function, argument.getArgNumber()).isFlow())
+        active.push_back(argument);
     Cotangents seeds;
     if (isObjective) {
       if (!terminator.getOperand(0).getDefiningOp<nn::LinearCrossEntropyOp>()) {
@@ -63,12 +67,17 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
       }
       seeds[terminator.getOperand(0)] = Value();
     } else {
-      Value output = terminator.getOperand(0);
-      (void)function.insertArgument(1, output.getType(), {}, function.getLoc());
-      train::setArgumentRole(function, 1, train::Role::Cotangent);
-      seeds[output] = function.getArgument(1);
+      unsigned next = active.size();
+      for (auto [index, output] : llvm::enumerate(terminator.getOperands())) {
+        (void)function.insertArgument(next, output.getType(), {}, function.getLoc());
+        train::setArgumentPort(function, next, train::PortKind::Flow,
+                               format::cotangentOf(std::string_view(train::getResultPort(function, index).getName())));
+        Value &seed = seeds[output];
+        Value cotangent = function.getArgument(next);
+        seed = seed ? nn::AddOp::create(builder, output.getLoc(), seed.getType(), seed, cotangent) : cotangent;
+        ++next;
+      }
     }
-    SmallVector<Value> active = {function.getArgument(0)};
     for (BlockArgument argument : function.getArguments())
       if (train::isTrainable(function, argument.getArgNumber()))
         active.push_back(argument);
@@ -77,36 +86,35 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
       return {};
 
     SmallVector<Value> results;
-    SmallVector<std::pair<train::Role, std::optional<int64_t>>> roles; // with the parameter of a gradient
+    SmallVector<std::pair<train::PortKind, std::string>> ports;
     if (isObjective) {
       results.push_back(terminator.getOperand(0)); // by now the gradient op's own loss
-      roles.push_back({train::Role::Loss, std::nullopt});
+      ports.push_back({train::PortKind::Result, std::string(format::lossPort)});
     }
     for (Value value : active) {
-      auto argument = cast<BlockArgument>(value);
+      train::PortAttr port = train::getArgumentPort(function, cast<BlockArgument>(value).getArgNumber());
       Value cotangent = cotangents->lookup(value);
-      bool isInput = argument.getArgNumber() == 0;
-      auto parameter = static_cast<int64_t>(train::getArgumentParameter(function, argument.getArgNumber()));
+      bool isFlow = port.isFlow();
       if (!cotangent) {
-        if (isInput)
+        if (isFlow)
           function.emitError() << "nothing in block '" << block.getSymName() << "' depends on its input";
         else
-          function.emitError() << "trainable parameter " << block.getParameters()[parameter]
+          function.emitError() << "trainable parameter " << block.getParameter(port.getName())
                                << " gets no gradient: nothing that the loss depends on reads it";
         return {};
       }
       results.push_back(cotangent);
-      if (isInput)
-        roles.push_back({train::Role::Cotangent, std::nullopt});
+      if (isFlow)
+        ports.push_back({train::PortKind::Flow, format::cotangentOf(std::string_view(port.getName()))});
       else
-        roles.push_back({train::Role::Gradient, parameter});
-      gradients += !isInput;
+        ports.push_back({train::PortKind::Gradient, port.getName().str()});
+      gradients += !isFlow;
     }
     terminator->setOperands(results);
     function.setFunctionType(builder.getFunctionType(function.getArgumentTypes(), ValueRange(results).getTypes()));
     function.setResAttrsAttr({});
-    for (auto [index, role] : llvm::enumerate(roles))
-      train::setResultRole(function, index, role.first, role.second);
+    for (auto [index, port] : llvm::enumerate(ports))
+      train::setResultPort(function, index, port.first, port.second);
     IRRewriter rewriter(&getContext());
     (void)runRegionDCE(rewriter, function->getRegions());
     return function;

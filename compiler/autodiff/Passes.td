@@ -20,8 +20,8 @@ def AttachObjective : Pass<"mebp-attach-objective", "::mlir::ModuleOp"> {
 def DifferentiateBlocks : Pass<"mebp-differentiate-blocks", "::mlir::ModuleOp"> {
   let summary = "Give every layer its backward function and the head its objective";
   let description = [{
-    A backward function maps (checkpoint, cotangent of the output, parameters) to (cotangent of the input, gradients of
-    the trainable parameters). It recomputes what it needs of the forward function; nothing is computed for frozen
+    A backward function maps (flows in, cotangents of the flows out, parameters) to (cotangents of the flows in,
+    gradients of the trainable parameters). It recomputes what it needs of the forward function; nothing is computed for frozen
     parameters.
 
     ```mlir

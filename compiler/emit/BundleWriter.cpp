@@ -29,21 +29,6 @@ std::string getText(ModuleOp module, StringRef name) {
   return text ? text.str() : "";
 }
 
-void setProgram(format::Block &block, train::ProgramUse use, int32_t program) {
-  switch (use) {
-  case train::ProgramUse::Forward:
-    return block.set_forward(program);
-  case train::ProgramUse::Backward:
-    return block.set_backward(program);
-  case train::ProgramUse::Objective:
-    return block.set_objective(program);
-  case train::ProgramUse::Loss:
-    return block.set_loss(program);
-  case train::ProgramUse::Logits:
-    return block.set_logits(program);
-  }
-}
-
 void addBlocks(ModuleOp module, const llvm::StringMap<uint32_t> &programs, const llvm::StringMap<uint32_t> &weights,
                format::Bundle &bundle) {
   llvm::StringMap<uint32_t> trainables;
@@ -51,26 +36,30 @@ void addBlocks(ModuleOp module, const llvm::StringMap<uint32_t> &programs, const
     format::Block &message = *bundle.add_blocks();
     message.set_name(block.getSymName().str());
     message.set_kind(static_cast<format::Block::Kind>(static_cast<int>(block.getKind()) + 1));
-    for (auto name : block.getParameters().getAsRange<FlatSymbolRefAttr>()) {
+    for (auto [ownName, symbol] : llvm::zip(block.getParameterNames(), block.getParameters())) {
+      StringRef name = cast<FlatSymbolRefAttr>(symbol).getValue();
       auto parameter = module.lookupSymbol<nn::ParameterOp>(name);
+      format::Parameter &bound = *message.add_parameters();
+      bound.set_name(cast<StringAttr>(ownName).getValue().str());
       if (!parameter.getTrainable()) {
-        message.add_parameters()->set_weight(weights.lookup(name.getValue()));
+        bound.set_weight(weights.lookup(name));
         continue;
       }
-      auto [entry, isNew] = trainables.try_emplace(name.getValue(), bundle.trainables_size());
+      auto [entry, isNew] = trainables.try_emplace(name, bundle.trainables_size());
       if (isNew) {
         format::Trainable &trainable = *bundle.add_trainables();
-        trainable.set_name(name.getValue().str());
+        trainable.set_name(name.str());
         trainable.set_rows(parameter.getTensorType().getDimSize(0));
         trainable.set_columns(parameter.getTensorType().getDimSize(1));
         if (auto bound = parameter.getInitialBound())
           trainable.set_initial_bound(bound->convertToFloat());
       }
-      message.add_parameters()->set_trainable(entry->second);
+      bound.set_trainable(entry->second);
     }
-    for (train::ProgramUse use : train::programUses) {
-      FlatSymbolRefAttr name = block.getProgram(use);
-      setProgram(message, use, name ? static_cast<int32_t>(programs.lookup(name.getValue())) : -1);
+    for (NamedAttribute program : block.getPrograms()) {
+      format::BlockProgram &named = *message.add_programs();
+      named.set_name(program.getName().str());
+      named.set_program(programs.lookup(cast<FlatSymbolRefAttr>(program.getValue()).getValue()));
     }
   }
 }
@@ -79,8 +68,8 @@ void addBlocks(ModuleOp module, const llvm::StringMap<uint32_t> &programs, const
 llvm::StringMap<train::BlockOp> findFirstUsers(ModuleOp module) {
   llvm::StringMap<train::BlockOp> users;
   for (auto block : module.getOps<train::BlockOp>())
-    for (auto [use, name] : block.getPrograms())
-      users.try_emplace(name.getValue(), block);
+    for (NamedAttribute program : block.getPrograms())
+      users.try_emplace(cast<FlatSymbolRefAttr>(program.getValue()).getValue(), block);
   return users;
 }
 
@@ -239,8 +228,8 @@ SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const Options &options
   for (auto program : module.getOps<exec::ProgramOp>()) {
     programs[program.getSymName()] = bundle.programs_size();
     train::BlockOp block = firstUser.lookup(program.getSymName());
-    auto parameterElement = [&](int64_t index) {
-      auto weight = weights.find(cast<FlatSymbolRefAttr>(block.getParameters()[index]).getValue());
+    auto parameterElement = [&](StringRef name) {
+      auto weight = weights.find(block.getParameter(name).getValue());
       return weight == weights.end() ? format::F32 : bundle.weights(weight->second).element();
     };
     buildProgram(program, parameterElement, *bundle.add_programs());

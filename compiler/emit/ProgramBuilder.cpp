@@ -10,53 +10,17 @@ namespace mebp {
 
 namespace {
 
-// The verifier of exec.program knows which roles go in and which come out.
-format::Input::Role getInputRole(train::Role role) {
-  switch (role) {
-  case train::Role::Activation:
-    return format::Input::ACTIVATION;
-  case train::Role::Cotangent:
-    return format::Input::COTANGENT;
-  case train::Role::TokenIds:
-    return format::Input::TOKEN_IDS;
-  case train::Role::Labels:
-    return format::Input::LABELS;
-  case train::Role::ObjectiveScale:
-    return format::Input::OBJECTIVE_SCALE;
-  case train::Role::Parameter:
-    return format::Input::PARAMETER;
-  case train::Role::Gradient:
-  case train::Role::Loss:
-  case train::Role::Logits:
-    break;
-  }
-  llvm_unreachable("no input has this role");
-}
-
-format::Output::Role getOutputRole(train::Role role) {
-  switch (role) {
-  case train::Role::Activation:
-    return format::Output::ACTIVATION;
-  case train::Role::Cotangent:
-    return format::Output::COTANGENT;
-  case train::Role::Gradient:
-    return format::Output::GRADIENT;
-  case train::Role::Loss:
-    return format::Output::LOSS;
-  case train::Role::Logits:
-    return format::Output::LOGITS;
-  case train::Role::TokenIds:
-  case train::Role::Labels:
-  case train::Role::ObjectiveScale:
-  case train::Role::Parameter:
-    break;
-  }
-  llvm_unreachable("no output has this role");
-}
+static_assert(static_cast<int>(train::PortKind::Flow) == format::Port::FLOW &&
+              static_cast<int>(train::PortKind::Parameter) == format::Port::PARAMETER &&
+              static_cast<int>(train::PortKind::Gradient) == format::Port::GRADIENT &&
+              static_cast<int>(train::PortKind::State) == format::Port::STATE &&
+              static_cast<int>(train::PortKind::Batch) == format::Port::BATCH &&
+              static_cast<int>(train::PortKind::Result) == format::Port::RESULT &&
+              static_cast<int>(train::PortKind::Remote) == format::Port::REMOTE);
 
 class Builder {
 public:
-  Builder(exec::ProgramOp program, llvm::function_ref<format::ElementType(int64_t)> parameterElement,
+  Builder(exec::ProgramOp program, llvm::function_ref<format::ElementType(StringRef)> parameterElement,
           format::Program &out)
       : program(program), parameterElement(parameterElement), out(out) {
     for (auto [index, value] : llvm::enumerate(exec::numberValues(program)))
@@ -72,24 +36,20 @@ public:
     out.set_in_place(program.getInPlace());
     addValues();
     Block &body = program.getBody().front();
-    for (BlockArgument argument : body.getArguments()) {
-      exec::RoleAttr role = program.getInputRole(argument.getArgNumber());
-      format::Input &input = *out.add_inputs();
-      input.set_value(numbers.lookup(argument));
-      input.set_role(getInputRole(role.getKind()));
-      input.set_parameter(std::max<int64_t>(role.getParameter(), 0));
-    }
-    for (auto [index, value] : llvm::enumerate(program.getReturn().getValues())) {
-      exec::RoleAttr role = program.getOutputRole(index);
-      format::Output &output = *out.add_outputs();
-      output.set_value(numbers.lookup(value));
-      output.set_role(getOutputRole(role.getKind()));
-      output.set_parameter(std::max<int64_t>(role.getParameter(), 0));
-    }
+    for (auto [index, argument] : llvm::enumerate(body.getArguments()))
+      addPort(program.getInputPort(index), argument, *out.add_inputs());
+    for (auto [index, value] : llvm::enumerate(program.getReturn().getValues()))
+      addPort(program.getOutputPort(index), value, *out.add_outputs());
     addSteps(body, *out.mutable_steps());
   }
 
 private:
+  void addPort(train::PortAttr port, Value value, format::Port &message) {
+    message.set_kind(static_cast<format::Port::Kind>(port.getKind()));
+    message.set_name(port.getName().str());
+    message.set_value(numbers.lookup(value));
+  }
+
   void addValues() {
     ArrayRef<int64_t> placement = program.getPlacement().value_or(ArrayRef<int64_t>());
     for (auto [index, value] : llvm::enumerate(exec::numberValues(program))) {
@@ -119,7 +79,7 @@ private:
 
   /// Parameters, and slices of them, are as they are stored; everything else is as it is computed.
   format::ElementType getElement(Value value) {
-    if (std::optional<int64_t> parameter = exec::getParameter(program, value))
+    if (std::optional<StringRef> parameter = exec::getParameter(program, value))
       return parameterElement(*parameter);
     Type element = cast<RankedTensorType>(value.getType()).getElementType();
     return element.isInteger() ? format::I32 : element.isBF16() ? format::BF16 : format::F32;
@@ -208,14 +168,14 @@ private:
   }
 
   exec::ProgramOp program;
-  llvm::function_ref<format::ElementType(int64_t)> parameterElement;
+  llvm::function_ref<format::ElementType(StringRef)> parameterElement;
   format::Program &out;
   DenseMap<Value, unsigned> numbers, loops;
 };
 
 } // namespace
 
-void buildProgram(exec::ProgramOp program, llvm::function_ref<format::ElementType(int64_t)> parameterElement,
+void buildProgram(exec::ProgramOp program, llvm::function_ref<format::ElementType(StringRef)> parameterElement,
                   format::Program &out) {
   Builder(program, parameterElement, out).run();
 }

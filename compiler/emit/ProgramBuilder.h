@@ -7,7 +7,7 @@
 namespace mebp {
 
 /// Serializes a placed program, one for one. `parameterElement` says how a parameter of the block is stored.
-void buildProgram(exec::ProgramOp program, llvm::function_ref<format::ElementType(int64_t)> parameterElement,
+void buildProgram(exec::ProgramOp program, llvm::function_ref<format::ElementType(llvm::StringRef)> parameterElement,
                   format::Program &out);
 
 } // namespace mebp

@@ -6,7 +6,8 @@
 // 2. A layer = one period. Before the run, embed ends before the first linear layer or attention; after it, the head
 //    begins behind the last one but its own linear layer. What is left at either side of the run, or between them where
 //    nothing repeats, is one layer more.
-// 3. Each becomes a function (activation, parameters...) -> activation and a train.block that binds the parameters.
+// 3. Each becomes a function (flow, parameters...) -> flow and a train.block that binds the parameters. To the block a
+//    parameter is known by its name without the scope that all of the block lies in.
 #include "compiler/partition/NarrowCuts.h"
 #include "compiler/partition/Passes.h"
 #include "dialects/nn/Locations.h"
@@ -131,28 +132,38 @@ struct PartitionBlocks : impl::PartitionBlocksBase<PartitionBlocks> {
   }
 
   void outline(ModuleOp module, StringRef name, BlockKind kind, ArrayRef<Operation *> ops, Value input, Value output) {
-    SmallVector<Attribute> parameters;
+    const std::string scope = commonScope(ops);
+    SmallVector<Attribute> names, parameters;
     SmallVector<Type> types = {input.getType()};
     DenseMap<StringAttr, unsigned> arguments;
+    auto builder = OpBuilder::atBlockEnd(module.getBody());
     for (Operation *op : ops)
       for (Value operand : op->getOperands())
         if (auto read = operand.getDefiningOp<nn::ReadParameterOp>())
           if (arguments.try_emplace(read.getParameterAttr().getAttr(), types.size()).second) {
+            names.push_back(makeOwnName(read.getParameterAttr(), scope, names));
             parameters.push_back(read.getParameterAttr());
             types.push_back(operand.getType());
           }
 
-    auto builder = OpBuilder::atBlockEnd(module.getBody());
     std::string functionName = (name + ".forward").str();
-    train::BlockOp::create(builder, module.getLoc(), name, kind, builder.getArrayAttr(parameters),
-                           FlatSymbolRefAttr::get(builder.getContext(), functionName), {}, {}, {}, {});
+    auto forward =
+        builder.getNamedAttr(format::forwardProgram, FlatSymbolRefAttr::get(builder.getContext(), functionName));
+    train::BlockOp::create(builder, module.getLoc(), name, kind, builder.getArrayAttr(names),
+                           builder.getArrayAttr(parameters), builder.getDictionaryAttr(forward));
     auto function =
         func::FuncOp::create(builder, module.getLoc(), functionName, builder.getFunctionType(types, output.getType()));
     function.setPrivate();
-    train::setArgumentRole(function, 0, kind == BlockKind::Embed ? train::Role::TokenIds : train::Role::Activation);
-    train::setResultRole(function, 0, kind == BlockKind::Head ? train::Role::Logits : train::Role::Activation);
-    for (unsigned i = 1; i < types.size(); ++i)
-      train::setArgumentRole(function, i, train::Role::Parameter, i - 1);
+    if (kind == BlockKind::Embed)
+      train::setArgumentPort(function, 0, train::PortKind::Batch, format::idsPort);
+    else
+      train::setArgumentPort(function, 0, train::PortKind::Flow, format::hiddenFlow);
+    if (kind == BlockKind::Head)
+      train::setResultPort(function, 0, train::PortKind::Result, format::logitsPort);
+    else
+      train::setResultPort(function, 0, train::PortKind::Flow, format::hiddenFlow);
+    for (auto [index, ownName] : llvm::enumerate(names))
+      train::setArgumentPort(function, index + 1, train::PortKind::Parameter, cast<StringAttr>(ownName).getValue());
 
     Block *body = function.addEntryBlock();
     builder.setInsertionPointToEnd(body);
@@ -165,6 +176,14 @@ struct PartitionBlocks : impl::PartitionBlocksBase<PartitionBlocks> {
       builder.clone(*op, mapping);
     }
     func::ReturnOp::create(builder, output.getLoc(), mapping.lookup(output));
+  }
+
+  static StringAttr makeOwnName(FlatSymbolRefAttr parameter, StringRef scope, ArrayRef<Attribute> taken) {
+    StringRef name = parameter.getValue();
+    if (name.consume_front(scope))
+      name.consume_front(".");
+    auto own = StringAttr::get(parameter.getContext(), name);
+    return name.empty() || llvm::is_contained(taken, own) ? parameter.getAttr() : own;
   }
 };
 

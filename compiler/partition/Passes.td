@@ -11,7 +11,7 @@ def PartitionBlocks : Pass<"mebp-partition-blocks", "::mlir::ModuleOp"> {
     func.func @main(%ids) { %0 = nn.embedding.. %1 = .. nn.add.. %2 = .. nn.add.. %3 = nn.linear(%2, %w) return %3 }
     // becomes
     func.func @embed.forward(%ids, %w)  func.func @model.layers.0.forward(%x, ...)  ...  func.func @head.forward(%x, %w)
-    train.block embed @embed parameters [@model.embed_tokens.weight] {forward = @embed.forward} ...
+    train.block embed @embed parameters ("weight" = @model.embed_tokens.weight) programs {forward = @embed.forward} ...
     ```
   }];
   let dependentDialects = ["::mebp::train::TrainDialect"];

@@ -2,9 +2,9 @@
 //
 // Lets blocks of the same structure share one function.
 //
-// 1. The text of a function, its name and locations left out, is its structure.
+// 1. The text of a function, its name, locations and the names of its parameters left out, is its structure.
 // 2. The first function of each structure stays, named for its kind ("layer.forward", or "layer.1.forward" and so on
-//    where there are several); blocks refer to it, the others are erased.
+//    where there are several); blocks refer to it and take its names for their parameters, the others are erased.
 #include "compiler/partition/Passes.h"
 
 #include "mlir/IR/Builders.h"
@@ -22,10 +22,26 @@ namespace {
 std::string getStructure(func::FuncOp function) {
   OwningOpRef<func::FuncOp> copy = function.clone();
   copy->setName("structure");
+  for (unsigned i = 0; i < copy->getNumArguments(); ++i)
+    if (train::PortAttr port = train::getArgumentPort(*copy, i); port && port.getKind() == train::PortKind::Parameter)
+      train::setArgumentPort(*copy, i, train::PortKind::Parameter, std::to_string(i));
   std::string text;
   llvm::raw_string_ostream stream(text);
   copy->print(stream, OpPrintingFlags().printGenericOpForm().useLocalScope().enableDebugInfo(false));
   return text;
+}
+
+/// Gives the block's parameters the names that `shared` has for what `own` calls otherwise.
+void renameParameters(train::BlockOp block, func::FuncOp own, func::FuncOp shared) {
+  SmallVector<Attribute> names;
+  Builder builder(block.getContext());
+  for (auto name : block.getParameterNames().getAsRange<StringAttr>()) {
+    names.push_back(name);
+    for (unsigned i = 0; i < own.getNumArguments(); ++i)
+      if (train::getArgumentPort(own, i).is(train::PortKind::Parameter, name.getValue()))
+        names.back() = builder.getStringAttr(train::getArgumentPort(shared, i).getName());
+  }
+  block.setParameterNamesAttr(builder.getArrayAttr(names));
 }
 
 struct ShareFunctions : impl::ShareFunctionsBase<ShareFunctions> {
@@ -38,7 +54,7 @@ struct ShareFunctions : impl::ShareFunctionsBase<ShareFunctions> {
     Builder builder(&getContext());
 
     for (auto block : module.getOps<train::BlockOp>()) {
-      func::FuncOp function = block.lookupFunction(train::ProgramUse::Forward);
+      func::FuncOp function = block.lookupFunction(format::forwardProgram);
       if (!function)
         return signalPassFailure();
       auto [entry, isNew] =
@@ -48,13 +64,14 @@ struct ShareFunctions : impl::ShareFunctionsBase<ShareFunctions> {
         distinct[builder.getStringAttr(stringifyBlockKind(block.getKind()))].push_back(function);
       else
         replaced.push_back(function);
+      renameParameters(block, function, entry->second);
     }
     for (auto &[kind, functions] : distinct)
       for (auto [index, function] : llvm::enumerate(functions))
         function.setName(kind.getValue().str() + (functions.size() > 1 ? "." + std::to_string(index) : "") +
                          ".forward");
     for (auto [block, function] : chosen)
-      block.setForwardAttr(FlatSymbolRefAttr::get(function.getSymNameAttr()));
+      block.setProgram(format::forwardProgram, function.getSymName());
     for (func::FuncOp function : replaced)
       function.erase();
     shared = replaced.size();

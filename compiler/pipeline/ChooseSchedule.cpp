@@ -74,9 +74,11 @@ FailureOr<ScheduleChooser::Part> ScheduleChooser::lower(ModuleOp module, const O
   fixedPlan = computeMemoryPlan(*copy, options, inputs);
   for (auto block : copy->getOps<train::BlockOp>()) {
     uint64_t &arena = block.getKind() == train::BlockKind::Head ? part.headArena : part.layerArena;
-    for (auto [use, name] : block.getPrograms())
-      if (!fixedPlan.memory.forwardOnly || !train::givesGradients(use))
-        arena = std::max(arena, copy->lookupSymbol<exec::ProgramOp>(name).getArenaBytes().value_or(0));
+    for (NamedAttribute named : block.getPrograms()) {
+      auto program = copy->lookupSymbol<exec::ProgramOp>(cast<FlatSymbolRefAttr>(named.getValue()));
+      if (!fixedPlan.memory.forwardOnly || !program.givesGradients())
+        arena = std::max(arena, program.getArenaBytes().value_or(0));
+    }
   }
   part.seconds = fixedPlan.stepSeconds;
   part.flowsInPlace = fixedPlan.memory.flowsInPlace;

@@ -116,11 +116,9 @@ private:
   }
 
   bool isTrained(Value weight) {
-    std::optional<int64_t> parameter = exec::getParameter(program, weight);
-    if (!parameter)
-      return false;
-    auto name = cast<FlatSymbolRefAttr>(block.getParameters()[*parameter]);
-    return SymbolTable::lookupNearestSymbolFrom<nn::ParameterOp>(block, name).getTrainable();
+    std::optional<StringRef> parameter = exec::getParameter(program, weight);
+    return parameter &&
+           SymbolTable::lookupNearestSymbolFrom<nn::ParameterOp>(block, block.getParameter(*parameter)).getTrainable();
   }
 
   exec::ProgramOp program;
@@ -147,7 +145,8 @@ double StepSeconds::total(const SessionMemory &memory, const MachineRates &rates
 
 StepSeconds predictStep(ModuleOp module, int64_t sequence, StringRef optimizer, const Machine &machine) {
   llvm::StringMap<double> seconds;
-  auto of = [&](FlatSymbolRefAttr name, train::BlockOp block) {
+  auto of = [&](std::string_view program, train::BlockOp block) {
+    FlatSymbolRefAttr name = block.getProgram(program);
     if (!name)
       return 0.0;
     auto [entry, isNew] = seconds.try_emplace(name.getValue());
@@ -157,10 +156,10 @@ StepSeconds predictStep(ModuleOp module, int64_t sequence, StringRef optimizer, 
   };
   StepSeconds step;
   for (auto block : module.getOps<train::BlockOp>()) {
-    step.layersForward += of(block.getForwardAttr(), block);
-    step.layersBackward += of(block.getBackwardAttr(), block);
-    step.head += of(block.getObjectiveAttr(), block);
-    step.loss += of(block.getLossAttr(), block);
+    step.layersForward += of(format::forwardProgram, block);
+    step.layersBackward += of(format::backwardProgram, block);
+    step.head += of(format::objectiveProgram, block);
+    step.loss += of(format::lossProgram, block);
   }
   double trained = 0;
   for (auto parameter : module.getOps<nn::ParameterOp>())

@@ -41,22 +41,20 @@ public:
     for (Type type : function.getArgumentTypes())
       if (failed(checkType(function.getLoc(), type)))
         return failure();
-    SmallVector<Attribute> inputRoles, outputRoles;
+    SmallVector<Attribute> inputs, outputs;
     for (unsigned i = 0; i < function.getNumArguments(); ++i) {
-      std::optional<train::Role> role = train::getArgumentRole(function, i);
-      if (!role)
-        return function.emitError() << "argument " << i << " has no train.role";
-      inputRoles.push_back(makeRole(*role, train::getArgumentParameter(function, i)));
+      inputs.push_back(train::getArgumentPort(function, i));
+      if (!inputs.back())
+        return function.emitError() << "argument " << i << " has no train.port";
     }
     for (unsigned i = 0; i < function.getNumResults(); ++i) {
-      std::optional<train::Role> role = train::getResultRole(function, i);
-      if (!role)
-        return function.emitError() << "result " << i << " has no train.role";
-      outputRoles.push_back(makeRole(*role, train::getResultParameter(function, i)));
+      outputs.push_back(train::getResultPort(function, i));
+      if (!outputs.back())
+        return function.emitError() << "result " << i << " has no train.port";
     }
     auto program =
-        exec::ProgramOp::create(builder, function.getLoc(), function.getSymName(), builder.getArrayAttr(inputRoles),
-                                builder.getArrayAttr(outputRoles), IntegerAttr(), DenseI64ArrayAttr(), false);
+        exec::ProgramOp::create(builder, function.getLoc(), function.getSymName(), builder.getArrayAttr(inputs),
+                                builder.getArrayAttr(outputs), IntegerAttr(), DenseI64ArrayAttr(), false);
     OpBuilder::InsertionGuard guard(builder);
     Block *body = builder.createBlock(&program.getBody());
     for (BlockArgument argument : function.getArguments()) {
@@ -68,10 +66,6 @@ public:
   }
 
 private:
-  Attribute makeRole(train::Role role, unsigned parameter) {
-    return exec::RoleAttr::get(builder.getContext(), role, train::isNumbered(role) ? int64_t(parameter) : -1);
-  }
-
   Shape getWholeShape(Type type) {
     ArrayRef<int64_t> sizes = cast<RankedTensorType>(type).getShape();
     if (nn::isTokens(type))

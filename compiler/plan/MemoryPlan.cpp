@@ -63,23 +63,37 @@ std::vector<PlannedBuffer> describe(const ArenaPeak &peak) {
   return buffers;
 }
 
-/// The gradients that a program gives: they are applied before those of the next one are computed.
-uint64_t getGradientBytes(exec::ProgramOp program) {
+bool gives(exec::ProgramOp program, llvm::function_ref<bool(train::PortAttr)> isWanted) {
+  return llvm::any_of(program.getOutputPorts().getAsRange<train::PortAttr>(), isWanted);
+}
+
+/// Of the outputs of one kind, each in a place of its own.
+uint64_t getOutputBytes(exec::ProgramOp program, llvm::function_ref<bool(train::PortAttr)> isWanted) {
   uint64_t bytes = 0;
   for (auto [index, value] : llvm::enumerate(program.getReturn().getValues()))
-    if (program.getOutputRole(index).getKind() == train::Role::Gradient)
+    if (isWanted(program.getOutputPort(index)))
       bytes += format::alignUp(exec::sizeInBytes(value));
   return bytes;
 }
 
+bool isFlow(train::PortAttr port) { return port.isFlow(); }
+bool isGradient(train::PortAttr port) { return port.getKind() == train::PortKind::Gradient; }
+bool isLoss(train::PortAttr port) { return port.is(train::PortKind::Result, format::lossPort); }
+
+/// All that passes from a block to the next one, where it is most.
+uint64_t getCheckpointBytes(ModuleOp module) {
+  uint64_t most = 0;
+  for (auto program : module.getOps<exec::ProgramOp>())
+    most = std::max(most, getOutputBytes(program, isFlow));
+  return most;
+}
+
 /// Whether what flows from block to block needs one buffer, or two that change places.
 bool flowsInPlace(ModuleOp module) {
-  for (auto block : module.getOps<train::BlockOp>())
-    for (auto [use, name] : block.getPrograms())
-      if ((use == train::ProgramUse::Forward || train::givesGradients(use)) &&
-          block.getKind() != train::BlockKind::Embed && !module.lookupSymbol<exec::ProgramOp>(name).getInPlace())
-        return false;
-  return true;
+  return llvm::all_of(module.getOps<exec::ProgramOp>(), [](exec::ProgramOp program) {
+    return program.getInPlace() || !program.takesFlow() ||
+           !gives(program, [](train::PortAttr port) { return port.getKind() == train::PortKind::Flow; });
+  });
 }
 
 /// What programs need while they run.
@@ -90,7 +104,8 @@ struct ProgramNeeds {
   uint64_t live = 0; // the most of arena and gradients that one program of a step needs at one moment
 
   void add(exec::ProgramOp program, const ArenaPeak &ofProgram, bool runsInStep) {
-    uint64_t ofGradients = getGradientBytes(program), ofArena = program.getArenaBytes().value_or(0);
+    // Gradients are applied before those of the next program are computed.
+    uint64_t ofGradients = getOutputBytes(program, isGradient), ofArena = program.getArenaBytes().value_or(0);
     gradients = std::max(gradients, ofGradients);
     if (runsInStep)
       live = std::max(live, ofGradients + ofProgram.bytes);
@@ -108,24 +123,13 @@ struct NeedsBySession {
 };
 
 NeedsBySession findProgramNeeds(ModuleOp module) {
-  DenseSet<StringRef> forwards, losses, gradients;
-  for (auto block : module.getOps<train::BlockOp>())
-    for (auto [use, name] : block.getPrograms()) {
-      if (use == train::ProgramUse::Forward)
-        forwards.insert(name.getValue());
-      else if (use == train::ProgramUse::Loss)
-        losses.insert(name.getValue());
-      else if (train::givesGradients(use))
-        gradients.insert(name.getValue());
-    }
   NeedsBySession needs;
   for (auto program : module.getOps<exec::ProgramOp>()) {
-    StringRef name = program.getSymName();
     ArenaPeak peak = findArenaPeak(program);
-    bool isForward = forwards.contains(name), givesGradients = gradients.contains(name);
+    bool givesGradients = program.givesGradients(), isForward = gives(program, isFlow);
     needs.gradients.add(program, peak, isForward || givesGradients);
     if (!givesGradients)
-      needs.losses.add(program, peak, isForward || losses.contains(name));
+      needs.losses.add(program, peak, isForward || gives(program, isLoss));
   }
   return needs;
 }
@@ -189,7 +193,7 @@ std::vector<PlannedBuffer> listBuffers(const SessionMemory &memory, const Traini
 RankedTensorType getCheckpointType(ModuleOp module) {
   for (auto program : module.getOps<exec::ProgramOp>())
     for (auto [index, argument] : llvm::enumerate(program.getBody().front().getArguments()))
-      if (program.getInputRole(index).getKind() == train::Role::Activation)
+      if (program.getInputPort(index).isFlow())
         return cast<RankedTensorType>(argument.getType());
   llvm_unreachable("every model has a head, which reads a checkpoint");
 }
@@ -203,8 +207,7 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const Options &options, const Plan
 
   SessionMemory &memory = plan.memory;
   uint64_t tokens = options.shape.batch * options.shape.sequence;
-  RankedTensorType type = getCheckpointType(module);
-  memory.checkpoint = format::alignUp(tokens * type.getDimSize(1) * type.getElementTypeBitWidth() / 8);
+  memory.checkpoint = getCheckpointBytes(module);
   for (auto block : module.getOps<train::BlockOp>())
     memory.layers += block.getKind() == train::BlockKind::Layer;
   for (auto parameter : module.getOps<nn::ParameterOp>()) {
@@ -217,7 +220,8 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const Options &options, const Plan
   memory.flowsInPlace = flowsInPlace(module);
   memory.spacing = options.schedule.spacing;
   memory.spill = options.schedule.spill;
-  memory.tokens = 2 * format::alignUp(tokens * sizeof(int32_t)) + 2 * format::alignUp(sizeof(float));
+  for (const format::StepPort &port : format::stepPorts)
+    memory.tokens += format::alignUp(format::bytesOf(port, tokens));
   memory.workspace = training.threads * format::workspaceBytes;
   if (training.residentLimit)
     memory.residency = format::alignUp(format::residencyBytes(inputs.weightsBytes));

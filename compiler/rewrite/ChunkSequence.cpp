@@ -231,10 +231,10 @@ struct ChunkSequence : impl::ChunkSequenceBase<ChunkSequence> {
     for (auto block : module.getOps<train::BlockOp>()) {
       if (block.getKind() != train::BlockKind::Layer)
         continue;
-      for (auto [use, name] : block.getPrograms()) {
-        if (!done.insert(name).second)
+      for (NamedAttribute program : block.getPrograms()) {
+        if (!done.insert(program.getValue()).second)
           continue;
-        func::FuncOp function = block.lookupFunction(use);
+        func::FuncOp function = block.lookupFunction(program.getName());
         if (!function)
           return signalPassFailure();
         if (failed(Chunker(function, size).run()))

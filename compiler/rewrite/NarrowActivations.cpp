@@ -34,7 +34,7 @@ public:
     function.walk([&](Operation *op) { joinValuesOf(op); });
     auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
     for (OpOperand &operand : terminator->getOpOperands())
-      if (train::getResultRole(function, operand.getOperandNumber()) == train::Role::Logits)
+      if (leavesExact(operand))
         exact.push_back(operand.get());
     for (Value value : exact)
       exactLeaders.insert(classes.getOrInsertLeaderValue(value));
@@ -48,8 +48,7 @@ public:
     });
     function.walk([&](train::UpdateOp update) { convert(update.getSourceMutable(), update.getType()); });
     for (OpOperand &operand : terminator->getOpOperands())
-      if (train::getResultRole(function, operand.getOperandNumber()) != train::Role::Logits &&
-          isActivation(operand.get()))
+      if (!leavesExact(operand) && isActivation(operand.get()))
         convert(operand, narrowed(operand.get().getType()));
     function.walk([&](nn::LinearInputGradientOp product) {
       if (getElementTypeOrSelf(product.getDy()).isF32())
@@ -82,6 +81,12 @@ private:
     } else if (auto update = dyn_cast<train::UpdateOp>(op)) {
       join(update.getDestination(), update.getResult());
     }
+  }
+
+  /// Results are for the caller.
+  bool leavesExact(OpOperand &returned) {
+    train::PortAttr port = train::getResultPort(function, returned.getOperandNumber());
+    return port && port.getKind() == train::PortKind::Result;
   }
 
   Type narrowed(Type type) { return cast<RankedTensorType>(type).clone(builder.getBF16Type()); }

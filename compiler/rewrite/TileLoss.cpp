@@ -31,9 +31,9 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
       return signalPassFailure();
     }
     for (auto block : module.getOps<train::BlockOp>())
-      for (auto [use, name] : block.getPrograms())
-        if (use == train::ProgramUse::Loss || use == train::ProgramUse::Objective) {
-          func::FuncOp function = block.lookupFunction(use);
+      for (std::string_view program : {format::lossProgram, format::objectiveProgram})
+        if (block.getProgram(program)) {
+          func::FuncOp function = block.lookupFunction(program);
           if (!function)
             return signalPassFailure();
           tile(function);

@@ -9,29 +9,11 @@
 using namespace mlir;
 using namespace mebp::exec;
 using mebp::train::LoopOp;
-using mebp::train::Role;
+using mebp::train::PortAttr;
+using mebp::train::PortKind;
 using mebp::train::SliceOp;
 
 #include "dialects/exec/ExecDialect.cpp.inc"
-
-namespace {
-
-// A role is written as functions write it: "activation".
-ParseResult parseRoleKind(AsmParser &parser, Role &role) {
-  std::string name;
-  auto location = parser.getCurrentLocation();
-  if (parser.parseString(&name))
-    return failure();
-  std::optional<Role> known = mebp::train::symbolizeRole(name);
-  if (!known)
-    return parser.emitError(location) << "unknown role '" << name << "'";
-  role = *known;
-  return success();
-}
-
-void printRoleKind(AsmPrinter &printer, Role role) { printer << '"' << mebp::train::stringifyRole(role) << '"'; }
-
-} // namespace
 
 #define GET_ATTRDEF_CLASSES
 #include "dialects/exec/ExecAttributes.cpp.inc"
@@ -176,12 +158,12 @@ Value getRoot(Value value) {
   return value;
 }
 
-std::optional<int64_t> getParameter(ProgramOp program, Value value) {
+std::optional<StringRef> getParameter(ProgramOp program, Value value) {
   auto argument = dyn_cast<BlockArgument>(getRoot(value));
   if (!argument || argument.getOwner() != &program.getBody().front())
     return std::nullopt;
-  RoleAttr role = program.getInputRole(argument.getArgNumber());
-  return role.getKind() == Role::Parameter ? std::optional(role.getParameter()) : std::nullopt;
+  PortAttr port = program.getInputPort(argument.getArgNumber());
+  return port.getKind() == PortKind::Parameter ? std::optional(port.getName()) : std::nullopt;
 }
 
 uint64_t sizeInBytes(Value value) {
@@ -193,21 +175,36 @@ uint64_t sizeInBytes(Value value) {
 
 ReturnOp ProgramOp::getReturn() { return cast<ReturnOp>(getBody().front().getTerminator()); }
 
+bool ProgramOp::givesGradients() {
+  return llvm::any_of(getOutputPorts().getAsRange<PortAttr>(),
+                      [](PortAttr port) { return port.getKind() == PortKind::Gradient || port.isCotangent(); });
+}
+bool ProgramOp::takesFlow() {
+  return llvm::any_of(getInputPorts().getAsRange<PortAttr>(), [](PortAttr port) { return port.isFlow(); });
+}
+
 LogicalResult ProgramOp::verifyRegions() {
   Block &body = getBody().front();
   if (body.empty() || !isa<ReturnOp>(body.back()))
     return emitOpError("does not end with exec.return");
-  if (getInputRoles().size() != body.getNumArguments() || getOutputRoles().size() != getReturn().getValues().size())
-    return emitOpError("has another number of roles than of inputs or outputs");
-  for (Attribute attribute : llvm::concat<const Attribute>(getInputRoles().getValue(), getOutputRoles().getValue()))
-    if (!isa<RoleAttr>(attribute))
-      return emitOpError() << "has " << attribute << " where a #exec.role belongs";
-  for (auto role : getInputRoles().getAsRange<RoleAttr>())
-    if (!mebp::train::isInput(role.getKind()))
-      return emitOpError() << "has an input that is '" << mebp::train::stringifyRole(role.getKind()) << "'";
-  for (auto role : getOutputRoles().getAsRange<RoleAttr>())
-    if (!mebp::train::isOutput(role.getKind()))
-      return emitOpError() << "has an output that is '" << mebp::train::stringifyRole(role.getKind()) << "'";
+  if (getInputPorts().size() != body.getNumArguments() || getOutputPorts().size() != getReturn().getValues().size())
+    return emitOpError("has another number of ports than of inputs or outputs");
+  auto verifyPorts = [&](ArrayAttr ports, bool (PortAttr::*fits)() const, StringRef side) -> LogicalResult {
+    llvm::SmallDenseSet<Attribute> seen;
+    for (Attribute attribute : ports) {
+      auto port = dyn_cast<PortAttr>(attribute);
+      if (!port)
+        return emitOpError() << "has " << attribute << " where a #train.port belongs";
+      if (!(port.*fits)())
+        return emitOpError() << "has the " << side << " " << attribute << ", which goes the other way";
+      if (!seen.insert(attribute).second)
+        return emitOpError() << "has the " << side << " " << attribute << " twice";
+    }
+    return success();
+  };
+  if (failed(verifyPorts(getInputPorts(), &PortAttr::mayGoIn, "input")) ||
+      failed(verifyPorts(getOutputPorts(), &PortAttr::mayComeOut, "output")))
+    return failure();
   for (Value value : numberValues(*this)) {
     auto type = dyn_cast<RankedTensorType>(value.getType());
     if (!type || !type.hasStaticShape() || type.getRank() != 2 || !type.getElementType().isIntOrFloat())

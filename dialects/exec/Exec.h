@@ -24,8 +24,8 @@ llvm::SmallVector<train::LoopOp> numberLoops(ProgramOp program);
 /// The value that a chain of slices looks into; a value that is no slice is its own root.
 mlir::Value getRoot(mlir::Value value);
 
-/// The number of the block's parameter that a value is, or is a slice of.
-std::optional<int64_t> getParameter(ProgramOp program, mlir::Value value);
+/// The name of the block's parameter that a value is, or is a slice of.
+std::optional<llvm::StringRef> getParameter(ProgramOp program, mlir::Value value);
 
 /// The bytes that a value takes at its largest.
 uint64_t sizeInBytes(mlir::Value value);

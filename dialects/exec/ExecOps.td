@@ -22,39 +22,36 @@ def Exec_ExtentAttr : AttrDef<Exec_Dialect, "Extent"> {
   }];
 }
 
-def Exec_RoleAttr : AttrDef<Exec_Dialect, "Role"> {
-  let mnemonic = "role";
-  let summary = "What an input or output of a program is; for parameters and gradients, of which of the block's";
-  let parameters = (ins "::mebp::train::Role":$kind, DefaultValuedParameter<"int64_t", "-1">:$parameter);
-  let assemblyFormat = "`<` custom<RoleKind>($kind) (`,` $parameter^)? `>`";
-}
-
 class Exec_Op<string mnemonic, list<Trait> traits = []> : Op<Exec_Dialect, mnemonic, traits>;
 
 def Exec_ProgramOp : Exec_Op<"program", [Symbol, IsolatedFromAbove, SingleBlock]> {
   let summary = "A list of kernel calls, and where their values lie";
   let description = [{
-    The body's arguments are the inputs, exec.return's operands the outputs, each with a #exec.role. `placement`, once
+    The body's arguments are the inputs, exec.return's operands the outputs, each a #train.port. `placement`, once
     planned, has for every value, in the order of numberValues, an offset into the scratch arena, or -1: bound by the
     runtime, -2: a slice, -(3 + i): the memory of value i, which is bound. Two values whose bytes overlap while both are
     alive are an error, unless the kernel that reads the one says that it may write the other in its place.
 
-    `in_place` says that the runtime may bind the activation or cotangent that goes out to the memory of the cotangent
-    that comes in or, without one, of the activation.
+    `in_place` says that the runtime may bind each flow that goes out to the memory of a flow that comes in: a cotangent
+    to that of its own name or, without one, to that of the flow that it is of; any other to that of its own name.
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, ArrayAttr:$input_roles, ArrayAttr:$output_roles,
+  let arguments = (ins SymbolNameAttr:$sym_name, ArrayAttr:$input_ports, ArrayAttr:$output_ports,
                        OptionalAttr<I64Attr>:$arena_bytes, OptionalAttr<DenseI64ArrayAttr>:$placement,
                        UnitAttr:$in_place);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $sym_name `inputs` $input_roles `outputs` $output_roles (`arena` $arena_bytes^ `placement` $placement)? (`in_place` $in_place^)?
+    $sym_name `inputs` $input_ports `outputs` $output_ports (`arena` $arena_bytes^ `placement` $placement)? (`in_place` $in_place^)?
     attr-dict-with-keyword $body
   }];
   let hasRegionVerifier = 1;
   let extraClassDeclaration = [{
     ReturnOp getReturn();
-    RoleAttr getInputRole(unsigned index) { return ::llvm::cast<RoleAttr>(getInputRoles()[index]); }
-    RoleAttr getOutputRole(unsigned index) { return ::llvm::cast<RoleAttr>(getOutputRoles()[index]); }
+    train::PortAttr getInputPort(unsigned index) { return ::llvm::cast<train::PortAttr>(getInputPorts()[index]); }
+    train::PortAttr getOutputPort(unsigned index) { return ::llvm::cast<train::PortAttr>(getOutputPorts()[index]); }
+    /// Whether a session that needs no gradients leaves it out.
+    bool givesGradients();
+    /// Whether it takes what the block before has computed.
+    bool takesFlow();
     static constexpr int64_t bound = -1;
     static constexpr int64_t view = -2;
     static constexpr int64_t firstAlias = -3;

@@ -12,7 +12,8 @@
 using namespace mlir;
 using namespace mebp::exec;
 using mebp::train::LoopOp;
-using mebp::train::Role;
+using mebp::train::PortAttr;
+using mebp::train::PortKind;
 using mebp::train::SliceOp;
 using mebp::train::UpdateOp;
 
@@ -86,18 +87,23 @@ bool mayLieInInput(const Lifetimes &lifetimes, BlockArgument input, Value output
 } // namespace
 
 bool mebp::exec::mayRunInPlace(ProgramOp program, const Lifetimes &lifetimes) {
-  BlockArgument input;
-  for (BlockArgument argument : program.getBody().front().getArguments()) {
-    Role role = program.getInputRole(argument.getArgNumber()).getKind();
-    if (role == Role::Cotangent || (role == Role::Activation && !input))
-      input = argument;
-  }
-  if (!input)
-    return false;
+  auto findInput = [&](StringRef name) {
+    for (BlockArgument argument : program.getBody().front().getArguments())
+      if (program.getInputPort(argument.getArgNumber()).is(PortKind::Flow, name))
+        return argument;
+    return BlockArgument();
+  };
+  bool flows = false;
   for (auto [index, output] : llvm::enumerate(program.getReturn().getValues())) {
-    Role role = program.getOutputRole(index).getKind();
-    if (role == Role::Cotangent || role == Role::Activation)
-      return mayLieInInput(lifetimes, input, output);
+    PortAttr port = program.getOutputPort(index);
+    if (port.getKind() != PortKind::Flow)
+      continue;
+    flows = true;
+    BlockArgument input = findInput(port.getName());
+    if (!input)
+      input = findInput(format::flowOf(port.getName()));
+    if (!input || !mayLieInInput(lifetimes, input, output))
+      return false;
   }
-  return false;
+  return flows;
 }

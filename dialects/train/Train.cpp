@@ -10,10 +10,47 @@ using namespace mebp::train;
 
 #include "dialects/train/TrainDialect.cpp.inc"
 #include "dialects/train/TrainEnums.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "dialects/train/TrainAttributes.cpp.inc"
+
+namespace {
+
+// ("up.weight" = @model.layers.0.up.weight, ...)
+ParseResult parseParameters(OpAsmParser &parser, ArrayAttr &names, ArrayAttr &parameters) {
+  SmallVector<Attribute> left, right;
+  auto parseOne = [&]() -> ParseResult {
+    StringAttr name;
+    FlatSymbolRefAttr symbol;
+    if (parser.parseAttribute(name) || parser.parseEqual() || parser.parseAttribute(symbol))
+      return failure();
+    left.push_back(name);
+    right.push_back(symbol);
+    return success();
+  };
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, parseOne))
+    return failure();
+  names = parser.getBuilder().getArrayAttr(left);
+  parameters = parser.getBuilder().getArrayAttr(right);
+  return success();
+}
+
+void printParameters(OpAsmPrinter &printer, Operation *, ArrayAttr names, ArrayAttr parameters) {
+  printer << '(';
+  llvm::interleaveComma(llvm::zip(names, parameters), printer,
+                        [&](auto pair) { printer << std::get<0>(pair) << " = " << std::get<1>(pair); });
+  printer << ')';
+}
+
+} // namespace
+
 #define GET_OP_CLASSES
 #include "dialects/train/TrainOps.cpp.inc"
 
 void TrainDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "dialects/train/TrainAttributes.cpp.inc"
+      >();
   addOperations<
 #define GET_OP_LIST
 #include "dialects/train/TrainOps.cpp.inc"
@@ -129,52 +166,74 @@ LogicalResult UpdateOp::verify() { return verifyTrip(*this, getTrip()); }
 
 //===- BlockOp ---------------------------------------------------------------------------------------------------===//
 
-FlatSymbolRefAttr BlockOp::getProgram(ProgramUse use) {
-  switch (use) {
-  case ProgramUse::Forward:
-    return getForwardAttr();
-  case ProgramUse::Backward:
-    return getBackwardAttr();
-  case ProgramUse::Objective:
-    return getObjectiveAttr();
-  case ProgramUse::Loss:
-    return getLossAttr();
-  case ProgramUse::Logits:
-    return getLogitsAttr();
-  }
-  llvm_unreachable("every use has its attribute");
+FlatSymbolRefAttr BlockOp::getProgram(StringRef name) { return getPrograms().getAs<FlatSymbolRefAttr>(name); }
+
+FlatSymbolRefAttr BlockOp::getParameter(StringRef name) {
+  for (auto [known, symbol] : llvm::zip(getParameterNames(), getParameters()))
+    if (cast<StringAttr>(known).getValue() == name)
+      return cast<FlatSymbolRefAttr>(symbol);
+  return {};
 }
 
-SmallVector<std::pair<ProgramUse, FlatSymbolRefAttr>> BlockOp::getPrograms() {
-  SmallVector<std::pair<ProgramUse, FlatSymbolRefAttr>> programs;
-  for (ProgramUse use : programUses)
-    if (FlatSymbolRefAttr name = getProgram(use))
-      programs.push_back({use, name});
-  return programs;
+void BlockOp::addParameter(StringRef name, StringRef symbol) {
+  Builder builder(getContext());
+  auto names = llvm::to_vector(getParameterNames()), parameters = llvm::to_vector(getParameters());
+  names.push_back(builder.getStringAttr(name));
+  parameters.push_back(FlatSymbolRefAttr::get(getContext(), symbol));
+  setParameterNamesAttr(builder.getArrayAttr(names));
+  setParametersAttr(builder.getArrayAttr(parameters));
 }
 
-func::FuncOp BlockOp::lookupFunction(ProgramUse use) {
-  FlatSymbolRefAttr name = getProgram(use);
-  auto function = name ? SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(*this, name) : func::FuncOp();
+void BlockOp::setProgram(StringRef name, StringRef symbol) {
+  NamedAttrList programs(getPrograms());
+  programs.set(name, FlatSymbolRefAttr::get(getContext(), symbol));
+  setProgramsAttr(programs.getDictionary(getContext()));
+}
+
+void BlockOp::removeProgram(StringRef name) {
+  NamedAttrList programs(getPrograms());
+  programs.erase(name);
+  setProgramsAttr(programs.getDictionary(getContext()));
+}
+
+func::FuncOp BlockOp::lookupFunction(StringRef name) {
+  FlatSymbolRefAttr symbol = getProgram(name);
+  auto function = symbol ? SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(*this, symbol) : func::FuncOp();
   if (!function)
-    emitOpError() << "has no function '" << stringifyProgramUse(use) << "'";
+    emitOpError() << "has no function '" << name << "'";
   return function;
+}
+
+LogicalResult BlockOp::verify() {
+  if (getParameterNames().size() != getParameters().size())
+    return emitOpError() << "has " << getParameterNames().size() << " names for " << getParameters().size()
+                         << " parameters";
+  llvm::SmallDenseSet<Attribute> names;
+  for (Attribute name : getParameterNames())
+    if (!names.insert(name).second)
+      return emitOpError() << "binds " << name << " twice";
+  for (NamedAttribute program : getPrograms())
+    if (!isa<FlatSymbolRefAttr>(program.getValue()))
+      return emitOpError() << "has the program " << program.getName() << " = " << program.getValue()
+                           << ", which is no symbol";
+  return success();
 }
 
 namespace {
 /// Every parameter that the function names is one of the block's.
-LogicalResult checkNumbers(BlockOp block, func::FuncOp function) {
-  auto check = [&](std::optional<Role> role, unsigned parameter) -> LogicalResult {
-    if (!role || !isNumbered(*role) || parameter < block.getParameters().size())
+LogicalResult checkParameters(BlockOp block, func::FuncOp function) {
+  auto check = [&](PortAttr port) -> LogicalResult {
+    if (!port || (port.getKind() != PortKind::Parameter && port.getKind() != PortKind::Gradient) ||
+        block.getParameter(port.getName()))
       return success();
-    return block.emitOpError() << "has " << block.getParameters().size() << " parameters, but '"
-                               << function.getSymName() << "' asks for number " << parameter;
+    return block.emitOpError() << "binds no parameter \"" << port.getName() << "\", which '" << function.getSymName()
+                               << "' asks for";
   };
   for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    if (failed(check(getArgumentRole(function, i), getArgumentParameter(function, i))))
+    if (failed(check(getArgumentPort(function, i))))
       return failure();
   for (unsigned i = 0; i < function.getNumResults(); ++i)
-    if (failed(check(getResultRole(function, i), getResultParameter(function, i))))
+    if (failed(check(getResultPort(function, i))))
       return failure();
   return success();
 }
@@ -184,56 +243,44 @@ LogicalResult BlockOp::verifySymbolUses(SymbolTableCollection &symbols) {
   for (auto name : getParameters().getAsRange<FlatSymbolRefAttr>())
     if (!symbols.lookupNearestSymbolFrom<nn::ParameterOp>(*this, name))
       return emitOpError() << "binds " << name << ", which is not an nn.parameter";
-  for (auto [use, name] : getPrograms()) {
+  for (NamedAttribute named : getPrograms()) {
+    auto name = cast<FlatSymbolRefAttr>(named.getValue());
     Operation *program = symbols.lookupNearestSymbolFrom(*this, name);
     if (!program)
-      return emitOpError() << "has '" << stringifyProgramUse(use) << "' " << name << ", which is not there";
+      return emitOpError() << "has " << named.getName() << " = " << name << ", which is not there";
     auto function = dyn_cast<func::FuncOp>(program);
     if (!function) // it has become a program
       continue;
     if (function.isExternal() || !isa<func::ReturnOp>(function.getBody().front().back()))
-      return emitOpError() << "has '" << stringifyProgramUse(use) << "' " << name << ", which has no body";
+      return emitOpError() << "has " << named.getName() << " = " << name << ", which has no body";
     if (function.getNumArguments() == 0 || function.getNumResults() == 0)
-      return emitOpError() << "has '" << stringifyProgramUse(use) << "' " << name
-                           << ", which needs an argument and a result";
-    if (failed(checkNumbers(*this, function)))
+      return emitOpError() << "has " << named.getName() << " = " << name << ", which needs an argument and a result";
+    if (failed(checkParameters(*this, function)))
       return failure();
   }
   return success();
 }
 
-//===- Roles -----------------------------------------------------------------------------------------------------===//
+//===- Ports -----------------------------------------------------------------------------------------------------===//
+
+bool PortAttr::isFlow() const {
+  return getKind() == PortKind::Flow && !format::isCotangent(std::string_view(getName()));
+}
+bool PortAttr::isCotangent() const {
+  return getKind() == PortKind::Flow && format::isCotangent(std::string_view(getName()));
+}
 
 namespace {
-constexpr StringLiteral roleAttribute = "train.role";
-constexpr StringLiteral parameterAttribute = "train.parameter";
+constexpr StringLiteral portAttribute = "train.port";
 constexpr StringLiteral trainableAttribute = "train.trainable";
 
-std::optional<Role> readRole(Attribute attribute) {
-  auto name = dyn_cast_or_null<StringAttr>(attribute);
-  return name ? symbolizeRole(name.getValue()) : std::nullopt;
-}
-unsigned readNumber(Attribute attribute) {
-  auto number = dyn_cast_or_null<IntegerAttr>(attribute);
-  return number ? number.getInt() : 0;
-}
-StringAttr makeRole(func::FuncOp function, Role role) {
-  return StringAttr::get(function.getContext(), stringifyRole(role));
-}
-IntegerAttr makeNumber(func::FuncOp function, int64_t number) {
-  return Builder(function.getContext()).getI64IntegerAttr(number);
-}
-
-/// What is known of an attribute by its name; `fits` says which roles belong there.
-LogicalResult verifyAttribute(Operation *op, NamedAttribute attribute, bool (*fits)(Role)) {
+/// What is known of an attribute by its name; `fits` says which ports belong there.
+LogicalResult verifyAttribute(Operation *op, NamedAttribute attribute, bool (PortAttr::*fits)() const) {
   StringRef name = attribute.getName().strref();
   bool isKnown = true;
-  if (name == roleAttribute) {
-    std::optional<Role> role = readRole(attribute.getValue());
-    isKnown = role && fits(*role);
-  } else if (name == parameterAttribute) {
-    auto number = dyn_cast<IntegerAttr>(attribute.getValue());
-    isKnown = number && number.getType().isSignlessInteger(64) && number.getInt() >= 0;
+  if (name == portAttribute) {
+    auto port = dyn_cast<PortAttr>(attribute.getValue());
+    isKnown = port && (port.*fits)();
   } else if (name == trainableAttribute) {
     isKnown = isa<UnitAttr>(attribute.getValue());
   }
@@ -244,34 +291,24 @@ LogicalResult verifyAttribute(Operation *op, NamedAttribute attribute, bool (*fi
 } // namespace
 
 LogicalResult TrainDialect::verifyRegionArgAttribute(Operation *op, unsigned, unsigned, NamedAttribute attribute) {
-  return verifyAttribute(op, attribute, isInput);
+  return verifyAttribute(op, attribute, &PortAttr::mayGoIn);
 }
 LogicalResult TrainDialect::verifyRegionResultAttribute(Operation *op, unsigned, unsigned, NamedAttribute attribute) {
-  return verifyAttribute(op, attribute, isOutput);
+  return verifyAttribute(op, attribute, &PortAttr::mayComeOut);
 }
 
 namespace mebp::train {
-std::optional<Role> getArgumentRole(func::FuncOp function, unsigned index) {
-  return readRole(function.getArgAttr(index, roleAttribute));
+PortAttr getArgumentPort(func::FuncOp function, unsigned index) {
+  return function.getArgAttrOfType<PortAttr>(index, portAttribute);
 }
-std::optional<Role> getResultRole(func::FuncOp function, unsigned index) {
-  return readRole(function.getResultAttr(index, roleAttribute));
+PortAttr getResultPort(func::FuncOp function, unsigned index) {
+  return function.getResultAttrOfType<PortAttr>(index, portAttribute);
 }
-void setArgumentRole(func::FuncOp function, unsigned index, Role role, std::optional<int64_t> parameter) {
-  function.setArgAttr(index, roleAttribute, makeRole(function, role));
-  if (parameter)
-    function.setArgAttr(index, parameterAttribute, makeNumber(function, *parameter));
+void setArgumentPort(func::FuncOp function, unsigned index, PortKind kind, StringRef name) {
+  function.setArgAttr(index, portAttribute, PortAttr::get(function.getContext(), kind, name));
 }
-void setResultRole(func::FuncOp function, unsigned index, Role role, std::optional<int64_t> parameter) {
-  function.setResultAttr(index, roleAttribute, makeRole(function, role));
-  if (parameter)
-    function.setResultAttr(index, parameterAttribute, makeNumber(function, *parameter));
-}
-unsigned getArgumentParameter(func::FuncOp function, unsigned index) {
-  return readNumber(function.getArgAttr(index, parameterAttribute));
-}
-unsigned getResultParameter(func::FuncOp function, unsigned index) {
-  return readNumber(function.getResultAttr(index, parameterAttribute));
+void setResultPort(func::FuncOp function, unsigned index, PortKind kind, StringRef name) {
+  function.setResultAttr(index, portAttribute, PortAttr::get(function.getContext(), kind, name));
 }
 bool isTrainable(func::FuncOp function, unsigned argument) {
   return static_cast<bool>(function.getArgAttr(argument, trainableAttribute));
@@ -279,22 +316,4 @@ bool isTrainable(func::FuncOp function, unsigned argument) {
 void setTrainable(func::FuncOp function, unsigned argument) {
   function.setArgAttr(argument, trainableAttribute, UnitAttr::get(function.getContext()));
 }
-
-bool isInput(Role role) {
-  switch (role) {
-  case Role::Activation:
-  case Role::Cotangent:
-  case Role::TokenIds:
-  case Role::Labels:
-  case Role::ObjectiveScale:
-  case Role::Parameter:
-    return true;
-  case Role::Gradient:
-  case Role::Loss:
-  case Role::Logits:
-    return false;
-  }
-  llvm_unreachable("every role goes in, comes out, or both");
-}
-bool isOutput(Role role) { return !isInput(role) || role == Role::Activation || role == Role::Cotangent; }
 } // namespace mebp::train

@@ -2,8 +2,7 @@
 #ifndef MEBP_TRAIN_OPS
 #define MEBP_TRAIN_OPS
 
-include "dialects/train/TrainDialect.td"
-include "mlir/IR/EnumAttr.td"
+include "dialects/train/TrainAttributes.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
@@ -20,49 +19,33 @@ def Train_Domain : I32EnumAttr<"Domain", "What a loop runs over", [
   let cppNamespace = "::mebp::train";
 }
 
-def Train_Role : I32EnumAttr<"Role", "What an argument or result of a block's function or program is", [
-  I32EnumAttrCase<"Activation", 0, "activation">,
-  I32EnumAttrCase<"Cotangent", 1, "cotangent">,
-  I32EnumAttrCase<"TokenIds", 2, "token_ids">,
-  I32EnumAttrCase<"Labels", 3, "labels">,
-  I32EnumAttrCase<"ObjectiveScale", 4, "objective_scale">,
-  I32EnumAttrCase<"Parameter", 5, "parameter">,
-  I32EnumAttrCase<"Gradient", 6, "gradient">,
-  I32EnumAttrCase<"Loss", 7, "loss">,
-  I32EnumAttrCase<"Logits", 8, "logits">]> {
-  let cppNamespace = "::mebp::train";
-}
-
-def Train_ProgramUse : I32EnumAttr<"ProgramUse", "What a block has a function or program for", [
-  I32EnumAttrCase<"Forward", 0, "forward">,
-  I32EnumAttrCase<"Backward", 1, "backward">,
-  I32EnumAttrCase<"Objective", 2, "objective">,
-  I32EnumAttrCase<"Loss", 3, "loss">,
-  I32EnumAttrCase<"Logits", 4, "logits">]> {
-  let cppNamespace = "::mebp::train";
-}
-
 class Train_Op<string mnemonic, list<Trait> traits = []> : Op<Train_Dialect, mnemonic, traits>;
 
 def Train_BlockOp : Train_Op<"block", [Symbol, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "One block of the model: the functions it runs and the parameters it binds";
   let description = [{
-    `forward` maps checkpoint to checkpoint; `backward` maps (checkpoint, cotangent of the output) to (cotangent of the
-    input, gradients of the trainable parameters). The head has `objective` (loss and cotangent of its input), `loss`
-    and `logits` instead. Argument i with role parameter p of any of them is `parameters[p]`.
+    Programs have names: `forward` maps the flows that come in to those that go out; `backward` maps these and the
+    cotangents of the latter to the cotangents of the former and the gradients of trainable parameters. The head has
+    `objective` (loss and cotangents of its flows), `loss` and `logits` instead. A port of the kind parameter or
+    gradient names one of the block's parameters: blocks that share a program have the same names for what they bind.
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, Train_BlockKind:$kind, FlatSymbolRefArrayAttr:$parameters,
-                       OptionalAttr<FlatSymbolRefAttr>:$forward, OptionalAttr<FlatSymbolRefAttr>:$backward,
-                       OptionalAttr<FlatSymbolRefAttr>:$objective, OptionalAttr<FlatSymbolRefAttr>:$loss,
-                       OptionalAttr<FlatSymbolRefAttr>:$logits);
-  let assemblyFormat = "$kind $sym_name `parameters` $parameters attr-dict";
+  let arguments = (ins SymbolNameAttr:$sym_name, Train_BlockKind:$kind, StrArrayAttr:$parameter_names,
+                       FlatSymbolRefArrayAttr:$parameters, DictionaryAttr:$programs);
+  let assemblyFormat = [{
+    $kind $sym_name `parameters` custom<Parameters>($parameter_names, $parameters) `programs` $programs
+    attr-dict-with-keyword
+  }];
+  let hasVerifier = 1;
   let extraClassDeclaration = [{
-    /// Null where the block has no program for this.
-    ::mlir::FlatSymbolRefAttr getProgram(ProgramUse use);
-    /// Those that it has, in the order of ProgramUse.
-    ::llvm::SmallVector<std::pair<ProgramUse, ::mlir::FlatSymbolRefAttr>> getPrograms();
-    /// The function of one of them; null, after a diagnostic, where it has none or is no function any more.
-    ::mlir::func::FuncOp lookupFunction(ProgramUse use);
+    /// Null where the block has no such program, or binds no such parameter.
+    ::mlir::FlatSymbolRefAttr getProgram(::llvm::StringRef name);
+    ::mlir::FlatSymbolRefAttr getParameter(::llvm::StringRef name);
+    /// Binds one parameter more.
+    void addParameter(::llvm::StringRef name, ::llvm::StringRef symbol);
+    void setProgram(::llvm::StringRef name, ::llvm::StringRef symbol);
+    void removeProgram(::llvm::StringRef name);
+    /// The function of one of the programs; null, after a diagnostic, where it has none or is no function any more.
+    ::mlir::func::FuncOp lookupFunction(::llvm::StringRef name);
   }];
 }
 

@@ -110,16 +110,15 @@ uint64_t adapterDiskBytes(const Session &session, const std::string &folder) {
 }
 
 static bool isHead(const format::Bundle &bundle, std::string_view layer) {
-  for (const format::Block &block : bundle.blocks())
-    for (const format::Parameter &parameter : block.parameters()) {
-      if (block.kind() != format::Block::HEAD || parameter.kind_case() != format::Parameter::kWeight)
-        continue;
-      const format::Weight &weight = bundle.weights(static_cast<int>(parameter.weight()));
-      std::vector<std::string> names(weight.aliases().begin(), weight.aliases().end());
-      names.push_back(weight.name());
-      if (std::find(names.begin(), names.end(), format::weightOf(layer)) != names.end())
-        return true;
-    }
+  for (const format::Parameter &parameter : bundle.blocks().rbegin()->parameters()) {
+    if (!parameter.has_weight())
+      continue;
+    const format::Weight &weight = bundle.weights(static_cast<int>(parameter.weight()));
+    std::vector<std::string> names(weight.aliases().begin(), weight.aliases().end());
+    names.push_back(weight.name());
+    if (std::find(names.begin(), names.end(), format::weightOf(layer)) != names.end())
+      return true;
+  }
   return false;
 }
 

@@ -35,7 +35,9 @@ static Status checkHeader(const std::string &file, const std::string &content) {
         "%s: has format version %u.%u, newer than this runtime's %u.%u; use a newer runtime or compile again",
         file.c_str(), header.major, header.minor, format::majorVersion, format::minorVersion);
   if (header.major < format::majorVersion)
-    return damaged(file, "has a format version that never was");
+    return failure(MEBP_INCOMPATIBLE,
+                   "%s: has format version %u.%u, which this runtime no longer reads; compile it again", file.c_str(),
+                   header.major, header.minor);
   if (format::crc32(&header, offsetof(format::Header, headerCrc32)) != header.headerCrc32)
     return damaged(file, "checksum of the header does not match");
   if (header.payloadBytes != content.size() - sizeof(header))
@@ -138,7 +140,7 @@ Status Bundle::checkWeights() const {
 
 Status Bundle::checkDigest() const {
   if (!bundle.has_weights_crc32())
-    return failure(MEBP_UNSUPPORTED, "%s: an older mebpc wrote it without a checksum; compile it again",
+    return failure(MEBP_UNSUPPORTED, "%s: the bundle has no checksum of it; compile it again",
                    files.weights.name().c_str());
   std::vector<unsigned char> buffer;
   uint32_t digest = 0;

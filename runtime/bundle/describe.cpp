@@ -6,7 +6,6 @@
 #include "format/storage.h"
 #include "runtime/bundle/describe_program.h"
 #include "runtime/bundle/enum_names.h"
-#include "runtime/bundle/programs.h"
 
 namespace mebp {
 
@@ -37,12 +36,11 @@ static Json describeModel(const format::Model &model) {
 
 static Json describeBlock(const format::Bundle &bundle, const format::Block &block) {
   Json programs = Json::object();
-  for (ProgramUse use : allProgramUses)
-    if (int32_t number = programOf(block, use); number != noProgram)
-      programs[nameOf(use)] = number;
+  for (const format::BlockProgram &program : block.programs())
+    programs[program.name()] = program.program();
   uint64_t weightBytes = 0, trainableElements = 0;
   for (const format::Parameter &parameter : block.parameters()) {
-    if (parameter.kind_case() == format::Parameter::kWeight) {
+    if (parameter.has_weight()) {
       weightBytes += bytesOf(bundle.weights(static_cast<int>(parameter.weight())));
     } else {
       const format::Trainable &trainable = bundle.trainables(static_cast<int>(parameter.trainable()));

@@ -14,8 +14,7 @@ using Json = nlohmann::ordered_json;
 using Steps = google::protobuf::RepeatedPtrField<format::Step>;
 
 static std::string nameOf(format::Loop::Domain domain) { return inLowerCase(format::Loop::Domain_Name(domain)); }
-static std::string nameOf(format::Input::Role role) { return inLowerCase(format::Input::Role_Name(role)); }
-static std::string nameOf(format::Output::Role role) { return inLowerCase(format::Output::Role_Name(role)); }
+static std::string nameOf(format::Port::Kind kind) { return inLowerCase(format::Port::Kind_Name(kind)); }
 static std::string nameOf(format::Placement::Kind kind) { return inLowerCase(format::Placement::Kind_Name(kind)); }
 
 namespace {
@@ -86,10 +85,10 @@ static Json describeSteps(const Steps &steps) {
   return list;
 }
 
-template <typename Bound> static Json describeBound(const google::protobuf::RepeatedPtrField<Bound> &bound) {
+static Json describePorts(const google::protobuf::RepeatedPtrField<format::Port> &ports) {
   Json list = Json::array();
-  for (const Bound &one : bound)
-    list.push_back({{"role", nameOf(one.role())}, {"value", one.value()}});
+  for (const format::Port &port : ports)
+    list.push_back({{"kind", nameOf(port.kind())}, {"name", port.name()}, {"value", port.value()}});
   return list;
 }
 
@@ -113,8 +112,8 @@ Json describeProgram(const format::Program &program) {
           {"updates", count.updates},
           {"inputs", program.inputs_size()},
           {"outputs", program.outputs_size()},
-          {"takes", describeBound(program.inputs())},
-          {"gives", describeBound(program.outputs())},
+          {"takes", describePorts(program.inputs())},
+          {"gives", describePorts(program.outputs())},
           {"in_place", program.in_place()},
           {"tensors", describeValues(program)},
           {"order", describeSteps(program.steps())}};

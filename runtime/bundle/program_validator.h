@@ -7,6 +7,7 @@
 //   - i32 values come from the step's ids and labels alone, since kernels use them as indices.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "format/program.pb.h"
@@ -48,7 +49,7 @@ private:
     bool everDefined = false;
     bool input = false;
     bool output = false;
-    int role = format::Input::ROLE_UNSPECIFIED; // of the input that an i32 value is, or is a slice of
+    const format::Port *port = nullptr; // the input that it is, or is a slice of
   };
 
   // Before the walk: validate_values.cpp.
@@ -57,6 +58,7 @@ private:
   Status checkExtent(uint32_t index, const Dimension &dimension, bool ofRows) const;
   Status checkPlacement(uint32_t index) const;
   Status checkInPlace() const;
+  Status checkPorts(const google::protobuf::RepeatedPtrField<format::Port> &ports) const;
   Status defineInputs();
   Status declareOutputs();
 
@@ -72,6 +74,7 @@ private:
   Status use(int64_t index) const;
   Status define(int64_t index, Values &defined);
   Status checkWritable(uint32_t index) const;
+  bool isBatch(uint32_t index, std::string_view name) const;
   Status checkType(const format::Slot &slot, uint32_t index) const;
   Status checkLetter(const format::Slot &slot, char letter, const Dimension &dimension, KernelShape &shape);
   Status checkSlot(const format::Slot &slot, uint32_t index, KernelShape &shape);

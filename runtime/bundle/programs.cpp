@@ -1,101 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/bundle/programs.h"
 
+#include <algorithm>
+
 namespace mebp {
 
-using format::Input;
-using format::Output;
+using format::Port;
 
-const char *nameOf(ProgramUse use) {
-  switch (use) {
-  case ProgramUse::Forward:
-    return "forward";
-  case ProgramUse::Backward:
-    return "backward";
-  case ProgramUse::Objective:
-    return "objective";
-  case ProgramUse::Loss:
-    return "loss";
-  case ProgramUse::Logits:
-    return "logits";
-  }
-  return "";
-}
-
-ProgramUse gradientUse(const format::Block &block) {
-  return block.kind() == format::Block::HEAD ? ProgramUse::Objective : ProgramUse::Backward;
-}
-
-int32_t programOf(const format::Block &block, ProgramUse use) {
-  switch (use) {
-  case ProgramUse::Forward:
-    return block.forward();
-  case ProgramUse::Backward:
-    return block.backward();
-  case ProgramUse::Objective:
-    return block.objective();
-  case ProgramUse::Loss:
-    return block.loss();
-  case ProgramUse::Logits:
-    return block.logits();
-  }
+int32_t programOf(const format::Block &block, std::string_view name) {
+  for (const format::BlockProgram &program : block.programs())
+    if (program.name() == name)
+      return static_cast<int32_t>(program.program());
   return noProgram;
 }
 
-bool isPossible(ProgramUse use, const format::Block &block) {
-  bool head = block.kind() == format::Block::HEAD;
-  return head != (use == ProgramUse::Forward || use == ProgramUse::Backward);
+int32_t gradientProgramOf(const format::Block &block) {
+  int32_t objective = programOf(block, format::objectiveProgram);
+  return objective != noProgram ? objective : programOf(block, format::backwardProgram);
 }
 
-bool isRequired(ProgramUse use, const format::Block &block) {
-  bool head = block.kind() == format::Block::HEAD;
-  return use == (head ? ProgramUse::Objective : ProgramUse::Forward);
+const format::Parameter *findParameter(const format::Block &block, std::string_view name) {
+  for (const format::Parameter &parameter : block.parameters())
+    if (parameter.name() == name)
+      return &parameter;
+  return nullptr;
 }
 
-bool takes(ProgramUse use, const format::Block &block, Input::Role role) {
-  bool embed = block.kind() == format::Block::EMBED;
-  switch (role) {
-  case Input::PARAMETER:
-    return true;
-  case Input::ACTIVATION:
-    return !embed;
-  case Input::TOKEN_IDS:
-    return use == ProgramUse::Forward || use == ProgramUse::Backward;
-  case Input::COTANGENT:
-    return use == ProgramUse::Backward;
-  case Input::LABELS:
-  case Input::OBJECTIVE_SCALE:
-    return use == ProgramUse::Objective || use == ProgramUse::Loss;
-  default:
-    return false;
-  }
+const Port *findPort(const Ports &ports, Port::Kind kind, std::string_view name) {
+  for (const Port &port : ports)
+    if (port.kind() == kind && port.name() == name)
+      return &port;
+  return nullptr;
 }
 
-bool gives(ProgramUse use, Output::Role role) {
-  switch (role) {
-  case Output::GRADIENT:
-  case Output::COTANGENT:
-    return givesGradients(use);
-  default:
-    return role == mainOutput(use);
-  }
+bool isFlow(const Port &port) { return port.kind() == Port::FLOW && !format::isCotangent(port.name()); }
+bool isCotangent(const Port &port) { return port.kind() == Port::FLOW && format::isCotangent(port.name()); }
+
+const Port *findPlaceOf(const format::Program &program, const Port &output) {
+  const Port *same = findPort(program.inputs(), Port::FLOW, output.name());
+  return same ? same : findPort(program.inputs(), Port::FLOW, format::flowOf(output.name()));
 }
 
-bool givesGradients(ProgramUse use) { return use == ProgramUse::Backward || use == ProgramUse::Objective; }
-
-Output::Role mainOutput(ProgramUse use) {
-  switch (use) {
-  case ProgramUse::Forward:
-    return Output::ACTIVATION;
-  case ProgramUse::Backward:
-    return Output::COTANGENT;
-  case ProgramUse::Objective:
-  case ProgramUse::Loss:
-    return Output::LOSS;
-  case ProgramUse::Logits:
-    return Output::LOGITS;
-  }
-  return Output::ROLE_UNSPECIFIED;
+bool givesGradients(const format::Program &program) {
+  return std::any_of(program.outputs().begin(), program.outputs().end(),
+                     [](const Port &port) { return port.kind() == Port::GRADIENT || isCotangent(port); });
 }
 
 } // namespace mebp

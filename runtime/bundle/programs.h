@@ -1,33 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a block's programs are for: which inputs and outputs each can have.
+// A block's programs and parameters, and a program's ports, by name (format/ports.h).
 #pragma once
 
+#include <string_view>
+
+#include "format/ports.h"
 #include "format/program.pb.h"
 
 namespace mebp {
 
+// What a step runs. The last block is the head.
+struct KnownProgram {
+  std::string_view name;
+  bool ofHead; // else of every other block
+  bool isRequired;
+  bool givesGradients;     // and cotangents
+  std::string_view result; // a RESULT that it has to give; empty: none
+};
+constexpr KnownProgram knownPrograms[] = {
+    {format::forwardProgram, false, true, false, ""},
+    {format::backwardProgram, false, false, true, ""},
+    {format::objectiveProgram, true, true, true, format::lossPort},
+    {format::lossProgram, true, false, false, format::lossPort},
+    {format::logitsProgram, true, false, false, format::logitsPort},
+};
+
 constexpr int32_t noProgram = -1;
+using Ports = google::protobuf::RepeatedPtrField<format::Port>;
 
-enum class ProgramUse { Forward, Backward, Objective, Loss, Logits };
+// The number of the block's program, or noProgram.
+int32_t programOf(const format::Block &block, std::string_view name);
+// Of the one that gives its gradients: an objective, or a backward.
+int32_t gradientProgramOf(const format::Block &block);
+// Null where it binds none of this name.
+const format::Parameter *findParameter(const format::Block &block, std::string_view name);
 
-constexpr ProgramUse allProgramUses[] = {ProgramUse::Forward, ProgramUse::Backward, ProgramUse::Objective,
-                                         ProgramUse::Loss, ProgramUse::Logits};
+const format::Port *findPort(const Ports &ports, format::Port::Kind kind, std::string_view name);
+// A flow on its way forward; one on its way back.
+bool isFlow(const format::Port &port);
+bool isCotangent(const format::Port &port);
+// The flow in whose memory a program that is in place may leave one that it gives; null where none comes in.
+const format::Port *findPlaceOf(const format::Program &program, const format::Port &output);
 
-const char *nameOf(ProgramUse use);
-
-// Which of a block's programs gives its gradients: the head's objective, a backward of any other.
-ProgramUse gradientUse(const format::Block &block);
-
-// The number of the block's program for `use`, or noProgram.
-int32_t programOf(const format::Block &block, ProgramUse use);
-
-// Only the head has an objective, a loss and logits; only the others have a forward and a backward.
-bool isPossible(ProgramUse use, const format::Block &block);
-bool isRequired(ProgramUse use, const format::Block &block);
-bool takes(ProgramUse use, const format::Block &block, format::Input::Role role);
-bool gives(ProgramUse use, format::Output::Role role);
-bool givesGradients(ProgramUse use); // backward and objective
-format::Output::Role mainOutput(ProgramUse use);
+// Whether a session that needs no gradients leaves it out.
+bool givesGradients(const format::Program &program);
 
 } // namespace mebp

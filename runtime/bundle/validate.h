@@ -19,4 +19,10 @@ Status validateBundle(const format::Bundle &bundle);
 // One program by itself; what its inputs and outputs are bound to is the bundle's business.
 Status validateProgram(const format::Program &program, const format::Model &model);
 
+// One block: its parameters, and what its programs take and give but for flows. Programs are valid by themselves.
+Status validateBlock(const format::Bundle &bundle, int index);
+
+// What passes from block to block: valid blocks give each other what they take, and cotangents come back.
+Status validateFlows(const format::Bundle &bundle);
+
 } // namespace mebp

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "format/ports.h"
 #include "runtime/bundle/program_validator.h"
 #include "runtime/exec/read_attributes.h"
 
@@ -78,6 +79,11 @@ Status ProgramValidator::walkStep(const format::Step &step, Values &defined) {
   }
 }
 
+bool ProgramValidator::isBatch(uint32_t index, std::string_view name) const {
+  const format::Port *port = states[index].port;
+  return port && port->kind() == format::Port::BATCH && port->name() == name;
+}
+
 Status ProgramValidator::checkType(const format::Slot &slot, uint32_t index) const {
   bool fits = true;
   switch (slot.type) {
@@ -91,10 +97,10 @@ Status ProgramValidator::checkType(const format::Slot &slot, uint32_t index) con
     fits = value(index).element() != format::I32;
     break;
   case format::SlotType::Ids:
-    fits = states[index].role == format::Input::TOKEN_IDS;
+    fits = isBatch(index, format::idsPort);
     break;
   case format::SlotType::Labels:
-    fits = states[index].role == format::Input::LABELS;
+    fits = isBatch(index, format::labelsPort);
     break;
   }
   return fits ? Status() : failure(MEBP_CORRUPT, "'%s' has the wrong element type", slot.name);
@@ -238,7 +244,7 @@ Status ProgramValidator::checkSlice(const format::Slice &slice, Values &defined)
     return status;
   if (value(slice.result()).placement().kind() != Placement::VIEW)
     return failure(MEBP_CORRUPT, "value %u is a slice, but not a view", slice.result());
-  states[slice.result()].role = states[slice.source()].role;
+  states[slice.result()].port = states[slice.source()].port;
   return checkWindow(slice.source(), slice.result(), slice.loop());
 }
 

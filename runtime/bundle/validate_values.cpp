@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <set>
+#include <string_view>
+#include <utility>
 
 #include "format/alignment.h"
 #include "format/storage.h"
 #include "runtime/bundle/program_validator.h"
+#include "runtime/bundle/programs.h"
 #include "runtime/bundle/validate.h"
 
 namespace mebp {
 
 using format::Extent;
 using format::Placement;
+using format::Port;
 
 Status validateProgram(const format::Program &program, const format::Model &model) {
   return ProgramValidator(program, model).run().in("program '" + program.name() + "'");
@@ -35,7 +40,7 @@ Status ProgramValidator::run() {
   Values defined;
   if (Status status = walk(program.steps(), defined); !status.ok())
     return status;
-  for (const format::Output &output : program.outputs())
+  for (const format::Port &output : program.outputs())
     if (!states[output.value()].defined)
       return failure(MEBP_CORRUPT, "output %u is never written", output.value());
   return checkInPlace();
@@ -45,15 +50,15 @@ Status ProgramValidator::run() {
 Status ProgramValidator::checkInPlace() const {
   if (!program.in_place())
     return Status();
-  const format::Input *in = nullptr;
-  for (const format::Input &input : program.inputs())
-    if (input.role() == format::Input::COTANGENT || (input.role() == format::Input::ACTIVATION && !in))
-      in = &input;
-  for (const format::Output &output : program.outputs())
-    if ((output.role() == format::Output::COTANGENT || output.role() == format::Output::ACTIVATION) && in &&
-        sameShape(in->value(), output.value()))
-      return Status();
-  return failure(MEBP_CORRUPT, "it is in place, but gives nothing that fits what it takes");
+  bool flows = false, fits = true;
+  for (const Port &output : program.outputs()) {
+    if (output.kind() != Port::FLOW)
+      continue;
+    flows = true;
+    const Port *place = findPlaceOf(program, output);
+    fits &= place && sameShape(place->value(), output.value());
+  }
+  return flows && fits ? Status() : failure(MEBP_CORRUPT, "it is in place, but gives what fits nothing that it takes");
 }
 
 Dimension ProgramValidator::rowsOf(uint32_t index) const {
@@ -164,36 +169,42 @@ Status ProgramValidator::checkPlacement(uint32_t index) const {
   return Status();
 }
 
+// What its kind and name ask of it, the bundle checks.
+Status ProgramValidator::checkPorts(const Ports &ports) const {
+  std::set<std::pair<int, std::string_view>> names;
+  for (const Port &port : ports)
+    if (!names.insert({port.kind(), port.name()}).second)
+      return failure(MEBP_CORRUPT, "it has two ports '%s' of one kind", port.name().c_str());
+  return Status();
+}
+
 Status ProgramValidator::defineInputs() {
-  for (const format::Input &input : program.inputs()) {
+  for (const Port &input : program.inputs()) {
     if (!known(input.value()) || states[input.value()].everDefined ||
         value(input.value()).placement().kind() != Placement::BOUND)
       return failure(MEBP_CORRUPT, "an input is not a bound value of its own");
     State &state = states[input.value()];
     state.defined = state.everDefined = state.input = true;
-    state.role = input.role();
-    bool integer = input.role() == format::Input::TOKEN_IDS || input.role() == format::Input::LABELS;
-    if (integer != (value(input.value()).element() == format::I32))
-      return failure(MEBP_CORRUPT, "input %u has the wrong element type", input.value());
-    bool activation = input.role() == format::Input::ACTIVATION || input.role() == format::Input::COTANGENT;
-    if (input.role() != format::Input::PARAMETER && !integer &&
-        value(input.value()).element() != (activation ? model.activation() : format::F32))
+    state.port = &input;
+    const format::Storage storage = storageOf(input.value());
+    bool fits = storage == format::Storage::I32 ? input.kind() == Port::BATCH
+                                                : isFloat(storage) || input.kind() == Port::PARAMETER;
+    if (!fits)
       return failure(MEBP_CORRUPT, "input %u has the wrong element type", input.value());
   }
-  return Status();
+  return checkPorts(program.inputs());
 }
 
 Status ProgramValidator::declareOutputs() {
-  for (const format::Output &output : program.outputs()) {
+  for (const Port &output : program.outputs()) {
     if (!known(output.value()) || states[output.value()].input || states[output.value()].output ||
         value(output.value()).placement().kind() != Placement::BOUND)
       return failure(MEBP_CORRUPT, "an output is not a bound value of its own");
-    bool activation = output.role() == format::Output::ACTIVATION || output.role() == format::Output::COTANGENT;
-    if (value(output.value()).element() != (activation ? model.activation() : format::F32))
+    if (!isFloat(storageOf(output.value())))
       return failure(MEBP_CORRUPT, "output %u has the wrong element type", output.value());
     states[output.value()].output = true;
   }
-  return Status();
+  return checkPorts(program.outputs());
 }
 
 } // namespace mebp

@@ -17,9 +17,9 @@ class Reader {
 public:
   Reader(const format::Program &program, const format::Block &block) : program(program) {
     mapped.resize(static_cast<size_t>(program.values_size()));
-    for (const format::Input &input : program.inputs())
-      if (input.role() == format::Input::PARAMETER)
-        mapped[input.value()] = block.parameters(static_cast<int>(input.parameter())).has_weight();
+    for (const format::Port &input : program.inputs())
+      if (input.kind() == format::Port::PARAMETER)
+        mapped[input.value()] = findParameter(block, input.name())->has_weight();
   }
 
   void visit(const google::protobuf::RepeatedPtrField<format::Step> &steps) {

@@ -3,79 +3,75 @@
 
 namespace mebp {
 
-using format::Input;
-using format::Output;
+using format::Port;
 
-static Binding bindParameter(const BoundMemory &memory, const format::Parameter &parameter) {
-  if (parameter.kind_case() == format::Parameter::kWeight)
-    return memory.bundle.weightBinding(parameter.weight());
-  Binding binding;
-  binding.data = memory.trainables.parameters(parameter.trainable());
-  return binding;
-}
+namespace {
 
-static Binding bindInput(const BoundMemory &memory, uint32_t block, const Input &input, ProgramUse use) {
-  Binding binding;
-  switch (input.role()) {
-  case Input::ACTIVATION:
-    binding.data = memory.checkpoints.inputOf(block, use);
-    break;
-  case Input::COTANGENT:
-    binding.data = memory.checkpoints.cotangentOf(block);
-    break;
-  case Input::TOKEN_IDS:
-    binding.data = memory.batch.ids;
-    break;
-  case Input::LABELS:
-    binding.data = memory.batch.labels;
-    break;
-  case Input::OBJECTIVE_SCALE:
-    binding.data = memory.batch.scale;
-    break;
-  default: {
-    const format::Block &owning = memory.bundle.content().blocks(static_cast<int>(block));
-    return bindParameter(memory, owning.parameters(static_cast<int>(input.parameter())));
+// Where the ports of one block's program lie. What no case knows, validation has refused.
+class Binder {
+public:
+  Binder(const BoundMemory &memory, uint32_t block, const KnownProgram &use)
+      : memory(memory), number(block), block(memory.bundle.content().blocks(static_cast<int>(block))), use(use) {}
+
+  Binding input(const Port &port) { return isCotangent(port) ? cotangent(number, port) : bind(port); }
+  Binding output(const Port &port) {
+    if (isCotangent(port))
+      return cotangent(number - 1, port);
+    return port.kind() == Port::FLOW ? at(memory.checkpoints.outputOf(number, port.name())) : bind(port);
   }
-  }
-  return binding;
-}
 
-BoundProgram bind(const BoundMemory &memory, uint32_t block, ProgramUse use) {
+private:
+  Binding bind(const Port &port) {
+    switch (port.kind()) {
+    case Port::FLOW:
+      return at(memory.checkpoints.inputOf(number, port.name(), use.givesGradients));
+    case Port::PARAMETER: {
+      const format::Parameter &parameter = *findParameter(block, port.name());
+      return parameter.has_weight() ? memory.bundle.weightBinding(parameter.weight())
+                                    : at(memory.trainables.parameters(parameter.trainable()));
+    }
+    case Port::GRADIENT:
+      return at(memory.gradients.outputOf(number, gradients++));
+    case Port::BATCH:
+    case Port::RESULT:
+      return at(memory.batch.find(port.name()));
+    default:
+      return {};
+    }
+  }
+  Binding cotangent(uint32_t giver, const Port &port) {
+    return at(memory.checkpoints.cotangentOf(giver, format::flowOf(port.name())));
+  }
+  static Binding at(void *data) {
+    Binding binding;
+    binding.data = data;
+    return binding;
+  }
+
+  const BoundMemory &memory;
+  uint32_t number;
+  const format::Block &block;
+  const KnownProgram &use;
+  uint32_t gradients = 0; // so far
+};
+
+} // namespace
+
+BoundProgram bind(const BoundMemory &memory, uint32_t block, const KnownProgram &use) {
   const format::Bundle &content = memory.bundle.content();
   const format::Block &owning = content.blocks(static_cast<int>(block));
   BoundProgram bound;
-  bound.program = programOf(owning, use);
-  bound.use = use;
+  bound.program = programOf(owning, use.name);
+  bound.use = &use;
   if (bound.program == noProgram)
     return bound;
-  bound.name = std::string(nameOf(use)) + " of " + owning.name();
+  bound.name = std::string(use.name) + " of " + owning.name();
   const format::Program &program = content.programs(bound.program);
-  for (const Input &input : program.inputs()) {
-    if (input.role() == Input::ACTIVATION)
-      bound.activation = static_cast<int32_t>(bound.bindings.size());
-    bound.bindings.push_back(bindInput(memory, block, input, use));
-  }
-  uint32_t gradients = 0;
-  for (const Output &output : program.outputs()) {
-    Binding binding;
-    switch (output.role()) {
-    case Output::ACTIVATION:
-      binding.data = memory.checkpoints.outputOf(block);
-      break;
-    case Output::COTANGENT:
-      binding.data = memory.checkpoints.cotangentOf(block - 1);
-      break;
-    case Output::GRADIENT:
-      binding.data = memory.gradients.outputOf(block, gradients++);
-      break;
-    case Output::LOSS:
-      binding.data = memory.batch.loss;
-      break;
-    default: // logits: the caller's memory, bound when they are asked for
-      bound.logits = static_cast<int32_t>(bound.bindings.size());
-    }
-    bound.bindings.push_back(binding);
-  }
+  Binder binder(memory, block, use);
+  for (const Port &port : program.inputs())
+    bound.bindings.push_back(binder.input(port));
+  for (const Port &port : program.outputs())
+    bound.bindings.push_back(binder.output(port));
   return bound;
 }
 

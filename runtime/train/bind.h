@@ -29,13 +29,13 @@ struct BoundMemory {
 
 struct BoundProgram {
   int32_t program = noProgram;
-  ProgramUse use = ProgramUse::Forward;
-  std::string name; // "backward of model.layers.3"
-  std::vector<Binding> bindings;
-  int32_t activation = -1, logits = -1; // which binding is which
+  const KnownProgram *use = nullptr;
+  std::string name;              // "backward of model.layers.3"
+  std::vector<Binding> bindings; // of its inputs, then of its outputs
 };
 
-// Has noProgram where the block has none for this use.
-BoundProgram bind(const BoundMemory &memory, uint32_t block, ProgramUse use);
+// Has noProgram where the block has none for this use. What is the caller's memory, as that of logits, has no place
+// yet.
+BoundProgram bind(const BoundMemory &memory, uint32_t block, const KnownProgram &use);
 
 } // namespace mebp

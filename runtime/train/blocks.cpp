@@ -19,10 +19,17 @@ Status Blocks::create(const BoundMemory &memory, const mebp_session_options &opt
   peak = options.sample_memory ? &sessionPeak : nullptr;
   programs.resize(static_cast<size_t>(bundle->blocks_size()));
   for (uint32_t i = 0; i < count(); ++i)
-    for (ProgramUse use : allProgramUses)
-      if (!(givesGradients(use) && isForwardOnly(options)))
-        programs[i][static_cast<size_t>(use)] = bind(memory, i, use);
+    for (size_t use = 0; use < std::size(knownPrograms); ++use)
+      if (!(knownPrograms[use].givesGradients && isForwardOnly(options)))
+        programs[i][use] = bind(memory, i, knownPrograms[use]);
   return options.trace_file ? trace.open(options.trace_file) : Status();
+}
+
+size_t Blocks::indexOf(std::string_view program) {
+  size_t index = 0;
+  while (knownPrograms[index].name != program)
+    ++index;
+  return index;
 }
 
 Status Blocks::run(const BoundProgram &program, LiveShape live) {
@@ -36,7 +43,7 @@ Status Blocks::run(const BoundProgram &program, LiveShape live) {
   run.cancellation = cancellation;
   SessionObserver observer;
   observer.peak = peak;
-  observer.residency = weights->limiting(program.use);
+  observer.residency = weights->limiting(program.use->name);
   observer.trace = trace.isOpen() ? &trace : nullptr;
   run.observer = observer.isNeeded() ? &observer : nullptr;
   Trace::Time begin = observer.trace ? Trace::now() : Trace::Time();
@@ -49,29 +56,35 @@ Status Blocks::run(const BoundProgram &program, LiveShape live) {
 
 Status Blocks::forward(uint32_t block, LiveShape live) {
   weights->readAhead(block, block + 1);
-  return run(of(block, ProgramUse::Forward), live);
+  return run(of(block, format::forwardProgram), live);
 }
 
 Status Blocks::backward(uint32_t block, LiveShape live) {
   weights->readAhead(block, block - 1);
   if (Status status = checkpoints->fetchInput(block, live.rows()); !status.ok())
     return status;
-  if (Status status = run(of(block, ProgramUse::Backward), live); !status.ok())
+  if (Status status = run(of(block, format::backwardProgram), live); !status.ok())
     return status;
   checkpoints->dropInput(block, live.rows());
   return Status();
 }
 
 uint64_t Blocks::logitRows() const {
-  const BoundProgram &bound = of(head(), ProgramUse::Logits);
-  const format::Program &program = bundle->programs(bound.program);
-  return program.values(static_cast<int>(program.inputs(bound.activation).value())).rows();
+  const format::Program &program = bundle->programs(of(head(), format::logitsProgram).program);
+  const format::Port &result = *findPort(program.outputs(), format::Port::RESULT, format::logitsPort);
+  return program.values(static_cast<int>(result.value())).rows();
 }
 
 Status Blocks::logits(uint64_t row, uint32_t rows, float *out) {
-  BoundProgram &bound = programs.back()[static_cast<size_t>(ProgramUse::Logits)];
-  bound.bindings[static_cast<size_t>(bound.activation)].data = checkpoints->headInput(row);
-  bound.bindings[static_cast<size_t>(bound.logits)].data = out;
+  BoundProgram &bound = programs.back()[indexOf(format::logitsProgram)];
+  const format::Program &program = bundle->programs(bound.program);
+  size_t index = 0;
+  for (const format::Port &input : program.inputs()) {
+    if (isFlow(input))
+      bound.bindings[index].data = checkpoints->headInput(input.name(), row);
+    ++index;
+  }
+  bound.bindings[index].data = out; // alone of what comes out
   return run(bound, {1, rows});
 }
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <iterator>
+#include <string_view>
 #include <vector>
 
 #include "runtime/core/memory.h"
@@ -33,20 +34,21 @@ public:
 
   uint32_t count() const { return static_cast<uint32_t>(programs.size()); }
   uint32_t head() const { return count() - 1; }
-  bool has(uint32_t block, ProgramUse use) const { return of(block, use).program != noProgram; }
+  bool has(uint32_t block, std::string_view program) const { return of(block, program).program != noProgram; }
 
   // Of a block before the head.
   Status forward(uint32_t block, LiveShape live);
   Status backward(uint32_t block, LiveShape live);
   // The head's objective or loss.
-  Status runHead(ProgramUse use, LiveShape live) { return run(of(head(), use), live); }
+  Status runHead(std::string_view program, LiveShape live) { return run(of(head(), program), live); }
   // The head's logits, at most logitRows() of them, from a row of its input on.
   Status logits(uint64_t row, uint32_t rows, float *out);
   uint64_t logitRows() const;
 
 private:
-  using Programs = std::array<BoundProgram, std::size(allProgramUses)>; // of one block, by their use
-  const BoundProgram &of(uint32_t block, ProgramUse use) const { return programs[block][static_cast<size_t>(use)]; }
+  using Programs = std::array<BoundProgram, std::size(knownPrograms)>; // of one block, in their order
+  static size_t indexOf(std::string_view program);
+  const BoundProgram &of(uint32_t block, std::string_view program) const { return programs[block][indexOf(program)]; }
   Status run(const BoundProgram &program, LiveShape live);
 
   const Bundle *opened = nullptr;

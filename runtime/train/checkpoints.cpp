@@ -4,22 +4,20 @@
 #include <algorithm>
 
 #include "format/container.h"
-#include "format/storage.h"
+#include "runtime/bundle/programs.h"
 #include "runtime/train/options.h"
 
 namespace mebp {
 
-uint64_t flowingRowBytes(const format::Model &model) {
-  return format::rowBytesOf(format::storageOf(model.activation()), model.hidden());
-}
-
 static bool flowsInPlace(const format::Bundle &bundle) {
-  for (const format::Block &block : bundle.blocks())
-    for (ProgramUse use : {ProgramUse::Forward, ProgramUse::Backward, ProgramUse::Objective}) {
-      int32_t number = programOf(block, use);
-      if (number != noProgram && block.kind() != format::Block::EMBED && !bundle.programs(number).in_place())
-        return false;
-    }
+  for (const format::Program &program : bundle.programs()) {
+    auto anyFlow = [](const Ports &ports) {
+      return std::any_of(ports.begin(), ports.end(),
+                         [](const format::Port &port) { return port.kind() == format::Port::FLOW; });
+    };
+    if (!program.in_place() && anyFlow(program.inputs()) && anyFlow(program.outputs()))
+      return false;
+  }
   return true;
 }
 
@@ -47,8 +45,10 @@ static void placeInSegments(CheckpointPlan &plan, uint32_t count, uint32_t spaci
 CheckpointPlan planCheckpoints(const format::Bundle &bundle, const mebp_session_options &options, Placer &memory,
                                Placer &file) {
   CheckpointPlan plan;
-  const format::Model &model = bundle.model();
-  uint64_t bytes = static_cast<uint64_t>(model.batch()) * model.sequence() * flowingRowBytes(model);
+  plan.borders = bordersOf(bundle);
+  uint64_t bytes = 0;
+  for (const Border &border : plan.borders)
+    bytes = std::max(bytes, border.bytes);
   auto count = static_cast<uint32_t>(bundle.blocks_size() - 2);
   plan.forwardOnly = isForwardOnly(options);
   plan.spilled = options.spill_folder && !plan.forwardOnly;
@@ -63,10 +63,8 @@ CheckpointPlan planCheckpoints(const format::Bundle &bundle, const mebp_session_
   return plan;
 }
 
-void Checkpoints::create(const format::Model &model, CheckpointPlan planned, unsigned char *sessionMemory,
-                         SpillFile &sessionFile) {
+void Checkpoints::create(CheckpointPlan planned, unsigned char *sessionMemory, SpillFile &sessionFile) {
   plan = std::move(planned);
-  rowBytes = flowingRowBytes(model);
   memory = sessionMemory;
   file = &sessionFile;
 }
@@ -75,28 +73,37 @@ void Checkpoints::create(const format::Model &model, CheckpointPlan planned, uns
 static unsigned turnOf(uint32_t count, uint32_t block) { return (count - block) % 2; }
 
 // A backward reads a spilled input where the file is mapped, a forward where it flows.
-void *Checkpoints::inputOf(uint32_t block, ProgramUse use) const {
+unsigned char *Checkpoints::placeOf(uint32_t block, bool givesGradients) const {
   uint32_t before = block - 1;
-  if (before >= count() || plan.forwardOnly || (plan.spilled && !givesGradients(use)))
+  if (before >= count() || plan.forwardOnly || (plan.spilled && !givesGradients))
     return memory + plan.flow[1 - turnOf(count(), before)];
   if (plan.spilled) // read only: no program writes an input
     return const_cast<unsigned char *>(file->data() + plan.places[before]);
   return memory + plan.places[before];
 }
 
-void *Checkpoints::cotangentOf(uint32_t block) const { return memory + plan.flow[turnOf(count(), block)]; }
+void *Checkpoints::inputOf(uint32_t block, std::string_view flow, bool givesGradients) const {
+  return placeOf(block, givesGradients) + plan.borders[block - 1].find(flow).offset;
+}
 
-void *Checkpoints::headInput(uint64_t row) const {
-  return static_cast<unsigned char *>(outputOf(count())) + row * rowBytes;
+void *Checkpoints::cotangentOf(uint32_t block, std::string_view flow) const {
+  return memory + plan.flow[turnOf(count(), block)] + plan.borders[block].find(flow).offset;
+}
+
+void *Checkpoints::headInput(std::string_view name, uint64_t row) const {
+  const Flow &flow = plan.borders.back().find(name);
+  return placeOf(count() + 1, false) + flow.offset + row * flow.rowBytes;
 }
 
 Status Checkpoints::keepOutput(uint32_t block, uint64_t rows) {
   if (!isSpilled(block))
     return Status();
-  uint64_t place = plan.places[block], bytes = rows * rowBytes;
-  if (Status status = file->write(place, outputOf(block), bytes); !status.ok())
-    return status;
-  file->writeBack(place, bytes);
+  for (const Flow &flow : plan.borders[block].flows) {
+    uint64_t place = plan.places[block] + flow.offset, bytes = rows * flow.rowBytes;
+    if (Status status = file->write(place, outputOf(block, flow.name), bytes); !status.ok())
+      return status;
+    file->writeBack(place, bytes);
+  }
   return Status();
 }
 
@@ -104,13 +111,18 @@ Status Checkpoints::fetchInput(uint32_t block, uint64_t rows) const {
   if (block == 0 || !isSpilled(block - 1))
     return Status();
   if (block > 1)
-    file->readAhead(plan.places[block - 2], rows * rowBytes);
-  return file->prepareRead(plan.places[block - 1], rows * rowBytes);
+    for (const Flow &flow : plan.borders[block - 2].flows)
+      file->readAhead(plan.places[block - 2] + flow.offset, rows * flow.rowBytes);
+  for (const Flow &flow : plan.borders[block - 1].flows)
+    if (Status status = file->prepareRead(plan.places[block - 1] + flow.offset, rows * flow.rowBytes); !status.ok())
+      return status;
+  return Status();
 }
 
 void Checkpoints::dropInput(uint32_t block, uint64_t rows) const {
   if (block > 0 && isSpilled(block - 1))
-    file->drop(plan.places[block - 1], rows * rowBytes);
+    for (const Flow &flow : plan.borders[block - 1].flows)
+      file->drop(plan.places[block - 1] + flow.offset, rows * flow.rowBytes);
 }
 
 // Where the output of `block` begins a segment, its input ends the one before, and that one's shared places have been

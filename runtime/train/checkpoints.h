@@ -9,17 +9,15 @@
 
 #include "format/program.pb.h"
 #include "mebp/mebp.h"
-#include "runtime/bundle/programs.h"
 #include "runtime/core/spill_file.h"
 #include "runtime/core/status.h"
+#include "runtime/train/flows.h"
 #include "runtime/train/placer.h"
 
 namespace mebp {
 
-// Of a row of an activation or cotangent between two blocks.
-uint64_t flowingRowBytes(const format::Model &model);
-
 struct CheckpointPlan {
+  std::vector<Border> borders; // what is in each place, all of which have room for the widest
   // Of the input of each layer, one after another: where it is in memory, or in the file of a session that spills. In
   // memory every `spacing`-th, which begins a segment, has a place of its own. The others are there for one segment at
   // a time, in places that all segments share, and are computed again when the backward comes to them. The last segment
@@ -48,15 +46,14 @@ struct BlockRange {
 class Checkpoints {
 public:
   // The file is open where the plan needs one.
-  void create(const format::Model &model, CheckpointPlan planned, unsigned char *sessionMemory, SpillFile &sessionFile);
+  void create(CheckpointPlan planned, unsigned char *sessionMemory, SpillFile &sessionFile);
 
-  // Where a program of `block` finds its input, where its forward writes its output, and where the cotangent of that
-  // output is.
-  void *inputOf(uint32_t block, ProgramUse use) const;
-  void *outputOf(uint32_t block) const { return inputOf(block + 1, ProgramUse::Forward); }
-  void *cotangentOf(uint32_t block) const;
-  // The head's input, from a row on.
-  void *headInput(uint64_t row) const;
+  // Where a program of `block` finds a flow, where its forward writes one, and where the cotangent of that one is.
+  void *inputOf(uint32_t block, std::string_view flow, bool givesGradients) const;
+  void *outputOf(uint32_t block, std::string_view flow) const { return inputOf(block + 1, flow, false); }
+  void *cotangentOf(uint32_t block, std::string_view flow) const;
+  // What the head takes, from a row on.
+  void *headInput(std::string_view flow, uint64_t row) const;
 
   // After a forward: leaves the output where a backward finds it.
   Status keepOutput(uint32_t block, uint64_t rows);
@@ -70,9 +67,10 @@ private:
   // Blocks before the head whose outputs are checkpoints; the embedding is one, the last layer is not.
   uint32_t count() const { return static_cast<uint32_t>(plan.places.size()); }
   bool isSpilled(uint32_t checkpoint) const { return plan.spilled && checkpoint < count(); }
+  // Where all that a block takes begins, for a program that gives gradients or for others.
+  unsigned char *placeOf(uint32_t block, bool givesGradients) const;
 
   CheckpointPlan plan;
-  uint64_t rowBytes = 0;
   unsigned char *memory = nullptr;
   SpillFile *file = nullptr;
 };

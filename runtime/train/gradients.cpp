@@ -19,12 +19,12 @@ static GradientUse gradientUseOf(const mebp_session_options &options) {
 // The trainables that a block's program gives gradients of, in the order of its outputs.
 static std::vector<uint32_t> gradientsOf(const format::Bundle &bundle, const format::Block &block) {
   std::vector<uint32_t> trainables;
-  int32_t number = programOf(block, gradientUse(block));
+  int32_t number = gradientProgramOf(block);
   if (number == noProgram)
     return trainables;
-  for (const format::Output &output : bundle.programs(number).outputs())
-    if (output.role() == format::Output::GRADIENT)
-      trainables.push_back(block.parameters(static_cast<int>(output.parameter())).trainable());
+  for (const format::Port &output : bundle.programs(number).outputs())
+    if (output.kind() == format::Port::GRADIENT)
+      trainables.push_back(findParameter(block, output.name())->trainable());
   return trainables;
 }
 

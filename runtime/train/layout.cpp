@@ -12,9 +12,9 @@ namespace mebp {
 static uint64_t largestArena(const format::Bundle &bundle, bool forwardOnly) {
   uint64_t largest = 0;
   for (const format::Block &block : bundle.blocks())
-    for (ProgramUse use : allProgramUses) {
-      int32_t number = programOf(block, use);
-      if (number != noProgram && !(forwardOnly && givesGradients(use)))
+    for (const KnownProgram &use : knownPrograms) {
+      int32_t number = programOf(block, use.name);
+      if (number != noProgram && !(forwardOnly && use.givesGradients))
         largest = std::max<uint64_t>(largest, bundle.programs(number).arena_bytes());
     }
   return largest;
@@ -27,10 +27,10 @@ Layout planSession(const format::Bundle &bundle, const mebp_session_options &opt
   layout.checkpoints = planCheckpoints(bundle, options, memory, file);
   layout.trainables = planTrainables(bundle, options, memory, file);
   layout.gradients = planGradients(bundle, options, memory);
-  layout.ids = memory.take(tokens * sizeof(int32_t));
-  layout.labels = memory.take(tokens * sizeof(int32_t));
-  layout.loss = memory.take(sizeof(float));
-  layout.scale = memory.take(sizeof(float));
+  for (size_t i = 0; i < layout.stepPorts.size(); ++i) {
+    uint64_t bytes = format::bytesOf(format::stepPorts[i], tokens);
+    layout.stepPorts[i] = bytes ? memory.take(bytes) : noOffset;
+  }
   layout.scratch = memory.take(backend.followsPlacements() ? largestArena(bundle, isForwardOnly(options)) : 0);
   layout.workspace = memory.take(backend.workspaceBytes());
   if (options.resident_limit)

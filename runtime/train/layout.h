@@ -3,8 +3,11 @@
 // A session's one piece of memory, and what lies where in it. Everything starts at a multiple of 64 bytes.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <iterator>
 
+#include "format/ports.h"
 #include "format/program.pb.h"
 #include "runtime/exec/backend.h"
 #include "runtime/train/checkpoints.h"
@@ -17,8 +20,7 @@ struct Layout {
   CheckpointPlan checkpoints;
   TrainablePlan trainables;
   GradientPlan gradients;
-  uint64_t ids = 0, labels = 0;
-  uint64_t loss = 0, scale = 0;
+  std::array<uint64_t, std::size(format::stepPorts)> stepPorts; // noOffset: the caller's
   uint64_t scratch = 0;   // the running program's arena, where the backend uses one
   uint64_t workspace = 0; // the backend's
   uint64_t residency = 0; // which weights are in memory, where they are limited

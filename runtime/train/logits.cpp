@@ -8,7 +8,7 @@
 namespace mebp {
 
 Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, float *out) {
-  if (!blocks.has(blocks.head(), ProgramUse::Logits))
+  if (!blocks.has(blocks.head(), format::logitsProgram))
     return failure(MEBP_UNSUPPORTED, "the bundle was compiled without a program for logits; compile it again");
   if (Status status = weights.checkLogits(); !status.ok())
     return status;

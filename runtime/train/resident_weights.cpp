@@ -36,7 +36,7 @@ template <typename Take> static void forEachStretch(const format::Bundle &bundle
 }
 
 static bool isLayer(const format::Bundle &bundle, uint32_t block) {
-  return bundle.blocks(static_cast<int>(block)).kind() == format::Block::LAYER;
+  return block > 0 && block + 1 < static_cast<uint32_t>(bundle.blocks_size());
 }
 
 static Status tooLow(uint64_t limit, const WeightReads &reads, const std::string &block) {
@@ -60,8 +60,10 @@ Status ResidentWeights::create(const Bundle &bundle, uint64_t bytes, bool isOfPl
   const format::Block *reader = nullptr;
   for (uint32_t i = 0; i < static_cast<uint32_t>(content.blocks_size()); ++i) {
     const format::Block &block = content.blocks(static_cast<int>(i));
-    for (ProgramUse use : {ProgramUse::Forward, ProgramUse::Backward, ProgramUse::Objective, ProgramUse::Loss}) {
-      WeightReads reads = largestWeightReads(content, block, programOf(block, use));
+    for (const KnownProgram &use : knownPrograms) {
+      if (use.name == format::logitsProgram)
+        continue;
+      WeightReads reads = largestWeightReads(content, block, programOf(block, use.name));
       if (reads.windows > largest.windows) {
         largest = reads;
         reader = &block;
@@ -76,7 +78,7 @@ Status ResidentWeights::create(const Bundle &bundle, uint64_t bytes, bool isOfPl
     return tooLow(limit, largest, reader->name());
   roomForTwo = 2 * largestLayer <= windows;
   const format::Block &head = *content.blocks().rbegin();
-  logitsReads = largestWeightReads(content, head, programOf(head, ProgramUse::Logits));
+  logitsReads = largestWeightReads(content, head, programOf(head, format::logitsProgram));
   residency.begin(bundle.mappedWeights(), limit, memory);
   return Status();
 }
@@ -101,8 +103,8 @@ void ResidentWeights::readAhead(uint32_t block, uint32_t next) {
 bool ResidentWeights::fitsLogits() const { return !limit || logitsReads.windows * format::residencyWindow <= limit; }
 
 // A plan's limit is meant for training; logits go over it where they must.
-Residency *ResidentWeights::limiting(ProgramUse use) {
-  return limit && (use != ProgramUse::Logits || fitsLogits()) ? &residency : nullptr;
+Residency *ResidentWeights::limiting(std::string_view program) {
+  return limit && (program != format::logitsProgram || fitsLogits()) ? &residency : nullptr;
 }
 
 Status ResidentWeights::checkLogits() const {

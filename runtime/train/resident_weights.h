@@ -22,7 +22,7 @@ public:
   // To be called before a program of `block` runs, and one of `next` after it.
   void readAhead(uint32_t block, uint32_t next);
   // What wants to know of each weight that a program reads, before that; null: they may all stay.
-  Residency *limiting(ProgramUse use);
+  Residency *limiting(std::string_view program);
   // Refuses where the program for logits reads more at once than an option allows.
   Status checkLogits() const;
 

@@ -26,12 +26,10 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
   if (Status status = openSpill(layout, !options.spill_folder); !status.ok())
     return status;
 
-  batch.ids = reinterpret_cast<int32_t *>(memory + layout.ids);
-  batch.labels = reinterpret_cast<int32_t *>(memory + layout.labels);
-  batch.scale = reinterpret_cast<float *>(memory + layout.scale);
-  batch.loss = reinterpret_cast<float *>(memory + layout.loss);
+  for (size_t i = 0; i < batch.places.size(); ++i)
+    batch.places[i] = layout.stepPorts[i] == noOffset ? nullptr : memory + layout.stepPorts[i];
   bool isFresh = !given.memory && !given.allocator.allocate;
-  checkpoints.create(opened.model(), layout.checkpoints, memory, spill);
+  checkpoints.create(layout.checkpoints, memory, spill);
   trainables.create(opened.content(), layout.trainables, given, memory, isFresh, spill);
   gradients.create(opened.content(), layout.gradients, memory, isFresh);
   Status status = blocks.create({opened, batch, checkpoints, trainables, gradients}, given, *backend,

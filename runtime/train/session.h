@@ -57,7 +57,7 @@ private:
   Status takeAgain(const Tokens *batches, uint32_t count, uint32_t index);
   Status runForward();
   Status runForwardForBackward();
-  Status runObjective(ProgramUse use, double &out);
+  Status runObjective(std::string_view program, double &out);
   Status runLoss(double &out);
   Status runBackward(GradientSink &sink);
   Status runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, double &loss);

@@ -36,7 +36,7 @@ Status Session::takeBatches(const Tokens *batches, uint32_t count, uint64_t &all
   if (allLabels == 0)
     return failure(MEBP_INVALID_ARGUMENT,
                    "no label counts: all are -100, or stand at a row's first position, which nothing predicts");
-  *batch.scale = static_cast<float>(1.0 / static_cast<double>(allLabels));
+  *batch.scale() = static_cast<float>(1.0 / static_cast<double>(allLabels));
   return Status();
 }
 
@@ -61,10 +61,10 @@ Status Session::runForwardForBackward() {
   return Status();
 }
 
-Status Session::runObjective(ProgramUse use, double &out) {
-  if (Status status = blocks.runHead(use, live); !status.ok())
+Status Session::runObjective(std::string_view program, double &out) {
+  if (Status status = blocks.runHead(program, live); !status.ok())
     return status;
-  out = static_cast<double>(*batch.loss);
+  out = static_cast<double>(*batch.loss());
   return checkFinite("loss", out);
 }
 
@@ -73,7 +73,7 @@ Status Session::runBackward(GradientSink &sink) {
   if (Status status = gradients.deliver(blocks.head(), sink); !status.ok())
     return status;
   for (uint32_t i = blocks.head(); i-- > 0;) {
-    if (!blocks.has(i, ProgramUse::Backward))
+    if (!blocks.has(i, format::backwardProgram))
       break; // nothing before it is trained
     // None of the lost ones has been updated yet: the backward is behind them.
     BlockRange lost = checkpoints.lostBefore(i);
@@ -92,12 +92,13 @@ Status Session::runLoss(double &out) {
   out = 0;
   if (labels == 0)
     return Status(); // adds nothing
-  ProgramUse use = blocks.has(blocks.head(), ProgramUse::Loss) ? ProgramUse::Loss : ProgramUse::Objective;
-  if (!blocks.has(blocks.head(), use))
+  std::string_view program =
+      blocks.has(blocks.head(), format::lossProgram) ? format::lossProgram : format::objectiveProgram;
+  if (!blocks.has(blocks.head(), program))
     return failure(MEBP_UNSUPPORTED, "the bundle has no program for the loss alone; compile it again");
   if (Status status = runForward(); !status.ok())
     return status;
-  return runObjective(use, out);
+  return runObjective(program, out);
 }
 
 // The mean loss over the labels of all micro-batches, and its gradient.
@@ -113,7 +114,7 @@ Status Session::runBatches(const Tokens *batches, uint32_t count, GradientSink &
     if (Status status = runForwardForBackward(); !status.ok())
       return status;
     double part;
-    if (Status status = runObjective(ProgramUse::Objective, part); !status.ok())
+    if (Status status = runObjective(format::objectiveProgram, part); !status.ok())
       return status;
     loss += part;
     if (Status status = runBackward(sink); !status.ok())

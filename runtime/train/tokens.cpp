@@ -59,13 +59,13 @@ Status takeBatch(const format::Model &model, const Tokens &tokens, const BatchMe
   if (Status status = checkShape(model, tokens); !status.ok())
     return status;
   uint64_t bytes = static_cast<uint64_t>(tokens.batch) * tokens.sequence * sizeof(int32_t);
-  std::memcpy(memory.ids, tokens.ids, bytes);
-  if (Status status = checkIds(model, tokens, memory.ids); !status.ok() || !tokens.labels)
+  std::memcpy(memory.ids(), tokens.ids, bytes);
+  if (Status status = checkIds(model, tokens, memory.ids()); !status.ok() || !tokens.labels)
     return status;
-  std::memcpy(memory.labels, tokens.labels, bytes);
-  if (Status status = countLabels(model, tokens, memory.labels, labels); !status.ok())
+  std::memcpy(memory.labels(), tokens.labels, bytes);
+  if (Status status = countLabels(model, tokens, memory.labels(), labels); !status.ok())
     return status;
-  shiftLabels(tokens, memory.labels);
+  shiftLabels(tokens, memory.labels());
   return Status();
 }
 

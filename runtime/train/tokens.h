@@ -3,8 +3,12 @@
 // What a step is given: token ids and labels of some rows.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <iterator>
+#include <string_view>
 
+#include "format/ports.h"
 #include "format/program.pb.h"
 #include "runtime/core/status.h"
 
@@ -12,11 +16,20 @@ namespace mebp {
 
 using Tokens = mebp_batch; // labels are null where there is no objective
 
-// The memory of the micro-batch that runs: what programs read of it, and the loss that they write.
+// The memory of the micro-batch that runs: what programs read of it, and what they write for the caller. One place for
+// each of format::stepPorts; the caller's own is null.
 struct BatchMemory {
-  int32_t *ids = nullptr, *labels = nullptr;
-  float *scale = nullptr; // 1 / the number of labels that count
-  float *loss = nullptr;
+  std::array<void *, std::size(format::stepPorts)> places = {};
+
+  // Null where there is none such.
+  void *find(std::string_view port) const {
+    const format::StepPort *known = format::findStepPort(port);
+    return known ? places[static_cast<size_t>(known - format::stepPorts)] : nullptr;
+  }
+  int32_t *ids() const { return static_cast<int32_t *>(find(format::idsPort)); }
+  int32_t *labels() const { return static_cast<int32_t *>(find(format::labelsPort)); }
+  float *scale() const { return static_cast<float *>(find(format::scalePort)); }
+  float *loss() const { return static_cast<float *>(find(format::lossPort)); }
 };
 
 // Copies a batch, then checks the copy, since whoever gave it may still write to it: shapes beyond the compiled ones,

@@ -9,19 +9,17 @@
 #include <memory>
 #include <vector>
 
-#include "format/container.h"
-#include "format/program.pb.h"
 #include "mebp/mebp.h"
+#include "program_file.h"
 #include "target.h"
 #include "wire.h"
 #include "work.h"
 
 namespace {
 
-constexpr char manifest[] = "{}";
-constexpr uint32_t manifestField = 8; // Bundle.manifest_crc32
+using mebp::fuzz::manifest;
 
-const uint32_t manifestCrc = mebp::format::crc32(manifest, sizeof(manifest) - 1);
+constexpr uint32_t manifestField = 8; // Bundle.manifest_crc32
 
 // weights.bin has the size that the program asks for, up to this.
 constexpr uint64_t mostWeights = 1 << 20;
@@ -113,9 +111,14 @@ bool prepare(Folder &folder, const uint8_t *data, size_t size) {
                              static_cast<int>(size - sizeof(mebp::format::Header))))
     return false;
   folder.sizeWeights(std::min(bundle.weights_bytes(), mostWeights));
-  const mebp::format::Model &model = bundle.model();
-  const double checkpoints = 4.0 * model.batch() * model.sequence() * model.hidden() * bundle.blocks_size();
-  return mebp::fuzz::workOf(bundle) < 2e7 && checkpoints < 1e7;
+  double flows = 0;
+  for (const mebp::format::Program &program : bundle.programs())
+    for (const mebp::format::Port &port : program.outputs())
+      if (port.kind() == mebp::format::Port::FLOW && port.value() < static_cast<uint32_t>(program.values_size())) {
+        const mebp::format::Value &value = program.values(static_cast<int>(port.value()));
+        flows += 4.0 * static_cast<double>(value.rows()) * static_cast<double>(value.columns());
+      }
+  return mebp::fuzz::workOf(bundle) < 2e7 && flows * bundle.blocks_size() < 1e7;
 }
 
 } // namespace
@@ -154,11 +157,9 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t roo
   for (unsigned changes = 1 + random() % 3; changes; --changes)
     mutate(*fields, donor, random);
   fieldOf(*fields, manifestField, 0).value = manifestCrc;
-  const std::string payload = serialize(*fields);
-  if (payload.size() + sizeof(Header) > room)
+  const std::string file = withHeader(serialize(*fields));
+  if (file.size() > room)
     return LLVMFuzzerMutate(data, size, room);
-  const Header header = mebp::format::headerOf(payload);
-  std::memcpy(data, &header, sizeof(header));
-  std::memcpy(data + sizeof(header), payload.data(), payload.size());
-  return sizeof(header) + payload.size();
+  std::memcpy(data, file.data(), file.size());
+  return file.size();
 }

@@ -3,13 +3,11 @@
 // A session of the tests' tiny model, for what is read into one.
 #pragma once
 
-#include <cstring>
 #include <filesystem>
 #include <string>
-#include <vector>
 
-#include "format/container.h"
 #include "mebp/mebp.h"
+#include "program_file.h"
 #include "target.h"
 #include "test/runtime/support/tiny_model.h"
 
@@ -18,13 +16,8 @@ namespace mebp::fuzz {
 class TinySession {
 public:
   TinySession() {
-    constexpr char manifest[] = "{}";
-    format::Bundle content = test::tinyBundle({});
-    content.set_manifest_crc32(format::crc32(manifest, sizeof(manifest) - 1));
-    const std::string payload = content.SerializeAsString(), folder = scratchFolder() + "/tiny.mebp";
-    const format::Header header = format::headerOf(payload);
-    std::string program(reinterpret_cast<const char *>(&header), sizeof(header));
-    program += payload;
+    const format::Bundle content = test::tinyBundle({});
+    const std::string program = programFile(content), folder = scratchFolder() + "/tiny.mebp";
     const std::string weights(content.weights_bytes(), '\x38'); // a small number, as f32
     std::filesystem::create_directories(folder);
     writeFile(folder + "/manifest.json", manifest, sizeof(manifest) - 1);

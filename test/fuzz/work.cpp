@@ -65,9 +65,9 @@ double workOf(const format::Bundle &bundle) {
     costs.push_back(program.values_size() ? Counter(program, tokens).count(program.steps()) : 0);
   double total = 0;
   for (const format::Block &block : bundle.blocks())
-    for (ProgramUse use : allProgramUses)
-      if (int32_t number = programOf(block, use); number >= 0 && number < bundle.programs_size())
-        total += costs[static_cast<size_t>(number)];
+    for (const format::BlockProgram &program : block.programs())
+      if (program.program() < costs.size())
+        total += costs[program.program()];
   return total;
 }
 

@@ -98,7 +98,7 @@ def test_lifetimes_of_a_loop():
         ],
     }
     program = {
-        "takes": [{"role": "activation", "value": 0}],
+        "takes": [{"kind": "flow", "name": "hidden", "value": 0}],
         "tensors": [
             place(999),
             place(100, 64),

@@ -11,9 +11,7 @@
 
 using namespace mebp;
 using namespace mebp::test;
-using format::Input;
 using format::Loop;
-using format::Output;
 
 namespace {
 
@@ -55,7 +53,7 @@ struct Runner {
 // accumulator and writes what it has so far. One column tells which trips came before.
 format::Program runningSum(Loop::Domain domain, uint32_t size, uint64_t tokens) {
   ProgramBuilder b("sum", tokens);
-  uint32_t x = b.input(Input::ACTIVATION, columns), y = b.output(Output::ACTIVATION, columns);
+  uint32_t x = b.flowInput(columns), y = b.flowOutput(columns);
   uint32_t total = b.matrix(columns, columns), start = b.aliasOf(y);
   b.kernel("fill", {}, {total});
   b.kernel("fill", {}, {start}, {{"value", -1}});
@@ -122,8 +120,8 @@ TEST(Interpreter, RunsLoopsInTheirOrder) {
 TEST(Interpreter, SlicesWeightRowsAndVectors) {
   constexpr uint64_t rows = 7;
   ProgramBuilder b("tiles", 4);
-  uint32_t x = b.input(Input::ACTIVATION, columns), w = b.parameter(0, rows, columns), bias = b.parameter(1, 1, rows);
-  uint32_t y = b.output(Output::ACTIVATION, columns), start = b.aliasOf(y);
+  uint32_t x = b.flowInput(columns), w = b.parameter("weight", rows, columns), bias = b.parameter("bias", 1, rows);
+  uint32_t y = b.flowOutput(columns), start = b.aliasOf(y);
   b.kernel("fill", {}, {start});
   uint32_t argument = b.beginLoop(Loop::WEIGHT_ROWS, 3, {start}, w)[0];
   uint32_t tile = b.slice(w, 0, 3), biasTile = b.slice(bias, 0, 3);
@@ -162,7 +160,7 @@ TEST(Interpreter, SlicesWeightRowsAndVectors) {
 
 TEST(Interpreter, RefusesUseOutsideTheLoop) {
   ProgramBuilder b("escape", 4);
-  uint32_t x = b.input(Input::ACTIVATION, columns), y = b.output(Output::ACTIVATION, columns);
+  uint32_t x = b.flowInput(columns), y = b.flowOutput(columns);
   b.beginLoop(Loop::SEQUENCE, 4, {});
   uint32_t part = b.slice(x, 0, 4);
   b.endLoop({}, {});
@@ -174,7 +172,7 @@ TEST(Interpreter, RefusesUseOutsideTheLoop) {
 
 TEST(Interpreter, RefusesWritesIntoInputs) {
   ProgramBuilder b("overwrite", 4);
-  uint32_t x = b.input(Input::ACTIVATION, columns), y = b.output(Output::ACTIVATION, columns);
+  uint32_t x = b.flowInput(columns), y = b.flowOutput(columns);
   uint32_t alias = b.inPlaceOf(x);
   b.kernel("scale", {x}, {alias}, {{"alpha", 2}});
   b.kernel("scale", {alias}, {y}, {{"alpha", 2}});
@@ -188,7 +186,7 @@ TEST(Interpreter, EndsBeforeTheNextKernelWhereItIsCancelled) {
   static Cancellation cancellation;
   calls = 0;
   ProgramBuilder b("fills", 4);
-  uint32_t y = b.output(Output::ACTIVATION, columns);
+  uint32_t y = b.flowOutput(columns);
   for (int i = 0; i < 5; ++i)
     b.kernel("fill", {}, {i < 4 ? b.matrix(4, columns) : y});
   const format::Program program = b.program;

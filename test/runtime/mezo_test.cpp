@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // MeZO's step against the gradient that it does without.
+#include <algorithm>
 #include <cmath>
 
+#include "format/ports.h"
 #include "support/handles.h"
 
 using namespace mebp::test;
@@ -196,7 +198,10 @@ TEST(Mezo, RefusesWhatItHasNoUseFor) {
   options.spill_folder = "/";
   EXPECT_EQ(refusal(bundle.handle, options),
             "without gradients, as with MeZO, nothing is kept that could be spilled; leave out the folder");
-  content.mutable_blocks()->rbegin()->set_loss(-1);
+  auto *programs = content.mutable_blocks()->rbegin()->mutable_programs();
+  programs->erase(std::remove_if(programs->begin(), programs->end(),
+                                 [](const auto &program) { return program.name() == mebp::format::lossProgram; }),
+                  programs->end());
   BundleFolder without(content);
   OpenBundle old(without.path());
   OpenSession session(old.handle, mezoOptions());

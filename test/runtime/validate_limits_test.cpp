@@ -6,8 +6,6 @@
 
 using namespace mebp;
 using namespace mebp::test;
-using format::Input;
-using format::Output;
 
 namespace {
 
@@ -17,8 +15,10 @@ constexpr uint64_t allTokens = tinyBatch * tinySequence;
 std::string refusalOf(const format::Program &program, bool backward, mebp_code expected) {
   format::Bundle bundle = tinyBundle({});
   *bundle.add_programs() = program;
-  auto number = static_cast<int32_t>(bundle.programs_size() - 1);
-  backward ? bundle.mutable_blocks(1)->set_backward(number) : bundle.mutable_blocks(1)->set_forward(number);
+  auto number = static_cast<uint32_t>(bundle.programs_size() - 1);
+  for (format::BlockProgram &program : *bundle.mutable_blocks(1)->mutable_programs())
+    if (program.name() == (backward ? "backward" : "forward"))
+      program.set_program(number);
   BundleFolder folder(tinyBundle({}));
   folder.writeProgram(bundle);
   OpenBundle opened(folder.path());
@@ -32,15 +32,15 @@ std::string refusalOf(const format::Program &program, bool backward, mebp_code e
 format::Program backwardOf(uint64_t tokens) {
   ProgramBuilder b("layer.backward", tokens);
   b.kernel("fill", {}, {b.tokens(4096)});
-  b.kernel("fill", {}, {b.matrixOutput(Output::GRADIENT, tinyRank, tinyHidden, 1)});
-  b.kernel("fill", {}, {b.matrixOutput(Output::GRADIENT, tinyHidden, tinyRank, 2)});
+  b.kernel("fill", {}, {b.gradient("lora_A", tinyRank, tinyHidden)});
+  b.kernel("fill", {}, {b.gradient("lora_B", tinyHidden, tinyRank)});
   return b.program;
 }
 
 TEST(ValidateLimits, ValuesByTokensHaveARowForEachTokenOfAStep) {
   EXPECT_EQ(refusalOf(backwardOf(allTokens), true, MEBP_OK), "");
   EXPECT_EQ(refusalOf(backwardOf(1), true, MEBP_CORRUPT),
-            "block 'model.layers.0': its backward program is for 1 tokens, but a step has up to 10");
+            "block 'model.layers.0': its backward program: it is for 1 tokens, but a step has up to 10");
 }
 
 TEST(ValidateLimits, ALogitsProgramIsForNoMoreThanAStep) {
@@ -51,18 +51,18 @@ TEST(ValidateLimits, ALogitsProgramIsForNoMoreThanAStep) {
   EXPECT_EQ(opened.code, MEBP_CORRUPT);
 }
 
-TEST(ValidateLimits, ARoleIsTakenAndGivenOnce) {
+TEST(ValidateLimits, APortIsTakenAndGivenOnce) {
   ProgramBuilder twice("layer.forward", allTokens);
-  uint32_t x = twice.input(Input::ACTIVATION, tinyHidden), again = twice.input(Input::ACTIVATION, tinyHidden);
-  twice.kernel("add", {x, again}, {twice.output(Output::ACTIVATION, tinyHidden)});
+  uint32_t x = twice.flowInput(tinyHidden), again = twice.flowInput(tinyHidden);
+  twice.kernel("add", {x, again}, {twice.flowOutput(tinyHidden)});
   EXPECT_EQ(refusalOf(twice.program, false, MEBP_CORRUPT),
-            "block 'model.layers.0': its forward program takes an input twice");
+            "program 'layer.forward': it has two ports 'hidden' of one kind");
 
   format::Bundle bundle = tinyBundle({});
   format::Program &logits = *bundle.mutable_programs(5);
   const int first = static_cast<int>(logits.outputs(0).value()), second = logits.values_size();
   *logits.add_values() = format::Value(logits.values(first));
-  *logits.add_outputs() = format::Output(logits.outputs(0));
+  *logits.add_outputs() = format::Port(logits.outputs(0));
   logits.mutable_outputs(1)->set_value(static_cast<uint32_t>(second));
   format::Kernel *kernel = logits.add_steps()->mutable_kernel();
   *kernel = format::Kernel(logits.steps(0).kernel());
@@ -71,16 +71,16 @@ TEST(ValidateLimits, ARoleIsTakenAndGivenOnce) {
   folder.writeProgram(bundle);
   OpenBundle opened(folder.path());
   EXPECT_EQ(opened.code, MEBP_CORRUPT);
-  EXPECT_NE(std::string(opened.error.message).find("its logits program gives an output twice"), std::string::npos)
+  EXPECT_NE(std::string(opened.error.message).find("it has two ports 'logits' of one kind"), std::string::npos)
       << opened.error.message;
 }
 
 // A forward that calls a kernel on values of its own; `call` gives it operands and results.
 template <typename Call> format::Program forwardWith(const Call &call) {
   ProgramBuilder b("layer.forward", allTokens);
-  b.input(Input::ACTIVATION, tinyHidden);
+  b.flowInput(tinyHidden);
   call(b);
-  b.kernel("fill", {}, {b.output(Output::ACTIVATION, tinyHidden)});
+  b.kernel("fill", {}, {b.flowOutput(tinyHidden)});
   return b.program;
 }
 

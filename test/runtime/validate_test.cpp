@@ -34,6 +34,20 @@ format::Kernel *kernelOf(format::Bundle &bundle, int program, const std::string 
   return findKernel(bundle.mutable_programs(program)->mutable_steps(), name);
 }
 
+format::BlockProgram *programOf(format::Bundle &bundle, int block, const std::string &name) {
+  for (format::BlockProgram &program : *bundle.mutable_blocks(block)->mutable_programs())
+    if (program.name() == name)
+      return &program;
+  return nullptr;
+}
+
+format::Port *portOf(format::Bundle &bundle, int program, const std::string &name) {
+  for (format::Port &port : *bundle.mutable_programs(program)->mutable_inputs())
+    if (port.name() == name)
+      return &port;
+  return nullptr;
+}
+
 format::Value *arenaValue(format::Bundle &bundle, int program) {
   for (format::Value &value : *bundle.mutable_programs(program)->mutable_values())
     if (value.placement().kind() == format::Placement::ARENA)
@@ -50,13 +64,20 @@ struct Refusal {
 TEST(Validate, RefusesEachDamageByName) {
   const Refusal refusals[] = {
       {"impossible size", [](format::Bundle &b) { b.mutable_model()->set_sequence(0); }},
-      {"it is in place, but gives nothing that fits",
+      {"it is in place, but gives what fits nothing",
        [](format::Bundle &b) { b.mutable_programs(0)->set_in_place(true); }},
-      {"it is in place, but gives nothing that fits",
+      {"it is in place, but gives what fits nothing",
        [](format::Bundle &b) { b.mutable_programs(4)->set_in_place(true); }},
-      {"neither in f32 nor in bf16", [](format::Bundle &b) { b.mutable_model()->set_activation(format::INT8); },
-       MEBP_UNSUPPORTED},
-      {"has the wrong element type", [](format::Bundle &b) { b.mutable_model()->set_activation(format::BF16); }},
+      {"has the flow 'hidden', which is of another type there",
+       [](format::Bundle &b) {
+         format::Program &layer = *b.mutable_programs(1);
+         layer.mutable_values(static_cast<int>(layer.inputs(0).value()))->set_element(format::BF16);
+       }},
+      {"input 0 has the wrong element type",
+       [](format::Bundle &b) {
+         format::Program &layer = *b.mutable_programs(1);
+         layer.mutable_values(static_cast<int>(layer.inputs(0).value()))->set_element(format::INT8);
+       }},
       {"'p' has the wrong element type",
        [](format::Bundle &b) {
          auto p = static_cast<int>(kernelOf(b, 3, "cross_entropy_tile")->results(0));
@@ -68,15 +89,48 @@ TEST(Validate, RefusesEachDamageByName) {
       {"groups are not of", [](format::Bundle &b) { b.mutable_weights(1)->set_group(16); }},
       {"impossible size", [](format::Bundle &b) { b.mutable_weights(1)->set_rows(~uint64_t(0)); }},
       {"appears twice", [](format::Bundle &b) { b.mutable_trainables(1)->set_name(b.trainables(0).name()); }},
-      {"has no forward program", [](format::Bundle &b) { b.mutable_blocks(1)->set_forward(-1); }},
-      {"program 99 does not exist", [](format::Bundle &b) { b.mutable_blocks(1)->set_forward(99); }},
-      {"cannot have a objective", [](format::Bundle &b) { b.mutable_blocks(1)->set_objective(3); }},
-      {"where its kind belongs", [](format::Bundle &b) { b.mutable_blocks(1)->set_kind(format::Block::EMBED); }},
+      {"has no forward program", [](format::Bundle &b) { programOf(b, 1, "forward")->set_name("before"); }},
+      {"forward program 99 does not exist", [](format::Bundle &b) { programOf(b, 1, "forward")->set_program(99); }},
+      {"it has two programs 'forward'", [](format::Bundle &b) { programOf(b, 1, "backward")->set_name("forward"); }},
+      {"it cannot have the program 'objective'",
+       [](format::Bundle &b) { programOf(b, 1, "backward")->set_name("objective"); }},
+      {"it binds two parameters 'weight'",
+       [](format::Bundle &b) { b.mutable_blocks(1)->mutable_parameters(1)->set_name("weight"); }},
+      {"takes a parameter 'weight' that the block does not bind",
+       [](format::Bundle &b) { b.mutable_blocks(1)->mutable_parameters(0)->set_name("other"); }},
+      {"gives a gradient 'weight' of nothing that is trained",
+       [](format::Bundle &b) { b.mutable_programs(2)->mutable_outputs(1)->set_name("weight"); }},
+      {"nothing here supplies its port 'colours'; use a newer runtime",
+       [](format::Bundle &b) { portOf(b, 3, "scale")->set_name("colours"); }, MEBP_UNSUPPORTED},
+      {"nothing here supplies its port 'hidden'; use a newer runtime",
+       [](format::Bundle &b) { b.mutable_programs(1)->mutable_inputs(0)->set_kind(format::Port::STATE); },
+       MEBP_UNSUPPORTED},
+      {"nothing here supplies its port 'hidden'; use a newer runtime",
+       [](format::Bundle &b) { b.mutable_programs(1)->mutable_outputs(0)->set_kind(format::Port::REMOTE); },
+       MEBP_UNSUPPORTED},
+      {"nothing here supplies its port 'logits'; use a newer runtime",
+       [](format::Bundle &b) { b.mutable_programs(4)->mutable_outputs(0)->set_name("logits"); }, MEBP_UNSUPPORTED},
+      {"it does not give its result",
+       [](format::Bundle &b) { b.mutable_programs(3)->mutable_outputs(0)->set_kind(format::Port::FLOW); }},
+      {"it has the flow 'other', which no other block gives",
+       [](format::Bundle &b) { b.mutable_programs(1)->mutable_inputs(0)->set_name("other"); }},
+      {"it has the flow 'hidden', which no other block gives",
+       [](format::Bundle &b) { b.mutable_programs(0)->mutable_outputs(0)->set_name("other"); }},
+      {"it has the flow 'hidden.cotangent', which no other block gives",
+       [](format::Bundle &b) { b.mutable_programs(3)->mutable_outputs(1)->set_name("other.cotangent"); }},
+      {"it has the flow 'hidden.cotangent', which goes nowhere",
+       [](format::Bundle &b) { b.mutable_programs(1)->mutable_outputs(0)->set_name("hidden.cotangent"); }},
+      {"it has the flow 'hidden', which goes nowhere",
+       [](format::Bundle &b) {
+         *b.add_programs() = b.programs(2);
+         b.mutable_programs()->rbegin()->mutable_outputs(0)->set_name("hidden");
+         programOf(b, 1, "backward")->set_program(static_cast<uint32_t>(b.programs_size()) - 1);
+       }},
       {"neither a weight nor a trainable",
        [](format::Bundle &b) { b.mutable_blocks(1)->mutable_parameters(0)->set_weight(40); }},
       {"wrong shape", [](format::Bundle &b) { b.mutable_blocks(1)->mutable_parameters(1)->set_trainable(1); }},
-      {"gets no gradient", [](format::Bundle &b) { b.mutable_blocks(1)->set_backward(-1); }},
-      {"no backward, but one before it", [](format::Bundle &b) { b.mutable_blocks(2)->set_backward(-1); }},
+      {"gets no gradient", [](format::Bundle &b) { programOf(b, 1, "backward")->set_name("before"); }},
+      {"which no other block gives", [](format::Bundle &b) { programOf(b, 2, "backward")->set_name("before"); }},
       {"is not aligned", [](format::Bundle &b) { arenaValue(b, 1)->mutable_placement()->set_offset(4); }},
       {"beyond the arena", [](format::Bundle &b) { b.mutable_programs(1)->set_arena_bytes(64); }},
       {"beyond the arena", [](format::Bundle &b) { arenaValue(b, 1)->mutable_placement()->set_offset(~uint64_t(63)); }},
@@ -105,7 +159,7 @@ TEST(Validate, RefusesEachDamageByName) {
       {"neither an output nor in the arena",
        [](format::Bundle &b) { arenaValue(b, 1)->mutable_placement()->set_kind(format::Placement::BOUND); }},
       {"ids' has the wrong element type",
-       [](format::Bundle &b) { b.mutable_programs(0)->mutable_inputs(0)->set_role(format::Input::LABELS); }},
+       [](format::Bundle &b) { b.mutable_programs(0)->mutable_inputs(0)->set_name("labels"); }},
       {"fewer rows than the vocabulary",
        [](format::Bundle &b) { b.mutable_programs(0)->mutable_values(1)->set_rows(6); }},
       {"loops are not numbered", [](format::Bundle &b) { b.mutable_programs(3)->set_loops(3); }},

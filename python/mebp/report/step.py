@@ -105,15 +105,14 @@ class TrainingStep:
                     number,
                     self._count(in_use, "checkpoint"),
                     self._count(in_use, "cotangent"),
-                    sum(_aligned(size) for role, size in self._bound(number, "gives") if role == "gradient"),
+                    self._bytes(number, "gives", "gradient"),
                 )
             )
         return stages[::-1]
 
     def _traffic(self, kind: str, block: int, program: dict) -> tuple[set, set]:
         """What a run reads and writes in memory. Each has the number of the block whose input it is, or is of."""
-        takes = {bound["role"] for bound in program["takes"]}
-        gives = {bound["role"] for bound in program["gives"]}
+        takes, gives = _flows(program["takes"]), _flows(program["gives"])
         from_file = self._spilled and kind == "backward"
         reads = {self._activation(block)} if "activation" in takes and not from_file else set()
         reads |= {("cotangent", block + 1)} if "cotangent" in takes else set()
@@ -131,13 +130,20 @@ class TrainingStep:
 
     @cached_property
     def _checkpoint_bytes(self) -> int:
-        # The head reads one; a cotangent is as large.
-        head = self._blocks[-1]["programs"]["objective"]
-        return next(_aligned(size) for role, size in self._bound(head, "takes") if role == "activation")
+        # A cotangent has as much room.
+        forwards = [block["programs"]["forward"] for block in self._blocks[:-1]]
+        return max(self._bytes(number, "gives", "flow") for number in forwards)
 
-    def _bound(self, number: int, direction: str) -> list[tuple[str, int]]:
+    def _bytes(self, number: int, direction: str, kind: str) -> int:
         program = self._programs[number]
-        return [(bound["role"], program["tensors"][bound["value"]]["bytes"]) for bound in program[direction]]
+        ports = [port for port in program[direction] if port["kind"] == kind]
+        return sum(_aligned(program["tensors"][port["value"]]["bytes"]) for port in ports)
+
+
+def _flows(ports: list[dict]) -> set[str]:
+    """Which ways something passes: "activation" to the next block, "cotangent" to the one before."""
+    names = [port["name"] for port in ports if port["kind"] == "flow"]
+    return {"cotangent" if name.endswith(".cotangent") else "activation" for name in names}
 
 
 def _aligned(size: int) -> int:

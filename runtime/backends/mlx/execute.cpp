@@ -33,7 +33,7 @@ public:
 
   void writeOutputs() {
     std::vector<array> outputs;
-    for (const format::Output &output : program.outputs())
+    for (const format::Port &output : program.outputs())
       outputs.push_back(mx::contiguous(valueOf(output.value()).data));
     mx::eval(outputs);
     const Binding *binding = run.bindings + program.inputs_size();
@@ -44,7 +44,7 @@ public:
 private:
   void bindInputs() {
     const Binding *binding = run.bindings;
-    for (const format::Input &input : program.inputs()) {
+    for (const format::Port &input : program.inputs()) {
       Window live = windowOf(input.value());
       values[input.value()] = wrap(*binding++, live.element, live.rows, live.columns);
     }

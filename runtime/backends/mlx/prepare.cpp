@@ -15,7 +15,7 @@ using Flags = std::vector<bool>; // of each value
 class Preparer {
 public:
   explicit Preparer(const format::Program &program) : program(program), everMade(none()) {
-    for (const format::Input &input : program.inputs())
+    for (const format::Port &input : program.inputs())
       everMade[input.value()] = true;
     findMade(program.steps());
   }
@@ -56,7 +56,7 @@ public:
   Flags none() const { return Flags(static_cast<size_t>(program.values_size())); }
   Flags outputs() const {
     Flags kept = none();
-    for (const format::Output &output : program.outputs())
+    for (const format::Port &output : program.outputs())
       kept[output.value()] = true;
     return kept;
   }

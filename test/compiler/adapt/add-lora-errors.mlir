@@ -26,17 +26,17 @@
 nn.parameter @"layers.0.up.weight" : tensor<9x4xf32>
 nn.parameter @"layers.0.down.weight" : tensor<4x9xf32>
 nn.parameter @"lm_head.weight" : tensor<50x4xf32>
-train.block layer @layer parameters [@"layers.0.up.weight", @"layers.0.down.weight"] {forward = @layer.forward}
-func.func private @layer.forward(%x: !x {train.role = "activation"},
-    %up: tensor<9x4xf32> {train.parameter = 0 : i64, train.role = "parameter"},
-    %down: tensor<4x9xf32> {train.parameter = 1 : i64, train.role = "parameter"}) -> (!x {train.role = "activation"}) {
+train.block layer @layer parameters ("up.weight" = @"layers.0.up.weight", "down.weight" = @"layers.0.down.weight") programs {forward = @layer.forward}
+func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %up: tensor<9x4xf32> {train.port = #train.port<parameter, "up.weight">},
+    %down: tensor<4x9xf32> {train.port = #train.port<parameter, "down.weight">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %0 = nn.linear(%x, %up) : (!x, tensor<9x4xf32>) -> tensor<?x?x9xf32>
   %1 = nn.linear(%0, %down) : (tensor<?x?x9xf32>, tensor<4x9xf32>) -> !x
   return %1 : !x
 }
-train.block head @head parameters [@"lm_head.weight"] {forward = @head.forward}
-func.func private @head.forward(%x: !x {train.role = "activation"},
-    %w: tensor<50x4xf32> {train.parameter = 0 : i64, train.role = "parameter"}) -> (tensor<?x?x50xf32> {train.role = "logits"}) {
+train.block head @head parameters ("lm_head.weight" = @"lm_head.weight") programs {forward = @head.forward}
+func.func private @head.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "lm_head.weight">}) -> (tensor<?x?x50xf32> {train.port = #train.port<result, "logits">}) {
   %0 = nn.linear(%x, %w) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32>
   return %0 : tensor<?x?x50xf32>
 }
@@ -45,30 +45,30 @@ func.func private @head.forward(%x: !x {train.role = "activation"},
 nn.parameter @"layers.0.up.weight" : tensor<9x4xf32>
 nn.parameter @"layers.0.down.weight" : tensor<4x9xf32>
 nn.parameter @"lm_head.weight" : tensor<50x4xf32>
-train.block layer @layer parameters [@"layers.0.up.weight", @"layers.0.down.weight"] {forward = @layer.forward}
-func.func private @layer.forward(%x: !x {train.role = "activation"},
-    %up: tensor<9x4xf32> {train.parameter = 0 : i64, train.role = "parameter"},
-    %down: tensor<4x9xf32> {train.parameter = 1 : i64, train.role = "parameter"}) -> (!x {train.role = "activation"}) {
+train.block layer @layer parameters ("up.weight" = @"layers.0.up.weight", "down.weight" = @"layers.0.down.weight") programs {forward = @layer.forward}
+func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %up: tensor<9x4xf32> {train.port = #train.port<parameter, "up.weight">},
+    %down: tensor<4x9xf32> {train.port = #train.port<parameter, "down.weight">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %0 = nn.linear(%x, %up) : (!x, tensor<9x4xf32>) -> tensor<?x?x9xf32>
   %1 = nn.linear(%0, %down) : (tensor<?x?x9xf32>, tensor<4x9xf32>) -> !x
   %2 = nn.linear(%1, %up) : (!x, tensor<9x4xf32>) -> tensor<?x?x9xf32>
   %3 = nn.linear(%2, %down) : (tensor<?x?x9xf32>, tensor<4x9xf32>) -> !x
   return %3 : !x
 }
-train.block head @head parameters [@"lm_head.weight"] {forward = @head.forward}
-func.func private @head.forward(%x: !x {train.role = "activation"},
-    %w: tensor<50x4xf32> {train.parameter = 0 : i64, train.role = "parameter"}) -> (tensor<?x?x50xf32> {train.role = "logits"}) {
+train.block head @head parameters ("lm_head.weight" = @"lm_head.weight") programs {forward = @head.forward}
+func.func private @head.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "lm_head.weight">}) -> (tensor<?x?x50xf32> {train.port = #train.port<result, "logits">}) {
   %0 = nn.linear(%x, %w) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32>
   return %0 : tensor<?x?x50xf32>
 }
 //--- none.mlir
 !x = tensor<?x?x4xf32>
 nn.parameter @"lm_head.weight" : tensor<50x4xf32>
-train.block head @head parameters [@"lm_head.weight"] {forward = @head.forward}
-func.func private @head.forward(%x: !x {train.role = "activation"},
-    %w: tensor<50x4xf32> {train.parameter = 0 : i64, train.role = "parameter"}) -> (tensor<?x?x50xf32> {train.role = "logits"}) {
+train.block head @head parameters ("lm_head.weight" = @"lm_head.weight") programs {forward = @head.forward}
+func.func private @head.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "lm_head.weight">}) -> (tensor<?x?x50xf32> {train.port = #train.port<result, "logits">}) {
   %0 = nn.linear(%x, %w) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32>
   return %0 : tensor<?x?x50xf32>
 }
 //--- missing.mlir
-train.block layer @layer parameters []
+train.block layer @layer parameters () programs {}

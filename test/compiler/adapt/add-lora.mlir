@@ -15,15 +15,18 @@
 // CHECK: nn.parameter @base_model.model.model.layers.0.up.lora_B.weight : tensor<9x2xf32> {initial_bound = 0.000000e+00 : f32, trainable}
 // CHECK: nn.parameter @base_model.model.model.layers.0.down.lora_A.weight : tensor<2x9xf32> {initial_bound = 0.333333343 : f32, trainable}
 // CHECK: nn.parameter @base_model.model.model.layers.0.down.lora_B.weight : tensor<4x2xf32>
-// CHECK: train.block layer @layers.0 parameters [@model.layers.0.up.weight, @model.layers.0.up.bias, @model.layers.0.down.weight,
-// CHECK-SAME: @base_model.model.model.layers.0.up.lora_A.weight, @base_model.model.model.layers.0.up.lora_B.weight,
-// CHECK-SAME: @base_model.model.model.layers.0.down.lora_A.weight, @base_model.model.model.layers.0.down.lora_B.weight]
-// CHECK: func.func private @layers.0.forward(%[[X:.*]]: tensor<?x?x4xf32> {train.role = "activation"},
-// CHECK-SAME: %[[UP:[^ ]*]]: tensor<9x4xf32> {train.parameter = 0 : i64, train.role = "parameter"},
-// CHECK-SAME: %[[BIAS:[^ ]*]]: tensor<9xf32> {train.parameter = 1 : i64, train.role = "parameter"},
-// CHECK-SAME: %[[DOWN:[^ ]*]]: tensor<4x9xf32> {train.parameter = 2 : i64, train.role = "parameter"},
-// CHECK-SAME: %[[A:[^ ]*]]: tensor<2x4xf32> {train.parameter = 3 : i64, train.role = "parameter", train.trainable},
-// CHECK-SAME: %[[B:[^ ]*]]: tensor<9x2xf32> {train.parameter = 4 : i64, train.role = "parameter", train.trainable},
+// CHECK: train.block layer @layers.0 parameters ("up.weight" = @model.layers.0.up.weight,
+// CHECK-SAME: "up.bias" = @model.layers.0.up.bias, "down.weight" = @model.layers.0.down.weight,
+// CHECK-SAME: "up.lora_A.weight" = @base_model.model.model.layers.0.up.lora_A.weight,
+// CHECK-SAME: "up.lora_B.weight" = @base_model.model.model.layers.0.up.lora_B.weight,
+// CHECK-SAME: "down.lora_A.weight" = @base_model.model.model.layers.0.down.lora_A.weight,
+// CHECK-SAME: "down.lora_B.weight" = @base_model.model.model.layers.0.down.lora_B.weight)
+// CHECK: func.func private @layers.0.forward(%[[X:.*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">},
+// CHECK-SAME: %[[UP:[^ ]*]]: tensor<9x4xf32> {train.port = #train.port<parameter, "up.weight">},
+// CHECK-SAME: %[[BIAS:[^ ]*]]: tensor<9xf32> {train.port = #train.port<parameter, "up.bias">},
+// CHECK-SAME: %[[DOWN:[^ ]*]]: tensor<4x9xf32> {train.port = #train.port<parameter, "down.weight">},
+// CHECK-SAME: %[[A:[^ ]*]]: tensor<2x4xf32> {train.port = #train.port<parameter, "up.lora_A.weight">, train.trainable},
+// CHECK-SAME: %[[B:[^ ]*]]: tensor<9x2xf32> {train.port = #train.port<parameter, "up.lora_B.weight">, train.trainable},
 // CHECK-NEXT: %[[H:.*]] = nn.linear(%[[X]], %[[A]]) : (tensor<?x?x4xf32>, tensor<2x4xf32>) -> tensor<?x?x2xf32>
 // CHECK-NEXT: %[[LOW:.*]] = nn.linear(%[[H]], %[[B]]) {alpha = 4.000000e+00 : f32}
 // CHECK-NEXT: nn.linear(%[[X]], %[[UP]] bias %[[BIAS]] addend %[[LOW]])
@@ -31,7 +34,8 @@
 // CHECK: %[[LOW:.*]] = nn.linear(%{{.*}}, %{{.*}} addend %[[X]]) {alpha = 4.000000e+00 : f32}
 // CHECK-NEXT: nn.linear(%{{.*}}, %[[DOWN]] addend %[[LOW]])
 // CHECK: train.block layer @layers.1
-// CHECK-SAME: @base_model.model.model.layers.1.down.lora_B.weight]
+// CHECK-SAME: @base_model.model.model.layers.1.down.lora_B.weight)
+// CHECK: return
 
 // SUFFIX-NOT: down.lora
 // SUFFIX: nn.parameter @base_model.model.model.layers.0.up.lora_A.weight
@@ -49,7 +53,7 @@
 
 // The head is not among all linear layers, tied or not.
 // CHECK-NOT: lora
-// CHECK: train.block head @head parameters [@table]
+// CHECK: train.block head @head parameters ("table" = @table)
 
 !x = tensor<?x?x4xf32>
 nn.parameter @table : tensor<50x4xf32>
@@ -59,30 +63,30 @@ nn.parameter @"model.layers.0.down.weight" : tensor<4x9xf32>
 nn.parameter @"model.layers.1.up.weight" : tensor<9x4xf32>
 nn.parameter @"model.layers.1.up.bias" : tensor<9xf32>
 nn.parameter @"model.layers.1.down.weight" : tensor<4x9xf32>
-train.block layer @layers.0 parameters [@"model.layers.0.up.weight", @"model.layers.0.up.bias", @"model.layers.0.down.weight"]
-    {forward = @layers.0.forward}
-func.func private @layers.0.forward(%x: !x {train.role = "activation"},
-    %up: tensor<9x4xf32> {train.parameter = 0 : i64, train.role = "parameter"},
-    %bias: tensor<9xf32> {train.parameter = 1 : i64, train.role = "parameter"},
-    %down: tensor<4x9xf32> {train.parameter = 2 : i64, train.role = "parameter"}) -> (!x {train.role = "activation"}) {
+train.block layer @layers.0 parameters ("up.weight" = @"model.layers.0.up.weight", "up.bias" = @"model.layers.0.up.bias", "down.weight" = @"model.layers.0.down.weight")
+    programs {forward = @layers.0.forward}
+func.func private @layers.0.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %up: tensor<9x4xf32> {train.port = #train.port<parameter, "up.weight">},
+    %bias: tensor<9xf32> {train.port = #train.port<parameter, "up.bias">},
+    %down: tensor<4x9xf32> {train.port = #train.port<parameter, "down.weight">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %0 = nn.linear(%x, %up bias %bias) : (!x, tensor<9x4xf32>, tensor<9xf32>) -> tensor<?x?x9xf32>
   %1 = nn.silu(%0) : (tensor<?x?x9xf32>) -> tensor<?x?x9xf32>
   %2 = nn.linear(%1, %down addend %x) : (tensor<?x?x9xf32>, tensor<4x9xf32>, !x) -> !x
   return %2 : !x
 }
-train.block layer @layers.1 parameters [@"model.layers.1.up.weight", @"model.layers.1.up.bias", @"model.layers.1.down.weight"]
-    {forward = @layers.1.forward}
-func.func private @layers.1.forward(%x: !x {train.role = "activation"},
-    %up: tensor<9x4xf32> {train.parameter = 0 : i64, train.role = "parameter"},
-    %bias: tensor<9xf32> {train.parameter = 1 : i64, train.role = "parameter"},
-    %down: tensor<4x9xf32> {train.parameter = 2 : i64, train.role = "parameter"}) -> (!x {train.role = "activation"}) {
+train.block layer @layers.1 parameters ("up.weight" = @"model.layers.1.up.weight", "up.bias" = @"model.layers.1.up.bias", "down.weight" = @"model.layers.1.down.weight")
+    programs {forward = @layers.1.forward}
+func.func private @layers.1.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %up: tensor<9x4xf32> {train.port = #train.port<parameter, "up.weight">},
+    %bias: tensor<9xf32> {train.port = #train.port<parameter, "up.bias">},
+    %down: tensor<4x9xf32> {train.port = #train.port<parameter, "down.weight">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %0 = nn.linear(%x, %up bias %bias) : (!x, tensor<9x4xf32>, tensor<9xf32>) -> tensor<?x?x9xf32>
   %1 = nn.linear(%0, %down) : (tensor<?x?x9xf32>, tensor<4x9xf32>) -> !x
   return %1 : !x
 }
-train.block head @head parameters [@table] {forward = @head.forward}
-func.func private @head.forward(%x: !x {train.role = "activation"},
-    %w: tensor<50x4xf32> {train.parameter = 0 : i64, train.role = "parameter"}) -> (tensor<?x?x50xf32> {train.role = "logits"}) {
+train.block head @head parameters ("table" = @table) programs {forward = @head.forward}
+func.func private @head.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "table">}) -> (tensor<?x?x50xf32> {train.port = #train.port<result, "logits">}) {
   %0 = nn.linear(%x, %w) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32>
   return %0 : tensor<?x?x50xf32>
 }

@@ -3,10 +3,10 @@
 
 !x = tensor<?x?x4xf32>
 nn.parameter @a : tensor<4x4xf32> {trainable}
-train.block layer @layer parameters [@a] {forward = @layer.forward}
+train.block layer @layer parameters ("a" = @a) programs {forward = @layer.forward}
 // expected-error @below {{trainable parameter @a gets no gradient: nothing that the loss depends on reads it}}
-func.func private @layer.forward(%x: !x {train.role = "activation"},
-    %a: tensor<4x4xf32> {train.parameter = 0 : i64, train.role = "parameter", train.trainable}) -> (!x {train.role = "activation"}) {
+func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %a: tensor<4x4xf32> {train.port = #train.port<parameter, "a">, train.trainable}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %unused = nn.linear(%x, %a) : (!x, tensor<4x4xf32>) -> !x
   %y = nn.silu(%x) : (!x) -> !x
   return %y : !x
@@ -16,10 +16,10 @@ func.func private @layer.forward(%x: !x {train.role = "activation"},
 
 !x = tensor<?x?x4xf32>
 nn.parameter @p : tensor<64x4xf32>
-train.block layer @layer parameters [@p] {forward = @layer.forward}
+train.block layer @layer parameters ("p" = @p) programs {forward = @layer.forward}
 // expected-error @below {{nothing in block 'layer' depends on its input}}
-func.func private @layer.forward(%x: !x {train.role = "activation"},
-    %p: tensor<64x4xf32> {train.parameter = 0 : i64, train.role = "parameter"}) -> (!x {train.role = "activation"}) {
+func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %p: tensor<64x4xf32> {train.port = #train.port<parameter, "p">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %y = nn.position_embedding(%p) : (tensor<64x4xf32>) -> !x
   return %y : !x
 }
@@ -27,8 +27,8 @@ func.func private @layer.forward(%x: !x {train.role = "activation"},
 // -----
 
 !x = tensor<?x?x4xf32>
-train.block layer @layer parameters [] {forward = @layer.forward}
-func.func private @layer.forward(%x: !x {train.role = "activation"}) -> (!x {train.role = "activation"}) {
+train.block layer @layer parameters () programs {forward = @layer.forward}
+func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   // expected-error @below {{'nn.concat' has no gradient rule, but a trainable parameter or an earlier block lies behind it}}
   %y = nn.concat(%x) : (!x) -> !x
   return %y : !x
@@ -37,8 +37,8 @@ func.func private @layer.forward(%x: !x {train.role = "activation"}) -> (!x {tra
 // -----
 
 !x = tensor<?x?x4xf32>
-train.block layer @layer parameters [] {forward = @layer.forward}
-func.func private @layer.forward(%x: !x {train.role = "activation"}) -> (tensor<?x?x2xf32> {train.role = "activation"}) {
+train.block layer @layer parameters () programs {forward = @layer.forward}
+func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (tensor<?x?x2xf32> {train.port = #train.port<flow, "hidden">}) {
   // expected-error @below {{'nn.attention' has no gradient rule for 'lse'}}
   %y, %lse = nn.attention(%x, %x, %x) {heads = 2 : i64, kv_heads = 2 : i64, scale = 0.5 : f32} : (!x, !x, !x) -> (!x, tensor<?x?x2xf32>)
   return %lse : tensor<?x?x2xf32>
@@ -50,11 +50,11 @@ func.func private @layer.forward(%x: !x {train.role = "activation"}) -> (tensor<
 nn.parameter @p : tensor<4xf32> {trainable}
 nn.parameter @w : tensor<4x4xf32>
 nn.parameter @v : tensor<4xf32>
-train.block layer @layer parameters [@p, @w, @v] {forward = @layer.forward}
-func.func private @layer.forward(%x: !x {train.role = "activation"},
-    %p: tensor<4xf32> {train.parameter = 0 : i64, train.role = "parameter", train.trainable},
-    %w: tensor<4x4xf32> {train.parameter = 1 : i64, train.role = "parameter"},
-    %v: tensor<4xf32> {train.parameter = 2 : i64, train.role = "parameter"}) -> (!x {train.role = "activation"}) {
+train.block layer @layer parameters ("p" = @p, "w" = @w, "v" = @v) programs {forward = @layer.forward}
+func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %p: tensor<4xf32> {train.port = #train.port<parameter, "p">, train.trainable},
+    %w: tensor<4x4xf32> {train.port = #train.port<parameter, "w">},
+    %v: tensor<4xf32> {train.port = #train.port<parameter, "v">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   // expected-error @below {{'nn.linear' has no gradient rule for its bias: keep that parameter frozen}}
   %0 = nn.linear(%x, %w bias %p) : (!x, tensor<4x4xf32>, tensor<4xf32>) -> !x
   %y = nn.add(%x, %0) : (!x, !x) -> !x
@@ -67,11 +67,11 @@ func.func private @layer.forward(%x: !x {train.role = "activation"},
 nn.parameter @p : tensor<4xf32> {trainable}
 nn.parameter @w : tensor<4x4xf32>
 nn.parameter @v : tensor<4xf32>
-train.block layer @layer parameters [@p, @w, @v] {forward = @layer.forward}
-func.func private @layer.forward(%x: !x {train.role = "activation"},
-    %p: tensor<4xf32> {train.parameter = 0 : i64, train.role = "parameter", train.trainable},
-    %w: tensor<4x4xf32> {train.parameter = 1 : i64, train.role = "parameter"},
-    %v: tensor<4xf32> {train.parameter = 2 : i64, train.role = "parameter"}) -> (!x {train.role = "activation"}) {
+train.block layer @layer parameters ("p" = @p, "w" = @w, "v" = @v) programs {forward = @layer.forward}
+func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %p: tensor<4xf32> {train.port = #train.port<parameter, "p">, train.trainable},
+    %w: tensor<4x4xf32> {train.port = #train.port<parameter, "w">},
+    %v: tensor<4xf32> {train.port = #train.port<parameter, "v">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   // expected-error @below {{'nn.rms_norm' has no gradient rule for its weight: keep that parameter frozen}}
   %0 = nn.rms_norm(%x, %p) {epsilon = 1.0e-5 : f32} : (!x, tensor<4xf32>) -> !x
   %y = nn.add(%x, %0) : (!x, !x) -> !x
@@ -84,11 +84,11 @@ func.func private @layer.forward(%x: !x {train.role = "activation"},
 nn.parameter @p : tensor<4xf32> {trainable}
 nn.parameter @w : tensor<4x4xf32>
 nn.parameter @v : tensor<4xf32>
-train.block layer @layer parameters [@p, @w, @v] {forward = @layer.forward}
-func.func private @layer.forward(%x: !x {train.role = "activation"},
-    %p: tensor<4xf32> {train.parameter = 0 : i64, train.role = "parameter", train.trainable},
-    %w: tensor<4x4xf32> {train.parameter = 1 : i64, train.role = "parameter"},
-    %v: tensor<4xf32> {train.parameter = 2 : i64, train.role = "parameter"}) -> (!x {train.role = "activation"}) {
+train.block layer @layer parameters ("p" = @p, "w" = @w, "v" = @v) programs {forward = @layer.forward}
+func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %p: tensor<4xf32> {train.port = #train.port<parameter, "p">, train.trainable},
+    %w: tensor<4x4xf32> {train.port = #train.port<parameter, "w">},
+    %v: tensor<4xf32> {train.port = #train.port<parameter, "v">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   // expected-error @below {{'nn.layer_norm' has no gradient rule for its weight: keep that parameter frozen}}
   %0 = nn.layer_norm(%x, %p) {epsilon = 1.0e-5 : f32} : (!x, tensor<4xf32>) -> !x
   %y = nn.add(%x, %0) : (!x, !x) -> !x
@@ -101,11 +101,11 @@ func.func private @layer.forward(%x: !x {train.role = "activation"},
 nn.parameter @p : tensor<4xf32> {trainable}
 nn.parameter @w : tensor<4x4xf32>
 nn.parameter @v : tensor<4xf32>
-train.block layer @layer parameters [@p, @w, @v] {forward = @layer.forward}
-func.func private @layer.forward(%x: !x {train.role = "activation"},
-    %p: tensor<4xf32> {train.parameter = 0 : i64, train.role = "parameter", train.trainable},
-    %w: tensor<4x4xf32> {train.parameter = 1 : i64, train.role = "parameter"},
-    %v: tensor<4xf32> {train.parameter = 2 : i64, train.role = "parameter"}) -> (!x {train.role = "activation"}) {
+train.block layer @layer parameters ("p" = @p, "w" = @w, "v" = @v) programs {forward = @layer.forward}
+func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %p: tensor<4xf32> {train.port = #train.port<parameter, "p">, train.trainable},
+    %w: tensor<4x4xf32> {train.port = #train.port<parameter, "w">},
+    %v: tensor<4xf32> {train.port = #train.port<parameter, "v">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   // expected-error @below {{'nn.layer_norm' has no gradient rule for its bias: keep that parameter frozen}}
   %0 = nn.layer_norm(%x, %v, %p) {epsilon = 1.0e-5 : f32} : (!x, tensor<4xf32>, tensor<4xf32>) -> !x
   %y = nn.add(%x, %0) : (!x, !x) -> !x
@@ -118,11 +118,11 @@ func.func private @layer.forward(%x: !x {train.role = "activation"},
 nn.parameter @p : tensor<64x4xf32> {trainable}
 nn.parameter @w : tensor<4x4xf32>
 nn.parameter @v : tensor<4xf32>
-train.block layer @layer parameters [@p, @w, @v] {forward = @layer.forward}
-func.func private @layer.forward(%x: !x {train.role = "activation"},
-    %p: tensor<64x4xf32> {train.parameter = 0 : i64, train.role = "parameter", train.trainable},
-    %w: tensor<4x4xf32> {train.parameter = 1 : i64, train.role = "parameter"},
-    %v: tensor<4xf32> {train.parameter = 2 : i64, train.role = "parameter"}) -> (!x {train.role = "activation"}) {
+train.block layer @layer parameters ("p" = @p, "w" = @w, "v" = @v) programs {forward = @layer.forward}
+func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %p: tensor<64x4xf32> {train.port = #train.port<parameter, "p">, train.trainable},
+    %w: tensor<4x4xf32> {train.port = #train.port<parameter, "w">},
+    %v: tensor<4xf32> {train.port = #train.port<parameter, "v">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   // expected-error @below {{'nn.position_embedding' has no gradient rule for its table: keep that parameter frozen}}
   %0 = nn.position_embedding(%p) : (tensor<64x4xf32>) -> !x
   %y = nn.add(%x, %0) : (!x, !x) -> !x
@@ -133,9 +133,9 @@ func.func private @layer.forward(%x: !x {train.role = "activation"},
 
 !x = tensor<?x?x4xf32>
 nn.parameter @p : tensor<50x4xf32> {trainable}
-train.block layer @layer parameters [@p] {forward = @layer.forward}
-func.func private @layer.forward(%ids: tensor<?x?x1xi32> {train.role = "token_ids"},
-    %p: tensor<50x4xf32> {train.parameter = 0 : i64, train.role = "parameter", train.trainable}) -> (!x {train.role = "activation"}) {
+train.block layer @layer parameters ("p" = @p) programs {forward = @layer.forward}
+func.func private @layer.forward(%ids: tensor<?x?x1xi32> {train.port = #train.port<batch, "ids">},
+    %p: tensor<50x4xf32> {train.port = #train.port<parameter, "p">, train.trainable}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   // expected-error @below {{'nn.embedding' has no gradient rule for its table: keep that parameter frozen}}
   %y = nn.embedding(%ids, %p) : (tensor<?x?x1xi32>, tensor<50x4xf32>) -> !x
   return %y : !x
@@ -145,10 +145,10 @@ func.func private @layer.forward(%ids: tensor<?x?x1xi32> {train.role = "token_id
 
 !x = tensor<?x?x4xf32>
 nn.parameter @p : tensor<50x4xf32> {trainable}
-train.block head @head parameters [@p] {loss = @head.loss}
-func.func private @head.loss(%x: !x {train.role = "activation"}, %labels: tensor<?x?x1xi32> {train.role = "labels"},
-    %scale: tensor<1x1xf32> {train.role = "objective_scale"},
-    %w: tensor<50x4xf32> {train.parameter = 0 : i64, train.role = "parameter", train.trainable}) -> (tensor<1x1xf32> {train.role = "loss"}) {
+train.block head @head parameters ("p" = @p) programs {loss = @head.loss}
+func.func private @head.loss(%x: !x {train.port = #train.port<flow, "hidden">}, %labels: tensor<?x?x1xi32> {train.port = #train.port<batch, "labels">},
+    %scale: tensor<1x1xf32> {train.port = #train.port<batch, "scale">},
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "p">, train.trainable}) -> (tensor<1x1xf32> {train.port = #train.port<result, "loss">}) {
   // expected-error @below {{'nn.linear_cross_entropy' has no gradient rule for its weight: keep that parameter frozen}}
   %loss = nn.linear_cross_entropy(%x, %w, %labels, %scale)
       : (!x, tensor<50x4xf32>, tensor<?x?x1xi32>, tensor<1x1xf32>) -> tensor<1x1xf32>
@@ -158,19 +158,19 @@ func.func private @head.loss(%x: !x {train.role = "activation"}, %labels: tensor
 // -----
 
 // expected-error @below {{'train.block' op has no function 'forward'}}
-train.block layer @layer parameters []
+train.block layer @layer parameters () programs {}
 
 // -----
 
 // expected-error @below {{'train.block' op has no function 'loss'}}
-train.block head @head parameters []
+train.block head @head parameters () programs {}
 
 // -----
 
 !x = tensor<?x?x4xf32>
-train.block head @head parameters [] {loss = @head.loss}
+train.block head @head parameters () programs {loss = @head.loss}
 // expected-error @below {{the loss of block 'head' is not nn.linear_cross_entropy}}
-func.func private @head.loss(%x: !x {train.role = "activation"}) -> (!x {train.role = "loss"}) {
+func.func private @head.loss(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<result, "loss">}) {
   %0 = nn.silu(%x) : (!x) -> !x
   return %0 : !x
 }

@@ -4,19 +4,19 @@
 // A layer with an adapter, bound twice: one backward function serves both blocks. Of the forward half only what the
 // backward half reads is computed again, so the last linear layer and its low-rank half are not. The frozen weights
 // have no gradient, and nothing is computed for them.
-// CHECK: train.block layer @layers.0 {{.*}} {backward = @layer.backward, forward = @layer.forward}
-// CHECK: train.block layer @layers.1 {{.*}} {backward = @layer.backward, forward = @layer.forward}
+// CHECK: train.block layer @layers.0 {{.*}} programs {backward = @layer.backward, forward = @layer.forward}
+// CHECK: train.block layer @layers.1 {{.*}} programs {backward = @layer.backward, forward = @layer.forward}
 // CHECK-LABEL: func.func private @layer.forward
 // CHECK-LABEL: func.func private @layer.backward
-// CHECK-SAME: (%[[X:[^ ]*]]: tensor<?x?x4xf32> {train.role = "activation"}
-// CHECK-SAME: %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.role = "cotangent"}
-// CHECK-SAME: %[[UP:[^ ]*]]: tensor<6x4xf32> {train.parameter = 0
-// CHECK-SAME: %[[DOWN:[^ ]*]]: tensor<4x6xf32> {train.parameter = 1
-// CHECK-SAME: %[[A:[^ ]*]]: tensor<2x6xf32> {train.parameter = 2
-// CHECK-SAME: %[[B:[^ ]*]]: tensor<4x2xf32> {train.parameter = 3
-// CHECK-SAME: -> (tensor<?x?x4xf32> {train.role = "cotangent"},
-// CHECK-SAME:     tensor<2x6xf32> {train.parameter = 2 : i64, train.role = "gradient"},
-// CHECK-SAME:     tensor<4x2xf32> {train.parameter = 3 : i64, train.role = "gradient"})
+// CHECK-SAME: (%[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}
+// CHECK-SAME: %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
+// CHECK-SAME: %[[UP:[^ ]*]]: tensor<6x4xf32> {train.port = #train.port<parameter, "up">
+// CHECK-SAME: %[[DOWN:[^ ]*]]: tensor<4x6xf32> {train.port = #train.port<parameter, "down">
+// CHECK-SAME: %[[A:[^ ]*]]: tensor<2x6xf32> {train.port = #train.port<parameter, "A0">
+// CHECK-SAME: %[[B:[^ ]*]]: tensor<4x2xf32> {train.port = #train.port<parameter, "B0">
+// CHECK-SAME: -> (tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">},
+// CHECK-SAME:     tensor<2x6xf32> {train.port = #train.port<gradient, "A0">},
+// CHECK-SAME:     tensor<4x2xf32> {train.port = #train.port<gradient, "B0">})
 // CHECK-NEXT: %[[U:.*]] = nn.linear(%[[X]], %[[UP]]) : {{.*}} loc("up"("model.up"))
 // CHECK-NEXT: %[[S:.*]] = nn.silu(%[[U]])
 // CHECK-NEXT: %[[H:.*]] = nn.linear(%[[S]], %[[A]])
@@ -36,7 +36,7 @@
 
 // The objective gives the loss and the cotangent of the head's input; the loss alone is not computed beside it.
 // CHECK-LABEL: func.func private @head.objective
-// CHECK-SAME: -> (tensor<1x1xf32> {train.role = "loss"}, tensor<?x?x4xf32> {train.role = "cotangent"})
+// CHECK-SAME: -> (tensor<1x1xf32> {train.port = #train.port<result, "loss">}, tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">})
 // CHECK-NEXT: %[[N:.*]] = nn.scale
 // CHECK-NOT: nn.linear_cross_entropy(
 // CHECK-NEXT: %[[LOSS:.*]], %[[DN:.*]] = nn.linear_cross_entropy_gradient(%[[N]],
@@ -45,7 +45,7 @@
 // CHECK: train.block head @head {{.*}}loss = @head.loss{{.*}}objective = @head.objective
 
 // The embedding is frozen: no backward function.
-// CHECK: train.block embed @embed parameters [@table] {forward = @embed.forward}
+// CHECK: train.block embed @embed parameters ("table" = @table) programs {forward = @embed.forward}
 // CHECK-NOT: @embed.backward
 
 !x = tensor<?x?x4xf32>
@@ -57,13 +57,13 @@ nn.parameter @A0 : tensor<2x6xf32> {trainable}
 nn.parameter @B0 : tensor<4x2xf32> {trainable}
 nn.parameter @A1 : tensor<2x6xf32> {trainable}
 nn.parameter @B1 : tensor<4x2xf32> {trainable}
-train.block layer @layers.0 parameters [@up, @down, @A0, @B0] {forward = @layer.forward}
-train.block layer @layers.1 parameters [@up, @down, @A1, @B1] {forward = @layer.forward}
-func.func private @layer.forward(%x: !x {train.role = "activation"},
-    %up: tensor<6x4xf32> {train.parameter = 0 : i64, train.role = "parameter"},
-    %down: tensor<4x6xf32> {train.parameter = 1 : i64, train.role = "parameter"},
-    %a: tensor<2x6xf32> {train.parameter = 2 : i64, train.role = "parameter", train.trainable},
-    %b: tensor<4x2xf32> {train.parameter = 3 : i64, train.role = "parameter", train.trainable}) -> (!x {train.role = "activation"}) {
+train.block layer @layers.0 parameters ("up" = @up, "down" = @down, "A0" = @A0, "B0" = @B0) programs {forward = @layer.forward}
+train.block layer @layers.1 parameters ("up" = @up, "down" = @down, "A0" = @A1, "B0" = @B1) programs {forward = @layer.forward}
+func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %up: tensor<6x4xf32> {train.port = #train.port<parameter, "up">},
+    %down: tensor<4x6xf32> {train.port = #train.port<parameter, "down">},
+    %a: tensor<2x6xf32> {train.port = #train.port<parameter, "A0">, train.trainable},
+    %b: tensor<4x2xf32> {train.port = #train.port<parameter, "B0">, train.trainable}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %u = nn.linear(%x, %up) : (!x, tensor<6x4xf32>) -> !h loc("up"("model.up"))
   %s = nn.silu(%u) : (!h) -> !h
   %h = nn.linear(%s, %a) : (!h, tensor<2x6xf32>) -> tensor<?x?x2xf32>
@@ -72,18 +72,18 @@ func.func private @layer.forward(%x: !x {train.role = "activation"},
   %y = nn.add(%x, %d) : (!x, !x) -> !x
   return %y : !x
 }
-func.func private @head.loss(%x: !x {train.role = "activation"}, %labels: tensor<?x?x1xi32> {train.role = "labels"},
-    %scale: tensor<1x1xf32> {train.role = "objective_scale"},
-    %w: tensor<50x4xf32> {train.parameter = 0 : i64, train.role = "parameter"}) -> (tensor<1x1xf32> {train.role = "loss"}) {
+func.func private @head.loss(%x: !x {train.port = #train.port<flow, "hidden">}, %labels: tensor<?x?x1xi32> {train.port = #train.port<batch, "labels">},
+    %scale: tensor<1x1xf32> {train.port = #train.port<batch, "scale">},
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "table">}) -> (tensor<1x1xf32> {train.port = #train.port<result, "loss">}) {
   %n = nn.scale(%x) {alpha = 2.0 : f32} : (!x) -> !x
   %loss = nn.linear_cross_entropy(%n, %w, %labels, %scale)
       : (!x, tensor<50x4xf32>, tensor<?x?x1xi32>, tensor<1x1xf32>) -> tensor<1x1xf32>
   return %loss : tensor<1x1xf32>
 }
-train.block head @head parameters [@table] {loss = @head.loss}
-train.block embed @embed parameters [@table] {forward = @embed.forward}
-func.func private @embed.forward(%ids: tensor<?x?x1xi32> {train.role = "token_ids"},
-    %w: tensor<50x4xf32> {train.parameter = 0 : i64, train.role = "parameter"}) -> (!x {train.role = "activation"}) {
+train.block head @head parameters ("table" = @table) programs {loss = @head.loss}
+train.block embed @embed parameters ("table" = @table) programs {forward = @embed.forward}
+func.func private @embed.forward(%ids: tensor<?x?x1xi32> {train.port = #train.port<batch, "ids">},
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "table">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %e = nn.embedding(%ids, %w) : (tensor<?x?x1xi32>, tensor<50x4xf32>) -> !x
   return %e : !x
 }

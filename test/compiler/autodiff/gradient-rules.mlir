@@ -10,92 +10,92 @@ nn.parameter @v : !v
 nn.parameter @a : tensor<2x4xf32> {trainable}
 nn.parameter @b : tensor<4x2xf32> {trainable}
 
-train.block layer @linear parameters [@w] {forward = @linear.forward}
-func.func private @linear.forward(%x: !x {train.role = "activation"},
-    %w: !w {train.parameter = 0 : i64, train.role = "parameter"}) -> (tensor<?x?x6xf32> {train.role = "activation"}) {
+train.block layer @linear parameters ("w" = @w) programs {forward = @linear.forward}
+func.func private @linear.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %w: !w {train.port = #train.port<parameter, "w">}) -> (tensor<?x?x6xf32> {train.port = #train.port<flow, "hidden">}) {
   %y = nn.linear(%x, %w) {alpha = 2.0 : f32} : (!x, !w) -> tensor<?x?x6xf32>
   return %y : tensor<?x?x6xf32>
 }
 // CHECK-LABEL: func.func private @linear.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.role = "activation"}, %[[DY:[^ ]*]]: tensor<?x?x6xf32> {train.role = "cotangent"}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x6xf32> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-SAME: %[[W:[^ ]*]]: tensor<6x4xf32>
-// CHECK-SAME: -> (tensor<?x?x4xf32> {train.role = "cotangent"})
+// CHECK-SAME: -> (tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">})
 // CHECK-NEXT: %[[DX:.*]] = nn.linear_input_gradient(%[[DY]], %[[W]]) {alpha = 2.000000e+00 : f32}
 // CHECK-NEXT: return %[[DX]]
 
-train.block layer @trainable_linear parameters [@a] {forward = @trainable_linear.forward}
-func.func private @trainable_linear.forward(%x: !x {train.role = "activation"},
-    %a: tensor<2x4xf32> {train.parameter = 0 : i64, train.role = "parameter", train.trainable}) -> (tensor<?x?x2xf32> {train.role = "activation"}) {
+train.block layer @trainable_linear parameters ("a" = @a) programs {forward = @trainable_linear.forward}
+func.func private @trainable_linear.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %a: tensor<2x4xf32> {train.port = #train.port<parameter, "a">, train.trainable}) -> (tensor<?x?x2xf32> {train.port = #train.port<flow, "hidden">}) {
   %y = nn.linear(%x, %a) {alpha = 2.0 : f32} : (!x, tensor<2x4xf32>) -> tensor<?x?x2xf32>
   return %y : tensor<?x?x2xf32>
 }
 // CHECK-LABEL: func.func private @trainable_linear.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.role = "activation"}, %[[DY:[^ ]*]]: tensor<?x?x2xf32> {train.role = "cotangent"}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x2xf32> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-SAME: %[[A:[^ ]*]]: tensor<2x4xf32>
-// CHECK-SAME: -> (tensor<?x?x4xf32> {train.role = "cotangent"}, tensor<2x4xf32> {train.parameter = 0 : i64, train.role = "gradient"})
+// CHECK-SAME: -> (tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}, tensor<2x4xf32> {train.port = #train.port<gradient, "a">})
 // CHECK-NEXT: %[[DX:.*]] = nn.linear_input_gradient(%[[DY]], %[[A]]) {alpha = 2.000000e+00 : f32}
 // CHECK-NEXT: %[[DA:.*]] = nn.linear_weight_gradient(%[[DY]], %[[X]]) {alpha = 2.000000e+00 : f32} : (tensor<?x?x2xf32>, tensor<?x?x4xf32>) -> tensor<2x4xf32>
 // CHECK-NEXT: return %[[DX]], %[[DA]]
 
-train.block layer @bias_and_addend parameters [@s, @v] {forward = @bias_and_addend.forward}
-func.func private @bias_and_addend.forward(%x: !x {train.role = "activation"},
-    %s: tensor<4x4xf32> {train.parameter = 0 : i64, train.role = "parameter"},
-    %v: !v {train.parameter = 1 : i64, train.role = "parameter"}) -> (!x {train.role = "activation"}) {
+train.block layer @bias_and_addend parameters ("s" = @s, "v" = @v) programs {forward = @bias_and_addend.forward}
+func.func private @bias_and_addend.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %s: tensor<4x4xf32> {train.port = #train.port<parameter, "s">},
+    %v: !v {train.port = #train.port<parameter, "v">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %y = nn.linear(%x, %s bias %v addend %x) : (!x, tensor<4x4xf32>, !v, !x) -> !x
   return %y : !x
 }
 // CHECK-LABEL: func.func private @bias_and_addend.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.role = "activation"}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.role = "cotangent"}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-NEXT: %[[DX:.*]] = nn.linear_input_gradient(%[[DY]],
 // CHECK-NEXT: %[[SUM:.*]] = nn.add(%[[DX]], %[[DY]])
 // CHECK-NEXT: return %[[SUM]]
 
 nn.parameter @s : tensor<4x4xf32>
 
-train.block layer @rms_norm parameters [@v] {forward = @rms_norm.forward}
-func.func private @rms_norm.forward(%x: !x {train.role = "activation"},
-    %v: !v {train.parameter = 0 : i64, train.role = "parameter"}) -> (!x {train.role = "activation"}) {
+train.block layer @rms_norm parameters ("v" = @v) programs {forward = @rms_norm.forward}
+func.func private @rms_norm.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %v: !v {train.port = #train.port<parameter, "v">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %y = nn.rms_norm(%x, %v) {epsilon = 0.5 : f32, weight_offset = 1.0 : f32} : (!x, !v) -> !x
   return %y : !x
 }
 // CHECK-LABEL: func.func private @rms_norm.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.role = "activation"}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.role = "cotangent"}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-SAME: %[[V:[^ ]*]]: tensor<4xf32>
 // CHECK-NEXT: %[[DX:.*]] = nn.rms_norm_input_gradient(%[[X]], %[[V]], %[[DY]]) {epsilon = 5.000000e-01 : f32, weight_offset = 1.000000e+00 : f32}
 // CHECK-NEXT: return %[[DX]]
 
-train.block layer @layer_norm parameters [@v, @bias] {forward = @layer_norm.forward}
-func.func private @layer_norm.forward(%x: !x {train.role = "activation"},
-    %v: !v {train.parameter = 0 : i64, train.role = "parameter"},
-    %bias: !v {train.parameter = 1 : i64, train.role = "parameter"}) -> (!x {train.role = "activation"}) {
+train.block layer @layer_norm parameters ("v" = @v, "bias" = @bias) programs {forward = @layer_norm.forward}
+func.func private @layer_norm.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %v: !v {train.port = #train.port<parameter, "v">},
+    %bias: !v {train.port = #train.port<parameter, "bias">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %y = nn.layer_norm(%x, %v, %bias) {epsilon = 0.5 : f32} : (!x, !v, !v) -> !x
   return %y : !x
 }
 // CHECK-LABEL: func.func private @layer_norm.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.role = "activation"}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.role = "cotangent"}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-SAME: %[[V:[^ ]*]]: tensor<4xf32>
 // CHECK-NEXT: %[[DX:.*]] = nn.layer_norm_input_gradient(%[[X]], %[[V]], %[[DY]]) {epsilon = 5.000000e-01 : f32}
 // CHECK-NEXT: return %[[DX]]
 
 nn.parameter @bias : !v
 
-train.block layer @rope parameters [] {forward = @rope.forward}
-func.func private @rope.forward(%x: !x {train.role = "activation"}) -> (!x {train.role = "activation"}) {
+train.block layer @rope parameters () programs {forward = @rope.forward}
+func.func private @rope.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %y = nn.rope(%x) {head_dim = 4 : i64, frequencies = array<f32: 1.0>, scale = 2.0 : f32} : (!x) -> !x
   return %y : !x
 }
 // CHECK-LABEL: func.func private @rope.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.role = "activation"}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.role = "cotangent"}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-NEXT: %[[DX:.*]] = nn.rope(%[[DY]]) {frequencies = array<f32: 1.000000e+00>, head_dim = 4 : i64, inverse = true, scale = 2.000000e+00 : f32}
 // CHECK-NEXT: return %[[DX]]
 
-train.block layer @attention parameters [] {forward = @attention.forward}
-func.func private @attention.forward(%x: !x {train.role = "activation"}) -> (!x {train.role = "activation"}) {
+train.block layer @attention parameters () programs {forward = @attention.forward}
+func.func private @attention.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %y, %lse = nn.attention(%x, %x, %x) {heads = 2 : i64, kv_heads = 2 : i64, scale = 0.5 : f32, window = 3 : i64} : (!x, !x, !x) -> (!x, tensor<?x?x2xf32>)
   return %y : !x
 }
 // CHECK-LABEL: func.func private @attention.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.role = "activation"}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.role = "cotangent"}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-NEXT: %[[O:.*]], %[[LSE:.*]] = nn.attention(%[[X]], %[[X]], %[[X]])
 // CHECK-NEXT: %[[DQ:.*]], %[[DK:.*]], %[[DV:.*]] = nn.attention_gradient(%[[X]], %[[X]], %[[X]], %[[O]], %[[LSE]], %[[DY]]) {heads = 2 : i64, kv_heads = 2 : i64,
 // CHECK-SAME: scale = 5.000000e-01 : f32, window = 3 : i64}
@@ -103,68 +103,68 @@ func.func private @attention.forward(%x: !x {train.role = "activation"}) -> (!x 
 // CHECK-NEXT: %[[QKV:.*]] = nn.add(%[[QK]], %[[DV]])
 // CHECK-NEXT: return %[[QKV]]
 
-train.block layer @silu parameters [] {forward = @silu.forward}
-func.func private @silu.forward(%x: !x {train.role = "activation"}) -> (!x {train.role = "activation"}) {
+train.block layer @silu parameters () programs {forward = @silu.forward}
+func.func private @silu.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %y = nn.silu(%x) : (!x) -> !x
   return %y : !x
 }
 // CHECK-LABEL: func.func private @silu.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.role = "activation"}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.role = "cotangent"}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-NEXT: %[[DX:.*]] = nn.silu_gradient(%[[X]], %[[DY]])
 // CHECK-NEXT: return %[[DX]]
 
-train.block layer @relu parameters [] {forward = @relu.forward}
-func.func private @relu.forward(%x: !x {train.role = "activation"}) -> (!x {train.role = "activation"}) {
+train.block layer @relu parameters () programs {forward = @relu.forward}
+func.func private @relu.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %y = nn.relu(%x) : (!x) -> !x
   return %y : !x
 }
 // CHECK-LABEL: func.func private @relu.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.role = "activation"}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.role = "cotangent"}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-NEXT: %[[DX:.*]] = nn.relu_gradient(%[[X]], %[[DY]])
 // CHECK-NEXT: return %[[DX]]
 
-train.block layer @gelu parameters [] {forward = @gelu.forward}
-func.func private @gelu.forward(%x: !x {train.role = "activation"}) -> (!x {train.role = "activation"}) {
+train.block layer @gelu parameters () programs {forward = @gelu.forward}
+func.func private @gelu.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %y = nn.gelu(%x) {approximation = 1 : i64} : (!x) -> !x
   return %y : !x
 }
 // CHECK-LABEL: func.func private @gelu.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.role = "activation"}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.role = "cotangent"}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-NEXT: %[[DX:.*]] = nn.gelu_gradient(%[[X]], %[[DY]]) {approximation = 1 : i64}
 // CHECK-NEXT: return %[[DX]]
 
-train.block layer @gated parameters [] {forward = @gated.forward}
-func.func private @gated.forward(%x: !x {train.role = "activation"}) -> (!x {train.role = "activation"}) {
+train.block layer @gated parameters () programs {forward = @gated.forward}
+func.func private @gated.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %up = nn.scale(%x) {alpha = 3.0 : f32} : (!x) -> !x
   %y = nn.gated(%x, %up) {activation = "gelu_tanh"} : (!x, !x) -> !x
   return %y : !x
 }
 // CHECK-LABEL: func.func private @gated.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.role = "activation"}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.role = "cotangent"}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-NEXT: %[[UP:.*]] = nn.scale(%[[X]])
 // CHECK-NEXT: %[[DGATE:.*]], %[[DUP:.*]] = nn.gated_gradient(%[[X]], %[[UP]], %[[DY]]) {activation = "gelu_tanh"}
 // CHECK-NEXT: %[[SCALED:.*]] = nn.scale(%[[DUP]]) {alpha = 3.000000e+00 : f32}
 // CHECK-NEXT: %[[DX:.*]] = nn.add(%[[DGATE]], %[[SCALED]])
 // CHECK-NEXT: return %[[DX]]
 
-train.block layer @add parameters [] {forward = @add.forward}
-func.func private @add.forward(%x: !x {train.role = "activation"}) -> (!x {train.role = "activation"}) {
+train.block layer @add parameters () programs {forward = @add.forward}
+func.func private @add.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %y = nn.add(%x, %x) : (!x, !x) -> !x
   return %y : !x
 }
 // CHECK-LABEL: func.func private @add.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.role = "activation"}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.role = "cotangent"}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-NEXT: %[[DX:.*]] = nn.add(%[[DY]], %[[DY]])
 // CHECK-NEXT: return %[[DX]]
 
-train.block layer @multiply parameters [] {forward = @multiply.forward}
-func.func private @multiply.forward(%x: !x {train.role = "activation"}) -> (!x {train.role = "activation"}) {
+train.block layer @multiply parameters () programs {forward = @multiply.forward}
+func.func private @multiply.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %b = nn.scale(%x) {alpha = 3.0 : f32} : (!x) -> !x
   %y = nn.multiply(%x, %b) : (!x, !x) -> !x
   return %y : !x
 }
 // CHECK-LABEL: func.func private @multiply.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.role = "activation"}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.role = "cotangent"}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-NEXT: %[[B:.*]] = nn.scale(%[[X]])
 // CHECK-NEXT: %[[DA:.*]] = nn.multiply(%[[DY]], %[[B]])
 // CHECK-NEXT: %[[DB:.*]] = nn.multiply(%[[DY]], %[[X]])
@@ -172,34 +172,34 @@ func.func private @multiply.forward(%x: !x {train.role = "activation"}) -> (!x {
 // CHECK-NEXT: %[[DX:.*]] = nn.add(%[[DA]], %[[SCALED]])
 // CHECK-NEXT: return %[[DX]]
 
-train.block layer @scale parameters [] {forward = @scale.forward}
-func.func private @scale.forward(%x: !x {train.role = "activation"}) -> (!x {train.role = "activation"}) {
+train.block layer @scale parameters () programs {forward = @scale.forward}
+func.func private @scale.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %y = nn.scale(%x) {alpha = 3.0 : f32} : (!x) -> !x
   return %y : !x
 }
 // CHECK-LABEL: func.func private @scale.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.role = "activation"}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.role = "cotangent"}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-NEXT: %[[DX:.*]] = nn.scale(%[[DY]]) {alpha = 3.000000e+00 : f32}
 // CHECK-NEXT: return %[[DX]]
 
 // Nothing depends on the second part: its cotangent is zeros.
-train.block layer @split parameters [] {forward = @split.forward}
-func.func private @split.forward(%x: !x {train.role = "activation"}) -> (tensor<?x?x1xf32> {train.role = "activation"}) {
+train.block layer @split parameters () programs {forward = @split.forward}
+func.func private @split.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (tensor<?x?x1xf32> {train.port = #train.port<flow, "hidden">}) {
   %y:3 = nn.split(%x) : (!x) -> (tensor<?x?x1xf32>, tensor<?x?x2xf32>, tensor<?x?x1xf32>)
   %z = nn.add(%y#0, %y#2) : (tensor<?x?x1xf32>, tensor<?x?x1xf32>) -> tensor<?x?x1xf32>
   return %z : tensor<?x?x1xf32>
 }
 // CHECK-LABEL: func.func private @split.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.role = "activation"}, %[[DY:[^ ]*]]: tensor<?x?x1xf32> {train.role = "cotangent"}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x1xf32> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-NEXT: %[[ZERO:.*]] = nn.fill() {value = 0.000000e+00 : f32} : () -> tensor<?x?x2xf32>
 // CHECK-NEXT: %[[DX:.*]] = nn.concat(%[[DY]], %[[ZERO]], %[[DY]])
 // CHECK-NEXT: return %[[DX]]
 
 // Positions depend on nothing that is trained.
 nn.parameter @positions : tensor<64x4xf32>
-train.block layer @position_embedding parameters [@positions] {forward = @position_embedding.forward}
-func.func private @position_embedding.forward(%x: !x {train.role = "activation"},
-    %p: tensor<64x4xf32> {train.parameter = 0 : i64, train.role = "parameter"}) -> (!x {train.role = "activation"}) {
+train.block layer @position_embedding parameters ("positions" = @positions) programs {forward = @position_embedding.forward}
+func.func private @position_embedding.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %p: tensor<64x4xf32> {train.port = #train.port<parameter, "positions">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %0 = nn.position_embedding(%p) : (tensor<64x4xf32>) -> !x
   %1 = nn.multiply(%x, %0) : (!x, !x) -> !x
   return %1 : !x

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // RUN: mebp-opt %s --allow-unregistered-dialect --split-input-file --verify-diagnostics
 
-exec.program @p inputs [#exec.role<"activation">] outputs [] {
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
 ^bb0(%x: tensor<4x8xf32>):
   // expected-error @below {{'exec.kernel' op needs one entry in 'ties' and in 'reuses' for each result}}
   %0 = exec.kernel "silu"(%x) slots [0] ties [] reuses [0] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
@@ -10,7 +10,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [] {
 
 // -----
 
-exec.program @p inputs [#exec.role<"activation">] outputs [] {
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
 ^bb0(%x: tensor<4x8xf32>):
   // expected-error @below {{'exec.kernel' op refers to input 1 of 1}}
   %0 = exec.kernel "silu"(%x) slots [1] ties [-1] reuses [0] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
@@ -19,7 +19,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [] {
 
 // -----
 
-exec.program @p inputs [#exec.role<"activation">] outputs [] {
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
 ^bb0(%x: tensor<4x8xf32>):
   // expected-error @below {{'exec.kernel' op refers to input 1 of 1}}
   %0 = exec.kernel "silu"(%x) slots [0] ties [1] reuses [0] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
@@ -28,7 +28,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [] {
 
 // -----
 
-exec.program @p inputs [#exec.role<"activation">] outputs [] {
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
 ^bb0(%x: tensor<4x8xf32>):
   // expected-error @below {{'exec.kernel' op refers to input 1 of 1}}
   %0 = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
@@ -44,7 +44,7 @@ exec.program @p inputs [] outputs [] {
 
 // -----
 
-// expected-error @below {{'exec.program' op has another number of roles than of inputs or outputs}}
+// expected-error @below {{'exec.program' op has another number of ports than of inputs or outputs}}
 exec.program @p inputs [] outputs [] {
 ^bb0(%x: tensor<4x8xf32>):
   exec.return
@@ -52,15 +52,15 @@ exec.program @p inputs [] outputs [] {
 
 // -----
 
-// expected-error @below {{'exec.program' op has another number of roles than of inputs or outputs}}
-exec.program @p inputs [#exec.role<"activation">] outputs [] {
+// expected-error @below {{'exec.program' op has another number of ports than of inputs or outputs}}
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
 ^bb0(%x: tensor<4x8xf32>):
   exec.return %x : tensor<4x8xf32>
 }
 
 // -----
 
-// expected-error @below {{'exec.program' op has "activation" where a #exec.role belongs}}
+// expected-error @below {{'exec.program' op has "activation" where a #train.port belongs}}
 exec.program @p inputs ["activation"] outputs [] {
 ^bb0(%x: tensor<4x8xf32>):
   exec.return
@@ -69,7 +69,7 @@ exec.program @p inputs ["activation"] outputs [] {
 // -----
 
 // expected-error @below {{'exec.program' op has a value that is not a matrix of a known largest size: 'tensor<?x8xf32>'}}
-exec.program @p inputs [#exec.role<"activation">] outputs [] {
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
 ^bb0(%x: tensor<?x8xf32>):
   exec.return
 }
@@ -77,7 +77,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [] {
 // -----
 
 // expected-error @below {{'exec.program' op has a value that is not a matrix of a known largest size: 'tensor<8xf32>'}}
-exec.program @p inputs [#exec.role<"activation">] outputs [] {
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
 ^bb0(%x: tensor<8xf32>):
   exec.return
 }
@@ -85,7 +85,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [] {
 // -----
 
 // expected-error @below {{'exec.program' op has a value that is not a matrix of a known largest size: 'tensor<2x4x8xf32>'}}
-exec.program @p inputs [#exec.role<"activation">] outputs [] {
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
 ^bb0(%x: tensor<2x4x8xf32>):
   exec.return
 }
@@ -93,7 +93,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [] {
 // -----
 
 // expected-error @below {{'exec.program' op places 2 values, but has 3}}
-exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activation">]
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
     arena 128 placement [-1, 0] {
 ^bb0(%x: tensor<4x8xf32>):
   %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
@@ -104,7 +104,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activatio
 // -----
 
 // expected-error @below {{'exec.program' op places value 1 beyond the end of its arena}}
-exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activation">]
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
     arena 128 placement [-1, 64, -1] {
 ^bb0(%x: tensor<4x8xf32>):
   %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
@@ -115,7 +115,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activatio
 // -----
 
 // expected-error @below {{'exec.program' op does not bind value 0, which is an input or output}}
-exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activation">]
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
     arena 128 placement [0, 0, -1] {
 ^bb0(%x: tensor<4x8xf32>):
   %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
@@ -126,7 +126,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activatio
 // -----
 
 // expected-error @below {{'exec.program' op does not bind value 2, which is an input or output}}
-exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activation">]
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
     arena 128 placement [-1, 0, 0] {
 ^bb0(%x: tensor<4x8xf32>):
   %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
@@ -137,7 +137,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activatio
 // -----
 
 // expected-error @below {{'exec.program' op binds value 1, which is no input or output}}
-exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activation">]
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
     arena 128 placement [-1, -1, -1] {
 ^bb0(%x: tensor<4x8xf32>):
   %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
@@ -148,7 +148,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activatio
 // -----
 
 // expected-error @below {{'exec.program' op places value 1 as a slice, which it is not}}
-exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activation">]
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
     arena 128 placement [-1, -2, -1] {
 ^bb0(%x: tensor<4x8xf32>):
   %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
@@ -159,7 +159,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activatio
 // -----
 
 // expected-error @below {{'exec.program' op lets value 1 share the memory of input 0, which is not the program's to write}}
-exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activation">]
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
     arena 128 placement [-1, -3, -1] {
 ^bb0(%x: tensor<4x8xf32>):
   %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
@@ -170,7 +170,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activatio
 // -----
 
 // expected-error @below {{'exec.program' op lets value 1 share the memory of value 1, which is not bound}}
-exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activation">]
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
     arena 128 placement [-1, -4, -1] {
 ^bb0(%x: tensor<4x8xf32>):
   %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
@@ -181,7 +181,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activatio
 // -----
 
 // expected-error @below {{'exec.program' op lets value 1 share the memory of value 6, which is not bound}}
-exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activation">]
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
     arena 128 placement [-1, -9, -1] {
 ^bb0(%x: tensor<4x8xf32>):
   %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
@@ -192,7 +192,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activatio
 // -----
 
 // expected-error @below {{'exec.program' op lets value 1 share the memory of value 2, which is smaller}}
-exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activation">]
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
     arena 0 placement [-1, -5, -1] {
 ^bb0(%x: tensor<4x8xf32>):
   %a = exec.kernel "concat"(%x, %x) slots [0, 1] ties [-1] reuses [-1] {}
@@ -204,7 +204,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activatio
 // -----
 
 // expected-error @below {{'exec.program' op returns its input 0, which it cannot hand over}}
-exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activation">]
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
     arena 0 placement [-1] {
 ^bb0(%x: tensor<4x8xf32>):
   exec.return %x : tensor<4x8xf32>
@@ -213,7 +213,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activatio
 // -----
 
 // expected-error @below {{'exec.program' op places value 1, which is a slice, by itself}}
-exec.program @p inputs [#exec.role<"activation">] outputs [] arena 128 placement [-1, 0] {
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] arena 128 placement [-1, 0] {
 ^bb0(%x: tensor<4x8xf32>):
   train.loop sequence 2 trip %t () {
     %rows = train.slice %x[%t] : tensor<4x8xf32> -> tensor<2x8xf32>
@@ -225,7 +225,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [] arena 128 placement
 
 // Both are read by the same kernel.
 // expected-error @below {{'exec.program' op places value 2 over value 1 while both are alive}}
-exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activation">]
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
     arena 128 placement [-1, 0, 0, -1] {
 ^bb0(%x: tensor<4x8xf32>):
   // expected-note @below {{value 1 is defined here}}
@@ -240,7 +240,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activatio
 
 // They overlap in part only.
 // expected-error @below {{'exec.program' op places value 2 over value 1 while both are alive}}
-exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activation">]
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
     arena 192 placement [-1, 0, 64, -1] {
 ^bb0(%x: tensor<4x8xf32>):
   // expected-note @below {{value 1 is defined here}}
@@ -255,7 +255,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activatio
 
 // The kernel does not work in place.
 // expected-error @below {{'exec.program' op places value 2 over value 1 while both are alive}}
-exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activation">]
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
     arena 128 placement [-1, 0, 0, -1] {
 ^bb0(%x: tensor<4x8xf32>):
   // expected-note @below {{value 1 is defined here}}
@@ -270,7 +270,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activatio
 
 // The kernel works in place, but its operand is read again.
 // expected-error @below {{'exec.program' op places value 2 over value 1 while both are alive}}
-exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activation">]
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
     arena 128 placement [-1, 0, 0, -1] {
 ^bb0(%x: tensor<4x8xf32>):
   // expected-note @below {{value 1 is defined here}}
@@ -285,7 +285,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activatio
 
 // In place means at the same offset.
 // expected-error @below {{'exec.program' op places value 2 over value 1 while both are alive}}
-exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activation">]
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
     arena 192 placement [-1, 0, 64, -1] {
 ^bb0(%x: tensor<4x8xf32>):
   // expected-note @below {{value 1 is defined here}}
@@ -300,7 +300,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activatio
 
 // Every trip reads %a again: what comes before the loop lives to its end.
 // expected-error @below {{'exec.program' op places value 2 over value 1 while both are alive}}
-exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activation">]
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
     arena 128 placement [-1, 0, 0, -1] {
 ^bb0(%x: tensor<4x8xf32>):
   // expected-note @below {{value 1 is defined here}}
@@ -317,7 +317,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activatio
 
 // The reader of a slice reads what it looks into.
 // expected-error @below {{'exec.program' op places value 3 over value 1 while both are alive}}
-exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activation">]
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
     arena 128 placement [-1, 0, -2, 0, -1] {
 ^bb0(%x: tensor<4x8xf32>):
   // expected-note @below {{value 1 is defined here}}
@@ -335,7 +335,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activatio
 
 // The argument is read after the value that the next trip finds in its place.
 // expected-error @below {{'exec.program' op places value 3 over value 2 while both are alive}}
-exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activation">]
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
     arena 128 placement [-1, -8, -8, -8, 0, -1] {
 ^bb0(%x: tensor<4x8xf32>):
   %init = train.empty : tensor<4x8xf32>
@@ -353,7 +353,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activatio
 
 // An output's memory is written twice.
 // expected-error @below {{'exec.program' op places value 2 over value 1 while both are alive}}
-exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activation">]
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
     arena 0 placement [-1, -5, -1] {
 ^bb0(%x: tensor<4x8xf32>):
   // expected-note @below {{value 1 is defined here}}
@@ -366,7 +366,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activatio
 // -----
 
 // expected-error @below {{'exec.program' op is in place, but reads what it would have overwritten}}
-exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activation">] in_place {
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">] in_place {
 ^bb0(%x: tensor<4x8xf32>):
   %y = exec.kernel "linear"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
   exec.return %y : tensor<4x8xf32>
@@ -374,24 +374,25 @@ exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"activatio
 
 // -----
 
-// expected-error @below {{unknown role 'bananas'}}
-exec.program @p inputs [#exec.role<"bananas">] outputs [] {
+// expected-error @below {{expected ::mebp::train::PortKind to be one of: flow, parameter, gradient, state, batch, result, remote}}
+// expected-error @below {{failed to parse Train_PortAttr parameter 'kind' which is to be a `::mebp::train::PortKind`}}
+exec.program @p inputs [#train.port<bananas, "x">] outputs [] {
 ^bb0(%x: tensor<4x8xf32>):
   exec.return
 }
 
 // -----
 
-// expected-error @below {{'exec.program' op has an input that is 'gradient'}}
-exec.program @p inputs [#exec.role<"gradient", 0>] outputs [] {
+// expected-error @below {{'exec.program' op has the input #train.port<gradient, "p0">, which goes the other way}}
+exec.program @p inputs [#train.port<gradient, "p0">] outputs [] {
 ^bb0(%x: tensor<4x8xf32>):
   exec.return
 }
 
 // -----
 
-// expected-error @below {{'exec.program' op has an output that is 'labels'}}
-exec.program @p inputs [#exec.role<"activation">] outputs [#exec.role<"labels">] {
+// expected-error @below {{'exec.program' op has the output #train.port<batch, "labels">, which goes the other way}}
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<batch, "labels">] {
 ^bb0(%x: tensor<4x8xf32>):
   exec.return %x : tensor<4x8xf32>
 }

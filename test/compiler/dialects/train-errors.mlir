@@ -104,55 +104,66 @@ func.func @f(%x: tensor<?x?x8xf32>, %t: index) {
 // -----
 
 // expected-error @below {{'train.block' op binds @w, which is not an nn.parameter}}
-train.block layer @layer parameters [@w]
+train.block layer @layer parameters ("w" = @w) programs {}
 
 // -----
 
-// expected-error @below {{'train.block' op has 'forward' @nope, which is not there}}
-train.block layer @layer parameters [] {forward = @nope}
+// expected-error @below {{'train.block' op has "forward" = @nope, which is not there}}
+train.block layer @layer parameters () programs {forward = @nope}
 
 // -----
 
-// expected-error @below {{'train.block' op has 'backward' @f, which has no body}}
-train.block layer @layer parameters [] {backward = @f}
+// expected-error @below {{'train.block' op has "backward" = @f, which has no body}}
+train.block layer @layer parameters () programs {backward = @f}
 func.func private @f(%x: tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
 
 // -----
 
-// expected-error @below {{'train.block' op has 'loss' @f, which needs an argument and a result}}
-train.block head @head parameters [] {loss = @f}
+// expected-error @below {{'train.block' op has "loss" = @f, which needs an argument and a result}}
+train.block head @head parameters () programs {loss = @f}
 func.func private @f() {
   return
 }
 
 // -----
 
-// expected-error @below {{'train.block' op has 0 parameters, but 'f' asks for number 7}}
-train.block layer @layer parameters [] {forward = @f}
-func.func private @f(%x: tensor<?x?x8xf32> {train.role = "activation"},
-    %w: tensor<8x8xf32> {train.parameter = 7 : i64, train.role = "parameter"}) -> (tensor<?x?x8xf32> {train.role = "activation"}) {
+// expected-error @below {{'train.block' op binds no parameter "p7", which 'f' asks for}}
+train.block layer @layer parameters () programs {forward = @f}
+func.func private @f(%x: tensor<?x?x8xf32> {train.port = #train.port<flow, "hidden">},
+    %w: tensor<8x8xf32> {train.port = #train.port<parameter, "p7">}) -> (tensor<?x?x8xf32> {train.port = #train.port<flow, "hidden">}) {
   return %x : tensor<?x?x8xf32>
 }
 
 // -----
 
-// expected-error @below {{'func.func' op has train.role = "bananas", which means nothing there}}
-func.func private @f(%x: tensor<?x?x8xf32> {train.role = "bananas"})
+// expected-error @below {{'func.func' op has train.port = "bananas", which means nothing there}}
+func.func private @f(%x: tensor<?x?x8xf32> {train.port = "bananas"})
 
 // -----
 
-// expected-error @below {{'func.func' op has train.role = "loss", which means nothing there}}
-func.func private @f(%x: tensor<?x?x8xf32> {train.role = "loss"})
+// expected-error @below {{'func.func' op has train.port = #train.port<result, "loss">, which means nothing there}}
+func.func private @f(%x: tensor<?x?x8xf32> {train.port = #train.port<result, "loss">})
 
 // -----
 
-// expected-error @below {{'func.func' op has train.role = "labels", which means nothing there}}
-func.func private @f() -> (tensor<?x?x1xi32> {train.role = "labels"})
+// expected-error @below {{'func.func' op has train.port = #train.port<batch, "labels">, which means nothing there}}
+func.func private @f() -> (tensor<?x?x1xi32> {train.port = #train.port<batch, "labels">})
 
 // -----
 
-// expected-error @below {{'func.func' op has train.parameter = -1 : i64, which means nothing there}}
-func.func private @f(%w: tensor<8x8xf32> {train.parameter = -1 : i64, train.role = "parameter"})
+// expected-error @below {{'train.block' op binds "w" twice}}
+train.block layer @layer parameters ("w" = @w, "w" = @w) programs {}
+nn.parameter @w : tensor<8x8xf32>
+
+// -----
+
+// expected-error @below {{'train.block' op has 1 names for 0 parameters}}
+"train.block"() <{kind = 1 : i32, parameter_names = ["w"], parameters = [], programs = {}, sym_name = "layer"}> : () -> ()
+
+// -----
+
+// expected-error @below {{'train.block' op has the program "forward" = "f", which is no symbol}}
+train.block layer @layer parameters () programs {forward = "f"}
 
 // -----
 

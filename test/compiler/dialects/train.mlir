@@ -3,13 +3,13 @@
 // RUN: mebp-opt %s --mlir-print-op-generic | mebp-opt | FileCheck %s
 
 nn.parameter @w : tensor<8x8xf32>
-// CHECK: train.block layer @model.layers.0 parameters [@w] {forward = @forward}
-train.block layer @"model.layers.0" parameters [@w] {forward = @forward}
+// CHECK: train.block layer @model.layers.0 parameters ("w" = @w) programs {forward = @forward}
+train.block layer @"model.layers.0" parameters ("w" = @w) programs {forward = @forward}
 
 // CHECK-LABEL: func.func private @forward
-func.func private @forward(%x: tensor<?x?x8xf32> {train.role = "activation"},
-                           %w: tensor<8x8xf32> {train.parameter = 0 : i64, train.role = "parameter"})
-    -> (tensor<?x?x8xf32> {train.role = "activation"}) {
+func.func private @forward(%x: tensor<?x?x8xf32> {train.port = #train.port<flow, "hidden">},
+                           %w: tensor<8x8xf32> {train.port = #train.port<parameter, "w">})
+    -> (tensor<?x?x8xf32> {train.port = #train.port<flow, "hidden">}) {
   // CHECK: %[[EMPTY:.*]] = train.empty : tensor<?x?x8xf32>
   %empty = train.empty : tensor<?x?x8xf32>
   // CHECK: %[[LOOP:.*]] = train.loop sequence 64 trip %[[TRIP:.*]] (%[[Y:.*]] = %[[EMPTY]]) : tensor<?x?x8xf32> {

@@ -4,11 +4,11 @@
 // A layer is called by the longest scope that all of its ops share. Where an op has none, or another layer has taken
 // the name, it is called by its number. The layers differ here, so what repeats has other layers on both sides.
 // CHECK: train.block embed @embed
-// CHECK: train.block layer @model.first parameters [@w]
-// CHECK: train.block layer @model.layers.0 parameters [@w]
-// CHECK: train.block layer @layers.2 parameters [@w]
-// CHECK: train.block layer @layers.3 parameters [@w]
-// CHECK: train.block head @head parameters [@table]
+// CHECK: train.block layer @model.first parameters ("w" = @w)
+// CHECK: train.block layer @model.layers.0 parameters ("w" = @w)
+// CHECK: train.block layer @layers.2 parameters ("w" = @w)
+// CHECK: train.block layer @layers.3 parameters ("w" = @w)
+// CHECK: train.block head @head parameters ("table" = @table)
 !x = tensor<?x?x4xf32>
 !w = tensor<4x4xf32>
 nn.parameter @table : tensor<50x4xf32>

@@ -6,36 +6,36 @@
 // that it reads twice is bound once.
 // CHECK-LABEL: module
 // CHECK-NOT: func.func @main
-// CHECK: train.block embed @embed parameters [@table] {forward = @embed.forward}
-// CHECK-NEXT: func.func private @embed.forward(%[[IDS:.*]]: tensor<?x?x1xi32> {train.role = "token_ids"},
-// CHECK-SAME:   %[[TABLE:.*]]: tensor<50x4xf32> {train.parameter = 0 : i64, train.role = "parameter"})
-// CHECK-SAME:   -> (tensor<?x?x4xf32> {train.role = "activation"})
+// CHECK: train.block embed @embed parameters ("table" = @table) programs {forward = @embed.forward}
+// CHECK-NEXT: func.func private @embed.forward(%[[IDS:.*]]: tensor<?x?x1xi32> {train.port = #train.port<batch, "ids">},
+// CHECK-SAME:   %[[TABLE:.*]]: tensor<50x4xf32> {train.port = #train.port<parameter, "table">})
+// CHECK-SAME:   -> (tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">})
 // CHECK-NEXT: %[[E:.*]] = nn.embedding(%[[IDS]], %[[TABLE]])
 // CHECK-NEXT: return %[[E]]
-// CHECK: train.block layer @layers.0 parameters [@n, @q0, @m0] {forward = @layers.0.forward}
-// CHECK-NEXT: func.func private @layers.0.forward(%[[X:.*]]: tensor<?x?x4xf32> {train.role = "activation"},
-// CHECK-SAME:   %[[N:[^ ]*]]: tensor<4xf32> {train.parameter = 0 : i64, train.role = "parameter"},
-// CHECK-SAME:   %[[Q:[^ ]*]]: tensor<4x4xf32> {train.parameter = 1 : i64, train.role = "parameter"},
-// CHECK-SAME:   %[[M:[^ ]*]]: tensor<4x4xf32> {train.parameter = 2 : i64, train.role = "parameter"})
+// CHECK: train.block layer @layers.0 parameters ("n" = @n, "q0" = @q0, "m0" = @m0) programs {forward = @layers.0.forward}
+// CHECK-NEXT: func.func private @layers.0.forward(%[[X:.*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">},
+// CHECK-SAME:   %[[N:[^ ]*]]: tensor<4xf32> {train.port = #train.port<parameter, "n">},
+// CHECK-SAME:   %[[Q:[^ ]*]]: tensor<4x4xf32> {train.port = #train.port<parameter, "q0">},
+// CHECK-SAME:   %[[M:[^ ]*]]: tensor<4x4xf32> {train.port = #train.port<parameter, "m0">})
 // CHECK-NEXT: %[[NORM:.*]] = nn.rms_norm(%[[X]], %[[N]])
 // CHECK-NEXT: %[[QKV:.*]] = nn.linear(%[[NORM]], %[[Q]])
 // CHECK-NEXT: nn.attention(%[[QKV]], %[[QKV]], %[[QKV]])
 // CHECK-NEXT: %[[SUM:.*]] = nn.add(%[[X]],
 // CHECK-NEXT: nn.rms_norm(%[[SUM]], %[[N]])
 // CHECK: return
-// CHECK: train.block layer @layers.1 parameters [@n, @q1, @m1] {forward = @layers.1.forward}
+// CHECK: train.block layer @layers.1 parameters ("n" = @n, "q1" = @q1, "m1" = @m1) programs {forward = @layers.1.forward}
 // CHECK: func.func private @layers.1.forward
-// CHECK: train.block head @head parameters [@n, @table] {forward = @head.forward}
-// CHECK-NEXT: func.func private @head.forward(%[[X:.*]]: tensor<?x?x4xf32> {train.role = "activation"},
-// CHECK-SAME:   -> (tensor<?x?x50xf32> {train.role = "logits"})
+// CHECK: train.block head @head parameters ("n" = @n, "table" = @table) programs {forward = @head.forward}
+// CHECK-NEXT: func.func private @head.forward(%[[X:.*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">},
+// CHECK-SAME:   -> (tensor<?x?x50xf32> {train.port = #train.port<result, "logits">})
 // CHECK-NEXT: %[[NORM:.*]] = nn.rms_norm(%[[X]]
 // CHECK-NEXT: nn.linear(%[[NORM]],
 // CHECK-NOT: train.block
 
 // SHARED-LABEL: module
-// SHARED: train.block layer @layers.0 {{.*}} {forward = @layer.forward}
+// SHARED: train.block layer @layers.0 {{.*}} programs {forward = @layer.forward}
 // SHARED: func.func private @layer.forward
-// SHARED: train.block layer @layers.1 {{.*}} {forward = @layer.forward}
+// SHARED: train.block layer @layers.1 {{.*}} programs {forward = @layer.forward}
 // SHARED-NOT: func.func
 // SHARED: train.block head
 !ids = tensor<?x?x1xi32>
@@ -79,17 +79,17 @@ func.func @main(%ids: !ids) -> tensor<?x?x50xf32> {
 
 // A single layer: embed ends before the first attention's segment, and the head takes the final norm.
 // CHECK-LABEL: module
-// CHECK: train.block embed @embed parameters [@table]
+// CHECK: train.block embed @embed parameters ("table" = @table)
 // CHECK: nn.embedding
 // CHECK-NEXT: nn.scale
 // CHECK-NEXT: return
-// CHECK: train.block layer @layers.0 parameters [@q, @m]
+// CHECK: train.block layer @layers.0 parameters ("q" = @q, "m" = @m)
 // CHECK: nn.attention
 // CHECK: nn.add
 // CHECK: nn.linear
 // CHECK-NEXT: nn.add
 // CHECK-NEXT: return
-// CHECK: train.block head @head parameters [@n, @table]
+// CHECK: train.block head @head parameters ("n" = @n, "table" = @table)
 // CHECK: nn.rms_norm
 // CHECK-NEXT: nn.linear
 // CHECK-NEXT: return
@@ -127,22 +127,22 @@ func.func @main(%ids: !ids) -> tensor<?x?x50xf32> {
 // Windowed and global layers alternate: layers of one structure, but two functions, since attributes differ. Learned
 // positions belong to the embedding.
 // CHECK-LABEL: module
-// CHECK: train.block embed @embed parameters [@table, @positions]
-// CHECK: train.block layer @layers.0 {{.*}} {forward = @layers.0.forward}
-// CHECK: train.block layer @layers.1 {{.*}} {forward = @layers.1.forward}
-// CHECK: train.block layer @layers.2 {{.*}} {forward = @layers.2.forward}
-// CHECK: train.block layer @layers.3 {{.*}} {forward = @layers.3.forward}
+// CHECK: train.block embed @embed parameters ("table" = @table, "positions" = @positions)
+// CHECK: train.block layer @layers.0 {{.*}} programs {forward = @layers.0.forward}
+// CHECK: train.block layer @layers.1 {{.*}} programs {forward = @layers.1.forward}
+// CHECK: train.block layer @layers.2 {{.*}} programs {forward = @layers.2.forward}
+// CHECK: train.block layer @layers.3 {{.*}} programs {forward = @layers.3.forward}
 // CHECK: train.block head
 
 // SHARED-LABEL: module
-// SHARED: train.block layer @layers.0 {{.*}} {forward = @layer.0.forward}
+// SHARED: train.block layer @layers.0 {{.*}} programs {forward = @layer.0.forward}
 // SHARED: func.func private @layer.0.forward
 // SHARED: window = 8
-// SHARED: train.block layer @layers.1 {{.*}} {forward = @layer.1.forward}
+// SHARED: train.block layer @layers.1 {{.*}} programs {forward = @layer.1.forward}
 // SHARED: func.func private @layer.1.forward
 // SHARED-NOT: window
-// SHARED: train.block layer @layers.2 {{.*}} {forward = @layer.0.forward}
-// SHARED: train.block layer @layers.3 {{.*}} {forward = @layer.1.forward}
+// SHARED: train.block layer @layers.2 {{.*}} programs {forward = @layer.0.forward}
+// SHARED: train.block layer @layers.3 {{.*}} programs {forward = @layer.1.forward}
 // SHARED-NEXT: train.block head
 !ids = tensor<?x?x1xi32>
 !x = tensor<?x?x4xf32>
@@ -179,21 +179,21 @@ func.func @main(%ids: !ids) -> tensor<?x?x50xf32> {
 // What does not repeat but can be trained, or attends, is a layer as well: projections at either end, a first layer of
 // its own kind.
 // CHECK-LABEL: module
-// CHECK: train.block embed @embed parameters [@table]
-// CHECK: train.block layer @layers.0 parameters [@in, @q]
+// CHECK: train.block embed @embed parameters ("table" = @table)
+// CHECK: train.block layer @layers.0 parameters ("in" = @in, "q" = @q)
 // CHECK: nn.attention
 // CHECK: nn.silu
-// CHECK: train.block layer @layers.1 parameters [@q]
-// CHECK: train.block layer @layers.2 parameters [@q]
-// CHECK: train.block layer @layers.3 parameters [@n, @out]
-// CHECK: train.block head @head parameters [@table]
+// CHECK: train.block layer @layers.1 parameters ("q" = @q)
+// CHECK: train.block layer @layers.2 parameters ("q" = @q)
+// CHECK: train.block layer @layers.3 parameters ("n" = @n, "out" = @out)
+// CHECK: train.block head @head parameters ("table" = @table)
 // CHECK-NOT: nn.attention
 
 // SHARED-LABEL: module
-// SHARED: train.block layer @layers.0 {{.*}} {forward = @layer.0.forward}
-// SHARED: train.block layer @layers.1 {{.*}} {forward = @layer.1.forward}
-// SHARED: train.block layer @layers.2 {{.*}} {forward = @layer.1.forward}
-// SHARED: train.block layer @layers.3 {{.*}} {forward = @layer.2.forward}
+// SHARED: train.block layer @layers.0 {{.*}} programs {forward = @layer.0.forward}
+// SHARED: train.block layer @layers.1 {{.*}} programs {forward = @layer.1.forward}
+// SHARED: train.block layer @layers.2 {{.*}} programs {forward = @layer.1.forward}
+// SHARED: train.block layer @layers.3 {{.*}} programs {forward = @layer.2.forward}
 !ids = tensor<?x?x1xi32>
 !x = tensor<?x?x4xf32>
 !l = tensor<?x?x1xf32>

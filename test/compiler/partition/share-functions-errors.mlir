@@ -2,4 +2,4 @@
 // RUN: mebp-opt %s --mebp-share-functions --verify-diagnostics
 
 // expected-error @below {{'train.block' op has no function 'forward'}}
-train.block layer @layer parameters []
+train.block layer @layer parameters () programs {}

@@ -3,7 +3,7 @@
 
 // Each trip reads its own rows before it writes them.
 // CHECK: exec.program @chunks {{.*}}] in_place {
-exec.program @chunks inputs [#exec.role<"activation">] outputs [#exec.role<"activation">] {
+exec.program @chunks inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">] {
 ^bb0(%x: tensor<4x8xf32, #exec.extent<-1, -2>>):
   %empty = train.empty : tensor<4x8xf32, #exec.extent<-1, -2>>
   %y = train.loop sequence 2 trip %t (%c = %empty) : tensor<4x8xf32, #exec.extent<-1, -2>> {
@@ -18,7 +18,7 @@ exec.program @chunks inputs [#exec.role<"activation">] outputs [#exec.role<"acti
 
 // It is the cotangent that is replaced; the activation may be read at any time.
 // CHECK: exec.program @cotangent {{.*}}] in_place {
-exec.program @cotangent inputs [#exec.role<"activation">, #exec.role<"cotangent">] outputs [#exec.role<"cotangent">] {
+exec.program @cotangent inputs [#train.port<flow, "hidden">, #train.port<flow, "hidden.cotangent">] outputs [#train.port<flow, "hidden.cotangent">] {
 ^bb0(%x: tensor<4x8xf32, #exec.extent<-1, -2>>, %dy: tensor<4x8xf32, #exec.extent<-1, -2>>):
   %a = exec.kernel "silu"(%dy) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32, #exec.extent<-1, -2>>) -> tensor<4x8xf32, #exec.extent<-1, -2>>
   %empty = train.empty : tensor<4x8xf32, #exec.extent<-1, -2>>
@@ -33,7 +33,7 @@ exec.program @cotangent inputs [#exec.role<"activation">, #exec.role<"cotangent"
 
 // A later trip reads rows that an earlier one has written.
 // CHECK: exec.program @whole_in_a_trip {{.*}}] {
-exec.program @whole_in_a_trip inputs [#exec.role<"activation">] outputs [#exec.role<"activation">] {
+exec.program @whole_in_a_trip inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">] {
 ^bb0(%x: tensor<4x8xf32, #exec.extent<-1, -2>>):
   %empty = train.empty : tensor<4x8xf32, #exec.extent<-1, -2>>
   %y = train.loop sequence 2 trip %t (%c = %empty) : tensor<4x8xf32, #exec.extent<-1, -2>> {
@@ -47,7 +47,7 @@ exec.program @whole_in_a_trip inputs [#exec.role<"activation">] outputs [#exec.r
 
 // The rows are read again after they were written.
 // CHECK: exec.program @read_after_the_update {{.*}}] {
-exec.program @read_after_the_update inputs [#exec.role<"activation">] outputs [#exec.role<"activation">, #exec.role<"loss">] {
+exec.program @read_after_the_update inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">, #train.port<result, "loss">] {
 ^bb0(%x: tensor<4x8xf32, #exec.extent<-1, -2>>):
   %empty = train.empty : tensor<4x8xf32, #exec.extent<-1, -2>>
   %zero = exec.kernel "fill"() slots [] ties [-1] reuses [-1] {} : () -> tensor<4x8xf32, #exec.extent<-1, -2>>
@@ -64,7 +64,7 @@ exec.program @read_after_the_update inputs [#exec.role<"activation">] outputs [#
 
 // A kernel that reads the input writes the output: not every kernel could.
 // CHECK: exec.program @one_kernel {{.*}}] {
-exec.program @one_kernel inputs [#exec.role<"activation">] outputs [#exec.role<"activation">] {
+exec.program @one_kernel inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">] {
 ^bb0(%x: tensor<4x8xf32, #exec.extent<-1, -2>>):
   %y = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32, #exec.extent<-1, -2>>) -> tensor<4x8xf32, #exec.extent<-1, -2>>
   exec.return %y : tensor<4x8xf32, #exec.extent<-1, -2>>
@@ -72,7 +72,7 @@ exec.program @one_kernel inputs [#exec.role<"activation">] outputs [#exec.role<"
 
 // Rows beyond the trip's would be lost before they are read.
 // CHECK: exec.program @filled_first {{.*}}] {
-exec.program @filled_first inputs [#exec.role<"activation">] outputs [#exec.role<"activation">] {
+exec.program @filled_first inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">] {
 ^bb0(%x: tensor<4x8xf32, #exec.extent<-1, -2>>):
   %zero = exec.kernel "fill"() slots [] ties [-1] reuses [-1] {} : () -> tensor<4x8xf32, #exec.extent<-1, -2>>
   %y = train.loop sequence 2 trip %t (%c = %zero) : tensor<4x8xf32, #exec.extent<-1, -2>> {
@@ -86,7 +86,7 @@ exec.program @filled_first inputs [#exec.role<"activation">] outputs [#exec.role
 
 // What goes out does not fit what comes in.
 // CHECK: exec.program @another_type {{.*}}] {
-exec.program @another_type inputs [#exec.role<"activation">] outputs [#exec.role<"activation">] {
+exec.program @another_type inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">] {
 ^bb0(%x: tensor<4x8xf32, #exec.extent<-1, -2>>):
   %a = exec.kernel "linear"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32, #exec.extent<-1, -2>>) -> tensor<4x9xf32>
   %y = exec.kernel "silu"(%a) slots [0] ties [-1] reuses [-1] {} : (tensor<4x9xf32>) -> tensor<4x9xf32>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // RUN: mebp-opt %s --split-input-file --mebp-lower-to-exec="batch=2 sequence=11" --verify-diagnostics
 
-func.func private @f(%w: tensor<10x4xf32> {train.parameter = 0 : i64, train.role = "parameter"}) {
+func.func private @f(%w: tensor<10x4xf32> {train.port = #train.port<parameter, "p0">}) {
   // expected-error @below {{--seq-len 11 is beyond the 10 positions that the model has learned; give at most 10}}
   %0 = nn.position_embedding(%w) : (tensor<10x4xf32>) -> tensor<?x?x4xf32>
   return
@@ -18,8 +18,8 @@ func.func private @f() {
 
 // -----
 
-func.func private @f(%x: tensor<?x?x4xf32> {train.role = "activation"}, %w: tensor<50x4xf32> {train.role = "parameter"},
-    %labels: tensor<?x?x1xi32> {train.role = "labels"}, %scale: tensor<1x1xf32> {train.role = "objective_scale"}) {
+func.func private @f(%x: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %w: tensor<50x4xf32> {train.port = #train.port<parameter, "w">},
+    %labels: tensor<?x?x1xi32> {train.port = #train.port<batch, "labels">}, %scale: tensor<1x1xf32> {train.port = #train.port<batch, "scale">}) {
   // expected-error @below {{'nn.linear_cross_entropy' is not a kernel: it should have been rewritten}}
   %0 = nn.linear_cross_entropy(%x, %w, %labels, %scale)
       : (tensor<?x?x4xf32>, tensor<50x4xf32>, tensor<?x?x1xi32>, tensor<1x1xf32>) -> tensor<1x1xf32>
@@ -37,26 +37,26 @@ func.func private @f() {
 // -----
 
 // expected-error @below {{has no body to lower}}
-func.func private @f(%x: tensor<?x?x4xf32> {train.role = "activation"})
+func.func private @f(%x: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">})
 
 // -----
 
-// expected-error @below {{argument 0 has no train.role}}
+// expected-error @below {{argument 0 has no train.port}}
 func.func private @f(%x: tensor<?x?x4xf32>) {
   return
 }
 
 // -----
 
-// expected-error @below {{result 0 has no train.role}}
-func.func private @f(%x: tensor<?x?x4xf32> {train.role = "activation"}) -> tensor<?x?x4xf32> {
+// expected-error @below {{result 0 has no train.port}}
+func.func private @f(%x: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}) -> tensor<?x?x4xf32> {
   return %x : tensor<?x?x4xf32>
 }
 
 // -----
 
 // expected-error @below {{has a value that is not a tensor of one to three dimensions: 'tensor<f32>'}}
-func.func private @f(%x: tensor<f32> {train.role = "objective_scale"}) {
+func.func private @f(%x: tensor<f32> {train.port = #train.port<batch, "scale">}) {
   return
 }
 

@@ -7,8 +7,8 @@
 // Tokens are rows, as many as batch * sequence at most; vectors are matrices of one row. Where an optional operand is
 // absent, its slot is empty, and the ones behind it keep theirs.
 // CHECK-LABEL: exec.program @operands
-// CHECK-SAME: inputs [#exec.role<"activation">, #exec.role<"parameter", 1>, #exec.role<"parameter", 0>]
-// CHECK-SAME: outputs [#exec.role<"cotangent">, #exec.role<"gradient", 1>]
+// CHECK-SAME: inputs [#train.port<flow, "hidden">, #train.port<parameter, "p1">, #train.port<parameter, "p0">]
+// CHECK-SAME: outputs [#train.port<flow, "hidden.cotangent">, #train.port<gradient, "p1">]
 // CHECK-NEXT: ^bb0(%[[X:.*]]: tensor<20x4xf32, #exec.extent<-1, -2>>, %[[W:.*]]: tensor<4x4xf32>, %[[B:.*]]: tensor<1x4xf32>):
 // CHECK-NEXT: exec.kernel "linear"(%[[X]], %[[W]]) slots [0, 1, -1, -1, -1, -1] ties [-1] reuses [-1] {alpha = 1.000000e+00 : f32}
 // CHECK-NEXT: exec.kernel "linear"(%[[X]], %[[W]], %[[B]]) slots [0, 1, 2, -1, -1, -1] ties [-1] reuses [-1]
@@ -20,10 +20,10 @@
 // CHECK-SAME: -> tensor<4x4xf32>
 // CHECK-NEXT: %[[SUM:.*]] = exec.kernel "linear_weight_gradient"(%[[X]], %[[X]], %[[DW]]) slots [0, 1, 2] ties [2] reuses [-1]
 // CHECK-NEXT: exec.return %[[Y]], %[[SUM]]
-func.func private @operands(%x: !x {train.role = "activation"},
-    %w: tensor<4x4xf32> {train.parameter = 1 : i64, train.role = "parameter"},
-    %b: tensor<4xf32> {train.parameter = 0 : i64, train.role = "parameter"})
-    -> (!x {train.role = "cotangent"}, tensor<4x4xf32> {train.parameter = 1 : i64, train.role = "gradient"}) {
+func.func private @operands(%x: !x {train.port = #train.port<flow, "hidden">},
+    %w: tensor<4x4xf32> {train.port = #train.port<parameter, "p1">},
+    %b: tensor<4xf32> {train.port = #train.port<parameter, "p0">})
+    -> (!x {train.port = #train.port<flow, "hidden.cotangent">}, tensor<4x4xf32> {train.port = #train.port<gradient, "p1">}) {
   %0 = nn.linear(%x, %w) : (!x, tensor<4x4xf32>) -> !x
   %1 = nn.linear(%x, %w bias %b) : (!x, tensor<4x4xf32>, tensor<4xf32>) -> !x
   %2 = nn.linear(%x, %w addend %0) : (!x, tensor<4x4xf32>, !x) -> !x
@@ -44,7 +44,7 @@ func.func private @operands(%x: !x {train.role = "activation"},
 // SHORT-LABEL: exec.program @chunks
 // SHORT: train.loop sequence 3 trip
 // SHORT-NEXT: -> tensor<3x4xf32, #exec.extent<0, -2>>
-func.func private @chunks(%x: !x {train.role = "activation"}) -> (!x {train.role = "activation"}) {
+func.func private @chunks(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %empty = train.empty : !x
   %y = train.loop sequence 4 trip %t (%c = %empty) : !x {
     %0 = train.slice %x[%t] : !x -> !x
@@ -68,9 +68,9 @@ func.func private @chunks(%x: !x {train.role = "activation"}) -> (!x {train.role
 // CHECK-NEXT: exec.kernel "silu"{{.*}} -> tensor<16x32xf32, #exec.extent<0, 1>>
 // SHORT-LABEL: exec.program @tiles
 // SHORT: train.loop token_rows 6 trip
-func.func private @tiles(%x: !x {train.role = "activation"},
-    %w: tensor<50x4xf32> {train.parameter = 0 : i64, train.role = "parameter"},
-    %b: tensor<50xf32> {train.parameter = 1 : i64, train.role = "parameter"}) {
+func.func private @tiles(%x: !x {train.port = #train.port<flow, "hidden">},
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "p0">},
+    %b: tensor<50xf32> {train.port = #train.port<parameter, "p1">}) {
   train.loop token_rows 16 trip %t () {
     %rows = train.slice %x[%t] : !x -> !x
     train.loop weight_rows 32 over %w : tensor<50x4xf32> trip %v () {
@@ -86,8 +86,8 @@ func.func private @tiles(%x: !x {train.role = "activation"},
 // Learned positions are enough for exactly so many tokens.
 // CHECK-LABEL: exec.program @positions
 // CHECK: exec.kernel "position_embedding"{{.*}} : (tensor<10x4xf32>) -> tensor<20x4xf32, #exec.extent<-1, -2>>
-func.func private @positions(%w: tensor<10x4xf32> {train.parameter = 0 : i64, train.role = "parameter"})
-    -> (!x {train.role = "activation"}) {
+func.func private @positions(%w: tensor<10x4xf32> {train.port = #train.port<parameter, "p0">})
+    -> (!x {train.port = #train.port<flow, "hidden">}) {
   %0 = nn.position_embedding(%w) : (tensor<10x4xf32>) -> !x
   return %0 : !x
 }

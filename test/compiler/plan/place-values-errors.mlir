@@ -5,7 +5,7 @@
 
 // Two carried values that begin as one.
 // expected-error @below {{'exec.program' op places value 3 over value 2 while both are alive}}
-exec.program @p inputs [#exec.role<"activation">] outputs [] {
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
 ^bb0(%x: tensor<4x8xf32>):
   %init = train.empty : tensor<4x8xf32>
   // expected-note @below {{value 2 is defined here}}
@@ -20,7 +20,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [] {
 
 // Two carried values that change places.
 // expected-error @below {{'exec.program' op places value 2 over value 1 while both are alive}}
-exec.program @p inputs [#exec.role<"activation">] outputs [] {
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
 ^bb0(%x: tensor<4x8xf32>):
   // expected-note @below {{value 1 is defined here}}
   %i = train.empty : tensor<4x8xf32>
@@ -36,7 +36,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [] {
 
 // An accumulator that is read after it was added to.
 // expected-error @below {{'exec.program' op places value 2 over value 1 while both are alive}}
-exec.program @p inputs [#exec.role<"activation">] outputs [] {
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
 ^bb0(%x: tensor<4x8xf32>):
   // expected-note @below {{value 1 is defined here}}
   %zero = exec.kernel "fill"() slots [] ties [-1] reuses [-1] {value = 0.0 : f32} : () -> tensor<4x8xf32>
@@ -51,7 +51,7 @@ exec.program @p inputs [#exec.role<"activation">] outputs [] {
 
 // An input cannot be added to: it is a checkpoint, or a mapped weight.
 // expected-error @below {{'exec.program' op lets value 1 share the memory of input 0, which is not the program's to write}}
-exec.program @p inputs [#exec.role<"activation">] outputs [] {
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
 ^bb0(%x: tensor<4x8xf32>):
   %sum = exec.kernel "linear_weight_gradient"(%x, %x, %x) slots [0, 1, 2] ties [2] reuses [-1] {}
       : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>

@@ -4,7 +4,7 @@
 // Inputs and outputs are bound. %a ends where %b begins and the kernel works in place; %c reads %b but does not, and
 // takes the bytes behind it.
 // CHECK: exec.program @take_over {{.*}} arena 256 placement [-1, 0, 0, 128, -1] in_place {
-exec.program @take_over inputs [#exec.role<"activation">] outputs [#exec.role<"activation">] {
+exec.program @take_over inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">] {
 ^bb0(%x: tensor<4x8xf32>):
   %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [0] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
   %b = exec.kernel "silu"(%a) slots [0] ties [-1] reuses [0] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
@@ -15,7 +15,7 @@ exec.program @take_over inputs [#exec.role<"activation">] outputs [#exec.role<"a
 
 // The operand is read later, so the result has to lie elsewhere.
 // CHECK: exec.program @read_later {{.*}} arena 256 placement [-1, 0, 128, -1] in_place {
-exec.program @read_later inputs [#exec.role<"activation">] outputs [#exec.role<"activation">] {
+exec.program @read_later inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">] {
 ^bb0(%x: tensor<4x8xf32>):
   %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [0] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
   %b = exec.kernel "silu"(%a) slots [0] ties [-1] reuses [0] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
@@ -25,7 +25,7 @@ exec.program @read_later inputs [#exec.role<"activation">] outputs [#exec.role<"
 
 // The largest first: the small values take what the large one leaves when it has ended. Offsets are multiples of 64.
 // CHECK: exec.program @reuse {{.*}} arena 576 placement [-1, 512, 0, 512, 0, -1] in_place {
-exec.program @reuse inputs [#exec.role<"activation">] outputs [#exec.role<"activation">] {
+exec.program @reuse inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">] {
 ^bb0(%x: tensor<4x8xf32>):
   %small = exec.kernel "linear"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<1x3xf32>
   %large = exec.kernel "linear"(%small) slots [0] ties [-1] reuses [-1] {} : (tensor<1x3xf32>) -> tensor<16x8xf32>
@@ -38,7 +38,7 @@ exec.program @reuse inputs [#exec.role<"activation">] outputs [#exec.role<"activ
 // Memory that the output is made in, trip by trip, is the output's own. The slice has none. What the loop reads in
 // every trip (%a) lives to its end, so no value of the body takes its place.
 // CHECK: exec.program @loop {{.*}} arena 192 placement [-1, 0, -10, -10, -2, 128, -10, -1] in_place {
-exec.program @loop inputs [#exec.role<"activation">] outputs [#exec.role<"activation">] {
+exec.program @loop inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">] {
 ^bb0(%x: tensor<4x8xf32, #exec.extent<-1, -2>>):
   %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [0] {} : (tensor<4x8xf32, #exec.extent<-1, -2>>) -> tensor<4x8xf32, #exec.extent<-1, -2>>
   %empty = train.empty : tensor<4x8xf32, #exec.extent<-1, -2>>
@@ -53,7 +53,7 @@ exec.program @loop inputs [#exec.role<"activation">] outputs [#exec.role<"activa
 
 // A sum that a loop carries: what it begins with, its argument, the kernel's result and the loop's own are one place.
 // CHECK: exec.program @accumulate {{.*}} arena 128 placement [-1, 0, 0, 0, 0, -1] in_place {
-exec.program @accumulate inputs [#exec.role<"activation">] outputs [#exec.role<"activation">] {
+exec.program @accumulate inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">] {
 ^bb0(%x: tensor<4x8xf32>):
   %zero = exec.kernel "fill"() slots [] ties [-1] reuses [-1] {value = 0.0 : f32} : () -> tensor<4x8xf32>
   %sum = train.loop sequence 2 trip %t (%c = %zero) : tensor<4x8xf32> {

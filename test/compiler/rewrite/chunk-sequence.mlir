@@ -31,9 +31,9 @@ nn.parameter @a : tensor<4x4xf32> {trainable}
 // Backward: an ascending loop makes keys and values and nothing else; a descending one does the rest. Gradients of
 // keys, values and parameters are carried from zero.
 // BACK-LABEL: func.func private @plain.backward(
-// BACK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.role = "activation"}, %[[DY:[^ ]*]]: tensor<?x?x4xf32>
-// BACK-SAME: %[[W:[^ ]*]]: tensor<4x4xf32> {train.parameter = 0
-// BACK-SAME: %[[A:[^ ]*]]: tensor<4x4xf32> {train.parameter = 1
+// BACK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32>
+// BACK-SAME: %[[W:[^ ]*]]: tensor<4x4xf32> {train.port = #train.port<parameter,
+// BACK-SAME: %[[A:[^ ]*]]: tensor<4x4xf32> {train.port = #train.port<parameter,
 // BACK: %[[KV:.*]]:2 = train.loop sequence 16 trip %[[T:.*]] (%[[K:.*]] = %{{.*}}, %[[V:.*]] = %{{.*}})
 // BACK-NEXT: %[[XC:.*]] = train.slice %[[X]][%[[T]]]
 // BACK-NEXT: %[[KC:.*]] = nn.linear(%[[XC]], %[[A]])
@@ -51,10 +51,10 @@ nn.parameter @a : tensor<4x4xf32> {trainable}
 // BACK: nn.linear_weight_gradient(%{{.*}}, %{{.*}}, %[[DA]])
 // BACK: train.update %{{.*}} into %[[DX]][%[[R]]]
 // BACK: return %[[G]]#3, %[[G]]#2
-train.block layer @plain parameters [@w, @a] {forward = @plain.forward}
-func.func private @plain.forward(%x: !x {train.role = "activation"},
-    %w: !w {train.parameter = 0 : i64, train.role = "parameter"},
-    %a: !w {train.parameter = 1 : i64, train.role = "parameter", train.trainable}) -> (!x {train.role = "activation"}) {
+train.block layer @plain parameters ("w" = @w, "a" = @a) programs {forward = @plain.forward}
+func.func private @plain.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %w: !w {train.port = #train.port<parameter, "w">},
+    %a: !w {train.port = #train.port<parameter, "a">, train.trainable}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %q = nn.linear(%x, %w) {alpha = 2.0 : f32} : (!x, !w) -> !x
   %k = nn.linear(%x, %a) : (!x, !w) -> !x
   %v = nn.scale(%x) {alpha = 3.0 : f32} : (!x) -> !x
@@ -78,9 +78,9 @@ func.func private @plain.forward(%x: !x {train.role = "activation"},
 // BACK-NEXT: %[[DVC:.*]] = train.slice %[[DV]]
 // BACK-NEXT: nn.concat(%[[DQ]], %[[DKC]], %[[DVC]])
 nn.parameter @qkv : tensor<12x4xf32>
-train.block layer @fused parameters [@qkv] {forward = @fused.forward}
-func.func private @fused.forward(%x: !x {train.role = "activation"},
-    %w: tensor<12x4xf32> {train.parameter = 0 : i64, train.role = "parameter"}) -> (!x {train.role = "activation"}) {
+train.block layer @fused parameters ("qkv" = @qkv) programs {forward = @fused.forward}
+func.func private @fused.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %w: tensor<12x4xf32> {train.port = #train.port<parameter, "qkv">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %qkv = nn.linear(%x, %w) : (!x, tensor<12x4xf32>) -> tensor<?x?x12xf32>
   %p:3 = nn.split(%qkv) : (tensor<?x?x12xf32>) -> (!x, !x, !x)
   %o, %lse = nn.attention(%p#0, %p#1, %p#2) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, !l)
@@ -97,8 +97,8 @@ func.func private @fused.forward(%x: !x {train.role = "activation"},
 // BACK: nn.concat(%{{.*}}, %[[ZERO]])
 // BACK-NOT: train.loop
 // BACK: return
-train.block layer @tokenwise parameters [] {forward = @tokenwise.forward}
-func.func private @tokenwise.forward(%x: !x {train.role = "activation"}) -> (tensor<?x?x2xf32> {train.role = "activation"}) {
+train.block layer @tokenwise parameters () programs {forward = @tokenwise.forward}
+func.func private @tokenwise.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (tensor<?x?x2xf32> {train.port = #train.port<flow, "hidden">}) {
   %p:2 = nn.split(%x) : (!x) -> (tensor<?x?x2xf32>, tensor<?x?x2xf32>)
   %y = nn.silu(%p#0) : (tensor<?x?x2xf32>) -> tensor<?x?x2xf32>
   return %y : tensor<?x?x2xf32>
@@ -113,7 +113,7 @@ func.func private @tokenwise.forward(%x: !x {train.role = "activation"}) -> (ten
 // CHECK: %[[K1:.*]] = train.update %[[O]] into %[[K]]
 // CHECK: nn.attention(%[[O]], %[[K1]], %[[K1]])
 // BACK-LABEL: func.func private @twice.backward(
-// BACK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.role = "activation"}
+// BACK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}
 // BACK: %[[K:.*]] = train.loop sequence 16
 // BACK: nn.attention(%{{.*}}, %[[X]], %[[X]])
 // BACK: %[[G:.*]]:5 = train.loop sequence_reversed 16
@@ -122,8 +122,8 @@ func.func private @tokenwise.forward(%x: !x {train.role = "activation"}) -> (ten
 // BACK: nn.attention_gradient(%[[O1]], %[[K]], %[[K]], %[[O2]], %[[L2]],
 // BACK: nn.attention_gradient(%[[XC]], %[[X]], %[[X]], %[[O1]], %[[L1]],
 // BACK: return %[[G]]#4
-train.block layer @twice parameters [] {forward = @twice.forward}
-func.func private @twice.forward(%x: !x {train.role = "activation"}) -> (!x {train.role = "activation"}) {
+train.block layer @twice parameters () programs {forward = @twice.forward}
+func.func private @twice.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %0, %l0 = nn.attention(%x, %x, %x) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, !l)
   %1, %l1 = nn.attention(%0, %0, %0) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, !l)
   return %1 : !x
@@ -134,9 +134,9 @@ func.func private @twice.forward(%x: !x {train.role = "activation"}) -> (!x {tra
 // BACK: %[[G:.*]]:3 = train.loop sequence 16
 // BACK: %[[DW:.*]] = nn.add(%[[G]]#0, %[[G]]#1) : (tensor<4x4xf32>, tensor<4x4xf32>)
 // BACK-NEXT: return %[[G]]#2, %[[DW]]
-train.block layer @reused parameters [@a] {forward = @reused.forward}
-func.func private @reused.forward(%x: !x {train.role = "activation"},
-    %a: !w {train.parameter = 0 : i64, train.role = "parameter", train.trainable}) -> (!x {train.role = "activation"}) {
+train.block layer @reused parameters ("a" = @a) programs {forward = @reused.forward}
+func.func private @reused.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %a: !w {train.port = #train.port<parameter, "a">, train.trainable}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %0 = nn.linear(%x, %a) : (!x, !w) -> !x
   %1 = nn.linear(%0, %a) : (!x, !w) -> !x
   return %1 : !x
@@ -146,9 +146,9 @@ func.func private @reused.forward(%x: !x {train.role = "activation"},
 // CHECK: func.func private @embed.forward
 // CHECK-NOT: train.loop
 nn.parameter @table : tensor<50x4xf32>
-train.block embed @embed parameters [@table] {forward = @embed.forward}
-func.func private @embed.forward(%ids: tensor<?x?x1xi32> {train.role = "token_ids"},
-    %w: tensor<50x4xf32> {train.parameter = 0 : i64, train.role = "parameter"}) -> (!x {train.role = "activation"}) {
+train.block embed @embed parameters ("table" = @table) programs {forward = @embed.forward}
+func.func private @embed.forward(%ids: tensor<?x?x1xi32> {train.port = #train.port<batch, "ids">},
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "table">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %e = nn.embedding(%ids, %w) : (tensor<?x?x1xi32>, tensor<50x4xf32>) -> !x
   return %e : !x
 }

@@ -8,12 +8,12 @@
 // HEAD: error: 'train.block' op has no function 'objective'
 
 //--- layer.mlir
-train.block layer @layer parameters [] {backward = @p}
+train.block layer @layer parameters () programs {backward = @p}
 exec.program @p inputs [] outputs [] {
   exec.return
 }
 //--- head.mlir
-train.block head @head parameters [] {objective = @p}
+train.block head @head parameters () programs {objective = @p}
 exec.program @p inputs [] outputs [] {
   exec.return
 }

@@ -9,9 +9,9 @@
 // Activations become bf16, parameters and their gradients do not; nor do the softmax's statistics, and what is summed
 // over queries. A result takes over memory of its own type only.
 // CHECK-LABEL: func.func private @attend(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xbf16> {train.role = "activation"}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xbf16> {train.port = #train.port<flow, "hidden">}
 // CHECK-SAME: %[[W:[^ ]*]]: tensor<4x4xf32>
-// CHECK-SAME: -> (tensor<?x?x4xbf16> {train.role = "cotangent"}, tensor<4x4xf32>
+// CHECK-SAME: -> (tensor<?x?x4xbf16> {train.port = #train.port<flow, "hidden.cotangent">}, tensor<4x4xf32>
 // CHECK: nn.linear(%[[X]], %[[W]]) : (tensor<?x?x4xbf16>, tensor<4x4xf32>) -> tensor<?x?x4xbf16>
 // CHECK: nn.attention({{.*}} -> (tensor<?x?x4xbf16>, tensor<?x?x1xf32>)
 // CHECK: nn.attention_gradient({{.*}} -> (tensor<?x?x4xbf16>, tensor<?x?x4xf32>, tensor<?x?x4xf32>)
@@ -23,8 +23,8 @@
 // EXEC-LABEL: exec.program @attend
 // EXEC: exec.kernel "silu_gradient"({{.*}}) slots [0, 1] ties [-1] reuses [-1]
 // EXEC: exec.kernel "silu_gradient"({{.*}}) slots [0, 1] ties [-1] reuses [1]
-func.func private @attend(%x: !x {train.role = "activation"}, %w: !w {train.parameter = 0 : i64, train.role = "parameter"})
-    -> (!x {train.role = "cotangent"}, !w {train.parameter = 0 : i64, train.role = "gradient"}) {
+func.func private @attend(%x: !x {train.port = #train.port<flow, "hidden">}, %w: !w {train.port = #train.port<parameter, "p0">})
+    -> (!x {train.port = #train.port<flow, "hidden.cotangent">}, !w {train.port = #train.port<gradient, "p0">}) {
   %q = nn.linear(%x, %w) : (!x, !w) -> !x
   %o, %lse = nn.attention(%q, %x, %x) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, !l)
   %dq, %dk, %dv = nn.attention_gradient(%q, %x, %x, %o, %lse, %x) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32,
@@ -45,7 +45,7 @@ func.func private @attend(%x: !x {train.role = "activation"}, %w: !w {train.para
 // CHECK: train.slice %{{.*}} : tensor<?x?x4xf32> -> tensor<?x?x4xf32>
 // CHECK: nn.scale({{.*}} : (tensor<?x?x4xf32>) -> tensor<?x?x4xbf16>
 // CHECK: train.update %{{.*}} : tensor<?x?x4xbf16> into tensor<?x?x4xbf16>
-func.func private @chunked(%x: !x {train.role = "activation"}) -> (!x {train.role = "cotangent"}) {
+func.func private @chunked(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden.cotangent">}) {
   %zero = nn.fill() {value = 0.0 : f32} : () -> !x
   %nought = nn.fill() {value = 0.0 : f32} : () -> !x
   %empty = train.empty : !x
@@ -65,20 +65,20 @@ func.func private @chunked(%x: !x {train.role = "activation"}) -> (!x {train.rol
 
 // Logits leave as they are. An exact value that leaves as a cotangent, or is written into one, is rounded on its way.
 // CHECK-LABEL: func.func private @logits(
-// CHECK-SAME: -> (tensor<?x?x4xf32> {train.role = "logits"})
+// CHECK-SAME: -> (tensor<?x?x4xf32> {train.port = #train.port<result, "logits">})
 // CHECK: nn.linear({{.*}} : (tensor<?x?x4xbf16>, tensor<4x4xf32>) -> tensor<?x?x4xf32>
-func.func private @logits(%x: !x {train.role = "activation"}, %w: !w {train.parameter = 0 : i64, train.role = "parameter"})
-    -> (!x {train.role = "logits"}) {
+func.func private @logits(%x: !x {train.port = #train.port<flow, "hidden">}, %w: !w {train.port = #train.port<parameter, "p0">})
+    -> (!x {train.port = #train.port<result, "logits">}) {
   %logits = nn.linear(%x, %w) : (!x, !w) -> !x
   return %logits : !x
 }
 
 // CHECK-LABEL: func.func private @leaves(
-// CHECK-SAME: -> (tensor<?x?x4xbf16> {train.role = "cotangent"})
+// CHECK-SAME: -> (tensor<?x?x4xbf16> {train.port = #train.port<flow, "hidden.cotangent">})
 // CHECK: %[[DQ:.*]], %[[DK:.*]], %[[DV:.*]] = nn.attention_gradient
 // CHECK: %[[ROUNDED:.*]] = nn.scale(%[[DV]]) {alpha = 1.000000e+00 : f32} : (tensor<?x?x4xf32>) -> tensor<?x?x4xbf16>
 // CHECK: return %[[ROUNDED]]
-func.func private @leaves(%x: !x {train.role = "activation"}, %lse: !l {train.role = "activation"}) -> (!x {train.role = "cotangent"}) {
+func.func private @leaves(%x: !x {train.port = #train.port<flow, "hidden">}, %lse: !l {train.port = #train.port<flow, "lse">}) -> (!x {train.port = #train.port<flow, "hidden.cotangent">}) {
   %dq, %dk, %dv = nn.attention_gradient(%x, %x, %x, %x, %lse, %x) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32,
       operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0>} : (!x, !x, !x, !x, !l, !x) -> (!x, !x, !x)
   return %dv : !x
@@ -87,7 +87,7 @@ func.func private @leaves(%x: !x {train.role = "activation"}, %lse: !l {train.ro
 // CHECK-LABEL: func.func private @written(
 // CHECK: %[[ROUNDED:.*]] = nn.scale(%{{.*}}) {alpha = 1.000000e+00 : f32} : (tensor<?x?x1xf32>) -> tensor<?x?x1xbf16>
 // CHECK: train.update %[[ROUNDED]] into
-func.func private @written(%x: !x {train.role = "activation"}) -> (!l {train.role = "activation"}) {
+func.func private @written(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!l {train.port = #train.port<flow, "hidden">}) {
   %empty = train.empty : !l
   %all = train.loop sequence 16 trip %t (%whole = %empty) : !l {
     %q = train.slice %x[%t] : !x -> !x

@@ -6,7 +6,7 @@
 
 // The loss alone: the running softmax over tiles of the vocabulary, for one tile of rows after the other.
 // CHECK-LABEL: func.func private @head.loss(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.role = "activation"}, %[[LABELS:[^ ]*]]: tensor<?x?x1xi32>
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[LABELS:[^ ]*]]: tensor<?x?x1xi32>
 // CHECK-SAME: %[[SCALE:[^ ]*]]: tensor<1x1xf32>
 // CHECK-SAME: %[[W:[^ ]*]]: tensor<50x4xf32>
 // CHECK-NEXT: %[[ZERO:.*]] = nn.fill() {value = 0.000000e+00 : f32} : () -> tensor<1x1xf32>
@@ -29,9 +29,9 @@
 // EXEC-LABEL: exec.program @head.loss
 // EXEC-NOT: tensor<80x50x
 // EXEC: tensor<16x32xf32, #exec.extent<0, 1>>
-func.func private @head.loss(%x: !x {train.role = "activation"}, %labels: tensor<?x?x1xi32> {train.role = "labels"},
-    %scale: tensor<1x1xf32> {train.role = "objective_scale"},
-    %w: tensor<50x4xf32> {train.parameter = 0 : i64, train.role = "parameter"}) -> (tensor<1x1xf32> {train.role = "loss"}) {
+func.func private @head.loss(%x: !x {train.port = #train.port<flow, "hidden">}, %labels: tensor<?x?x1xi32> {train.port = #train.port<batch, "labels">},
+    %scale: tensor<1x1xf32> {train.port = #train.port<batch, "scale">},
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "table">}) -> (tensor<1x1xf32> {train.port = #train.port<result, "loss">}) {
   %n = nn.scale(%x) {alpha = 2.0 : f32} : (!x) -> !x
   %loss = nn.linear_cross_entropy(%n, %w, %labels, %scale)
       : (!x, tensor<50x4xf32>, tensor<?x?x1xi32>, tensor<1x1xf32>) -> tensor<1x1xf32>
@@ -57,10 +57,10 @@ func.func private @head.loss(%x: !x {train.role = "activation"}, %labels: tensor
 // EXEC-LABEL: exec.program @head.objective
 // EXEC-NOT: tensor<80x50x
 // EXEC: exec.return
-func.func private @head.objective(%x: !x {train.role = "activation"}, %labels: tensor<?x?x1xi32> {train.role = "labels"},
-    %scale: tensor<1x1xf32> {train.role = "objective_scale"},
-    %w: tensor<50x4xf32> {train.parameter = 0 : i64, train.role = "parameter"})
-    -> (tensor<1x1xf32> {train.role = "loss"}, !x {train.role = "cotangent"}) {
+func.func private @head.objective(%x: !x {train.port = #train.port<flow, "hidden">}, %labels: tensor<?x?x1xi32> {train.port = #train.port<batch, "labels">},
+    %scale: tensor<1x1xf32> {train.port = #train.port<batch, "scale">},
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "table">})
+    -> (tensor<1x1xf32> {train.port = #train.port<result, "loss">}, !x {train.port = #train.port<flow, "hidden.cotangent">}) {
   %n = nn.scale(%x) {alpha = 2.0 : f32} : (!x) -> !x
   %loss, %dn = nn.linear_cross_entropy_gradient(%n, %w, %labels, %scale)
       : (!x, tensor<50x4xf32>, tensor<?x?x1xi32>, tensor<1x1xf32>) -> (tensor<1x1xf32>, !x)
@@ -68,4 +68,4 @@ func.func private @head.objective(%x: !x {train.role = "activation"}, %labels: t
   return %loss, %dx : tensor<1x1xf32>, !x
 }
 nn.parameter @table : tensor<50x4xf32>
-train.block head @head parameters [@table] {loss = @head.loss, objective = @head.objective}
+train.block head @head parameters ("table" = @table) programs {loss = @head.loss, objective = @head.objective}

@@ -14,9 +14,6 @@
 
 namespace mebp::test {
 
-using format::Input;
-using format::Output;
-
 OwnBackend::OwnBackend(mebp_backend number, const BackendOptions &options) {
   Result<std::unique_ptr<Backend>> made = findBackend(number)->make(options);
   if (!made.ok())
@@ -45,11 +42,13 @@ namespace {
 
 class Comparison {
 public:
-  Comparison(const Bundle &bundle, const format::Block &block, ProgramUse use, int64_t batch, int64_t sequence)
-      : bundle(bundle), block(block), use(use), program(bundle.content().programs(programOf(block, use))),
+  Comparison(const Bundle &bundle, const format::Block &block, const format::BlockProgram &named, int64_t batch,
+             int64_t sequence)
+      : bundle(bundle), block(block), named(named),
+        program(bundle.content().programs(static_cast<int>(named.program()))),
         // What the head's logits are planned for may be fewer rows than a step has.
-        batch(use == ProgramUse::Logits ? 1 : batch), sequence(sequence) {
-    for (const Input &input : program.inputs())
+        batch(named.name() == format::logitsProgram ? 1 : batch), sequence(sequence) {
+    for (const format::Port &input : program.inputs())
       inputs.push_back(bind(input));
   }
 
@@ -58,27 +57,17 @@ public:
     std::vector<Difference> differences;
     for (size_t i = 0; i < ours.size(); ++i)
       differences.push_back(
-          {std::string(nameOf(use)) + " of " + block.name() + ": " + describe(program.outputs(static_cast<int>(i))),
+          {named.name() + " of " + block.name() + ": " + describe(program.outputs(static_cast<int>(i))),
            relativeError(ours[i], theirs[i])});
     return differences;
   }
 
 private:
-  std::string describe(const Output &output) const {
-    switch (output.role()) {
-    case Output::GRADIENT: {
-      const format::Parameter &parameter = block.parameters(static_cast<int>(output.parameter()));
-      return "gradient of " + bundle.content().trainables(static_cast<int>(parameter.trainable())).name();
-    }
-    case Output::LOSS:
-      return "loss";
-    case Output::LOGITS:
-      return "logits";
-    case Output::COTANGENT:
-      return "cotangent";
-    default:
-      return "activation";
-    }
+  std::string describe(const format::Port &output) const {
+    if (output.kind() != format::Port::GRADIENT)
+      return output.name();
+    uint32_t trainable = findParameter(block, output.name())->trainable();
+    return "gradient of " + bundle.content().trainables(static_cast<int>(trainable)).name();
   }
   const format::Value &valueOf(uint32_t index) const { return program.values(static_cast<int>(index)); }
   uint64_t liveRows(const format::Value &value) const {
@@ -86,22 +75,20 @@ private:
   }
   AlignedMemory &take(uint64_t bytes) { return *memory.emplace_back(std::make_unique<AlignedMemory>(bytes)); }
 
-  Binding bind(const Input &input) {
+  Binding bind(const format::Port &input) {
     const format::Value &value = valueOf(input.value());
-    if (input.role() == Input::PARAMETER) {
-      const format::Parameter &parameter = block.parameters(static_cast<int>(input.parameter()));
-      if (parameter.kind_case() == format::Parameter::kWeight)
+    if (input.kind() == format::Port::PARAMETER)
+      if (const format::Parameter &parameter = *findParameter(block, input.name()); parameter.has_weight())
         return bundle.weightBinding(parameter.weight());
-    }
     unsigned char *bytes = take(format::storedSize(value).dataBytes).data();
     uint64_t count = liveRows(value) * value.columns(), stream = inputs.size();
     // Large adapters would saturate attention, whose gradient is then a difference of numbers that are nearly equal.
-    float deviation = input.role() == Input::PARAMETER ? 0.05f : 1.0f;
+    float deviation = input.kind() == format::Port::PARAMETER ? 0.05f : 1.0f;
     for (uint64_t i = 0; i < count; ++i) {
       float number = deviation * format::randomNormal(11, stream, i);
       if (value.element() == format::I32) {
         auto id = static_cast<int32_t>(format::randomBits(12, stream, i) % bundle.model().vocabulary());
-        if (input.role() == Input::LABELS && i % 3 == 1)
+        if (input.name() == format::labelsPort && i % 3 == 1)
           id = -100;
         std::memcpy(bytes + 4 * i, &id, 4);
       } else if (value.element() == format::BF16) {
@@ -116,7 +103,7 @@ private:
 
   std::vector<std::vector<float>> run(Backend &backend) {
     std::vector<Binding> bindings = inputs;
-    for (const Output &output : program.outputs()) {
+    for (const format::Port &output : program.outputs()) {
       const format::Value &value = valueOf(output.value());
       uint64_t bytes = format::storedSize(value).dataBytes;
       bindings.push_back({take(bytes).data()});
@@ -128,7 +115,7 @@ private:
     run.arena = arena.data();
     run.batch = batch;
     run.sequence = sequence;
-    Status status = backend.run(static_cast<uint32_t>(programOf(block, use)), run);
+    Status status = backend.run(named.program(), run);
     EXPECT_TRUE(status.ok()) << status.message();
     std::vector<std::vector<float>> results;
     for (int i = 0; i < program.outputs_size(); ++i)
@@ -147,7 +134,7 @@ private:
 
   const Bundle &bundle;
   const format::Block &block;
-  ProgramUse use;
+  const format::BlockProgram &named;
   const format::Program &program;
   int64_t batch, sequence;
   std::vector<std::unique_ptr<AlignedMemory>> memory;
@@ -160,12 +147,9 @@ std::vector<Difference> compareBlocks(const Bundle &bundle, Backend &actual, Bac
                                       int64_t sequence) {
   std::vector<Difference> differences;
   for (const format::Block &block : bundle.content().blocks())
-    for (ProgramUse use : allProgramUses) {
-      if (programOf(block, use) == noProgram)
-        continue;
-      for (Difference &difference : Comparison(bundle, block, use, batch, sequence).compare(actual, expected))
+    for (const format::BlockProgram &named : block.programs())
+      for (Difference &difference : Comparison(bundle, block, named, batch, sequence).compare(actual, expected))
         differences.push_back(std::move(difference));
-    }
   return differences;
 }
 

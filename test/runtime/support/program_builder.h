@@ -4,8 +4,10 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "format/ports.h"
 #include "format/program.pb.h"
 
 namespace mebp::test {
@@ -38,30 +40,44 @@ public:
     *program.add_values() = copy;
     return last();
   }
-  uint32_t input(format::Input::Role role, uint64_t columns, format::ElementType element = format::F32) {
-    uint32_t value = bound(maximumTokens, columns, format::Extent::TOKENS, element);
-    addInput(role, value, 0);
-    return value;
+  // By tokens.
+  uint32_t input(format::Port::Kind kind, std::string_view name, uint64_t columns,
+                 format::ElementType element = format::F32) {
+    return addPort(program.mutable_inputs(), kind, name,
+                   bound(maximumTokens, columns, format::Extent::TOKENS, element));
   }
+  uint32_t flowInput(uint64_t columns) { return input(format::Port::FLOW, format::hiddenFlow, columns); }
+  uint32_t cotangentInput(uint64_t columns) {
+    return input(format::Port::FLOW, format::cotangentOf(format::hiddenFlow), columns);
+  }
+  uint32_t idsInput() { return input(format::Port::BATCH, format::idsPort, 1, format::I32); }
+  uint32_t labelsInput() { return input(format::Port::BATCH, format::labelsPort, 1, format::I32); }
   uint32_t scaleInput() {
-    uint32_t value = bound(1, 1, format::Extent::STATIC, format::F32);
-    addInput(format::Input::OBJECTIVE_SCALE, value, 0);
-    return value;
+    return addPort(program.mutable_inputs(), format::Port::BATCH, format::scalePort,
+                   bound(1, 1, format::Extent::STATIC, format::F32));
   }
-  uint32_t parameter(uint32_t number, uint64_t rows, uint64_t columns, format::ElementType element = format::F32) {
-    uint32_t value = bound(rows, columns, format::Extent::STATIC, element);
-    addInput(format::Input::PARAMETER, value, number);
-    return value;
+  uint32_t parameter(std::string_view name, uint64_t rows, uint64_t columns,
+                     format::ElementType element = format::F32) {
+    return addPort(program.mutable_inputs(), format::Port::PARAMETER, name,
+                   bound(rows, columns, format::Extent::STATIC, element));
   }
-  uint32_t output(format::Output::Role role, uint64_t columns) {
-    uint32_t value = bound(maximumTokens, columns, format::Extent::TOKENS, format::F32);
-    addOutput(role, value, 0);
-    return value;
+  // By tokens.
+  uint32_t output(format::Port::Kind kind, std::string_view name, uint64_t columns) {
+    return addPort(program.mutable_outputs(), kind, name,
+                   bound(maximumTokens, columns, format::Extent::TOKENS, format::F32));
   }
-  uint32_t matrixOutput(format::Output::Role role, uint64_t rows, uint64_t columns, uint32_t parameter = 0) {
-    uint32_t value = bound(rows, columns, format::Extent::STATIC, format::F32);
-    addOutput(role, value, parameter);
-    return value;
+  uint32_t flowOutput(uint64_t columns) { return output(format::Port::FLOW, format::hiddenFlow, columns); }
+  uint32_t cotangentOutput(uint64_t columns) {
+    return output(format::Port::FLOW, format::cotangentOf(format::hiddenFlow), columns);
+  }
+  uint32_t logitsOutput(uint64_t columns) { return output(format::Port::RESULT, format::logitsPort, columns); }
+  uint32_t lossOutput() {
+    return addPort(program.mutable_outputs(), format::Port::RESULT, format::lossPort,
+                   bound(1, 1, format::Extent::STATIC, format::F32));
+  }
+  uint32_t gradient(std::string_view name, uint64_t rows, uint64_t columns) {
+    return addPort(program.mutable_outputs(), format::Port::GRADIENT, name,
+                   bound(rows, columns, format::Extent::STATIC, format::F32));
   }
 
   void kernel(const std::string &name, const std::vector<int64_t> &operands, const std::vector<int64_t> &results,
@@ -167,17 +183,13 @@ private:
     program.set_arena_bytes(program.arena_bytes() + (rows * columns * 4 + 63) / 64 * 64);
     return index;
   }
-  void addInput(format::Input::Role role, uint32_t value, uint32_t parameter) {
-    format::Input *input = program.add_inputs();
-    input->set_role(role);
-    input->set_value(value);
-    input->set_parameter(parameter);
-  }
-  void addOutput(format::Output::Role role, uint32_t value, uint32_t parameter) {
-    format::Output *output = program.add_outputs();
-    output->set_role(role);
-    output->set_value(value);
-    output->set_parameter(parameter);
+  static uint32_t addPort(google::protobuf::RepeatedPtrField<format::Port> *ports, format::Port::Kind kind,
+                          std::string_view name, uint32_t value) {
+    format::Port *port = ports->Add();
+    port->set_kind(kind);
+    port->set_name(std::string(name));
+    port->set_value(value);
+    return value;
   }
 
   uint64_t maximumTokens;

@@ -10,9 +10,7 @@
 
 namespace mebp::test {
 
-using format::Input;
 using format::Loop;
-using format::Output;
 
 static constexpr uint32_t allTokens = tinyBatch * tinySequence;
 static const std::vector<float> frequencies = {1.0f, 0.3f};
@@ -24,18 +22,18 @@ static std::vector<AttributeValue> rope(bool inverse) {
 
 static format::Program embedForward() {
   ProgramBuilder b("embed.forward", allTokens);
-  uint32_t ids = b.input(Input::TOKEN_IDS, 1, format::I32);
-  uint32_t w = b.parameter(0, tinyVocabulary, tinyHidden);
-  b.kernel("embedding", {ids, w}, {b.output(Output::ACTIVATION, tinyHidden)});
+  uint32_t ids = b.idsInput();
+  uint32_t w = b.parameter("table", tinyVocabulary, tinyHidden);
+  b.kernel("embedding", {ids, w}, {b.flowOutput(tinyHidden)});
   return b.program;
 }
 
 static format::Program layerForward(const TinyOptions &options) {
   ProgramBuilder b("layer.forward", allTokens);
-  uint32_t x = b.input(Input::ACTIVATION, tinyHidden);
-  uint32_t w = b.parameter(0, tinyHidden, tinyHidden, options.storage);
-  uint32_t a = b.parameter(1, tinyRank, tinyHidden), bMatrix = b.parameter(2, tinyHidden, tinyRank);
-  uint32_t y = b.output(Output::ACTIVATION, tinyHidden);
+  uint32_t x = b.flowInput(tinyHidden);
+  uint32_t w = b.parameter("weight", tinyHidden, tinyHidden, options.storage);
+  uint32_t a = b.parameter("lora_A", tinyRank, tinyHidden), bMatrix = b.parameter("lora_B", tinyHidden, tinyRank);
+  uint32_t y = b.flowOutput(tinyHidden);
   if (!options.chunk) {
     uint32_t turned = b.tokens(tinyHidden), base = b.tokens(tinyHidden), h = b.tokens(tinyRank);
     b.kernel("rope", {x}, {turned}, rope(false));
@@ -62,12 +60,12 @@ static format::Program layerForward(const TinyOptions &options) {
 
 static format::Program layerBackward(const TinyOptions &options) {
   ProgramBuilder b("layer.backward", allTokens);
-  uint32_t x = b.input(Input::ACTIVATION, tinyHidden), dy = b.input(Input::COTANGENT, tinyHidden);
-  uint32_t w = b.parameter(0, tinyHidden, tinyHidden, options.storage);
-  uint32_t a = b.parameter(1, tinyRank, tinyHidden), bMatrix = b.parameter(2, tinyHidden, tinyRank);
-  uint32_t dx = b.output(Output::COTANGENT, tinyHidden);
-  uint32_t da = b.matrixOutput(Output::GRADIENT, tinyRank, tinyHidden, 1);
-  uint32_t db = b.matrixOutput(Output::GRADIENT, tinyHidden, tinyRank, 2);
+  uint32_t x = b.flowInput(tinyHidden), dy = b.cotangentInput(tinyHidden);
+  uint32_t w = b.parameter("weight", tinyHidden, tinyHidden, options.storage);
+  uint32_t a = b.parameter("lora_A", tinyRank, tinyHidden), bMatrix = b.parameter("lora_B", tinyHidden, tinyRank);
+  uint32_t dx = b.cotangentOutput(tinyHidden);
+  uint32_t da = b.gradient("lora_A", tinyRank, tinyHidden);
+  uint32_t db = b.gradient("lora_B", tinyHidden, tinyRank);
   bool chunked = options.chunk > 0;
   uint64_t rows = std::min(options.chunk, tinySequence);
   auto temporary = [&](uint64_t columns) { return chunked ? b.loopRows(0, rows, columns) : b.tokens(columns); };
@@ -104,12 +102,12 @@ static format::Program layerBackward(const TinyOptions &options) {
 static format::Program headLoss(const TinyOptions &options, bool gradient) {
   constexpr uint32_t tokenTile = 3, vocabularyTile = 4;
   ProgramBuilder b(gradient ? "head.objective" : "head.loss", allTokens);
-  uint32_t x = b.input(Input::ACTIVATION, tinyHidden), labels = b.input(Input::LABELS, 1, format::I32);
-  uint32_t scale = b.scaleInput(), w = b.parameter(0, tinyVocabulary, tinyHidden);
-  uint32_t loss = b.matrixOutput(Output::LOSS, 1, 1);
+  uint32_t x = b.flowInput(tinyHidden), labels = b.labelsInput();
+  uint32_t scale = b.scaleInput(), w = b.parameter("table", tinyVocabulary, tinyHidden);
+  uint32_t loss = b.lossOutput();
   std::vector<uint32_t> initial = {b.aliasOf(loss)}, results = {loss};
   if (gradient) {
-    results.push_back(b.output(Output::COTANGENT, tinyHidden));
+    results.push_back(b.cotangentOutput(tinyHidden));
     initial.push_back(b.aliasOf(results[1]));
   }
   for (uint32_t value : initial)
@@ -162,8 +160,8 @@ static format::Program headLoss(const TinyOptions &options, bool gradient) {
 
 static format::Program headLogits(uint32_t rows) {
   ProgramBuilder b("head.logits", rows);
-  uint32_t x = b.input(Input::ACTIVATION, tinyHidden), w = b.parameter(0, tinyVocabulary, tinyHidden);
-  b.kernel("linear", {x, w}, {b.output(Output::LOGITS, tinyVocabulary)});
+  uint32_t x = b.flowInput(tinyHidden), w = b.parameter("table", tinyVocabulary, tinyHidden);
+  b.kernel("linear", {x, w}, {b.logitsOutput(tinyVocabulary)});
   return b.program;
 }
 
@@ -171,12 +169,19 @@ static format::Block *addBlock(format::Bundle &bundle, const std::string &name, 
   format::Block *block = bundle.add_blocks();
   block->set_name(name);
   block->set_kind(kind);
-  block->set_forward(-1);
-  block->set_backward(-1);
-  block->set_objective(-1);
-  block->set_loss(-1);
-  block->set_logits(-1);
   return block;
+}
+
+static void addProgram(format::Block *block, const char *name, uint32_t number) {
+  format::BlockProgram *program = block->add_programs();
+  program->set_name(name);
+  program->set_program(number);
+}
+
+static format::Parameter *addParameter(format::Block *block, const char *name) {
+  format::Parameter *parameter = block->add_parameters();
+  parameter->set_name(name);
+  return parameter;
 }
 
 static uint64_t takeBytes(format::Bundle &bundle, uint64_t bytes) {
@@ -237,8 +242,8 @@ format::Bundle tinyBundle(const TinyOptions &options) {
   addWeight(bundle, "model.embed.weight", tinyVocabulary, format::F32, false);
   bundle.mutable_weights(0)->add_aliases("lm_head.weight");
   format::Block *embed = addBlock(bundle, "model.embed", format::Block::EMBED);
-  embed->set_forward(0);
-  embed->add_parameters()->set_weight(0);
+  addProgram(embed, "forward", 0);
+  addParameter(embed, "table")->set_weight(0);
   for (uint32_t i = 0; i < options.layers; ++i) {
     std::string name = "model.layers." + std::to_string(i);
     addWeight(bundle, name + ".proj.weight", tinyHidden, options.storage, options.transposed);
@@ -248,17 +253,17 @@ format::Bundle tinyBundle(const TinyOptions &options) {
     }
     uint32_t first = options.sharedAdapters ? 0 : 2 * i;
     format::Block *layer = addBlock(bundle, name, format::Block::LAYER);
-    layer->set_forward(1);
-    layer->set_backward(2);
-    layer->add_parameters()->set_weight(1 + i);
-    layer->add_parameters()->set_trainable(first);
-    layer->add_parameters()->set_trainable(first + 1);
+    addProgram(layer, "forward", 1);
+    addProgram(layer, "backward", 2);
+    addParameter(layer, "weight")->set_weight(1 + i);
+    addParameter(layer, "lora_A")->set_trainable(first);
+    addParameter(layer, "lora_B")->set_trainable(first + 1);
   }
   format::Block *head = addBlock(bundle, "lm_head", format::Block::HEAD);
-  head->set_objective(3);
-  head->set_loss(4);
-  head->set_logits(5);
-  head->add_parameters()->set_weight(0);
+  addProgram(head, "objective", 3);
+  addProgram(head, "loss", 4);
+  addProgram(head, "logits", 5);
+  addParameter(head, "table")->set_weight(0);
   bundle.mutable_plan()->set_peak_bytes(1000000);
   bundle.mutable_plan()->set_optimizer("adamw");
   return bundle;

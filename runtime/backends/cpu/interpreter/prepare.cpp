@@ -34,9 +34,9 @@ private:
     out.values.resize(static_cast<size_t>(program.values_size()));
     out.tensors.resize(out.values.size());
     int32_t binding = 0;
-    for (const format::Input &input : program.inputs())
+    for (const format::Port &input : program.inputs())
       out.values[input.value()].binding = binding++;
-    for (const format::Output &output : program.outputs())
+    for (const format::Port &output : program.outputs())
       out.values[output.value()].binding = binding++;
     for (uint32_t i = 0; i < out.values.size(); ++i) {
       const format::Value &value = program.values(static_cast<int>(i));

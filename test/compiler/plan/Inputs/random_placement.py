@@ -185,12 +185,12 @@ def generate(seed: int) -> tuple[Program, list[tuple], list[Value]]:
     inputs = [program.define(columns) for columns in (16, 32, 64)]
     steps = program.steps(list(inputs), 0)
     returned = [steps[-1][2][-1]] if steps[-1][2] else []
-    roles = ", ".join(['#exec.role<"activation">'] * len(inputs))
+    ports = ", ".join(f'#train.port<flow, "x{i}">' for i in range(len(inputs)))
     arguments = ", ".join(f"{v.name}: {v.type}" for v in inputs)
-    outputs = ", ".join(['#exec.role<"activation">'] * len(returned))
+    outputs = ", ".join(f'#train.port<flow, "y{i}">' for i in range(len(returned)))
     names = f" {returned[0].name} : {returned[0].type}" if returned else ""
     program.text = [
-        f"exec.program @p{seed} inputs [{roles}] outputs [{outputs}] {{",
+        f"exec.program @p{seed} inputs [{ports}] outputs [{outputs}] {{",
         f"^bb0({arguments}):",
         *program.text,
         f"exec.return{names}",

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The names of programs and ports that both halves know. What goes into a program or comes out of it is a port: its
+// kind says whose memory it is and for how long (program.proto), its name which of that kind.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "format/storage.h"
+
+namespace mebp::format {
+
+// A block's programs. A runtime runs those that it knows, and leaves others alone.
+constexpr std::string_view forwardProgram = "forward", backwardProgram = "backward", objectiveProgram = "objective",
+                           lossProgram = "loss", logitsProgram = "logits";
+
+// FLOW: what a forward gives, the next block takes. Its cotangent comes back the other way.
+constexpr std::string_view hiddenFlow = "hidden", cotangentSuffix = ".cotangent";
+
+inline std::string cotangentOf(std::string_view flow) { return std::string(flow).append(cotangentSuffix); }
+constexpr bool isCotangent(std::string_view flow) {
+  return flow.size() > cotangentSuffix.size() && flow.substr(flow.size() - cotangentSuffix.size()) == cotangentSuffix;
+}
+// Whose cotangent it is; the name itself where it is none.
+constexpr std::string_view flowOf(std::string_view name) {
+  return isCotangent(name) ? name.substr(0, name.size() - cotangentSuffix.size()) : name;
+}
+
+// BATCH: token ids; labels, already shifted, -100 where none counts; 1 / the number of labels that count.
+constexpr std::string_view idsPort = "ids", labelsPort = "labels", scalePort = "scale";
+// RESULT.
+constexpr std::string_view lossPort = "loss", logitsPort = "logits";
+
+// What a step takes (BATCH) and gives (RESULT): a program that asks for another is refused.
+struct StepPort {
+  std::string_view name;
+  bool isResult;
+  Storage element;
+  bool byTokens;     // a row for each token, else one
+  bool ofVocabulary; // a column for each word, else one; this is so much that it is written to the caller's memory
+};
+constexpr StepPort stepPorts[] = {
+    {idsPort, false, Storage::I32, true, false},    {labelsPort, false, Storage::I32, true, false},
+    {scalePort, false, Storage::F32, false, false}, {lossPort, true, Storage::F32, false, false},
+    {logitsPort, true, Storage::F32, true, true},
+};
+
+constexpr const StepPort *findStepPort(std::string_view name) {
+  for (const StepPort &port : stepPorts)
+    if (port.name == name)
+      return &port;
+  return nullptr;
+}
+
+// In the session's memory.
+constexpr uint64_t bytesOf(const StepPort &port, uint64_t tokens) {
+  return port.ofVocabulary ? 0 : bytesOf(port.element, port.byTokens ? tokens : 1);
+}
+
+} // namespace mebp::format

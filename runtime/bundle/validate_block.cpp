@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+#include <string_view>
+#include <unordered_set>
+
+#include "runtime/bundle/programs.h"
+#include "runtime/bundle/validate.h"
+
+namespace mebp {
+
+using format::Port;
+
+namespace {
+
+bool isStatic(const format::Value &value) {
+  return value.row_extent().kind() == format::Extent::STATIC && value.column_extent().kind() == format::Extent::STATIC;
+}
+template <typename Matrix> bool isLike(const format::Value &value, const Matrix &matrix) {
+  return isStatic(value) && value.rows() == matrix.rows() && value.columns() == matrix.columns();
+}
+
+// One block's use of one program.
+class ProgramUse {
+public:
+  ProgramUse(const format::Bundle &bundle, const format::Block &block, const KnownProgram &use, int32_t number)
+      : bundle(bundle), block(block), use(use), program(bundle.programs(number)) {}
+
+  Status check() const {
+    for (const format::Value &value : program.values())
+      if (value.row_extent().kind() == format::Extent::TOKENS && !isTokenCount(value.rows()))
+        return failure(MEBP_CORRUPT, "it is for %llu tokens, but a step has up to %llu",
+                       static_cast<unsigned long long>(value.rows()), static_cast<unsigned long long>(mostTokens()));
+    for (const Port &input : program.inputs())
+      if (Status status = checkInput(input); !status.ok())
+        return status;
+    for (const Port &output : program.outputs())
+      if (Status status = checkOutput(output); !status.ok())
+        return status;
+    if (!use.result.empty() && !findPort(program.outputs(), Port::RESULT, use.result))
+      return failure(MEBP_CORRUPT, "it does not give its result");
+    return use.givesGradients ? checkGradients() : Status();
+  }
+
+private:
+  static Status wrongShape(const Port &port) {
+    return failure(MEBP_CORRUPT, "its port '%s' has the wrong shape", port.name().c_str());
+  }
+  static Status unknown(const Port &port) {
+    return failure(MEBP_UNSUPPORTED, "nothing here supplies its port '%s'; use a newer runtime", port.name().c_str());
+  }
+
+  Status checkInput(const Port &port) const {
+    if (port.kind() == Port::FLOW)
+      return Status();
+    if (port.kind() == Port::BATCH)
+      return checkStepPort(port);
+    if (port.kind() != Port::PARAMETER)
+      return unknown(port);
+    const format::Parameter *parameter = findParameter(block, port.name());
+    if (!parameter)
+      return failure(MEBP_CORRUPT, "it takes a parameter '%s' that the block does not bind", port.name().c_str());
+    return parameterFits(*parameter, valueOf(port)) ? Status() : wrongShape(port);
+  }
+
+  Status checkOutput(const Port &port) const {
+    if (port.kind() == Port::FLOW)
+      return Status();
+    if (port.kind() == Port::RESULT)
+      return port.name() == use.result ? checkStepPort(port) : unknown(port);
+    if (port.kind() != Port::GRADIENT)
+      return unknown(port);
+    const format::Parameter *parameter = findParameter(block, port.name());
+    if (!use.givesGradients || !parameter || !parameter->has_trainable())
+      return failure(MEBP_CORRUPT, "it gives a gradient '%s' of nothing that is trained", port.name().c_str());
+    return parameterFits(*parameter, valueOf(port)) ? Status() : wrongShape(port);
+  }
+
+  Status checkStepPort(const Port &port) const {
+    const format::StepPort *known = format::findStepPort(port.name());
+    if (!known || known->isResult != (port.kind() == Port::RESULT))
+      return unknown(port);
+    const format::Value &value = valueOf(port);
+    uint64_t columns = known->ofVocabulary ? bundle.model().vocabulary() : 1;
+    bool fits = known->byTokens ? value.row_extent().kind() == format::Extent::TOKENS
+                                : value.row_extent().kind() == format::Extent::STATIC && value.rows() == 1;
+    fits &= value.columns() == columns && value.column_extent().kind() == format::Extent::STATIC;
+    return fits && format::storageOf(value.element()) == known->element ? Status() : wrongShape(port);
+  }
+
+  // A parameter that is read is updated only after its gradient; one without a gradient could be read after it.
+  Status checkGradients() const {
+    for (const Port &input : program.inputs())
+      if (input.kind() == Port::PARAMETER && findParameter(block, input.name())->has_trainable() &&
+          !findPort(program.outputs(), Port::GRADIENT, input.name()))
+        return failure(MEBP_CORRUPT, "it reads a trainable without giving its gradient");
+    return Status();
+  }
+
+  uint64_t mostTokens() const { return static_cast<uint64_t>(bundle.model().batch()) * bundle.model().sequence(); }
+  // All values by tokens of a program have one number of rows; a step runs it on as many as the model has. A program
+  // for logits may be planned for fewer, since it runs on rows in turn.
+  bool isTokenCount(uint64_t rows) const {
+    return rows == mostTokens() || (use.name == format::logitsProgram && rows < mostTokens());
+  }
+
+  bool parameterFits(const format::Parameter &parameter, const format::Value &value) const {
+    if (parameter.has_trainable())
+      return value.element() == format::F32 &&
+             isLike(value, bundle.trainables(static_cast<int>(parameter.trainable())));
+    const format::Weight &weight = bundle.weights(static_cast<int>(parameter.weight()));
+    return value.element() == weight.element() && isLike(value, weight);
+  }
+
+  const format::Value &valueOf(const Port &port) const { return program.values(static_cast<int>(port.value())); }
+
+  const format::Bundle &bundle;
+  const format::Block &block;
+  const KnownProgram &use;
+  const format::Program &program;
+};
+
+Status checkParameters(const format::Bundle &bundle, const format::Block &block) {
+  std::unordered_set<std::string_view> names;
+  for (const format::Parameter &parameter : block.parameters()) {
+    bool known = parameter.has_weight() ? parameter.weight() < static_cast<uint32_t>(bundle.weights_size())
+                                        : parameter.has_trainable() &&
+                                              parameter.trainable() < static_cast<uint32_t>(bundle.trainables_size());
+    if (!known)
+      return failure(MEBP_CORRUPT, "a parameter is neither a weight nor a trainable of this bundle");
+    if (!names.insert(parameter.name()).second)
+      return failure(MEBP_CORRUPT, "it binds two parameters '%s'", parameter.name().c_str());
+  }
+  return Status();
+}
+
+} // namespace
+
+Status validateBlock(const format::Bundle &bundle, int index) {
+  const format::Block &block = bundle.blocks(index);
+  const bool isHead = index + 1 == bundle.blocks_size();
+  if (Status status = checkParameters(bundle, block); !status.ok())
+    return status;
+  std::unordered_set<std::string_view> names;
+  for (const format::BlockProgram &program : block.programs()) {
+    if (!names.insert(program.name()).second)
+      return failure(MEBP_CORRUPT, "it has two programs '%s'", program.name().c_str());
+    if (program.program() >= static_cast<uint32_t>(bundle.programs_size()))
+      return failure(MEBP_CORRUPT, "its %s program %u does not exist", program.name().c_str(), program.program());
+  }
+  for (const KnownProgram &use : knownPrograms) {
+    int32_t number = programOf(block, use.name);
+    if (number == noProgram) {
+      if (use.isRequired && use.ofHead == isHead)
+        return failure(MEBP_CORRUPT, "it has no %s program", use.name.data());
+      continue;
+    }
+    if (use.ofHead != isHead)
+      return failure(MEBP_CORRUPT, "where it stands, it cannot have the program '%s'", use.name.data());
+    if (Status status = ProgramUse(bundle, block, use, number).check(); !status.ok())
+      return status.in("its " + std::string(use.name) + " program");
+  }
+  return Status();
+}
+
+} // namespace mebp

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/train/flows.h"
+
+#include "format/storage.h"
+#include "runtime/bundle/programs.h"
+#include "runtime/train/placer.h"
+
+namespace mebp {
+
+const Flow &Border::find(std::string_view name) const {
+  for (const Flow &flow : flows)
+    if (flow.name == name)
+      return flow;
+  return flows.front(); // never: flows are validated
+}
+
+static Border borderBehind(const format::Bundle &bundle, const format::Block &block) {
+  Border border;
+  Placer placer;
+  const format::Program &forward = bundle.programs(programOf(block, format::forwardProgram));
+  for (const format::Port &port : forward.outputs()) {
+    if (!isFlow(port))
+      continue;
+    const format::Value &value = forward.values(static_cast<int>(port.value()));
+    uint64_t rowBytes = format::rowBytesOf(format::storageOf(value.element()), value.columns());
+    border.flows.push_back({port.name(), rowBytes, placer.take(value.rows() * rowBytes)});
+  }
+  border.bytes = placer.total();
+  return border;
+}
+
+std::vector<Border> bordersOf(const format::Bundle &bundle) {
+  std::vector<Border> borders;
+  for (int i = 0; i + 1 < bundle.blocks_size(); ++i)
+    borders.push_back(borderBehind(bundle, bundle.blocks(i)));
+  return borders;
+}
+
+} // namespace mebp

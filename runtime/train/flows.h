@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What passes from a block to the next one, and back as cotangents.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "format/program.pb.h"
+
+namespace mebp {
+
+struct Flow {
+  std::string name;
+  uint64_t rowBytes = 0;
+  uint64_t offset = 0; // in the place of all that passes there, with room for every row of the largest step
+};
+
+// Between two blocks.
+struct Border {
+  std::vector<Flow> flows;
+  uint64_t bytes = 0;
+
+  const Flow &find(std::string_view name) const;
+};
+
+// Behind each block but the head.
+std::vector<Border> bordersOf(const format::Bundle &bundle);
+
+} // namespace mebp
