@@ -115,10 +115,8 @@ struct AddLora : impl::AddLoraBase<AddLora> {
     Value b = add(nameB, format::Factor::B, typeB, 0.0f);
 
     OpBuilder builder(linear);
-    auto shape = llvm::to_vector(cast<RankedTensorType>(linear.getX().getType()).getShape());
-    shape.back() = rank;
-    auto hidden = nn::LinearOp::create(builder, linear.getLoc(), RankedTensorType::get(shape, element), linear.getX(),
-                                       a, Value(), Value());
+    auto hidden = nn::LinearOp::create(builder, linear.getLoc(), nn::getTokensType(rank, element), linear.getX(), a,
+                                       Value(), Value());
     auto low = nn::LinearOp::create(builder, linear.getLoc(), linear.getType(), hidden, b, Value(), linear.getAddend(),
                                     static_cast<float>(alpha / static_cast<double>(rank)));
     linear.getAddendMutable().assign(low.getResult());

@@ -40,7 +40,7 @@ struct AttachObjective : impl::AttachObjectiveBase<AttachObjective> {
       logits.emitError("the logits must come from a linear layer without a bias");
       return {};
     }
-    auto labels = RankedTensorType::get({ShapedType::kDynamic, ShapedType::kDynamic, 1}, builder.getI32Type());
+    auto labels = nn::getTokensType(1, builder.getI32Type());
     auto scalar = RankedTensorType::get({1, 1}, cast<RankedTensorType>(linear.getType()).getElementType());
     (void)loss.insertArgument(1, labels, {}, loss.getLoc());
     (void)loss.insertArgument(2, scalar, {}, loss.getLoc());

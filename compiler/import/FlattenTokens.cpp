@@ -83,7 +83,7 @@ LogicalResult TokenFlattener::flattenArgument() {
   batch = type.getDimSize(0);
   sequence = type.getDimSize(1);
   Block &body = main.getBody().front();
-  auto flat = RankedTensorType::get({ShapedType::kDynamic, ShapedType::kDynamic, 1}, builder.getI32Type());
+  auto flat = nn::getTokensType(1, builder.getI32Type());
   Value ids = body.addArgument(flat, body.getArgument(0).getLoc());
   tokens[body.getArgument(0)] = {ids, AxisLayout::identity(type.getShape())};
   return success();
@@ -166,7 +166,7 @@ const TokenFlattener::Token *TokenFlattener::find(Value value) const {
 }
 
 RankedTensorType TokenFlattener::tokenType(int64_t features) {
-  return RankedTensorType::get({ShapedType::kDynamic, ShapedType::kDynamic, features}, builder.getF32Type());
+  return nn::getTokensType(features, builder.getF32Type());
 }
 
 void TokenFlattener::define(nn::OnnxOp node, Value flat, AxisLayout layout) {

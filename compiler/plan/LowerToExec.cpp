@@ -91,9 +91,9 @@ private:
   /// A value that can be a matrix.
   static LogicalResult checkType(Location location, Type type) {
     auto tensor = dyn_cast<RankedTensorType>(type);
-    if (tensor && tensor.getRank() >= 1 && tensor.getRank() <= 3)
+    if (tensor && (nn::isTokens(tensor) || tensor.getRank() == 1 || tensor.getRank() == 2))
       return success();
-    return emitError(location) << "has a value that is not a tensor of one to three dimensions: " << type;
+    return emitError(location) << "has a value that is neither tokens nor a matrix nor a vector: " << type;
   }
 
   LogicalResult lowerBlock(Block &block) {

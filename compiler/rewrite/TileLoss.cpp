@@ -85,8 +85,8 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
     Value x = loop.lookup(op.getX()), labels = loop.lookup(op.getLabels()), weight = op.getWeight();
     Type element = cast<RankedTensorType>(x.getType()).getElementType();
     constexpr int64_t dynamic = ShapedType::kDynamic;
-    auto statistic = RankedTensorType::get({dynamic, dynamic, 1}, element);
-    auto logitsType = RankedTensorType::get({dynamic, dynamic, dynamic}, element);
+    auto statistic = nn::getTokensType(1, element);
+    auto logitsType = nn::getTokensType(dynamic, element);
     auto tileType = RankedTensorType::get({dynamic, nn::features(weight)}, element);
 
     Value max = fill(builder, statistic, -std::numeric_limits<float>::infinity(), location);

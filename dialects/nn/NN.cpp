@@ -28,6 +28,13 @@ void NNDialect::initialize() {
       >();
 }
 
+LogicalResult TokensAttr::verifyEncoding(ArrayRef<int64_t> shape, Type,
+                                         llvm::function_ref<InFlightDiagnostic()> emitError) const {
+  if (shape.size() == 3 && ShapedType::isDynamic(shape[0]) && ShapedType::isDynamic(shape[1]))
+    return success();
+  return emitError() << "#nn.tokens is of tensors ?x?xF: batch and sequence are known at run time";
+}
+
 //===- Verifiers -------------------------------------------------------------------------------------------------===//
 
 namespace {

@@ -8,6 +8,7 @@
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/SymbolTable.h"
+#include "mlir/IR/TensorEncoding.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/SmallBitVector.h"
 
@@ -18,6 +19,17 @@
 #include "dialects/nn/NNInterfaces.h.inc"
 #define GET_ATTRDEF_CLASSES
 #include "dialects/nn/NNAttributes.h.inc"
+
+namespace mebp::nn {
+
+/// Whether a type is of rows of tokens.
+inline bool isTokens(mlir::Type type) {
+  auto tensor = llvm::dyn_cast<mlir::RankedTensorType>(type);
+  return tensor && llvm::isa_and_present<TokensAttr>(tensor.getEncoding());
+}
+
+} // namespace mebp::nn
+
 #define GET_OP_CLASSES
 #include "dialects/nn/NNOps.h.inc"
 
@@ -28,10 +40,10 @@ inline int64_t features(mlir::Value value) {
   return llvm::cast<mlir::RankedTensorType>(value.getType()).getShape().back();
 }
 
-/// Whether a type is of rows of tokens: [batch, sequence, features].
-inline bool isTokens(mlir::Type type) {
-  auto tensor = llvm::dyn_cast<mlir::RankedTensorType>(type);
-  return tensor && tensor.getRank() == 3;
+/// Of rows of tokens: [batch, sequence, features]; a part of the features may be known at run time alone.
+inline mlir::RankedTensorType getTokensType(int64_t features, mlir::Type element) {
+  constexpr int64_t dynamic = mlir::ShapedType::kDynamic;
+  return mlir::RankedTensorType::get({dynamic, dynamic, features}, element, TokensAttr::get(element.getContext()));
 }
 
 } // namespace mebp::nn

@@ -5,6 +5,7 @@
 include "dialects/nn/NNDialect.td"
 include "dialects/nn/NNInterfaces.td"
 include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/TensorEncoding.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
@@ -16,6 +17,12 @@ def NN_ExternalDataAttr : AttrDef<NN_Dialect, "ExternalData"> {
   let parameters = (ins StringRefParameter<>:$file, "uint64_t":$offset, "uint64_t":$bytes,
                         StringRefParameter<>:$element);
   let assemblyFormat = "`<` $file `,` $offset `,` $bytes `,` $element `>`";
+}
+
+def NN_TokensAttr : AttrDef<NN_Dialect, "Tokens",
+                            [DeclareAttrInterfaceMethods<VerifiableTensorEncoding, ["verifyEncoding"]>]> {
+  let mnemonic = "tokens";
+  let summary = "Says of a tensor, as its encoding, that it has a row for each token: [batch, sequence, features]";
 }
 
 def NN_ParameterOp : Op<NN_Dialect, "parameter", [Symbol]> {
@@ -104,12 +111,15 @@ class NN_KernelOp<string mnemonic, list<Trait> traits = []>
     : NN_PureOp<mnemonic, !listconcat(traits, [NN_KernelOpInterface, NN_SequenceOpInterface])>;
 defvar Differentiable = DeclareOpInterfaceMethods<NN_DifferentiableOpInterface>;
 
-def Tokens : 3DTensorOf<[AnyFloat]>;
-def TokenIds : 3DTensorOf<[I32, I64]>;
+class TokensOf<list<Type> elements>
+    : Type<And<[3DTensorOf<elements>.predicate, CPred<"::mebp::nn::isTokens($_self)">]>,
+           "tokens of " # AnyTypeOf<elements>.summary # " values", "::mlir::RankedTensorType">;
+def Tokens : TokensOf<[AnyFloat]>;
+def TokenIds : TokensOf<[I32, I64]>;
 def Matrix : 2DTensorOf<[AnyFloat]>;
 def Vector : 1DTensorOf<[AnyFloat]>;
 // Activations, or the gradients that a parameter has from two readers.
-def Summand : TensorRankOf<[AnyFloat], [2, 3]>;
+def Summand : AnyTypeOf<[Tokens, Matrix]>;
 
 def NN_EmbeddingOp : NN_KernelOp<"embedding", [Differentiable]> {
   let summary = "Rows of a table";

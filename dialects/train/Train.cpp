@@ -153,16 +153,36 @@ LogicalResult LoopOp::verifyRegions() {
 }
 
 namespace {
-LogicalResult verifyTrip(Operation *op, Value trip) {
+/// Tokens have no number of rows, so a part of them is of the same type; a part of anything else is shorter, in rows
+/// or, where it is a vector, in elements.
+bool isPart(RankedTensorType part, RankedTensorType whole) {
+  if (nn::isTokens(part) || nn::isTokens(whole))
+    return part == whole;
+  if (part.getElementType() != whole.getElementType() || part.getRank() != whole.getRank())
+    return false;
+  unsigned shorter = 0;
+  for (auto [size, most] : llvm::zip(part.getShape(), whole.getShape())) {
+    if (size > most)
+      return false;
+    shorter += size != most;
+  }
+  return shorter <= 1;
+}
+
+LogicalResult verifyPart(Operation *op, Value trip, Value whole, Value part) {
   auto loop = dyn_cast<LoopOp>(trip.getParentBlock()->getParentOp());
-  if (loop && isa<BlockArgument>(trip) && trip == loop.getTrip())
-    return success();
-  return op->emitOpError("needs the trip of a train.loop around it");
+  if (!loop || !isa<BlockArgument>(trip) || trip != loop.getTrip())
+    return op->emitOpError("needs the trip of a train.loop around it");
+  if (nn::isTokens(whole.getType()) && loop.getDomain() == Domain::WeightRows)
+    return op->emitOpError() << "takes rows of tokens, " << whole.getType() << ", in a loop over weight_rows";
+  if (!isPart(cast<RankedTensorType>(part.getType()), cast<RankedTensorType>(whole.getType())))
+    return op->emitOpError() << "has " << part.getType() << " for rows of " << whole.getType();
+  return success();
 }
 } // namespace
 
-LogicalResult SliceOp::verify() { return verifyTrip(*this, getTrip()); }
-LogicalResult UpdateOp::verify() { return verifyTrip(*this, getTrip()); }
+LogicalResult SliceOp::verify() { return verifyPart(*this, getTrip(), getSource(), getResult()); }
+LogicalResult UpdateOp::verify() { return verifyPart(*this, getTrip(), getDestination(), getSource()); }
 
 //===- BlockOp ---------------------------------------------------------------------------------------------------===//
 

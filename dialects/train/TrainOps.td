@@ -89,7 +89,7 @@ def Train_YieldOp : Train_Op<"yield", [Pure, Terminator, HasParent<"LoopOp">]> {
 
 def Train_SliceOp : Train_Op<"slice", [Pure]> {
   let summary = "The rows that this trip covers";
-  let description = "result = source[rows of trip]. For weight_rows of a vector, its elements.";
+  let description = "result = source[rows of trip], of the source's type where that is of tokens. For weight_rows of a vector, its elements.";
   let arguments = (ins AnyRankedTensor:$source, Index:$trip);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$source `[` $trip `]` attr-dict `:` type($source) `->` type($result)";

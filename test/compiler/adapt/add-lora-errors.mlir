@@ -22,7 +22,7 @@
 // MISSING: error: 'train.block' op has no function 'forward'
 
 //--- model.mlir
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 nn.parameter @"layers.0.up.weight" : tensor<9x4xf32>
 nn.parameter @"layers.0.down.weight" : tensor<4x9xf32>
 nn.parameter @"lm_head.weight" : tensor<50x4xf32>
@@ -30,18 +30,18 @@ train.block layer @layer parameters ("up.weight" = @"layers.0.up.weight", "down.
 func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">},
     %up: tensor<9x4xf32> {train.port = #train.port<parameter, "up.weight">},
     %down: tensor<4x9xf32> {train.port = #train.port<parameter, "down.weight">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
-  %0 = nn.linear(%x, %up) : (!x, tensor<9x4xf32>) -> tensor<?x?x9xf32>
-  %1 = nn.linear(%0, %down) : (tensor<?x?x9xf32>, tensor<4x9xf32>) -> !x
+  %0 = nn.linear(%x, %up) : (!x, tensor<9x4xf32>) -> tensor<?x?x9xf32, #nn.tokens>
+  %1 = nn.linear(%0, %down) : (tensor<?x?x9xf32, #nn.tokens>, tensor<4x9xf32>) -> !x
   return %1 : !x
 }
 train.block head @head parameters ("lm_head.weight" = @"lm_head.weight") programs {forward = @head.forward}
 func.func private @head.forward(%x: !x {train.port = #train.port<flow, "hidden">},
-    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "lm_head.weight">}) -> (tensor<?x?x50xf32> {train.port = #train.port<result, "logits">}) {
-  %0 = nn.linear(%x, %w) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32>
-  return %0 : tensor<?x?x50xf32>
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "lm_head.weight">}) -> (tensor<?x?x50xf32, #nn.tokens> {train.port = #train.port<result, "logits">}) {
+  %0 = nn.linear(%x, %w) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32, #nn.tokens>
+  return %0 : tensor<?x?x50xf32, #nn.tokens>
 }
 //--- twice.mlir
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 nn.parameter @"layers.0.up.weight" : tensor<9x4xf32>
 nn.parameter @"layers.0.down.weight" : tensor<4x9xf32>
 nn.parameter @"lm_head.weight" : tensor<50x4xf32>
@@ -49,26 +49,26 @@ train.block layer @layer parameters ("up.weight" = @"layers.0.up.weight", "down.
 func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">},
     %up: tensor<9x4xf32> {train.port = #train.port<parameter, "up.weight">},
     %down: tensor<4x9xf32> {train.port = #train.port<parameter, "down.weight">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
-  %0 = nn.linear(%x, %up) : (!x, tensor<9x4xf32>) -> tensor<?x?x9xf32>
-  %1 = nn.linear(%0, %down) : (tensor<?x?x9xf32>, tensor<4x9xf32>) -> !x
-  %2 = nn.linear(%1, %up) : (!x, tensor<9x4xf32>) -> tensor<?x?x9xf32>
-  %3 = nn.linear(%2, %down) : (tensor<?x?x9xf32>, tensor<4x9xf32>) -> !x
+  %0 = nn.linear(%x, %up) : (!x, tensor<9x4xf32>) -> tensor<?x?x9xf32, #nn.tokens>
+  %1 = nn.linear(%0, %down) : (tensor<?x?x9xf32, #nn.tokens>, tensor<4x9xf32>) -> !x
+  %2 = nn.linear(%1, %up) : (!x, tensor<9x4xf32>) -> tensor<?x?x9xf32, #nn.tokens>
+  %3 = nn.linear(%2, %down) : (tensor<?x?x9xf32, #nn.tokens>, tensor<4x9xf32>) -> !x
   return %3 : !x
 }
 train.block head @head parameters ("lm_head.weight" = @"lm_head.weight") programs {forward = @head.forward}
 func.func private @head.forward(%x: !x {train.port = #train.port<flow, "hidden">},
-    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "lm_head.weight">}) -> (tensor<?x?x50xf32> {train.port = #train.port<result, "logits">}) {
-  %0 = nn.linear(%x, %w) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32>
-  return %0 : tensor<?x?x50xf32>
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "lm_head.weight">}) -> (tensor<?x?x50xf32, #nn.tokens> {train.port = #train.port<result, "logits">}) {
+  %0 = nn.linear(%x, %w) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32, #nn.tokens>
+  return %0 : tensor<?x?x50xf32, #nn.tokens>
 }
 //--- none.mlir
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 nn.parameter @"lm_head.weight" : tensor<50x4xf32>
 train.block head @head parameters ("lm_head.weight" = @"lm_head.weight") programs {forward = @head.forward}
 func.func private @head.forward(%x: !x {train.port = #train.port<flow, "hidden">},
-    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "lm_head.weight">}) -> (tensor<?x?x50xf32> {train.port = #train.port<result, "logits">}) {
-  %0 = nn.linear(%x, %w) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32>
-  return %0 : tensor<?x?x50xf32>
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "lm_head.weight">}) -> (tensor<?x?x50xf32, #nn.tokens> {train.port = #train.port<result, "logits">}) {
+  %0 = nn.linear(%x, %w) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32, #nn.tokens>
+  return %0 : tensor<?x?x50xf32, #nn.tokens>
 }
 //--- missing.mlir
 train.block layer @layer parameters () programs {}

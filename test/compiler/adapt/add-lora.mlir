@@ -21,13 +21,13 @@
 // CHECK-SAME: "up.lora_B.weight" = @base_model.model.model.layers.0.up.lora_B.weight,
 // CHECK-SAME: "down.lora_A.weight" = @base_model.model.model.layers.0.down.lora_A.weight,
 // CHECK-SAME: "down.lora_B.weight" = @base_model.model.model.layers.0.down.lora_B.weight)
-// CHECK: func.func private @layers.0.forward(%[[X:.*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">},
+// CHECK: func.func private @layers.0.forward(%[[X:.*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">},
 // CHECK-SAME: %[[UP:[^ ]*]]: tensor<9x4xf32> {train.port = #train.port<parameter, "up.weight">},
 // CHECK-SAME: %[[BIAS:[^ ]*]]: tensor<9xf32> {train.port = #train.port<parameter, "up.bias">},
 // CHECK-SAME: %[[DOWN:[^ ]*]]: tensor<4x9xf32> {train.port = #train.port<parameter, "down.weight">},
 // CHECK-SAME: %[[A:[^ ]*]]: tensor<2x4xf32> {train.port = #train.port<parameter, "up.lora_A.weight">, train.trainable},
 // CHECK-SAME: %[[B:[^ ]*]]: tensor<9x2xf32> {train.port = #train.port<parameter, "up.lora_B.weight">, train.trainable},
-// CHECK-NEXT: %[[H:.*]] = nn.linear(%[[X]], %[[A]]) : (tensor<?x?x4xf32>, tensor<2x4xf32>) -> tensor<?x?x2xf32>
+// CHECK-NEXT: %[[H:.*]] = nn.linear(%[[X]], %[[A]]) : (tensor<?x?x4xf32, #nn.tokens>, tensor<2x4xf32>) -> tensor<?x?x2xf32, #nn.tokens>
 // CHECK-NEXT: %[[LOW:.*]] = nn.linear(%[[H]], %[[B]]) {alpha = 4.000000e+00 : f32}
 // CHECK-NEXT: nn.linear(%[[X]], %[[UP]] bias %[[BIAS]] addend %[[LOW]])
 // An addend that is there already goes to the low-rank layer.
@@ -55,7 +55,7 @@
 // CHECK-NOT: lora
 // CHECK: train.block head @head parameters ("table" = @table)
 
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 nn.parameter @table : tensor<50x4xf32>
 nn.parameter @"model.layers.0.up.weight" : tensor<9x4xf32>
 nn.parameter @"model.layers.0.up.bias" : tensor<9xf32>
@@ -69,9 +69,9 @@ func.func private @layers.0.forward(%x: !x {train.port = #train.port<flow, "hidd
     %up: tensor<9x4xf32> {train.port = #train.port<parameter, "up.weight">},
     %bias: tensor<9xf32> {train.port = #train.port<parameter, "up.bias">},
     %down: tensor<4x9xf32> {train.port = #train.port<parameter, "down.weight">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
-  %0 = nn.linear(%x, %up bias %bias) : (!x, tensor<9x4xf32>, tensor<9xf32>) -> tensor<?x?x9xf32>
-  %1 = nn.silu(%0) : (tensor<?x?x9xf32>) -> tensor<?x?x9xf32>
-  %2 = nn.linear(%1, %down addend %x) : (tensor<?x?x9xf32>, tensor<4x9xf32>, !x) -> !x
+  %0 = nn.linear(%x, %up bias %bias) : (!x, tensor<9x4xf32>, tensor<9xf32>) -> tensor<?x?x9xf32, #nn.tokens>
+  %1 = nn.silu(%0) : (tensor<?x?x9xf32, #nn.tokens>) -> tensor<?x?x9xf32, #nn.tokens>
+  %2 = nn.linear(%1, %down addend %x) : (tensor<?x?x9xf32, #nn.tokens>, tensor<4x9xf32>, !x) -> !x
   return %2 : !x
 }
 train.block layer @layers.1 parameters ("up.weight" = @"model.layers.1.up.weight", "up.bias" = @"model.layers.1.up.bias", "down.weight" = @"model.layers.1.down.weight")
@@ -80,13 +80,13 @@ func.func private @layers.1.forward(%x: !x {train.port = #train.port<flow, "hidd
     %up: tensor<9x4xf32> {train.port = #train.port<parameter, "up.weight">},
     %bias: tensor<9xf32> {train.port = #train.port<parameter, "up.bias">},
     %down: tensor<4x9xf32> {train.port = #train.port<parameter, "down.weight">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
-  %0 = nn.linear(%x, %up bias %bias) : (!x, tensor<9x4xf32>, tensor<9xf32>) -> tensor<?x?x9xf32>
-  %1 = nn.linear(%0, %down) : (tensor<?x?x9xf32>, tensor<4x9xf32>) -> !x
+  %0 = nn.linear(%x, %up bias %bias) : (!x, tensor<9x4xf32>, tensor<9xf32>) -> tensor<?x?x9xf32, #nn.tokens>
+  %1 = nn.linear(%0, %down) : (tensor<?x?x9xf32, #nn.tokens>, tensor<4x9xf32>) -> !x
   return %1 : !x
 }
 train.block head @head parameters ("table" = @table) programs {forward = @head.forward}
 func.func private @head.forward(%x: !x {train.port = #train.port<flow, "hidden">},
-    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "table">}) -> (tensor<?x?x50xf32> {train.port = #train.port<result, "logits">}) {
-  %0 = nn.linear(%x, %w) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32>
-  return %0 : tensor<?x?x50xf32>
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "table">}) -> (tensor<?x?x50xf32, #nn.tokens> {train.port = #train.port<result, "logits">}) {
+  %0 = nn.linear(%x, %w) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32, #nn.tokens>
+  return %0 : tensor<?x?x50xf32, #nn.tokens>
 }

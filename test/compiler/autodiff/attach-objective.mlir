@@ -2,8 +2,8 @@
 // RUN: mebp-opt %s --mebp-attach-objective | FileCheck %s
 
 // The loss shares everything with the logits but the last linear layer.
-// CHECK: func.func private @head.loss(%[[X:.*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">},
-// CHECK-SAME: %[[LABELS:[^ ]*]]: tensor<?x?x1xi32> {train.port = #train.port<batch, "labels">},
+// CHECK: func.func private @head.loss(%[[X:.*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">},
+// CHECK-SAME: %[[LABELS:[^ ]*]]: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "labels">},
 // CHECK-SAME: %[[SCALE:[^ ]*]]: tensor<1x1xf32> {train.port = #train.port<batch, "scale">},
 // CHECK-SAME: %[[N:[^ ]*]]: tensor<4xf32> {train.port = #train.port<parameter, "n">},
 // CHECK-SAME: %[[W:[^ ]*]]: tensor<50x4xf32> {train.port = #train.port<parameter, "table">})
@@ -12,19 +12,19 @@
 // CHECK-NEXT: %[[LOSS:.*]] = nn.linear_cross_entropy(%[[NORM]], %[[W]], %[[LABELS]], %[[SCALE]])
 // CHECK-NEXT: return %[[LOSS]] : tensor<1x1xf32>
 // CHECK: func.func private @head.logits(
-// CHECK-SAME: -> (tensor<?x?x50xf32> {train.port = #train.port<result, "logits">})
+// CHECK-SAME: -> (tensor<?x?x50xf32, #nn.tokens> {train.port = #train.port<result, "logits">})
 // CHECK: nn.linear(
 // CHECK: train.block head @head parameters ("n" = @n, "table" = @table) programs {logits = @head.logits, loss = @head.loss}
 // CHECK: train.block layer @layer parameters () programs {forward = @layer.forward}
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 nn.parameter @n : tensor<4xf32>
 nn.parameter @table : tensor<50x4xf32>
 func.func private @head.forward(%x: !x {train.port = #train.port<flow, "hidden">},
     %n: tensor<4xf32> {train.port = #train.port<parameter, "n">},
-    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "table">}) -> (tensor<?x?x50xf32> {train.port = #train.port<result, "logits">}) {
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "table">}) -> (tensor<?x?x50xf32, #nn.tokens> {train.port = #train.port<result, "logits">}) {
   %0 = nn.rms_norm(%x, %n) {epsilon = 1.0e-5 : f32} : (!x, tensor<4xf32>) -> !x
-  %1 = nn.linear(%0, %w) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32>
-  return %1 : tensor<?x?x50xf32>
+  %1 = nn.linear(%0, %w) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32, #nn.tokens>
+  return %1 : tensor<?x?x50xf32, #nn.tokens>
 }
 train.block head @head parameters ("n" = @n, "table" = @table) programs {forward = @head.forward}
 train.block layer @layer parameters () programs {forward = @layer.forward}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // RUN: mebp-opt %s --split-input-file --mebp-differentiate-blocks --verify-diagnostics
 
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 nn.parameter @a : tensor<4x4xf32> {trainable}
 train.block layer @layer parameters ("a" = @a) programs {forward = @layer.forward}
 // expected-error @below {{trainable parameter @a gets no gradient: nothing that the loss depends on reads it}}
@@ -14,7 +14,7 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
 
 // -----
 
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 nn.parameter @p : tensor<64x4xf32>
 train.block layer @layer parameters ("p" = @p) programs {forward = @layer.forward}
 // expected-error @below {{nothing in block 'layer' depends on its input}}
@@ -26,7 +26,7 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
 
 // -----
 
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 train.block layer @layer parameters () programs {forward = @layer.forward}
 func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   // expected-error @below {{'nn.concat' has no gradient rule, but a trainable parameter or an earlier block lies behind it}}
@@ -36,17 +36,17 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
 
 // -----
 
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 train.block layer @layer parameters () programs {forward = @layer.forward}
-func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (tensor<?x?x2xf32> {train.port = #train.port<flow, "hidden">}) {
+func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (tensor<?x?x2xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
   // expected-error @below {{'nn.attention' has no gradient rule for 'lse'}}
-  %y, %lse = nn.attention(%x, %x, %x) {heads = 2 : i64, kv_heads = 2 : i64, scale = 0.5 : f32} : (!x, !x, !x) -> (!x, tensor<?x?x2xf32>)
-  return %lse : tensor<?x?x2xf32>
+  %y, %lse = nn.attention(%x, %x, %x) {heads = 2 : i64, kv_heads = 2 : i64, scale = 0.5 : f32} : (!x, !x, !x) -> (!x, tensor<?x?x2xf32, #nn.tokens>)
+  return %lse : tensor<?x?x2xf32, #nn.tokens>
 }
 
 // -----
 
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 nn.parameter @p : tensor<4xf32> {trainable}
 nn.parameter @w : tensor<4x4xf32>
 nn.parameter @v : tensor<4xf32>
@@ -63,7 +63,7 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
 
 // -----
 
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 nn.parameter @p : tensor<4xf32> {trainable}
 nn.parameter @w : tensor<4x4xf32>
 nn.parameter @v : tensor<4xf32>
@@ -80,7 +80,7 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
 
 // -----
 
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 nn.parameter @p : tensor<4xf32> {trainable}
 nn.parameter @w : tensor<4x4xf32>
 nn.parameter @v : tensor<4xf32>
@@ -97,7 +97,7 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
 
 // -----
 
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 nn.parameter @p : tensor<4xf32> {trainable}
 nn.parameter @w : tensor<4x4xf32>
 nn.parameter @v : tensor<4xf32>
@@ -114,7 +114,7 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
 
 // -----
 
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 nn.parameter @p : tensor<64x4xf32> {trainable}
 nn.parameter @w : tensor<4x4xf32>
 nn.parameter @v : tensor<4xf32>
@@ -131,27 +131,27 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
 
 // -----
 
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 nn.parameter @p : tensor<50x4xf32> {trainable}
 train.block layer @layer parameters ("p" = @p) programs {forward = @layer.forward}
-func.func private @layer.forward(%ids: tensor<?x?x1xi32> {train.port = #train.port<batch, "ids">},
+func.func private @layer.forward(%ids: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "ids">},
     %p: tensor<50x4xf32> {train.port = #train.port<parameter, "p">, train.trainable}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   // expected-error @below {{'nn.embedding' has no gradient rule for its table: keep that parameter frozen}}
-  %y = nn.embedding(%ids, %p) : (tensor<?x?x1xi32>, tensor<50x4xf32>) -> !x
+  %y = nn.embedding(%ids, %p) : (tensor<?x?x1xi32, #nn.tokens>, tensor<50x4xf32>) -> !x
   return %y : !x
 }
 
 // -----
 
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 nn.parameter @p : tensor<50x4xf32> {trainable}
 train.block head @head parameters ("p" = @p) programs {loss = @head.loss}
-func.func private @head.loss(%x: !x {train.port = #train.port<flow, "hidden">}, %labels: tensor<?x?x1xi32> {train.port = #train.port<batch, "labels">},
+func.func private @head.loss(%x: !x {train.port = #train.port<flow, "hidden">}, %labels: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "labels">},
     %scale: tensor<1x1xf32> {train.port = #train.port<batch, "scale">},
     %w: tensor<50x4xf32> {train.port = #train.port<parameter, "p">, train.trainable}) -> (tensor<1x1xf32> {train.port = #train.port<result, "loss">}) {
   // expected-error @below {{'nn.linear_cross_entropy' has no gradient rule for its weight: keep that parameter frozen}}
   %loss = nn.linear_cross_entropy(%x, %w, %labels, %scale)
-      : (!x, tensor<50x4xf32>, tensor<?x?x1xi32>, tensor<1x1xf32>) -> tensor<1x1xf32>
+      : (!x, tensor<50x4xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<1x1xf32>) -> tensor<1x1xf32>
   return %loss : tensor<1x1xf32>
 }
 
@@ -167,7 +167,7 @@ train.block head @head parameters () programs {}
 
 // -----
 
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 train.block head @head parameters () programs {loss = @head.loss}
 // expected-error @below {{the loss of block 'head' is not nn.linear_cross_entropy}}
 func.func private @head.loss(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<result, "loss">}) {

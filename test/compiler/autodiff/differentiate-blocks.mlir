@@ -8,13 +8,13 @@
 // CHECK: train.block layer @layers.1 {{.*}} programs {backward = @layer.backward, forward = @layer.forward}
 // CHECK-LABEL: func.func private @layer.forward
 // CHECK-LABEL: func.func private @layer.backward
-// CHECK-SAME: (%[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}
-// CHECK-SAME: %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
+// CHECK-SAME: (%[[X:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}
+// CHECK-SAME: %[[DY:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-SAME: %[[UP:[^ ]*]]: tensor<6x4xf32> {train.port = #train.port<parameter, "up">
 // CHECK-SAME: %[[DOWN:[^ ]*]]: tensor<4x6xf32> {train.port = #train.port<parameter, "down">
 // CHECK-SAME: %[[A:[^ ]*]]: tensor<2x6xf32> {train.port = #train.port<parameter, "A0">
 // CHECK-SAME: %[[B:[^ ]*]]: tensor<4x2xf32> {train.port = #train.port<parameter, "B0">
-// CHECK-SAME: -> (tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">},
+// CHECK-SAME: -> (tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">},
 // CHECK-SAME:     tensor<2x6xf32> {train.port = #train.port<gradient, "A0">},
 // CHECK-SAME:     tensor<4x2xf32> {train.port = #train.port<gradient, "B0">})
 // CHECK-NEXT: %[[U:.*]] = nn.linear(%[[X]], %[[UP]]) : {{.*}} loc("up"("model.up"))
@@ -31,12 +31,12 @@
 // CHECK-NEXT: %[[DX:.*]] = nn.linear_input_gradient(%[[DU]], %[[UP]])
 // And of %x: the residual connection.
 // CHECK-NEXT: %[[DX2:.*]] = nn.add(%[[DY]], %[[DX]])
-// CHECK-NOT: nn.
+// CHECK-NOT: {{[^#]}}nn.
 // CHECK: return %[[DX2]], %[[DA]], %[[DB]]
 
 // The objective gives the loss and the cotangent of the head's input; the loss alone is not computed beside it.
 // CHECK-LABEL: func.func private @head.objective
-// CHECK-SAME: -> (tensor<1x1xf32> {train.port = #train.port<result, "loss">}, tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">})
+// CHECK-SAME: -> (tensor<1x1xf32> {train.port = #train.port<result, "loss">}, tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">})
 // CHECK-NEXT: %[[N:.*]] = nn.scale
 // CHECK-NOT: nn.linear_cross_entropy(
 // CHECK-NEXT: %[[LOSS:.*]], %[[DN:.*]] = nn.linear_cross_entropy_gradient(%[[N]],
@@ -48,8 +48,8 @@
 // CHECK: train.block embed @embed parameters ("table" = @table) programs {forward = @embed.forward}
 // CHECK-NOT: @embed.backward
 
-!x = tensor<?x?x4xf32>
-!h = tensor<?x?x6xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
+!h = tensor<?x?x6xf32, #nn.tokens>
 nn.parameter @table : tensor<50x4xf32>
 nn.parameter @up : tensor<6x4xf32>
 nn.parameter @down : tensor<4x6xf32>
@@ -66,24 +66,24 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
     %b: tensor<4x2xf32> {train.port = #train.port<parameter, "B0">, train.trainable}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %u = nn.linear(%x, %up) : (!x, tensor<6x4xf32>) -> !h loc("up"("model.up"))
   %s = nn.silu(%u) : (!h) -> !h
-  %h = nn.linear(%s, %a) : (!h, tensor<2x6xf32>) -> tensor<?x?x2xf32>
-  %l = nn.linear(%h, %b) {alpha = 4.0 : f32} : (tensor<?x?x2xf32>, tensor<4x2xf32>) -> !x
+  %h = nn.linear(%s, %a) : (!h, tensor<2x6xf32>) -> tensor<?x?x2xf32, #nn.tokens>
+  %l = nn.linear(%h, %b) {alpha = 4.0 : f32} : (tensor<?x?x2xf32, #nn.tokens>, tensor<4x2xf32>) -> !x
   %d = nn.linear(%s, %down addend %l) : (!h, tensor<4x6xf32>, !x) -> !x loc("down"("model.down"))
   %y = nn.add(%x, %d) : (!x, !x) -> !x
   return %y : !x
 }
-func.func private @head.loss(%x: !x {train.port = #train.port<flow, "hidden">}, %labels: tensor<?x?x1xi32> {train.port = #train.port<batch, "labels">},
+func.func private @head.loss(%x: !x {train.port = #train.port<flow, "hidden">}, %labels: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "labels">},
     %scale: tensor<1x1xf32> {train.port = #train.port<batch, "scale">},
     %w: tensor<50x4xf32> {train.port = #train.port<parameter, "table">}) -> (tensor<1x1xf32> {train.port = #train.port<result, "loss">}) {
   %n = nn.scale(%x) {alpha = 2.0 : f32} : (!x) -> !x
   %loss = nn.linear_cross_entropy(%n, %w, %labels, %scale)
-      : (!x, tensor<50x4xf32>, tensor<?x?x1xi32>, tensor<1x1xf32>) -> tensor<1x1xf32>
+      : (!x, tensor<50x4xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<1x1xf32>) -> tensor<1x1xf32>
   return %loss : tensor<1x1xf32>
 }
 train.block head @head parameters ("table" = @table) programs {loss = @head.loss}
 train.block embed @embed parameters ("table" = @table) programs {forward = @embed.forward}
-func.func private @embed.forward(%ids: tensor<?x?x1xi32> {train.port = #train.port<batch, "ids">},
+func.func private @embed.forward(%ids: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "ids">},
     %w: tensor<50x4xf32> {train.port = #train.port<parameter, "table">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
-  %e = nn.embedding(%ids, %w) : (tensor<?x?x1xi32>, tensor<50x4xf32>) -> !x
+  %e = nn.embedding(%ids, %w) : (tensor<?x?x1xi32, #nn.tokens>, tensor<50x4xf32>) -> !x
   return %e : !x
 }

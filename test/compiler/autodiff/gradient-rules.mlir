@@ -2,7 +2,7 @@
 // RUN: mebp-opt %s --mebp-differentiate-blocks | FileCheck %s
 
 // One rule each: what a layer of a single op becomes. The forward op is there only where its pullback reads a result.
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 !w = tensor<6x4xf32>
 !v = tensor<4xf32>
 nn.parameter @w : !w
@@ -12,29 +12,29 @@ nn.parameter @b : tensor<4x2xf32> {trainable}
 
 train.block layer @linear parameters ("w" = @w) programs {forward = @linear.forward}
 func.func private @linear.forward(%x: !x {train.port = #train.port<flow, "hidden">},
-    %w: !w {train.port = #train.port<parameter, "w">}) -> (tensor<?x?x6xf32> {train.port = #train.port<flow, "hidden">}) {
-  %y = nn.linear(%x, %w) {alpha = 2.0 : f32} : (!x, !w) -> tensor<?x?x6xf32>
-  return %y : tensor<?x?x6xf32>
+    %w: !w {train.port = #train.port<parameter, "w">}) -> (tensor<?x?x6xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
+  %y = nn.linear(%x, %w) {alpha = 2.0 : f32} : (!x, !w) -> tensor<?x?x6xf32, #nn.tokens>
+  return %y : tensor<?x?x6xf32, #nn.tokens>
 }
 // CHECK-LABEL: func.func private @linear.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x6xf32> {train.port = #train.port<flow, "hidden.cotangent">}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x6xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-SAME: %[[W:[^ ]*]]: tensor<6x4xf32>
-// CHECK-SAME: -> (tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">})
+// CHECK-SAME: -> (tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">})
 // CHECK-NEXT: %[[DX:.*]] = nn.linear_input_gradient(%[[DY]], %[[W]]) {alpha = 2.000000e+00 : f32}
 // CHECK-NEXT: return %[[DX]]
 
 train.block layer @trainable_linear parameters ("a" = @a) programs {forward = @trainable_linear.forward}
 func.func private @trainable_linear.forward(%x: !x {train.port = #train.port<flow, "hidden">},
-    %a: tensor<2x4xf32> {train.port = #train.port<parameter, "a">, train.trainable}) -> (tensor<?x?x2xf32> {train.port = #train.port<flow, "hidden">}) {
-  %y = nn.linear(%x, %a) {alpha = 2.0 : f32} : (!x, tensor<2x4xf32>) -> tensor<?x?x2xf32>
-  return %y : tensor<?x?x2xf32>
+    %a: tensor<2x4xf32> {train.port = #train.port<parameter, "a">, train.trainable}) -> (tensor<?x?x2xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
+  %y = nn.linear(%x, %a) {alpha = 2.0 : f32} : (!x, tensor<2x4xf32>) -> tensor<?x?x2xf32, #nn.tokens>
+  return %y : tensor<?x?x2xf32, #nn.tokens>
 }
 // CHECK-LABEL: func.func private @trainable_linear.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x2xf32> {train.port = #train.port<flow, "hidden.cotangent">}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x2xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-SAME: %[[A:[^ ]*]]: tensor<2x4xf32>
-// CHECK-SAME: -> (tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}, tensor<2x4xf32> {train.port = #train.port<gradient, "a">})
+// CHECK-SAME: -> (tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">}, tensor<2x4xf32> {train.port = #train.port<gradient, "a">})
 // CHECK-NEXT: %[[DX:.*]] = nn.linear_input_gradient(%[[DY]], %[[A]]) {alpha = 2.000000e+00 : f32}
-// CHECK-NEXT: %[[DA:.*]] = nn.linear_weight_gradient(%[[DY]], %[[X]]) {alpha = 2.000000e+00 : f32} : (tensor<?x?x2xf32>, tensor<?x?x4xf32>) -> tensor<2x4xf32>
+// CHECK-NEXT: %[[DA:.*]] = nn.linear_weight_gradient(%[[DY]], %[[X]]) {alpha = 2.000000e+00 : f32} : (tensor<?x?x2xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>) -> tensor<2x4xf32>
 // CHECK-NEXT: return %[[DX]], %[[DA]]
 
 train.block layer @bias_and_addend parameters ("s" = @s, "v" = @v) programs {forward = @bias_and_addend.forward}
@@ -45,7 +45,7 @@ func.func private @bias_and_addend.forward(%x: !x {train.port = #train.port<flow
   return %y : !x
 }
 // CHECK-LABEL: func.func private @bias_and_addend.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-NEXT: %[[DX:.*]] = nn.linear_input_gradient(%[[DY]],
 // CHECK-NEXT: %[[SUM:.*]] = nn.add(%[[DX]], %[[DY]])
 // CHECK-NEXT: return %[[SUM]]
@@ -59,7 +59,7 @@ func.func private @rms_norm.forward(%x: !x {train.port = #train.port<flow, "hidd
   return %y : !x
 }
 // CHECK-LABEL: func.func private @rms_norm.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-SAME: %[[V:[^ ]*]]: tensor<4xf32>
 // CHECK-NEXT: %[[DX:.*]] = nn.rms_norm_input_gradient(%[[X]], %[[V]], %[[DY]]) {epsilon = 5.000000e-01 : f32, weight_offset = 1.000000e+00 : f32}
 // CHECK-NEXT: return %[[DX]]
@@ -72,7 +72,7 @@ func.func private @layer_norm.forward(%x: !x {train.port = #train.port<flow, "hi
   return %y : !x
 }
 // CHECK-LABEL: func.func private @layer_norm.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-SAME: %[[V:[^ ]*]]: tensor<4xf32>
 // CHECK-NEXT: %[[DX:.*]] = nn.layer_norm_input_gradient(%[[X]], %[[V]], %[[DY]]) {epsilon = 5.000000e-01 : f32}
 // CHECK-NEXT: return %[[DX]]
@@ -85,17 +85,17 @@ func.func private @rope.forward(%x: !x {train.port = #train.port<flow, "hidden">
   return %y : !x
 }
 // CHECK-LABEL: func.func private @rope.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-NEXT: %[[DX:.*]] = nn.rope(%[[DY]]) {frequencies = array<f32: 1.000000e+00>, head_dim = 4 : i64, inverse = true, scale = 2.000000e+00 : f32}
 // CHECK-NEXT: return %[[DX]]
 
 train.block layer @attention parameters () programs {forward = @attention.forward}
 func.func private @attention.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
-  %y, %lse = nn.attention(%x, %x, %x) {heads = 2 : i64, kv_heads = 2 : i64, scale = 0.5 : f32, window = 3 : i64} : (!x, !x, !x) -> (!x, tensor<?x?x2xf32>)
+  %y, %lse = nn.attention(%x, %x, %x) {heads = 2 : i64, kv_heads = 2 : i64, scale = 0.5 : f32, window = 3 : i64} : (!x, !x, !x) -> (!x, tensor<?x?x2xf32, #nn.tokens>)
   return %y : !x
 }
 // CHECK-LABEL: func.func private @attention.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-NEXT: %[[O:.*]], %[[LSE:.*]] = nn.attention(%[[X]], %[[X]], %[[X]])
 // CHECK-NEXT: %[[DQ:.*]], %[[DK:.*]], %[[DV:.*]] = nn.attention_gradient(%[[X]], %[[X]], %[[X]], %[[O]], %[[LSE]], %[[DY]]) {heads = 2 : i64, kv_heads = 2 : i64,
 // CHECK-SAME: scale = 5.000000e-01 : f32, window = 3 : i64}
@@ -109,7 +109,7 @@ func.func private @silu.forward(%x: !x {train.port = #train.port<flow, "hidden">
   return %y : !x
 }
 // CHECK-LABEL: func.func private @silu.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-NEXT: %[[DX:.*]] = nn.silu_gradient(%[[X]], %[[DY]])
 // CHECK-NEXT: return %[[DX]]
 
@@ -119,7 +119,7 @@ func.func private @relu.forward(%x: !x {train.port = #train.port<flow, "hidden">
   return %y : !x
 }
 // CHECK-LABEL: func.func private @relu.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-NEXT: %[[DX:.*]] = nn.relu_gradient(%[[X]], %[[DY]])
 // CHECK-NEXT: return %[[DX]]
 
@@ -129,7 +129,7 @@ func.func private @gelu.forward(%x: !x {train.port = #train.port<flow, "hidden">
   return %y : !x
 }
 // CHECK-LABEL: func.func private @gelu.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-NEXT: %[[DX:.*]] = nn.gelu_gradient(%[[X]], %[[DY]]) {approximation = 1 : i64}
 // CHECK-NEXT: return %[[DX]]
 
@@ -140,7 +140,7 @@ func.func private @gated.forward(%x: !x {train.port = #train.port<flow, "hidden"
   return %y : !x
 }
 // CHECK-LABEL: func.func private @gated.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-NEXT: %[[UP:.*]] = nn.scale(%[[X]])
 // CHECK-NEXT: %[[DGATE:.*]], %[[DUP:.*]] = nn.gated_gradient(%[[X]], %[[UP]], %[[DY]]) {activation = "gelu_tanh"}
 // CHECK-NEXT: %[[SCALED:.*]] = nn.scale(%[[DUP]]) {alpha = 3.000000e+00 : f32}
@@ -153,7 +153,7 @@ func.func private @add.forward(%x: !x {train.port = #train.port<flow, "hidden">}
   return %y : !x
 }
 // CHECK-LABEL: func.func private @add.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-NEXT: %[[DX:.*]] = nn.add(%[[DY]], %[[DY]])
 // CHECK-NEXT: return %[[DX]]
 
@@ -164,7 +164,7 @@ func.func private @multiply.forward(%x: !x {train.port = #train.port<flow, "hidd
   return %y : !x
 }
 // CHECK-LABEL: func.func private @multiply.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-NEXT: %[[B:.*]] = nn.scale(%[[X]])
 // CHECK-NEXT: %[[DA:.*]] = nn.multiply(%[[DY]], %[[B]])
 // CHECK-NEXT: %[[DB:.*]] = nn.multiply(%[[DY]], %[[X]])
@@ -178,20 +178,20 @@ func.func private @scale.forward(%x: !x {train.port = #train.port<flow, "hidden"
   return %y : !x
 }
 // CHECK-LABEL: func.func private @scale.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden.cotangent">}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK-NEXT: %[[DX:.*]] = nn.scale(%[[DY]]) {alpha = 3.000000e+00 : f32}
 // CHECK-NEXT: return %[[DX]]
 
 // Nothing depends on the second part: its cotangent is zeros.
 train.block layer @split parameters () programs {forward = @split.forward}
-func.func private @split.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (tensor<?x?x1xf32> {train.port = #train.port<flow, "hidden">}) {
-  %y:3 = nn.split(%x) : (!x) -> (tensor<?x?x1xf32>, tensor<?x?x2xf32>, tensor<?x?x1xf32>)
-  %z = nn.add(%y#0, %y#2) : (tensor<?x?x1xf32>, tensor<?x?x1xf32>) -> tensor<?x?x1xf32>
-  return %z : tensor<?x?x1xf32>
+func.func private @split.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (tensor<?x?x1xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
+  %y:3 = nn.split(%x) : (!x) -> (tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x2xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>)
+  %z = nn.add(%y#0, %y#2) : (tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>) -> tensor<?x?x1xf32, #nn.tokens>
+  return %z : tensor<?x?x1xf32, #nn.tokens>
 }
 // CHECK-LABEL: func.func private @split.backward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x1xf32> {train.port = #train.port<flow, "hidden.cotangent">}
-// CHECK-NEXT: %[[ZERO:.*]] = nn.fill() {value = 0.000000e+00 : f32} : () -> tensor<?x?x2xf32>
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x1xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">}
+// CHECK-NEXT: %[[ZERO:.*]] = nn.fill() {value = 0.000000e+00 : f32} : () -> tensor<?x?x2xf32, #nn.tokens>
 // CHECK-NEXT: %[[DX:.*]] = nn.concat(%[[DY]], %[[ZERO]], %[[DY]])
 // CHECK-NEXT: return %[[DX]]
 

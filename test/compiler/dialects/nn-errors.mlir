@@ -6,9 +6,9 @@ nn.parameter @w : tensor<2x2xf32> {data = #nn.external<"f", 0, 16, "f32">, train
 
 // -----
 
-func.func @f(%ids: tensor<?x?x1xi32>, %w: tensor<50x8xf32>) {
-  // expected-error @below {{'nn.embedding' op 'y' has size 9 where 8 is needed: 'tensor<?x?x9xf32>'}}
-  %0 = nn.embedding(%ids, %w) : (tensor<?x?x1xi32>, tensor<50x8xf32>) -> tensor<?x?x9xf32>
+func.func @f(%ids: tensor<?x?x1xi32, #nn.tokens>, %w: tensor<50x8xf32>) {
+  // expected-error @below {{'nn.embedding' op 'y' has size 9 where 8 is needed: 'tensor<?x?x9xf32, #nn.tokens>'}}
+  %0 = nn.embedding(%ids, %w) : (tensor<?x?x1xi32, #nn.tokens>, tensor<50x8xf32>) -> tensor<?x?x9xf32, #nn.tokens>
   return
 }
 
@@ -16,434 +16,450 @@ func.func @f(%ids: tensor<?x?x1xi32>, %w: tensor<50x8xf32>) {
 
 func.func @f(%w: tensor<64x8xf32>) {
   // expected-error @below {{'nn.position_embedding' op 'y' has size 9 where 8 is needed}}
-  %0 = nn.position_embedding(%w) : (tensor<64x8xf32>) -> tensor<?x?x9xf32>
+  %0 = nn.position_embedding(%w) : (tensor<64x8xf32>) -> tensor<?x?x9xf32, #nn.tokens>
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x9xf32>, %w: tensor<4x8xf32>) {
-  // expected-error @below {{'nn.linear' op 'x' has size 9 where 8 is needed: 'tensor<?x?x9xf32>'}}
-  %0 = nn.linear(%x, %w) : (tensor<?x?x9xf32>, tensor<4x8xf32>) -> tensor<?x?x4xf32>
+func.func @f(%x: tensor<?x?x9xf32, #nn.tokens>, %w: tensor<4x8xf32>) {
+  // expected-error @below {{'nn.linear' op 'x' has size 9 where 8 is needed: 'tensor<?x?x9xf32, #nn.tokens>'}}
+  %0 = nn.linear(%x, %w) : (tensor<?x?x9xf32, #nn.tokens>, tensor<4x8xf32>) -> tensor<?x?x4xf32, #nn.tokens>
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<4x8xf32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<4x8xf32>) {
   // expected-error @below {{'nn.linear' op 'y' has size 5 where 4 is needed}}
-  %0 = nn.linear(%x, %w) : (tensor<?x?x8xf32>, tensor<4x8xf32>) -> tensor<?x?x5xf32>
+  %0 = nn.linear(%x, %w) : (tensor<?x?x8xf32, #nn.tokens>, tensor<4x8xf32>) -> tensor<?x?x5xf32, #nn.tokens>
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<4x8xf32>, %b: tensor<3xf32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<4x8xf32>, %b: tensor<3xf32>) {
   // expected-error @below {{'nn.linear' op 'bias' has size 3 where 4 is needed}}
-  %0 = nn.linear(%x, %w bias %b) : (tensor<?x?x8xf32>, tensor<4x8xf32>, tensor<3xf32>) -> tensor<?x?x4xf32>
+  %0 = nn.linear(%x, %w bias %b) : (tensor<?x?x8xf32, #nn.tokens>, tensor<4x8xf32>, tensor<3xf32>) -> tensor<?x?x4xf32, #nn.tokens>
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<4x8xf32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<4x8xf32>) {
   // expected-error @below {{'nn.linear' op 'addend' has size 8 where 4 is needed}}
-  %0 = nn.linear(%x, %w addend %x) : (tensor<?x?x8xf32>, tensor<4x8xf32>, tensor<?x?x8xf32>) -> tensor<?x?x4xf32>
+  %0 = nn.linear(%x, %w addend %x) : (tensor<?x?x8xf32, #nn.tokens>, tensor<4x8xf32>, tensor<?x?x8xf32, #nn.tokens>) -> tensor<?x?x4xf32, #nn.tokens>
   return
 }
 
 // -----
 
-func.func @f(%dy: tensor<?x?x5xf32>, %w: tensor<4x8xf32>) {
+func.func @f(%dy: tensor<?x?x5xf32, #nn.tokens>, %w: tensor<4x8xf32>) {
   // expected-error @below {{'nn.linear_input_gradient' op 'dy' has size 5 where 4 is needed}}
-  %0 = nn.linear_input_gradient(%dy, %w) : (tensor<?x?x5xf32>, tensor<4x8xf32>) -> tensor<?x?x8xf32>
+  %0 = nn.linear_input_gradient(%dy, %w) : (tensor<?x?x5xf32, #nn.tokens>, tensor<4x8xf32>) -> tensor<?x?x8xf32, #nn.tokens>
   return
 }
 
 // -----
 
-func.func @f(%dy: tensor<?x?x4xf32>, %w: tensor<4x8xf32>) {
+func.func @f(%dy: tensor<?x?x4xf32, #nn.tokens>, %w: tensor<4x8xf32>) {
   // expected-error @below {{'nn.linear_input_gradient' op 'dx' has size 9 where 8 is needed}}
-  %0 = nn.linear_input_gradient(%dy, %w) : (tensor<?x?x4xf32>, tensor<4x8xf32>) -> tensor<?x?x9xf32>
+  %0 = nn.linear_input_gradient(%dy, %w) : (tensor<?x?x4xf32, #nn.tokens>, tensor<4x8xf32>) -> tensor<?x?x9xf32, #nn.tokens>
   return
 }
 
 // -----
 
-func.func @f(%dy: tensor<?x?x4xf32>, %w: tensor<4x8xf32>) {
+func.func @f(%dy: tensor<?x?x4xf32, #nn.tokens>, %w: tensor<4x8xf32>) {
   // expected-error @below {{'nn.linear_input_gradient' op 'addend' has size 4 where 8 is needed}}
-  %0 = nn.linear_input_gradient(%dy, %w addend %dy) : (tensor<?x?x4xf32>, tensor<4x8xf32>, tensor<?x?x4xf32>) -> tensor<?x?x8xf32>
+  %0 = nn.linear_input_gradient(%dy, %w addend %dy) : (tensor<?x?x4xf32, #nn.tokens>, tensor<4x8xf32>, tensor<?x?x4xf32, #nn.tokens>) -> tensor<?x?x8xf32, #nn.tokens>
   return
 }
 
 // -----
 
-func.func @f(%dy: tensor<?x?x4xf32>, %x: tensor<?x?x8xf32>) {
+func.func @f(%dy: tensor<?x?x4xf32, #nn.tokens>, %x: tensor<?x?x8xf32, #nn.tokens>) {
   // expected-error @below {{'nn.linear_weight_gradient' op 'dw' has size 8 where 4 is needed: 'tensor<8x4xf32>'}}
-  %0 = nn.linear_weight_gradient(%dy, %x) : (tensor<?x?x4xf32>, tensor<?x?x8xf32>) -> tensor<8x4xf32>
+  %0 = nn.linear_weight_gradient(%dy, %x) : (tensor<?x?x4xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>) -> tensor<8x4xf32>
   return
 }
 
 // -----
 
-func.func @f(%dy: tensor<?x?x4xf32>, %x: tensor<?x?x8xf32>) {
+func.func @f(%dy: tensor<?x?x4xf32, #nn.tokens>, %x: tensor<?x?x8xf32, #nn.tokens>) {
   // expected-error @below {{'nn.linear_weight_gradient' op 'dw' has size 9 where 8 is needed}}
-  %0 = nn.linear_weight_gradient(%dy, %x) : (tensor<?x?x4xf32>, tensor<?x?x8xf32>) -> tensor<4x9xf32>
+  %0 = nn.linear_weight_gradient(%dy, %x) : (tensor<?x?x4xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>) -> tensor<4x9xf32>
   return
 }
 
 // -----
 
-func.func @f(%dy: tensor<?x?x4xf32>, %x: tensor<?x?x8xf32>) {
+func.func @f(%dy: tensor<?x?x4xf32, #nn.tokens>, %x: tensor<?x?x8xf32, #nn.tokens>) {
   // expected-error @below {{'nn.linear_weight_gradient' op result #0 must be 2D tensor of floating-point values, but got 'tensor<8xf32>'}}
-  %0 = nn.linear_weight_gradient(%dy, %x) : (tensor<?x?x4xf32>, tensor<?x?x8xf32>) -> tensor<8xf32>
+  %0 = nn.linear_weight_gradient(%dy, %x) : (tensor<?x?x4xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>) -> tensor<8xf32>
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<3xf32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<3xf32>) {
   // expected-error @below {{'nn.rms_norm' op has a weight of 3 elements, which do not divide the 8 features of 'x'}}
-  %0 = nn.rms_norm(%x, %w) {epsilon = 1.0e-5 : f32} : (tensor<?x?x8xf32>, tensor<3xf32>) -> tensor<?x?x8xf32>
+  %0 = nn.rms_norm(%x, %w) {epsilon = 1.0e-5 : f32} : (tensor<?x?x8xf32, #nn.tokens>, tensor<3xf32>) -> tensor<?x?x8xf32, #nn.tokens>
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<4xf32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<4xf32>) {
   // expected-error @below {{'nn.rms_norm' op 'y' has size 4 where 8 is needed}}
-  %0 = nn.rms_norm(%x, %w) {epsilon = 1.0e-5 : f32} : (tensor<?x?x8xf32>, tensor<4xf32>) -> tensor<?x?x4xf32>
+  %0 = nn.rms_norm(%x, %w) {epsilon = 1.0e-5 : f32} : (tensor<?x?x8xf32, #nn.tokens>, tensor<4xf32>) -> tensor<?x?x4xf32, #nn.tokens>
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<8xf32>, %dy: tensor<?x?x4xf32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<8xf32>, %dy: tensor<?x?x4xf32, #nn.tokens>) {
   // expected-error @below {{'nn.rms_norm_input_gradient' op 'dy' has size 4 where 8 is needed}}
   %0 = nn.rms_norm_input_gradient(%x, %w, %dy) {epsilon = 1.0e-5 : f32}
-      : (tensor<?x?x8xf32>, tensor<8xf32>, tensor<?x?x4xf32>) -> tensor<?x?x8xf32>
+      : (tensor<?x?x8xf32, #nn.tokens>, tensor<8xf32>, tensor<?x?x4xf32, #nn.tokens>) -> tensor<?x?x8xf32, #nn.tokens>
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<4xf32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<4xf32>) {
   // expected-error @below {{'nn.layer_norm' op 'x' has size 8 where 4 is needed}}
-  %0 = nn.layer_norm(%x, %w) {epsilon = 1.0e-5 : f32} : (tensor<?x?x8xf32>, tensor<4xf32>) -> tensor<?x?x8xf32>
+  %0 = nn.layer_norm(%x, %w) {epsilon = 1.0e-5 : f32} : (tensor<?x?x8xf32, #nn.tokens>, tensor<4xf32>) -> tensor<?x?x8xf32, #nn.tokens>
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<8xf32>, %b: tensor<4xf32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<8xf32>, %b: tensor<4xf32>) {
   // expected-error @below {{'nn.layer_norm' op 'b' has size 4 where 8 is needed}}
-  %0 = nn.layer_norm(%x, %w, %b) {epsilon = 1.0e-5 : f32} : (tensor<?x?x8xf32>, tensor<8xf32>, tensor<4xf32>) -> tensor<?x?x8xf32>
+  %0 = nn.layer_norm(%x, %w, %b) {epsilon = 1.0e-5 : f32} : (tensor<?x?x8xf32, #nn.tokens>, tensor<8xf32>, tensor<4xf32>) -> tensor<?x?x8xf32, #nn.tokens>
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<8xf32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<8xf32>) {
   // expected-error @below {{'nn.layer_norm' op 'y' has size 4 where 8 is needed}}
-  %0 = nn.layer_norm(%x, %w) {epsilon = 1.0e-5 : f32} : (tensor<?x?x8xf32>, tensor<8xf32>) -> tensor<?x?x4xf32>
+  %0 = nn.layer_norm(%x, %w) {epsilon = 1.0e-5 : f32} : (tensor<?x?x8xf32, #nn.tokens>, tensor<8xf32>) -> tensor<?x?x4xf32, #nn.tokens>
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<8xf32>, %dy: tensor<?x?x4xf32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<8xf32>, %dy: tensor<?x?x4xf32, #nn.tokens>) {
   // expected-error @below {{'nn.layer_norm_input_gradient' op 'dy' has size 4 where 8 is needed}}
   %0 = nn.layer_norm_input_gradient(%x, %w, %dy) {epsilon = 1.0e-5 : f32}
-      : (tensor<?x?x8xf32>, tensor<8xf32>, tensor<?x?x4xf32>) -> tensor<?x?x8xf32>
+      : (tensor<?x?x8xf32, #nn.tokens>, tensor<8xf32>, tensor<?x?x4xf32, #nn.tokens>) -> tensor<?x?x8xf32, #nn.tokens>
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>) {
   // expected-error @below {{'nn.rope' op has heads of 3, which do not divide the 8 features of 'x'}}
-  %0 = nn.rope(%x) {head_dim = 3 : i64, frequencies = array<f32: 1.0>} : (tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
+  %0 = nn.rope(%x) {head_dim = 3 : i64, frequencies = array<f32: 1.0>} : (tensor<?x?x8xf32, #nn.tokens>) -> tensor<?x?x8xf32, #nn.tokens>
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>) {
   // expected-error @below {{'nn.rope' op has 3 frequencies; a head of 4 has room for 2}}
-  %0 = nn.rope(%x) {head_dim = 4 : i64, frequencies = array<f32: 1.0, 0.1, 0.01>} : (tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
+  %0 = nn.rope(%x) {head_dim = 4 : i64, frequencies = array<f32: 1.0, 0.1, 0.01>} : (tensor<?x?x8xf32, #nn.tokens>) -> tensor<?x?x8xf32, #nn.tokens>
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>) {
   // expected-error @below {{'nn.rope' op 'y' has size 4 where 8 is needed}}
-  %0 = nn.rope(%x) {head_dim = 4 : i64, frequencies = array<f32: 1.0>} : (tensor<?x?x8xf32>) -> tensor<?x?x4xf32>
+  %0 = nn.rope(%x) {head_dim = 4 : i64, frequencies = array<f32: 1.0>} : (tensor<?x?x8xf32, #nn.tokens>) -> tensor<?x?x4xf32, #nn.tokens>
   return
 }
 
 // -----
 
-func.func @f(%q: tensor<?x?x12xf32>) {
+func.func @f(%q: tensor<?x?x12xf32, #nn.tokens>) {
   // expected-error @below {{'nn.attention' op has 3 heads, which 2 key and value heads do not divide}}
   %0, %1 = nn.attention(%q, %q, %q) {heads = 3 : i64, kv_heads = 2 : i64, scale = 0.5 : f32}
-      : (tensor<?x?x12xf32>, tensor<?x?x12xf32>, tensor<?x?x12xf32>) -> (tensor<?x?x12xf32>, tensor<?x?x3xf32>)
+      : (tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>) -> (tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x3xf32, #nn.tokens>)
   return
 }
 
 // -----
 
-func.func @f(%q: tensor<?x?x12xf32>) {
+func.func @f(%q: tensor<?x?x12xf32, #nn.tokens>) {
   // expected-error @below {{'nn.attention' op has 0 heads, which 0 key and value heads do not divide}}
   %0, %1 = nn.attention(%q, %q, %q) {heads = 0 : i64, kv_heads = 0 : i64, scale = 0.5 : f32}
-      : (tensor<?x?x12xf32>, tensor<?x?x12xf32>, tensor<?x?x12xf32>) -> (tensor<?x?x12xf32>, tensor<?x?x3xf32>)
+      : (tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>) -> (tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x3xf32, #nn.tokens>)
   return
 }
 
 // -----
 
-func.func @f(%q: tensor<?x?x12xf32>) {
+func.func @f(%q: tensor<?x?x12xf32, #nn.tokens>) {
   // expected-error @below {{'nn.attention' op has 5 heads, which do not divide the 12 features of 'q'}}
   %0, %1 = nn.attention(%q, %q, %q) {heads = 5 : i64, kv_heads = 5 : i64, scale = 0.5 : f32}
-      : (tensor<?x?x12xf32>, tensor<?x?x12xf32>, tensor<?x?x12xf32>) -> (tensor<?x?x12xf32>, tensor<?x?x5xf32>)
+      : (tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>) -> (tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x5xf32, #nn.tokens>)
   return
 }
 
 // -----
 
-func.func @f(%q: tensor<?x?x12xf32>, %k: tensor<?x?x8xf32>, %v: tensor<?x?x8xf32>) {
+func.func @f(%q: tensor<?x?x12xf32, #nn.tokens>, %k: tensor<?x?x8xf32, #nn.tokens>, %v: tensor<?x?x8xf32, #nn.tokens>) {
   // expected-error @below {{'nn.attention' op 'k' has size 8 where 6 is needed}}
   %0, %1 = nn.attention(%q, %k, %v) {heads = 4 : i64, kv_heads = 2 : i64, scale = 0.5 : f32}
-      : (tensor<?x?x12xf32>, tensor<?x?x8xf32>, tensor<?x?x8xf32>) -> (tensor<?x?x12xf32>, tensor<?x?x4xf32>)
+      : (tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>) -> (tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>)
   return
 }
 
 // -----
 
-func.func @f(%q: tensor<?x?x12xf32>, %k: tensor<?x?x6xf32>, %v: tensor<?x?x8xf32>) {
+func.func @f(%q: tensor<?x?x12xf32, #nn.tokens>, %k: tensor<?x?x6xf32, #nn.tokens>, %v: tensor<?x?x8xf32, #nn.tokens>) {
   // expected-error @below {{'nn.attention' op 'v' has size 8 where 6 is needed}}
   %0, %1 = nn.attention(%q, %k, %v) {heads = 4 : i64, kv_heads = 2 : i64, scale = 0.5 : f32}
-      : (tensor<?x?x12xf32>, tensor<?x?x6xf32>, tensor<?x?x8xf32>) -> (tensor<?x?x12xf32>, tensor<?x?x4xf32>)
+      : (tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x6xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>) -> (tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>)
   return
 }
 
 // -----
 
-func.func @f(%q: tensor<?x?x12xf32>) {
+func.func @f(%q: tensor<?x?x12xf32, #nn.tokens>) {
   // expected-error @below {{'nn.attention' op 'o' has size 8 where 12 is needed}}
   %0, %1 = nn.attention(%q, %q, %q) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f32}
-      : (tensor<?x?x12xf32>, tensor<?x?x12xf32>, tensor<?x?x12xf32>) -> (tensor<?x?x8xf32>, tensor<?x?x4xf32>)
+      : (tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>) -> (tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>)
   return
 }
 
 // -----
 
-func.func @f(%q: tensor<?x?x12xf32>) {
+func.func @f(%q: tensor<?x?x12xf32, #nn.tokens>) {
   // expected-error @below {{'nn.attention' op 'lse' has size 12 where 4 is needed}}
   %0, %1 = nn.attention(%q, %q, %q) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f32}
-      : (tensor<?x?x12xf32>, tensor<?x?x12xf32>, tensor<?x?x12xf32>) -> (tensor<?x?x12xf32>, tensor<?x?x12xf32>)
+      : (tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>) -> (tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>)
   return
 }
 
 // -----
 
-func.func @f(%q: tensor<?x?x12xf32>, %lse: tensor<?x?x4xf32>) {
+func.func @f(%q: tensor<?x?x12xf32, #nn.tokens>, %lse: tensor<?x?x4xf32, #nn.tokens>) {
   // expected-error @below {{'nn.attention_gradient' op has one of its two accumulators; give both or none}}
   %0:3 = nn.attention_gradient(%q, %q, %q, %q, %lse, %q, %q) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f32,
       operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0>}
-      : (tensor<?x?x12xf32>, tensor<?x?x12xf32>, tensor<?x?x12xf32>, tensor<?x?x12xf32>, tensor<?x?x4xf32>,
-         tensor<?x?x12xf32>, tensor<?x?x12xf32>) -> (tensor<?x?x12xf32>, tensor<?x?x12xf32>, tensor<?x?x12xf32>)
+      : (tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>,
+         tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>) -> (tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>)
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>) {
   // expected-error @below {{'nn.gelu' op has an approximation that is neither 0 (erf) nor 1 (tanh)}}
-  %0 = nn.gelu(%x) {approximation = 2 : i64} : (tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
+  %0 = nn.gelu(%x) {approximation = 2 : i64} : (tensor<?x?x8xf32, #nn.tokens>) -> tensor<?x?x8xf32, #nn.tokens>
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>) {
   // expected-error @below {{'nn.gelu' op has an approximation that is neither 0 (erf) nor 1 (tanh)}}
-  %0 = nn.gelu(%x) {approximation = -1 : i64} : (tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
+  %0 = nn.gelu(%x) {approximation = -1 : i64} : (tensor<?x?x8xf32, #nn.tokens>) -> tensor<?x?x8xf32, #nn.tokens>
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>) {
   // expected-error @below {{'nn.gated' op has activation 'swish'; known are silu, gelu and gelu_tanh}}
-  %0 = nn.gated(%x, %x) {activation = "swish"} : (tensor<?x?x8xf32>, tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
+  %0 = nn.gated(%x, %x) {activation = "swish"} : (tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>) -> tensor<?x?x8xf32, #nn.tokens>
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>) {
   // expected-error @below {{'nn.gated_gradient' op has activation 'relu'; known are silu, gelu and gelu_tanh}}
   %0:2 = nn.gated_gradient(%x, %x, %x) {activation = "relu"}
-      : (tensor<?x?x8xf32>, tensor<?x?x8xf32>, tensor<?x?x8xf32>) -> (tensor<?x?x8xf32>, tensor<?x?x8xf32>)
+      : (tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>) -> (tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>)
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>, %y: tensor<?x?x4xf32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %y: tensor<?x?x4xf32, #nn.tokens>) {
   // expected-error @below {{'nn.add' op requires the same shape for all operands and results}}
-  %0 = nn.add(%x, %y) : (tensor<?x?x8xf32>, tensor<?x?x4xf32>) -> tensor<?x?x8xf32>
+  %0 = nn.add(%x, %y) : (tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>) -> tensor<?x?x8xf32, #nn.tokens>
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>) {
   // expected-error @below {{'nn.split' op 'x' has size 8 where 7 is needed}}
-  %0:2 = nn.split(%x) : (tensor<?x?x8xf32>) -> (tensor<?x?x3xf32>, tensor<?x?x4xf32>)
+  %0:2 = nn.split(%x) : (tensor<?x?x8xf32, #nn.tokens>) -> (tensor<?x?x3xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>)
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>) {
   // expected-error @below {{'nn.concat' op 'result' has size 15 where 16 is needed}}
-  %0 = nn.concat(%x, %x) : (tensor<?x?x8xf32>, tensor<?x?x8xf32>) -> tensor<?x?x15xf32>
+  %0 = nn.concat(%x, %x) : (tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>) -> tensor<?x?x15xf32, #nn.tokens>
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<50x9xf32>, %labels: tensor<?x?x1xi32>, %s: tensor<1x1xf32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<50x9xf32>, %labels: tensor<?x?x1xi32, #nn.tokens>, %s: tensor<1x1xf32>) {
   // expected-error @below {{'nn.linear_cross_entropy' op 'x' has size 8 where 9 is needed}}
   %0 = nn.linear_cross_entropy(%x, %w, %labels, %s)
-      : (tensor<?x?x8xf32>, tensor<50x9xf32>, tensor<?x?x1xi32>, tensor<1x1xf32>) -> tensor<1x1xf32>
+      : (tensor<?x?x8xf32, #nn.tokens>, tensor<50x9xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<1x1xf32>) -> tensor<1x1xf32>
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<50x9xf32>, %labels: tensor<?x?x1xi32>, %s: tensor<1x1xf32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<50x9xf32>, %labels: tensor<?x?x1xi32, #nn.tokens>, %s: tensor<1x1xf32>) {
   // expected-error @below {{'nn.linear_cross_entropy_gradient' op 'x' has size 8 where 9 is needed}}
   %0:2 = nn.linear_cross_entropy_gradient(%x, %w, %labels, %s)
-      : (tensor<?x?x8xf32>, tensor<50x9xf32>, tensor<?x?x1xi32>, tensor<1x1xf32>) -> (tensor<1x1xf32>, tensor<?x?x8xf32>)
+      : (tensor<?x?x8xf32, #nn.tokens>, tensor<50x9xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<1x1xf32>) -> (tensor<1x1xf32>, tensor<?x?x8xf32, #nn.tokens>)
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<50x8xf32>, %labels: tensor<?x?x1xi32>, %s: tensor<1x1xf32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<50x8xf32>, %labels: tensor<?x?x1xi32, #nn.tokens>, %s: tensor<1x1xf32>) {
   // expected-error @below {{'nn.linear_cross_entropy_gradient' op 'dx' has size 9 where 8 is needed}}
   %0:2 = nn.linear_cross_entropy_gradient(%x, %w, %labels, %s)
-      : (tensor<?x?x8xf32>, tensor<50x8xf32>, tensor<?x?x1xi32>, tensor<1x1xf32>) -> (tensor<1x1xf32>, tensor<?x?x9xf32>)
+      : (tensor<?x?x8xf32, #nn.tokens>, tensor<50x8xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<1x1xf32>) -> (tensor<1x1xf32>, tensor<?x?x9xf32, #nn.tokens>)
   return
 }
 
 // -----
 
-func.func @f(%l: tensor<?x?x8xf32>, %labels: tensor<?x?x1xi32>, %s: tensor<?x?x1xf32>, %a: tensor<?x?x4xf32>) {
+func.func @f(%l: tensor<?x?x8xf32, #nn.tokens>, %labels: tensor<?x?x1xi32, #nn.tokens>, %s: tensor<?x?x1xf32, #nn.tokens>, %a: tensor<?x?x4xf32, #nn.tokens>) {
   // expected-error @below {{'nn.cross_entropy_tile' op has an accumulator as operand or as result only; give both or none}}
   %0:4 = nn.cross_entropy_tile(%l, %labels, %s, %s, %s, %a)
-      : (tensor<?x?x8xf32>, tensor<?x?x1xi32>, tensor<?x?x1xf32>, tensor<?x?x1xf32>, tensor<?x?x1xf32>, tensor<?x?x4xf32>)
-      -> (tensor<?x?x8xf32>, tensor<?x?x1xf32>, tensor<?x?x1xf32>, tensor<?x?x1xf32>)
+      : (tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x1xi32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>)
+      -> (tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>)
   return
 }
 
 // -----
 
-func.func @f(%labels: tensor<?x?x1xi32>, %s: tensor<?x?x1xf32>, %one: tensor<1x1xf32>, %a: tensor<?x?x4xf32>) {
+func.func @f(%labels: tensor<?x?x1xi32, #nn.tokens>, %s: tensor<?x?x1xf32, #nn.tokens>, %one: tensor<1x1xf32>, %a: tensor<?x?x4xf32, #nn.tokens>) {
   // expected-error @below {{'nn.cross_entropy' op needs 'accumulator', 'weight' and the result 'dx' together, or none of them}}
   %0 = nn.cross_entropy(%labels, %s, %s, %s, %one, %one, %a) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0>}
-      : (tensor<?x?x1xi32>, tensor<?x?x1xf32>, tensor<?x?x1xf32>, tensor<?x?x1xf32>, tensor<1x1xf32>, tensor<1x1xf32>,
-         tensor<?x?x4xf32>) -> tensor<1x1xf32>
+      : (tensor<?x?x1xi32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<1x1xf32>, tensor<1x1xf32>,
+         tensor<?x?x4xf32, #nn.tokens>) -> tensor<1x1xf32>
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<8xf32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<8xf32>) {
   // expected-error @below {{'nn.rms_norm_input_gradient' op 'dx' has size 4 where 8 is needed}}
   %0 = nn.rms_norm_input_gradient(%x, %w, %x) {epsilon = 1.0e-5 : f32}
-      : (tensor<?x?x8xf32>, tensor<8xf32>, tensor<?x?x8xf32>) -> tensor<?x?x4xf32>
+      : (tensor<?x?x8xf32, #nn.tokens>, tensor<8xf32>, tensor<?x?x8xf32, #nn.tokens>) -> tensor<?x?x4xf32, #nn.tokens>
   return
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<8xf32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<8xf32>) {
   // expected-error @below {{'nn.layer_norm_input_gradient' op 'dx' has size 4 where 8 is needed}}
   %0 = nn.layer_norm_input_gradient(%x, %w, %x) {epsilon = 1.0e-5 : f32}
-      : (tensor<?x?x8xf32>, tensor<8xf32>, tensor<?x?x8xf32>) -> tensor<?x?x4xf32>
+      : (tensor<?x?x8xf32, #nn.tokens>, tensor<8xf32>, tensor<?x?x8xf32, #nn.tokens>) -> tensor<?x?x4xf32, #nn.tokens>
   return
 }
 
 // -----
 
-func.func @f(%q: tensor<?x?x12xf32>, %lse: tensor<?x?x4xf32>) {
+func.func @f(%q: tensor<?x?x12xf32, #nn.tokens>, %lse: tensor<?x?x4xf32, #nn.tokens>) {
   // expected-error @below {{'nn.attention_gradient' op 'lse' has size 12 where 4 is needed}}
   %0:3 = nn.attention_gradient(%q, %q, %q, %q, %q, %q) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f32,
       operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0>}
-      : (tensor<?x?x12xf32>, tensor<?x?x12xf32>, tensor<?x?x12xf32>, tensor<?x?x12xf32>, tensor<?x?x12xf32>,
-         tensor<?x?x12xf32>) -> (tensor<?x?x12xf32>, tensor<?x?x12xf32>, tensor<?x?x12xf32>)
+      : (tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>,
+         tensor<?x?x12xf32, #nn.tokens>) -> (tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>)
   return
 }
 
 // -----
 
-func.func @f(%q: tensor<?x?x12xf32>, %lse: tensor<?x?x4xf32>) {
+func.func @f(%q: tensor<?x?x12xf32, #nn.tokens>, %lse: tensor<?x?x4xf32, #nn.tokens>) {
   // expected-error @below {{'nn.attention_gradient' op 'dk' has size 4 where 12 is needed}}
   %0:3 = nn.attention_gradient(%q, %q, %q, %q, %lse, %q) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f32,
       operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0>}
-      : (tensor<?x?x12xf32>, tensor<?x?x12xf32>, tensor<?x?x12xf32>, tensor<?x?x12xf32>, tensor<?x?x4xf32>,
-         tensor<?x?x12xf32>) -> (tensor<?x?x12xf32>, tensor<?x?x4xf32>, tensor<?x?x12xf32>)
+      : (tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>,
+         tensor<?x?x12xf32, #nn.tokens>) -> (tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>)
   return
 }
 
 // -----
 
-func.func @linear_low_without_weight(%x: tensor<?x?x8xf32>, %w: tensor<4x8xf32>, %t: tensor<?x?x2xf32>) -> tensor<?x?x4xf32> {
+func.func @linear_low_without_weight(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<4x8xf32>, %t: tensor<?x?x2xf32, #nn.tokens>) -> tensor<?x?x4xf32, #nn.tokens> {
   // expected-error @below {{'nn.linear' op has one of 'low' and 'low_weight'; give both or none}}
-  %0 = "nn.linear"(%x, %w, %t) {operandSegmentSizes = array<i32: 1, 1, 0, 0, 1, 0>} : (tensor<?x?x8xf32>, tensor<4x8xf32>, tensor<?x?x2xf32>) -> tensor<?x?x4xf32>
-  return %0 : tensor<?x?x4xf32>
+  %0 = "nn.linear"(%x, %w, %t) {operandSegmentSizes = array<i32: 1, 1, 0, 0, 1, 0>} : (tensor<?x?x8xf32, #nn.tokens>, tensor<4x8xf32>, tensor<?x?x2xf32, #nn.tokens>) -> tensor<?x?x4xf32, #nn.tokens>
+  return %0 : tensor<?x?x4xf32, #nn.tokens>
 }
 
 // -----
 
-func.func @linear_low_rank(%x: tensor<?x?x8xf32>, %w: tensor<4x8xf32>, %t: tensor<?x?x2xf32>, %b: tensor<4x3xf32>) -> tensor<?x?x4xf32> {
+func.func @linear_low_rank(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<4x8xf32>, %t: tensor<?x?x2xf32, #nn.tokens>, %b: tensor<4x3xf32>) -> tensor<?x?x4xf32, #nn.tokens> {
   // expected-error @below {{'nn.linear' op 'low_weight' has size 3 where 2 is needed}}
-  %0 = nn.linear(%x, %w low %t, %b) : (tensor<?x?x8xf32>, tensor<4x8xf32>, tensor<?x?x2xf32>, tensor<4x3xf32>) -> tensor<?x?x4xf32>
-  return %0 : tensor<?x?x4xf32>
+  %0 = nn.linear(%x, %w low %t, %b) : (tensor<?x?x8xf32, #nn.tokens>, tensor<4x8xf32>, tensor<?x?x2xf32, #nn.tokens>, tensor<4x3xf32>) -> tensor<?x?x4xf32, #nn.tokens>
+  return %0 : tensor<?x?x4xf32, #nn.tokens>
 }
 
 // -----
 
-func.func @linear_low_outputs(%x: tensor<?x?x8xf32>, %w: tensor<4x8xf32>, %t: tensor<?x?x2xf32>, %b: tensor<5x2xf32>) -> tensor<?x?x4xf32> {
+func.func @linear_low_outputs(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<4x8xf32>, %t: tensor<?x?x2xf32, #nn.tokens>, %b: tensor<5x2xf32>) -> tensor<?x?x4xf32, #nn.tokens> {
   // expected-error @below {{'nn.linear' op 'low_weight' has size 5 where 4 is needed}}
-  %0 = nn.linear(%x, %w low %t, %b) : (tensor<?x?x8xf32>, tensor<4x8xf32>, tensor<?x?x2xf32>, tensor<5x2xf32>) -> tensor<?x?x4xf32>
-  return %0 : tensor<?x?x4xf32>
+  %0 = nn.linear(%x, %w low %t, %b) : (tensor<?x?x8xf32, #nn.tokens>, tensor<4x8xf32>, tensor<?x?x2xf32, #nn.tokens>, tensor<5x2xf32>) -> tensor<?x?x4xf32, #nn.tokens>
+  return %0 : tensor<?x?x4xf32, #nn.tokens>
 }
 
 // -----
 
-func.func @linear_input_gradient_low_rank(%dy: tensor<?x?x4xf32>, %w: tensor<4x8xf32>, %t: tensor<?x?x2xf32>, %a: tensor<3x8xf32>) -> tensor<?x?x8xf32> {
+func.func @linear_input_gradient_low_rank(%dy: tensor<?x?x4xf32, #nn.tokens>, %w: tensor<4x8xf32>, %t: tensor<?x?x2xf32, #nn.tokens>, %a: tensor<3x8xf32>) -> tensor<?x?x8xf32, #nn.tokens> {
   // expected-error @below {{'nn.linear_input_gradient' op 'low_weight' has size 3 where 2 is needed}}
-  %0 = nn.linear_input_gradient(%dy, %w low %t, %a) : (tensor<?x?x4xf32>, tensor<4x8xf32>, tensor<?x?x2xf32>, tensor<3x8xf32>) -> tensor<?x?x8xf32>
-  return %0 : tensor<?x?x8xf32>
+  %0 = nn.linear_input_gradient(%dy, %w low %t, %a) : (tensor<?x?x4xf32, #nn.tokens>, tensor<4x8xf32>, tensor<?x?x2xf32, #nn.tokens>, tensor<3x8xf32>) -> tensor<?x?x8xf32, #nn.tokens>
+  return %0 : tensor<?x?x8xf32, #nn.tokens>
 }
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32>, %w: tensor<f32>) {
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<f32>) {
   // expected-error @below {{'nn.linear' op operand #1 must be 2D tensor of floating-point values, but got 'tensor<f32>'}}
-  %0 = nn.linear(%x, %w) : (tensor<?x?x8xf32>, tensor<f32>) -> tensor<?x?x4xf32>
+  %0 = nn.linear(%x, %w) : (tensor<?x?x8xf32, #nn.tokens>, tensor<f32>) -> tensor<?x?x4xf32, #nn.tokens>
+  return
+}
+
+// -----
+
+// Three dimensions alone do not make an activation.
+func.func @f(%x: tensor<2x3x4xf32>) {
+  // expected-error @below {{'nn.silu' op operand #0 must be tokens of floating-point values, but got 'tensor<2x3x4xf32>'}}
+  %0 = nn.silu(%x) : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  return
+}
+
+// -----
+
+// expected-error @below {{#nn.tokens is of tensors ?x?xF: batch and sequence are known at run time}}
+func.func @f(%x: tensor<2x3x4xf32, #nn.tokens>) {
   return
 }
 
 // -----
 
 func.func @f(%x: tensor<*xf32>) {
-  // expected-error @below {{'nn.silu' op operand #0 must be 3D tensor of floating-point values, but got 'tensor<*xf32>'}}
+  // expected-error @below {{'nn.silu' op operand #0 must be tokens of floating-point values, but got 'tensor<*xf32>'}}
   %0 = nn.silu(%x) : (tensor<*xf32>) -> tensor<*xf32>
   return
 }

@@ -3,13 +3,13 @@
 
 // CHECK: nn.parameter @conv : tensor<24x8xf32> {transposed}
 // CHECK-NOT: @unused
-// CHECK: func.func @main(%[[IDS:.*]]: tensor<?x?x1xi32>) -> tensor<?x?x16xf32>
+// CHECK: func.func @main(%[[IDS:.*]]: tensor<?x?x1xi32, #nn.tokens>) -> tensor<?x?x16xf32, #nn.tokens>
 // CHECK: %[[TABLE:.*]] = nn.read_parameter @table
 // CHECK: %[[X:.*]] = nn.embedding(%[[IDS]], %[[TABLE]])
 // CHECK: %[[SCALED:.*]] = nn.scale(%[[X]]) {alpha = 3.000000e+00 : f32}
-// CHECK: %[[QKV:.*]] = nn.linear(%[[SCALED]], %{{.*}}) : (tensor<?x?x8xf32>, tensor<24x8xf32>) -> tensor<?x?x24xf32>
+// CHECK: %[[QKV:.*]] = nn.linear(%[[SCALED]], %{{.*}}) : (tensor<?x?x8xf32, #nn.tokens>, tensor<24x8xf32>) -> tensor<?x?x24xf32, #nn.tokens>
 // CHECK: %[[PARTS:.*]]:3 = nn.split(%[[QKV]])
-// CHECK: %[[Q:.*]] = nn.rms_norm(%[[PARTS]]#0, %{{.*}}) {epsilon = {{.*}}} : (tensor<?x?x8xf32>, tensor<4xf32>)
+// CHECK: %[[Q:.*]] = nn.rms_norm(%[[PARTS]]#0, %{{.*}}) {epsilon = {{.*}}} : (tensor<?x?x8xf32, #nn.tokens>, tensor<4xf32>)
 // CHECK: %[[ROPE:.*]] = nn.rope(%[[Q]]) {frequencies = array<f32: 1.000000e+00>, head_dim = 4 : i64}
 // CHECK: %[[O:.*]], %{{.*}} = nn.attention(%[[ROPE]], %[[PARTS]]#1, %[[PARTS]]#2) {heads = 2 : i64, kv_heads = 2 : i64, scale = 5.000000e-01 : f32}
 // CHECK: %[[SUM:.*]] = nn.add(%[[SCALED]], %[[O]])

@@ -9,14 +9,14 @@
 // CHECK: train.block layer @layers.2 parameters ("w" = @w)
 // CHECK: train.block layer @layers.3 parameters ("w" = @w)
 // CHECK: train.block head @head parameters ("table" = @table)
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 !w = tensor<4x4xf32>
 nn.parameter @table : tensor<50x4xf32>
 nn.parameter @w : !w
-func.func @main(%ids: tensor<?x?x1xi32>) -> tensor<?x?x50xf32> {
+func.func @main(%ids: tensor<?x?x1xi32, #nn.tokens>) -> tensor<?x?x50xf32, #nn.tokens> {
   %table = nn.read_parameter @table : tensor<50x4xf32>
   %w = nn.read_parameter @w : !w
-  %e = nn.embedding(%ids, %table) : (tensor<?x?x1xi32>, tensor<50x4xf32>) -> !x loc("gather"("model.embed"))
+  %e = nn.embedding(%ids, %table) : (tensor<?x?x1xi32, #nn.tokens>, tensor<50x4xf32>) -> !x loc("gather"("model.embed"))
   %0 = nn.linear(%e, %w) : (!x, !w) -> !x loc("a"("model.first"))
 
   %1 = nn.linear(%0, %w) : (!x, !w) -> !x loc("b"("model.layers.0.mlp.up"))
@@ -31,6 +31,6 @@ func.func @main(%ids: tensor<?x?x1xi32>) -> tensor<?x?x50xf32> {
   %8 = nn.silu(%7) : (!x) -> !x loc("i")
   %9 = nn.add(%8, %6) : (!x, !x) -> !x loc("j"("model.layers.2"))
 
-  %y = nn.linear(%9, %table) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32> loc("k"("lm_head"))
-  return %y : tensor<?x?x50xf32>
+  %y = nn.linear(%9, %table) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32, #nn.tokens> loc("k"("lm_head"))
+  return %y : tensor<?x?x50xf32, #nn.tokens>
 }

@@ -7,13 +7,13 @@
 // CHECK-LABEL: module
 // CHECK-NOT: func.func @main
 // CHECK: train.block embed @embed parameters ("table" = @table) programs {forward = @embed.forward}
-// CHECK-NEXT: func.func private @embed.forward(%[[IDS:.*]]: tensor<?x?x1xi32> {train.port = #train.port<batch, "ids">},
+// CHECK-NEXT: func.func private @embed.forward(%[[IDS:.*]]: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "ids">},
 // CHECK-SAME:   %[[TABLE:.*]]: tensor<50x4xf32> {train.port = #train.port<parameter, "table">})
-// CHECK-SAME:   -> (tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">})
+// CHECK-SAME:   -> (tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">})
 // CHECK-NEXT: %[[E:.*]] = nn.embedding(%[[IDS]], %[[TABLE]])
 // CHECK-NEXT: return %[[E]]
 // CHECK: train.block layer @layers.0 parameters ("n" = @n, "q0" = @q0, "m0" = @m0) programs {forward = @layers.0.forward}
-// CHECK-NEXT: func.func private @layers.0.forward(%[[X:.*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">},
+// CHECK-NEXT: func.func private @layers.0.forward(%[[X:.*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">},
 // CHECK-SAME:   %[[N:[^ ]*]]: tensor<4xf32> {train.port = #train.port<parameter, "n">},
 // CHECK-SAME:   %[[Q:[^ ]*]]: tensor<4x4xf32> {train.port = #train.port<parameter, "q0">},
 // CHECK-SAME:   %[[M:[^ ]*]]: tensor<4x4xf32> {train.port = #train.port<parameter, "m0">})
@@ -26,8 +26,8 @@
 // CHECK: train.block layer @layers.1 parameters ("n" = @n, "q1" = @q1, "m1" = @m1) programs {forward = @layers.1.forward}
 // CHECK: func.func private @layers.1.forward
 // CHECK: train.block head @head parameters ("n" = @n, "table" = @table) programs {forward = @head.forward}
-// CHECK-NEXT: func.func private @head.forward(%[[X:.*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">},
-// CHECK-SAME:   -> (tensor<?x?x50xf32> {train.port = #train.port<result, "logits">})
+// CHECK-NEXT: func.func private @head.forward(%[[X:.*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">},
+// CHECK-SAME:   -> (tensor<?x?x50xf32, #nn.tokens> {train.port = #train.port<result, "logits">})
 // CHECK-NEXT: %[[NORM:.*]] = nn.rms_norm(%[[X]]
 // CHECK-NEXT: nn.linear(%[[NORM]],
 // CHECK-NOT: train.block
@@ -38,8 +38,8 @@
 // SHARED: train.block layer @layers.1 {{.*}} programs {forward = @layer.forward}
 // SHARED-NOT: func.func
 // SHARED: train.block head
-!ids = tensor<?x?x1xi32>
-!x = tensor<?x?x4xf32>
+!ids = tensor<?x?x1xi32, #nn.tokens>
+!x = tensor<?x?x4xf32, #nn.tokens>
 !w = tensor<4x4xf32>
 !n = tensor<4xf32>
 nn.parameter @table : tensor<50x4xf32>
@@ -48,7 +48,7 @@ nn.parameter @q0 : !w
 nn.parameter @m0 : !w
 nn.parameter @q1 : !w
 nn.parameter @m1 : !w
-func.func @main(%ids: !ids) -> tensor<?x?x50xf32> {
+func.func @main(%ids: !ids) -> tensor<?x?x50xf32, #nn.tokens> {
   %table = nn.read_parameter @table : tensor<50x4xf32>
   %n = nn.read_parameter @n : !n
   %q0 = nn.read_parameter @q0 : !w
@@ -58,21 +58,21 @@ func.func @main(%ids: !ids) -> tensor<?x?x50xf32> {
   %e = nn.embedding(%ids, %table) : (!ids, tensor<50x4xf32>) -> !x
   %0 = nn.rms_norm(%e, %n) {epsilon = 1.0e-5 : f32} : (!x, !n) -> !x
   %1 = nn.linear(%0, %q0) : (!x, !w) -> !x
-  %2, %3 = nn.attention(%1, %1, %1) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, tensor<?x?x1xf32>)
+  %2, %3 = nn.attention(%1, %1, %1) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, tensor<?x?x1xf32, #nn.tokens>)
   %4 = nn.add(%e, %2) : (!x, !x) -> !x
   %5 = nn.rms_norm(%4, %n) {epsilon = 1.0e-5 : f32} : (!x, !n) -> !x
   %6 = nn.linear(%5, %m0) : (!x, !w) -> !x
   %7 = nn.add(%4, %6) : (!x, !x) -> !x
   %8 = nn.rms_norm(%7, %n) {epsilon = 1.0e-5 : f32} : (!x, !n) -> !x
   %9 = nn.linear(%8, %q1) : (!x, !w) -> !x
-  %10, %11 = nn.attention(%9, %9, %9) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, tensor<?x?x1xf32>)
+  %10, %11 = nn.attention(%9, %9, %9) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, tensor<?x?x1xf32, #nn.tokens>)
   %12 = nn.add(%7, %10) : (!x, !x) -> !x
   %13 = nn.rms_norm(%12, %n) {epsilon = 1.0e-5 : f32} : (!x, !n) -> !x
   %14 = nn.linear(%13, %m1) : (!x, !w) -> !x
   %15 = nn.add(%12, %14) : (!x, !x) -> !x
   %16 = nn.rms_norm(%15, %n) {epsilon = 1.0e-5 : f32} : (!x, !n) -> !x
-  %17 = nn.linear(%16, %table) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32>
-  return %17 : tensor<?x?x50xf32>
+  %17 = nn.linear(%16, %table) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32, #nn.tokens>
+  return %17 : tensor<?x?x50xf32, #nn.tokens>
 }
 
 // -----
@@ -98,14 +98,14 @@ func.func @main(%ids: !ids) -> tensor<?x?x50xf32> {
 // SHARED: forward = @embed.forward
 // SHARED: forward = @layer.forward
 // SHARED: forward = @head.forward
-!ids = tensor<?x?x1xi32>
-!x = tensor<?x?x4xf32>
+!ids = tensor<?x?x1xi32, #nn.tokens>
+!x = tensor<?x?x4xf32, #nn.tokens>
 !w = tensor<4x4xf32>
 nn.parameter @table : tensor<50x4xf32>
 nn.parameter @n : tensor<4xf32>
 nn.parameter @q : !w
 nn.parameter @m : !w
-func.func @main(%ids: !ids) -> tensor<?x?x50xf32> {
+func.func @main(%ids: !ids) -> tensor<?x?x50xf32, #nn.tokens> {
   %table = nn.read_parameter @table : tensor<50x4xf32>
   %n = nn.read_parameter @n : tensor<4xf32>
   %q = nn.read_parameter @q : !w
@@ -113,13 +113,13 @@ func.func @main(%ids: !ids) -> tensor<?x?x50xf32> {
   %e = nn.embedding(%ids, %table) : (!ids, tensor<50x4xf32>) -> !x
   %s = nn.scale(%e) {alpha = 2.0 : f32} : (!x) -> !x
   %1 = nn.linear(%s, %q) : (!x, !w) -> !x
-  %2, %3 = nn.attention(%1, %1, %1) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, tensor<?x?x1xf32>)
+  %2, %3 = nn.attention(%1, %1, %1) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, tensor<?x?x1xf32, #nn.tokens>)
   %4 = nn.add(%s, %2) : (!x, !x) -> !x
   %6 = nn.linear(%4, %m) : (!x, !w) -> !x
   %7 = nn.add(%4, %6) : (!x, !x) -> !x
   %8 = nn.rms_norm(%7, %n) {epsilon = 1.0e-5 : f32} : (!x, tensor<4xf32>) -> !x
-  %9 = nn.linear(%8, %table) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32>
-  return %9 : tensor<?x?x50xf32>
+  %9 = nn.linear(%8, %table) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32, #nn.tokens>
+  return %9 : tensor<?x?x50xf32, #nn.tokens>
 }
 
 // -----
@@ -144,14 +144,14 @@ func.func @main(%ids: !ids) -> tensor<?x?x50xf32> {
 // SHARED: train.block layer @layers.2 {{.*}} programs {forward = @layer.0.forward}
 // SHARED: train.block layer @layers.3 {{.*}} programs {forward = @layer.1.forward}
 // SHARED-NEXT: train.block head
-!ids = tensor<?x?x1xi32>
-!x = tensor<?x?x4xf32>
-!l = tensor<?x?x1xf32>
+!ids = tensor<?x?x1xi32, #nn.tokens>
+!x = tensor<?x?x4xf32, #nn.tokens>
+!l = tensor<?x?x1xf32, #nn.tokens>
 !w = tensor<4x4xf32>
 nn.parameter @table : tensor<50x4xf32>
 nn.parameter @positions : tensor<64x4xf32>
 nn.parameter @q : !w
-func.func @main(%ids: !ids) -> tensor<?x?x50xf32> {
+func.func @main(%ids: !ids) -> tensor<?x?x50xf32, #nn.tokens> {
   %table = nn.read_parameter @table : tensor<50x4xf32>
   %positions = nn.read_parameter @positions : tensor<64x4xf32>
   %q = nn.read_parameter @q : !w
@@ -170,8 +170,8 @@ func.func @main(%ids: !ids) -> tensor<?x?x50xf32> {
   %q3 = nn.linear(%x3, %q) : (!x, !w) -> !x
   %a3, %l3 = nn.attention(%q3, %q3, %q3) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, !l)
   %x4 = nn.add(%x3, %a3) : (!x, !x) -> !x
-  %y = nn.linear(%x4, %table) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32>
-  return %y : tensor<?x?x50xf32>
+  %y = nn.linear(%x4, %table) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32, #nn.tokens>
+  return %y : tensor<?x?x50xf32, #nn.tokens>
 }
 
 // -----
@@ -194,16 +194,16 @@ func.func @main(%ids: !ids) -> tensor<?x?x50xf32> {
 // SHARED: train.block layer @layers.1 {{.*}} programs {forward = @layer.1.forward}
 // SHARED: train.block layer @layers.2 {{.*}} programs {forward = @layer.1.forward}
 // SHARED: train.block layer @layers.3 {{.*}} programs {forward = @layer.2.forward}
-!ids = tensor<?x?x1xi32>
-!x = tensor<?x?x4xf32>
-!l = tensor<?x?x1xf32>
+!ids = tensor<?x?x1xi32, #nn.tokens>
+!x = tensor<?x?x4xf32, #nn.tokens>
+!l = tensor<?x?x1xf32, #nn.tokens>
 !w = tensor<4x4xf32>
 nn.parameter @table : tensor<50x4xf32>
 nn.parameter @in : !w
 nn.parameter @out : !w
 nn.parameter @q : !w
 nn.parameter @n : tensor<4xf32>
-func.func @main(%ids: !ids) -> tensor<?x?x50xf32> {
+func.func @main(%ids: !ids) -> tensor<?x?x50xf32, #nn.tokens> {
   %table = nn.read_parameter @table : tensor<50x4xf32>
   %in = nn.read_parameter @in : !w
   %out = nn.read_parameter @out : !w
@@ -223,6 +223,6 @@ func.func @main(%ids: !ids) -> tensor<?x?x50xf32> {
   %x3 = nn.add(%x2, %a2) : (!x, !x) -> !x
   %h = nn.rms_norm(%x3, %n) {epsilon = 1.0e-5 : f32} : (!x, tensor<4xf32>) -> !x
   %o = nn.linear(%h, %out) : (!x, !w) -> !x
-  %y = nn.linear(%o, %table) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32>
-  return %y : tensor<?x?x50xf32>
+  %y = nn.linear(%o, %table) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32, #nn.tokens>
+  return %y : tensor<?x?x50xf32, #nn.tokens>
 }

@@ -18,7 +18,7 @@
 // CHECK: func.func private @head.forward
 // CHECK-NOT: func.func
 
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 nn.parameter @a : tensor<4x4xf32>
 nn.parameter @b : tensor<4x4xf32>
 train.block layer @layers.0 parameters ("a" = @a) programs {forward = @layers.0.forward}

@@ -3,7 +3,7 @@
 
 func.func private @f(%w: tensor<10x4xf32> {train.port = #train.port<parameter, "p0">}) {
   // expected-error @below {{--seq-len 11 is beyond the 10 positions that the model has learned; give at most 10}}
-  %0 = nn.position_embedding(%w) : (tensor<10x4xf32>) -> tensor<?x?x4xf32>
+  %0 = nn.position_embedding(%w) : (tensor<10x4xf32>) -> tensor<?x?x4xf32, #nn.tokens>
   return
 }
 
@@ -18,44 +18,44 @@ func.func private @f() {
 
 // -----
 
-func.func private @f(%x: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %w: tensor<50x4xf32> {train.port = #train.port<parameter, "w">},
-    %labels: tensor<?x?x1xi32> {train.port = #train.port<batch, "labels">}, %scale: tensor<1x1xf32> {train.port = #train.port<batch, "scale">}) {
+func.func private @f(%x: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}, %w: tensor<50x4xf32> {train.port = #train.port<parameter, "w">},
+    %labels: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "labels">}, %scale: tensor<1x1xf32> {train.port = #train.port<batch, "scale">}) {
   // expected-error @below {{'nn.linear_cross_entropy' is not a kernel: it should have been rewritten}}
   %0 = nn.linear_cross_entropy(%x, %w, %labels, %scale)
-      : (tensor<?x?x4xf32>, tensor<50x4xf32>, tensor<?x?x1xi32>, tensor<1x1xf32>) -> tensor<1x1xf32>
+      : (tensor<?x?x4xf32, #nn.tokens>, tensor<50x4xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<1x1xf32>) -> tensor<1x1xf32>
   return
 }
 
 // -----
 
 func.func private @f() {
-  // expected-error @below {{the size of result 0 is not known: 'tensor<?x?x?xf32>'}}
-  %0 = nn.fill() {value = 1.0 : f32} : () -> tensor<?x?x?xf32>
+  // expected-error @below {{the size of result 0 is not known: 'tensor<?x?x?xf32, #nn.tokens>'}}
+  %0 = nn.fill() {value = 1.0 : f32} : () -> tensor<?x?x?xf32, #nn.tokens>
   return
 }
 
 // -----
 
 // expected-error @below {{has no body to lower}}
-func.func private @f(%x: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">})
+func.func private @f(%x: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">})
 
 // -----
 
 // expected-error @below {{argument 0 has no train.port}}
-func.func private @f(%x: tensor<?x?x4xf32>) {
+func.func private @f(%x: tensor<?x?x4xf32, #nn.tokens>) {
   return
 }
 
 // -----
 
 // expected-error @below {{result 0 has no train.port}}
-func.func private @f(%x: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}) -> tensor<?x?x4xf32> {
-  return %x : tensor<?x?x4xf32>
+func.func private @f(%x: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) -> tensor<?x?x4xf32, #nn.tokens> {
+  return %x : tensor<?x?x4xf32, #nn.tokens>
 }
 
 // -----
 
-// expected-error @below {{has a value that is not a tensor of one to three dimensions: 'tensor<f32>'}}
+// expected-error @below {{has a value that is neither tokens nor a matrix nor a vector: 'tensor<f32>'}}
 func.func private @f(%x: tensor<f32> {train.port = #train.port<batch, "scale">}) {
   return
 }
@@ -63,7 +63,7 @@ func.func private @f(%x: tensor<f32> {train.port = #train.port<batch, "scale">})
 // -----
 
 func.func private @f() {
-  // expected-error @below {{has a value that is not a tensor of one to three dimensions: 'tensor<1x2x3x4xf32>'}}
-  %0 = train.empty : tensor<1x2x3x4xf32>
+  // expected-error @below {{has a value that is neither tokens nor a matrix nor a vector: 'tensor<2x3x4xf32>'}}
+  %0 = train.empty : tensor<2x3x4xf32>
   return
 }

@@ -2,7 +2,7 @@
 // RUN: mebp-opt %s --mebp-lower-to-exec="batch=2 sequence=10" | FileCheck %s
 // RUN: mebp-opt %s --mebp-lower-to-exec="batch=2 sequence=3" | FileCheck %s --check-prefix=SHORT
 
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 
 // Tokens are rows, as many as batch * sequence at most; vectors are matrices of one row. Where an optional operand is
 // absent, its slot is empty, and the ones behind it keep theirs.
@@ -76,8 +76,8 @@ func.func private @tiles(%x: !x {train.port = #train.port<flow, "hidden">},
     train.loop weight_rows 32 over %w : tensor<50x4xf32> trip %v () {
       %tile = train.slice %w[%v] : tensor<50x4xf32> -> tensor<?x4xf32>
       %bias = train.slice %b[%v] : tensor<50xf32> -> tensor<?xf32>
-      %logits = nn.linear(%rows, %tile bias %bias) : (!x, tensor<?x4xf32>, tensor<?xf32>) -> tensor<?x?x?xf32>
-      %0 = nn.silu(%logits) : (tensor<?x?x?xf32>) -> tensor<?x?x?xf32>
+      %logits = nn.linear(%rows, %tile bias %bias) : (!x, tensor<?x4xf32>, tensor<?xf32>) -> tensor<?x?x?xf32, #nn.tokens>
+      %0 = nn.silu(%logits) : (tensor<?x?x?xf32, #nn.tokens>) -> tensor<?x?x?xf32, #nn.tokens>
     }
   }
   return

@@ -2,7 +2,7 @@
 // RUN: mebp-opt %s --mebp-chunk-sequence=size=16 --split-input-file --verify-diagnostics
 
 // An op that does not say which rows it uses.
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 train.block layer @unknown parameters () programs {forward = @unknown.forward}
 func.func private @unknown.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   // expected-error@below {{'nn.onnx' op does not say which rows of tokens it uses, so it cannot run in chunks}}
@@ -13,21 +13,21 @@ func.func private @unknown.forward(%x: !x {train.port = #train.port<flow, "hidde
 // -----
 
 // A sum that its kernel cannot carry from chunk to chunk.
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 nn.parameter @w : tensor<50x4xf32>
 train.block layer @sum parameters ("w" = @w) programs {forward = @sum.forward}
 func.func private @sum.forward(%x: !x {train.port = #train.port<flow, "hidden">},
     %w: tensor<50x4xf32> {train.port = #train.port<parameter, "w">},
-    %labels: tensor<?x?x1xi32> {train.port = #train.port<batch, "labels">}, %scale: tensor<1x1xf32> {train.port = #train.port<batch, "scale">}) -> (tensor<1x1xf32> {train.port = #train.port<result, "loss">}) {
+    %labels: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "labels">}, %scale: tensor<1x1xf32> {train.port = #train.port<batch, "scale">}) -> (tensor<1x1xf32> {train.port = #train.port<result, "loss">}) {
   // expected-error@below {{adds up rows in result 0 and cannot go on from an earlier chunk's sum}}
-  %loss = nn.linear_cross_entropy(%x, %w, %labels, %scale) : (!x, tensor<50x4xf32>, tensor<?x?x1xi32>, tensor<1x1xf32>) -> tensor<1x1xf32>
+  %loss = nn.linear_cross_entropy(%x, %w, %labels, %scale) : (!x, tensor<50x4xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<1x1xf32>) -> tensor<1x1xf32>
   return %loss : tensor<1x1xf32>
 }
 
 // -----
 
 // A sum over all rows that every chunk would read.
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 !w = tensor<4x4xf32>
 train.block layer @early parameters () programs {forward = @early.forward}
 func.func private @early.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
@@ -41,8 +41,8 @@ func.func private @early.forward(%x: !x {train.port = #train.port<flow, "hidden"
 // -----
 
 // Rows that later chunks still add to, read whole.
-!x = tensor<?x?x4xf32>
-!l = tensor<?x?x1xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
+!l = tensor<?x?x1xf32, #nn.tokens>
 train.block layer @unfinished parameters () programs {forward = @unfinished.forward}
 func.func private @unfinished.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %o, %lse = nn.attention(%x, %x, %x) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, !l)
@@ -55,8 +55,8 @@ func.func private @unfinished.forward(%x: !x {train.port = #train.port<flow, "hi
 // -----
 
 // An accumulator that is itself made chunk by chunk.
-!x = tensor<?x?x4xf32>
-!l = tensor<?x?x1xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
+!l = tensor<?x?x1xf32, #nn.tokens>
 train.block layer @moving parameters () programs {forward = @moving.forward}
 func.func private @moving.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %o, %lse = nn.attention(%x, %x, %x) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, !l)

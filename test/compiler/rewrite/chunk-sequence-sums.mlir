@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // RUN: mebp-opt %s --mebp-chunk-sequence=size=16 | FileCheck %s
 
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 !w = tensor<4x4xf32>
 nn.parameter @w : !w
 nn.parameter @a : !w
@@ -9,7 +9,7 @@ nn.parameter @a : !w
 // Ops of weights alone run before the loop where it reads them, and behind it where they read its sums. A sum goes on
 // from what its op adds to already: a parameter's accumulator from before the loop, or another sum, added behind it.
 // CHECK-LABEL: func.func private @weights.forward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[W:[^ ]*]]: tensor<4x4xf32> {{.*}}, %[[A:[^ ]*]]: tensor<4x4xf32>
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}, %[[W:[^ ]*]]: tensor<4x4xf32> {{.*}}, %[[A:[^ ]*]]: tensor<4x4xf32>
 // CHECK: %[[WW:.*]] = nn.add(%[[W]], %[[W]])
 // CHECK: %[[ZERO:.*]] = nn.fill() {value = 0.000000e+00 : f32} : () -> tensor<4x4xf32>
 // CHECK: %[[L:.*]]:3 = train.loop sequence 16 trip %{{.*}} (%[[S0:[^ ]*]] = %[[A]], %[[S1:[^ ]*]] = %[[ZERO]], %{{[^ ]*}} = %{{[^ ]*}})

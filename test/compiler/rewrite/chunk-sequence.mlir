@@ -4,15 +4,15 @@
 // RUN: mebp-opt %s --mebp-differentiate-blocks --mebp-chunk-sequence=size=16 | FileCheck %s --check-prefix=BACK
 // RUN: mebp-opt %s --mebp-differentiate-blocks --mebp-chunk-sequence=size=16 --mebp-lower-to-exec="batch=2 sequence=40" --mebp-place-values -o /dev/null
 
-!x = tensor<?x?x4xf32>
-!l = tensor<?x?x1xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
+!l = tensor<?x?x1xf32, #nn.tokens>
 !w = tensor<4x4xf32>
 nn.parameter @w : !w
 nn.parameter @a : tensor<4x4xf32> {trainable}
 
 // Forward: one ascending loop. Keys and values are appended to before attention reads them, whole.
 // CHECK-LABEL: func.func private @plain.forward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32>
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens>
 // CHECK-SAME: %[[W:[^ ]*]]: tensor<4x4xf32>
 // CHECK: %[[Y:.*]]:3 = train.loop sequence 16 trip %[[T:.*]] (%[[K:.*]] = %{{.*}}, %[[V:.*]] = %{{.*}}, %[[O:.*]] = %{{.*}})
 // CHECK: %[[XC:.*]] = train.slice %[[X]][%[[T]]]
@@ -31,7 +31,7 @@ nn.parameter @a : tensor<4x4xf32> {trainable}
 // Backward: an ascending loop makes keys and values and nothing else; a descending one does the rest. Gradients of
 // keys, values and parameters are carried from zero.
 // BACK-LABEL: func.func private @plain.backward(
-// BACK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32>
+// BACK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens>
 // BACK-SAME: %[[W:[^ ]*]]: tensor<4x4xf32> {train.port = #train.port<parameter,
 // BACK-SAME: %[[A:[^ ]*]]: tensor<4x4xf32> {train.port = #train.port<parameter,
 // BACK: %[[KV:.*]]:2 = train.loop sequence 16 trip %[[T:.*]] (%[[K:.*]] = %{{.*}}, %[[V:.*]] = %{{.*}})
@@ -41,8 +41,8 @@ nn.parameter @a : tensor<4x4xf32> {trainable}
 // BACK-NEXT: nn.scale(%[[XC]])
 // BACK-NEXT: train.update
 // BACK-NEXT: train.yield
-// BACK: nn.fill() {value = 0.000000e+00 : f32} : () -> tensor<?x?x4xf32>
-// BACK: nn.fill() {value = 0.000000e+00 : f32} : () -> tensor<?x?x4xf32>
+// BACK: nn.fill() {value = 0.000000e+00 : f32} : () -> tensor<?x?x4xf32, #nn.tokens>
+// BACK: nn.fill() {value = 0.000000e+00 : f32} : () -> tensor<?x?x4xf32, #nn.tokens>
 // BACK: nn.fill() {value = 0.000000e+00 : f32} : () -> tensor<4x4xf32>
 // BACK: %[[G:.*]]:4 = train.loop sequence_reversed 16 trip %[[R:.*]] (%[[DK:[^ ]*]] = %{{[^ ]*}}, %[[DV:[^ ]*]] = %{{[^ ]*}}, %[[DA:[^ ]*]] = %{{[^ ]*}}, %[[DX:[^ ]*]] = %{{[^ ]*}})
 // BACK: %[[O:.*]], %[[LSE:.*]] = nn.attention(%[[Q:.*]], %[[KV]]#0, %[[KV]]#1)
@@ -81,8 +81,8 @@ nn.parameter @qkv : tensor<12x4xf32>
 train.block layer @fused parameters ("qkv" = @qkv) programs {forward = @fused.forward}
 func.func private @fused.forward(%x: !x {train.port = #train.port<flow, "hidden">},
     %w: tensor<12x4xf32> {train.port = #train.port<parameter, "qkv">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
-  %qkv = nn.linear(%x, %w) : (!x, tensor<12x4xf32>) -> tensor<?x?x12xf32>
-  %p:3 = nn.split(%qkv) : (tensor<?x?x12xf32>) -> (!x, !x, !x)
+  %qkv = nn.linear(%x, %w) : (!x, tensor<12x4xf32>) -> tensor<?x?x12xf32, #nn.tokens>
+  %p:3 = nn.split(%qkv) : (tensor<?x?x12xf32, #nn.tokens>) -> (!x, !x, !x)
   %o, %lse = nn.attention(%p#0, %p#1, %p#2) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, !l)
   return %o : !x
 }
@@ -93,27 +93,27 @@ func.func private @fused.forward(%x: !x {train.port = #train.port<flow, "hidden"
 // BACK-LABEL: func.func private @tokenwise.backward(
 // BACK-NOT: sequence_reversed
 // BACK: train.loop sequence 16
-// BACK: %[[ZERO:.*]] = nn.fill() {{.*}} -> tensor<?x?x2xf32>
+// BACK: %[[ZERO:.*]] = nn.fill() {{.*}} -> tensor<?x?x2xf32, #nn.tokens>
 // BACK: nn.concat(%{{.*}}, %[[ZERO]])
 // BACK-NOT: train.loop
 // BACK: return
 train.block layer @tokenwise parameters () programs {forward = @tokenwise.forward}
-func.func private @tokenwise.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (tensor<?x?x2xf32> {train.port = #train.port<flow, "hidden">}) {
-  %p:2 = nn.split(%x) : (!x) -> (tensor<?x?x2xf32>, tensor<?x?x2xf32>)
-  %y = nn.silu(%p#0) : (tensor<?x?x2xf32>) -> tensor<?x?x2xf32>
-  return %y : tensor<?x?x2xf32>
+func.func private @tokenwise.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (tensor<?x?x2xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
+  %p:2 = nn.split(%x) : (!x) -> (tensor<?x?x2xf32, #nn.tokens>, tensor<?x?x2xf32, #nn.tokens>)
+  %y = nn.silu(%p#0) : (tensor<?x?x2xf32, #nn.tokens>) -> tensor<?x?x2xf32, #nn.tokens>
+  return %y : tensor<?x?x2xf32, #nn.tokens>
 }
 
 // Two attentions, the second one's keys made of the first one's output; the first one reads the input itself, which
 // is whole already.
 // CHECK-LABEL: func.func private @twice.forward(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32>
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens>
 // CHECK: train.loop sequence 16 trip %{{.*}} (%[[K:[^ ]*]] = %{{[^ ]*}}, %[[Y:[^ ]*]] = %{{[^ ]*}})
 // CHECK: %[[O:.*]], %{{.*}} = nn.attention(%{{.*}}, %[[X]], %[[X]])
 // CHECK: %[[K1:.*]] = train.update %[[O]] into %[[K]]
 // CHECK: nn.attention(%[[O]], %[[K1]], %[[K1]])
 // BACK-LABEL: func.func private @twice.backward(
-// BACK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}
+// BACK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}
 // BACK: %[[K:.*]] = train.loop sequence 16
 // BACK: nn.attention(%{{.*}}, %[[X]], %[[X]])
 // BACK: %[[G:.*]]:5 = train.loop sequence_reversed 16
@@ -147,8 +147,8 @@ func.func private @reused.forward(%x: !x {train.port = #train.port<flow, "hidden
 // CHECK-NOT: train.loop
 nn.parameter @table : tensor<50x4xf32>
 train.block embed @embed parameters ("table" = @table) programs {forward = @embed.forward}
-func.func private @embed.forward(%ids: tensor<?x?x1xi32> {train.port = #train.port<batch, "ids">},
+func.func private @embed.forward(%ids: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "ids">},
     %w: tensor<50x4xf32> {train.port = #train.port<parameter, "table">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
-  %e = nn.embedding(%ids, %w) : (tensor<?x?x1xi32>, tensor<50x4xf32>) -> !x
+  %e = nn.embedding(%ids, %w) : (tensor<?x?x1xi32, #nn.tokens>, tensor<50x4xf32>) -> !x
   return %e : !x
 }

@@ -2,24 +2,24 @@
 // RUN: mebp-opt %s --pass-pipeline='builtin.module(func.func(mebp-narrow-activations))' | FileCheck %s
 // RUN: mebp-opt %s --pass-pipeline='builtin.module(func.func(mebp-narrow-activations),mebp-lower-to-exec{batch=2 sequence=40},mebp-place-values)' | FileCheck %s --check-prefix=EXEC
 
-!x = tensor<?x?x4xf32>
-!l = tensor<?x?x1xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
+!l = tensor<?x?x1xf32, #nn.tokens>
 !w = tensor<4x4xf32>
 
 // Activations become bf16, parameters and their gradients do not; nor do the softmax's statistics, and what is summed
 // over queries. A result takes over memory of its own type only.
 // CHECK-LABEL: func.func private @attend(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xbf16> {train.port = #train.port<flow, "hidden">}
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xbf16, #nn.tokens> {train.port = #train.port<flow, "hidden">}
 // CHECK-SAME: %[[W:[^ ]*]]: tensor<4x4xf32>
-// CHECK-SAME: -> (tensor<?x?x4xbf16> {train.port = #train.port<flow, "hidden.cotangent">}, tensor<4x4xf32>
-// CHECK: nn.linear(%[[X]], %[[W]]) : (tensor<?x?x4xbf16>, tensor<4x4xf32>) -> tensor<?x?x4xbf16>
-// CHECK: nn.attention({{.*}} -> (tensor<?x?x4xbf16>, tensor<?x?x1xf32>)
-// CHECK: nn.attention_gradient({{.*}} -> (tensor<?x?x4xbf16>, tensor<?x?x4xf32>, tensor<?x?x4xf32>)
-// CHECK: nn.silu_gradient({{.*}} : (tensor<?x?x4xbf16>, tensor<?x?x4xf32>) -> tensor<?x?x4xbf16>
-// CHECK: nn.linear_weight_gradient({{.*}} : (tensor<?x?x4xf32>, tensor<?x?x4xbf16>) -> tensor<4x4xf32>
+// CHECK-SAME: -> (tensor<?x?x4xbf16, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">}, tensor<4x4xf32>
+// CHECK: nn.linear(%[[X]], %[[W]]) : (tensor<?x?x4xbf16, #nn.tokens>, tensor<4x4xf32>) -> tensor<?x?x4xbf16, #nn.tokens>
+// CHECK: nn.attention({{.*}} -> (tensor<?x?x4xbf16, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>)
+// CHECK: nn.attention_gradient({{.*}} -> (tensor<?x?x4xbf16, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>)
+// CHECK: nn.silu_gradient({{.*}} : (tensor<?x?x4xbf16, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>) -> tensor<?x?x4xbf16, #nn.tokens>
+// CHECK: nn.linear_weight_gradient({{.*}} : (tensor<?x?x4xf32, #nn.tokens>, tensor<?x?x4xbf16, #nn.tokens>) -> tensor<4x4xf32>
 // A product may round an exact cotangent as it reads it.
-// CHECK: nn.linear_input_gradient({{.*}}) {narrow} : (tensor<?x?x4xf32>, tensor<4x4xf32>) -> tensor<?x?x4xbf16>
-// CHECK: nn.linear_input_gradient({{.*}}) : (tensor<?x?x4xbf16>, tensor<4x4xf32>, tensor<?x?x4xbf16>)
+// CHECK: nn.linear_input_gradient({{.*}}) {narrow} : (tensor<?x?x4xf32, #nn.tokens>, tensor<4x4xf32>) -> tensor<?x?x4xbf16, #nn.tokens>
+// CHECK: nn.linear_input_gradient({{.*}}) : (tensor<?x?x4xbf16, #nn.tokens>, tensor<4x4xf32>, tensor<?x?x4xbf16, #nn.tokens>)
 // EXEC-LABEL: exec.program @attend
 // EXEC: exec.kernel "silu_gradient"({{.*}}) slots [0, 1] ties [-1] reuses [-1]
 // EXEC: exec.kernel "silu_gradient"({{.*}}) slots [0, 1] ties [-1] reuses [1]
@@ -40,11 +40,11 @@ func.func private @attend(%x: !x {train.port = #train.port<flow, "hidden">}, %w:
 // What a loop carries has one type from end to end: sums stay exact because the kernel that adds to them says so, keys
 // are rounded with what they are updated from.
 // CHECK-LABEL: func.func private @chunked(
-// CHECK: %[[ZERO:.*]] = nn.fill() {{.*}} -> tensor<?x?x4xf32>
-// CHECK: train.loop sequence_reversed 16 {{.*}} : tensor<?x?x4xf32>, tensor<?x?x4xf32>, tensor<?x?x4xbf16>
-// CHECK: train.slice %{{.*}} : tensor<?x?x4xf32> -> tensor<?x?x4xf32>
-// CHECK: nn.scale({{.*}} : (tensor<?x?x4xf32>) -> tensor<?x?x4xbf16>
-// CHECK: train.update %{{.*}} : tensor<?x?x4xbf16> into tensor<?x?x4xbf16>
+// CHECK: %[[ZERO:.*]] = nn.fill() {{.*}} -> tensor<?x?x4xf32, #nn.tokens>
+// CHECK: train.loop sequence_reversed 16 {{.*}} : tensor<?x?x4xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>, tensor<?x?x4xbf16, #nn.tokens>
+// CHECK: train.slice %{{.*}} : tensor<?x?x4xf32, #nn.tokens> -> tensor<?x?x4xf32, #nn.tokens>
+// CHECK: nn.scale({{.*}} : (tensor<?x?x4xf32, #nn.tokens>) -> tensor<?x?x4xbf16, #nn.tokens>
+// CHECK: train.update %{{.*}} : tensor<?x?x4xbf16, #nn.tokens> into tensor<?x?x4xbf16, #nn.tokens>
 func.func private @chunked(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden.cotangent">}) {
   %zero = nn.fill() {value = 0.0 : f32} : () -> !x
   %nought = nn.fill() {value = 0.0 : f32} : () -> !x
@@ -65,8 +65,8 @@ func.func private @chunked(%x: !x {train.port = #train.port<flow, "hidden">}) ->
 
 // Logits leave as they are. An exact value that leaves as a cotangent, or is written into one, is rounded on its way.
 // CHECK-LABEL: func.func private @logits(
-// CHECK-SAME: -> (tensor<?x?x4xf32> {train.port = #train.port<result, "logits">})
-// CHECK: nn.linear({{.*}} : (tensor<?x?x4xbf16>, tensor<4x4xf32>) -> tensor<?x?x4xf32>
+// CHECK-SAME: -> (tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<result, "logits">})
+// CHECK: nn.linear({{.*}} : (tensor<?x?x4xbf16, #nn.tokens>, tensor<4x4xf32>) -> tensor<?x?x4xf32, #nn.tokens>
 func.func private @logits(%x: !x {train.port = #train.port<flow, "hidden">}, %w: !w {train.port = #train.port<parameter, "p0">})
     -> (!x {train.port = #train.port<result, "logits">}) {
   %logits = nn.linear(%x, %w) : (!x, !w) -> !x
@@ -74,9 +74,9 @@ func.func private @logits(%x: !x {train.port = #train.port<flow, "hidden">}, %w:
 }
 
 // CHECK-LABEL: func.func private @leaves(
-// CHECK-SAME: -> (tensor<?x?x4xbf16> {train.port = #train.port<flow, "hidden.cotangent">})
+// CHECK-SAME: -> (tensor<?x?x4xbf16, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">})
 // CHECK: %[[DQ:.*]], %[[DK:.*]], %[[DV:.*]] = nn.attention_gradient
-// CHECK: %[[ROUNDED:.*]] = nn.scale(%[[DV]]) {alpha = 1.000000e+00 : f32} : (tensor<?x?x4xf32>) -> tensor<?x?x4xbf16>
+// CHECK: %[[ROUNDED:.*]] = nn.scale(%[[DV]]) {alpha = 1.000000e+00 : f32} : (tensor<?x?x4xf32, #nn.tokens>) -> tensor<?x?x4xbf16, #nn.tokens>
 // CHECK: return %[[ROUNDED]]
 func.func private @leaves(%x: !x {train.port = #train.port<flow, "hidden">}, %lse: !l {train.port = #train.port<flow, "lse">}) -> (!x {train.port = #train.port<flow, "hidden.cotangent">}) {
   %dq, %dk, %dv = nn.attention_gradient(%x, %x, %x, %x, %lse, %x) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32,
@@ -85,7 +85,7 @@ func.func private @leaves(%x: !x {train.port = #train.port<flow, "hidden">}, %ls
 }
 
 // CHECK-LABEL: func.func private @written(
-// CHECK: %[[ROUNDED:.*]] = nn.scale(%{{.*}}) {alpha = 1.000000e+00 : f32} : (tensor<?x?x1xf32>) -> tensor<?x?x1xbf16>
+// CHECK: %[[ROUNDED:.*]] = nn.scale(%{{.*}}) {alpha = 1.000000e+00 : f32} : (tensor<?x?x1xf32, #nn.tokens>) -> tensor<?x?x1xbf16, #nn.tokens>
 // CHECK: train.update %[[ROUNDED]] into
 func.func private @written(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!l {train.port = #train.port<flow, "hidden">}) {
   %empty = train.empty : !l

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // RUN: mebp-opt %s --mebp-reduce-early | FileCheck %s
 
-!x = tensor<?x?x16xf32>
-!h = tensor<?x?x2xf32>
+!x = tensor<?x?x16xf32, #nn.tokens>
+!h = tensor<?x?x2xf32, #nn.tokens>
 !w = tensor<16x16xf32>
 !a = tensor<2x16xf32>
 !b = tensor<16x2xf32>
 
 // What the adapter needs of %x is read before %dx is made: the two are never there together.
 // CHECK-LABEL: func.func @adapter(
-// CHECK-SAME: %[[X:.*]]: tensor<?x?x16xf32>, %[[DY:.*]]: tensor<?x?x16xf32>,
-// CHECK-NEXT: %[[DH:.*]] = nn.linear_input_gradient(%[[DY]], %{{.*}}) : (tensor<?x?x16xf32>, tensor<16x2xf32>)
+// CHECK-SAME: %[[X:.*]]: tensor<?x?x16xf32, #nn.tokens>, %[[DY:.*]]: tensor<?x?x16xf32, #nn.tokens>,
+// CHECK-NEXT: %[[DH:.*]] = nn.linear_input_gradient(%[[DY]], %{{.*}}) : (tensor<?x?x16xf32, #nn.tokens>, tensor<16x2xf32>)
 // CHECK-NEXT: %[[S:.*]] = nn.silu(%[[X]])
 // CHECK-NEXT: %[[H:.*]] = nn.linear(%[[S]],
 // CHECK-NEXT: nn.linear_weight_gradient(%[[DH]], %[[S]])
 // CHECK-NEXT: nn.linear_weight_gradient(%[[DY]], %[[H]])
-// CHECK-NEXT: %[[BASE:.*]] = nn.linear_input_gradient(%[[DY]], %{{.*}}) : (tensor<?x?x16xf32>, tensor<16x16xf32>)
+// CHECK-NEXT: %[[BASE:.*]] = nn.linear_input_gradient(%[[DY]], %{{.*}}) : (tensor<?x?x16xf32, #nn.tokens>, tensor<16x16xf32>)
 // CHECK-NEXT: nn.linear_input_gradient(%[[DH]], %{{.*}} addend %[[BASE]])
 func.func @adapter(%x: !x, %dy: !x, %w: !w, %a: !a, %b: !b) -> (!x, !a, !b) {
   %s = nn.silu(%x) : (!x) -> !x

@@ -2,11 +2,11 @@
 // RUN: mebp-opt %s --mebp-tile-loss="rows=16 columns=32" | FileCheck %s
 // RUN: mebp-opt %s --mebp-tile-loss="rows=16 columns=32" --mebp-lower-to-exec="batch=2 sequence=40" --mebp-place-values | FileCheck %s --check-prefix=EXEC
 
-!x = tensor<?x?x4xf32>
+!x = tensor<?x?x4xf32, #nn.tokens>
 
 // The loss alone: the running softmax over tiles of the vocabulary, for one tile of rows after the other.
 // CHECK-LABEL: func.func private @head.loss(
-// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32> {train.port = #train.port<flow, "hidden">}, %[[LABELS:[^ ]*]]: tensor<?x?x1xi32>
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}, %[[LABELS:[^ ]*]]: tensor<?x?x1xi32, #nn.tokens>
 // CHECK-SAME: %[[SCALE:[^ ]*]]: tensor<1x1xf32>
 // CHECK-SAME: %[[W:[^ ]*]]: tensor<50x4xf32>
 // CHECK-NEXT: %[[ZERO:.*]] = nn.fill() {value = 0.000000e+00 : f32} : () -> tensor<1x1xf32>
@@ -14,8 +14,8 @@
 // CHECK: %[[XC:.*]] = train.slice %[[X]][%[[R]]]
 // CHECK: %[[N:.*]] = nn.scale(%[[XC]])
 // CHECK: %[[LABELSC:.*]] = train.slice %[[LABELS]][%[[R]]]
-// CHECK-DAG: nn.fill() {value = 0xFF800000 : f32} : () -> tensor<?x?x1xf32>
-// CHECK-DAG: nn.fill() {value = 0.000000e+00 : f32} : () -> tensor<?x?x1xf32>
+// CHECK-DAG: nn.fill() {value = 0xFF800000 : f32} : () -> tensor<?x?x1xf32, #nn.tokens>
+// CHECK-DAG: nn.fill() {value = 0.000000e+00 : f32} : () -> tensor<?x?x1xf32, #nn.tokens>
 // CHECK: %[[S:.*]]:3 = train.loop weight_rows 32 over %[[W]] : tensor<50x4xf32> trip %[[C:.*]] (%[[MAX:[^ ]*]] = %{{[^ ]*}}, %[[TOTAL:[^ ]*]] = %{{[^ ]*}}, %[[TARGET:[^ ]*]] = %{{[^ ]*}})
 // CHECK-NEXT: %[[TILE:.*]] = train.slice %[[W]][%[[C]]] : tensor<50x4xf32> -> tensor<?x4xf32>
 // CHECK-NEXT: %[[LOGITS:.*]] = nn.linear(%[[N]], %[[TILE]])
@@ -29,12 +29,12 @@
 // EXEC-LABEL: exec.program @head.loss
 // EXEC-NOT: tensor<80x50x
 // EXEC: tensor<16x32xf32, #exec.extent<0, 1>>
-func.func private @head.loss(%x: !x {train.port = #train.port<flow, "hidden">}, %labels: tensor<?x?x1xi32> {train.port = #train.port<batch, "labels">},
+func.func private @head.loss(%x: !x {train.port = #train.port<flow, "hidden">}, %labels: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "labels">},
     %scale: tensor<1x1xf32> {train.port = #train.port<batch, "scale">},
     %w: tensor<50x4xf32> {train.port = #train.port<parameter, "table">}) -> (tensor<1x1xf32> {train.port = #train.port<result, "loss">}) {
   %n = nn.scale(%x) {alpha = 2.0 : f32} : (!x) -> !x
   %loss = nn.linear_cross_entropy(%n, %w, %labels, %scale)
-      : (!x, tensor<50x4xf32>, tensor<?x?x1xi32>, tensor<1x1xf32>) -> tensor<1x1xf32>
+      : (!x, tensor<50x4xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<1x1xf32>) -> tensor<1x1xf32>
   return %loss : tensor<1x1xf32>
 }
 
@@ -57,13 +57,13 @@ func.func private @head.loss(%x: !x {train.port = #train.port<flow, "hidden">}, 
 // EXEC-LABEL: exec.program @head.objective
 // EXEC-NOT: tensor<80x50x
 // EXEC: exec.return
-func.func private @head.objective(%x: !x {train.port = #train.port<flow, "hidden">}, %labels: tensor<?x?x1xi32> {train.port = #train.port<batch, "labels">},
+func.func private @head.objective(%x: !x {train.port = #train.port<flow, "hidden">}, %labels: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "labels">},
     %scale: tensor<1x1xf32> {train.port = #train.port<batch, "scale">},
     %w: tensor<50x4xf32> {train.port = #train.port<parameter, "table">})
     -> (tensor<1x1xf32> {train.port = #train.port<result, "loss">}, !x {train.port = #train.port<flow, "hidden.cotangent">}) {
   %n = nn.scale(%x) {alpha = 2.0 : f32} : (!x) -> !x
   %loss, %dn = nn.linear_cross_entropy_gradient(%n, %w, %labels, %scale)
-      : (!x, tensor<50x4xf32>, tensor<?x?x1xi32>, tensor<1x1xf32>) -> (tensor<1x1xf32>, !x)
+      : (!x, tensor<50x4xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<1x1xf32>) -> (tensor<1x1xf32>, !x)
   %dx = nn.scale(%dn) {alpha = 2.0 : f32} : (!x) -> !x
   return %loss, %dx : tensor<1x1xf32>, !x
 }
