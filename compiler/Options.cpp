@@ -3,34 +3,6 @@
 
 namespace mebp {
 
-namespace {
-constexpr WeightFormat weightFormats[] = {WeightFormat::F32, WeightFormat::BF16, WeightFormat::Int4,
-                                          WeightFormat::Int4Symmetric, WeightFormat::Int8};
-} // namespace
-
-const char *nameOf(WeightFormat format) {
-  switch (format) {
-  case WeightFormat::F32:
-    return "f32";
-  case WeightFormat::BF16:
-    return "bf16";
-  case WeightFormat::Int4:
-    return "int4";
-  case WeightFormat::Int4Symmetric:
-    return "int4-sym";
-  case WeightFormat::Int8:
-    return "int8";
-  }
-  return "";
-}
-
-std::optional<WeightFormat> parseWeightFormat(std::string_view name) {
-  for (WeightFormat format : weightFormats)
-    if (name == nameOf(format))
-      return format;
-  return std::nullopt;
-}
-
 const char *nameOf(Spill spill) {
   constexpr const char *names[] = {"none", "checkpoints", "all"};
   return names[static_cast<int>(spill)];

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "format/optimizers.h"
+#include "format/weight_format.h"
 
 #include <cstdint>
 #include <optional>
@@ -26,19 +27,12 @@ struct Lora {
   uint64_t seed = 0; // of the initial values
 };
 
-/// How a weight is stored in weights.bin.
-enum class WeightFormat { F32, BF16, Int4, Int4Symmetric, Int8 };
-
-/// As the command line calls it: "int4-sym".
-const char *nameOf(WeightFormat format);
-std::optional<WeightFormat> parseWeightFormat(std::string_view name);
-inline bool isQuantized(WeightFormat format) { return format != WeightFormat::F32 && format != WeightFormat::BF16; }
-
 struct Storage {
-  WeightFormat matrices = WeightFormat::Int4;
-  WeightFormat embeddings = WeightFormat::Int8; // tables and the head
-  bool narrowActivations = true;                // bf16 instead of f32
-  std::optional<uint64_t> randomSeed;           // draws the weights that have no data
+  format::WeightFormat matrices = format::WeightFormat::Int4;
+  format::WeightFormat embeddings = format::WeightFormat::Int8; // tables and the head
+  std::vector<std::string> rules;                               // PATTERN=STORAGE, before both
+  bool narrowActivations = true;                                // bf16 instead of f32
+  std::optional<uint64_t> randomSeed;                           // draws the weights that have no data
 };
 
 /// What lies in a file on a disk instead of in memory. Each includes those before it.

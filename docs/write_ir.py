@@ -18,7 +18,7 @@ _HEAD = "<!-- written by docs/write_ir.py (make docs) from {source}; do not edit
 _ABOUT_OPS = """\
 The three dialects of the compiler, from the mathematics of a model to its programs, each in the order of its `.td`
 file. [architecture.md](architecture.md) says how they follow each other. Most ops are written alike, as in
-`%y = nn.add(%a, %b) : (tensor<?x?x576xf32>, tensor<?x?x576xf32>) -> tensor<?x?x576xf32>`; the others show their syntax.
+`%y = nn.add(%a, %b) : (!x, !x) -> !x` where `!x = tensor<?x?x576xf32, #nn.tokens>`; the others show their syntax.
 
 - *kernel*: computed at run time, by the kernel of the same name in [kernels.md](kernels.md)
 - *differentiable*: has a gradient rule in `dialects/nn/NNGradients.cpp`"""

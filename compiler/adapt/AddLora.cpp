@@ -126,8 +126,9 @@ struct AddLora : impl::AddLoraBase<AddLora> {
   Value addTrainable(train::BlockOp block, func::FuncOp function, const std::string &name, const std::string &ownName,
                      RankedTensorType type, float bound, Location location) {
     OpBuilder builder(block);
-    nn::ParameterOp::create(builder, location, builder.getStringAttr(name), TypeAttr::get(type), nullptr, nullptr,
-                            nullptr, nullptr, builder.getUnitAttr(), builder.getF32FloatAttr(bound));
+    auto parameter = nn::ParameterOp::create(builder, location, name, type);
+    parameter.setTrainable(true);
+    parameter.setInitialBoundAttr(builder.getF32FloatAttr(bound));
     block.addParameter(ownName, name);
 
     unsigned argument = function.getNumArguments();

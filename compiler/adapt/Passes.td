@@ -1,6 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 include "mlir/Pass/PassBase.td"
 
+def AssignStorage : Pass<"mebp-assign-storage", "::mlir::ModuleOp"> {
+  let summary = "Decide how each frozen weight is stored";
+  let description = [{
+    ```mlir
+    nn.parameter @lm_head.weight : tensor<49152x576xf32>
+    // becomes, with the options matrices=int4 rules=lm_head=int8
+    nn.parameter @lm_head.weight : tensor<49152x576xf32> {storage = "int8"}
+    ```
+  }];
+  let options = [
+    Option<"matrices", "matrices", "std::string", "::mebp::format::nameOf(::mebp::Storage().matrices)",
+           "of layers: f32, bf16, int8, int4 or int4-sym">,
+    Option<"embeddings", "embeddings", "std::string", "::mebp::format::nameOf(::mebp::Storage().embeddings)",
+           "of tables and the head">,
+    ListOption<"rules", "rules", "std::string", "PATTERN=STORAGE for the layers that the pattern matches">
+  ];
+}
+
 def AddLora : Pass<"mebp-add-lora", "::mlir::ModuleOp"> {
   let summary = "Add low-rank adapters to the chosen linear layers";
   let description = [{

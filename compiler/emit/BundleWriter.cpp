@@ -131,6 +131,7 @@ std::string makeManifest(const Options &options, StringRef tokenizer, const form
       {"options", json::Object{{"precision", options.storage.narrowActivations ? "bf16" : "f32"},
                                {"weights", nameOf(options.storage.matrices)},
                                {"embedding_weights", nameOf(options.storage.embeddings)},
+                               {"weights_for", json::Array(options.storage.rules)},
                                {"optimizer", options.training.optimizer},
                                {"chunk_size", options.schedule.chunk},
                                {"checkpoint_spacing", options.schedule.spacing},
@@ -220,7 +221,7 @@ SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const Options &options
   }
   model.mutable_lora()->set_seed(options.lora.seed);
 
-  SmallVector<nn::ParameterOp> parameters = layOutWeights(module, options.storage, bundle);
+  SmallVector<nn::ParameterOp> parameters = layOutWeights(module, bundle);
   llvm::StringMap<uint32_t> programs, weights;
   for (auto [index, parameter] : llvm::enumerate(parameters))
     weights[parameter.getSymName()] = index;
@@ -267,8 +268,8 @@ LogicalResult writeBundle(ModuleOp module, const Options &options, StringRef tok
       return emitError(location) << folder.file("tokenizer") << ": " << error.message() << "; nothing was written";
   }
   uint32_t weightsDigest = 0;
-  if (failed(
-          writeWeights(parameters, options.storage, bundle, isInterrupted, folder.file("weights.bin"), weightsDigest)))
+  if (failed(writeWeights(parameters, options.storage.randomSeed, bundle, isInterrupted, folder.file("weights.bin"),
+                          weightsDigest)))
     return failure();
   bundle.set_weights_crc32(weightsDigest);
   std::string manifest = makeManifest(options, tokenizer, bundle);

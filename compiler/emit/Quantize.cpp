@@ -53,25 +53,25 @@ unsigned char roundCode(float position, int largestCode) {
 
 } // namespace
 
-bool storeRow(WeightFormat weightFormat, const float *row, uint64_t columns, unsigned char *data, uint16_t *scales,
-              uint16_t *minima) {
-  if (weightFormat == WeightFormat::F32) {
+bool storeRow(format::WeightFormat weightFormat, const float *row, uint64_t columns, unsigned char *data,
+              uint16_t *scales, uint16_t *minima) {
+  if (weightFormat == format::WeightFormat::F32) {
     std::memcpy(data, row, columns * sizeof(float));
     return true;
   }
-  if (weightFormat == WeightFormat::BF16) {
+  if (weightFormat == format::WeightFormat::BF16) {
     for (uint64_t i = 0; i < columns; ++i) {
       uint16_t value = format::floatToBfloat(row[i]);
       std::memcpy(data + 2 * i, &value, sizeof value);
     }
     return true;
   }
-  for (uint64_t group = 0; group < groupsOf(getStorage(weightFormat), columns); ++group) {
+  for (uint64_t group = 0; group < groupsOf(format::storageOf(weightFormat), columns); ++group) {
     uint64_t begin = group * format::groupSize, count = std::min<uint64_t>(format::groupSize, columns - begin);
     const float *values = row + begin;
-    Affine fit = weightFormat == WeightFormat::Int4   ? fitAffine(values, count)
-                 : weightFormat == WeightFormat::Int8 ? fitSymmetric8(values, count)
-                                                      : fitSymmetric4(values, count);
+    Affine fit = weightFormat == format::WeightFormat::Int4   ? fitAffine(values, count)
+                 : weightFormat == format::WeightFormat::Int8 ? fitSymmetric8(values, count)
+                                                              : fitSymmetric4(values, count);
     scales[group] = fit.scale;
     minima[group] = fit.minimum;
     float scale = halfToFloat(fit.scale), minimum = halfToFloat(fit.minimum);
@@ -81,7 +81,7 @@ bool storeRow(WeightFormat weightFormat, const float *row, uint64_t columns, uns
     if (scale != 0.0f)
       for (uint64_t i = 0; i < count; ++i)
         codes[i] = roundCode((values[i] - minimum) / scale, fit.largestCode);
-    if (weightFormat == WeightFormat::Int8)
+    if (weightFormat == format::WeightFormat::Int8)
       std::copy_n(codes, format::groupSize, data + begin);
     else
       for (uint64_t pair = 0; pair < format::groupSize / 2; ++pair)

@@ -22,22 +22,6 @@ namespace mebp {
 
 namespace {
 
-/// Tables of embeddings, and the head, which sees every token of the vocabulary.
-llvm::StringSet<> findEmbeddings(ModuleOp module) {
-  llvm::StringSet<> names;
-  for (auto block : module.getOps<train::BlockOp>())
-    if (block.getKind() != train::BlockKind::Layer)
-      for (auto name : block.getParameters().getAsRange<FlatSymbolRefAttr>())
-        names.insert(name.getValue());
-  return names;
-}
-
-WeightFormat chooseFormat(nn::ParameterOp parameter, const Storage &storage, const llvm::StringSet<> &embeddings) {
-  if (parameter.getTensorType().getRank() == 1)
-    return WeightFormat::F32;
-  return embeddings.contains(parameter.getSymName()) ? storage.embeddings : storage.matrices;
-}
-
 /// Written by several threads at once, each at its own place.
 class File {
 public:
@@ -71,9 +55,9 @@ private:
 
 } // namespace
 
-SmallVector<nn::ParameterOp> layOutWeights(ModuleOp module, const Storage &storage, format::Bundle &bundle) {
+SmallVector<nn::ParameterOp> layOutWeights(ModuleOp module, format::Bundle &bundle) {
   SmallVector<nn::ParameterOp> order;
-  llvm::StringSet<> embeddings = findEmbeddings(module), seen;
+  llvm::StringSet<> seen;
   uint64_t offset = 0;
   auto take = [&](uint64_t bytes) {
     uint64_t begin = format::alignUp(offset);
@@ -88,15 +72,15 @@ SmallVector<nn::ParameterOp> layOutWeights(ModuleOp module, const Storage &stora
         continue;
       RankedTensorType type = parameter.getTensorType();
       uint64_t rows = type.getRank() == 1 ? 1 : type.getDimSize(0), columns = type.getShape().back();
-      WeightFormat weightFormat = chooseFormat(parameter, storage, embeddings);
-      uint64_t groups = groupsOf(getStorage(weightFormat), columns);
+      format::Storage storage = format::storageOf(*parameter.getWeightFormat());
+      uint64_t groups = groupsOf(storage, columns);
       format::Weight &weight = *bundle.add_weights();
       weight.set_name(name.getValue().str());
       weight.set_rows(rows);
       weight.set_columns(columns);
-      weight.set_element(format::elementOf(getStorage(weightFormat)));
+      weight.set_element(format::elementOf(storage));
       weight.set_group(groups ? format::groupSize : 0);
-      weight.set_data_offset(take(rows * rowBytesOf(getStorage(weightFormat), columns)));
+      weight.set_data_offset(take(rows * rowBytesOf(storage, columns)));
       weight.set_scales_offset(groups ? take(rows * groups * 2) : 0);
       weight.set_minima_offset(groups ? take(rows * groups * 2) : 0);
       weight.set_transposed(parameter.getTransposed());
@@ -111,9 +95,9 @@ SmallVector<nn::ParameterOp> layOutWeights(ModuleOp module, const Storage &stora
   return order;
 }
 
-uint64_t countWeightBytes(ModuleOp module, const Storage &storage) {
+uint64_t countWeightBytes(ModuleOp module) {
   format::Bundle bundle;
-  (void)layOutWeights(module, storage, bundle);
+  (void)layOutWeights(module, bundle);
   return bundle.weights_bytes();
 }
 
@@ -133,9 +117,10 @@ struct Batch {
 
 class Writer {
 public:
-  Writer(const File &file, const WeightSource &source, const format::Weight &weight, WeightFormat weightFormat)
+  Writer(const File &file, const WeightSource &source, const format::Weight &weight, format::WeightFormat weightFormat)
       : file(file), source(source), weight(weight), weightFormat(weightFormat), columns(weight.columns()),
-        rowBytes(rowBytesOf(getStorage(weightFormat), columns)), groups(groupsOf(getStorage(weightFormat), columns)) {}
+        rowBytes(rowBytesOf(format::storageOf(weightFormat), columns)),
+        groups(groupsOf(format::storageOf(weightFormat), columns)) {}
 
   void write(uint64_t first, uint64_t count, Batch &batch) const {
     batch.data.resize(count * rowBytes);
@@ -163,7 +148,7 @@ private:
   const File &file;
   const WeightSource &source;
   const format::Weight &weight;
-  const WeightFormat weightFormat;
+  const format::WeightFormat weightFormat;
   const uint64_t columns, rowBytes, groups;
 };
 
@@ -175,8 +160,9 @@ uint32_t addToDigest(const Batch &batch, uint32_t digest) {
 
 } // namespace
 
-LogicalResult writeWeights(ArrayRef<nn::ParameterOp> parameters, const Storage &storage, const format::Bundle &bundle,
-                           llvm::function_ref<bool()> isInterrupted, StringRef path, uint32_t &digest) {
+LogicalResult writeWeights(ArrayRef<nn::ParameterOp> parameters, std::optional<uint64_t> randomSeed,
+                           const format::Bundle &bundle, llvm::function_ref<bool()> isInterrupted, StringRef path,
+                           uint32_t &digest) {
   digest = 0;
   File file(path);
   auto systemError = [&](Location location, int number) {
@@ -187,15 +173,14 @@ LogicalResult writeWeights(ArrayRef<nn::ParameterOp> parameters, const Storage &
   if (!file.isOpen() || !file.resize(bundle.weights_bytes()))
     return systemError(unknown, errno);
 
-  llvm::StringSet<> embeddings = findEmbeddings(module);
-  WeightSource source(storage.randomSeed);
+  WeightSource source(randomSeed);
   std::array<Batch, windowBatches> window;
   for (auto [index, constParameter] : llvm::enumerate(parameters)) {
     nn::ParameterOp parameter = constParameter;
     if (failed(source.open(parameter, index)))
       return failure();
     const format::Weight &weight = bundle.weights(index);
-    Writer writer(file, source, weight, chooseFormat(parameter, storage, embeddings));
+    Writer writer(file, source, weight, *parameter.getWeightFormat());
     uint64_t batchRows = format::batchRowsOf(weight);
     uint64_t batches = llvm::divideCeil(weight.rows(), batchRows);
     for (uint64_t begin = 0; begin < batches; begin += windowBatches) {

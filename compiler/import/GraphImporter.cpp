@@ -296,8 +296,7 @@ Value GraphImporter::makeParameter(const OnnxNode &node, const onnx::Tensor &ten
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPoint(main);
     Location location = NameLoc::get(builder.getStringAttr(tensor.name()));
-    parameter = nn::ParameterOp::create(builder, location, tensor.name(), type, nullptr, nullptr, false, nullptr, false,
-                                        nullptr);
+    parameter = nn::ParameterOp::create(builder, location, tensor.name(), type);
   }
   if (failed(file.attachData(tensor, parameter)))
     return {};

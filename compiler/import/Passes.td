@@ -29,7 +29,7 @@ def FlattenTokens : Pass<"mebp-flatten-tokens", "::mlir::ModuleOp"> {
     %1 = nn.onnx "Transpose"(%0) {perm = [0, 2, 1, 3]} : ... -> tensor<2x4x40x24xf32>
     %2 = nn.onnx "RotaryEmbedding"(%1) {frequencies = ..., position_axis = -2, scale = 1.0} : ...
     // becomes
-    %2 = nn.rope(%q) {head_dim = 24, frequencies = ...} : (tensor<?x?x96xf32>) -> tensor<?x?x96xf32>
+    %2 = nn.rope(%q) {head_dim = 24, frequencies = ...} : (tensor<?x?x96xf32, #nn.tokens>) -> tensor<?x?x96xf32, #nn.tokens>
     ```
   }];
   let dependentDialects = ["::mebp::nn::NNDialect"];

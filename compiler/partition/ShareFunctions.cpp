@@ -2,7 +2,8 @@
 //
 // Lets blocks of the same structure share one function.
 //
-// 1. The text of a function, its name, locations and the names of its parameters left out, is its structure.
+// 1. The text of a function is its structure: its name, locations and the names of its parameters left out, how these
+//    are stored put in.
 // 2. The first function of each structure stays, named for its kind ("layer.forward", or "layer.1.forward" and so on
 //    where there are several); blocks refer to it and take its names for their parameters, the others are erased.
 #include "compiler/partition/Passes.h"
@@ -19,12 +20,16 @@ namespace mebp {
 
 namespace {
 
-std::string getStructure(func::FuncOp function) {
+std::string getStructure(train::BlockOp block, func::FuncOp function) {
   OwningOpRef<func::FuncOp> copy = function.clone();
   copy->setName("structure");
   for (unsigned i = 0; i < copy->getNumArguments(); ++i)
-    if (train::PortAttr port = train::getArgumentPort(*copy, i); port && port.getKind() == train::PortKind::Parameter)
-      train::setArgumentPort(*copy, i, train::PortKind::Parameter, std::to_string(i));
+    if (train::PortAttr port = train::getArgumentPort(*copy, i); port && port.getKind() == train::PortKind::Parameter) {
+      auto parameter = SymbolTable::lookupNearestSymbolFrom<nn::ParameterOp>(block, block.getParameter(port.getName()));
+      std::optional<format::WeightFormat> stored = parameter.getWeightFormat();
+      std::string storage = stored ? format::nameOf(format::storageOf(*stored)) : "trained";
+      train::setArgumentPort(*copy, i, train::PortKind::Parameter, std::to_string(i) + " " + storage);
+    }
   std::string text;
   llvm::raw_string_ostream stream(text);
   copy->print(stream, OpPrintingFlags().printGenericOpForm().useLocalScope().enableDebugInfo(false));
@@ -57,8 +62,8 @@ struct ShareFunctions : impl::ShareFunctionsBase<ShareFunctions> {
       func::FuncOp function = block.lookupFunction(format::forwardProgram);
       if (!function)
         return signalPassFailure();
-      auto [entry, isNew] =
-          byStructure.try_emplace((stringifyBlockKind(block.getKind()) + getStructure(function)).str(), function);
+      auto [entry, isNew] = byStructure.try_emplace(
+          (stringifyBlockKind(block.getKind()) + getStructure(block, function)).str(), function);
       chosen[block] = entry->second;
       if (isNew)
         distinct[builder.getStringAttr(stringifyBlockKind(block.getKind()))].push_back(function);

@@ -63,7 +63,7 @@ public:
     if (compilation.emit == Level::Nn)
       return print();
     if (options.training.residentLimit)
-      inputs.weightsBytes = countWeightBytes(*module, options.storage);
+      inputs.weightsBytes = countWeightBytes(*module);
     if (compilation.findLongest)
       return sayLongest();
     if (failed(runSchedule()))
@@ -108,11 +108,7 @@ private:
 
   /// What the machine that trains was found to do.
   LogicalResult readRates() {
-    // int4-sym is int4 to whoever reads it.
-    auto nameOfStorage = [](WeightFormat format) { return StringRef(nameOf(format)).split('-').first.str(); };
     inputs.machine.threads = options.training.threads;
-    inputs.machine.weights = nameOfStorage(options.storage.matrices);
-    inputs.machine.embeddingWeights = nameOfStorage(options.storage.embeddings);
     const std::string &named = compilation.rates;
     if (named == "none")
       return success();

@@ -21,6 +21,12 @@ void buildPipeline(OpPassManager &passes, const Options &options, Level level) {
 
   passes.addPass(createPartitionBlocks());
 
+  AssignStorageOptions storage;
+  storage.matrices = format::nameOf(options.storage.matrices);
+  storage.embeddings = format::nameOf(options.storage.embeddings);
+  storage.rules.assign(options.storage.rules.begin(), options.storage.rules.end());
+  passes.addPass(createAssignStorage(storage));
+
   AddLoraOptions lora;
   lora.rank = options.lora.rank;
   lora.alpha = options.lora.alpha;

@@ -109,16 +109,17 @@ private:
       return activation.str();
     if (call.signature.cost != format::Cost::Product)
       return "";
-    if (isTrained(kernel.getInputs()[1]))
+    nn::ParameterOp parameter = findParameter(kernel.getInputs()[1]);
+    if (parameter.getTrainable())
       return call.operands[0].columns > call.results[0].columns ? "lora_down" : "lora_up";
-    std::string weights = block.getKind() == train::BlockKind::Layer ? machine.weights : machine.embeddingWeights;
+    std::string weights = format::nameOf(format::storageOf(*parameter.getWeightFormat()));
     return call.low().rows > 0 ? weights + " low" : weights;
   }
 
-  bool isTrained(Value weight) {
-    std::optional<StringRef> parameter = exec::getParameter(program, weight);
-    return parameter &&
-           SymbolTable::lookupNearestSymbolFrom<nn::ParameterOp>(block, block.getParameter(*parameter)).getTrainable();
+  /// What a product multiplies with.
+  nn::ParameterOp findParameter(Value weight) {
+    return SymbolTable::lookupNearestSymbolFrom<nn::ParameterOp>(
+        block, block.getParameter(*exec::getParameter(program, weight)));
   }
 
   exec::ProgramOp program;

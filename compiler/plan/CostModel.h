@@ -12,7 +12,6 @@ namespace mebp {
 struct Machine {
   MachineRates rates;
   int64_t threads;
-  std::string weights, embeddingWeights; // how matrices, and tables and the head, are stored
 };
 
 /// What runs in a step, in predicted seconds: every kernel call, times the trips of the loops around it.

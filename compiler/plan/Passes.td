@@ -8,7 +8,7 @@ def LowerToExec : Pass<"mebp-lower-to-exec", "::mlir::ModuleOp"> {
     this batch and sequence, with the extent that is live at run time beside it.
 
     ```mlir
-    %y = nn.rms_norm(%x, %w) {epsilon = 1.0e-5 : f32} : (tensor<?x?x576xf32>, tensor<576xf32>) -> tensor<?x?x576xf32>
+    %y = nn.rms_norm(%x, %w) {epsilon = 1.0e-5 : f32} : (tensor<?x?x576xf32, #nn.tokens>, tensor<576xf32>) -> tensor<?x?x576xf32, #nn.tokens>
     // becomes
     %y = exec.kernel "rms_norm"(%x, %w) slots [0, 1] ties [-1] reuses [0] {epsilon = 1.0e-5 : f32}
          : (tensor<256x576xf32, #exec.extent<-1, -2>>, tensor<1x576xf32>) -> tensor<256x576xf32, #exec.extent<-1, -2>>

@@ -72,9 +72,9 @@ def NarrowActivations : Pass<"mebp-narrow-activations", "::mlir::func::FuncOp"> 
     and their gradients stay in f32. Kernels compute in f32 and round where they write.
 
     ```mlir
-    %o, %lse = nn.attention(%q, %k, %v) : (tensor<?x?x576xf32>, ..) -> (tensor<?x?x576xf32>, tensor<?x?x9xf32>)
+    %o, %lse = nn.attention(%q, %k, %v) : (tensor<?x?x576xf32, #nn.tokens>, ..) -> (tensor<?x?x576xf32, #nn.tokens>, tensor<?x?x9xf32, #nn.tokens>)
     // becomes
-    %o, %lse = nn.attention(%q, %k, %v) : (tensor<?x?x576xbf16>, ..) -> (tensor<?x?x576xbf16>, tensor<?x?x9xf32>)
+    %o, %lse = nn.attention(%q, %k, %v) : (tensor<?x?x576xbf16, #nn.tokens>, ..) -> (tensor<?x?x576xbf16, #nn.tokens>, tensor<?x?x9xf32, #nn.tokens>)
     ```
   }];
   let dependentDialects = ["::mebp::train::TrainDialect"];

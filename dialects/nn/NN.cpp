@@ -80,10 +80,21 @@ LogicalResult checkGate(Operation *op, StringRef activation) {
 
 } // namespace
 
+void ParameterOp::build(OpBuilder &builder, OperationState &state, StringRef name, RankedTensorType type) {
+  state.getOrAddProperties<Properties>().setSymName(builder.getStringAttr(name));
+  state.getOrAddProperties<Properties>().setType(TypeAttr::get(type));
+}
 LogicalResult ParameterOp::verify() {
   if (getTrainable() && getData())
     return emitOpError("is trainable and has external data; a trainable parameter starts from 'initial_bound'");
+  if (getTrainable() && getStorage())
+    return emitOpError("is trainable and has a storage; a trainable parameter is not stored with the weights");
+  if (getStorage() && !getWeightFormat())
+    return emitOpError() << "has the storage '" << *getStorage() << "'; known are " << mebp::format::weightFormatNames;
   return success();
+}
+std::optional<mebp::format::WeightFormat> ParameterOp::getWeightFormat() {
+  return getStorage() ? mebp::format::parseWeightFormat(*getStorage()) : std::nullopt;
 }
 LogicalResult ReadParameterOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto parameter = symbols.lookupNearestSymbolFrom<ParameterOp>(*this, getParameterAttr());

@@ -14,6 +14,7 @@
 
 #include "dialects/nn/Kernels.h"
 #include "dialects/nn/Sequence.h"
+#include "format/weight_format.h"
 
 #include "dialects/nn/NNDialect.h.inc"
 #include "dialects/nn/NNInterfaces.h.inc"

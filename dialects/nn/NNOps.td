@@ -30,16 +30,21 @@ def NN_ParameterOp : Op<NN_Dialect, "parameter", [Symbol]> {
   let description = [{
     Declares a parameter under its Hugging Face name (a trainable one under its PEFT key). `data` says where the bytes
     lie, `inline_data` holds them where the ONNX file does; neither means that values are drawn at random. `transposed`:
-    the stored tensor is the transpose of this type. A trainable parameter starts uniform in
+    the tensor there is the transpose of this type. `storage`: how weights.bin has it, as --weights calls it, once
+    mebp-assign-storage has decided. A trainable parameter has none; it starts uniform in
     [-initial_bound, initial_bound].
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<AnyRankedTensor>:$type,
                        OptionalAttr<NN_ExternalDataAttr>:$data, OptionalAttr<ElementsAttr>:$inline_data,
                        UnitAttr:$transposed, OptionalAttr<StrArrayAttr>:$aliases,
-                       UnitAttr:$trainable, OptionalAttr<F32Attr>:$initial_bound);
+                       OptionalAttr<StrAttr>:$storage, UnitAttr:$trainable, OptionalAttr<F32Attr>:$initial_bound);
   let assemblyFormat = "$sym_name `:` $type attr-dict";
   let hasVerifier = 1;
+  let skipDefaultBuilders = 1;
+  let builders = [OpBuilder<(ins "::llvm::StringRef":$name, "::mlir::RankedTensorType":$type)>];
   let extraClassDeclaration = [{
+    /// Nothing until it is decided, and of what is trained.
+    std::optional<::mebp::format::WeightFormat> getWeightFormat();
     ::mlir::RankedTensorType getTensorType() { return ::llvm::cast<::mlir::RankedTensorType>(getType()); }
   }];
 }

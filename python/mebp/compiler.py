@@ -2,7 +2,7 @@
 """mebp.compile: runs mebpc, the compiler."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mebp.errors import Error
@@ -30,6 +30,7 @@ def compile(
     batch: int | None = None,
     weights: str | None = None,
     embedding_weights: str | None = None,
+    weights_for: Mapping[str, str] | None = None,
     precision: str | None = None,
     lora: LoRA | None = None,
     optimizer: str | None = None,
@@ -47,6 +48,8 @@ def compile(
     seq_len, batch: the longest sequence and the largest batch, in tokens and rows; None for those of the export.
     weights: how frozen weights are stored: "int4", "int4-sym", "int8", "bf16" or "f32".
     embedding_weights: the same for the embedding and the head.
+    weights_for: the same for some layers by their names, in which * stands for anything, such as
+        {"lm_head": "int8", "*.layers.0.*": "bf16"}.
     precision: of activations, "bf16" or "f32".
     lora: what is trained; None for LoRA().
     optimizer: what the printed plan counts, "adamw", "sgd" or "mezo".
@@ -70,6 +73,7 @@ def compile(
         "--batch": batch,
         "--weights": weights,
         "--embedding-weights": embedding_weights,
+        "--weights-for": ",".join(f"{name}={storage}" for name, storage in (weights_for or {}).items()) or None,
         "--precision": precision,
         "--lora-rank": lora.rank,
         "--lora-alpha": lora.alpha,

@@ -26,10 +26,13 @@ def describe(bundle: object) -> dict:
     return {"manifest": parse_object("manifest.json", manifest, _ADVICE), **json.loads(bundle.describe())}
 
 
-def storage_options(description: dict) -> dict[str, str]:
-    """What mebp.compile was given of "weights", "embedding_weights" and "precision", as the manifest says."""
+def storage_options(description: dict) -> dict:
+    """What mebp.compile was given of "weights", "embedding_weights", "weights_for" and "precision", as the manifest
+    says."""
     options = description["manifest"].get("options")
     names = ("weights", "embedding_weights", "precision")
-    if not isinstance(options, dict) or not all(isinstance(options.get(name), str) for name in names):
+    rules = options.get("weights_for") if isinstance(options, dict) else None
+    stated = isinstance(rules, list) and all(isinstance(rule, str) and "=" in rule for rule in rules)
+    if not stated or not all(isinstance(options.get(name), str) for name in names):
         raise Error(f"manifest.json: does not say how the weights are stored; {_ADVICE}")
-    return {name: options[name] for name in names}
+    return {name: options[name] for name in names} | {"weights_for": dict(rule.rsplit("=", 1) for rule in rules)}

@@ -103,9 +103,9 @@ def _recompiled(
         raise Error(str(error).removeprefix("mebp: ")) from None
     for storage in storages:
         # What is not asked for is as anybody gets it who names only --weights.
-        embeddings = options["embedding_weights"] if storage == options["weights"] else None
+        stored = options if storage == options["weights"] else {"weights": storage, "precision": options["precision"]}
         bundle = scratch / f"{storage}.mebp"
-        compile(exported, bundle, weights=storage, embedding_weights=embeddings, precision=options["precision"])
+        compile(exported, bundle, **stored)
         yield storage, bundle
         for file in bundle.glob("weights*"):
             os.unlink(file)  # as large as the model; no two of them need room at once

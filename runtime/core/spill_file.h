@@ -26,6 +26,7 @@ public:
   Status read(uint64_t offset, void *data, uint64_t bytes) const;
   const unsigned char *data() const { return map; } // pages that were only read: clean once they are on the disk
 
+  // Below, an offset is one of a page.
   // The system begins to read, or to write to the disk, what it will have to.
   void readAhead(uint64_t offset, uint64_t bytes) const;
   void writeBack(uint64_t offset, uint64_t bytes) const;

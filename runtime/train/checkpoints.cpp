@@ -111,18 +111,13 @@ Status Checkpoints::fetchInput(uint32_t block, uint64_t rows) const {
   if (block == 0 || !isSpilled(block - 1))
     return Status();
   if (block > 1)
-    for (const Flow &flow : plan.borders[block - 2].flows)
-      file->readAhead(plan.places[block - 2] + flow.offset, rows * flow.rowBytes);
-  for (const Flow &flow : plan.borders[block - 1].flows)
-    if (Status status = file->prepareRead(plan.places[block - 1] + flow.offset, rows * flow.rowBytes); !status.ok())
-      return status;
-  return Status();
+    file->readAhead(plan.places[block - 2], plan.borders[block - 2].spanOf(rows));
+  return file->prepareRead(plan.places[block - 1], plan.borders[block - 1].spanOf(rows));
 }
 
 void Checkpoints::dropInput(uint32_t block, uint64_t rows) const {
   if (block > 0 && isSpilled(block - 1))
-    for (const Flow &flow : plan.borders[block - 1].flows)
-      file->drop(plan.places[block - 1] + flow.offset, rows * flow.rowBytes);
+    file->drop(plan.places[block - 1], plan.borders[block - 1].spanOf(rows));
 }
 
 // Where the output of `block` begins a segment, its input ends the one before, and that one's shared places have been

@@ -24,6 +24,8 @@ struct Border {
   uint64_t bytes = 0;
 
   const Flow &find(std::string_view name) const;
+  // From the beginning of the first flow to the end of so many rows of the last.
+  uint64_t spanOf(uint64_t rows) const { return flows.back().offset + rows * flows.back().rowBytes; }
 };
 
 // Behind each block but the head.

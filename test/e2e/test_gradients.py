@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import mebp
+from mebp.inspect import inspect
 from mebp.verification.inputs import randomise_adapter
 from support import models
 from support.pipeline import check, compare_gradients, make_bundle
@@ -92,6 +93,20 @@ def test_naive_kernels_agree(bundles, name):
 def test_embedding_and_weight_formats(tmp_path, weights):
     model = models.build("qwen2")
     check(compare(model, make_bundle(model, tmp_path, seq_len=24, batch=2, weights=weights), 2, 24))
+
+
+def test_layers_that_are_not_stored_alike(tmp_path):
+    model = models.build("qwen2")
+    rules = {"*.embed_tokens": "bf16", "*.layers.0.*": "f32", "*.layers.1.mlp.*": "int8"}
+    bundle = make_bundle(model, tmp_path, seq_len=24, batch=2, weights="int4", weights_for=rules)
+    stored = {weight["name"]: weight["storage"] for weight in inspect(bundle)["weights"]}
+    assert stored["lm_head.weight"] == "bf16" and stored["model.layers.0.mlp.up_proj.weight"] == "f32"
+    assert (
+        stored["model.layers.1.mlp.up_proj.weight"] == "int8"
+        and stored["model.layers.1.input_layernorm.weight"] == "f32"
+    )
+    assert stored["model.layers.1.self_attn.q_proj.weight"] == "int4"
+    check(compare(model, bundle, 2, 24))
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "gpt2"])

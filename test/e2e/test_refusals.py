@@ -5,6 +5,7 @@ import os
 import shutil
 import struct
 import subprocess
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -167,15 +168,21 @@ def test_truncated_bundle_weights(bundle):
         mebp.Session(bundle)
 
 
-def test_newer_major_version(bundle):
-    import zlib
-
+@pytest.mark.parametrize(
+    "version, advice",
+    [
+        (1, "has format version 1.0, which this runtime no longer reads; compile it again"),
+        (3, "has format version 3.0, newer than this runtime's 2.0; use a newer runtime or compile again"),
+    ],
+)
+def test_other_major_versions(bundle, version, advice):
     content = bytearray((bundle / "program.pb").read_bytes())
-    struct.pack_into("<H", content, 4, 2)
+    struct.pack_into("<H", content, 4, version)
     struct.pack_into("<I", content, 20, zlib.crc32(content[:20]))
     (bundle / "program.pb").write_bytes(content)
-    with pytest.raises(mebp.Error, match="version"):
+    with pytest.raises(mebp.Error) as caught:
         mebp.Session(bundle)
+    assert str(caught.value) == f"{bundle / 'program.pb'}: {advice}"
 
 
 @pytest.mark.parametrize("method", ["loss", "loss_and_gradients", "step"])

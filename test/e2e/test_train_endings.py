@@ -32,10 +32,14 @@ def steps_of(bundle: Path, state: Path) -> int:
 def test_signals_save(bundle, data, tmp_path, number, status):
     log, state = tmp_path / "run.jsonl", tmp_path / "state"
     arguments = ["train", bundle, "--data", data, "--steps", 100000, "--log", log, "--state", state]
-    with running(*arguments, "--adapter-out", tmp_path / "adapter", until=has_lines(log, 2)) as process:
-        process.send_signal(number)
-        assert process.wait(TIMEOUT) == status
-        assert "stopped after step" in printed(process.stdout) and not printed(process.stderr)
+    previous = signal.signal(number, signal.SIG_DFL)  # a child would inherit from nohup that it is ignored
+    try:
+        with running(*arguments, "--adapter-out", tmp_path / "adapter", until=has_lines(log, 2)) as process:
+            process.send_signal(number)
+            assert process.wait(TIMEOUT) == status
+            assert "stopped after step" in printed(process.stdout) and not printed(process.stderr)
+    finally:
+        signal.signal(number, previous)
     assert adapter_bytes(tmp_path / "adapter")
     assert steps_of(bundle, state) == len(log.read_text().splitlines())
 

@@ -24,7 +24,13 @@ def test_manifests_that_are_no_objects(manifest: bytes) -> None:
     assert message.startswith("manifest.json") and message.endswith("the bundle is damaged, compile it again")
 
 
-@pytest.mark.parametrize("options", [None, [], {}, {"weights": "int4", "embedding_weights": "int8", "precision": 3}])
+STORED = {"weights": "int4", "embedding_weights": "int8", "precision": "bf16", "weights_for": []}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [None, [], {}, STORED | {"precision": 3}, STORED | {"weights_for": None}, STORED | {"weights_for": ["a"]}],
+)
 def test_manifests_without_a_storage(options: object) -> None:
     with pytest.raises(Error) as caught:
         storage_options(describe(Opened(json.dumps({"options": options}).encode())))

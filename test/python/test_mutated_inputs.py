@@ -26,7 +26,13 @@ LINES = [
     {"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]},
 ]
 CONFIG = "# a run\nbundle: a.mebp\nlr: 2e-4\nsteps: 3\nresume: true\nadapter-out: &a out\nschedule: linear\n"
-STORED = {"precision": "bf16", "weights": "int4", "embedding_weights": "int8", "lora": {"rank": 8, "targets": ["q"]}}
+STORED = {
+    "precision": "bf16",
+    "weights": "int4",
+    "embedding_weights": "int8",
+    "weights_for": [],
+    "lora": {"rank": 8, "targets": ["q"]},
+}
 MANIFEST = {"name": "a", "format": [1, 0], "model": {"hidden": 64}, "options": STORED, "tokenizer": ["tokenizer.json"]}
 # What has a meaning somewhere, and what nobody expects.
 PIECES = [

@@ -43,10 +43,10 @@ uint64_t readSize(const std::string &option, const std::string &text) {
   return bytes;
 }
 
-WeightFormat readFormat(const std::string &option, const std::string &text) {
-  if (std::optional<WeightFormat> format = parseWeightFormat(text))
-    return *format;
-  throw OptionError(option + " " + text + ": choose f32, bf16, int8, int4 or int4-sym");
+format::WeightFormat readFormat(const std::string &option, const std::string &text) {
+  if (std::optional<format::WeightFormat> weightFormat = format::parseWeightFormat(text))
+    return *weightFormat;
+  throw OptionError(option + " " + text + ": choose " + format::weightFormatNames);
 }
 
 /// Without a budget a plan spills only where it is told to; within one, checkpoints may go.
@@ -79,7 +79,7 @@ void readTexts(const Texts &texts, Compilation &out) {
   storage.matrices = readFormat("--weights", texts.weights);
   if (!texts.embeddingWeights.empty())
     storage.embeddings = readFormat("--embedding-weights", texts.embeddingWeights);
-  else if (!isQuantized(storage.matrices))
+  else if (!isQuantised(format::storageOf(storage.matrices)))
     storage.embeddings = storage.matrices;
   if (!std::isfinite(lora.alpha) || lora.alpha == 0.0)
     throw OptionError("--lora-alpha " + std::to_string(lora.alpha) + ": give a finite number that is not 0");
@@ -99,7 +99,7 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   training.threads = 0; // this machine's
   Texts texts;
   texts.precision = storage.narrowActivations ? "bf16" : "f32";
-  texts.weights = nameOf(storage.matrices);
+  texts.weights = format::nameOf(storage.matrices);
   CLI::App app{"Compiles an ONNX model into a bundle that trains within a planned amount of memory.", "mebpc"};
   app.add_option("model", out.input, "the ONNX file that `mebp export` wrote")->required();
   app.add_option("-o,--output", out.output, "write the bundle to this folder, NAME.mebp");
@@ -110,10 +110,15 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   app.add_option("--precision", texts.precision, "type of the activations")
       ->check(CLI::IsMember({"bf16", "f32"}))
       ->capture_default_str();
-  app.add_option("--weights", texts.weights, "type of the frozen weights: f32, bf16, int8, int4 or int4-sym")
+  app.add_option("--weights", texts.weights, std::string("type of the frozen weights: ") + format::weightFormatNames)
       ->capture_default_str();
   app.add_option("--embedding-weights", texts.embeddingWeights,
                  "type of the embedding and the head (default: int8 with quantised weights, else as --weights)");
+  app.add_option("--weights-for", storage.rules,
+                 "type of some of them by the layer's name, in which * stands for anything: "
+                 "lm_head=int8,*.layers.0.*=bf16")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_option("--train", texts.train, "what is trained: lora")->capture_default_str();
   app.add_option("--lora-rank", lora.rank, "rank of the LoRA adapters")->capture_default_str();
   app.add_option("--lora-alpha", lora.alpha, "scale adapters by alpha / rank")->capture_default_str();

@@ -442,6 +442,16 @@ func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<f32>) {
 
 // -----
 
+// expected-error @below {{'nn.parameter' op has the storage 'int3'; known are f32, bf16, int8, int4 or int4-sym}}
+nn.parameter @w : tensor<8x8xf32> {storage = "int3"}
+
+// -----
+
+// expected-error @below {{'nn.parameter' op is trainable and has a storage; a trainable parameter is not stored with the weights}}
+nn.parameter @w : tensor<8x8xf32> {storage = "f32", trainable}
+
+// -----
+
 // Three dimensions alone do not make an activation.
 func.func @f(%x: tensor<2x3x4xf32>) {
   // expected-error @below {{'nn.silu' op operand #0 must be tokens of floating-point values, but got 'tensor<2x3x4xf32>'}}
