@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-_OP = re.compile(r"(?:(?P<results>%[^=]+) = )?nn\.(?P<op>\w+)(?P<rest>.*)")
+_OP = re.compile(r"\s*(?:(?P<results>%[^=]+) = )?nn\.(?P<op>\w+)(?P<rest>.*)")
 _PARAMETER = re.compile(r"nn\.parameter @(?P<name>\"[^\"]+\"|\S+) : tensor<(?P<shape>[\dx]*)xf32>(?P<rest>.*)")
 _EXTERNAL = re.compile(r'#nn\.external<"(?P<file>[^"]+)", (?P<offset>\d+), (?P<bytes>\d+), "(?P<element>\w+)">')
 
@@ -18,7 +18,7 @@ class NNText:
     """@main of a module's text: `run` maps token ids [batch, sequence], of any size, to logits."""
 
     def __init__(self, text: str) -> None:
-        self.operations = [match for line in text.splitlines() if (match := _OP.search(line))]
+        self.operations = [match for line in text.splitlines() if (match := _OP.match(line))]
         self.parameters = {}
         for line in text.splitlines():
             if match := _PARAMETER.search(line):
@@ -72,7 +72,7 @@ def _attributes(rest: str, shape: tuple[int, int]) -> dict:
             found[name] = [float(v) for v in re.findall(r"[-+.\deE]+", value.split(":", 1)[1])]
         else:
             found[name] = value.strip('"') if value.startswith('"') else float(value) if "." in value else int(value)
-    found["sizes"] = [int(size) for size in re.findall(r"tensor<\?x\?x(\d+)xf32>", rest.split("->")[-1])]
+    found["sizes"] = [int(size) for size in re.findall(r"tensor<\?x\?x(\d+)xf32, #nn\.tokens>", rest.split("->")[-1])]
     return found
 
 
