@@ -202,19 +202,19 @@ constexpr KernelSignature table[] = {
     KernelSignature{"split", {activation("x", "NF")}, {}}.withAnyNumberOf(Parts::Results).withoutRoom(),
     KernelSignature{"concat", {}, {activation("y", "NF")}}.withAnyNumberOf(Parts::Operands).withoutRoom(),
     KernelSignature{"fill", {}, {activation("y", "NF")}}.withoutRoom(),
-    KernelSignature{"cross_entropy_tile",
+    KernelSignature{"log_probability_tile",
                     {inPlace(exact("logits", "NC")), labels("labels"), accumulating(exact("max", "N1"), 1),
-                     accumulating(exact("sum", "N1"), 2), accumulating(exact("target", "N1"), 3),
-                     optional(accumulating(exact("accumulator", "ND"), 4))},
-                    {exact("p", "NC"), exact("max", "N1"), exact("sum", "N1"), exact("target", "N1"),
-                     optional(exact("accumulator", "ND"))}}
+                     accumulating(exact("sum", "N1"), 2), accumulating(exact("weighted", "N1"), 3),
+                     accumulating(exact("target", "N1"), 4), optional(accumulating(exact("accumulator", "ND"), 5))},
+                    {exact("p", "NC"), exact("max", "N1"), exact("sum", "N1"), exact("weighted", "N1"),
+                     exact("target", "N1"), optional(exact("accumulator", "ND"))}}
         .costing(Cost::LossTile)
         .withoutRoom(),
-    KernelSignature{"cross_entropy",
-                    {labels("labels"), exact("max", "N1"), exact("sum", "N1"), exact("target", "N1"),
-                     exact("scale", "11"), accumulating(exact("loss_accumulator", "11"), 0),
-                     optional(inPlace(exact("accumulator", "ND"), 1)), optional(weight("w", "VD"))},
-                    {exact("loss", "11"), optional(exact("dx", "ND"))}}
+    KernelSignature{"log_probability_from_tiles",
+                    {labels("labels"), exact("max", "N1"), exact("sum", "N1"), exact("weighted", "N1"),
+                     exact("target", "N1"), optional(exact("coefficients", "N1")),
+                     optional(inPlace(exact("accumulator", "ND"), 2)), optional(weight("w", "VD"))},
+                    {exact("log_probabilities", "N1"), exact("entropy", "N1"), optional(exact("dx", "ND"))}}
         .under(Rule::Loss)
         .needing(widenedColumn, Per::WeightColumn),
 };

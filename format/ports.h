@@ -14,7 +14,7 @@ namespace mebp::format {
 
 // A block's programs. A runtime runs those that it knows, and leaves others alone.
 constexpr std::string_view forwardProgram = "forward", backwardProgram = "backward", objectiveProgram = "objective",
-                           lossProgram = "loss", logitsProgram = "logits";
+                           logProbabilitiesProgram = "log_probabilities", logitsProgram = "logits";
 
 // FLOW: what a forward gives, the next block takes. Its cotangent comes back the other way.
 constexpr std::string_view hiddenFlow = "hidden", cotangentSuffix = ".cotangent";
@@ -28,23 +28,27 @@ constexpr std::string_view flowOf(std::string_view name) {
   return isCotangent(name) ? name.substr(0, name.size() - cotangentSuffix.size()) : name;
 }
 
-// BATCH: token ids; labels, already shifted, -100 where none counts; 1 / the number of labels that count.
-constexpr std::string_view idsPort = "ids", labelsPort = "labels", scalePort = "scale";
-// RESULT.
-constexpr std::string_view lossPort = "loss", logitsPort = "logits";
+// BATCH: token ids. The head runs on the rows that predict a label, one after the other: the labels; which rows these
+// are; dL/d(log-probability) of each.
+constexpr std::string_view idsPort = "ids", labelsPort = "labels", rowsPort = "rows", coefficientsPort = "coefficients";
+// RESULT: of each label; of each row's distribution, in nats.
+constexpr std::string_view logProbabilitiesPort = "log_probabilities", entropyPort = "entropy", logitsPort = "logits";
 
-// What a step takes (BATCH) and gives (RESULT): a program that asks for another is refused.
+// What a step takes (BATCH) and gives (RESULT), a row for each token: a program that asks for another is refused.
 struct StepPort {
   std::string_view name;
   bool isResult;
   Storage element;
-  bool byTokens;     // a row for each token, else one
   bool ofVocabulary; // a column for each word, else one; this is so much that it is written to the caller's memory
 };
 constexpr StepPort stepPorts[] = {
-    {idsPort, false, Storage::I32, true, false},    {labelsPort, false, Storage::I32, true, false},
-    {scalePort, false, Storage::F32, false, false}, {lossPort, true, Storage::F32, false, false},
-    {logitsPort, true, Storage::F32, true, true},
+    {idsPort, false, Storage::I32, false},
+    {labelsPort, false, Storage::I32, false},
+    {rowsPort, false, Storage::I32, false},
+    {coefficientsPort, false, Storage::F32, false},
+    {logProbabilitiesPort, true, Storage::F32, false},
+    {entropyPort, true, Storage::F32, false},
+    {logitsPort, true, Storage::F32, true},
 };
 
 constexpr const StepPort *findStepPort(std::string_view name) {
@@ -56,7 +60,7 @@ constexpr const StepPort *findStepPort(std::string_view name) {
 
 // In the session's memory.
 constexpr uint64_t bytesOf(const StepPort &port, uint64_t tokens) {
-  return port.ofVocabulary ? 0 : bytesOf(port.element, port.byTokens ? tokens : 1);
+  return port.ofVocabulary ? 0 : bytesOf(port.element, tokens);
 }
 
 } // namespace mebp::format

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gives the head its loss: causal language modelling, cross-entropy of the next token.
+// Gives the head what every objective is a function of: the log-probability of each row's label. An objective itself is
+// arithmetic on these outside of the programs, which take its derivative by each of them as coefficients.
 #include "compiler/autodiff/Passes.h"
 
 #include "mlir/IR/Builders.h"
@@ -20,41 +21,40 @@ struct AttachObjective : impl::AttachObjectiveBase<AttachObjective> {
       if (block.getKind() != train::BlockKind::Head)
         continue;
       func::FuncOp logits = block.lookupFunction(format::forwardProgram);
-      func::FuncOp loss = logits ? makeLoss(logits) : logits;
-      if (!loss)
+      func::FuncOp logProbabilities = logits ? makeLogProbabilities(logits) : logits;
+      if (!logProbabilities)
         return signalPassFailure();
       logits.setName("head.logits");
       block.removeProgram(format::forwardProgram);
       block.setProgram(format::logitsProgram, logits.getSymName());
-      block.setProgram(format::lossProgram, loss.getSymName());
+      block.setProgram(format::logProbabilitiesProgram, logProbabilities.getSymName());
     }
   }
 
-  func::FuncOp makeLoss(func::FuncOp logits) {
+  func::FuncOp makeLogProbabilities(func::FuncOp logits) {
     OpBuilder builder(logits);
-    auto loss = cast<func::FuncOp>(builder.clone(*logits));
-    loss.setName("head.loss");
-    auto terminator = cast<func::ReturnOp>(loss.getBody().front().getTerminator());
+    auto function = cast<func::FuncOp>(builder.clone(*logits));
+    function.setName("head.log_probabilities");
+    auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
     auto linear = terminator.getOperand(0).getDefiningOp<nn::LinearOp>();
     if (!linear || !linear->hasOneUse() || linear.getBias() || linear.getAddend()) {
       logits.emitError("the logits must come from a linear layer without a bias");
       return {};
     }
-    auto labels = nn::getTokensType(1, builder.getI32Type());
-    auto scalar = RankedTensorType::get({1, 1}, cast<RankedTensorType>(linear.getType()).getElementType());
-    (void)loss.insertArgument(1, labels, {}, loss.getLoc());
-    (void)loss.insertArgument(2, scalar, {}, loss.getLoc());
-    train::setArgumentPort(loss, 1, train::PortKind::Batch, format::labelsPort);
-    train::setArgumentPort(loss, 2, train::PortKind::Batch, format::scalePort);
+    (void)function.insertArgument(1, nn::getTokensType(1, builder.getI32Type()), {}, function.getLoc());
+    train::setArgumentPort(function, 1, train::PortKind::Batch, format::labelsPort);
 
     builder.setInsertionPoint(linear);
-    Value value = nn::LinearCrossEntropyOp::create(builder, linear.getLoc(), scalar, linear.getX(), linear.getWeight(),
-                                                   loss.getArgument(1), loss.getArgument(2));
-    terminator.setOperand(0, value);
+    Type ofRow = nn::getTokensType(1, cast<RankedTensorType>(linear.getType()).getElementType());
+    auto head = nn::LogProbabilityOp::create(builder, linear.getLoc(), ofRow, ofRow, linear.getX(), linear.getWeight(),
+                                             function.getArgument(1));
+    terminator->setOperands(head.getResults());
     linear.erase();
-    loss.setFunctionType(builder.getFunctionType(loss.getArgumentTypes(), value.getType()));
-    train::setResultPort(loss, 0, train::PortKind::Result, format::lossPort);
-    return loss;
+    function.setFunctionType(builder.getFunctionType(function.getArgumentTypes(), head.getResultTypes()));
+    function.setResAttrsAttr({});
+    train::setResultPort(function, 0, train::PortKind::Result, format::logProbabilitiesPort);
+    train::setResultPort(function, 1, train::PortKind::Result, format::entropyPort);
+    return function;
   }
 };
 

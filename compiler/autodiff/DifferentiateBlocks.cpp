@@ -3,11 +3,10 @@
 // Makes the backward function of each layer and the objective of the head (MeBP, section 3; MeSP, section 4.3).
 //
 // 1. Clone the forward function: the clone recomputes from the checkpoint whatever its backward half reads.
-// 2. Differentiate with respect to the flows that come in and the trainable parameters (Differentiate.h); the seeds are
-//    the cotangents of the flows that go out, new arguments, or for the head the objective itself.
-// 3. Return the cotangents of the flows that came in and the gradients. Drop what nobody reads: the last linear layer
-// of a
-//    block, for one, is never recomputed.
+// 2. Differentiate with respect to the flows that come in and the trainable parameters (Differentiate.h). The seeds are
+//    new arguments: the cotangents of the flows that go out or, at the head, the coefficients of the log-probabilities.
+// 3. Return the results for the caller, the cotangents of the flows that came in, and the gradients. Drop what nobody
+//    reads: the last linear layer of a block, for one, is never recomputed.
 #include "compiler/autodiff/Differentiate.h"
 #include "compiler/autodiff/Passes.h"
 
@@ -25,58 +24,65 @@ namespace {
 
 struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> {
   void runOnOperation() override {
-    ModuleOp module = getOperation();
     llvm::StringMap<func::FuncOp> done; // by the name of the function that was differentiated
-    for (auto block : module.getOps<train::BlockOp>()) {
+    for (auto block : getOperation().getOps<train::BlockOp>()) {
       bool isHead = block.getKind() == train::BlockKind::Head;
       if (block.getKind() == train::BlockKind::Embed)
         continue;
-      func::FuncOp function = block.lookupFunction(isHead ? format::lossProgram : format::forwardProgram);
+      func::FuncOp function = block.lookupFunction(isHead ? format::logProbabilitiesProgram : format::forwardProgram);
       if (!function)
         return signalPassFailure();
+      std::string_view program = isHead ? format::objectiveProgram : format::backwardProgram;
       func::FuncOp &derived = done[function.getSymName()];
       if (!derived) {
-        StringRef stem = function.getSymName();
-        stem.consume_back(isHead ? ".loss" : ".forward");
-        derived = differentiateFunction(block, function, (stem + (isHead ? ".objective" : ".backward")).str(), isHead);
+        auto stem = function.getSymName().rsplit('.').first;
+        derived = differentiateFunction(block, function, (stem + "." + program).str());
         if (!derived)
           return signalPassFailure();
       }
-      block.setProgram(isHead ? format::objectiveProgram : format::backwardProgram, derived.getSymName());
+      block.setProgram(program, derived.getSymName());
     }
   }
 
-  func::FuncOp differentiateFunction(train::BlockOp block, func::FuncOp forward, const std::string &name,
-                                     bool isObjective) {
+  /// The port of an output's cotangent; none of what has none.
+  static std::optional<std::pair<train::PortKind, std::string>> getCotangentPort(train::PortAttr output) {
+    if (output.isFlow())
+      return std::pair(train::PortKind::Flow, format::cotangentOf(std::string_view(output.getName())));
+    if (output.is(train::PortKind::Result, format::logProbabilitiesPort))
+      return std::pair(train::PortKind::Batch, std::string(format::coefficientsPort));
+    return std::nullopt;
+  }
+
+  func::FuncOp differentiateFunction(train::BlockOp block, func::FuncOp forward, const std::string &name) {
     OpBuilder builder(forward);
     builder.setInsertionPointAfter(forward);
     auto function = cast<func::FuncOp>(builder.clone(*forward));
     function.setName(name);
-    Block &body = function.getBody().front();
-    auto terminator = cast<func::ReturnOp>(body.getTerminator());
+    auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
 
     SmallVector<Value> active;
     for (BlockArgument argument : function.getArguments())
       if (train::getArgumentPort(function, argument.getArgNumber()).isFlow())
         active.push_back(argument);
+    SmallVector<Value> results;
+    SmallVector<std::pair<train::PortKind, std::string>> ports;
     Cotangents seeds;
-    if (isObjective) {
-      if (!terminator.getOperand(0).getDefiningOp<nn::LinearCrossEntropyOp>()) {
-        forward.emitError() << "the loss of block '" << block.getSymName() << "' is not nn.linear_cross_entropy";
-        return {};
+    unsigned next = active.size();
+    for (auto [index, output] : llvm::enumerate(terminator.getOperands())) {
+      train::PortAttr port = train::getResultPort(function, index);
+      if (port.getKind() == train::PortKind::Result) {
+        results.push_back(output);
+        ports.push_back({port.getKind(), port.getName().str()});
       }
-      seeds[terminator.getOperand(0)] = Value();
-    } else {
-      unsigned next = active.size();
-      for (auto [index, output] : llvm::enumerate(terminator.getOperands())) {
-        (void)function.insertArgument(next, output.getType(), {}, function.getLoc());
-        train::setArgumentPort(function, next, train::PortKind::Flow,
-                               format::cotangentOf(std::string_view(train::getResultPort(function, index).getName())));
-        Value &seed = seeds[output];
-        Value cotangent = function.getArgument(next);
-        seed = seed ? nn::AddOp::create(builder, output.getLoc(), seed.getType(), seed, cotangent) : cotangent;
-        ++next;
-      }
+      auto cotangentPort = getCotangentPort(port);
+      if (!cotangentPort)
+        continue;
+      (void)function.insertArgument(next, output.getType(), {}, function.getLoc());
+      train::setArgumentPort(function, next, cotangentPort->first, cotangentPort->second);
+      Value &seed = seeds[output];
+      Value cotangent = function.getArgument(next);
+      seed = seed ? nn::AddOp::create(builder, output.getLoc(), seed.getType(), seed, cotangent) : cotangent;
+      ++next;
     }
     for (BlockArgument argument : function.getArguments())
       if (train::isTrainable(function, argument.getArgNumber()))
@@ -85,12 +91,6 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
     if (failed(cotangents))
       return {};
 
-    SmallVector<Value> results;
-    SmallVector<std::pair<train::PortKind, std::string>> ports;
-    if (isObjective) {
-      results.push_back(terminator.getOperand(0)); // by now the gradient op's own loss
-      ports.push_back({train::PortKind::Result, std::string(format::lossPort)});
-    }
     for (Value value : active) {
       train::PortAttr port = train::getArgumentPort(function, cast<BlockArgument>(value).getArgNumber());
       Value cotangent = cotangents->lookup(value);
@@ -105,7 +105,7 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
       }
       results.push_back(cotangent);
       if (isFlow)
-        ports.push_back({train::PortKind::Flow, format::cotangentOf(std::string_view(port.getName()))});
+        ports.push_back(*getCotangentPort(port));
       else
         ports.push_back({train::PortKind::Gradient, port.getName().str()});
       gradients += !isFlow;

@@ -2,16 +2,16 @@
 include "mlir/Pass/PassBase.td"
 
 def AttachObjective : Pass<"mebp-attach-objective", "::mlir::ModuleOp"> {
-  let summary = "Give the head block its loss";
+  let summary = "Give the head block the log-probabilities that objectives are made of";
   let description = [{
-    The head's forward function becomes `logits`; beside it comes `loss`, the same function up to the last linear layer,
-    which becomes nn.linear_cross_entropy with labels and their scale. Another objective is another function here.
+    The head's forward function becomes `logits`; beside it comes `log_probabilities`, the same function up to the last
+    linear layer, which becomes nn.log_probability of the labels.
 
     ```mlir
     func.func @head.forward(%x, %w) { return nn.linear(%x, %w) }
     // becomes
     func.func @head.logits(%x, %w) { return nn.linear(%x, %w) }
-    func.func @head.loss(%x, %labels, %scale, %w) { return nn.linear_cross_entropy(%x, %w, %labels, %scale) }
+    func.func @head.log_probabilities(%x, %labels, %w) { return nn.log_probability(%x, %w, %labels) }
     ```
   }];
   let dependentDialects = ["::mebp::train::TrainDialect"];
@@ -21,8 +21,9 @@ def DifferentiateBlocks : Pass<"mebp-differentiate-blocks", "::mlir::ModuleOp"> 
   let summary = "Give every layer its backward function and the head its objective";
   let description = [{
     A backward function maps (flows in, cotangents of the flows out, parameters) to (cotangents of the flows in,
-    gradients of the trainable parameters). It recomputes what it needs of the forward function; nothing is computed for frozen
-    parameters.
+    gradients of the trainable parameters). It recomputes what it needs of the forward function; nothing is computed for
+    frozen parameters. The head's objective takes coefficients, the cotangents of the log-probabilities, and gives these
+    beside what a backward gives.
 
     ```mlir
     func.func @layer.forward(%x, %w, %A, %B) { .. return %y }

@@ -160,7 +160,7 @@ StepSeconds predictStep(ModuleOp module, int64_t sequence, StringRef optimizer, 
     step.layersForward += of(format::forwardProgram, block);
     step.layersBackward += of(format::backwardProgram, block);
     step.head += of(format::objectiveProgram, block);
-    step.loss += of(format::lossProgram, block);
+    step.loss += of(format::logProbabilitiesProgram, block);
   }
   double trained = 0;
   for (auto parameter : module.getOps<nn::ParameterOp>())

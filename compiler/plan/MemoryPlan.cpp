@@ -78,7 +78,7 @@ uint64_t getOutputBytes(exec::ProgramOp program, llvm::function_ref<bool(train::
 
 bool isFlow(train::PortAttr port) { return port.isFlow(); }
 bool isGradient(train::PortAttr port) { return port.getKind() == train::PortKind::Gradient; }
-bool isLoss(train::PortAttr port) { return port.is(train::PortKind::Result, format::lossPort); }
+bool isLogProbability(train::PortAttr port) { return port.is(train::PortKind::Result, format::logProbabilitiesPort); }
 
 /// All that passes from a block to the next one, where it is most.
 uint64_t getCheckpointBytes(ModuleOp module) {
@@ -129,7 +129,7 @@ NeedsBySession findProgramNeeds(ModuleOp module) {
     bool givesGradients = program.givesGradients(), isForward = gives(program, isFlow);
     needs.gradients.add(program, peak, isForward || givesGradients);
     if (!givesGradients)
-      needs.losses.add(program, peak, isForward || gives(program, isLoss));
+      needs.losses.add(program, peak, isForward || gives(program, isLogProbability));
   }
   return needs;
 }
@@ -183,7 +183,7 @@ std::vector<PlannedBuffer> listBuffers(const SessionMemory &memory, const Traini
   add("gradients", memory.gradients, "of one block, applied at once");
   add("scratch", memory.scratch, scratchOf.str());
   add("workspace", memory.workspace, std::to_string(training.threads) + " threads");
-  add("tokens", memory.tokens, "ids, labels, loss and scale");
+  add("tokens", memory.tokens, "ids, labels, coefficients, log-probabilities");
   add("residency", memory.residency, "which weights are in memory");
   return buffers;
 }

@@ -91,11 +91,9 @@ private:
   LogicalResult classifyResult(Operation *op, Value result, SequenceUse use) {
     if (use == SequenceUse::None || use == SequenceUse::Rows)
       return success();
-    auto kernel = dyn_cast<nn::KernelOpInterface>(op);
     unsigned number = cast<OpResult>(result).getResultNumber();
-    if (!kernel || !kernel.canAccumulate(number))
-      return op->emitOpError() << "adds up rows in result " << number
-                               << " and cannot go on from an earlier chunk's sum";
+    assert(cast<nn::KernelOpInterface>(op).canAccumulate(number) &&
+           "dialects/nn/Sequence.cpp has a check of the table");
     if (use == SequenceUse::Everything)
       return op->emitOpError() << "adds to the rows of later chunks in result " << number;
     (use == SequenceUse::Sum ? sums : addedTo).insert(result);

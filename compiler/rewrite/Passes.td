@@ -48,14 +48,14 @@ def ChunkSequence : Pass<"mebp-chunk-sequence", "::mlir::ModuleOp"> {
 }
 
 def TileLoss : Pass<"mebp-tile-loss", "::mlir::ModuleOp"> {
-  let summary = "Compute the head and its loss in tiles of rows and of the vocabulary";
+  let summary = "Compute the head in tiles of rows and of the vocabulary";
   let description = [{
     Whole logits never exist: for a tile of rows, a loop over tiles of the vocabulary keeps a running softmax and, for
-    the objective, the running product of the probabilities with the weight, so that loss and cotangent come from one
-    sweep.
+    the objective, the running product of the probabilities with the weight, so that log-probabilities and cotangent come
+    from one sweep.
 
     ```mlir
-    %loss, %dx = nn.linear_cross_entropy_gradient(%x, %w, %labels, %scale)
+    %logp, %entropy, %dx = nn.log_probability_gradient(%x, %w, %labels, %coefficients)
     // becomes
     train.loop token_rows 128 trip %r (..) { train.loop weight_rows 2048 over %w trip %v (..) { .. } .. }
     ```

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tiles the head and its loss over token rows and over the vocabulary (StreamBP, lm-head and loss).
+// Tiles the head over token rows and over the vocabulary (StreamBP, lm-head and loss).
 //
-// 1. The whole function becomes the body of a loop over tiles of token rows: all of it is token-wise.
-// 2. In it, nn.linear_cross_entropy becomes a loop over tiles of the weight's rows: logits of one tile, then the
-//    running maximum, the running sum of exponentials without the label's, and the label's own logit.
-// 3. For the objective, p w is summed beside them and rescaled with the maximum, as attention does with its values. So
-//    dx = scale (Σ p w − (1 − p_label) w_label) needs no second sweep, and no difference of nearly equal numbers.
+// 1. Where a function has both the log-probabilities and their gradient, the gradient gives both.
+// 2. The whole function becomes the body of a loop over tiles of token rows: all of it is token-wise.
+// 3. In it, nn.log_probability becomes a loop over tiles of the weight's rows: logits of one tile, then the running
+//    maximum, the running sums of exponentials and of their products with the logits, both without the label's, and the
+//    label's own logit.
+// 4. For the gradient, p w is summed beside them and rescaled with the maximum, as attention does with its values. So
+//    dx = coefficients ((1 - p_label) w_label - sum p w) needs no second sweep, and no difference of nearly equal
+//    numbers.
 #include "compiler/rewrite/LoopBuilder.h"
 #include "compiler/rewrite/Passes.h"
 
@@ -31,7 +34,7 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
       return signalPassFailure();
     }
     for (auto block : module.getOps<train::BlockOp>())
-      for (std::string_view program : {format::lossProgram, format::objectiveProgram})
+      for (std::string_view program : {format::logProbabilitiesProgram, format::objectiveProgram})
         if (block.getProgram(program)) {
           func::FuncOp function = block.lookupFunction(program);
           if (!function)
@@ -40,7 +43,18 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
         }
   }
 
+  static void shareSweep(func::FuncOp function) {
+    for (auto gradient : function.getOps<nn::LogProbabilityGradientOp>())
+      for (auto forward : llvm::make_early_inc_range(function.getOps<nn::LogProbabilityOp>()))
+        if (forward->getOperands() == gradient->getOperands().drop_back() &&
+            llvm::all_of(forward->getUsers(), [&](Operation *user) { return gradient->isBeforeInBlock(user); })) {
+          forward->replaceAllUsesWith(gradient->getResults().drop_back());
+          forward->erase();
+        }
+  }
+
   void tile(func::FuncOp function) {
+    shareSweep(function);
     SmallVector<Operation *> ops;
     for (Operation &op : function.getBody().front().without_terminator())
       ops.push_back(&op);
@@ -61,10 +75,10 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
     loop.carryTokenResults(terminator.getOperands());
     loop.begin();
     for (Operation *op : ops) {
-      if (auto loss = dyn_cast<nn::LinearCrossEntropyOp>(op))
-        emitLoss(builder, loop, loss, loss.getLoss(), Value());
-      else if (auto gradient = dyn_cast<nn::LinearCrossEntropyGradientOp>(op))
-        emitLoss(builder, loop, gradient, gradient.getLoss(), gradient.getDx());
+      if (auto head = dyn_cast<nn::LogProbabilityOp>(op))
+        sweep(builder, loop, head, Value(), Value());
+      else if (auto gradient = dyn_cast<nn::LogProbabilityGradientOp>(op))
+        sweep(builder, loop, gradient, gradient.getCoefficients(), gradient.getDx());
       else
         loop.clone(op);
     }
@@ -80,7 +94,7 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
     return nn::FillOp::create(builder, location, type, builder.getF32FloatAttr(value));
   }
 
-  template <typename Op> void emitLoss(OpBuilder &builder, LoopBuilder &loop, Op op, Value loss, Value dx) {
+  template <typename Op> void sweep(OpBuilder &builder, LoopBuilder &loop, Op op, Value coefficients, Value dx) {
     Location location = op.getLoc();
     Value x = loop.lookup(op.getX()), labels = loop.lookup(op.getLabels()), weight = op.getWeight();
     Type element = cast<RankedTensorType>(x.getType()).getElementType();
@@ -89,40 +103,41 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
     auto logitsType = nn::getTokensType(dynamic, element);
     auto tileType = RankedTensorType::get({dynamic, nn::features(weight)}, element);
 
-    Value max = fill(builder, statistic, -std::numeric_limits<float>::infinity(), location);
-    Value sum = fill(builder, statistic, 0.0f, location);
-    Value target = fill(builder, statistic, 0.0f, location);
+    // The maximum, the sum, the weighted sum, the label's logit.
+    SmallVector<Value> running = {fill(builder, statistic, -std::numeric_limits<float>::infinity(), location)};
+    while (running.size() < 4)
+      running.push_back(fill(builder, statistic, 0.0f, location));
+    if (dx)
+      running.push_back(fill(builder, x.getType(), 0.0f, location));
     LoopBuilder tiles(builder, location, train::Domain::WeightRows, columns, weight);
-    tiles.carry(max, max);
-    tiles.carry(sum, sum);
-    tiles.carry(target, target);
-    Value product;
-    if (dx) {
-      product = fill(builder, x.getType(), 0.0f, location);
-      tiles.carry(product, product);
-    }
+    for (Value value : running)
+      tiles.carry(value, value);
     tiles.begin();
     Value tile = train::SliceOp::create(builder, location, tileType, weight, tiles.getTrip());
     Value logits = nn::LinearOp::create(builder, location, logitsType, x, tile, Value(), Value());
-    auto running = nn::CrossEntropyTileOp::create(builder, location, logitsType, statistic, statistic, statistic,
-                                                  dx ? product.getType() : Type(), logits, labels,
-                                                  tiles.getCarried(max), tiles.getCarried(sum),
-                                                  tiles.getCarried(target), dx ? tiles.getCarried(product) : Value());
-    tiles.setCarried(max, running.getNewMax());
-    tiles.setCarried(sum, running.getNewSum());
-    tiles.setCarried(target, running.getNewTarget());
+    SmallVector<Value> operands = {logits, labels};
+    SmallVector<Type> types = {logitsType};
+    for (Value value : running) {
+      operands.push_back(tiles.getCarried(value));
+      types.push_back(value.getType());
+    }
+    auto next = nn::LogProbabilityTileOp::create(builder, location, types, operands);
+    for (auto [value, updated] : llvm::zip(running, next->getResults().drop_front()))
+      tiles.setCarried(value, updated);
     if (dx)
-      tiles.setCarried(product, nn::LinearInputGradientOp::create(builder, location, product.getType(), running.getP(),
-                                                                  tile, running.getNewAccumulator()));
+      tiles.setCarried(running.back(), nn::LinearInputGradientOp::create(builder, location, running.back().getType(),
+                                                                         next.getP(), tile, next.getNewAccumulator()));
     tiles.end();
 
-    auto result = nn::CrossEntropyOp::create(builder, location, loss.getType(), dx ? dx.getType() : Type(), labels,
-                                             tiles.getResult(max), tiles.getResult(sum), tiles.getResult(target),
-                                             op.getScale(), loop.getCarried(loss),
-                                             dx ? tiles.getResult(product) : Value(), dx ? weight : Value());
-    loop.setCarried(loss, result.getLoss());
+    for (Value &value : running)
+      value = tiles.getResult(value);
+    auto head = nn::LogProbabilityFromTilesOp::create(
+        builder, location, statistic, statistic, dx ? dx.getType() : Type(), labels, running[0], running[1], running[2],
+        running[3], dx ? loop.lookup(coefficients) : Value(), dx ? running[4] : Value(), dx ? weight : Value());
+    loop.map(op.getLogProbabilities(), head.getLogProbabilities());
+    loop.map(op.getEntropy(), head.getEntropy());
     if (dx)
-      loop.map(dx, result.getDx());
+      loop.map(dx, head.getDx());
   }
 };
 

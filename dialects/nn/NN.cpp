@@ -151,19 +151,26 @@ LogicalResult ConcatOp::verify() {
     sum += features(part);
   return checkFeatures(*this, getResult(), "result", sum);
 }
-LogicalResult LinearCrossEntropyOp::verify() { return checkFeatures(*this, getX(), "x", features(getWeight())); }
-LogicalResult LinearCrossEntropyGradientOp::verify() {
+LogicalResult LogProbabilityOp::verify() {
   return success(succeeded(checkFeatures(*this, getX(), "x", features(getWeight()))) &&
+                 succeeded(checkFeatures(*this, getLogProbabilities(), "log_probabilities", 1)) &&
+                 succeeded(checkFeatures(*this, getEntropy(), "entropy", 1)));
+}
+LogicalResult LogProbabilityGradientOp::verify() {
+  return success(succeeded(checkFeatures(*this, getX(), "x", features(getWeight()))) &&
+                 succeeded(checkFeatures(*this, getCoefficients(), "coefficients", 1)) &&
                  succeeded(checkFeatures(*this, getDx(), "dx", features(getX()))));
 }
-LogicalResult CrossEntropyTileOp::verify() {
+LogicalResult LogProbabilityTileOp::verify() {
   if (!getAccumulator() != !getNewAccumulator())
     return emitOpError("has an accumulator as operand or as result only; give both or none");
   return success();
 }
-LogicalResult CrossEntropyOp::verify() {
-  if (!getAccumulator() != !getDx() || !getAccumulator() != !getWeight())
-    return emitOpError("needs 'accumulator', 'weight' and the result 'dx' together, or none of them");
+LogicalResult LogProbabilityFromTilesOp::verify() {
+  bool gradient = static_cast<bool>(getDx());
+  if (gradient != static_cast<bool>(getCoefficients()) || gradient != static_cast<bool>(getAccumulator()) ||
+      gradient != static_cast<bool>(getWeight()))
+    return emitOpError("needs 'coefficients', 'accumulator', 'weight' and the result 'dx' together, or none of them");
   return success();
 }
 OpFoldResult ConstantOp::fold(FoldAdaptor) { return getValue(); }

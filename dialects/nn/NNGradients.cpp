@@ -169,14 +169,15 @@ LogicalResult SplitOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotange
   return success();
 }
 
-// The seed of everything: dL/dL = 1. One sweep gives the loss as well, so it takes the forward op's place.
-LogicalResult LinearCrossEntropyOp::buildGradient(OpBuilder &builder, ArrayRef<Value>, const SmallBitVector &wanted,
-                                                  MutableArrayRef<Value> gradients) {
+LogicalResult LogProbabilityOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents,
+                                              const SmallBitVector &wanted, MutableArrayRef<Value> gradients) {
   if (failed(refuse(*this, "weight", wanted, 1)))
     return failure();
-  auto gradient = LinearCrossEntropyGradientOp::create(builder, getLoc(), getLoss().getType(), getX().getType(), getX(),
-                                                       getWeight(), getLabels(), getScale());
-  getLoss().replaceAllUsesWith(gradient.getLoss());
+  if (cotangents[1])
+    return emitOpError("has no gradient rule for its entropy");
+  auto gradient = LogProbabilityGradientOp::create(
+      builder, getLoc(), TypeRange{getLogProbabilities().getType(), getEntropy().getType(), getX().getType()},
+      ValueRange{getX(), getWeight(), getLabels(), cotangents[0]});
   gradients[0] = gradient.getDx();
   return success();
 }

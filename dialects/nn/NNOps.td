@@ -351,45 +351,49 @@ def NN_FillOp : NN_KernelOp<"fill"> {
 
 //===- Objective -------------------------------------------------------------------------------------------------===//
 
-def NN_LinearCrossEntropyOp : NN_PureOp<"linear_cross_entropy", [Differentiable, NN_SequenceOpInterface]> {
-  let summary = "The language model's head and its loss";
+def NN_LogProbabilityOp : NN_PureOp<"log_probability", [Differentiable, NN_SequenceOpInterface]> {
+  let summary = "The language model's head: each row's log-probability of its label, and the entropy";
   let description = [{
-    loss = scale Σ over rows whose label is not −100 of (log Σ_v exp(l_v) − l_label), l = x wᵀ. x [B,T,D], w [V,D],
-    labels [B,T,1] (shifted already), scale and loss [1,1]. Not a kernel: it becomes loops over tiles of rows and of
-    the vocabulary, so that whole logits never exist.
+    With l = x wᵀ and p = softmax(l): log_probabilities = log p_label, entropy = −Σ_v p_v log p_v; both 0 where the label
+    is −100. x [B,T,D], w [V,D], labels [B,T,1] (shifted already), results [B,T,1]. The entropy has no gradient. Not a
+    kernel: it becomes loops over tiles of rows and of the vocabulary, so that whole logits never exist.
   }];
-  let arguments = (ins Tokens:$x, Matrix:$weight, TokenIds:$labels, AnyRankedTensor:$scale);
-  let results = (outs AnyRankedTensor:$loss);
+  let arguments = (ins Tokens:$x, Matrix:$weight, TokenIds:$labels);
+  let results = (outs Tokens:$log_probabilities, Tokens:$entropy);
   let hasVerifier = 1;
 }
-def NN_LinearCrossEntropyGradientOp : NN_PureOp<"linear_cross_entropy_gradient", [NN_SequenceOpInterface]> {
-  let summary = "The head's loss and the cotangent of its input, in one sweep";
-  let description = "dx = scale (softmax(l) − onehot(label)) w, and the loss as in linear_cross_entropy.";
-  let arguments = (ins Tokens:$x, Matrix:$weight, TokenIds:$labels, AnyRankedTensor:$scale);
-  let results = (outs AnyRankedTensor:$loss, Tokens:$dx);
+def NN_LogProbabilityGradientOp : NN_PureOp<"log_probability_gradient", [NN_SequenceOpInterface]> {
+  let summary = "The cotangent of the head's input, and what log_probability gives, in one sweep";
+  let description = [{
+    dx = coefficients (w[label] − p w), coefficients [B,T,1] the cotangents of the log-probabilities; 0 where the label
+    is −100.
+  }];
+  let arguments = (ins Tokens:$x, Matrix:$weight, TokenIds:$labels, Tokens:$coefficients);
+  let results = (outs Tokens:$log_probabilities, Tokens:$entropy, Tokens:$dx);
   let hasVerifier = 1;
 }
-def NN_CrossEntropyTileOp : NN_KernelOp<"cross_entropy_tile"> {
+def NN_LogProbabilityTileOp : NN_KernelOp<"log_probability_tile"> {
   let summary = "One tile of logits into the running softmax";
   let description = [{
-    For the vocabulary rows of this tile: m = max(max, rowmax(l)), c = exp(max − m), sum = c sum + Σ_{v ≠ label}
-    exp(l_v − m), accumulator = c accumulator, p_v = exp(l_v − m) but 0 at the label, target = l_label if it is here.
+    For the vocabulary rows of this tile: m = max(max, rowmax(l)), c = exp(max − m), p_v = exp(l_v − m) but 0 at the
+    label, weighted = c (weighted + (max − m) sum) + Σ p_v (l_v − m), sum = c sum + Σ p_v, accumulator = c accumulator,
+    target = l_label if it is here.
   }];
-  let arguments = (ins Tokens:$logits, TokenIds:$labels, Tokens:$max, Tokens:$sum, Tokens:$target,
+  let arguments = (ins Tokens:$logits, TokenIds:$labels, Tokens:$max, Tokens:$sum, Tokens:$weighted, Tokens:$target,
                        Optional<Tokens>:$accumulator);
-  let results = (outs Tokens:$p, Tokens:$new_max, Tokens:$new_sum, Tokens:$new_target,
+  let results = (outs Tokens:$p, Tokens:$new_max, Tokens:$new_sum, Tokens:$new_weighted, Tokens:$new_target,
                       Optional<Tokens>:$new_accumulator);
   let hasVerifier = 1;
 }
-def NN_CrossEntropyOp : NN_KernelOp<"cross_entropy", [AttrSizedOperandSegments]> {
-  let summary = "The loss, and the cotangent of the head's input, from the running softmax";
+def NN_LogProbabilityFromTilesOp : NN_KernelOp<"log_probability_from_tiles", [AttrSizedOperandSegments]> {
+  let summary = "Log-probabilities, entropy, and the cotangent of the head's input, from the running softmax";
   let description = [{
-    With e = exp(target − max), z = sum + e, for rows whose label counts: loss = loss_accumulator + scale (log z + max −
-    target), dx = scale (accumulator − sum w[label]) / z; dx = 0 for the others.
+    With gap = max − target, e = exp(−gap), z = sum + e, for rows with a label: log_probabilities = −(log z + gap),
+    entropy = log z − (weighted − e gap) / z, dx = coefficients (sum w[label] − accumulator) / z. 0 for the others.
   }];
-  let arguments = (ins TokenIds:$labels, Tokens:$max, Tokens:$sum, Tokens:$target, AnyRankedTensor:$scale,
-                       AnyRankedTensor:$loss_accumulator, Optional<Tokens>:$accumulator, Optional<Matrix>:$weight);
-  let results = (outs AnyRankedTensor:$loss, Optional<Tokens>:$dx);
+  let arguments = (ins TokenIds:$labels, Tokens:$max, Tokens:$sum, Tokens:$weighted, Tokens:$target,
+                       Optional<Tokens>:$coefficients, Optional<Tokens>:$accumulator, Optional<Matrix>:$weight);
+  let results = (outs Tokens:$log_probabilities, Tokens:$entropy, Optional<Tokens>:$dx);
   let hasVerifier = 1;
 }
 

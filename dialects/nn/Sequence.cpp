@@ -8,6 +8,25 @@ using mebp::format::Slot;
 
 namespace {
 
+/// A sum over rows has to go on from chunk to chunk: a kernel that makes one takes what it is added to.
+constexpr bool everySumAccumulates() {
+  auto hasRows = [](const Slot &slot) { return slot.shape[0] == 'N' || slot.shape[0] == 'S'; };
+  for (const KernelSignature &signature : mebp::format::kernelSignatures) {
+    bool readsRows = false;
+    for (size_t i = 0; i < mebp::format::slotCount(signature.operands); ++i)
+      readsRows |= hasRows(signature.operands[i]);
+    for (size_t result = 0; result < mebp::format::slotCount(signature.results); ++result) {
+      bool accumulates = false;
+      for (size_t i = 0; i < mebp::format::slotCount(signature.operands); ++i)
+        accumulates |= signature.operands[i].accumulates == static_cast<int>(result);
+      if (readsRows && !hasRows(signature.results[result]) && !accumulates)
+        return false;
+    }
+  }
+  return true;
+}
+static_assert(everySumAccumulates(), "mebp-chunk-sequence would lose the sums of earlier chunks");
+
 /// What the table says of each operand and result; null where it says nothing.
 struct Slots {
   explicit Slots(Operation *op) : operands(op->getNumOperands()), results(op->getNumResults()) {

@@ -208,6 +208,14 @@ class Session:
         """The mean loss over the labels that count, in nats; nothing is changed."""
         return float(self._session.loss(*arrays.token_arrays(input_ids, labels)))
 
+    def log_probabilities(self, input_ids: object, labels: object) -> tuple[np.ndarray, np.ndarray]:
+        """The log-probability that the model gives each label, and the entropy of the distribution that it is from.
+
+        Both are float32 [batch, sequence], in nats, each at its label's place, 0 where there is none. Labels are as
+        loss() has them, so nothing predicts the first of a row.
+        """
+        return self._session.log_probabilities(*arrays.token_arrays(input_ids, labels))
+
     def loss_and_gradients(self, input_ids: object, labels: object) -> tuple[float, dict[str, np.ndarray]]:
         """The loss and its gradient by every trainable; nothing is changed.
 

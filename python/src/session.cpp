@@ -75,6 +75,16 @@ public:
     return result;
   }
 
+  nb::tuple logProbabilities(TokenArray ids, TokenArray labels) {
+    FloatResult out = makeArray({ids.shape(0), ids.shape(1)}), entropy = makeArray({ids.shape(0), ids.shape(1)});
+    float *to[] = {out.data(), entropy.data()};
+    unlocked([&](mebp_error *error) {
+      return mebp_session_log_probabilities(handle.get(), ids.data(), labels.data(), rows(ids), columns(ids), to[0],
+                                            to[1], error);
+    });
+    return nb::make_tuple(out, entropy);
+  }
+
   double gradients(TokenArray ids, TokenArray labels) {
     double result = 0;
     unlocked([&](mebp_error *error) {
@@ -252,6 +262,7 @@ void bindSession(nb::module_ &module) {
            nb::arg("resident_limit"), nb::arg("spill_folder"), nb::arg("state_in_file"), nb::arg("perturbation"),
            nb::arg("forward_only"), nb::arg("trace_file"), nb::keep_alive<1, 2>())
       .def("loss", &Session::loss, nb::arg("ids"), nb::arg("labels"))
+      .def("log_probabilities", &Session::logProbabilities, nb::arg("ids"), nb::arg("labels"))
       .def("gradients", &Session::gradients, nb::arg("ids"), nb::arg("labels"))
       .def("step", &Session::step, nb::arg("ids"), nb::arg("labels"))
       .def("logits", &Session::logits, nb::arg("ids"), nb::arg("first"), nb::arg("count"))

@@ -10,6 +10,11 @@ static Status checkPointers(const mebp_batch &batch) {
   return batch.batch && batch.sequence ? checkArguments({{"ids", batch.ids}, {"labels", batch.labels}}) : Status();
 }
 
+// A function, which is no pointer to an object.
+static mebp_code refuseMissing(const char *argument, mebp_error *error) {
+  return guarded(error, {{argument, nullptr}}, [] { return Status(); });
+}
+
 // Runs what mebp_session_cancel may end.
 template <typename Body>
 static mebp_code runs(mebp_session *session, mebp_error *error, std::initializer_list<Argument> arguments,
@@ -42,18 +47,40 @@ mebp_code mebp_session_loss(mebp_session *session, const int32_t *ids, const int
   });
 }
 
-mebp_code mebp_session_gradients(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
-                                 uint32_t sequence, double *loss, mebp_error *error) {
-  return runs(session, error, {{"loss", loss}}, [&](Session &used) {
+mebp_code mebp_session_log_probabilities(mebp_session *session, const int32_t *ids, const int32_t *labels,
+                                         uint32_t batch, uint32_t sequence, float *out, float *entropy,
+                                         mebp_error *error) {
+  return runs(session, error, {{"out", out}}, [&](Session &used) {
     const mebp_batch given = {ids, labels, batch, sequence};
+    Status status = checkPointers(given);
+    return status.ok() ? used.logProbabilities(given, out, entropy) : status;
+  });
+}
+
+static mebp_code gradientsOf(mebp_session *session, const mebp_batch &given, const Objective &objective, double *loss,
+                             mebp_error *error) {
+  return runs(session, error, {{"loss", loss}}, [&](Session &used) {
     double own = 0;
     Status status = checkPointers(given);
     if (status.ok())
-      status = used.lossAndGradients(given, own);
+      status = used.lossAndGradients(given, objective, own);
     if (status.ok())
       *loss = own;
     return status;
   });
+}
+
+mebp_code mebp_session_gradients(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
+                                 uint32_t sequence, double *loss, mebp_error *error) {
+  return gradientsOf(session, {ids, labels, batch, sequence}, {}, loss, error);
+}
+
+mebp_code mebp_session_objective_gradients(mebp_session *session, const int32_t *ids, const int32_t *labels,
+                                           uint32_t batch, uint32_t sequence, mebp_objective objective, void *user,
+                                           double *loss, mebp_error *error) {
+  if (!objective)
+    return refuseMissing("objective", error);
+  return gradientsOf(session, {ids, labels, batch, sequence}, {objective, user}, loss, error);
 }
 
 mebp_code mebp_session_step(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
@@ -62,8 +89,8 @@ mebp_code mebp_session_step(mebp_session *session, const int32_t *ids, const int
   return mebp_session_step_batches(session, &one, 1, result, error);
 }
 
-mebp_code mebp_session_step_batches(mebp_session *session, const mebp_batch *batches, uint32_t count,
-                                    mebp_step_result *result, mebp_error *error) {
+static mebp_code stepOf(mebp_session *session, const mebp_batch *batches, uint32_t count, const Objective &objective,
+                        mebp_step_result *result, mebp_error *error) {
   return runs(session, error, {{"result", result}}, [&](Session &used) {
     Status status = checkSize("mebp_step_result", *result);
     if (status.ok() && count)
@@ -73,12 +100,25 @@ mebp_code mebp_session_step_batches(mebp_session *session, const mebp_batch *bat
     if (!status.ok())
       return status;
     mebp_step_result own = {};
-    status = used.step(batches, count, own);
+    status = used.step(batches, count, objective, own);
     session->steps = used.trainables.stepsDone;
     if (status.ok())
       writeSized(own, result);
     return status;
   });
+}
+
+mebp_code mebp_session_step_batches(mebp_session *session, const mebp_batch *batches, uint32_t count,
+                                    mebp_step_result *result, mebp_error *error) {
+  return stepOf(session, batches, count, {}, result, error);
+}
+
+mebp_code mebp_session_objective_step(mebp_session *session, const mebp_batch *batches, uint32_t count,
+                                      mebp_objective objective, void *user, mebp_step_result *result,
+                                      mebp_error *error) {
+  if (!objective)
+    return refuseMissing("objective", error);
+  return stepOf(session, batches, count, {objective, user}, result, error);
 }
 
 mebp_code mebp_session_apply_gradients(mebp_session *session, const float *const *gradients, mebp_error *error) {

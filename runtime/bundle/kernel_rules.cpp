@@ -18,9 +18,9 @@ static Status checkLowRank(const KernelShape &shape, const format::KernelSignatu
   return Status();
 }
 static Status checkLoss(const KernelShape &shape) {
-  bool gradient = shape.kernel.results_size() > 1 && shape.kernel.results(1) >= 0;
-  if (gradient && (!shape.hasOperand(6) || !shape.hasOperand(7)))
-    return wrong(shape, "gives a gradient without the accumulator and the weight that it needs");
+  bool gradient = shape.kernel.results_size() > 2 && shape.kernel.results(2) >= 0;
+  if (gradient && (!shape.hasOperand(5) || !shape.hasOperand(6) || !shape.hasOperand(7)))
+    return wrong(shape, "gives a gradient without the coefficients, the accumulator and the weight that it needs");
   return Status();
 }
 

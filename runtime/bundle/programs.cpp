@@ -41,6 +41,12 @@ const Port *findPlaceOf(const format::Program &program, const Port &output) {
   return same ? same : findPort(program.inputs(), Port::FLOW, format::flowOf(output.name()));
 }
 
+bool givesResult(const KnownProgram &program, std::string_view port) {
+  if (port == format::logitsPort)
+    return program.givesLogits;
+  return program.givesLogProbabilities && (port == format::logProbabilitiesPort || port == format::entropyPort);
+}
+
 bool givesGradients(const format::Program &program) {
   return std::any_of(program.outputs().begin(), program.outputs().end(),
                      [](const Port &port) { return port.kind() == Port::GRADIENT || isCotangent(port); });

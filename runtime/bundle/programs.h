@@ -15,15 +15,16 @@ struct KnownProgram {
   std::string_view name;
   bool ofHead; // else of every other block
   bool isRequired;
-  bool givesGradients;     // and cotangents
-  std::string_view result; // a RESULT that it has to give; empty: none
+  bool givesGradients;        // and cotangents
+  bool givesLogProbabilities; // and the entropy
+  bool givesLogits;
 };
 constexpr KnownProgram knownPrograms[] = {
-    {format::forwardProgram, false, true, false, ""},
-    {format::backwardProgram, false, false, true, ""},
-    {format::objectiveProgram, true, true, true, format::lossPort},
-    {format::lossProgram, true, false, false, format::lossPort},
-    {format::logitsProgram, true, false, false, format::logitsPort},
+    {format::forwardProgram, false, true, false, false, false},
+    {format::backwardProgram, false, false, true, false, false},
+    {format::objectiveProgram, true, true, true, true, false},
+    {format::logProbabilitiesProgram, true, false, false, true, false},
+    {format::logitsProgram, true, false, false, false, true},
 };
 
 constexpr int32_t noProgram = -1;
@@ -43,6 +44,8 @@ bool isCotangent(const format::Port &port);
 // The flow in whose memory a program that is in place may leave one that it gives; null where none comes in.
 const format::Port *findPlaceOf(const format::Program &program, const format::Port &output);
 
+// Whether it has to give this RESULT, and may.
+bool givesResult(const KnownProgram &program, std::string_view port);
 // Whether a session that needs no gradients leaves it out.
 bool givesGradients(const format::Program &program);
 

@@ -36,8 +36,9 @@ public:
     for (const Port &output : program.outputs())
       if (Status status = checkOutput(output); !status.ok())
         return status;
-    if (!use.result.empty() && !findPort(program.outputs(), Port::RESULT, use.result))
-      return failure(MEBP_CORRUPT, "it does not give its result");
+    for (const format::StepPort &port : format::stepPorts)
+      if (givesResult(use, port.name) && !findPort(program.outputs(), Port::RESULT, port.name))
+        return failure(MEBP_CORRUPT, "it does not give its result '%s'", port.name.data());
     return use.givesGradients ? checkGradients() : Status();
   }
 
@@ -66,7 +67,7 @@ private:
     if (port.kind() == Port::FLOW)
       return Status();
     if (port.kind() == Port::RESULT)
-      return port.name() == use.result ? checkStepPort(port) : unknown(port);
+      return givesResult(use, port.name()) ? checkStepPort(port) : unknown(port);
     if (port.kind() != Port::GRADIENT)
       return unknown(port);
     const format::Parameter *parameter = findParameter(block, port.name());
@@ -81,9 +82,8 @@ private:
       return unknown(port);
     const format::Value &value = valueOf(port);
     uint64_t columns = known->ofVocabulary ? bundle.model().vocabulary() : 1;
-    bool fits = known->byTokens ? value.row_extent().kind() == format::Extent::TOKENS
-                                : value.row_extent().kind() == format::Extent::STATIC && value.rows() == 1;
-    fits &= value.columns() == columns && value.column_extent().kind() == format::Extent::STATIC;
+    bool fits = value.row_extent().kind() == format::Extent::TOKENS && value.columns() == columns &&
+                value.column_extent().kind() == format::Extent::STATIC;
     return fits && format::storageOf(value.element()) == known->element ? Status() : wrongShape(port);
   }
 

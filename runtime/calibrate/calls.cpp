@@ -174,16 +174,16 @@ private:
   void listLoss(int64_t rows, int64_t columns) {
     constexpr int64_t hidden = 1024;
     auto column = [&] { return pools.operand(Storage::F32, rows, 1); };
-    Tensor labels = pools.integers(rows, columns), max = column(), sum = column(), target = column();
+    Tensor labels = pools.integers(rows, columns), max = column(), sum = column(), weighted = column();
+    Tensor target = column();
     Tensor accumulator = pools.operand(Storage::F32, rows, hidden), dx = give(rows, hidden);
-    add("cross_entropy_tile", "", {take(rows, columns), labels, max, sum, target, accumulator},
-        {give(rows, columns), max, sum, target, accumulator}, {});
+    add("log_probability_tile", "", {take(rows, columns), labels, max, sum, weighted, target, accumulator},
+        {give(rows, columns), max, sum, weighted, target, accumulator}, {});
     labels = pools.integers(rows, 4096);
-    Tensor loss = pools.result(Storage::F32, 1, 1);
-    add("cross_entropy", "",
-        {labels, column(), column(), column(), vector(1), loss, accumulator,
+    add("log_probability_from_tiles", "",
+        {labels, column(), column(), column(), column(), column(), accumulator,
          pools.weight(Storage::Int8, 4096, hidden, 0)},
-        {loss, dx}, {});
+        {give(rows, 1), give(rows, 1), dx}, {});
   }
 
   Pools &pools;

@@ -39,8 +39,10 @@ public:
   // Of a block before the head.
   Status forward(uint32_t block, LiveShape live);
   Status backward(uint32_t block, LiveShape live);
-  // The head's objective or loss.
-  Status runHead(std::string_view program, LiveShape live) { return run(of(head(), program), live); }
+  // The head's objective or log-probabilities, of so many rows from the first on.
+  Status runHead(std::string_view program, uint64_t rows) {
+    return run(of(head(), program), {1, static_cast<uint32_t>(rows)});
+  }
   // The head's logits, at most logitRows() of them, from a row of its input on.
   Status logits(uint64_t row, uint32_t rows, float *out);
   uint64_t logitRows() const;

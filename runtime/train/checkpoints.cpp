@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "format/container.h"
+#include "format/half.h"
 #include "runtime/bundle/programs.h"
 #include "runtime/train/options.h"
 
@@ -93,6 +94,34 @@ void *Checkpoints::cotangentOf(uint32_t block, std::string_view flow) const {
 void *Checkpoints::headInput(std::string_view name, uint64_t row) const {
   const Flow &flow = plan.borders.back().find(name);
   return placeOf(count() + 1, false) + flow.offset + row * flow.rowBytes;
+}
+
+void Checkpoints::gatherHeadInput(Rows rows) const {
+  for (const Flow &flow : plan.borders.back().flows)
+    gatherRows(headInput(flow.name, 0), flow.rowBytes, rows);
+}
+
+static void scaleRow(void *row, const Flow &flow, float factor) {
+  for (uint64_t column = 0; column < flow.columns; ++column)
+    if (flow.storage == format::Storage::BF16) {
+      uint16_t &value = static_cast<uint16_t *>(row)[column];
+      value = format::floatToBfloat(factor * format::bfloatToFloat(value));
+    } else {
+      static_cast<float *>(row)[column] *= factor;
+    }
+}
+
+void Checkpoints::scaleHeadCotangents(const float *factors, uint64_t rows) const {
+  for (const Flow &flow : plan.borders.back().flows) {
+    auto *data = static_cast<unsigned char *>(cotangentOf(count(), flow.name));
+    for (uint64_t row = 0; row < rows; ++row)
+      scaleRow(data + row * flow.rowBytes, flow, factors[row]);
+  }
+}
+
+void Checkpoints::scatterHeadCotangents(Rows rows, uint64_t total) const {
+  for (const Flow &flow : plan.borders.back().flows)
+    scatterRows(cotangentOf(count(), flow.name), flow.rowBytes, rows, total);
 }
 
 Status Checkpoints::keepOutput(uint32_t block, uint64_t rows) {

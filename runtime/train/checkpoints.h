@@ -13,6 +13,7 @@
 #include "runtime/core/status.h"
 #include "runtime/train/flows.h"
 #include "runtime/train/placer.h"
+#include "runtime/train/rows.h"
 
 namespace mebp {
 
@@ -54,6 +55,11 @@ public:
   void *cotangentOf(uint32_t block, std::string_view flow) const;
   // What the head takes, from a row on.
   void *headInput(std::string_view flow, uint64_t row) const;
+  // Before the head runs on some rows of its input, and after: moves them to the front, and the cotangents back to
+  // their places among zeros. In between, each row of the cotangents may be multiplied by a number.
+  void gatherHeadInput(Rows rows) const;
+  void scaleHeadCotangents(const float *factors, uint64_t rows) const;
+  void scatterHeadCotangents(Rows rows, uint64_t total) const;
 
   // After a forward: leaves the output where a backward finds it.
   Status keepOutput(uint32_t block, uint64_t rows);

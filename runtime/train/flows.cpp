@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/flows.h"
 
-#include "format/storage.h"
 #include "runtime/bundle/programs.h"
 #include "runtime/train/placer.h"
 
@@ -22,8 +21,9 @@ static Border borderBehind(const format::Bundle &bundle, const format::Block &bl
     if (!isFlow(port))
       continue;
     const format::Value &value = forward.values(static_cast<int>(port.value()));
-    uint64_t rowBytes = format::rowBytesOf(format::storageOf(value.element()), value.columns());
-    border.flows.push_back({port.name(), rowBytes, placer.take(value.rows() * rowBytes)});
+    const format::Storage storage = format::storageOf(value.element());
+    uint64_t rowBytes = format::rowBytesOf(storage, value.columns());
+    border.flows.push_back({port.name(), storage, value.columns(), rowBytes, placer.take(value.rows() * rowBytes)});
   }
   border.bytes = placer.total();
   return border;

@@ -9,12 +9,14 @@
 #include <vector>
 
 #include "format/program.pb.h"
+#include "format/storage.h"
 
 namespace mebp {
 
 struct Flow {
   std::string name;
-  uint64_t rowBytes = 0;
+  format::Storage storage = format::Storage::F32;
+  uint64_t columns = 0, rowBytes = 0;
   uint64_t offset = 0; // in the place of all that passes there, with room for every row of the largest step
 };
 

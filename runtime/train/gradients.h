@@ -50,6 +50,8 @@ public:
 
 class Gradients {
 public:
+  // Whether a block gives any.
+  bool has(uint32_t block) const { return block < plan.blocks.size() && !plan.blocks[block].empty(); }
   // Fresh memory is zero.
   void create(const format::Bundle &content, GradientPlan planned, unsigned char *sessionMemory, bool isFresh);
 

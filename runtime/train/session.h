@@ -22,13 +22,21 @@
 
 namespace mebp {
 
+// What is minimised: the mean of -log p over the labels or, with a function, what that one makes of the
+// log-probabilities.
+struct Objective {
+  mebp_objective function = nullptr;
+  void *user = nullptr;
+};
+
 class Session {
 public:
   Status create(Bundle &opened, const mebp_session_options &options);
 
   Status loss(const Tokens &tokens, double &out);
-  Status lossAndGradients(const Tokens &tokens, double &out);
-  Status step(const Tokens *batches, uint32_t count, mebp_step_result &out);
+  Status logProbabilities(const Tokens &tokens, float *out, float *entropy);
+  Status lossAndGradients(const Tokens &tokens, const Objective &of, double &out);
+  Status step(const Tokens *batches, uint32_t count, const Objective &of, mebp_step_result &out);
   Status applyGradients(const float *const *given);
   Status logits(const Tokens &tokens, uint32_t first, uint32_t count, float *out);
 
@@ -57,13 +65,19 @@ private:
   Status takeAgain(const Tokens *batches, uint32_t count, uint32_t index);
   Status runForward();
   Status runForwardForBackward();
-  Status runObjective(std::string_view program, double &out);
   Status runLoss(double &out);
   Status runBackward(GradientSink &sink);
   Status runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, double &loss);
   Status applyKept(double &squaredNorm);
   Status stepByGradient(const Tokens *batches, uint32_t count, double &loss, double &squaredNorm);
   Status checkTrains() const;
+
+  // Those of the head, in objective.cpp.
+  Rows headRows() const { return {batch.rows(), labels}; }
+  Status runHead(std::string_view program);
+  Status runLogProbabilities();
+  Status runObjective(double &out);
+  Status askObjective(double &out);
 
   // Those of MeZO, in mezo.cpp.
   Status stepAlongDirection(const Tokens *batches, uint32_t count, double &loss, double &squaredNorm);
@@ -76,7 +90,9 @@ private:
   std::unique_ptr<Backend> backend;
   SpillFile spill; // open where settings.spill_folder was given
   BatchMemory batch;
-  uint64_t labels = 0; // that count, of what is in it
+  uint64_t labels = 0;   // of what is in it
+  Objective objective;   // of the step that runs
+  float coefficient = 0; // of each label, where the objective is the mean loss
   Checkpoints checkpoints;
   Gradients gradients;
   ResidentWeights weights;

@@ -5,18 +5,10 @@
 #include <cmath>
 #include <cstring>
 
+#include "runtime/train/finite.h"
 #include "runtime/train/session.h"
 
 namespace mebp {
-
-// Refuses NaN and infinity, before any parameter has changed.
-static Status checkFinite(const char *name, double value) {
-  if (std::isfinite(value))
-    return Status();
-  // Of a NaN, the sign means nothing.
-  return failure(MEBP_NOT_FINITE, "the %s is %g; the parameters were not changed, a lower learning rate may help", name,
-                 std::isnan(value) ? std::fabs(value) : value);
-}
 
 // By value: the caller's own may change meanwhile.
 Status Session::take(Tokens tokens) {
@@ -36,7 +28,7 @@ Status Session::takeBatches(const Tokens *batches, uint32_t count, uint64_t &all
   if (allLabels == 0)
     return failure(MEBP_INVALID_ARGUMENT,
                    "no label counts: all are -100, or stand at a row's first position, which nothing predicts");
-  *batch.scale() = static_cast<float>(1.0 / static_cast<double>(allLabels));
+  coefficient = static_cast<float>(-1.0 / static_cast<double>(allLabels));
   return Status();
 }
 
@@ -61,13 +53,6 @@ Status Session::runForwardForBackward() {
   return Status();
 }
 
-Status Session::runObjective(std::string_view program, double &out) {
-  if (Status status = blocks.runHead(program, live); !status.ok())
-    return status;
-  out = static_cast<double>(*batch.loss());
-  return checkFinite("loss", out);
-}
-
 // The head's gradients are there since the objective ran.
 Status Session::runBackward(GradientSink &sink) {
   if (Status status = gradients.deliver(blocks.head(), sink); !status.ok())
@@ -88,20 +73,7 @@ Status Session::runBackward(GradientSink &sink) {
   return Status();
 }
 
-Status Session::runLoss(double &out) {
-  out = 0;
-  if (labels == 0)
-    return Status(); // adds nothing
-  std::string_view program =
-      blocks.has(blocks.head(), format::lossProgram) ? format::lossProgram : format::objectiveProgram;
-  if (!blocks.has(blocks.head(), program))
-    return failure(MEBP_UNSUPPORTED, "the bundle has no program for the loss alone; compile it again");
-  if (Status status = runForward(); !status.ok())
-    return status;
-  return runObjective(program, out);
-}
-
-// The mean loss over the labels of all micro-batches, and its gradient.
+// The objective over all micro-batches, and its gradient.
 Status Session::runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, double &loss) {
   gradientsKept = false;
   gradients.clearSums();
@@ -114,7 +86,7 @@ Status Session::runBatches(const Tokens *batches, uint32_t count, GradientSink &
     if (Status status = runForwardForBackward(); !status.ok())
       return status;
     double part;
-    if (Status status = runObjective(format::objectiveProgram, part); !status.ok())
+    if (Status status = runObjective(part); !status.ok())
       return status;
     loss += part;
     if (Status status = runBackward(sink); !status.ok())
@@ -190,7 +162,7 @@ Status Session::checkTrains() const {
   return failure(MEBP_INVALID_ARGUMENT, "the session was created with forward_only, so it cannot train");
 }
 
-Status Session::step(const Tokens *batches, uint32_t count, mebp_step_result &out) {
+Status Session::step(const Tokens *batches, uint32_t count, const Objective &of, mebp_step_result &out) {
   auto begin = std::chrono::steady_clock::now();
   uint64_t writtenBefore = spill.writtenBytes(), allLabels = 0;
   if (Status status = checkTrains(); !status.ok())
@@ -202,6 +174,7 @@ Status Session::step(const Tokens *batches, uint32_t count, mebp_step_result &ou
                    "a step of %u micro-batches needs room for their sum; create the session with accumulate", count);
   if (Status status = takeBatches(batches, count, allLabels); !status.ok())
     return status;
+  objective = of;
   double squaredNorm = 0;
   trainables.beginStep();
   Status status = settings.optimizer == MEBP_MEZO ? stepAlongDirection(batches, count, out.loss, squaredNorm)
@@ -222,18 +195,20 @@ Status Session::loss(const Tokens &tokens, double &out) {
   uint64_t allLabels = 0;
   if (Status status = takeBatches(&tokens, 1, allLabels); !status.ok())
     return status;
+  objective = {};
   Status status = runLoss(out);
   peak.sample();
   return status;
 }
 
-Status Session::lossAndGradients(const Tokens &tokens, double &out) {
+Status Session::lossAndGradients(const Tokens &tokens, const Objective &of, double &out) {
   uint64_t allLabels = 0;
   if (!settings.return_gradients || settings.forward_only)
     return failure(MEBP_INVALID_ARGUMENT,
                    "the session was created without return_gradients, so it has no room for them");
   if (Status status = takeBatches(&tokens, 1, allLabels); !status.ok())
     return status;
+  objective = of;
   KeepSink keep;
   if (Status status = runBatches(&tokens, 1, keep, out); !status.ok())
     return status;

@@ -47,11 +47,13 @@ static Status countLabels(const format::Model &model, const Tokens &tokens, cons
   return Status();
 }
 
-static void shiftLabels(const Tokens &tokens, int32_t *labels) {
-  for (uint32_t row = 0; row < tokens.batch; ++row, labels += tokens.sequence) {
-    std::memmove(labels, labels + 1, (tokens.sequence - 1) * sizeof(int32_t));
-    labels[tokens.sequence - 1] = ignoredLabel;
-  }
+static void collectLabels(const Tokens &tokens, int32_t *labels, int32_t *rows) {
+  uint64_t found = 0;
+  for (uint64_t place = 0; place < static_cast<uint64_t>(tokens.batch) * tokens.sequence; ++place)
+    if (place % tokens.sequence != 0 && labels[place] != ignoredLabel) {
+      rows[found] = static_cast<int32_t>(place - 1);
+      labels[found++] = labels[place];
+    }
 }
 
 Status takeBatch(const format::Model &model, const Tokens &tokens, const BatchMemory &memory, uint64_t &labels) {
@@ -65,7 +67,7 @@ Status takeBatch(const format::Model &model, const Tokens &tokens, const BatchMe
   std::memcpy(memory.labels(), tokens.labels, bytes);
   if (Status status = countLabels(model, tokens, memory.labels(), labels); !status.ok())
     return status;
-  shiftLabels(tokens, memory.labels());
+  collectLabels(tokens, memory.labels(), memory.rows());
   return Status();
 }
 

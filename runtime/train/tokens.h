@@ -28,13 +28,15 @@ struct BatchMemory {
   }
   int32_t *ids() const { return static_cast<int32_t *>(find(format::idsPort)); }
   int32_t *labels() const { return static_cast<int32_t *>(find(format::labelsPort)); }
-  float *scale() const { return static_cast<float *>(find(format::scalePort)); }
-  float *loss() const { return static_cast<float *>(find(format::lossPort)); }
+  int32_t *rows() const { return static_cast<int32_t *>(find(format::rowsPort)); }
+  float *coefficients() const { return static_cast<float *>(find(format::coefficientsPort)); }
+  float *logProbabilities() const { return static_cast<float *>(find(format::logProbabilitiesPort)); }
+  float *entropy() const { return static_cast<float *>(find(format::entropyPort)); }
 };
 
 // Copies a batch, then checks the copy, since whoever gave it may still write to it: shapes beyond the compiled ones,
 // ids beyond the vocabulary and labels that are neither ignored nor in it are refused. The row of token t predicts
-// token t + 1, so there that one's label is put. Gives the number of labels that count.
+// token t + 1; the labels that are predicted stand one after the other, and beside them their rows. Gives their number.
 Status takeBatch(const format::Model &model, const Tokens &tokens, const BatchMemory &memory, uint64_t &labels);
 
 } // namespace mebp

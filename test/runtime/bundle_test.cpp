@@ -42,10 +42,10 @@ TEST(Bundle, OpensAndTellsWhatIsInIt) {
   EXPECT_EQ(info.peak_bytes, 1000000u);
   EXPECT_STREQ(mebp_bundle_manifest_json(opened.handle), "{\"name\": \"tiny\"}\n");
   std::string description = mebp_bundle_describe_json(opened.handle);
-  EXPECT_TRUE(contains(description, "\"cross_entropy_tile\": 1"));
+  EXPECT_TRUE(contains(description, "\"log_probability_tile\": 1"));
   EXPECT_TRUE(contains(description, "\"peak_bytes\": 1000000"));
   EXPECT_TRUE(contains(description, "model.layers.1"));
-  for (const char *detail : {"\"op\": \"cross_entropy_tile\"", "\"name\": \"hidden.cotangent\"",
+  for (const char *detail : {"\"op\": \"log_probability_tile\"", "\"name\": \"hidden.cotangent\"",
                              "\"placement\": \"arena\"", "\"domain\": \"weight_rows\"", "\"yielded\": "})
     EXPECT_TRUE(contains(description, detail)) << detail;
   mebp_tensor_info tensor;

@@ -98,7 +98,7 @@ TEST(Calibration, HasRatesOfEveryNameOnEachNumberOfThreads) {
   EXPECT_EQ(json["processor"], format::processorName());
   EXPECT_EQ(json["threads"], Json({1, 2}));
   for (const char *name : {"linear bf16 int4", "linear_input_gradient f32 lora_down", "attention_gradient bf16",
-                           "gated f32 gelu_tanh", "cross_entropy_tile f32"})
+                           "gated f32 gelu_tanh", "log_probability_tile f32"})
     EXPECT_TRUE(json["nanoseconds"].contains(name)) << name;
   for (const std::string &name : format::optimizerNames())
     EXPECT_TRUE(json["nanoseconds"].contains(name)) << name;

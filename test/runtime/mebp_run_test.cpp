@@ -245,6 +245,7 @@ TEST_F(RunTest, ResumesWhereItStopped) {
 
 TEST_F(RunTest, StopsAtASignalAndSaves) {
   for (auto [number, status] : {std::pair(SIGINT, 130), std::pair(SIGTERM, 143), std::pair(SIGHUP, 129)}) {
+    std::signal(number, SIG_DFL); // a job in the background hands down that it is ignored
     // The shell tells its number, which is then the tool's.
     std::string command = "echo $$; exec " + std::string(MEBP_RUN) + " " + bundle.path() + " --tokens " +
                           tokensBin(20) + " --steps 100000000 --state " + scratch + "/state" + std::to_string(number) +

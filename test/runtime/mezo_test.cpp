@@ -199,16 +199,17 @@ TEST(Mezo, RefusesWhatItHasNoUseFor) {
   EXPECT_EQ(refusal(bundle.handle, options),
             "without gradients, as with MeZO, nothing is kept that could be spilled; leave out the folder");
   auto *programs = content.mutable_blocks()->rbegin()->mutable_programs();
-  programs->erase(std::remove_if(programs->begin(), programs->end(),
-                                 [](const auto &program) { return program.name() == mebp::format::lossProgram; }),
-                  programs->end());
+  programs->erase(
+      std::remove_if(programs->begin(), programs->end(),
+                     [](const auto &program) { return program.name() == mebp::format::logProbabilitiesProgram; }),
+      programs->end());
   BundleFolder without(content);
   OpenBundle old(without.path());
   OpenSession session(old.handle, mezoOptions());
   mebp_step_result result;
   mebp_error error;
   EXPECT_EQ(mebp_session_step(session.handle, ids.data(), ids.data(), 2, 5, &result, &error), MEBP_UNSUPPORTED);
-  EXPECT_STREQ(error.message, "the bundle has no program for the loss alone; compile it again");
+  EXPECT_STREQ(error.message, "the bundle has no program for log-probabilities alone; compile it again");
 }
 
 } // namespace

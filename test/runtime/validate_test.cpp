@@ -80,7 +80,7 @@ TEST(Validate, RefusesEachDamageByName) {
        }},
       {"'p' has the wrong element type",
        [](format::Bundle &b) {
-         auto p = static_cast<int>(kernelOf(b, 3, "cross_entropy_tile")->results(0));
+         auto p = static_cast<int>(kernelOf(b, 3, "log_probability_tile")->results(0));
          b.mutable_programs(3)->mutable_values(p)->set_element(format::BF16);
        }},
       {"does not lie in weights.bin", [](format::Bundle &b) { b.mutable_weights(1)->set_data_offset(1u << 30); }},
@@ -101,7 +101,7 @@ TEST(Validate, RefusesEachDamageByName) {
       {"gives a gradient 'weight' of nothing that is trained",
        [](format::Bundle &b) { b.mutable_programs(2)->mutable_outputs(1)->set_name("weight"); }},
       {"nothing here supplies its port 'colours'; use a newer runtime",
-       [](format::Bundle &b) { portOf(b, 3, "scale")->set_name("colours"); }, MEBP_UNSUPPORTED},
+       [](format::Bundle &b) { portOf(b, 3, "coefficients")->set_name("colours"); }, MEBP_UNSUPPORTED},
       {"nothing here supplies its port 'hidden'; use a newer runtime",
        [](format::Bundle &b) { b.mutable_programs(1)->mutable_inputs(0)->set_kind(format::Port::STATE); },
        MEBP_UNSUPPORTED},
@@ -110,14 +110,14 @@ TEST(Validate, RefusesEachDamageByName) {
        MEBP_UNSUPPORTED},
       {"nothing here supplies its port 'logits'; use a newer runtime",
        [](format::Bundle &b) { b.mutable_programs(4)->mutable_outputs(0)->set_name("logits"); }, MEBP_UNSUPPORTED},
-      {"it does not give its result",
+      {"it does not give its result 'log_probabilities'",
        [](format::Bundle &b) { b.mutable_programs(3)->mutable_outputs(0)->set_kind(format::Port::FLOW); }},
       {"it has the flow 'other', which no other block gives",
        [](format::Bundle &b) { b.mutable_programs(1)->mutable_inputs(0)->set_name("other"); }},
       {"it has the flow 'hidden', which no other block gives",
        [](format::Bundle &b) { b.mutable_programs(0)->mutable_outputs(0)->set_name("other"); }},
       {"it has the flow 'hidden.cotangent', which no other block gives",
-       [](format::Bundle &b) { b.mutable_programs(3)->mutable_outputs(1)->set_name("other.cotangent"); }},
+       [](format::Bundle &b) { b.mutable_programs(3)->mutable_outputs(2)->set_name("other.cotangent"); }},
       {"it has the flow 'hidden.cotangent', which goes nowhere",
        [](format::Bundle &b) { b.mutable_programs(1)->mutable_outputs(0)->set_name("hidden.cotangent"); }},
       {"it has the flow 'hidden', which goes nowhere",
@@ -166,7 +166,7 @@ TEST(Validate, RefusesEachDamageByName) {
       {"does not accumulate",
        [](format::Bundle &b) {
          // max and sum change places: right in shape, wrong in memory.
-         format::Kernel *tile = kernelOf(b, 3, "cross_entropy_tile");
+         format::Kernel *tile = kernelOf(b, 3, "log_probability_tile");
          int32_t operand = tile->operands(2);
          tile->set_operands(2, tile->operands(3));
          tile->set_operands(3, operand);

@@ -237,6 +237,12 @@ static inline void mebp_step_result_init(mebp_step_result *result) {
 /* These take the fields of one mebp_batch. */
 mebp_code mebp_session_loss(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
                             uint32_t sequence, double *loss, mebp_error *error);
+/* The log-probability, in nats, that the model gives each label: out[batch * sequence], each at its label's place, 0
+ * where there is none. With `entropy`, that of the distribution which the label is from, likewise; NULL leaves it out.
+ */
+mebp_code mebp_session_log_probabilities(mebp_session *session, const int32_t *ids, const int32_t *labels,
+                                         uint32_t batch, uint32_t sequence, float *out, float *entropy,
+                                         mebp_error *error);
 /* Needs options.return_gradients. Leaves parameters alone; read the gradients with mebp_session_read_gradient. */
 mebp_code mebp_session_gradients(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
                                  uint32_t sequence, double *loss, mebp_error *error);
@@ -255,6 +261,18 @@ mebp_code mebp_session_step(mebp_session *session, const int32_t *ids, const int
  * without any is allowed beside others. */
 mebp_code mebp_session_step_batches(mebp_session *session, const mebp_batch *batches, uint32_t count,
                                     mebp_step_result *result, mebp_error *error);
+/* An objective of your own, a function of the labels' log-probabilities: it returns the loss, and writes the loss's
+ * derivative by each of them to `coefficients`, which holds zeros; both are as mebp_session_log_probabilities has them.
+ * The mean loss is -sum / labels, with -1 / labels at each of them. It is called within the step, once for each
+ * micro-batch that has a label, and must not call the session. The loss of a step is the sum over its micro-batches. */
+typedef double (*mebp_objective)(void *user, const float *log_probabilities, uint32_t batch, uint32_t sequence,
+                                 float *coefficients);
+mebp_code mebp_session_objective_gradients(mebp_session *session, const int32_t *ids, const int32_t *labels,
+                                           uint32_t batch, uint32_t sequence, mebp_objective objective, void *user,
+                                           double *loss, mebp_error *error);
+mebp_code mebp_session_objective_step(mebp_session *session, const mebp_batch *batches, uint32_t count,
+                                      mebp_objective objective, void *user, mebp_step_result *result,
+                                      mebp_error *error);
 /* One optimizer update with gradients given by the caller, which are not clipped: gradients[i] has the i-th trainable's
  * elements. */
 mebp_code mebp_session_apply_gradients(mebp_session *session, const float *const *gradients, mebp_error *error);

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // RUN: mebp-opt %s --mebp-attach-objective | FileCheck %s
 
-// The loss shares everything with the logits but the last linear layer.
-// CHECK: func.func private @head.loss(%[[X:.*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">},
+// The log-probabilities share everything with the logits but the last linear layer.
+// CHECK: func.func private @head.log_probabilities(%[[X:.*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">},
 // CHECK-SAME: %[[LABELS:[^ ]*]]: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "labels">},
-// CHECK-SAME: %[[SCALE:[^ ]*]]: tensor<1x1xf32> {train.port = #train.port<batch, "scale">},
 // CHECK-SAME: %[[N:[^ ]*]]: tensor<4xf32> {train.port = #train.port<parameter, "n">},
 // CHECK-SAME: %[[W:[^ ]*]]: tensor<50x4xf32> {train.port = #train.port<parameter, "table">})
-// CHECK-SAME: -> (tensor<1x1xf32> {train.port = #train.port<result, "loss">})
+// CHECK-SAME: -> (tensor<?x?x1xf32, #nn.tokens> {train.port = #train.port<result, "log_probabilities">},
+// CHECK-SAME: tensor<?x?x1xf32, #nn.tokens> {train.port = #train.port<result, "entropy">})
 // CHECK-NEXT: %[[NORM:.*]] = nn.rms_norm(%[[X]], %[[N]])
-// CHECK-NEXT: %[[LOSS:.*]] = nn.linear_cross_entropy(%[[NORM]], %[[W]], %[[LABELS]], %[[SCALE]])
-// CHECK-NEXT: return %[[LOSS]] : tensor<1x1xf32>
+// CHECK-NEXT: %[[LOGP:.*]], %[[ENTROPY:.*]] = nn.log_probability(%[[NORM]], %[[W]], %[[LABELS]])
+// CHECK-NEXT: return %[[LOGP]], %[[ENTROPY]]
 // CHECK: func.func private @head.logits(
 // CHECK-SAME: -> (tensor<?x?x50xf32, #nn.tokens> {train.port = #train.port<result, "logits">})
 // CHECK: nn.linear(
-// CHECK: train.block head @head parameters ("n" = @n, "table" = @table) programs {logits = @head.logits, loss = @head.loss}
+// CHECK: train.block head @head parameters ("n" = @n, "table" = @table) programs {log_probabilities = @head.log_probabilities, logits = @head.logits}
 // CHECK: train.block layer @layer parameters () programs {forward = @layer.forward}
 !x = tensor<?x?x4xf32, #nn.tokens>
 nn.parameter @n : tensor<4xf32>

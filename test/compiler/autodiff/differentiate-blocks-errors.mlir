@@ -143,16 +143,17 @@ func.func private @layer.forward(%ids: tensor<?x?x1xi32, #nn.tokens> {train.port
 
 // -----
 
+!r = tensor<?x?x1xf32, #nn.tokens>
 !x = tensor<?x?x4xf32, #nn.tokens>
 nn.parameter @p : tensor<50x4xf32> {trainable}
-train.block head @head parameters ("p" = @p) programs {loss = @head.loss}
-func.func private @head.loss(%x: !x {train.port = #train.port<flow, "hidden">}, %labels: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "labels">},
-    %scale: tensor<1x1xf32> {train.port = #train.port<batch, "scale">},
-    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "p">, train.trainable}) -> (tensor<1x1xf32> {train.port = #train.port<result, "loss">}) {
-  // expected-error @below {{'nn.linear_cross_entropy' has no gradient rule for its weight: keep that parameter frozen}}
-  %loss = nn.linear_cross_entropy(%x, %w, %labels, %scale)
-      : (!x, tensor<50x4xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<1x1xf32>) -> tensor<1x1xf32>
-  return %loss : tensor<1x1xf32>
+train.block head @head parameters ("p" = @p) programs {log_probabilities = @head.log_probabilities}
+func.func private @head.log_probabilities(%x: !x {train.port = #train.port<flow, "hidden">},
+    %labels: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "labels">},
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "p">, train.trainable})
+    -> (!r {train.port = #train.port<result, "log_probabilities">}, !r {train.port = #train.port<result, "entropy">}) {
+  // expected-error @below {{'nn.log_probability' has no gradient rule for its weight: keep that parameter frozen}}
+  %0:2 = nn.log_probability(%x, %w, %labels) : (!x, tensor<50x4xf32>, tensor<?x?x1xi32, #nn.tokens>) -> (!r, !r)
+  return %0#0, %0#1 : !r, !r
 }
 
 // -----
@@ -162,15 +163,22 @@ train.block layer @layer parameters () programs {}
 
 // -----
 
-// expected-error @below {{'train.block' op has no function 'loss'}}
+// expected-error @below {{'train.block' op has no function 'log_probabilities'}}
 train.block head @head parameters () programs {}
+
 
 // -----
 
+!r = tensor<?x?x1xf32, #nn.tokens>
 !x = tensor<?x?x4xf32, #nn.tokens>
-train.block head @head parameters () programs {loss = @head.loss}
-// expected-error @below {{the loss of block 'head' is not nn.linear_cross_entropy}}
-func.func private @head.loss(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<result, "loss">}) {
-  %0 = nn.silu(%x) : (!x) -> !x
-  return %0 : !x
+nn.parameter @p : tensor<50x4xf32>
+train.block head @head parameters ("p" = @p) programs {log_probabilities = @head.log_probabilities}
+func.func private @head.log_probabilities(%x: !x {train.port = #train.port<flow, "hidden">},
+    %labels: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "labels">},
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "p">})
+    -> (!r {train.port = #train.port<result, "log_probabilities">}) {
+  // expected-error @below {{'nn.log_probability' op has no gradient rule for its entropy}}
+  %0:2 = nn.log_probability(%x, %w, %labels) : (!x, tensor<50x4xf32>, tensor<?x?x1xi32, #nn.tokens>) -> (!r, !r)
+  %1 = nn.add(%0#0, %0#1) : (!r, !r) -> !r
+  return %1 : !r
 }

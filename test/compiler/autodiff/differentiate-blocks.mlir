@@ -34,20 +34,24 @@
 // CHECK-NOT: {{[^#]}}nn.
 // CHECK: return %[[DX2]], %[[DA]], %[[DB]]
 
-// The objective gives the loss and the cotangent of the head's input; the loss alone is not computed beside it.
+// The objective takes the cotangents of the log-probabilities, and gives these and the cotangent of the head's input.
 // CHECK-LABEL: func.func private @head.objective
-// CHECK-SAME: -> (tensor<1x1xf32> {train.port = #train.port<result, "loss">}, tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">})
+// CHECK-SAME: %[[C:[^ ]*]]: tensor<?x?x1xf32, #nn.tokens> {train.port = #train.port<batch, "coefficients">}
+// CHECK-SAME: -> (tensor<?x?x1xf32, #nn.tokens> {train.port = #train.port<result, "log_probabilities">},
+// CHECK-SAME: tensor<?x?x1xf32, #nn.tokens> {train.port = #train.port<result, "entropy">},
+// CHECK-SAME: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">})
 // CHECK-NEXT: %[[N:.*]] = nn.scale
-// CHECK-NOT: nn.linear_cross_entropy(
-// CHECK-NEXT: %[[LOSS:.*]], %[[DN:.*]] = nn.linear_cross_entropy_gradient(%[[N]],
+// CHECK-NEXT: %[[LOGP:.*]], %[[ENTROPY:.*]] = nn.log_probability(%[[N]],
+// CHECK-NEXT: %{{.*}}, %{{.*}}, %[[DN:.*]] = nn.log_probability_gradient(%[[N]], %{{.*}}, %{{.*}}, %[[C]])
 // CHECK-NEXT: %[[DX:.*]] = nn.scale(%[[DN]])
-// CHECK-NEXT: return %[[LOSS]], %[[DX]]
-// CHECK: train.block head @head {{.*}}loss = @head.loss{{.*}}objective = @head.objective
+// CHECK-NEXT: return %[[LOGP]], %[[ENTROPY]], %[[DX]]
+// CHECK: train.block head @head {{.*}}log_probabilities = @head.log_probabilities{{.*}}objective = @head.objective
 
 // The embedding is frozen: no backward function.
 // CHECK: train.block embed @embed parameters ("table" = @table) programs {forward = @embed.forward}
 // CHECK-NOT: @embed.backward
 
+!r = tensor<?x?x1xf32, #nn.tokens>
 !x = tensor<?x?x4xf32, #nn.tokens>
 !h = tensor<?x?x6xf32, #nn.tokens>
 nn.parameter @table : tensor<50x4xf32>
@@ -72,15 +76,15 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
   %y = nn.add(%x, %d) : (!x, !x) -> !x
   return %y : !x
 }
-func.func private @head.loss(%x: !x {train.port = #train.port<flow, "hidden">}, %labels: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "labels">},
-    %scale: tensor<1x1xf32> {train.port = #train.port<batch, "scale">},
-    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "table">}) -> (tensor<1x1xf32> {train.port = #train.port<result, "loss">}) {
+func.func private @head.log_probabilities(%x: !x {train.port = #train.port<flow, "hidden">},
+    %labels: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "labels">},
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "table">})
+    -> (!r {train.port = #train.port<result, "log_probabilities">}, !r {train.port = #train.port<result, "entropy">}) {
   %n = nn.scale(%x) {alpha = 2.0 : f32} : (!x) -> !x
-  %loss = nn.linear_cross_entropy(%n, %w, %labels, %scale)
-      : (!x, tensor<50x4xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<1x1xf32>) -> tensor<1x1xf32>
-  return %loss : tensor<1x1xf32>
+  %logp, %entropy = nn.log_probability(%n, %w, %labels) : (!x, tensor<50x4xf32>, tensor<?x?x1xi32, #nn.tokens>) -> (!r, !r)
+  return %logp, %entropy : !r, !r
 }
-train.block head @head parameters ("table" = @table) programs {loss = @head.loss}
+train.block head @head parameters ("table" = @table) programs {log_probabilities = @head.log_probabilities}
 train.block embed @embed parameters ("table" = @table) programs {forward = @embed.forward}
 func.func private @embed.forward(%ids: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "ids">},
     %w: tensor<50x4xf32> {train.port = #train.port<parameter, "table">}) -> (!x {train.port = #train.port<flow, "hidden">}) {

@@ -315,53 +315,6 @@ func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>) {
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<50x9xf32>, %labels: tensor<?x?x1xi32, #nn.tokens>, %s: tensor<1x1xf32>) {
-  // expected-error @below {{'nn.linear_cross_entropy' op 'x' has size 8 where 9 is needed}}
-  %0 = nn.linear_cross_entropy(%x, %w, %labels, %s)
-      : (tensor<?x?x8xf32, #nn.tokens>, tensor<50x9xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<1x1xf32>) -> tensor<1x1xf32>
-  return
-}
-
-// -----
-
-func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<50x9xf32>, %labels: tensor<?x?x1xi32, #nn.tokens>, %s: tensor<1x1xf32>) {
-  // expected-error @below {{'nn.linear_cross_entropy_gradient' op 'x' has size 8 where 9 is needed}}
-  %0:2 = nn.linear_cross_entropy_gradient(%x, %w, %labels, %s)
-      : (tensor<?x?x8xf32, #nn.tokens>, tensor<50x9xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<1x1xf32>) -> (tensor<1x1xf32>, tensor<?x?x8xf32, #nn.tokens>)
-  return
-}
-
-// -----
-
-func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<50x8xf32>, %labels: tensor<?x?x1xi32, #nn.tokens>, %s: tensor<1x1xf32>) {
-  // expected-error @below {{'nn.linear_cross_entropy_gradient' op 'dx' has size 9 where 8 is needed}}
-  %0:2 = nn.linear_cross_entropy_gradient(%x, %w, %labels, %s)
-      : (tensor<?x?x8xf32, #nn.tokens>, tensor<50x8xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<1x1xf32>) -> (tensor<1x1xf32>, tensor<?x?x9xf32, #nn.tokens>)
-  return
-}
-
-// -----
-
-func.func @f(%l: tensor<?x?x8xf32, #nn.tokens>, %labels: tensor<?x?x1xi32, #nn.tokens>, %s: tensor<?x?x1xf32, #nn.tokens>, %a: tensor<?x?x4xf32, #nn.tokens>) {
-  // expected-error @below {{'nn.cross_entropy_tile' op has an accumulator as operand or as result only; give both or none}}
-  %0:4 = nn.cross_entropy_tile(%l, %labels, %s, %s, %s, %a)
-      : (tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x1xi32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>)
-      -> (tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>)
-  return
-}
-
-// -----
-
-func.func @f(%labels: tensor<?x?x1xi32, #nn.tokens>, %s: tensor<?x?x1xf32, #nn.tokens>, %one: tensor<1x1xf32>, %a: tensor<?x?x4xf32, #nn.tokens>) {
-  // expected-error @below {{'nn.cross_entropy' op needs 'accumulator', 'weight' and the result 'dx' together, or none of them}}
-  %0 = nn.cross_entropy(%labels, %s, %s, %s, %one, %one, %a) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0>}
-      : (tensor<?x?x1xi32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<1x1xf32>, tensor<1x1xf32>,
-         tensor<?x?x4xf32, #nn.tokens>) -> tensor<1x1xf32>
-  return
-}
-
-// -----
-
 func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<8xf32>) {
   // expected-error @below {{'nn.rms_norm_input_gradient' op 'dx' has size 4 where 8 is needed}}
   %0 = nn.rms_norm_input_gradient(%x, %w, %x) {epsilon = 1.0e-5 : f32}

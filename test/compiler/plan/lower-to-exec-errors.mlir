@@ -19,10 +19,10 @@ func.func private @f() {
 // -----
 
 func.func private @f(%x: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}, %w: tensor<50x4xf32> {train.port = #train.port<parameter, "w">},
-    %labels: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "labels">}, %scale: tensor<1x1xf32> {train.port = #train.port<batch, "scale">}) {
-  // expected-error @below {{'nn.linear_cross_entropy' is not a kernel: it should have been rewritten}}
-  %0 = nn.linear_cross_entropy(%x, %w, %labels, %scale)
-      : (tensor<?x?x4xf32, #nn.tokens>, tensor<50x4xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<1x1xf32>) -> tensor<1x1xf32>
+    %labels: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "labels">}) {
+  // expected-error @below {{'nn.log_probability' is not a kernel: it should have been rewritten}}
+  %0:2 = nn.log_probability(%x, %w, %labels) : (tensor<?x?x4xf32, #nn.tokens>, tensor<50x4xf32>, tensor<?x?x1xi32, #nn.tokens>)
+      -> (tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>)
   return
 }
 
@@ -56,7 +56,7 @@ func.func private @f(%x: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port
 // -----
 
 // expected-error @below {{has a value that is neither tokens nor a matrix nor a vector: 'tensor<f32>'}}
-func.func private @f(%x: tensor<f32> {train.port = #train.port<batch, "scale">}) {
+func.func private @f(%x: tensor<f32> {train.port = #train.port<batch, "coefficients">}) {
   return
 }
 

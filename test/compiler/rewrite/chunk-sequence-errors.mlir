@@ -12,20 +12,6 @@ func.func private @unknown.forward(%x: !x {train.port = #train.port<flow, "hidde
 
 // -----
 
-// A sum that its kernel cannot carry from chunk to chunk.
-!x = tensor<?x?x4xf32, #nn.tokens>
-nn.parameter @w : tensor<50x4xf32>
-train.block layer @sum parameters ("w" = @w) programs {forward = @sum.forward}
-func.func private @sum.forward(%x: !x {train.port = #train.port<flow, "hidden">},
-    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "w">},
-    %labels: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "labels">}, %scale: tensor<1x1xf32> {train.port = #train.port<batch, "scale">}) -> (tensor<1x1xf32> {train.port = #train.port<result, "loss">}) {
-  // expected-error@below {{adds up rows in result 0 and cannot go on from an earlier chunk's sum}}
-  %loss = nn.linear_cross_entropy(%x, %w, %labels, %scale) : (!x, tensor<50x4xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<1x1xf32>) -> tensor<1x1xf32>
-  return %loss : tensor<1x1xf32>
-}
-
-// -----
-
 // A sum over all rows that every chunk would read.
 !x = tensor<?x?x4xf32, #nn.tokens>
 !w = tensor<4x4xf32>

@@ -284,17 +284,19 @@ TEST(BackendKernels, Loss) {
     return matrix;
   };
   // A tile of five of the vocabulary's eleven rows, without and with the gradient.
-  Call tile = {"cross_entropy_tile",
-               {rows(5), labels, rows(1), positive, rows(1)},
-               {rows(5), accumulating(rows(1), 2), accumulating(rows(1), 3), accumulating(rows(1), 4)}};
+  Call tile = {"log_probability_tile",
+               {rows(5), labels, rows(1), positive, rows(1), rows(1)},
+               {rows(5), accumulating(rows(1), 2), accumulating(rows(1), 3), accumulating(rows(1), 4),
+                accumulating(rows(1), 5)}};
   expectAgreement(tile);
   tile.operands.push_back(rows(36));
-  tile.results.push_back(accumulating(rows(36), 5));
+  tile.results.push_back(accumulating(rows(36), 6));
   expectAgreement(tile);
-  Call loss = {"cross_entropy", {labels, rows(1), positive, rows(1), {1, 1}, {1, 1}}, {accumulating({1, 1}, 5)}};
-  expectAgreement(loss);
+  Call head = {"log_probability_from_tiles", {labels, rows(1), positive, rows(1), rows(1)}, {rows(1), rows(1)}};
+  expectAgreement(head);
   for (format::ElementType storage : storages) {
-    Call gradient = loss;
+    Call gradient = head;
+    gradient.operands.push_back(rows(1));
     gradient.operands.push_back(rows(36));
     gradient.operands.push_back({vocabulary, 36, storage});
     gradient.results.push_back(accumulating(rows(36), 6));

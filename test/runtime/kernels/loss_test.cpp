@@ -14,14 +14,13 @@ namespace {
 constexpr int64_t rows = 37, dim = 50, vocabulary = 113;
 
 struct Outcome {
-  float loss;
-  std::vector<float> dx;
+  std::vector<float> logProbabilities, entropy, dx;
 };
 
 struct Head {
   Value x = Value::random(rows, dim, 1), w;
   std::vector<int32_t> labels;
-  float scale = 1.0f / 30;
+  Value coefficients = Value::random(rows, 1, 3);
 
   explicit Head(Storage storage) : w(Value::weight(vocabulary, dim, storage, 2)) {
     for (int64_t r = 0; r < rows; ++r)
@@ -30,8 +29,8 @@ struct Head {
 
   // What the compiled program does, tile by tile.
   Outcome tiled(InstructionSet set, int threads, int64_t tile, bool inPlace) {
-    Value max = Value::constant(rows, 1, -INFINITY), sum = Value::constant(rows, 1, 0), target = sum;
-    Value accumulator = Value::constant(rows, dim, 0), ids = Value::integers(labels);
+    Value max = Value::constant(rows, 1, -INFINITY), sum = Value::constant(rows, 1, 0), weighted = sum, target = sum;
+    Value accumulator = Value::constant(rows, dim, 0), ids = Value::integers(labels), column = sum;
     std::vector<float> dense(dim);
     for (int64_t first = 0; first < vocabulary; first += tile) {
       int64_t count = std::min(tile, vocabulary - first);
@@ -43,30 +42,30 @@ struct Head {
       }
       Value logits = run({"linear", {x, part, {}, {}}, {Value::constant(rows, count, 0)}}, set, threads)[0];
       logits.shape.firstColumn = first;
-      CallSpec step{"cross_entropy_tile",
-                    {logits, ids, max, sum, target, accumulator},
-                    {Value::constant(rows, count, 0), max, sum, target, accumulator}};
-      step.shared = {inPlace ? 0 : -1, 2, 3, 4, 5};
+      CallSpec step{"log_probability_tile",
+                    {logits, ids, max, sum, weighted, target, accumulator},
+                    {Value::constant(rows, count, 0), max, sum, weighted, target, accumulator}};
+      step.shared = {inPlace ? 0 : -1, 2, 3, 4, 5, 6};
       auto results = run(step, set, threads);
-      max = results[1], sum = results[2], target = results[3];
-      accumulator = run({"linear_input_gradient", {results[0], part, results[4]}, {results[4]}}, set, threads)[0];
+      max = results[1], sum = results[2], weighted = results[3], target = results[4];
+      accumulator = run({"linear_input_gradient", {results[0], part, results[5]}, {results[5]}}, set, threads)[0];
     }
-    Value scaleValue = Value::constant(1, 1, scale), loss = Value::constant(1, 1, 0.5f);
-    auto results = run({"cross_entropy",
-                        {ids, max, sum, target, scaleValue, loss, accumulator, w},
-                        {loss, Value::constant(rows, dim, 0)},
+    auto results = run({"log_probability_from_tiles",
+                        {ids, max, sum, weighted, target, coefficients, accumulator, w},
+                        {column, column, Value::constant(rows, dim, 0)},
                         {},
                         1,
-                        {5, inPlace ? 6 : -1}},
+                        {-1, -1, inPlace ? 6 : -1}},
                        set, threads);
-    auto alone = run({"cross_entropy", {ids, max, sum, target, scaleValue, loss}, {loss}, {}, 1, {5}}, set, threads);
+    auto alone = run({"log_probability_from_tiles", {ids, max, sum, weighted, target}, {column, column}}, set, threads);
     EXPECT_EQ(alone[0].elements(), results[0].elements());
-    return {results[0].elements()[0] - 0.5f, results[1].elements()};
+    EXPECT_EQ(alone[1].elements(), results[1].elements());
+    return {results[0].elements(), results[1].elements(), results[2].elements()};
   }
 
   Outcome exact() {
-    double loss = 0;
-    std::vector<float> dx, dense(dim);
+    Outcome outcome;
+    std::vector<float> dense(dim);
     std::vector<std::vector<float>> weights;
     for (int64_t v = 0; v < vocabulary; ++v) {
       dequantizeRow(w.tensor(), v, dense.data());
@@ -74,28 +73,33 @@ struct Head {
     }
     for (int64_t r = 0; r < rows; ++r) {
       std::vector<double> logits(vocabulary), gradient(dim);
-      double z = 0;
+      double z = 0, entropy = 0, logProbability = 0;
       for (int64_t v = 0; v < vocabulary; ++v) {
         for (int64_t c = 0; c < dim; ++c)
           logits[v] += static_cast<double>(x.element(r, c)) * weights[v][c];
         z += std::exp(logits[v]);
       }
       if (labels[r] >= 0) {
-        loss += std::log(z) - logits[labels[r]];
-        for (int64_t v = 0; v < vocabulary; ++v)
+        logProbability = logits[labels[r]] - std::log(z);
+        for (int64_t v = 0; v < vocabulary; ++v) {
+          const double p = std::exp(logits[v]) / z;
+          entropy -= p * std::log(p);
           for (int64_t c = 0; c < dim; ++c)
-            gradient[c] += (std::exp(logits[v]) / z - (v == labels[r])) * weights[v][c];
+            gradient[c] += ((v == labels[r]) - p) * weights[v][c];
+        }
       }
+      outcome.logProbabilities.push_back(static_cast<float>(logProbability));
+      outcome.entropy.push_back(static_cast<float>(entropy));
       for (double value : gradient)
-        dx.push_back(static_cast<float>(value * scale));
+        outcome.dx.push_back(static_cast<float>(value * coefficients.element(r, 0)));
     }
-    return {static_cast<float>(loss * scale), dx};
+    return outcome;
   }
 };
 
 } // namespace
 
-TEST(CrossEntropy, TilesMakeTheWholeLoss) {
+TEST(LogProbability, TilesMakeTheWhole) {
   for (Storage storage : {Storage::F32, Storage::Int8}) {
     Head head(storage);
     Outcome exact = head.exact();
@@ -103,29 +107,32 @@ TEST(CrossEntropy, TilesMakeTheWholeLoss) {
       for (int64_t tile : {113, 40, 7})
         for (bool inPlace : {false, true}) {
           Outcome outcome = head.tiled(set, 1, tile, inPlace);
-          EXPECT_NEAR(outcome.loss, exact.loss, 1e-6 * exact.loss);
+          EXPECT_LE(distance(outcome.logProbabilities, exact.logProbabilities), 1e-6);
+          EXPECT_LE(distance(outcome.entropy, exact.entropy), 1e-6);
           EXPECT_LE(distance(outcome.dx, exact.dx), 2e-6);
           Outcome threaded = head.tiled(set, 2, tile, inPlace);
-          EXPECT_EQ(threaded.loss, outcome.loss);
+          EXPECT_EQ(threaded.logProbabilities, outcome.logProbabilities);
+          EXPECT_EQ(threaded.entropy, outcome.entropy);
           EXPECT_EQ(threaded.dx, outcome.dx);
         }
   }
 }
 
-TEST(CrossEntropy, AConfidentRowKeepsItsSmallGradient) {
+TEST(LogProbability, AConfidentRowKeepsItsSmallGradient) {
   // One logit is 30 above the others: 1 - p is 1e-13, far below f32's resolution around one.
   Value logits = Value::constant(1, 20, 0), max = Value::constant(1, 1, -INFINITY), zero = Value::constant(1, 1, 0);
   logits.element(0, 3) = 30;
   for (InstructionSet set : {InstructionSet::Reference, instructionSet()}) {
-    auto results = run({"cross_entropy_tile",
-                        {logits, Value::integers({3}), max, zero, zero},
-                        {logits, max, zero, zero},
+    auto results = run({"log_probability_tile",
+                        {logits, Value::integers({3}), max, zero, zero, zero},
+                        {logits, max, zero, zero, zero},
                         {},
                         1,
-                        {0, 2, 3, 4}},
+                        {0, 2, 3, 4, 5}},
                        set);
     EXPECT_EQ(results[0].element(0, 3), 0);
     EXPECT_NEAR(results[2].element(0, 0), 19 * std::exp(-30.0), 1e-18);
-    EXPECT_EQ(results[3].element(0, 0), 30);
+    EXPECT_NEAR(results[3].element(0, 0), -30 * 19 * std::exp(-30.0), 1e-16);
+    EXPECT_EQ(results[4].element(0, 0), 30);
   }
 }

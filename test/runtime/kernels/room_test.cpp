@@ -50,12 +50,12 @@ TEST(Room, HoldsTheLongestRowsOfWeights) {
 }
 
 TEST(Room, HoldsTheWidestRowsOfALoss) {
-  const int64_t columns = mostOf("cross_entropy");
+  const int64_t columns = mostOf("log_probability_from_tiles");
   const Value one = Value::constant(2, 1, 1), accumulator = Value::random(2, columns, 1);
-  expectRoom({"cross_entropy",
-              {Value::integers({1, 0}), one, one, one, Value::constant(1, 1, 0.5f), Value::constant(1, 1, 0),
-               accumulator, Value::weight(2, columns, Storage::Int4, 2)},
-              {Value::constant(1, 1, 0), accumulator}});
+  expectRoom(
+      {"log_probability_from_tiles",
+       {Value::integers({1, 0}), one, one, one, one, one, accumulator, Value::weight(2, columns, Storage::Int4, 2)},
+       {one, one, accumulator}});
 }
 
 TEST(Room, HoldsTheWidestHeads) {

@@ -235,7 +235,7 @@ static bool alwaysF32(const std::string &kernel, bool result, size_t index) {
     return result ? index > 0 : index == 4 || index > 5;
   if (kernel == "linear_weight_gradient")
     return result || index == 2;
-  return kernel.rfind("cross_entropy", 0) == 0;
+  return kernel.rfind("log_probability", 0) == 0;
 }
 
 // The same call with activations in BF16: all that may be in mixture 0, any in the others.

@@ -52,10 +52,7 @@ public:
   }
   uint32_t idsInput() { return input(format::Port::BATCH, format::idsPort, 1, format::I32); }
   uint32_t labelsInput() { return input(format::Port::BATCH, format::labelsPort, 1, format::I32); }
-  uint32_t scaleInput() {
-    return addPort(program.mutable_inputs(), format::Port::BATCH, format::scalePort,
-                   bound(1, 1, format::Extent::STATIC, format::F32));
-  }
+  uint32_t coefficientsInput() { return input(format::Port::BATCH, format::coefficientsPort, 1); }
   uint32_t parameter(std::string_view name, uint64_t rows, uint64_t columns,
                      format::ElementType element = format::F32) {
     return addPort(program.mutable_inputs(), format::Port::PARAMETER, name,
@@ -71,10 +68,8 @@ public:
     return output(format::Port::FLOW, format::cotangentOf(format::hiddenFlow), columns);
   }
   uint32_t logitsOutput(uint64_t columns) { return output(format::Port::RESULT, format::logitsPort, columns); }
-  uint32_t lossOutput() {
-    return addPort(program.mutable_outputs(), format::Port::RESULT, format::lossPort,
-                   bound(1, 1, format::Extent::STATIC, format::F32));
-  }
+  uint32_t logProbabilitiesOutput() { return output(format::Port::RESULT, format::logProbabilitiesPort, 1); }
+  uint32_t entropyOutput() { return output(format::Port::RESULT, format::entropyPort, 1); }
   uint32_t gradient(std::string_view name, uint64_t rows, uint64_t columns) {
     return addPort(program.mutable_outputs(), format::Port::GRADIENT, name,
                    bound(rows, columns, format::Extent::STATIC, format::F32));

@@ -98,25 +98,25 @@ static format::Program layerBackward(const TinyOptions &options) {
   return b.program;
 }
 
-// Tiled by 3 tokens and 4 vocabulary rows, neither of which divides. Without `gradient` it gives the loss alone.
-static format::Program headLoss(const TinyOptions &options, bool gradient) {
+// Tiled by 3 tokens and 4 vocabulary rows, neither of which divides. Without `gradient` log-probabilities alone.
+static format::Program headObjective(const TinyOptions &options, bool gradient) {
   constexpr uint32_t tokenTile = 3, vocabularyTile = 4;
-  ProgramBuilder b(gradient ? "head.objective" : "head.loss", allTokens);
+  ProgramBuilder b(gradient ? "head.objective" : "head.log_probabilities", allTokens);
   uint32_t x = b.flowInput(tinyHidden), labels = b.labelsInput();
-  uint32_t scale = b.scaleInput(), w = b.parameter("table", tinyVocabulary, tinyHidden);
-  uint32_t loss = b.lossOutput();
-  std::vector<uint32_t> initial = {b.aliasOf(loss)}, results = {loss};
-  if (gradient) {
+  uint32_t coefficients = gradient ? b.coefficientsInput() : 0;
+  uint32_t w = b.parameter("table", tinyVocabulary, tinyHidden);
+  std::vector<uint32_t> results = {b.logProbabilitiesOutput(), b.entropyOutput()}, initial;
+  if (gradient)
     results.push_back(b.cotangentOutput(tinyHidden));
-    initial.push_back(b.aliasOf(results[1]));
+  for (uint32_t value : results) {
+    initial.push_back(b.aliasOf(value));
+    if (value != results.back() || !gradient || !options.inPlace)
+      b.kernel("fill", {}, {initial.back()});
   }
-  for (uint32_t value : initial)
-    if (value == initial[0] || !options.inPlace)
-      b.kernel("fill", {}, {value});
   std::vector<uint32_t> outer = b.beginLoop(Loop::TOKEN_ROWS, tokenTile, initial);
   uint32_t xPart = b.slice(x, 0, tokenTile), labelPart = b.slice(labels, 0, tokenTile);
   std::vector<uint32_t> start;
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 4; ++i) {
     start.push_back(b.loopRows(0, tokenTile, 1));
     b.kernel("fill", {}, {start.back()}, {{"value", i == 0 ? -std::numeric_limits<double>::infinity() : 0.0}});
   }
@@ -138,23 +138,25 @@ static format::Program headLoss(const TinyOptions &options, bool gradient) {
     tiled.push_back(yielded.back());
     after.push_back(b.inPlaceOf(value));
   }
-  b.kernel("cross_entropy_tile", operands, tiled);
+  b.kernel("log_probability_tile", operands, tiled);
   if (gradient) {
-    uint32_t added = b.inPlaceOf(yielded[3]);
-    b.kernel("linear_input_gradient", {p, tile, yielded[3]}, {added});
-    yielded[3] = added;
+    uint32_t added = b.inPlaceOf(yielded[4]);
+    b.kernel("linear_input_gradient", {p, tile, yielded[4]}, {added});
+    yielded[4] = added;
   }
   b.endLoop(yielded, after);
-  uint32_t lossPart = b.inPlaceOf(loss);
-  if (!gradient) {
-    b.kernel("cross_entropy", {labelPart, after[0], after[1], after[2], scale, outer[0]}, {lossPart});
-    b.endLoop({lossPart}, results);
-    return b.program;
+  std::vector<int64_t> statistics = {labelPart, after[0], after[1], after[2], after[3]};
+  std::vector<int64_t> parts = {b.loopRows(0, tokenTile, 1), b.loopRows(0, tokenTile, 1)};
+  if (gradient) {
+    for (uint32_t value : {b.slice(coefficients, 0, tokenTile), after[4], w})
+      statistics.push_back(value);
+    parts.push_back(b.inPlaceOf(after[4]));
   }
-  uint32_t dxPart = b.inPlaceOf(after[3]);
-  b.kernel("cross_entropy", {labelPart, after[0], after[1], after[2], scale, outer[0], after[3], w},
-           {lossPart, dxPart});
-  b.endLoop({lossPart, b.update(outer[1], dxPart, 0)}, results);
+  b.kernel("log_probability_from_tiles", statistics, parts);
+  std::vector<uint32_t> updated;
+  for (size_t i = 0; i < parts.size(); ++i)
+    updated.push_back(b.update(outer[i], static_cast<uint32_t>(parts[i]), 0));
+  b.endLoop(updated, results);
   return b.program;
 }
 
@@ -233,8 +235,8 @@ format::Bundle tinyBundle(const TinyOptions &options) {
   model->mutable_lora()->set_seed(7);
 
   for (const format::Program &program :
-       {embedForward(), layerForward(options), layerBackward(options), headLoss(options, true),
-        headLoss(options, false), headLogits(options.logitRows)})
+       {embedForward(), layerForward(options), layerBackward(options), headObjective(options, true),
+        headObjective(options, false), headLogits(options.logitRows)})
     *bundle.add_programs() = program;
   for (int program : {1, 2, 3})
     bundle.mutable_programs(program)->set_in_place(options.inPlace);
@@ -261,7 +263,7 @@ format::Bundle tinyBundle(const TinyOptions &options) {
   }
   format::Block *head = addBlock(bundle, "lm_head", format::Block::HEAD);
   addProgram(head, "objective", 3);
-  addProgram(head, "loss", 4);
+  addProgram(head, "log_probabilities", 4);
   addProgram(head, "logits", 5);
   addParameter(head, "table")->set_weight(0);
   bundle.mutable_plan()->set_peak_bytes(1000000);

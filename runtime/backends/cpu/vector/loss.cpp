@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// logits, p [N,C]: the vocabulary rows [c0, c0 + C); labels, max, sum, target [N,1]; accumulator, dx [N,D]; w [V,D].
+// logits, p [N,C]: the vocabulary rows [c0, c0 + C); labels, max, sum, weighted, target, coefficients [N,1];
+// accumulator, dx [N,D]; w [V,D].
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 #include "runtime/backends/cpu/vector/parallel.h"
@@ -31,11 +32,11 @@ static float maximumOf(const float *values, int64_t count) {
   return maximum;
 }
 
-void CrossEntropyTile(const Call &call, const Context &context) {
+void LogProbabilityTile(const Call &call, const Context &context) {
   const FloatTag d;
   const Tensor &logits = call.operands[0], &labels = call.operands[1], &p = call.results[0];
-  const Tensor &max = call.results[1], &sum = call.results[2], &target = call.results[3];
-  const Tensor &accumulator = resultOf(call, 4);
+  const Tensor &max = call.results[1], &sum = call.results[2], &weighted = call.results[3], &target = call.results[4];
+  const Tensor &accumulator = resultOf(call, 5);
   parallelRows(context, logits.rows, logits.columns, [&](int64_t row) HWY_ATTR {
     const float *in = floatRowOf(logits, row);
     float *out = floatRowOf(p, row);
@@ -45,57 +46,65 @@ void CrossEntropyTile(const Call &call, const Context &context) {
     auto correction = static_cast<float>(std::exp(static_cast<double>(before) - maximum));
     if (hit)
       *floatRowOf(target, row) = in[label];
-    mapRow(out, columns, [&](int64_t i, int64_t n) HWY_ATTR {
-      return exponentialOf(hn::Sub(loadSome(in + i, n), hn::Set(d, maximum)));
+    float moment = sumRow(columns, [&](int64_t i, int64_t n) HWY_ATTR {
+      const FloatVector below = hn::Sub(loadSome(in + i, n), hn::Set(d, maximum)), exponential = exponentialOf(below);
+      storeSome(exponential, out + i, n);
+      const FloatVector product = hn::Mul(exponential, below);
+      return n >= lanes ? product : hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(n)), product);
     });
-    if (hit)
+    if (hit) {
+      moment -= out[label] * (*floatRowOf(target, row) - maximum);
       out[label] = 0;
+    }
     float total = sumRow(columns, [&](int64_t i, int64_t n) HWY_ATTR { return loadSome(out + i, n); });
     float *scaled = accumulator.present() && correction != 1.0f ? floatRowOf(accumulator, row) : nullptr;
     if (scaled)
       mapRow(scaled, accumulator.columns,
              [&](int64_t i, int64_t n) HWY_ATTR { return hn::Mul(hn::Set(d, correction), loadSome(scaled + i, n)); });
+    const float kept = correction * *floatRowOf(sum, row);
     *floatRowOf(max, row) = maximum;
-    *floatRowOf(sum, row) = correction * *floatRowOf(sum, row) + total;
+    *floatRowOf(sum, row) = kept + total;
+    // What was summed before lies below another maximum; nothing of it is left where the first one is minus infinity.
+    *floatRowOf(weighted, row) =
+        moment + (correction > 0 ? correction * *floatRowOf(weighted, row) + (before - maximum) * kept : 0);
   });
 }
 
-// dx of one row: factor accumulator - (factor sum) w[label].
+// dx of one row: factor (sum w[label] - accumulator).
 static void finishRow(const float *accumulator, const float *weights, float factor, float sum, float *out,
                       int64_t columns) {
   const FloatTag d;
   const FloatVector outer = hn::Set(d, factor), inner = hn::Set(d, sum);
   mapRow(out, columns, [&](int64_t i, int64_t n) HWY_ATTR {
-    return hn::Mul(outer, hn::NegMulAdd(inner, loadSome(weights + i, n), loadSome(accumulator + i, n)));
+    return hn::Mul(outer, hn::MulSub(inner, loadSome(weights + i, n), loadSome(accumulator + i, n)));
   });
 }
 
-void CrossEntropy(const Call &call, const Context &context) {
+void LogProbabilityFromTiles(const Call &call, const Context &context) {
   const Tensor &labels = call.operands[0], &max = call.operands[1], &sum = call.operands[2];
-  const Tensor &target = call.operands[3], &accumulator = operandOf(call, 6), &w = operandOf(call, 7);
-  const Tensor &loss = call.results[0], &dx = resultOf(call, 1);
-  float scale = *call.operands[4].f32();
-  auto partition = [&](int64_t row) {
-    return *floatRowOf(sum, row) + std::exp(static_cast<double>(*floatRowOf(target, row)) - *floatRowOf(max, row));
-  };
-  double total = 0; // in the order of the rows, by one thread
-  for (int64_t row = 0; row < labels.rows; ++row)
-    if (labelOf(labels, row) >= 0)
-      total += std::log(partition(row)) + *floatRowOf(max, row) - *floatRowOf(target, row);
-  *loss.f32() += static_cast<float>(scale * total);
-  if (!dx.present())
-    return;
+  const Tensor &weighted = call.operands[3], &target = call.operands[4];
+  const Tensor &coefficients = operandOf(call, 5), &accumulator = operandOf(call, 6), &w = operandOf(call, 7);
+  const Tensor &logProbabilities = call.results[0], &entropy = call.results[1], &dx = resultOf(call, 2);
   parallelRows(
-      context, dx.rows, dx.columns, [](float *) {},
+      context, labels.rows, dx.present() ? dx.columns : 1, [](float *) {},
       [&](int64_t row, float *weights) HWY_ATTR {
-        int32_t label = labelOf(labels, row);
+        const int32_t label = labelOf(labels, row);
         if (label < 0) {
-          std::fill_n(floatRowOf(dx, row), dx.columns, 0.0f);
+          *floatRowOf(logProbabilities, row) = *floatRowOf(entropy, row) = 0;
+          if (dx.present())
+            std::fill_n(floatRowOf(dx, row), dx.columns, 0.0f);
           return;
         }
+        const double others = *floatRowOf(sum, row);
+        const double gap = static_cast<double>(*floatRowOf(max, row)) - *floatRowOf(target, row);
+        const double own = std::exp(-gap), z = others + own;
+        *floatRowOf(logProbabilities, row) = static_cast<float>(-(std::log(z) + gap));
+        *floatRowOf(entropy, row) = static_cast<float>(std::log(z) - (*floatRowOf(weighted, row) - own * gap) / z);
+        if (!dx.present())
+          return;
         dequantizeRow(w, label, weights);
-        finishRow(floatRowOf(accumulator, row), weights, static_cast<float>(scale / partition(row)),
-                  *floatRowOf(sum, row), floatRowOf(dx, row), dx.columns);
+        finishRow(floatRowOf(accumulator, row), weights, static_cast<float>(*floatRowOf(coefficients, row) / z),
+                  static_cast<float>(others), floatRowOf(dx, row), dx.columns);
       });
 }
 
@@ -104,11 +113,11 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mebp::cpu::vector {
-HWY_EXPORT(CrossEntropyTile);
-HWY_EXPORT(CrossEntropy);
+HWY_EXPORT(LogProbabilityTile);
+HWY_EXPORT(LogProbabilityFromTiles);
 
-const KernelTable lossKernels = {{"cross_entropy_tile", MEBP_BEST(CrossEntropyTile)},
-                                 {"cross_entropy", MEBP_BEST(CrossEntropy)}};
+const KernelTable lossKernels = {{"log_probability_tile", MEBP_BEST(LogProbabilityTile)},
+                                 {"log_probability_from_tiles", MEBP_BEST(LogProbabilityFromTiles)}};
 
 } // namespace mebp::cpu::vector
 #endif

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The head, and what an objective makes of what it gives.
+//
+// Terms: logp is the log-probability of a label, and its coefficient is dL/dlogp.
+// 1. The head runs on the rows that predict a label: they are moved to the front of its input, and the cotangents that
+//    it gives are moved back to their places, among zeros. So rows without a label cost nothing.
+// 2. Of the mean loss every coefficient is -1 / labels, known before; the sweep of the vocabulary multiplies by it.
+// 3. Of any other objective they are known after: the sweep gives the derivatives of logp, whose rows are multiplied
+//    then. Where the head itself is trained, its gradients are sums over rows, so the log-probabilities come first.
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/bundle/programs.h"
+#include "runtime/train/finite.h"
+#include "runtime/train/session.h"
+
+namespace mebp {
+
+static double dot(const float *a, const float *b, uint64_t count) {
+  double sum = 0;
+  for (uint64_t i = 0; i < count; ++i)
+    sum += static_cast<double>(a[i]) * b[i];
+  return sum;
+}
+
+// From the rows that predict them, one after the other, to the places of the labels themselves; and back.
+static void spread(float *values, Rows rows, uint64_t total) {
+  scatterRows(values, sizeof(float), rows, total);
+  std::memmove(values + 1, values, (total - 1) * sizeof(float));
+  values[0] = 0;
+}
+static void collect(float *values, Rows rows, uint64_t total) {
+  std::memmove(values, values + 1, (total - 1) * sizeof(float));
+  gatherRows(values, sizeof(float), rows);
+}
+
+Status Session::runHead(std::string_view program) {
+  if (!blocks.has(blocks.head(), program))
+    return failure(MEBP_UNSUPPORTED, "the bundle has no program for log-probabilities alone; compile it again");
+  return blocks.runHead(program, labels);
+}
+
+Status Session::runLogProbabilities() {
+  if (Status status = runForward(); !status.ok())
+    return status;
+  checkpoints.gatherHeadInput(headRows());
+  return runHead(format::logProbabilitiesProgram);
+}
+
+Status Session::runLoss(double &out) {
+  out = 0;
+  if (labels == 0)
+    return Status(); // adds nothing
+  if (Status status = runLogProbabilities(); !status.ok())
+    return status;
+  if (objective.function)
+    return askObjective(out);
+  std::fill_n(batch.coefficients(), labels, coefficient);
+  out = dot(batch.coefficients(), batch.logProbabilities(), labels);
+  return checkFinite("loss", out);
+}
+
+// Leaves the coefficients beside the labels.
+Status Session::askObjective(double &out) {
+  const uint64_t total = live.rows();
+  spread(batch.logProbabilities(), headRows(), total);
+  std::fill_n(batch.coefficients(), total, 0.0f);
+  out = objective.function(objective.user, batch.logProbabilities(), live.batch, live.sequence, batch.coefficients());
+  collect(batch.coefficients(), headRows(), total);
+  for (uint64_t i = 0; i < labels; ++i)
+    if (Status status = checkFinite("objective's coefficient", batch.coefficients()[i]); !status.ok())
+      return status;
+  return checkFinite("loss", out);
+}
+
+// The cotangents of the head's input are there afterwards.
+Status Session::runObjective(double &out) {
+  checkpoints.gatherHeadInput(headRows());
+  const bool trainsHead = gradients.has(blocks.head());
+  if (objective.function && trainsHead) {
+    if (Status status = runHead(format::logProbabilitiesProgram); !status.ok())
+      return status;
+    if (Status status = askObjective(out); !status.ok())
+      return status;
+  } else {
+    std::fill_n(batch.coefficients(), labels, objective.function ? 1.0f : coefficient);
+  }
+  if (Status status = runHead(format::objectiveProgram); !status.ok())
+    return status;
+  if (!objective.function) {
+    out = dot(batch.coefficients(), batch.logProbabilities(), labels);
+    if (Status status = checkFinite("loss", out); !status.ok())
+      return status;
+  } else if (!trainsHead) {
+    if (Status status = askObjective(out); !status.ok())
+      return status;
+    checkpoints.scaleHeadCotangents(batch.coefficients(), labels);
+  }
+  checkpoints.scatterHeadCotangents(headRows(), live.rows());
+  return Status();
+}
+
+Status Session::logProbabilities(const Tokens &tokens, float *out, float *entropy) {
+  if (Status status = take(tokens); !status.ok())
+    return status;
+  const uint64_t total = live.rows();
+  std::fill_n(out, total, 0.0f);
+  if (entropy)
+    std::fill_n(entropy, total, 0.0f);
+  if (labels == 0)
+    return Status();
+  if (Status status = runLogProbabilities(); !status.ok())
+    return status;
+  for (uint64_t i = 0; i < labels; ++i) {
+    const int32_t place = batch.rows()[i] + 1;
+    out[place] = batch.logProbabilities()[i];
+    if (entropy)
+      entropy[place] = batch.entropy()[i];
+  }
+  peak.sample();
+  return Status();
+}
+
+} // namespace mebp
