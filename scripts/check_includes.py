@@ -14,7 +14,7 @@ import sys
 ALLOWED = {
     "dialects/nn": ["format"],
     "dialects/train": ["dialects/nn", "format"],
-    "dialects/exec": ["dialects/train"],
+    "dialects/exec": ["dialects/train", "format"],
     "compiler": ["format"],
     "compiler/*": ["compiler", "dialects/*", "format"],
     "compiler/emit": ["compiler/plan"],

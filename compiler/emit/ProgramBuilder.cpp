@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/emit/ProgramBuilder.h"
 
+#include "dialects/exec/Placement.h"
 #include "dialects/nn/Locations.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -32,7 +33,7 @@ public:
   void run() {
     out.set_name(program.getSymName().str());
     out.set_loops(loops.size());
-    out.set_arena_bytes(program.getArenaBytes().value_or(0));
+    out.set_arena_bytes(program.getArenaBytes());
     out.set_in_place(program.getInPlace());
     addValues();
     Block &body = program.getBody().front();
@@ -51,29 +52,35 @@ private:
   }
 
   void addValues() {
-    ArrayRef<int64_t> placement = program.getPlacement().value_or(ArrayRef<int64_t>());
-    for (auto [index, value] : llvm::enumerate(exec::numberValues(program))) {
+    for (Value value : exec::numberValues(program)) {
       auto type = cast<RankedTensorType>(value.getType());
       format::Value &message = *out.add_values();
       message.set_element(getElement(value));
       message.set_rows(type.getDimSize(0));
       message.set_columns(type.getDimSize(1));
       message.set_source(nn::describeLocation(value.getLoc()));
-      if (auto extent = dyn_cast_or_null<exec::ExtentAttr>(type.getEncoding())) {
-        setExtent(*message.mutable_row_extent(), extent.getRows());
-        setExtent(*message.mutable_column_extent(), extent.getColumns());
-      }
-      format::Placement &place = *message.mutable_placement();
-      int64_t offset = placement[index];
-      if (offset >= 0) {
-        place.set_kind(format::Placement::ARENA);
-        place.set_offset(offset);
-      } else if (offset == exec::ProgramOp::view) {
-        place.set_kind(format::Placement::VIEW);
-      } else if (offset <= exec::ProgramOp::firstAlias) {
-        place.set_kind(format::Placement::ALIAS);
-        place.set_alias(exec::ProgramOp::firstAlias - offset);
-      }
+      exec::Extents extents = exec::getExtents(value);
+      if (extents.rows != exec::Extent::Whole)
+        setExtent(extents.rows, value, *message.mutable_row_extent());
+      if (extents.columns != exec::Extent::Whole)
+        setExtent(extents.columns, value, *message.mutable_column_extent());
+      setPlacement(value, *message.mutable_placement());
+    }
+  }
+
+  void setPlacement(Value value, format::Placement &message) {
+    exec::Span place = *exec::locate(value);
+    if (value.getDefiningOp<train::SliceOp>()) {
+      message.set_kind(format::Placement::VIEW);
+    } else if (place.memory == exec::Memory::Arena) {
+      message.set_kind(format::Placement::ARENA);
+      message.set_offset(place.begin);
+    } else if (place.memory == exec::Memory::Output) {
+      Value output = program.getReturn().getValues()[place.number];
+      if (value == output)
+        return; // bound, as an input is
+      message.set_kind(format::Placement::ALIAS);
+      message.set_alias(numbers.lookup(output));
     }
   }
 
@@ -85,13 +92,16 @@ private:
     return element.isInteger() ? format::I32 : element.isBF16() ? format::BF16 : format::F32;
   }
 
-  static void setExtent(format::Extent &extent, int64_t value) {
-    if (value >= 0) {
-      extent.set_kind(format::Extent::LOOP);
-      extent.set_loop(value);
-    } else if (value == exec::ExtentAttr::tokens) {
-      extent.set_kind(format::Extent::TOKENS);
+  void setExtent(exec::Extent extent, Value value, format::Extent &message) {
+    if (extent == exec::Extent::Tokens) {
+      message.set_kind(format::Extent::TOKENS);
+      return;
     }
+    auto loop = cast<train::LoopOp>(value.getParentBlock()->getParentOp());
+    while (exec::isOverTokens(loop) != (extent == exec::Extent::Chunk))
+      loop = cast<train::LoopOp>(loop->getParentOp());
+    message.set_kind(format::Extent::LOOP);
+    message.set_loop(loops.lookup(loop.getTrip()));
   }
 
   using Steps = google::protobuf::RepeatedPtrField<format::Step>;
@@ -118,8 +128,8 @@ private:
 
   void addKernel(exec::KernelOp kernel, format::Kernel &message) {
     message.set_name(kernel.getKernel().str());
-    for (int64_t slot : kernel.getSlots())
-      message.add_operands(slot < 0 ? -1 : static_cast<int32_t>(numbers.lookup(kernel.getInputs()[slot])));
+    for (Value operand : kernel.getSlotOperands())
+      message.add_operands(operand ? static_cast<int32_t>(numbers.lookup(operand)) : -1);
     for (Value result : kernel.getOutputs())
       message.add_results(numbers.lookup(result));
     for (NamedAttribute named : kernel.getKernelAttributes()) {

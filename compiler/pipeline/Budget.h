@@ -5,9 +5,6 @@
 
 namespace mebp {
 
-/// Begins the error where nothing fits.
-using EmitError = llvm::function_ref<mlir::InFlightDiagnostic()>;
-
 /// The fastest schedule whose peak is at most the training's budget; where there is none, the error says what would
 /// have to give. `module` has been differentiated, has no schedule yet, and stays as it is.
 mlir::FailureOr<Choice> chooseWithinBudget(mlir::ModuleOp module, const Options &options, const PlanInputs &inputs,

@@ -77,7 +77,7 @@ FailureOr<ScheduleChooser::Part> ScheduleChooser::lower(ModuleOp module, const O
     for (NamedAttribute named : block.getPrograms()) {
       auto program = copy->lookupSymbol<exec::ProgramOp>(cast<FlatSymbolRefAttr>(named.getValue()));
       if (!fixedPlan.memory.forwardOnly || !program.givesGradients())
-        arena = std::max(arena, program.getArenaBytes().value_or(0));
+        arena = std::max(arena, program.getArenaBytes());
     }
   }
   part.seconds = fixedPlan.stepSeconds;

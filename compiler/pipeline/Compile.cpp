@@ -7,6 +7,7 @@
 #include "compiler/emit/BundleWriter.h"
 #include "compiler/import/Import.h"
 #include "compiler/pipeline/Budget.h"
+#include "compiler/pipeline/ModuleOptions.h"
 #include "compiler/pipeline/Pipeline.h"
 #include "compiler/pipeline/PlanFile.h"
 #include "compiler/pipeline/PrintPlan.h"
@@ -14,6 +15,7 @@
 #include "format/byte_size.h"
 #include "format/machine.h"
 #include "mlir/IR/Diagnostics.h"
+#include "mlir/Parser/Parser.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
@@ -25,6 +27,9 @@ using namespace mlir;
 namespace mebp {
 
 namespace {
+
+// Where the model comes from: its tokenizer lies there.
+constexpr StringLiteral folderAttribute = "mebp.folder";
 
 constexpr int badInput = 2;
 constexpr int interrupted = 130;
@@ -53,8 +58,11 @@ public:
   }
 
   LogicalResult run() {
-    if (failed(check(checkPlanFile(compilation.planJson, compilation.input))) || failed(import()) ||
-        failed(chooseShape()) || failed(readRates()))
+    if (failed(check(checkPlanFile(compilation.planJson, compilation.input))))
+      return failure();
+    if (isProgramText(compilation.input))
+      return runText();
+    if (failed(import()) || failed(chooseShape()) || failed(readRates()))
       return failure();
     PassManager passes(&context);
     buildPipeline(passes, options, compilation.emit.value_or(Level::Exec));
@@ -62,8 +70,7 @@ public:
       return failure();
     if (compilation.emit == Level::Nn)
       return print();
-    if (options.training.residentLimit)
-      inputs.weightsBytes = countWeightBytes(*module);
+    countWeights();
     if (compilation.findLongest)
       return sayLongest();
     if (failed(runSchedule()))
@@ -72,6 +79,27 @@ public:
   }
 
 private:
+  /// From the text that --emit exec prints, which has all that was chosen.
+  LogicalResult runText() {
+    module = parseSourceFile<ModuleOp>(compilation.input, ParserConfig(&context));
+    if (!module)
+      return failure();
+    auto emitTextError = [&] { return emitError() << compilation.input << ": "; };
+    FailureOr<Options> planned = getOptions(*module, emitTextError);
+    if (failed(planned) || failed(verifyPlanned(*module, emitTextError)))
+      return failure();
+    options = *planned;
+    if (failed(readRates()))
+      return failure();
+    countWeights();
+    return compilation.emit ? print() : emitPlan();
+  }
+
+  void countWeights() {
+    if (options.training.residentLimit)
+      inputs.weightsBytes = countWeightBytes(*module);
+  }
+
   InFlightDiagnostic emitError() { return mlir::emitError(UnknownLoc::get(&context)); }
   InFlightDiagnostic emitNote() { return mlir::emitWarning(UnknownLoc::get(&context)); }
 
@@ -152,11 +180,19 @@ private:
     }
     PassManager passes(&context);
     buildSchedulePipeline(passes, options, compilation.emit.value_or(Level::Exec));
+    (*module)->setAttr(folderAttribute, StringAttr::get(&context, llvm::sys::path::parent_path(compilation.input)));
+    setOptions(*module, options);
     return passes.run(*module);
   }
 
+  /// A program's text is whole, since a bundle can be made of it; what comes before is for people.
   LogicalResult print() {
-    module->print(llvm::outs(), OpPrintingFlags().elideLargeElementsAttrs().elideLargeResourceString());
+    OpPrintingFlags flags;
+    if (compilation.emit == Level::Exec)
+      flags.enableDebugInfo();
+    else
+      flags.elideLargeElementsAttrs().elideLargeResourceString();
+    module->print(llvm::outs(), flags);
     llvm::outs() << "\n";
     return success();
   }
@@ -181,7 +217,8 @@ private:
   LogicalResult write(ArrayRef<nn::ParameterOp> parameters, format::Bundle &bundle) {
     if (compilation.output.empty())
       return emitError() << "-o NAME.mebp is missing; give it, or --plan-only to print the plan alone";
-    SmallString<128> tokenizer(llvm::sys::path::parent_path(compilation.input));
+    auto folder = (*module)->getAttrOfType<StringAttr>(folderAttribute);
+    SmallString<128> tokenizer(folder ? folder.getValue() : "");
     llvm::sys::path::append(tokenizer, "tokenizer");
     if (!llvm::sys::fs::is_directory(tokenizer))
       tokenizer.clear();
@@ -200,6 +237,8 @@ private:
 };
 
 } // namespace
+
+bool isProgramText(std::string_view path) { return StringRef(path).ends_with(".mlir"); }
 
 int compile(const Compilation &compilation) {
   if (succeeded(Compiler(compilation).run()))

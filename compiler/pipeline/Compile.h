@@ -4,6 +4,7 @@
 #include "compiler/Options.h"
 
 #include <functional>
+#include <string_view>
 
 namespace mebp {
 
@@ -12,7 +13,7 @@ enum class Level { Nn, Train, Exec };
 
 /// One call of mebpc: what is compiled with which options, and what becomes of it.
 struct Compilation {
-  std::string input;
+  std::string input;                      // a model, or the text of a program, which has its own options
   std::string output;                     // may be empty where nothing is written
   std::optional<int64_t> batch, sequence; // empty: as exported
   Options options;                        // but for the shape, which the above decide
@@ -26,6 +27,9 @@ struct Compilation {
   // Whether the bundle in this folder is one that a runtime opens, or why not. Asked before it gets its name.
   std::function<std::string(const std::string &folder)> checkBundle;
 };
+
+/// Whether a file is what --emit exec prints.
+bool isProgramText(std::string_view path);
 
 /// Compiles; prints the plan to standard output and errors, one line each, to standard error. Returns the exit status.
 int compile(const Compilation &compilation);

@@ -28,10 +28,8 @@ public:
   Predictor(exec::ProgramOp program, train::BlockOp block, int64_t sequence, const Machine &machine)
       : program(program), block(block), sequence(sequence), machine(machine) {
     for (BlockArgument argument : program.getBody().front().getArguments()) {
-      auto type = cast<RankedTensorType>(argument.getType());
-      auto extent = dyn_cast_or_null<exec::ExtentAttr>(type.getEncoding());
-      if (extent && extent.getRows() == exec::ExtentAttr::tokens)
-        tokens = type.getDimSize(0);
+      if (exec::getExtents(argument).rows == exec::Extent::Tokens)
+        tokens = cast<RankedTensorType>(argument.getType()).getDimSize(0);
     }
   }
 
@@ -51,15 +49,15 @@ private:
 
   double predict(exec::KernelOp kernel, const Trips &trips) {
     auto getExtents = [](Value value) {
+      if (!value)
+        return format::Extents();
       auto type = cast<RankedTensorType>(value.getType());
       return format::Extents{static_cast<double>(type.getDimSize(0)), static_cast<double>(type.getDimSize(1))};
     };
     SmallVector<format::Extents> operands, results;
-    for (int64_t slot : kernel.getSlots())
-      operands.push_back(slot < 0 ? format::Extents() : getExtents(kernel.getInputs()[slot]));
+    llvm::append_range(operands, llvm::map_range(kernel.getSlotOperands(), getExtents));
     llvm::append_range(results, llvm::map_range(kernel.getOutputs(), getExtents));
-    StringRef name = kernel.getKernel();
-    const format::KernelSignature &signature = *format::findSignature({name.data(), name.size()});
+    const format::KernelSignature &signature = kernel.getSignature();
     format::CountedCall call = {signature,      operands.data(), operands.size(),
                                 results.data(), results.size(),  countVisibleKeys(kernel)};
     auto [calls, products, weights, elements] = format::countAmounts(call);
@@ -110,16 +108,19 @@ private:
     if (call.signature.cost != format::Cost::Product)
       return "";
     nn::ParameterOp parameter = findParameter(kernel.getInputs()[1]);
-    if (parameter.getTrainable())
+    if (parameter && parameter.getTrainable())
       return call.operands[0].columns > call.results[0].columns ? "lora_down" : "lora_up";
-    std::string weights = format::nameOf(format::storageOf(*parameter.getWeightFormat()));
+    format::Storage storage = parameter && parameter.getWeightFormat() ? format::storageOf(*parameter.getWeightFormat())
+                                                                       : format::Storage::F32;
+    std::string weights = format::nameOf(storage);
     return call.low().rows > 0 ? weights + " low" : weights;
   }
 
-  /// What a product multiplies with.
+  /// What a product multiplies with; null where that is no parameter.
   nn::ParameterOp findParameter(Value weight) {
-    return SymbolTable::lookupNearestSymbolFrom<nn::ParameterOp>(
-        block, block.getParameter(*exec::getParameter(program, weight)));
+    std::optional<StringRef> name = exec::getParameter(program, weight);
+    FlatSymbolRefAttr symbol = name ? block.getParameter(*name) : FlatSymbolRefAttr();
+    return symbol ? SymbolTable::lookupNearestSymbolFrom<nn::ParameterOp>(block, symbol) : nn::ParameterOp();
   }
 
   exec::ProgramOp program;

@@ -20,11 +20,11 @@ namespace mebp {
 
 namespace {
 
-using exec::ExtentAttr;
+using exec::Extent;
 
 struct Axis {
   int64_t size;
-  int64_t extent = ExtentAttr::whole;
+  Extent extent = Extent::Whole;
 };
 struct Shape {
   Axis rows, columns;
@@ -52,9 +52,8 @@ public:
       if (!outputs.back())
         return function.emitError() << "result " << i << " has no train.port";
     }
-    auto program =
-        exec::ProgramOp::create(builder, function.getLoc(), function.getSymName(), builder.getArrayAttr(inputs),
-                                builder.getArrayAttr(outputs), IntegerAttr(), DenseI64ArrayAttr(), false);
+    auto program = exec::ProgramOp::create(builder, function.getLoc(), function.getSymName(),
+                                           builder.getArrayAttr(inputs), builder.getArrayAttr(outputs), false);
     OpBuilder::InsertionGuard guard(builder);
     Block *body = builder.createBlock(&program.getBody());
     for (BlockArgument argument : function.getArguments()) {
@@ -69,16 +68,17 @@ private:
   Shape getWholeShape(Type type) {
     ArrayRef<int64_t> sizes = cast<RankedTensorType>(type).getShape();
     if (nn::isTokens(type))
-      return {{batch * sequence, ExtentAttr::tokens}, {sizes[2]}};
+      return {{batch * sequence, Extent::Tokens}, {sizes[2]}};
     if (sizes.size() == 1)
       return {{1}, {sizes[0]}};
     return {{sizes[0]}, {sizes[1]}};
   }
 
   Type getType(Type original, Shape shape) {
-    bool isWhole = shape.rows.extent == ExtentAttr::whole && shape.columns.extent == ExtentAttr::whole;
-    Attribute extent =
-        isWhole ? Attribute() : ExtentAttr::get(builder.getContext(), shape.rows.extent, shape.columns.extent);
+    bool isWhole = shape.rows.extent == Extent::Whole && shape.columns.extent == Extent::Whole;
+    Attribute extent;
+    if (!isWhole)
+      extent = exec::ExtentAttr::get(builder.getContext(), shape.rows.extent, shape.columns.extent);
     return RankedTensorType::get({shape.rows.size, shape.columns.size},
                                  cast<RankedTensorType>(original).getElementType(), extent);
   }
@@ -117,17 +117,17 @@ private:
 
   LogicalResult lowerOp(train::EmptyOp op) {
     Shape shape = getWholeShape(op.getType());
-    define(op, train::EmptyOp::create(builder, op.getLoc(), getType(op.getType(), shape)), shape);
+    define(op, exec::EmptyOp::create(builder, op.getLoc(), getType(op.getType(), shape), exec::PlaceAttr()), shape);
     return success();
   }
 
   LogicalResult lowerOp(train::SliceOp op) {
     Value source = mapping.lookup(op.getSource());
     Shape shape = shapes.lookup(source);
-    LoopInfo loop = trips.lookup(op.getTrip());
+    auto loop = cast<train::LoopOp>(mapping.lookup(op.getTrip()).getParentBlock()->getParentOp());
     bool isVector = !nn::isTokens(op.getSource().getType()) && shape.rows.size == 1;
     Axis &sliced = isVector ? shape.columns : shape.rows;
-    sliced = {std::min(loop.size, sliced.size), loop.number};
+    sliced = {std::min<int64_t>(loop.getSize(), sliced.size), exec::isOverTokens(loop) ? Extent::Chunk : Extent::Tile};
     define(op,
            train::SliceOp::create(builder, op.getLoc(), getType(op.getType(), shape), source,
                                   mapping.lookup(op.getTrip())),
@@ -149,7 +149,6 @@ private:
     for (Value init : op.getInits())
       inits.push_back(mapping.lookup(init));
     Value over = op.getOver() ? mapping.lookup(op.getOver()) : Value();
-    bool overTokens = op.getDomain() != train::Domain::WeightRows;
     int64_t rows = op.getDomain() == train::Domain::WeightRows  ? shapes.lookup(over).rows.size
                    : op.getDomain() == train::Domain::TokenRows ? batch * sequence
                                                                 : sequence;
@@ -157,17 +156,15 @@ private:
     auto loop = train::LoopOp::create(builder, op.getLoc(), op.getDomain(), size, over, inits);
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToEnd(&loop.getBody().front());
-    LoopInfo info{nextLoop++, size};
-    trips[op.getTrip()] = info;
     mapping[op.getTrip()] = loop.getTrip();
     for (auto [original, lowered, init] : llvm::zip(op.getCarried(), loop.getCarried(), inits))
       define(original, lowered, shapes.lookup(init));
-    if (overTokens)
-      tokenLoops.push_back(info);
+    int64_t rowsAround = tokenRows;
+    if (exec::isOverTokens(loop))
+      tokenRows = size;
     if (failed(lowerBlock(op.getBody().front())))
       return failure();
-    if (overTokens)
-      tokenLoops.pop_back();
+    tokenRows = rowsAround;
     for (auto [original, lowered, init] : llvm::zip(op.getResults(), loop.getResults(), inits))
       define(original, lowered, shapes.lookup(init));
     return success();
@@ -190,21 +187,11 @@ private:
         return op->emitError() << "--seq-len " << sequence << " is beyond the " << learned
                                << " positions that the model has learned; give at most " << learned;
     }
-    SmallVector<Value> inputs = lookupAll(op->getOperands());
-    auto findInput = [&](Value operand) {
-      if (operand)
-        for (auto [i, candidate] : llvm::enumerate(op->getOperands()))
-          if (candidate == operand)
-            return static_cast<int64_t>(i);
-      return static_cast<int64_t>(-1);
-    };
     SmallVector<Type> types;
     SmallVector<Shape> resultShapes;
-    SmallVector<int64_t> ties, reuses;
     for (OpResult result : op->getResults()) {
-      ties.push_back(findInput(op.getAccumulator(result.getResultNumber())));
-      reuses.push_back(findReusable(op, op.getReusable(result.getResultNumber()), result));
-      Shape shape = ties.back() >= 0 ? shapes.lookup(inputs[ties.back()]) : getResultShape(op, result);
+      Value accumulator = op.getAccumulator(result.getResultNumber());
+      Shape shape = accumulator ? shapes.lookup(mapping.lookup(accumulator)) : getResultShape(op, result);
       if (ShapedType::isDynamic(shape.columns.size))
         return op->emitError() << "the size of result " << result.getResultNumber()
                                << " is not known: " << result.getType();
@@ -213,37 +200,19 @@ private:
     }
     NamedAttrList attributes(op->getAttrDictionary());
     attributes.erase("operandSegmentSizes");
-    StringRef name = op->getName().stripDialect();
     auto kernel =
-        exec::KernelOp::create(builder, op->getLoc(), types, builder.getStringAttr(name), inputs,
-                               builder.getDenseI64ArrayAttr(getSlots(op)), builder.getDenseI64ArrayAttr(ties),
-                               builder.getDenseI64ArrayAttr(reuses), attributes.getDictionary(builder.getContext()));
+        exec::KernelOp::create(builder, op->getLoc(), types, op->getName().stripDialect(), lookupAll(op->getOperands()),
+                               getSlots(op), ArrayAttr(), attributes.getDictionary(builder.getContext()));
     for (auto [original, lowered, shape] : llvm::zip(op->getResults(), kernel.getOutputs(), resultShapes))
       define(original, lowered, shape);
     return success();
   }
 
-  /// The only reader of an operand's memory may write over it, element by element; one that reads it in two places may
-  /// not.
-  static int64_t findReusable(Operation *op, Value operand, Value result) {
-    if (!operand || getElementTypeOrSelf(operand) != getElementTypeOrSelf(result))
-      return -1;
-    int64_t found = -1;
-    for (auto [i, candidate] : llvm::enumerate(op->getOperands())) {
-      if (candidate != operand)
-        continue;
-      if (found >= 0)
-        return -1;
-      found = i;
-    }
-    return found;
-  }
-
   /// By the letters of the kernel's signature; what no operand shares is of the type, or of the loop around.
   Shape getResultShape(nn::KernelOpInterface op, OpResult result) {
     Shape shape = getWholeShape(result.getType());
-    if (nn::isTokens(result.getType()) && !tokenLoops.empty())
-      shape.rows = {tokenLoops.back().rowsOf(batch * sequence), tokenLoops.back().number};
+    if (nn::isTokens(result.getType()) && tokenRows)
+      shape.rows = {tokenRows, Extent::Chunk};
     const format::KernelSignature &signature = nn::getSignature(op);
     if (signature.parts == format::Parts::None) {
       const char *letters = signature.results[result.getResultNumber()].shape;
@@ -269,12 +238,14 @@ private:
     }
   }
 
-  /// Which input stands in each place of the kernel's operand list: an optional operand that is absent leaves a gap.
-  static SmallVector<int64_t> getSlots(Operation *op) {
-    SmallVector<int64_t> slots;
-    int64_t next = 0;
-    for (Value operand : nn::getSlotOperands(op))
-      slots.push_back(operand ? next++ : -1);
+  /// Which slot of the kernel each operand is for; none has one where there is any number of them.
+  static SmallVector<int32_t> getSlots(Operation *op) {
+    SmallVector<int32_t> slots;
+    if (nn::getSignature(op).parts != format::Parts::None)
+      return slots;
+    for (auto [slot, operand] : llvm::enumerate(nn::getSlotOperands(op)))
+      if (operand)
+        slots.push_back(static_cast<int32_t>(slot));
     return slots;
   }
 
@@ -285,18 +256,11 @@ private:
     return lowered;
   }
 
-  struct LoopInfo {
-    int64_t number = 0, size = 0;
-    int64_t rowsOf(int64_t tokens) const { return std::min(size, tokens); }
-  };
-
   OpBuilder &builder;
   int64_t batch, sequence;
-  int64_t nextLoop = 0;
   DenseMap<Value, Value> mapping;
   DenseMap<Value, Shape> shapes;
-  DenseMap<Value, LoopInfo> trips;
-  SmallVector<LoopInfo> tokenLoops;
+  int64_t tokenRows = 0; // of the loop over tokens around; 0 where there is none
 };
 
 struct LowerToExec : impl::LowerToExecBase<LowerToExec> {

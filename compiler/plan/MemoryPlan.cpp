@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/plan/MemoryPlan.h"
 
-#include "dialects/exec/Lifetimes.h"
+#include "compiler/plan/Lifetimes.h"
+#include "dialects/exec/Placement.h"
 #include "dialects/nn/Locations.h"
 #include "format/alignment.h"
 #include "format/kernels.h"
@@ -26,17 +27,22 @@ struct ArenaPeak {
 };
 
 ArenaPeak findArenaPeak(exec::ProgramOp program) {
-  exec::Lifetimes lifetimes(program);
-  ArrayRef<int64_t> placement = *program.getPlacement();
+  Lifetimes lifetimes(program);
+  SmallVector<std::pair<Value, int64_t>> inArena;
   unsigned last = 0;
-  for (Value value : lifetimes.getValues())
+  for (Value value : lifetimes.getValues()) {
+    std::optional<exec::Span> place = exec::locate(value);
+    if (place->memory != exec::Memory::Arena || value.getDefiningOp<train::SliceOp>())
+      continue;
+    inArena.push_back({value, place->begin});
     last = std::max(last, lifetimes.get(value).end);
+  }
   ArenaPeak peak;
   for (unsigned position = 0; position <= last; ++position) {
     ArenaPeak live;
-    for (auto [value, offset] : llvm::zip(lifetimes.getValues(), placement)) {
+    for (auto [value, offset] : inArena) {
       auto interval = lifetimes.get(value);
-      if (offset < 0 || position < interval.begin || position > interval.end)
+      if (position < interval.begin || position > interval.end)
         continue;
       if (live.values.try_emplace(offset, value).second)
         live.bytes += exec::sizeInBytes(value);
@@ -105,7 +111,7 @@ struct ProgramNeeds {
 
   void add(exec::ProgramOp program, const ArenaPeak &ofProgram, bool runsInStep) {
     // Gradients are applied before those of the next program are computed.
-    uint64_t ofGradients = getOutputBytes(program, isGradient), ofArena = program.getArenaBytes().value_or(0);
+    uint64_t ofGradients = getOutputBytes(program, isGradient), ofArena = program.getArenaBytes();
     gradients = std::max(gradients, ofGradients);
     if (runsInStep)
       live = std::max(live, ofGradients + ofProgram.bytes);
@@ -189,6 +195,23 @@ std::vector<PlannedBuffer> listBuffers(const SessionMemory &memory, const Traini
 }
 
 } // namespace
+
+LogicalResult verifyPlanned(ModuleOp module, EmitError emitError) {
+  bool takesFlow = false;
+  for (auto program : module.getOps<exec::ProgramOp>()) {
+    if (!exec::isPlaced(program))
+      return emitError() << "program @" << program.getSymName() << " has values without a place";
+    takesFlow |= program.takesFlow();
+  }
+  for (auto block : module.getOps<train::BlockOp>())
+    for (NamedAttribute named : block.getPrograms())
+      if (!module.lookupSymbol<exec::ProgramOp>(cast<FlatSymbolRefAttr>(named.getValue())))
+        return emitError() << "block @" << block.getSymName() << " has " << named.getName() << " = " << named.getValue()
+                           << ", which is no program";
+  if (!takesFlow)
+    return emitError() << "has no program that takes what a block gives: it is no model";
+  return success();
+}
 
 RankedTensorType getCheckpointType(ModuleOp module) {
   for (auto program : module.getOps<exec::ProgramOp>())

@@ -10,6 +10,8 @@
 
 namespace mebp {
 
+using EmitError = llvm::function_ref<mlir::InFlightDiagnostic()>;
+
 /// What a plan depends on beside the module and the options.
 struct PlanInputs {
   Machine machine;
@@ -35,6 +37,10 @@ struct MemoryPlan {
   uint64_t liveBytes = 0; // what the step needs at its fullest moment: the peak but for gaps between values
   uint64_t peakBytes = 0; // processBytes and the buffers
 };
+
+/// That a module can be planned: every program is placed, and those that blocks name are there. What the passes make
+/// always can; a text may be anything. `emitError` begins the error.
+llvm::LogicalResult verifyPlanned(mlir::ModuleOp module, EmitError emitError);
 
 /// Reckons the plan of a placed module of exec programs.
 MemoryPlan computeMemoryPlan(mlir::ModuleOp module, const Options &options, const PlanInputs &inputs);

@@ -10,8 +10,8 @@ def LowerToExec : Pass<"mebp-lower-to-exec", "::mlir::ModuleOp"> {
     ```mlir
     %y = nn.rms_norm(%x, %w) {epsilon = 1.0e-5 : f32} : (tensor<?x?x576xf32, #nn.tokens>, tensor<576xf32>) -> tensor<?x?x576xf32, #nn.tokens>
     // becomes
-    %y = exec.kernel "rms_norm"(%x, %w) slots [0, 1] ties [-1] reuses [0] {epsilon = 1.0e-5 : f32}
-         : (tensor<256x576xf32, #exec.extent<-1, -2>>, tensor<1x576xf32>) -> tensor<256x576xf32, #exec.extent<-1, -2>>
+    %y = exec.kernel "rms_norm"(x = %x, w = %w) {epsilon = 1.0e-5 : f32}
+         : (tensor<256x576xf32, #exec.extent<tokens, whole>>, tensor<1x576xf32>) -> tensor<256x576xf32, #exec.extent<tokens, whole>>
     ```
   }];
   let options = [Option<"batch", "batch", "int64_t", "::mebp::StepShape().batch", "the largest batch">,
@@ -20,11 +20,23 @@ def LowerToExec : Pass<"mebp-lower-to-exec", "::mlir::ModuleOp"> {
 }
 
 def PlaceValues : Pass<"mebp-place-values", "::mlir::ModuleOp"> {
-  let summary = "Give every value of a program its place in the scratch arena";
+  let summary = "Give every value of a program its place in memory";
   let description = [{
-    Values whose lifetimes overlap get bytes that do not, the largest first, each at the lowest offset that is free. A
-    result takes over an operand's place where the kernel works in place and nothing reads the operand later.
+    An accumulating kernel, an update and a loop take over the memory of an operand. Where that operand is read later,
+    is taken over twice, or is an input, the op first gets a copy of its own; what is computed from nothing, such as the
+    zeros that a sum begins with, is computed again.
+
+    ```mlir
+    %0:2 = train.loop sequence 64 trip %t (%a = %zero, %b = %zero) : ...
+    // becomes
+    %again = exec.kernel "fill"() at [#exec.place<arena 256>] {value = 0.0 : f32} : () -> ...
+    %0:2 = train.loop sequence 64 trip %t (%a = %zero, %b = %again) : ...
+    ```
+
+    Then values whose lifetimes overlap get bytes that do not, the largest first, each at the lowest offset that is free.
+    A result takes over an operand's place where the kernel works in place and nothing reads the operand later.
   }];
   let dependentDialects = ["::mebp::exec::ExecDialect"];
-  let statistics = [Statistic<"saved", "saved-bytes", "bytes of values that share others' places">];
+  let statistics = [Statistic<"saved", "saved-bytes", "bytes of values that share others' places">,
+                    Statistic<"copies", "copies", "values that were copied or computed again">];
 }

@@ -3,18 +3,21 @@
 // Places the values of a program in its scratch arena.
 //
 // Terms: a group is a set of values in one place; its bytes are its largest value's, its lifetime spans its values'.
-// 1. Values that must share memory (accumulators, updates, values carried by loops) form groups.
+// 1. Values that must share memory (accumulators, updates, values carried by loops) form groups; copies have been made
+//    where they could not (InsertCopies.cpp).
 // 2. A result joins its operand's group where the kernel works in place, sizes agree, and the operand ends there.
 // 3. Groups with an input or an output are bound by the runtime; slices have no memory of their own.
 // 4. The other groups, largest first, take the lowest offset that no group alive at the same time covers.
-// 5. Note whether the program may run in place (dialects/exec/InPlace.h), which halves what flows between blocks.
-// The verifier of exec.program checks the outcome value by value, independently of groups.
+// 5. Note whether the program may run in place (dialects/exec/InPlace.cpp), which halves what flows between blocks.
+// The verifier of exec.program runs the outcome on a shadow of its memory, and knows nothing of groups.
+#include "compiler/plan/InsertCopies.h"
 #include "compiler/plan/Passes.h"
-#include "dialects/exec/InPlace.h"
+#include "compiler/plan/SharedPlaces.h"
+#include "dialects/exec/Placement.h"
 #include "format/alignment.h"
 
 #include "mlir/IR/Builders.h"
-#include "llvm/Support/MathExtras.h"
+#include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
 
@@ -24,109 +27,79 @@ namespace mebp {
 
 namespace {
 
-using exec::Lifetimes;
+using exec::PlaceAttr;
 using exec::ProgramOp;
 
 struct Group {
-  SmallVector<unsigned> values;
   uint64_t bytes = 0;
   unsigned begin = ~0u, end = 0;
   int64_t offset = 0;
-  bool isBound = false;
 };
 
 class Placer {
 public:
-  explicit Placer(ProgramOp program) : program(program), lifetimes(program) {
-    for (auto [index, value] : llvm::enumerate(lifetimes.getValues())) {
-      numbers[value] = index;
-      leader.push_back(index);
-    }
-  }
+  explicit Placer(ProgramOp program) : program(program), lifetimes(program), places(lifetimes) {}
 
-  /// Returns the bytes that sharing places saves.
-  uint64_t run() {
-    for (const Lifetimes::Handover &handover : lifetimes.getHandovers())
-      if (handover.required)
-        unite(numbers[handover.from], numbers[handover.to]);
+  LogicalResult run() {
+    if (failed(uniteWhatMustBe()))
+      return failure();
     bindInputsAndOutputs();
     for (const Lifetimes::Handover &handover : lifetimes.getHandovers())
-      if (!handover.required)
-        takeOver(handover);
+      if (!isBound(handover.from) && !isBound(handover.to))
+        places.unite(handover.from, handover.to);
     makeGroups();
-    uint64_t arena = placeGroups();
-    writePlacement(arena);
+    placeGroups();
+    writePlaces();
+    program.setInPlace(exec::mayRunInPlace(program));
+    return success();
+  }
 
+  /// The bytes that sharing places saves.
+  uint64_t countSaved() {
     uint64_t sum = 0;
-    for (const Group &group : groups)
-      for (unsigned value : group.values)
-        sum += group.isBound ? 0 : exec::sizeInBytes(lifetimes.getValues()[value]);
+    for (Value value : lifetimes.getValues())
+      if (!isSlice(value) && !isBound(value))
+        sum += exec::sizeInBytes(value);
+    uint64_t arena = program.getArenaBytes();
     return sum > arena ? sum - arena : 0;
   }
 
 private:
-  unsigned find(unsigned value) {
-    while (leader[value] != value)
-      value = leader[value] = leader[leader[value]];
-    return value;
+  LogicalResult uniteWhatMustBe() {
+    for (const Lifetimes::Handover &handover : lifetimes.getHandovers())
+      if (handover.required && places.unite(handover.from, handover.to))
+        return handover.use->getOwner()->emitOpError(
+            "takes over memory that is needed later; this is a bug in mebpc, please report it");
+    return success();
   }
-  void unite(unsigned left, unsigned right) { leader[find(right)] = find(left); }
 
-  bool isSlice(Value value) { return value.getDefiningOp<train::SliceOp>() != nullptr; }
+  static bool isSlice(Value value) { return value.getDefiningOp<train::SliceOp>() != nullptr; }
+  bool isBound(Value value) { return bound.contains(places.getNumber(value)); }
 
   void bindInputsAndOutputs() {
     for (BlockArgument input : program.getBody().front().getArguments())
-      bound.insert(find(numbers[input]));
-    for (Value output : program.getReturn().getValues())
-      bound.insert(find(numbers[output]));
-  }
-
-  void takeOver(const Lifetimes::Handover &handover) {
-    unsigned from = find(numbers[handover.from]), to = find(numbers[handover.to]);
-    if (from == to || bound.contains(from) || bound.contains(to))
-      return;
-    if (exec::sizeInBytes(handover.from) != exec::sizeInBytes(handover.to) || isSlice(handover.from))
-      return;
-    // Every value of the one group must be over when the other begins.
-    for (unsigned i = 0; i < leader.size(); ++i)
-      for (unsigned j = 0; j < leader.size(); ++j)
-        if (find(i) == from && find(j) == to && i != j) {
-          Value left = lifetimes.getValues()[i], right = lifetimes.getValues()[j];
-          if (isSlice(left) || isSlice(right))
-            continue;
-          bool isPair = left == handover.from && right == handover.to;
-          Lifetimes::Interval a = lifetimes.get(left), b = lifetimes.get(right);
-          if (isPair ? a.end > b.begin : a.intersects(b))
-            return;
-        }
-    unite(from, to);
+      bound.insert({places.getNumber(input), PlaceAttr()});
+    for (auto [index, output] : llvm::enumerate(program.getReturn().getValues()))
+      bound.insert({places.getNumber(output), getPlace(exec::Memory::Output, index)});
   }
 
   void makeGroups() {
-    DenseMap<unsigned, unsigned> groupOf;
-    for (auto [index, value] : llvm::enumerate(lifetimes.getValues())) {
-      if (isSlice(value))
+    for (Value value : lifetimes.getValues()) {
+      if (isSlice(value) || isBound(value))
         continue;
-      auto [entry, isNew] = groupOf.try_emplace(find(index), groups.size());
-      if (isNew)
-        groups.emplace_back();
-      Group &group = groups[entry->second];
+      Group &group = groups[places.getNumber(value)];
       Lifetimes::Interval interval = lifetimes.get(value);
-      group.values.push_back(index);
       group.bytes = std::max(group.bytes, format::alignUp(exec::sizeInBytes(value)));
       group.begin = std::min(group.begin, interval.begin);
       group.end = std::max(group.end, interval.end);
-      group.isBound = bound.contains(find(index));
     }
   }
 
-  uint64_t placeGroups() {
+  void placeGroups() {
     SmallVector<Group *> order;
-    for (Group &group : groups)
-      if (!group.isBound)
-        order.push_back(&group);
+    for (auto &[number, group] : groups)
+      order.push_back(&group);
     llvm::stable_sort(order, [](const Group *left, const Group *right) { return left->bytes > right->bytes; });
-    uint64_t arena = 0;
     SmallVector<Group *> placed; // by offset
     for (Group *group : order) {
       int64_t offset = 0;
@@ -141,44 +114,50 @@ private:
       placed.insert(
           llvm::upper_bound(placed, group, [](const Group *a, const Group *b) { return a->offset < b->offset; }),
           group);
-      arena = std::max<uint64_t>(arena, offset + group->bytes);
     }
-    return arena;
   }
 
-  void writePlacement(uint64_t arena) {
-    SmallVector<int64_t> placement(lifetimes.getValues().size(), ProgramOp::view);
-    for (const Group &group : groups)
-      for (unsigned value : group.values)
-        placement[value] = group.isBound ? ProgramOp::bound : group.offset;
-    // Of a bound group one value is bound, the input or output itself; the others name it.
-    DenseMap<unsigned, unsigned> binding;
-    for (BlockArgument input : program.getBody().front().getArguments())
-      binding[find(numbers[input])] = numbers[input];
-    for (Value output : program.getReturn().getValues())
-      binding.try_emplace(find(numbers[output]), numbers[output]);
-    for (const Group &group : groups)
-      for (unsigned value : group.values)
-        if (group.isBound && binding.lookup(find(value)) != value)
-          placement[value] = ProgramOp::firstAlias - static_cast<int64_t>(binding.lookup(find(value)));
-    Builder builder(program.getContext());
-    program.setArenaBytes(arena);
-    program.setPlacementAttr(builder.getDenseI64ArrayAttr(placement));
-    program.setInPlace(exec::mayRunInPlace(program, lifetimes));
+  PlaceAttr getPlace(exec::Memory memory, int64_t number) {
+    return PlaceAttr::get(program.getContext(), memory, number);
+  }
+  PlaceAttr getPlace(Value value) {
+    unsigned number = places.getNumber(value);
+    auto binding = bound.find(number);
+    return binding != bound.end() ? binding->second : getPlace(exec::Memory::Arena, groups[number].offset);
+  }
+
+  void writePlaces() {
+    program.walk([&](Operation *op) {
+      if (auto kernel = dyn_cast<exec::KernelOp>(op)) {
+        SmallVector<Attribute> ofResults;
+        for (Value result : kernel.getOutputs())
+          ofResults.push_back(getPlace(result));
+        kernel.setPlacesAttr(ArrayAttr::get(op->getContext(), ofResults));
+      } else if (auto empty = dyn_cast<exec::EmptyOp>(op)) {
+        empty.setPlaceAttr(getPlace(empty.getResult()));
+      }
+    });
   }
 
   ProgramOp program;
   Lifetimes lifetimes;
-  DenseMap<Value, unsigned> numbers;
-  SmallVector<unsigned> leader;
-  DenseSet<unsigned> bound; // leaders
-  SmallVector<Group> groups;
+  SharedPlaces places;
+  DenseMap<unsigned, PlaceAttr> bound;     // by number: an output's place; null where nothing is written
+  llvm::MapVector<unsigned, Group> groups; // by number: what lies in the arena
 };
 
 struct PlaceValues : impl::PlaceValuesBase<PlaceValues> {
   void runOnOperation() override {
-    for (auto program : getOperation().getOps<ProgramOp>())
-      saved += Placer(program).run();
+    for (auto program : getOperation().getOps<ProgramOp>()) {
+      FailureOr<unsigned> made = insertCopies(program);
+      if (failed(made))
+        return signalPassFailure();
+      copies += *made;
+      Placer placer(program); // which looks at lifetimes with the copies
+      if (failed(placer.run()))
+        return signalPassFailure();
+      saved += placer.countSaved();
+    }
   }
 };
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dialects/exec/Exec.h"
 
-#include "dialects/exec/InPlace.h"
+#include "dialects/exec/Kernel.h"
+#include "dialects/exec/Placement.h"
+#include "format/alignment.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -12,8 +14,11 @@ using mebp::train::LoopOp;
 using mebp::train::PortAttr;
 using mebp::train::PortKind;
 using mebp::train::SliceOp;
+using mebp::train::UpdateOp;
+using mebp::train::YieldOp;
 
 #include "dialects/exec/ExecDialect.cpp.inc"
+#include "dialects/exec/ExecEnums.cpp.inc"
 
 #define GET_ATTRDEF_CLASSES
 #include "dialects/exec/ExecAttributes.cpp.inc"
@@ -44,96 +49,88 @@ void numberBlock(Block &block, SmallVectorImpl<Value> &values) {
   }
 }
 
-/// Whether `later` may begin in the memory of `earlier`, whose last reader it is.
-bool isHandover(const Lifetimes &lifetimes, Value earlier, Value later) {
-  return lifetimes.mayHandOver(earlier, later) && lifetimes.get(earlier).end <= lifetimes.get(later).begin;
+/// The loop of one sort around a block; null where there is none.
+LoopOp findLoop(Block *block, bool overTokens) {
+  for (auto loop = dyn_cast<LoopOp>(block->getParentOp()); loop; loop = dyn_cast<LoopOp>(loop->getParentOp()))
+    if (isOverTokens(loop) == overTokens)
+      return loop;
+  return {};
 }
 
-/// The back edge of a loop: argument and yielded value are both needed, one at either end of a trip.
-bool isCarried(const Lifetimes &lifetimes, Value argument, Value yielded) {
-  auto loop = dyn_cast<LoopOp>(argument.getParentBlock()->getParentOp());
-  if (!loop || !lifetimes.mayHandOver(argument, yielded))
-    return false;
-  return argument == yielded || !lifetimes.get(argument).intersects(lifetimes.get(yielded)) ||
-         lifetimes.get(argument).end <= lifetimes.get(yielded).begin;
-}
-
-/// Where a value lies: from `begin` to `end` in the scratch arena, or in the memory of the bound value `owner`.
-struct Place {
-  unsigned value;
-  int64_t owner; // -1: the arena
-  int64_t begin, end;
-  bool overlaps(const Place &other) const { return owner == other.owner && begin < other.end && other.begin < end; }
-};
-
-/// Checks one entry of the table by itself. Slices have no place of their own.
-FailureOr<std::optional<Place>> verifyPlace(ProgramOp program, ArrayRef<Value> values, unsigned index) {
-  Value value = values[index];
-  int64_t offset = (*program.getPlacement())[index], bytes = sizeInBytes(value);
-  bool isInput = value.getParentBlock() == &program.getBody().front() && isa<BlockArgument>(value);
-  bool isOutput = llvm::is_contained(program.getReturn().getValues(), value);
-  if (isInput && isOutput)
-    return program.emitOpError() << "returns its input " << index << ", which it cannot hand over";
-  if ((offset == ProgramOp::bound) != (isInput || isOutput))
-    return program.emitOpError() << (offset == ProgramOp::bound ? "binds value " : "does not bind value ") << index
-                                 << ", which is " << (isInput || isOutput ? "an" : "no") << " input or output";
-  if ((offset == ProgramOp::view) != static_cast<bool>(value.getDefiningOp<SliceOp>()))
-    return program.emitOpError() << "places value " << index
-                                 << (offset == ProgramOp::view ? " as a slice, which it is not"
-                                                               : ", which is a slice, by itself");
-  if (offset == ProgramOp::view)
-    return std::optional<Place>();
-  if (offset == ProgramOp::bound)
-    return std::optional<Place>({index, index, 0, bytes});
-  if (offset < 0) {
-    int64_t target = ProgramOp::firstAlias - offset, inputs = program.getBody().getNumArguments();
-    if (target >= static_cast<int64_t>(values.size()) || (*program.getPlacement())[target] != ProgramOp::bound)
-      return program.emitOpError() << "lets value " << index << " share the memory of value " << target
-                                   << ", which is not bound";
-    if (target < inputs)
-      return program.emitOpError() << "lets value " << index << " share the memory of input " << target
-                                   << ", which is not the program's to write";
-    if (bytes > static_cast<int64_t>(sizeInBytes(values[target])))
-      return program.emitOpError() << "lets value " << index << " share the memory of value " << target
-                                   << ", which is smaller";
-    return std::optional<Place>({index, target, 0, bytes});
-  }
-  if (offset + bytes > static_cast<int64_t>(program.getArenaBytes().value_or(0)))
-    return program.emitOpError() << "places value " << index << " beyond the end of its arena";
-  return std::optional<Place>({index, -1, offset, offset + bytes});
-}
-
-LogicalResult verifyPlacement(ProgramOp program) {
-  Lifetimes lifetimes(program);
-  ArrayRef<Value> values = lifetimes.getValues();
-  if (program.getPlacement()->size() != values.size())
-    return program.emitOpError() << "places " << program.getPlacement()->size() << " values, but has " << values.size();
-
-  SmallVector<Place> placed;
-  for (unsigned index = 0; index < values.size(); ++index) {
-    FailureOr<std::optional<Place>> place = verifyPlace(program, values, index);
-    if (failed(place))
-      return failure();
-    if (*place)
-      placed.push_back(**place);
-  }
-  for (size_t i = 0; i < placed.size(); ++i)
-    for (size_t j = i + 1; j < placed.size(); ++j) {
-      const Place &a = placed[i], &b = placed[j];
-      Value first = values[a.value], second = values[b.value];
-      if (!a.overlaps(b) || !lifetimes.get(first).intersects(lifetimes.get(second)))
-        continue;
-      bool sameBytes = a.begin == b.begin;
-      if (sameBytes && (isHandover(lifetimes, first, second) || isHandover(lifetimes, second, first) ||
-                        isCarried(lifetimes, first, second) || isCarried(lifetimes, second, first)))
-        continue;
-      InFlightDiagnostic error = program.emitOpError()
-                                 << "places value " << b.value << " over value " << a.value << " while both are alive";
-      error.attachNote(first.getLoc()) << "value " << a.value << " is defined here";
-      error.attachNote(second.getLoc()) << "value " << b.value << " is defined here";
-      return error;
-    }
+/// That an extent says something where the value is: rows of a chunk only in a loop over tokens, and so on.
+LogicalResult verifyValue(ProgramOp program, Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  if (!type || !type.hasStaticShape() || type.getRank() != 2 || !type.getElementType().isIntOrFloat())
+    return program.emitOpError() << "has a value that is not a matrix of a known largest size: " << value.getType();
+  if (type.getEncoding() && !isa<ExtentAttr>(type.getEncoding()))
+    return program.emitOpError() << "has a value whose encoding is no #exec.extent: " << type;
+  Extents extents = getExtents(value);
+  auto isThere = [&](Extent extent) {
+    return (extent != Extent::Chunk && extent != Extent::Tile) ||
+           findLoop(value.getParentBlock(), extent == Extent::Chunk);
+  };
+  if (!isThere(extents.rows) || !isThere(extents.columns))
+    return program.emitOpError() << "has a value of a trip outside of the loop: " << type;
+  if (extents.columns == Extent::Tokens || extents.columns == Extent::Chunk)
+    return program.emitOpError() << "has a value whose columns are tokens: " << type;
   return success();
+}
+
+/// That `part` is what a trip covers of `whole`.
+LogicalResult verifyWindow(Operation *op, Value whole, Value part, LoopOp loop) {
+  auto wholeType = cast<RankedTensorType>(whole.getType()), partType = cast<RankedTensorType>(part.getType());
+  Extents of = getExtents(whole), covered = getExtents(part);
+  bool fits = false;
+  if (isOverTokens(loop))
+    fits = of.rows == Extent::Tokens && covered.rows == Extent::Chunk && of.columns == covered.columns &&
+           wholeType.getDimSize(1) == partType.getDimSize(1);
+  else if (of.rows == Extent::Whole && covered.rows == Extent::Tile)
+    fits = of.columns == covered.columns && wholeType.getDimSize(1) == partType.getDimSize(1);
+  else
+    fits = wholeType.getDimSize(0) == 1 && partType.getDimSize(0) == 1 && of.columns == Extent::Whole &&
+           of.rows == Extent::Whole && covered.rows == Extent::Whole && covered.columns == Extent::Tile;
+  if (fits)
+    return success();
+  return op->emitOpError() << "has " << partType << ", which is not what a trip covers of " << wholeType;
+}
+
+LogicalResult verifyLoops(ProgramOp program) {
+  WalkResult result = program.walk([](Operation *op) {
+    LogicalResult checked = success();
+    if (auto loop = dyn_cast<LoopOp>(op)) {
+      if (findLoop(loop->getBlock(), isOverTokens(loop)))
+        checked = loop.emitOpError("is in another loop of its sort, whose trips it could not tell from its own");
+    } else if (auto slice = dyn_cast<SliceOp>(op)) {
+      checked = verifyWindow(op, slice.getSource(), slice.getResult(),
+                             cast<LoopOp>(slice.getTrip().getParentBlock()->getParentOp()));
+    } else if (auto update = dyn_cast<UpdateOp>(op)) {
+      checked = verifyWindow(op, update.getDestination(), update.getSource(),
+                             cast<LoopOp>(update.getTrip().getParentBlock()->getParentOp()));
+    } else if (!isa<ProgramOp, KernelOp, EmptyOp, YieldOp, ReturnOp>(op)) {
+      checked = op->emitOpError("is no op of a program");
+    }
+    return WalkResult(checked);
+  });
+  return failure(result.wasInterrupted());
+}
+
+/// The places that ops say, of all of a program.
+SmallVector<Attribute> collectPlaces(ProgramOp program) {
+  SmallVector<Attribute> places;
+  program.walk([&](Operation *op) {
+    if (auto kernel = dyn_cast<KernelOp>(op); kernel && kernel.getPlaces())
+      llvm::append_range(places, *kernel.getPlaces());
+    else if (auto empty = dyn_cast<EmptyOp>(op); empty && empty.getPlace())
+      places.push_back(*empty.getPlace());
+  });
+  return places;
+}
+
+void addEffects(bool isPlaced, SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
+  if (!isPlaced)
+    return;
+  effects.emplace_back(MemoryEffects::Read::get());
+  effects.emplace_back(MemoryEffects::Write::get());
 }
 
 } // namespace
@@ -171,6 +168,13 @@ uint64_t sizeInBytes(Value value) {
   return static_cast<uint64_t>(type.getNumElements()) * (type.getElementTypeBitWidth() / 8);
 }
 
+Extents getExtents(Value value) {
+  auto extent = dyn_cast_or_null<ExtentAttr>(cast<RankedTensorType>(value.getType()).getEncoding());
+  return extent ? Extents{extent.getRows(), extent.getColumns()} : Extents();
+}
+
+bool isOverTokens(LoopOp loop) { return loop.getDomain() != train::Domain::WeightRows; }
+
 } // namespace mebp::exec
 
 ReturnOp ProgramOp::getReturn() { return cast<ReturnOp>(getBody().front().getTerminator()); }
@@ -205,21 +209,35 @@ LogicalResult ProgramOp::verifyRegions() {
   if (failed(verifyPorts(getInputPorts(), &PortAttr::mayGoIn, "input")) ||
       failed(verifyPorts(getOutputPorts(), &PortAttr::mayComeOut, "output")))
     return failure();
-  for (Value value : numberValues(*this)) {
-    auto type = dyn_cast<RankedTensorType>(value.getType());
-    if (!type || !type.hasStaticShape() || type.getRank() != 2 || !type.getElementType().isIntOrFloat())
-      return emitOpError() << "has a value that is not a matrix of a known largest size: " << value.getType();
-  }
-  if (getInPlace() && !mayRunInPlace(*this, Lifetimes(*this)))
+  for (Value value : numberValues(*this))
+    if (failed(verifyValue(*this, value)))
+      return failure();
+  if (failed(verifyLoops(*this)))
+    return failure();
+  bool placed = isPlaced(*this);
+  if (!placed && !collectPlaces(*this).empty())
+    return emitOpError("has places for some of its values alone");
+  if (placed && !collectPlaces(*this).empty() && failed(verifyPlacement(*this)))
+    return failure();
+  if (getInPlace() && (!placed || !mayRunInPlace(*this)))
     return emitOpError("is in place, but reads what it would have overwritten");
-  return getPlacement() ? verifyPlacement(*this) : success();
+  return success();
 }
 
-LogicalResult KernelOp::verify() {
-  if (getTies().size() != getOutputs().size() || getReuses().size() != getOutputs().size())
-    return emitOpError("needs one entry in 'ties' and in 'reuses' for each result");
-  for (int64_t index : llvm::concat<const int64_t>(getSlots(), getTies(), getReuses()))
-    if (index < -1 || index >= static_cast<int64_t>(getInputs().size()))
-      return emitOpError() << "refers to input " << index << " of " << getInputs().size();
-  return success();
+uint64_t ProgramOp::getArenaBytes() {
+  uint64_t bytes = 0;
+  walk([&](Operation *op) {
+    for (Value value : op->getResults())
+      if (!value.getType().isIndex())
+        if (std::optional<Span> place = locate(value); place && place->memory == Memory::Arena)
+          bytes = std::max(bytes, mebp::format::alignUp(static_cast<uint64_t>(place->end)));
+  });
+  return bytes;
+}
+
+void KernelOp::getEffects(SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
+  addEffects(getPlaces().has_value(), effects);
+}
+void EmptyOp::getEffects(SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
+  addEffects(getPlace().has_value(), effects);
 }

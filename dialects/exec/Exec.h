@@ -4,6 +4,7 @@
 #include "dialects/train/Train.h"
 
 #include "dialects/exec/ExecDialect.h.inc"
+#include "dialects/exec/ExecEnums.h.inc"
 #define GET_ATTRDEF_CLASSES
 #include "dialects/exec/ExecAttributes.h.inc"
 namespace mebp::exec {
@@ -14,8 +15,8 @@ class ReturnOp;
 
 namespace mebp::exec {
 
-/// The values of a program in the order in which placements and program.pb count them: inputs, then op by op; a loop's
-/// carried arguments and body come before its results. Trips have no number.
+/// The values of a program in the order in which program.pb counts them: inputs, then op by op; a loop's carried
+/// arguments and body come before its results. Trips have no number.
 llvm::SmallVector<mlir::Value> numberValues(ProgramOp program);
 
 /// The program's loops in the order of their numbers.
@@ -29,5 +30,14 @@ std::optional<llvm::StringRef> getParameter(ProgramOp program, mlir::Value value
 
 /// The bytes that a value takes at its largest.
 uint64_t sizeInBytes(mlir::Value value);
+
+/// How much of a value's rows and columns is live.
+struct Extents {
+  Extent rows = Extent::Whole, columns = Extent::Whole;
+};
+Extents getExtents(mlir::Value value);
+
+/// Whether a loop runs over tokens, not over a weight's rows.
+bool isOverTokens(train::LoopOp loop);
 
 } // namespace mebp::exec

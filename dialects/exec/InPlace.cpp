@@ -7,7 +7,7 @@
 // 1. In the innermost block around a write and a read, the read must come first.
 // 2. In a loop around both, a read of a later trip follows the write. That is right only where the write updates the
 //    rows of its trip and the read was of the rows of its own: trips cover different rows.
-#include "dialects/exec/InPlace.h"
+#include "dialects/exec/Placement.h"
 
 using namespace mlir;
 using namespace mebp::exec;
@@ -41,16 +41,17 @@ bool collectReads(Value value, const SmallVector<Value> &trips, SmallVectorImpl<
   return true;
 }
 
-/// Everything that must share the output's memory.
-DenseSet<Value> collectPlace(const Lifetimes &lifetimes, Value output) {
-  DenseSet<Value> place = {output};
-  for (size_t before = 0; before != place.size();) {
-    before = place.size();
-    for (const Lifetimes::Handover &handover : lifetimes.getHandovers())
-      if (handover.required && place.contains(handover.to))
-        place.insert(handover.from);
-  }
-  return place;
+/// The kernels and updates that write the memory of an output.
+SmallVector<Operation *> collectWrites(ProgramOp program, unsigned output) {
+  SmallVector<Operation *> writes;
+  program.walk([&](Operation *op) {
+    if (isa<KernelOp, UpdateOp>(op) && llvm::any_of(op->getResults(), [&](Value result) {
+          std::optional<Span> place = locate(result);
+          return place && place->memory == Memory::Output && place->number == static_cast<int64_t>(output);
+        }))
+      writes.push_back(op);
+  });
+  return writes;
 }
 
 bool isReadFirst(const Read &read, Operation *write) {
@@ -67,26 +68,22 @@ bool isReadFirst(const Read &read, Operation *write) {
   return true;
 }
 
-bool mayLieInInput(const Lifetimes &lifetimes, BlockArgument input, Value output) {
-  if (input.getType() != output.getType())
+bool mayLieInInput(ProgramOp program, BlockArgument input, unsigned output) {
+  if (input.getType() != program.getReturn().getValues()[output].getType())
     return false;
   SmallVector<Read> reads;
   if (!collectReads(input, {}, reads))
     return false;
-  for (Value value : collectPlace(lifetimes, output)) {
-    Operation *write = value.getDefiningOp();
-    if (!write || !isa<KernelOp, UpdateOp>(write))
-      continue;
+  for (Operation *write : collectWrites(program, output))
     for (const Read &read : reads)
       if (!isReadFirst(read, write))
         return false;
-  }
   return true;
 }
 
 } // namespace
 
-bool mebp::exec::mayRunInPlace(ProgramOp program, const Lifetimes &lifetimes) {
+bool mebp::exec::mayRunInPlace(ProgramOp program) {
   auto findInput = [&](StringRef name) {
     for (BlockArgument argument : program.getBody().front().getArguments())
       if (program.getInputPort(argument.getArgNumber()).is(PortKind::Flow, name))
@@ -94,7 +91,7 @@ bool mebp::exec::mayRunInPlace(ProgramOp program, const Lifetimes &lifetimes) {
     return BlockArgument();
   };
   bool flows = false;
-  for (auto [index, output] : llvm::enumerate(program.getReturn().getValues())) {
+  for (unsigned index = 0; index < program.getOutputPorts().size(); ++index) {
     PortAttr port = program.getOutputPort(index);
     if (port.getKind() != PortKind::Flow)
       continue;
@@ -102,7 +99,7 @@ bool mebp::exec::mayRunInPlace(ProgramOp program, const Lifetimes &lifetimes) {
     BlockArgument input = findInput(port.getName());
     if (!input)
       input = findInput(format::flowOf(port.getName()));
-    if (!input || !mayLieInInput(lifetimes, input, output))
+    if (!input || !mayLieInInput(program, input, index))
       return false;
   }
   return flows;

@@ -41,6 +41,9 @@ std::string describeLocation(Location location) {
 
 std::string describeDiagnostic(Diagnostic &diagnostic) {
   std::string place = describeLocation(diagnostic.getLocation()), line = diagnostic.str();
+  // Of a text, the line; a model's file has none.
+  if (auto position = dyn_cast<FileLineColLoc>(diagnostic.getLocation()); position && position.getLine() > 0)
+    place = position.getFilename().str() + ":" + std::to_string(position.getLine());
   if (!place.empty() && !StringRef(line).contains(place))
     line = place + ": " + line;
   // Names come from files and may hold anything.

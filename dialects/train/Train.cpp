@@ -82,9 +82,13 @@ void LoopOp::print(OpAsmPrinter &printer) {
   printer << ' ' << stringifyDomain(getDomain()) << ' ' << getSize();
   if (getOver())
     printer << " over " << getOver() << " : " << getOver().getType();
-  printer << " trip " << getTrip() << " (";
-  llvm::interleaveComma(llvm::zip(getCarried(), getInits()), printer,
-                        [&](auto pair) { printer << std::get<0>(pair) << " = " << std::get<1>(pair); });
+  printer << " trip ";
+  printer.printRegionArgument(cast<BlockArgument>(getTrip()), {}, /*omitType=*/true);
+  printer << " (";
+  llvm::interleaveComma(llvm::zip(getCarried(), getInits()), printer, [&](auto pair) {
+    printer.printRegionArgument(std::get<0>(pair), {}, /*omitType=*/true);
+    printer << " = " << std::get<1>(pair);
+  });
   printer << ")";
   if (!getInits().empty())
     printer << " : " << getInits().getTypes();

@@ -31,8 +31,8 @@ def Train_PortAttr : AttrDef<Train_Dialect, "Port"> {
     | parameter | the block | under the name by which the block binds it |
     | gradient | the session, until it is applied | of the trainable parameter of this name |
     | state | the block, from step to step | |
-    | batch | the step | `ids`, `labels`, `scale` |
-    | result | the caller | `loss`, `logits` |
+    | batch | the step | `ids`, `labels`, `rows`, `coefficients` |
+    | result | the caller | `log_probabilities`, `entropy`, `logits` |
     | remote | another place | |
   }];
   let parameters = (ins EnumParameter<Train_PortKind>:$kind, StringRefParameter<>:$name);

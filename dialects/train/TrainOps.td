@@ -26,7 +26,7 @@ def Train_BlockOp : Train_Op<"block", [Symbol, DeclareOpInterfaceMethods<SymbolU
   let description = [{
     Programs have names: `forward` maps the flows that come in to those that go out; `backward` maps these and the
     cotangents of the latter to the cotangents of the former and the gradients of trainable parameters. The head has
-    `objective` (loss and cotangents of its flows), `loss` and `logits` instead. A port of the kind parameter or
+    `objective` (log-probabilities and cotangents of its flows), `log_probabilities` and `logits` instead. A port of the kind parameter or
     gradient names one of the block's parameters: blocks that share a program have the same names for what they bind.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Train_BlockKind:$kind, StrArrayAttr:$parameter_names,

@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <iostream>
+#include <set>
 #include <stdexcept>
 #include <thread>
 #include <unistd.h>
@@ -92,6 +93,16 @@ void readTexts(const Texts &texts, Compilation &out) {
     out.emit = texts.emit == "nn" ? Level::Nn : texts.emit == "train" ? Level::Train : Level::Exec;
 }
 
+/// A program's text has been made with its options; what is left to say is what becomes of it.
+void refuseChoices(const CLI::App &app, const std::string &text) {
+  static const std::set<std::string> known = {"model",       "--output", "--plan-only", "--explain-peak",
+                                              "--plan-json", "--rates",  "--emit"};
+  for (const CLI::Option *option : app.get_options())
+    if (option->count() > 0 && known.count(option->get_single_name()) == 0 &&
+        known.count("--" + option->get_single_name()) == 0)
+      throw OptionError("--" + option->get_single_name() + ": " + text + " was planned with its own; leave it out");
+}
+
 } // namespace
 
 std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
@@ -101,7 +112,8 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   texts.precision = storage.narrowActivations ? "bf16" : "f32";
   texts.weights = format::nameOf(storage.matrices);
   CLI::App app{"Compiles an ONNX model into a bundle that trains within a planned amount of memory.", "mebpc"};
-  app.add_option("model", out.input, "the ONNX file that `mebp export` wrote")->required();
+  app.add_option("model", out.input, "the ONNX file that `mebp export` wrote, or what --emit exec printed (.mlir)")
+      ->required();
   app.add_option("-o,--output", out.output, "write the bundle to this folder, NAME.mebp");
   app.add_option("--seq-len", out.sequence, "the longest sequence to train on, in tokens (default: as exported)")
       ->check(CLI::Range(1, 1 << 20));
@@ -176,6 +188,8 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
     app.parse(argc, argv);
     for (std::string *path : {&out.input, &out.output, &out.rates, &out.planJson})
       *path = format::userPath(*path);
+    if (isProgramText(out.input))
+      refuseChoices(app, out.input);
     readTexts(texts, out);
   } catch (const CLI::Success &success) {
     return app.exit(success);

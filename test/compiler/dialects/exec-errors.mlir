@@ -1,42 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // RUN: mebp-opt %s --allow-unregistered-dialect --split-input-file --verify-diagnostics
 
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
-^bb0(%x: tensor<4x8xf32>):
-  // expected-error @below {{'exec.kernel' op needs one entry in 'ties' and in 'reuses' for each result}}
-  %0 = exec.kernel "silu"(%x) slots [0] ties [] reuses [0] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  exec.return
-}
-
-// -----
-
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
-^bb0(%x: tensor<4x8xf32>):
-  // expected-error @below {{'exec.kernel' op refers to input 1 of 1}}
-  %0 = exec.kernel "silu"(%x) slots [1] ties [-1] reuses [0] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  exec.return
-}
-
-// -----
-
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
-^bb0(%x: tensor<4x8xf32>):
-  // expected-error @below {{'exec.kernel' op refers to input 1 of 1}}
-  %0 = exec.kernel "silu"(%x) slots [0] ties [1] reuses [0] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  exec.return
-}
-
-// -----
-
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
-^bb0(%x: tensor<4x8xf32>):
-  // expected-error @below {{'exec.kernel' op refers to input 1 of 1}}
-  %0 = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  exec.return
-}
-
-// -----
-
 // expected-error @below {{'exec.program' op does not end with exec.return}}
 exec.program @p inputs [] outputs [] {
   "other.return"() : () -> ()
@@ -92,284 +56,239 @@ exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
 
 // -----
 
-// expected-error @below {{'exec.program' op places 2 values, but has 3}}
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
-    arena 128 placement [-1, 0] {
-^bb0(%x: tensor<4x8xf32>):
-  %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %y = exec.kernel "silu"(%a) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  exec.return %y : tensor<4x8xf32>
+// expected-error @below {{'exec.program' op has a value whose encoding is no #exec.extent: 'tensor<4x8xf32, "dense">'}}
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
+^bb0(%x: tensor<4x8xf32, "dense">):
+  exec.return
 }
 
 // -----
 
-// expected-error @below {{'exec.program' op places value 1 beyond the end of its arena}}
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
-    arena 128 placement [-1, 64, -1] {
-^bb0(%x: tensor<4x8xf32>):
-  %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %y = exec.kernel "silu"(%a) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  exec.return %y : tensor<4x8xf32>
+// expected-error @below {{'exec.program' op has a value of a trip outside of the loop: 'tensor<4x8xf32, #exec.extent<chunk, whole>>'}}
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
+^bb0(%x: tensor<4x8xf32, #exec.extent<chunk, whole>>):
+  exec.return
 }
 
 // -----
 
-// expected-error @below {{'exec.program' op does not bind value 0, which is an input or output}}
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
-    arena 128 placement [0, 0, -1] {
-^bb0(%x: tensor<4x8xf32>):
-  %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %y = exec.kernel "silu"(%a) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  exec.return %y : tensor<4x8xf32>
+// expected-error @below {{'exec.program' op has a value whose columns are tokens: 'tensor<4x8xf32, #exec.extent<whole, tokens>>'}}
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
+^bb0(%x: tensor<4x8xf32, #exec.extent<whole, tokens>>):
+  exec.return
 }
 
 // -----
 
-// expected-error @below {{'exec.program' op does not bind value 2, which is an input or output}}
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
-    arena 128 placement [-1, 0, 0] {
-^bb0(%x: tensor<4x8xf32>):
-  %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %y = exec.kernel "silu"(%a) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  exec.return %y : tensor<4x8xf32>
-}
-
-// -----
-
-// expected-error @below {{'exec.program' op binds value 1, which is no input or output}}
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
-    arena 128 placement [-1, -1, -1] {
-^bb0(%x: tensor<4x8xf32>):
-  %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %y = exec.kernel "silu"(%a) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  exec.return %y : tensor<4x8xf32>
-}
-
-// -----
-
-// expected-error @below {{'exec.program' op places value 1 as a slice, which it is not}}
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
-    arena 128 placement [-1, -2, -1] {
-^bb0(%x: tensor<4x8xf32>):
-  %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %y = exec.kernel "silu"(%a) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  exec.return %y : tensor<4x8xf32>
-}
-
-// -----
-
-// expected-error @below {{'exec.program' op lets value 1 share the memory of input 0, which is not the program's to write}}
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
-    arena 128 placement [-1, -3, -1] {
-^bb0(%x: tensor<4x8xf32>):
-  %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %y = exec.kernel "silu"(%a) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  exec.return %y : tensor<4x8xf32>
-}
-
-// -----
-
-// expected-error @below {{'exec.program' op lets value 1 share the memory of value 1, which is not bound}}
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
-    arena 128 placement [-1, -4, -1] {
-^bb0(%x: tensor<4x8xf32>):
-  %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %y = exec.kernel "silu"(%a) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  exec.return %y : tensor<4x8xf32>
-}
-
-// -----
-
-// expected-error @below {{'exec.program' op lets value 1 share the memory of value 6, which is not bound}}
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
-    arena 128 placement [-1, -9, -1] {
-^bb0(%x: tensor<4x8xf32>):
-  %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %y = exec.kernel "silu"(%a) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  exec.return %y : tensor<4x8xf32>
-}
-
-// -----
-
-// expected-error @below {{'exec.program' op lets value 1 share the memory of value 2, which is smaller}}
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
-    arena 0 placement [-1, -5, -1] {
-^bb0(%x: tensor<4x8xf32>):
-  %a = exec.kernel "concat"(%x, %x) slots [0, 1] ties [-1] reuses [-1] {}
-      : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x16xf32>
-  %y = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  exec.return %y : tensor<4x8xf32>
-}
-
-// -----
-
-// expected-error @below {{'exec.program' op returns its input 0, which it cannot hand over}}
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
-    arena 0 placement [-1] {
-^bb0(%x: tensor<4x8xf32>):
-  exec.return %x : tensor<4x8xf32>
-}
-
-// -----
-
-// expected-error @below {{'exec.program' op places value 1, which is a slice, by itself}}
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [] arena 128 placement [-1, 0] {
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
 ^bb0(%x: tensor<4x8xf32>):
   train.loop sequence 2 trip %t () {
-    %rows = train.slice %x[%t] : tensor<4x8xf32> -> tensor<2x8xf32>
+  // expected-error @below {{'train.loop' op is in another loop of its sort, whose trips it could not tell from its own}}
+    train.loop token_rows 1 trip %u () {
+    }
   }
   exec.return
 }
 
 // -----
 
-// Both are read by the same kernel.
-// expected-error @below {{'exec.program' op places value 2 over value 1 while both are alive}}
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
-    arena 128 placement [-1, 0, 0, -1] {
-^bb0(%x: tensor<4x8xf32>):
-  // expected-note @below {{value 1 is defined here}}
-  %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  // expected-note @below {{value 2 is defined here}}
-  %b = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %y = exec.kernel "add"(%a, %b) slots [0, 1] ties [-1] reuses [-1] {} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
-  exec.return %y : tensor<4x8xf32>
-}
-
-// -----
-
-// They overlap in part only.
-// expected-error @below {{'exec.program' op places value 2 over value 1 while both are alive}}
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
-    arena 192 placement [-1, 0, 64, -1] {
-^bb0(%x: tensor<4x8xf32>):
-  // expected-note @below {{value 1 is defined here}}
-  %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  // expected-note @below {{value 2 is defined here}}
-  %b = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %y = exec.kernel "add"(%a, %b) slots [0, 1] ties [-1] reuses [-1] {} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
-  exec.return %y : tensor<4x8xf32>
-}
-
-// -----
-
-// The kernel does not work in place.
-// expected-error @below {{'exec.program' op places value 2 over value 1 while both are alive}}
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
-    arena 128 placement [-1, 0, 0, -1] {
-^bb0(%x: tensor<4x8xf32>):
-  // expected-note @below {{value 1 is defined here}}
-  %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  // expected-note @below {{value 2 is defined here}}
-  %b = exec.kernel "silu"(%a) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %y = exec.kernel "silu"(%b) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  exec.return %y : tensor<4x8xf32>
-}
-
-// -----
-
-// The kernel works in place, but its operand is read again.
-// expected-error @below {{'exec.program' op places value 2 over value 1 while both are alive}}
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
-    arena 128 placement [-1, 0, 0, -1] {
-^bb0(%x: tensor<4x8xf32>):
-  // expected-note @below {{value 1 is defined here}}
-  %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  // expected-note @below {{value 2 is defined here}}
-  %b = exec.kernel "silu"(%a) slots [0] ties [-1] reuses [0] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %y = exec.kernel "add"(%a, %b) slots [0, 1] ties [-1] reuses [-1] {} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
-  exec.return %y : tensor<4x8xf32>
-}
-
-// -----
-
-// In place means at the same offset.
-// expected-error @below {{'exec.program' op places value 2 over value 1 while both are alive}}
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
-    arena 192 placement [-1, 0, 64, -1] {
-^bb0(%x: tensor<4x8xf32>):
-  // expected-note @below {{value 1 is defined here}}
-  %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  // expected-note @below {{value 2 is defined here}}
-  %b = exec.kernel "silu"(%a) slots [0] ties [-1] reuses [0] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %y = exec.kernel "silu"(%b) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  exec.return %y : tensor<4x8xf32>
-}
-
-// -----
-
-// Every trip reads %a again: what comes before the loop lives to its end.
-// expected-error @below {{'exec.program' op places value 2 over value 1 while both are alive}}
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
-    arena 128 placement [-1, 0, 0, -1] {
-^bb0(%x: tensor<4x8xf32>):
-  // expected-note @below {{value 1 is defined here}}
-  %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
+^bb0(%x: tensor<4x8xf32, #exec.extent<tokens, whole>>):
   train.loop sequence 2 trip %t () {
-    // expected-note @below {{value 2 is defined here}}
-    %b = exec.kernel "silu"(%a) slots [0] ties [-1] reuses [0] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  // expected-error @below {{'train.slice' op has 'tensor<2x8xf32>', which is not what a trip covers of 'tensor<4x8xf32, #exec.extent<tokens, whole>>'}}
+    %rows = train.slice %x[%t] : tensor<4x8xf32, #exec.extent<tokens, whole>> -> tensor<2x8xf32>
   }
-  %y = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  exec.return %y : tensor<4x8xf32>
+  exec.return
 }
 
 // -----
 
-// The reader of a slice reads what it looks into.
-// expected-error @below {{'exec.program' op places value 3 over value 1 while both are alive}}
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
-    arena 128 placement [-1, 0, -2, 0, -1] {
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
 ^bb0(%x: tensor<4x8xf32>):
-  // expected-note @below {{value 1 is defined here}}
-  %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  train.loop sequence 4 trip %t () {
-    %rows = train.slice %a[%t] : tensor<4x8xf32> -> tensor<4x8xf32>
-    // expected-note @below {{value 3 is defined here}}
-    %b = exec.kernel "silu"(%rows) slots [0] ties [-1] reuses [0] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  }
-  %y = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  exec.return %y : tensor<4x8xf32>
+  // expected-error @below {{'train.empty' op is no op of a program}}
+  %0 = train.empty : tensor<4x8xf32>
+  exec.return
 }
 
 // -----
 
-// The argument is read after the value that the next trip finds in its place.
-// expected-error @below {{'exec.program' op places value 3 over value 2 while both are alive}}
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
-    arena 128 placement [-1, -8, -8, -8, 0, -1] {
+// A name that the table does not have, in this text and in the generic one.
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
 ^bb0(%x: tensor<4x8xf32>):
-  %init = train.empty : tensor<4x8xf32>
-  // expected-note @below {{value 2 is defined here}}
-  %y = train.loop sequence 2 trip %t (%c = %init) : tensor<4x8xf32> {
-    // expected-note @below {{value 3 is defined here}}
-    %next = exec.kernel "silu"(%c) slots [0] ties [-1] reuses [0] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-    %late = exec.kernel "silu"(%c) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-    train.yield %next : tensor<4x8xf32>
-  }
-  exec.return %y : tensor<4x8xf32>
+  // expected-error @below {{"sillu" is no kernel (format/kernels.h)}}
+  %0 = exec.kernel "sillu"(x = %x) {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  exec.return
 }
 
 // -----
 
-// An output's memory is written twice.
-// expected-error @below {{'exec.program' op places value 2 over value 1 while both are alive}}
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">]
-    arena 0 placement [-1, -5, -1] {
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
 ^bb0(%x: tensor<4x8xf32>):
-  // expected-note @below {{value 1 is defined here}}
-  %a = exec.kernel "silu"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  // expected-note @below {{value 2 is defined here}}
-  %y = exec.kernel "silu"(%a) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  exec.return %y : tensor<4x8xf32>
+  // expected-error @below {{'exec.kernel' op calls "sillu", which is no kernel (format/kernels.h)}}
+  %0 = "exec.kernel"(%x) <{kernel = "sillu", kernel_attributes = {}, slots = array<i32: 0>}> : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  exec.return
 }
 
 // -----
 
-// expected-error @below {{'exec.program' op is in place, but reads what it would have overwritten}}
-exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">] in_place {
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
 ^bb0(%x: tensor<4x8xf32>):
-  %y = exec.kernel "linear"(%x) slots [0] ties [-1] reuses [-1] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  exec.return %y : tensor<4x8xf32>
+  // expected-error @below {{"silu" has no operand 'gate'}}
+  %0 = exec.kernel "silu"(gate = %x) {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  exec.return
+}
+
+// -----
+
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
+^bb0(%x: tensor<4x8xf32>):
+  // expected-error @below {{'exec.kernel' op has no operand 'b'}}
+  %0 = exec.kernel "add"(a = %x) {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  exec.return
+}
+
+// -----
+
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
+^bb0(%x: tensor<4x8xf32>):
+  // expected-error @below {{'exec.kernel' op needs a slot for each operand, in the order that the kernel has them}}
+  %0 = exec.kernel "add"(b = %x, a = %x) {} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  exec.return
+}
+
+// -----
+
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
+^bb0(%x: tensor<4x8xf32>):
+  // expected-error @below {{'exec.kernel' op needs a slot for each operand, in the order that the kernel has them}}
+  %0 = "exec.kernel"(%x) <{kernel = "silu", kernel_attributes = {}, slots = array<i32: 1>}> : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  exec.return
+}
+
+// -----
+
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
+^bb0(%x: tensor<4x8xf32>):
+  // expected-error @below {{'exec.kernel' op has 2 results; the kernel gives 1}}
+  %0:2 = exec.kernel "silu"(x = %x) {} : (tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)
+  exec.return
+}
+
+// -----
+
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
+^bb0(%x: tensor<4x8xf32>):
+  // expected-error @below {{'exec.kernel' op has 0 results; the kernel gives 1}}
+  exec.kernel "silu"(x = %x) {} : (tensor<4x8xf32>) -> ()
+  exec.return
+}
+
+// -----
+
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
+^bb0(%x: tensor<4x8xf32>):
+  // expected-error @below {{'exec.kernel' op 'y' has size 9 (whole) where 8 (whole) is needed}}
+  %0 = exec.kernel "silu"(x = %x) {} : (tensor<4x8xf32>) -> tensor<4x9xf32>
+  exec.return
+}
+
+// -----
+
+exec.program @p inputs [#train.port<flow, "hidden">, #train.port<parameter, "w">] outputs [] {
+^bb0(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>):
+  // expected-error @below {{'exec.kernel' op 'y' has size 5 (whole) where 4 (whole) is needed}}
+  %0 = exec.kernel "linear"(x = %x, w = %w) {} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<5x8xf32>
+  exec.return
+}
+
+// -----
+
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
+^bb0(%x: tensor<4x8xf32, #exec.extent<tokens, whole>>):
+  // expected-error @below {{'exec.kernel' op 'y' has size 4 (whole) where 4 (tokens) is needed}}
+  %0 = exec.kernel "silu"(x = %x) {} : (tensor<4x8xf32, #exec.extent<tokens, whole>>) -> tensor<4x8xf32>
+  exec.return
+}
+
+// -----
+
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
+^bb0(%x: tensor<4x8xf32>):
+  // expected-error @below {{'exec.kernel' op 'dw' cannot be of 'bf16'}}
+  %0 = exec.kernel "linear_weight_gradient"(dy = %x, x = %x) {} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<8x8xbf16>
+  exec.return
+}
+
+// -----
+
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
+^bb0(%x: tensor<4x8xf32>):
+  // expected-error @below {{'exec.kernel' op 'ids' cannot be of 'f32'}}
+  %0 = exec.kernel "embedding"(ids = %x, w = %x) {} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  exec.return
+}
+
+// -----
+
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
+^bb0(%x: tensor<4x8xf32>):
+  // expected-error @below {{'exec.kernel' op needs rows of tokens, whose positions it asks for}}
+  %0 = exec.kernel "rope"(x = %x) {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  exec.return
+}
+
+// -----
+
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
+^bb0(%x: tensor<4x8xf32>):
+  // expected-error @below {{'exec.kernel' op 'k' has to be of all tokens}}
+  %0:2 = exec.kernel "attention"(q = %x, k = %x, v = %x) {} : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x1xf32>)
+  exec.return
+}
+
+// -----
+
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
+^bb0(%x: tensor<4x8xf32>):
+  // expected-error @below {{'exec.kernel' op has parts that do not make up the whole}}
+  %0 = exec.kernel "concat"(%x, %x) {} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x15xf32>
+  exec.return
+}
+
+// -----
+
+exec.program @p inputs [#train.port<flow, "hidden">, #train.port<parameter, "w">] outputs [] {
+^bb0(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>):
+  // expected-error @below {{'exec.kernel' op has a part that does not fit the whole}}
+  %0 = exec.kernel "concat"(%x, %w) {} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x16xf32>
+  exec.return
+}
+
+// -----
+
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
+^bb0(%x: tensor<4x8xf32>):
+  // expected-error @below {{'exec.kernel' op needs one whole and its parts}}
+  %0:2 = exec.kernel "concat"(%x) {} : (tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)
+  exec.return
+}
+
+// -----
+
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
+^bb0(%x: tensor<4x8xf32>):
+  // expected-error @below {{'exec.kernel' op has 0 places for 1 results}}
+  %0 = exec.kernel "silu"(x = %x) at [] {} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  exec.return
+}
+
+// -----
+
+exec.program @p inputs [#train.port<flow, "hidden">] outputs [] {
+^bb0(%x: tensor<4x8xf32>):
+  // expected-error @below {{'exec.kernel' op attribute 'places' failed to satisfy constraint: a place for each result}}
+  %0 = "exec.kernel"(%x) <{kernel = "silu", kernel_attributes = {}, slots = array<i32: 0>, places = [1]}> : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  exec.return
 }
 
 // -----
@@ -395,4 +314,12 @@ exec.program @p inputs [#train.port<gradient, "p0">] outputs [] {
 exec.program @p inputs [#train.port<flow, "hidden">] outputs [#train.port<batch, "labels">] {
 ^bb0(%x: tensor<4x8xf32>):
   exec.return %x : tensor<4x8xf32>
+}
+
+// -----
+
+// expected-error @below {{'exec.program' op has the input #train.port<flow, "hidden"> twice}}
+exec.program @p inputs [#train.port<flow, "hidden">, #train.port<flow, "hidden">] outputs [] {
+^bb0(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>):
+  exec.return
 }

@@ -4,21 +4,20 @@
 
 !x = tensor<?x?x4xf32, #nn.tokens>
 
-// Tokens are rows, as many as batch * sequence at most; vectors are matrices of one row. Where an optional operand is
-// absent, its slot is empty, and the ones behind it keep theirs.
+// Tokens are rows, as many as batch * sequence at most; vectors are matrices of one row. Operands have
+// the names of the kernel's slots, of which an optional one may be absent.
 // CHECK-LABEL: exec.program @operands
 // CHECK-SAME: inputs [#train.port<flow, "hidden">, #train.port<parameter, "p1">, #train.port<parameter, "p0">]
 // CHECK-SAME: outputs [#train.port<flow, "hidden.cotangent">, #train.port<gradient, "p1">]
-// CHECK-NEXT: ^bb0(%[[X:.*]]: tensor<20x4xf32, #exec.extent<-1, -2>>, %[[W:.*]]: tensor<4x4xf32>, %[[B:.*]]: tensor<1x4xf32>):
-// CHECK-NEXT: exec.kernel "linear"(%[[X]], %[[W]]) slots [0, 1, -1, -1, -1, -1] ties [-1] reuses [-1] {alpha = 1.000000e+00 : f32}
-// CHECK-NEXT: exec.kernel "linear"(%[[X]], %[[W]], %[[B]]) slots [0, 1, 2, -1, -1, -1] ties [-1] reuses [-1]
-// CHECK-NEXT: %[[Y:.*]] = exec.kernel "linear"(%[[X]], %[[W]], %{{.*}}) slots [0, 1, -1, 2, -1, -1] ties [-1] reuses [2]
-// An addend that is multiplied as well cannot be overwritten row by row.
-// CHECK-NEXT: exec.kernel "linear"(%[[X]], %[[W]], %[[X]]) slots [0, 1, -1, 2, -1, -1] ties [-1] reuses [-1]
-// CHECK-NEXT: exec.kernel "linear_input_gradient"(%[[X]], %[[W]], %[[X]]) slots [0, 1, 2, -1, -1] ties [-1] reuses [-1]
-// CHECK-NEXT: %[[DW:.*]] = exec.kernel "linear_weight_gradient"(%[[X]], %[[X]]) slots [0, 1] ties [-1] reuses [-1]
+// CHECK-NEXT: ^bb0(%[[X:.*]]: tensor<20x4xf32, #exec.extent<tokens, whole>>, %[[W:.*]]: tensor<4x4xf32>, %[[B:.*]]: tensor<1x4xf32>):
+// CHECK-NEXT: exec.kernel "linear"(x = %[[X]], w = %[[W]]) {alpha = 1.000000e+00 : f32}
+// CHECK-NEXT: exec.kernel "linear"(x = %[[X]], w = %[[W]], bias = %[[B]])
+// CHECK-NEXT: %[[Y:.*]] = exec.kernel "linear"(x = %[[X]], w = %[[W]], addend = %{{.*}})
+// CHECK-NEXT: exec.kernel "linear"(x = %[[X]], w = %[[W]], addend = %[[X]])
+// CHECK-NEXT: exec.kernel "linear_input_gradient"(dy = %[[X]], w = %[[W]], addend = %[[X]])
+// CHECK-NEXT: %[[DW:.*]] = exec.kernel "linear_weight_gradient"(dy = %[[X]], x = %[[X]])
 // CHECK-SAME: -> tensor<4x4xf32>
-// CHECK-NEXT: %[[SUM:.*]] = exec.kernel "linear_weight_gradient"(%[[X]], %[[X]], %[[DW]]) slots [0, 1, 2] ties [2] reuses [-1]
+// CHECK-NEXT: %[[SUM:.*]] = exec.kernel "linear_weight_gradient"(dy = %[[X]], x = %[[X]], accumulator = %[[DW]])
 // CHECK-NEXT: exec.return %[[Y]], %[[SUM]]
 func.func private @operands(%x: !x {train.port = #train.port<flow, "hidden">},
     %w: tensor<4x4xf32> {train.port = #train.port<parameter, "p1">},
@@ -36,14 +35,14 @@ func.func private @operands(%x: !x {train.port = #train.port<flow, "hidden">},
 
 // A chunk has as many rows as its loop, up to the sequence; what is made in a loop out of nothing has its rows, too.
 // CHECK-LABEL: exec.program @chunks
-// CHECK: train.loop sequence 4 trip %[[T:.*]] (%{{.*}} = %{{.*}}) : tensor<20x4xf32, #exec.extent<-1, -2>> {
-// CHECK-NEXT: train.slice %{{.*}}[%[[T]]] : tensor<20x4xf32, #exec.extent<-1, -2>> -> tensor<4x4xf32, #exec.extent<0, -2>>
-// CHECK-NEXT: exec.kernel "fill"() slots [] ties [-1] reuses [-1] {value = 1.000000e+00 : f32} : () -> tensor<4x4xf32, #exec.extent<0, -2>>
-// CHECK-NEXT: exec.kernel "add"(%{{.*}}, %{{.*}}) slots [0, 1] ties [-1] reuses [0] {}
-// CHECK-NEXT: train.update %{{.*}} into %{{.*}}[%[[T]]] : tensor<4x4xf32, #exec.extent<0, -2>> into tensor<20x4xf32, #exec.extent<-1, -2>>
+// CHECK: train.loop sequence 4 trip %[[T:.*]] (%{{.*}} = %{{.*}}) : tensor<20x4xf32, #exec.extent<tokens, whole>> {
+// CHECK-NEXT: train.slice %{{.*}}[%[[T]]] : tensor<20x4xf32, #exec.extent<tokens, whole>> -> tensor<4x4xf32, #exec.extent<chunk, whole>>
+// CHECK-NEXT: exec.kernel "fill"() {value = 1.000000e+00 : f32} : () -> tensor<4x4xf32, #exec.extent<chunk, whole>>
+// CHECK-NEXT: exec.kernel "add"(a = %{{.*}}, b = %{{.*}}) {}
+// CHECK-NEXT: train.update %{{.*}} into %{{.*}}[%[[T]]] : tensor<4x4xf32, #exec.extent<chunk, whole>> into tensor<20x4xf32, #exec.extent<tokens, whole>>
 // SHORT-LABEL: exec.program @chunks
 // SHORT: train.loop sequence 3 trip
-// SHORT-NEXT: -> tensor<3x4xf32, #exec.extent<0, -2>>
+// SHORT-NEXT: -> tensor<3x4xf32, #exec.extent<chunk, whole>>
 func.func private @chunks(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %empty = train.empty : !x
   %y = train.loop sequence 4 trip %t (%c = %empty) : !x {
@@ -56,16 +55,16 @@ func.func private @chunks(%x: !x {train.port = #train.port<flow, "hidden">}) -> 
   return %y : !x
 }
 
-// Loops are numbered as they are written. Rows of a weight become columns of the logits; elements of a vector are
+// Rows of a weight become columns of the logits; elements of a vector are
 // sliced as its columns.
 // CHECK-LABEL: exec.program @tiles
 // CHECK: train.loop token_rows 16 trip
-// CHECK: tensor<16x4xf32, #exec.extent<0, -2>>
+// CHECK: tensor<16x4xf32, #exec.extent<chunk, whole>>
 // CHECK: train.loop weight_rows 32 over %{{.*}} : tensor<50x4xf32> trip
-// CHECK-NEXT: -> tensor<32x4xf32, #exec.extent<1, -2>>
-// CHECK-NEXT: : tensor<1x50xf32> -> tensor<1x32xf32, #exec.extent<-2, 1>>
-// CHECK-NEXT: exec.kernel "linear"{{.*}} -> tensor<16x32xf32, #exec.extent<0, 1>>
-// CHECK-NEXT: exec.kernel "silu"{{.*}} -> tensor<16x32xf32, #exec.extent<0, 1>>
+// CHECK-NEXT: -> tensor<32x4xf32, #exec.extent<tile, whole>>
+// CHECK-NEXT: : tensor<1x50xf32> -> tensor<1x32xf32, #exec.extent<whole, tile>>
+// CHECK-NEXT: exec.kernel "linear"{{.*}} -> tensor<16x32xf32, #exec.extent<chunk, tile>>
+// CHECK-NEXT: exec.kernel "silu"{{.*}} -> tensor<16x32xf32, #exec.extent<chunk, tile>>
 // SHORT-LABEL: exec.program @tiles
 // SHORT: train.loop token_rows 6 trip
 func.func private @tiles(%x: !x {train.port = #train.port<flow, "hidden">},
@@ -85,7 +84,7 @@ func.func private @tiles(%x: !x {train.port = #train.port<flow, "hidden">},
 
 // Learned positions are enough for exactly so many tokens.
 // CHECK-LABEL: exec.program @positions
-// CHECK: exec.kernel "position_embedding"{{.*}} : (tensor<10x4xf32>) -> tensor<20x4xf32, #exec.extent<-1, -2>>
+// CHECK: exec.kernel "position_embedding"{{.*}} : (tensor<10x4xf32>) -> tensor<20x4xf32, #exec.extent<tokens, whole>>
 func.func private @positions(%w: tensor<10x4xf32> {train.port = #train.port<parameter, "p0">})
     -> (!x {train.port = #train.port<flow, "hidden">}) {
   %0 = nn.position_embedding(%w) : (tensor<10x4xf32>) -> !x

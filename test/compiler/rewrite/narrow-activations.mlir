@@ -21,8 +21,8 @@
 // CHECK: nn.linear_input_gradient({{.*}}) {narrow} : (tensor<?x?x4xf32, #nn.tokens>, tensor<4x4xf32>) -> tensor<?x?x4xbf16, #nn.tokens>
 // CHECK: nn.linear_input_gradient({{.*}}) : (tensor<?x?x4xbf16, #nn.tokens>, tensor<4x4xf32>, tensor<?x?x4xbf16, #nn.tokens>)
 // EXEC-LABEL: exec.program @attend
-// EXEC: exec.kernel "silu_gradient"({{.*}}) slots [0, 1] ties [-1] reuses [-1]
-// EXEC: exec.kernel "silu_gradient"({{.*}}) slots [0, 1] ties [-1] reuses [1]
+// EXEC: exec.kernel "silu_gradient"({{.*}}) at [#exec.place<arena [[DX:.*]]>]
+// EXEC: exec.kernel "silu_gradient"({{.*}}) at [#exec.place<arena [[DX]]>]
 func.func private @attend(%x: !x {train.port = #train.port<flow, "hidden">}, %w: !w {train.port = #train.port<parameter, "p0">})
     -> (!x {train.port = #train.port<flow, "hidden.cotangent">}, !w {train.port = #train.port<gradient, "p0">}) {
   %q = nn.linear(%x, %w) : (!x, !w) -> !x

@@ -30,7 +30,7 @@
 // Nothing has as many columns as the vocabulary, and nothing but the results as many rows as the tokens.
 // EXEC-LABEL: exec.program @head.log_probabilities
 // EXEC-NOT: tensor<80x50x
-// EXEC: tensor<16x32xf32, #exec.extent<0, 1>>
+// EXEC: tensor<16x32xf32, #exec.extent<chunk, tile>>
 func.func private @head.log_probabilities(%x: !x {train.port = #train.port<flow, "hidden">}, %labels: !i {train.port = #train.port<batch, "labels">},
     %w: tensor<50x4xf32> {train.port = #train.port<parameter, "table">})
     -> (!r {train.port = #train.port<result, "log_probabilities">}, !r {train.port = #train.port<result, "entropy">}) {

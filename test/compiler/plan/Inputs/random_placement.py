@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random exec programs, and whether the memory that mebp-place-values gives them keeps every value until it is read.
+"""Random exec programs: whether they give the same once they are copied and placed.
 
-Independent of the compiler's lifetimes: the program is run, with the bytes of a value filled with a tag of their own
-and checked whenever it is read.
+Independent of the compiler's lifetimes and of its verifier: a program is run as it is written, where a value is what
+its op made of others, and run again as it was placed, where a value is what lies at its place when it is read.
 """
 
 import random
@@ -10,223 +10,289 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from itertools import pairwise
 
-TRIPS = 3  # of every loop: a value that must outlive a trip is then read in the next one
+TRIPS = 3  # of every loop: what must outlive a trip is then read in the next one
+ROWS, CHUNK = 4, 1
 
 
-@dataclass
+def type_of(kind: str, columns: int) -> str:
+    """Of all tokens, of a chunk of them, or of a sum over them."""
+    return {
+        "tokens": f"tensor<{ROWS}x{columns}xf32, #exec.extent<tokens, whole>>",
+        "chunk": f"tensor<{CHUNK}x{columns}xf32, #exec.extent<chunk, whole>>",
+        "sum": f"tensor<16x{columns}xf32>",
+    }[kind]
+
+
+@dataclass(frozen=True)
 class Value:
-    number: int
-    columns: int
     name: str
-    root: int = -1  # of a slice: what it looks into
-    tag: object = None
-
-    @property
-    def bytes(self) -> int:
-        return 4 * self.columns
-
-    @property
-    def type(self) -> str:
-        return f"tensor<1x{self.columns}xf32>"
+    type: str
 
 
 @dataclass
-class Program:
-    """Text and values of a program; `steps` mirrors it as (kind, operands, results, body)."""
+class Generator:
+    """Text of a random program. Nothing keeps it from adding to what is read later, or from yielding what it likes."""
 
     random: random.Random
-    values: list[Value] = field(default_factory=list)
-    text: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    count: int = 0
 
-    def define(self, columns: int, root: int = -1) -> Value:
-        value = Value(len(self.values), columns, f"%v{len(self.values)}", root)
-        self.values.append(value)
+    def fresh(self, type_: str) -> Value:
+        self.count += 1
+        return Value(f"%v{self.count}", type_)
+
+    def kernel(self, name: str, operands: dict[str, Value], result: str, attributes: str = "") -> Value:
+        value = self.fresh(result)
+        given = ", ".join(f"{slot} = {operand.name}" for slot, operand in operands.items())
+        types = ", ".join(operand.type for operand in operands.values())
+        self.lines.append(f'{value.name} = exec.kernel "{name}"({given}) {{{attributes}}} : ({types}) -> {result}')
         return value
 
-    def root(self, value: Value) -> Value:
-        while value.root >= 0:
-            value = self.values[value.root]
-        return value
-
-    def kernel(self, visible: list[Value], fresh: list[Value]) -> tuple:
-        """A kernel that may take over the memory of its first operand, or must, where nothing else needs that."""
-        inputs = [self.random.choice(visible) for _ in range(self.random.randint(1, 3))]
-        reuse = 0 if self.random.random() < 0.6 else -1
-        columns = inputs[0].columns if reuse == 0 or self.random.random() < 0.5 else self.random.choice((16, 32, 64))
-        result = self.define(columns)
-        slots = ", ".join(str(i) for i in range(len(inputs)))
-        names, types = ", ".join(v.name for v in inputs), ", ".join(v.type for v in inputs)
-        self.text.append(
-            f'{result.name} = exec.kernel "any"({names}) slots [{slots}] ties [-1] reuses [{reuse}] {{}} '
-            f": ({types}) -> {result.type}"
-        )
-        fresh.append(result)
-        return ("kernel", inputs, [result], reuse)
-
-    def loop(self, outer: list[Value], depth: int) -> tuple:
-        """A loop whose carried values begin empty, are read, and are updated at the end of each trip."""
-        count = self.random.randint(0, 2)
-        inits = [self.define(self.random.choice((16, 32))) for _ in range(count)]
-        self.text += [f"{v.name} = train.empty : {v.type}" for v in inits]
-        arguments = [self.define(v.columns) for v in inits]
-        header = len(self.text)
-        self.text.append("")
-        inside = outer + arguments
-        body = []
-        for source in self.random.sample(inside, min(2, len(inside))):
-            view = self.define(source.columns, source.number)
-            self.text.append(f"{view.name} = train.slice {source.name}[%t{header}] : {source.type} -> {view.type}")
-            body.append(("slice", [source], [view], -1))
-            inside.append(view)
-        body += self.steps(inside, depth + 1)
-        yielded = []
-        for argument in arguments:
-            # A carried value that is read after its update has no memory of its own any more: that is refused.
-            sources = [v for v in inside if v.columns == argument.columns and self.root(v) not in arguments]
-            source = self.random.choice(sources)
-            value = self.define(argument.columns)
-            self.text.append(
-                f"{value.name} = train.update {source.name} into {argument.name}[%t{header}] "
-                f": {source.type} into {argument.type}"
+    def step(self, scope: list[Value], trip: str | None) -> Value:
+        source = self.random.choice(scope)
+        alike = [value for value in scope if value.type == source.type]
+        rows = [value for value in scope if "x16x" in value.type]
+        tokens = [value for value in scope if value.type == type_of("tokens", 16)]
+        chunks = [value for value in scope if value.type == type_of("chunk", 16)]
+        sums = [value for value in scope if value.type == type_of("sum", 16)]
+        choices = ["silu", "add", "sum", "fill", "empty"] + (["slice"] if trip and tokens else [])
+        kind = self.random.choice(choices + (["update"] * 2 if trip and chunks and tokens else []))
+        if kind == "silu":
+            return self.kernel("silu", {"x": source}, source.type)
+        if kind == "add":
+            return self.kernel("add", {"a": source, "b": self.random.choice(alike)}, source.type)
+        if kind == "sum" and rows:
+            operands = dict.fromkeys(("dy", "x"), self.random.choice(rows))
+            if sums and self.random.random() < 0.8:
+                operands["accumulator"] = self.random.choice(sums)
+            return self.kernel("linear_weight_gradient", operands, type_of("sum", 16))
+        if kind == "slice":
+            value, whole = self.fresh(type_of("chunk", 16)), self.random.choice(tokens)
+            self.lines.append(f"{value.name} = train.slice {whole.name}[{trip}] : {whole.type} -> {value.type}")
+            return value
+        if kind == "update":
+            value, part = self.fresh(type_of("tokens", 16)), self.random.choice(chunks)
+            whole = self.random.choice(tokens)
+            self.lines.append(
+                f"{value.name} = train.update {part.name} into {whole.name}[{trip}] : {part.type} into {whole.type}"
             )
-            body.append(("update", [argument, source], [value], 0))
-            yielded.append(value)
-        results = [self.define(v.columns) for v in inits]
-        types = ", ".join(v.type for v in inits)
-        carried = ", ".join(f"{a.name} = {i.name}" for a, i in zip(arguments, inits, strict=True))
-        names = ", ".join(v.name for v in results)
-        self.text[header] = (
-            f"{names}{' = ' if count else ''}train.loop sequence 1 trip %t{header} ({carried})"
-            f"{' : ' + types if count else ''} {{"
+            return value
+        if kind == "empty":
+            value = self.fresh(source.type)
+            self.lines.append(f"{value.name} = exec.empty : {value.type}")
+            return value
+        return self.kernel("fill", {}, source.type, f"value = {self.random.randint(0, 1)}.0 : f32")
+
+    def loop(self, scope: list[Value], trip: str | None, over_tokens: bool, inner: bool) -> list[Value]:
+        carried = [value for value in scope if "chunk" not in value.type]
+        inits = [self.random.choice(carried) for _ in range(self.random.randint(0, 3))]
+        arguments, results = ([self.fresh(value.type) for value in inits] for _ in range(2))
+        weight = next(value for value in scope if value.name == "%w")
+        own = self.fresh("index").name
+        domain = f"sequence {CHUNK}" if over_tokens else f"weight_rows 8 over %w : {weight.type}"
+        pairs = ", ".join(f"{argument.name} = {init.name}" for argument, init in zip(arguments, inits, strict=True))
+        types = ", ".join(value.type for value in inits)
+        given = ", ".join(value.name for value in results)
+        self.lines.append(
+            f"{given}{' = ' if inits else ''}train.loop {domain} trip {own} ({pairs}){' : ' if inits else ''}{types} {{"
         )
-        self.text.append(f"train.yield {', '.join(v.name for v in yielded)} : {types}" if count else "train.yield")
-        self.text.append("}")
-        return ("loop", (inits, arguments, yielded), results, body)
+        inside = self.steps(scope + arguments, own if over_tokens else trip, None if inner else not over_tokens)
+        yielded = [
+            self.random.choice([value for value in inside if value.type == argument.type]) for argument in arguments
+        ]
+        names = ", ".join(value.name for value in yielded)
+        self.lines += [f"train.yield {names} : {types}" if inits else "train.yield", "}"]
+        return results
 
-    def steps(self, visible: list[Value], depth: int) -> list[tuple]:
-        """Appends what is defined to `visible`, which later steps choose from."""
-        steps = []
+    def steps(self, scope: list[Value], trip: str | None, loops: bool | None) -> list[Value]:
+        """`loops`: whether those that may be in here run over tokens; None: none may be."""
+        scope = list(scope)
         for _ in range(self.random.randint(2, 7)):
-            if depth < 2 and self.random.random() < 0.3:
-                step = self.loop(list(visible), depth)
-                visible += step[2]
+            if loops is not None and self.random.random() < 0.4:
+                scope += self.loop(scope, trip, loops, inner=trip is not None or not loops)
             else:
-                step = self.kernel(visible, visible)
-            steps.append(step)
-        return steps
+                scope.append(self.step(scope, trip))
+        return scope
+
+    def program(self, name: str) -> list[str]:
+        inputs = [
+            Value("%x", type_of("tokens", 16)),
+            Value("%s", type_of("sum", 16)),
+            Value("%w", type_of("sum", 16)),
+        ]
+        scope = self.steps(inputs, None, self.random.random() < 0.7)
+        returned = [self.random.choice(scope) for _ in range(self.random.randint(1, 3))]
+        ports = ", ".join(f'#train.port<flow, "x{i}">' for i in range(len(inputs)))
+        outputs = ", ".join(f'#train.port<flow, "y{i}">' for i in range(len(returned)))
+        names, types = (", ".join(getattr(value, part) for value in returned) for part in ("name", "type"))
+        return [
+            f"exec.program @{name} inputs [{ports}] outputs [{outputs}] {{",
+            f"^bb0({', '.join(f'{value.name}: {value.type}' for value in inputs)}):",
+            *self.lines,
+            f"exec.return {names} : {types}",
+            "}",
+        ]
 
 
-class Memory:
-    """Byte ranges with the tag that was written last."""
+NAMES = re.compile(r"%[\w#]+")
 
-    def __init__(self, placement: list[int]):
-        self.placement = placement
-        self.bytes: dict[tuple[str, int], object] = {}
 
-    def places(self, value: Value) -> list[tuple[str, int]]:
-        offset = self.placement[value.number]
-        if offset >= 0:
-            owner, begin = "arena", offset
+class Run:
+    """Runs the text of a program. What a value is: its history, as nested tuples."""
+
+    def __init__(self, lines: list[str]):
+        self.lines, self.next = lines, 0
+        self.values: dict[str, object] = {}
+
+    def read(self, name: str) -> object:
+        return self.values[name]
+
+    def define(self, name: str, content: object, place: str | None, type_: str) -> None:
+        self.values[name] = content
+
+    def carry(self, source: str, target: str) -> None:
+        self.values[target] = self.values[source]
+
+    def slice(self, name: str, source: str, trip: int) -> None:
+        self.values[name] = ("slice", self.read(source), trip)
+
+    def update(self, name: str, whole: str, part: str, trip: int) -> None:
+        self.values[name] = ("update", self.read(whole), self.read(part), trip)
+
+    def results(self, line: str) -> list[str]:
+        """`%3:2 = ` names %3#0 and %3#1."""
+        left = line.split(" = ", 1)[0] if " = " in line.split("(", 1)[0] else ""
+        found = []
+        for name, count in re.findall(r"(%\w+)(?::(\d+))?", left):
+            found += [f"{name}#{i}" for i in range(int(count))] if count else [name]
+        return found
+
+    def run(self) -> list[object]:
+        for name in NAMES.findall(self.lines[0]):
+            self.define(name, ("input", name), None, "")
+        self.next = 1
+        return self.block({})
+
+    def block(self, trips: dict[str, int]) -> list[object]:
+        """Up to the block's end. Gives the contents that are returned, or the names that are yielded."""
+        while True:
+            line = self.lines[self.next]
+            self.next += 1
+            operands = NAMES.findall(line.split(" = ", 1)[-1] if self.results(line) else line)
+            if line.startswith("exec.return"):
+                return [self.read(name) for name in operands]
+            if line.startswith("train.yield"):
+                self.next += 1
+                return operands
+            if line == "}":  # a loop that carries nothing
+                return []
+            if "train.loop" in line:
+                self.loop(line, trips)
+            elif "train.slice" in line:
+                self.slice(self.results(line)[0], operands[0], trips[operands[1]])
+            elif "train.update" in line:
+                self.update(self.results(line)[0], operands[1], operands[0], trips[operands[2]])
+            else:
+                self.op(line, operands)
+
+    def op(self, line: str, operands: list[str]) -> None:
+        place = re.search(r"<((?:arena|output) \d+)>", line)
+        name = re.search(r'exec\.(?:kernel "(\w+)"|(empty))', line)
+        value = re.search(r"value = (\S+)", line)
+        history = (name[1] or name[2], value and float(value[1]), *(self.read(operand) for operand in operands))
+        # Joined columns of one part are a copy.
+        content = history[2] if history[0] == "concat" else history
+        self.define(self.results(line)[0], content, place and place[1], line.rsplit("-> ", 1)[-1].rsplit(" : ", 1)[-1])
+
+    def loop(self, line: str, trips: dict[str, int]) -> None:
+        trip = re.search(r"trip (%\w+) \((.*?)\)", line)
+        pairs = [pair.split(" = ") for pair in trip[2].split(", ")] if trip[2] else []
+        begin = self.next
+        for argument, init in pairs:
+            self.carry(init, argument)
+        for number in range(TRIPS):
+            self.next = begin
+            yielded = self.block({**trips, trip[1]: number})
+            # All at once: what is yielded may be an argument.
+            self.carry_all(yielded, [argument for argument, _ in pairs])
+        for (argument, _), result in zip(pairs, self.results(line), strict=True):
+            self.carry(argument, result)
+
+    def carry_all(self, sources: list[str], targets: list[str]) -> None:
+        self.values.update(dict(zip(targets, [self.read(source) for source in sources], strict=True)))
+
+
+class PlacedRun(Run):
+    """A value is what lies at its place when it is read; a slice, what its source is then."""
+
+    def __init__(self, lines: list[str]):
+        super().__init__(lines)
+        self.places: dict[str, list[tuple[str, int]]] = {}
+        self.memory: dict[tuple[str, int], object] = {}
+        self.views: dict[str, tuple[str, int]] = {}
+
+    def read(self, name: str) -> object:
+        if name in self.views:
+            source, trip = self.views[name]
+            return ("slice", self.read(source), trip)
+        found = {id(self.memory[granule]): self.memory[granule] for granule in self.places[name]}
+        return next(iter(found.values())) if len(found) == 1 else object()
+
+    def define(self, name: str, content: object, place: str | None, type_: str) -> None:
+        if place is None:
+            granules = [(name, 0)]
         else:
-            owner, begin = f"bound {value.number if offset == -1 else -3 - offset}", 0
-        return [(owner, begin + i) for i in range(0, value.bytes, 16)]
+            rows, columns = map(int, re.match(r"tensor<(\d+)x(\d+)x", type_).groups())
+            memory, number = place.split()
+            owner, first = (memory, int(number)) if memory == "arena" else (place, 0)
+            granules = [(owner, first + i) for i in range(0, 4 * rows * columns, 64)]
+        self.views.pop(name, None)  # of another block, where the name was a slice's
+        self.places[name] = granules
+        self.memory.update(dict.fromkeys(granules, content))
+
+    def carry(self, source: str, target: str) -> None:
+        self.views.pop(target, None)
+        self.places[target] = self.places[source]
+
+    def slice(self, name: str, source: str, trip: int) -> None:
+        self.views[name] = (source, trip)
+
+    def update(self, name: str, whole: str, part: str, trip: int) -> None:
+        content = ("update", self.read(whole), self.read(part), trip)
+        self.carry(whole, name)
+        self.memory.update(dict.fromkeys(self.places[name], content))
+
+    def carry_all(self, sources: list[str], targets: list[str]) -> None:
+        for source, target in zip(sources, targets, strict=True):
+            if self.places[source] != self.places[target]:
+                raise AssertionError(f"{source} does not lie where the next trip finds {target}")
 
 
-def run(steps: list[tuple], memory: Memory, program: Program) -> None:
-    """Executes; raises where a value is no longer there when it is read."""
-
-    def places(value: Value) -> list[tuple[str, int]]:
-        return memory.places(program.root(value))
-
-    def read(value: Value) -> None:
-        root = program.root(value)
-        if any(memory.bytes.get(place) != root.tag for place in places(root)):
-            raise AssertionError(f"value {root.number} is gone when it is read")
-
-    def write(value: Value) -> None:
-        value.tag = object()
-        memory.bytes.update(dict.fromkeys(places(value), value.tag))
-
-    def move(source: Value, target: Value) -> None:
-        if places(source) != places(target):
-            raise AssertionError(f"values {source.number} and {target.number} should share their memory")
-        target.tag = source.tag
-
-    for kind, inputs, results, extra in steps:
-        if kind == "kernel":
-            for value in inputs:
-                read(value)
-            allowed = set(places(inputs[extra])) if extra >= 0 else set()
-            if any((set(places(value)) & set(places(results[0]))) - allowed for value in inputs):
-                raise AssertionError(f"value {results[0].number} is written over an operand that is needed whole")
-            write(results[0])
-        elif kind == "update":
-            for value in inputs:
-                read(value)
-            move(inputs[0], results[0])
-            write(results[0])
-        elif kind == "loop":
-            inits, arguments, yielded = inputs
-            for init, argument in zip(inits, arguments, strict=True):
-                write(init)
-                move(init, argument)
-            for _ in range(TRIPS):
-                run(extra, memory, program)
-                for argument, value in zip(arguments, yielded, strict=True):
-                    move(value, argument)
-            for value, result in zip(yielded, results, strict=True):
-                read(value)
-                move(value, result)
+def programs(text: str) -> list[list[str]]:
+    """The lines of each program, from its block's arguments on."""
+    lines = [line.strip() for line in text.splitlines()]
+    begins = [i for i, line in enumerate(lines) if line.startswith("exec.program")] + [len(lines)]
+    return [lines[begin + 1 : end] for begin, end in pairwise(begins)]
 
 
-def generate(seed: int) -> tuple[Program, list[tuple], list[Value]]:
-    program = Program(random.Random(seed))
-    inputs = [program.define(columns) for columns in (16, 32, 64)]
-    steps = program.steps(list(inputs), 0)
-    returned = [steps[-1][2][-1]] if steps[-1][2] else []
-    ports = ", ".join(f'#train.port<flow, "x{i}">' for i in range(len(inputs)))
-    arguments = ", ".join(f"{v.name}: {v.type}" for v in inputs)
-    outputs = ", ".join(f'#train.port<flow, "y{i}">' for i in range(len(returned)))
-    names = f" {returned[0].name} : {returned[0].type}" if returned else ""
-    program.text = [
-        f"exec.program @p{seed} inputs [{ports}] outputs [{outputs}] {{",
-        f"^bb0({arguments}):",
-        *program.text,
-        f"exec.return{names}",
-        "}",
-    ]
-    return program, steps, inputs
+def opt(text: str, *passes: str) -> str:
+    ran = subprocess.run(["mebp-opt", *passes], input=text, capture_output=True, text=True)
+    if ran.returncode:
+        sys.exit(ran.stderr[:2000])
+    return ran.stdout
 
 
 def main(count: int) -> None:
-    cases = [generate(seed) for seed in range(count)]
-    text = "\n".join(line for program, _, _ in cases for line in program.text)
-    placed = subprocess.run(["mebp-opt", "--mebp-place-values"], input=text, capture_output=True, text=True)
-    if placed.returncode:
-        sys.exit(placed.stderr)
-    headers = re.findall(r"exec\.program @p(\d+) .* arena (\d+) placement \[(.*)\]", placed.stdout)
-    if len(headers) != count:
-        sys.exit(f"{len(headers)} placements for {count} programs")
-    shared = 0
-    for seed, arena, table in headers:
-        program, steps, inputs = cases[int(seed)]
-        placement = [int(offset) for offset in table.split(", ")]
-        memory = Memory(placement)
-        for value in inputs:
-            value.tag = ("input", value.number)
-            memory.bytes.update(dict.fromkeys(memory.places(value), value.tag))
-        try:
-            run(steps, memory, program)
-        except AssertionError as error:
-            sys.exit(f"seed {seed}: {error}\n" + "\n".join(program.text))
-        if any(
-            offset >= 0 and offset + value.bytes > int(arena)
-            for value, offset in zip(program.values, placement, strict=True)
-        ):
-            sys.exit(f"seed {seed}: a value reaches beyond the arena")
-        shared += sum(v.bytes for v, offset in zip(program.values, placement, strict=True) if offset >= 0) > int(arena)
-    print(f"{count} programs keep what they read; {shared} of them share memory")
+    text = "\n".join("\n".join(Generator(random.Random(seed)).program(f"p{seed}")) for seed in range(count))
+    # Inputs then have the same names in both.
+    written, placed = opt(text), opt(text, "--mebp-place-values")
+    for seed, (before, after) in enumerate(zip(programs(written), programs(placed), strict=True)):
+        if Run(before).run() != PlacedRun(after).run():
+            sys.exit(f"seed {seed} gives something else:\n" + "\n".join(before) + "\n" + "\n".join(after))
+    copies = placed.count("exec.kernel") - written.count("exec.kernel")
+    print(f"{count} programs give the same with {copies} copies")
 
 
 if __name__ == "__main__":

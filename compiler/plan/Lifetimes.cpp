@@ -7,15 +7,20 @@
 //    reader inside a loop that does not contain the definition reads again in every trip: the value lives to the
 //    loop's end. Readers of a slice are readers of what it looks into.
 // 3. Memory is handed over by accumulating kernels and updates (operand to result) and by loops (initial to argument,
-//    yielded to result), which must; and by kernels that can work in place, which may.
-#include "dialects/exec/Lifetimes.h"
+//    yielded to result), which must; and by kernels that can work in place, which may. What a trip yields is found by
+//    the next one where its argument is, so it begins only when the argument is read no more.
+#include "compiler/plan/Lifetimes.h"
 
 using namespace mlir;
-using namespace mebp::exec;
-using mebp::train::LoopOp;
-using mebp::train::UpdateOp;
 
-Lifetimes::Lifetimes(ProgramOp program) : values(numberValues(program)) {
+namespace mebp {
+
+using exec::getRoot;
+using exec::KernelOp;
+using train::LoopOp;
+using train::UpdateOp;
+
+Lifetimes::Lifetimes(exec::ProgramOp program) : values(exec::numberValues(program)) {
   Block &body = program.getBody().front();
   countPositions(body);
 
@@ -33,22 +38,21 @@ Lifetimes::Lifetimes(ProgramOp program) : values(numberValues(program)) {
 
   program.walk([&](Operation *op) {
     if (auto kernel = dyn_cast<KernelOp>(op)) {
-      for (auto [result, tie, reuse] : llvm::zip(kernel.getOutputs(), kernel.getTies(), kernel.getReuses())) {
-        if (tie >= 0)
-          addHandover(kernel.getInputs()[tie], result, true);
-        else if (reuse >= 0)
-          addHandover(kernel.getInputs()[reuse], result, false);
+      for (auto [number, result] : llvm::enumerate(kernel.getOutputs())) {
+        if (OpOperand *accumulator = kernel.getAccumulator(number))
+          addHandover(*accumulator, result, true);
+        else if (OpOperand *reusable = kernel.getReusable(number))
+          addHandover(*reusable, result, false);
       }
     } else if (auto update = dyn_cast<UpdateOp>(op)) {
-      addHandover(update.getDestination(), update.getResult(), true);
+      addHandover(update.getDestinationMutable(), update.getResult(), true);
     } else if (auto loop = dyn_cast<LoopOp>(op)) {
-      for (auto [init, argument, yielded, result] :
-           llvm::zip(loop.getInits(), loop.getCarried(), loop.getYield().getValues(), loop.getResults())) {
+      for (auto [init, argument] : llvm::zip(loop.getInitsMutable(), loop.getCarried()))
         addHandover(init, argument, true);
+      for (auto [yielded, argument] : llvm::zip(loop.getYield().getValuesMutable(), loop.getCarried()))
+        handovers.push_back({argument, yielded.get(), &yielded, true});
+      for (auto [yielded, result] : llvm::zip(loop.getYield().getValuesMutable(), loop.getResults()))
         addHandover(yielded, result, true);
-        // The back edge: the next trip finds the yielded value where its argument is.
-        addHandover(argument, yielded, true);
-      }
     }
   });
 }
@@ -78,7 +82,16 @@ void Lifetimes::extend(Value value, Operation *user, unsigned position) {
   interval.end = std::max(interval.end, position);
 }
 
-void Lifetimes::addHandover(Value from, Value to, bool required) {
-  handovers.push_back({getRoot(from), to, required});
-  handoverPairs.insert({getRoot(from), to});
+void Lifetimes::addHandover(OpOperand &use, Value to, bool required) {
+  handovers.push_back({use.get(), to, &use, required});
+  handoverPairs.insert({use.get(), to});
 }
+
+bool Lifetimes::mayShare(Value left, Value right) const {
+  auto hands = [&](Value from, Value to) {
+    return handoverPairs.contains({from, to}) && get(from).end <= get(to).begin;
+  };
+  return left == right || !get(left).intersects(get(right)) || hands(left, right) || hands(right, left);
+}
+
+} // namespace mebp
