@@ -173,17 +173,20 @@ private:
 
   void listLoss(int64_t rows, int64_t columns) {
     constexpr int64_t hidden = 1024;
+    // All of it is exact, whatever activations are stored in.
     auto column = [&] { return pools.operand(Storage::F32, rows, 1); };
+    auto exact = [&](int64_t width) { return pools.result(Storage::F32, rows, width); };
     Tensor labels = pools.integers(rows, columns), max = column(), sum = column(), weighted = column();
     Tensor target = column();
-    Tensor accumulator = pools.operand(Storage::F32, rows, hidden), dx = give(rows, hidden);
-    add("log_probability_tile", "", {take(rows, columns), labels, max, sum, weighted, target, accumulator},
-        {give(rows, columns), max, sum, weighted, target, accumulator}, {});
+    Tensor accumulator = pools.operand(Storage::F32, rows, hidden);
+    Tensor logits = pools.operand(Storage::F32, rows, columns);
+    add("log_probability_tile", "", {logits, labels, max, sum, weighted, target, accumulator},
+        {exact(columns), max, sum, weighted, target, accumulator}, {});
     labels = pools.integers(rows, 4096);
     add("log_probability_from_tiles", "",
         {labels, column(), column(), column(), column(), column(), accumulator,
          pools.weight(Storage::Int8, 4096, hidden, 0)},
-        {give(rows, 1), give(rows, 1), dx}, {});
+        {exact(1), exact(1), exact(hidden)}, {});
   }
 
   Pools &pools;
