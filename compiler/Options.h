@@ -27,6 +27,12 @@ struct Lora {
   uint64_t seed = 0; // of the initial values
 };
 
+/// Parameters of the model that are trained themselves, instead of adapters.
+struct Full {
+  bool isChosen = false;
+  std::vector<std::string> targets = {"all-linear"};
+};
+
 struct Storage {
   format::WeightFormat matrices = format::WeightFormat::Int4;
   format::WeightFormat embeddings = format::WeightFormat::Int8; // tables and the head
@@ -65,6 +71,7 @@ struct Training {
 struct Options {
   StepShape shape;
   Lora lora;
+  Full full;
   Storage storage;
   Schedule schedule;
   Training training;

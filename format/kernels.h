@@ -125,6 +125,15 @@ constexpr uint32_t widenedColumn = sizeof(float), headColumn = workspaceBytes / 
 constexpr KernelSignature table[] = {
     KernelSignature{"embedding", {ids("ids"), weight("w", "VD")}, {activation("y", "ND")}}.gathering().withoutRoom(),
     KernelSignature{"position_embedding", {weight("w", "PD")}, {activation("y", "ND")}}.ofTokens().withoutRoom(),
+    KernelSignature{"embedding_weight_gradient",
+                    {ids("ids"), activation("dy", "ND"), optional(accumulating(exact("accumulator", "VD"), 0))},
+                    {exact("dw", "VD")}}
+        .withoutRoom(),
+    KernelSignature{"position_embedding_weight_gradient",
+                    {activation("dy", "ND"), optional(accumulating(exact("accumulator", "PD"), 0))},
+                    {exact("dw", "PD")}}
+        .ofTokens()
+        .withoutRoom(),
     KernelSignature{"linear",
                     {activation("x", "NK"), weight("w", "MK"), optional(weight("bias", "1M")),
                      optional(inPlace(activation("addend", "NM"))), optional(activation("low", "NR")),
@@ -146,6 +155,10 @@ constexpr KernelSignature table[] = {
         {exact("dw", "MK")}}
         .costing(Cost::WeightGradient)
         .withoutRoom(),
+    KernelSignature{"bias_gradient",
+                    {activation("dy", "NM"), optional(accumulating(exact("accumulator", "1M"), 0))},
+                    {exact("db", "1M")}}
+        .withoutRoom(),
     KernelSignature{"rms_norm", {inPlace(activation("x", "NF")), weight("w", "1G")}, {activation("y", "NF")}}
         .under(Rule::Groups)
         .needing(widenedColumn, Per::WeightColumn),
@@ -154,6 +167,12 @@ constexpr KernelSignature table[] = {
                     {activation("dx", "NF")}}
         .under(Rule::Groups)
         .needing(widenedColumn, Per::WeightColumn),
+    KernelSignature{
+        "rms_norm_weight_gradient",
+        {activation("x", "NF"), activation("dy", "NF"), optional(accumulating(exact("accumulator", "1G"), 0))},
+        {exact("dw", "1G")}}
+        .under(Rule::Groups)
+        .withoutRoom(),
     KernelSignature{"layer_norm",
                     {inPlace(activation("x", "NF")), weight("w", "1F"), optional(weight("b", "1F"))},
                     {activation("y", "NF")}}
@@ -164,6 +183,12 @@ constexpr KernelSignature table[] = {
                     {activation("dx", "NF")}}
         .under(Rule::Features)
         .needing(2 * widenedColumn, Per::WeightColumn),
+    KernelSignature{
+        "layer_norm_weight_gradient",
+        {activation("x", "NF"), activation("dy", "NF"), optional(accumulating(exact("accumulator", "1F"), 0))},
+        {exact("dw", "1F")}}
+        .under(Rule::Features)
+        .withoutRoom(),
     elementwise("rope").ofTokens().under(Rule::Rotary).needing(2 * sizeof(float), Per::Frequency),
     KernelSignature{"attention",
                     {activation("q", "NQ"), activation("k", "SU"), activation("v", "SU")},
@@ -208,6 +233,12 @@ constexpr KernelSignature table[] = {
                      accumulating(exact("target", "N1"), 4), optional(accumulating(exact("accumulator", "ND"), 5))},
                     {exact("p", "NC"), exact("max", "N1"), exact("sum", "N1"), exact("weighted", "N1"),
                      exact("target", "N1"), optional(exact("accumulator", "ND"))}}
+        .costing(Cost::LossTile)
+        .withoutRoom(),
+    KernelSignature{"log_probability_logits_gradient",
+                    {inPlace(exact("logits", "NC")), labels("labels"), exact("max", "N1"), exact("sum", "N1"),
+                     exact("target", "N1"), exact("coefficients", "N1")},
+                    {exact("dlogits", "NC")}}
         .costing(Cost::LossTile)
         .withoutRoom(),
     KernelSignature{"log_probability_from_tiles",
@@ -255,10 +286,10 @@ constexpr int findOperand(const KernelSignature &signature, std::string_view nam
   return noSlot;
 }
 
-// The operand of which a kernel reads only the rows that its first one names: what covers the vocabulary. Or noSlot.
+// The weight of which a kernel reads only the rows that its first operand names: what covers the vocabulary. Or noSlot.
 constexpr int tableOf(const KernelSignature &signature) {
   for (size_t i = 0; i < slotCount(signature.operands); ++i)
-    if (signature.operands[i].shape[0] == 'V')
+    if (signature.operands[i].type == SlotType::Weight && signature.operands[i].shape[0] == 'V')
       return static_cast<int>(i);
   return noSlot;
 }

@@ -39,3 +39,17 @@ def AddLora : Pass<"mebp-add-lora", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mebp::train::TrainDialect"];
   let statistics = [Statistic<"adapted", "adapted", "linear layers with an adapter">];
 }
+
+def TrainParameters : Pass<"mebp-train-parameters", "::mlir::ModuleOp"> {
+  let summary = "Make parameters of the model themselves trainable";
+  let description = [{
+    ```mlir
+    nn.parameter @model.norm.weight : tensor<576xf32> {storage = "f32"}
+    // becomes, and its readers ask for its gradient
+    nn.parameter @model.norm.weight : tensor<576xf32> {storage = "f32", trainable}
+    ```
+  }];
+  let options = [ListOption<"targets", "targets", "std::string",
+                            "patterns of names of parameters or layers, or all-linear">];
+  let dependentDialects = ["::mebp::nn::NNDialect", "::mebp::train::TrainDialect"];
+}

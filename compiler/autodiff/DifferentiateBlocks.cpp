@@ -27,11 +27,11 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
     llvm::StringMap<func::FuncOp> done; // by the name of the function that was differentiated
     for (auto block : getOperation().getOps<train::BlockOp>()) {
       bool isHead = block.getKind() == train::BlockKind::Head;
-      if (block.getKind() == train::BlockKind::Embed)
-        continue;
       func::FuncOp function = block.lookupFunction(isHead ? format::logProbabilitiesProgram : format::forwardProgram);
       if (!function)
         return signalPassFailure();
+      if (!hasActiveArguments(function))
+        continue; // a table that is frozen
       std::string_view program = isHead ? format::objectiveProgram : format::backwardProgram;
       func::FuncOp &derived = done[function.getSymName()];
       if (!derived) {
@@ -42,6 +42,14 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
       }
       block.setProgram(program, derived.getSymName());
     }
+  }
+
+  /// Whether a flow comes in, whose cotangent goes back, or a parameter is trained.
+  static bool hasActiveArguments(func::FuncOp function) {
+    return llvm::any_of(function.getArguments(), [&](BlockArgument argument) {
+      unsigned number = argument.getArgNumber();
+      return train::getArgumentPort(function, number).isFlow() || train::isTrainable(function, number);
+    });
   }
 
   /// The port of an output's cotangent; none of what has none.

@@ -49,10 +49,13 @@ void addBlocks(ModuleOp module, const llvm::StringMap<uint32_t> &programs, const
       if (isNew) {
         format::Trainable &trainable = *bundle.add_trainables();
         trainable.set_name(name.str());
-        trainable.set_rows(parameter.getTensorType().getDimSize(0));
-        trainable.set_columns(parameter.getTensorType().getDimSize(1));
+        RankedTensorType type = parameter.getTensorType();
+        trainable.set_rows(type.getRank() == 1 ? 1 : type.getDimSize(0));
+        trainable.set_columns(type.getShape().back());
         if (auto bound = parameter.getInitialBound())
           trainable.set_initial_bound(bound->convertToFloat());
+        else
+          trainable.set_initial_weight(weights.lookup(name));
       }
       bound.set_trainable(entry->second);
     }
@@ -230,8 +233,9 @@ SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const Options &options
     programs[program.getSymName()] = bundle.programs_size();
     train::BlockOp block = firstUser.lookup(program.getSymName());
     auto parameterElement = [&](StringRef name) {
-      auto weight = weights.find(block.getParameter(name).getValue());
-      return weight == weights.end() ? format::F32 : bundle.weights(weight->second).element();
+      StringRef symbol = block.getParameter(name).getValue();
+      bool isTrainable = module.lookupSymbol<nn::ParameterOp>(symbol).getTrainable();
+      return isTrainable ? format::F32 : bundle.weights(weights.lookup(symbol)).element();
     };
     buildProgram(program, parameterElement, *bundle.add_programs());
   }

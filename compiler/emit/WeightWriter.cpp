@@ -68,7 +68,7 @@ SmallVector<nn::ParameterOp> layOutWeights(ModuleOp module, format::Bundle &bund
     offset = llvm::alignTo(offset, format::regionAlignment);
     for (auto name : block.getParameters().getAsRange<FlatSymbolRefAttr>()) {
       auto parameter = module.lookupSymbol<nn::ParameterOp>(name);
-      if (parameter.getTrainable() || !seen.insert(name.getValue()).second)
+      if (!parameter.getWeightFormat() || !seen.insert(name.getValue()).second)
         continue;
       RankedTensorType type = parameter.getTensorType();
       uint64_t rows = type.getRank() == 1 ? 1 : type.getDimSize(0), columns = type.getShape().back();

@@ -28,13 +28,14 @@ std::string suggestSpilling(const SessionMemory &memory, const Training &trainin
 LogicalResult refuse(const ScheduleChooser &chooser, const Options &options, EmitError emitError) {
   Choice smallest = chooser.chooseSmallest(options.training.mostSpill);
   const SessionMemory &memory = chooser.getFixedPlan().memory;
-  std::string adapter;
+  std::string trained = options.full.isChosen ? ", fewer --train-targets"
+                                              : ", a lower --lora-rank than " + std::to_string(options.lora.rank);
   if (memory.trainables)
-    adapter = " (the adapter takes " + formatMegabytes(memory.trainables) + ")";
+    trained += (options.full.isChosen ? " (what is trained takes " : " (the adapter takes ") +
+               formatMegabytes(memory.trainables) + ")";
   return emitError() << "this model needs at least " << formatMegabytes(smallest.peakBytes) << " ("
                      << describeSchedule(smallest.schedule) << "); give that much, or a shorter --seq-len than "
-                     << options.shape.sequence << ", a lower --lora-rank than " << options.lora.rank << adapter
-                     << (memory.stateArrays > 0 ? ", --optimizer sgd" : "")
+                     << options.shape.sequence << trained << (memory.stateArrays > 0 ? ", --optimizer sgd" : "")
                      << suggestSpilling(memory, options.training);
 }
 

@@ -19,6 +19,8 @@ template <typename Visitor, typename AnyOptions> void visit(AnyOptions &options,
   visitor("lora_alpha", options.lora.alpha);
   visitor("lora_targets", options.lora.targets);
   visitor("seed", options.lora.seed);
+  visitor("train_full", options.full.isChosen);
+  visitor("train_targets", options.full.targets);
   visitor("weights", options.storage.matrices);
   visitor("embedding_weights", options.storage.embeddings);
   visitor("weights_for", options.storage.rules);

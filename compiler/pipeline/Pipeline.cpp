@@ -27,11 +27,17 @@ void buildPipeline(OpPassManager &passes, const Options &options, Level level) {
   storage.rules.assign(options.storage.rules.begin(), options.storage.rules.end());
   passes.addPass(createAssignStorage(storage));
 
-  AddLoraOptions lora;
-  lora.rank = options.lora.rank;
-  lora.alpha = options.lora.alpha;
-  lora.targets.assign(options.lora.targets.begin(), options.lora.targets.end());
-  passes.addPass(createAddLora(lora));
+  if (options.full.isChosen) {
+    TrainParametersOptions full;
+    full.targets.assign(options.full.targets.begin(), options.full.targets.end());
+    passes.addPass(createTrainParameters(full));
+  } else {
+    AddLoraOptions lora;
+    lora.rank = options.lora.rank;
+    lora.alpha = options.lora.alpha;
+    lora.targets.assign(options.lora.targets.begin(), options.lora.targets.end());
+    passes.addPass(createAddLora(lora));
+  }
   passes.addPass(createShareFunctions());
 
   passes.addPass(createAttachObjective());

@@ -108,10 +108,10 @@ private:
     if (call.signature.cost != format::Cost::Product)
       return "";
     nn::ParameterOp parameter = findParameter(kernel.getInputs()[1]);
-    if (parameter && parameter.getTrainable())
+    if (parameter && parameter.getInitialBound())
       return call.operands[0].columns > call.results[0].columns ? "lora_down" : "lora_up";
-    format::Storage storage = parameter && parameter.getWeightFormat() ? format::storageOf(*parameter.getWeightFormat())
-                                                                       : format::Storage::F32;
+    bool isStored = parameter && !parameter.getTrainable() && parameter.getWeightFormat();
+    format::Storage storage = isStored ? format::storageOf(*parameter.getWeightFormat()) : format::Storage::F32;
     std::string weights = format::nameOf(storage);
     return call.low().rows > 0 ? weights + " low" : weights;
   }

@@ -102,17 +102,58 @@ bool flowsInPlace(ModuleOp module) {
   });
 }
 
+/// What gradients need, by what becomes of them (runtime/train/gradients.h).
+struct GradientNeeds {
+  uint64_t applied = 0, kept = 0, summed = 0;
+};
+
+/// A gradient that is applied at once has memory while its block runs, one that is kept or summed its own. One of
+/// several blocks, as of a tied table, has its own in any case, where the first of them writes it.
+GradientNeeds countGradients(ModuleOp module) {
+  SmallVector<SmallVector<nn::ParameterOp>> byBlock; // as the backward comes to them
+  DenseMap<Operation *, unsigned> readers;
+  SmallVector<train::BlockOp> blocks = llvm::to_vector(module.getOps<train::BlockOp>());
+  for (train::BlockOp block : llvm::reverse(blocks)) {
+    SmallVector<nn::ParameterOp> &ofBlock = byBlock.emplace_back();
+    for (NamedAttribute named : block.getPrograms()) {
+      auto program = module.lookupSymbol<exec::ProgramOp>(cast<FlatSymbolRefAttr>(named.getValue()));
+      for (auto port : program.getOutputPorts().getAsRange<train::PortAttr>())
+        if (isGradient(port))
+          ofBlock.push_back(module.lookupSymbol<nn::ParameterOp>(block.getParameter(port.getName())));
+    }
+    for (nn::ParameterOp parameter : ofBlock)
+      ++readers[parameter];
+  }
+  GradientNeeds needs;
+  DenseSet<Operation *> begun;
+  uint64_t ownOfShared = 0, own = 0, mostApplied = 0, mostKept = 0, mostSummed = 0;
+  for (ArrayRef<nn::ParameterOp> ofBlock : byBlock) {
+    uint64_t applied = 0, kept = 0, summed = 0;
+    for (nn::ParameterOp parameter : ofBlock) {
+      uint64_t bytes = format::alignUp(parameter.getTensorType().getNumElements() * sizeof(float));
+      bool isFirst = begun.insert(parameter).second, isShared = readers.lookup(parameter) > 1;
+      own += isFirst ? bytes : 0;
+      ownOfShared += isFirst && isShared ? bytes : 0;
+      applied += isFirst && isShared ? 0 : bytes;
+      kept += isFirst ? 0 : bytes;
+      summed += bytes;
+    }
+    mostApplied = std::max(mostApplied, applied);
+    mostKept = std::max(mostKept, kept);
+    mostSummed = std::max(mostSummed, summed);
+  }
+  return {ownOfShared + mostApplied, own + mostKept, own + mostSummed};
+}
+
 /// What programs need while they run.
 struct ProgramNeeds {
   exec::ProgramOp largest; // by its arena
   ArenaPeak peak;          // of that one
-  uint64_t arena = 0, gradients = 0;
+  uint64_t arena = 0;
   uint64_t live = 0; // the most of arena and gradients that one program of a step needs at one moment
 
   void add(exec::ProgramOp program, const ArenaPeak &ofProgram, bool runsInStep) {
-    // Gradients are applied before those of the next program are computed.
     uint64_t ofGradients = getOutputBytes(program, isGradient), ofArena = program.getArenaBytes();
-    gradients = std::max(gradients, ofGradients);
     if (runsInStep)
       live = std::max(live, ofGradients + ofProgram.bytes);
     if (largest && ofArena <= arena)
@@ -126,10 +167,12 @@ struct ProgramNeeds {
 /// By what a session computes: one that computes gradients has room for every program.
 struct NeedsBySession {
   ProgramNeeds gradients, losses;
+  GradientNeeds ofGradients;
 };
 
 NeedsBySession findProgramNeeds(ModuleOp module) {
   NeedsBySession needs;
+  needs.ofGradients = countGradients(module);
   for (auto program : module.getOps<exec::ProgramOp>()) {
     ArenaPeak peak = findArenaPeak(program);
     bool givesGradients = program.givesGradients(), isForward = gives(program, isFlow);
@@ -145,7 +188,7 @@ SessionMemory withOptimizer(SessionMemory memory, const format::OptimizerTraits 
   const ProgramNeeds &needed = traits.forwardOnly ? needs.losses : needs.gradients;
   memory.forwardOnly = traits.forwardOnly;
   memory.stateArrays = traits.stateArrays;
-  memory.gradients = needed.gradients;
+  memory.gradients = traits.forwardOnly ? 0 : needs.ofGradients.applied;
   memory.scratch = needed.arena;
   return memory;
 }
@@ -164,15 +207,16 @@ std::vector<PlannedBuffer> listOtherPeaks(const MemoryPlan &plan, const NeedsByS
       add("", 0);
       continue;
     }
-    add(", gradients applied at once", applied.gradients);
-    add(", clipped or returned", applied.trainables);
-    add(", accumulated", applied.gradients + applied.trainables);
+    add(", gradients applied at once", needs.ofGradients.applied);
+    add(", clipped or returned", needs.ofGradients.kept);
+    add(", accumulated", needs.ofGradients.summed);
   }
   return peaks;
 }
 
 /// The parts of a session's memory that are there, for people.
-std::vector<PlannedBuffer> listBuffers(const SessionMemory &memory, const Training &training, StringRef scratchOf) {
+std::vector<PlannedBuffer> listBuffers(const SessionMemory &memory, const Options &options, StringRef scratchOf) {
+  const Training &training = options.training;
   std::vector<PlannedBuffer> buffers;
   auto add = [&](std::string name, uint64_t bytes, std::string source) {
     if (bytes)
@@ -184,7 +228,7 @@ std::vector<PlannedBuffer> listBuffers(const SessionMemory &memory, const Traini
       memory.forwardOnly    ? "none: what flows forward"
       : memory.flowsInPlace ? "of a layer's output, replaced by its input's"
                             : "of a layer's input and output");
-  add("trainables", memory.trainables, "adapter, f32");
+  add("trainables", memory.trainables, options.full.isChosen ? "the model's own, f32" : "adapter, f32");
   add("optimizer", memory.state(), training.optimizer + (memory.spill == Spill::All ? ", of one tensor at once" : ""));
   add("gradients", memory.gradients, "of one block, applied at once");
   add("scratch", memory.scratch, scratchOf.str());
@@ -251,7 +295,7 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const Options &options, const Plan
   memory = withOptimizer(memory, *format::findOptimizer(std::string_view(training.optimizer)), needs);
 
   ProgramNeeds &largest = memory.forwardOnly ? needs.losses : needs.gradients;
-  plan.buffers = listBuffers(memory, training, largest.largest.getSymName());
+  plan.buffers = listBuffers(memory, options, largest.largest.getSymName());
   plan.otherPeaks = listOtherPeaks(plan, needs);
   plan.atPeak = describe(largest.peak);
   plan.stepSeconds = predictStep(module, options.shape.sequence, training.optimizer, inputs.machine);

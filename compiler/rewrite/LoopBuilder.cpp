@@ -30,13 +30,22 @@ Value LoopBuilder::lookup(Value original) {
   return mapping[original] = slice;
 }
 
-void LoopBuilder::clone(Operation *op) {
+Operation *LoopBuilder::clone(Operation *op) {
   IRMapping operands;
   for (Value operand : op->getOperands())
     operands.map(operand, lookup(operand));
   Operation *copy = builder.clone(*op, operands);
   for (auto [original, result] : llvm::zip(op->getResults(), copy->getResults()))
     map(original, result);
+  return copy;
+}
+
+void LoopBuilder::addSums(Operation *op, Operation *copy) {
+  for (OpResult sum : nn::getSums(op)) {
+    unsigned number = sum.getResultNumber();
+    cast<nn::KernelOpInterface>(copy).setAccumulator(number, getCarried(sum));
+    setCarried(sum, copy->getResult(number));
+  }
 }
 
 void LoopBuilder::updateRows(Value key, Value rows) {

@@ -28,7 +28,9 @@ public:
   mlir::Value lookup(mlir::Value original);
   void map(mlir::Value original, mlir::Value inLoop) { mapping[original] = inLoop; }
   /// Clones a token-wise op; its results are then found by lookup.
-  void clone(mlir::Operation *op);
+  mlir::Operation *clone(mlir::Operation *op);
+  /// Lets the clone add each of the op's sums over rows to what is carried for it.
+  void addSums(mlir::Operation *op, mlir::Operation *copy);
 
   bool carries(mlir::Value key) const { return current.count(key); }
   mlir::Value getCarried(mlir::Value key) const { return current.lookup(key); }

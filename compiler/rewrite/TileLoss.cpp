@@ -3,13 +3,17 @@
 // Tiles the head over token rows and over the vocabulary (StreamBP, lm-head and loss).
 //
 // 1. Where a function has both the log-probabilities and their gradient, the gradient gives both.
-// 2. The whole function becomes the body of a loop over tiles of token rows: all of it is token-wise.
+// 2. The whole function becomes the body of a loop over tiles of token rows: all of it is token-wise. Gradients of
+//    parameters are summed from tile to tile.
 // 3. In it, nn.log_probability becomes a loop over tiles of the weight's rows: logits of one tile, then the running
 //    maximum, the running sums of exponentials and of their products with the logits, both without the label's, and the
 //    label's own logit.
 // 4. For the gradient, p w is summed beside them and rescaled with the maximum, as attention does with its values. So
 //    dx = coefficients ((1 - p_label) w_label - sum p w) needs no second sweep, and no difference of nearly equal
 //    numbers.
+// 5. A trained weight needs one: p is known only when the maximum and the sum are. Its gradient is added up tile by
+// tile
+//    in place.
 #include "compiler/rewrite/LoopBuilder.h"
 #include "compiler/rewrite/Passes.h"
 
@@ -53,6 +57,10 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
         }
   }
 
+  static bool isReturned(Value value) {
+    return llvm::all_of(value.getUsers(), [](Operation *user) { return isa<func::ReturnOp>(user); });
+  }
+
   void tile(func::FuncOp function) {
     shareSweep(function);
     SmallVector<Operation *> ops;
@@ -62,16 +70,16 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
     if (ops.empty())
       return;
     for (Operation *op : ops)
-      if (nn::mixesRows(op)) {
-        op->emitOpError("reads rows beside its own, and the head runs on some rows at a time; this is a bug in mebpc");
+      if (nn::mixesRows(op) || llvm::any_of(nn::getSums(op), [&](Value sum) { return !isReturned(sum); })) {
+        op->emitOpError("needs rows beside its own, and the head runs on some rows at a time; this is a bug in mebpc");
         return signalPassFailure();
       }
     OpBuilder builder(ops.front());
 
     LoopBuilder loop(builder, function.getLoc(), train::Domain::TokenRows, rows);
-    for (Value result : terminator.getOperands())
-      if (!nn::isTokens(result.getType()))
-        loop.carry(result, fill(builder, result.getType(), 0.0f, result.getLoc()));
+    for (Operation *op : ops)
+      for (OpResult sum : nn::getSums(op))
+        loop.carry(sum, fill(builder, sum.getType(), 0.0f, sum.getLoc()));
     loop.carryTokenResults(terminator.getOperands());
     loop.begin();
     for (Operation *op : ops) {
@@ -79,8 +87,10 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
         sweep(builder, loop, head, Value(), Value());
       else if (auto gradient = dyn_cast<nn::LogProbabilityGradientOp>(op))
         sweep(builder, loop, gradient, gradient.getCoefficients(), gradient.getDx());
+      else if (auto gradient = dyn_cast<nn::LogProbabilityWeightGradientOp>(op))
+        sweepAgain(builder, loop, gradient);
       else
-        loop.clone(op);
+        loop.addSums(op, loop.clone(op));
     }
     loop.updateTokenResults(terminator.getOperands());
     loop.end();
@@ -134,11 +144,37 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
     auto head = nn::LogProbabilityFromTilesOp::create(
         builder, location, statistic, statistic, dx ? dx.getType() : Type(), labels, running[0], running[1], running[2],
         running[3], dx ? loop.lookup(coefficients) : Value(), dx ? running[4] : Value(), dx ? weight : Value());
+    softmax.assign(running.begin(), running.end());
     loop.map(op.getLogProbabilities(), head.getLogProbabilities());
     loop.map(op.getEntropy(), head.getEntropy());
     if (dx)
       loop.map(dx, head.getDx());
   }
+
+  /// The cotangents of a tile's logits times x are added to its rows of the weight's gradient.
+  void sweepAgain(OpBuilder &builder, LoopBuilder &loop, nn::LogProbabilityWeightGradientOp op) {
+    Location location = op.getLoc();
+    Value x = loop.lookup(op.getX()), labels = loop.lookup(op.getLabels()), weight = op.getWeight();
+    Value coefficients = loop.lookup(op.getCoefficients()), sum = op.getResult();
+    Type element = cast<RankedTensorType>(x.getType()).getElementType();
+    auto logitsType = nn::getTokensType(ShapedType::kDynamic, element);
+    auto tileType = RankedTensorType::get({ShapedType::kDynamic, nn::features(weight)}, element);
+    LoopBuilder tiles(builder, location, train::Domain::WeightRows, columns, weight);
+    tiles.carry(sum, loop.getCarried(sum));
+    tiles.begin();
+    Value tile = train::SliceOp::create(builder, location, tileType, weight, tiles.getTrip());
+    Value logits = nn::LinearOp::create(builder, location, logitsType, x, tile, Value(), Value());
+    auto gradient = nn::LogProbabilityLogitsGradientOp::create(builder, location, logitsType, logits, labels,
+                                                               softmax[0], softmax[1], softmax[3], coefficients);
+    Value rows = train::SliceOp::create(builder, location, tileType, tiles.getCarried(sum), tiles.getTrip());
+    Value added = nn::LinearWeightGradientOp::create(builder, location, tileType, gradient, x, rows,
+                                                     builder.getF32FloatAttr(1.0f));
+    tiles.updateRows(sum, added);
+    tiles.end();
+    loop.setCarried(sum, tiles.getResult(sum));
+  }
+
+  SmallVector<Value> softmax; // what the last sweep of a tile of rows has left
 };
 
 } // namespace

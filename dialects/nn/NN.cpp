@@ -85,10 +85,8 @@ void ParameterOp::build(OpBuilder &builder, OperationState &state, StringRef nam
   state.getOrAddProperties<Properties>().setType(TypeAttr::get(type));
 }
 LogicalResult ParameterOp::verify() {
-  if (getTrainable() && getData())
-    return emitOpError("is trainable and has external data; a trainable parameter starts from 'initial_bound'");
-  if (getTrainable() && getStorage())
-    return emitOpError("is trainable and has a storage; a trainable parameter is not stored with the weights");
+  if (getInitialBound() && (!getTrainable() || getData() || getStorage()))
+    return emitOpError("has an 'initial_bound', from which only a trainable parameter starts that is stored nowhere");
   if (getStorage() && !getWeightFormat())
     return emitOpError() << "has the storage '" << *getStorage() << "'; known are " << mebp::format::weightFormatNames;
   return success();
@@ -118,6 +116,7 @@ void LinearInputGradientOp::build(OpBuilder &builder, OperationState &state, Typ
 LogicalResult LinearInputGradientOp::verify() { return checkLow(*this, getLow(), getLowWeight()); }
 LogicalResult RmsNormOp::verify() { return checkNorm(*this, getX(), getWeight()); }
 LogicalResult RmsNormInputGradientOp::verify() { return checkNorm(*this, getX(), getWeight()); }
+LogicalResult RmsNormWeightGradientOp::verify() { return checkNorm(*this, getX(), getResult()); }
 LogicalResult RopeOp::verify() {
   int64_t size = getHeadDim();
   if (size <= 0 || features(getX()) % size)

@@ -10,26 +10,20 @@ using namespace mlir;
 using namespace mebp::nn;
 using llvm::SmallBitVector;
 
-namespace {
-
-/// For operands that are frozen in every mode this compiler has.
-LogicalResult refuse(Operation *op, StringRef operand, const SmallBitVector &wanted, unsigned index) {
-  if (!wanted.test(index))
-    return success();
-  return op->emitError() << "'" << op->getName() << "' has no gradient rule for its " << operand
-                         << ": keep that parameter frozen";
+// Uses the ids.
+LogicalResult EmbeddingOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
+                                         MutableArrayRef<Value> gradients) {
+  if (wanted.test(1))
+    gradients[1] =
+        EmbeddingWeightGradientOp::create(builder, getLoc(), getWeight().getType(), getIds(), cotangents[0], Value());
+  return success();
 }
 
-} // namespace
-
-LogicalResult EmbeddingOp::buildGradient(OpBuilder &, ArrayRef<Value>, const SmallBitVector &wanted,
-                                         MutableArrayRef<Value>) {
-  return refuse(*this, "table", wanted, 1);
-}
-
-LogicalResult PositionEmbeddingOp::buildGradient(OpBuilder &, ArrayRef<Value>, const SmallBitVector &wanted,
-                                                 MutableArrayRef<Value>) {
-  return refuse(*this, "table", wanted, 0);
+LogicalResult PositionEmbeddingOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &,
+                                                 MutableArrayRef<Value> gradients) {
+  gradients[0] =
+      PositionEmbeddingWeightGradientOp::create(builder, getLoc(), getWeight().getType(), cotangents[0], Value());
+  return success();
 }
 
 // Uses x for dw, the weight for dx. Never forms dw of a frozen weight: nobody asks for it.
@@ -49,8 +43,8 @@ LogicalResult LinearOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotang
     gradients[next] =
         LinearWeightGradientOp::create(builder, getLoc(), getWeight().getType(), dy, getX(), Value(), getAlphaAttr());
   ++next;
-  if (getBias() && failed(refuse(*this, "bias", wanted, next++)))
-    return failure();
+  if (getBias() && wanted.test(next++))
+    gradients[next - 1] = BiasGradientOp::create(builder, getLoc(), getBias().getType(), dy, Value());
   if (getAddend() && wanted.test(next))
     gradients[next] = dy;
   return success();
@@ -62,7 +56,10 @@ LogicalResult RmsNormOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotan
   if (wanted.test(0))
     gradients[0] = RmsNormInputGradientOp::create(builder, getLoc(), getX().getType(), getX(), getWeight(),
                                                   cotangents[0], getEpsilonAttr(), getWeightOffsetAttr());
-  return refuse(*this, "weight", wanted, 1);
+  if (wanted.test(1))
+    gradients[1] = RmsNormWeightGradientOp::create(builder, getLoc(), getWeight().getType(), getX(), cotangents[0],
+                                                   Value(), getEpsilonAttr());
+  return success();
 }
 
 // Uses x; mean and deviation are recomputed inside the kernel.
@@ -71,9 +68,12 @@ LogicalResult LayerNormOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cot
   if (wanted.test(0))
     gradients[0] = LayerNormInputGradientOp::create(builder, getLoc(), getX().getType(), getX(), getWeight(),
                                                     cotangents[0], getEpsilonAttr());
-  if (failed(refuse(*this, "weight", wanted, 1)))
-    return failure();
-  return getBias() ? refuse(*this, "bias", wanted, 2) : success();
+  if (wanted.test(1))
+    gradients[1] = LayerNormWeightGradientOp::create(builder, getLoc(), getWeight().getType(), getX(), cotangents[0],
+                                                     Value(), getEpsilonAttr());
+  if (getBias() && wanted.test(2))
+    gradients[2] = BiasGradientOp::create(builder, getLoc(), getBias().getType(), cotangents[0], Value());
+  return success();
 }
 
 // Uses nothing: a rotation's pullback is the rotation back.
@@ -169,15 +169,17 @@ LogicalResult SplitOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotange
   return success();
 }
 
+// Uses all of its operands: the softmax is computed again.
 LogicalResult LogProbabilityOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents,
                                               const SmallBitVector &wanted, MutableArrayRef<Value> gradients) {
-  if (failed(refuse(*this, "weight", wanted, 1)))
-    return failure();
   if (cotangents[1])
     return emitOpError("has no gradient rule for its entropy");
   auto gradient = LogProbabilityGradientOp::create(
       builder, getLoc(), TypeRange{getLogProbabilities().getType(), getEntropy().getType(), getX().getType()},
       ValueRange{getX(), getWeight(), getLabels(), cotangents[0]});
   gradients[0] = gradient.getDx();
+  if (wanted.test(1))
+    gradients[1] = LogProbabilityWeightGradientOp::create(builder, getLoc(), getWeight().getType(), getX(), getWeight(),
+                                                          getLabels(), cotangents[0]);
   return success();
 }

@@ -31,8 +31,8 @@ def NN_ParameterOp : Op<NN_Dialect, "parameter", [Symbol]> {
     Declares a parameter under its Hugging Face name (a trainable one under its PEFT key). `data` says where the bytes
     lie, `inline_data` holds them where the ONNX file does; neither means that values are drawn at random. `transposed`:
     the tensor there is the transpose of this type. `storage`: how weights.bin has it, as --weights calls it, once
-    mebp-assign-storage has decided. A trainable parameter has none; it starts uniform in
-    [-initial_bound, initial_bound].
+    mebp-assign-storage has decided. A trainable parameter starts as it is stored or, with an `initial_bound`, uniform
+    in [-initial_bound, initial_bound]; it is stored nowhere then.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<AnyRankedTensor>:$type,
                        OptionalAttr<NN_ExternalDataAttr>:$data, OptionalAttr<ElementsAttr>:$inline_data,
@@ -124,7 +124,7 @@ def TokenIds : TokensOf<[I32, I64]>;
 def Matrix : 2DTensorOf<[AnyFloat]>;
 def Vector : 1DTensorOf<[AnyFloat]>;
 // Activations, or the gradients that a parameter has from two readers.
-def Summand : AnyTypeOf<[Tokens, Matrix]>;
+def Summand : AnyTypeOf<[Tokens, Matrix, Vector]>;
 
 def NN_EmbeddingOp : NN_KernelOp<"embedding", [Differentiable]> {
   let summary = "Rows of a table";
@@ -140,6 +140,23 @@ def NN_PositionEmbeddingOp : NN_KernelOp<"position_embedding", [Differentiable]>
   let results = (outs Tokens:$result);
 }
 
+def NN_EmbeddingWeightGradientOp : NN_KernelOp<"embedding_weight_gradient"> {
+  let summary = "The gradient of a table";
+  let description = [{
+    dw[v,:] = accumulator[v,:] + the sum of dy[b,t,:] over all b, t with ids[b,t] = v. ids [B,T,1], dy [B,T,D],
+    dw [V,D].
+  }];
+  let arguments = (ins TokenIds:$ids, Tokens:$dy, Optional<Matrix>:$accumulator);
+  let results = (outs Matrix:$result);
+}
+
+def NN_PositionEmbeddingWeightGradientOp : NN_KernelOp<"position_embedding_weight_gradient"> {
+  let summary = "The gradient of learned positions";
+  let description = "dw[t,:] = accumulator[t,:] + the sum of dy[b,t,:] over b; other rows are the accumulator's, or 0.";
+  let arguments = (ins Tokens:$dy, Optional<Matrix>:$accumulator);
+  let results = (outs Matrix:$result);
+}
+
 def NN_LinearOp : NN_KernelOp<"linear", [AttrSizedOperandSegments, Differentiable]> {
   let summary = "A linear layer, with what is added to it";
   let description = [{
@@ -147,7 +164,7 @@ def NN_LinearOp : NN_KernelOp<"linear", [AttrSizedOperandSegments, Differentiabl
     x [B,T,K], w [M,K], low [B,T,R], low_weight [M,R], bias [M], addend and y [B,T,M].
     LoRA is two of them: y = linear(x, w low linear(x, A), B bias addend) {low_alpha}. Until mebp-fuse-addends puts them
     together, it is three: y = linear(x, w bias addend linear(linear(x, A), B) {alpha}).
-    dx = alpha dy w, dw = alpha dyᵀ x, daddend = dy; there is no rule where `low` is present.
+    dx = alpha dy w, dw = alpha dyᵀ x, dbias = Σ dy, daddend = dy; there is no rule where `low` is present.
   }];
   let arguments = (ins Tokens:$x, Matrix:$weight, Optional<Vector>:$bias, Optional<Tokens>:$addend,
                        Optional<Tokens>:$low, Optional<Matrix>:$low_weight,
@@ -191,6 +208,13 @@ def NN_LinearWeightGradientOp : NN_KernelOp<"linear_weight_gradient"> {
   let results = (outs Matrix:$result);
 }
 
+def NN_BiasGradientOp : NN_KernelOp<"bias_gradient"> {
+  let summary = "The gradient of what is added to every row";
+  let description = "db = accumulator + dy summed over batch and sequence. dy [B,T,M], db [M].";
+  let arguments = (ins Tokens:$dy, Optional<Vector>:$accumulator);
+  let results = (outs Vector:$result);
+}
+
 def NN_RmsNormOp : NN_KernelOp<"rms_norm", [Differentiable]> {
   let summary = "Root mean square norm, over all features or over each group of them";
   let description = [{
@@ -213,6 +237,17 @@ def NN_RmsNormInputGradientOp : NN_KernelOp<"rms_norm_input_gradient"> {
   let hasVerifier = 1;
 }
 
+def NN_RmsNormWeightGradientOp : NN_KernelOp<"rms_norm_weight_gradient"> {
+  let summary = "The gradient of a root mean square norm's weight";
+  let description = [{
+    With n = x / sqrt(mean(x²) + epsilon), group by group: dw = accumulator + dy n summed over batch, sequence and
+    groups. x, dy [B,T,F], dw [G].
+  }];
+  let arguments = (ins Tokens:$x, Tokens:$dy, Optional<Vector>:$accumulator, F32Attr:$epsilon);
+  let results = (outs Vector:$result);
+  let hasVerifier = 1;
+}
+
 def NN_LayerNormOp : NN_KernelOp<"layer_norm", [Differentiable]> {
   let summary = "Layer norm";
   let description = "n = (x − mean) / sqrt(var + epsilon), y = n w + b. x, y [B,T,F], w, b [F].";
@@ -225,6 +260,13 @@ def NN_LayerNormInputGradientOp : NN_KernelOp<"layer_norm_input_gradient"> {
   let description = "With u = dy w: dx = (u − mean(u) − n mean(u n)) / sqrt(var + epsilon).";
   let arguments = (ins Tokens:$x, Vector:$weight, Tokens:$dy, F32Attr:$epsilon);
   let results = (outs Tokens:$result);
+}
+
+def NN_LayerNormWeightGradientOp : NN_KernelOp<"layer_norm_weight_gradient"> {
+  let summary = "The gradient of a layer norm's weight";
+  let description = "With n as in nn.layer_norm: dw = accumulator + dy n summed over batch and sequence. dw [F].";
+  let arguments = (ins Tokens:$x, Tokens:$dy, Optional<Vector>:$accumulator, F32Attr:$epsilon);
+  let results = (outs Vector:$result);
 }
 
 def NN_RopeOp : NN_KernelOp<"rope", [Differentiable]> {
@@ -371,6 +413,24 @@ def NN_LogProbabilityGradientOp : NN_PureOp<"log_probability_gradient", [NN_Sequ
   let arguments = (ins Tokens:$x, Matrix:$weight, TokenIds:$labels, Tokens:$coefficients);
   let results = (outs Tokens:$log_probabilities, Tokens:$entropy, Tokens:$dx);
   let hasVerifier = 1;
+}
+def NN_LogProbabilityWeightGradientOp : NN_PureOp<"log_probability_weight_gradient", [NN_SequenceOpInterface]> {
+  let summary = "The gradient of the head's weight";
+  let description = [{
+    dw = dlᵀ x summed over batch and sequence, dl = coefficients (onehot(label) − p), 0 where the label is −100. A sweep
+    of its own: p is known only when the running softmax has ended.
+  }];
+  let arguments = (ins Tokens:$x, Matrix:$weight, TokenIds:$labels, Tokens:$coefficients);
+  let results = (outs Matrix:$result);
+}
+def NN_LogProbabilityLogitsGradientOp : NN_KernelOp<"log_probability_logits_gradient"> {
+  let summary = "The cotangent of one tile of logits, from the whole running softmax";
+  let description = [{
+    With z = sum + exp(target − max): dl_v = −coefficients exp(l_v − max) / z, but coefficients sum / z at the label; 0
+    where the label is −100.
+  }];
+  let arguments = (ins Tokens:$logits, TokenIds:$labels, Tokens:$max, Tokens:$sum, Tokens:$target, Tokens:$coefficients);
+  let results = (outs Tokens:$dlogits);
 }
 def NN_LogProbabilityTileOp : NN_KernelOp<"log_probability_tile"> {
   let summary = "One tile of logits into the running softmax";

@@ -70,6 +70,17 @@ SequenceUses mebp::nn::deriveSequenceUses(Operation *op) {
   return uses;
 }
 
+SmallVector<OpResult> mebp::nn::getSums(Operation *op) {
+  SmallVector<OpResult> sums;
+  auto sequence = dyn_cast<SequenceOpInterface>(op);
+  if (!sequence)
+    return sums;
+  for (auto [result, use] : llvm::zip_equal(op->getResults(), sequence.getSequenceUses().results))
+    if (use == SequenceUse::Sum)
+      sums.push_back(result);
+  return sums;
+}
+
 bool mebp::nn::mixesRows(Operation *op) {
   auto sequence = dyn_cast<SequenceOpInterface>(op);
   if (!sequence)

@@ -26,6 +26,9 @@ struct SequenceUses {
 /// operands that have some, is a sum.
 SequenceUses deriveSequenceUses(mlir::Operation *op);
 
+/// The results that are sums over rows.
+llvm::SmallVector<mlir::OpResult> getSums(mlir::Operation *op);
+
 /// Whether it reads or writes rows beside its own. What adds up all rows does not.
 bool mixesRows(mlir::Operation *op);
 

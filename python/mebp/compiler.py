@@ -33,6 +33,8 @@ def compile(
     weights_for: Mapping[str, str] | None = None,
     precision: str | None = None,
     lora: LoRA | None = None,
+    train: str | None = None,
+    train_targets: str | Sequence[str] | None = None,
     optimizer: str | None = None,
     memory_budget: str | int | None = None,
     chunk_size: int | None = None,
@@ -51,7 +53,10 @@ def compile(
     weights_for: the same for some layers by their names, in which * stands for anything, such as
         {"lm_head": "int8", "*.layers.0.*": "bf16"}.
     precision: of activations, "bf16" or "f32".
-    lora: what is trained; None for LoRA().
+    lora: the adapters that are trained; None for LoRA(), unless train is "full".
+    train: "lora", or "full" for weights of the model themselves, which are then stored as "bf16" or "f32".
+    train_targets: which, with "full": "all-linear", or patterns of names in which * stands for anything, such as
+        ["*norm*", "*.layers.0.*"].
     optimizer: what the printed plan counts, "adamw", "sgd" or "mezo".
     memory_budget: the peak that the plan must keep, in bytes or as text such as "64MiB".
     chunk_size: positions of a chunk along the sequence; 0 for whole sequences.
@@ -66,8 +71,8 @@ def compile(
 
     Raises mebp.Error with mebpc's line where it refuses; `output` is then as it was before.
     """
-    lora = lora or LoRA()
-    targets = lora.targets if isinstance(lora.targets, str) else ",".join(lora.targets)
+    if lora is None and train != "full":
+        lora = LoRA()
     options = {
         "--seq-len": seq_len,
         "--batch": batch,
@@ -75,9 +80,11 @@ def compile(
         "--embedding-weights": embedding_weights,
         "--weights-for": ",".join(f"{name}={storage}" for name, storage in (weights_for or {}).items()) or None,
         "--precision": precision,
-        "--lora-rank": lora.rank,
-        "--lora-alpha": lora.alpha,
-        "--lora-targets": targets,
+        "--lora-rank": lora and lora.rank,
+        "--lora-alpha": lora and lora.alpha,
+        "--lora-targets": lora and _names(lora.targets),
+        "--train": train,
+        "--train-targets": _names(train_targets),
         "--optimizer": optimizer,
         "--memory-budget": _size(memory_budget),
         "--chunk-size": chunk_size,
@@ -94,6 +101,10 @@ def compile(
         run_tool(command)
     except Error as error:
         raise Error(str(error).removeprefix("mebpc: ")) from None
+
+
+def _names(names: str | Sequence[str] | None) -> str | None:
+    return names if names is None or isinstance(names, str) else ",".join(names)
 
 
 def _size(size: str | int | None) -> str | None:

@@ -26,6 +26,14 @@ def describe(bundle: object) -> dict:
     return {"manifest": parse_object("manifest.json", manifest, _ADVICE), **json.loads(bundle.describe())}
 
 
+def describe_trained(description: dict) -> str:
+    """What a bundle trains, in a few words."""
+    lora = description["model"]["lora"]
+    if lora["rank"]:
+        return f"LoRA of rank {lora['rank']}, alpha {lora['alpha']:g}, on {', '.join(lora['target_modules'])}"
+    return f"{len(description['trainables'])} of the model's own tensors"
+
+
 def storage_options(description: dict) -> dict:
     """What mebp.compile was given of "weights", "embedding_weights", "weights_for" and "precision", as the manifest
     says."""

@@ -141,9 +141,11 @@ class Session:
 
     def __repr__(self) -> str:
         model = self._description["model"]
+        lora = model["lora"]
+        trained = f"LoRA rank {lora['rank']} alpha {lora['alpha']:g}" if lora["rank"] else "own weights"
         return (
             f"Session({self.path.name}: batch {self.max_batch}, up to {self.max_sequence} tokens, "
-            f"{model['activation']}, LoRA rank {model['lora']['rank']} alpha {model['lora']['alpha']:g}, "
+            f"{model['activation']}, {trained}, "
             f"{self.optimizer}, step {self.steps})"
         )
 
@@ -219,7 +221,8 @@ class Session:
     def loss_and_gradients(self, input_ids: object, labels: object) -> tuple[float, dict[str, np.ndarray]]:
         """The loss and its gradient by every trainable; nothing is changed.
 
-        Gradients are {PEFT key: float32 array} of the shapes of trainables(): lora_A [rank, in], lora_B [out, rank].
+        Gradients are {PEFT key: float32 array} of the shapes of trainables(): lora_A [rank, in], lora_B [out, rank]; or
+        {the model's own name: float32 array} where its own weights are trained.
         Raises mebp.Error in a session without return_gradients, and where the loss is not finite.
         """
         loss = self._session.gradients(*arrays.token_arrays(input_ids, labels))
@@ -298,7 +301,8 @@ class Session:
     def trainables(self) -> dict[str, np.ndarray]:
         """Copies of all trainable tensors, {PEFT key: float32 array}, keys as in adapter_model.safetensors.
 
-        lora_A is [rank, in], lora_B [out, rank].
+        lora_A is [rank, in], lora_B [out, rank]. Where the model's own weights are trained, they have its names and
+        shapes.
         """
         return {key: self._session.read_trainable(index) for index, key in enumerate(self._shapes)}
 

@@ -20,10 +20,11 @@ namespace mebp {
 static constexpr char tensorsName[] = "/adapter_model.safetensors";
 static constexpr char configName[] = "/adapter_config.json";
 
-static Status checkLora(const Session &session) {
+Status checkLora(const Session &session) {
   if (session.bundle().model().lora().rank() > 0)
     return Status();
-  return failure(MEBP_UNSUPPORTED, "the bundle was not compiled for LoRA, so it has no adapter");
+  return failure(MEBP_UNSUPPORTED, "the bundle was compiled with --train full, so it has no adapter; read what it has "
+                                   "trained from a session");
 }
 
 static Status writeTensors(const Session &session, const std::string &folder) {

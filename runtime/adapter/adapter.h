@@ -8,6 +8,8 @@
 
 namespace mebp {
 
+// Whether what the bundle trains is an adapter.
+Status checkLora(const Session &session);
 Status saveAdapter(const Session &session, const std::string &folder);
 // The most that saving it there adds to the disk: the new one beside the old.
 uint64_t adapterDiskBytes(const Session &session, const std::string &folder);

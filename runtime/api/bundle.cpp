@@ -142,7 +142,8 @@ mebp_code mebp_bundle_trainable_info(const mebp_bundle *bundle, uint32_t index, 
     info.name = trainable.name().c_str();
     info.rows = trainable.rows();
     info.columns = trainable.columns();
-    info.rank = 2;
+    info.rank =
+        trainable.has_initial_weight() ? content.weights(static_cast<int>(trainable.initial_weight())).rank() : 2;
     writeSized(info, out);
     return Status();
   });

@@ -160,6 +160,8 @@ mebp_code mebp_session_check_space(const mebp_session *session, const char *stat
     std::vector<DiskUse> uses;
     if (state_folder)
       uses.push_back({state_folder, stateDiskBytes(used, state_folder)});
+    if (Status status = adapter_folder ? checkLora(used) : Status(); !status.ok())
+      return status;
     if (adapter_folder)
       uses.push_back({adapter_folder, adapterDiskBytes(used, adapter_folder)});
     return checkSpace(uses);

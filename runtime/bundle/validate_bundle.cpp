@@ -44,6 +44,14 @@ static Status validateModel(const format::Model &model) {
   return Status();
 }
 
+static bool isInitialOf(const format::Bundle &bundle, const format::Trainable &trainable) {
+  if (trainable.initial_weight() >= static_cast<uint32_t>(bundle.weights_size()))
+    return false;
+  const format::Weight &weight = bundle.weights(static_cast<int>(trainable.initial_weight()));
+  return weight.rows() == trainable.rows() && weight.columns() == trainable.columns() && !weight.transposed() &&
+         isFloat(format::storageOf(weight.element()));
+}
+
 static Status validateNames(const format::Bundle &bundle) {
   std::unordered_set<std::string> names;
   for (const format::Trainable &trainable : bundle.trainables()) {
@@ -52,6 +60,9 @@ static Status validateNames(const format::Bundle &bundle) {
     if (trainable.rows() == 0 || trainable.columns() == 0 || trainable.rows() > maximumExtent ||
         trainable.columns() > maximumExtent)
       return failure(MEBP_CORRUPT, "trainable '%s' has an impossible size", trainable.name().c_str());
+    if (trainable.has_initial_weight() && !isInitialOf(bundle, trainable))
+      return failure(MEBP_CORRUPT, "trainable '%s' does not begin as a weight of its own shape, in f32 or bf16",
+                     trainable.name().c_str());
   }
   return Status();
 }

@@ -156,6 +156,12 @@ private:
       add(norm, "", {full(), vector(columns), vector(columns)}, {out()}, plain);
     for (const char *norm : {"rms_norm_input_gradient", "layer_norm_input_gradient"})
       add(norm, "", {full(), vector(columns), full()}, {out()}, plain);
+    auto sum = [&](int64_t height) { return pools.result(Storage::F32, height, columns); };
+    add("embedding_weight_gradient", "", {pools.integers(rows, 4096), full()}, {sum(4096)}, plain);
+    add("position_embedding_weight_gradient", "", {full()}, {sum(4096)}, plain);
+    for (const char *norm : {"rms_norm_weight_gradient", "layer_norm_weight_gradient"})
+      add(norm, "", {full(), full()}, {sum(1)}, plain);
+    add("bias_gradient", "", {full()}, {sum(1)}, plain);
     add("rope", "", {full()}, {out()}, rope);
     for (const char *unary : {"silu", "relu", "gelu", "scale", "split", "concat"})
       add(unary, "", {full()}, {out()}, plain);
@@ -182,6 +188,7 @@ private:
     Tensor logits = pools.operand(Storage::F32, rows, columns);
     add("log_probability_tile", "", {logits, labels, max, sum, weighted, target, accumulator},
         {exact(columns), max, sum, weighted, target, accumulator}, {});
+    add("log_probability_logits_gradient", "", {logits, labels, max, sum, target, column()}, {exact(columns)}, {});
     labels = pools.integers(rows, 4096);
     add("log_probability_from_tiles", "",
         {labels, column(), column(), column(), column(), column(), accumulator,

@@ -32,6 +32,8 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
   checkpoints.create(layout.checkpoints, memory, spill);
   trainables.create(opened.content(), layout.trainables, given, memory, isFresh, spill);
   gradients.create(opened.content(), layout.gradients, memory, isFresh);
+  if (Status status = trainables.readInitial(opened); !status.ok())
+    return status;
   Status status = blocks.create({opened, batch, checkpoints, trainables, gradients}, given, *backend,
                                 memory + layout.scratch, weights, peak, cancellation);
   if (status.ok())

@@ -55,6 +55,14 @@ void Trainables::create(const format::Bundle &content, TrainablePlan planned, co
   }
 }
 
+Status Trainables::readInitial(Bundle &opened) {
+  for (uint32_t i = 0; i < count(); ++i)
+    if (const format::Trainable &trainable = bundle->trainables(static_cast<int>(i)); trainable.has_initial_weight())
+      if (Status status = opened.readWeight(trainable.initial_weight(), parameters(i)); !status.ok())
+        return status;
+  return Status();
+}
+
 float *Trainables::parameters(uint32_t trainable) const {
   return reinterpret_cast<float *>(memory + plan.begin + plan.places[trainable]);
 }

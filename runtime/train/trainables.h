@@ -9,6 +9,7 @@
 
 #include "format/program.pb.h"
 #include "mebp/mebp.h"
+#include "runtime/bundle/bundle.h"
 #include "runtime/core/spill_file.h"
 #include "runtime/core/status.h"
 #include "runtime/optim/optimizer.h"
@@ -42,6 +43,9 @@ public:
   // With the values that the bundle's seed gives. Fresh memory is zero; the file is open where the plan needs one.
   void create(const format::Bundle &content, TrainablePlan planned, const mebp_session_options &given,
               unsigned char *sessionMemory, bool isFresh, SpillFile &sessionFile);
+
+  // Of those that begin as a weight of the model.
+  Status readInitial(Bundle &opened);
 
   uint32_t count() const { return static_cast<uint32_t>(plan.places.size()); }
   uint64_t elements(uint32_t trainable) const { return trainableElements(*bundle, trainable); }

@@ -62,9 +62,8 @@ Spill readSpill(const std::string &name, const Training &training) {
 }
 
 void readTexts(const Texts &texts, Compilation &out) {
-  auto &[shape, lora, storage, schedule, training] = out.options;
-  if (texts.train != "lora")
-    throw OptionError("--train " + texts.train + ": this version trains only LoRA adapters; choose lora");
+  auto &[shape, lora, full, storage, schedule, training] = out.options;
+  full.isChosen = texts.train == "full";
   if (!texts.memoryBudget.empty()) {
     training.budget = readSize("--memory-budget", texts.memoryBudget);
     out.budgetOption = "--memory-budget " + texts.memoryBudget;
@@ -93,6 +92,15 @@ void readTexts(const Texts &texts, Compilation &out) {
     out.emit = texts.emit == "nn" ? Level::Nn : texts.emit == "train" ? Level::Train : Level::Exec;
 }
 
+/// Options of what is not trained would be ignored.
+void refuseOthers(const CLI::App &app, const std::string &train) {
+  bool isFull = train == "full";
+  for (const char *option : {"--train-targets", "--lora-rank", "--lora-alpha", "--lora-targets"})
+    if (app.get_option(option)->count() > 0 && isFull != (std::string(option) == "--train-targets"))
+      throw OptionError(std::string(option) + ": is not for --train " + train + "; leave it out, or give --train " +
+                        (isFull ? "lora" : "full"));
+}
+
 /// A program's text has been made with its options; what is left to say is what becomes of it.
 void refuseChoices(const CLI::App &app, const std::string &text) {
   static const std::set<std::string> known = {"model",       "--output", "--plan-only", "--explain-peak",
@@ -106,7 +114,7 @@ void refuseChoices(const CLI::App &app, const std::string &text) {
 } // namespace
 
 std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
-  auto &[shape, lora, storage, schedule, training] = out.options;
+  auto &[shape, lora, full, storage, schedule, training] = out.options;
   training.threads = 0; // this machine's
   Texts texts;
   texts.precision = storage.narrowActivations ? "bf16" : "f32";
@@ -131,7 +139,15 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
                  "lm_head=int8,*.layers.0.*=bf16")
       ->delimiter(',')
       ->allow_extra_args(false);
-  app.add_option("--train", texts.train, "what is trained: lora")->capture_default_str();
+  app.add_option("--train", texts.train, "what is trained: adapters (lora), or weights of the model themselves (full)")
+      ->check(CLI::IsMember({"lora", "full"}))
+      ->capture_default_str();
+  app.add_option("--train-targets", full.targets,
+                 "with --train full, what: all-linear, or patterns of names in which * stands for anything, "
+                 "such as '*norm*' or '*'")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->capture_default_str();
   app.add_option("--lora-rank", lora.rank, "rank of the LoRA adapters")->capture_default_str();
   app.add_option("--lora-alpha", lora.alpha, "scale adapters by alpha / rank")->capture_default_str();
   app.add_option("--lora-targets", lora.targets, "layers to adapt: all-linear, or names such as q_proj,v_proj")
@@ -190,6 +206,7 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
       *path = format::userPath(*path);
     if (isProgramText(out.input))
       refuseChoices(app, out.input);
+    refuseOthers(app, texts.train);
     readTexts(texts, out);
   } catch (const CLI::Success &success) {
     return app.exit(success);

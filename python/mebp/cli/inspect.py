@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mebp.cli.session import add_bundle
 from mebp.errors import Error
+from mebp.inspect import describe_trained
 from mebp.outputs import PAGE, check_output
 from mebp.plan import Plan
 from mebp.tables import Table, megabytes
@@ -91,7 +92,7 @@ def _tables(found: dict) -> list[Table]:
 
 
 def _model(found: dict) -> Table:
-    model, lora = found["model"], found["model"]["lora"]
+    model = found["model"]
     return Table(
         model["name"],
         ["", ""],
@@ -99,7 +100,7 @@ def _model(found: dict) -> Table:
             ["made by", found["producer"]],
             ["compiled for", f"batch {model['batch']}, sequence {model['sequence']}, {model['activation']}"],
             ["vocabulary, width", f"{model['vocabulary']:,}, {model['hidden']:,}"],
-            ["LoRA", f"rank {lora['rank']}, alpha {lora['alpha']:g}, on {', '.join(lora['target_modules'])}"],
+            ["trained", describe_trained(found)],
             ["trainable numbers", f"{sum(t['rows'] * t['columns'] for t in found['trainables']):,}"],
             ["weights, mapped", f"{megabytes(found['weights_bytes'])} MB"],
         ],

@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 
 from mebp.files import replaced_file
+from mebp.inspect import describe_trained
 from mebp.outputs import MARK
 from mebp.plan import Plan
 from mebp.report.arena_chart import draw_arena
@@ -52,10 +53,9 @@ def make_page(description: dict, measurements: Sequence[Measurement] = ()) -> st
 
 def _opening(description: dict, step: TrainingStep) -> str:
     model, plan = description["model"], description["plan"]
-    lora = model["lora"]
     facts = [
         f"Batch {model['batch']}, up to {model['sequence']:,} tokens, {model['activation']} activations",
-        f"LoRA of rank {lora['rank']} on {', '.join(lora['target_modules'])}",
+        describe_trained(description),
         f"{plan['optimizer']}, {plan['threads']} {'thread' if plan['threads'] == 1 else 'threads'}",
         *_schedule(plan),
     ]

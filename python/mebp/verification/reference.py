@@ -21,7 +21,7 @@ from mebp.errors import Error
 
 
 class Reference:
-    """A transformers model that has taken on a bundle's dequantised weights and its adapter."""
+    """A transformers model that has taken on a bundle's dequantised weights, and its adapter where it has one."""
 
     def __init__(
         self,
@@ -46,16 +46,22 @@ class Reference:
         load_weights(base, weights)
         if dtype == torch.float64:
             compute_norms_in_own_type(base)
-        self.model = add_adapter(base, trainables, alpha, adapter_dtype or dtype)
+        own = dict(base.named_parameters(remove_duplicate=False))
+        if trainables.keys() <= own.keys():
+            self.model = base
+            self._parameters = {name: own[name].requires_grad_() for name in trainables}
+        else:
+            self.model = add_adapter(base, trainables, alpha, adapter_dtype or dtype)
+            self._parameters = {
+                name.replace(".default.", "."): parameter
+                for name, parameter in self.model.named_parameters()
+                if parameter.requires_grad
+            }
         self.set_trainables(trainables)
 
     def parameters(self) -> dict[str, torch.nn.Parameter]:
-        """The trainable parameters by PEFT key."""
-        return {
-            name.replace(".default.", "."): parameter
-            for name, parameter in self.model.named_parameters()
-            if parameter.requires_grad
-        }
+        """The trainable parameters by PEFT key, or by the model's own name where they are the model's."""
+        return self._parameters
 
     def set_trainables(self, values: Mapping[str, np.ndarray]) -> None:
         """Overwrites all trainables; the key sets must be equal."""

@@ -25,6 +25,7 @@ struct Call {
   std::vector<Window> results;
   int batch = 0, sequence = 0; // of this step
   std::vector<std::optional<array>> given;
+  int firstRow = 0; // which token row the first operand begins with
 
   bool has(size_t operand) const { return operand < operands.size() && operands[operand]; }
   const Value &value(size_t operand) const { return *operands[operand]; }

@@ -89,6 +89,8 @@ private:
 
   void runKernel(const format::Kernel &kernel, const PreparedStep &prepared) {
     Call call{prepared.attributes, {}, {}, batch, sequence, {}};
+    if (kernel.operands_size() > 0 && kernel.operands(0) >= 0)
+      call.firstRow = windowOf(static_cast<uint32_t>(kernel.operands(0))).firstRow;
     for (int32_t operand : kernel.operands())
       call.operands.push_back(operand < 0 ? nullptr : &valueOf(static_cast<uint32_t>(operand)));
     for (int32_t result : kernel.results())

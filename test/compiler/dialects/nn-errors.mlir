@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // RUN: mebp-opt %s --split-input-file --verify-diagnostics
 
-// expected-error @below {{'nn.parameter' op is trainable and has external data; a trainable parameter starts from 'initial_bound'}}
-nn.parameter @w : tensor<2x2xf32> {data = #nn.external<"f", 0, 16, "f32">, trainable}
+// expected-error @below {{'nn.parameter' op has an 'initial_bound', from which only a trainable parameter starts that is stored nowhere}}
+nn.parameter @w : tensor<2x2xf32> {data = #nn.external<"f", 0, 16, "f32">, trainable, initial_bound = 0.0 : f32}
 
 // -----
 
@@ -400,8 +400,13 @@ nn.parameter @w : tensor<8x8xf32> {storage = "int3"}
 
 // -----
 
-// expected-error @below {{'nn.parameter' op is trainable and has a storage; a trainable parameter is not stored with the weights}}
-nn.parameter @w : tensor<8x8xf32> {storage = "f32", trainable}
+// expected-error @below {{'nn.parameter' op has an 'initial_bound', from which only a trainable parameter starts that is stored nowhere}}
+nn.parameter @w : tensor<8x8xf32> {storage = "f32", trainable, initial_bound = 0.5 : f32}
+
+// -----
+
+// expected-error @below {{'nn.parameter' op has an 'initial_bound', from which only a trainable parameter starts that is stored nowhere}}
+nn.parameter @w : tensor<8x8xf32> {initial_bound = 0.5 : f32}
 
 // -----
 

@@ -74,5 +74,44 @@ func.func private @head.objective(%x: !x {train.port = #train.port<flow, "hidden
   %dx = nn.scale(%g#2) {alpha = 2.0 : f32} : (!x) -> !x
   return %logp, %entropy, %dx : !r, !r, !x
 }
+
+// A trained weight: a second sweep of the same rows, which adds to each tile of its gradient in place. A norm's is added
+// up from tile to tile of rows.
+// CHECK-LABEL: func.func private @trained.objective(
+// CHECK-DAG: %[[ZERO:.*]] = nn.fill() {value = 0.000000e+00 : f32} : () -> tensor<50x4xf32>
+// CHECK-DAG: %[[NONE:.*]] = nn.fill() {value = 0.000000e+00 : f32} : () -> tensor<4xf32>
+// CHECK: %[[ALL:.*]]:5 = train.loop token_rows 16 trip %[[R:.*]] (%[[DW:[^ ]*]] = %[[ZERO]], %[[DNORM:[^ ]*]] = %[[NONE]], {{.*}})
+// CHECK: train.loop weight_rows 32
+// CHECK: nn.log_probability_from_tiles
+// CHECK: %[[SUM:.*]] = train.loop weight_rows 32 over %[[W:.*]] : tensor<50x4xf32> trip %[[C:.*]] (%[[CARRIED:[^ ]*]] = %[[DW]])
+// CHECK-NEXT: %[[TILE:.*]] = train.slice %[[W]][%[[C]]]
+// CHECK-NEXT: %[[LOGITS:.*]] = nn.linear(%{{.*}}, %[[TILE]])
+// CHECK-NEXT: %[[DLOGITS:.*]] = nn.log_probability_logits_gradient(%[[LOGITS]],
+// CHECK-NEXT: %[[ROWS:.*]] = train.slice %[[CARRIED]][%[[C]]]
+// CHECK-NEXT: %[[ADDED:.*]] = nn.linear_weight_gradient(%[[DLOGITS]], %{{.*}}, %[[ROWS]])
+// CHECK-NEXT: %[[UPDATED:.*]] = train.update %[[ADDED]] into %[[CARRIED]][%[[C]]]
+// CHECK-NEXT: train.yield %[[UPDATED]]
+// CHECK: nn.rms_norm_weight_gradient({{.*}}, %[[DNORM]])
+// CHECK: return
+// What is added to is a copy of the tile, for a slice is not the kernel's to write; its update lies in the output.
+// EXEC-LABEL: exec.program @trained.objective
+// EXEC: %[[COPY:.*]] = exec.kernel "concat"(%{{.*}}) at [#exec.place<arena [[A:.*]]>] {} : (tensor<32x4xf32, #exec.extent<tile, whole>>)
+// EXEC: exec.kernel "linear_weight_gradient"({{.*}} accumulator = %[[COPY]]) at [#exec.place<arena [[A]]>]
+func.func private @trained.objective(%x: !x {train.port = #train.port<flow, "hidden">},
+    %c: !r {train.port = #train.port<batch, "coefficients">}, %labels: !i {train.port = #train.port<batch, "labels">},
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "table">},
+    %norm: tensor<4xf32> {train.port = #train.port<parameter, "norm">})
+    -> (!r {train.port = #train.port<result, "log_probabilities">}, !r {train.port = #train.port<result, "entropy">},
+        !x {train.port = #train.port<flow, "hidden.cotangent">}, tensor<50x4xf32> {train.port = #train.port<gradient, "table">},
+        tensor<4xf32> {train.port = #train.port<gradient, "norm">}) {
+  %n = nn.rms_norm(%x, %norm) {epsilon = 1.0e-5 : f32} : (!x, tensor<4xf32>) -> !x
+  %g:3 = nn.log_probability_gradient(%n, %w, %labels, %c) : (!x, tensor<50x4xf32>, !i, !r) -> (!r, !r, !x)
+  %dw = nn.log_probability_weight_gradient(%n, %w, %labels, %c) : (!x, tensor<50x4xf32>, !i, !r) -> tensor<50x4xf32>
+  %dnorm = nn.rms_norm_weight_gradient(%x, %g#2) {epsilon = 1.0e-5 : f32} : (!x, !x) -> tensor<4xf32>
+  return %g#0, %g#1, %g#2, %dw, %dnorm : !r, !r, !x, tensor<50x4xf32>, tensor<4xf32>
+}
+
 nn.parameter @table : tensor<50x4xf32>
 train.block head @head parameters ("table" = @table) programs {log_probabilities = @head.log_probabilities, objective = @head.objective}
+nn.parameter @norm : tensor<4xf32>
+train.block head @trained parameters ("table" = @table, "norm" = @norm) programs {objective = @trained.objective}

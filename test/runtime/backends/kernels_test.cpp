@@ -223,6 +223,26 @@ TEST(BackendKernels, Norms) {
   }
 }
 
+TEST(BackendKernels, ParameterGradients) {
+  auto accumulating = [](Matrix matrix, int operand) {
+    matrix.accumulates = operand;
+    return matrix;
+  };
+  Matrix dw = {1, 12}, table = {11, 36};
+  std::vector<Attribute> epsilon = {{"epsilon", 1e-5}};
+  expectAgreementInBoth({"rms_norm_weight_gradient", {rows(36), rows(36)}, {dw}, epsilon});
+  expectAgreementInBoth({"rms_norm_weight_gradient", {rows(36), rows(36), dw}, {accumulating(dw, 2)}, epsilon});
+  Matrix wide = {1, 36};
+  expectAgreementInBoth({"layer_norm_weight_gradient", {rows(36), rows(36)}, {wide}, epsilon});
+  expectAgreementInBoth({"layer_norm_weight_gradient", {rows(36), rows(36), wide}, {accumulating(wide, 2)}, epsilon});
+  expectAgreementInBoth({"bias_gradient", {rows(36)}, {wide}});
+  expectAgreementInBoth({"bias_gradient", {rows(36), wide}, {accumulating(wide, 1)}});
+  expectAgreementInBoth({"embedding_weight_gradient", {ids, rows(36)}, {table}});
+  expectAgreementInBoth({"embedding_weight_gradient", {ids, rows(36), table}, {accumulating(table, 2)}});
+  expectAgreementInBoth({"position_embedding_weight_gradient", {rows(36)}, {table}});
+  expectAgreementInBoth({"position_embedding_weight_gradient", {rows(36), table}, {accumulating(table, 1)}});
+}
+
 TEST(BackendKernels, Rope) {
   for (double inverse : {0, 1})
     expectAgreementInBoth(
@@ -292,6 +312,8 @@ TEST(BackendKernels, Loss) {
   tile.operands.push_back(rows(36));
   tile.results.push_back(accumulating(rows(36), 6));
   expectAgreement(tile);
+  expectAgreement(
+      {"log_probability_logits_gradient", {rows(5), labels, rows(1), positive, rows(1), rows(1)}, {rows(5)}});
   Call head = {"log_probability_from_tiles", {labels, rows(1), positive, rows(1), rows(1)}, {rows(1), rows(1)}};
   expectAgreement(head);
   for (format::ElementType storage : storages) {

@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t rows = 37, dim = 50, vocabulary = 113;
 
 struct Outcome {
-  std::vector<float> logProbabilities, entropy, dx;
+  std::vector<float> logProbabilities, entropy, dx, dw;
 };
 
 struct Head {
@@ -27,23 +27,32 @@ struct Head {
       labels.push_back(r % 6 == 4 ? -100 : static_cast<int32_t>(r * 31 % vocabulary));
   }
 
+  Value part(int64_t first, int64_t count) {
+    Value rows = Value::constant(count, dim, 0);
+    std::vector<float> dense(dim);
+    for (int64_t v = 0; v < count; ++v) {
+      dequantizeRow(w.tensor(), first + v, dense.data());
+      for (int64_t c = 0; c < dim; ++c)
+        rows.element(v, c) = dense[c];
+    }
+    return rows;
+  }
+
+  Value logits(const Value &tile, int64_t first, InstructionSet set, int threads) {
+    Value made = run({"linear", {x, tile, {}, {}}, {Value::constant(rows, tile.shape.rows, 0)}}, set, threads)[0];
+    made.shape.firstColumn = first;
+    return made;
+  }
+
   // What the compiled program does, tile by tile.
   Outcome tiled(InstructionSet set, int threads, int64_t tile, bool inPlace) {
     Value max = Value::constant(rows, 1, -INFINITY), sum = Value::constant(rows, 1, 0), weighted = sum, target = sum;
     Value accumulator = Value::constant(rows, dim, 0), ids = Value::integers(labels), column = sum;
-    std::vector<float> dense(dim);
     for (int64_t first = 0; first < vocabulary; first += tile) {
       int64_t count = std::min(tile, vocabulary - first);
-      Value part = Value::constant(count, dim, 0);
-      for (int64_t v = 0; v < count; ++v) {
-        dequantizeRow(w.tensor(), first + v, dense.data());
-        for (int64_t c = 0; c < dim; ++c)
-          part.element(v, c) = dense[c];
-      }
-      Value logits = run({"linear", {x, part, {}, {}}, {Value::constant(rows, count, 0)}}, set, threads)[0];
-      logits.shape.firstColumn = first;
+      Value part = this->part(first, count);
       CallSpec step{"log_probability_tile",
-                    {logits, ids, max, sum, weighted, target, accumulator},
+                    {logits(part, first, set, threads), ids, max, sum, weighted, target, accumulator},
                     {Value::constant(rows, count, 0), max, sum, weighted, target, accumulator}};
       step.shared = {inPlace ? 0 : -1, 2, 3, 4, 5, 6};
       auto results = run(step, set, threads);
@@ -60,7 +69,19 @@ struct Head {
     auto alone = run({"log_probability_from_tiles", {ids, max, sum, weighted, target}, {column, column}}, set, threads);
     EXPECT_EQ(alone[0].elements(), results[0].elements());
     EXPECT_EQ(alone[1].elements(), results[1].elements());
-    return {results[0].elements(), results[1].elements(), results[2].elements()};
+    std::vector<float> dw;
+    for (int64_t first = 0; first < vocabulary; first += tile) {
+      int64_t count = std::min(tile, vocabulary - first);
+      CallSpec step{"log_probability_logits_gradient",
+                    {logits(part(first, count), first, set, threads), ids, max, sum, target, coefficients},
+                    {Value::constant(rows, count, 0)}};
+      step.shared = {inPlace ? 0 : -1};
+      Value gradient = run(step, set, threads)[0];
+      gradient = run({"linear_weight_gradient", {gradient, x}, {Value::constant(count, dim, 0)}}, set, threads)[0];
+      for (float element : gradient.elements())
+        dw.push_back(element);
+    }
+    return {results[0].elements(), results[1].elements(), results[2].elements(), dw};
   }
 
   Outcome exact() {
@@ -71,6 +92,7 @@ struct Head {
       dequantizeRow(w.tensor(), v, dense.data());
       weights.push_back(dense);
     }
+    std::vector<double> dw(vocabulary * dim);
     for (int64_t r = 0; r < rows; ++r) {
       std::vector<double> logits(vocabulary), gradient(dim);
       double z = 0, entropy = 0, logProbability = 0;
@@ -84,8 +106,10 @@ struct Head {
         for (int64_t v = 0; v < vocabulary; ++v) {
           const double p = std::exp(logits[v]) / z;
           entropy -= p * std::log(p);
-          for (int64_t c = 0; c < dim; ++c)
+          for (int64_t c = 0; c < dim; ++c) {
             gradient[c] += ((v == labels[r]) - p) * weights[v][c];
+            dw[v * dim + c] += coefficients.element(r, 0) * ((v == labels[r]) - p) * x.element(r, c);
+          }
         }
       }
       outcome.logProbabilities.push_back(static_cast<float>(logProbability));
@@ -93,6 +117,7 @@ struct Head {
       for (double value : gradient)
         outcome.dx.push_back(static_cast<float>(value * coefficients.element(r, 0)));
     }
+    outcome.dw.assign(dw.begin(), dw.end());
     return outcome;
   }
 };
@@ -109,6 +134,7 @@ TEST(LogProbability, TilesMakeTheWhole) {
           Outcome outcome = head.tiled(set, 1, tile, inPlace);
           EXPECT_LE(distance(outcome.logProbabilities, exact.logProbabilities), 1e-6);
           EXPECT_LE(distance(outcome.entropy, exact.entropy), 1e-6);
+          EXPECT_LE(distance(outcome.dw, exact.dw), 2e-6);
           EXPECT_LE(distance(outcome.dx, exact.dx), 2e-6);
           Outcome threaded = head.tiled(set, 2, tile, inPlace);
           EXPECT_EQ(threaded.logProbabilities, outcome.logProbabilities);

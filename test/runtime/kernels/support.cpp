@@ -229,13 +229,9 @@ template <typename Body> static void forEachInstructionSet(const std::string &ke
 
 // What docs/kernels.md wants in F32 always.
 static bool alwaysF32(const std::string &kernel, bool result, size_t index) {
-  if (kernel == "attention")
-    return result && index == 1;
-  if (kernel == "attention_gradient")
-    return result ? index > 0 : index == 4 || index > 5;
-  if (kernel == "linear_weight_gradient")
-    return result || index == 2;
-  return kernel.rfind("log_probability", 0) == 0;
+  const format::KernelSignature &signature = *format::findSignature(kernel);
+  const auto &slots = result ? signature.results : signature.operands;
+  return index < format::slotCount(slots) && slots[index].type == format::SlotType::Exact;
 }
 
 // The same call with activations in BF16: all that may be in mixture 0, any in the others.

@@ -15,6 +15,7 @@ extern const KernelTable embeddingKernels;
 extern const KernelTable linearKernels;
 extern const KernelTable lossKernels;
 extern const KernelTable normKernels;
+extern const KernelTable parameterGradientKernels;
 extern const KernelTable ropeKernels;
 
 // For heads that are too wide for the vectors' workspace.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// logits, p [N,C]: the vocabulary rows [c0, c0 + C); labels, max, sum, weighted, target, coefficients [N,1];
+// logits, p, dlogits [N,C]: the vocabulary rows [c0, c0 + C); labels, max, sum, weighted, target, coefficients [N,1];
 // accumulator, dx [N,D]; w [V,D].
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/reference/kernels.h"
@@ -37,6 +37,20 @@ static void logProbabilityTile(const Call &call, const Context &) {
   }
 }
 
+static void logProbabilityLogitsGradient(const Call &call, const Context &) {
+  const Tensor &logits = call.operands[0], &labels = call.operands[1], &max = call.operands[2], &sum = call.operands[3];
+  const Tensor &target = call.operands[4], &coefficients = call.operands[5], &gradient = call.results[0];
+  for (int64_t n = 0; n < logits.rows; ++n) {
+    int64_t label = labelOf(labels, n) - logits.firstColumn;
+    double maximum = *floatRowOf(max, n), others = *floatRowOf(sum, n);
+    double factor = *floatRowOf(coefficients, n) / (others + std::exp(*floatRowOf(target, n) - maximum));
+    for (int64_t c = 0; c < logits.columns; ++c) {
+      double term = c == label ? others : -std::exp(floatRowOf(logits, n)[c] - maximum);
+      floatRowOf(gradient, n)[c] = labelOf(labels, n) < 0 ? 0.0f : static_cast<float>(factor * term);
+    }
+  }
+}
+
 static void logProbabilityFromTiles(const Call &call, const Context &context) {
   const Tensor &labels = call.operands[0], &max = call.operands[1], &sum = call.operands[2];
   const Tensor &weighted = call.operands[3], &target = call.operands[4];
@@ -65,6 +79,7 @@ static void logProbabilityFromTiles(const Call &call, const Context &context) {
 }
 
 const KernelTable lossKernels = {{"log_probability_tile", logProbabilityTile},
+                                 {"log_probability_logits_gradient", logProbabilityLogitsGradient},
                                  {"log_probability_from_tiles", logProbabilityFromTiles}};
 
 } // namespace mebp::cpu::reference

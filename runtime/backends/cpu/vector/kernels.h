@@ -20,6 +20,7 @@ extern const KernelTable embeddingKernels;
 extern const KernelTable linearKernels;
 extern const KernelTable lossKernels;
 extern const KernelTable normKernels;
+extern const KernelTable parameterGradientKernels;
 extern const KernelTable ropeKernels;
 
 } // namespace mebp::cpu::vector

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// logits, p [N,C]: the vocabulary rows [c0, c0 + C); labels, max, sum, weighted, target, coefficients [N,1];
+// logits, p, dlogits [N,C]: the vocabulary rows [c0, c0 + C); labels, max, sum, weighted, target, coefficients [N,1];
 // accumulator, dx [N,D]; w [V,D].
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/vector/kernels.h"
@@ -70,6 +70,29 @@ void LogProbabilityTile(const Call &call, const Context &context) {
   });
 }
 
+void LogProbabilityLogitsGradient(const Call &call, const Context &context) {
+  const FloatTag d;
+  const Tensor &logits = call.operands[0], &labels = call.operands[1], &max = call.operands[2], &sum = call.operands[3];
+  const Tensor &target = call.operands[4], &coefficients = call.operands[5], &gradient = call.results[0];
+  parallelRows(context, logits.rows, logits.columns, [&](int64_t row) HWY_ATTR {
+    const float *in = floatRowOf(logits, row);
+    float *out = floatRowOf(gradient, row);
+    if (labelOf(labels, row) < 0) {
+      std::fill_n(out, logits.columns, 0.0f);
+      return;
+    }
+    const double others = *floatRowOf(sum, row), maximum = *floatRowOf(max, row);
+    const double factor = *floatRowOf(coefficients, row) / (others + std::exp(*floatRowOf(target, row) - maximum));
+    const FloatVector negative = hn::Set(d, static_cast<float>(-factor)), shift = hn::Set(d, *floatRowOf(max, row));
+    mapRow(out, logits.columns, [&](int64_t i, int64_t n) HWY_ATTR {
+      return hn::Mul(negative, exponentialOf(hn::Sub(loadSome(in + i, n), shift)));
+    });
+    int64_t label = labelOf(labels, row) - logits.firstColumn;
+    if (label >= 0 && label < logits.columns)
+      out[label] = static_cast<float>(factor * others);
+  });
+}
+
 // dx of one row: factor (sum w[label] - accumulator).
 static void finishRow(const float *accumulator, const float *weights, float factor, float sum, float *out,
                       int64_t columns) {
@@ -114,9 +137,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mebp::cpu::vector {
 HWY_EXPORT(LogProbabilityTile);
+HWY_EXPORT(LogProbabilityLogitsGradient);
 HWY_EXPORT(LogProbabilityFromTiles);
 
 const KernelTable lossKernels = {{"log_probability_tile", MEBP_BEST(LogProbabilityTile)},
+                                 {"log_probability_logits_gradient", MEBP_BEST(LogProbabilityLogitsGradient)},
                                  {"log_probability_from_tiles", MEBP_BEST(LogProbabilityFromTiles)}};
 
 } // namespace mebp::cpu::vector

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// logits, p [N,C]: the vocabulary rows [c0, c0 + C); labels, max, sum, weighted, target, coefficients [N,1];
+// logits, p, dlogits [N,C]: the vocabulary rows [c0, c0 + C); labels, max, sum, weighted, target, coefficients [N,1];
 // accumulator, dx [N,D]; w [V,D].
 #include "runtime/backends/mlx/kernels.h"
 
@@ -27,6 +27,15 @@ static void logProbabilityTile(Call &call) {
     call.give(5, correction * call.numbers(6));
 }
 
+static void logProbabilityLogitsGradient(Call &call) {
+  array labels = call.value(1).data, max = call.numbers(2), others = call.numbers(3);
+  int first = call.results[0].firstColumn, columns = call.results[0].columns;
+  array isLabel = mx::equal(labels, mx::arange(first, first + columns));
+  array terms = mx::where(isLabel, others, -mx::exp(call.numbers(0) - max));
+  array factor = call.numbers(5) / (others + mx::exp(call.numbers(4) - max));
+  call.give(0, mx::where(labels >= 0, factor * terms, array(0.0f)));
+}
+
 static void logProbabilityFromTiles(Call &call) {
   array labels = call.value(0).data, others = call.numbers(2), zero = array(0.0f);
   array counts = labels >= 0, gap = call.numbers(1) - call.numbers(4), own = mx::exp(-gap), z = others + own;
@@ -40,6 +49,7 @@ static void logProbabilityFromTiles(Call &call) {
 }
 
 const KernelTable lossKernels = {{"log_probability_tile", logProbabilityTile},
+                                 {"log_probability_logits_gradient", logProbabilityLogitsGradient},
                                  {"log_probability_from_tiles", logProbabilityFromTiles}};
 
 } // namespace mebp::mlx

@@ -52,9 +52,31 @@ static void layerNormInputGradient(Call &call) {
   call.give(0, (upstream - meanOf(upstream) - along) / normal.deviation);
 }
 
+// `sum` over rows, added to what the operand `accumulator` has.
+static void giveSum(Call &call, const array &terms, size_t accumulator) {
+  array sum = mx::sum(terms, 0, true);
+  call.give(0, call.has(accumulator) ? sum + call.numbers(accumulator) : sum);
+}
+
+static void rmsNormWeightGradient(Call &call) {
+  array groups = inGroups(call.numbers(0), call.results[0].columns);
+  array normal = groups / rootMeanSquare(groups, call.attributes.epsilon);
+  giveSum(call, mx::reshape(inGroups(call.numbers(1), call.results[0].columns) * normal, {-1, call.results[0].columns}),
+          2);
+}
+
+static void layerNormWeightGradient(Call &call) {
+  giveSum(call, call.numbers(1) * normalOf(call.numbers(0), call.attributes.epsilon).values, 2);
+}
+
+static void biasGradient(Call &call) { giveSum(call, call.numbers(0), 1); }
+
 const KernelTable normKernels = {{"rms_norm", rmsNorm},
                                  {"rms_norm_input_gradient", rmsNormInputGradient},
                                  {"layer_norm", layerNorm},
-                                 {"layer_norm_input_gradient", layerNormInputGradient}};
+                                 {"layer_norm_input_gradient", layerNormInputGradient},
+                                 {"rms_norm_weight_gradient", rmsNormWeightGradient},
+                                 {"layer_norm_weight_gradient", layerNormWeightGradient},
+                                 {"bias_gradient", biasGradient}};
 
 } // namespace mebp::mlx

@@ -36,7 +36,24 @@ static void rope(Call &call) {
   call.give(0, mx::reshape(turned, {y.rows, y.columns}));
 }
 
-const KernelTable positionKernels = {
-    {"embedding", embedding}, {"position_embedding", positionEmbedding}, {"rope", rope}};
+// Adds each row to the one of the table that `rows` names.
+static void scatter(Call &call, const array &rows, const array &dy, size_t accumulator) {
+  const Window &dw = call.results[0];
+  array table = call.has(accumulator) ? call.numbers(accumulator) : mx::zeros({dw.rows, dw.columns}, mx::float32);
+  call.give(0, mx::scatter_add(table, rows, mx::reshape(dy, {-1, 1, dw.columns}), 0));
+}
+
+static void embeddingWeightGradient(Call &call) { scatter(call, mx::flatten(call.value(0).data), call.numbers(1), 2); }
+
+static void positionEmbeddingWeightGradient(Call &call) {
+  array dy = call.numbers(0);
+  scatter(call, positionsOf(call.firstRow, dy.shape(0), call.sequence), dy, 1);
+}
+
+const KernelTable positionKernels = {{"embedding", embedding},
+                                     {"position_embedding", positionEmbedding},
+                                     {"rope", rope},
+                                     {"embedding_weight_gradient", embeddingWeightGradient},
+                                     {"position_embedding_weight_gradient", positionEmbeddingWeightGradient}};
 
 } // namespace mebp::mlx
