@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/Options.h"
 
+#include <algorithm>
+
 namespace mebp {
 
 const char *nameOf(Spill spill) {
@@ -26,6 +28,13 @@ bool isForwardOnly(std::string_view optimizer) {
 uint32_t countStateArrays(std::string_view optimizer) {
   const format::OptimizerTraits *traits = format::findOptimizer(optimizer);
   return traits ? traits->stateArrays : 0;
+}
+
+int64_t countDecodeRows(const Options &options) {
+  constexpr int64_t usual = 128;
+  const StepShape &shape = options.shape;
+  int64_t chunk = options.schedule.chunk ? options.schedule.chunk : usual;
+  return std::max(std::min({chunk, shape.sequence, options.generation.positions}), 2 * shape.batch);
 }
 
 } // namespace mebp

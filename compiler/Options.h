@@ -68,6 +68,11 @@ struct Training {
   uint64_t residentLimit = 0;    // of the mapped weights in memory, in bytes; 0: the system decides
 };
 
+/// Text, one token after another.
+struct Generation {
+  int64_t positions = 0; // that a prompt and its answer may have together; 0: the bundle does not generate
+};
+
 struct Options {
   StepShape shape;
   Lora lora;
@@ -75,7 +80,12 @@ struct Options {
   Storage storage;
   Schedule schedule;
   Training training;
+  Generation generation;
 };
+
+/// The rows of tokens that a program of generation takes at once: a chunk of a prompt, or two positions of each batch
+/// item, whichever is more.
+int64_t countDecodeRows(const Options &options);
 
 /// Whether an optimizer takes losses instead of gradients, and then no backward runs.
 bool isForwardOnly(std::string_view optimizer);

@@ -13,6 +13,10 @@ namespace mebp::format {
 // The highest rank of a product beside a linear layer's own: kernels have room for its weight.
 constexpr int64_t maximumLowRank = 64;
 
+// Attention goes through keys in tiles of so many positions, each from a multiple of it on. A state that keeps fewer
+// positions than there may be, in a ring, keeps whole tiles.
+constexpr int64_t keyTile = 64;
+
 // Scratch of the CPU's kernels, for one thread within one call.
 constexpr size_t workspaceBytes = 512 * 1024;
 
@@ -51,7 +55,7 @@ enum class Cost : uint8_t { Elements, Product, WeightGradient, Attention, Attent
 enum class Per : uint8_t { Unstated, Nothing, WeightColumn, HeadColumn, Frequency };
 
 // What shapes alone do not say, and the runtime checks (runtime/bundle/kernel_rules.cpp).
-enum class Rule : uint8_t { None, LowRank, Groups, Features, Heads, Rotary, Loss };
+enum class Rule : uint8_t { None, LowRank, Groups, Features, Heads, State, Rotary, Loss };
 
 struct KernelSignature {
   const char *name;
@@ -61,6 +65,7 @@ struct KernelSignature {
   Rule rule = Rule::None;
   bool tokenRows = false; // N must be rows of tokens: the kernel asks for their positions
   bool causal = false;    // of S, a row reads and adds to no later row
+  bool ofState = false;   // S may be a state: `capacity` rows for each batch item, position p in row p % capacity
   bool gathers = false;   // the result is rows of a table and nothing else: it can be had some rows at a time
   Parts parts = Parts::None;
   Per roomPer = Per::Unstated; // of the workspace, and how many bytes: a call that needs more than there is is refused
@@ -79,6 +84,7 @@ public:
   constexpr KernelSignature under(Rule value) const { return with(&KernelSignature::rule, value); }
   constexpr KernelSignature ofTokens() const { return with(&KernelSignature::tokenRows, true); }
   constexpr KernelSignature inOrder() const { return with(&KernelSignature::causal, true); }
+  constexpr KernelSignature orOfState() const { return with(&KernelSignature::ofState, true); }
   constexpr KernelSignature gathering() const { return with(&KernelSignature::gathers, true); }
   constexpr KernelSignature withoutRoom() const { return with(&KernelSignature::roomPer, Per::Nothing); }
   constexpr KernelSignature needing(uint32_t bytes, Per per) const {
@@ -195,6 +201,7 @@ constexpr KernelSignature table[] = {
                     {activation("o", "NQ"), exact("lse", "NH")}}
         .ofTokens()
         .inOrder()
+        .orOfState()
         .costing(Cost::Attention)
         .under(Rule::Heads)
         .needing(headColumn, Per::HeadColumn),
@@ -209,6 +216,13 @@ constexpr KernelSignature table[] = {
         .costing(Cost::AttentionGradient)
         .under(Rule::Heads)
         .needing(headColumn, Per::HeadColumn),
+    KernelSignature{
+        "append", {accumulating(activation("state", "SU"), 0), activation("rows", "NU")}, {activation("result", "SU")}}
+        .ofTokens()
+        .inOrder()
+        .orOfState()
+        .under(Rule::State)
+        .withoutRoom(),
     elementwise("silu"),
     elementwise("relu"),
     elementwise("gelu"),

@@ -15,6 +15,9 @@ namespace mebp::format {
 // A block's programs. A runtime runs those that it knows, and leaves others alone.
 constexpr std::string_view forwardProgram = "forward", backwardProgram = "backward", objectiveProgram = "objective",
                            logProbabilitiesProgram = "log_probabilities", logitsProgram = "logits";
+// Those of generation: of a block before the head, which reads and extends its state; of the head, for the last row of
+// each batch item.
+constexpr std::string_view decodeProgram = "decode", decodeLogitsProgram = "decode_logits";
 
 // FLOW: what a forward gives, the next block takes. Its cotangent comes back the other way.
 constexpr std::string_view hiddenFlow = "hidden", cotangentSuffix = ".cotangent";

@@ -15,7 +15,7 @@ say "export SmolLM2-135M-Instruct to ONNX; the weights stay in its safetensors"
 mebp export packaged:smollm2 -o demo/model/model.onnx --seq-len 256
 
 say "compile: 4-bit weights, bf16 activations, LoRA on all linear layers, every byte planned"
-mebpc demo/model/model.onnx -o demo/smollm2.mebp --seq-len 128 --batch 4 --weights int4 --precision bf16
+mebpc demo/model/model.onnx -o demo/smollm2.mebp --seq-len 128 --batch 4 --generate-len 256 --weights int4 --precision bf16
 
 say "before: 30 questions about Brindle Rock, of which no model has read"
 ask

@@ -104,6 +104,9 @@ void addPlan(const Options &options, const MemoryPlan &plan, format::Plan &messa
     add(buffer, *message.add_other_peaks());
   for (const PlannedBuffer &buffer : plan.atPeak)
     add(buffer, *message.add_at_peak());
+  message.set_generation_peak_bytes(plan.generationPeakBytes);
+  for (const PlannedBuffer &buffer : plan.generation)
+    add(buffer, *message.add_generation());
 }
 
 std::string makeManifest(const Options &options, StringRef tokenizer, const format::Bundle &bundle) {
@@ -215,6 +218,7 @@ SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const Options &options
   model.set_hidden(checkpoint.getDimSize(1));
   model.set_batch(options.shape.batch);
   model.set_sequence(options.shape.sequence);
+  model.set_positions(options.generation.positions);
   model.set_activation(checkpoint.getElementType().isBF16() ? format::BF16 : format::F32);
   if (auto lora = module->getAttrOfType<DictionaryAttr>("mebp.lora")) {
     model.mutable_lora()->set_rank(lora.getAs<IntegerAttr>("rank").getInt());

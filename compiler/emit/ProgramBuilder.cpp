@@ -75,12 +75,13 @@ private:
     } else if (place.memory == exec::Memory::Arena) {
       message.set_kind(format::Placement::ARENA);
       message.set_offset(place.begin);
-    } else if (place.memory == exec::Memory::Output) {
-      Value output = program.getReturn().getValues()[place.number];
-      if (value == output)
-        return; // bound, as an input is
+    } else {
+      Value bound = place.memory == exec::Memory::Output ? program.getReturn().getValues()[place.number]
+                                                         : program.getBody().front().getArgument(place.number);
+      if (value == bound)
+        return;
       message.set_kind(format::Placement::ALIAS);
-      message.set_alias(numbers.lookup(output));
+      message.set_alias(numbers.lookup(bound));
     }
   }
 

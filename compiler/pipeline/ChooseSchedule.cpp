@@ -41,6 +41,7 @@ FailureOr<ScheduleChooser> ScheduleChooser::create(ModuleOp module, const Option
   auto lowerWith = [&](const Schedule &schedule, std::vector<Part> &parts) -> LogicalResult {
     Options trial = options;
     trial.schedule = schedule;
+    trial.generation = {}; // a session that trains runs none of it
     FailureOr<Part> part = chooser.lower(module, trial, inputs);
     if (succeeded(part))
       parts.push_back(*part);

@@ -121,6 +121,7 @@ private:
 
   LogicalResult chooseShape() {
     StepShape &shape = options.shape;
+    options.generation.positions = compilation.generateLength.value_or(0);
     shape.batch = compilation.batch.value_or(getInteger("mebp.batch", shape.batch));
     shape.sequence = compilation.sequence.value_or(getInteger("mebp.sequence", shape.sequence));
     if (shape.batch < 1 || shape.sequence < 1)
@@ -130,6 +131,12 @@ private:
     sequenceLimit = getInteger("mebp.sequence_limit", shape.sequence);
     if (shape.sequence > sequenceLimit)
       return emitError() << "--seq-len " << shape.sequence << " is more than " << compilation.input
+                         << " supports; give at most " << sequenceLimit;
+    int64_t positions = options.generation.positions;
+    if (compilation.generateLength && positions < 2)
+      return emitError() << "--generate-len " << positions << ": a prompt and its answer have at least 2 tokens";
+    if (positions > sequenceLimit)
+      return emitError() << "--generate-len " << positions << " is more than " << compilation.input
                          << " supports; give at most " << sequenceLimit;
     return success();
   }
@@ -202,6 +209,10 @@ private:
     if (options.training.budget && plan.peakBytes > options.training.budget)
       return emitError() << compilation.budgetOption << ": the chosen plan needs "
                          << format::formatMegabytes(plan.peakBytes) << "; this is a bug in mebpc, please report it";
+    if (options.training.budget && plan.generationPeakBytes > options.training.budget)
+      return emitError() << compilation.budgetOption << ": generating up to " << options.generation.positions
+                         << " tokens needs " << format::formatMegabytes(plan.generationPeakBytes)
+                         << "; give a shorter --generate-len or a larger budget";
     format::Bundle bundle;
     SmallVector<nn::ParameterOp> parameters = buildBundle(*module, options, plan, bundle);
     if (failed(check(writePlanFile(compilation.planJson, bundle))) ||

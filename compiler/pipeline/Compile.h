@@ -16,6 +16,7 @@ struct Compilation {
   std::string input;                      // a model, or the text of a program, which has its own options
   std::string output;                     // may be empty where nothing is written
   std::optional<int64_t> batch, sequence; // empty: as exported
+  std::optional<int64_t> generateLength;  // empty: the bundle does not generate text
   Options options;                        // but for the shape, which the above decide
   std::string budgetOption;               // "--memory-budget 64MiB": where the budget comes from; empty without one
   bool findLongest = false;               // say how long a sequence trains in the budget, and stop

@@ -36,6 +36,7 @@ template <typename Visitor, typename AnyOptions> void visit(AnyOptions &options,
   visitor("most_spill", options.training.mostSpill);
   visitor("memory_budget", options.training.budget);
   visitor("resident_limit", options.training.residentLimit);
+  visitor("generate_len", options.generation.positions);
 }
 
 class Writer {

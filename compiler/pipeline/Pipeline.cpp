@@ -49,6 +49,13 @@ void buildPipeline(OpPassManager &passes, const Options &options, Level level) {
 }
 
 void buildSchedulePipeline(OpPassManager &passes, const Options &options, Level level) {
+  if (options.generation.positions) {
+    DeriveDecodeOptions decode;
+    decode.positions = options.generation.positions;
+    decode.rows = countDecodeRows(options);
+    decode.batch = options.shape.batch;
+    passes.addPass(createDeriveDecode(decode));
+  }
   if (options.schedule.chunk) {
     ChunkSequenceOptions chunk;
     chunk.size = options.schedule.chunk;

@@ -31,6 +31,15 @@ llvm::json::Array toJson(const Buffers &buffers) {
   return array;
 }
 
+void printGeneration(llvm::raw_ostream &stream, const format::Bundle &bundle) {
+  const format::Plan &plan = bundle.plan();
+  stream << llvm::formatv("generating text, prompt and answer up to {0} tokens:\n", bundle.model().positions());
+  printRow(stream, "process", plan.process_bytes(), "the runtime itself");
+  for (const format::Buffer &buffer : plan.generation())
+    printRow(stream, buffer.name(), buffer.bytes(), buffer.source());
+  printRow(stream, "peak", plan.generation_peak_bytes(), "of a process that generates and does not train");
+}
+
 } // namespace
 
 void printPlan(llvm::raw_ostream &stream, const format::Bundle &bundle, bool explain) {
@@ -53,6 +62,8 @@ void printPlan(llvm::raw_ostream &stream, const format::Bundle &bundle, bool exp
     printRow(stream, "resident limit", plan.resident_limit(), "of the weights, in memory at once");
   if (plan.file_bytes())
     printRow(stream, "spilled", plan.file_bytes(), "written to a file in each step and read back");
+  if (plan.generation_peak_bytes())
+    printGeneration(stream, bundle);
   if (!explain)
     return;
   printRow(stream, "largest sum of live bytes", plan.live_bytes(),
@@ -90,6 +101,8 @@ void printPlanJson(llvm::raw_ostream &stream, const format::Bundle &bundle) {
       {"buffers", toJson(plan.buffers())},
       {"other_peaks", toJson(plan.other_peaks())},
       {"at_peak", toJson(plan.at_peak())},
+      {"generation_peak_bytes", static_cast<int64_t>(plan.generation_peak_bytes())},
+      {"generation", toJson(plan.generation())},
   };
   stream << llvm::formatv("{0:2}", llvm::json::Value(std::move(object))) << "\n";
 }

@@ -13,6 +13,7 @@
 #include "compiler/plan/InsertCopies.h"
 
 #include "compiler/plan/SharedPlaces.h"
+#include "dialects/exec/Placement.h"
 
 #include "mlir/IR/Builders.h"
 
@@ -25,7 +26,7 @@ namespace {
 /// Whether no op of the program may write where the value lies.
 bool isForeign(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value))
-    return isa<exec::ProgramOp>(argument.getOwner()->getParentOp());
+    return isa<exec::ProgramOp>(argument.getOwner()->getParentOp()) && !exec::isState(value);
   return value.getDefiningOp<train::SliceOp>() != nullptr;
 }
 

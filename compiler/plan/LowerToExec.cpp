@@ -2,7 +2,8 @@
 //
 // Lowers the functions of blocks to exec programs.
 //
-// 1. Arguments: token values have batch * sequence rows, of which the step's tokens are live; weights are whole.
+// 1. Arguments: token values have batch * sequence rows, or as many as the function asks for, of which those of the
+//    step's tokens are live; states and weights are whole.
 // 2. A slice has as many rows as its loop's chunk. A result that adds to an operand is like that operand.
 // 3. Another result has the sizes of the operands that share a letter with it in the kernel's signature
 //    (format/kernels.h): so a tile of logits has as many columns as the slice of the weight has rows. What no operand
@@ -33,11 +34,13 @@ struct Shape {
 class FunctionLowering {
 public:
   FunctionLowering(OpBuilder &builder, int64_t batch, int64_t sequence)
-      : builder(builder), batch(batch), sequence(sequence) {}
+      : builder(builder), batch(batch), sequence(sequence), tokens(batch * sequence) {}
 
   LogicalResult lower(func::FuncOp function) {
     if (function.isExternal())
       return function.emitError("has no body to lower");
+    if (std::optional<int64_t> rows = train::getTokenRows(function))
+      tokens = *rows;
     for (Type type : function.getArgumentTypes())
       if (failed(checkType(function.getLoc(), type)))
         return failure();
@@ -67,8 +70,10 @@ public:
 private:
   Shape getWholeShape(Type type) {
     ArrayRef<int64_t> sizes = cast<RankedTensorType>(type).getShape();
+    if (nn::isTokens(type) && nn::getCapacity(type))
+      return {{batch * nn::getCapacity(type)}, {sizes[2]}};
     if (nn::isTokens(type))
-      return {{batch * sequence, Extent::Tokens}, {sizes[2]}};
+      return {{tokens, Extent::Tokens}, {sizes[2]}};
     if (sizes.size() == 1)
       return {{1}, {sizes[0]}};
     return {{sizes[0]}, {sizes[1]}};
@@ -150,7 +155,7 @@ private:
       inits.push_back(mapping.lookup(init));
     Value over = op.getOver() ? mapping.lookup(op.getOver()) : Value();
     int64_t rows = op.getDomain() == train::Domain::WeightRows  ? shapes.lookup(over).rows.size
-                   : op.getDomain() == train::Domain::TokenRows ? batch * sequence
+                   : op.getDomain() == train::Domain::TokenRows ? tokens
                                                                 : sequence;
     int64_t size = std::min<int64_t>(op.getSize(), rows);
     auto loop = train::LoopOp::create(builder, op.getLoc(), op.getDomain(), size, over, inits);
@@ -257,7 +262,7 @@ private:
   }
 
   OpBuilder &builder;
-  int64_t batch, sequence;
+  int64_t batch, sequence, tokens; // the largest; a function may ask for fewer of the last
   DenseMap<Value, Value> mapping;
   DenseMap<Value, Shape> shapes;
   int64_t tokenRows = 0; // of the loop over tokens around; 0 where there is none

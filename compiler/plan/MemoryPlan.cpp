@@ -86,17 +86,32 @@ bool isFlow(train::PortAttr port) { return port.isFlow(); }
 bool isGradient(train::PortAttr port) { return port.getKind() == train::PortKind::Gradient; }
 bool isLogProbability(train::PortAttr port) { return port.is(train::PortKind::Result, format::logProbabilitiesPort); }
 
-/// All that passes from a block to the next one, where it is most.
-uint64_t getCheckpointBytes(ModuleOp module) {
-  uint64_t most = 0;
+using Programs = SmallVector<exec::ProgramOp>;
+
+/// Those that train, and those that generate text.
+std::pair<Programs, Programs> separatePrograms(ModuleOp module) {
+  DenseSet<StringRef> generating;
+  for (auto block : module.getOps<train::BlockOp>())
+    for (std::string_view name : {format::decodeProgram, format::decodeLogitsProgram})
+      if (FlatSymbolRefAttr program = block.getProgram(name))
+        generating.insert(program.getValue());
+  std::pair<Programs, Programs> programs;
   for (auto program : module.getOps<exec::ProgramOp>())
+    (generating.contains(program.getSymName()) ? programs.second : programs.first).push_back(program);
+  return programs;
+}
+
+/// All that passes from a block to the next one, where it is most.
+uint64_t getCheckpointBytes(ArrayRef<exec::ProgramOp> programs) {
+  uint64_t most = 0;
+  for (exec::ProgramOp program : programs)
     most = std::max(most, getOutputBytes(program, isFlow));
   return most;
 }
 
 /// Whether what flows from block to block needs one buffer, or two that change places.
-bool flowsInPlace(ModuleOp module) {
-  return llvm::all_of(module.getOps<exec::ProgramOp>(), [](exec::ProgramOp program) {
+bool flowsInPlace(ArrayRef<exec::ProgramOp> programs) {
+  return llvm::all_of(programs, [](exec::ProgramOp program) {
     return program.getInPlace() || !program.takesFlow() ||
            !gives(program, [](train::PortAttr port) { return port.getKind() == train::PortKind::Flow; });
   });
@@ -170,10 +185,9 @@ struct NeedsBySession {
   GradientNeeds ofGradients;
 };
 
-NeedsBySession findProgramNeeds(ModuleOp module) {
+NeedsBySession findProgramNeeds(ArrayRef<exec::ProgramOp> programs) {
   NeedsBySession needs;
-  needs.ofGradients = countGradients(module);
-  for (auto program : module.getOps<exec::ProgramOp>()) {
+  for (exec::ProgramOp program : programs) {
     ArenaPeak peak = findArenaPeak(program);
     bool givesGradients = program.givesGradients(), isForward = gives(program, isFlow);
     needs.gradients.add(program, peak, isForward || givesGradients);
@@ -238,6 +252,52 @@ std::vector<PlannedBuffer> listBuffers(const SessionMemory &memory, const Option
   return buffers;
 }
 
+/// Of one block, each in a place of its own.
+uint64_t getStateBytes(exec::ProgramOp program) {
+  uint64_t bytes = 0;
+  for (BlockArgument argument : program.getBody().front().getArguments())
+    if (program.getInputPort(argument.getArgNumber()).getKind() == train::PortKind::State)
+      bytes += format::alignUp(exec::sizeInBytes(argument));
+  return bytes;
+}
+
+void planGeneration(ModuleOp module, ArrayRef<exec::ProgramOp> programs, const Options &options, MemoryPlan &plan) {
+  if (programs.empty())
+    return;
+  GenerationMemory memory;
+  memory.trainables = plan.memory.trainables;
+  memory.workspace = plan.memory.workspace;
+  memory.residency = plan.memory.residency;
+  memory.flow = (flowsInPlace(programs) ? 1 : 2) * getCheckpointBytes(programs);
+  uint64_t layers = 0;
+  for (auto block : module.getOps<train::BlockOp>())
+    if (FlatSymbolRefAttr program = block.getProgram(format::decodeProgram))
+      if (uint64_t bytes = getStateBytes(module.lookupSymbol<exec::ProgramOp>(program)))
+        memory.state += bytes, ++layers;
+  for (exec::ProgramOp program : programs)
+    memory.scratch = std::max(memory.scratch, program.getArenaBytes());
+  uint64_t rows = countDecodeRows(options), batch = options.shape.batch;
+  memory.tokens = format::alignUp(rows * sizeof(int32_t)) + format::alignUp(batch * sizeof(int32_t));
+  if (auto vocabulary = module->getAttrOfType<IntegerAttr>("mebp.vocabulary"))
+    memory.logits = batch * vocabulary.getInt() * sizeof(float);
+
+  auto add = [&](std::string name, uint64_t bytes, std::string source) {
+    if (bytes)
+      plan.generation.push_back({std::move(name), bytes, std::move(source)});
+  };
+  add("state", memory.state,
+      "keys and values of " + std::to_string(layers) + " layers, " + std::to_string(options.generation.positions) +
+          " positions");
+  add("flow", memory.flow, "of " + std::to_string(rows) + " tokens at once");
+  add("trainables", memory.trainables, options.full.isChosen ? "the model's own, f32" : "adapter, f32");
+  add("scratch", memory.scratch, "");
+  add("workspace", memory.workspace, std::to_string(options.training.threads) + " threads");
+  add("tokens", memory.tokens, "ids");
+  add("logits", memory.logits, "of the last token");
+  add("residency", memory.residency, "which weights are in memory");
+  plan.generationPeakBytes = plan.processBytes + memory.total();
+}
+
 } // namespace
 
 LogicalResult verifyPlanned(ModuleOp module, EmitError emitError) {
@@ -267,14 +327,16 @@ RankedTensorType getCheckpointType(ModuleOp module) {
 
 MemoryPlan computeMemoryPlan(ModuleOp module, const Options &options, const PlanInputs &inputs) {
   const Training &training = options.training;
-  NeedsBySession needs = findProgramNeeds(module);
+  const auto [trainingPrograms, generatingPrograms] = separatePrograms(module);
+  NeedsBySession needs = findProgramNeeds(trainingPrograms);
+  needs.ofGradients = countGradients(module);
   MemoryPlan plan;
   plan.processBytes = runtimeBytes;
   plan.calibrated = inputs.machine.rates.isCalibrated();
 
   SessionMemory &memory = plan.memory;
   uint64_t tokens = options.shape.batch * options.shape.sequence;
-  memory.checkpoint = getCheckpointBytes(module);
+  memory.checkpoint = getCheckpointBytes(trainingPrograms);
   for (auto block : module.getOps<train::BlockOp>())
     memory.layers += block.getKind() == train::BlockKind::Layer;
   for (auto parameter : module.getOps<nn::ParameterOp>()) {
@@ -284,7 +346,7 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const Options &options, const Plan
     memory.trainables += bytes;
     memory.largestTrainable = std::max(memory.largestTrainable, bytes);
   }
-  memory.flowsInPlace = flowsInPlace(module);
+  memory.flowsInPlace = flowsInPlace(trainingPrograms);
   memory.spacing = options.schedule.spacing;
   memory.spill = options.schedule.spill;
   for (const format::StepPort &port : format::stepPorts)
@@ -302,6 +364,7 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const Options &options, const Plan
   plan.seconds = plan.stepSeconds.total(memory, inputs.machine.rates);
   plan.peakBytes = plan.processBytes + memory.total();
   plan.liveBytes = plan.peakBytes - memory.scratch - memory.gradients + largest.live;
+  planGeneration(module, generatingPrograms, options, plan);
   return plan;
 }
 

@@ -36,6 +36,10 @@ struct MemoryPlan {
   uint64_t processBytes = 0;
   uint64_t liveBytes = 0; // what the step needs at its fullest moment: the peak but for gaps between values
   uint64_t peakBytes = 0; // processBytes and the buffers
+
+  // Of a process that only generates text; nothing where the bundle cannot.
+  std::vector<PlannedBuffer> generation;
+  uint64_t generationPeakBytes = 0; // processBytes and these
 };
 
 /// That a module can be planned: every program is placed, and those that blocks name are there. What the passes make

@@ -78,7 +78,7 @@ private:
 
   void bindInputsAndOutputs() {
     for (BlockArgument input : program.getBody().front().getArguments())
-      bound.insert({places.getNumber(input), PlaceAttr()});
+      bound.insert({places.getNumber(input), getPlace(exec::Memory::Input, input.getArgNumber())});
     for (auto [index, output] : llvm::enumerate(program.getReturn().getValues()))
       bound.insert({places.getNumber(output), getPlace(exec::Memory::Output, index)});
   }
@@ -142,7 +142,7 @@ private:
   ProgramOp program;
   Lifetimes lifetimes;
   SharedPlaces places;
-  DenseMap<unsigned, PlaceAttr> bound;     // by number: an output's place; null where nothing is written
+  DenseMap<unsigned, PlaceAttr> bound;     // by number: an input's, of which a state is written, or an output's
   llvm::MapVector<unsigned, Group> groups; // by number: what lies in the arena
 };
 

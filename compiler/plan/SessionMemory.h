@@ -37,4 +37,15 @@ struct SessionMemory {
   uint64_t file() const;
 };
 
+/// What generating text has in memory: runtime/generate/layout.cpp lays the same out.
+struct GenerationMemory {
+  uint64_t trainables = 0, workspace = 0, residency = 0; // as a session that trains has them
+  uint64_t flow = 0;                                     // what passes between blocks, a step's rows
+  uint64_t state = 0;                                    // of all blocks
+  uint64_t scratch = 0, tokens = 0;
+  uint64_t logits = 0; // the caller's
+
+  uint64_t total() const { return trainables + workspace + residency + flow + state + scratch + tokens + logits; }
+};
+
 } // namespace mebp

@@ -47,6 +47,28 @@ def ChunkSequence : Pass<"mebp-chunk-sequence", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mebp::train::TrainDialect"];
 }
 
+def DeriveDecode : Pass<"mebp-derive-decode", "::mlir::ModuleOp"> {
+  let summary = "Derive the programs that generate text";
+  let description = [{
+    From each block's forward, or the head's logits, a function for the next tokens of a sequence. What an op reads with
+    everything before, as SequenceOpInterface says, is appended to a state, which the block keeps from step to step. An
+    op with a window needs no more of it than that. What reads later tokens is refused.
+
+    ```mlir
+    func.func @layer.forward(%x, ..) { %k.. %v.. %o, %lse = nn.attention(%q, %k, %v) .. }
+    // becomes, beside it
+    func.func @layer.decode(%x, .., %K {state "k"}, %V {state "v"}) {
+      %k.. %K1 = nn.append(%K, %k) {capacity = 256}  %v.. %V1 = nn.append(%V, %v) {capacity = 256}
+      %o, %lse = nn.attention(%q, %K1, %V1) {capacity = 256} ..
+    }
+    ```
+  }];
+  let options = [Option<"positions", "positions", "int64_t", "256", "that a prompt and its answer may have together">,
+                 Option<"rows", "rows", "int64_t", "64", "of tokens in a step">,
+                 Option<"batch", "batch", "int64_t", "1", "sequences side by side">];
+  let dependentDialects = ["::mebp::train::TrainDialect"];
+}
+
 def TileLoss : Pass<"mebp-tile-loss", "::mlir::ModuleOp"> {
   let summary = "Compute the head in tiles of rows and of the vocabulary";
   let description = [{

@@ -42,7 +42,7 @@ def Exec_PlaceAttr : AttrDef<Exec_Dialect, "Place"> {
   let summary = "Where a value lies";
   let description = [{
     `#exec.place<arena 128>`: in the scratch arena, from this byte on; `#exec.place<output 0>`: in the memory of the
-    program's first output.
+    program's first output; `#exec.place<input 1>`: in that of its second input, which is a state.
   }];
   let parameters = (ins EnumParameter<Exec_Memory>:$memory, "int64_t":$number);
   let assemblyFormat = "`<` $memory $number `>`";
@@ -58,7 +58,7 @@ def Exec_ProgramOp : Exec_Op<"program", [Symbol, IsolatedFromAbove, SingleBlock]
   let summary = "A list of kernel calls, and where their values lie";
   let description = [{
     The body's arguments are the inputs, exec.return's operands the outputs, each a #train.port. Memory for either is
-    bound by the runtime; an input is never written.
+    bound by the runtime; an input is never written, but for the block's state.
 
     In a placed program every result of a kernel and every exec.empty says where it lies, and nothing else has to: a
     slice is part of what it looks into, an update lies where its destination does, what a loop carries where it began.

@@ -85,9 +85,16 @@ private:
       return kernel.emitOpError() << "'" << slot.name << "' has size " << axis.size << " ("
                                   << stringifyExtent(axis.extent) << ") where " << entry->second.size << " ("
                                   << stringifyExtent(entry->second.extent) << ") is needed";
-    if (letter == 'S' && axis.extent != Extent::Tokens)
-      return kernel.emitOpError() << "'" << slot.name << "' has to be of all tokens";
+    if (letter == 'S' && axis.extent != (isOfState() ? Extent::Whole : Extent::Tokens))
+      return kernel.emitOpError() << "'" << slot.name << "' has to be of all "
+                                  << (isOfState() ? "that a state keeps" : "tokens");
     return success();
+  }
+
+  /// Whether what is before a row lies in a state.
+  bool isOfState() {
+    auto capacity = kernel.getKernelAttributes().getAs<IntegerAttr>("capacity");
+    return signature.ofState && capacity && capacity.getInt() > 0;
   }
 
   LogicalResult verifyParts() {

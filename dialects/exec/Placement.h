@@ -23,6 +23,9 @@ struct Span {
 /// place.
 std::optional<Span> locate(mlir::Value value);
 
+/// Whether an input is the block's state, which its program writes in place.
+bool isState(mlir::Value value);
+
 /// Whether every kernel's result and every exec.empty has a place.
 bool isPlaced(ProgramOp program);
 

@@ -107,7 +107,7 @@ private:
   LogicalResult run(UpdateOp op) {
     if (failed(read(op.getDestination(), op)) || failed(read(op.getSource(), op)))
       return failure();
-    if (op.getDestination().getDefiningOp<SliceOp>() || locate(op.getResult())->memory == Memory::Input)
+    if (op.getDestination().getDefiningOp<SliceOp>() || !mayWrite(*locate(op.getResult())))
       return op.emitOpError("updates what is not the program's to write");
     if (locate(op.getSource())->overlaps(*locate(op.getResult())))
       return op.emitOpError("writes over the rows that it reads");
@@ -121,7 +121,7 @@ private:
       for (auto [source, target] : llvm::zip(from, to)) {
         if (source.getDefiningOp<SliceOp>() || !(*locate(source) == *locate(target)))
           return reader->emitOpError("carries a value that lies elsewhere in the next trip");
-        if (locate(source)->memory == Memory::Input)
+        if (!mayWrite(*locate(source)))
           return reader->emitOpError("carries an input, which is not the program's to write");
         if (failed(read(source, reader)))
           return failure();
@@ -145,6 +145,11 @@ private:
     return success();
   }
 
+  /// An input is not the program's, but for its block's state.
+  bool mayWrite(const Span &place) {
+    return place.memory != Memory::Input || isState(program.getBody().front().getArgument(place.number));
+  }
+
   LogicalResult verifyPlace(Operation *op, Value result) {
     Span place = *locate(result);
     if (place.memory == Memory::Arena)
@@ -152,8 +157,14 @@ private:
                  ? success()
                  : op->emitOpError() << "lies at byte " << place.begin << ", which is no multiple of "
                                      << mebp::format::alignment;
+    if (place.memory == Memory::Input) {
+      auto inputs = program.getBody().front().getArguments();
+      bool fits = place.number >= 0 && place.number < static_cast<int64_t>(inputs.size()) && mayWrite(place) &&
+                  inputs[place.number].getType() == result.getType();
+      return fits ? success() : op->emitOpError("lies where no memory of the program's to write is");
+    }
     auto outputs = program.getReturn().getValues();
-    if (place.memory == Memory::Input || place.number < 0 || place.number >= static_cast<int64_t>(outputs.size()))
+    if (place.number < 0 || place.number >= static_cast<int64_t>(outputs.size()))
       return op->emitOpError("lies where no memory of the program's to write is");
     if (outputs[place.number].getType() != result.getType())
       return op->emitOpError() << "lies in output " << place.number << ", which is of another type";
@@ -214,6 +225,12 @@ std::optional<Span> mebp::exec::locate(Value value) {
       .Case<UpdateOp>([](auto update) { return locate(update.getDestination()); })
       .Case<LoopOp>([&](auto loop) { return locate(loop.getInits()[number]); })
       .Default([](Operation *) { return std::nullopt; });
+}
+
+bool mebp::exec::isState(Value value) {
+  auto argument = dyn_cast<BlockArgument>(value);
+  auto program = argument ? dyn_cast<ProgramOp>(argument.getOwner()->getParentOp()) : ProgramOp();
+  return program && program.getInputPort(argument.getArgNumber()).getKind() == mebp::train::PortKind::State;
 }
 
 bool mebp::exec::isPlaced(ProgramOp program) {

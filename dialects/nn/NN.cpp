@@ -30,9 +30,9 @@ void NNDialect::initialize() {
 
 LogicalResult TokensAttr::verifyEncoding(ArrayRef<int64_t> shape, Type,
                                          llvm::function_ref<InFlightDiagnostic()> emitError) const {
-  if (shape.size() == 3 && ShapedType::isDynamic(shape[0]) && ShapedType::isDynamic(shape[1]))
+  if (shape.size() == 3 && ShapedType::isDynamic(shape[0]))
     return success();
-  return emitError() << "#nn.tokens is of tensors ?x?xF: batch and sequence are known at run time";
+  return emitError() << "#nn.tokens is of tensors ?x?xF, or ?xNxF for a state: the batch is known at run time";
 }
 
 //===- Verifiers -------------------------------------------------------------------------------------------------===//
@@ -62,6 +62,14 @@ LogicalResult checkHeads(Operation *op, Value q, Value k, Value lse, int64_t hea
                              << " features of 'q'";
   return success(succeeded(checkFeatures(op, k, "k", features(q) / heads * kvHeads)) &&
                  succeeded(checkFeatures(op, lse, "lse", heads)));
+}
+
+/// A state has room for `capacity` positions; 0: it is none.
+LogicalResult checkCapacity(Operation *op, ValueRange values, int64_t capacity) {
+  for (Value value : values)
+    if (getCapacity(value.getType()) != capacity)
+      return op->emitOpError() << "has a capacity of " << capacity << " beside " << value.getType();
+  return success();
 }
 
 LogicalResult checkNorm(Operation *op, Value x, Value weight) {
@@ -127,7 +135,16 @@ LogicalResult RopeOp::verify() {
                          << size / 2;
   return success();
 }
-LogicalResult AttentionOp::verify() { return checkHeads(*this, getQ(), getK(), getLse(), getHeads(), getKvHeads()); }
+LogicalResult AttentionOp::verify() {
+  if (failed(checkCapacity(*this, {getK(), getV()}, getCapacity())))
+    return failure();
+  return checkHeads(*this, getQ(), getK(), getLse(), getHeads(), getKvHeads());
+}
+LogicalResult AppendOp::verify() {
+  if (getCapacity() <= 0)
+    return emitOpError() << "has a capacity of " << getCapacity() << "; at least 1 is needed";
+  return checkCapacity(*this, {getState(), getResult()}, getCapacity());
+}
 LogicalResult AttentionGradientOp::verify() {
   if (!getDkAccumulator() != !getDvAccumulator())
     return emitOpError("has one of its two accumulators; give both or none");

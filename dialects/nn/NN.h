@@ -29,6 +29,12 @@ inline bool isTokens(mlir::Type type) {
   return tensor && llvm::isa_and_present<TokensAttr>(tensor.getEncoding());
 }
 
+/// The positions that a state has room for; 0 where tokens are of the step.
+inline int64_t getCapacity(mlir::Type type) {
+  int64_t sequence = llvm::cast<mlir::RankedTensorType>(type).getShape()[1];
+  return mlir::ShapedType::isDynamic(sequence) ? 0 : sequence;
+}
+
 } // namespace mebp::nn
 
 #define GET_OP_CLASSES
@@ -41,10 +47,12 @@ inline int64_t features(mlir::Value value) {
   return llvm::cast<mlir::RankedTensorType>(value.getType()).getShape().back();
 }
 
-/// Of rows of tokens: [batch, sequence, features]; a part of the features may be known at run time alone.
-inline mlir::RankedTensorType getTokensType(int64_t features, mlir::Type element) {
+/// Of rows of tokens: [batch, sequence, features]; a part of the features may be known at run time alone. A state has a
+/// capacity instead of a sequence.
+inline mlir::RankedTensorType getTokensType(int64_t features, mlir::Type element,
+                                            int64_t capacity = mlir::ShapedType::kDynamic) {
   constexpr int64_t dynamic = mlir::ShapedType::kDynamic;
-  return mlir::RankedTensorType::get({dynamic, dynamic, features}, element, TokensAttr::get(element.getContext()));
+  return mlir::RankedTensorType::get({dynamic, capacity, features}, element, TokensAttr::get(element.getContext()));
 }
 
 } // namespace mebp::nn

@@ -23,6 +23,10 @@ def NN_TokensAttr : AttrDef<NN_Dialect, "Tokens",
                             [DeclareAttrInterfaceMethods<VerifiableTensorEncoding, ["verifyEncoding"]>]> {
   let mnemonic = "tokens";
   let summary = "Says of a tensor, as its encoding, that it has a row for each token: [batch, sequence, features]";
+  let description = [{
+    Batch and sequence are known at run time. A sequence of a known size is of a state, which has room for so many
+    positions of each batch item (nn.append).
+  }];
 }
 
 def NN_ParameterOp : Op<NN_Dialect, "parameter", [Symbol]> {
@@ -286,11 +290,23 @@ def NN_AttentionOp : NN_KernelOp<"attention", [Differentiable]> {
   let summary = "Causal attention with grouped heads";
   let description = [{
     Per head, with keys j ≤ t (and j > t − window where window > 0): p = softmax(scale q kᵀ), o = p v,
-    lse = log Σ exp(scale q kᵀ). q, o [B,T,H·d], k, v [B,T,K·d], lse [B,T,H]; head h reads kv head h / (H/K).
+    lse = log Σ exp(scale q kᵀ). q, o [B,T,H·d], k, v [B,T,K·d], lse [B,T,H]; head h reads kv head h / (H/K). With
+    `capacity`, k and v are states of nn.append: they have what earlier steps left as well.
   }];
   let arguments = (ins Tokens:$q, Tokens:$k, Tokens:$v, I64Attr:$heads, I64Attr:$kv_heads, F32Attr:$scale,
-                       DefaultValuedAttr<I64Attr, "0">:$window);
+                       DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<I64Attr, "0">:$capacity);
   let results = (outs Tokens:$output, Tokens:$lse);
+  let hasVerifier = 1;
+}
+
+def NN_AppendOp : NN_KernelOp<"append"> {
+  let summary = "Rows of tokens, kept for later steps";
+  let description = [{
+    result = state, but its row p mod `capacity` of each batch item is the row of the token at position p, for all
+    tokens of the step. `state` and `result` are one memory, [B,capacity,F], which the block keeps from step to step.
+  }];
+  let arguments = (ins Tokens:$state, Tokens:$rows, I64Attr:$capacity);
+  let results = (outs Tokens:$result);
   let hasVerifier = 1;
 }
 

@@ -81,6 +81,11 @@ SmallVector<OpResult> mebp::nn::getSums(Operation *op) {
   return sums;
 }
 
+int64_t mebp::nn::getWindow(Operation *op) {
+  auto window = op->getAttrOfType<IntegerAttr>("window");
+  return window ? window.getInt() : 0;
+}
+
 bool mebp::nn::mixesRows(Operation *op) {
   auto sequence = dyn_cast<SequenceOpInterface>(op);
   if (!sequence)

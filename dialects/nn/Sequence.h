@@ -29,6 +29,9 @@ SequenceUses deriveSequenceUses(mlir::Operation *op);
 /// The results that are sums over rows.
 llvm::SmallVector<mlir::OpResult> getSums(mlir::Operation *op);
 
+/// How many rows a causal op reads of those before, its own among them: its attribute `window`. 0: all.
+int64_t getWindow(mlir::Operation *op);
+
 /// Whether it reads or writes rows beside its own. What adds up all rows does not.
 bool mixesRows(mlir::Operation *op);
 

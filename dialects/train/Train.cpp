@@ -297,6 +297,7 @@ bool PortAttr::isCotangent() const {
 namespace {
 constexpr StringLiteral portAttribute = "train.port";
 constexpr StringLiteral trainableAttribute = "train.trainable";
+constexpr StringLiteral rowsAttribute = "train.rows";
 
 /// What is known of an attribute by its name; `fits` says which ports belong there.
 LogicalResult verifyAttribute(Operation *op, NamedAttribute attribute, bool (PortAttr::*fits)() const) {
@@ -339,5 +340,12 @@ bool isTrainable(func::FuncOp function, unsigned argument) {
 }
 void setTrainable(func::FuncOp function, unsigned argument) {
   function.setArgAttr(argument, trainableAttribute, UnitAttr::get(function.getContext()));
+}
+std::optional<int64_t> getTokenRows(func::FuncOp function) {
+  auto rows = function->getAttrOfType<IntegerAttr>(rowsAttribute);
+  return rows ? std::optional(rows.getInt()) : std::nullopt;
+}
+void setTokenRows(func::FuncOp function, int64_t rows) {
+  function->setAttr(rowsAttribute, Builder(function.getContext()).getI64IntegerAttr(rows));
 }
 } // namespace mebp::train

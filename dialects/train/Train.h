@@ -27,4 +27,8 @@ void setResultPort(mlir::func::FuncOp function, unsigned index, PortKind kind, l
 bool isTrainable(mlir::func::FuncOp function, unsigned argument);
 void setTrainable(mlir::func::FuncOp function, unsigned argument);
 
+/// The most rows of tokens that a function is run with: its `train.rows`. Without one, those of the largest step.
+std::optional<int64_t> getTokenRows(mlir::func::FuncOp function);
+void setTokenRows(mlir::func::FuncOp function, int64_t rows);
+
 } // namespace mebp::train

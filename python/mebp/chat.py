@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A question as the model's chat template puts it."""
+"""A conversation as the model's chat template puts it."""
 
 from mebp.data.chat_template import ChatTemplate
 from mebp.tokenizer import Tokenizer
 
 
 class Chat:
-    """Asks by a tokenizer's chat template."""
+    """Turns of a user and an assistant, by a tokenizer's chat template."""
 
     def __init__(self, tokenizer: Tokenizer, system: str | None = None) -> None:
         """`system` is the system's turn; None leaves it to the template.
@@ -15,10 +15,25 @@ class Chat:
         """
         self._template, self._tokenizer = ChatTemplate(tokenizer), tokenizer
         self._before = [] if system is None else [{"role": "system", "content": system}]
+        self._answered = 0
 
     def prompt(self, text: str) -> str:
-        """The user's turn `text`, up to where the assistant's answer begins."""
+        """The turns so far and the user's next one, `text`, up to where the assistant's answer begins."""
         return self._template.render(self._turns(text), add_generation_prompt=True)
+
+    def keep(self, text: str, answer: str) -> None:
+        """Makes the user's turn `text` and its answer part of the conversation."""
+        self._before = [*self._turns(text), {"role": "assistant", "content": answer}]
+        self._answered += 1
+
+    def forget_first(self) -> bool:
+        """Leaves out the first question and its answer; False where there is none."""
+        if not self._answered:
+            return False
+        first = len(self._before) - 2 * self._answered
+        del self._before[first : first + 2]
+        self._answered -= 1
+        return True
 
     def stop_tokens(self) -> set[int]:
         """What ends an answer: the tokenizer's own, and the special token that the template puts after one, which a

@@ -28,6 +28,7 @@ def compile(
     *,
     seq_len: int | None = None,
     batch: int | None = None,
+    generate_len: int | None = None,
     weights: str | None = None,
     embedding_weights: str | None = None,
     weights_for: Mapping[str, str] | None = None,
@@ -48,6 +49,8 @@ def compile(
     """Compiles the exported `model` (an ONNX file) into the bundle folder `output`; what is None is mebpc's to choose.
 
     seq_len, batch: the longest sequence and the largest batch, in tokens and rows; None for those of the export.
+    generate_len: the most tokens that a prompt and its answer may have together; None for a bundle that generates text
+        slowly, up to seq_len.
     weights: how frozen weights are stored: "int4", "int4-sym", "int8", "bf16" or "f32".
     embedding_weights: the same for the embedding and the head.
     weights_for: the same for some layers by their names, in which * stands for anything, such as
@@ -76,6 +79,7 @@ def compile(
     options = {
         "--seq-len": seq_len,
         "--batch": batch,
+        "--generate-len": generate_len,
         "--weights": weights,
         "--embedding-weights": embedding_weights,
         "--weights-for": ",".join(f"{name}={storage}" for name, storage in (weights_for or {}).items()) or None,

@@ -34,8 +34,9 @@ class Plan(dict):
         self._sources = {buffer["name"]: buffer["source"] for buffer in buffers}
 
     def tables(self) -> list[Table]:
-        """What the peak is made of, and what is in use where the scratch arena is fullest."""
-        return [self._peak(), self._fullest()]
+        """What the peak is made of, what is in use where the scratch arena is fullest, and what generating text needs,
+        if the bundle can."""
+        return [self._peak(), self._fullest(), *([self._generation()] if self["generation"] else [])]
 
     def __str__(self) -> str:
         return "\n\n".join(map(str, self.tables()))
@@ -71,6 +72,15 @@ class Plan(dict):
         if rest:
             rows.append([f"{len(rest)} smaller ones", megabytes(sum(value["bytes"] for value in rest)), ""])
         return Table("in use where the scratch arena is fullest", ["value", "MB", "of"], rows)
+
+    def _generation(self) -> Table:
+        parts = [{"name": "process", "bytes": self["process_bytes"], "source": "the runtime itself, measured"}]
+        rows = [[part["name"], megabytes(part["bytes"]), part["source"]] for part in [*parts, *self["generation"]]]
+        rows.append(
+            ["peak", megabytes(self["generation_peak_bytes"]), "of a process that generates and does not train"]
+        )
+        title = f"generating text, prompt and answer up to {self._model['positions']} tokens"
+        return Table(title, ["what", "MB", ""], rows)
 
     def _meaning(self, name: str) -> str:
         if name == "process":

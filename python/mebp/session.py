@@ -2,7 +2,7 @@
 """A training session over a compiled bundle."""
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,8 @@ from mebp.inspect import describe
 from mebp.numbers import check_not_negative, whole_number
 from mebp.plan import Plan
 from mebp.session_options import byte_size, check_options, default_optimizer, takes_losses
+from mebp.streaming import TextStream, stop_strings
+from mebp.tokenizer import Tokenizer
 from mebp.words import counted
 
 
@@ -70,6 +72,7 @@ class Session:
         state_in_file: bool = False,
         perturbation: float = 1e-3,
         forward_only: bool = False,
+        generate_only: bool = False,
         profile: str | os.PathLike[str] | None = None,
     ) -> None:
         """Opens the bundle folder `path`.
@@ -93,6 +96,7 @@ class Session:
         state_in_file: the optimizer's state goes there, too; every step then writes all of it, which wears flash.
         perturbation: what MeZO's directions, standard normal numbers, are multiplied with.
         forward_only: losses, logits and generation alone: no room for gradients, checkpoints or an optimizer's state.
+        generate_only: generation alone, by a bundle that was compiled for it: not even room for a loss.
         profile: a file for every kernel call, as Chrome's trace events: ui.perfetto.dev draws it. It is whole when the
             session is gone.
 
@@ -127,6 +131,7 @@ class Session:
             state_in_file=state_in_file,
             perturbation=perturbation,
             forward_only=forward_only,
+            generate_only=generate_only,
             trace_file=os.fspath(user_path(profile)) if profile else "",
         )
 
@@ -160,6 +165,11 @@ class Session:
         return self._info["max_sequence"]
 
     @property
+    def max_positions(self) -> int:
+        """The most tokens that a prompt and its answer may have together."""
+        return self._info["max_positions"] or self.max_sequence
+
+    @property
     def vocabulary(self) -> int:
         """Ids and labels are below this number."""
         return self._info["vocabulary"]
@@ -180,6 +190,7 @@ class Session:
         live_bytes: what a step needs at its fullest moment; peak_bytes is that and the gaps between values.
         at_peak: the values in use where the scratch arena is fullest.
         other_peaks: what peak_bytes is with each optimizer and each use of the gradients.
+        generation, generation_peak_bytes: what a process needs that only generates text; 0 where the bundle cannot.
         optimizer, threads, predicted_seconds, calibrated: what it was reckoned for, and the time of a step.
         """
         return Plan(
@@ -267,36 +278,89 @@ class Session:
         temperature: float = 0.0,
         top_k: int | None = None,
         top_p: float | None = None,
+        min_p: float | None = None,
+        repetition_penalty: float = 1.0,
+        stop: str | Sequence[str] | None = None,
         seed: int = 0,
+        samples: int = 1,
         callback: Callable[[np.ndarray], object] | None = None,
+        source: generation.Kept | None = None,
     ) -> np.ndarray:
         """Prompts and their continuations: int64 [batch, sequence + n], n <= max_new_tokens.
+
+        A bundle that was compiled with --generate-len keeps the keys and values of earlier tokens, so that each new one
+        costs a row; any other computes the whole sequence again for each.
 
         input_ids: integers [batch, sequence], all prompts of one length.
         eos_token_id: a row that came to it (or to one of several) is filled up with it; all rows there, it ends.
         temperature: 0 takes the likeliest token. Above 0, tokens are drawn from softmax(logits / temperature): of the
-            top_k likeliest, and of those only as many as together reach the probability top_p.
+            top_k likeliest, of those only as many as together reach the probability top_p, and of those only the ones
+            that are at least min_p times as likely as the likeliest.
+        repetition_penalty: above 1, tokens that the row has already become less likely, as transformers has it.
+        stop: a row whose new text, by the bundle's tokenizer, has come to this (or to one of several) ends there; it is
+            filled up with its last token.
         seed: of the draws, by a generator of this call's own: the same arguments give the same tokens.
+        samples: so many rows of each prompt, one after the other; a single prompt is computed once for all of them.
         callback: called with each step's tokens, int64 [batch], as soon as they are chosen.
+        source: keys and values of an earlier call, of `keys_and_values()`: what both prompts begin with is not computed
+            again.
 
-        Raises mebp.Error for an invalid value, and where the prompt and max_new_tokens exceed the compiled
-        sequence.
+        Raises mebp.Error for an invalid value, and where the prompt and max_new_tokens exceed max_positions, or the
+        rows the compiled batch.
         """
-        sampler = generation.Sampler(temperature, top_k, top_p, seed)
+        sampler = generation.Sampler(
+            temperature, top_k, top_p, seed, min_p=min_p, repetition_penalty=repetition_penalty
+        )
         ids = arrays.token_array("input_ids", input_ids, "give prompts of other lengths in calls of their own")
+        ids = np.repeat(ids, whole_number("samples", samples, at_least=1), axis=0)
         count = whole_number("max_new_tokens", max_new_tokens, at_least=1)
-        if ids.shape[1] + count > self.max_sequence:
+        if ids.shape[1] + count > self.max_positions:
+            option = "--generate-len" if self.generates else "--seq-len"
             raise Error(
                 f"a prompt of {counted(ids.shape[1], 'token')} and {count} new ones exceed the compiled length of "
-                f"{self.max_sequence}; shorten them or compile with a longer --seq-len"
+                f"{self.max_positions}; shorten them or compile with a longer {option}"
+            )
+        if len(ids) > self.max_batch:
+            raise Error(
+                f"{len(ids)} rows are more than the {self.max_batch} that the bundle was compiled for; compile with "
+                f"--batch {len(ids)}"
             )
         ends = generation.end_tokens(eos_token_id, self.vocabulary)
+        streams = self._streams(len(ids), stop)
+
+        def finishes(row: int, token: int) -> bool:
+            if not streams:
+                return False
+            streams[row].add(token)
+            return streams[row].has_stopped
+
         columns = [ids.astype(np.int64)]
-        for tokens in generation.new_tokens(self, ids, count, ends, sampler):
+        if source is None:
+            source = self.keys_and_values() if self.generates else generation.Recomputed(self)
+        for tokens in generation.new_tokens(source, ids, count, ends, sampler, finishes):
             columns.append(tokens.astype(np.int64)[:, None])
             if callback is not None:
                 callback(columns[-1][:, 0])
         return np.concatenate(columns, axis=1)
+
+    @property
+    def generates(self) -> bool:
+        """Whether the bundle was compiled with --generate-len."""
+        return self._info["max_positions"] > 0
+
+    def keys_and_values(self) -> generation.Kept:
+        """Memory for one conversation or other run of calls of generate, which have to name it; freed with the object.
+
+        Raises mebp.Error where the bundle was compiled without --generate-len.
+        """
+        return generation.Kept(load_runtime().Generation(self._session))
+
+    def _streams(self, rows: int, stop: str | Sequence[str] | None) -> list[TextStream]:
+        stops = stop_strings(stop)
+        if not stops:
+            return []
+        tokenizer = Tokenizer(self.path)
+        return [TextStream(tokenizer.decode, stops) for _ in range(rows)]
 
     def trainables(self) -> dict[str, np.ndarray]:
         """Copies of all trainable tensors, {PEFT key: float32 array}, keys as in adapter_model.safetensors.

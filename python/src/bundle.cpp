@@ -39,6 +39,7 @@ nb::dict Bundle::describeInfo() const {
   result["weights_bytes"] = info.weights_bytes;
   result["peak_bytes"] = info.peak_bytes;
   result["process_bytes"] = info.process_bytes;
+  result["max_positions"] = info.max_positions;
   return result;
 }
 

@@ -33,12 +33,24 @@ struct Destroy {
   }
 };
 
+// Runs a long call without Python's lock, so that other threads (a progress bar, a data loader) go on.
+template <typename Call> void unlocked(Call call) {
+  mebp_error error;
+  mebp_code code;
+  RunningCall running;
+  {
+    nb::gil_scoped_release release;
+    code = call(&error);
+  }
+  check(code, error);
+}
+
 class Session {
 public:
   Session(const Bundle &bundle, const std::string &optimizer, double learningRate, double beta1, double beta2,
           double epsilon, double weightDecay, uint32_t threads, bool referenceKernels, bool returnGradients,
           bool accumulate, double clip, uint64_t residentLimit, const std::string &spillFolder, bool stateInFile,
-          double perturbation, bool forwardOnly, const std::string &traceFile)
+          double perturbation, bool forwardOnly, bool generateOnly, const std::string &traceFile)
       : bundle(bundle) {
     mebp_session_options options;
     mebp_session_options_init(&options);
@@ -57,6 +69,7 @@ public:
     options.state_in_file = stateInFile;
     options.perturbation = perturbation;
     options.forward_only = forwardOnly;
+    options.generate_only = generateOnly;
     options.trace_file = traceFile.empty() ? nullptr : traceFile.c_str();
     options.spill_folder = spillFolder.empty() ? nullptr : spillFolder.c_str();
     memoryBytes = mebp_session_memory_bytes(bundle.get(), &options);
@@ -193,19 +206,10 @@ public:
   bool isPoisoned() const { return mebp_session_is_poisoned(handle.get()); }
   std::string notes() const { return mebp_session_notes(handle.get()); }
 
-private:
-  // Runs a long call without Python's lock, so that other threads (a progress bar, a data loader) go on.
-  template <typename Call> static void unlocked(Call call) {
-    mebp_error error;
-    mebp_code code;
-    RunningCall running;
-    {
-      nb::gil_scoped_release release;
-      code = call(&error);
-    }
-    check(code, error);
-  }
+  mebp_session *get() const { return handle.get(); }
+  uint32_t vocabulary() const { return bundle.info().vocabulary; }
 
+private:
   static uint32_t rows(const TokenArray &ids) { return static_cast<uint32_t>(ids.shape(0)); }
   static uint32_t columns(const TokenArray &ids) { return static_cast<uint32_t>(ids.shape(1)); }
 
@@ -219,6 +223,44 @@ private:
   const Bundle &bundle;
   std::unique_ptr<mebp_session, Destroy> handle;
   uint64_t memoryBytes = 0, plannedPeakBytes = 0;
+};
+
+class Generation {
+public:
+  explicit Generation(const Session &session) : session(session) {
+    mebp_error error;
+    mebp_generation *created = nullptr;
+    check(mebp_generation_create(session.get(), &created, &error), error);
+    handle.reset(created);
+  }
+
+  // The logits of the token after the last one: [batch, vocabulary].
+  FloatResult append(TokenArray ids) {
+    FloatResult result = makeArray({ids.shape(0), session.vocabulary()});
+    float *out = result.data();
+    const auto rows = static_cast<uint32_t>(ids.shape(0)), columns = static_cast<uint32_t>(ids.shape(1));
+    unlocked(
+        [&](mebp_error *error) { return mebp_generation_append(handle.get(), ids.data(), rows, columns, out, error); });
+    return result;
+  }
+  uint32_t rewind(uint32_t positions) {
+    mebp_error error;
+    uint32_t kept = 0;
+    check(mebp_generation_rewind(handle.get(), positions, &kept, &error), error);
+    return kept;
+  }
+  void spread(uint32_t batch) {
+    mebp_error error;
+    check(mebp_generation_spread(handle.get(), batch, &error), error);
+  }
+  uint32_t positions() const { return mebp_generation_positions(handle.get()); }
+
+private:
+  struct Destroy {
+    void operator()(mebp_generation *generation) const { mebp_generation_destroy(generation); }
+  };
+  const Session &session;
+  std::unique_ptr<mebp_generation, Destroy> handle;
 };
 
 class Lock {
@@ -253,14 +295,20 @@ void bindSession(nb::module_ &module) {
       .def(nb::init<const char *, bool>(), nb::arg("path"), nb::arg("is_folder"))
       .def("release", &Lock::release);
   module.def("state_steps", &stateSteps, nb::arg("folder"));
+  nb::class_<Generation>(module, "Generation")
+      .def(nb::init<const Session &>(), nb::arg("session"), nb::keep_alive<1, 2>())
+      .def("append", &Generation::append, nb::arg("ids"))
+      .def("rewind", &Generation::rewind, nb::arg("positions"))
+      .def("spread", &Generation::spread, nb::arg("batch"))
+      .def("positions", &Generation::positions);
   nb::class_<Session>(module, "Session")
       .def(nb::init<const Bundle &, const std::string &, double, double, double, double, double, uint32_t, bool, bool,
-                    bool, double, uint64_t, const std::string &, bool, double, bool, const std::string &>(),
+                    bool, double, uint64_t, const std::string &, bool, double, bool, bool, const std::string &>(),
            nb::arg("bundle"), nb::kw_only(), nb::arg("optimizer"), nb::arg("learning_rate"), nb::arg("beta1"),
            nb::arg("beta2"), nb::arg("epsilon"), nb::arg("weight_decay"), nb::arg("threads"),
            nb::arg("reference_kernels"), nb::arg("return_gradients"), nb::arg("accumulate"), nb::arg("clip"),
            nb::arg("resident_limit"), nb::arg("spill_folder"), nb::arg("state_in_file"), nb::arg("perturbation"),
-           nb::arg("forward_only"), nb::arg("trace_file"), nb::keep_alive<1, 2>())
+           nb::arg("forward_only"), nb::arg("generate_only"), nb::arg("trace_file"), nb::keep_alive<1, 2>())
       .def("loss", &Session::loss, nb::arg("ids"), nb::arg("labels"))
       .def("log_probabilities", &Session::logProbabilities, nb::arg("ids"), nb::arg("labels"))
       .def("gradients", &Session::gradients, nb::arg("ids"), nb::arg("labels"))

@@ -91,6 +91,8 @@ mebp_code mebp_bundle_get_info(const mebp_bundle *bundle, mebp_bundle_info *out,
     info.weights_bytes = content.weights_bytes();
     info.peak_bytes = content.plan().peak_bytes();
     info.process_bytes = content.plan().process_bytes();
+    info.max_positions = model.positions();
+    info.generation_peak_bytes = content.plan().generation_peak_bytes();
     writeSized(info, out);
     return Status();
   });

@@ -26,6 +26,7 @@ static Json describeModel(const format::Model &model) {
           {"hidden", model.hidden()},
           {"batch", model.batch()},
           {"sequence", model.sequence()},
+          {"positions", model.positions()},
           {"activation", nameOf(model.activation())},
           {"lora",
            {{"rank", model.lora().rank()},
@@ -78,7 +79,9 @@ static Json describePlan(const format::Plan &plan) {
           {"loss_columns", plan.loss_columns()},
           {"buffers", describeBuffers(plan.buffers())},
           {"other_peaks", describeBuffers(plan.other_peaks())},
-          {"at_peak", describeBuffers(plan.at_peak())}};
+          {"at_peak", describeBuffers(plan.at_peak())},
+          {"generation_peak_bytes", plan.generation_peak_bytes()},
+          {"generation", describeBuffers(plan.generation())}};
 }
 
 std::string describeBundle(const format::Bundle &bundle) {

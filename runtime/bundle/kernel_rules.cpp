@@ -49,6 +49,10 @@ static Status checkHeads(const KernelShape &shape) {
   return Status();
 }
 
+static Status checkState(const KernelShape &shape) {
+  return shape.attributes.capacity ? Status() : wrong(shape, "does not say the capacity of its state");
+}
+
 // How much of a call there is of what the room grows with, and its name.
 static std::pair<int64_t, const char *> countOf(const KernelShape &shape, const format::KernelSignature &signature) {
   switch (signature.roomPer) {
@@ -85,6 +89,8 @@ Status checkRule(const KernelShape &shape, const format::KernelSignature &signat
     return checkGroups(shape);
   case format::Rule::Heads:
     return checkHeads(shape);
+  case format::Rule::State:
+    return checkState(shape);
   case format::Rule::Rotary:
     return checkRotary(shape);
   case format::Rule::Loss:

@@ -49,6 +49,7 @@ private:
     bool everDefined = false;
     bool input = false;
     bool output = false;
+    bool appended = false;              // a state, and rows were added to it
     const format::Port *port = nullptr; // the input that it is, or is a slice of
   };
 
@@ -75,6 +76,9 @@ private:
   Status define(int64_t index, Values &defined);
   Status checkWritable(uint32_t index) const;
   bool isBatch(uint32_t index, std::string_view name) const;
+  bool isState(uint32_t index) const;
+  Status checkKept(const format::Slot &slot, const Dimension &dimension, const KernelShape &shape) const;
+  Status checkAppended(uint32_t index);
   Status checkType(const format::Slot &slot, uint32_t index) const;
   Status checkLetter(const format::Slot &slot, char letter, const Dimension &dimension, KernelShape &shape);
   Status checkSlot(const format::Slot &slot, uint32_t index, KernelShape &shape);

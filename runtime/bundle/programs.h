@@ -10,7 +10,7 @@
 
 namespace mebp {
 
-// What a step runs. The last block is the head.
+// What a session runs. The last block is the head.
 struct KnownProgram {
   std::string_view name;
   bool ofHead; // else of every other block
@@ -18,6 +18,7 @@ struct KnownProgram {
   bool givesGradients;        // and cotangents
   bool givesLogProbabilities; // and the entropy
   bool givesLogits;
+  bool generates = false; // run by generation, and by nothing else
 };
 constexpr KnownProgram knownPrograms[] = {
     {format::forwardProgram, false, true, false, false, false},
@@ -25,6 +26,8 @@ constexpr KnownProgram knownPrograms[] = {
     {format::objectiveProgram, true, true, true, true, false},
     {format::logProbabilitiesProgram, true, false, false, true, false},
     {format::logitsProgram, true, false, false, false, true},
+    {format::decodeProgram, false, false, false, false, false, true},
+    {format::decodeLogitsProgram, true, false, false, false, true, true},
 };
 
 constexpr int32_t noProgram = -1;
@@ -34,6 +37,14 @@ using Ports = google::protobuf::RepeatedPtrField<format::Port>;
 int32_t programOf(const format::Block &block, std::string_view name);
 // Of the one that gives its gradients: an objective, or a backward.
 int32_t gradientProgramOf(const format::Block &block);
+// Those that generate text: of every block, or of none (Model.positions).
+inline std::string_view generatingProgramOf(bool isHead) {
+  return isHead ? format::decodeLogitsProgram : format::decodeProgram;
+}
+// What the flows that a program takes come from: a program of the block before.
+inline std::string_view giverOf(const KnownProgram &use) {
+  return use.generates ? format::decodeProgram : format::forwardProgram;
+}
 // Null where it binds none of this name.
 const format::Parameter *findParameter(const format::Block &block, std::string_view name);
 

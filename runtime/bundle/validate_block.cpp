@@ -55,6 +55,8 @@ private:
       return Status();
     if (port.kind() == Port::BATCH)
       return checkStepPort(port);
+    if (port.kind() == Port::STATE && use.generates)
+      return checkState(port);
     if (port.kind() != Port::PARAMETER)
       return unknown(port);
     const format::Parameter *parameter = findParameter(block, port.name());
@@ -87,6 +89,12 @@ private:
     return fits && format::storageOf(value.element()) == known->element ? Status() : wrongShape(port);
   }
 
+  // Rows for each batch item; which of them, the kernels that use them say.
+  Status checkState(const Port &port) const {
+    const format::Value &value = valueOf(port);
+    return isStatic(value) && value.rows() % bundle.model().batch() == 0 ? Status() : wrongShape(port);
+  }
+
   // A parameter that is read is updated only after its gradient; one without a gradient could be read after it.
   Status checkGradients() const {
     for (const Port &input : program.inputs())
@@ -97,9 +105,12 @@ private:
   }
 
   uint64_t mostTokens() const { return static_cast<uint64_t>(bundle.model().batch()) * bundle.model().sequence(); }
-  // All values by tokens of a program have one number of rows; a step runs it on as many as the model has. A program
-  // for logits may be planned for fewer, since it runs on rows in turn.
+  // All values by tokens of a program have one number of rows; a step runs it on as many as the model has. Logits and
+  // generation may be planned for fewer, since they run on rows in turn; but for one of each batch item at least, and
+  // in blocks before the head for two.
   bool isTokenCount(uint64_t rows) const {
+    if (use.generates)
+      return rows <= mostTokens() && rows >= bundle.model().batch() * (use.ofHead ? 1u : 2u);
     return rows == mostTokens() || (use.name == format::logitsProgram && rows < mostTokens());
   }
 
@@ -150,7 +161,8 @@ Status validateBlock(const format::Bundle &bundle, int index) {
   for (const KnownProgram &use : knownPrograms) {
     int32_t number = programOf(block, use.name);
     if (number == noProgram) {
-      if (use.isRequired && use.ofHead == isHead)
+      bool isRequired = use.isRequired || (use.generates && bundle.model().positions());
+      if (isRequired && use.ofHead == isHead)
         return failure(MEBP_CORRUPT, "it has no %s program", use.name.data());
       continue;
     }

@@ -2,6 +2,7 @@
 //
 // What a bundle's parts say about each other: weights against weights.bin here, blocks against their programs and each
 // other in validate_block.cpp and validate_flows.cpp.
+#include <algorithm>
 #include <string>
 #include <unordered_set>
 
@@ -36,10 +37,10 @@ static Status validateWeight(const format::Weight &weight, uint64_t size) {
 }
 
 static Status validateModel(const format::Model &model) {
-  for (uint32_t extent : {model.vocabulary(), model.batch(), model.sequence()})
+  for (uint32_t extent : {model.vocabulary(), model.batch(), model.sequence(), std::max(model.positions(), 1u)})
     if (extent == 0 || extent > maximumExtent)
       return failure(MEBP_CORRUPT, "the model has an impossible size");
-  if (static_cast<uint64_t>(model.batch()) * model.sequence() > maximumExtent)
+  if (static_cast<uint64_t>(model.batch()) * std::max(model.sequence(), model.positions()) > maximumExtent)
     return failure(MEBP_CORRUPT, "batch * sequence is too large");
   return Status();
 }

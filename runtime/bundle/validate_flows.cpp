@@ -41,7 +41,7 @@ private:
       bool back = isCotangent(input);
       if (back ? !use.givesGradients || !isGivenBack(index + 1, input) : index == 0)
         return wrong(input, "which no other block gives");
-      if (Status status = checkType(program, input, back ? index : index - 1); !status.ok())
+      if (Status status = checkType(use, program, input, back ? index : index - 1); !status.ok())
         return status;
     }
     bool flows = false;
@@ -50,20 +50,21 @@ private:
         continue;
       bool back = isCotangent(output);
       flows |= !back;
-      if (back ? !use.givesGradients || index == 0 : use.name != format::forwardProgram)
+      bool givesFlows = use.name == format::forwardProgram || use.name == format::decodeProgram;
+      if (back ? !use.givesGradients || index == 0 : !givesFlows)
         return wrong(output, "which goes nowhere");
-      if (Status status = checkType(program, output, back ? index - 1 : index); !status.ok())
+      if (Status status = checkType(use, program, output, back ? index - 1 : index); !status.ok())
         return status;
     }
-    if (use.name == format::forwardProgram && !flows)
+    if (use.name == giverOf(use) && !flows)
       return failure(MEBP_CORRUPT, "it gives nothing to the next block");
     return Status();
   }
 
-  // Against the flow that the forward of this block gives.
-  Status checkType(const format::Program &program, const Port &port, int giver) const {
+  // Against the flow that the forward of this block gives, or what stands for it in generation.
+  Status checkType(const KnownProgram &use, const format::Program &program, const Port &port, int giver) const {
     const format::Block &block = bundle.blocks(giver);
-    int32_t number = programOf(block, format::forwardProgram);
+    int32_t number = programOf(block, giverOf(use));
     const format::Program *forward = number == noProgram ? nullptr : &bundle.programs(number);
     const Port *flow = forward ? findPort(forward->outputs(), Port::FLOW, format::flowOf(port.name())) : nullptr;
     if (!flow)
@@ -71,7 +72,8 @@ private:
     const format::Value &one = valueOf(program, port), &other = valueOf(*forward, *flow);
     bool fits = one.columns() == other.columns() && one.element() == other.element() &&
                 one.row_extent().kind() == format::Extent::TOKENS &&
-                one.column_extent().kind() == format::Extent::STATIC;
+                one.column_extent().kind() == format::Extent::STATIC &&
+                (!use.generates || use.ofHead || one.rows() == other.rows());
     return fits ? Status() : wrong(port, "which is of another type there");
   }
 

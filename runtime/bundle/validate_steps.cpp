@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "format/ports.h"
 #include "runtime/bundle/program_validator.h"
 #include "runtime/exec/read_attributes.h"
@@ -31,15 +33,37 @@ Status ProgramValidator::define(int64_t index, Values &defined) {
   return Status();
 }
 
-// A value that a kernel may write: an activation, in the arena or an output's memory.
+// A value that a kernel may write: an activation, in the arena, an output's memory or a state's.
 Status ProgramValidator::checkWritable(uint32_t index) const {
   const format::Value &target = value(index);
   if (!isFloat(storageOf(index)))
     return failure(MEBP_UNSUPPORTED, "value %u is written, but neither in f32 nor in bf16; use a newer runtime", index);
   uint32_t bound = target.placement().kind() == Placement::ALIAS ? target.placement().alias() : index;
-  if (target.placement().kind() == Placement::ARENA || states[bound].output)
+  if (target.placement().kind() == Placement::ARENA || states[bound].output || isState(bound))
     return Status();
   return failure(MEBP_CORRUPT, "value %u is written, but it is neither an output nor in the arena", index);
+}
+
+bool ProgramValidator::isState(uint32_t index) const {
+  return states[index].port && states[index].port->kind() == format::Port::STATE;
+}
+
+// Keys and values of the step's tokens, or what a state has kept of each batch item: a row for every position that a
+// query may look back to, and those of the step itself.
+Status ProgramValidator::checkKept(const format::Slot &slot, const Dimension &dimension,
+                                   const KernelShape &shape) const {
+  const auto capacity = static_cast<uint64_t>(shape.attributes.capacity);
+  const auto window = static_cast<uint64_t>(shape.attributes.window);
+  if (!capacity)
+    return dimension.kind == Extent::TOKENS ? Status() : failure(MEBP_CORRUPT, "'%s' is not for all tokens", slot.name);
+  if (dimension != Dimension{capacity * model.batch()})
+    return failure(MEBP_CORRUPT, "'%s' has no room for a capacity of %llu", slot.name,
+                   static_cast<unsigned long long>(capacity));
+  if (capacity >= model.positions())
+    return Status();
+  if (capacity % format::keyTile != 0 || capacity < window + tokens - 1)
+    return failure(MEBP_CORRUPT, "'%s' keeps too few positions, or no whole tiles of them", slot.name);
+  return Status();
 }
 
 // Whether two values are the same memory, whatever is run.
@@ -114,10 +138,12 @@ Status ProgramValidator::checkLetter(const format::Slot &slot, char letter, cons
     return failure(MEBP_CORRUPT, "'%s' does not fit the shapes of the others", slot.name);
   if (letter == 'V' && (dimension.kind != Extent::STATIC || dimension.count < model.vocabulary()))
     return failure(MEBP_CORRUPT, "'%s' has fewer rows than the vocabulary", slot.name);
-  if (letter == 'P' && (dimension.kind != Extent::STATIC || dimension.count < model.sequence()))
+  if (letter == 'P' &&
+      (dimension.kind != Extent::STATIC || dimension.count < std::max(model.sequence(), model.positions())))
     return failure(MEBP_CORRUPT, "'%s' has fewer rows than the sequence", slot.name);
-  if (letter == 'S' && dimension.kind != Extent::TOKENS)
-    return failure(MEBP_CORRUPT, "'%s' is not for all tokens", slot.name);
+  if (letter == 'S')
+    if (Status status = checkKept(slot, dimension, shape); !status.ok())
+      return status;
   bound = dimension;
   count = static_cast<int64_t>(dimension.count);
   return Status();
@@ -143,6 +169,8 @@ Status ProgramValidator::checkKernel(const format::Kernel &kernel, Values &defin
   Attributes attributes;
   if (Status status = readAttributes(kernel, attributes); !status.ok())
     return status;
+  if (attributes.capacity && !signature->ofState)
+    return failure(MEBP_CORRUPT, "'%s' has a capacity, but no state", kernel.name().c_str());
   if (signature->parts != format::Parts::None)
     return checkParts(kernel, signature->parts, defined);
 
@@ -181,12 +209,26 @@ Status ProgramValidator::checkKernel(const format::Kernel &kernel, Values &defin
     if (operand >= 0 && (result < 0 || !shareMemory(static_cast<uint32_t>(operand), static_cast<uint32_t>(result))))
       return failure(MEBP_CORRUPT, "'%s' does not accumulate into its operand '%s'", kernel.name().c_str(),
                      signature->operands[i].name);
+    if (signature->rule == format::Rule::State)
+      if (Status status = checkAppended(static_cast<uint32_t>(operand)); !status.ok())
+        return status.in("'" + kernel.name() + "'");
   }
   if (signature->tokenRows && !isTokenRows(letters['N']))
     return failure(MEBP_CORRUPT, "'%s' does not run over tokens", kernel.name().c_str());
   if (Status status = checkRule(shape, *signature); !status.ok())
     return status;
   return checkRoom(shape, *signature);
+}
+
+// A state is extended once, outside of loops: every run adds each of its tokens to it.
+Status ProgramValidator::checkAppended(uint32_t index) {
+  if (!isState(index) || !states[index].input)
+    return failure(MEBP_CORRUPT, "value %u is no state", index);
+  bool inLoop = std::any_of(loops.begin(), loops.end(), [](const Loop &loop) { return loop.active; });
+  if (states[index].appended || inLoop)
+    return failure(MEBP_CORRUPT, "the state '%s' is extended more than once", states[index].port->name().c_str());
+  states[index].appended = true;
+  return Status();
 }
 
 Status ProgramValidator::checkParts(const format::Kernel &kernel, format::Parts side, Values &defined) {

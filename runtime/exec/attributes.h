@@ -21,6 +21,7 @@ struct Attributes {
   int32_t heads = 0;
   int32_t kvHeads = 0;
   int32_t window = 0;
+  int32_t capacity = 0; // of a state, for each batch item; 0: none
   bool inverse = false;
   bool narrow = false;
   Activation activation = Activation::Silu;

@@ -46,7 +46,9 @@ struct Run {
   unsigned char *arena = nullptr;    // arena_bytes of scratch, where the backend follows placements
   int64_t batch = 0;                 // live, of this step
   int64_t sequence = 0;
-  Observer *observer = nullptr;               // null: nobody asks
+  int64_t position = 0;         // of each item's first token; what a program keeps in a state lies before it
+  bool isOneToken = false;      // of each item, in generation: kernels may then round otherwise than for many rows
+  Observer *observer = nullptr; // null: nobody asks
   const Cancellation *cancellation = nullptr; // null: nobody may end it
 };
 

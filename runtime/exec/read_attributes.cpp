@@ -60,6 +60,8 @@ static Status readAttribute(const format::Attribute &attribute, Attributes &out)
     return readCount(attribute, out.kvHeads);
   else if (name == "window")
     return readCount(attribute, out.window);
+  else if (name == "capacity")
+    return readCount(attribute, out.capacity);
   else if (name == "activation")
     return readActivation(attribute.text(), out.activation);
   else if (name == "frequencies") {

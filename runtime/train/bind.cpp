@@ -32,6 +32,8 @@ private:
     }
     case Port::GRADIENT:
       return at(memory.gradients.outputOf(number, gradients++));
+    case Port::STATE:
+      return at((*memory.states)[number][states++]);
     case Port::BATCH:
     case Port::RESULT:
       return at(memory.batch.find(port.name()));
@@ -52,7 +54,7 @@ private:
   uint32_t number;
   const format::Block &block;
   const KnownProgram &use;
-  uint32_t gradients = 0; // so far
+  uint32_t gradients = 0, states = 0; // so far
 };
 
 } // namespace

@@ -18,6 +18,9 @@
 
 namespace mebp {
 
+// Where each block's states lie, in the order of its program's ports.
+using StatePlaces = std::vector<std::vector<void *>>;
+
 // Whatever programs are bound to.
 struct BoundMemory {
   const Bundle &bundle; // its weights
@@ -25,6 +28,7 @@ struct BoundMemory {
   const Checkpoints &checkpoints;
   const Trainables &trainables;
   const Gradients &gradients;
+  const StatePlaces *states = nullptr; // of generation; null in a session, which binds none of its programs
 };
 
 struct BoundProgram {

@@ -6,10 +6,12 @@
 
 namespace mebp {
 
-Status Blocks::create(const BoundMemory &memory, const mebp_session_options &options, Backend &running,
-                      unsigned char *scratch, ResidentWeights &residentWeights, PeakMemory &sessionPeak,
-                      const Cancellation &sessionCancellation) {
+void Blocks::create(const BoundMemory &memory, const mebp_session_options &options, Backend &running,
+                    unsigned char *scratch, ResidentWeights &residentWeights, PeakMemory &sessionPeak,
+                    const Cancellation &sessionCancellation, Trace &sessionTrace) {
   cancellation = &sessionCancellation;
+  trace = &sessionTrace;
+  const bool generates = memory.states;
   opened = &memory.bundle;
   bundle = &opened->content();
   checkpoints = &memory.checkpoints;
@@ -20,9 +22,8 @@ Status Blocks::create(const BoundMemory &memory, const mebp_session_options &opt
   programs.resize(static_cast<size_t>(bundle->blocks_size()));
   for (uint32_t i = 0; i < count(); ++i)
     for (size_t use = 0; use < std::size(knownPrograms); ++use)
-      if (!(knownPrograms[use].givesGradients && isForwardOnly(options)))
+      if (knownPrograms[use].generates == generates && !(knownPrograms[use].givesGradients && isForwardOnly(options)))
         programs[i][use] = bind(memory, i, knownPrograms[use]);
-  return options.trace_file ? trace.open(options.trace_file) : Status();
 }
 
 size_t Blocks::indexOf(std::string_view program) {
@@ -32,7 +33,7 @@ size_t Blocks::indexOf(std::string_view program) {
   return index;
 }
 
-Status Blocks::run(const BoundProgram &program, LiveShape live) {
+Status Blocks::run(const BoundProgram &program, LiveShape live, uint32_t position) {
   if (cancellation->isDue()) // for backends that compute a whole program at once
     return cancellation->refusal();
   Run run;
@@ -40,16 +41,18 @@ Status Blocks::run(const BoundProgram &program, LiveShape live) {
   run.arena = arena;
   run.batch = live.batch;
   run.sequence = live.sequence;
+  run.position = position;
+  run.isOneToken = program.use->generates && live.sequence == 1;
   run.cancellation = cancellation;
   SessionObserver observer;
   observer.peak = peak;
   observer.residency = weights->limiting(program.use->name);
-  observer.trace = trace.isOpen() ? &trace : nullptr;
+  observer.trace = trace->isOpen() ? trace : nullptr;
   run.observer = observer.isNeeded() ? &observer : nullptr;
   Trace::Time begin = observer.trace ? Trace::now() : Trace::Time();
   Status status = backend->run(static_cast<uint32_t>(program.program), run);
   if (observer.trace)
-    trace.span(program.name.c_str(), "program", bundle->programs(program.program).name().c_str(), begin);
+    trace->span(program.name.c_str(), "program", bundle->programs(program.program).name().c_str(), begin);
   // Before anybody takes a gradient or an activation of it.
   return status.ok() ? opened->checkWeights() : status;
 }
@@ -67,6 +70,18 @@ Status Blocks::backward(uint32_t block, LiveShape live) {
     return status;
   checkpoints->dropInput(block, live.rows());
   return Status();
+}
+
+Status Blocks::decode(uint32_t block, LiveShape live, uint32_t position) {
+  if (live.sequence > 1) // one token's time is too short to ask for what the last one has read
+    weights->readAhead(block, block + 1);
+  return run(of(block, format::decodeProgram), live, position);
+}
+
+Status Blocks::decodeLogits(uint32_t batch, float *out) {
+  BoundProgram &bound = programs.back()[indexOf(format::decodeLogitsProgram)];
+  bound.bindings.back().data = out; // alone of what comes out
+  return run(bound, {batch, 1});
 }
 
 uint64_t Blocks::logitRows() const {

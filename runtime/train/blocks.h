@@ -27,10 +27,11 @@ struct LiveShape {
 
 class Blocks {
 public:
-  // Binds all programs that the options leave any use for. `scratch` is the running program's.
-  Status create(const BoundMemory &memory, const mebp_session_options &options, Backend &running,
-                unsigned char *scratch, ResidentWeights &residentWeights, PeakMemory &sessionPeak,
-                const Cancellation &sessionCancellation);
+  // Binds all programs that the memory and the options leave any use for. `scratch` is the running program's. The
+  // trace is open where the options name a file.
+  void create(const BoundMemory &memory, const mebp_session_options &options, Backend &running, unsigned char *scratch,
+              ResidentWeights &residentWeights, PeakMemory &sessionPeak, const Cancellation &sessionCancellation,
+              Trace &sessionTrace);
 
   uint32_t count() const { return static_cast<uint32_t>(programs.size()); }
   uint32_t head() const { return count() - 1; }
@@ -43,6 +44,9 @@ public:
   Status runHead(std::string_view program, uint64_t rows) {
     return run(of(head(), program), {1, static_cast<uint32_t>(rows)});
   }
+  // Of generation: a block before the head, and the head for one row of each batch item, the first ones of its input.
+  Status decode(uint32_t block, LiveShape live, uint32_t position);
+  Status decodeLogits(uint32_t batch, float *out);
   // The head's logits, at most logitRows() of them, from a row of its input on.
   Status logits(uint64_t row, uint32_t rows, float *out);
   uint64_t logitRows() const;
@@ -51,7 +55,7 @@ private:
   using Programs = std::array<BoundProgram, std::size(knownPrograms)>; // of one block, in their order
   static size_t indexOf(std::string_view program);
   const BoundProgram &of(uint32_t block, std::string_view program) const { return programs[block][indexOf(program)]; }
-  Status run(const BoundProgram &program, LiveShape live);
+  Status run(const BoundProgram &program, LiveShape live, uint32_t position = 0);
 
   const Bundle *opened = nullptr;
   const format::Bundle *bundle = nullptr;
@@ -62,7 +66,7 @@ private:
   std::vector<Programs> programs;
   const Cancellation *cancellation = nullptr;
   PeakMemory *peak = nullptr; // null: not sampled after each kernel call
-  Trace trace;                // open where the options name a file
+  Trace *trace = nullptr;
 };
 
 } // namespace mebp

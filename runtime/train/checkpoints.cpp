@@ -10,13 +10,20 @@
 
 namespace mebp {
 
-static bool flowsInPlace(const format::Bundle &bundle) {
-  for (const format::Program &program : bundle.programs()) {
+// Of the programs that generate, or of the others that a session runs.
+static bool flowsInPlace(const format::Bundle &bundle, bool generates) {
+  std::vector<bool> runs(static_cast<size_t>(bundle.programs_size()));
+  for (const format::Block &block : bundle.blocks())
+    for (const KnownProgram &use : knownPrograms)
+      if (int32_t number = programOf(block, use.name); number != noProgram && use.generates == generates)
+        runs[static_cast<size_t>(number)] = true;
+  for (int i = 0; i < bundle.programs_size(); ++i) {
+    const format::Program &program = bundle.programs(i);
     auto anyFlow = [](const Ports &ports) {
       return std::any_of(ports.begin(), ports.end(),
                          [](const format::Port &port) { return port.kind() == format::Port::FLOW; });
     };
-    if (!program.in_place() && anyFlow(program.inputs()) && anyFlow(program.outputs()))
+    if (runs[static_cast<size_t>(i)] && !program.in_place() && anyFlow(program.inputs()) && anyFlow(program.outputs()))
       return false;
   }
   return true;
@@ -43,13 +50,18 @@ static void placeInSegments(CheckpointPlan &plan, uint32_t count, uint32_t spaci
   }
 }
 
+static uint64_t widestOf(const std::vector<Border> &borders) {
+  uint64_t bytes = 0;
+  for (const Border &border : borders)
+    bytes = std::max(bytes, border.bytes);
+  return bytes;
+}
+
 CheckpointPlan planCheckpoints(const format::Bundle &bundle, const mebp_session_options &options, Placer &memory,
                                Placer &file) {
   CheckpointPlan plan;
-  plan.borders = bordersOf(bundle);
-  uint64_t bytes = 0;
-  for (const Border &border : plan.borders)
-    bytes = std::max(bytes, border.bytes);
+  plan.borders = bordersOf(bundle, format::forwardProgram);
+  const uint64_t bytes = widestOf(plan.borders);
   auto count = static_cast<uint32_t>(bundle.blocks_size() - 2);
   plan.forwardOnly = isForwardOnly(options);
   plan.spilled = options.spill_folder && !plan.forwardOnly;
@@ -60,7 +72,18 @@ CheckpointPlan planCheckpoints(const format::Bundle &bundle, const mebp_session_
   else
     placeInSegments(plan, count, bundle.plan().spacing(), bytes, memory);
   plan.flow[0] = memory.take(bytes);
-  plan.flow[1] = flowsInPlace(bundle) ? plan.flow[0] : memory.take(bytes);
+  plan.flow[1] = flowsInPlace(bundle, false) ? plan.flow[0] : memory.take(bytes);
+  return plan;
+}
+
+CheckpointPlan planFlows(const format::Bundle &bundle, Placer &memory) {
+  CheckpointPlan plan;
+  plan.borders = bordersOf(bundle, format::decodeProgram);
+  plan.forwardOnly = true;
+  plan.places.assign(static_cast<size_t>(bundle.blocks_size() - 2), noOffset);
+  const uint64_t bytes = widestOf(plan.borders);
+  plan.flow[0] = memory.take(bytes);
+  plan.flow[1] = flowsInPlace(bundle, true) ? plan.flow[0] : memory.take(bytes);
   return plan;
 }
 

@@ -39,6 +39,9 @@ struct CheckpointPlan {
 CheckpointPlan planCheckpoints(const format::Bundle &bundle, const mebp_session_options &options, Placer &memory,
                                Placer &file);
 
+// Of generation: what flows, without a checkpoint.
+CheckpointPlan planFlows(const format::Bundle &bundle, Placer &memory);
+
 struct BlockRange {
   uint32_t begin = 0, end = 0;
 };

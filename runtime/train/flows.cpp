@@ -13,10 +13,10 @@ const Flow &Border::find(std::string_view name) const {
   return flows.front(); // never: flows are validated
 }
 
-static Border borderBehind(const format::Bundle &bundle, const format::Block &block) {
+static Border borderBehind(const format::Bundle &bundle, const format::Block &block, std::string_view program) {
   Border border;
   Placer placer;
-  const format::Program &forward = bundle.programs(programOf(block, format::forwardProgram));
+  const format::Program &forward = bundle.programs(programOf(block, program));
   for (const format::Port &port : forward.outputs()) {
     if (!isFlow(port))
       continue;
@@ -29,10 +29,10 @@ static Border borderBehind(const format::Bundle &bundle, const format::Block &bl
   return border;
 }
 
-std::vector<Border> bordersOf(const format::Bundle &bundle) {
+std::vector<Border> bordersOf(const format::Bundle &bundle, std::string_view program) {
   std::vector<Border> borders;
   for (int i = 0; i + 1 < bundle.blocks_size(); ++i)
-    borders.push_back(borderBehind(bundle, bundle.blocks(i)));
+    borders.push_back(borderBehind(bundle, bundle.blocks(i), program));
   return borders;
 }
 

@@ -14,16 +14,31 @@ static uint64_t largestArena(const format::Bundle &bundle, bool forwardOnly) {
   for (const format::Block &block : bundle.blocks())
     for (const KnownProgram &use : knownPrograms) {
       int32_t number = programOf(block, use.name);
-      if (number != noProgram && !(forwardOnly && use.givesGradients))
+      if (number != noProgram && !use.generates && !(forwardOnly && use.givesGradients))
         largest = std::max<uint64_t>(largest, bundle.programs(number).arena_bytes());
     }
   return largest;
+}
+
+// What every session has, whatever it runs.
+static Layout withMachine(Layout layout, const format::Bundle &bundle, const mebp_session_options &options,
+                          const Backend &backend, Placer &memory) {
+  layout.workspace = memory.take(backend.workspaceBytes());
+  if (options.resident_limit)
+    layout.residency = memory.take(format::residencyBytes(bundle.weights_bytes()));
+  layout.total = memory.total();
+  return layout;
 }
 
 Layout planSession(const format::Bundle &bundle, const mebp_session_options &options, const Backend &backend) {
   Layout layout;
   Placer memory, file;
   uint64_t tokens = static_cast<uint64_t>(bundle.model().batch()) * bundle.model().sequence();
+  layout.stepPorts.fill(noOffset);
+  if (options.generate_only) {
+    layout.trainables = planTrainables(bundle, options, memory, file);
+    return withMachine(layout, bundle, options, backend, memory);
+  }
   layout.checkpoints = planCheckpoints(bundle, options, memory, file);
   layout.trainables = planTrainables(bundle, options, memory, file);
   layout.gradients = planGradients(bundle, options, memory);
@@ -32,12 +47,8 @@ Layout planSession(const format::Bundle &bundle, const mebp_session_options &opt
     layout.stepPorts[i] = bytes ? memory.take(bytes) : noOffset;
   }
   layout.scratch = memory.take(backend.followsPlacements() ? largestArena(bundle, isForwardOnly(options)) : 0);
-  layout.workspace = memory.take(backend.workspaceBytes());
-  if (options.resident_limit)
-    layout.residency = memory.take(format::residencyBytes(bundle.weights_bytes()));
-  layout.total = memory.total();
   layout.fileBytes = file.total();
-  return layout;
+  return withMachine(layout, bundle, options, backend, memory);
 }
 
 } // namespace mebp

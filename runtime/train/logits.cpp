@@ -8,6 +8,8 @@
 namespace mebp {
 
 Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, float *out) {
+  if (Status status = checkRuns(); !status.ok())
+    return status;
   if (!blocks.has(blocks.head(), format::logitsProgram))
     return failure(MEBP_UNSUPPORTED, "the bundle was compiled without a program for logits; compile it again");
   if (Status status = weights.checkLogits(); !status.ok())

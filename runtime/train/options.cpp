@@ -49,7 +49,7 @@ Status checkSessionOptions(const mebp_session_options &given, const mebp_session
 }
 
 bool isForwardOnly(const mebp_session_options &options) {
-  return options.forward_only || (options.optimizer == MEBP_MEZO && !options.return_gradients);
+  return options.forward_only || options.generate_only || (options.optimizer == MEBP_MEZO && !options.return_gradients);
 }
 
 Result<std::unique_ptr<Backend>> makeBackendOf(const mebp_session_options &options) {

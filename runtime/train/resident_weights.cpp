@@ -61,7 +61,7 @@ Status ResidentWeights::create(const Bundle &bundle, uint64_t bytes, bool isOfPl
   for (uint32_t i = 0; i < static_cast<uint32_t>(content.blocks_size()); ++i) {
     const format::Block &block = content.blocks(static_cast<int>(i));
     for (const KnownProgram &use : knownPrograms) {
-      if (use.name == format::logitsProgram)
+      if (use.givesLogits)
         continue;
       WeightReads reads = largestWeightReads(content, block, programOf(block, use.name));
       if (reads.windows > largest.windows) {
@@ -104,7 +104,8 @@ bool ResidentWeights::fitsLogits() const { return !limit || logitsReads.windows 
 
 // A plan's limit is meant for training; logits go over it where they must.
 Residency *ResidentWeights::limiting(std::string_view program) {
-  return limit && (program != format::logitsProgram || fitsLogits()) ? &residency : nullptr;
+  bool givesLogits = program == format::logitsProgram || program == format::decodeLogitsProgram;
+  return limit && (!givesLogits || fitsLogits()) ? &residency : nullptr;
 }
 
 Status ResidentWeights::checkLogits() const {

@@ -34,8 +34,10 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
   gradients.create(opened.content(), layout.gradients, memory, isFresh);
   if (Status status = trainables.readInitial(opened); !status.ok())
     return status;
-  Status status = blocks.create({opened, batch, checkpoints, trainables, gradients}, given, *backend,
-                                memory + layout.scratch, weights, peak, cancellation);
+  if (!given.generate_only)
+    blocks.create({opened, batch, checkpoints, trainables, gradients}, given, *backend, memory + layout.scratch,
+                  weights, peak, cancellation, trace);
+  Status status = given.trace_file ? trace.open(given.trace_file) : Status();
   if (status.ok())
     status = weights.create(opened, given.resident_limit, options.resident_limit == 0, memory + layout.residency);
   peak.sample();

@@ -56,10 +56,13 @@ public:
   Cancellation cancellation;       // of loss, gradients, step and logits
 
 private:
+  friend class Generation; // runs by the same adapter, weights and backend
+
   Status takeMemory(uint64_t bytes);
   Status openSpill(const Layout &layout, bool byPlan); // or by an option
 
   // The parts of a step, in step.cpp.
+  Status checkRuns() const;
   Status take(Tokens tokens);
   Status takeBatches(const Tokens *batches, uint32_t count, uint64_t &allLabels);
   Status takeAgain(const Tokens *batches, uint32_t count, uint32_t index);
@@ -99,6 +102,7 @@ private:
   Blocks blocks;
 
   PeakMemory peak;
+  Trace trace;    // open where settings.trace_file names a file
   LiveShape live; // of the micro-batch that runs
   bool gradientsKept = false;
 };

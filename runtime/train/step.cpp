@@ -10,8 +10,16 @@
 
 namespace mebp {
 
+Status Session::checkRuns() const {
+  if (!settings.generate_only)
+    return Status();
+  return failure(MEBP_INVALID_ARGUMENT, "the session was created with generate_only, so it has no room for a step");
+}
+
 // By value: the caller's own may change meanwhile.
 Status Session::take(Tokens tokens) {
+  if (Status status = checkRuns(); !status.ok())
+    return status;
   live = {tokens.batch, tokens.sequence};
   return takeBatch(owner->model(), tokens, batch, labels);
 }
@@ -157,6 +165,8 @@ Status Session::stepByGradient(const Tokens *batches, uint32_t count, double &lo
 }
 
 Status Session::checkTrains() const {
+  if (Status status = checkRuns(); !status.ok())
+    return status;
   if (!settings.forward_only)
     return trainables.checkWhole();
   return failure(MEBP_INVALID_ARGUMENT, "the session was created with forward_only, so it cannot train");

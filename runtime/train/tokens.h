@@ -21,6 +21,10 @@ using Tokens = mebp_batch; // labels are null where there is no objective
 struct BatchMemory {
   std::array<void *, std::size(format::stepPorts)> places = {};
 
+  // Of a port that there is.
+  void *&placeOf(std::string_view port) {
+    return places[static_cast<size_t>(format::findStepPort(port) - format::stepPorts)];
+  }
   // Null where there is none such.
   void *find(std::string_view port) const {
     const format::StepPort *known = format::findStepPort(port);

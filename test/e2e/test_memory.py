@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The planned peak against what the operating system counts while mebp-run trains."""
+"""The planned peak against what the operating system counts while mebp-run trains, or a program generates text."""
+
+from pathlib import Path
 
 import numpy as np
 from parts.process_memory import watch
 
 import mebp
+from mebp.inspect import inspect
 from mebp.tools import find_tool
 
 STEPS = 3
@@ -25,3 +28,25 @@ def test_the_plan_holds(smollm2, tmp_path, show):
         f"measured {measured / 1e6:.1f} MB ({measured / plan['peak_bytes'] - 1:+.1%})"
     )
     assert 1 - MOST_UNUSED <= measured / plan["peak_bytes"] <= 1
+
+
+def test_the_plan_of_generation_holds(smollm2, tmp_path, show):
+    """With every position taken, and an adapter: one that was never trained is half zeros, which take no memory."""
+    positions, new = 1280, 16
+    bundle = tmp_path / "generating.mebp"
+    mebp.compile(smollm2.folder / "model.onnx", bundle, seq_len=256, generate_len=positions)
+    random = np.random.default_rng(0)
+    session = mebp.Session(bundle, forward_only=True)
+    session.set_trainables({key: random.normal(0, 1e-3, value.shape) for key, value in session.trainables().items()})
+    session.save_adapter(tmp_path / "adapter")
+    (tmp_path / "ids").write_text(" ".join(map(str, random.integers(0, 49152, positions - new))))
+    program = Path(find_tool("mebpc")).resolve().parent / "generate"  # examples/generate.cpp
+    command = f"exec {program} {bundle} {new} {tmp_path}/adapter < {tmp_path}/ids"
+    memory, printed = watch(["bash", "-c", command], interval=0.002)
+    assert printed.count("\n") == new
+    planned = inspect(bundle)["plan"]["generation_peak_bytes"]
+    show(
+        f"SmolLM2-135M, generating up to {positions} tokens: planned {planned / 1e6:.1f} MB, measured "
+        f"{memory.written / 1e6:.1f} MB ({memory.written / planned - 1:+.1%})"
+    )
+    assert 1 - MOST_UNUSED <= memory.written / planned <= 1

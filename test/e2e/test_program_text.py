@@ -17,6 +17,7 @@ from support.commands import TIMEOUT
 OPTIONS = {
     "whole": ["--rates", "none"],
     "chunks": ["--rates", "none", "--chunk-size", "8", "--precision", "f32", "--weights-for", "lm_head=bf16"],
+    "generation": ["--rates", "none", "--generate-len", "40"],
     "budget": ["--rates", "none", "--memory-budget", "4MB", "--optimizer", "sgd", "--seed", "3"],
 }
 STANDARD = ["--cse", "--canonicalize"]

@@ -4,7 +4,13 @@
 import numpy as np
 import pytest
 import torch
-from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+from transformers import (
+    MinPLogitsWarper,
+    RepetitionPenaltyLogitsProcessor,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
 
 import mebp
 from mebp.chat import Chat
@@ -38,6 +44,23 @@ def test_draws_follow_the_distribution_of_transformers(logits, temperature, top_
     assert (np.abs(counts - DRAWS * expected) <= 4 * np.sqrt(DRAWS * expected * (1 - expected)) + 1e-9).all()
 
 
+@pytest.mark.parametrize(("temperature", "min_p"), [(1.0, 0.1), (0.7, 0.02), (2.0, 1.0)])
+def test_min_p_leaves_what_it_leaves_in_transformers(logits, temperature, min_p):
+    scores = TemperatureLogitsWarper(temperature)(None, torch.from_numpy(logits))
+    expected = torch.softmax(MinPLogitsWarper(min_p)(None, scores), -1)[0].numpy()
+    sampler = Sampler(temperature, min_p=min_p, seed=1)
+    drawn = {int(sampler.choose(logits)[0]) for _ in range(DRAWS)}
+    likely = set(np.flatnonzero(expected > 0.01).tolist())
+    assert likely <= drawn <= set(np.flatnonzero(expected).tolist())
+
+
+def test_the_penalty_is_that_of_transformers(logits):
+    before = np.array([[3, 17, 17, int(logits.argmax())]])
+    expected = RepetitionPenaltyLogitsProcessor(3.0)(torch.from_numpy(before), torch.from_numpy(logits))
+    assert Sampler(repetition_penalty=3.0).choose(logits, before) == expected.argmax(-1).numpy()
+    assert Sampler(repetition_penalty=1e6).choose(logits, before) != logits.argmax()
+
+
 def test_temperature_zero_takes_the_likeliest(logits):
     assert Sampler().choose(logits).tolist() == logits.argmax(axis=-1).tolist()
 
@@ -66,6 +89,10 @@ def test_rows_are_drawn_each_by_itself():
         ({"temperature": 1, "top_k": 1.5}, "top_k is 1.5"),
         ({"temperature": 1, "top_p": 0}, "top_p is 0; give a number above 0 and up to 1"),
         ({"temperature": 1, "top_p": 1.01}, "top_p is 1.01"),
+        ({"temperature": 1, "min_p": 0}, "min_p is 0; give a number above 0 and up to 1"),
+        ({"temperature": 1, "min_p": float("nan")}, "min_p is nan"),
+        ({"repetition_penalty": 0}, "repetition_penalty is 0; give a finite number above 0"),
+        ({"min_p": 0.5}, "min_p needs a temperature above 0"),
         ({"top_k": 3}, "top_k needs a temperature above 0"),
         ({"top_p": 0.5}, "top_p needs a temperature above 0"),
         ({"temperature": 1, "seed": -1}, "seed is -1"),
@@ -94,6 +121,31 @@ def test_text_appears_whole_characters_at_a_time(text):
     assert "".join(pieces) + stream.end() == text.strip()
     if text.startswith("Plain"):
         assert pieces == ["P", "l", "a", "i", "n", "", " w", "o", "r", "d", "s", "."]
+
+
+@pytest.mark.parametrize(
+    ("text", "stops", "shown"),
+    [
+        ("one. two. three", [". t"], "one"),
+        ("one. two", ["never"], "one. two"),
+        ("ab ababac", ["abac", "abad"], "ab ab"),
+        ("no end sto", ["stop"], "no end sto"),
+        ("日本語", ["語"], "日本"),
+        ("stop", ["stop"], ""),
+        ("first second", ["second", "first s"], ""),
+    ],
+)
+def test_text_ends_before_a_stop_string(text, stops, shown):
+    tokenizer = byte_tokenizer()
+    stream = TextStream(tokenizer.decode, stops)
+    pieces = []
+    for token in tokenizer.encode(text).ids:
+        pieces.append(stream.add(token))
+        assert shown.startswith("".join(pieces))
+        if stream.has_stopped:
+            break
+    assert "".join([*pieces, stream.end()]) == shown
+    assert stream.has_stopped == (shown != text)
 
 
 def test_text_that_ends_within_a_character():

@@ -62,7 +62,7 @@ Spill readSpill(const std::string &name, const Training &training) {
 }
 
 void readTexts(const Texts &texts, Compilation &out) {
-  auto &[shape, lora, full, storage, schedule, training] = out.options;
+  auto &[shape, lora, full, storage, schedule, training, generation] = out.options;
   full.isChosen = texts.train == "full";
   if (!texts.memoryBudget.empty()) {
     training.budget = readSize("--memory-budget", texts.memoryBudget);
@@ -114,7 +114,7 @@ void refuseChoices(const CLI::App &app, const std::string &text) {
 } // namespace
 
 std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
-  auto &[shape, lora, full, storage, schedule, training] = out.options;
+  auto &[shape, lora, full, storage, schedule, training, generation] = out.options;
   training.threads = 0; // this machine's
   Texts texts;
   texts.precision = storage.narrowActivations ? "bf16" : "f32";
@@ -127,6 +127,9 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
       ->check(CLI::Range(1, 1 << 20));
   app.add_option("--batch", out.batch, "the largest batch, in sequences (default: as exported)")
       ->check(CLI::Range(1, 1 << 16));
+  app.add_option("--generate-len", out.generateLength,
+                 "let the bundle generate text, prompt and answer together up to this many tokens")
+      ->check(CLI::Range(0, 1 << 20));
   app.add_option("--precision", texts.precision, "type of the activations")
       ->check(CLI::IsMember({"bf16", "f32"}))
       ->capture_default_str();

@@ -7,6 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from mebp.cli.sampling import add_sampling, check_sampling, sampling
 from mebp.cli.session import add_adapter, add_bundle, add_machine, open_session
 from mebp.errors import Error
 from mebp.words import counted
@@ -41,43 +42,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"generate at most N tokens (default: {_DEFAULT_NEW_TOKENS}, or what fits)",
     )
+    add_sampling(parser)
     parser.add_argument(
-        "--temperature",
-        type=float,
-        default=0.0,
-        metavar="X",
-        help="0 takes the likeliest token; above 0, tokens are sampled (default: 0)",
-    )
-    parser.add_argument("--top-k", type=int, metavar="N", help="sample from the N likeliest tokens (default: all)")
-    parser.add_argument(
-        "--top-p",
-        type=float,
-        metavar="X",
-        help="sample from the likeliest tokens that together reach probability X (default: 1)",
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="seed for sampling; each prompt starts from it (default: 0)"
+        "--samples",
+        type=int,
+        default=1,
+        metavar="N",
+        help="print N answers to each prompt, each drawn anew (default: 1)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object for each prompt")
     add_machine(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.samples < 1:
+        raise Error(f"--samples {arguments.samples}: give at least 1")
     if arguments.system is not None and not arguments.chat:
         raise Error("--system needs --chat; a plain prompt has no system message")
 
+    check_sampling(arguments)
     from mebp.tokenizer import Tokenizer
 
     tokenizer = Tokenizer(arguments.bundle)
     chat = _make_chat(tokenizer, arguments.system) if arguments.chat else None
-    session = open_session(arguments)
+    session = open_session(arguments, generates=True)
     # All are checked before the first is answered.
-    prompts = [_prompt(given, tokenizer, chat, session.max_sequence) for given in arguments.prompt]
+    prompts = [_prompt(given, tokenizer, chat, session) for given in arguments.prompt]
     stop = chat.stop_tokens() if chat else tokenizer.stop_tokens
     for number, (text, ids) in enumerate(prompts):
         if not arguments.json and len(prompts) > 1:
             print("\n" * bool(number) + f"> {text.strip()}", flush=True)
-        _answer(session, tokenizer, text, ids, stop, arguments)
+        if arguments.samples == 1:
+            _answer(session, tokenizer, text, ids, stop, arguments)
+        else:
+            _samples(session, tokenizer, text, ids, stop, arguments)
     return 0
 
 
@@ -87,17 +85,18 @@ def _make_chat(tokenizer: "Tokenizer", system: str | None) -> "Chat":
     return Chat(tokenizer, None if system is None else _utf8("--system", os.fsencode(system)))
 
 
-def _prompt(given: str, tokenizer: "Tokenizer", chat: "Chat | None", longest: int) -> tuple[str, list[int]]:
+def _prompt(given: str, tokenizer: "Tokenizer", chat: "Chat | None", session: "Session") -> tuple[str, list[int]]:
     source = "standard input" if given == "-" else "--prompt"
     text = _utf8(source, sys.stdin.buffer.read() if given == "-" else os.fsencode(given))
     text = text.strip() if chat else text
     if not text:
         raise Error(f"{source} is empty; give some text")
     ids = tokenizer.encode(chat.prompt(text)) if chat else tokenizer.encode_document(text)
-    if len(ids) >= longest:
+    if len(ids) >= session.max_positions:
+        option = "--generate-len" if session.generates else "--seq-len"
         raise Error(
             f'{source} "{_beginning(text)}" has {len(ids)} tokens and the bundle is compiled for sequences of '
-            f"{longest}; shorten it or compile with a longer --seq-len"
+            f"{session.max_positions}; shorten it or compile with a longer {option}"
         )
     return text, ids
 
@@ -114,49 +113,83 @@ def _beginning(text: str) -> str:
     return words if len(words) <= 24 else f"{words[:24]}..."
 
 
+def _count(session: "Session", prompt: list[int], arguments: argparse.Namespace) -> int:
+    """How many tokens an answer may have."""
+    count, left = arguments.max_new_tokens, session.max_positions - len(prompt)
+    if count is not None and count > left:
+        print(
+            f"mebp: note: up to {counted(left, 'new token')}, not {count:,}: the prompt has {len(prompt)}, and the "
+            f"bundle is compiled for sequences of {session.max_positions}",
+            file=sys.stderr,
+        )
+    return min(_DEFAULT_NEW_TOKENS if count is None else count, left)
+
+
 def _answer(
     session: "Session",
     tokenizer: "Tokenizer",
     text: str,
     prompt: list[int],
-    stop: set[int],
+    ends: set[int],
     arguments: argparse.Namespace,
 ) -> None:
     from mebp.streaming import TextStream
 
     streams = sys.stdout.isatty() and not arguments.json
-    stream = TextStream(tokenizer.decode)
+    stream = TextStream(tokenizer.decode, arguments.stop)
+    pieces: list[str] = []
 
     def show(tokens: object) -> None:
-        print(stream.add(int(tokens[0])), end="", flush=True)
+        pieces.append(stream.add(int(tokens[0])))
+        if streams:
+            print(pieces[-1], end="", flush=True)
 
-    count, left = arguments.max_new_tokens, session.max_sequence - len(prompt)
-    if count is not None and count > left:
-        print(
-            f"mebp: note: up to {counted(left, 'new token')}, not {count:,}: the prompt has {len(prompt)}, and the "
-            f"bundle is compiled for sequences of {session.max_sequence}",
-            file=sys.stderr,
-        )
-    count = min(_DEFAULT_NEW_TOKENS if count is None else count, left)
+    count = _count(session, prompt, arguments)
     try:
-        ids = session.generate(
-            [prompt],
-            max_new_tokens=count,
-            eos_token_id=stop,
-            temperature=arguments.temperature,
-            top_k=arguments.top_k,
-            top_p=arguments.top_p,
-            seed=arguments.seed,
-            callback=show if streams else None,
-        )
+        ids = session.generate([prompt], max_new_tokens=count, eos_token_id=ends, callback=show, **sampling(arguments))
     except KeyboardInterrupt:
         if streams:
             print()  # what is there of the answer stays, on a line of its own
         raise
-    new = ids[0, len(prompt) :].tolist()
-    answer = tokenizer.decode(new).strip()
-    if arguments.json:
-        stopped = new[-1] in stop
-        print(json.dumps({"prompt": text, "answer": answer, "tokens": len(new), "stopped": stopped}), flush=True)
+    pieces.append(stream.end())
+    if streams:
+        print(pieces[-1], flush=True)
     else:
-        print(stream.end() if streams else answer, flush=True)
+        _print(text, "".join(pieces), ids[0, len(prompt) :].tolist(), stream.has_stopped, ends, arguments)
+
+
+def _samples(
+    session: "Session",
+    tokenizer: "Tokenizer",
+    text: str,
+    prompt: list[int],
+    ends: set[int],
+    arguments: argparse.Namespace,
+) -> None:
+    """As many side by side as the bundle was compiled for, each with draws of its own."""
+    from mebp.streaming import TextStream
+
+    count = _count(session, prompt, arguments)
+    options = sampling(arguments)
+    for first in range(0, arguments.samples, session.max_batch):
+        rows = min(session.max_batch, arguments.samples - first)
+        options["seed"] = arguments.seed + first
+        ids = session.generate([prompt], max_new_tokens=count, eos_token_id=ends, samples=rows, **options)
+        for number, row in enumerate(ids[:, len(prompt) :].tolist(), first + 1):
+            stream, pieces = TextStream(tokenizer.decode, arguments.stop), []
+            end = next((place for place, token in enumerate(row, 1) if token in ends), len(row))
+            while len(pieces) < end and not stream.has_stopped:
+                pieces.append(stream.add(row[len(pieces)]))
+            if not arguments.json:
+                print(f"[{number}] ", end="")
+            _print(text, "".join([*pieces, stream.end()]), row[: len(pieces)], stream.has_stopped, ends, arguments)
+
+
+def _print(
+    prompt: str, answer: str, tokens: list[int], has_stopped: bool, ends: set[int], arguments: argparse.Namespace
+) -> None:
+    if arguments.json:
+        stopped = has_stopped or tokens[-1] in ends
+        print(json.dumps({"prompt": prompt, "answer": answer, "tokens": len(tokens), "stopped": stopped}), flush=True)
+    else:
+        print(answer, flush=True)

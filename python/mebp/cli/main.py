@@ -21,6 +21,7 @@ _COMMANDS = {
     "eval": "measure loss and perplexity on text or conversations",
     "verify": "compare a bundle's gradients with those of transformers and PEFT in float64",
     "generate": "continue prompts, greedily or by sampling",
+    "chat": "talk with a model, turn by turn",
     "merge": "merge an adapter into the model's weights and write a transformers model",
     "models": "list which types of models can be trained, and why others are refused",
     "calibrate": "time this machine's kernels, so that mebpc can predict step times",

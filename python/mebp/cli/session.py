@@ -28,11 +28,20 @@ def add_machine(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="cpu", metavar="NAME", help="compute on this device (default: cpu)")
 
 
-def open_session(arguments: argparse.Namespace) -> "Session":
-    """With the adapter that was named; for losses, logits and generation alone."""
+def open_session(arguments: argparse.Namespace, generates: bool = False) -> "Session":
+    """With the adapter that was named; for losses and logits, or where it `generates`, for no more than that needs."""
     import mebp
+    from mebp.inspect import inspect
 
-    session = mebp.Session(arguments.bundle, device=arguments.device, threads=arguments.threads, forward_only=True)
+    # A bundle that was compiled without generation takes the logits of whole sequences.
+    keeps = generates and inspect(arguments.bundle)["model"]["positions"] > 0
+    session = mebp.Session(
+        arguments.bundle,
+        device=arguments.device,
+        threads=arguments.threads,
+        forward_only=not keeps,
+        generate_only=keeps,
+    )
     if arguments.adapter:
         session.load_adapter(arguments.adapter)
     return session

@@ -58,7 +58,8 @@ public:
   }
 
   Status run(uint32_t program, const Run &run) override {
-    bool isWhole = interpret(programs[program], run, machine->contextOf(run.sequence));
+    cpu::Context context = machine->contextOf(run.sequence, run.position, run.isOneToken);
+    bool isWhole = interpret(programs[program], run, context);
     return isWhole ? Status() : run.cancellation->refusal();
   }
 

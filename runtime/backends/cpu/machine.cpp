@@ -44,9 +44,11 @@ Machine::~Machine() { pthreadpool_destroy(context.pool); }
 
 void Machine::use(InstructionSet set) { context.bf16 = findBf16Products(set); }
 
-Context Machine::contextOf(int64_t sequence) const {
+Context Machine::contextOf(int64_t sequence, int64_t position, bool isOneToken) const {
   Context live = context;
   live.sequence = sequence;
+  live.position = position;
+  live.isOneToken = isOneToken;
   return live;
 }
 

@@ -22,8 +22,8 @@ public:
   bool hasThreads() const { return threads == 1 || context.pool; }
   // Another family, from the next step on.
   void use(InstructionSet set);
-  // Of a step whose sequences have that many live tokens.
-  Context contextOf(int64_t sequence) const;
+  // Of a step whose sequences have that many live tokens, from a position on.
+  Context contextOf(int64_t sequence, int64_t position = 0, bool isOneToken = false) const;
 
 private:
   uint32_t threads;

@@ -3,6 +3,7 @@
 // MLX: reads programs by itself, from what the format says alone. MLX places and computes.
 #include <mlx/memory.h>
 
+#include "format/ports.h"
 #include "runtime/backends/mlx/backend.h"
 #include "runtime/backends/mlx/program.h"
 
@@ -21,15 +22,26 @@ public:
   bool followsPlacements() const override { return false; }
   uint64_t workspaceBytes() const override { return 0; }
 
+  // What only generation runs may have kernels that are not here: then that alone is refused, when it is tried.
   Status load(const format::Bundle &bundle, unsigned char *) override {
     programs.resize(static_cast<size_t>(bundle.programs_size()));
-    for (size_t i = 0; i < programs.size(); ++i)
-      if (Status status = mlx::prepare(bundle.programs(static_cast<int>(i)), programs[i]); !status.ok())
-        return status;
+    refusals.resize(programs.size());
+    std::vector<bool> generates(programs.size());
+    for (const format::Block &block : bundle.blocks())
+      for (const format::BlockProgram &named : block.programs())
+        if (named.name() == format::decodeProgram || named.name() == format::decodeLogitsProgram)
+          generates[named.program()] = true;
+    for (size_t i = 0; i < programs.size(); ++i) {
+      refusals[i] = mlx::prepare(bundle.programs(static_cast<int>(i)), programs[i]);
+      if (!refusals[i].ok() && !generates[i])
+        return refusals[i];
+    }
     return Status();
   }
 
   Status run(uint32_t program, const Run &run) override {
+    if (!refusals[program].ok())
+      return refusals[program];
     const char *name = programs[program].program->name().c_str();
     if (run.observer)
       run.observer->begin();
@@ -46,6 +58,7 @@ public:
 
 private:
   std::vector<mlx::PreparedProgram> programs;
+  std::vector<Status> refusals; // of programs that cannot run here
 };
 
 } // namespace

@@ -123,6 +123,8 @@ typedef struct mebp_bundle_info {
   uint64_t weights_bytes; /* of the mapped file */
   uint64_t peak_bytes;    /* as planned: anonymous and written memory of the whole process */
   uint64_t process_bytes; /* of it: the runtime itself */
+  uint32_t max_positions; /* that a prompt and its answer may have together; 0: the bundle does not generate text */
+  uint64_t generation_peak_bytes; /* as planned, of a process that only generates; 0: likewise */
 } mebp_bundle_info;
 static inline void mebp_bundle_info_init(mebp_bundle_info *info) {
   memset((void *)info, 0, sizeof(*info));
@@ -197,6 +199,7 @@ typedef struct mebp_session_options {
    * called within the function that does it, on that thread. NULL: nobody is told. */
   void (*log)(void *user, mebp_log_level level, const char *line);
   void *log_user;
+  bool generate_only; /* generation alone (mebp_generation_create): no room for steps, losses and logits */
 } mebp_session_options;
 /* The defaults of the first `size` bytes. */
 void mebp_session_options_init_sized(mebp_session_options *options, size_t size);
@@ -332,6 +335,32 @@ mebp_code mebp_session_check_space(const mebp_session *session, const char *stat
 const char *mebp_session_notes(const mebp_session *session);
 /* The steps of the state that would be loaded from `folder`; MEBP_NOT_FOUND where there is none. */
 mebp_code mebp_state_steps(const char *folder, uint64_t *steps, mebp_error *error);
+
+/* ---- generation ------------------------------------------------------------------------------------------------ */
+
+/* Text, one token after another, by a bundle that was compiled with --generate-len: it keeps the keys and values of all
+ * tokens so far, so that each costs one row. It has memory of its own, beside the session's, whose adapter it runs:
+ * what changes that adapter, a step for one, makes a generation forgetful only where it is rewound to 0. The session
+ * must outlive it, and is in use while it runs. */
+typedef struct mebp_generation mebp_generation;
+
+/* Its memory; 0 where the bundle cannot generate. */
+uint64_t mebp_generation_memory_bytes(const mebp_bundle *bundle, const mebp_session_options *options);
+/* MEBP_UNSUPPORTED where the bundle cannot generate. */
+mebp_code mebp_generation_create(mebp_session *session, mebp_generation **out, mebp_error *error);
+void mebp_generation_destroy(mebp_generation *generation); /* NULL is allowed */
+/* Extends each of `batch` sequences by `count` tokens, ids[batch * count]; the first call decides how many sequences
+ * there are. logits[batch * vocabulary], or NULL, gets those of the token after the last one. Where it fails or is
+ * cancelled, mebp_generation_positions says how many tokens were taken. */
+mebp_code mebp_generation_append(mebp_generation *generation, const int32_t *ids, uint32_t batch, uint32_t count,
+                                 float *logits, mebp_error *error);
+/* Forgets all but the first `positions` tokens of each sequence or, where a sliding window has lost what the next token
+ * needs of those, all of them. `kept` gets how many remain. */
+mebp_code mebp_generation_rewind(mebp_generation *generation, uint32_t positions, uint32_t *kept, mebp_error *error);
+/* Goes on with `batch` copies of the one sequence that there is. */
+mebp_code mebp_generation_spread(mebp_generation *generation, uint32_t batch, mebp_error *error);
+/* Tokens of each sequence so far. */
+uint32_t mebp_generation_positions(const mebp_generation *generation);
 
 /* ---- locks ----------------------------------------------------------------------------------------------------- */
 

@@ -301,3 +301,17 @@ exec.program @p inputs [#train.port<flow, "hidden">, #train.port<parameter, "w">
   %y = exec.kernel "linear"(x = %x, w = %w) at [#exec.place<output 0>] {} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
   exec.return %y : tensor<4x8xf32>
 }
+
+// -----
+
+// A state is written in place, and what it held is then gone.
+exec.program @p inputs [#train.port<flow, "hidden">, #train.port<state, "k">] outputs [#train.port<flow, "hidden">] {
+// expected-note @below {{it is defined here}}
+^bb0(%x: tensor<4x8xf32, #exec.extent<tokens, whole>>, %k: tensor<16x8xf32>):
+  // expected-note @below {{it is overwritten here}}
+  %kept = exec.kernel "append"(state = %k, rows = %x) at [#exec.place<input 1>] {capacity = 16 : i64} : (tensor<16x8xf32>, tensor<4x8xf32, #exec.extent<tokens, whole>>) -> tensor<16x8xf32>
+  // expected-error @below {{'exec.kernel' op reads what has been overwritten}}
+  %z = exec.kernel "silu"(x = %k) at [#exec.place<arena 0>] {} : (tensor<16x8xf32>) -> tensor<16x8xf32>
+  %y = exec.kernel "silu"(x = %x) at [#exec.place<output 0>] {} : (tensor<4x8xf32, #exec.extent<tokens, whole>>) -> tensor<4x8xf32, #exec.extent<tokens, whole>>
+  exec.return %y : tensor<4x8xf32, #exec.extent<tokens, whole>>
+}

@@ -419,7 +419,7 @@ func.func @f(%x: tensor<2x3x4xf32>) {
 
 // -----
 
-// expected-error @below {{#nn.tokens is of tensors ?x?xF: batch and sequence are known at run time}}
+// expected-error @below {{#nn.tokens is of tensors ?x?xF, or ?xNxF for a state: the batch is known at run time}}
 func.func @f(%x: tensor<2x3x4xf32, #nn.tokens>) {
   return
 }
@@ -446,5 +446,26 @@ nn.parameter @w : tensor<4x8xf32>
 func.func @f() {
   // expected-error @below {{'nn.read_parameter' op reads @w as 'tensor<8x4xf32>', but it is 'tensor<4x8xf32>'}}
   %0 = nn.read_parameter @w : tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// A state has the capacity that its ops name.
+!x = tensor<?x?x4xf32, #nn.tokens>
+!s = tensor<?x64x4xf32, #nn.tokens>
+func.func @f(%x: !x, %s: !s) {
+  // expected-error @below {{has a capacity of 32 beside 'tensor<?x64x4xf32, #nn.tokens>'}}
+  %0 = nn.append(%s, %x) {capacity = 32 : i64} : (!s, !x) -> !s
+  return
+}
+
+// -----
+
+!x = tensor<?x?x4xf32, #nn.tokens>
+!s = tensor<?x64x4xf32, #nn.tokens>
+func.func @f(%x: !x, %s: !s) {
+  // expected-error @below {{has a capacity of 0 beside 'tensor<?x64x4xf32, #nn.tokens>'}}
+  %0, %1 = nn.attention(%x, %s, %s) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !s, !s) -> (!x, tensor<?x?x1xf32, #nn.tokens>)
   return
 }

@@ -120,3 +120,65 @@ TEST(Attention, LargeScoresStayFinite) {
       it.q.element(r, c) *= 100;
   expectAgreement(it.forward(0, it.tokens), 1e-4); // scores of hundreds have only that much precision
 }
+
+// Queries at some position over what a state has kept: all positions, or a ring of them that has gone round.
+TEST(Attention, OfAState) {
+  struct Kept {
+    int64_t batch, count, position;
+    int32_t heads, kvHeads;
+    int64_t dim;
+    int32_t window, capacity;
+  };
+  constexpr Kept cases[] = {{1, 1, 0, 2, 1, 8, 0, 100},     {1, 1, 99, 3, 1, 64, 0, 100},
+                            {2, 7, 60, 4, 2, 24, 0, 100},   {3, 1, 130, 6, 2, 16, 0, 200},
+                            {1, 1, 500, 2, 2, 40, 20, 64},  {2, 1, 1000, 4, 2, 96, 100, 128},
+                            {2, 30, 111, 4, 1, 16, 35, 64}, {1, 64, 700, 2, 1, 33, 60, 128}};
+  for (const Kept &it : cases) {
+    Attributes attributes = attributesOf({it.batch, it.count, it.heads, it.kvHeads, it.dim, it.window});
+    attributes.capacity = it.capacity;
+    const int64_t rows = it.batch * it.count, kept = it.batch * it.capacity;
+    Value q = Value::random(rows, it.heads * it.dim, 1, 2.0f), k = Value::random(kept, it.kvHeads * it.dim, 2);
+    Value v = Value::random(kept, it.kvHeads * it.dim, 3);
+    CallSpec spec = {
+        "attention", {q, k, v}, {Value::constant(rows, it.heads * it.dim, 0), Value::constant(rows, it.heads, 0)},
+        attributes,  it.count,  {},
+        it.position};
+    expectAgreement(spec, 3e-6);
+    spec.isOneToken = it.count == 1;
+    if (spec.isOneToken)
+      expectAgreement(spec, 3e-6);
+  }
+}
+
+// A row of a chunk has the bits that it has beside others.
+TEST(Attention, RowsDoNotKnowOfTheirNeighbours) {
+  for (int32_t window : {0, 9, 50}) {
+    Case it({1, 150, 4, 2, 16, window});
+    for (InstructionSet set : availableInstructionSets()) {
+      auto whole = run(it.forward(0, it.tokens), set);
+      for (int64_t first : {0, 3, 64, 101}) {
+        auto part = run(it.forward(first, 40), set);
+        EXPECT_EQ(part[0].elements(), whole[0].rows(first, 40).elements()) << nameOf(set);
+      }
+    }
+  }
+}
+
+TEST(Append, WritesTheStepsRows) {
+  Attributes attributes;
+  attributes.capacity = 64;
+  Value state = Value::random(128, 5, 1), rows = Value::random(6, 5, 2);
+  for (Storage storage : {Storage::F32, Storage::BF16}) {
+    CallSpec spec = {
+        "append", {state.stored(storage), rows.stored(storage)}, {state.stored(storage)}, attributes, 3, {0}, 127};
+    for (InstructionSet set : availableInstructionSets()) {
+      Value after = run(spec, set)[0];
+      for (int64_t item = 0; item < 2; ++item)
+        for (int64_t i = 0; i < 64; ++i) {
+          int64_t row = item * 64 + i, token = i == 63 ? 0 : i < 2 ? i + 1 : -1; // positions 127, 128 and 129
+          EXPECT_EQ(after.rows(row, 1).elements(), token < 0 ? spec.operands[0].rows(row, 1).elements()
+                                                             : spec.operands[1].rows(item * 3 + token, 1).elements());
+        }
+    }
+  }
+}

@@ -52,6 +52,19 @@ TEST_P(Linear, InputGradient) {
   }
 }
 
+// One token of each sequence: few rows, a weight that is read once, by one thread or, where it is large, by all.
+TEST_P(Linear, OneToken) {
+  constexpr Shape few[] = {{1, 600, 500}, {2, 545, 520}, {3, 64, 4100}, {4, 2000, 140}, {5, 300, 70}, {1, 33, 3}};
+  for (Shape shape : few) {
+    Value x = Value::random(shape.rows, shape.inputs, 1), w = Value::weight(shape.outputs, shape.inputs, GetParam(), 2);
+    Value addend = Value::random(shape.rows, shape.outputs, 4), low = Value::random(shape.rows, 8, 5, 0.2f);
+    Value lowWeight = Value::weight(shape.outputs, 8, Storage::F32, 6),
+          y = Value::constant(shape.rows, shape.outputs, 0);
+    expectAgreement({"linear", {x, w, {}, {}}, {y}, {}, 1, {}, 0, true});
+    expectAgreement({"linear", {x, w, {}, addend, low, lowWeight}, {y}, {}, 1, {}, 0, true});
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Storages, Linear, testing::Values(Storage::F32, Storage::BF16, Storage::Int4, Storage::Int8));
 
 // LoRA's product is added before the result is rounded; ranks below, at and above a vector, and the highest.

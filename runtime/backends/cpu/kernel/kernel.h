@@ -48,6 +48,8 @@ struct Context {
   unsigned char *workspace = nullptr; // thread i may use [i * workspaceBytes, (i + 1) * workspaceBytes), aligned
   const Bf16Products *bf16 = nullptr; // multiplies factors of bf16; null: they are widened
   int64_t sequence = 0;               // live, of this step
+  int64_t position = 0;               // of the first of them
+  bool isOneToken = false;            // Run::isOneToken
 };
 
 // Operands and results in docs/kernels.md's order; an absent optional tensor has no data. A kernel reads its sizes

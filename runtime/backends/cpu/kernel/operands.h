@@ -29,7 +29,12 @@ struct Place {
 };
 inline Place placeOf(const Tensor &tensor, int64_t row, const Context &context) {
   int64_t token = tensor.firstRow + row;
-  return {token / context.sequence, token % context.sequence};
+  return {token / context.sequence, context.position + token % context.sequence};
+}
+
+// The row of a position of a batch item, in keys or values: of the step's tokens, or of a state of some capacity.
+inline int64_t rowOfKey(int64_t item, int64_t position, int64_t capacity, const Context &context) {
+  return capacity ? item * capacity + position % capacity : item * context.sequence + position;
 }
 
 // The first key position that a query at `position` sees.

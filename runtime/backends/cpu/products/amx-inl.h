@@ -3,6 +3,7 @@
 // The product of one tile by AMX, on any `Tiles`: the CPU's eight tile registers, or a test's imitation of them.
 #pragma once
 
+#include "runtime/backends/cpu/products/avx512_codes.h"
 #include "runtime/backends/cpu/products/avx512_panels.h"
 
 namespace mebp::cpu::amx {
@@ -48,8 +49,17 @@ void multiply(int64_t, int64_t depth, const uint16_t *left, int64_t leftStride, 
 // Panels are those of avx512_panels.h. Steps of 256 of the depth: 32 rows of the left factor, the sums of four panels
 // and a piece of one of them then fit the first cache together.
 template <typename Tiles> constexpr Bf16Products productsBy() {
-  return {tileRows,       Bf16Products::maximumDepth, 256,           depthUnit,       true,
-          avx512::expand, avx512::expandTransposed,   avx512::round, multiply<Tiles>, &Tiles::begin,
+  return {tileRows,
+          Bf16Products::maximumDepth,
+          256,
+          depthUnit,
+          true,
+          avx512::expand,
+          avx512::expandTransposed,
+          avx512::round,
+          multiply<Tiles>,
+          avx512::multiplyCodes,
+          &Tiles::begin,
           &Tiles::end};
 }
 

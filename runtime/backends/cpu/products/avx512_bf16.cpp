@@ -3,6 +3,7 @@
 
 #if defined(__x86_64__)
 
+#include "runtime/backends/cpu/products/avx512_codes.h"
 #include "runtime/backends/cpu/products/avx512_panels.h"
 
 #include <cstring>
@@ -78,6 +79,7 @@ const Bf16Products products = {tileRows,
                                expandTransposed,
                                round,
                                multiply<>,
+                               multiplyCodes,
                                nothing,
                                nothing};
 

@@ -10,6 +10,18 @@
 
 namespace mebp::cpu {
 
+// Of few rows of bf16 with a quantised weight's, which are read as they lie. With w = scale * code + minimum:
+// x w = sum over groups of scale (x code) + minimum (sum of x).
+struct CodeFactors {
+  static constexpr int64_t maximumRows = 4;
+
+  const Tensor &w;
+  int64_t rows, groups; // of x; of a row of w
+  const uint16_t *x;    // [rows, w.stride], zeros beyond w's columns; for int4 the even ones of a group come first
+  const float *sums;    // [rows, groups], of x in each group
+  float *scales;        // room for eight more than groups
+};
+
 struct Bf16Products {
   static constexpr int64_t panelWidth = 32, maximumTileRows = 32, maximumDepth = 1024;
 
@@ -34,6 +46,9 @@ struct Bf16Products {
   // depth in whole units. With wholeTiles there is room for tileRows of sums, and those beyond `rows` are of no use.
   void (*multiply)(int64_t rows, int64_t depth, const uint16_t *left, int64_t leftStride, const uint16_t *panel,
                    float *sums, int64_t sumsStride, bool adds);
+
+  // tile[r][i] = x_r w[row + i], i < count, rows of 32. Null: codes are no faster so.
+  void (*multiplyCodes)(const CodeFactors &factors, int64_t row, int64_t count, float *tile);
 
   // Around the calls of one task, on its thread.
   void (*begin)();

@@ -215,8 +215,8 @@ void round(const float *from, int64_t count, uint16_t *to) {
 
 } // namespace
 
-const Bf16Products products = {tileRows,         512,   512,        depthUnit, false,  expand,
-                               expandTransposed, round, multiply<>, nothing,   nothing};
+const Bf16Products products = {tileRows,         512,   512,        depthUnit, false,   expand,
+                               expandTransposed, round, multiply<>, nullptr,   nothing, nothing};
 
 } // namespace mebp::cpu::neon
 

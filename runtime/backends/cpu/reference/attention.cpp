@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// q, o, do, dq [N,H*d] (maybe a chunk of the tokens), lse [N,H]; k, v, dk, dv [S,K*d], all tokens. Scores are computed
+// q, o, do, dq [N,H*d] (maybe a chunk of the tokens), lse [N,H]; k, v, dk, dv [S,K*d], all tokens or a
+// state. Scores are computed
 // again wherever they are needed, so nothing of T x T is stored.
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/reference/kernels.h"
@@ -26,23 +27,33 @@ void attention(const Call &call, const Context &context) {
   for (int64_t n = 0; n < q.rows; ++n)
     for (int64_t head = 0; head < attributes.heads; ++head) {
       Place place = placeOf(q, n, context);
-      int64_t first = place.item * context.sequence, column = head / group * dim;
+      auto keyAt = [&](int64_t j) { return rowOfKey(place.item, j, attributes.capacity, context); };
+      int64_t column = head / group * dim;
       const Row query = rowOf(q, n) + head * dim;
       int64_t begin = firstVisible(place.position, attributes.window);
       double maximum = -INFINITY, total = 0;
       for (int64_t j = begin; j <= place.position; ++j)
-        maximum = std::max(maximum, attributes.scale * dot(query, rowOf(k, first + j) + column, dim));
+        maximum = std::max(maximum, attributes.scale * dot(query, rowOf(k, keyAt(j)) + column, dim));
       std::fill_n(sums, dim, 0.0);
       for (int64_t j = begin; j <= place.position; ++j) {
-        double p = std::exp(attributes.scale * dot(query, rowOf(k, first + j) + column, dim) - maximum);
+        double p = std::exp(attributes.scale * dot(query, rowOf(k, keyAt(j)) + column, dim) - maximum);
         total += p;
         for (int64_t c = 0; c < dim; ++c)
-          sums[c] += p * rowOf(v, first + j)[column + c];
+          sums[c] += p * rowOf(v, keyAt(j))[column + c];
       }
       for (int64_t c = 0; c < dim; ++c)
         rowOf(o, n).set(head * dim + c, static_cast<float>(sums[c] / total));
       floatRowOf(lse, n)[head] = static_cast<float>(maximum + std::log(total));
     }
+}
+
+static void append(const Call &call, const Context &context) {
+  const Tensor &rows = call.operands[1], &state = call.results[0];
+  for (int64_t n = 0; n < rows.rows; ++n) {
+    Place place = placeOf(rows, n, context);
+    int64_t row = rowOfKey(place.item, place.position, call.attributes.capacity, context);
+    copyRow(rowOf(rows, n), rowOf(state, row), rows.columns);
+  }
 }
 
 namespace {
@@ -123,6 +134,7 @@ void attentionGradient(const Call &call, const Context &context) {
     }
 }
 
-const KernelTable attentionKernels = {{"attention", attention}, {"attention_gradient", attentionGradient}};
+const KernelTable attentionKernels = {
+    {"attention", attention}, {"append", append}, {"attention_gradient", attentionGradient}};
 
 } // namespace mebp::cpu::reference

@@ -21,6 +21,7 @@ namespace mebp::cpu::HWY_NAMESPACE {
 
 // In bf16, as many keys as make one row of a transposed panel of pairs; in f32, larger tiles are no faster.
 constexpr int64_t keyTile = 2 * panelWidth;
+static_assert(keyTile == format::keyTile, "a ring that keeps positions has whole tiles of them");
 
 inline int64_t paddedDim(int64_t dim) { return ceilDivide(dim, panelWidth) * panelWidth; }
 
@@ -45,16 +46,17 @@ private:
 // The sizes of a call, and how its queries are cut into tiles of panelWidth lanes.
 struct AttentionShape {
   const Tensor &q;
-  int64_t sequence, window;
+  const Context &context;
+  int64_t sequence, window, capacity;
   int64_t kvHeads, group, dim;
   int64_t firstItem, items; // the batch items that q touches
   int64_t queryTiles;       // of an item and key/value head, at most
 
   AttentionShape(const Call &call, const Context &context)
-      : q(call.operands[0]), sequence(context.sequence), window(call.attributes.window),
-        kvHeads(call.attributes.kvHeads), group(call.attributes.heads / call.attributes.kvHeads),
-        dim(q.columns / call.attributes.heads), firstItem(q.firstRow / sequence),
-        items(q.rows > 0 ? (q.firstRow + q.rows - 1) / sequence - firstItem + 1 : 0),
+      : q(call.operands[0]), context(context), sequence(context.sequence), window(call.attributes.window),
+        capacity(call.attributes.capacity), kvHeads(call.attributes.kvHeads),
+        group(call.attributes.heads / call.attributes.kvHeads), dim(q.columns / call.attributes.heads),
+        firstItem(q.firstRow / sequence), items(q.rows > 0 ? (q.firstRow + q.rows - 1) / sequence - firstItem + 1 : 0),
         queryTiles(ceilDivide(std::min(q.rows, sequence) * group, panelWidth)) {}
 };
 
@@ -75,7 +77,7 @@ struct QueryTile {
     int64_t rows = std::min(q.rows, (item + 1) * shape.sequence - q.firstRow) - firstRow;
     count = std::clamp<int64_t>(rows * shape.group - firstLane, 0, panelWidth);
     for (int64_t lane = 0; lane < panelWidth; ++lane) {
-      int64_t position = lane < count ? q.firstRow + rowOfLane(lane) - item * shape.sequence : -1;
+      int64_t position = lane < count ? placeOf(q, rowOfLane(lane), shape.context).position : -1;
       last[lane] = static_cast<float>(position);
       first[lane] = static_cast<float>(lane < count ? firstVisible(position, shape.window) : 0);
     }
@@ -96,7 +98,7 @@ struct QueryTile {
     return rowOf(tensor, rowOfLane(lane)) + headOfLane(lane) * shape.dim;
   }
   // Where a position of this item, and the head, lie in keys or values.
-  int64_t rowOfPosition(int64_t position) const { return item * shape.sequence + position; }
+  int64_t rowOfPosition(int64_t position) const { return rowOfKey(item, position, shape.capacity, shape.context); }
   int64_t column() const { return kvHead * shape.dim; }
 
   // Whether a lane may see one of these keys.

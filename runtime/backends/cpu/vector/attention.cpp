@@ -14,6 +14,7 @@
 
 #include "runtime/backends/cpu/vector/attention_bf16-inl.h"
 #include "runtime/backends/cpu/vector/attention_f32-inl.h"
+#include "runtime/backends/cpu/vector/attention_token-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mebp::cpu::HWY_NAMESPACE {
@@ -76,7 +77,9 @@ static void attendTile(const Call &call, const QueryTile &tile, const Buffers<Pr
   std::fill_n(buffers.sums, panelWidth * paddedDim(tile.shape.dim), 0.0f);
   products.gather(tile, tile.shape.q, buffers.queries);
 
-  for (int64_t position = tile.keyBegin; position < tile.keyEnd; position += keyTile) {
+  // Tiles of keys begin at the same positions whatever the queries: then a query's sums do not depend on its
+  // neighbours.
+  for (int64_t position = tile.keyBegin / keyTile * keyTile; position < tile.keyEnd; position += keyTile) {
     int64_t keys = std::min(keyTile, tile.keyEnd - position);
     products.multiply(tile, k, position, keys, buffers.queries, buffers.scores);
     tile.withSight(position, keys, [&](auto allSeen) HWY_ATTR {
@@ -106,8 +109,17 @@ template <typename Products> static void attend(const Call &call, const Context 
   });
 }
 
+static void attendTokens(const Call &call, const Context &context, const AttentionShape &shape) {
+  const int64_t heads = call.attributes.heads;
+  parallelFor(context, shape.q.rows * heads, [&](int64_t task, unsigned char *workspace) HWY_ATTR {
+    TokenAttention(call, shape, workspace).run(task / heads, task % heads);
+  });
+}
+
 void Attention(const Call &call, const Context &context) {
   AttentionShape shape(call, context);
+  if (context.isOneToken && TokenAttention(call, shape, nullptr).fits())
+    return attendTokens(call, context, shape);
   if (multipliesBf16(call, context, shape.dim) && Buffers<Bf16Attention>(shape, context, nullptr).cutter.fits())
     return attend<Bf16Attention>(call, context, shape);
   if (Buffers<F32Attention>(shape, context, nullptr).cutter.fits())

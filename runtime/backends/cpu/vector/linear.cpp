@@ -9,32 +9,10 @@
 #include <hwy/foreach_target.h>
 
 #include "runtime/backends/cpu/vector/narrow-inl.h"
+#include "runtime/backends/cpu/vector/thin-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mebp::cpu::HWY_NAMESPACE {
-
-// left[rows, depth] w[columns, depth]^T for so few rows that transposing panels of w would cost more than the products:
-// each row of w is expanded and multiplied where it lies. `finish` as multiplyPanels has it.
-constexpr int64_t thinRows = 3;
-template <typename Finish>
-static void multiplyThin(const Context &context, const Tensor &x, const Tensor &w, const LowRank &low,
-                         const Finish &finish) {
-  parallelFor(context, ceilDivide(w.rows, panelWidth), [&](int64_t task, unsigned char *workspace) HWY_ATTR {
-    int64_t column = task * panelWidth, width = std::min(panelWidth, w.rows - column);
-    auto *weights = reinterpret_cast<float *>(workspace);
-    HWY_ALIGN float tile[thinRows * panelWidth];
-    for (int64_t c = 0; c < width; ++c) {
-      expandRow(w, column + c, weights);
-      for (int64_t r = 0; r < x.rows; ++r)
-        withRows([&](auto from) HWY_ATTR { tile[r * panelWidth + c] = dotRow(from, weights, w.columns); }, rowOf(x, r));
-    }
-    if (low.present()) {
-      low.expand(column, weights);
-      low.addTo(tile, 0, x.rows, width, weights, weights + LowRank::panelFloats);
-    }
-    finish(Products{0, x.rows, column, width, tile, true, true, nullptr});
-  });
-}
 
 // out = bias + addend + alpha * product, those that are present. Blocks of the product are summed elsewhere until the
 // last: an addend is often a residual stream, beside which each rounding would be large, and out may be BF16.
@@ -90,9 +68,10 @@ void Linear(const Call &call, const Context &context) {
       expandPanel(bias, 0, 1, products.column, piece);
     Accumulate{y, addend, bias.present() ? piece : nullptr, call.attributes.alpha}(products);
   };
-  if (x.rows <= thinRows && (w.columns + w.group) * sizeof(float) <= workspaceBytes)
-    return multiplyThin(context, x, w, low, finish);
-  if (const Bf16Products *products = productsFor(x, w, false, context))
+  const Bf16Products *products = productsFor(x, w, false, context);
+  if (context.isOneToken && multiplyThin(context, products, x, w, low, finish))
+    return;
+  if (products)
     return multiplyPanels(context, x.rows, Bf16Factors(*products, x), RightMatrix{w, true}, low, finish);
   if (w.rows <= narrowColumns && !quantized(w) && !low.present())
     return multiplyNarrow(

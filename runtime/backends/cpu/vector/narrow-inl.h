@@ -23,26 +23,6 @@ constexpr int dotRows = 6;
 constexpr int dotRows = 2;
 #endif
 
-template <typename D> HWY_INLINE hn::Vec<hn::Full128<float>> sumOfBlocks(D, hn::Vec<D> value) {
-  if constexpr (hn::MaxLanes(D()) == 4) {
-    return value;
-  } else {
-    const hn::Half<D> half;
-    return sumOfBlocks(half, hn::Add(hn::LowerHalf(half, value), hn::UpperHalf(half, value)));
-  }
-}
-
-// The sums of four vectors' lanes.
-HWY_INLINE hn::Vec<hn::Full128<float>> sumsOf(FloatVector a, FloatVector b, FloatVector c, FloatVector e) {
-  const FloatTag d;
-  const hn::Repartition<uint64_t, FloatTag> pairs;
-  auto ab = hn::BitCast(pairs, hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b)));
-  auto ce = hn::BitCast(pairs, hn::Add(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e)));
-  auto lower = hn::BitCast(d, hn::InterleaveLower(pairs, ab, ce)),
-       upper = hn::BitCast(d, hn::InterleaveUpper(pairs, ab, ce));
-  return sumOfBlocks(d, hn::Add(lower, upper));
-}
-
 // tile[r][c] = the dot product of left + r * leftStride and right + c * narrowDepth, for `columns` rounded up to four.
 template <int Rows, typename Left>
 HWY_NOINLINE void multiplyDots(Left left, int64_t leftStride, const float *right, int64_t columns, int64_t depth,

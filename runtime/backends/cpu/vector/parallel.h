@@ -67,7 +67,8 @@ template <typename Task> void parallelFor(const Context &context, int64_t count,
   // Idle workers sleep: it costs a call a few microseconds, where on a busy machine one that spins away its time slice
   // would keep the next call waiting for milliseconds.
   handOver(&shared);
-  pthreadpool_parallelize_1d(context.pool, work, &shared, static_cast<size_t>(workers), PTHREADPOOL_FLAG_YIELD_WORKERS);
+  const uint32_t waiting = context.isOneToken ? 0 : PTHREADPOOL_FLAG_YIELD_WORKERS;
+  pthreadpool_parallelize_1d(context.pool, work, &shared, static_cast<size_t>(workers), waiting);
   takeOver(&shared);
 }
 

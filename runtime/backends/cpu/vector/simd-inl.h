@@ -95,6 +95,26 @@ HWY_INLINE float sumOf(FloatVector value) {
   return hn::GetLane(hn::SumOfLanes(d, value));
 }
 
+template <typename D> HWY_INLINE hn::Vec<hn::Full128<float>> sumOfBlocks(D, hn::Vec<D> value) {
+  if constexpr (hn::MaxLanes(D()) == 4) {
+    return value;
+  } else {
+    const hn::Half<D> half;
+    return sumOfBlocks(half, hn::Add(hn::LowerHalf(half, value), hn::UpperHalf(half, value)));
+  }
+}
+
+// The sums of four vectors' lanes.
+HWY_INLINE hn::Vec<hn::Full128<float>> sumsOf(FloatVector a, FloatVector b, FloatVector c, FloatVector e) {
+  const FloatTag d;
+  const hn::Repartition<uint64_t, FloatTag> pairs;
+  auto ab = hn::BitCast(pairs, hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b)));
+  auto ce = hn::BitCast(pairs, hn::Add(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e)));
+  auto lower = hn::BitCast(d, hn::InterleaveLower(pairs, ab, ce)),
+       upper = hn::BitCast(d, hn::InterleaveUpper(pairs, ab, ce));
+  return sumOfBlocks(d, hn::Add(lower, upper));
+}
+
 // The sum of term(i, n), a vector whose lanes from n on are zero, over a row; four sums hide the latency.
 template <typename Term> HWY_INLINE float sumRow(int64_t count, const Term &term) {
   const FloatTag d;

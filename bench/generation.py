@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Generating text: the same tokens as transformers', and how fast beside llama.cpp, in turns.
+
+    .venv/bin/python bench/generation.py text [--prompts 20] [--new 64]
+    .venv/bin/python bench/generation.py speed NAME.mebp MODEL.gguf ... --llama FOLDER [--rounds 5] [--threads 2]
+        [--markdown docs/generation.md]
+
+`text` compiles SmolLM2 in f32 and compares greedy answers with transformers on the same dequantised weights; it ends
+with status 1 where one differs. `speed` takes the folder of a llama.cpp whose bench.py prints lines such as
+"smollm2-q4_0 zen4 t2 pp256: 989.0 tok/s" (its own virtual environment in LLAMA_BENCH). Each has its turn in a round,
+and only speeds of one round make a ratio. The bundle has an adapter, which is computed, too.
+"""
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from parts.pages import merge_tables, read_between_marks, write_between_marks
+from parts.speed.machine import read_cpu
+
+import mebp
+from mebp.tokenizer import Tokenizer
+
+QUESTIONS = (
+    "What is the capital of France?",
+    "Write a haiku about rain.",
+    "Why is the sky blue?",
+    "Tell me a joke.",
+    "How do I boil an egg?",
+    "What is 17 times 3?",
+    "Name three rivers.",
+    "Explain photosynthesis.",
+    "Who wrote Hamlet?",
+    "List the planets.",
+    "What is a prime number?",
+    "How do birds fly?",
+    "Describe a sunset.",
+    "Translate hello to French.",
+    "What is Python?",
+    "Give me a recipe for pancakes.",
+    "What causes tides?",
+    "Who was Einstein?",
+    "Write a short poem about a cat.",
+    "What is the speed of light?",
+)
+PROMPTS, DEPTH, NEW = (256, 1024), 16, 64
+FIGURES = {
+    **{f"pp{length}": f"prompt of {length}" for length in PROMPTS},
+    "tg": f"{NEW} new tokens after {DEPTH}",
+}
+MARK = "bench/generation.py"
+HEADER = [
+    "| machine, kernels | model | llama.cpp's file | threads | tokens | mebp, a second | llama.cpp | ratio | range |",
+    "| --- | --- | --- | ---: | --- | ---: | ---: | ---: | ---: |",
+]
+KEYS = 5
+
+
+def compare_text(arguments: argparse.Namespace, folder: Path) -> int:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from mebp.chat import Chat
+    from mebp.exporter.packaged import unpack
+
+    mebp.export("packaged:smollm2", folder / "model.onnx", seq_len=64)
+    bundle = folder / "model.mebp"
+    mebp.compile(folder / "model.onnx", bundle, precision="f32", generate_len=256)
+    session = mebp.Session(bundle, generate_only=True)
+    model = AutoModelForCausalLM.from_pretrained(unpack("packaged:smollm2")).float().eval()
+    model.load_state_dict(
+        {name: torch.from_numpy(value) for name, value in session.base_weights().items()}, strict=False
+    )
+    tokenizer = Tokenizer(bundle)
+    chat, same = Chat(tokenizer), 0
+    for question in QUESTIONS[: arguments.prompts]:
+        ids = np.array([tokenizer.encode(chat.prompt(question))])
+        mine = session.generate(ids, max_new_tokens=arguments.new)
+        theirs = model.generate(
+            torch.from_numpy(ids), max_new_tokens=arguments.new, do_sample=False, eos_token_id=None, pad_token_id=0
+        ).numpy()
+        same += (mine == theirs).all()
+        if (mine != theirs).any():
+            print(f"{question} differs at new token {int((mine != theirs)[0].argmax()) - ids.shape[1]}")
+    print(f"{same} of {min(arguments.prompts, len(QUESTIONS))} answers of {arguments.new} tokens are transformers'")
+    return int(same < min(arguments.prompts, len(QUESTIONS)))
+
+
+def measure_here(session: mebp.Session) -> dict[str, float]:
+    """Tokens a second of prompts and of one token after another."""
+    random = np.random.default_rng(0)
+    speeds = {}
+    for length in (*PROMPTS, DEPTH):
+        ids = random.integers(0, session.vocabulary, (1, length + NEW), dtype=np.int32)
+        source = session.keys_and_values()
+        begun = time.perf_counter()
+        source.logits(ids[:, :length])
+        if length != DEPTH:
+            speeds[f"pp{length}"] = length / (time.perf_counter() - begun)
+            continue
+        begun = time.perf_counter()
+        for position in range(length + 1, length + NEW + 1):
+            source.logits(ids[:, :position])
+        speeds["tg"] = NEW / (time.perf_counter() - begun)
+    return speeds
+
+
+def measure_llama(folder: Path, model: str, threads: int) -> dict[str, float]:
+    home = Path(os.environ.get("LLAMA_BENCH", Path.home() / ".cache" / "llama-bench"))
+    command = [str(home / "venv/bin/python"), str(folder / "bench.py"), model, "--threads", str(threads), "--reps", "1"]
+    command += ["--pp", ",".join(map(str, PROMPTS)), "--depth", str(DEPTH), "--gen", str(NEW)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = re.findall(r" (pp|tg)\D*(\d*).*?: ([\d.]+) tok/s", printed)
+    return {f"pp{size}" if kind == "pp" else "tg": float(speed) for kind, size, speed in found}
+
+
+def spread(values: list[float], digits: int) -> tuple[str, str]:
+    """Their median, and their range."""
+    return f"{statistics.median(values):.{digits}f}", f"{min(values):.{digits}f} to {max(values):.{digits}f}"
+
+
+def compare_speed(arguments: argparse.Namespace) -> int:
+    session = mebp.Session(arguments.bundle, generate_only=True, threads=arguments.threads)
+    measure_here(session)  # the weights are in memory, and the memory is there
+    mine: list[dict[str, float]] = []
+    theirs: dict[str, list[dict[str, float]]] = {model: [] for model in arguments.models}
+    for _ in range(arguments.rounds):
+        mine.append(measure_here(session))
+        for model, runs in theirs.items():
+            runs.append(measure_llama(arguments.llama, model, arguments.threads))
+    machine = f"{read_cpu()[0]}, {session.kernels}"
+    rows = []
+    for model, runs in theirs.items():
+        for figure, name in FIGURES.items():
+            ratio = spread([here[figure] / there[figure] for here, there in zip(mine, runs, strict=True)], 2)
+            speeds = [spread([run[figure] for run in side], 0 if figure != "tg" else 1)[0] for side in (mine, runs)]
+            cells = [machine, arguments.bundle.stem, Path(model).stem, str(arguments.threads), name, *speeds, *ratio]
+            rows.append(f"| {' | '.join(cells)} |")
+    print("\n".join([*HEADER, *rows]))
+    if arguments.markdown:
+        table = merge_tables(read_between_marks(arguments.markdown, MARK), [*HEADER, *rows], KEYS)
+        write_between_marks(arguments.markdown, MARK, table)
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parts = parser.add_subparsers(dest="part", required=True)
+    text = parts.add_parser("text")
+    text.add_argument("--prompts", type=int, default=len(QUESTIONS))
+    text.add_argument("--new", type=int, default=NEW)
+    speed = parts.add_parser("speed")
+    speed.add_argument("bundle", type=Path, help="compiled with --generate-len of at least 1,100")
+    speed.add_argument("models", nargs="*", help="GGUF files")
+    speed.add_argument("--llama", type=Path, help="the folder of llama.cpp's bench.py")
+    speed.add_argument("--rounds", type=int, default=5)
+    speed.add_argument("--threads", type=int, default=2)
+    speed.add_argument("--markdown", type=Path, help="the page that takes the table; rows not measured again stay")
+    arguments = parser.parse_args()
+    if arguments.part == "speed":
+        return compare_speed(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        return compare_text(arguments, Path(folder))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

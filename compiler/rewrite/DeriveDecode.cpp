@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Derives what generates text: from each forward function one that takes the next tokens of a sequence, and finds of
+// the earlier ones what it needs in a state.
+//
+// Terms, as SequenceOpInterface has them: an operand is read row by row, or with everything before. A state keeps the
+// rows of one value from step to step, as many as any reader looks back.
+// 1. Clone the forward function, or the head's logits, for as many rows as a step of generation has.
+// 2. What an op reads with everything before is appended to a state, and the op reads that. Where all its readers have
+//    a window, the state is a ring: it has room for the window and the step's other rows, in whole tiles of keys.
+// 3. An op that reads rows behind its own, or sums rows up, needs tokens that are not there yet, and is refused.
+#include "compiler/rewrite/Passes.h"
+
+#include "format/kernels.h"
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace mebp {
+#define GEN_PASS_DEF_DERIVEDECODE
+#include "compiler/rewrite/Passes.h.inc"
+
+namespace {
+
+using nn::SequenceUse;
+
+class Decoder {
+public:
+  Decoder(func::FuncOp function, int64_t positions, int64_t rows)
+      : function(function), positions(positions), rows(rows) {}
+
+  LogicalResult run() {
+    for (Operation &op : function.getBody().front().without_terminator())
+      if (failed(collect(&op)))
+        return failure();
+    while (shareCapacities())
+      ;
+    for (auto &[value, kept] : states)
+      keep(value, kept);
+    return success();
+  }
+
+private:
+  struct State {
+    int64_t capacity = 0;
+    std::string name; // as the first reader calls it
+    SmallVector<OpOperand *> readers;
+  };
+
+  /// Notes what the op reads of earlier rows.
+  LogicalResult collect(Operation *op) {
+    if (llvm::none_of(op->getOperandTypes(), nn::isTokens) && llvm::none_of(op->getResultTypes(), nn::isTokens))
+      return success();
+    auto sequence = dyn_cast<nn::SequenceOpInterface>(op);
+    if (!sequence)
+      return op->emitOpError("does not say which rows of tokens it uses, so it cannot generate text");
+    nn::SequenceUses uses = sequence.getSequenceUses();
+    if (llvm::any_of(uses.results,
+                     [](SequenceUse use) { return use != SequenceUse::Rows && use != SequenceUse::None; }))
+      return op->emitOpError("computes more than rows of its own, so it cannot generate text one token after another");
+    for (auto [operand, use] : llvm::zip_equal(op->getOpOperands(), uses.operands)) {
+      if (use == SequenceUse::Everything || use == SequenceUse::Sum)
+        return op->emitOpError("reads later tokens, so it cannot generate text one token after another");
+      if (use == SequenceUse::Before && failed(collect(op, operand)))
+        return failure();
+    }
+    return success();
+  }
+
+  LogicalResult collect(Operation *op, OpOperand &operand) {
+    if (!nn::getSignature(op).ofState)
+      return op->emitOpError("reads earlier tokens, but not from a state, so it cannot generate text");
+    State &state = states[operand.get()];
+    if (state.readers.empty())
+      state.name = nameOf(op, operand.getOperandNumber());
+    state.readers.push_back(&operand);
+    int64_t window = nn::getWindow(op), ring = llvm::alignTo(window + rows - 1, format::keyTile);
+    state.capacity = std::max(state.capacity, window > 0 ? std::min(ring, positions) : positions);
+    return success();
+  }
+
+  /// What one op reads has one capacity. Whether any has grown.
+  bool shareCapacities() {
+    bool hasGrown = false;
+    for (auto &[value, state] : states)
+      for (OpOperand *reader : state.readers)
+        for (Value beside : reader->getOwner()->getOperands())
+          if (auto *other = states.find(beside); other != states.end() && other->second.capacity < state.capacity) {
+            other->second.capacity = state.capacity;
+            hasGrown = true;
+          }
+    return hasGrown;
+  }
+
+  /// The slot's name, numbered from the second one of that name on.
+  std::string nameOf(Operation *op, unsigned operand) {
+    StringRef slot = nn::getSignature(op).operands[operand].name;
+    unsigned earlier = names[slot]++;
+    return slot.str() + (earlier ? "." + std::to_string(earlier) : "");
+  }
+
+  void keep(Value value, const State &state) {
+    auto type = cast<RankedTensorType>(value.getType());
+    Type kept = nn::getTokensType(nn::features(value), type.getElementType(), state.capacity);
+    unsigned index = function.getNumArguments();
+    (void)function.insertArgument(index, kept, {}, value.getLoc());
+    train::setArgumentPort(function, index, train::PortKind::State, state.name);
+
+    OpBuilder builder(function.getContext());
+    builder.setInsertionPointAfterValue(value);
+    Value appended =
+        nn::AppendOp::create(builder, value.getLoc(), kept, function.getArgument(index), value, state.capacity);
+    for (OpOperand *reader : state.readers) {
+      reader->set(appended);
+      reader->getOwner()->setAttr("capacity", builder.getI64IntegerAttr(state.capacity));
+    }
+  }
+
+  func::FuncOp function;
+  int64_t positions, rows;
+  llvm::MapVector<Value, State> states;
+  llvm::StringMap<unsigned> names;
+};
+
+struct DeriveDecode : impl::DeriveDecodeBase<DeriveDecode> {
+  using DeriveDecodeBase::DeriveDecodeBase;
+
+  void runOnOperation() override {
+    llvm::StringMap<func::FuncOp> done; // by the name of the function that was derived from
+    for (auto block : getOperation().getOps<train::BlockOp>()) {
+      bool isHead = block.getKind() == train::BlockKind::Head;
+      func::FuncOp source = block.lookupFunction(isHead ? format::logitsProgram : format::forwardProgram);
+      if (!source)
+        return signalPassFailure();
+      std::string_view program = isHead ? format::decodeLogitsProgram : format::decodeProgram;
+      func::FuncOp &derived = done[source.getSymName()];
+      if (!derived) {
+        OpBuilder builder(&getContext());
+        builder.setInsertionPointAfter(source);
+        derived = cast<func::FuncOp>(builder.clone(*source));
+        derived.setName((source.getSymName().rsplit('.').first + "." + StringRef(program)).str());
+        train::setTokenRows(derived, isHead ? batch : rows);
+        if (failed(Decoder(derived, positions, rows).run()))
+          return signalPassFailure();
+      }
+      block.setProgram(program, derived.getSymName());
+    }
+  }
+};
+
+} // namespace
+} // namespace mebp

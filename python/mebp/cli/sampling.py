@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How tokens are chosen, as the commands that generate text take it."""
+
+import argparse
+
+
+def add_sampling(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--temperature",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="0 takes the likeliest token; above 0, tokens are sampled (default: 0)",
+    )
+    parser.add_argument("--top-k", type=int, metavar="N", help="sample from the N likeliest tokens (default: all)")
+    parser.add_argument(
+        "--top-p",
+        type=float,
+        metavar="X",
+        help="sample from the likeliest tokens that together reach probability X (default: 1)",
+    )
+    parser.add_argument(
+        "--min-p",
+        type=float,
+        metavar="X",
+        help="sample from tokens that are at least X times as likely as the likeliest (default: all)",
+    )
+    parser.add_argument(
+        "--repetition-penalty",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="above 1, make tokens that were there less likely (default: 1)",
+    )
+    parser.add_argument(
+        "--stop",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="end an answer before this text; repeat for several",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed for sampling (default: 0)")
+
+
+def sampling(arguments: argparse.Namespace) -> dict[str, object]:
+    """The options of Session.generate that were given."""
+    return {
+        "temperature": arguments.temperature,
+        "top_k": arguments.top_k,
+        "top_p": arguments.top_p,
+        "min_p": arguments.min_p,
+        "repetition_penalty": arguments.repetition_penalty,
+        "stop": arguments.stop,
+        "seed": arguments.seed,
+    }
+
+
+def check_sampling(arguments: argparse.Namespace) -> None:
+    """Raises mebp.Error for what cannot be meant, before anything is read."""
+    from mebp.generation import Sampler
+    from mebp.streaming import stop_strings
+
+    given = sampling(arguments)
+    stop_strings(given.pop("stop"))
+    Sampler(**given)

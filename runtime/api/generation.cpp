@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// mebp.h's functions that generate text.
+#include "runtime/generate/generation.h"
+
+#include <memory>
+
+#include "runtime/api/handle.h"
+#include "runtime/train/options.h"
+
+using namespace mebp;
+
+struct mebp_generation {
+  mebp_session *session;
+  Generation generation;
+};
+
+uint64_t mebp_generation_memory_bytes(const mebp_bundle *bundle, const mebp_session_options *options) {
+  return unlessOutOfMemory(
+      [&]() -> uint64_t {
+        mebp_session_options own = {};
+        if (!bundle || !options || !readSized("mebp_session_options", options, own).ok() ||
+            bundle->bundle.content().model().positions() == 0)
+          return 0;
+        const mebp_session_options followed = followPlan(bundle->bundle.content(), own);
+        if (!checkSessionOptions(own, followed).ok())
+          return 0;
+        Result<std::unique_ptr<Backend>> backend = makeBackendOf(followed);
+        return backend.ok() ? planGeneration(bundle->bundle.content(), **backend).total : 0;
+      },
+      [] { return uint64_t(0); });
+}
+
+mebp_code mebp_generation_create(mebp_session *session, mebp_generation **out, mebp_error *error) {
+  if (out)
+    *out = nullptr;
+  return withSession(session, error, {{"out", out}}, [&](Session &used) {
+    auto created = std::make_unique<mebp_generation>();
+    created->session = session;
+    Status status = created->generation.create(used);
+    if (status.ok())
+      *out = created.release();
+    return status;
+  });
+}
+
+void mebp_generation_destroy(mebp_generation *generation) { delete generation; }
+
+// Runs `body` on a generation, whose session no other thread may use meanwhile.
+template <typename Body>
+static mebp_code generates(mebp_generation *generation, mebp_error *error, std::initializer_list<Argument> arguments,
+                           const Body &body) {
+  if (!generation)
+    return guarded(error, {{"generation", nullptr}}, [] { return Status(); });
+  return withSession(generation->session, error, arguments, [&](Session &used) {
+    used.cancellation.heed(true);
+    Status status = body(generation->generation);
+    if (status.code() == MEBP_CANCELLED)
+      used.cancellation.settle();
+    return status;
+  });
+}
+
+mebp_code mebp_generation_append(mebp_generation *generation, const int32_t *ids, uint32_t batch, uint32_t count,
+                                 float *logits, mebp_error *error) {
+  return generates(generation, error, {{"ids", ids}},
+                   [&](Generation &used) { return used.append(ids, batch, count, logits); });
+}
+
+mebp_code mebp_generation_rewind(mebp_generation *generation, uint32_t positions, uint32_t *kept, mebp_error *error) {
+  return generates(generation, error, {{"kept", kept}}, [&](Generation &used) {
+    used.rewind(positions);
+    *kept = used.positions();
+    return Status();
+  });
+}
+
+mebp_code mebp_generation_spread(mebp_generation *generation, uint32_t batch, mebp_error *error) {
+  return generates(generation, error, {}, [&](Generation &used) { return used.spread(batch); });
+}
+
+uint32_t mebp_generation_positions(const mebp_generation *generation) {
+  return generation ? generation->generation.positions() : 0;
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Products of so few rows that their time is that of reading the weight: each of its rows is read once, from where it
+// lies, widened in registers and multiplied with every row of x.
+//
+// Of a quantised row, w = scale * code + minimum in groups: x w = sum over groups of scale (x code) + minimum (sum of
+// x). So codes are multiplied as they are, and the minima need one product a group.
+#if defined(MEBP_THIN_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef MEBP_THIN_INL_H
+#undef MEBP_THIN_INL_H
+#else
+#define MEBP_THIN_INL_H
+#endif
+
+#include "runtime/backends/cpu/vector/panels-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mebp::cpu::HWY_NAMESPACE {
+
+constexpr int64_t thinRows = CodeFactors::maximumRows;
+
+// What a task has in its workspace, and behind it what all tasks read in the first thread's.
+struct ThinWorkspace {
+  static constexpr int64_t thinWidth = 4, apart = 32; // floats, so that no thread writes beside what others read
+  int64_t depth, groups;                              // of a row, in whole groups
+  float *lowPanel, *lowRoom;                          // of a product of low rank
+  float *scales;                                      // [thinWidth, groups], of rows of the weight
+  float *x;    // [rows, depth], as codes come out of their bytes; halves of them in bf16
+  float *sums; // [rows, groups], of x in each group
+
+  ThinWorkspace(unsigned char *workspace, int64_t rows, const Tensor &w)
+      : depth(w.stride), groups(groupsOf(w)), lowPanel(reinterpret_cast<float *>(workspace)),
+        lowRoom(lowPanel + LowRank::panelFloats), scales(lowRoom + thinRows * maximumLowRank), x(scales + scalesOf(w)),
+        sums(x + rows * depth) {}
+
+  uint16_t *halves() const { return reinterpret_cast<uint16_t *>(x); }
+
+  static bool fits(int64_t rows, const Tensor &w) {
+    const int64_t floats =
+        LowRank::panelFloats + thinRows * maximumLowRank + scalesOf(w) + rows * (w.stride + groupsOf(w));
+    return floats * int64_t{sizeof(float)} <= int64_t{workspaceBytes};
+  }
+
+private:
+  static int64_t groupsOf(const Tensor &w) { return quantized(w) ? w.stride / w.group : 0; }
+  static int64_t scalesOf(const Tensor &w) { return (ceilDivide(thinWidth * groupsOf(w), apart) + 1) * apart; }
+};
+
+inline void storeThin(FloatVector value, float *to) { hn::StoreU(value, FloatTag(), to); }
+inline void storeThin(FloatVector value, uint16_t *to) { hn::StoreU(roundToBf16(value), LaneTag<uint16_t>(), to); }
+
+// x in the order of codes in their bytes, which for int4 have two neighbours: the even ones of 32 come first. `Element`
+// float, or uint16_t for an x of bf16.
+template <typename Element> void layOutThin(const Tensor &x, const Tensor &w, const ThinWorkspace &thin, Element *out) {
+  constexpr int64_t half = panelWidth / 2;
+  for (int64_t r = 0; r < x.rows; ++r) {
+    const Row from = rowOf(x, r);
+    float *sums = thin.sums + r * thin.groups;
+    std::fill_n(sums, thin.groups, 0.0f);
+    for (int64_t first = 0; first < thin.depth; first += panelWidth, out += panelWidth) {
+      const int64_t count = std::clamp<int64_t>(w.columns - first, 0, panelWidth);
+      HWY_ALIGN float panel[panelWidth] = {}, ordered[panelWidth];
+      mapRow(panel, count, [&](int64_t i, int64_t n) HWY_ATTR { return loadSome(from + first + i, n); });
+      for (int64_t i = 0; i < half; ++i)
+        ordered[i] = panel[2 * i], ordered[half + i] = panel[2 * i + 1];
+      FloatVector sum = hn::Zero(FloatTag());
+      for (int64_t i = 0; i < panelWidth; i += lanes) {
+        const FloatVector value = hn::Load(FloatTag(), (w.storage == Storage::Int4 ? ordered : panel) + i);
+        sum = hn::Add(sum, value);
+        storeThin(value, out + i);
+      }
+      sums[first / w.group] += sumOf(sum);
+    }
+  }
+}
+
+inline FloatVector widenHalves(const uint16_t *halves, int64_t count) {
+  const hn::Rebind<hwy::float16_t, FloatTag> d;
+  return hn::PromoteTo(FloatTag(), hn::BitCast(d, loadSome(halves, count)));
+}
+
+// tile[r][column + i] = x[r] w[i], i < Width.
+template <int Rows, int Width, bool fourBits>
+HWY_NOINLINE void multiplyCodes(const GroupedColumns &columns, int64_t row, const ThinWorkspace &thin, float *tile) {
+  const FloatTag d;
+  const hn::RebindToSigned<FloatTag> integers;
+  const hn::Rebind<uint8_t, FloatTag> bytes;
+  constexpr int64_t half = panelWidth / 2;
+  const uint8_t *codes[Width];
+  FloatVector sums[Width][Rows];
+#pragma GCC unroll 4
+  for (int w = 0; w < Width; ++w) {
+    codes[w] = columns.codes(row + w);
+    const uint16_t *scale = columns.scale(row + w), *minimum = columns.minimum(row + w);
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; ++r)
+      sums[w][r] = hn::Zero(d);
+    for (int64_t g = 0; g < thin.groups; g += lanes) {
+      int64_t count = std::min(lanes, thin.groups - g);
+      storeSome(widenHalves(scale + g, count), thin.scales + w * thin.groups + g, count);
+      FloatVector shift = widenHalves(minimum + g, count);
+#pragma GCC unroll 4
+      for (int r = 0; r < Rows; ++r)
+        sums[w][r] = hn::MulAdd(shift, loadSome(thin.sums + r * thin.groups + g, count), sums[w][r]);
+    }
+  }
+  const float *x = thin.x;
+  const int64_t group = thin.depth / thin.groups;
+  for (int64_t g = 0; g < thin.groups; ++g) {
+    FloatVector products[Width][Rows];
+#pragma GCC unroll 4
+    for (int w = 0; w < Width; ++w)
+#pragma GCC unroll 4
+      for (int r = 0; r < Rows; ++r)
+        products[w][r] = hn::Zero(d);
+    for (int64_t end = (g + 1) * group; x < thin.x + end; x += panelWidth) {
+#pragma GCC unroll 4
+      for (int w = 0; w < Width; ++w) {
+#pragma GCC unroll 4
+        for (int64_t i = 0; i < half; i += lanes) {
+          auto low = hn::PromoteTo(integers, hn::LoadU(bytes, codes[w] + i));
+          auto high =
+              fourBits ? hn::ShiftRight<4>(low) : hn::PromoteTo(integers, hn::LoadU(bytes, codes[w] + half + i));
+          if (fourBits)
+            low = hn::And(low, hn::Set(integers, 15));
+          const FloatVector first = hn::ConvertTo(d, low), second = hn::ConvertTo(d, high);
+#pragma GCC unroll 4
+          for (int r = 0; r < Rows; ++r) {
+            const float *from = x + r * thin.depth + i;
+            products[w][r] = hn::MulAdd(first, hn::LoadU(d, from), products[w][r]);
+            products[w][r] = hn::MulAdd(second, hn::LoadU(d, from + half), products[w][r]);
+          }
+        }
+        codes[w] += fourBits ? half : panelWidth;
+      }
+    }
+#pragma GCC unroll 4
+    for (int w = 0; w < Width; ++w) {
+      const FloatVector scale = hn::Set(d, thin.scales[w * thin.groups + g]);
+#pragma GCC unroll 4
+      for (int r = 0; r < Rows; ++r)
+        sums[w][r] = hn::MulAdd(scale, products[w][r], sums[w][r]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int w = 0; w < Width; ++w)
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; ++r)
+      tile[r * panelWidth + w] = sumOf(sums[w][r]);
+}
+
+template <int Rows>
+void multiplyCodeRows(int64_t rows, const Tensor &w, int64_t column, int64_t width, const ThinWorkspace &thin,
+                      float *tile) {
+  if constexpr (Rows > 1)
+    if (rows < Rows)
+      return multiplyCodeRows<Rows - 1>(rows, w, column, width, thin, tile);
+  const GroupedColumns columns(w, 0);
+  constexpr int atOnce = Rows <= 2 ? ThinWorkspace::thinWidth : 2;
+  auto multiply = [&](auto fourBits) HWY_ATTR {
+    int64_t c = 0;
+    for (; c + atOnce <= width; c += atOnce)
+      multiplyCodes<Rows, atOnce, fourBits>(columns, column + c, thin, tile + c);
+    for (; c < width; ++c)
+      multiplyCodes<Rows, 1, fourBits>(columns, column + c, thin, tile + c);
+  };
+  if (columns.fourBits())
+    multiply(std::true_type());
+  else
+    multiply(std::false_type());
+}
+
+// Of a weight that is not quantised.
+inline void multiplyRowsThin(const Tensor &x, const Tensor &w, int64_t column, int64_t width, float *tile) {
+  for (int64_t c = 0; c < width; ++c)
+    for (int64_t r = 0; r < x.rows; ++r)
+      withRows([&](auto a, auto b) HWY_ATTR { tile[r * panelWidth + c] = dotRow(a, b, w.columns); }, rowOf(x, r),
+               rowOf(w, column + c));
+}
+
+// x[rows, depth] w[columns, depth]^T; `finish` as multiplyPanels has it, `products` as it has them for bf16. False
+// where there are too many rows or the workspace is too small.
+template <typename Finish>
+bool multiplyThin(const Context &context, const Bf16Products *products, const Tensor &x, const Tensor &w,
+                  const LowRank &low, const Finish &finish) {
+  if (x.rows > thinRows || !ThinWorkspace::fits(x.rows, w))
+    return false;
+  const bool inBf16 = products && products->multiplyCodes && quantized(w) && w.group == panelWidth;
+  // Laid out once: beside what the first thread has of its own in its workspace.
+  const ThinWorkspace shared(context.workspace, x.rows, w);
+  if (inBf16)
+    layOutThin(x, w, shared, shared.halves());
+  else if (quantized(w))
+    layOutThin(x, w, shared, shared.x);
+  // Handing work over takes as long as multiplying 32 thousand weights, and a task is long beside finding it.
+  constexpr int64_t worthThreads = 1 << 16, ofTask = 1 << 14;
+  const int64_t panels = ceilDivide(w.rows, panelWidth);
+  const int64_t share = w.rows * w.columns < worthThreads ? panels : ceilDivide(ofTask, w.columns * panelWidth);
+  parallelFor(context, ceilDivide(panels, share), [&](int64_t task, unsigned char *workspace) HWY_ATTR {
+    ThinWorkspace thin(workspace, x.rows, w);
+    thin.x = shared.x, thin.sums = shared.sums;
+    HWY_ALIGN float tile[thinRows * panelWidth];
+    for (int64_t panel = task * share; panel < std::min(panels, (task + 1) * share); ++panel) {
+      const int64_t column = panel * panelWidth, width = std::min(panelWidth, w.rows - column);
+      if (inBf16)
+        products->multiplyCodes({w, x.rows, thin.groups, thin.halves(), thin.sums, thin.scales}, column, width, tile);
+      else if (quantized(w))
+        multiplyCodeRows<thinRows>(x.rows, w, column, width, thin, tile);
+      else
+        multiplyRowsThin(x, w, column, width, tile);
+      if (low.present()) {
+        low.expand(column, thin.lowPanel);
+        low.addTo(tile, 0, x.rows, width, thin.lowPanel, thin.lowRoom);
+      }
+      finish(Products{0, x.rows, column, width, tile, true, true, nullptr});
+    }
+  });
+  return true;
+}
+
+} // namespace mebp::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

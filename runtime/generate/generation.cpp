@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/generate/generation.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/train/rows.h"
+
+namespace mebp {
+
+Status Generation::create(Session &owner) {
+  session = &owner;
+  const format::Bundle &content = owner.bundle().content();
+  if (content.model().positions() == 0)
+    return failure(MEBP_UNSUPPORTED,
+                   "the bundle was compiled without generation; compile it with --generate-len N, the most tokens that "
+                   "a prompt and its answer have together");
+  layout = planGeneration(content, *owner.backend);
+  Result<Arena> allocated = Arena::allocate(layout.total, owner.settings.allocator);
+  if (!allocated.ok())
+    return allocated.status();
+  arena = std::move(*allocated);
+  flows.create(layout.flows, arena.data(), owner.spill);
+  tokens.placeOf(format::idsPort) = arena.data() + layout.ids;
+  StatePlaces places;
+  for (const std::vector<StatePlace> &block : layout.states) {
+    places.emplace_back();
+    for (const StatePlace &state : block)
+      places.back().push_back(arena.data() + state.offset);
+  }
+  const BoundMemory memory = {owner.bundle(), tokens, flows, owner.trainables, owner.gradients, &places};
+  blocks.create(memory, owner.settings, *owner.backend, arena.data() + layout.scratch, owner.weights, owner.peak,
+                owner.cancellation, owner.trace);
+  return Status();
+}
+
+Status Generation::check(const int32_t *ids, uint32_t sequences, uint32_t count) const {
+  const format::Model &model = session->bundle().content().model();
+  if (sequences == 0 || count == 0)
+    return failure(MEBP_INVALID_ARGUMENT, "a step needs at least one token, not %u x %u", sequences, count);
+  if (sequences > model.batch())
+    return failure(MEBP_OUT_OF_RANGE,
+                   "%u sequences are more than the %u that the bundle was compiled for; compile with --batch %u",
+                   sequences, model.batch(), sequences);
+  if (length > 0 && sequences != batch)
+    return failure(MEBP_INVALID_ARGUMENT, "there are %u sequences, so a step has one token of each, not of %u", batch,
+                   sequences);
+  if (count > model.positions() - length)
+    return failure(
+        MEBP_OUT_OF_RANGE,
+        "%llu tokens are more than the %u that the bundle has room for; shorten the prompt or compile with a "
+        "longer --generate-len",
+        static_cast<unsigned long long>(length) + count, model.positions());
+  for (uint64_t i = 0; i < static_cast<uint64_t>(sequences) * count; ++i)
+    if (ids[i] < 0 || static_cast<uint32_t>(ids[i]) >= model.vocabulary())
+      return failure(MEBP_OUT_OF_RANGE, "token %d is beyond the vocabulary of %u", ids[i], model.vocabulary());
+  return Status();
+}
+
+Status Generation::append(const int32_t *ids, uint32_t sequences, uint32_t count, float *logits) {
+  if (Status status = check(ids, sequences, count); !status.ok())
+    return status;
+  batch = sequences;
+  const uint32_t most = std::min(layout.rows / batch, session->bundle().content().model().sequence());
+  uint32_t taken = 0;
+  for (uint32_t done = 0; done < count; done += taken) {
+    taken = std::min(most, count - done);
+    if (count - done - taken == 1 && taken > 2)
+      --taken; // so that two are left
+    if (Status status = step(ids + done, count, taken); !status.ok())
+      return status;
+  }
+  return logits ? giveLogits(taken, logits) : Status();
+}
+
+// `ids` points to the first sequence's; those of the next one lie `stride` further.
+Status Generation::step(const int32_t *ids, uint32_t stride, uint32_t count) {
+  for (uint32_t item = 0; item < batch; ++item)
+    std::memcpy(tokens.ids() + static_cast<size_t>(item) * count, ids + static_cast<size_t>(item) * stride,
+                count * sizeof(int32_t));
+  const uint32_t vocabulary = session->bundle().content().model().vocabulary();
+  for (uint32_t i = 0; i < batch * count; ++i) // the copy: the caller's own may have changed since
+    if (static_cast<uint32_t>(tokens.ids()[i]) >= vocabulary)
+      return failure(MEBP_OUT_OF_RANGE, "token %d is beyond the vocabulary of %u", tokens.ids()[i], vocabulary);
+  written = std::max(written, length + count);
+  for (uint32_t block = 0; block < blocks.head(); ++block)
+    if (Status status = blocks.decode(block, {batch, count}, length); !status.ok())
+      return status;
+  length += count;
+  if (count > 1)
+    session->peak.sample();
+  return Status();
+}
+
+// The last of each sequence's rows, of which the last step had so many.
+Status Generation::giveLogits(uint32_t count, float *logits) {
+  auto *last = reinterpret_cast<int32_t *>(arena.data() + layout.lastRows);
+  for (uint32_t item = 0; item < batch; ++item)
+    last[item] = static_cast<int32_t>((item + 1) * count - 1);
+  flows.gatherHeadInput({last, batch});
+  return blocks.decodeLogits(batch, logits);
+}
+
+void Generation::rewind(uint32_t wanted) {
+  bool isKept = true;
+  for (const std::vector<StatePlace> &block : layout.states)
+    for (const StatePlace &state : block)
+      if (state.window && written > state.capacity)
+        isKept &= wanted >= written || written - wanted <= state.capacity - state.window + 1;
+  length = isKept ? std::min(wanted, length) : 0;
+  if (length == 0)
+    written = 0;
+}
+
+Status Generation::spread(uint32_t count) {
+  const format::Model &model = session->bundle().content().model();
+  if (length == 0 || batch != 1)
+    return failure(MEBP_INVALID_ARGUMENT, "one sequence can be continued as several, and there are %u",
+                   length == 0 ? 0 : batch);
+  if (count == 0 || count > model.batch())
+    return failure(MEBP_OUT_OF_RANGE, "%u sequences; the bundle was compiled for up to %u, compile with --batch %u",
+                   count, model.batch(), count);
+  for (const std::vector<StatePlace> &block : layout.states)
+    for (const StatePlace &state : block) {
+      unsigned char *first = arena.data() + state.offset;
+      for (uint32_t item = 1; item < count; ++item)
+        std::memcpy(first + item * state.itemBytes(), first,
+                    std::min<uint64_t>(written, state.capacity) * state.rowBytes);
+    }
+  batch = count;
+  return Status();
+}
+
+} // namespace mebp

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Text, one token after another: the programs of generation over the keys and values of all earlier tokens. It borrows
+// the session's adapter, weights and backend, and has memory of its own, so that a session that trains pays nothing.
+//
+// Kernels may compute a step of one position otherwise than one of several, which rounds differently. So a step that is
+// given several takes at least two at once: then it gives the same bits however it is cut.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/generate/layout.h"
+#include "runtime/train/session.h"
+
+namespace mebp {
+
+class Generation {
+public:
+  Status create(Session &owner);
+
+  // Extends each of `batch` sequences by `count` tokens, ids[batch * count]. Where `logits` is not null, it gets those
+  // of the last token of each: [batch, vocabulary]. Where this fails, `positions` says what there is.
+  Status append(const int32_t *ids, uint32_t batch, uint32_t count, float *logits);
+  // Forgets all but the first `wanted` positions, or everything where a window has lost what lies before these.
+  void rewind(uint32_t wanted);
+  // Continues the one sequence as `count` of them.
+  Status spread(uint32_t count);
+
+  uint32_t positions() const { return length; }
+
+private:
+  Status check(const int32_t *ids, uint32_t sequences, uint32_t count) const;
+  Status step(const int32_t *ids, uint32_t stride, uint32_t count);
+  Status giveLogits(uint32_t count, float *logits);
+
+  Session *session = nullptr;
+  GenerationLayout layout;
+  Arena arena;
+  BatchMemory tokens;
+  Checkpoints flows;
+  Blocks blocks;
+  uint32_t batch = 1;
+  uint32_t length = 0;  // of every sequence
+  uint32_t written = 0; // the highest length that any step wrote up to since the last time that there was none
+};
+
+} // namespace mebp

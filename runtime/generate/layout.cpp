@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/generate/layout.h"
+
+#include <algorithm>
+
+#include "runtime/bundle/programs.h"
+#include "runtime/exec/read_attributes.h"
+
+namespace mebp {
+
+using format::Port;
+
+static const format::Program &programFor(const format::Bundle &bundle, int block) {
+  bool isHead = block + 1 == bundle.blocks_size();
+  return bundle.programs(programOf(bundle.blocks(block), generatingProgramOf(isHead)));
+}
+
+// The widest window that a kernel of the program reads a state of this size through; 0: one reads all of it.
+static uint64_t windowOf(const format::Program &program, uint64_t capacity, uint64_t positions) {
+  uint64_t widest = 0;
+  if (capacity >= positions)
+    return 0;
+  for (const format::Step &step : program.steps()) {
+    Attributes attributes;
+    if (step.has_kernel() && readAttributes(step.kernel(), attributes).ok() &&
+        static_cast<uint64_t>(attributes.capacity) == capacity)
+      widest = std::max<uint64_t>(widest, static_cast<uint64_t>(attributes.window));
+  }
+  return widest;
+}
+
+static std::vector<StatePlace> placeStates(const format::Bundle &bundle, const format::Program &program,
+                                           Placer &memory) {
+  std::vector<StatePlace> places;
+  for (const Port &port : program.inputs()) {
+    if (port.kind() != Port::STATE)
+      continue;
+    const format::Value &value = program.values(static_cast<int>(port.value()));
+    StatePlace place;
+    place.capacity = value.rows() / bundle.model().batch();
+    place.rowBytes = format::rowBytesOf(format::storageOf(value.element()), value.columns());
+    place.window = windowOf(program, place.capacity, bundle.model().positions());
+    place.offset = memory.take(value.rows() * place.rowBytes);
+    places.push_back(place);
+  }
+  return places;
+}
+
+GenerationLayout planGeneration(const format::Bundle &bundle, const Backend &backend) {
+  GenerationLayout layout;
+  Placer memory;
+  layout.flows = planFlows(bundle, memory);
+  uint64_t scratch = 0;
+  for (int i = 0; i < bundle.blocks_size(); ++i) {
+    const format::Program &program = programFor(bundle, i);
+    layout.states.push_back(placeStates(bundle, program, memory));
+    scratch = std::max<uint64_t>(scratch, program.arena_bytes());
+    for (const Port &output : program.outputs())
+      if (output.kind() == Port::FLOW)
+        layout.rows = static_cast<uint32_t>(program.values(static_cast<int>(output.value())).rows());
+  }
+  layout.ids = memory.take(layout.rows * sizeof(int32_t));
+  layout.lastRows = memory.take(bundle.model().batch() * sizeof(int32_t));
+  layout.scratch = memory.take(backend.followsPlacements() ? scratch : 0);
+  layout.total = memory.total();
+  return layout;
+}
+
+} // namespace mebp

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The memory of a generation, in one piece beside the session's. Everything starts at a multiple of 64 bytes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/exec/backend.h"
+#include "runtime/train/checkpoints.h"
+
+namespace mebp {
+
+// What a block keeps from step to step under one name.
+struct StatePlace {
+  uint64_t offset = 0;
+  uint64_t capacity = 0; // positions of each batch item
+  uint64_t rowBytes = 0;
+  uint64_t window = 0; // how far back it is read; 0: it keeps every position
+  uint64_t itemBytes() const { return capacity * rowBytes; }
+};
+
+struct GenerationLayout {
+  uint32_t rows = 0;                           // of tokens that a step takes
+  CheckpointPlan flows;                        // what passes between blocks, and is nowhere kept
+  std::vector<std::vector<StatePlace>> states; // of each block, in the order of its program's ports
+  uint64_t ids = 0, lastRows = 0;
+  uint64_t scratch = 0;
+  uint64_t total = 0;
+};
+
+// Of a bundle that can generate.
+GenerationLayout planGeneration(const format::Bundle &bundle, const Backend &backend);
+
+} // namespace mebp
