@@ -6,13 +6,14 @@
 //    PEFT; all-linear matches every linear layer but the head.
 // 2. A (r x in, uniform in +-1/sqrt(in), which is PEFT's Kaiming initialisation) and B (out x r, zeros) become
 //    trainable parameters under PEFT's keys, and arguments of the block's function.
-// 3. A target that matches nothing is an error, and so is the head, whose loss is tiled over a frozen weight.
+// 3. A target that matches nothing is an error.
 #include "compiler/adapt/Passes.h"
 
 #include "format/tensor_names.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/UniqueVector.h"
 
 using namespace mlir;
 
@@ -32,7 +33,8 @@ struct AddLora : impl::AddLoraBase<AddLora> {
       return signalPassFailure();
     }
     std::vector<bool> matched(targets.size(), false);
-    llvm::SetVector<StringRef> available, untouched; // ends of names
+    llvm::UniqueVector<std::string> available; // ends of names
+    llvm::SetVector<StringRef> untouched;
     SmallVector<StringRef> adaptedLayers;
     for (auto block : llvm::to_vector(module.getOps<train::BlockOp>())) {
       func::FuncOp function = block.lookupFunction(format::forwardProgram);
@@ -45,16 +47,10 @@ struct AddLora : impl::AddLoraBase<AddLora> {
         StringRef name = train::getArgumentPort(function, argument.getArgNumber()).getName();
         StringRef layer = format::layerOf(block.getParameter(name).getValue());
         bool isHead = block.getKind() == train::BlockKind::Head;
-        if (!isHead)
-          available.insert(format::moduleOf(layer));
+        available.insert(std::string(format::moduleOf(layer)) + (isHead ? " (the head)" : ""));
         if (!isTarget(layer, isHead, matched)) {
           untouched.insert(format::moduleOf(layer));
           continue;
-        }
-        if (isHead) {
-          linear.emitError() << "--lora-targets: '" << layer << "' is the head, whose loss is computed in tiles over a "
-                             << "frozen weight; leave it out";
-          return signalPassFailure();
         }
         if (failed(addAdapter(module, block, function, linear, layer, format::layerOf(name))))
           return signalPassFailure();
@@ -65,7 +61,7 @@ struct AddLora : impl::AddLoraBase<AddLora> {
     for (auto [target, found] : llvm::zip(targets, matched))
       if (!found) {
         module.emitError() << "--lora-targets: '" << target << "' matches no linear layer; there are "
-                           << (available.empty() ? "none but the head" : llvm::join(available, ", "));
+                           << llvm::join(available, ", ");
         return signalPassFailure();
       }
     // PEFT adapts whatever ends like this: where some such layer was left alone, the others are listed by full names.

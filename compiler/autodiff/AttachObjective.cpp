@@ -31,13 +31,17 @@ struct AttachObjective : impl::AttachObjectiveBase<AttachObjective> {
     }
   }
 
+  /// A linear layer without a bias whose result goes into one other value.
+  static bool isAlone(nn::LinearOp linear) { return linear && linear->hasOneUse() && !linear.getBias(); }
+
   func::FuncOp makeLogProbabilities(func::FuncOp logits) {
     OpBuilder builder(logits);
     auto function = cast<func::FuncOp>(builder.clone(*logits));
     function.setName("head.log_probabilities");
     auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
     auto linear = terminator.getOperand(0).getDefiningOp<nn::LinearOp>();
-    if (!linear || !linear->hasOneUse() || linear.getBias() || linear.getAddend()) {
+    auto adapter = linear && linear.getAddend() ? linear.getAddend().getDefiningOp<nn::LinearOp>() : nn::LinearOp();
+    if (!isAlone(linear) || (linear.getAddend() && (!isAlone(adapter) || adapter.getAddend()))) {
       logits.emitError("the logits must come from a linear layer without a bias");
       return {};
     }
@@ -47,9 +51,13 @@ struct AttachObjective : impl::AttachObjectiveBase<AttachObjective> {
     builder.setInsertionPoint(linear);
     Type ofRow = nn::getTokensType(1, cast<RankedTensorType>(linear.getType()).getElementType());
     auto head = nn::LogProbabilityOp::create(builder, linear.getLoc(), ofRow, ofRow, linear.getX(), linear.getWeight(),
-                                             function.getArgument(1));
+                                             function.getArgument(1), adapter ? adapter.getX() : Value(),
+                                             adapter ? adapter.getWeight() : Value(),
+                                             adapter ? adapter.getAlphaAttr() : FloatAttr());
     terminator->setOperands(head.getResults());
     linear.erase();
+    if (adapter)
+      adapter.erase();
     function.setFunctionType(builder.getFunctionType(function.getArgumentTypes(), head.getResultTypes()));
     function.setResAttrsAttr({});
     train::setResultPort(function, 0, train::PortKind::Result, format::logProbabilitiesPort);

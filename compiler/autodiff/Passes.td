@@ -5,7 +5,7 @@ def AttachObjective : Pass<"mebp-attach-objective", "::mlir::ModuleOp"> {
   let summary = "Give the head block the log-probabilities that objectives are made of";
   let description = [{
     The head's forward function becomes `logits`; beside it comes `log_probabilities`, the same function up to the last
-    linear layer, which becomes nn.log_probability of the labels.
+    linear layer, which becomes nn.log_probability of the labels. An adapter of that layer goes with it.
 
     ```mlir
     func.func @head.forward(%x, %w) { return nn.linear(%x, %w) }

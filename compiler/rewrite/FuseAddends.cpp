@@ -6,8 +6,8 @@
 //    result is at hand, instead of in a pass of their own over the whole of it, rounded once more.
 // 2. Any other sum becomes the layer's `addend`, where nothing else reads the layer's result.
 // A layer has one of each. What is added to a layer that has its addend already stays a sum of its own.
+#include "compiler/rewrite/LowRank.h"
 #include "compiler/rewrite/Passes.h"
-#include "format/kernels.h"
 
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -56,9 +56,8 @@ template <typename LinearLike> struct FuseLowRank : OpRewritePattern<LinearLike>
     bool innerIsLow = nn::features(leftOf(inner)) < nn::features(leftOf(outer));
     LinearLike low = innerIsLow ? inner : outer, wide = innerIsLow ? outer : inner;
     int64_t rank = nn::features(leftOf(low));
-    // Low is what kernels have room for, and at most half of the layer's own depth.
-    if (rank > format::maximumLowRank || 2 * rank > nn::features(leftOf(wide)) || hasBias(low) || low.getLow() ||
-        wide.getLow() || !wide.getAlpha().isExactlyValue(1.0))
+    if (!isLowRank(rank, nn::features(leftOf(wide))) || hasBias(low) || low.getLow() || wide.getLow() ||
+        !wide.getAlpha().isExactlyValue(1.0))
       return failure();
     auto fused = cast<LinearLike>(rewriter.clone(*wide));
     rewriter.moveOpBefore(fused, outer);

@@ -3,7 +3,8 @@
 // Stores activations in bf16. Kernels go on computing in f32, and round once where they write a result.
 //
 // Terms: an exact value stays in f32: statistics of a softmax, what is summed over many tokens, logits, and the loss
-// (KernelOpInterface::getExactValues). Parameters, their gradients and scalars are no activations.
+// (KernelOpInterface::getExactValues), and sums over tiles of the vocabulary. Parameters, their gradients and scalars
+// are no activations.
 // 1. Values in one memory have one type: what a loop carries, a whole and its slices and updates, accumulators. They
 //    form classes, and a class with an exact value is exact.
 // 2. Every other activation becomes bf16.
@@ -72,6 +73,9 @@ private:
         if (value && isActivation(value))
           exact.push_back(value);
     } else if (auto loop = dyn_cast<train::LoopOp>(op)) {
+      // Sums over the vocabulary.
+      if (loop.getDomain() == train::Domain::WeightRows)
+        llvm::copy_if(loop.getInits(), std::back_inserter(exact), isActivation);
       for (auto [init, argument, yielded, result] :
            llvm::zip(loop.getInits(), loop.getCarried(), loop.getYield().getValues(), loop.getResults()))
         for (Value other : {Value(argument), Value(yielded), Value(result)})

@@ -74,7 +74,7 @@ def TileLoss : Pass<"mebp-tile-loss", "::mlir::ModuleOp"> {
   let description = [{
     Whole logits never exist: for a tile of rows, a loop over tiles of the vocabulary keeps a running softmax and, for
     the objective, the running product of the probabilities with the weight, so that log-probabilities and cotangent come
-    from one sweep.
+    from one sweep. A head that is trained, or has an adapter, takes a second one for the gradients.
 
     ```mlir
     %logp, %entropy, %dx = nn.log_probability_gradient(%x, %w, %labels, %coefficients)

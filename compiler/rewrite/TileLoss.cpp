@@ -11,10 +11,11 @@
 // 4. For the gradient, p w is summed beside them and rescaled with the maximum, as attention does with its values. So
 //    dx = coefficients ((1 - p_label) w_label - sum p w) needs no second sweep, and no difference of nearly equal
 //    numbers.
-// 5. A trained weight needs one: p is known only when the maximum and the sum are. Its gradient is added up tile by
-// tile
-//    in place.
+// 5. A trained weight needs one: p is known only when the maximum and the sum are. Its gradient is added up in place,
+//    tile by tile. So does an adapter: B is as tall as the weight and tiled with it, and what it is multiplied with
+//    gets its cotangent from the same sweep.
 #include "compiler/rewrite/LoopBuilder.h"
+#include "compiler/rewrite/LowRank.h"
 #include "compiler/rewrite/Passes.h"
 
 #include <limits>
@@ -47,10 +48,16 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
         }
   }
 
+  static bool isSameHead(nn::LogProbabilityOp forward, nn::LogProbabilityGradientOp gradient) {
+    return forward.getX() == gradient.getX() && forward.getWeight() == gradient.getWeight() &&
+           forward.getLabels() == gradient.getLabels() && forward.getLow() == gradient.getLow() &&
+           forward.getLowWeight() == gradient.getLowWeight() && forward.getLowAlphaAttr() == gradient.getLowAlphaAttr();
+  }
+
   static void shareSweep(func::FuncOp function) {
     for (auto gradient : function.getOps<nn::LogProbabilityGradientOp>())
       for (auto forward : llvm::make_early_inc_range(function.getOps<nn::LogProbabilityOp>()))
-        if (forward->getOperands() == gradient->getOperands().drop_back() &&
+        if (isSameHead(forward, gradient) &&
             llvm::all_of(forward->getUsers(), [&](Operation *user) { return gradient->isBeforeInBlock(user); })) {
           forward->replaceAllUsesWith(gradient->getResults().drop_back());
           forward->erase();
@@ -88,7 +95,9 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
       else if (auto gradient = dyn_cast<nn::LogProbabilityGradientOp>(op))
         sweep(builder, loop, gradient, gradient.getCoefficients(), gradient.getDx());
       else if (auto gradient = dyn_cast<nn::LogProbabilityWeightGradientOp>(op))
-        sweepAgain(builder, loop, gradient);
+        sweepForWeight(builder, loop, gradient);
+      else if (auto gradient = dyn_cast<nn::LogProbabilityLowGradientOp>(op))
+        sweepForLow(builder, loop, gradient);
       else
         loop.addSums(op, loop.clone(op));
     }
@@ -107,11 +116,7 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
   template <typename Op> void sweep(OpBuilder &builder, LoopBuilder &loop, Op op, Value coefficients, Value dx) {
     Location location = op.getLoc();
     Value x = loop.lookup(op.getX()), labels = loop.lookup(op.getLabels()), weight = op.getWeight();
-    Type element = cast<RankedTensorType>(x.getType()).getElementType();
-    constexpr int64_t dynamic = ShapedType::kDynamic;
-    auto statistic = nn::getTokensType(1, element);
-    auto logitsType = nn::getTokensType(dynamic, element);
-    auto tileType = RankedTensorType::get({dynamic, nn::features(weight)}, element);
+    auto statistic = nn::getTokensType(1, cast<RankedTensorType>(x.getType()).getElementType());
 
     // The maximum, the sum, the weighted sum, the label's logit.
     SmallVector<Value> running = {fill(builder, statistic, -std::numeric_limits<float>::infinity(), location)};
@@ -123,10 +128,9 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
     for (Value value : running)
       tiles.carry(value, value);
     tiles.begin();
-    Value tile = train::SliceOp::create(builder, location, tileType, weight, tiles.getTrip());
-    Value logits = nn::LinearOp::create(builder, location, logitsType, x, tile, Value(), Value());
-    SmallVector<Value> operands = {logits, labels};
-    SmallVector<Type> types = {logitsType};
+    Tile tile = makeLogits(builder, loop, tiles, op);
+    SmallVector<Value> operands = {tile.logits, labels};
+    SmallVector<Type> types = {tile.logits.getType()};
     for (Value value : running) {
       operands.push_back(tiles.getCarried(value));
       types.push_back(value.getType());
@@ -135,8 +139,9 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
     for (auto [value, updated] : llvm::zip(running, next->getResults().drop_front()))
       tiles.setCarried(value, updated);
     if (dx)
-      tiles.setCarried(running.back(), nn::LinearInputGradientOp::create(builder, location, running.back().getType(),
-                                                                         next.getP(), tile, next.getNewAccumulator()));
+      tiles.setCarried(running.back(),
+                       nn::LinearInputGradientOp::create(builder, location, running.back().getType(), next.getP(),
+                                                         tile.weight, next.getNewAccumulator()));
     tiles.end();
 
     for (Value &value : running)
@@ -152,26 +157,76 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
   }
 
   /// The cotangents of a tile's logits times x are added to its rows of the weight's gradient.
-  void sweepAgain(OpBuilder &builder, LoopBuilder &loop, nn::LogProbabilityWeightGradientOp op) {
-    Location location = op.getLoc();
-    Value x = loop.lookup(op.getX()), labels = loop.lookup(op.getLabels()), weight = op.getWeight();
-    Value coefficients = loop.lookup(op.getCoefficients()), sum = op.getResult();
-    Type element = cast<RankedTensorType>(x.getType()).getElementType();
-    auto logitsType = nn::getTokensType(ShapedType::kDynamic, element);
-    auto tileType = RankedTensorType::get({ShapedType::kDynamic, nn::features(weight)}, element);
-    LoopBuilder tiles(builder, location, train::Domain::WeightRows, columns, weight);
+  void sweepForWeight(OpBuilder &builder, LoopBuilder &loop, nn::LogProbabilityWeightGradientOp op) {
+    Value sum = op.getDweight();
+    LoopBuilder tiles(builder, op.getLoc(), train::Domain::WeightRows, columns, op.getWeight());
     tiles.carry(sum, loop.getCarried(sum));
     tiles.begin();
-    Value tile = train::SliceOp::create(builder, location, tileType, weight, tiles.getTrip());
-    Value logits = nn::LinearOp::create(builder, location, logitsType, x, tile, Value(), Value());
-    auto gradient = nn::LogProbabilityLogitsGradientOp::create(builder, location, logitsType, logits, labels,
-                                                               softmax[0], softmax[1], softmax[3], coefficients);
-    Value rows = train::SliceOp::create(builder, location, tileType, tiles.getCarried(sum), tiles.getTrip());
-    Value added = nn::LinearWeightGradientOp::create(builder, location, tileType, gradient, x, rows,
-                                                     builder.getF32FloatAttr(1.0f));
-    tiles.updateRows(sum, added);
+    Value dlogits = pullBack(builder, loop, op, makeLogits(builder, loop, tiles, op));
+    addToRows(builder, tiles, sum, dlogits, loop.lookup(op.getX()), 1.0f);
     tiles.end();
     loop.setCarried(sum, tiles.getResult(sum));
+  }
+
+  /// Times B, they are added to the cotangent of `low`; times `low`, to the tile's rows of B's gradient.
+  void sweepForLow(OpBuilder &builder, LoopBuilder &loop, nn::LogProbabilityLowGradientOp op) {
+    Value dlow = op.getDlow(), sum = op.getDlowWeight(), low = loop.lookup(op.getLow());
+    LoopBuilder tiles(builder, op.getLoc(), train::Domain::WeightRows, columns, op.getWeight());
+    tiles.carry(dlow, fill(builder, low.getType(), 0.0f, op.getLoc()));
+    tiles.carry(sum, loop.getCarried(sum));
+    tiles.begin();
+    Tile tile = makeLogits(builder, loop, tiles, op);
+    Value dlogits = pullBack(builder, loop, op, tile);
+    tiles.setCarried(dlow, nn::LinearInputGradientOp::create(builder, op.getLoc(), low.getType(), dlogits,
+                                                             tile.lowWeight, tiles.getCarried(dlow), lowAlpha(op)));
+    addToRows(builder, tiles, sum, dlogits, low, lowAlpha(op));
+    tiles.end();
+    loop.map(dlow, tiles.getResult(dlow));
+    loop.setCarried(sum, tiles.getResult(sum));
+  }
+
+  template <typename Op> static float lowAlpha(Op op) {
+    return op.getLowAlpha() ? op.getLowAlpha()->convertToFloat() : 1.0f;
+  }
+
+  /// A parameter's rows of this trip.
+  static Value slice(OpBuilder &builder, LoopBuilder &tiles, Value matrix) {
+    Type element = cast<RankedTensorType>(matrix.getType()).getElementType();
+    auto type = RankedTensorType::get({ShapedType::kDynamic, nn::features(matrix)}, element);
+    return train::SliceOp::create(builder, matrix.getLoc(), type, matrix, tiles.getTrip());
+  }
+
+  struct Tile {
+    Value weight, lowWeight, logits; // lowWeight: null where the head has no adapter
+  };
+
+  template <typename Op> static Tile makeLogits(OpBuilder &builder, LoopBuilder &loop, LoopBuilder &tiles, Op op) {
+    Location location = op.getLoc();
+    Value x = loop.lookup(op.getX()), weight = slice(builder, tiles, op.getWeight());
+    Type type = nn::getTokensType(ShapedType::kDynamic, cast<RankedTensorType>(x.getType()).getElementType());
+    if (!op.getLow())
+      return {weight, Value(), nn::LinearOp::create(builder, location, type, x, weight, Value(), Value())};
+    Value low = loop.lookup(op.getLow()), lowWeight = slice(builder, tiles, op.getLowWeight());
+    if (isLowRank(nn::features(low), nn::features(x)))
+      return {weight, lowWeight,
+              nn::LinearOp::create(builder, location, type, x, weight, Value(), Value(), low, lowWeight,
+                                   builder.getF32FloatAttr(1.0f), builder.getF32FloatAttr(lowAlpha(op)))};
+    Value addend = nn::LinearOp::create(builder, location, type, low, lowWeight, Value(), Value(), lowAlpha(op));
+    return {weight, lowWeight, nn::LinearOp::create(builder, location, type, x, weight, Value(), addend)};
+  }
+
+  /// The cotangents of a tile's logits, now that the softmax is known.
+  template <typename Op> Value pullBack(OpBuilder &builder, LoopBuilder &loop, Op op, const Tile &tile) {
+    return nn::LogProbabilityLogitsGradientOp::create(builder, op.getLoc(), tile.logits.getType(), tile.logits,
+                                                      loop.lookup(op.getLabels()), softmax[0], softmax[1], softmax[3],
+                                                      loop.lookup(op.getCoefficients()));
+  }
+
+  /// Adds alpha dyᵀ x to this tile's rows of what is carried for `sum`.
+  static void addToRows(OpBuilder &builder, LoopBuilder &tiles, Value sum, Value dy, Value x, float alpha) {
+    Value rows = slice(builder, tiles, tiles.getCarried(sum));
+    tiles.updateRows(sum, nn::LinearWeightGradientOp::create(builder, sum.getLoc(), rows.getType(), dy, x, rows,
+                                                             builder.getF32FloatAttr(alpha)));
   }
 
   SmallVector<Value> softmax; // what the last sweep of a tile of rows has left

@@ -54,6 +54,26 @@ LogicalResult checkLow(Operation *op, Value low, Value weight) {
   return op->emitOpError() << "has one of 'low' and 'low_weight'; give both or none";
 }
 
+LogicalResult checkLike(Operation *op, Value value, StringRef name, Value other) {
+  if (value.getType() == other.getType())
+    return success();
+  return op->emitOpError() << "'" << name << "' is " << value.getType() << " where " << other.getType() << " is needed";
+}
+
+/// What reads the head's weight, and beside it perhaps the one of a product of low rank.
+template <typename Op> LogicalResult checkHead(Op op) {
+  if (failed(checkFeatures(op, op.getX(), "x", features(op.getWeight()))) ||
+      failed(checkLow(op, op.getLow(), op.getLowWeight())))
+    return failure();
+  if (!op.getLow())
+    return success();
+  int64_t rows = cast<RankedTensorType>(op.getWeight().getType()).getDimSize(0);
+  int64_t lowRows = cast<RankedTensorType>(op.getLowWeight().getType()).getDimSize(0);
+  if (rows != lowRows)
+    return op.emitOpError() << "'low_weight' has " << lowRows << " rows where " << rows << " are needed";
+  return checkFeatures(op, op.getLowWeight(), "low_weight", features(op.getLow()));
+}
+
 LogicalResult checkHeads(Operation *op, Value q, Value k, Value lse, int64_t heads, int64_t kvHeads) {
   if (heads <= 0 || kvHeads <= 0 || heads % kvHeads)
     return op->emitOpError() << "has " << heads << " heads, which " << kvHeads << " key and value heads do not divide";
@@ -168,14 +188,24 @@ LogicalResult ConcatOp::verify() {
   return checkFeatures(*this, getResult(), "result", sum);
 }
 LogicalResult LogProbabilityOp::verify() {
-  return success(succeeded(checkFeatures(*this, getX(), "x", features(getWeight()))) &&
+  return success(succeeded(checkHead(*this)) &&
                  succeeded(checkFeatures(*this, getLogProbabilities(), "log_probabilities", 1)) &&
                  succeeded(checkFeatures(*this, getEntropy(), "entropy", 1)));
 }
 LogicalResult LogProbabilityGradientOp::verify() {
-  return success(succeeded(checkFeatures(*this, getX(), "x", features(getWeight()))) &&
-                 succeeded(checkFeatures(*this, getCoefficients(), "coefficients", 1)) &&
+  return success(succeeded(checkHead(*this)) && succeeded(checkFeatures(*this, getCoefficients(), "coefficients", 1)) &&
                  succeeded(checkFeatures(*this, getDx(), "dx", features(getX()))));
+}
+LogicalResult LogProbabilityWeightGradientOp::verify() {
+  return success(succeeded(checkHead(*this)) && succeeded(checkFeatures(*this, getCoefficients(), "coefficients", 1)) &&
+                 succeeded(checkLike(*this, getDweight(), "dweight", getWeight())));
+}
+LogicalResult LogProbabilityLowGradientOp::verify() {
+  if (!getLow())
+    return emitOpError("has no 'low', whose gradient it gives");
+  return success(succeeded(checkHead(*this)) && succeeded(checkFeatures(*this, getCoefficients(), "coefficients", 1)) &&
+                 succeeded(checkFeatures(*this, getDlow(), "dlow", features(getLow()))) &&
+                 succeeded(checkLike(*this, getDlowWeight(), "dlow_weight", getLowWeight())));
 }
 LogicalResult LogProbabilityTileOp::verify() {
   if (!getAccumulator() != !getNewAccumulator())

@@ -174,12 +174,19 @@ LogicalResult LogProbabilityOp::buildGradient(OpBuilder &builder, ArrayRef<Value
                                               const SmallBitVector &wanted, MutableArrayRef<Value> gradients) {
   if (cotangents[1])
     return emitOpError("has no gradient rule for its entropy");
-  auto gradient = LogProbabilityGradientOp::create(
-      builder, getLoc(), TypeRange{getLogProbabilities().getType(), getEntropy().getType(), getX().getType()},
-      ValueRange{getX(), getWeight(), getLabels(), cotangents[0]});
+  Value x = getX(), weight = getWeight(), low = getLow(), lowWeight = getLowWeight();
+  auto gradient = LogProbabilityGradientOp::create(builder, getLoc(), getLogProbabilities().getType(),
+                                                   getEntropy().getType(), x.getType(), x, weight, getLabels(),
+                                                   cotangents[0], low, lowWeight, getLowAlphaAttr());
   gradients[0] = gradient.getDx();
   if (wanted.test(1))
-    gradients[1] = LogProbabilityWeightGradientOp::create(builder, getLoc(), getWeight().getType(), getX(), getWeight(),
-                                                          getLabels(), cotangents[0]);
+    gradients[1] = LogProbabilityWeightGradientOp::create(builder, getLoc(), weight.getType(), x, weight, getLabels(),
+                                                          cotangents[0], low, lowWeight, getLowAlphaAttr());
+  if (low && (wanted.test(3) || wanted.test(4))) {
+    auto ofLow = LogProbabilityLowGradientOp::create(builder, getLoc(), low.getType(), lowWeight.getType(), x, weight,
+                                                     getLabels(), cotangents[0], low, lowWeight, getLowAlphaAttr());
+    gradients[3] = ofLow.getDlow();
+    gradients[4] = ofLow.getDlowWeight();
+  }
   return success();
 }

@@ -409,35 +409,57 @@ def NN_FillOp : NN_KernelOp<"fill"> {
 
 //===- Objective -------------------------------------------------------------------------------------------------===//
 
-def NN_LogProbabilityOp : NN_PureOp<"log_probability", [Differentiable, NN_SequenceOpInterface]> {
-  let summary = "The language model's head: each row's log-probability of its label, and the entropy";
-  let description = [{
-    With l = x wᵀ and p = softmax(l): log_probabilities = log p_label, entropy = −Σ_v p_v log p_v; both 0 where the label
-    is −100. x [B,T,D], w [V,D], labels [B,T,1] (shifted already), results [B,T,1]. The entropy has no gradient. Not a
-    kernel: it becomes loops over tiles of rows and of the vocabulary, so that whole logits never exist.
-  }];
-  let arguments = (ins Tokens:$x, Matrix:$weight, TokenIds:$labels);
-  let results = (outs Tokens:$log_probabilities, Tokens:$entropy);
+class NN_HeadOp<string mnemonic, list<Trait> traits> :
+    Op<NN_Dialect, mnemonic, !listconcat(traits, [Pure, NN_SequenceOpInterface])> {
   let hasVerifier = 1;
 }
-def NN_LogProbabilityGradientOp : NN_PureOp<"log_probability_gradient", [NN_SequenceOpInterface]> {
+def NN_LogProbabilityOp : NN_HeadOp<"log_probability", [AttrSizedOperandSegments, Differentiable]> {
+  let summary = "The language model's head: each row's log-probability of its label, and the entropy";
+  let description = [{
+    With l = x wᵀ + low_alpha low low_weightᵀ and p = softmax(l): log_probabilities = log p_label,
+    entropy = −Σ_v p_v log p_v; both 0 where the label is −100. x [B,T,D], w [V,D], labels [B,T,1] (shifted already),
+    low [B,T,R], low_weight [V,R], results [B,T,1]. The entropy has no gradient. Not a kernel: it becomes loops over
+    tiles of rows and of the vocabulary, so that whole logits never exist.
+  }];
+  let arguments = (ins Tokens:$x, Matrix:$weight, TokenIds:$labels, Optional<Tokens>:$low, Optional<Matrix>:$low_weight,
+                       OptionalAttr<F32Attr>:$low_alpha);
+  let results = (outs Tokens:$log_probabilities, Tokens:$entropy);
+  let assemblyFormat = [{
+    `(` $x `,` $weight `,` $labels (`low` $low^ `,` $low_weight)? `)` attr-dict `:`
+    functional-type(operands, results)
+  }];
+}
+class NN_HeadGradientOp<string mnemonic> : NN_HeadOp<mnemonic, [AttrSizedOperandSegments]> {
+  let arguments = (ins Tokens:$x, Matrix:$weight, TokenIds:$labels, Tokens:$coefficients, Optional<Tokens>:$low,
+                       Optional<Matrix>:$low_weight, OptionalAttr<F32Attr>:$low_alpha);
+  let assemblyFormat = [{
+    `(` $x `,` $weight `,` $labels `,` $coefficients (`low` $low^ `,` $low_weight)? `)` attr-dict `:`
+    functional-type(operands, results)
+  }];
+}
+def NN_LogProbabilityGradientOp : NN_HeadGradientOp<"log_probability_gradient"> {
   let summary = "The cotangent of the head's input, and what log_probability gives, in one sweep";
   let description = [{
     dx = coefficients (w[label] − p w), coefficients [B,T,1] the cotangents of the log-probabilities; 0 where the label
-    is −100.
+    is −100. What goes back through `low` is not part of it.
   }];
-  let arguments = (ins Tokens:$x, Matrix:$weight, TokenIds:$labels, Tokens:$coefficients);
   let results = (outs Tokens:$log_probabilities, Tokens:$entropy, Tokens:$dx);
-  let hasVerifier = 1;
 }
-def NN_LogProbabilityWeightGradientOp : NN_PureOp<"log_probability_weight_gradient", [NN_SequenceOpInterface]> {
+def NN_LogProbabilityWeightGradientOp : NN_HeadGradientOp<"log_probability_weight_gradient"> {
   let summary = "The gradient of the head's weight";
   let description = [{
     dw = dlᵀ x summed over batch and sequence, dl = coefficients (onehot(label) − p), 0 where the label is −100. A sweep
     of its own: p is known only when the running softmax has ended.
   }];
-  let arguments = (ins Tokens:$x, Matrix:$weight, TokenIds:$labels, Tokens:$coefficients);
-  let results = (outs Matrix:$result);
+  let results = (outs Matrix:$dweight);
+}
+def NN_LogProbabilityLowGradientOp : NN_HeadGradientOp<"log_probability_low_gradient"> {
+  let summary = "The cotangent of the head's product of low rank, and the gradient of its weight";
+  let description = [{
+    With dl as in nn.log_probability_weight_gradient: dlow = low_alpha dl low_weight, dlow_weight = low_alpha dlᵀ low
+    summed over batch and sequence. One sweep gives both.
+  }];
+  let results = (outs Tokens:$dlow, Matrix:$dlow_weight);
 }
 def NN_LogProbabilityLogitsGradientOp : NN_KernelOp<"log_probability_logits_gradient"> {
   let summary = "The cotangent of one tile of logits, from the whole running softmax";

@@ -14,7 +14,7 @@ from mebp.tools import find_tool, run_tool
 class LoRA:
     """What is trained: W + alpha / rank * B A, with A [rank, in] and B [out, rank], on the layers that `targets` names.
 
-    targets: "all-linear" (as in PEFT: every one but lm_head), or module names such as ["q_proj", "v_proj"].
+    targets: "all-linear" (as in PEFT: every one but lm_head), or module names such as ["q_proj", "lm_head"].
     """
 
     rank: int = 8

@@ -5,7 +5,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +51,7 @@ def merge(
 
     W is the bundle's weight, dequantised, for the adapter was trained on that: the folder computes what the session
     does. The sum is made in float32 and rounded to `dtype`: "f32", "bf16" or "f16". One tensor is in memory at a time.
+    A head that is tied to the embedding and has an adapter becomes a weight of its own.
 
     Raises mebp.Error, with nothing written, where the adapter does not belong to the bundle, the bundle has no
     config.json, a number cannot be held, or `output` cannot be written or is not empty.
@@ -65,8 +66,10 @@ def merge(
     scale = np.float32(lora["alpha"] / lora["rank"])
     trainables = session.trainables()
     opened = load_runtime().Bundle(os.fspath(bundle))
-    tensors = _tensors(description["weights"], dict(opened.weights()))
+    tensors = _tensors(description["weights"], dict(opened.weights()), trainables)
     config = _config(bundle / "tokenizer" / "config.json", dtype)
+    if len({tensor.index for tensor in tensors}) < len(tensors):
+        config["tie_word_embeddings"] = False
     changes: dict[str, float] = {}
 
     def merged() -> Iterator[np.ndarray]:
@@ -103,15 +106,20 @@ def _copy_files(source: Path, target: Path) -> None:
             shutil.copy(file, target / file.name)
 
 
-def _tensors(weights: list[dict], shapes: dict[str, tuple[int, ...]]) -> list[_Tensor]:
+def _tensors(
+    weights: list[dict], shapes: dict[str, tuple[int, ...]], trainables: Mapping[str, np.ndarray]
+) -> list[_Tensor]:
+    """One for each weight; a tied one whose head alone is adapted becomes two, which are not tied any more."""
+
+    def names(weight: dict) -> list[str]:
+        every = [weight["name"], *weight["aliases"]]
+        stored = stored_name(every)
+        return [stored, *(name for name in every if name != stored and lora_factors(name)[0] in trainables)]
+
     return [
-        _Tensor(
-            stored_name([weight["name"], *weight["aliases"]]),
-            index,
-            tuple(shapes[weight["name"]]),
-            weight["transposed"],
-        )
+        _Tensor(name, index, tuple(shapes[weight["name"]]), weight["transposed"])
         for index, weight in enumerate(weights)
+        for name in names(weight)
     ]
 
 

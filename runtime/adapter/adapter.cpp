@@ -110,19 +110,6 @@ uint64_t adapterDiskBytes(const Session &session, const std::string &folder) {
   return there.ok() ? needed - std::min(needed, *there) : needed;
 }
 
-static bool isHead(const format::Bundle &bundle, std::string_view layer) {
-  for (const format::Parameter &parameter : bundle.blocks().rbegin()->parameters()) {
-    if (!parameter.has_weight())
-      continue;
-    const format::Weight &weight = bundle.weights(static_cast<int>(parameter.weight()));
-    std::vector<std::string> names(weight.aliases().begin(), weight.aliases().end());
-    names.push_back(weight.name());
-    if (std::find(names.begin(), names.end(), format::weightOf(layer)) != names.end())
-      return true;
-  }
-  return false;
-}
-
 // The modules that the adapter has tensors of, as mebpc's --lora-targets takes them.
 static std::string targetsOf(const std::vector<SafeTensor> &tensors) {
   std::set<std::string> modules;
@@ -143,16 +130,11 @@ static Status checkNoOthers(const std::vector<SafeTensor> &tensors, const format
       return failure(MEBP_UNSUPPORTED,
                      "has '%s', and only LoRA of linear layers is supported; train or save the adapter without it",
                      tensor.name.c_str());
-  for (const SafeTensor &tensor : tensors) {
-    if (trained.count(tensor.name))
-      continue;
-    if (isHead(bundle, format::adaptedLayer(tensor.name)))
-      return failure(MEBP_UNSUPPORTED, "has '%s', and LoRA of the head is not supported; train the adapter without it",
-                     tensor.name.c_str());
-    return failure(MEBP_INCOMPATIBLE,
-                   "has '%s', which this bundle does not train; compile its base model with --lora-targets %s",
-                   tensor.name.c_str(), targetsOf(tensors).c_str());
-  }
+  for (const SafeTensor &tensor : tensors)
+    if (!trained.count(tensor.name))
+      return failure(MEBP_INCOMPATIBLE,
+                     "has '%s', which this bundle does not train; compile its base model with --lora-targets %s",
+                     tensor.name.c_str(), targetsOf(tensors).c_str());
   return Status();
 }
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <unordered_map>
+#include <unordered_set>
 
 #include "format/tensor_names.h"
 #include "runtime/core/decimal.h"
@@ -14,22 +14,15 @@ namespace mebp {
 
 using Json = nlohmann::json;
 
-// Whether the adapted layers keep their weights as [in, out], as GPT-2's Conv1D does.
-static bool targetsAreTransposed(const format::Bundle &bundle) {
-  std::unordered_map<std::string, bool> transposed;
-  for (const format::Weight &weight : bundle.weights())
-    transposed[weight.name()] = weight.transposed();
-  bool found = false;
-  for (const format::Trainable &trainable : bundle.trainables()) {
-    std::string_view layer = format::adaptedLayer(trainable.name());
-    if (layer.empty())
-      continue;
-    auto weight = transposed.find(format::weightOf(layer));
-    if (weight == transposed.end() || !weight->second)
-      return false;
-    found = true;
-  }
-  return found;
+// Whether an adapted layer keeps its weight as [in, out], as GPT-2's Conv1D does. PEFT looks again at each layer, for
+// the head beside them is [out, in].
+static bool hasTransposedTarget(const format::Bundle &bundle) {
+  std::unordered_set<std::string_view> adapted;
+  for (const format::Trainable &trainable : bundle.trainables())
+    adapted.insert(format::adaptedLayer(trainable.name()));
+  return std::any_of(bundle.weights().begin(), bundle.weights().end(), [&](const format::Weight &weight) {
+    return weight.transposed() && adapted.count(format::layerOf(weight.name()));
+  });
 }
 
 std::string adapterConfig(const format::Bundle &bundle) {
@@ -45,7 +38,7 @@ std::string adapterConfig(const format::Bundle &bundle) {
                  {"lora_dropout", 0.0},
                  {"bias", "none"},
                  {"target_modules", lora.target_modules()},
-                 {"fan_in_fan_out", targetsAreTransposed(bundle)},
+                 {"fan_in_fan_out", hasTransposedTarget(bundle)},
                  {"inference_mode", true},
                  {"init_lora_weights", true},
                  {"use_rslora", false},
@@ -123,7 +116,7 @@ Status checkAdapterConfig(const std::string &text, const format::Bundle &bundle)
     return status;
   if (config.contains("bias") && config["bias"] != "none")
     return failure(MEBP_UNSUPPORTED, "bias is not supported; train the adapter with bias none");
-  if (config.contains("fan_in_fan_out") && isUsed(config["fan_in_fan_out"]) && !targetsAreTransposed(bundle))
+  if (config.contains("fan_in_fan_out") && isUsed(config["fan_in_fan_out"]) && !hasTransposedTarget(bundle))
     return failure(MEBP_INCOMPATIBLE, "fan_in_fan_out is set, the bundle's layers keep their weights as [out, in]; use "
                                       "an adapter of the same base model");
   if (Status status = checkNumber(config, "r", "--lora-rank", bundle.model().lora().rank()); !status.ok())

@@ -124,11 +124,6 @@ def test_subsets_of_the_linear_layers(tmp_path, targets):
     check(compare(model, bundle, 2, 29))
 
 
-def test_an_adapter_on_the_head_is_refused(tmp_path):
-    with pytest.raises(mebp.Error, match="lm_head"):
-        make_bundle(models.build("llama"), tmp_path, seq_len=24, lora=mebp.LoRA(targets=["q_proj", "lm_head"]))
-
-
 @pytest.mark.parametrize("chunk", [1, 7, 16, 48])
 @pytest.mark.parametrize("name", ["llama, biases, one kv head", "gpt2"])
 def test_chunks_change_nothing(bundles, tmp_path, name, chunk):

@@ -108,12 +108,8 @@ TEST_F(AdapterTest, RefusesOtherTensors) {
     renamed(layer + ".lora_B.weight", other);
     expectRefusal(MEBP_UNSUPPORTED, place + "has '" + other + "', and only LoRA of linear layers is supported");
   }
-  // The head is tied to the embedding, and goes by either name.
-  for (const char *head : {"base_model.model.model.embed.lora_B.weight", "base_model.model.lm_head.lora_B.weight"}) {
-    renamed(layer + ".lora_B.weight", head);
-    expectRefusal(MEBP_UNSUPPORTED,
-                  place + "has '" + head + "', and LoRA of the head is not supported; train the adapter without it");
-  }
+  renamed(layer + ".lora_B.weight", "base_model.model.lm_head.lora_B.weight");
+  expectRefusal(MEBP_INCOMPATIBLE, "compile its base model with --lora-targets lm_head,proj");
   writeWhole(tensors, content);
   replaceAll(tensors, "\"shape\":[6,2]", "\"shape\":[2,6]");
   expectRefusal(MEBP_INCOMPATIBLE, "lora_B.weight' is 2 x 6, the bundle's is 6 x 2; use an adapter of the same base");

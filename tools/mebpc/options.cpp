@@ -153,7 +153,8 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
       ->capture_default_str();
   app.add_option("--lora-rank", lora.rank, "rank of the LoRA adapters")->capture_default_str();
   app.add_option("--lora-alpha", lora.alpha, "scale adapters by alpha / rank")->capture_default_str();
-  app.add_option("--lora-targets", lora.targets, "layers to adapt: all-linear, or names such as q_proj,v_proj")
+  app.add_option("--lora-targets", lora.targets,
+                 "layers to adapt: all-linear, which leaves the head out, or names such as q_proj,lm_head")
       ->delimiter(',')
       ->capture_default_str();
   app.add_option("--seed", lora.seed, "seed for the adapters' initial values")->capture_default_str();

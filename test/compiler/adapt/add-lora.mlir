@@ -3,6 +3,7 @@
 // RUN: mebp-opt %s --mebp-add-lora="rank=2 targets=up" | FileCheck %s --check-prefixes=SUFFIX
 // RUN: mebp-opt %s --mebp-add-lora="rank=2 targets=model.layers.0.down,up" | FileCheck %s --check-prefixes=FULL
 // RUN: mebp-opt %s --mebp-add-lora="rank=4 targets=down" | FileCheck %s --check-prefixes=RANK4
+// RUN: mebp-opt %s --mebp-add-lora="rank=2 alpha=8 targets=table,up" | FileCheck %s --check-prefixes=HEAD
 
 // PEFT's keys, shapes and initial values: A is uniform in +-1/sqrt(inputs), B is 0.
 // ALL: module attributes {mebp.lora = {alpha = 8.000000e+00 : f32, rank = 2 : i64, target_modules = ["up", "down"]}}
@@ -50,6 +51,15 @@
 
 // A rank may be the whole width.
 // RANK4: nn.parameter @base_model.model.model.layers.0.down.lora_A.weight : tensor<4x9xf32>
+
+// The head has one by its name alone, which PEFT's targets then list.
+// HEAD: target_modules = ["up", "table"]
+// HEAD: nn.parameter @base_model.model.table.lora_A.weight : tensor<2x4xf32> {initial_bound = 5.000000e-01 : f32, trainable}
+// HEAD: nn.parameter @base_model.model.table.lora_B.weight : tensor<50x2xf32> {initial_bound = 0.000000e+00 : f32, trainable}
+// HEAD: train.block head @head parameters ("table" = @table, "table.lora_A.weight" = @base_model.model.table.lora_A.weight,
+// HEAD: func.func private @head.forward(
+// HEAD: %[[LOW:.*]] = nn.linear({{.*}}) {alpha = 4.000000e+00 : f32} : {{.*}} -> tensor<?x?x50xf32, #nn.tokens>
+// HEAD-NEXT: nn.linear({{.*}} addend %[[LOW]])
 
 // The head is not among all linear layers, tied or not.
 // CHECK-NOT: lora

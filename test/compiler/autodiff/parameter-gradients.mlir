@@ -147,3 +147,37 @@ func.func private @head.log_probabilities(%x: !x {train.port = #train.port<flow,
   %0:2 = nn.log_probability(%x, %w, %labels) : (!x, tensor<50x4xf32>, tensor<?x?x1xi32, #nn.tokens>) -> (!r, !r)
   return %0#0, %0#1 : !r, !r
 }
+
+// -----
+
+// An adapter of the head: one sweep gives B's gradient and the cotangent of the rows that it is multiplied with, from
+// which A's gradient and its share of the input's cotangent come as in any linear layer.
+// CHECK-LABEL: func.func private @{{.*}}objective(
+// CHECK-SAME: %[[X:[^ :]*]]: tensor<?x?x4xf32, #nn.tokens> {{[^%]*}}%[[C:[^ :]*]]: {{[^%]*}}%[[LABELS:[^ :]*]]: {{[^%]*}}%[[W:[^ :]*]]: {{[^%]*}}%[[A:[^ :]*]]: {{[^%]*}}%[[B:[^ :]*]]:
+// CHECK: %[[LOW:.*]] = nn.linear(%[[X]], %[[A]])
+// CHECK: %{{.*}}, %{{.*}}, %[[DX:.*]] = nn.log_probability_gradient(%[[X]], %[[W]], %[[LABELS]], %[[C]] low %[[LOW]], %[[B]]) {low_alpha = 2.000000e+00 : f32}
+// CHECK-NOT: nn.log_probability_weight_gradient
+// CHECK: %[[DLOW:.*]], %[[DB:.*]] = nn.log_probability_low_gradient(%[[X]], %[[W]], %[[LABELS]], %[[C]] low %[[LOW]], %[[B]]) {low_alpha = 2.000000e+00 : f32}
+// CHECK: %[[SHARE:.*]] = nn.linear_input_gradient(%[[DLOW]], %[[A]])
+// CHECK: %[[DA:.*]] = nn.linear_weight_gradient(%[[DLOW]], %[[X]])
+// CHECK: %[[SUM:.*]] = nn.add(%[[DX]], %[[SHARE]])
+// CHECK: return %{{.*}}, %{{.*}}, %[[SUM]], %[[DA]], %[[DB]]
+
+!r = tensor<?x?x1xf32, #nn.tokens>
+!x = tensor<?x?x4xf32, #nn.tokens>
+!t = tensor<?x?x2xf32, #nn.tokens>
+nn.parameter @w : tensor<50x4xf32>
+nn.parameter @a : tensor<2x4xf32> {trainable}
+nn.parameter @b : tensor<50x2xf32> {trainable}
+train.block head @head parameters ("w" = @w, "a" = @a, "b" = @b) programs {log_probabilities = @head.log_probabilities}
+func.func private @head.log_probabilities(%x: !x {train.port = #train.port<flow, "hidden">},
+    %labels: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "labels">},
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "w">},
+    %a: tensor<2x4xf32> {train.port = #train.port<parameter, "a">, train.trainable},
+    %b: tensor<50x2xf32> {train.port = #train.port<parameter, "b">, train.trainable})
+    -> (!r {train.port = #train.port<result, "log_probabilities">}, !r {train.port = #train.port<result, "entropy">}) {
+  %t = nn.linear(%x, %a) : (!x, tensor<2x4xf32>) -> !t
+  %0:2 = nn.log_probability(%x, %w, %labels low %t, %b) {low_alpha = 2.0 : f32}
+      : (!x, tensor<50x4xf32>, tensor<?x?x1xi32, #nn.tokens>, !t, tensor<50x2xf32>) -> (!r, !r)
+  return %0#0, %0#1 : !r, !r
+}

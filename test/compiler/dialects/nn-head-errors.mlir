@@ -59,3 +59,72 @@ func.func @f(%labels: tensor<?x?x1xi32, #nn.tokens>, %s: tensor<?x?x1xf32, #nn.t
       : (tensor<?x?x1xi32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>) -> (tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>)
   return
 }
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<50x8xf32>, %labels: tensor<?x?x1xi32, #nn.tokens>, %c: tensor<?x?x1xf32, #nn.tokens>, %t: tensor<?x?x2xf32, #nn.tokens>, %b: tensor<50x2xf32>) {
+  // expected-error @below {{'nn.log_probability' op has one of 'low' and 'low_weight'; give both or none}}
+  %0:2 = "nn.log_probability"(%x, %w, %labels, %t) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0>}
+      : (tensor<?x?x8xf32, #nn.tokens>, tensor<50x8xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<?x?x2xf32, #nn.tokens>) -> (tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<50x8xf32>, %labels: tensor<?x?x1xi32, #nn.tokens>, %c: tensor<?x?x1xf32, #nn.tokens>, %t: tensor<?x?x2xf32, #nn.tokens>, %b: tensor<50x2xf32>, %other: tensor<50x3xf32>) {
+  // expected-error @below {{'nn.log_probability' op 'low_weight' has size 3 where 2 is needed}}
+  %0:2 = nn.log_probability(%x, %w, %labels low %t, %other)
+      : (tensor<?x?x8xf32, #nn.tokens>, tensor<50x8xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<?x?x2xf32, #nn.tokens>, tensor<50x3xf32>) -> (tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<50x8xf32>, %labels: tensor<?x?x1xi32, #nn.tokens>, %c: tensor<?x?x1xf32, #nn.tokens>, %t: tensor<?x?x2xf32, #nn.tokens>, %b: tensor<50x2xf32>, %other: tensor<49x2xf32>) {
+  // expected-error @below {{'nn.log_probability_gradient' op 'low_weight' has 49 rows where 50 are needed}}
+  %0:3 = nn.log_probability_gradient(%x, %w, %labels, %c low %t, %other)
+      : (tensor<?x?x8xf32, #nn.tokens>, tensor<50x8xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x2xf32, #nn.tokens>, tensor<49x2xf32>) -> (tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<50x8xf32>, %labels: tensor<?x?x1xi32, #nn.tokens>, %c: tensor<?x?x1xf32, #nn.tokens>, %t: tensor<?x?x2xf32, #nn.tokens>, %b: tensor<50x2xf32>) {
+  // expected-error @below {{'nn.log_probability_weight_gradient' op 'dweight' is 'tensor<50x9xf32>' where 'tensor<50x8xf32>' is needed}}
+  %0 = nn.log_probability_weight_gradient(%x, %w, %labels, %c) : (tensor<?x?x8xf32, #nn.tokens>, tensor<50x8xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>) -> tensor<50x9xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<50x8xf32>, %labels: tensor<?x?x1xi32, #nn.tokens>, %c: tensor<?x?x1xf32, #nn.tokens>, %t: tensor<?x?x2xf32, #nn.tokens>, %b: tensor<50x2xf32>) {
+  // expected-error @below {{'nn.log_probability_weight_gradient' op 'coefficients' has size 2 where 1 is needed}}
+  %0 = nn.log_probability_weight_gradient(%x, %w, %labels, %t) : (tensor<?x?x8xf32, #nn.tokens>, tensor<50x8xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<?x?x2xf32, #nn.tokens>) -> tensor<50x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<50x8xf32>, %labels: tensor<?x?x1xi32, #nn.tokens>, %c: tensor<?x?x1xf32, #nn.tokens>, %t: tensor<?x?x2xf32, #nn.tokens>, %b: tensor<50x2xf32>) {
+  // expected-error @below {{'nn.log_probability_low_gradient' op has no 'low', whose gradient it gives}}
+  %0:2 = nn.log_probability_low_gradient(%x, %w, %labels, %c) : (tensor<?x?x8xf32, #nn.tokens>, tensor<50x8xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>) -> (tensor<?x?x2xf32, #nn.tokens>, tensor<50x2xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<50x8xf32>, %labels: tensor<?x?x1xi32, #nn.tokens>, %c: tensor<?x?x1xf32, #nn.tokens>, %t: tensor<?x?x2xf32, #nn.tokens>, %b: tensor<50x2xf32>) {
+  // expected-error @below {{'nn.log_probability_low_gradient' op 'dlow' has size 8 where 2 is needed}}
+  %0:2 = nn.log_probability_low_gradient(%x, %w, %labels, %c low %t, %b)
+      : (tensor<?x?x8xf32, #nn.tokens>, tensor<50x8xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x2xf32, #nn.tokens>, tensor<50x2xf32>) -> (tensor<?x?x8xf32, #nn.tokens>, tensor<50x2xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<50x8xf32>, %labels: tensor<?x?x1xi32, #nn.tokens>, %c: tensor<?x?x1xf32, #nn.tokens>, %t: tensor<?x?x2xf32, #nn.tokens>, %b: tensor<50x2xf32>) {
+  // expected-error @below {{'nn.log_probability_low_gradient' op 'dlow_weight' is 'tensor<50x3xf32>' where 'tensor<50x2xf32>' is needed}}
+  %0:2 = nn.log_probability_low_gradient(%x, %w, %labels, %c low %t, %b)
+      : (tensor<?x?x8xf32, #nn.tokens>, tensor<50x8xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x2xf32, #nn.tokens>, tensor<50x2xf32>) -> (tensor<?x?x2xf32, #nn.tokens>, tensor<50x3xf32>)
+  return
+}

@@ -40,6 +40,8 @@ def main() -> None:
             compile_model(mebpc, models["llama"], folder / f"llama-{weights}-{name}.mebp", *options)
         options = ("--weights", "int4", "--precision", "bf16", "--chunk-size", chunk)
         compile_model(mebpc, models["llama"], folder / f"llama-int4-in-bf16-{name}.mebp", *options)
+        options = ("--weights", "int4", "--precision", "f32", "--chunk-size", chunk, "--lora-targets", "q_proj,lm_head")
+        compile_model(mebpc, models["llama"], folder / f"llama-head-{name}.mebp", *options)
         for family in OTHERS:
             options = ("--weights", "int4", "--precision", "f32", "--chunk-size", chunk)
             compile_model(mebpc, models[family], folder / f"{family}-int4-{name}.mebp", *options)
