@@ -158,30 +158,29 @@ Status Bundle::checkDigest() const {
   return digest == bundle.weights_crc32() ? Status() : damaged(files.weights.name(), "checksum does not match");
 }
 
-Binding Bundle::weightBinding(uint32_t index) const {
+WeightMemory Bundle::weightMemory(uint32_t index) const {
   const format::Weight &weight = bundle.weights(static_cast<int>(index));
-  Binding binding;
-  // A read-only page: the program was checked never to write an input.
-  binding.data = const_cast<unsigned char *>(weights.data() + weight.data_offset());
+  WeightMemory memory;
+  memory.data = weights.data() + weight.data_offset();
   if (isQuantised(format::storageOf(weight.element()))) {
-    binding.scales = reinterpret_cast<const uint16_t *>(weights.data() + weight.scales_offset());
-    binding.minima = reinterpret_cast<const uint16_t *>(weights.data() + weight.minima_offset());
+    memory.scales = reinterpret_cast<const uint16_t *>(weights.data() + weight.scales_offset());
+    memory.minima = reinterpret_cast<const uint16_t *>(weights.data() + weight.minima_offset());
   }
-  return binding;
+  return memory;
 }
 
 Status Bundle::readWeight(uint32_t index, float *out) {
   if (Status status = mapWeights(); !status.ok())
     return status;
   const format::Weight &weight = bundle.weights(static_cast<int>(index));
-  const Binding binding = weightBinding(index);
+  const WeightMemory memory = weightMemory(index);
   const format::Storage storage = format::storageOf(weight.element());
   const uint64_t rowBytes = format::rowBytesOf(storage, weight.columns());
   const uint64_t groups = format::groupsOf(storage, weight.columns());
   std::vector<float> column(weight.transposed() ? weight.columns() : 0);
   for (uint64_t row = 0; row < weight.rows(); ++row) {
-    const format::StoredRow stored = {storage, static_cast<unsigned char *>(binding.data) + row * rowBytes,
-                                      binding.scales + row * groups, binding.minima + row * groups};
+    const format::StoredRow stored = {storage, memory.data + row * rowBytes, memory.scales + row * groups,
+                                      memory.minima + row * groups};
     float *to = weight.transposed() ? column.data() : out + row * weight.columns();
     format::readRow(stored, 0, static_cast<int64_t>(weight.columns()), to);
     for (uint64_t i = 0; i < column.size(); ++i)

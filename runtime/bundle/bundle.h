@@ -10,9 +10,14 @@
 #include "format/program.pb.h"
 #include "runtime/core/files.h"
 #include "runtime/core/status.h"
-#include "runtime/exec/backend.h"
 
 namespace mebp {
+
+// Where a weight lies: its elements or codes and, where it is quantised, scales and minima in f16.
+struct WeightMemory {
+  const unsigned char *data = nullptr;
+  const uint16_t *scales = nullptr, *minima = nullptr;
+};
 
 class Bundle {
 public:
@@ -36,7 +41,7 @@ public:
   // Reads all weights, through a small buffer, and compares their digest with the program's.
   Status checkDigest() const;
   // Where a weight lies; the weights must be mapped.
-  Binding weightBinding(uint32_t index) const;
+  WeightMemory weightMemory(uint32_t index) const;
   const MappedFile &mappedWeights() const { return weights; }
   // Writes the weight, dequantised, in its Hugging Face shape.
   Status readWeight(uint32_t index, float *out);

@@ -15,16 +15,29 @@
 
 namespace mebp {
 
+// A piece of memory that a backend was handed, by its number, and a place in one.
+using Buffer = uint32_t;
+constexpr Buffer noBuffer = ~Buffer(0);
+struct Place {
+  Buffer buffer = noBuffer;
+  uint64_t offset = 0;
+  bool isThere() const { return buffer != noBuffer; }
+};
+
+// Whose a buffer is once it is handed over.
+enum class Access {
+  Constant, // nobody's to change: a device may keep what it makes of it
+  Shared,   // the backend's from `enqueue` to `wait`, else the host's
+};
+
 // Where one input or output of a program lies: as it is stored, its rows one after another, live ones first. Quantised
 // weights have their scales and minima beside the codes. All but the caller's logits begins at a multiple of 64 bytes.
-// Weights are the same bytes at the same place in every run, the adapter's parameters lie still and change. Inputs are
-// read only, and may lie where nothing can be written, but for those that a result accumulates on: these two share
-// memory. In a program that is in place an output may have the memory of an input, too: as long as steps run in their
-// order, it is written when that one has been read for the last time. Who writes outputs earlier keeps them elsewhere.
+// Weights are in Constant buffers, all else is in Shared ones. Inputs are read only, but for those that a result
+// accumulates on and for states: these two share memory. In a program that is in place an output may have the memory of
+// an input, too: as long as steps run in their order, it is written when that one has been read for the last time. Who
+// writes outputs earlier keeps them elsewhere.
 struct Binding {
-  void *data = nullptr;
-  const uint16_t *scales = nullptr;
-  const uint16_t *minima = nullptr;
+  Place data, scales, minima;
 };
 
 // Follows the kernel calls of a run. A backend that computes a whole program at once tells it as one call, with its own
@@ -43,12 +56,12 @@ public:
 
 struct Run {
   const Binding *bindings = nullptr; // the program's inputs, then its outputs, in their order
-  unsigned char *arena = nullptr;    // arena_bytes of scratch, where the backend follows placements
+  Place arena;                       // arena_bytes of scratch, where the backend follows placements
   int64_t batch = 0;                 // live, of this step
   int64_t sequence = 0;
   int64_t position = 0;         // of each item's first token; what a program keeps in a state lies before it
   bool isOneToken = false;      // of each item, in generation: kernels may then round otherwise than for many rows
-  Observer *observer = nullptr; // null: nobody asks
+  Observer *observer = nullptr; // null: nobody asks; else the run is done when it is enqueued
   const Cancellation *cancellation = nullptr; // null: nobody may end it
 };
 
@@ -68,10 +81,17 @@ public:
   // Takes the programs of a validated bundle, or says which of them it cannot run, and why: MEBP_UNSUPPORTED. Bundle
   // and workspace must outlive it.
   virtual Status load(const format::Bundle &bundle, unsigned char *workspace) = 0;
-  // Returns when all outputs are written. The bundle was validated, so it fails only where the device does:
-  // MEBP_OUT_OF_MEMORY, or MEBP_IO with the device's reason; or where it looks between kernels whether it is to end:
-  // MEBP_CANCELLED. What it has written by then is of no use.
-  virtual Status run(uint32_t program, const Run &run) = 0;
+
+  // Memory of the host's, which outlives the backend or is given back before: a run that uses it has been waited for.
+  virtual Buffer take(void *memory, uint64_t bytes, Access access) = 0;
+  virtual void giveBack(Buffer buffer) = 0;
+
+  // Runs follow each other in the order in which they are enqueued; each reads what those before have written. Bindings
+  // may go when this returns. `wait` returns when all outputs are written to the buffers. The bundle was validated, so
+  // either fails only where the device does: MEBP_OUT_OF_MEMORY, or MEBP_IO with the device's reason; or where it looks
+  // between kernels whether it is to end: MEBP_CANCELLED. What was enqueued since the last `wait` is then of no use.
+  virtual Status enqueue(uint32_t program, const Run &run) = 0;
+  virtual Status wait() = 0;
 };
 
 } // namespace mebp

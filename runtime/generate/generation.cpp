@@ -28,9 +28,11 @@ Status Generation::create(Session &owner) {
     for (const StatePlace &state : block)
       places.back().push_back(arena.data() + state.offset);
   }
-  const BoundMemory memory = {owner.bundle(), tokens, flows, owner.trainables, owner.gradients, &places};
-  blocks.create(memory, owner.settings, *owner.backend, arena.data() + layout.scratch, owner.weights, owner.peak,
-                owner.cancellation, owner.trace);
+  buffers.create(*owner.backend, &owner.buffers);
+  buffers.add(arena.data(), layout.total, Access::Shared);
+  const BoundMemory memory = {owner.bundle(), buffers, tokens, flows, owner.trainables, owner.gradients, &places};
+  blocks.create(memory, owner.settings, *owner.backend, buffers.find(arena.data() + layout.scratch), owner.weights,
+                owner.peak, owner.cancellation, owner.trace);
   return Status();
 }
 
@@ -86,6 +88,8 @@ Status Generation::step(const int32_t *ids, uint32_t stride, uint32_t count) {
   for (uint32_t block = 0; block < blocks.head(); ++block)
     if (Status status = blocks.decode(block, {batch, count}, length); !status.ok())
       return status;
+  if (Status status = blocks.wait(); !status.ok())
+    return status;
   length += count;
   if (count > 1)
     session->peak.sample();

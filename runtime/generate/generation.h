@@ -36,6 +36,7 @@ private:
   Session *session = nullptr;
   GenerationLayout layout;
   Arena arena;
+  Buffers buffers; // it, beside the session's
   BatchMemory tokens;
   Checkpoints flows;
   Blocks blocks;

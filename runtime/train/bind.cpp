@@ -27,7 +27,7 @@ private:
       return at(memory.checkpoints.inputOf(number, port.name(), use.givesGradients));
     case Port::PARAMETER: {
       const format::Parameter &parameter = *findParameter(block, port.name());
-      return parameter.has_weight() ? memory.bundle.weightBinding(parameter.weight())
+      return parameter.has_weight() ? weight(parameter.weight())
                                     : at(memory.trainables.parameters(parameter.trainable()));
     }
     case Port::GRADIENT:
@@ -44,11 +44,11 @@ private:
   Binding cotangent(uint32_t giver, const Port &port) {
     return at(memory.checkpoints.cotangentOf(giver, format::flowOf(port.name())));
   }
-  static Binding at(void *data) {
-    Binding binding;
-    binding.data = data;
-    return binding;
+  Binding weight(uint32_t index) {
+    const WeightMemory lies = memory.bundle.weightMemory(index);
+    return {memory.buffers.find(lies.data), memory.buffers.find(lies.scales), memory.buffers.find(lies.minima)};
   }
+  Binding at(const void *data) { return {memory.buffers.find(data), {}, {}}; }
 
   const BoundMemory &memory;
   uint32_t number;

@@ -10,7 +10,7 @@
 
 #include "runtime/bundle/bundle.h"
 #include "runtime/bundle/programs.h"
-#include "runtime/exec/backend.h"
+#include "runtime/exec/buffers.h"
 #include "runtime/train/checkpoints.h"
 #include "runtime/train/gradients.h"
 #include "runtime/train/tokens.h"
@@ -23,7 +23,8 @@ using StatePlaces = std::vector<std::vector<void *>>;
 
 // Whatever programs are bound to.
 struct BoundMemory {
-  const Bundle &bundle; // its weights
+  const Bundle &bundle;   // its weights
+  const Buffers &buffers; // that all of this lies in
   const BatchMemory &batch;
   const Checkpoints &checkpoints;
   const Trainables &trainables;

@@ -6,14 +6,15 @@
 
 namespace mebp {
 
-void Blocks::create(const BoundMemory &memory, const mebp_session_options &options, Backend &running,
-                    unsigned char *scratch, ResidentWeights &residentWeights, PeakMemory &sessionPeak,
-                    const Cancellation &sessionCancellation, Trace &sessionTrace) {
+void Blocks::create(const BoundMemory &memory, const mebp_session_options &options, Backend &running, Place scratch,
+                    ResidentWeights &residentWeights, PeakMemory &sessionPeak, const Cancellation &sessionCancellation,
+                    Trace &sessionTrace) {
   cancellation = &sessionCancellation;
   trace = &sessionTrace;
   const bool generates = memory.states;
   opened = &memory.bundle;
   bundle = &opened->content();
+  buffers = &memory.buffers;
   checkpoints = &memory.checkpoints;
   weights = &residentWeights;
   backend = &running;
@@ -50,11 +51,28 @@ Status Blocks::run(const BoundProgram &program, LiveShape live, uint32_t positio
   observer.trace = trace->isOpen() ? trace : nullptr;
   run.observer = observer.isNeeded() ? &observer : nullptr;
   Trace::Time begin = observer.trace ? Trace::now() : Trace::Time();
-  Status status = backend->run(static_cast<uint32_t>(program.program), run);
+  Status status = backend->enqueue(static_cast<uint32_t>(program.program), run);
   if (observer.trace)
     trace->span(program.name.c_str(), "program", bundle->programs(program.program).name().c_str(), begin);
+  if (!status.ok())
+    (void)backend->wait(); // nothing of it is left under way
   // Before anybody takes a gradient or an activation of it.
   return status.ok() ? opened->checkWeights() : status;
+}
+
+Status Blocks::wait() {
+  Status status = backend->wait();
+  return status.ok() ? opened->checkWeights() : status;
+}
+
+Status Blocks::runInto(float *out, uint64_t count, BoundProgram &program, LiveShape live) {
+  const Buffer buffer = backend->take(out, count * sizeof(float), Access::Shared);
+  program.bindings.back().data = {buffer, 0}; // alone of what comes out
+  Status status = run(program, live);
+  if (status.ok())
+    status = wait();
+  backend->giveBack(buffer);
+  return status;
 }
 
 Status Blocks::forward(uint32_t block, LiveShape live) {
@@ -68,6 +86,10 @@ Status Blocks::backward(uint32_t block, LiveShape live) {
     return status;
   if (Status status = run(of(block, format::backwardProgram), live); !status.ok())
     return status;
+  if (!checkpoints->isSpilledInput(block))
+    return Status();
+  if (Status status = wait(); !status.ok())
+    return status;
   checkpoints->dropInput(block, live.rows());
   return Status();
 }
@@ -79,9 +101,8 @@ Status Blocks::decode(uint32_t block, LiveShape live, uint32_t position) {
 }
 
 Status Blocks::decodeLogits(uint32_t batch, float *out) {
-  BoundProgram &bound = programs.back()[indexOf(format::decodeLogitsProgram)];
-  bound.bindings.back().data = out; // alone of what comes out
-  return run(bound, {batch, 1});
+  const uint64_t count = static_cast<uint64_t>(batch) * bundle->model().vocabulary();
+  return runInto(out, count, programs.back()[indexOf(format::decodeLogitsProgram)], {batch, 1});
 }
 
 uint64_t Blocks::logitRows() const {
@@ -96,11 +117,10 @@ Status Blocks::logits(uint64_t row, uint32_t rows, float *out) {
   size_t index = 0;
   for (const format::Port &input : program.inputs()) {
     if (isFlow(input))
-      bound.bindings[index].data = checkpoints->headInput(input.name(), row);
+      bound.bindings[index].data = buffers->find(checkpoints->headInput(input.name(), row));
     ++index;
   }
-  bound.bindings[index].data = out; // alone of what comes out
-  return run(bound, {1, rows});
+  return runInto(out, uint64_t(rows) * bundle->model().vocabulary(), bound, {1, rows});
 }
 
 } // namespace mebp

@@ -29,13 +29,16 @@ class Blocks {
 public:
   // Binds all programs that the memory and the options leave any use for. `scratch` is the running program's. The
   // trace is open where the options name a file.
-  void create(const BoundMemory &memory, const mebp_session_options &options, Backend &running, unsigned char *scratch,
+  void create(const BoundMemory &memory, const mebp_session_options &options, Backend &running, Place scratch,
               ResidentWeights &residentWeights, PeakMemory &sessionPeak, const Cancellation &sessionCancellation,
               Trace &sessionTrace);
 
   uint32_t count() const { return static_cast<uint32_t>(programs.size()); }
   uint32_t head() const { return count() - 1; }
   bool has(uint32_t block, std::string_view program) const { return of(block, program).program != noProgram; }
+
+  // What runs below is enqueued. When this returns it is done, and the host may read and write what it touched.
+  Status wait();
 
   // Of a block before the head.
   Status forward(uint32_t block, LiveShape live);
@@ -56,13 +59,16 @@ private:
   static size_t indexOf(std::string_view program);
   const BoundProgram &of(uint32_t block, std::string_view program) const { return programs[block][indexOf(program)]; }
   Status run(const BoundProgram &program, LiveShape live, uint32_t position = 0);
+  // Into the memory of the caller's, of so many floats; done when it returns.
+  Status runInto(float *out, uint64_t count, BoundProgram &program, LiveShape live);
 
   const Bundle *opened = nullptr;
   const format::Bundle *bundle = nullptr;
+  const Buffers *buffers = nullptr;
   const Checkpoints *checkpoints = nullptr;
   ResidentWeights *weights = nullptr;
   Backend *backend = nullptr;
-  unsigned char *arena = nullptr;
+  Place arena;
   std::vector<Programs> programs;
   const Cancellation *cancellation = nullptr;
   PeakMemory *peak = nullptr; // null: not sampled after each kernel call

@@ -66,6 +66,9 @@ public:
 
   // After a forward: leaves the output where a backward finds it.
   Status keepOutput(uint32_t block, uint64_t rows);
+  // Whether the input of a backward, or what a forward leaves for one, is in the file.
+  bool isSpilledInput(uint32_t block) const { return block > 0 && isSpilled(block - 1); }
+  bool isSpilled(uint32_t checkpoint) const { return plan.spilled && checkpoint < count(); }
   // Before and after a backward, of the input. The one before it will be the next.
   Status fetchInput(uint32_t block, uint64_t rows) const;
   void dropInput(uint32_t block, uint64_t rows) const;
@@ -75,7 +78,6 @@ public:
 private:
   // Blocks before the head whose outputs are checkpoints; the embedding is one, the last layer is not.
   uint32_t count() const { return static_cast<uint32_t>(plan.places.size()); }
-  bool isSpilled(uint32_t checkpoint) const { return plan.spilled && checkpoint < count(); }
   // Where all that a block takes begins, for a program that gives gradients or for others.
   unsigned char *placeOf(uint32_t block, bool givesGradients) const;
 

@@ -38,11 +38,14 @@ static void collect(float *values, Rows rows, uint64_t total) {
 Status Session::runHead(std::string_view program) {
   if (!blocks.has(blocks.head(), program))
     return failure(MEBP_UNSUPPORTED, "the bundle has no program for log-probabilities alone; compile it again");
-  return blocks.runHead(program, labels);
+  Status status = blocks.runHead(program, labels);
+  return status.ok() ? blocks.wait() : status;
 }
 
 Status Session::runLogProbabilities() {
   if (Status status = runForward(); !status.ok())
+    return status;
+  if (Status status = blocks.wait(); !status.ok())
     return status;
   checkpoints.gatherHeadInput(headRows());
   return runHead(format::logProbabilitiesProgram);
@@ -76,6 +79,8 @@ Status Session::askObjective(double &out) {
 
 // The cotangents of the head's input are there afterwards.
 Status Session::runObjective(double &out) {
+  if (Status status = blocks.wait(); !status.ok())
+    return status;
   checkpoints.gatherHeadInput(headRows());
   const bool trainsHead = gradients.has(blocks.head());
   if (objective.function && trainsHead) {

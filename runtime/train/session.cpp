@@ -26,6 +26,11 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
   if (Status status = openSpill(layout, !options.spill_folder); !status.ok())
     return status;
 
+  buffers.create(*backend);
+  buffers.add(memory, layout.total, Access::Shared);
+  buffers.add(opened.mappedWeights().data(), opened.mappedWeights().size(), Access::Constant);
+  if (spill.data())
+    buffers.add(spill.data(), layout.checkpoints.fileBytes, Access::Shared);
   for (size_t i = 0; i < batch.places.size(); ++i)
     batch.places[i] = layout.stepPorts[i] == noOffset ? nullptr : memory + layout.stepPorts[i];
   bool isFresh = !given.memory && !given.allocator.allocate;
@@ -35,8 +40,8 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
   if (Status status = trainables.readInitial(opened); !status.ok())
     return status;
   if (!given.generate_only)
-    blocks.create({opened, batch, checkpoints, trainables, gradients}, given, *backend, memory + layout.scratch,
-                  weights, peak, cancellation, trace);
+    blocks.create({opened, buffers, batch, checkpoints, trainables, gradients}, given, *backend,
+                  buffers.find(memory + layout.scratch), weights, peak, cancellation, trace);
   Status status = given.trace_file ? trace.open(given.trace_file) : Status();
   if (status.ok())
     status = weights.create(opened, given.resident_limit, options.resident_limit == 0, memory + layout.residency);

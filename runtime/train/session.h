@@ -91,6 +91,7 @@ private:
   Arena arena;
   unsigned char *memory = nullptr; // the arena's, or the caller's
   std::unique_ptr<Backend> backend;
+  Buffers buffers; // all memory that programs are bound to
   SpillFile spill; // open where settings.spill_folder was given
   BatchMemory batch;
   uint64_t labels = 0;   // of what is in it

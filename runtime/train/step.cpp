@@ -55,6 +55,10 @@ Status Session::runForwardForBackward() {
   for (uint32_t i = 0; i < blocks.head(); ++i) {
     if (Status status = blocks.forward(i, live); !status.ok())
       return status;
+    if (!checkpoints.isSpilled(i))
+      continue;
+    if (Status status = blocks.wait(); !status.ok())
+      return status;
     if (Status status = checkpoints.keepOutput(i, live.rows()); !status.ok())
       return status;
   }
@@ -75,10 +79,14 @@ Status Session::runBackward(GradientSink &sink) {
         return status;
     if (Status status = blocks.backward(i, live); !status.ok())
       return status;
+    if (!gradients.has(i))
+      continue;
+    if (Status status = blocks.wait(); !status.ok())
+      return status;
     if (Status status = gradients.deliver(i, sink); !status.ok())
       return status;
   }
-  return Status();
+  return blocks.wait();
 }
 
 // The objective over all micro-batches, and its gradient.

@@ -27,21 +27,26 @@ format::Model modelOf(uint32_t batch, uint32_t sequence) {
   return model;
 }
 
+cpu::Memory at(std::vector<float> &numbers) {
+  cpu::Memory memory;
+  memory.data = reinterpret_cast<unsigned char *>(numbers.data());
+  return memory;
+}
+
 struct Runner {
   explicit Runner(const format::Program &given) : program(given), arena(given.arena_bytes() + 64) {}
 
-  void run(const format::Model &model, std::vector<Binding> bindings, int64_t batch, int64_t sequence) {
+  void run(const format::Model &model, std::vector<cpu::Memory> bound, int64_t batch, int64_t sequence) {
     Status status = validateProgram(program, model);
     ASSERT_TRUE(status.ok()) << status.message();
     constexpr auto reference = cpu::InstructionSet::Reference;
     status = prepare(program, [](std::string_view name) { return cpu::findKernel(name, reference); }, prepared);
     ASSERT_TRUE(status.ok()) << status.message();
     Run run;
-    run.bindings = bindings.data();
-    run.arena = reinterpret_cast<unsigned char *>((reinterpret_cast<uintptr_t>(arena.data()) + 63) / 64 * 64);
+    auto *scratch = reinterpret_cast<unsigned char *>((reinterpret_cast<uintptr_t>(arena.data()) + 63) / 64 * 64);
     run.batch = batch;
     run.sequence = sequence;
-    interpret(prepared, run, cpu::Machine(reference, 1).contextOf(sequence));
+    interpret(prepared, bound.data(), scratch, run, cpu::Machine(reference, 1).contextOf(sequence));
   }
 
   const format::Program &program;
@@ -109,7 +114,7 @@ TEST(Interpreter, RunsLoopsInTheirOrder) {
       x[i] = static_cast<float>((i * 7) % 5) - 1.5f;
     format::Program program = runningSum(current.domain, current.size, 10);
     Runner runner(program);
-    runner.run(modelOf(2, 5), {{x.data()}, {y.data()}}, current.batch, current.sequence);
+    runner.run(modelOf(2, 5), {at(x), at(y)}, current.batch, current.sequence);
     std::vector<float> expected = expectedSum(x, current.trips);
     for (size_t i = 0; i < y.size(); ++i)
       EXPECT_FLOAT_EQ(y[i], expected[i]) << "domain " << current.domain << ", element " << i;
@@ -144,7 +149,7 @@ TEST(Interpreter, SlicesWeightRowsAndVectors) {
   for (size_t i = 0; i < vector.size(); ++i)
     vector[i] = static_cast<float>(i);
   Runner runner(b.program);
-  runner.run(modelOf(1, 4), {{in.data()}, {weight.data()}, {vector.data()}, {out.data()}}, 1, 3);
+  runner.run(modelOf(1, 4), {at(in), at(weight), at(vector), at(out)}, 1, 3);
   for (uint64_t r = 0; r < 4; ++r)
     for (uint64_t c = 0; c < columns; ++c) {
       double expected = r < 3 ? 0 : 9;
@@ -203,19 +208,17 @@ TEST(Interpreter, EndsBeforeTheNextKernelWhereItIsCancelled) {
   ASSERT_TRUE(status.ok()) << status.message();
   std::vector<unsigned char> arena(program.arena_bytes() + 64);
   std::vector<float> out(4 * columns);
-  Binding binding;
-  binding.data = out.data();
+  cpu::Memory bound;
+  bound.data = reinterpret_cast<unsigned char *>(out.data());
   mebp::Run run;
-  run.bindings = &binding;
-  run.arena = arena.data();
   run.batch = 1;
   run.sequence = 4;
   run.cancellation = &cancellation;
   const cpu::Machine machine(cpu::InstructionSet::Reference, 1);
-  EXPECT_FALSE(interpret(prepared, run, machine.contextOf(4)));
+  EXPECT_FALSE(interpret(prepared, &bound, arena.data(), run, machine.contextOf(4)));
   EXPECT_EQ(calls, 3);
   cancellation.settle();
-  EXPECT_TRUE(interpret(prepared, run, machine.contextOf(4)));
+  EXPECT_TRUE(interpret(prepared, &bound, arena.data(), run, machine.contextOf(4)));
   EXPECT_EQ(calls, 8);
 }
 

@@ -3,6 +3,7 @@
 // The CPU: interprets programs over one arena, with a pool of threads inside each kernel.
 #include "runtime/backends/cpu/backend.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "runtime/backends/cpu/choice.h"
@@ -57,16 +58,38 @@ public:
     return preparePrograms();
   }
 
-  Status run(uint32_t program, const Run &run) override {
+  // Programs work on the host's memory where it lies.
+  Buffer take(void *memory, uint64_t, Access) override {
+    auto free = std::find(buffers.begin(), buffers.end(), nullptr);
+    if (free == buffers.end())
+      free = buffers.insert(free, nullptr);
+    *free = static_cast<unsigned char *>(memory);
+    return static_cast<Buffer>(free - buffers.begin());
+  }
+  void giveBack(Buffer buffer) override { buffers[buffer] = nullptr; }
+
+  Status enqueue(uint32_t program, const Run &run) override {
+    const format::Program &bindings = content->programs(static_cast<int>(program));
+    bound.resize(static_cast<size_t>(bindings.inputs_size() + bindings.outputs_size()));
+    for (size_t i = 0; i < bound.size(); ++i) {
+      const Binding &binding = run.bindings[i];
+      bound[i] = {at(binding.data), reinterpret_cast<const uint16_t *>(at(binding.scales)),
+                  reinterpret_cast<const uint16_t *>(at(binding.minima))};
+    }
     cpu::Context context = machine->contextOf(run.sequence, run.position, run.isOneToken);
-    bool isWhole = interpret(programs[program], run, context);
+    bool isWhole = interpret(programs[program], bound.data(), at(run.arena), run, context);
     return isWhole ? Status() : run.cancellation->refusal();
   }
+  Status wait() override { return Status(); }
 
 private:
+  unsigned char *at(Place place) const { return place.isThere() ? buffers[place.buffer] + place.offset : nullptr; }
+
   Status preparePrograms() {
     auto find = [this](std::string_view name) { return cpu::findKernel(name, set); };
     programs = std::vector<cpu::PreparedProgram>(static_cast<size_t>(content->programs_size()));
+    for (const format::Program &program : content->programs()) // a step allocates nothing
+      bound.reserve(static_cast<size_t>(program.inputs_size() + program.outputs_size()));
     for (size_t i = 0; i < programs.size(); ++i)
       if (Status status = prepare(content->programs(static_cast<int>(i)), find, programs[i]); !status.ok())
         return status;
@@ -78,6 +101,8 @@ private:
   const format::Bundle *content = nullptr;
   std::unique_ptr<cpu::Machine> machine;
   std::vector<cpu::PreparedProgram> programs;
+  std::vector<unsigned char *> buffers; // by their numbers; null: given back
+  std::vector<cpu::Memory> bound;       // of the program that runs
 };
 
 } // namespace

@@ -3,7 +3,6 @@
 // Walks a program's steps and builds MLX's graph of them. What a loop carries is evaluated after each trip, and what a
 // program gives at its end: MLX then frees all between.
 #include <algorithm>
-#include <cstring>
 
 #include <mlx/transforms.h>
 
@@ -18,9 +17,10 @@ namespace {
 
 class Execution {
 public:
-  Execution(const format::Program &program, const Run &run)
-      : program(program), run(run), batch(static_cast<int>(run.batch)), sequence(static_cast<int>(run.sequence)),
-        values(static_cast<size_t>(program.values_size())), trips(program.loops()) {
+  Execution(const format::Program &program, const Run &run, Memory &memory)
+      : program(program), run(run), memory(memory), batch(static_cast<int>(run.batch)),
+        sequence(static_cast<int>(run.sequence)), values(static_cast<size_t>(program.values_size())),
+        trips(program.loops()) {
     bindInputs();
   }
 
@@ -35,10 +35,10 @@ public:
     std::vector<array> outputs;
     for (const format::Port &output : program.outputs())
       outputs.push_back(mx::contiguous(valueOf(output.value()).data));
-    mx::eval(outputs);
+    mx::async_eval(outputs);
     const Binding *binding = run.bindings + program.inputs_size();
     for (const array &output : outputs)
-      std::memcpy((binding++)->data, output.data<void>(), output.nbytes());
+      memory.write((binding++)->data, output);
   }
 
 private:
@@ -46,7 +46,7 @@ private:
     const Binding *binding = run.bindings;
     for (const format::Port &input : program.inputs()) {
       Window live = windowOf(input.value());
-      values[input.value()] = wrap(*binding++, live.element, live.rows, live.columns);
+      values[input.value()] = memory.read(*binding++, live.element, live.rows, live.columns);
     }
     // A node that nobody else holds may be overwritten by what is computed from it; these are not ours to write.
     inputs = values;
@@ -165,6 +165,7 @@ private:
 
   const format::Program &program;
   const Run &run;
+  Memory &memory;
   int batch, sequence;
   std::vector<std::optional<Value>> values, inputs;
   std::vector<Trip> trips;
@@ -172,8 +173,8 @@ private:
 
 } // namespace
 
-void execute(const PreparedProgram &prepared, const Run &run) {
-  Execution execution(*prepared.program, run);
+void execute(const PreparedProgram &prepared, const Run &run, Memory &memory) {
+  Execution execution(*prepared.program, run, memory);
   execution.runSteps(prepared.steps);
   execution.writeOutputs();
 }

@@ -39,24 +39,41 @@ public:
     return Status();
   }
 
-  Status run(uint32_t program, const Run &run) override {
+  Buffer take(void *data, uint64_t bytes, Access access) override { return memory.take(data, bytes, access); }
+  void giveBack(Buffer buffer) override { memory.giveBack(buffer); }
+
+  Status enqueue(uint32_t program, const Run &run) override {
     if (!refusals[program].ok())
       return refusals[program];
     const char *name = programs[program].program->name().c_str();
     if (run.observer)
       run.observer->begin();
-    try {
-      mlx::execute(programs[program], run);
-    } catch (const std::exception &problem) {
-      // A validated program fails for want of memory alone.
-      return failure(MEBP_OUT_OF_MEMORY, "program '%s' failed in MLX: %s", name, problem.what());
-    }
-    if (run.observer)
+    Status status = guarded("program '" + std::string(name) + "'", [&] {
+      mlx::execute(programs[program], run, memory);
+      if (run.observer)
+        memory.settle();
+    });
+    if (status.ok() && run.observer)
       run.observer->end("mlx", name);
-    return Status();
+    return status;
+  }
+  Status wait() override {
+    return guarded("a program", [&] { memory.settle(); });
   }
 
 private:
+  // A validated program fails for want of memory alone.
+  template <typename Body> Status guarded(const std::string &what, const Body &body) {
+    try {
+      body();
+      return Status();
+    } catch (const std::exception &problem) {
+      memory.forget();
+      return failure(MEBP_OUT_OF_MEMORY, "%s failed in MLX: %s", what.c_str(), problem.what());
+    }
+  }
+
+  mlx::Memory memory;
   std::vector<mlx::PreparedProgram> programs;
   std::vector<Status> refusals; // of programs that cannot run here
 };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/backends/mlx/call.h"
+#include "runtime/backends/mlx/memory.h"
 #include "runtime/core/status.h"
 
 namespace mebp::mlx {
@@ -29,7 +30,7 @@ struct PreparedProgram {
 // `program` was validated and must outlive `out`.
 Status prepare(const format::Program &program, PreparedProgram &out);
 
-// Computes all outputs and writes them to their bindings; throws what MLX throws.
-void execute(const PreparedProgram &program, const Run &run);
+// Begins to compute all outputs, and writes them to `memory`; throws what MLX throws.
+void execute(const PreparedProgram &program, const Run &run, Memory &memory);
 
 } // namespace mebp::mlx

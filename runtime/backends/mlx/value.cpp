@@ -27,14 +27,15 @@ static array wrapMemory(const void *memory, int rows, int columns, mx::Dtype dty
   return array(const_cast<void *>(memory), {rows, columns}, dtype, [](void *) {});
 }
 
-Value wrap(const Binding &binding, format::ElementType element, int rows, int columns) {
+Value wrap(const void *data, const void *scales, const void *minima, format::ElementType element, int rows,
+           int columns) {
   auto stride = static_cast<int>(format::strideOf(format::storageOf(element), static_cast<uint64_t>(columns)));
   int stored = element == format::INT4 ? stride / 2 : stride;
-  Value value{wrapMemory(binding.data, rows, stored, dtypeOf(element)), element, columns};
+  Value value{wrapMemory(data, rows, stored, dtypeOf(element)), element, columns};
   if (isQuantised(format::storageOf(element))) {
     int groups = stride / static_cast<int>(format::groupSize);
-    value.scales = wrapMemory(binding.scales, rows, groups, mx::float16);
-    value.minima = wrapMemory(binding.minima, rows, groups, mx::float16);
+    value.scales = wrapMemory(scales, rows, groups, mx::float16);
+    value.minima = wrapMemory(minima, rows, groups, mx::float16);
   }
   return value;
 }

@@ -10,7 +10,6 @@
 #include <mlx/ops.h>
 
 #include "format/program.pb.h"
-#include "runtime/exec/backend.h"
 
 namespace mebp::mlx {
 
@@ -27,7 +26,8 @@ struct Value {
 ::mlx::core::Dtype dtypeOf(format::ElementType element);
 
 // The memory must stay as it is until what is computed from the value has been evaluated.
-Value wrap(const Binding &binding, format::ElementType element, int rows, int columns);
+Value wrap(const void *data, const void *scales, const void *minima, format::ElementType element, int rows,
+           int columns);
 
 // The numbers, in f32.
 array numbersOf(const Value &value);

@@ -11,6 +11,7 @@
 #include "format/random.h"
 #include "format/storage.h"
 #include "runtime/bundle/programs.h"
+#include "runtime/exec/buffers.h"
 
 namespace mebp::test {
 
@@ -73,14 +74,18 @@ private:
   uint64_t liveRows(const format::Value &value) const {
     return value.row_extent().kind() == format::Extent::TOKENS ? static_cast<uint64_t>(batch * sequence) : value.rows();
   }
-  AlignedMemory &take(uint64_t bytes) { return *memory.emplace_back(std::make_unique<AlignedMemory>(bytes)); }
+  unsigned char *take(uint64_t bytes) {
+    memory.push_back({std::make_unique<AlignedMemory>(bytes), bytes});
+    return memory.back().first->data();
+  }
 
-  Binding bind(const format::Port &input) {
+  // Where an input lies, of which `owned` has what no weight is.
+  WeightMemory bind(const format::Port &input) {
     const format::Value &value = valueOf(input.value());
     if (input.kind() == format::Port::PARAMETER)
       if (const format::Parameter &parameter = *findParameter(block, input.name()); parameter.has_weight())
-        return bundle.weightBinding(parameter.weight());
-    unsigned char *bytes = take(format::storedSize(value).dataBytes).data();
+        return bundle.weightMemory(parameter.weight());
+    unsigned char *bytes = take(format::storedSize(value).dataBytes);
     uint64_t count = liveRows(value) * value.columns(), stream = inputs.size();
     // Large adapters would saturate attention, whose gradient is then a difference of numbers that are nearly equal.
     float deviation = input.kind() == format::Port::PARAMETER ? 0.05f : 1.0f;
@@ -98,29 +103,41 @@ private:
         std::memcpy(bytes + 4 * i, &number, 4);
       }
     }
-    return {bytes};
+    WeightMemory lies;
+    lies.data = bytes;
+    return lies;
   }
 
   std::vector<std::vector<float>> run(Backend &backend) {
-    std::vector<Binding> bindings = inputs;
+    std::vector<unsigned char *> outputs;
     for (const format::Port &output : program.outputs()) {
-      const format::Value &value = valueOf(output.value());
-      uint64_t bytes = format::storedSize(value).dataBytes;
-      bindings.push_back({take(bytes).data()});
-      std::memset(bindings.back().data, 0x42, bytes);
+      uint64_t bytes = format::storedSize(valueOf(output.value())).dataBytes;
+      outputs.push_back(take(bytes));
+      std::memset(outputs.back(), 0x42, bytes);
     }
-    AlignedMemory arena(program.arena_bytes());
+    unsigned char *arena = take(program.arena_bytes());
+    Buffers buffers;
+    buffers.create(backend);
+    buffers.add(bundle.mappedWeights().data(), bundle.mappedWeights().size(), Access::Constant);
+    for (const auto &[piece, bytes] : memory)
+      buffers.add(piece->data(), bytes, Access::Shared);
+    std::vector<Binding> bindings;
+    for (const WeightMemory &input : inputs)
+      bindings.push_back({buffers.find(input.data), buffers.find(input.scales), buffers.find(input.minima)});
+    for (const unsigned char *output : outputs)
+      bindings.push_back({buffers.find(output), {}, {}});
     Run run;
     run.bindings = bindings.data();
-    run.arena = arena.data();
+    run.arena = buffers.find(arena);
     run.batch = batch;
     run.sequence = sequence;
-    Status status = backend.run(named.program(), run);
+    Status status = backend.enqueue(named.program(), run);
+    EXPECT_TRUE(status.ok()) << status.message();
+    status = backend.wait();
     EXPECT_TRUE(status.ok()) << status.message();
     std::vector<std::vector<float>> results;
     for (int i = 0; i < program.outputs_size(); ++i)
-      results.push_back(
-          read(valueOf(program.outputs(i).value()), bindings[inputs.size() + static_cast<size_t>(i)].data));
+      results.push_back(read(valueOf(program.outputs(i).value()), outputs[static_cast<size_t>(i)]));
     return results;
   }
 
@@ -137,8 +154,8 @@ private:
   const format::BlockProgram &named;
   const format::Program &program;
   int64_t batch, sequence;
-  std::vector<std::unique_ptr<AlignedMemory>> memory;
-  std::vector<Binding> inputs;
+  std::vector<std::pair<std::unique_ptr<AlignedMemory>, uint64_t>> memory; // and how large
+  std::vector<WeightMemory> inputs;
 };
 
 } // namespace

@@ -11,6 +11,7 @@
 #include "format/half.h"
 #include "format/random.h"
 #include "format/storage.h"
+#include "runtime/exec/buffers.h"
 
 using namespace mebp;
 using namespace mebp::test;
@@ -62,7 +63,13 @@ public:
     }
   }
 
-  Binding binding() { return {bytes.data(), scales.data(), minima.data()}; }
+  Binding lend(Buffers &buffers) {
+    const uint64_t ofGroups = scales.size() * sizeof(uint16_t);
+    buffers.add(bytes.data(), bytes.size(), Access::Shared);
+    buffers.add(scales.data(), ofGroups, Access::Shared);
+    buffers.add(minima.data(), ofGroups, Access::Shared);
+    return {buffers.find(bytes.data()), buffers.find(scales.data()), buffers.find(minima.data())};
+  }
   std::vector<float> numbers() const {
     std::vector<float> read(matrix.rows * matrix.columns);
     for (size_t i = 0; i < read.size(); ++i)
@@ -136,15 +143,17 @@ std::vector<std::vector<float>> resultsOf(const Call &call, OwnBackend backend) 
     operands.emplace_back(operand, operands.size());
   for (const Matrix &result : call.results)
     results.emplace_back(result, 100 + results.size());
+  Buffers buffers;
+  buffers.create(*backend);
   std::vector<Binding> bindings;
   for (size_t i = 0; i < operands.size(); ++i)
     if (call.operands[i].rows)
-      bindings.push_back(operands[i].binding());
+      bindings.push_back(operands[i].lend(buffers));
   for (size_t i = 0; i < results.size(); ++i) {
     int accumulates = call.results[i].accumulates;
     if (accumulates >= 0)
       results[i] = operands[static_cast<size_t>(accumulates)];
-    bindings.push_back(results[i].binding());
+    bindings.push_back(results[i].lend(buffers));
     if (accumulates < 0)
       continue;
     size_t index = 0;
@@ -156,7 +165,9 @@ std::vector<std::vector<float>> resultsOf(const Call &call, OwnBackend backend) 
   run.bindings = bindings.data();
   run.batch = batch;
   run.sequence = sequence;
-  status = backend->run(0, run);
+  status = backend->enqueue(0, run);
+  EXPECT_TRUE(status.ok()) << status.message();
+  status = backend->wait();
   EXPECT_TRUE(status.ok()) << status.message();
   std::vector<std::vector<float>> numbers;
   for (const Content &result : results)

@@ -8,7 +8,7 @@
 
 namespace mebp::cpu {
 
-static void placeValues(PreparedProgram &program, const Run &run) {
+static void placeValues(PreparedProgram &program, const Memory *bound, unsigned char *arena, const Run &run) {
   int64_t tokens = run.batch * run.sequence;
   for (size_t i = 0; i < program.values.size(); ++i) {
     const PreparedValue &value = program.values[i];
@@ -17,12 +17,12 @@ static void placeValues(PreparedProgram &program, const Run &run) {
     if (value.tokens)
       tensor.rows = tokens;
     if (value.arenaOffset >= 0)
-      tensor.data = run.arena + value.arenaOffset;
+      tensor.data = arena + value.arenaOffset;
     if (value.binding >= 0) {
-      const Binding &binding = run.bindings[value.binding];
-      tensor.data = binding.data;
-      tensor.scales = binding.scales;
-      tensor.minima = binding.minima;
+      const Memory &memory = bound[value.binding];
+      tensor.data = memory.data;
+      tensor.scales = memory.scales;
+      tensor.minima = memory.minima;
     }
   }
 }
@@ -134,8 +134,9 @@ static void call(PreparedProgram &program, PreparedCall &prepared, Observer *obs
   observer->end(prepared.name, prepared.source);
 }
 
-bool interpret(PreparedProgram &program, const Run &run, const Context &context) {
-  placeValues(program, run);
+bool interpret(PreparedProgram &program, const Memory *bound, unsigned char *arena, const Run &run,
+               const Context &context) {
+  placeValues(program, bound, arena, run);
   for (size_t next = 0; next < program.instructions.size(); ++next) {
     const Instruction &instruction = program.instructions[next];
     switch (instruction.kind) {

@@ -73,7 +73,14 @@ using FindKernel = std::function<Kernel(std::string_view name)>;
 // `program` was validated and must outlive `out`.
 Status prepare(const format::Program &program, const FindKernel &find, PreparedProgram &out);
 
-// Gives false where it was ended before a kernel.
-bool interpret(PreparedProgram &program, const Run &run, const Context &context);
+// Where an input or output of a program lies in this process.
+struct Memory {
+  unsigned char *data = nullptr;
+  const uint16_t *scales = nullptr, *minima = nullptr;
+};
+
+// `bound`: the inputs, then the outputs. Gives false where it was ended before a kernel.
+bool interpret(PreparedProgram &program, const Memory *bound, unsigned char *arena, const Run &run,
+               const Context &context);
 
 } // namespace mebp::cpu
