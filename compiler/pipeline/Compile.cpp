@@ -235,8 +235,11 @@ private:
       tokenizer.clear();
     std::signal(SIGINT, [](int) { interruptions = 1; });
     return writeBundle(
-        *module, options, tokenizer, [] { return interruptions != 0; }, compilation.checkBundle, parameters, bundle,
-        compilation.output);
+        *module, options, tokenizer, [] { return interruptions != 0; },
+        [&](const std::string &written) {
+          return compilation.checkBundle ? compilation.checkBundle(written, bundle.plan()) : "";
+        },
+        parameters, bundle, compilation.output);
   }
 
   const Compilation &compilation;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/Options.h"
+#include "format/program.pb.h"
 
 #include <functional>
 #include <string_view>
@@ -25,8 +26,9 @@ struct Compilation {
   bool planOnly = false;
   bool explainPeak = false;
   std::string planJson; // a file
-  // Whether the bundle in this folder is one that a runtime opens, or why not. Asked before it gets its name.
-  std::function<std::string(const std::string &folder)> checkBundle;
+  // Whether the bundle in this folder is one that a runtime opens and lays out as it is planned, or why not. Asked
+  // before it gets its name.
+  std::function<std::string(const std::string &folder, const format::Plan &plan)> checkBundle;
 };
 
 /// Whether a file is what --emit exec prints.

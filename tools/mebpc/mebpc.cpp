@@ -3,16 +3,50 @@
 // mebpc: an ONNX model in, a bundle out.
 #include "options.h"
 
+#include "format/optimizers.h"
 #include "mebp/mebp.h"
 
-// The runtime's own reader says whether it opens what was written.
-static std::string checkBundle(const std::string &folder) {
+namespace {
+
+// What a process has when it runs as planned, as the runtime lays it out: it trains, or it only generates text.
+uint64_t peakOf(const mebp_bundle *bundle, const mebp::format::Plan &plan, bool generates) {
+  mebp_session_options options;
+  mebp_session_options_init(&options);
+  options.optimizer = static_cast<mebp_optimizer>(mebp::format::findOptimizer(plan.optimizer())->number);
+  options.threads = plan.threads();
+  options.generate_only = generates;
+  const uint64_t peak = mebp_session_peak_bytes(bundle, &options);
+  if (!generates)
+    return peak;
+  mebp_bundle_info info;
+  mebp_bundle_info_init(&info);
+  mebp_bundle_get_info(bundle, &info, nullptr);
+  const uint64_t logits = sizeof(float) * info.max_batch * info.vocabulary; // the caller's
+  return peak + mebp_generation_memory_bytes(bundle, &options) + logits;
+}
+
+std::string comparePeak(const char *of, uint64_t planned, uint64_t laidOut) {
+  return planned == laidOut ? ""
+                            : std::string("the plan of ") + of + " has " + std::to_string(planned) +
+                                  " bytes where the runtime lays out " + std::to_string(laidOut);
+}
+
+// The runtime's own reader says whether it opens what was written, and has the last word on what a plan needs.
+std::string checkBundle(const std::string &folder, const mebp::format::Plan &plan) {
   mebp_error error;
   mebp_bundle *bundle = nullptr;
-  mebp_code code = mebp_bundle_open(folder.c_str(), &bundle, &error);
+  std::string wrong;
+  if (mebp_bundle_open(folder.c_str(), &bundle, &error) != MEBP_OK)
+    wrong = error.message;
+  else if (plan.generation_peak_bytes())
+    wrong = comparePeak("generation", plan.generation_peak_bytes(), peakOf(bundle, plan, true));
+  if (wrong.empty())
+    wrong = comparePeak("training", plan.peak_bytes(), peakOf(bundle, plan, false));
   mebp_bundle_close(bundle);
-  return code == MEBP_OK ? "" : error.message;
+  return wrong;
 }
+
+} // namespace
 
 int main(int argc, char **argv) {
   mebp::Compilation compilation;
