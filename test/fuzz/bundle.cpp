@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program.pb: read, described, and where it is accepted and small, trained for a step. Whatever the file holds, the
-// kernels shall stay within the memory that the session asked for, which ends where it was allocated.
+// A program.pb: read, described, and where it is accepted and small, trained for a step, and asked for text. Whatever
+// the file holds, the kernels shall stay within the memory that was asked for, which ends where it was allocated.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -80,8 +80,39 @@ void run(mebp_session *session, const mebp_session_options &options, const mebp_
   mebp_session_logits(session, ids.data(), batch, sequence, sequence - 1, 1, logits.data(), &error);
 }
 
+constexpr uint64_t mostMemory = 16 << 20;
+
+void *allocate(void *, uint64_t bytes, uint64_t alignment) {
+  void *memory = nullptr;
+  return ::posix_memalign(&memory, alignment, bytes) == 0 ? memory : nullptr;
+}
+void release(void *, void *memory, uint64_t) { std::free(memory); }
+
+// Prompts in pieces that go over the ends of rings, a sequence that goes on as several, and back to somewhere.
+void generate(mebp_session *session, const mebp_session_options &options, const mebp_bundle *bundle,
+              const mebp_bundle_info &info, uint32_t bits) {
+  if (info.max_positions == 0 || mebp_generation_memory_bytes(bundle, &options) > mostMemory)
+    return;
+  mebp_generation *generation = nullptr;
+  if (mebp_generation_create(session, &generation, nullptr) != MEBP_OK)
+    return;
+  std::vector<int32_t> ids(static_cast<size_t>(info.max_batch) * 200, static_cast<int32_t>(info.vocabulary - 1));
+  std::vector<float> logits(static_cast<size_t>(info.max_batch) * info.vocabulary);
+  auto append = [&](uint32_t batch, uint32_t count) {
+    mebp_generation_append(generation, ids.data(), batch, count, logits.data(), nullptr);
+  };
+  uint32_t kept = 0;
+  append(1, 1 + bits % 90);
+  append(1, 1);
+  mebp_generation_spread(generation, info.max_batch, nullptr);
+  append(info.max_batch, 1);
+  append(info.max_batch, 70);
+  mebp_generation_rewind(generation, bits >> 8 & 63, &kept, nullptr);
+  append(kept ? info.max_batch : 1, 2);
+  mebp_generation_destroy(generation);
+}
+
 void train(mebp_bundle *bundle, uint32_t bits) {
-  constexpr uint64_t mostMemory = 16 << 20;
   mebp_bundle_info info;
   if (mebp_bundle_get_info(bundle, &info, nullptr) != MEBP_OK)
     return;
@@ -95,10 +126,12 @@ void train(mebp_bundle *bundle, uint32_t bits) {
     return;
   std::unique_ptr<void, Free> owner(memory);
   options.memory = memory;
+  options.allocator = {allocate, release, nullptr}; // of generation
   mebp_session *session = nullptr;
   if (mebp_session_create(bundle, &options, &session, nullptr) == MEBP_OK) {
     run(session, options, info, info.max_batch, info.max_sequence);
     run(session, options, info, 1, std::max(2u, info.max_sequence / 2));
+    generate(session, options, bundle, info, bits);
   }
   mebp_session_destroy(session);
 }

@@ -12,6 +12,7 @@
 
 #include "program_file.h"
 #include "runtime/train/state.h"
+#include "test/runtime/support/generating_model.h"
 #include "tiny_session.h"
 
 using namespace mebp::fuzz;
@@ -57,6 +58,7 @@ static std::map<std::string, std::string> makeSeeds() {
   options.sharedAdapters = options.transposed = true;
   options.storage = mebp::format::BF16;
   seeds["bundle/tiny_bf16_shared"] = tiny(options);
+  seeds["bundle/tiny_generating"] = programFile(mebp::test::generatingBundle());
 
   TinySession session;
   for (const char *family : {"avx2", "portable"}) {

@@ -8,6 +8,7 @@
 
 #include "format/kernels.h"
 #include "format/random.h"
+#include "support/generating_model.h"
 #include "support/handles.h"
 #include "support/program_builder.h"
 
@@ -16,66 +17,7 @@ using namespace mebp::test;
 
 namespace {
 
-constexpr uint32_t positions = 100, rows = 6, window = 3, ring = 64;
-static_assert(ring == format::keyTile);
-
-uint32_t stateInput(ProgramBuilder &b, const char *name, uint32_t capacity) {
-  uint32_t value = b.matrix(capacity * tinyBatch, tinyHidden);
-  b.program.mutable_values(static_cast<int>(value))->mutable_placement()->Clear();
-  format::Port *port = b.program.add_inputs();
-  port->set_kind(format::Port::STATE);
-  port->set_name(name);
-  port->set_value(value);
-  return value;
-}
-
-format::Program embedDecode() {
-  ProgramBuilder b("embed.decode", rows);
-  uint32_t ids = b.idsInput(), w = b.parameter("table", tinyVocabulary, tinyHidden);
-  b.kernel("embedding", {ids, w}, {b.flowOutput(tinyHidden)});
-  return b.program;
-}
-
-// y = x + W attention(rope(x)), with adapters that it leaves out.
-format::Program layerDecode() {
-  ProgramBuilder b("layer.decode", rows);
-  uint32_t x = b.flowInput(tinyHidden), w = b.parameter("weight", tinyHidden, tinyHidden);
-  uint32_t k = stateInput(b, "k", ring), v = stateInput(b, "v", ring);
-  uint32_t turned = b.tokens(tinyHidden), o = b.tokens(tinyHidden), lse = b.tokens(2), y = b.flowOutput(tinyHidden);
-  uint32_t keys = b.inPlaceOf(k), values = b.inPlaceOf(v);
-  b.kernel("rope", {x}, {turned}, {{"head_dim", 6}, {"frequencies", 0, {1.0f, 0.3f}}});
-  b.kernel("append", {k, turned}, {keys}, {{"capacity", ring}});
-  b.kernel("append", {v, x}, {values}, {{"capacity", ring}});
-  b.kernel("attention", {turned, keys, values}, {o, lse},
-           {{"heads", 2}, {"kv_heads", 2}, {"scale", 0.5}, {"window", window}, {"capacity", ring}});
-  b.kernel("linear", {o, w, -1, x}, {y});
-  return b.program;
-}
-
-format::Program headDecode() {
-  ProgramBuilder b("head.decode_logits", tinyBatch);
-  uint32_t x = b.flowInput(tinyHidden), w = b.parameter("table", tinyVocabulary, tinyHidden);
-  b.kernel("linear", {x, w}, {b.logitsOutput(tinyVocabulary)});
-  return b.program;
-}
-
 enum { embed = 0, layer = 1, head = 2 };
-
-format::Bundle generatingBundle() {
-  format::Bundle bundle = tinyBundle({});
-  bundle.mutable_model()->set_positions(positions);
-  const int first = bundle.programs_size();
-  *bundle.add_programs() = embedDecode();
-  *bundle.add_programs() = layerDecode();
-  *bundle.add_programs() = headDecode();
-  for (int i = 0; i < bundle.blocks_size(); ++i) {
-    bool isHead = i + 1 == bundle.blocks_size();
-    format::BlockProgram *program = bundle.mutable_blocks(i)->add_programs();
-    program->set_name(isHead ? "decode_logits" : "decode");
-    program->set_program(static_cast<uint32_t>(first + (isHead ? head : i == 0 ? embed : layer)));
-  }
-  return bundle;
-}
 
 format::Program &decodeOf(format::Bundle &bundle, int which) {
   return *bundle.mutable_programs(bundle.programs_size() - 3 + which);
@@ -147,11 +89,11 @@ TEST(Generate, RefusesEachHostileBundleByName) {
       {"'k' is not for all tokens", [](format::Bundle &b) { setAttribute(kernelOf(b, 3), "capacity", 0); }},
       {"'k' keeps too few positions", [](format::Bundle &b) { setAttribute(kernelOf(b, 3), "window", 60); }},
       {"'linear' has a capacity, but no state",
-       [](format::Bundle &b) { setAttribute(kernelOf(b, 4), "capacity", ring); }},
+       [](format::Bundle &b) { setAttribute(kernelOf(b, 4), "capacity", tinyRing); }},
       {"keeps too few positions, or no whole tiles of them",
        [](format::Bundle &b) {
          for (format::Value &value : *decodeOf(b, layer).mutable_values())
-           if (value.rows() == ring * tinyBatch)
+           if (value.rows() == tinyRing * tinyBatch)
              value.set_rows(50 * tinyBatch);
          for (int kernel : {1, 2, 3})
            setAttribute(kernelOf(b, kernel), "capacity", 50);
@@ -174,12 +116,12 @@ TEST(Generate, RefusesEachHostileBundleByName) {
       {"it has two ports 'k' of one kind",
        [](format::Bundle &b) { decodeOf(b, layer).mutable_inputs(3)->set_name("k"); }},
       {"does not fit the value that it is an alias of",
-       [](format::Bundle &b) { valueOf(b, layer, kernelOf(b, 1).operands(0)).set_rows(ring * tinyBatch + 1); }},
+       [](format::Bundle &b) { valueOf(b, layer, kernelOf(b, 1).operands(0)).set_rows(tinyRing * tinyBatch + 1); }},
       {"it has the flow 'hidden', which is of another type there",
        [](format::Bundle &b) {
          for (format::Value &value : *decodeOf(b, embed).mutable_values())
            if (value.row_extent().kind() == format::Extent::TOKENS)
-             value.set_rows(rows + 1);
+             value.set_rows(tinyRows + 1);
        }},
       {"it has more tokens than batch * sequence",
        [](format::Bundle &b) {
@@ -214,11 +156,11 @@ TEST(Generate, RefusesEachInvalidCall) {
   EXPECT_NE(std::string(it.error.message).find("3 sequences are more than the 2"), std::string::npos);
   it.append({1, static_cast<int32_t>(tinyVocabulary)});
   EXPECT_STREQ(it.error.message, "token 11 is beyond the vocabulary of 11");
-  it.append(tinyTokens(positions + 1));
+  it.append(tinyTokens(tinyPositions + 1));
   EXPECT_NE(std::string(it.error.message).find("101 tokens are more than the 100"), std::string::npos);
   EXPECT_EQ(mebp_generation_spread(it.handle, 2, &it.error), MEBP_INVALID_ARGUMENT);
   EXPECT_EQ(mebp_generation_positions(it.handle), 0u);
-  it.append(tinyTokens(positions));
+  it.append(tinyTokens(tinyPositions));
   EXPECT_EQ(it.code, MEBP_OK);
   it.append({1});
   EXPECT_EQ(it.code, MEBP_OUT_OF_RANGE);
@@ -253,7 +195,7 @@ TEST(Generate, RewindsAsFarAsTheWindowIsThere) {
   Generation it(generatingBundle()), anew(generatingBundle());
   it.append(part(ids, 0, 80));
   EXPECT_EQ(it.rewind(85), 80u);
-  EXPECT_EQ(it.rewind(80 - (ring - window)), 80 - (ring - window));
+  EXPECT_EQ(it.rewind(80 - (tinyRing - tinyWindow)), 80 - (tinyRing - tinyWindow));
   EXPECT_EQ(it.append(part(ids, 19, 71)), anew.append(ids)); // the last token of what is kept is another one's business
   EXPECT_EQ(it.rewind(20), 0u);
   EXPECT_EQ(it.append(ids), (anew.rewind(0), anew.append(ids)));
@@ -309,7 +251,7 @@ TEST(Generate, SurvivesNumbersChangedAtRandom) {
     auto draw = [&](uint64_t what, uint64_t below) { return format::randomBits(trial, 17, what) % below; };
     format::Bundle changed = whole;
     format::Program &program = decodeOf(changed, static_cast<int>(draw(0, 3)));
-    auto number = static_cast<int32_t>(draw(1, 2 * ring + 4));
+    auto number = static_cast<int32_t>(draw(1, 2 * tinyRing + 4));
     if (draw(2, 3) == 0) {
       format::Value &value = *program.mutable_values(static_cast<int>(draw(3, program.values_size())));
       draw(4, 2) ? value.set_rows(static_cast<uint64_t>(number)) : value.set_columns(static_cast<uint64_t>(number));
@@ -334,9 +276,9 @@ TEST(Generate, SurvivesNumbersChangedAtRandom) {
     OpenSession session(bundle.handle, options);
     mebp_generation *made = nullptr;
     ASSERT_EQ(mebp_generation_create(session.handle, &made, nullptr), MEBP_OK);
-    std::vector<int32_t> ids = tinyTokens(2 * positions);
+    std::vector<int32_t> ids = tinyTokens(2 * tinyPositions);
     std::vector<float> logits(tinyBatch * tinyVocabulary);
-    mebp_generation_append(made, ids.data(), 2, positions - 1, logits.data(), nullptr);
+    mebp_generation_append(made, ids.data(), 2, tinyPositions - 1, logits.data(), nullptr);
     mebp_generation_append(made, ids.data(), 2, 1, logits.data(), nullptr);
     mebp_generation_destroy(made);
   }
