@@ -42,16 +42,17 @@ struct StepPort {
   std::string_view name;
   bool isResult;
   Storage element;
+  bool ofHead;       // of no use once the head has run: gradients of the blocks before it may take its place
   bool ofVocabulary; // a column for each word, else one; this is so much that it is written to the caller's memory
 };
 constexpr StepPort stepPorts[] = {
-    {idsPort, false, Storage::I32, false},
-    {labelsPort, false, Storage::I32, false},
-    {rowsPort, false, Storage::I32, false},
-    {coefficientsPort, false, Storage::F32, false},
-    {logProbabilitiesPort, true, Storage::F32, false},
-    {entropyPort, true, Storage::F32, false},
-    {logitsPort, true, Storage::F32, true},
+    {idsPort, false, Storage::I32, false, false},
+    {labelsPort, false, Storage::I32, false, false},
+    {rowsPort, false, Storage::I32, true, false},
+    {coefficientsPort, false, Storage::F32, true, false},
+    {logProbabilitiesPort, true, Storage::F32, true, false},
+    {entropyPort, true, Storage::F32, true, false},
+    {logitsPort, true, Storage::F32, true, true},
 };
 
 constexpr const StepPort *findStepPort(std::string_view name) {

@@ -123,8 +123,9 @@ struct GradientNeeds {
 };
 
 /// A gradient that is applied at once has memory while its block runs, one that is kept or summed its own. One of
-/// several blocks, as of a tied table, has its own in any case, where the first of them writes it.
-GradientNeeds countGradients(ModuleOp module) {
+/// several blocks, as of a tied table, has its own in any case, where the first of them writes it. Beside those of the
+/// head is what it takes and gives, which nobody reads when others come.
+GradientNeeds countGradients(ModuleOp module, uint64_t headBytes) {
   SmallVector<SmallVector<nn::ParameterOp>> byBlock; // as the backward comes to them
   DenseMap<Operation *, unsigned> readers;
   SmallVector<train::BlockOp> blocks = llvm::to_vector(module.getOps<train::BlockOp>());
@@ -142,8 +143,8 @@ GradientNeeds countGradients(ModuleOp module) {
   GradientNeeds needs;
   DenseSet<Operation *> begun;
   uint64_t ownOfShared = 0, own = 0, mostApplied = 0, mostKept = 0, mostSummed = 0;
-  for (ArrayRef<nn::ParameterOp> ofBlock : byBlock) {
-    uint64_t applied = 0, kept = 0, summed = 0;
+  for (auto [index, ofBlock] : llvm::enumerate(byBlock)) {
+    uint64_t ofHead = index == 0 ? headBytes : 0, applied = ofHead, kept = ofHead, summed = ofHead;
     for (nn::ParameterOp parameter : ofBlock) {
       uint64_t bytes = format::alignUp(parameter.getTensorType().getNumElements() * sizeof(float));
       bool isFirst = begun.insert(parameter).second, isShared = readers.lookup(parameter) > 1;
@@ -167,10 +168,11 @@ struct ProgramNeeds {
   uint64_t arena = 0;
   uint64_t live = 0; // the most of arena and gradients that one program of a step needs at one moment
 
-  void add(exec::ProgramOp program, const ArenaPeak &ofProgram, bool runsInStep) {
-    uint64_t ofGradients = getOutputBytes(program, isGradient), ofArena = program.getArenaBytes();
+  /// `beside`: gradients, and what the head takes and gives.
+  void add(exec::ProgramOp program, const ArenaPeak &ofProgram, bool runsInStep, uint64_t beside) {
+    uint64_t ofArena = program.getArenaBytes();
     if (runsInStep)
-      live = std::max(live, ofGradients + ofProgram.bytes);
+      live = std::max(live, beside + ofProgram.bytes);
     if (largest && ofArena <= arena)
       return;
     largest = program;
@@ -183,16 +185,20 @@ struct ProgramNeeds {
 struct NeedsBySession {
   ProgramNeeds gradients, losses;
   GradientNeeds ofGradients;
+  uint64_t ofHead = 0; // what the head takes and gives
 };
 
-NeedsBySession findProgramNeeds(ArrayRef<exec::ProgramOp> programs) {
+NeedsBySession findProgramNeeds(ArrayRef<exec::ProgramOp> programs, uint64_t headBytes) {
   NeedsBySession needs;
+  needs.ofHead = headBytes;
   for (exec::ProgramOp program : programs) {
     ArenaPeak peak = findArenaPeak(program);
     bool givesGradients = program.givesGradients(), isForward = gives(program, isFlow);
-    needs.gradients.add(program, peak, isForward || givesGradients);
+    bool isHead = gives(program, isLogProbability);
+    needs.gradients.add(program, peak, isForward || givesGradients,
+                        getOutputBytes(program, isGradient) + (isHead ? headBytes : 0));
     if (!givesGradients)
-      needs.losses.add(program, peak, isForward || gives(program, isLogProbability));
+      needs.losses.add(program, peak, isForward || isHead, 0);
   }
   return needs;
 }
@@ -203,6 +209,7 @@ SessionMemory withOptimizer(SessionMemory memory, const format::OptimizerTraits 
   memory.forwardOnly = traits.forwardOnly;
   memory.stateArrays = traits.stateArrays;
   memory.gradients = traits.forwardOnly ? 0 : needs.ofGradients.applied;
+  memory.head = traits.forwardOnly ? needs.ofHead : 0;
   memory.scratch = needed.arena;
   return memory;
 }
@@ -247,7 +254,7 @@ std::vector<PlannedBuffer> listBuffers(const SessionMemory &memory, const Option
   add("gradients", memory.gradients, "of one block, applied at once");
   add("scratch", memory.scratch, scratchOf.str());
   add("workspace", memory.workspace, std::to_string(training.threads) + " threads");
-  add("tokens", memory.tokens, "ids, labels, coefficients, log-probabilities");
+  add("tokens", memory.tokens + memory.head, memory.head ? "ids, labels, log-probabilities" : "ids, labels");
   add("residency", memory.residency, "which weights are in memory");
   return buffers;
 }
@@ -328,14 +335,17 @@ RankedTensorType getCheckpointType(ModuleOp module) {
 MemoryPlan computeMemoryPlan(ModuleOp module, const Options &options, const PlanInputs &inputs) {
   const Training &training = options.training;
   const auto [trainingPrograms, generatingPrograms] = separatePrograms(module);
-  NeedsBySession needs = findProgramNeeds(trainingPrograms);
-  needs.ofGradients = countGradients(module);
+  const uint64_t tokens = options.shape.batch * options.shape.sequence;
+  uint64_t tokenBytes = 0, headBytes = 0;
+  for (const format::StepPort &port : format::stepPorts)
+    (port.ofHead ? headBytes : tokenBytes) += format::alignUp(format::bytesOf(port, tokens));
+  NeedsBySession needs = findProgramNeeds(trainingPrograms, headBytes);
+  needs.ofGradients = countGradients(module, headBytes);
   MemoryPlan plan;
   plan.processBytes = runtimeBytes;
   plan.calibrated = inputs.machine.rates.isCalibrated();
 
   SessionMemory &memory = plan.memory;
-  uint64_t tokens = options.shape.batch * options.shape.sequence;
   memory.checkpoint = getCheckpointBytes(trainingPrograms);
   for (auto block : module.getOps<train::BlockOp>())
     memory.layers += block.getKind() == train::BlockKind::Layer;
@@ -349,8 +359,7 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const Options &options, const Plan
   memory.flowsInPlace = flowsInPlace(trainingPrograms);
   memory.spacing = options.schedule.spacing;
   memory.spill = options.schedule.spill;
-  for (const format::StepPort &port : format::stepPorts)
-    memory.tokens += format::alignUp(format::bytesOf(port, tokens));
+  memory.tokens = tokenBytes;
   memory.workspace = training.threads * format::workspaceBytes;
   if (training.residentLimit)
     memory.residency = format::alignUp(format::residencyBytes(inputs.weightsBytes));

@@ -21,8 +21,9 @@ struct SessionMemory {
   // The schedule.
   uint64_t spacing = 1;
   Spill spill = Spill::None;
-  // The step's tokens, and what only the run decides on.
-  uint64_t tokens = 0, workspace = 0, residency = 0;
+  // The step's tokens; what the head takes and gives for them, where no gradients come into its place; and what only
+  // the run decides on.
+  uint64_t tokens = 0, head = 0, workspace = 0, residency = 0;
 
   /// How many checkpoints have memory at once: the kept ones, and those between two of them.
   uint64_t countCheckpoints() const;
@@ -31,7 +32,7 @@ struct SessionMemory {
   /// Of the optimizer. What is in a file is in memory for one trainable at a time.
   uint64_t state() const { return stateArrays * (spill == Spill::All ? largestTrainable : trainables); }
   uint64_t total() const {
-    return checkpoints() + flow() + trainables + state() + gradients + scratch + workspace + tokens + residency;
+    return checkpoints() + flow() + trainables + state() + gradients + scratch + workspace + tokens + head + residency;
   }
   /// What a step writes to a file.
   uint64_t file() const;

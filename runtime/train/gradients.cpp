@@ -28,11 +28,14 @@ static std::vector<uint32_t> gradientsOf(const format::Bundle &bundle, const for
   return trainables;
 }
 
-GradientPlan planGradients(const format::Bundle &bundle, const mebp_session_options &options, Placer &memory) {
+GradientPlan planGradients(const format::Bundle &bundle, const mebp_session_options &options, uint64_t headBytes,
+                           Placer &memory) {
   GradientPlan plan;
   plan.begin = memory.total();
-  if (isForwardOnly(options))
+  if (isForwardOnly(options)) {
+    plan.head = memory.take(headBytes);
     return plan;
+  }
   GradientUse use = plan.use = gradientUseOf(options);
   std::vector<uint32_t> left(static_cast<size_t>(bundle.trainables_size()));
   for (const format::Block &block : bundle.blocks())
@@ -53,6 +56,8 @@ GradientPlan planGradients(const format::Bundle &bundle, const mebp_session_opti
   uint64_t most = placer.total();
   for (int number = bundle.blocks_size() - 1; number >= 0; --number) {
     Placer scratch = placer;
+    if (number + 1 == bundle.blocks_size())
+      plan.head = plan.begin + scratch.take(headBytes);
     for (uint32_t trainable : gradientsOf(bundle, bundle.blocks(number))) {
       Contribution contribution;
       contribution.trainable = trainable;

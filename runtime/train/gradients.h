@@ -35,11 +35,13 @@ struct GradientPlan {
   std::vector<std::vector<Contribution>> blocks; // for each block, in the order of its program's GRADIENT outputs
   std::vector<uint64_t> own;                     // for each trainable its own memory, or noOffset
   uint64_t ownBytes = 0;                         // of all those, which lie first
+  uint64_t head = 0;                             // for a while, in the session's memory: what the head takes and gives
   uint64_t bytes = 0;
 };
 
-// Takes options as followPlan gives them.
-GradientPlan planGradients(const format::Bundle &bundle, const mebp_session_options &options, Placer &memory);
+// Takes options as followPlan gives them. The head's step ports need `headBytes`, until the backwards begin.
+GradientPlan planGradients(const format::Bundle &bundle, const mebp_session_options &options, uint64_t headBytes,
+                           Placer &memory);
 
 // Takes each trainable's gradient once in a backward pass. A reduction over machines is one more sink.
 class GradientSink {

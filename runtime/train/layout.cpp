@@ -41,11 +41,14 @@ Layout planSession(const format::Bundle &bundle, const mebp_session_options &opt
   }
   layout.checkpoints = planCheckpoints(bundle, options, memory, file);
   layout.trainables = planTrainables(bundle, options, memory, file);
-  layout.gradients = planGradients(bundle, options, memory);
-  for (size_t i = 0; i < layout.stepPorts.size(); ++i) {
-    uint64_t bytes = format::bytesOf(format::stepPorts[i], tokens);
-    layout.stepPorts[i] = bytes ? memory.take(bytes) : noOffset;
-  }
+  Placer head;
+  for (size_t i = 0; i < layout.stepPorts.size(); ++i)
+    if (uint64_t bytes = format::bytesOf(format::stepPorts[i], tokens))
+      layout.stepPorts[i] = (format::stepPorts[i].ofHead ? head : memory).take(bytes);
+  layout.gradients = planGradients(bundle, options, head.total(), memory);
+  for (size_t i = 0; i < layout.stepPorts.size(); ++i)
+    if (format::stepPorts[i].ofHead && layout.stepPorts[i] != noOffset)
+      layout.stepPorts[i] += layout.gradients.head;
   layout.scratch = memory.take(backend.followsPlacements() ? largestArena(bundle, isForwardOnly(options)) : 0);
   layout.fileBytes = file.total();
   return withMachine(layout, bundle, options, backend, memory);

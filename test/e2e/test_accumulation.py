@@ -112,7 +112,8 @@ def test_the_plan_counts_what_a_session_holds(bundle):
     # A sum stands beside the gradients of the block that runs, which lie in memory of their own without it.
     assert plans[False, False, True] == plans[True, False, False] == plans[True, False, True]
     held = plans[True, False, False]["session_bytes"] - least["session_bytes"]
-    assert held == trainables - least["arenas"]["gradients"]
+    # Else what the head takes and gives lies where gradients come: four numbers a token, beside its id and label.
+    assert held == trainables + 2 * least["arenas"]["tokens"] - least["arenas"]["gradients"]
     for (_, accumulate, _), plan in plans.items():
         if accumulate:
             assert plan["session_bytes"] == least["session_bytes"] + trainables

@@ -105,7 +105,7 @@ class TrainingStep:
                     number,
                     self._count(in_use, "checkpoint"),
                     self._count(in_use, "cotangent"),
-                    self._bytes(number, "gives", "gradient"),
+                    self._bytes(number, "gives", "gradient") + (self._head_bytes if kind == "objective" else 0),
                 )
             )
         return stages[::-1]
@@ -127,6 +127,11 @@ class TrainingStep:
 
     def _count(self, in_use: set[tuple[str, int]], what: str) -> int:
         return self._checkpoint_bytes * sum(kind == what for kind, _ in in_use)
+
+    @cached_property
+    def _head_bytes(self) -> int:
+        """What the head takes and gives lies where gradients come: four numbers a token, beside its id and label."""
+        return 2 * self.planned["tokens"] if "gradients" in self.planned else 0
 
     @cached_property
     def _checkpoint_bytes(self) -> int:
