@@ -11,7 +11,7 @@ string(REGEX REPLACE "^.* " "" api ${api})
 add_library(mebp_shared SHARED $<TARGET_OBJECTS:mebp>)
 target_include_directories(mebp_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_link_libraries(mebp_shared PRIVATE $<BUILD_INTERFACE:mebp_format> $<BUILD_INTERFACE:mebp_cpu>
-  $<BUILD_INTERFACE:mebp_mlx>)
+  ${CMAKE_DL_LIBS})
 set_target_properties(mebp_shared PROPERTIES OUTPUT_NAME mebp EXPORT_NAME mebp SOVERSION ${api} LINKER_LANGUAGE CXX)
 if(NOT APPLE)
   target_link_options(mebp_shared PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/runtime/exports.map -Wl,--no-undefined)

@@ -15,6 +15,7 @@
     run = mebp.train("model.mebp", "data.jsonl", epochs=3, adapter_out="adapter")       # the same from a file
     mebp.merge("model.mebp", "adapter", "merged")                       # for transformers
     mebp.verify("model.mebp").agrees                                    # with torch in float64
+    mebp.parity("model.mebp", ["cpu", "mlx"]).agrees                    # one device with another
 
 Each name is imported when it is first used, so `import mebp` costs nothing and training never imports torch. Sizes are
 bytes, MB are 10^6 of them. What goes wrong is an mebp.Error, one line that names the thing and says what to do.
@@ -29,8 +30,10 @@ _HOMES = {
     "Session": "session",
     "StepResult": "session",
     "compile": "compiler",
+    "devices": "devices",
     "export": "exporter",
     "merge": "merging",
+    "parity": "parity",
     "train": "training.call",
     "__version__": "version",
     "verify": "verification",

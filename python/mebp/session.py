@@ -77,7 +77,8 @@ class Session:
     ) -> None:
         """Opens the bundle folder `path`.
 
-        device: "cpu".
+        device: "cpu", "mlx" (Apple's or NVIDIA's GPU) or "mlx-cpu" (MLX on the CPU, for tests); mebp.devices() says
+            which are there.
         threads: None for as many as this process may run on.
         optimizer: "adamw", "sgd" or "mezo"; None for the one that the bundle was compiled for. MeZO takes the slope of
             two losses along a random direction, with the bundle's seed, instead of a gradient: its memory is that of
@@ -103,7 +104,7 @@ class Session:
         Raises mebp.Error where the bundle is missing, damaged or too new, or an option is invalid.
         """
         runtime = load_runtime()
-        check_options(device, threads, lr, betas, eps, weight_decay, clip)
+        check_options(threads, lr, betas, eps, weight_decay, clip)
         self.path = user_path(path)
         self._bundle = runtime.Bundle(os.fspath(self.path))
         self._info = self._bundle.info()
@@ -113,6 +114,7 @@ class Session:
         has_gradients = not takes_losses(self.optimizer)
         self._shapes = dict(self._bundle.trainables())
         self._process = os.getpid()
+        self.device = device
         self._native = runtime.Session(
             self._bundle,
             optimizer=self.optimizer,
@@ -133,6 +135,7 @@ class Session:
             forward_only=forward_only,
             generate_only=generate_only,
             trace_file=os.fspath(user_path(profile)) if profile else "",
+            device=device,
         )
 
     @property

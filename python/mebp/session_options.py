@@ -21,7 +21,6 @@ def takes_losses(optimizer: str) -> bool:
 
 
 def check_options(
-    device: str,
     threads: int | None,
     lr: float,
     betas: tuple[float, float],
@@ -29,8 +28,6 @@ def check_options(
     weight_decay: float,
     clip: float | None,
 ) -> None:
-    if device != "cpu":
-        raise Error(f"device '{device}' is not in this build; it has cpu")
     if threads is not None and threads < 1:
         raise Error(f"threads is {threads}; give at least 1, or leave it out for all")
     for name, value in {"lr": lr, "eps": eps, "weight_decay": weight_decay}.items():

@@ -54,6 +54,19 @@ static std::vector<std::pair<std::string, bool>> optimizers() {
   return list;
 }
 
+// All that are known: name, whether it is there, what it is or why not, bytes of memory.
+static nb::list devices() {
+  nb::list all;
+  for (uint32_t i = 0; i < mebp_device_count(); ++i) {
+    mebp_device_info info;
+    mebp_device_info_init(&info);
+    mebp_error error;
+    check(mebp_device_get_info(i, &info, &error), error);
+    all.append(nb::make_tuple(info.name, info.is_there, info.description, info.memory_bytes));
+  }
+  return all;
+}
+
 static std::pair<std::string, std::string> loraFactors(const std::string &weight) {
   std::string_view layer = format::layerOf(weight);
   return {format::factorOf(layer, format::Factor::A), format::factorOf(layer, format::Factor::B)};
@@ -90,6 +103,7 @@ NB_MODULE(_runtime, module) {
   module.def("byte_size", &mebp::python::byteSize, nanobind::arg("text"), "Bytes of a size such as '64MiB'.");
   module.def("optimizers", &mebp::python::optimizers,
              "Pairs of a name, the default first, and whether it is forward only.");
+  module.def("devices", &mebp::python::devices, "Of each: name, whether it is there, what it is or why not, bytes.");
   module.def("lora_factors", &mebp::python::loraFactors, nanobind::arg("weight"),
              "PEFT's names of the two factors that LoRA adds to a weight.");
   module.def("calibrate", &mebp::python::calibrate, nanobind::arg("threads"), nanobind::arg("quick"),

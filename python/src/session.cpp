@@ -50,10 +50,13 @@ public:
   Session(const Bundle &bundle, const std::string &optimizer, double learningRate, double beta1, double beta2,
           double epsilon, double weightDecay, uint32_t threads, bool referenceKernels, bool returnGradients,
           bool accumulate, double clip, uint64_t residentLimit, const std::string &spillFolder, bool stateInFile,
-          double perturbation, bool forwardOnly, bool generateOnly, const std::string &traceFile)
+          double perturbation, bool forwardOnly, bool generateOnly, const std::string &traceFile,
+          const std::string &device)
       : bundle(bundle) {
     mebp_session_options options;
     mebp_session_options_init(&options);
+    mebp_error error;
+    check(mebp_device_find(device.c_str(), &options.backend, &error), error);
     options.optimizer = optimizerOf(optimizer);
     options.learning_rate = learningRate;
     options.beta1 = beta1;
@@ -74,7 +77,6 @@ public:
     options.spill_folder = spillFolder.empty() ? nullptr : spillFolder.c_str();
     memoryBytes = mebp_session_memory_bytes(bundle.get(), &options);
     plannedPeakBytes = mebp_session_peak_bytes(bundle.get(), &options);
-    mebp_error error;
     mebp_session *created = nullptr;
     check(mebp_session_create(bundle.get(), &options, &created, &error), error);
     handle.reset(created);
@@ -303,12 +305,14 @@ void bindSession(nb::module_ &module) {
       .def("positions", &Generation::positions);
   nb::class_<Session>(module, "Session")
       .def(nb::init<const Bundle &, const std::string &, double, double, double, double, double, uint32_t, bool, bool,
-                    bool, double, uint64_t, const std::string &, bool, double, bool, bool, const std::string &>(),
+                    bool, double, uint64_t, const std::string &, bool, double, bool, bool, const std::string &,
+                    const std::string &>(),
            nb::arg("bundle"), nb::kw_only(), nb::arg("optimizer"), nb::arg("learning_rate"), nb::arg("beta1"),
            nb::arg("beta2"), nb::arg("epsilon"), nb::arg("weight_decay"), nb::arg("threads"),
            nb::arg("reference_kernels"), nb::arg("return_gradients"), nb::arg("accumulate"), nb::arg("clip"),
            nb::arg("resident_limit"), nb::arg("spill_folder"), nb::arg("state_in_file"), nb::arg("perturbation"),
-           nb::arg("forward_only"), nb::arg("generate_only"), nb::arg("trace_file"), nb::keep_alive<1, 2>())
+           nb::arg("forward_only"), nb::arg("generate_only"), nb::arg("trace_file"), nb::arg("device"),
+           nb::keep_alive<1, 2>())
       .def("loss", &Session::loss, nb::arg("ids"), nb::arg("labels"))
       .def("log_probabilities", &Session::logProbabilities, nb::arg("ids"), nb::arg("labels"))
       .def("gradients", &Session::gradients, nb::arg("ids"), nb::arg("labels"))

@@ -4,18 +4,34 @@
 #include <iterator>
 
 #include "runtime/backends/cpu/backend.h"
-#include "runtime/backends/mlx/backend.h"
+#include "runtime/backends/open_library.h"
 
 namespace mebp {
 
 using Made = Result<std::unique_ptr<Backend>>;
 
 static Made makeCpu(const BackendOptions &options) { return makeCpuBackend(options.threads, options.referenceKernels); }
-static Made makeMlx(const BackendOptions &) { return makeMlxBackend(); }
+
+template <Processor processor> static Device lookWithMlx() {
+  Result<const BackendLibrary *> library = openMlxLibrary();
+  Device device;
+  if (library.ok())
+    device = (*library)->look(processor);
+  else
+    device.absence = library.status().message();
+  return device;
+}
+
+template <Processor processor> static Made makeWithMlx(const BackendOptions &) {
+  if (const Device device = lookWithMlx<processor>(); !device.absence.empty())
+    return failure(MEBP_UNSUPPORTED, "%s", device.absence.c_str());
+  return (*openMlxLibrary())->make(processor);
+}
 
 static constexpr KnownBackend backends[] = {
-    {MEBP_CPU, "CPU", true, makeCpu},
-    {MEBP_MLX, "MLX", false, makeMlx},
+    {MEBP_CPU, "cpu", true, lookAtCpu, makeCpu},
+    {MEBP_MLX, "mlx", false, lookWithMlx<Processor::Gpu>, makeWithMlx<Processor::Gpu>},
+    {MEBP_MLX_CPU, "mlx-cpu", false, lookWithMlx<Processor::Cpu>, makeWithMlx<Processor::Cpu>},
 };
 
 const KnownBackend *findBackend(mebp_backend number) {
@@ -25,8 +41,17 @@ const KnownBackend *findBackend(mebp_backend number) {
   return nullptr;
 }
 
+const KnownBackend *findBackend(std::string_view name) {
+  for (const KnownBackend &backend : backends)
+    if (backend.name == name)
+      return &backend;
+  return nullptr;
+}
+
+const KnownBackend *backendAt(size_t index) { return index < std::size(backends) ? &backends[index] : nullptr; }
+
 std::string listBackends() {
-  std::string list = "the ";
+  std::string list;
   for (const KnownBackend &backend : backends) {
     bool first = &backend == std::begin(backends), last = &backend + 1 == std::end(backends);
     list += (first ? "" : last ? " or " : ", ") + std::string(backend.name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The backends that there are, in this build or in another.
+// The devices that a session may run on, each with the backend that drives it.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 
 #include "mebp/mebp.h"
 #include "runtime/exec/backend.h"
+#include "runtime/exec/device.h"
 
 namespace mebp {
 
@@ -22,13 +23,14 @@ struct KnownBackend {
   const char *name;
   bool
       tellsReads; // to an observer, before each call; of one that does not, a limit on the weights in memory is refused
-  // A refusal says how to get what this build has not.
+  Device (*look)();
+  // A refusal says how to get what is not there.
   Result<std::unique_ptr<Backend>> (*make)(const BackendOptions &options);
 };
 
-// Null where no backend has that number.
-const KnownBackend *findBackend(mebp_backend number);
-// "the CPU or MLX".
-std::string listBackends();
+const KnownBackend *findBackend(mebp_backend number); // null where there is none
+const KnownBackend *findBackend(std::string_view name);
+const KnownBackend *backendAt(size_t index); // null behind the last
+std::string listBackends();                  // "cpu, mlx or mlx-cpu"
 
 } // namespace mebp

@@ -110,6 +110,11 @@ uint64_t writtenMemoryBytes() {
 
 void PeakMemory::sample() { highest = std::max(highest, writtenMemoryBytes()); }
 
+uint64_t physicalMemoryBytes() {
+  const long pages = ::sysconf(_SC_PHYS_PAGES), bytes = ::sysconf(_SC_PAGESIZE);
+  return pages > 0 && bytes > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(bytes) : 0;
+}
+
 uint32_t availableThreads() {
   cpu_set_t allowed;
   if (::sched_getaffinity(0, sizeof(allowed), &allowed) == 0)

@@ -40,6 +40,9 @@ private:
   uint64_t highest = 0;
 };
 
+// What the machine has; 0 where the system does not tell.
+uint64_t physicalMemoryBytes();
+
 // As many threads as this process may run on.
 uint32_t availableThreads();
 

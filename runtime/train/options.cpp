@@ -38,13 +38,14 @@ Status checkSessionOptions(const mebp_session_options &given, const mebp_session
     return failure(MEBP_INVALID_ARGUMENT, "an allocator has both functions, allocate and release, or neither");
   const KnownBackend *backend = findBackend(followed.backend);
   if (!backend)
-    return failure(MEBP_UNSUPPORTED, "backend number %d is not in this build; choose %s", followed.backend,
+    return failure(MEBP_UNSUPPORTED, "there is no device number %d; choose %s", followed.backend,
                    listBackends().c_str());
   if (followed.resident_limit && !backend->tellsReads)
-    return failure(MEBP_UNSUPPORTED,
-                   "the %s backend reads the weights of a block all at once and cannot keep them within a limit; leave "
-                   "out the limit, or use the CPU",
-                   backend->name);
+    return failure(
+        MEBP_UNSUPPORTED,
+        "the device '%s' takes the weights of a block all at once and cannot keep them within a limit; leave "
+        "out the limit, or use the CPU",
+        backend->name);
   return checkOptions(followed);
 }
 

@@ -158,7 +158,7 @@ TEST_F(ApiTest, RefusesOddNumbersAndPlansNothingForThem) {
       {[](mebp_session_options &o, double x) { o.optimizer = static_cast<mebp_optimizer>(x); },
        "optimizer number",
        {77, -1}},
-      {[](mebp_session_options &o, double x) { o.backend = static_cast<mebp_backend>(x); }, "backend number", {77, -1}},
+      {[](mebp_session_options &o, double x) { o.backend = static_cast<mebp_backend>(x); }, "device number", {77, -1}},
       {[](mebp_session_options &o, double x) { o.threads = static_cast<uint32_t>(x); }, "threads", {1025, 4e9}},
   };
   for (const Case &odd : cases)

@@ -114,6 +114,8 @@ private:
 
     mebp_session_options choice;
     mebp_session_options_init(&choice);
+    if (!check(mebp_device_find(options.device.c_str(), &choice.backend, &error)))
+      return false;
     choice.optimizer = static_cast<mebp_optimizer>(mebp::format::findOptimizer(options.optimizer)->number);
     choice.learning_rate = options.learningRate;
     choice.weight_decay = options.weightDecay;

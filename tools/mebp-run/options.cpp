@@ -32,6 +32,8 @@ int parseOptions(int argc, char **argv, RunOptions &out) {
   CLI::Option *resume = app.add_flag("--resume", out.resume, "continue the run in --state")->needs(state);
   app.add_flag("--overwrite", out.overwrite, "replace the state and adapter of an earlier run")->excludes(resume);
   app.add_option("--threads", out.threads, "CPU threads to use (default: all)")->check(CLI::Range(1, 1 << 30));
+  app.add_option("--device", out.device, "compute on cpu, mlx (a GPU) or mlx-cpu, see mebp devices")
+      ->capture_default_str();
   app.add_flag("--sample-memory", out.sampleMemory, "measure the peak after every kernel call, which is slow");
   CLI::Option *spill =
       app.add_option("--spill", out.spillFolder,

@@ -9,6 +9,7 @@
 struct RunOptions {
   std::string bundle, tokens, adapterFolder, stateFolder, spillFolder, traceFile;
   std::string optimizer = mebp::format::optimizers[0].name;
+  std::string device = "cpu";
   uint64_t steps = 0; // 0: every row once
   uint64_t saveEvery = 50;
   uint64_t residentLimit = 0; // bytes; 0: none

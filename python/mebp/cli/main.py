@@ -24,6 +24,8 @@ _COMMANDS = {
     "chat": "talk with a model, turn by turn",
     "merge": "merge an adapter into the model's weights and write a transformers model",
     "models": "list which types of models can be trained, and why others are refused",
+    "devices": "list the devices that can compute, and why another is not there",
+    "parity": "take one step on several devices and compare losses, gradients, memory and time",
     "calibrate": "time this machine's kernels, so that mebpc can predict step times",
     "inspect": "show what is in a bundle: blocks, programs, memory plan and sizes",
 }
@@ -31,7 +33,7 @@ DISAGREES, FAILED, BY_SIGNAL = 1, 2, 128
 INTERRUPTED, HUNG_UP, TERMINATED = (BY_SIGNAL + number for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM))
 EXIT_STATUSES = {
     0: "done",
-    DISAGREES: "verify found gradients that disagree",
+    DISAGREES: "verify or parity found gradients that disagree",
     FAILED: "error; one line on standard error says why",
     HUNG_UP: "the terminal was closed (SIGHUP); a training run saved its state and adapter first",
     INTERRUPTED: "stopped by Ctrl-C; saved in the same way",

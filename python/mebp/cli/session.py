@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from mebp.session import Session
 
 
+DEVICE = "compute on cpu, mlx (a GPU) or mlx-cpu, see mebp devices (default: cpu)"
+
+
 def add_bundle(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", type=Path, metavar="NAME.mebp", help="the bundle that mebpc wrote")
 
@@ -25,7 +28,7 @@ def add_adapter(parser: argparse.ArgumentParser, required: bool = False) -> None
 
 def add_machine(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, metavar="N", help="CPU threads to use (default: all)")
-    parser.add_argument("--device", default="cpu", metavar="NAME", help="compute on this device (default: cpu)")
+    parser.add_argument("--device", default="cpu", metavar="NAME", help=DEVICE)
 
 
 def open_session(arguments: argparse.Namespace, generates: bool = False) -> "Session":

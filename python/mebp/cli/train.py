@@ -6,6 +6,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 
 from mebp.cli.main import BY_SIGNAL
+from mebp.cli.session import DEVICE
 from mebp.errors import Error
 from mebp.outputs import check_no_input
 from mebp.training.options import ADAPTERS, TrainingOptions, option_kinds
@@ -68,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--profile", type=Path, metavar="trace.json", help="record every kernel call, for ui.perfetto.dev")
     add("--threads", type=int, metavar="N", help="CPU threads to use (default: all)")
-    add("--device", metavar="NAME", help="compute on this device (default: cpu)")
+    add("--device", metavar="NAME", help=DEVICE)
     add("--model-out", help=argparse.SUPPRESS)
 
 

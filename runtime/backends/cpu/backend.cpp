@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <vector>
 
+#include "format/machine.h"
 #include "runtime/backends/cpu/choice.h"
 #include "runtime/backends/cpu/interpreter/interpreter.h"
 #include "runtime/backends/cpu/machine.h"
 #include "runtime/backends/cpu/registry.h"
+#include "runtime/core/memory.h"
 
 namespace mebp {
 
@@ -106,6 +108,13 @@ private:
 };
 
 } // namespace
+
+Device lookAtCpu() {
+  Device device;
+  device.description = format::processorName() + ", " + cpu::nameOf(cpu::instructionSet()) + " kernels";
+  device.memoryBytes = physicalMemoryBytes();
+  return device;
+}
 
 std::unique_ptr<Backend> makeCpuBackend(uint32_t threads, bool referenceKernels) {
   return std::make_unique<CpuBackend>(threads, referenceKernels);

@@ -4,8 +4,11 @@
 #include <memory>
 
 #include "runtime/exec/backend.h"
+#include "runtime/exec/device.h"
 
 namespace mebp {
+
+Device lookAtCpu();
 
 // Its runs allocate nothing and never fail.
 std::unique_ptr<Backend> makeCpuBackend(uint32_t threads, bool referenceKernels);

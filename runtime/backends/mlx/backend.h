@@ -3,11 +3,12 @@
 
 #include <memory>
 
+#include <mlx/device.h>
+
 #include "runtime/exec/backend.h"
 
-namespace mebp {
+namespace mebp::mlx {
 
-// Where the build has no MLX, a refusal that says how to get it.
-Result<std::unique_ptr<Backend>> makeMlxBackend();
+std::unique_ptr<Backend> makeBackend(::mlx::core::Device device);
 
-} // namespace mebp
+} // namespace mebp::mlx

@@ -2,20 +2,23 @@
 //
 // MLX: reads programs by itself, from what the format says alone. MLX places and computes.
 #include <mlx/memory.h>
+#include <mlx/utils.h>
 
 #include "format/ports.h"
 #include "runtime/backends/mlx/backend.h"
 #include "runtime/backends/mlx/program.h"
 
-namespace mebp {
+namespace mebp::mlx {
+
+namespace mx = ::mlx::core;
 
 namespace {
 
 class MlxBackend final : public Backend {
 public:
-  MlxBackend() {
+  explicit MlxBackend(mx::Device device) : device(device) {
     // What is freed goes back to the system. This holds for the process, as everything of MLX's allocator does.
-    ::mlx::core::set_cache_limit(0);
+    mx::set_cache_limit(0);
   }
 
   const char *kernels() const override { return "mlx"; }
@@ -49,7 +52,7 @@ public:
     if (run.observer)
       run.observer->begin();
     Status status = guarded("program '" + std::string(name) + "'", [&] {
-      mlx::execute(programs[program], run, memory);
+      execute(programs[program], run, memory);
       if (run.observer)
         memory.settle();
     });
@@ -65,6 +68,7 @@ private:
   // A validated program fails for want of memory alone.
   template <typename Body> Status guarded(const std::string &what, const Body &body) {
     try {
+      const mx::StreamContext here(device); // sessions on other devices run on this thread, too
       body();
       return Status();
     } catch (const std::exception &problem) {
@@ -73,13 +77,14 @@ private:
     }
   }
 
-  mlx::Memory memory;
-  std::vector<mlx::PreparedProgram> programs;
+  mx::Device device;
+  Memory memory;
+  std::vector<PreparedProgram> programs;
   std::vector<Status> refusals; // of programs that cannot run here
 };
 
 } // namespace
 
-Result<std::unique_ptr<Backend>> makeMlxBackend() { return std::unique_ptr<Backend>(std::make_unique<MlxBackend>()); }
+std::unique_ptr<Backend> makeBackend(mx::Device device) { return std::make_unique<MlxBackend>(device); }
 
-} // namespace mebp
+} // namespace mebp::mlx

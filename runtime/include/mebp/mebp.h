@@ -160,8 +160,29 @@ const char *mebp_bundle_describe_json(mebp_bundle *bundle);
 /* MeZO takes two losses instead of a gradient; without return_gradients, its session has no room for one. */
 typedef enum mebp_optimizer MEBP_ANY_NUMBER { MEBP_SGD = 0, MEBP_ADAMW = 1, MEBP_MEZO = 2 } mebp_optimizer;
 
-/* What computes. MLX is there in builds with -DMEBP_BACKEND_MLX=ON; it has its own memory beside the arena. */
-typedef enum mebp_backend MEBP_ANY_NUMBER { MEBP_CPU = 0, MEBP_MLX = 1 } mebp_backend;
+/* What computes: this runtime's kernels, or MLX on a GPU (Apple's or NVIDIA's) or on the CPU, which is for tests. MLX
+ * is a library of its own that is opened when it is asked for, and has its own memory beside the arena. */
+typedef enum mebp_backend MEBP_ANY_NUMBER { MEBP_CPU = 0, MEBP_MLX = 1, MEBP_MLX_CPU = 2 } mebp_backend;
+
+/* A device, whether it is there or not. */
+typedef struct mebp_device_info {
+  size_t size MEBP_SIZE_OF(mebp_device_info);
+  mebp_backend backend; /* for mebp_session_options */
+  bool is_there;
+  uint64_t memory_bytes; /* all of it; 0: not known */
+  char name[16];         /* "cpu", "mlx" or "mlx-cpu" */
+  char description[488]; /* what it is; or why it is not there, and how to get it: one line */
+} mebp_device_info;
+static inline void mebp_device_info_init(mebp_device_info *info) {
+  memset((void *)info, 0, sizeof(*info));
+  info->size = sizeof(*info);
+}
+/* How many devices this library knows. */
+uint32_t mebp_device_count(void);
+/* The device of that number, below mebp_device_count. It opens the library that the device needs. */
+mebp_code mebp_device_get_info(uint32_t index, mebp_device_info *out, mebp_error *error);
+/* The device of that name, there or not; MEBP_UNSUPPORTED for one that nobody knows. */
+mebp_code mebp_device_find(const char *name, mebp_backend *out, mebp_error *error);
 
 /* Where a session's arena comes from. `allocate` gives memory that begins at a multiple of `alignment`, or NULL; what
  * is in it does not matter. `release` gets it back when the session is destroyed. */

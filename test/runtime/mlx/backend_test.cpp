@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "agreement.h"
+#include "runtime/backends/mlx/backend.h"
 
-namespace mebp::test {
+namespace mebp::mlx {
 
-const mebp_backend numberUnderTest = MEBP_MLX;
+static std::unique_ptr<Backend> onCpu() { return makeBackend(::mlx::core::Device::cpu); }
 
 TEST(Mlx, RefusesAKernelThatItLacks) {
   format::Bundle bundle;
   format::Program *program = bundle.add_programs();
   program->set_name("layer.forward");
   program->add_steps()->mutable_kernel()->set_name("sharpen");
-  Status status = OwnBackend(MEBP_MLX).load(bundle);
+  Status status = onCpu()->load(bundle, nullptr);
   EXPECT_EQ(status.code(), MEBP_UNSUPPORTED);
   EXPECT_EQ(status.message(), "program 'layer.forward': the MLX backend has no kernel 'sharpen'; run it on the CPU");
 }
@@ -24,8 +24,8 @@ TEST(Mlx, RefusesAProgramOfGenerationWhenItIsRun) {
   program->set_name("layer.decode");
   program->add_steps()->mutable_kernel()->set_name("append");
   bundle.add_blocks()->add_programs()->set_name("decode"); // and its number is 0
-  OwnBackend backend(MEBP_MLX);
-  ASSERT_TRUE(backend.load(bundle).ok());
+  std::unique_ptr<Backend> backend = onCpu();
+  ASSERT_TRUE(backend->load(bundle, nullptr).ok());
   Status status = backend->enqueue(0, mebp::Run());
   EXPECT_EQ(status.code(), MEBP_UNSUPPORTED);
   EXPECT_EQ(status.message(), "program 'layer.decode': the MLX backend has no kernel 'append'; run it on the CPU");
@@ -34,7 +34,7 @@ TEST(Mlx, RefusesAProgramOfGenerationWhenItIsRun) {
 // c = a + b, of one row each.
 class Addition {
 public:
-  explicit Addition(std::initializer_list<uint64_t> columns) : backend(MEBP_MLX) {
+  explicit Addition(std::initializer_list<uint64_t> columns) : backend(onCpu()) {
     format::Program *program = bundle.add_programs();
     program->set_name("layer.forward");
     format::Kernel *kernel = program->add_steps()->mutable_kernel();
@@ -51,7 +51,7 @@ public:
     }
     kernel->add_results(2);
     program->add_outputs()->set_value(2);
-    EXPECT_TRUE(backend.load(bundle).ok());
+    EXPECT_TRUE(backend->load(bundle, nullptr).ok());
   }
 
   Place lend(float *numbers, Access access = Access::Shared) {
@@ -68,7 +68,7 @@ public:
 
 private:
   format::Bundle bundle;
-  OwnBackend backend;
+  std::unique_ptr<Backend> backend;
 };
 
 // What MLX throws does not leave the backend. A validated program would not make it throw this.
@@ -111,6 +111,6 @@ TEST(Mlx, WrapsAWeightOnce) {
   }
 }
 
-TEST(Mlx, SaysItsName) { EXPECT_STREQ(OwnBackend(MEBP_MLX)->kernels(), "mlx"); }
+TEST(Mlx, SaysItsName) { EXPECT_STREQ(onCpu()->kernels(), "mlx"); }
 
-} // namespace mebp::test
+} // namespace mebp::mlx

@@ -37,8 +37,8 @@ private:
   std::unique_ptr<AlignedMemory> workspace;
 };
 
-// The one that the tests are linked for: the tests of this folder are the same for every backend but the CPU.
-extern const mebp_backend numberUnderTest;
+// Of the device that was named: the tests of this folder are the same for every one.
+extern mebp_backend numberUnderTest;
 // The CPU's naive kernels on one thread.
 OwnBackend makeReference();
 

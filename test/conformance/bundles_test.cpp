@@ -19,9 +19,10 @@ using namespace mebp::test;
 namespace {
 
 // In f32, results differ by the order of their sums. Where values are stored in bf16, numbers that round the other way
-// differ by a step, 2^-8, and what is computed from them by a few, the more so over several layers.
+// differ by a step, 2^-8, and what is computed from them by a few, the more so over several layers; and a device may
+// round the factors of products as well.
 double toleranceOf(const Bundle &bundle, int layers) {
-  return bundle.model().activation() == format::BF16 ? 1e-2 * layers : 1e-5;
+  return bundle.model().activation() == format::BF16 ? 1.5e-2 * layers : 1e-5;
 }
 
 class BackendBundles : public testing::Test {

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// mebp.h's functions about devices.
+#include <cstdio>
+
+#include "runtime/api/edge.h"
+#include "runtime/backends/backends.h"
+
+using namespace mebp;
+
+uint32_t mebp_device_count(void) {
+  uint32_t count = 0;
+  while (backendAt(count))
+    ++count;
+  return count;
+}
+
+static Status describe(uint32_t index, mebp_device_info &info) {
+  const KnownBackend *known = backendAt(index);
+  if (!known)
+    return failure(MEBP_INVALID_ARGUMENT, "device %u does not exist; there are %u", index, mebp_device_count());
+  const Device device = known->look();
+  info.backend = known->number;
+  info.is_there = device.absence.empty();
+  info.memory_bytes = device.memoryBytes;
+  std::snprintf(info.name, sizeof(info.name), "%s", known->name);
+  std::snprintf(info.description, sizeof(info.description), "%s",
+                (info.is_there ? device.description : device.absence).c_str());
+  return Status();
+}
+
+mebp_code mebp_device_get_info(uint32_t index, mebp_device_info *out, mebp_error *error) {
+  return guarded(error, {{"out", out}}, [&] {
+    mebp_device_info info;
+    mebp_device_info_init(&info);
+    Status status = checkSize("mebp_device_info", *out);
+    if (status.ok())
+      status = describe(index, info);
+    if (status.ok())
+      writeSized(info, out);
+    return status;
+  });
+}
+
+mebp_code mebp_device_find(const char *name, mebp_backend *out, mebp_error *error) {
+  return guarded(error, {{"name", name}, {"out", out}}, [&] {
+    const KnownBackend *known = findBackend(std::string_view(name));
+    if (!known)
+      return failure(MEBP_UNSUPPORTED, "there is no device '%s'; choose %s (an NVIDIA GPU is mlx, too)", name,
+                     listBackends().c_str());
+    *out = known->number;
+    return Status();
+  });
+}
