@@ -21,8 +21,10 @@ struct BackendOptions {
 struct KnownBackend {
   mebp_backend number;
   const char *name;
-  bool
-      tellsReads; // to an observer, before each call; of one that does not, a limit on the weights in memory is refused
+  // To an observer, before each call. Of one that does not, a limit on the weights in memory is refused.
+  bool tellsReads;
+  // In the middle of a step. Then no gradient is applied before all are there.
+  bool canBeLost;
   Device (*look)();
   // A refusal says how to get what is not there.
   Result<std::unique_ptr<Backend>> (*make)(const BackendOptions &options);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/backends/backends.h"
 #include "runtime/bundle/programs.h"
 #include "runtime/train/options.h"
 #include "runtime/train/trainables.h"
@@ -13,7 +14,8 @@ namespace mebp {
 static GradientUse gradientUseOf(const mebp_session_options &options) {
   if (options.accumulate)
     return GradientUse::Sum;
-  return options.return_gradients || options.clip > 0 ? GradientUse::Keep : GradientUse::Apply;
+  bool areKept = options.return_gradients || options.clip > 0 || findBackend(options.backend)->canBeLost;
+  return areKept ? GradientUse::Keep : GradientUse::Apply;
 }
 
 // The trainables that a block's program gives gradients of, in the order of its outputs.

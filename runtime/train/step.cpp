@@ -180,6 +180,11 @@ Status Session::checkTrains() const {
   return failure(MEBP_INVALID_ARGUMENT, "the session was created with forward_only, so it cannot train");
 }
 
+// Of a device that failed before anything was applied.
+static Status undone(const Status &status) {
+  return Status(status.code(), status.message() + "; the step did not happen, and the session is as it was before");
+}
+
 Status Session::step(const Tokens *batches, uint32_t count, const Objective &of, mebp_step_result &out) {
   auto begin = std::chrono::steady_clock::now();
   uint64_t writtenBefore = spill.writtenBytes(), allLabels = 0;
@@ -197,8 +202,9 @@ Status Session::step(const Tokens *batches, uint32_t count, const Objective &of,
   trainables.beginStep();
   Status status = settings.optimizer == MEBP_MEZO ? stepAlongDirection(batches, count, out.loss, squaredNorm)
                                                   : stepByGradient(batches, count, out.loss, squaredNorm);
+  const bool isUndone = status.code() == MEBP_IO && gradients.areKept();
   if (status = trainables.endStep(status); !status.ok())
-    return status;
+    return isUndone && trainables.checkWhole().ok() ? undone(status) : status;
   // Nothing that a step touches is given back, so the memory at its end is the most that it had.
   peak.sample();
   out.grad_norm = std::sqrt(squaredNorm);

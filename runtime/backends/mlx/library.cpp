@@ -37,14 +37,19 @@ static Content propertyOf(const mx::Device &device, std::initializer_list<const 
   return Content();
 }
 
+std::string refuseOtherVersion(const std::string &installed, const std::string &wanted) {
+  if (installed == wanted)
+    return "";
+  return "MLX " + installed + " is installed, and mebp was built for " + wanted +
+         ", whose interface differs; install that one: pip install 'mlx==" + wanted + "'";
+}
+
 static Device describe(Processor processor) {
   Device device;
   const std::string version = mx::version();
   const mx::Device wanted = deviceOf(processor);
-  if (version != builtFor)
-    device.absence = "MLX " + version + " is installed, and mebp was built for " + builtFor +
-                     ", whose interface differs; install that one: pip install 'mlx==" + builtFor + "'";
-  else if (!mx::is_available(wanted))
+  device.absence = refuseOtherVersion(version, builtFor);
+  if (device.absence.empty() && !mx::is_available(wanted))
     device.absence = "MLX " + version +
                      " finds no GPU: it needs a Mac with Apple's processor, or an NVIDIA GPU with its "
                      "driver and pip install 'mebp[cuda]'";

@@ -65,7 +65,7 @@ public:
   }
 
 private:
-  // A validated program fails for want of memory alone.
+  // A validated program fails for want of memory, or where the device does.
   template <typename Body> Status guarded(const std::string &what, const Body &body) {
     try {
       const mx::StreamContext here(device); // sessions on other devices run on this thread, too
@@ -73,7 +73,9 @@ private:
       return Status();
     } catch (const std::exception &problem) {
       memory.forget();
-      return failure(MEBP_OUT_OF_MEMORY, "%s failed in MLX: %s", what.c_str(), problem.what());
+      const std::string reason = problem.what();
+      const bool isMemory = reason.find("alloc") != reason.npos || reason.find("memory") != reason.npos;
+      return failure(isMemory ? MEBP_OUT_OF_MEMORY : MEBP_IO, "%s failed in MLX: %s", what.c_str(), reason.c_str());
     }
   }
 

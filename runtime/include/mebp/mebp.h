@@ -272,12 +272,12 @@ mebp_code mebp_session_gradients(mebp_session *session, const int32_t *ids, cons
                                  uint32_t sequence, double *loss, mebp_error *error);
 /* Forward, backward and the update. Where this fails, nothing has changed: no parameter, no optimizer state, no count.
  * Without return_gradients, accumulate and clip, each gradient is applied as soon as it is there, which needs the least
- * memory. Then MEBP_NOT_FINITE guards against the loss alone: a gradient that overflows although the loss is finite is
- * applied, and shows in grad_norm. With any of the three, gradients stay until the step's end and are guarded too.
- * With MEBP_MEZO, which moves the parameters and moves them back, they are then as before but for the rounding of
- * these two additions. Where a disk or a device fails in the middle of the update, the message says that some
- * parameters have changed, and the session is poisoned: steps and saves give MEBP_POISONED until
- * mebp_session_load_state has succeeded. */
+ * memory; on a device that can be lost within a step (MEBP_IO) all are kept until the last one is there. Then
+ * MEBP_NOT_FINITE guards against the loss alone: a gradient that overflows although the loss is finite is applied, and
+ * shows in grad_norm. With any of the three, gradients stay until the step's end and are guarded too. With MEBP_MEZO,
+ * which moves the parameters and moves them back, they are then as before but for the rounding of these two additions.
+ * Where a disk or a device fails in the middle of the update, the message says that some parameters have changed, and
+ * the session is poisoned: steps and saves give MEBP_POISONED until mebp_session_load_state has succeeded. */
 mebp_code mebp_session_step(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
                             uint32_t sequence, mebp_step_result *result, mebp_error *error);
 /* One such step over `count` micro-batches, more than one only with options.accumulate. It is the step of one batch

@@ -77,7 +77,7 @@ TEST(Mlx, ReportsWhatMlxThrows) {
   float numbers[3] = {};
   Place place = addition.lend(numbers);
   Status status = addition.enqueue(place, place, place);
-  EXPECT_EQ(status.code(), MEBP_OUT_OF_MEMORY);
+  EXPECT_EQ(status.code(), MEBP_IO);
   EXPECT_EQ(status.message().find("program 'layer.forward' failed in MLX: "), 0u) << status.message();
   EXPECT_TRUE(addition.wait().ok());
 }
@@ -109,6 +109,13 @@ TEST(Mlx, WrapsAWeightOnce) {
     EXPECT_EQ(out[2], 3);
     weight[2] = 7;
   }
+}
+
+TEST(Mlx, RefusesAnotherVersion) {
+  EXPECT_EQ(refuseOtherVersion("0.32.4", "0.32.4"), "");
+  EXPECT_EQ(refuseOtherVersion("0.33.0", "0.32.4"),
+            "MLX 0.33.0 is installed, and mebp was built for 0.32.4, whose interface differs; install that one: pip "
+            "install 'mlx==0.32.4'");
 }
 
 TEST(Mlx, SaysItsName) { EXPECT_STREQ(onCpu()->kernels(), "mlx"); }

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The CPU, until it is told to be lost.
+#include "mebp/mebp.h"
+#include "runtime/backends/cpu/backend.h"
+#include "runtime/exec/backend_library.h"
+
+using namespace mebp;
+
+// How many runs are done before one fails; below zero: all are.
+static int runsLeft = -1;
+
+namespace {
+
+class LostBackend final : public Backend {
+public:
+  const char *kernels() const override { return cpu->kernels(); }
+  bool followsPlacements() const override { return cpu->followsPlacements(); }
+  uint64_t workspaceBytes() const override { return cpu->workspaceBytes(); }
+  Status load(const format::Bundle &bundle, unsigned char *workspace) override { return cpu->load(bundle, workspace); }
+  Buffer take(void *memory, uint64_t bytes, Access access) override { return cpu->take(memory, bytes, access); }
+  void giveBack(Buffer buffer) override { cpu->giveBack(buffer); }
+  Status enqueue(uint32_t program, const Run &run) override {
+    if (runsLeft == 0)
+      return failure(MEBP_IO, "the device is lost");
+    --runsLeft;
+    return cpu->enqueue(program, run);
+  }
+  Status wait() override { return cpu->wait(); }
+
+private:
+  std::unique_ptr<Backend> cpu = makeCpuBackend(1, true);
+};
+
+} // namespace
+
+static Device look(Processor) {
+  Device device;
+  device.description = "a device that can be lost";
+  device.memoryBytes = 1 << 30;
+  return device;
+}
+
+static Result<std::unique_ptr<Backend>> make(Processor) { return std::unique_ptr<Backend>(new LostBackend()); }
+
+extern "C" const BackendLibrary *mebp_backend_library() {
+  static const BackendLibrary library = {mebp_version(), look, make};
+  return &library;
+}
+
+extern "C" void lose_device_after(int runs) { runsLeft = runs; }
