@@ -69,11 +69,7 @@ array gatherRows(const Value &value, const array &rows) {
   return numbersOf(gathered);
 }
 
-array product(const array &x, const Value &matrix, bool transposed) {
-  if (!isQuantised(format::storageOf(matrix.element))) {
-    array numbers = numbersOf(matrix);
-    return mx::matmul(x, transposed ? mx::transpose(numbers) : numbers);
-  }
+static array quantisedProduct(const array &x, const Value &matrix, bool transposed) {
   constexpr auto group = static_cast<int>(format::groupSize);
   array words = mx::view(matrix.data, mx::uint32);
   int padding = matrix.scales->shape(1) * group - matrix.columns;
@@ -82,6 +78,38 @@ array product(const array &x, const Value &matrix, bool transposed) {
   array whole = mx::quantized_matmul(left, words, *matrix.scales, matrix.minima, transposed, group,
                                      matrix.element == format::INT4 ? 4 : 8);
   return transposed || !padding ? whole : columnsOf(whole, 0, matrix.columns);
+}
+
+// MLX's products on the CPU add up one number after another, so that an error grows with the length of the sum: over
+// 1,536 of them SmolLM2's gradients were 4.4e-5 off. There sums of so many are added up.
+constexpr int mostAdded = 128;
+
+// `part(first, count)` is the product of these factors.
+template <typename Part> static array addParts(int first, int count, const Part &part) {
+  if (count <= mostAdded || mx::default_device() != mx::Device::cpu)
+    return part(first, count);
+  const int half = (count / mostAdded + 1) / 2 * mostAdded;
+  return addParts(first, half, part) + addParts(first + half, count - half, part);
+}
+
+array product(const array &a, const array &b) {
+  return addParts(0, a.shape(-1), [&](int first, int count) {
+    mx::Shape aBegin(a.ndim(), 0), bBegin(b.ndim(), 0), aEnd = a.shape(), bEnd = b.shape();
+    aBegin.back() = bBegin[b.ndim() - 2] = first;
+    aEnd.back() = bEnd[b.ndim() - 2] = first + count;
+    return mx::matmul(mx::slice(a, aBegin, aEnd), mx::slice(b, bBegin, bEnd));
+  });
+}
+
+array product(const array &x, const Value &matrix, bool transposed) {
+  if (!isQuantised(format::storageOf(matrix.element))) {
+    array numbers = numbersOf(matrix);
+    return product(x, transposed ? mx::transpose(numbers) : numbers);
+  }
+  return addParts(0, x.shape(1), [&](int first, int count) {
+    return quantisedProduct(columnsOf(x, first, count),
+                            transposed ? sliceColumns(matrix, first, count) : sliceRows(matrix, first, count), transposed);
+  });
 }
 
 Value sliceRows(const Value &value, int first, int count) {
@@ -95,7 +123,16 @@ Value sliceRows(const Value &value, int first, int count) {
 }
 
 Value sliceColumns(const Value &value, int first, int count) {
-  return {columnsOf(value.data, first, count), value.element, count};
+  if (!isQuantised(format::storageOf(value.element)))
+    return {columnsOf(value.data, first, count), value.element, count};
+  constexpr auto group = static_cast<int>(format::groupSize);
+  const int groups = (count + group - 1) / group, perGroup = value.data.shape(1) / value.scales->shape(1);
+  Value part = value;
+  part.columns = count;
+  part.data = columnsOf(value.data, first / group * perGroup, groups * perGroup);
+  part.scales = columnsOf(*value.scales, first / group, groups);
+  part.minima = columnsOf(*value.minima, first / group, groups);
+  return part;
 }
 
 array rowsOf(const array &matrix, int first, int count) {

@@ -34,11 +34,13 @@ array numbersOf(const Value &value);
 // The numbers of the rows that `rows` [N] names.
 array gatherRows(const Value &value, const array &rows);
 
+// a b, of matrices or of as many pairs of them.
+array product(const array &a, const array &b);
 // x matrixᵀ, or x matrix; a quantised matrix is never there as numbers.
 array product(const array &x, const Value &matrix, bool transposed);
 
 Value sliceRows(const Value &value, int first, int count);
-Value sliceColumns(const Value &value, int first, int count);
+Value sliceColumns(const Value &value, int first, int count); // quantised: from the beginning of a group on
 
 array rowsOf(const array &matrix, int first, int count);
 array columnsOf(const array &matrix, int first, int count);

@@ -50,7 +50,7 @@ public:
 
   // scale q kᵀ, and -inf where a query does not see a key.
   array scores(const array &q, const array &k, const Piece &piece) const {
-    array all = attributes.scale * mx::matmul(q, mx::swapaxes(k, 1, 2));
+    array all = attributes.scale * product(q, mx::swapaxes(k, 1, 2));
     array query = mx::reshape(mx::arange(piece.position, piece.position + piece.rows), {-1, 1});
     array key = mx::arange(piece.keyPosition, piece.keyPosition + piece.keys);
     array visible = key <= query;
@@ -85,7 +85,7 @@ static void attention(Call &call) {
   for (const Piece &piece : cut(call)) {
     array scores = heads.scores(heads.queries(q, piece), heads.keys(k, piece), piece);
     array maximum = mx::max(scores, -1, true), p = mx::exp(scores - maximum), total = mx::sum(p, -1, true);
-    outputs.push_back(heads.fromQueries(mx::matmul(p, heads.keys(v, piece)) / total, piece.rows));
+    outputs.push_back(heads.fromQueries(product(p, heads.keys(v, piece)) / total, piece.rows));
     sums.push_back(heads.fromQueries(maximum + mx::log(total), piece.rows));
   }
   call.give(0, mx::concatenate(outputs, 0));
@@ -107,11 +107,11 @@ static void attentionGradient(Call &call) {
     array query = heads.queries(q, piece), key = heads.keys(k, piece), dout = heads.queries(upstream, piece);
     array p = mx::exp(heads.scores(query, key, piece) - heads.queries(lse, piece));
     array mean = mx::sum(dout * heads.queries(o, piece), -1, true);
-    array ds = call.attributes.scale * p * (mx::matmul(dout, mx::swapaxes(heads.keys(v, piece), 1, 2)) - mean);
-    dq.push_back(heads.fromQueries(mx::matmul(ds, key), piece.rows));
+    array ds = call.attributes.scale * p * (product(dout, mx::swapaxes(heads.keys(v, piece), 1, 2)) - mean);
+    dq.push_back(heads.fromQueries(product(ds, key), piece.rows));
     // A product over the rows of a whole group adds up what its heads give.
-    addRows(dk, heads.fromKeys(mx::matmul(mx::swapaxes(ds, 1, 2), query), piece.keys), piece.key);
-    addRows(dv, heads.fromKeys(mx::matmul(mx::swapaxes(p, 1, 2), dout), piece.keys), piece.key);
+    addRows(dk, heads.fromKeys(product(mx::swapaxes(ds, 1, 2), query), piece.keys), piece.key);
+    addRows(dv, heads.fromKeys(product(mx::swapaxes(p, 1, 2), dout), piece.keys), piece.key);
   }
   call.give(0, mx::concatenate(dq, 0));
   call.give(1, dk);

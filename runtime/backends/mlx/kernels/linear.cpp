@@ -23,7 +23,7 @@ static void linear(Call &call) { multiply(call, true, 4); }
 static void linearInputGradient(Call &call) { multiply(call, false, 3); }
 
 static void linearWeightGradient(Call &call) {
-  array sum = call.attributes.alpha * mx::matmul(mx::transpose(call.numbers(0)), call.numbers(1));
+  array sum = call.attributes.alpha * product(mx::transpose(call.numbers(0)), call.numbers(1));
   call.give(0, call.has(2) ? sum + call.numbers(2) : sum);
 }
 
