@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/core/device_claim.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace mebp {
+
+namespace {
+
+struct Others {
+  uint64_t bytes = 0;
+  std::string process; // of the largest claim
+  uint64_t largest = 0;
+};
+
+} // namespace
+
+void DeviceClaim::giveBack() {
+  if (descriptor < 0)
+    return;
+  ::unlink(file.c_str());
+  ::close(descriptor);
+  descriptor = -1;
+}
+
+std::string DeviceClaim::sharedFolder() {
+  const char *own = std::getenv("XDG_RUNTIME_DIR");
+  return own && *own ? std::string(own) + "/mebp" : "/tmp/mebp-" + std::to_string(::getuid());
+}
+
+// Whoever looks takes an unlocked file for one that a dead process has left, and removes it: then it is made again.
+bool DeviceClaim::write(const std::string &path, uint64_t bytes) {
+  for (int attempt = 0; attempt < 16; ++attempt) {
+    const int opened = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (opened < 0)
+      return false;
+    struct stat mine, named;
+    if (::flock(opened, LOCK_EX | LOCK_NB) == 0 && ::fstat(opened, &mine) == 0 && ::lstat(path.c_str(), &named) == 0 &&
+        mine.st_ino == named.st_ino) {
+      const std::string text = std::to_string(bytes);
+      file = path;
+      descriptor = opened;
+      return ::write(opened, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    }
+    ::close(opened);
+  }
+  return false;
+}
+
+// The claim in a file that a living process holds; 0, and the file gone, where none does.
+static uint64_t readClaim(const std::string &path) {
+  const int opened = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (opened < 0)
+    return 0;
+  uint64_t bytes = 0;
+  if (::flock(opened, LOCK_SH | LOCK_NB) == 0) {
+    ::unlink(path.c_str());
+  } else {
+    char text[32] = {};
+    if (::read(opened, text, sizeof(text) - 1) > 0)
+      bytes = std::strtoull(text, nullptr, 10);
+  }
+  ::close(opened);
+  return bytes;
+}
+
+// Files are named DEVICE.PROCESS.NUMBER.
+static Others readOthers(const std::string &folder, const std::string &device, const std::string &own) {
+  Others others;
+  std::error_code unreadable;
+  for (const auto &entry : std::filesystem::directory_iterator(folder, unreadable)) {
+    const std::string name = entry.path().filename().string();
+    if (name.rfind(device + ".", 0) != 0 || entry.path() == own)
+      continue;
+    const uint64_t bytes = readClaim(entry.path().string());
+    others.bytes += bytes;
+    if (bytes > others.largest) {
+      others.largest = bytes;
+      others.process = name.substr(device.size() + 1, name.rfind('.') - device.size() - 1);
+    }
+  }
+  return others;
+}
+
+Status DeviceClaim::take(const std::string &device, uint64_t bytes, uint64_t total, const std::string &folder) {
+  const double gigabyte = 1e9;
+  if (total && bytes > total)
+    return failure(MEBP_OUT_OF_MEMORY,
+                   "the plan needs %.2f GB of the device '%s', which has %.2f GB; compile with a smaller --memory-budget",
+                   static_cast<double>(bytes) / gigabyte, device.c_str(), static_cast<double>(total) / gigabyte);
+  static std::atomic<uint32_t> number{0};
+  if (::mkdir(folder.c_str(), 0700) != 0 && ::access(folder.c_str(), W_OK) != 0)
+    return Status();
+  const std::string path =
+      folder + "/" + device + "." + std::to_string(::getpid()) + "." + std::to_string(number.fetch_add(1));
+  if (!write(path, bytes) || !total)
+    return Status();
+  const Others others = readOthers(folder, device, path);
+  if (others.bytes + bytes <= total)
+    return Status();
+  giveBack();
+  return failure(MEBP_OUT_OF_MEMORY,
+                 "the device '%s' has %.2f GB, of which other runs have planned %.2f GB (process %s the most), and this "
+                 "one needs %.2f GB; wait until that ends, or compile with a smaller --memory-budget",
+                 device.c_str(), static_cast<double>(total) / gigabyte, static_cast<double>(others.bytes) / gigabyte,
+                 others.process.c_str(), static_cast<double>(bytes) / gigabyte);
+}
+
+} // namespace mebp
