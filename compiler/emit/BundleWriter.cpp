@@ -181,7 +181,7 @@ bool isBundle(const std::string &folder) {
 
 /// The new bundle lies beside an old one until it is whole.
 LogicalResult checkSpace(Location location, const std::string &target, const format::Bundle &bundle) {
-  uint64_t available = 0, device = 0, needed = bundle.weights_bytes() + bundle.ByteSizeLong();
+  uint64_t available = 0, device = 0, needed = bundle.weights_bytes() + bundle.SerializeAsString().size();
   std::string parent = std::filesystem::path(target).parent_path().string();
   if (format::freeBytes(parent, available, device) != 0 || needed <= available)
     return success(); // who cannot be asked is tried

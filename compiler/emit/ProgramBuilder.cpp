@@ -105,7 +105,7 @@ private:
     message.set_loop(loops.lookup(loop.getTrip()));
   }
 
-  using Steps = google::protobuf::RepeatedPtrField<format::Step>;
+  using Steps = format::Repeated<format::Step>;
 
   void addSteps(Block &block, Steps &steps) {
     for (Operation &op : block)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/import/OnnxFile.h"
-#include "format/parse.h"
+#include "compiler/import/ParseMessage.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -62,7 +62,7 @@ LogicalResult OnnxFile::parse() {
     return emitError() << "is over 2 GiB, which ONNX cannot hold; export the weights as external data";
   if (StringRef text = describeText(bytes); !text.empty())
     return emitError() << "is " << text;
-  switch (format::parseMessage({bytes.data(), bytes.size()}, model)) {
+  switch (parseMessage({bytes.data(), bytes.size()}, model)) {
   case format::Parsed::Yes:
     break;
   case format::Parsed::No:

@@ -21,7 +21,7 @@ Spill getSpill(const format::Plan &plan) {
   return plan.spill_optimizer() ? Spill::All : plan.spill_checkpoints() ? Spill::Checkpoints : Spill::None;
 }
 
-using Buffers = google::protobuf::RepeatedPtrField<format::Buffer>;
+using Buffers = format::Repeated<format::Buffer>;
 
 llvm::json::Array toJson(const Buffers &buffers) {
   llvm::json::Array array;

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "format/container.h"
-#include "format/parse.h"
 #include "format/storage.h"
 #include "format/weights_digest.h"
+#include "format/wire.h"
 #include "runtime/bundle/describe.h"
 #include "runtime/bundle/validate.h"
 

@@ -53,7 +53,7 @@ static Json describeBlock(const format::Bundle &bundle, const format::Block &blo
           {"weight_bytes", weightBytes}, {"trainable_elements", trainableElements}};
 }
 
-static Json describeBuffers(const google::protobuf::RepeatedPtrField<format::Buffer> &buffers) {
+static Json describeBuffers(const format::Repeated<format::Buffer> &buffers) {
   Json list = Json::array();
   for (const format::Buffer &buffer : buffers)
     list.push_back({{"name", buffer.name()}, {"bytes", buffer.bytes()}, {"source", buffer.source()}});

@@ -11,7 +11,7 @@
 namespace mebp {
 
 using Json = nlohmann::ordered_json;
-using Steps = google::protobuf::RepeatedPtrField<format::Step>;
+using Steps = format::Repeated<format::Step>;
 
 static std::string nameOf(format::Loop::Domain domain) { return inLowerCase(format::Loop::Domain_Name(domain)); }
 static std::string nameOf(format::Port::Kind kind) { return inLowerCase(format::Port::Kind_Name(kind)); }
@@ -85,7 +85,7 @@ static Json describeSteps(const Steps &steps) {
   return list;
 }
 
-static Json describePorts(const google::protobuf::RepeatedPtrField<format::Port> &ports) {
+static Json describePorts(const format::Repeated<format::Port> &ports) {
   Json list = Json::array();
   for (const format::Port &port : ports)
     list.push_back({{"kind", nameOf(port.kind())}, {"name", port.name()}, {"value", port.value()}});

@@ -35,7 +35,7 @@ public:
   Status run();
 
 private:
-  using Steps = google::protobuf::RepeatedPtrField<format::Step>;
+  using Steps = format::Repeated<format::Step>;
   using Values = std::vector<uint32_t>;
 
   struct Loop {
@@ -59,7 +59,7 @@ private:
   Status checkExtent(uint32_t index, const Dimension &dimension, bool ofRows) const;
   Status checkPlacement(uint32_t index) const;
   Status checkInPlace() const;
-  Status checkPorts(const google::protobuf::RepeatedPtrField<format::Port> &ports) const;
+  Status checkPorts(const format::Repeated<format::Port> &ports) const;
   Status defineInputs();
   Status declareOutputs();
 

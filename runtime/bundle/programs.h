@@ -31,7 +31,7 @@ constexpr KnownProgram knownPrograms[] = {
 };
 
 constexpr int32_t noProgram = -1;
-using Ports = google::protobuf::RepeatedPtrField<format::Port>;
+using Ports = format::Repeated<format::Port>;
 
 // The number of the block's program, or noProgram.
 int32_t programOf(const format::Block &block, std::string_view name);

@@ -89,18 +89,15 @@ Status ProgramValidator::walk(const Steps &steps, Values &defined) {
 }
 
 Status ProgramValidator::walkStep(const format::Step &step, Values &defined) {
-  switch (step.step_case()) {
-  case format::Step::kKernel:
+  if (step.has_kernel())
     return checkKernel(step.kernel(), defined);
-  case format::Step::kLoop:
+  if (step.has_loop())
     return checkLoop(step.loop(), defined);
-  case format::Step::kSlice:
+  if (step.has_slice())
     return checkSlice(step.slice(), defined);
-  case format::Step::kUpdate:
+  if (step.has_update())
     return checkUpdate(step.update(), defined);
-  default:
-    return failure(MEBP_UNSUPPORTED, "it is of a kind that this runtime does not know; use a newer one");
-  }
+  return failure(MEBP_UNSUPPORTED, "it is of a kind that this runtime does not know; use a newer one");
 }
 
 bool ProgramValidator::isBatch(uint32_t index, std::string_view name) const {
@@ -157,8 +154,8 @@ Status ProgramValidator::checkSlot(const format::Slot &slot, uint32_t index, Ker
   return checkLetter(slot, slot.shape[1], columnsOf(index), shape);
 }
 
-static int64_t entryAt(const google::protobuf::RepeatedField<int32_t> &entries, size_t index) {
-  return index < static_cast<size_t>(entries.size()) ? entries[static_cast<int>(index)] : -1;
+static int64_t entryAt(const std::vector<int32_t> &entries, size_t index) {
+  return index < entries.size() ? entries[index] : -1;
 }
 
 Status ProgramValidator::checkKernel(const format::Kernel &kernel, Values &defined) {

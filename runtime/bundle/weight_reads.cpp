@@ -22,7 +22,7 @@ public:
         mapped[input.value()] = findParameter(block, input.name())->has_weight();
   }
 
-  void visit(const google::protobuf::RepeatedPtrField<format::Step> &steps) {
+  void visit(const format::Repeated<format::Step> &steps) {
     for (const format::Step &step : steps) {
       if (step.has_kernel())
         visit(step.kernel());

@@ -140,8 +140,9 @@ void train(mebp_bundle *bundle, uint32_t bits) {
 bool prepare(Folder &folder, const uint8_t *data, size_t size) {
   mebp::format::Bundle bundle;
   if (size < sizeof(mebp::format::Header) ||
-      !bundle.ParseFromArray(data + sizeof(mebp::format::Header),
-                             static_cast<int>(size - sizeof(mebp::format::Header))))
+      mebp::format::parseMessage(
+          {reinterpret_cast<const char *>(data) + sizeof(mebp::format::Header), size - sizeof(mebp::format::Header)},
+          bundle) != mebp::format::Parsed::Yes)
     return false;
   folder.sizeWeights(std::min(bundle.weights_bytes(), mostWeights));
   double flows = 0;

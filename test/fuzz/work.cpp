@@ -13,7 +13,7 @@ class Counter {
 public:
   Counter(const format::Program &program, double tokens) : program(program), tokens(tokens) {}
 
-  double count(const google::protobuf::RepeatedPtrField<format::Step> &steps) const {
+  double count(const format::Repeated<format::Step> &steps) const {
     double total = 0;
     for (const format::Step &step : steps) {
       total += 1;

@@ -127,7 +127,8 @@ TEST(Bundle, CannotCheckWeightsWithoutAChecksum) {
   BundleFolder folder(tinyBundle({}));
   std::string content = readWhole(folder.file("program.pb"));
   mebp::format::Bundle bundle;
-  ASSERT_TRUE(bundle.ParseFromString(content.substr(sizeof(mebp::format::Header))));
+  ASSERT_EQ(mebp::format::parseMessage(content.substr(sizeof(mebp::format::Header)), bundle),
+            mebp::format::Parsed::Yes);
   bundle.clear_weights_crc32();
   std::string payload = bundle.SerializeAsString();
   const mebp::format::Header header = mebp::format::headerOf(payload);

@@ -26,7 +26,7 @@ public:
   }
 
 private:
-  using Ports = google::protobuf::RepeatedPtrField<Port>;
+  using Ports = format::Repeated<Port>;
 
   void split(Ports &ports, bool goesIn) {
     Ports changed;
@@ -77,8 +77,8 @@ private:
                int at) {
     format::Kernel *call = program.add_steps()->mutable_kernel();
     call->set_name(kernel);
-    call->mutable_operands()->Add(operands.begin(), operands.end());
-    call->mutable_results()->Add(results.begin(), results.end());
+    call->mutable_operands()->assign(operands.begin(), operands.end());
+    call->mutable_results()->assign(results.begin(), results.end());
     std::rotate(program.mutable_steps()->begin() + at, program.mutable_steps()->end() - 1,
                 program.mutable_steps()->end());
   }

@@ -199,10 +199,11 @@ TEST(Mezo, RefusesWhatItHasNoUseFor) {
   EXPECT_EQ(refusal(bundle.handle, options),
             "without gradients, as with MeZO, nothing is kept that could be spilled; leave out the folder");
   auto *programs = content.mutable_blocks()->rbegin()->mutable_programs();
-  programs->erase(
-      std::remove_if(programs->begin(), programs->end(),
-                     [](const auto &program) { return program.name() == mebp::format::logProbabilitiesProgram; }),
-      programs->end());
+  mebp::format::Repeated<mebp::format::BlockProgram> others;
+  for (const auto &program : *programs)
+    if (program.name() != mebp::format::logProbabilitiesProgram)
+      *others.Add() = program;
+  *programs = others;
   BundleFolder without(content);
   OpenBundle old(without.path());
   OpenSession session(old.handle, mezoOptions());

@@ -9,7 +9,7 @@ namespace mebp::mlx {
 
 namespace {
 
-using Steps = google::protobuf::RepeatedPtrField<format::Step>;
+using Steps = format::Repeated<format::Step>;
 using Flags = std::vector<bool>; // of each value
 
 class Preparer {

@@ -178,8 +178,8 @@ private:
     program.set_arena_bytes(program.arena_bytes() + (rows * columns * 4 + 63) / 64 * 64);
     return index;
   }
-  static uint32_t addPort(google::protobuf::RepeatedPtrField<format::Port> *ports, format::Port::Kind kind,
-                          std::string_view name, uint32_t value) {
+  static uint32_t addPort(format::Repeated<format::Port> *ports, format::Port::Kind kind, std::string_view name,
+                          uint32_t value) {
     format::Port *port = ports->Add();
     port->set_kind(kind);
     port->set_name(std::string(name));
@@ -188,7 +188,7 @@ private:
   }
 
   uint64_t maximumTokens;
-  std::vector<google::protobuf::RepeatedPtrField<format::Step> *> steps;
+  std::vector<format::Repeated<format::Step> *> steps;
   std::vector<format::Loop *> open;
 };
 

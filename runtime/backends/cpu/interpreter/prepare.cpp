@@ -56,7 +56,7 @@ private:
 
   void add(Instruction::Kind kind, size_t index) { out.instructions.push_back({kind, static_cast<uint32_t>(index)}); }
 
-  Status addSteps(const google::protobuf::RepeatedPtrField<format::Step> &steps) {
+  Status addSteps(const format::Repeated<format::Step> &steps) {
     for (const format::Step &step : steps) {
       if (step.has_kernel()) {
         if (Status status = addCall(step.kernel()); !status.ok())

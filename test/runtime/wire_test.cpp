@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "format/parse.h"
+#include "format/wire.h"
 
 #include <gtest/gtest.h>
 
@@ -20,14 +20,14 @@ std::string repeated(const std::string &field, size_t count) {
   return bytes;
 }
 
-TEST(Parse, GivesWhatWasWritten) {
+TEST(Wire, GivesWhatWasWritten) {
   const std::string bytes = tinyBundle({}).SerializeAsString();
   format::Bundle bundle;
   EXPECT_EQ(parseMessage(bytes, bundle), Parsed::Yes);
   EXPECT_EQ(bundle.SerializeAsString(), bytes);
 }
 
-TEST(Parse, MakesNoObjectsOfAFileOfEmptyMessages) {
+TEST(Wire, MakesNoObjectsOfAFileOfEmptyMessages) {
   format::Bundle bundle;
   *bundle.add_weights() = format::Weight();
   const std::string empty = bundle.SerializeAsString();
@@ -39,7 +39,7 @@ TEST(Parse, MakesNoObjectsOfAFileOfEmptyMessages) {
   EXPECT_EQ(bundle.weights_size(), 1000);
 }
 
-TEST(Parse, SaysNothingOfNamesThatAreNotUtf8) {
+TEST(Wire, SaysNothingOfNamesThatAreNotUtf8) {
   std::string bytes = tinyBundle({}).SerializeAsString();
   bytes[bytes.find("layer.forward")] = '\xff';
   format::Bundle bundle;
@@ -48,7 +48,7 @@ TEST(Parse, SaysNothingOfNamesThatAreNotUtf8) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
-TEST(Parse, TakesAnyBytes) {
+TEST(Wire, TakesAnyBytes) {
   std::string bytes = tinyBundle({}).SerializeAsString();
   for (uint64_t trial = 0; trial < 20000; ++trial) {
     std::string changed = bytes.substr(0, format::randomBits(trial, 0, 0) % bytes.size());

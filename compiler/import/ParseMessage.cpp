@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "format/parse.h"
+#include "compiler/import/ParseMessage.h"
 
 #include <cstdint>
 
 #include <google/protobuf/message_lite.h>
 #include <google/protobuf/stubs/logging.h>
 
-namespace mebp::format {
+namespace mebp {
 
 namespace {
 
@@ -77,18 +77,18 @@ private:
 
 } // namespace
 
-Parsed parseMessage(std::string_view bytes, google::protobuf::MessageLite &out) {
+format::Parsed parseMessage(std::string_view bytes, google::protobuf::MessageLite &out) {
   constexpr uint64_t least = 16 << 20; // what a small file may take in any case
   if (bytes.size() > size_t(INT32_MAX))
-    return Parsed::No;
+    return format::Parsed::No;
   Estimate estimate(10 * bytes.size() + least);
   const auto *begin = reinterpret_cast<const unsigned char *>(bytes.data());
   if (!estimate.visit(begin, begin + bytes.size(), 0))
-    return Parsed::No;
+    return format::Parsed::No;
   if (estimate.isBeyond())
-    return Parsed::TooLarge;
+    return format::Parsed::TooLarge;
   google::protobuf::LogSilencer quiet; // of a name that is not UTF-8 it would write a line of its own
-  return out.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) ? Parsed::Yes : Parsed::No;
+  return out.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) ? format::Parsed::Yes : format::Parsed::No;
 }
 
-} // namespace mebp::format
+} // namespace mebp
