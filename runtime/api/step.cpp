@@ -33,6 +33,11 @@ void mebp_session_cancel(mebp_session *session) {
     session->session.cancellation.request();
 }
 
+void mebp_session_clear_cancel(mebp_session *session) {
+  if (session)
+    session->session.cancellation.settle();
+}
+
 mebp_code mebp_session_loss(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
                             uint32_t sequence, double *loss, mebp_error *error) {
   return runs(session, error, {{"loss", loss}}, [&](Session &used) {

@@ -17,7 +17,7 @@ public:
 
   // Of the thread that runs: whether a request still ends the call. One that comes too late ends the next.
   void heed(bool heeds) { heeded = heeds; }
-  // The request has been followed.
+  // The request has been followed, or taken back.
   void settle() { requested.store(false, std::memory_order_relaxed); }
 
 private:

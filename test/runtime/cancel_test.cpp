@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // mebp_session_cancel: from another thread, from a signal's handler, and what a cancelled call leaves.
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <functional>
@@ -58,6 +59,62 @@ TEST_F(CancelTest, EndsTheNextCallWhereNoneRuns) {
   for (const std::function<mebp_code()> &call : calls)
     EXPECT_EQ(call(), MEBP_OK) << error.message; // the request was for one call
   mebp_session_cancel(nullptr);
+}
+
+TEST_F(CancelTest, WaitsBehindACallThatIsRefused) {
+  OpenSession session(bundle.handle);
+  mebp_session_cancel(session.handle);
+  EXPECT_EQ(mebp_session_step(session.handle, nullptr, ids.data(), 2, 5, &result, &error), MEBP_INVALID_ARGUMENT);
+  EXPECT_EQ(mebp_session_step(session.handle, ids.data(), ids.data(), 2, 99, &result, &error), MEBP_OUT_OF_RANGE);
+  EXPECT_EQ(step(session.handle), MEBP_CANCELLED);
+  EXPECT_EQ(step(session.handle), MEBP_OK) << error.message;
+}
+
+TEST_F(CancelTest, EndsNothingOnceItIsTakenBack) {
+  OpenSession session(bundle.handle);
+  mebp_session_cancel(session.handle);
+  mebp_session_cancel(session.handle);
+  mebp_session_clear_cancel(session.handle);
+  EXPECT_EQ(step(session.handle), MEBP_OK) << error.message;
+  mebp_session_clear_cancel(session.handle); // where there is none
+  mebp_session_cancel(session.handle);
+  EXPECT_EQ(step(session.handle), MEBP_CANCELLED); // taking back is for what was, not for what comes
+  mebp_session_clear_cancel(nullptr);
+}
+
+// The order that mebp.h gives, with a request at a moment of its own in each run: no run takes a step after its end was
+// asked for, but the one that it may be in, and none is ended by the request of the run before.
+TEST_F(CancelTest, EndsEachRunAndNoOther) {
+  mebp_session_options options = defaultOptions();
+  options.return_gradients = false; // steps that are finished although they are cancelled, too
+  OpenSession session(bundle.handle, options);
+  ASSERT_EQ(step(session.handle), MEBP_OK) << error.message;
+  const auto length = std::chrono::duration<double>(result.seconds);
+  constexpr int runs = 40, mostSteps = 1000;
+  for (int run = 0; run < runs; ++run) {
+    std::atomic<bool> ended{false};
+    std::atomic<uint64_t> stepsAtEnd{0};
+    std::thread ender([&, run] {
+      std::this_thread::sleep_for(length * 3 * run / runs);
+      ended = true;
+      mebp_session_cancel(session.handle);
+      stepsAtEnd = mebp_session_steps(session.handle);
+    });
+    int steps = 0;
+    for (; steps < mostSteps; ++steps) {
+      mebp_session_clear_cancel(session.handle);
+      if (ended)
+        break;
+      const mebp_code code = step(session.handle);
+      if (code == MEBP_CANCELLED)
+        EXPECT_TRUE(ended) << "run " << run << " was ended by the request of another";
+      else
+        EXPECT_EQ(code, MEBP_OK) << error.message;
+    }
+    ender.join();
+    EXPECT_LT(steps, mostSteps);
+    EXPECT_LE(mebp_session_steps(session.handle), stepsAtEnd + 1);
+  }
 }
 
 // Requests at many moments of many steps: each is made as a whole, or not at all.

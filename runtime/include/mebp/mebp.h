@@ -305,11 +305,16 @@ mebp_code mebp_session_logits(mebp_session *session, const int32_t *ids, uint32_
                               uint32_t first, uint32_t count, float *out, mebp_error *error);
 
 /* Ends the loss, gradients, step or logits that another thread runs: that call returns MEBP_CANCELLED at the next
- * kernel, and nothing has changed but that the last gradients are gone. Where none runs, the next one ends so. May be
- * called at any time while the session lives, from a signal's handler, too, and does not wait. A step that applies each
- * gradient at once cannot be left once it has applied the first, about a third of its way: it is finished, and the next
- * call is cancelled. With MeZO, parameters are moved back, which leaves the rounding of two additions. */
+ * kernel, and nothing has changed but that the last gradients are gone. Where none runs, the request waits for the next
+ * one and ends it so; a call that is refused leaves it waiting. May be called at any time while the session lives, from
+ * a signal's handler, too, and does not wait. A step that applies each gradient at once cannot be left once it has
+ * applied the first, about a third of its way: it is finished, and the request waits for the next call. With MeZO,
+ * parameters are moved back, which leaves the rounding of two additions. */
 void mebp_session_cancel(mebp_session *session);
+/* Takes back a request that still waits: one that came too late for what it was to end. A host that asks its own flag
+ * whether to go on loses none in this order: clear, ask the flag, step; whoever ends it sets the flag, then cancels.
+ * May be called whenever mebp_session_cancel may. */
+void mebp_session_clear_cancel(mebp_session *session);
 
 mebp_code mebp_session_set_learning_rate(mebp_session *session, double learning_rate, mebp_error *error);
 /* Updates applied so far; any thread may ask, at any time. */
