@@ -9,9 +9,12 @@ packages=(build-essential cmake ninja-build ccache libmlir-22-dev mlir-22-tools 
   libprotobuf-dev protobuf-compiler nlohmann-json3-dev libgtest-dev libhwy-dev libpthreadpool-dev libcli11-dev
   python3-venv python3-dev locales pkg-config)
 # With the argument `aarch64` also what builds for that CPU and imitates it; with `fuzz` what scripts/soak.sh needs; with
-# `wheel` what makes the bare system on which scripts/wheel.sh tries what it built.
+# `jni` what scripts/test_jni.sh needs; with `wheel` what makes the bare system on which scripts/wheel.sh tries what it
+# built.
 [ "${1:-}" != aarch64 ] || packages+=(g++-aarch64-linux-gnu qemu-user)
 [ "${1:-}" != fuzz ] || packages+=(clang-22 libclang-rt-22-dev)
+[ "${1:-}" != jni ] || packages+=(openjdk-17-jdk-headless kotlin libkotlinx-coroutines-java libkotlinx-atomicfu-java
+  junit4 libhamcrest-java)
 [ "${1:-}" != wheel ] || packages+=(debootstrap)
 
 install_packages() {

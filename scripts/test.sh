@@ -54,6 +54,7 @@ run "kernels on AArch64 (googletest, qemu)" scripts/test_aarch64.sh # before pyt
 start_beside "the runtime with sanitizers (googletest)" scripts/test_sanitizers.sh
 run "Python and end to end (pytest)" .venv/bin/python -m pytest test/python test/e2e
 finish_beside
+run "Android package (JUnit)" scripts/test_jni.sh
 run "conformance of devices (googletest)" scripts/test_conformance.sh
 
 printf '\n'

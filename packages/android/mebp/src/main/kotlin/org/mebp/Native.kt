@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.mebp
+
+/** The functions of libmebp_jni.so, which is made of src/main/cpp. Handles are pointers: [Handle] keeps them alive. */
+internal object Native {
+    init {
+        System.loadLibrary("mebp_jni")
+    }
+
+    external fun version(): ByteArray
+
+    external fun bundleOpen(folder: ByteArray): Long
+    external fun bundleOpenFiles(parts: LongArray): Long
+    external fun bundleClose(bundle: Long)
+    external fun bundleCheckWeights(bundle: Long)
+    external fun bundleName(bundle: Long): ByteArray
+    external fun bundleNumbers(bundle: Long): LongArray
+
+    external fun sessionPeakBytes(bundle: Long, numbers: DoubleArray, choices: LongArray, spill: ByteArray?): Long
+    external fun sessionCreate(bundle: Long, numbers: DoubleArray, choices: LongArray, spill: ByteArray?): Long
+    external fun sessionDestroy(session: Long)
+    external fun sessionStep(session: Long, ids: IntArray, labels: IntArray, shapes: IntArray): DoubleArray
+    external fun sessionLoss(session: Long, ids: IntArray, labels: IntArray, shapes: IntArray): Double
+    external fun sessionCancel(session: Long)
+    external fun sessionClearCancel(session: Long)
+    external fun sessionSteps(session: Long): Long
+    external fun sessionKernels(session: Long): ByteArray
+    external fun sessionNotes(session: Long): ByteArray
+    external fun sessionSetLearningRate(session: Long, rate: Double)
+    external fun sessionSaveAdapter(session: Long, folder: ByteArray)
+    external fun sessionLoadAdapter(session: Long, folder: ByteArray)
+    external fun sessionSaveState(session: Long, folder: ByteArray, user: ByteArray)
+    external fun sessionLoadState(session: Long, folder: ByteArray): ByteArray
+    external fun stateSteps(folder: ByteArray): Long
+
+    /** A path as C takes it. */
+    fun path(path: String): ByteArray {
+        if ('\u0000' in path) {
+            throw MebpException(Code.INVALID_ARGUMENT, "the path '${path.replace("\u0000", "\\0")}' has a zero in it")
+        }
+        return (path + '\u0000').toByteArray()
+    }
+
+    fun text(bytes: ByteArray) = String(bytes, Charsets.UTF_8)
+}
