@@ -7,7 +7,7 @@ if(NOT root)
   find_package(Python 3.10 REQUIRED COMPONENTS Interpreter)
   # Asked without importing it: a build for CUDA cannot be imported where there is no driver.
   execute_process(
-    COMMAND ${Python_EXECUTABLE} -c
+    COMMAND ${Python_EXECUTABLE} -I -c
             "import importlib.util as u; s = u.find_spec('mlx'); print(s.submodule_search_locations[0] if s else '')"
     OUTPUT_VARIABLE root OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 endif()

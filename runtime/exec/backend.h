@@ -65,6 +65,14 @@ struct Run {
   const Cancellation *cancellation = nullptr; // null: nobody may end it
 };
 
+// Of a backend with memory of its own, in bytes; the CPU's works in the session's and has none.
+struct DeviceMemory {
+  uint64_t planned = 0; // the most that a run so far was to hold at once
+  uint64_t limit = 0;   // 0: none
+  uint64_t peak = 0;    // the most that there was
+  uint64_t made = 0;    // arrays of the host's memory, and graphs: a step of sizes that came before adds none
+};
+
 class Backend {
 public:
   virtual ~Backend() = default;
@@ -92,6 +100,8 @@ public:
   // between kernels whether it is to end: MEBP_CANCELLED. What was enqueued since the last `wait` is then of no use.
   virtual Status enqueue(uint32_t program, const Run &run) = 0;
   virtual Status wait() = 0;
+
+  virtual DeviceMemory deviceMemory() const { return {}; }
 };
 
 } // namespace mebp

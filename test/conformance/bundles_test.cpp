@@ -2,6 +2,7 @@
 //
 // Bundles as mebpc makes them, in the folder MEBP_TEST_BUNDLES (make_bundles.py fills one): every program of every
 // block, then whole steps.
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
@@ -130,6 +131,69 @@ TEST_F(BackendBundles, AgreeInWholeSteps) {
     }
     const Bundle &bundle = opened.handle->bundle;
     check(path.stem().string(), differences, toleranceOf(bundle, bundle.content().blocks_size() - 2));
+  }
+}
+
+struct Text {
+  std::vector<int32_t> tokens; // of each sequence, one after the other
+  std::vector<float> logits;   // of all steps
+};
+
+// A prompt, then the likeliest tokens of one sequence, then of two that go on from it; or after those of another text.
+Text generate(mebp_bundle *bundle, const mebp_session_options &options, const Text *along = nullptr) {
+  constexpr uint32_t prompt = 45, alone = 40, together = 12;
+  OpenSession session(bundle, options);
+  mebp_bundle_info info;
+  mebp_bundle_get_info(bundle, &info, nullptr);
+  mebp_generation *generation = nullptr;
+  mebp_error error = {};
+  EXPECT_EQ(mebp_generation_create(session.handle, &generation, &error), MEBP_OK) << error.message;
+  std::vector<int32_t> ids(prompt);
+  for (size_t i = 0; i < ids.size(); ++i)
+    ids[i] = static_cast<int32_t>(format::randomBits(9, 0, i) % info.vocabulary);
+  Text text;
+  uint32_t batch = 1;
+  for (uint32_t step = 0; step < alone + together; ++step) {
+    if (step == alone) {
+      batch = 2;
+      EXPECT_EQ(mebp_generation_spread(generation, batch, &error), MEBP_OK) << error.message;
+      ids = {ids[0], static_cast<int32_t>((ids[0] + 1) % static_cast<int32_t>(info.vocabulary))};
+    }
+    std::vector<float> logits(batch * info.vocabulary);
+    EXPECT_EQ(mebp_generation_append(generation, ids.data(), batch, static_cast<uint32_t>(ids.size()) / batch,
+                                     logits.data(), &error),
+              MEBP_OK)
+        << error.message;
+    ids.resize(batch);
+    for (uint32_t item = 0; item < batch; ++item) {
+      auto first = logits.begin() + item * static_cast<int64_t>(info.vocabulary);
+      ids[item] = static_cast<int32_t>(std::max_element(first, first + info.vocabulary) - first);
+    }
+    text.tokens.insert(text.tokens.end(), ids.begin(), ids.end());
+    text.logits.insert(text.logits.end(), logits.begin(), logits.end());
+    if (along)
+      std::copy_n(along->tokens.begin() + static_cast<int64_t>(text.tokens.size() - batch), batch, ids.begin());
+  }
+  mebp_generation_destroy(generation);
+  return text;
+}
+
+TEST_F(BackendBundles, AgreeInGeneratedText) {
+  for (const std::filesystem::path &path : paths) {
+    OpenBundle opened(path);
+    mebp_session_options options = defaultOptions();
+    options.reference_kernels = true;
+    const Text theirs = generate(opened.handle, options);
+    options = defaultOptions();
+    options.backend = numberUnderTest;
+    const Text ours = generate(opened.handle, options, &theirs);
+    const Bundle &bundle = opened.handle->bundle;
+    check(path.stem().string() + ", text", {{"logits", relativeError(ours.logits, theirs.logits)}},
+          toleranceOf(bundle, bundle.content().blocks_size() - 2));
+    // In bf16 two tokens may be as likely as each other.
+    if (bundle.model().activation() == format::F32) {
+      EXPECT_EQ(ours.tokens, theirs.tokens) << path.stem();
+    }
   }
 }
 

@@ -128,7 +128,8 @@ format::Bundle bundleOf(const Call &call) {
     attribute->set_name(given.name);
     attribute->set_number(given.number);
     attribute->set_text(given.text);
-    attribute->mutable_numbers()->Add(given.numbers.begin(), given.numbers.end());
+    for (float number : given.numbers)
+      attribute->add_numbers(number);
   }
   return bundle;
 }

@@ -21,8 +21,8 @@ CHUNK = 7  # which divides no length of a step
 
 
 def compile_model(mebpc: str, model: Path, bundle: Path, *options: object) -> None:
-    # Small tiles, so that the loss has several.
-    given = ["--seq-len", 32, "--batch", 2, "--loss-rows", 16, "--loss-columns", 64, *options]
+    # Small tiles, so that the loss has several. Texts that go around the ring of 64 that a sliding window keeps.
+    given = ["--seq-len", 32, "--batch", 2, "--loss-rows", 16, "--loss-columns", 64, "--generate-len", 100, *options]
     subprocess.run([mebpc, model, "-o", bundle, *map(str, given)], check=True, stdout=subprocess.DEVNULL)
 
 

@@ -5,27 +5,35 @@
 
 #include <vector>
 
+#include "runtime/backends/mlx/start.h"
 #include "runtime/backends/mlx/value.h"
 #include "runtime/exec/attributes.h"
 #include "runtime/exec/kernel_table.h"
 
 namespace mebp::mlx {
 
-// The live size of a result, and which token or vocabulary row its first row or column is.
+// The live size of a result; no rows: nobody asks for it.
 struct Window {
   format::ElementType element = format::F32;
   int rows = 0, columns = 0;
-  int firstRow = 0, firstColumn = 0;
+};
+
+// What of the step a graph is made for.
+struct Live {
+  int batch = 0, sequence = 0;
+  Start position;        // of each item's first token
+  int keptPositions = 0; // at least so many are in a state after the step, of those that it has room for
 };
 
 // Operands and results in docs/kernels.md's order; an absent operand is null, an absent result has no rows.
 struct Call {
   const Attributes &attributes;
-  std::vector<const Value *> operands;
-  std::vector<Window> results;
-  int batch = 0, sequence = 0; // of this step
-  std::vector<std::optional<array>> given;
-  int firstRow = 0; // which token row the first operand begins with
+  const Live &live;
+  std::vector<const Value *> operands = {};
+  std::vector<Window> results = {};
+  Start firstRow = {};    // which token row the call's first row is
+  Start firstColumn = {}; // and which vocabulary row its first column
+  std::vector<std::optional<array>> given = {};
 
   bool has(size_t operand) const { return operand < operands.size() && operands[operand]; }
   const Value &value(size_t operand) const { return *operands[operand]; }
@@ -43,7 +51,7 @@ using KernelTable = KernelTableOf<Kernel>;
 // The kernel of that name, or null.
 Kernel findKernel(const std::string &name);
 
-// The token rows [first, first + count), as their positions within their batch items.
-array positionsOf(int first, int count, int sequence);
+// Of `count` rows of the call, the positions within their batch items.
+array positionsOf(const Call &call, int count);
 
 } // namespace mebp::mlx

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Walks a program's steps and builds MLX's graph of them. What a loop carries is evaluated after each trip, and what a
-// program gives at its end: MLX then frees all between.
+// Runs a program stage by stage. A stage's graph is made when sizes come for the first time; where a trip or a step
+// begins is a number that it takes, so that trips and tokens share it. What a loop carries is evaluated after each
+// trip, and what a program gives at its end: MLX then frees all between.
 #include <algorithm>
+#include <iterator>
 
 #include <mlx/transforms.h>
 
@@ -15,141 +17,280 @@ namespace mx = ::mlx::core;
 
 namespace {
 
-class Execution {
+using Values = std::vector<std::optional<Value>>; // of a program, by their numbers
+
+// What is as large as the run and the current trips say.
+class Sizes {
 public:
-  Execution(const format::Program &program, const Run &run, Memory &memory)
-      : program(program), run(run), memory(memory), batch(static_cast<int>(run.batch)),
-        sequence(static_cast<int>(run.sequence)), values(static_cast<size_t>(program.values_size())),
-        trips(program.loops()) {
-    bindInputs();
-  }
-
-  void runSteps(const std::vector<PreparedStep> &steps) {
-    for (const PreparedStep &step : steps) {
-      runStep(step);
-      forget(step.dead);
-    }
-  }
-
-  void writeOutputs() {
-    std::vector<array> outputs;
-    for (const format::Port &output : program.outputs())
-      outputs.push_back(mx::contiguous(valueOf(output.value()).data));
-    mx::async_eval(outputs);
-    const Binding *binding = run.bindings + program.inputs_size();
-    for (const array &output : outputs)
-      memory.write((binding++)->data, output);
-  }
-
-private:
-  void bindInputs() {
-    const Binding *binding = run.bindings;
-    for (const format::Port &input : program.inputs()) {
-      Window live = windowOf(input.value());
-      values[input.value()] = memory.read(*binding++, live.element, live.rows, live.columns);
-    }
-    // A node that nobody else holds may be overwritten by what is computed from it; these are not ours to write.
-    inputs = values;
-  }
-
-  static int liveCount(uint64_t most, const format::Extent &extent, int tokens, const std::vector<Trip> &trips) {
-    if (extent.kind() == format::Extent::TOKENS)
-      return tokens;
-    return extent.kind() == format::Extent::LOOP ? static_cast<int>(trips[extent.loop()].rows) : static_cast<int>(most);
-  }
+  Sizes(const format::Program &program, int tokens) : trips(program.loops()), program(program), tokens(tokens) {}
 
   Window windowOf(uint32_t index) const {
-    const format::Value &value = program.values(static_cast<int>(index));
-    Window window;
-    window.element = value.element();
-    window.rows = liveCount(value.rows(), value.row_extent(), batch * sequence, trips);
-    window.columns = liveCount(value.columns(), value.column_extent(), batch * sequence, trips);
-    if (value.row_extent().kind() == format::Extent::LOOP)
-      window.firstRow = static_cast<int>(trips[value.row_extent().loop()].first);
-    if (value.column_extent().kind() == format::Extent::LOOP)
-      window.firstColumn = static_cast<int>(trips[value.column_extent().loop()].first);
-    return window;
+    const format::Value &value = valueAt(index);
+    return {value.element(), liveCount(value.rows(), value.row_extent()),
+            liveCount(value.columns(), value.column_extent())};
   }
-
-  void define(uint32_t index, const array &data) {
-    values[index] = Value{data, program.values(static_cast<int>(index)).element(), data.shape(1)};
-  }
-
-  void runStep(const PreparedStep &prepared) {
-    const format::Step &step = *prepared.step;
-    if (step.has_kernel())
-      runKernel(step.kernel(), prepared);
-    else if (step.has_loop())
-      runLoop(prepared);
-    else if (step.has_slice())
-      runSlice(step.slice());
-    else
-      runUpdate(step.update());
-  }
-
-  void runKernel(const format::Kernel &kernel, const PreparedStep &prepared) {
-    Call call{prepared.attributes, {}, {}, batch, sequence, {}};
-    if (kernel.operands_size() > 0 && kernel.operands(0) >= 0)
-      call.firstRow = windowOf(static_cast<uint32_t>(kernel.operands(0))).firstRow;
-    for (int32_t operand : kernel.operands())
-      call.operands.push_back(operand < 0 ? nullptr : &valueOf(static_cast<uint32_t>(operand)));
-    for (int32_t result : kernel.results())
-      call.results.push_back(result < 0 ? Window() : windowOf(static_cast<uint32_t>(result)));
-    call.given.resize(call.results.size());
-    prepared.kernel(call);
-    for (int i = 0; i < kernel.results_size(); ++i)
-      if (kernel.results(i) >= 0)
-        define(static_cast<uint32_t>(kernel.results(i)), call.given[static_cast<size_t>(i)].value());
-  }
+  const format::Value &valueAt(uint32_t index) const { return program.values(static_cast<int>(index)); }
 
   // Whether the trip's part of a value is rows of it, and not columns.
   bool coversRows(uint32_t part, uint32_t loop) const {
-    const format::Extent &rows = program.values(static_cast<int>(part)).row_extent();
+    const format::Extent &rows = valueAt(part).row_extent();
     return rows.kind() == format::Extent::LOOP && rows.loop() == loop;
   }
 
+  std::vector<Trip> trips; // the current one of each loop
+
+private:
+  int liveCount(uint64_t most, const format::Extent &extent) const {
+    if (extent.kind() == format::Extent::TOKENS)
+      return tokens;
+    return static_cast<int>(extent.kind() == format::Extent::LOOP ? trips[extent.loop()].rows
+                                                                  : static_cast<int64_t>(most));
+  }
+
+  const format::Program &program;
+  int tokens;
+};
+
+// Describes a stage's graph: runs its steps on nodes.
+class Description {
+public:
+  Description(const Stage &stage, const Sizes &sizes, const Live &live, std::vector<Start> firsts, Values &values)
+      : stage(stage), sizes(sizes), live(live), firsts(std::move(firsts)), values(values) {}
+
+  void run() {
+    for (const PreparedStep *step : stage.steps) {
+      if (step->step->has_kernel())
+        runKernel(*step);
+      else if (step->step->has_slice())
+        runSlice(step->step->slice());
+      else
+        runUpdate(step->step->update());
+    }
+  }
+
+private:
+  Start firstOf(const format::Extent &extent) const {
+    for (size_t i = 0; i < stage.within.size(); ++i)
+      if (extent.kind() == format::Extent::LOOP && extent.loop() == stage.within[i])
+        return firsts[i];
+    return Start();
+  }
+  Start firstOfLoop(uint32_t loop) const {
+    return firsts[static_cast<size_t>(std::find(stage.within.begin(), stage.within.end(), loop) -
+                                      stage.within.begin())];
+  }
+
+  void runKernel(const PreparedStep &prepared) {
+    const format::Kernel &kernel = prepared.step->kernel();
+    Call call{prepared.attributes, live};
+    for (int32_t operand : kernel.operands())
+      call.operands.push_back(operand < 0 ? nullptr : &valueOf(static_cast<uint32_t>(operand)));
+    for (int32_t result : kernel.results()) {
+      call.results.push_back(result < 0 ? Window() : sizes.windowOf(static_cast<uint32_t>(result)));
+      if (std::count(prepared.dead.begin(), prepared.dead.end(), static_cast<uint32_t>(result)))
+        call.results.back().rows = 0;
+    }
+    // Tokens are rows of the first operand, or where that is a table, of the result.
+    const format::Value *first = kernel.operands_size() > 0 && kernel.operands(0) >= 0
+                                     ? &sizes.valueAt(static_cast<uint32_t>(kernel.operands(0)))
+                                     : nullptr;
+    const format::Value &result = sizes.valueAt(static_cast<uint32_t>(kernel.results(0)));
+    const bool isTable = !first || first->row_extent().kind() != format::Extent::LOOP;
+    call.firstRow = firstOf(isTable ? result.row_extent() : first->row_extent());
+    call.firstColumn = firstOf(result.column_extent());
+    call.given.resize(call.results.size());
+    prepared.kernel(call);
+    for (int i = 0; i < kernel.results_size(); ++i)
+      if (const std::optional<array> &given = call.given[static_cast<size_t>(i)]; kernel.results(i) >= 0 && given)
+        define(static_cast<uint32_t>(kernel.results(i)), *given);
+  }
+
+  // Of what the stage itself has made; it is never quantised.
   void runSlice(const format::Slice &slice) {
-    const Value &source = valueOf(slice.source());
-    auto first = static_cast<int>(trips[slice.loop()].first), rows = static_cast<int>(trips[slice.loop()].rows);
-    values[slice.result()] =
-        coversRows(slice.result(), slice.loop()) ? sliceRows(source, first, rows) : sliceColumns(source, first, rows);
+    const bool rows = sizes.coversRows(slice.result(), slice.loop());
+    const array &source = valueOf(slice.source()).data;
+    const auto count = static_cast<int>(sizes.trips[slice.loop()].rows);
+    const mx::Shape size = rows ? mx::Shape{count, source.shape(1)} : mx::Shape{source.shape(0), count};
+    define(slice.result(), mx::slice(source, firstOfLoop(slice.loop()).node(), {rows ? 0 : 1}, size));
   }
 
   void runUpdate(const format::Update &update) {
     const array &destination = valueOf(update.destination()).data, &source = valueOf(update.source()).data;
-    auto first = static_cast<int>(trips[update.loop()].first);
-    mx::Shape begin = {first, 0};
-    if (!coversRows(update.source(), update.loop()))
-      std::swap(begin[0], begin[1]);
-    mx::Shape end = {begin[0] + source.shape(0), begin[1] + source.shape(1)};
-    define(update.result(), mx::slice_update(destination, source, begin, end));
+    const int axis = sizes.coversRows(update.source(), update.loop()) ? 0 : 1;
+    define(update.result(), destination.shape() == source.shape()
+                                ? source
+                                : mx::slice_update(destination, source, firstOfLoop(update.loop()).node(), {axis}));
   }
 
-  void runLoop(const PreparedStep &prepared) {
-    const format::Loop &loop = prepared.step->loop();
+  void define(uint32_t index, const array &data) {
+    values[index] = Value{data, sizes.valueAt(index).element(), data.shape(1)};
+  }
+  const Value &valueOf(uint32_t index) const { return values[index].value(); }
+
+  const Stage &stage;
+  const Sizes &sizes;
+  const Live &live;
+  std::vector<Start> firsts; // where the current trip of each loop around the stage begins
+  Values &values;
+};
+
+class Execution {
+public:
+  Execution(PreparedProgram &prepared, const Run &run, Memory &memory)
+      : prepared(prepared), program(*prepared.program), run(run), memory(memory),
+        sizes(program, static_cast<int>(run.batch * run.sequence)), values(static_cast<size_t>(program.values_size())) {
+    live.batch = static_cast<int>(run.batch);
+    live.sequence = static_cast<int>(run.sequence);
+    moves = !prepared.states.empty() || run.position > 0;
+    if (!prepared.states.empty()) {
+      const auto kept = static_cast<int>(run.position + run.sequence);
+      // Few graphs serve a text that grows.
+      for (live.keptPositions = 64; live.keptPositions < kept;)
+        live.keptPositions *= 2;
+    }
+    bindInputs();
+  }
+
+  void runStages(std::vector<Stage> &stages) {
+    for (Stage &stage : stages) {
+      if (stage.loop)
+        runLoop(stage);
+      else
+        runGraph(stage);
+      forget(stage.dead);
+    }
+  }
+
+  void writeOutputs() {
+    std::vector<array> all;
+    for (const format::Port &output : program.outputs())
+      all.push_back(valueOf(output.value()).data);
+    for (const StateUse &state : prepared.states) {
+      all.push_back(valueOf(state.result).data);
+      all.push_back(valueOf(state.rows).data);
+    }
+    mx::async_eval(all);
+    const Binding *binding = run.bindings + program.inputs_size();
+    for (const format::Port &output : program.outputs())
+      memory.write((binding++)->data, valueOf(output.value()).data);
+    for (const StateUse &state : prepared.states)
+      memory.keepState(run.bindings[state.input].data, valueOf(state.result).data,
+                       {valueOf(state.rows).data, live.batch, state.capacity, run.position});
+  }
+
+private:
+  void bindInputs() {
+    for (int i = 0; i < program.inputs_size(); ++i) {
+      const uint32_t index = program.inputs(i).value();
+      const Window window = sizes.windowOf(index);
+      auto state = std::find_if(prepared.states.begin(), prepared.states.end(),
+                                [&](const StateUse &use) { return use.input == i; });
+      values[index] =
+          state == prepared.states.end()
+              ? memory.read(run.bindings[i], window.element, window.rows, window.columns)
+              : memory.takeState(run.bindings[i].data, window.element, live.batch * state->capacity, window.columns);
+    }
+  }
+
+  void runGraph(Stage &stage) {
+    for (const PreparedStep *step : stage.slices) {
+      const format::Slice &slice = step->step->slice();
+      const Trip &trip = sizes.trips[slice.loop()];
+      const auto first = static_cast<int>(trip.first), rows = static_cast<int>(trip.rows);
+      const Value &source = valueOf(slice.source());
+      values[slice.result()] = sizes.coversRows(slice.result(), slice.loop()) ? sliceRows(source, first, rows)
+                                                                              : sliceColumns(source, first, rows);
+    }
+    if (stage.steps.empty())
+      return;
+    std::vector<array> outputs = nodesOf(stage);
+    for (size_t i = 0; i < outputs.size(); ++i)
+      values[stage.results[i]] = Value{outputs[i], sizes.valueAt(stage.results[i]).element(), outputs[i].shape(1)};
+  }
+
+  bool isMadeForPlaces(const Stage &stage) const { return stage.isMadeForPlaces && live.batch > 1; }
+
+  std::vector<array> nodesOf(Stage &stage) {
+    std::vector<array> inputs;
+    for (uint32_t index : stage.reads) {
+      const Value &value = valueOf(index);
+      inputs.push_back(value.data);
+      if (value.scales) {
+        inputs.push_back(*value.scales);
+        inputs.push_back(*value.minima);
+      }
+    }
+    std::vector<int> key = {live.batch, live.sequence, live.keptPositions, moves};
+    for (uint32_t loop : stage.within) {
+      key.push_back(static_cast<int>(sizes.trips[loop].rows));
+      key.push_back(isMadeForPlaces(stage) ? static_cast<int>(sizes.trips[loop].first) : 0);
+      if (!isMadeForPlaces(stage))
+        inputs.push_back(memory.number(static_cast<int>(sizes.trips[loop].first)));
+    }
+    if (moves)
+      inputs.push_back(memory.number(static_cast<int>(run.position)));
+    auto known = stage.graphs.find(key);
+    if (known == stage.graphs.end()) {
+      constexpr size_t most = 64; // texts of many lengths
+      if (stage.graphs.size() == most)
+        stage.graphs.clear();
+      Graph graph([&](const std::vector<array> &nodes) { return describe(stage, nodes); }, inputs);
+      memory.countDescription();
+      known = stage.graphs.emplace(key, std::move(graph)).first;
+    }
+    return known->second.apply(inputs);
+  }
+
+  std::vector<array> describe(const Stage &stage, const std::vector<array> &nodes) const {
+    Values described(values.size());
+    auto next = nodes.begin();
+    for (uint32_t index : stage.reads) {
+      const Value &actual = valueOf(index);
+      Value &value = described[index].emplace(Value{*next++, actual.element, actual.columns});
+      if (actual.scales) {
+        value.scales = *next++;
+        value.minima = *next++;
+      }
+    }
+    std::vector<Start> firsts;
+    for (uint32_t loop : stage.within)
+      firsts.push_back(isMadeForPlaces(stage) ? Start{static_cast<int>(sizes.trips[loop].first)} : Start{0, *next++});
+    Live of = live;
+    if (moves)
+      of.position = Start{0, *next++};
+    Description(stage, sizes, of, firsts, described).run();
+    std::vector<array> results;
+    for (uint32_t index : stage.results) // row after row, as the host has them
+      results.push_back(mx::contiguous(described[index].value().data));
+    return results;
+  }
+
+  void runLoop(Stage &stage) {
+    const format::Loop &loop = stage.loop->step->loop();
     for (const format::Carried &carried : loop.carried()) {
       // What no step defines begins with any content.
       if (!values[carried.initial()]) {
-        Window whole = windowOf(carried.initial());
-        define(carried.initial(), mx::zeros({whole.rows, whole.columns}, dtypeOf(whole.element)));
+        const Window whole = sizes.windowOf(carried.initial());
+        values[carried.initial()] =
+            Value{mx::zeros({whole.rows, whole.columns}, dtypeOf(whole.element)), whole.element, whole.columns};
       }
       values[carried.argument()] = values[carried.initial()];
     }
-    forget(prepared.taken);
-    bool ofWeight = loop.domain() == format::Loop::WEIGHT_ROWS;
-    const Trips all(loop, ofWeight ? windowOf(loop.domain_value()).rows : 0, batch, sequence);
+    forget(stage.loop->taken);
+    const bool ofWeight = loop.domain() == format::Loop::WEIGHT_ROWS;
+    const Trips all(loop, ofWeight ? sizes.windowOf(loop.domain_value()).rows : 0, run.batch, run.sequence);
     for (int64_t i = 0; i < all.count(); ++i) {
-      trips[loop.loop()] = all[i];
-      runSteps(prepared.body);
-      std::vector<std::optional<Value>> left;
+      sizes.trips[loop.loop()] = all[i];
+      runStages(stage.body);
+      Values left;
       std::vector<array> nodes;
       for (const format::Carried &carried : loop.carried()) {
         left.push_back(values[carried.yielded()]);
         nodes.push_back(left.back().value().data);
       }
       mx::eval(std::move(nodes));
-      forget(prepared.left);
-      bool last = i + 1 == all.count();
+      forget(stage.loop->left);
+      const bool last = i + 1 == all.count();
       for (size_t j = 0; j < left.size(); ++j) {
         const format::Carried &carried = loop.carried(static_cast<int>(j));
         values[last ? carried.result() : carried.argument()] = std::move(left[j]);
@@ -163,19 +304,21 @@ private:
   }
   const Value &valueOf(uint32_t index) const { return values[index].value(); }
 
+  PreparedProgram &prepared;
   const format::Program &program;
   const Run &run;
   Memory &memory;
-  int batch, sequence;
-  std::vector<std::optional<Value>> values, inputs;
-  std::vector<Trip> trips;
+  Live live;
+  bool moves = false; // the step is one of several that follow each other: where it begins is given
+  Sizes sizes;
+  Values values;
 };
 
 } // namespace
 
-void execute(const PreparedProgram &prepared, const Run &run, Memory &memory) {
-  Execution execution(*prepared.program, run, memory);
-  execution.runSteps(prepared.steps);
+void execute(PreparedProgram &prepared, const Run &run, Memory &memory) {
+  Execution execution(prepared, run, memory);
+  execution.runStages(prepared.stages);
   execution.writeOutputs();
 }
 

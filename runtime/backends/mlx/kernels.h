@@ -14,5 +14,9 @@ extern const KernelTable linearKernels;
 extern const KernelTable lossKernels;
 extern const KernelTable normKernels;
 extern const KernelTable positionKernels;
+extern const KernelTable stateKernels;
+
+// Attention of the rows of a step to what is in states.
+void attendToState(Call &call);
 
 } // namespace mebp::mlx

@@ -2,9 +2,9 @@
 //
 // MLX: reads programs by itself, from what the format says alone. MLX places and computes.
 #include <mlx/memory.h>
+#include <mlx/stream.h>
 #include <mlx/utils.h>
 
-#include "format/ports.h"
 #include "runtime/backends/mlx/backend.h"
 #include "runtime/backends/mlx/program.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 class MlxBackend final : public Backend {
 public:
-  explicit MlxBackend(mx::Device device) : device(device) {
+  explicit MlxBackend(mx::Device device) : stream(mx::new_thread_unsafe_stream(device)) {
     // What is freed goes back to the system. This holds for the process, as everything of MLX's allocator does.
     mx::set_cache_limit(0);
   }
@@ -25,20 +25,11 @@ public:
   bool followsPlacements() const override { return false; }
   uint64_t workspaceBytes() const override { return 0; }
 
-  // What only generation runs may have kernels that are not here: then that alone is refused, when it is tried.
   Status load(const format::Bundle &bundle, unsigned char *) override {
     programs.resize(static_cast<size_t>(bundle.programs_size()));
-    refusals.resize(programs.size());
-    std::vector<bool> generates(programs.size());
-    for (const format::Block &block : bundle.blocks())
-      for (const format::BlockProgram &named : block.programs())
-        if (named.name() == format::decodeProgram || named.name() == format::decodeLogitsProgram)
-          generates[named.program()] = true;
-    for (size_t i = 0; i < programs.size(); ++i) {
-      refusals[i] = mlx::prepare(bundle.programs(static_cast<int>(i)), programs[i]);
-      if (!refusals[i].ok() && !generates[i])
-        return refusals[i];
-    }
+    for (size_t i = 0; i < programs.size(); ++i)
+      if (Status status = prepare(bundle.programs(static_cast<int>(i)), programs[i]); !status.ok())
+        return status;
     return Status();
   }
 
@@ -46,8 +37,6 @@ public:
   void giveBack(Buffer buffer) override { memory.giveBack(buffer); }
 
   Status enqueue(uint32_t program, const Run &run) override {
-    if (!refusals[program].ok())
-      return refusals[program];
     const char *name = programs[program].program->name().c_str();
     if (run.observer)
       run.observer->begin();
@@ -64,11 +53,17 @@ public:
     return guarded("a program", [&] { memory.settle(); });
   }
 
+  DeviceMemory deviceMemory() const override {
+    DeviceMemory told;
+    told.made = memory.madeSoFar();
+    return told;
+  }
+
 private:
   // A validated program fails for want of memory, or where the device does.
   template <typename Body> Status guarded(const std::string &what, const Body &body) {
     try {
-      const mx::StreamContext here(device); // sessions on other devices run on this thread, too
+      const mx::StreamContext here(stream); // sessions on other devices run on this thread, too
       body();
       return Status();
     } catch (const std::exception &problem) {
@@ -79,10 +74,9 @@ private:
     }
   }
 
-  mx::Device device;
+  mx::Stream stream; // one thread after another may use it, as a session
   Memory memory;
   std::vector<PreparedProgram> programs;
-  std::vector<Status> refusals; // of programs that cannot run here
 };
 
 } // namespace

@@ -21,6 +21,7 @@ public:
   }
 
   Status prepare(const Steps &steps, std::vector<PreparedStep> &out) {
+    out.reserve(static_cast<size_t>(steps.size()));
     for (const format::Step &step : steps) {
       PreparedStep &prepared = out.emplace_back();
       prepared.step = &step;
@@ -54,11 +55,35 @@ public:
   }
 
   Flags none() const { return Flags(static_cast<size_t>(program.values_size())); }
-  Flags outputs() const {
+  // The states that the program extends: theirs are the appended rows, too, which the host gets.
+  std::vector<StateUse> states(const std::vector<PreparedStep> &steps) const {
+    std::vector<StateUse> found;
+    for (const PreparedStep &step : steps) {
+      if (!step.step->has_kernel() || step.step->kernel().name() != "append")
+        continue;
+      const format::Kernel &append = step.step->kernel();
+      for (int input = 0; input < program.inputs_size(); ++input)
+        if (static_cast<int32_t>(program.inputs(input).value()) == append.operands(0))
+          found.push_back({input, static_cast<uint32_t>(append.operands(1)), static_cast<uint32_t>(append.results(0)),
+                           step.attributes.capacity});
+    }
+    return found;
+  }
+
+  Flags outputs(const std::vector<StateUse> &states) const {
     Flags kept = none();
     for (const format::Port &output : program.outputs())
       kept[output.value()] = true;
+    for (const StateUse &state : states)
+      kept[state.rows] = kept[state.result] = true;
     return kept;
+  }
+  // What lives until it is read for the last time, though no step defines it: states are computed from where they lie.
+  Flags given(const std::vector<StateUse> &states) const {
+    Flags own = none();
+    for (const StateUse &state : states)
+      own[program.inputs(state.input).value()] = true;
+    return own;
   }
 
 private:
@@ -101,39 +126,8 @@ private:
     return readAttributes(kernel, out.attributes);
   }
 
-  template <typename Visit> static void forEachRead(const format::Step &step, const Visit &visit) {
-    if (step.has_kernel())
-      for (int32_t operand : step.kernel().operands())
-        if (operand >= 0)
-          visit(static_cast<uint32_t>(operand));
-    if (step.has_slice())
-      visit(step.slice().source());
-    if (step.has_update()) {
-      visit(step.update().destination());
-      visit(step.update().source());
-    }
-    if (!step.has_loop())
-      return;
-    const format::Loop &loop = step.loop();
-    if (loop.domain() == format::Loop::WEIGHT_ROWS)
-      visit(loop.domain_value());
-    for (const format::Carried &carried : loop.carried()) {
-      visit(carried.initial());
-      visit(carried.yielded());
-    }
-    for (const format::Step &inner : loop.steps())
-      forEachRead(inner, visit);
-  }
-
   template <typename Visit> void forEachResult(const format::Step &step, const Visit &visit) const {
-    if (step.has_kernel())
-      for (int32_t result : step.kernel().results())
-        if (result >= 0)
-          visit(static_cast<uint32_t>(result));
-    if (step.has_slice())
-      visit(step.slice().result());
-    if (step.has_update())
-      visit(step.update().result());
+    forEachMade(step, visit);
     if (!step.has_loop())
       return;
     for (const format::Carried &carried : step.loop().carried()) {
@@ -154,7 +148,9 @@ Status prepare(const format::Program &program, PreparedProgram &out) {
   out.program = &program;
   if (Status status = preparer.prepare(program.steps(), out.steps); !status.ok())
     return status;
-  preparer.findDead(out.steps, preparer.none(), preparer.outputs());
+  out.states = preparer.states(out.steps);
+  preparer.findDead(out.steps, preparer.given(out.states), preparer.outputs(out.states));
+  cutIntoStages(out);
   return Status();
 }
 

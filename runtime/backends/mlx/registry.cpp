@@ -5,7 +5,7 @@ namespace mebp::mlx {
 
 Kernel findKernel(const std::string &name) {
   return findKernelIn<Kernel>({&activationKernels, &attentionKernels, &elementwiseKernels, &linearKernels, &lossKernels,
-                               &normKernels, &positionKernels},
+                               &normKernels, &positionKernels, &stateKernels},
                               name);
 }
 

@@ -17,20 +17,6 @@ TEST(Mlx, RefusesAKernelThatItLacks) {
   EXPECT_EQ(status.message(), "program 'layer.forward': the MLX backend has no kernel 'sharpen'; run it on the CPU");
 }
 
-// A bundle that can generate trains all the same.
-TEST(Mlx, RefusesAProgramOfGenerationWhenItIsRun) {
-  format::Bundle bundle;
-  format::Program *program = bundle.add_programs();
-  program->set_name("layer.decode");
-  program->add_steps()->mutable_kernel()->set_name("append");
-  bundle.add_blocks()->add_programs()->set_name("decode"); // and its number is 0
-  std::unique_ptr<Backend> backend = onCpu();
-  ASSERT_TRUE(backend->load(bundle, nullptr).ok());
-  Status status = backend->enqueue(0, mebp::Run());
-  EXPECT_EQ(status.code(), MEBP_UNSUPPORTED);
-  EXPECT_EQ(status.message(), "program 'layer.decode': the MLX backend has no kernel 'append'; run it on the CPU");
-}
-
 // c = a + b, of one row each.
 class Addition {
 public:

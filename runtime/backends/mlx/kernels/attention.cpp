@@ -3,6 +3,7 @@
 // q, o, do, dq [N,H*d] (maybe a chunk of the tokens), lse [N,H]; k, v, dk, dv [S,K*d], all tokens. Queries are taken
 // in pieces of one batch item, each with the keys that it can see, so that scores stay small.
 #include "runtime/backends/mlx/kernels.h"
+#include "runtime/backends/mlx/kernels/heads.h"
 
 #include <algorithm>
 #include <limits>
@@ -11,6 +12,17 @@ namespace mebp::mlx {
 
 namespace mx = ::mlx::core;
 
+array Heads::scores(const array &q, const array &k, const array &query, const array &key) const {
+  array visible = key <= query;
+  if (attributes.window > 0)
+    visible = mx::logical_and(visible, key > query - array(attributes.window));
+  return mx::where(visible, attributes.scale * product(q, mx::swapaxes(k, 2, 3)),
+                   array(-std::numeric_limits<float>::infinity()));
+}
+
+Softmax::Softmax(const array &scores)
+    : maximum(mx::max(scores, -1, true)), p(mx::exp(scores - maximum)), total(mx::sum(p, -1, true)) {}
+
 namespace {
 
 constexpr int largestPiece = 256;
@@ -18,82 +30,70 @@ constexpr int largestPiece = 256;
 // Query rows [row, row + rows) of the call stand at positions from `position` on of one item, and see some of the token
 // rows [key, key + keys), whose positions begin at `keyPosition`.
 struct Piece {
-  int row, rows, position;
-  int key, keys, keyPosition;
+  int row, rows;
+  Start position;
+  Start key;
+  int keys;
+  Start keyPosition;
+
+  array queryPositions() const { return mx::reshape(range(position, rows), {-1, 1}); }
+  array keyPositions() const { return range(keyPosition, keys); }
 };
 
+// Where it is not known which rows these are, of a trip, all keys have to be there that any trip's may see.
 std::vector<Piece> cut(const Call &call) {
-  const Window &queries = call.results[0];
+  const int all = call.value(0).data.shape(0), sequence = call.live.sequence, window = call.attributes.window;
   std::vector<Piece> pieces;
-  for (int row = 0; row < queries.rows;) {
-    int token = queries.firstRow + row, position = token % call.sequence;
-    int rows = std::min({largestPiece, queries.rows - row, call.sequence - position});
-    int window = call.attributes.window;
-    int keyPosition = window > 0 && position >= window ? position - window + 1 : 0;
-    pieces.push_back({row, rows, position, token - position + keyPosition, position + rows - keyPosition, keyPosition});
+  for (int row = 0; row < all;) {
+    const Start token = call.firstRow + row, position = token % sequence;
+    const int left = position.isKnown() ? sequence - position.number : all;
+    const int rows = std::min({largestPiece, all - row, left});
+    int keys = position.isKnown() ? position.number + rows : sequence;
+    Start keyPosition;
+    if (window > 0 && keys > window - 1 + rows) {
+      keys = window - 1 + rows;
+      keyPosition = (position + (1 - window)).clamped(0, sequence - keys);
+    }
+    pieces.push_back({row, rows, position, token - position + keyPosition, keys, keyPosition});
     row += rows;
   }
   return pieces;
 }
 
-// Heads come in groups that share keys and values: [K, G * rows, d] beside [K, keys, d].
-class Heads {
-public:
-  explicit Heads(const Call &call)
-      : attributes(call.attributes), groups(attributes.heads / attributes.kvHeads),
-        dim(call.value(0).columns / attributes.heads) {}
-
-  array queries(const array &matrix, const Piece &piece) const { return byHead(matrix, piece.row, piece.rows, groups); }
-  array keys(const array &matrix, const Piece &piece) const { return byHead(matrix, piece.key, piece.keys, 1); }
-  array fromQueries(const array &heads, int rows) const { return toRows(heads, rows, groups); }
-  array fromKeys(const array &heads, int rows) const { return toRows(heads, rows, 1); }
-
-  // scale q kᵀ, and -inf where a query does not see a key.
-  array scores(const array &q, const array &k, const Piece &piece) const {
-    array all = attributes.scale * product(q, mx::swapaxes(k, 1, 2));
-    array query = mx::reshape(mx::arange(piece.position, piece.position + piece.rows), {-1, 1});
-    array key = mx::arange(piece.keyPosition, piece.keyPosition + piece.keys);
-    array visible = key <= query;
-    if (attributes.window > 0)
-      visible = mx::logical_and(visible, key > query - attributes.window);
-    // The rows of a group's heads follow one another.
-    array hidden = array(-std::numeric_limits<float>::infinity());
-    return mx::where(mx::tile(visible, {groups, 1}), all, hidden);
-  }
-
-private:
-  array byHead(const array &matrix, int first, int rows, int shared) const {
-    int each = matrix.shape(1) / attributes.kvHeads / shared;
-    array heads = mx::reshape(rowsOf(matrix, first, rows), {rows, attributes.kvHeads, shared, each});
-    return mx::reshape(mx::transpose(heads, {1, 2, 0, 3}), {attributes.kvHeads, shared * rows, each});
-  }
-  array toRows(const array &heads, int rows, int shared) const {
-    array apart = mx::reshape(heads, {attributes.kvHeads, shared, rows, -1});
-    return mx::reshape(mx::transpose(apart, {2, 0, 1, 3}), {rows, -1});
-  }
-
-  const Attributes &attributes;
-  int groups, dim;
-};
-
 } // namespace
 
+// The rows that a piece's keys have in k or what is like it.
+static array keyRowsOf(const array &matrix, const Piece &piece) {
+  if (piece.keys == matrix.shape(0))
+    return matrix;
+  return piece.key.isKnown() ? rowsOf(matrix, piece.key.number, piece.keys)
+                             : mx::slice(matrix, piece.key.node(), {0}, mx::Shape{piece.keys, matrix.shape(1)});
+}
+
+static void addKeyRows(array &sum, const array &part, const Piece &piece) {
+  if (piece.keys == sum.shape(0))
+    sum = sum + part;
+  else if (piece.key.isKnown())
+    sum = mx::slice_update_add(sum, part, {piece.key.number, 0}, {piece.key.number + piece.keys, sum.shape(1)});
+  else
+    sum = mx::slice_update(sum, keyRowsOf(sum, piece) + part, piece.key.node(), {0});
+}
+
 static void attention(Call &call) {
+  if (call.attributes.capacity > 0)
+    return attendToState(call);
   array q = call.numbers(0), k = call.numbers(1), v = call.numbers(2);
   Heads heads(call);
   std::vector<array> outputs, sums;
   for (const Piece &piece : cut(call)) {
-    array scores = heads.scores(heads.queries(q, piece), heads.keys(k, piece), piece);
-    array maximum = mx::max(scores, -1, true), p = mx::exp(scores - maximum), total = mx::sum(p, -1, true);
-    outputs.push_back(heads.fromQueries(product(p, heads.keys(v, piece)) / total, piece.rows));
-    sums.push_back(heads.fromQueries(maximum + mx::log(total), piece.rows));
+    Softmax softmax(heads.scores(heads.queries(rowsOf(q, piece.row, piece.rows)), heads.keys(keyRowsOf(k, piece)),
+                                 piece.queryPositions(), piece.keyPositions()));
+    outputs.push_back(heads.fromQueries(product(softmax.p, heads.keys(keyRowsOf(v, piece))) / softmax.total));
+    sums.push_back(heads.fromQueries(softmax.logarithm()));
   }
   call.give(0, mx::concatenate(outputs, 0));
-  call.give(1, mx::concatenate(sums, 0));
-}
-
-static void addRows(array &sum, const array &part, int first) {
-  sum = mx::slice_update_add(sum, part, {first, 0}, {first + part.shape(0), part.shape(1)});
+  if (call.wants(1))
+    call.give(1, mx::concatenate(sums, 0));
 }
 
 static void attentionGradient(Call &call) {
@@ -104,14 +104,14 @@ static void attentionGradient(Call &call) {
   Heads heads(call);
   std::vector<array> dq;
   for (const Piece &piece : cut(call)) {
-    array query = heads.queries(q, piece), key = heads.keys(k, piece), dout = heads.queries(upstream, piece);
-    array p = mx::exp(heads.scores(query, key, piece) - heads.queries(lse, piece));
-    array mean = mx::sum(dout * heads.queries(o, piece), -1, true);
-    array ds = call.attributes.scale * p * (product(dout, mx::swapaxes(heads.keys(v, piece), 1, 2)) - mean);
-    dq.push_back(heads.fromQueries(product(ds, key), piece.rows));
-    // A product over the rows of a whole group adds up what its heads give.
-    addRows(dk, heads.fromKeys(product(mx::swapaxes(ds, 1, 2), query), piece.keys), piece.key);
-    addRows(dv, heads.fromKeys(product(mx::swapaxes(p, 1, 2), dout), piece.keys), piece.key);
+    auto ofPiece = [&](const array &matrix) { return heads.queries(rowsOf(matrix, piece.row, piece.rows)); };
+    array query = ofPiece(q), key = heads.keys(keyRowsOf(k, piece)), dout = ofPiece(upstream);
+    array p = mx::exp(heads.scores(query, key, piece.queryPositions(), piece.keyPositions()) - ofPiece(lse));
+    array mean = mx::sum(dout * ofPiece(o), -1, true);
+    array ds = call.attributes.scale * p * (product(dout, mx::swapaxes(heads.keys(keyRowsOf(v, piece)), 2, 3)) - mean);
+    dq.push_back(heads.fromQueries(product(ds, key)));
+    addKeyRows(dk, heads.fromKeys(product(mx::swapaxes(ds, 2, 3), query)), piece);
+    addKeyRows(dv, heads.fromKeys(product(mx::swapaxes(p, 2, 3), dout)), piece);
   }
   call.give(0, mx::concatenate(dq, 0));
   call.give(1, dk);

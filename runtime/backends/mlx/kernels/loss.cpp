@@ -10,8 +10,8 @@ namespace mx = ::mlx::core;
 
 static void logProbabilityTile(Call &call) {
   array logits = call.numbers(0), before = call.numbers(2);
-  int first = call.results[0].firstColumn, columns = call.results[0].columns;
-  array isLabel = mx::equal(call.value(1).data, mx::arange(first, first + columns)), zero = array(0.0f);
+  const int columns = call.results[0].columns;
+  array isLabel = mx::equal(call.value(1).data, range(call.firstColumn, columns)), zero = array(0.0f);
   array maximum = mx::maximum(before, mx::max(logits, -1, true)), correction = mx::exp(before - maximum);
   array below = logits - maximum, p = mx::where(isLabel, zero, mx::exp(below));
   array kept = correction * call.numbers(3);
@@ -29,8 +29,8 @@ static void logProbabilityTile(Call &call) {
 
 static void logProbabilityLogitsGradient(Call &call) {
   array labels = call.value(1).data, max = call.numbers(2), others = call.numbers(3);
-  int first = call.results[0].firstColumn, columns = call.results[0].columns;
-  array isLabel = mx::equal(labels, mx::arange(first, first + columns));
+  const int columns = call.results[0].columns;
+  array isLabel = mx::equal(labels, range(call.firstColumn, columns));
   array terms = mx::where(isLabel, others, -mx::exp(call.numbers(0) - max));
   array factor = call.numbers(5) / (others + mx::exp(call.numbers(4) - max));
   call.give(0, mx::where(labels >= 0, factor * terms, array(0.0f)));

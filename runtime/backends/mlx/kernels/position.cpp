@@ -7,15 +7,16 @@ namespace mebp::mlx {
 
 namespace mx = ::mlx::core;
 
-array positionsOf(int first, int count, int sequence) {
-  return mx::remainder(mx::arange(first, first + count), array(sequence));
+array positionsOf(const Call &call, int count) {
+  array within = mx::remainder(range(call.firstRow, count), array(call.live.sequence));
+  return call.live.position.isKnown() ? within : within + *call.live.position.given;
 }
 
 static void embedding(Call &call) { call.give(0, gatherRows(call.value(1), mx::flatten(call.value(0).data))); }
 
 static void positionEmbedding(Call &call) {
   const Window &y = call.results[0];
-  call.give(0, gatherRows(call.value(0), positionsOf(y.firstRow, y.rows, call.sequence)));
+  call.give(0, gatherRows(call.value(0), positionsOf(call, y.rows)));
 }
 
 static void rope(Call &call) {
@@ -25,7 +26,7 @@ static void rope(Call &call) {
   array x = mx::reshape(call.numbers(0), {y.rows, -1, headDim});
   auto columns = [&](int begin, int end) { return mx::slice(x, {0, 0, begin}, {y.rows, x.shape(1), end}); };
   // The product of position and frequency is rounded to f32, as models are trained with it.
-  array positions = mx::reshape(mx::astype(positionsOf(y.firstRow, y.rows, call.sequence), mx::float32), {-1, 1, 1});
+  array positions = mx::reshape(mx::astype(positionsOf(call, y.rows), mx::float32), {-1, 1, 1});
   array angles = positions * array(attributes.frequencies, {1, 1, pairs}, mx::float32);
   array cosine = attributes.scale * mx::cos(angles), sine = attributes.scale * mx::sin(angles);
   if (attributes.inverse)
@@ -47,7 +48,7 @@ static void embeddingWeightGradient(Call &call) { scatter(call, mx::flatten(call
 
 static void positionEmbeddingWeightGradient(Call &call) {
   array dy = call.numbers(0);
-  scatter(call, positionsOf(call.firstRow, dy.shape(0), call.sequence), dy, 1);
+  scatter(call, positionsOf(call, dy.shape(0)), dy, 1);
 }
 
 const KernelTable positionKernels = {{"embedding", embedding},

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Heads come in groups that share keys and values: [K, G, rows, d] beside [K, 1, keys, d].
+#pragma once
+
+#include "runtime/backends/mlx/call.h"
+
+namespace mebp::mlx {
+
+class Heads {
+public:
+  explicit Heads(const Call &call) : attributes(call.attributes), groups(attributes.heads / attributes.kvHeads) {}
+
+  array queries(const array &rows) const { return byHead(rows, groups); }
+  array keys(const array &rows) const { return byHead(rows, 1); }
+  array fromQueries(const array &heads) const { return toRows(heads); }
+  // Adds up what the heads of a group give to the keys that they share.
+  array fromKeys(const array &heads) const { return toRows(::mlx::core::sum(heads, 1, true)); }
+
+  // scale q kᵀ, and -inf where a query does not see a key: `query` [rows,1] and `key` [keys] are their positions.
+  array scores(const array &q, const array &k, const array &query, const array &key) const;
+
+private:
+  array byHead(const array &rows, int shared) const {
+    const array heads = ::mlx::core::reshape(rows, {rows.shape(0), attributes.kvHeads, shared, -1});
+    return ::mlx::core::transpose(heads, {1, 2, 0, 3});
+  }
+  static array toRows(const array &heads) {
+    return ::mlx::core::reshape(::mlx::core::transpose(heads, {2, 0, 1, 3}), {heads.shape(2), -1});
+  }
+
+  const Attributes &attributes;
+  int groups;
+};
+
+// Softmax of scores along their keys, by parts, so that it can be written down with or without its sums.
+struct Softmax {
+  explicit Softmax(const array &scores);
+  array maximum, p, total; // p is not divided yet
+  array logarithm() const { return maximum + ::mlx::core::log(total); }
+};
+
+} // namespace mebp::mlx
