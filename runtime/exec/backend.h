@@ -67,10 +67,8 @@ struct Run {
 
 // Of a backend with memory of its own, in bytes; the CPU's works in the session's and has none.
 struct DeviceMemory {
-  uint64_t planned = 0; // the most that a run so far was to hold at once
-  uint64_t limit = 0;   // 0: none
-  uint64_t peak = 0;    // the most that there was
-  uint64_t made = 0;    // arrays of the host's memory, and graphs: a step of sizes that came before adds none
+  uint64_t peak = 0; // the most that there was at once in this process
+  uint64_t made = 0; // arrays of the host's memory, and graphs: a step of sizes that came before adds none
 };
 
 class Backend {

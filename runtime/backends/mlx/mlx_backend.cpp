@@ -55,6 +55,7 @@ public:
 
   DeviceMemory deviceMemory() const override {
     DeviceMemory told;
+    told.peak = mx::get_peak_memory();
     told.made = memory.madeSoFar();
     return told;
   }

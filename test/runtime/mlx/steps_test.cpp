@@ -42,6 +42,7 @@ public:
     run.position = position;
     for (Status status : {backend->enqueue(static_cast<uint32_t>(program), run), backend->wait()})
       EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_GT(backend->deviceMemory().peak, 0u);
     return backend->deviceMemory().made;
   }
 
