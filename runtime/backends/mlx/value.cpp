@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/backends/mlx/value.h"
 
+#include <algorithm>
+
 #include "format/container.h"
 #include "format/storage.h"
 
@@ -101,14 +103,30 @@ array product(const array &a, const array &b) {
   });
 }
 
+array productInTiles(const array &x, const Value &matrix, int mostNumbers) {
+  const int rows = std::max(1, mostNumbers / matrix.columns), all = matrix.data.shape(0);
+  std::optional<array> sum;
+  for (int first = 0; first < all; first += rows) {
+    const int count = std::min(rows, all - first);
+    const array part = product(columnsOf(x, first, count), numbersOf(sliceRows(matrix, first, count)));
+    sum = sum ? *sum + part : part;
+  }
+  return *sum;
+}
+
 array product(const array &x, const Value &matrix, bool transposed) {
+  // On GPUs, MLX's quantised product with a matrix as it lies is slow, and for some sizes it was wrong.
+  constexpr int tile = 1 << 22;
+  if (!transposed && isQuantised(format::storageOf(matrix.element)) && mx::default_device() != mx::Device::cpu)
+    return productInTiles(x, matrix, tile);
   if (!isQuantised(format::storageOf(matrix.element))) {
     array numbers = numbersOf(matrix);
     return product(x, transposed ? mx::transpose(numbers) : numbers);
   }
   return addParts(0, x.shape(1), [&](int first, int count) {
     return quantisedProduct(columnsOf(x, first, count),
-                            transposed ? sliceColumns(matrix, first, count) : sliceRows(matrix, first, count), transposed);
+                            transposed ? sliceColumns(matrix, first, count) : sliceRows(matrix, first, count),
+                            transposed);
   });
 }
 
