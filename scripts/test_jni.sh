@@ -27,7 +27,7 @@ if [ build/bin/mebpc -nt "$build/bundle.mebp" ]; then
   touch "$build/bundle.mebp"
 fi
 
-sources=(packages/android/mebp/src/main/kotlin/org/mebp/*.kt test/packages/android/*.kt)
+sources=(packages/android/mebp/src/{main,test}/kotlin/org/mebp/*.kt)
 libraries=$jars/kotlinx-coroutines-core.jar:$jars/junit4.jar
 kotlinc -nowarn -jvm-target 1.8 -cp "$libraries" "${sources[@]}" -d "$build/tests.jar"
 

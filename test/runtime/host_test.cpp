@@ -147,6 +147,38 @@ TEST_F(Host, RefusesPartsThatAreNotThere) {
   EXPECT_EQ(opened, nullptr);
 }
 
+// In place of each of the three, by the file's name and the descriptor's number.
+TEST_F(Host, RefusesPipesAndFilesThatAreTooShort) {
+  int pipe[2];
+  ASSERT_EQ(::pipe(pipe), 0);
+  const std::string path = scratchPath();
+  writeWhole(path, std::string(100, 'x'));
+  const int shortFile = ::open(path.c_str(), O_RDONLY);
+  Package package(folder, 0);
+  for (auto [name, part] :
+       {std::pair("program.pb", &mebp_bundle_files::program), std::pair("manifest.json", &mebp_bundle_files::manifest),
+        std::pair("weights.bin", &mebp_bundle_files::weights)}) {
+    mebp_bundle_files files = package.files;
+    files.*part = {pipe[0], 0, 0};
+    auto place = [&](int descriptor) { return name + (" in descriptor " + std::to_string(descriptor)) + ": "; };
+    expectRefusal(open(files), place(pipe[0]) + "is not a regular file", MEBP_IO);
+    files.*part = {shortFile, 90, 20};
+    expectRefusal(open(files), place(shortFile) + "20 bytes at 90 were asked for, and the file has 100");
+    files.*part = {shortFile, 100, 0};
+    expectRefusal(open(files), place(shortFile) + "0 bytes at 100 were asked for, and the file has 100");
+    files.*part = {shortFile, 0, 0};
+    expectRefusal(open(files), place(shortFile), MEBP_CORRUPT);
+    files.*part = package.files.*part;
+    --(files.*part).length;
+    expectRefusal(open(files), place(package.files.program.descriptor), MEBP_CORRUPT);
+  }
+  ::close(pipe[0]);
+  ::close(pipe[1]);
+  ::close(shortFile);
+  std::filesystem::remove(path);
+  EXPECT_EQ(opened, nullptr);
+}
+
 TEST_F(Host, RefusesWeightsThatNoKernelCouldRead) {
   for (uint64_t offset : {1, 2, 3, 4095}) {
     Package package(folder, offset);

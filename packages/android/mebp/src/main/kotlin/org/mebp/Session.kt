@@ -71,7 +71,7 @@ data class StepResult(
  * One training run over [bundle]. Its functions wait for their end and belong on a thread that may wait; [train] is
  * for coroutines. One thread uses it at a time, another one gets [Code.BUSY]; [cancel], [steps] and [close] are for all.
  */
-class Session(bundle: Bundle, options: SessionOptions = SessionOptions()) : Closeable {
+class Session(bundle: ModelBundle, options: SessionOptions = SessionOptions()) : Closeable {
     private val handle: Handle
 
     init {

@@ -39,10 +39,10 @@ class RefusalTest {
     private fun tokens(count: Int) = IntArray(count) { it % 7 }
 
     private fun openWith(
-        program: Bundle.Part = archive.part("program.pb"),
-        manifest: Bundle.Part = archive.part("manifest.json"),
-        weights: Bundle.Part = archive.part("weights.bin")
-    ) = Bundle.open(program, manifest, weights).close()
+        program: ModelBundle.Part = archive.part("program.pb"),
+        manifest: ModelBundle.Part = archive.part("manifest.json"),
+        weights: ModelBundle.Part = archive.part("weights.bin")
+    ) = ModelBundle.open(program, manifest, weights).close()
 
     @Test
     fun `descriptors that are pipes`() {
@@ -50,7 +50,7 @@ class RefusalTest {
         assertEquals(0, ProcessBuilder("mkfifo", fifo.path).start().waitFor())
         RandomAccessFile(fifo, "rw").use {
             val number = descriptorOf(fifo)
-            val pipe = Bundle.Part(number)
+            val pipe = ModelBundle.Part(number)
             val line = "in descriptor $number: is not a regular file"
             refused(Code.IO, "program.pb $line") { openWith(program = pipe) }
             refused(Code.IO, "manifest.json $line") { openWith(manifest = pipe) }
@@ -65,14 +65,14 @@ class RefusalTest {
         RandomAccessFile(short, "r").use {
             val number = descriptorOf(short)
             val line = "descriptor $number: ${weights.length} bytes at 0 were asked for, and the file has 100"
-            refused(Code.INVALID_ARGUMENT, line) { openWith(weights = Bundle.Part(number, 0, weights.length)) }
+            refused(Code.INVALID_ARGUMENT, line) { openWith(weights = ModelBundle.Part(number, 0, weights.length)) }
             refused(Code.CORRUPT, "descriptor $number: has 100 bytes, the program needs ${weights.length}") {
-                openWith(weights = Bundle.Part(number))
+                openWith(weights = ModelBundle.Part(number))
             }
-            refused(Code.CORRUPT, "program.pb in descriptor $number") { openWith(program = Bundle.Part(number)) }
-            refused(Code.CORRUPT, "manifest.json in descriptor $number") { openWith(manifest = Bundle.Part(number)) }
+            refused(Code.CORRUPT, "program.pb in descriptor $number") { openWith(program = ModelBundle.Part(number)) }
+            refused(Code.CORRUPT, "manifest.json in descriptor $number") { openWith(manifest = ModelBundle.Part(number)) }
         }
-        val cut = Bundle.Part(weights.descriptor, weights.offset, weights.length - 1)
+        val cut = ModelBundle.Part(weights.descriptor, weights.offset, weights.length - 1)
         refused(Code.CORRUPT, "it is cut off, compile it again") { openWith(weights = cut) }
     }
 
@@ -90,9 +90,9 @@ class RefusalTest {
     @Test
     fun `parts that cannot be`() {
         val weights = archive.part("weights.bin")
-        refused(Code.IO, "manifest.json in descriptor -1: cannot open") { openWith(manifest = Bundle.Part(-1)) }
+        refused(Code.IO, "manifest.json in descriptor -1: cannot open") { openWith(manifest = ModelBundle.Part(-1)) }
         refused(Code.INVALID_ARGUMENT, "weights.bin in descriptor ${weights.descriptor}: 7 bytes at -1 were asked for") {
-            openWith(weights = Bundle.Part(weights.descriptor, -1, 7))
+            openWith(weights = ModelBundle.Part(weights.descriptor, -1, 7))
         }
         Archive(bundleFolder, alignment = 1).use { packed -> // by a tool that aligns nothing
             val part = packed.part("weights.bin")
@@ -105,9 +105,9 @@ class RefusalTest {
     @Test
     fun `paths`() {
         refused(Code.NOT_FOUND, "no bundle at ${folder.path}/größer; make one with mebpc") {
-            Bundle.open("${folder.path}/größer")
+            ModelBundle.open("${folder.path}/größer")
         }
-        refused(Code.INVALID_ARGUMENT, "the path 'a\\0b' has a zero in it") { Bundle.open("a\u0000b") }
+        refused(Code.INVALID_ARGUMENT, "the path 'a\\0b' has a zero in it") { ModelBundle.open("a\u0000b") }
         archive.open().use { bundle ->
             Session(bundle).use { session ->
                 val adapter = File(folder, "größer 模型 \uD83D\uDE00")

@@ -29,12 +29,12 @@ internal class Archive(bundle: File, alignment: Int = 16384) : Closeable {
         opened = RandomAccessFile(file, "r")
     }
 
-    fun part(name: String): Bundle.Part {
+    fun part(name: String): ModelBundle.Part {
         val (offset, length) = parts.getValue(name)
-        return Bundle.Part(descriptorOf(file), offset, length)
+        return ModelBundle.Part(descriptorOf(file), offset, length)
     }
 
-    fun open() = Bundle.open(part("program.pb"), part("manifest.json"), part("weights.bin"))
+    fun open() = ModelBundle.open(part("program.pb"), part("manifest.json"), part("weights.bin"))
 
     override fun close() {
         opened.close()

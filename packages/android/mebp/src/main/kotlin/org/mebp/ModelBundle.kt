@@ -4,7 +4,7 @@ package org.mebp
 import java.io.Closeable
 
 /** A model that mebpc has compiled, NAME.mebp. Any thread may use it. Sessions keep what they need of a closed one. */
-class Bundle private constructor(pointer: Long) : Closeable {
+class ModelBundle private constructor(pointer: Long) : Closeable {
     internal val handle = Handle("bundle", pointer, Native::bundleClose)
 
     /** [length] bytes of an open file from [offset] on; 0: up to its end. */
@@ -38,10 +38,10 @@ class Bundle private constructor(pointer: Long) : Closeable {
         val libraryVersion: String get() = Native.text(Native.version())
 
         /** Opens the folder [folder]. */
-        fun open(folder: String) = Bundle(Native.bundleOpen(Native.path(folder)))
+        fun open(folder: String) = ModelBundle(Native.bundleOpen(Native.path(folder)))
 
         /** Opens what lies in open files, such as an application's package. The descriptors may be closed afterwards. */
-        fun open(program: Part, manifest: Part, weights: Part): Bundle {
+        fun open(program: Part, manifest: Part, weights: Part): ModelBundle {
             val parts = listOf(program, manifest, weights)
             for ((part, name) in parts.zip(listOf("program.pb", "manifest.json", "weights.bin"))) {
                 if (part.offset < 0 || part.length < 0) {
@@ -49,7 +49,7 @@ class Bundle private constructor(pointer: Long) : Closeable {
                     throw MebpException(Code.INVALID_ARGUMENT, "$what were asked for; give numbers from 0 on")
                 }
             }
-            return Bundle(Native.bundleOpenFiles(parts.flatMap { part ->
+            return ModelBundle(Native.bundleOpenFiles(parts.flatMap { part ->
                 listOf(part.descriptor.toLong(), part.offset, part.length)
             }.toLongArray()))
         }
