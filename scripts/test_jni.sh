@@ -5,27 +5,18 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-[ -x build/bin/mebpc ] || { echo "build/bin/mebpc is not there: run make first" >&2; exit 2; }
 jars=/usr/share/java
 command -v kotlinc >/dev/null && [ -e "$jars/kotlinx-coroutines-core.jar" ] && [ -e "$jars/junit4.jar" ] &&
   compgen -G '/usr/lib/jvm/java-17-openjdk-*/include/jni.h' >/dev/null || scripts/setup.sh jni
 JAVA_HOME=$(dirname "$(dirname "$(compgen -G '/usr/lib/jvm/java-17-openjdk-*/include/jni.h' | head -n 1)")")
 export JAVA_HOME
 
+test/packages/prepare.sh
 build=build/packages
-mkdir -p "$build"
-cmake --install build --prefix "$build/prefix" >/dev/null
 [ -f "$build/jni/build.ninja" ] ||
   cmake -G Ninja -S packages/android/mebp/src/main/cpp -B "$build/jni" -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_PREFIX_PATH="$PWD/$build/prefix" -DCMAKE_COMPILE_WARNING_AS_ERROR="${MEBP_WERROR:-OFF}" >/dev/null
 ninja -C "$build/jni" --quiet
-
-# Made anew where the compiler is newer.
-if [ build/bin/mebpc -nt "$build/bundle.mebp" ]; then
-  .venv/bin/python test/packages/make_bundle.py "$build/bundle.mebp" >"$build/bundle.log" 2>&1 ||
-    { cat "$build/bundle.log" >&2; exit 1; }
-  touch "$build/bundle.mebp"
-fi
 
 sources=(packages/android/mebp/src/{main,test}/kotlin/org/mebp/*.kt)
 libraries=$jars/kotlinx-coroutines-core.jar:$jars/junit4.jar

@@ -1,0 +1,19 @@
+// swift-tools-version:5.9
+// SPDX-License-Identifier: Apache-2.0
+import PackageDescription
+
+// The runtime is found by pkg-config (docs/c-api.md). For iOS it comes as MEBP_XCFRAMEWORK, a path below this folder.
+let framework = Context.environment["MEBP_XCFRAMEWORK"]
+let runtime: Target = framework.map { .binaryTarget(name: "CMebp", path: $0) }
+  ?? .systemLibrary(name: "CMebp", pkgConfig: "mebp")
+
+let package = Package(
+  name: "Mebp",
+  platforms: [.iOS(.v15), .macOS(.v12)],
+  products: [.library(name: "Mebp", targets: ["Mebp"])],
+  targets: [
+    runtime,
+    .target(name: "Mebp", dependencies: ["CMebp"]),
+    .testTarget(name: "MebpTests", dependencies: ["Mebp"]),
+  ]
+)

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+import CMebp
+import Foundation
+
+/// What went wrong, by its code and in one line that says what to do.
+public struct MebpError: Error, LocalizedError, Equatable, CustomStringConvertible {
+  /// What mebp.h calls mebp_code; a newer library may have codes that this has no name for.
+  public struct Code: RawRepresentable, Equatable, Sendable {
+    public let rawValue: UInt32
+    public init(rawValue: UInt32) { self.rawValue = rawValue }
+
+    public static let invalidArgument = Code(rawValue: 1)
+    public static let notFound = Code(rawValue: 2)
+    public static let corrupt = Code(rawValue: 3)
+    public static let incompatible = Code(rawValue: 4)
+    public static let outOfRange = Code(rawValue: 5)
+    public static let outOfMemory = Code(rawValue: 6)
+    public static let io = Code(rawValue: 7)
+    public static let unsupported = Code(rawValue: 8)
+    public static let notFinite = Code(rawValue: 9)
+    public static let busy = Code(rawValue: 10)
+    public static let poisoned = Code(rawValue: 11)
+    public static let cancelled = Code(rawValue: 12)
+  }
+
+  public let code: Code
+  public let line: String
+
+  public init(_ code: Code, _ line: String) {
+    self.code = code
+    self.line = line
+  }
+
+  public var description: String { line }
+  public var errorDescription: String? { line }
+}
+
+/// Runs a function of mebp.h, and throws what it says.
+func check(_ call: (UnsafeMutablePointer<mebp_error>) -> mebp_code) throws {
+  var error = mebp_error()
+  let code = call(&error)
+  if code == MEBP_OK { return }
+  let line = withUnsafeBytes(of: error.message) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+  throw MebpError(.init(rawValue: UInt32(code.rawValue)), line)
+}
+
+/// A path for C, which would end it at a zero.
+func checkPath(_ path: String) throws -> String {
+  guard path.utf8.contains(0) else { return path }
+  throw MebpError(.invalidArgument, "the path '\(path.replacingOccurrences(of: "\0", with: "\\0"))' has a zero in it")
+}
