@@ -21,6 +21,7 @@ section() {
   fi
 }
 
+section swift scripts/test_swift.sh
 section faults .venv/bin/python -m pytest test/e2e/test_faults.py
 # MEBP_FUZZ_SECONDS=60 scripts/soak.sh bundle: that reader's fuzzer for a minute instead of an hour.
 for target in $(ls test/fuzz/corpus); do

@@ -30,7 +30,7 @@ if ! command -v swift >/dev/null; then
   }
   # What libmebp.so was linked with here, that system has in other versions.
   mkdir -p "$build/libraries"
-  ldd "$build/prefix/lib/libmebp.so.1" | awk '/protobuf|pthreadpool|hwy/ { print $3 }' | xargs cp -L -t "$build/libraries"
+  ldd "$build/prefix/lib/libmebp.so.1" | awk '/protobuf|pthreadpool|hwy/ { print $3 }' | xargs -r cp -L -t "$build/libraries"
 fi
 
 inside env HOME="$there/$build" MEBP_BUNDLE="$there/$build/bundle.mebp" \

@@ -87,7 +87,7 @@ public struct StepResult: Sendable, Equatable {
 /// and `run` are for tasks. One thread uses it at a time, another one gets `.busy`; `cancel` and `steps` are for all.
 /// It is freed with its last reference.
 public final class Session: @unchecked Sendable {
-  private let bundle: ModelBundle  // has to outlive it
+  public let bundle: ModelBundle  // outlives it
   private let pointer: OpaquePointer
   private let queue = DispatchQueue(label: "org.mebp.session")
 
