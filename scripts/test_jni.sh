@@ -6,8 +6,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 jars=/usr/share/java
-command -v kotlinc >/dev/null && [ -e "$jars/kotlinx-coroutines-core.jar" ] && [ -e "$jars/junit4.jar" ] &&
-  compgen -G '/usr/lib/jvm/java-17-openjdk-*/include/jni.h' >/dev/null || scripts/setup.sh jni
+needed=("$jars"/{kotlin-stdlib,kotlinx-coroutines-core,atomicfu,junit4,hamcrest-core}.jar)
+if ! command -v kotlinc >/dev/null || ! ls "${needed[@]}" >/dev/null 2>&1 ||
+  ! compgen -G '/usr/lib/jvm/java-17-openjdk-*/include/jni.h' >/dev/null; then
+  scripts/setup.sh jni
+fi
 JAVA_HOME=$(dirname "$(dirname "$(compgen -G '/usr/lib/jvm/java-17-openjdk-*/include/jni.h' | head -n 1)")")
 export JAVA_HOME
 
