@@ -32,6 +32,13 @@ std::string userPath(const std::string &path) {
   return names && home ? home + path.substr(1) : path;
 }
 
+std::string cacheFolder() {
+  if (const char *cache = std::getenv("MEBP_CACHE"); cache && *cache)
+    return cache;
+  const char *home = std::getenv("HOME");
+  return home && *home ? std::string(home) + "/.cache/mebp" : "";
+}
+
 int syncFile(int descriptor) {
 #ifdef F_FULLFSYNC
   if (::fcntl(descriptor, F_FULLFSYNC) == 0)

@@ -19,6 +19,9 @@ int exchangeNames(const std::string &first, const std::string &second);
 // Bytes that this process may still write here, or in the nearest folder above that exists.
 int freeBytes(const std::string &folder, uint64_t &out, uint64_t &device);
 
+// Where things are kept that can be made again: $MEBP_CACHE, or ~/.cache/mebp; empty where there is no home.
+std::string cacheFolder();
+
 // A path that a user gave, with the home folder for its ~: a shell puts it there at the beginning of a word, and not in
 // --state=~/x.
 std::string userPath(const std::string &path);

@@ -25,7 +25,7 @@ if [ ! -e "$bundles/made" ] || [ build/bin/mebpc -nt "$bundles/made" ]; then
     { cat "$bundles/log" >&2; exit 1; }
   touch "$bundles/made"
 fi
-export MEBP_TEST_BUNDLES=$PWD/$bundles
+export MEBP_TEST_BUNDLES=$PWD/$bundles MEBP_CACHE=$PWD/build/test-cache
 
 totals=()
 failed=0

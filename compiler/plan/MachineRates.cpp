@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/plan/MachineRates.h"
+#include "format/folders.h"
 
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/Path.h"
 
 #include <cmath>
-#include <cstdlib>
 
 namespace mebp {
 
@@ -50,15 +49,8 @@ bool readRates(const json::Value &value, Rates &rates) {
 } // namespace
 
 std::string MachineRates::defaultPath() {
-  llvm::SmallString<128> path;
-  if (const char *cache = std::getenv("MEBP_CACHE"); cache && *cache)
-    path = cache;
-  else if (const char *home = std::getenv("HOME"); home && *home)
-    llvm::sys::path::append(path, home, ".cache", "mebp");
-  else
-    return "";
-  llvm::sys::path::append(path, "rates.json");
-  return path.str().str();
+  const std::string folder = format::cacheFolder();
+  return folder.empty() ? "" : folder + "/rates.json";
 }
 
 llvm::Expected<MachineRates> MachineRates::read(llvm::StringRef path) {

@@ -2,6 +2,7 @@
 """A training session over a compiled bundle."""
 
 import os
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -137,6 +138,8 @@ class Session:
             trace_file=os.fspath(user_path(profile)) if profile else "",
             device=device,
         )
+        for warning in self._native.take_warnings():
+            print(f"warning: {warning}", file=sys.stderr)
 
     @property
     def _session(self) -> object:

@@ -54,7 +54,7 @@ static std::vector<std::pair<std::string, bool>> optimizers() {
   return list;
 }
 
-// All that are known: name, whether it is there, what it is or why not, bytes of memory.
+// All that are known: name, whether it is there, what it is or why not, bytes of memory, what its self-test found.
 static nb::list devices() {
   nb::list all;
   for (uint32_t i = 0; i < mebp_device_count(); ++i) {
@@ -62,9 +62,27 @@ static nb::list devices() {
     mebp_device_info_init(&info);
     mebp_error error;
     check(mebp_device_get_info(i, &info, &error), error);
-    all.append(nb::make_tuple(info.name, info.is_there, info.description, info.memory_bytes));
+    all.append(nb::make_tuple(info.name, info.is_there, info.description, info.memory_bytes, info.tested));
   }
   return all;
+}
+
+// What the self-test of the device finds, as JSON.
+static std::string testDevice(const std::string &name) {
+  mebp_error error;
+  mebp_backend device;
+  check(mebp_device_find(name.c_str(), &device, &error), error);
+  mebp_device_test *test = nullptr;
+  mebp_code code;
+  RunningCall running;
+  {
+    nb::gil_scoped_release unlock;
+    code = mebp_device_test_create(device, &test, &error);
+  }
+  check(code, error);
+  std::string json = mebp_device_test_json(test);
+  mebp_device_test_destroy(test);
+  return json;
 }
 
 static std::pair<std::string, std::string> loraFactors(const std::string &weight) {
@@ -103,7 +121,10 @@ NB_MODULE(_runtime, module) {
   module.def("byte_size", &mebp::python::byteSize, nanobind::arg("text"), "Bytes of a size such as '64MiB'.");
   module.def("optimizers", &mebp::python::optimizers,
              "Pairs of a name, the default first, and whether it is forward only.");
-  module.def("devices", &mebp::python::devices, "Of each: name, whether it is there, what it is or why not, bytes.");
+  module.def("devices", &mebp::python::devices,
+             "Of each: name, whether it is there, what it is or why not, bytes, what its self-test found.");
+  module.def("test_device", &mebp::python::testDevice, nanobind::arg("name"),
+             "Compares a device's kernels with the CPU's; what was found, as JSON.");
   module.def("lora_factors", &mebp::python::loraFactors, nanobind::arg("weight"),
              "PEFT's names of the two factors that LoRA adds to a weight.");
   module.def("calibrate", &mebp::python::calibrate, nanobind::arg("threads"), nanobind::arg("quick"),

@@ -75,6 +75,11 @@ public:
     options.generate_only = generateOnly;
     options.trace_file = traceFile.empty() ? nullptr : traceFile.c_str();
     options.spill_folder = spillFolder.empty() ? nullptr : spillFolder.c_str();
+    options.log = [](void *user, mebp_log_level level, const char *line) {
+      if (level == MEBP_LOG_WARNING)
+        static_cast<Session *>(user)->warned.emplace_back(line);
+    };
+    options.log_user = this;
     memoryBytes = mebp_session_memory_bytes(bundle.get(), &options);
     plannedPeakBytes = mebp_session_peak_bytes(bundle.get(), &options);
     mebp_session *created = nullptr;
@@ -207,6 +212,8 @@ public:
   }
   bool isPoisoned() const { return mebp_session_is_poisoned(handle.get()); }
   std::string notes() const { return mebp_session_notes(handle.get()); }
+  // What its user should know, since this was asked the last time.
+  std::vector<std::string> takeWarnings() { return std::exchange(warned, {}); }
 
   mebp_session *get() const { return handle.get(); }
   uint32_t vocabulary() const { return bundle.info().vocabulary; }
@@ -223,6 +230,7 @@ private:
   }
 
   const Bundle &bundle;
+  std::vector<std::string> warned;
   std::unique_ptr<mebp_session, Destroy> handle;
   uint64_t memoryBytes = 0, plannedPeakBytes = 0;
 };
@@ -333,7 +341,8 @@ void bindSession(nb::module_ &module) {
       .def("load_state", &Session::loadState, nb::arg("folder"))
       .def("check_space", &Session::checkSpace, nb::arg("state"), nb::arg("adapter"))
       .def("is_poisoned", &Session::isPoisoned)
-      .def("notes", &Session::notes);
+      .def("notes", &Session::notes)
+      .def("take_warnings", &Session::takeWarnings);
 }
 
 } // namespace mebp::python

@@ -2,9 +2,10 @@
 //
 // mebp.h's functions about devices.
 #include <cstdio>
+#include <memory>
 
 #include "runtime/api/edge.h"
-#include "runtime/backends/backends.h"
+#include "runtime/backends/tested_device.h"
 
 using namespace mebp;
 
@@ -15,6 +16,10 @@ uint32_t mebp_device_count(void) {
   return count;
 }
 
+struct mebp_device_test {
+  std::string json;
+};
+
 static Status describe(uint32_t index, mebp_device_info &info) {
   const KnownBackend *known = backendAt(index);
   if (!known)
@@ -24,6 +29,7 @@ static Status describe(uint32_t index, mebp_device_info &info) {
   info.is_there = device.absence.empty();
   info.memory_bytes = device.memoryBytes;
   std::snprintf(info.name, sizeof(info.name), "%s", known->name);
+  std::snprintf(info.tested, sizeof(info.tested), "%s", describe(recallTest(*known, device)).c_str());
   std::snprintf(info.description, sizeof(info.description), "%s",
                 (info.is_there ? device.description : device.absence).c_str());
   return Status();
@@ -52,3 +58,21 @@ mebp_code mebp_device_find(const char *name, mebp_backend *out, mebp_error *erro
     return Status();
   });
 }
+
+mebp_code mebp_device_test_create(mebp_backend device, mebp_device_test **out, mebp_error *error) {
+  if (out)
+    *out = nullptr;
+  return guarded(error, {{"out", out}}, [&] {
+    const KnownBackend *known = findBackend(device);
+    if (!known)
+      return refuseNumber(device);
+    Result<TestedDevice> tested = testAgain(*known);
+    if (tested.ok())
+      *out = std::make_unique<mebp_device_test>(mebp_device_test{toJson(tested->outcome, known->name)}).release();
+    return tested.status();
+  });
+}
+
+const char *mebp_device_test_json(const mebp_device_test *test) { return test ? test->json.c_str() : nullptr; }
+
+void mebp_device_test_destroy(mebp_device_test *test) { delete test; }

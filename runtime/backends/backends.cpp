@@ -15,23 +15,25 @@ static Made makeCpu(const BackendOptions &options) { return makeCpuBackend(optio
 template <Processor processor> static Device lookWithMlx() {
   Result<const BackendLibrary *> library = openMlxLibrary();
   Device device;
-  if (library.ok())
-    device = (*library)->look(processor);
-  else
+  if (!library.ok()) {
     device.absence = library.status().message();
+    return device;
+  }
+  device = (*library)->look(processor);
+  device.build = identityOfCode(*library);
   return device;
 }
 
-template <Processor processor> static Made makeWithMlx(const BackendOptions &) {
+template <Processor processor> static Made makeWithMlx(const BackendOptions &options) {
   if (const Device device = lookWithMlx<processor>(); !device.absence.empty())
     return failure(MEBP_UNSUPPORTED, "%s", device.absence.c_str());
-  return (*openMlxLibrary())->make(processor);
+  return (*openMlxLibrary())->make(processor, options.routes);
 }
 
 static constexpr KnownBackend backends[] = {
-    {MEBP_CPU, "cpu", true, false, lookAtCpu, makeCpu},
-    {MEBP_MLX, "mlx", false, true, lookWithMlx<Processor::Gpu>, makeWithMlx<Processor::Gpu>},
-    {MEBP_MLX_CPU, "mlx-cpu", false, true, lookWithMlx<Processor::Cpu>, makeWithMlx<Processor::Cpu>},
+    {MEBP_CPU, "cpu", true, false, false, lookAtCpu, makeCpu},
+    {MEBP_MLX, "mlx", false, true, true, lookWithMlx<Processor::Gpu>, makeWithMlx<Processor::Gpu>},
+    {MEBP_MLX_CPU, "mlx-cpu", false, true, true, lookWithMlx<Processor::Cpu>, makeWithMlx<Processor::Cpu>},
 };
 
 const KnownBackend *findBackend(mebp_backend number) {
@@ -49,6 +51,10 @@ const KnownBackend *findBackend(std::string_view name) {
 }
 
 const KnownBackend *backendAt(size_t index) { return index < std::size(backends) ? &backends[index] : nullptr; }
+
+Status refuseNumber(mebp_backend number) {
+  return failure(MEBP_UNSUPPORTED, "there is no device number %d; choose %s", number, listBackends().c_str());
+}
 
 std::string listBackends() {
   std::string list;

@@ -10,12 +10,14 @@
 #include "mebp/mebp.h"
 #include "runtime/exec/backend.h"
 #include "runtime/exec/device.h"
+#include "runtime/exec/routes.h"
 
 namespace mebp {
 
 struct BackendOptions {
   uint32_t threads = 1;          // of a backend that computes on the CPU
   bool referenceKernels = false; // the naive ones, of a backend that has them
+  Routes routes;                 // that a device may take
 };
 
 struct KnownBackend {
@@ -25,6 +27,8 @@ struct KnownBackend {
   bool tellsReads;
   // In the middle of a step. Then no gradient is applied before all are there.
   bool canBeLost;
+  // Drivers and libraries that are not ours compute there: a session asks the self-test before it trusts them.
+  bool isForeign;
   Device (*look)();
   // A refusal says how to get what is not there.
   Result<std::unique_ptr<Backend>> (*make)(const BackendOptions &options);
@@ -33,6 +37,7 @@ struct KnownBackend {
 const KnownBackend *findBackend(mebp_backend number); // null where there is none
 const KnownBackend *findBackend(std::string_view name);
 const KnownBackend *backendAt(size_t index); // null behind the last
+Status refuseNumber(mebp_backend number);    // that no device has
 std::string listBackends();                  // "cpu, mlx or mlx-cpu"
 
 } // namespace mebp

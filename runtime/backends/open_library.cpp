@@ -2,6 +2,7 @@
 #include "runtime/backends/open_library.h"
 
 #include <dlfcn.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -26,6 +27,20 @@ static std::vector<std::string> ownFolders() {
   const size_t slash = file.rfind('/');
   const std::string folder = slash == std::string::npos ? "./" : file.substr(0, slash + 1);
   return {folder, folder + "../lib/", folder + "../"};
+}
+
+std::string identityOfCode(const void *code) {
+  Dl_info own;
+  struct stat file;
+  if (!::dladdr(code, &own) || !own.dli_fname || ::stat(own.dli_fname, &file) != 0)
+    return "unknown";
+#ifdef __APPLE__
+  const timespec written = file.st_mtimespec;
+#else
+  const timespec written = file.st_mtim;
+#endif
+  return textOf("%lld-%lld.%09ld", static_cast<long long>(file.st_size), static_cast<long long>(written.tv_sec),
+                static_cast<long>(written.tv_nsec));
 }
 
 Result<const BackendLibrary *> openLibrary(const std::string &file, const std::vector<std::string> &folders) {

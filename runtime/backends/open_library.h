@@ -14,4 +14,7 @@ Result<const BackendLibrary *> openMlxLibrary();
 // The same of any file, looked for in each of these folders, which end with a slash.
 Result<const BackendLibrary *> openLibrary(const std::string &file, const std::vector<std::string> &folders);
 
+// Tells builds apart: of the file that this code or constant was loaded from, how long it is and when it was written.
+std::string identityOfCode(const void *code);
+
 } // namespace mebp

@@ -9,6 +9,7 @@
 #include "runtime/core/status.h"
 #include "runtime/exec/backend.h"
 #include "runtime/exec/device.h"
+#include "runtime/exec/routes.h"
 
 namespace mebp {
 
@@ -17,7 +18,7 @@ enum class Processor { Cpu, Gpu };
 struct BackendLibrary {
   const char *version; // of mebp, which the library was built with
   Device (*look)(Processor processor);
-  Result<std::unique_ptr<Backend>> (*make)(Processor processor);
+  Result<std::unique_ptr<Backend>> (*make)(Processor processor, const Routes &routes);
 };
 
 using GetBackendLibrary = const BackendLibrary *();

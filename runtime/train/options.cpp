@@ -38,8 +38,7 @@ Status checkSessionOptions(const mebp_session_options &given, const mebp_session
     return failure(MEBP_INVALID_ARGUMENT, "an allocator has both functions, allocate and release, or neither");
   const KnownBackend *backend = findBackend(followed.backend);
   if (!backend)
-    return failure(MEBP_UNSUPPORTED, "there is no device number %d; choose %s", followed.backend,
-                   listBackends().c_str());
+    return refuseNumber(followed.backend);
   if (followed.resident_limit && !backend->tellsReads)
     return failure(
         MEBP_UNSUPPORTED,
@@ -53,10 +52,11 @@ bool isForwardOnly(const mebp_session_options &options) {
   return options.forward_only || options.generate_only || (options.optimizer == MEBP_MEZO && !options.return_gradients);
 }
 
-Result<std::unique_ptr<Backend>> makeBackendOf(const mebp_session_options &options) {
+Result<std::unique_ptr<Backend>> makeBackendOf(const mebp_session_options &options, const Routes &routes) {
   BackendOptions backend;
   backend.threads = options.threads ? options.threads : availableThreads();
   backend.referenceKernels = options.reference_kernels;
+  backend.routes = routes;
   return findBackend(options.backend)->make(backend);
 }
 

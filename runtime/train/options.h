@@ -9,6 +9,7 @@
 #include "mebp/mebp.h"
 #include "runtime/core/status.h"
 #include "runtime/exec/backend.h"
+#include "runtime/exec/routes.h"
 
 namespace mebp {
 
@@ -22,6 +23,6 @@ Status checkSessionOptions(const mebp_session_options &given, const mebp_session
 bool isForwardOnly(const mebp_session_options &options);
 
 // The backend that the options name, which must be known; nothing is loaded yet.
-Result<std::unique_ptr<Backend>> makeBackendOf(const mebp_session_options &options);
+Result<std::unique_ptr<Backend>> makeBackendOf(const mebp_session_options &options, const Routes &routes = {});
 
 } // namespace mebp

@@ -2,6 +2,7 @@
 #include "runtime/train/session.h"
 
 #include "format/alignment.h"
+#include "runtime/backends/tested_device.h"
 #include "runtime/train/options.h"
 
 namespace mebp {
@@ -14,10 +15,8 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
     return status;
   owner = &opened;
   settings = given;
-  Result<std::unique_ptr<Backend>> made = makeBackendOf(given);
-  if (!made.ok())
-    return made.status();
-  backend = std::move(*made);
+  if (Status status = openBackend(); !status.ok())
+    return status;
   const Layout layout = planSession(opened.content(), given, *backend);
   if (Status status = takeMemory(layout.total); !status.ok())
     return status;
@@ -57,6 +56,30 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
 void Session::log(mebp_log_level level, const std::string &line) const {
   if (settings.log)
     settings.log(settings.log_user, level, line.c_str());
+}
+
+// By the ways that the self-test trusts, where the kernels are not ours.
+Status Session::openBackend() {
+  const KnownBackend &known = *findBackend(settings.backend);
+  Routes routes;
+  if (known.isForeign) {
+    Result<TestedDevice> tested = recallOrTest(known);
+    if (!tested.ok())
+      return tested.status();
+    const self_test::Outcome &outcome = tested->outcome;
+    if (Status status = checkSound(known, outcome); !status.ok())
+      return status;
+    if (tested->isNew)
+      log(MEBP_LOG_INFO, textOf("tested the device '%s' for %.1f s: %u calls agree with the CPU's", known.name,
+                                outcome.seconds, outcome.calls()));
+    for (const std::string &avoided : outcome.avoided)
+      log(MEBP_LOG_WARNING, textOf("the device '%s': %s", known.name, avoided.c_str()));
+    routes = outcome.routes;
+  }
+  Result<std::unique_ptr<Backend>> made = makeBackendOf(settings, routes);
+  if (made.ok())
+    backend = std::move(*made);
+  return made.status();
 }
 
 Status Session::takeMemory(uint64_t bytes) {

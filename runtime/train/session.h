@@ -58,6 +58,7 @@ public:
 private:
   friend class Generation; // runs by the same adapter, weights and backend
 
+  Status openBackend();
   Status takeMemory(uint64_t bytes);
   Status openSpill(const Layout &layout, bool byPlan); // or by an option
 

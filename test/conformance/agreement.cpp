@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agreement.h"
 
-#include <cmath>
 #include <cstring>
 #include <stdexcept>
 
@@ -27,16 +26,6 @@ OwnBackend makeReference() {
   BackendOptions options;
   options.referenceKernels = true;
   return OwnBackend(MEBP_CPU, options);
-}
-
-double relativeError(const std::vector<float> &actual, const std::vector<float> &expected) {
-  EXPECT_EQ(actual.size(), expected.size());
-  double difference = 0, norm = 0;
-  for (size_t i = 0; i < actual.size(); ++i) {
-    difference += std::pow(static_cast<double>(actual[i]) - expected[i], 2);
-    norm += std::pow(static_cast<double>(expected[i]), 2);
-  }
-  return difference == 0 ? 0 : std::sqrt(difference / norm);
 }
 
 namespace {

@@ -8,9 +8,12 @@
 #include <vector>
 
 #include "runtime/backends/backends.h"
+#include "runtime/backends/self_test/trial.h"
 #include "runtime/bundle/bundle.h"
 
 namespace mebp::test {
+
+using self_test::relativeError;
 
 // Bytes at a multiple of 64.
 class AlignedMemory {
@@ -46,8 +49,6 @@ struct Difference {
   std::string of; // "backward of model.layers.0: cotangent"
   double error;   // the norm of the difference by the norm of what was expected
 };
-
-double relativeError(const std::vector<float> &actual, const std::vector<float> &expected);
 
 // Every program of every block, on random inputs, for a step of that size. Both backends have loaded the bundle, and
 // its weights are mapped.

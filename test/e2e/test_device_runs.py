@@ -3,6 +3,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 import mebp as package
@@ -28,6 +29,24 @@ def test_a_step_is_the_same_on_both(exact):
     assert 0 < other["errors"]["loss"] + max(other["errors"]["gradients"].values()) < 2e-5
     text = mebp("parity", exact, "--devices", "cpu,mlx-cpu", "--seq-len", 7).stdout
     assert text.endswith("agrees\n") and "mlx-cpu" in text
+
+
+def test_what_is_wrong_on_it_is_computed_in_another_way(bundle, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MEBP_CACHE", str(tmp_path))
+    ids = np.arange(16).reshape(1, 16)
+    quantised = Session(bundle, device="mlx-cpu", forward_only=True).loss(ids, ids)
+    assert capsys.readouterr().err == ""
+    [remembered] = tmp_path.glob("self_test_mlx-cpu.json")
+    found = json.loads(remembered.read_text())
+    remembered.write_text(
+        json.dumps(found | {"routes": {"quantised products": False}, "avoided": ["quantised products are wrong"]})
+    )
+    dense = Session(bundle, device="mlx-cpu", forward_only=True).loss(ids, ids)
+    assert capsys.readouterr().err == "warning: the device 'mlx-cpu': quantised products are wrong\n"
+    assert dense == pytest.approx(quantised, rel=1e-4)
+    remembered.write_text(json.dumps(found | {"wrong": ["add(1x1 f32) is off"]}))
+    with pytest.raises(Error, match="^the device 'mlx-cpu' computes wrong: add"):
+        Session(bundle, device="mlx-cpu", forward_only=True)
 
 
 def test_a_run_trains_on_it(bundle, data, tmp_path):

@@ -9,6 +9,7 @@ import pytest
 
 import mebp
 from mebp.cli import main
+from mebp.device import Device, DeviceTest
 from mebp.parity.comparison import DeviceStep, Parity
 
 
@@ -27,6 +28,41 @@ def test_the_command_lists_them(capsys):
     assert lines[0].startswith("cpu      ") and any(line.startswith("mlx-cpu  ") for line in lines)
     assert main(["devices", "--json"]) == 0
     assert [device["name"] for device in json.loads(capsys.readouterr().out)] == ["cpu", "mlx", "mlx-cpu"]
+
+
+def test_a_test_compares_every_kernel(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MEBP_CACHE", str(tmp_path))
+    assert mebp.devices()[0].tested == ""
+    test = mebp.test_device("cpu")
+    assert test.sound and not test.avoided and not test.missing and test.calls > 200
+    assert test.kernels["linear"]["f32"] < 2e-5 < test.kernels["linear"]["bf16"] < 1 / 256
+    assert mebp.devices()[0].tested == f"{test.calls} calls agree with the CPU's"
+    assert main(["devices"]) == 0
+    assert f"         {test.calls} calls agree with the CPU's" in capsys.readouterr().out.splitlines()
+
+
+def test_the_command_tests_what_is_there(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MEBP_CACHE", str(tmp_path))
+    assert main(["devices", "--test"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("cpu: ") and "calls in" in line for line in lines)
+    assert any(line.split()[:2] == ["linear", "48"] for line in lines)
+
+
+def test_a_device_that_computes_wrong_is_told(monkeypatch, capsys):
+    kernels = {"add": {"calls": 1, "in_bf16": 0, "f32": 1.0, "bf16": 0.0}}
+    wrong = DeviceTest(kernels, [], ["add(1x1 f32) is off"], [], 1.0)
+    monkeypatch.setattr(mebp, "devices", lambda: [Device("cpu", True, "a CPU", 0, "refused")])
+    monkeypatch.setattr(mebp, "test_device", lambda name: wrong)
+    assert main(["devices", "--test"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "wrong: add(1x1 f32) is off"
+    assert main(["devices", "--test", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)[0]["test"]["wrong"] == ["add(1x1 f32) is off"]
+
+
+def test_what_is_not_there_cannot_be_tested():
+    with pytest.raises(mebp.Error, match="^there is no device 'gpu'; choose cpu, mlx or mlx-cpu"):
+        mebp.test_device("gpu")
 
 
 def parity(precision: str, *steps: tuple[float, list[float]]) -> Parity:

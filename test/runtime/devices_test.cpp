@@ -66,6 +66,17 @@ TEST(Devices, AreThereOrSayWhyNot) {
   EXPECT_STREQ(error.message, "device 3 does not exist; there are 3");
 }
 
+TEST(Devices, RefuseToTestWhatIsNotThere) {
+  mebp_device_test *test = nullptr;
+  mebp_error error = {};
+  EXPECT_EQ(mebp_device_test_create(static_cast<mebp_backend>(99), &test, &error), MEBP_UNSUPPORTED);
+  EXPECT_STREQ(error.message, "there is no device number 99; choose cpu, mlx or mlx-cpu");
+  EXPECT_EQ(mebp_device_test_create(MEBP_CPU, nullptr, &error), MEBP_INVALID_ARGUMENT);
+  EXPECT_EQ(mebp_device_test_json(nullptr), nullptr);
+  mebp_device_test_destroy(nullptr);
+  EXPECT_EQ(test, nullptr);
+}
+
 TEST(Devices, SayHowToGetALibraryThatIsNotThere) {
   Result<const BackendLibrary *> none = openLibrary("libmebp_mlx.so", {"/nowhere/", "/neither/"});
   EXPECT_EQ(none.status().code(), MEBP_UNSUPPORTED);

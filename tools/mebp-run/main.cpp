@@ -125,6 +125,10 @@ private:
     choice.state_in_file = options.stateInFile;
     choice.spill_folder = options.spillFolder.empty() ? nullptr : options.spillFolder.c_str();
     choice.trace_file = options.traceFile.empty() ? nullptr : options.traceFile.c_str();
+    choice.log = [](void *, mebp_log_level level, const char *line) {
+      if (level == MEBP_LOG_WARNING)
+        std::fprintf(stderr, "mebp-run: %s\n", line);
+    };
     plannedBytes = mebp_session_peak_bytes(bundle, &choice);
     return check(mebp_session_create(bundle, &choice, &session, &error));
   }
@@ -186,8 +190,6 @@ private:
     }
     if (!check(code))
       return false;
-    if (const char *notes = mebp_session_notes(session); *notes)
-      std::fprintf(stderr, "mebp-run: %s\n", notes);
     const std::string &folder = options.stateFolder;
     if (size != sizeof(saved))
       return fail(folder + ": was saved by another program; continue with that one or choose another folder");

@@ -33,7 +33,7 @@ DISAGREES, FAILED, BY_SIGNAL = 1, 2, 128
 INTERRUPTED, HUNG_UP, TERMINATED = (BY_SIGNAL + number for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM))
 EXIT_STATUSES = {
     0: "done",
-    DISAGREES: "verify or parity found gradients that disagree",
+    DISAGREES: "verify, parity or devices --test found numbers that disagree",
     FAILED: "error; one line on standard error says why",
     HUNG_UP: "the terminal was closed (SIGHUP); a training run saved its state and adapter first",
     INTERRUPTED: "stopped by Ctrl-C; saved in the same way",

@@ -9,6 +9,7 @@
 #include "runtime/backends/mlx/value.h"
 #include "runtime/exec/attributes.h"
 #include "runtime/exec/kernel_table.h"
+#include "runtime/exec/routes.h"
 
 namespace mebp::mlx {
 
@@ -29,6 +30,7 @@ struct Live {
 struct Call {
   const Attributes &attributes;
   const Live &live;
+  const Routes &routes;
   std::vector<const Value *> operands = {};
   std::vector<Window> results = {};
   Start firstRow = {};    // which token row the call's first row is

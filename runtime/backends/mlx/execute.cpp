@@ -54,8 +54,9 @@ private:
 // Describes a stage's graph: runs its steps on nodes.
 class Description {
 public:
-  Description(const Stage &stage, const Sizes &sizes, const Live &live, std::vector<Start> firsts, Values &values)
-      : stage(stage), sizes(sizes), live(live), firsts(std::move(firsts)), values(values) {}
+  Description(const Stage &stage, const Sizes &sizes, const Live &live, const Routes &routes,
+              std::vector<Start> firsts, Values &values)
+      : stage(stage), sizes(sizes), live(live), routes(routes), firsts(std::move(firsts)), values(values) {}
 
   void run() {
     for (const PreparedStep *step : stage.steps) {
@@ -82,7 +83,7 @@ private:
 
   void runKernel(const PreparedStep &prepared) {
     const format::Kernel &kernel = prepared.step->kernel();
-    Call call{prepared.attributes, live};
+    Call call{prepared.attributes, live, routes};
     for (int32_t operand : kernel.operands())
       call.operands.push_back(operand < 0 ? nullptr : &valueOf(static_cast<uint32_t>(operand)));
     for (int32_t result : kernel.results()) {
@@ -130,6 +131,7 @@ private:
   const Stage &stage;
   const Sizes &sizes;
   const Live &live;
+  const Routes &routes;
   std::vector<Start> firsts; // where the current trip of each loop around the stage begins
   Values &values;
 };
@@ -258,7 +260,7 @@ private:
     Live of = live;
     if (moves)
       of.position = Start{0, *next++};
-    Description(stage, sizes, of, firsts, described).run();
+    Description(stage, sizes, of, prepared.routes, firsts, described).run();
     std::vector<array> results;
     for (uint32_t index : stage.results) // row after row, as the host has them
       results.push_back(mx::contiguous(described[index].value().data));

@@ -16,7 +16,7 @@ namespace {
 
 class MlxBackend final : public Backend {
 public:
-  explicit MlxBackend(mx::Device device) : stream(mx::new_thread_unsafe_stream(device)) {
+  MlxBackend(mx::Device device, const Routes &routes) : routes(routes), stream(mx::new_thread_unsafe_stream(device)) {
     // What is freed goes back to the system. This holds for the process, as everything of MLX's allocator does.
     mx::set_cache_limit(0);
   }
@@ -27,9 +27,11 @@ public:
 
   Status load(const format::Bundle &bundle, unsigned char *) override {
     programs.resize(static_cast<size_t>(bundle.programs_size()));
-    for (size_t i = 0; i < programs.size(); ++i)
+    for (size_t i = 0; i < programs.size(); ++i) {
+      programs[i].routes = routes;
       if (Status status = prepare(bundle.programs(static_cast<int>(i)), programs[i]); !status.ok())
         return status;
+    }
     return Status();
   }
 
@@ -75,6 +77,7 @@ private:
     }
   }
 
+  const Routes routes;
   mx::Stream stream; // one thread after another may use it, as a session
   Memory memory;
   std::vector<PreparedProgram> programs;
@@ -82,6 +85,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<Backend> makeBackend(mx::Device device) { return std::make_unique<MlxBackend>(device); }
+std::unique_ptr<Backend> makeBackend(mx::Device device, const Routes &routes) {
+  return std::make_unique<MlxBackend>(device, routes);
+}
 
 } // namespace mebp::mlx

@@ -48,6 +48,7 @@ struct StateUse {
 
 struct PreparedProgram {
   const format::Program *program = nullptr;
+  Routes routes;
   std::vector<PreparedStep> steps;
   std::vector<StateUse> states;
   std::vector<Stage> stages;

@@ -114,12 +114,13 @@ array productInTiles(const array &x, const Value &matrix, int mostNumbers) {
   return *sum;
 }
 
-array product(const array &x, const Value &matrix, bool transposed) {
+array product(const array &x, const Value &matrix, bool transposed, bool quantisedProducts) {
+  const bool isDense = !isQuantised(format::storageOf(matrix.element));
   // On GPUs, MLX's quantised product with a matrix as it lies is slow, and for some sizes it was wrong.
   constexpr int tile = 1 << 22;
-  if (!transposed && isQuantised(format::storageOf(matrix.element)) && mx::default_device() != mx::Device::cpu)
+  if (!isDense && !transposed && (!quantisedProducts || mx::default_device() != mx::Device::cpu))
     return productInTiles(x, matrix, tile);
-  if (!isQuantised(format::storageOf(matrix.element))) {
+  if (isDense || !quantisedProducts) {
     array numbers = numbersOf(matrix);
     return product(x, transposed ? mx::transpose(numbers) : numbers);
   }

@@ -41,7 +41,9 @@ static Device look(Processor) {
   return device;
 }
 
-static Result<std::unique_ptr<Backend>> make(Processor) { return std::unique_ptr<Backend>(new LostBackend()); }
+static Result<std::unique_ptr<Backend>> make(Processor, const Routes &) {
+  return std::unique_ptr<Backend>(new LostBackend());
+}
 
 extern "C" const BackendLibrary *mebp_backend_library() {
   static const BackendLibrary library = {mebp_version(), look, make};

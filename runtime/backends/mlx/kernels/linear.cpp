@@ -9,9 +9,12 @@ namespace mx = ::mlx::core;
 
 // alpha (x w + low_alpha low low_weight), and what is there of bias and addend; `low` is the number of that operand.
 static void multiply(Call &call, bool transposed, size_t low) {
-  array sum = product(call.numbers(0), call.value(1), transposed);
+  auto productOf = [&](size_t operand) {
+    return product(call.numbers(operand), call.value(operand + 1), transposed, call.routes.quantisedProducts);
+  };
+  array sum = productOf(0);
   if (call.has(low))
-    sum = sum + call.attributes.lowAlpha * product(call.numbers(low), call.value(low + 1), transposed);
+    sum = sum + call.attributes.lowAlpha * productOf(low);
   sum = call.attributes.alpha * sum;
   for (size_t added = 2; added < low; ++added)
     if (call.has(added))

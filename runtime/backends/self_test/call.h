@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A program of a single kernel call, by which a kernel is tried alone.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "format/program.pb.h"
+
+namespace mebp::self_test {
+
+struct Matrix {
+  uint64_t rows = 0, columns = 0; // no rows: absent
+  format::ElementType element = format::F32;
+  bool positive = false;     // of labels: every fourth one does not count
+  bool isActivation = false; // may be stored in bf16
+  int accumulates = -1;      // of a result: the operand that it must share memory with
+};
+
+struct Attribute {
+  const char *name;
+  double number = 0;
+  std::vector<float> numbers = {};
+  const char *text = "";
+};
+
+struct Call {
+  std::string kernel;
+  std::vector<Matrix> operands, results;
+  std::vector<Attribute> attributes = {};
+  int64_t batch = 1, sequence = 1, position = 0; // of the step that it is made in
+  uint64_t vocabulary = 1;                       // ids and labels are below
+};
+
+// With the activations in bf16.
+Call inBf16(Call call);
+bool isInBf16(const Call &call);
+
+// "linear(1x1056 f32, 96x1056 int4)"
+std::string describe(const Call &call);
+
+format::Bundle bundleOf(const Call &call);
+
+} // namespace mebp::self_test

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Shapes: a single row, odd sizes, several tiles of what a device multiplies at once, a reduction of more than 1,024
+// elements beside a width that is no multiple of 64, and more rows than 16 bits count.
+#include "runtime/backends/self_test/calls.h"
+
+#include <utility>
+
+namespace mebp::self_test {
+
+namespace {
+
+using Attributes = std::vector<Attribute>;
+
+constexpr uint64_t manyRows = 32808, few = 11; // of the vocabulary, and of positions
+constexpr format::ElementType storages[] = {format::F32, format::BF16, format::INT8, format::INT4};
+
+Matrix exact(uint64_t rows, uint64_t columns) { return {rows, columns}; }
+Matrix accumulating(Matrix matrix, int operand) {
+  matrix.accumulates = operand;
+  return matrix;
+}
+
+class Lister {
+public:
+  std::vector<Call> list() {
+    for (format::ElementType storage : storages)
+      listProducts(storage);
+    for (auto [batch, sequence] : {std::pair(1, 1), {3, 7}, {2, 150}})
+      at(batch, sequence).listAttention();
+    for (auto [batch, sequence] : {std::pair(1, 1), {3, 7}})
+      at(batch, sequence).listNorms();
+    at(3, 7);
+    listPositions();
+    listParameterGradients();
+    listElementwise();
+    listLoss();
+    listManyRows();
+    return std::move(calls);
+  }
+
+private:
+  Lister &at(int64_t itemCount, int64_t itemLength) {
+    batch = itemCount, sequence = itemLength;
+    return *this;
+  }
+  uint64_t tokens() const { return static_cast<uint64_t>(batch * sequence); }
+  Matrix rows(uint64_t columns) const { return {tokens(), columns, format::F32, false, true}; }
+  Matrix ids() const { return {tokens(), 1, format::I32}; }
+  Matrix labels() const { return {tokens(), 1, format::I32, true}; }
+
+  Call &add(const char *kernel, std::vector<Matrix> operands, std::vector<Matrix> results, Attributes attributes = {}) {
+    calls.push_back({kernel, std::move(operands), std::move(results), std::move(attributes), batch, sequence});
+    calls.back().vocabulary = few;
+    return calls.back();
+  }
+  // With activations in f32 and in bf16.
+  void addBoth(const char *kernel, std::vector<Matrix> operands, std::vector<Matrix> results,
+               Attributes attributes = {}) {
+    const Call call = add(kernel, std::move(operands), std::move(results), std::move(attributes));
+    calls.push_back(inBf16(call));
+  }
+
+  void listProducts(format::ElementType storage) {
+    struct Shape {
+      int64_t rows;
+      uint64_t outputs, inputs;
+    };
+    for (auto [count, outputs, inputs] : {Shape{1, 96, 1056}, {1, 1056, 96}, {134, 160, 288}, {67, 1056, 96}}) {
+      const Matrix w = {outputs, inputs, storage};
+      at(1, count).addBoth("linear", {rows(inputs), w}, {rows(outputs)});
+      addBoth("linear_input_gradient", {rows(outputs), w}, {rows(inputs)});
+    }
+    at(3, 7);
+    const Attributes factors = {{"alpha", 0.5}, {"low_alpha", 3}};
+    const Matrix w = {21, 37, storage}, bias = {1, 21, storage};
+    addBoth("linear", {rows(37), w, bias, rows(21), rows(3), {21, 3, storage}}, {rows(21)}, factors);
+    addBoth("linear_input_gradient", {rows(21), w, rows(37), rows(3), {3, 37, storage}}, {rows(37)}, factors);
+    addBoth("embedding", {ids(), {few, 37, storage}}, {rows(37)});
+    // The head of a model.
+    at(1, 3);
+    const Matrix tall = {manyRows, 32, storage};
+    add("linear", {rows(32), tall}, {rows(manyRows)});
+    add("linear_input_gradient", {rows(manyRows), tall}, {rows(32)});
+    at(1, manyRows);
+    const Matrix narrow = {16, 32, storage};
+    add("linear", {rows(32), narrow}, {rows(16)});
+    add("linear_input_gradient", {rows(16), narrow}, {rows(32)});
+  }
+
+  void listAttention() {
+    const Matrix lse = exact(tokens(), 6), sum = exact(tokens(), 32);
+    for (double window : {0, 100}) {
+      const Attributes attributes = {{"heads", 6}, {"kv_heads", 2}, {"scale", 0.25}, {"window", window}};
+      addBoth("attention", {rows(96), rows(32), rows(32)}, {rows(96), lse}, attributes);
+      addBoth("attention_gradient", {rows(96), rows(32), rows(32), rows(96), lse, rows(96), sum, sum},
+              {rows(96), accumulating(sum, 6), accumulating(sum, 7)}, attributes);
+    }
+  }
+
+  void listNorms() {
+    const Attributes epsilon = {{"epsilon", 1e-5}}, offset = {{"epsilon", 1e-5}, {"weight_offset", 1}};
+    for (format::ElementType storage : {format::F32, format::INT8}) {
+      const Matrix group = {1, 12, storage}, w = {1, 36, storage};
+      addBoth("rms_norm", {rows(36), group}, {rows(36)}, offset);
+      addBoth("rms_norm_input_gradient", {rows(36), group, rows(36)}, {rows(36)}, offset);
+      addBoth("layer_norm", {rows(36), w, w}, {rows(36)}, epsilon);
+      addBoth("layer_norm_input_gradient", {rows(36), w, rows(36)}, {rows(36)}, epsilon);
+    }
+    addBoth("rms_norm", {rows(1100), exact(1, 1100)}, {rows(1100)}, epsilon);
+  }
+
+  void listPositions() {
+    addBoth("position_embedding", {{few, 37, format::INT8}}, {rows(37)});
+    for (double inverse : {0, 1})
+      addBoth("rope", {rows(36)}, {rows(36)},
+              {{"head_dim", 12}, {"frequencies", 0, {1.0f, 0.3f, 0.01f, 40.0f}}, {"scale", 1.5}, {"inverse", inverse}});
+    const Matrix state = {static_cast<uint64_t>(batch) * 64, 10, format::F32, false, true};
+    for (auto element : {format::F32, format::BF16}) {
+      Call &append = add("append", {state, rows(10)}, {accumulating(state, 0)}, {{"capacity", 64}});
+      append.position = 60;
+      if (element == format::BF16)
+        append = inBf16(append);
+    }
+  }
+
+  void listParameterGradients() {
+    const Attributes epsilon = {{"epsilon", 1e-5}};
+    const Matrix group = exact(1, 12), wide = exact(1, 36), table = exact(few, 36);
+    addBoth("rms_norm_weight_gradient", {rows(36), rows(36), group}, {accumulating(group, 2)}, epsilon);
+    addBoth("layer_norm_weight_gradient", {rows(36), rows(36), wide}, {accumulating(wide, 2)}, epsilon);
+    addBoth("bias_gradient", {rows(36), wide}, {accumulating(wide, 1)});
+    addBoth("embedding_weight_gradient", {ids(), rows(36), table}, {accumulating(table, 2)});
+    addBoth("position_embedding_weight_gradient", {rows(36), table}, {accumulating(table, 1)});
+    for (int64_t count : {1, 21, 134}) {
+      const Matrix dw = exact(21, 37);
+      at(1, count).addBoth("linear_weight_gradient", {rows(21), rows(37), dw}, {accumulating(dw, 2)}, {{"alpha", 0.5}});
+    }
+    at(3, 7);
+  }
+
+  void listElementwise() {
+    addBoth("silu", {rows(37)}, {rows(37)});
+    addBoth("relu", {rows(37)}, {rows(37)});
+    addBoth("silu_gradient", {rows(37), rows(37)}, {rows(37)});
+    addBoth("relu_gradient", {rows(37), rows(37)}, {rows(37)});
+    for (double approximation : {0, 1}) {
+      addBoth("gelu", {rows(37)}, {rows(37)}, {{"approximation", approximation}});
+      addBoth("gelu_gradient", {rows(37), rows(37)}, {rows(37)}, {{"approximation", approximation}});
+    }
+    for (const char *activation : {"silu", "gelu", "gelu_tanh"}) {
+      const Attributes attributes = {{"activation", 0, {}, activation}};
+      addBoth("gated", {rows(37), rows(37)}, {rows(37)}, attributes);
+      addBoth("gated_gradient", {rows(37), rows(37), rows(37)}, {rows(37), rows(37)}, attributes);
+    }
+    addBoth("add", {rows(37), rows(37)}, {rows(37)});
+    addBoth("multiply", {rows(37), rows(37)}, {rows(37)});
+    addBoth("scale", {rows(37)}, {rows(37)}, {{"alpha", -0.7}});
+    addBoth("split", {rows(37)}, {rows(5), rows(1), rows(31)});
+    addBoth("concat", {rows(5), rows(1), rows(31)}, {rows(37)});
+    addBoth("fill", {}, {rows(37)}, {{"value", 0.3}});
+  }
+
+  // Tiles of five of the vocabulary's rows.
+  void listLoss() {
+    const Matrix column = exact(tokens(), 1), logits = exact(tokens(), 5), dx = exact(tokens(), 36);
+    const Matrix positive = {tokens(), 1, format::F32, true};
+    add("log_probability_tile", {logits, labels(), column, positive, column, column, dx},
+        {logits, accumulating(column, 2), accumulating(column, 3), accumulating(column, 4), accumulating(column, 5),
+         accumulating(dx, 6)});
+    add("log_probability_logits_gradient", {logits, labels(), column, positive, column, column}, {logits});
+    add("log_probability_from_tiles", {labels(), column, positive, column, column, column, dx, {few, 36, format::INT8}},
+        {column, column, accumulating(dx, 6)});
+  }
+
+  void listManyRows() {
+    at(1, manyRows);
+    add("add", {rows(32), rows(32)}, {rows(32)});
+    add("gated", {rows(32), rows(32)}, {rows(32)}, {{"activation", 0, {}, "silu"}});
+    add("rms_norm", {rows(32), exact(1, 32)}, {rows(32)}, {{"epsilon", 1e-5}});
+    add("embedding", {ids(), {few, 32, format::INT8}}, {rows(32)});
+    at(3, 7).add("embedding", {ids(), {manyRows, 32, format::INT8}}, {rows(32)}).vocabulary = manyRows;
+  }
+
+  int64_t batch = 1, sequence = 1;
+  std::vector<Call> calls;
+};
+
+} // namespace
+
+std::vector<Call> listCalls() { return Lister().list(); }
+
+} // namespace mebp::self_test

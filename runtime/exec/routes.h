@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where a device has two ways to compute something, whether it may take the first. A self-test closes what is wrong on
+// the device (runtime/backends/self_test), and the backend then goes the other way.
+#pragma once
+
+namespace mebp {
+
+struct Routes {
+  bool quantisedProducts = true;
+};
+
+// Each way by its names, for people.
+struct Way {
+  const char *name, *detour;
+  bool Routes::*open;
+};
+constexpr Way ways[] = {
+    {"quantised products", "dense products of dequantised weights", &Routes::quantisedProducts},
+};
+
+} // namespace mebp
