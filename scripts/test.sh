@@ -56,6 +56,7 @@ run "Python and end to end (pytest)" .venv/bin/python -m pytest test/python test
 finish_beside
 run "Android package (JUnit)" scripts/test_jni.sh
 run "conformance of devices (googletest)" scripts/test_conformance.sh
+run "MLX for CUDA and Metal (symbols)" .venv/bin/python scripts/check_mlx_symbols.py --folder build/mlx_wheels
 
 printf '\n'
 printf '%s\n' "${results[@]}"
