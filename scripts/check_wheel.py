@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Says what is in a wheel, and fails where it is not one that others can install: scripts/check_wheel.py WHEEL
 
-Its name has a manylinux tag, its extension exports one symbol, whatever its programs load comes along or is on every
-Linux, they start without any environment, no file names a folder of the machine that built it, and the licences of
-what is linked in are there.
+Its name has a manylinux tag, its extension and its MLX backend export one symbol each, whatever its programs load comes
+along or is on every Linux, but for MLX, which an extra brings. They start without any environment, no file names a
+folder of the machine that built it, and the licences of what is linked in are there.
 """
 
 import re
@@ -17,6 +17,7 @@ from pathlib import Path
 _EVERYWHERE = re.compile(r"(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|ld-linux-[\w-]+)\.so\.\d+")
 # Whose code is in the compiled files. What is put beside them is asked for by its own name.
 _LINKED = ("libmlir", "libprotobuf", "libhwy", "nlohmann-json", "libcli11", "nanobind")
+_BACKEND, _MLX, _MLX_FOLDER = "libmebp_mlx.so", "libmlx.so", "$ORIGIN/../mlx/lib"
 _PROGRAMS = ("mebpc", "mebp-run")
 _BUILDERS_FOLDERS = (Path(__file__).resolve().parents[1], Path.home())
 
@@ -51,7 +52,8 @@ def problems(name: str, folder: Path, names: set[str]) -> list[str]:
     files = [folder / each for each in sorted(names) if (folder / each).is_file()]
     compiled = [path for path in files if is_compiled(path.read_bytes())]
     wrong = [] if "manylinux" in name else ["has no manylinux tag; run auditwheel repair"]
-    wrong += loading_problems(compiled) + extension_problems(compiled) + licence_problems(compiled, names)
+    wrong += loading_problems(compiled) + extension_problems(compiled) + backend_problems(compiled)
+    wrong += licence_problems(compiled, names)
     for path in files:
         named = [each for each in _BUILDERS_FOLDERS if f"{each}/".encode() in path.read_bytes()]
         if named:
@@ -64,7 +66,8 @@ def loading_problems(compiled: list[Path]) -> list[str]:
     brought = {path.name for path in compiled}
     wrong = []
     for path in compiled:
-        missing = [each for each in needed(path) if each not in brought and not _EVERYWHERE.fullmatch(each)]
+        others = brought | ({_MLX} if path.name == _BACKEND else set())
+        missing = [each for each in needed(path) if each not in others and not _EVERYWHERE.fullmatch(each)]
         wrong += [f"{path.name} needs {each}, which does not come along" for each in missing]
         elsewhere = [each for each in searched(path) if not each.startswith("$ORIGIN/")]
         wrong += [f"{path.name} looks for libraries in {each}" for each in elsewhere]
@@ -80,6 +83,19 @@ def extension_problems(compiled: list[Path]) -> list[str]:
     if names != ["PyInit__runtime"]:
         return [f"{extensions[0].name} exports {len(names)} symbols instead of PyInit__runtime alone"]
     return []
+
+
+def backend_problems(compiled: list[Path]) -> list[str]:
+    """It finds MLX where pip puts it, beside mebp; MLX itself has to stay out, since every device has another one."""
+    wrong = [f"brings {path.name}, which an extra has to bring" for path in compiled if path.name.startswith("libmlx")]
+    backends = [path for path in compiled if path.name == _BACKEND]
+    if not backends:
+        return [*wrong, f"has no {_BACKEND}"]
+    if exported(backends[0]) != ["mebp_backend_library"]:
+        wrong.append(f"{_BACKEND} exports {len(exported(backends[0]))} symbols instead of mebp_backend_library alone")
+    if _MLX_FOLDER not in searched(backends[0]):
+        wrong.append(f"{_BACKEND} does not look for MLX in {_MLX_FOLDER}")
+    return wrong
 
 
 def program_problems(path: Path) -> list[str]:

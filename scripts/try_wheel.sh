@@ -31,3 +31,14 @@ mebp train smollm2.mebp --data notes.txt --steps 3 --adapter-out adapter
 mebp generate smollm2.mebp --prompt 'The wheel' --adapter adapter --max-new-tokens 5
 mebp-run --help >help.txt
 head -n 1 help.txt
+
+# Without MLX a device says how to get it; with it, both take the same step.
+mebp devices --json >devices.json
+python - <<'END'
+import json
+found = {device["name"]: device for device in json.load(open("devices.json"))}
+assert "pip install 'mebp[cuda]'" in found["mlx-cpu"]["description"], found
+END
+pip --isolated --disable-pip-version-check install -q --no-index --find-links wheels 'mebp[mlx-cpu]'
+mebp devices
+mebp parity smollm2.mebp --devices cpu,mlx-cpu

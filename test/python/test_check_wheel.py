@@ -26,6 +26,7 @@ def test_a_wheel_that_others_cannot_install_is_refused_line_by_line(tmp_path: Pa
     assert lines == [
         "has no manylinux tag; run auditwheel repair",
         "has 0 extensions instead of one",
+        "has no libmebp_mlx.so",
         "lacks the licence of libhwy",
         "lacks its own LICENSE",
         f"mebp/notes.txt names {ROOT}, a folder of the machine that built it",
