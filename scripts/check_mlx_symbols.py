@@ -80,11 +80,12 @@ def _symbols(library: Path, *options: str) -> list[str]:
 def plain(names: list[str]) -> list[str]:
     """C++ names as people write them, the same for libstdc++ and libc++, which differ in their inline namespaces.
 
-    On a Mac every symbol begins with one more underscore.
+    On a Mac every symbol begins with one more underscore, and uint64_t is `unsigned long long`, not `unsigned long`.
     """
     mangled = [name[1:] if name.startswith("__Z") else name for name in names]
     demangled = _run("llvm-cxxfilt", input="\n".join(mangled))
-    return re.sub(r"\bstd::(__1|__cxx11)::|\[abi:\w+\]", lambda m: "std::" if m[1] else "", demangled).splitlines()
+    alike = re.sub(r"\bstd::(__1|__cxx11)::|\[abi:\w+\]", lambda m: "std::" if m[1] else "", demangled)
+    return alike.replace("long long", "long").splitlines()
 
 
 def _run(tool: str, *arguments: str, input: str | None = None) -> str:

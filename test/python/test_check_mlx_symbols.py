@@ -26,6 +26,7 @@ namespace mlx::core { void take(const std::string &, unsigned long); std::string
             "__ZN3mlx4core1fENSt3__112basic_stringIcNS1_11char_traitsIcEENS1_9allocatorIcEEEE",
         ),
         ("_ZN3mlx4core4nameB5cxx11Ev", "__ZN3mlx4core4nameEv"),
+        ("_ZN3mlx4core4seedEm", "__ZN3mlx4core4seedEy"),  # of a uint64_t
         ("_ZN3mlx4core5arrayC1Ev", "__ZN3mlx4core5arrayC1Ev"),
     ],
 )
