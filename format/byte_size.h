@@ -3,12 +3,30 @@
 // Sizes as options take them, "64MiB", and as plans print them, "64.50 MB".
 #pragma once
 
-#include <charconv>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace mebp::format {
+
+// Reads digits with a point among them or none, in every locale; false for anything else.
+inline bool parseDecimal(std::string_view text, double &value) {
+  double digits = 0, scale = 1;
+  bool isFraction = false, any = false;
+  for (char c : text) {
+    if (c == '.' && !isFraction) {
+      isFraction = true;
+      continue;
+    }
+    if (c < '0' || c > '9')
+      return false;
+    any = true;
+    digits = 10 * digits + (c - '0');
+    scale *= isFraction ? 10 : 1;
+  }
+  value = digits / scale;
+  return any;
+}
 
 // Reads "64MiB" (B, KB, MB, GB, KiB, MiB, GiB; fractions allowed) into `bytes`. Returns what is wrong and what to write
 // instead, or nothing.
@@ -23,8 +41,7 @@ inline std::string parseByteSize(std::string_view text, uint64_t &bytes) {
   std::string number(text.substr(0, end)), unit(unitStart == text.npos ? "" : text.substr(unitStart));
   unit.erase(unit.find_last_not_of(" \t") + 1);
   double value = 0, scale = 0;
-  const char *last = number.data() + number.size();
-  if (auto [stop, error] = std::from_chars(number.data(), last, value); error != std::errc() || stop != last)
+  if (!parseDecimal(number, value))
     return "is not a size; give one such as 64MiB";
   if (unit.empty())
     return "has no unit; write " + number + "MiB, " + number + "MB or another of B, KB, MB, GB, KiB, MiB, GiB";

@@ -4,10 +4,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <vector>
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -15,11 +15,45 @@
 
 namespace mebp::format {
 
-namespace fs = std::filesystem;
-
 static int result(bool ok) { return ok ? 0 : errno; }
 
-static std::string parentOf(const std::string &path) { return fs::path(path).parent_path().string(); }
+std::string parentOf(const std::string &path) {
+  size_t slash = path.rfind('/');
+  if (slash == path.npos)
+    return "";
+  while (slash > 0 && path[slash - 1] == '/')
+    --slash;
+  return path.substr(0, slash == 0 ? 1 : slash);
+}
+
+std::string nameOf(const std::string &path) { return path.substr(path.rfind('/') + 1); }
+
+bool isFolder(const std::string &path) {
+  struct stat information;
+  return ::stat(path.c_str(), &information) == 0 && S_ISDIR(information.st_mode);
+}
+
+int listFolder(const std::string &folder, std::vector<std::string> &out) {
+  DIR *opened = ::opendir(folder.empty() ? "." : folder.c_str());
+  if (!opened)
+    return errno;
+  errno = 0;
+  while (const dirent *entry = ::readdir(opened)) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..")
+      out.push_back(name);
+    errno = 0;
+  }
+  const int reason = errno;
+  ::closedir(opened);
+  return reason;
+}
+
+// With all that is in it; links are removed, not followed.
+static void removeAll(const std::string &path) {
+  auto remove = [](const char *one, const struct stat *, int, struct FTW *) { return std::remove(one); };
+  ::nftw(path.c_str(), remove, 16, FTW_DEPTH | FTW_PHYS);
+}
 
 static bool exists(const std::string &path) {
   struct stat information;
@@ -58,18 +92,17 @@ int syncFolder(const std::string &folder) {
 }
 
 int makeFolders(const std::string &folder) {
-  std::error_code ignored;
-  if (folder.empty() || fs::is_directory(folder, ignored))
+  if (folder.empty() || isFolder(folder))
     return 0;
   std::string parent = parentOf(folder);
   if (int reason = parent == folder ? ENOENT : makeFolders(parent))
     return reason;
-  if (fs::path(folder).filename().empty()) // a/b/
+  if (nameOf(folder).empty()) // a/b/
     return 0;
   if (::mkdir(folder.c_str(), 0777) != 0) {
     if (errno != EEXIST)
       return errno;
-    if (!fs::is_directory(folder, ignored)) // otherwise another process was faster
+    if (!isFolder(folder)) // otherwise another process was faster
       return ENOTDIR;
   }
   return syncFolder(parent);
@@ -87,12 +120,13 @@ int exchangeNames(const std::string &first, const std::string &second) {
 }
 
 int freeBytes(const std::string &folder, uint64_t &out, uint64_t &device) {
-  std::error_code ignored;
-  fs::path place = fs::absolute(folder, ignored);
-  while (!fs::exists(place, ignored) && place.has_relative_path())
-    place = place.parent_path();
   struct statvfs information;
   struct stat named;
+  std::string place = folder;
+  while (::stat(place.c_str(), &named) != 0 && !place.empty() && place != "/")
+    place = parentOf(place);
+  if (place.empty())
+    place = ".";
   if (::statvfs(place.c_str(), &information) != 0 || ::stat(place.c_str(), &named) != 0)
     return errno;
   device = named.st_dev;
@@ -109,9 +143,8 @@ static std::string withoutFinalSlash(std::string path) {
 FolderReplacement::FolderReplacement(std::string target) : target(withoutFinalSlash(std::move(target))) {}
 
 FolderReplacement::~FolderReplacement() {
-  std::error_code ignored;
   if (!path.empty())
-    fs::remove_all(path, ignored); // what was not put in place, or the old one that was
+    removeAll(path); // what was not put in place, or the old one that was
   if (descriptor >= 0)
     ::close(descriptor);
 }
@@ -128,25 +161,23 @@ static int openLocked(const std::string &folder) {
 
 // What nobody has locked has no owner any more.
 void FolderReplacement::removeLeftovers() const {
-  std::string parent = parentOf(target), name = fs::path(target).filename().string();
-  std::vector<fs::path> writing, replaced;
-  std::error_code error;
-  for (fs::directory_iterator entry(parent.empty() ? "." : parent, error), end; !error && entry != end;
-       entry.increment(error)) {
-    std::string found = entry->path().filename().string();
+  const std::string name = nameOf(target), before = target.substr(0, target.size() - name.size());
+  std::vector<std::string> names, writing, replaced;
+  listFolder(parentOf(target), names);
+  for (const std::string &found : names) {
     if (found.rfind(name + ".writing-", 0) == 0)
-      writing.push_back(entry->path());
+      writing.push_back(before + found);
     if (found.rfind(name + ".replaced-", 0) == 0)
-      replaced.push_back(entry->path());
+      replaced.push_back(before + found);
   }
   // One killed between two renames: the old folder is the whole one.
   if (!exists(target) && replaced.size() == 1)
     ::rename(replaced.front().c_str(), target.c_str());
   else
     writing.insert(writing.end(), replaced.begin(), replaced.end());
-  for (const fs::path &leftover : writing)
-    if (int descriptor = openLocked(leftover.string()); descriptor >= 0) {
-      fs::remove_all(leftover, error);
+  for (const std::string &leftover : writing)
+    if (int descriptor = openLocked(leftover); descriptor >= 0) {
+      removeAll(leftover);
       ::close(descriptor);
     }
 }
@@ -187,9 +218,8 @@ int FolderReplacement::replaceByTwoRenames() const {
   int reason = result(::rename(path.c_str(), target.c_str()) == 0);
   if (reason != 0)
     ::rename(old.c_str(), target.c_str());
-  std::error_code ignored;
   if (reason == 0)
-    fs::remove_all(old, ignored);
+    removeAll(old);
   return reason;
 }
 

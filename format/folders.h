@@ -5,8 +5,16 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace mebp::format {
+
+// The folder that a path lies in, "" where it has none, and what it is called there.
+std::string parentOf(const std::string &path);
+std::string nameOf(const std::string &path);
+bool isFolder(const std::string &path);
+// What lies in a folder, in any order; "" is the current one.
+int listFolder(const std::string &folder, std::vector<std::string> &out);
 
 // What was written is on the medium itself. Where a system's fsync stops at the drive's cache, this does not.
 int syncFile(int descriptor);

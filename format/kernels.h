@@ -128,7 +128,7 @@ constexpr KernelSignature binary(const char *name) {
 // A row of a weight as floats; and of heads, what keeps them at most 1,024 wide.
 constexpr uint32_t widenedColumn = sizeof(float), headColumn = workspaceBytes / 1024;
 
-constexpr KernelSignature table[] = {
+inline constexpr KernelSignature table[] = {
     KernelSignature{"embedding", {ids("ids"), weight("w", "VD")}, {activation("y", "ND")}}.gathering().withoutRoom(),
     KernelSignature{"position_embedding", {weight("w", "PD")}, {activation("y", "ND")}}.ofTokens().withoutRoom(),
     KernelSignature{"embedding_weight_gradient",

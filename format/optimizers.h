@@ -18,7 +18,7 @@ struct OptimizerTraits {
 };
 
 // The default first.
-constexpr OptimizerTraits optimizers[] = {
+inline constexpr OptimizerTraits optimizers[] = {
     {"adamw", 1, 2, false},
     {"sgd", 0, 0, false},
     {"mezo", 2, 0, true},

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <set>
 #include <unordered_map>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "format/folders.h"
@@ -51,20 +51,23 @@ static Status writeConfig(const std::string &text, const std::string &folder) {
 
 // Takes along what else lies in the folder, without copying it.
 static Status linkOthers(const std::string &folder, const format::FolderReplacement &fresh) {
-  std::error_code error;
-  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    std::string name = entry->path().filename().string();
+  std::vector<std::string> names;
+  if (int reason = format::listFolder(folder, names))
+    return systemFailure(folder, "read", reason);
+  for (const std::string &name : names) {
+    const std::string path = folder + "/" + name;
+    struct stat information;
     if ("/" + name == tensorsName || "/" + name == configName)
       continue;
-    if (!entry->is_regular_file(error))
+    if (::stat(path.c_str(), &information) != 0 || !S_ISREG(information.st_mode))
       return failure(MEBP_INVALID_ARGUMENT,
                      "%s: has another adapter and '%s' beside it, so it cannot be replaced as a whole; choose another "
                      "folder",
                      folder.c_str(), name.c_str());
-    if (::link(entry->path().c_str(), fresh.file(name).c_str()) != 0)
-      return systemFailure(entry->path().string(), "link", errno);
+    if (::link(path.c_str(), fresh.file(name).c_str()) != 0)
+      return systemFailure(path, "link", errno);
   }
-  return error ? systemFailure(folder, "read", error.value()) : Status();
+  return Status();
 }
 
 // An adapter of other settings is in the folder: the two files may not change one after the other.

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
 #include "format/container.h"
+#include "format/folders.h"
 #include "format/storage.h"
 #include "format/weights_digest.h"
 #include "format/wire.h"
@@ -76,8 +76,7 @@ Status Bundle::open(const std::string &folder) {
   std::string path = folder;
   while (path.size() > 1 && path.back() == '/')
     path.pop_back();
-  std::error_code error;
-  if (!std::filesystem::is_directory(path, error))
+  if (!format::isFolder(path))
     return failure(MEBP_NOT_FOUND, "no bundle at %s; make one with mebpc", path.c_str());
   Files opened;
   for (auto [name, file] : {std::pair("program.pb", &opened.program), std::pair("manifest.json", &opened.manifest),

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/core/decimal.h"
 
-#include <charconv>
+#include <cstdio>
+#include <cstdlib>
 
 namespace mebp {
 
 double decimalOf(float number) {
+  // The fewest digits that are read as this float again; what a locale writes for a point, it reads as one.
   char text[32];
-  double decimal = 0;
-  std::from_chars(text, std::to_chars(text, text + sizeof(text), number).ptr, decimal);
-  return decimal;
+  for (int digits = 1; digits <= 9; ++digits) {
+    std::snprintf(text, sizeof(text), "%.*g", digits, static_cast<double>(number));
+    if (std::strtof(text, nullptr) == number)
+      return std::strtod(text, nullptr);
+  }
+  return static_cast<double>(number); // not a number
 }
 
 } // namespace mebp

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -168,7 +167,7 @@ Status FileReplacement::sync() {
 }
 
 Status FileReplacement::syncFolder() const {
-  int reason = format::syncFolder(std::filesystem::path(target).parent_path().string());
+  int reason = format::syncFolder(format::parentOf(target));
   return reason ? systemFailure(target, "sync the folder of", reason) : Status();
 }
 

@@ -2,13 +2,13 @@
 #include "runtime/core/lock.h"
 
 #include <cerrno>
-#include <filesystem>
 
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "format/folders.h"
 #include "runtime/core/files.h"
 
 namespace mebp {
@@ -34,8 +34,8 @@ Status Lock::takeFolder(const std::string &folder) {
 }
 
 Status Lock::takeFile(const std::string &path) {
-  std::filesystem::path named(path);
-  return take((named.parent_path() / ("." + named.filename().string() + ".lock")).string(), path, "file");
+  const std::string name = format::nameOf(path);
+  return take(path.substr(0, path.size() - name.size()) + "." + name + ".lock", path, "file");
 }
 
 Status Lock::take(const std::string &lockFile, const std::string &what, const char *kind) {

@@ -2,7 +2,7 @@
 #include "runtime/core/trace.h"
 
 #include <cerrno>
-#include <charconv>
+#include <cinttypes>
 
 #include "runtime/core/files.h"
 
@@ -10,10 +10,8 @@ namespace mebp {
 
 // In microseconds, to the nanosecond, with a point in every locale.
 static void writeTime(std::FILE *file, Trace::Time from, Trace::Time to) {
-  char text[64];
-  double microseconds = std::chrono::duration<double, std::micro>(to - from).count();
-  char *end = std::to_chars(text, text + sizeof(text), microseconds, std::chars_format::fixed, 3).ptr;
-  std::fwrite(text, 1, static_cast<size_t>(end - text), file);
+  const int64_t nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(to - from).count();
+  std::fprintf(file, "%" PRId64 ".%03" PRId64, nanoseconds / 1000, nanoseconds % 1000);
 }
 
 Trace::~Trace() {

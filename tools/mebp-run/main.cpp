@@ -7,10 +7,10 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <string>
 #include <vector>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "format/optimizers.h"
@@ -41,6 +41,12 @@ static void endOn(int signal) {
 }
 
 namespace {
+
+bool isSameFolder(const std::string &first, const std::string &second) {
+  struct stat one, other;
+  return ::stat(first.c_str(), &one) == 0 && ::stat(second.c_str(), &other) == 0 && one.st_dev == other.st_dev &&
+         one.st_ino == other.st_ino;
+}
 
 constexpr int exitBad = 2;
 constexpr int exitBySignal = 128;
@@ -144,9 +150,7 @@ private:
 
   bool prepareFolders() {
     const std::string &state = options.stateFolder, &adapter = options.adapterFolder;
-    std::error_code different;
-    if (!takeFolder(state, stateLock) ||
-        (!std::filesystem::equivalent(state, adapter, different) && !takeFolder(adapter, adapterLock)))
+    if (!takeFolder(state, stateLock) || (!isSameFolder(state, adapter) && !takeFolder(adapter, adapterLock)))
       return false;
     if (!check(mebp_session_check_space(session, state.empty() ? nullptr : state.c_str(),
                                         adapter.empty() ? nullptr : adapter.c_str(), &error)))
