@@ -3,12 +3,13 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <filesystem>
 
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "format/folders.h"
 
 namespace mebp {
 
@@ -74,12 +75,13 @@ static uint64_t readClaim(const std::string &path) {
 // Files are named DEVICE.PROCESS.NUMBER.
 static Others readOthers(const std::string &folder, const std::string &device, const std::string &own) {
   Others others;
-  std::error_code unreadable;
-  for (const auto &entry : std::filesystem::directory_iterator(folder, unreadable)) {
-    const std::string name = entry.path().filename().string();
-    if (name.rfind(device + ".", 0) != 0 || entry.path() == own)
+  std::vector<std::string> names;
+  format::listFolder(folder, names); // one that cannot be read has none
+  for (const std::string &name : names) {
+    const std::string path = folder + "/" + name;
+    if (name.rfind(device + ".", 0) != 0 || path == own)
       continue;
-    const uint64_t bytes = readClaim(entry.path().string());
+    const uint64_t bytes = readClaim(path);
     others.bytes += bytes;
     if (bytes > others.largest) {
       others.largest = bytes;
