@@ -12,7 +12,7 @@ fi
 scripts/setup.sh aarch64
 
 build=build/aarch64
-packages=(libhwy-dev libhwy1 libpthreadpool-dev libpthreadpool0 libgtest-dev nlohmann-json3-dev libcli11-dev)
+packages=(libhwy-dev libhwy1 libgtest-dev nlohmann-json3-dev libcli11-dev)
 
 # Debian's packages for AArch64, unpacked and not installed: those for two architectures exclude each other.
 fill_sysroot() {

@@ -1,32 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/backends/cpu/machine.h"
 
-#include <mutex>
-
-#include <pthread.h>
-
 #include "format/alignment.h"
 #include "runtime/backends/cpu/products/bf16_products.h"
 
 namespace mebp::cpu {
-
-// pthreadpool waits for ever for a thread that the system refuses, so as many are started once before, to see.
-static bool canStart(uint32_t threads) {
-  std::mutex hold;
-  std::vector<pthread_t> started;
-  started.reserve(threads);
-  hold.lock();
-  auto wait = [](void *mutex) -> void * {
-    std::lock_guard<std::mutex> held(*static_cast<std::mutex *>(mutex));
-    return nullptr;
-  };
-  for (pthread_t thread; started.size() < threads && pthread_create(&thread, nullptr, wait, &hold) == 0;)
-    started.push_back(thread);
-  hold.unlock();
-  for (pthread_t thread : started)
-    pthread_join(thread, nullptr);
-  return started.size() == threads;
-}
 
 Machine::Machine(InstructionSet set, uint32_t threads, unsigned char *workspace) : threads(threads) {
   if (!workspace) {
@@ -36,11 +14,9 @@ Machine::Machine(InstructionSet set, uint32_t threads, unsigned char *workspace)
   }
   context.workspace = workspace;
   use(set);
-  if (threads > 1 && canStart(threads - 1))
-    context.pool = pthreadpool_create(threads);
+  if (threads > 1)
+    context.pool = &pool.emplace(threads);
 }
-
-Machine::~Machine() { pthreadpool_destroy(context.pool); }
 
 void Machine::use(InstructionSet set) { context.bf16 = findBf16Products(set); }
 

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "runtime/backends/cpu/kernel/instruction_set.h"
 #include "runtime/backends/cpu/kernel/kernel.h"
+#include "runtime/backends/cpu/kernel/thread_pool.h"
 
 namespace mebp::cpu {
 
@@ -16,10 +18,9 @@ public:
   // `workspace`: workspaceBytes for each thread, aligned; null: its own.
   Machine(InstructionSet set, uint32_t threads, unsigned char *workspace = nullptr);
   Machine(const Machine &) = delete;
-  ~Machine();
 
   // False where the system refused them; then nothing may run.
-  bool hasThreads() const { return threads == 1 || context.pool; }
+  bool hasThreads() const { return threads == 1 || pool->threads() == threads; }
   // Another family, from the next step on.
   void use(InstructionSet set);
   // Of a step whose sequences have that many live tokens, from a position on.
@@ -28,6 +29,7 @@ public:
 private:
   uint32_t threads;
   std::vector<unsigned char> owned;
+  std::optional<ThreadPool> pool;
   Context context;
 };
 

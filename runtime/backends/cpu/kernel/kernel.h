@@ -6,8 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <pthreadpool.h>
-
 #include "format/kernels.h"
 #include "format/storage.h"
 #include "runtime/exec/attributes.h"
@@ -42,9 +40,10 @@ using format::maximumLowRank;
 using format::workspaceBytes;
 
 struct Bf16Products;
+class ThreadPool;
 
 struct Context {
-  pthreadpool_t pool = nullptr;       // null: run on the calling thread
+  ThreadPool *pool = nullptr;         // null: run on the calling thread
   unsigned char *workspace = nullptr; // thread i may use [i * workspaceBytes, (i + 1) * workspaceBytes), aligned
   const Bf16Products *bf16 = nullptr; // multiplies factors of bf16; null: they are widened
   int64_t sequence = 0;               // live, of this step

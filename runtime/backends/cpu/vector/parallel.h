@@ -5,29 +5,17 @@
 #pragma once
 
 #include "runtime/backends/cpu/kernel/kernel.h"
+#include "runtime/backends/cpu/kernel/thread_pool.h"
 
 #include <algorithm>
 #include <atomic>
-#ifdef __SANITIZE_THREAD__
-#include <sanitizer/tsan_interface.h>
-#endif
 
 namespace mebp::cpu {
-
-// pthreadpool is not built with ThreadSanitizer, which so cannot see what it promises: what was written before a hand
-// over is there after the take over of the same address.
-#ifdef __SANITIZE_THREAD__
-inline void handOver(void *address) { __tsan_release(address); }
-inline void takeOver(void *address) { __tsan_acquire(address); }
-#else
-inline void handOver(void *) {}
-inline void takeOver(void *) {}
-#endif
 
 inline int64_t ceilDivide(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor; }
 
 inline int64_t threadsOf(const Context &context) {
-  return context.pool ? static_cast<int64_t>(pthreadpool_get_threads_count(context.pool)) : 1;
+  return context.pool ? static_cast<int64_t>(context.pool->threads()) : 1;
 }
 
 // Calls task(index, workspace) once for each index below `count`; `workspace` is the running thread's own. Each worker
@@ -52,9 +40,7 @@ template <typename Task> void parallelFor(const Context &context, int64_t count,
   Shared shared{task, context.workspace, count, workers, {}};
   for (int64_t worker = 0; worker < workers; ++worker)
     shared.next[worker].store(shared.shareOf(worker), std::memory_order_relaxed);
-  // One item a worker: pthreadpool does not tell which thread runs an item, but an item runs on one thread only.
   auto work = [](void *argument, size_t self) {
-    takeOver(argument);
     auto &state = *static_cast<Shared *>(argument);
     unsigned char *workspace = state.workspace + self * workspaceBytes;
     for (int64_t offset = 0; offset < state.workers; ++offset) {
@@ -62,14 +48,10 @@ template <typename Task> void parallelFor(const Context &context, int64_t count,
       for (int64_t index; (index = state.next[worker].fetch_add(1, std::memory_order_relaxed)) < end;)
         state.task(index, workspace);
     }
-    handOver(argument);
   };
-  // Idle workers sleep: it costs a call a few microseconds, where on a busy machine one that spins away its time slice
+  // Idle threads sleep: it costs a call a few microseconds, where on a busy machine one that spins away its time slice
   // would keep the next call waiting for milliseconds.
-  handOver(&shared);
-  const uint32_t waiting = context.isOneToken ? 0 : PTHREADPOOL_FLAG_YIELD_WORKERS;
-  pthreadpool_parallelize_1d(context.pool, work, &shared, static_cast<size_t>(workers), waiting);
-  takeOver(&shared);
+  context.pool->run(work, &shared, static_cast<size_t>(workers), context.isOneToken);
 }
 
 // Calls body(row, workspace) for each row, in tasks of about 16 thousand elements; prepare(workspace) comes first in

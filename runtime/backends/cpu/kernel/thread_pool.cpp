@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A call opens a door, through which each thread that is awake goes in, and closes it when the caller's own part is
+// done. The door counts those inside. So a call is over when the last one inside has left, and a thread that the system
+// has not woken yet keeps nobody waiting, as it does where every thread has to answer.
+#include "runtime/backends/cpu/kernel/thread_pool.h"
+
+#include "runtime/platform/platform.h"
+
+namespace mebp::cpu {
+
+// Of the door; the rest counts.
+static constexpr uint32_t isOpen = 1u << 31, isWatched = 1u << 30, count = isWatched - 1;
+
+// Some hundred microseconds: longer than what lies between two calls of a step.
+static constexpr int spins = 20000;
+
+static void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Kernels keep what is large in their workspace. The least that systems give is musl's 128 KiB.
+static constexpr size_t stackBytes = 1 << 20;
+
+ThreadPool::ThreadPool(uint32_t threads) {
+  members.resize(threads > 1 ? threads - 1 : 0); // stays where it is from here on
+  pthread_attr_t attributes;
+  ::pthread_attr_init(&attributes);
+  ::pthread_attr_setstacksize(&attributes, stackBytes);
+  size_t started = 0;
+  for (; started < members.size(); ++started) {
+    Member &member = members[started];
+    member.pool = this;
+    member.index = started + 1;
+    if (::pthread_create(&member.thread, &attributes, start, &member) != 0)
+      break;
+  }
+  ::pthread_attr_destroy(&attributes);
+  members.resize(started);
+}
+
+ThreadPool::~ThreadPool() {
+  isEnding.store(true);
+  calls.fetch_add(1);
+  platform::wake(calls, threads());
+  for (Member &member : members)
+    ::pthread_join(member.thread, nullptr);
+}
+
+void *ThreadPool::start(void *member) {
+  platform::beginWorkerThread();
+  const Member &self = *static_cast<Member *>(member);
+  self.pool->serve(self.index);
+  return nullptr;
+}
+
+void ThreadPool::serve(size_t index) {
+  for (uint32_t last = 0;;) {
+    waitForCall(last);
+    last = calls.load();
+    if (isEnding.load())
+      return;
+    if (enter()) {
+      work(argument, index);
+      leave();
+    }
+  }
+}
+
+void ThreadPool::waitForCall(uint32_t last) {
+  for (int turn = 0; turn < spins && isEager.load(std::memory_order_relaxed); ++turn) {
+    if (calls.load(std::memory_order_relaxed) != last)
+      return;
+    pause();
+  }
+  // Either the caller sees that this one sleeps, or this one sees the call.
+  sleeping.fetch_add(1);
+  while (calls.load() == last)
+    platform::sleepWhile(calls, last);
+  sleeping.fetch_sub(1);
+}
+
+bool ThreadPool::enter() {
+  uint32_t state = door.load(std::memory_order_relaxed);
+  while (state & isOpen)
+    if (door.compare_exchange_weak(state, state + 1, std::memory_order_acquire, std::memory_order_relaxed))
+      return true;
+  return false;
+}
+
+void ThreadPool::leave() {
+  if (door.fetch_sub(1, std::memory_order_release) == (isWatched | 1))
+    platform::wake(door, 1);
+}
+
+void ThreadPool::run(Work given, void *with, size_t wanted, bool eager) {
+  work = given;
+  argument = with;
+  isEager.store(eager, std::memory_order_relaxed);
+  door.store(isOpen, std::memory_order_release);
+  calls.fetch_add(1);
+  if (sleeping.load() > 0)
+    platform::wake(calls, static_cast<uint32_t>(wanted - 1));
+  given(with, 0);
+  uint32_t state = door.fetch_and(count, std::memory_order_acquire) & count;
+  for (int turn = 0; state && turn < spins; ++turn) {
+    pause();
+    state = door.load(std::memory_order_acquire);
+  }
+  while (state & count) {
+    if (!(state & isWatched))
+      state = door.fetch_or(isWatched, std::memory_order_acquire) | isWatched;
+    if (state & count) {
+      platform::sleepWhile(door, state);
+      state = door.load(std::memory_order_acquire);
+    }
+  }
+}
+
+} // namespace mebp::cpu

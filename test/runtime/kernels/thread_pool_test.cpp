@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "runtime/backends/cpu/vector/parallel.h"
+
+using namespace mebp::cpu;
+
+namespace {
+
+struct Threads {
+  explicit Threads(uint32_t count) : pool(count), workspace(count * workspaceBytes) {
+    context.pool = &pool;
+    context.workspace = workspace.data();
+  }
+
+  ThreadPool pool;
+  std::vector<unsigned char> workspace;
+  Context context;
+};
+
+TEST(ThreadPool, DoesEachTaskOnce) {
+  for (uint32_t count : {2, 3, 16}) {
+    Threads threads(count);
+    ASSERT_EQ(threads.pool.threads(), count);
+    for (int call = 0; call < 3000; ++call) {
+      threads.context.isOneToken = call / 100 % 2;
+      std::vector<int> done(static_cast<size_t>(call % 40));
+      parallelFor(threads.context, call % 40,
+                  [&](int64_t task, unsigned char *) { ++done[static_cast<size_t>(task)]; });
+      ASSERT_EQ(done, std::vector<int>(done.size(), 1)) << "call " << call << " on " << count << " threads";
+    }
+  }
+}
+
+// Two tasks that wait for each other end only where two threads run them.
+TEST(ThreadPool, RunsTasksAtOnce) {
+  Threads threads(2);
+  std::atomic<int> here{0};
+  parallelFor(threads.context, 2, [&](int64_t, unsigned char *) {
+    ++here;
+    while (here < 2)
+      std::this_thread::yield();
+  });
+  EXPECT_EQ(here, 2);
+}
+
+TEST(ThreadPool, GivesEachThreadItsOwnWorkspace) {
+  Threads threads(4);
+  std::atomic<int> mixed{0};
+  for (int call = 0; call < 500; ++call)
+    parallelFor(threads.context, 64, [&](int64_t task, unsigned char *workspace) {
+      auto *own = reinterpret_cast<volatile int64_t *>(workspace);
+      *own = task;
+      std::this_thread::yield();
+      mixed += *own != task;
+    });
+  EXPECT_EQ(mixed, 0);
+}
+
+// The caller sleeps for those that are inside, however long they take.
+TEST(ThreadPool, WaitsForThreadsThatAreInside) {
+  Threads threads(3);
+  std::atomic<int> here{0}, done{0};
+  parallelFor(threads.context, 3, [&](int64_t task, unsigned char *) {
+    for (++here; here < 3;)
+      std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(task == 0 ? 0 : 50));
+    ++done;
+  });
+  EXPECT_EQ(done, 3);
+}
+
+} // namespace
