@@ -13,6 +13,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "runtime/platform/platform.h"
+
 namespace mebp::format {
 
 static int result(bool ok) { return ok ? 0 : errno; }
@@ -73,20 +75,14 @@ std::string cacheFolder() {
   return home && *home ? std::string(home) + "/.cache/mebp" : "";
 }
 
-int syncFile(int descriptor) {
-#ifdef F_FULLFSYNC
-  if (::fcntl(descriptor, F_FULLFSYNC) == 0)
-    return 0; // a file system that does not know it has fsync
-#endif
-  return result(::fsync(descriptor) == 0);
-}
+int syncFile(int descriptor) { return platform::syncFile(descriptor); }
 
 int syncFolder(const std::string &folder) {
   int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0)
     return errno;
   // Some file systems cannot sync a folder and say EINVAL; the names themselves are there.
-  int reason = syncFile(descriptor);
+  int reason = platform::syncFile(descriptor);
   ::close(descriptor);
   return reason == EINVAL ? 0 : reason;
 }
@@ -106,17 +102,6 @@ int makeFolders(const std::string &folder) {
       return ENOTDIR;
   }
   return syncFolder(parent);
-}
-
-int exchangeNames(const std::string &first, const std::string &second) {
-#if defined(RENAME_SWAP)
-  int reason = result(::renamex_np(first.c_str(), second.c_str(), RENAME_SWAP) == 0);
-#elif defined(RENAME_EXCHANGE)
-  int reason = result(::renameat2(AT_FDCWD, first.c_str(), AT_FDCWD, second.c_str(), RENAME_EXCHANGE) == 0);
-#else
-  int reason = ENOTSUP;
-#endif
-  return reason == EINVAL || reason == ENOSYS || reason == EOPNOTSUPP ? ENOTSUP : reason;
 }
 
 int freeBytes(const std::string &folder, uint64_t &out, uint64_t &device) {
@@ -226,7 +211,8 @@ int FolderReplacement::replaceByTwoRenames() const {
 int FolderReplacement::replace() {
   if (int reason = syncFolder(path))
     return reason;
-  int reason = exists(target) ? exchangeNames(path, target) : result(::rename(path.c_str(), target.c_str()) == 0);
+  int reason = exists(target) ? platform::exchangeNames(path.c_str(), target.c_str())
+                              : result(::rename(path.c_str(), target.c_str()) == 0);
   if (reason == ENOTSUP)
     reason = replaceByTwoRenames();
   return reason ? reason : syncFolder(parentOf(target));

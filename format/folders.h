@@ -16,14 +16,12 @@ bool isFolder(const std::string &path);
 // What lies in a folder, in any order; "" is the current one.
 int listFolder(const std::string &folder, std::vector<std::string> &out);
 
-// What was written is on the medium itself. Where a system's fsync stops at the drive's cache, this does not.
+// What was written is on the medium itself: platform::syncFile.
 int syncFile(int descriptor);
-// So are the names in this folder; "" is the current one.
+// The names in this folder are on the medium itself; "" is the current one.
 int syncFolder(const std::string &folder);
 // Makes what is missing of it and of the folders above, each name synced.
 int makeFolders(const std::string &folder);
-// Swaps two names at once; ENOTSUP where the file system cannot.
-int exchangeNames(const std::string &first, const std::string &second);
 // Bytes that this process may still write here, or in the nearest folder above that exists.
 int freeBytes(const std::string &folder, uint64_t &out, uint64_t &device);
 

@@ -16,10 +16,10 @@
 #include "runtime/backends/cpu/choice.h"
 #include "runtime/calibrate/fit.h"
 #include "runtime/calibrate/timer.h"
-#include "runtime/core/memory.h"
 #include "runtime/core/spill_file.h"
 #include "runtime/optim/direction.h"
 #include "runtime/optim/optimizer.h"
+#include "runtime/platform/platform.h"
 
 namespace mebp {
 
@@ -109,7 +109,7 @@ std::string today() {
 Status Calibration::measure(const mebp_calibration_options &options) {
   if (const std::string &refusal = cpu::instructionSetRefusal(); !refusal.empty())
     return failure(MEBP_UNSUPPORTED, "%s", refusal.c_str());
-  uint32_t most = options.threads ? options.threads : availableThreads();
+  uint32_t most = options.threads ? options.threads : platform::availableThreads();
   threads = most > 1 ? std::vector<uint32_t>{1, most} : std::vector<uint32_t>{1};
   Pools pools;
   std::vector<TimedCall> calls = listTimedCalls(pools, options.quick);

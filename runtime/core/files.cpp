@@ -6,10 +6,10 @@
 #include <cstring>
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "format/folders.h"
+#include "runtime/platform/platform.h"
 
 namespace mebp {
 
@@ -83,7 +83,7 @@ MappedFile &MappedFile::operator=(MappedFile &&other) noexcept {
 
 MappedFile::~MappedFile() {
   if (bytes)
-    ::munmap(const_cast<unsigned char *>(bytes) - bytesBefore(0), file.size() + bytesBefore(0));
+    platform::unmap(const_cast<unsigned char *>(bytes) - bytesBefore(0), file.size() + bytesBefore(0));
 }
 
 Result<MappedFile> MappedFile::open(const std::string &path) {
@@ -99,32 +99,27 @@ Result<MappedFile> MappedFile::map(InputFile given) {
   if (file.size() == 0)
     return mapped;
   uint64_t before = mapped.bytesBefore(0);
-  void *start = ::mmap(nullptr, file.size() + before, PROT_READ, MAP_SHARED, file.descriptor(),
-                       static_cast<off_t>(file.offset() - before));
-  if (start == MAP_FAILED)
+  void *start = platform::mapFile(file.descriptor(), file.offset() - before, file.size() + before);
+  if (!start)
     return systemFailure(file.name(), "map", errno);
   mapped.bytes = static_cast<const unsigned char *>(start) + before;
   mapped.watched.begin(start, file.size() + before);
   return mapped;
 }
 
-uint64_t MappedFile::bytesBefore(uint64_t offset) const {
-  return (file.offset() + offset) % static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-}
+uint64_t MappedFile::bytesBefore(uint64_t offset) const { return (file.offset() + offset) % platform::pageBytes(); }
 
 // Advice that the system cannot take changes nothing, so nobody asks how it went.
 void MappedFile::adviseIn(uint64_t offset, uint64_t count) const {
   uint64_t before = bytesBefore(offset);
-  ::madvise(const_cast<unsigned char *>(bytes) + offset - before, count + before, MADV_WILLNEED);
+  platform::prefetchMap(bytes + offset - before, count + before);
 }
 
-void MappedFile::sync() const { ::fdatasync(file.descriptor()); }
+void MappedFile::sync() const { platform::cleanPages(file.descriptor()); }
 
 void MappedFile::adviseOut(uint64_t offset, uint64_t count) const {
   uint64_t before = bytesBefore(offset);
-  ::madvise(const_cast<unsigned char *>(bytes) + offset - before, count + before, MADV_DONTNEED);
-  ::posix_fadvise(file.descriptor(), static_cast<off_t>(file.offset() + offset - before),
-                  static_cast<off_t>(count + before), POSIX_FADV_DONTNEED);
+  platform::dropMap(bytes + offset - before, file.descriptor(), file.offset() + offset - before, count + before);
 }
 
 FileReplacement::~FileReplacement() {
@@ -161,7 +156,7 @@ void FileReplacement::write(const void *data, uint64_t size) {
 }
 
 Status FileReplacement::sync() {
-  if (int reason = failed.ok() ? format::syncFile(descriptor) : 0)
+  if (int reason = failed.ok() ? platform::syncFile(descriptor) : 0)
     failed = systemFailure(target, "write", reason);
   return failed;
 }
@@ -183,7 +178,7 @@ Status FileReplacement::replace() {
 Status FileReplacement::replaceAndKeep(const std::string &name) {
   if (!failed.ok())
     return failed;
-  int reason = format::exchangeNames(temporary, target);
+  int reason = platform::exchangeNames(temporary.c_str(), target.c_str());
   if (reason != 0 && reason != ENOTSUP)
     return systemFailure(target, "replace", reason);
   bool exchanged = reason == 0;

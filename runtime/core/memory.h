@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory that a session works in, and how much of it the process has really taken.
+// The memory that a session works in, and the most that the process has really taken.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,7 @@ private:
   mebp_allocator owner = {}; // without functions: the system
 };
 
-// Anonymous memory plus the resident pages of writable shared mappings of this process, in bytes; 0 where the system
-// does not tell. Allocates nothing.
-uint64_t writtenMemoryBytes();
-
-// The highest figure of it so far.
+// The highest figure so far of platform::writtenMemoryBytes.
 class PeakMemory {
 public:
   void sample();
@@ -39,11 +35,5 @@ public:
 private:
   uint64_t highest = 0;
 };
-
-// What the machine has; 0 where the system does not tell.
-uint64_t physicalMemoryBytes();
-
-// As many threads as this process may run on.
-uint32_t availableThreads();
 
 } // namespace mebp

@@ -5,18 +5,16 @@
 #include <cstdlib>
 
 #include <fcntl.h>
-#include <linux/magic.h>
-#include <sys/mman.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "runtime/core/files.h"
+#include "runtime/platform/platform.h"
 
 namespace mebp {
 
 SpillFile::~SpillFile() {
   if (map)
-    ::munmap(map, mapBytes);
+    platform::unmap(map, mapBytes);
   if (descriptor >= 0)
     ::close(descriptor);
 }
@@ -26,11 +24,6 @@ const char *SpillFile::defaultFolder() {
   return named && *named ? named : "/var/tmp";
 }
 
-static bool isInMemory(int descriptor) {
-  struct statfs system;
-  return ::fstatfs(descriptor, &system) == 0 && (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC);
-}
-
 Status SpillFile::open(const std::string &folder, uint64_t bytes, uint64_t mapped) {
   place = folder;
   std::string path = folder + "/mebp-spill-XXXXXX";
@@ -38,16 +31,16 @@ Status SpillFile::open(const std::string &folder, uint64_t bytes, uint64_t mappe
   if (descriptor < 0)
     return systemFailure(folder, "make a file here", errno);
   ::unlink(path.c_str());
-  if (isInMemory(descriptor))
+  if (platform::isInMemory(descriptor))
     return failure(MEBP_INVALID_ARGUMENT,
                    "%s: files here are in memory, so spilling would save none; choose a folder on a disk",
                    folder.c_str());
-  if (int reason = bytes == 0 ? 0 : ::posix_fallocate(descriptor, 0, static_cast<off_t>(bytes)))
+  if (int reason = platform::reserve(descriptor, bytes))
     return systemFailure(folder, ("reserve " + std::to_string(bytes) + " bytes").c_str(), reason);
   if (mapped == 0)
     return Status();
-  void *pages = ::mmap(nullptr, mapped, PROT_READ, MAP_SHARED, descriptor, 0);
-  if (pages == MAP_FAILED)
+  void *pages = platform::mapFile(descriptor, 0, mapped);
+  if (!pages)
     return systemFailure(folder, "map a file here", errno);
   map = static_cast<unsigned char *>(pages);
   mapBytes = mapped;
@@ -81,31 +74,20 @@ Status SpillFile::read(uint64_t offset, void *data, uint64_t bytes) const {
   return Status();
 }
 
-void SpillFile::readAhead(uint64_t offset, uint64_t bytes) const {
-  ::posix_fadvise(descriptor, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
-}
+void SpillFile::readAhead(uint64_t offset, uint64_t bytes) const { platform::prefetchFile(descriptor, offset, bytes); }
 
-void SpillFile::writeBack(uint64_t offset, uint64_t bytes) const {
-  ::sync_file_range(descriptor, static_cast<off_t>(offset), static_cast<off_t>(bytes), SYNC_FILE_RANGE_WRITE);
-}
+void SpillFile::writeBack(uint64_t offset, uint64_t bytes) const { platform::startWriting(descriptor, offset, bytes); }
 
 Status SpillFile::prepareRead(uint64_t offset, uint64_t bytes) const {
-  constexpr unsigned all = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
-  // A file system that cannot wait for a range still has what was written.
-  if (::sync_file_range(descriptor, static_cast<off_t>(offset), static_cast<off_t>(bytes), all) != 0 &&
-      (errno == EIO || errno == ENOSPC))
-    return systemFailure(place, "write what is spilled", errno);
-#ifdef MADV_POPULATE_READ
-  // An older kernel does not know this; then the first touch reads.
-  if (::madvise(map + offset, bytes, MADV_POPULATE_READ) != 0 && errno == EFAULT)
-    return systemFailure(place, "read what was spilled", EIO);
-#endif
+  if (int reason = platform::finishWriting(descriptor, offset, bytes))
+    return systemFailure(place, "write what is spilled", reason);
+  if (int reason = platform::loadMap(map + offset, bytes))
+    return systemFailure(place, "read what was spilled", reason);
   return Status();
 }
 
 void SpillFile::drop(uint64_t offset, uint64_t bytes) const {
-  ::madvise(map + offset, bytes, MADV_DONTNEED);
-  ::posix_fadvise(descriptor, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_DONTNEED);
+  platform::dropMap(map + offset, descriptor, offset, bytes);
 }
 
 } // namespace mebp

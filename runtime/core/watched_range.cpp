@@ -7,8 +7,7 @@
 #include <mutex>
 #include <utility>
 
-#include <sys/mman.h>
-#include <unistd.h>
+#include "runtime/platform/platform.h"
 
 namespace mebp {
 
@@ -38,7 +37,7 @@ struct WatchedRange::Handler {
     if (!slot)
       return false;
     auto *page = reinterpret_cast<void *>(address / pageBytes * pageBytes);
-    if (::mmap(page, pageBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+    if (!platform::replaceByZeros(page))
       return false;
     slot->cut.store(true);
     return true;
@@ -62,7 +61,7 @@ struct WatchedRange::Handler {
   static void install() {
     if (installed)
       return;
-    pageBytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+    pageBytes = static_cast<uintptr_t>(platform::pageBytes());
     struct sigaction ours = {};
     ours.sa_sigaction = handle;
     ours.sa_flags = SA_SIGINFO | SA_ONSTACK;

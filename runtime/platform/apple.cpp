@@ -12,7 +12,6 @@
 #include <pthread.h>
 #include <pthread/qos.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/sysctl.h>
@@ -84,8 +83,6 @@ bool isInMemory(int descriptor) {
 int exchangeNames(const char *first, const char *second) {
   return result(::renamex_np(first, second, RENAME_SWAP) == 0);
 }
-
-int lockFile(int descriptor) { return result(::flock(descriptor, LOCK_EX | LOCK_NB) == 0); }
 
 // What the system's own limit on an application counts.
 uint64_t writtenMemoryBytes() {

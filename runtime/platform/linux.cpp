@@ -14,7 +14,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <sys/auxv.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -95,8 +94,6 @@ int exchangeNames(const char *first, const char *second) {
 #endif
   return reason == EINVAL || reason == ENOSYS || reason == EOPNOTSUPP ? ENOTSUP : reason;
 }
-
-int lockFile(int descriptor) { return result(::flock(descriptor, LOCK_EX | LOCK_NB) == 0); }
 
 // Calls `take` with every line of a file of /proc, without allocating; lines beyond the buffer come in pieces.
 template <typename Take> static bool forEachLine(const char *path, Take take) {

@@ -42,9 +42,6 @@ int finishWriting(int descriptor, uint64_t offset, uint64_t bytes);
 bool isInMemory(int descriptor);
 // Swaps two names at once; ENOTSUP where the file system cannot.
 int exchangeNames(const char *first, const char *second);
-// Whoever has the lock keeps it until the descriptor is closed, which the end of the process does; EWOULDBLOCK where
-// another one has it.
-int lockFile(int descriptor);
 
 // Memory.
 // Anonymous memory plus the resident pages of writable shared maps of this process; 0 where the system does not tell.

@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "runtime/backends/backends.h"
-#include "runtime/core/memory.h"
 #include "runtime/core/spill_file.h"
 #include "runtime/optim/optimizer.h"
+#include "runtime/platform/platform.h"
 
 namespace mebp {
 
@@ -54,7 +54,7 @@ bool isForwardOnly(const mebp_session_options &options) {
 
 Result<std::unique_ptr<Backend>> makeBackendOf(const mebp_session_options &options, const Routes &routes) {
   BackendOptions backend;
-  backend.threads = options.threads ? options.threads : availableThreads();
+  backend.threads = options.threads ? options.threads : platform::availableThreads();
   backend.referenceKernels = options.reference_kernels;
   backend.routes = routes;
   return findBackend(options.backend)->make(backend);

@@ -8,9 +8,11 @@
 
 #include "runtime/core/files.h"
 #include "runtime/core/memory.h"
+#include "runtime/platform/platform.h"
 #include "support/tiny_model.h"
 
 using namespace mebp;
+using platform::writtenMemoryBytes;
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include "runtime/backends/cpu/interpreter/interpreter.h"
 #include "runtime/backends/cpu/machine.h"
 #include "runtime/backends/cpu/registry.h"
-#include "runtime/core/memory.h"
+#include "runtime/platform/platform.h"
 
 namespace mebp {
 
@@ -112,7 +112,7 @@ private:
 Device lookAtCpu() {
   Device device;
   device.description = format::processorName() + ", " + cpu::nameOf(cpu::instructionSet()) + " kernels";
-  device.memoryBytes = physicalMemoryBytes();
+  device.memoryBytes = platform::physicalMemoryBytes();
   return device;
 }
 

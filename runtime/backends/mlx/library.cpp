@@ -10,8 +10,8 @@
 
 #include "mebp/mebp.h"
 #include "runtime/backends/mlx/backend.h"
-#include "runtime/core/memory.h"
 #include "runtime/exec/backend_library.h"
+#include "runtime/platform/platform.h"
 
 namespace mebp::mlx {
 
@@ -58,8 +58,8 @@ static Device describe(Processor processor) {
     return device;
   const std::string name = propertyOf<std::string>(wanted, {"device_name", "architecture"});
   device.description = (name.empty() ? "" : name + ", ") + "MLX " + version;
-  device.memoryBytes =
-      processor == Processor::Gpu ? propertyOf<size_t>(wanted, {"total_memory", "memory_size"}) : physicalMemoryBytes();
+  device.memoryBytes = processor == Processor::Gpu ? propertyOf<size_t>(wanted, {"total_memory", "memory_size"})
+                                                   : platform::physicalMemoryBytes();
   return device;
 }
 

@@ -4,11 +4,10 @@
 #include "runtime/backends/cpu/products/amx_bf16.h"
 #include "runtime/backends/cpu/products/avx512_bf16.h"
 #include "runtime/backends/cpu/products/neon_bf16.h"
+#include "runtime/platform/platform.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 #include <cpuid.h>
-#elif defined(__aarch64__) && defined(__linux__)
-#include <sys/auxv.h>
 #endif
 
 namespace mebp::cpu {
@@ -40,11 +39,10 @@ const Bf16Products *findBf16Products(InstructionSet set) {
   return set == InstructionSet::Avx512Bf16 && features.avx512Bf16 ? &avx512::products : nullptr;
 }
 
-#elif defined(__aarch64__) && defined(__linux__)
+#elif defined(__aarch64__)
 
 const Bf16Products *findBf16Products(InstructionSet set) {
-  constexpr unsigned long bf16 = 1 << 14; // HWCAP2_BF16
-  static const bool there = getauxval(AT_HWCAP2) & bf16;
+  static const bool there = platform::hasArmBf16();
   return set == InstructionSet::NeonBf16 && there ? &neon::products : nullptr;
 }
 
