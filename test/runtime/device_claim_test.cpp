@@ -22,9 +22,7 @@ protected:
   DeviceClaims() : folder(testing::TempDir() + "claims." + std::to_string(::getpid())) {}
   ~DeviceClaims() override { std::filesystem::remove_all(folder); }
   Status take(DeviceClaim &claim, uint64_t bytes) const { return claim.take("mlx", bytes, 16 * gigabyte, folder); }
-  size_t files() const {
-    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
-  }
+  size_t files() const { return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder), {})); }
 
   std::string folder;
 };

@@ -54,8 +54,8 @@ private:
 // Describes a stage's graph: runs its steps on nodes.
 class Description {
 public:
-  Description(const Stage &stage, const Sizes &sizes, const Live &live, const Routes &routes,
-              std::vector<Start> firsts, Values &values)
+  Description(const Stage &stage, const Sizes &sizes, const Live &live, const Routes &routes, std::vector<Start> firsts,
+              Values &values)
       : stage(stage), sizes(sizes), live(live), routes(routes), firsts(std::move(firsts)), values(values) {}
 
   void run() {

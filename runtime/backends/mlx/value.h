@@ -36,7 +36,8 @@ array gatherRows(const Value &value, const array &rows);
 
 // a b, of matrices or of as many pairs of them.
 array product(const array &a, const array &b);
-// x matrixᵀ, or x matrix; of a quantised matrix there are never more than some MB as numbers, unless its own product is not to be used.
+// x matrixᵀ, or x matrix; of a quantised matrix there are never more than some MB as numbers, unless its own product is
+// not to be used.
 array product(const array &x, const Value &matrix, bool transposed, bool quantisedProducts);
 // x matrix, with as many rows of it at a time as have so many numbers.
 array productInTiles(const array &x, const Value &matrix, int mostNumbers);
