@@ -94,10 +94,10 @@ static Others readOthers(const std::string &folder, const std::string &device, c
 Status DeviceClaim::take(const std::string &device, uint64_t bytes, uint64_t total, const std::string &folder) {
   const double gigabyte = 1e9;
   if (total && bytes > total)
-    return failure(
-        MEBP_OUT_OF_MEMORY,
-        "the plan needs %.2f GB of the device '%s', which has %.2f GB; compile with a smaller --memory-budget",
-        static_cast<double>(bytes) / gigabyte, device.c_str(), static_cast<double>(total) / gigabyte);
+    return failure(MEBP_OUT_OF_MEMORY,
+                   "this run needs at least %.2f GB of the device '%s', which has %.2f GB; compile with fewer bits "
+                   "(--weights) or a smaller --memory-budget",
+                   static_cast<double>(bytes) / gigabyte, device.c_str(), static_cast<double>(total) / gigabyte);
   static std::atomic<uint32_t> number{0};
   if (::mkdir(folder.c_str(), 0700) != 0 && ::access(folder.c_str(), W_OK) != 0)
     return Status();
@@ -112,7 +112,8 @@ Status DeviceClaim::take(const std::string &device, uint64_t bytes, uint64_t tot
   return failure(
       MEBP_OUT_OF_MEMORY,
       "the device '%s' has %.2f GB, of which other runs have planned %.2f GB (process %s the most), and this "
-      "one needs %.2f GB; wait until that ends, or compile with a smaller --memory-budget",
+      "one needs at least %.2f GB; wait until that ends, or compile with fewer bits (--weights) or a smaller "
+      "--memory-budget",
       device.c_str(), static_cast<double>(total) / gigabyte, static_cast<double>(others.bytes) / gigabyte,
       others.process.c_str(), static_cast<double>(bytes) / gigabyte);
 }

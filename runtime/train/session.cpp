@@ -18,6 +18,8 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
   if (Status status = openBackend(); !status.ok())
     return status;
   const Layout layout = planSession(opened.content(), given, *backend);
+  if (Status status = claimDevice(layout); !status.ok())
+    return status;
   if (Status status = takeMemory(layout.total); !status.ok())
     return status;
   if (Status status = backend->load(opened.content(), memory + layout.workspace); !status.ok())
@@ -80,6 +82,14 @@ Status Session::openBackend() {
   if (made.ok())
     backend = std::move(*made);
   return made.status();
+}
+
+// What a device holds at the least: what lies between these within a program it places by itself.
+Status Session::claimDevice(const Layout &layout) {
+  const KnownBackend &known = *findBackend(settings.backend);
+  if (!known.isForeign)
+    return Status();
+  return claim.take(known.name, owner->content().weights_bytes() + layout.total, known.look().memoryBytes);
 }
 
 Status Session::takeMemory(uint64_t bytes) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "runtime/bundle/bundle.h"
+#include "runtime/core/device_claim.h"
 #include "runtime/core/memory.h"
 #include "runtime/core/spill_file.h"
 #include "runtime/core/status.h"
@@ -59,6 +60,7 @@ private:
   friend class Generation; // runs by the same adapter, weights and backend
 
   Status openBackend();
+  Status claimDevice(const Layout &layout);
   Status takeMemory(uint64_t bytes);
   Status openSpill(const Layout &layout, bool byPlan); // or by an option
 
@@ -91,6 +93,7 @@ private:
   mebp_session_options settings = {};
   Arena arena;
   unsigned char *memory = nullptr; // the arena's, or the caller's
+  DeviceClaim claim;               // of a device that is not the CPU
   std::unique_ptr<Backend> backend;
   Buffers buffers; // all memory that programs are bound to
   SpillFile spill; // open where settings.spill_folder was given

@@ -36,7 +36,8 @@ TEST_F(DeviceClaims, EndWithTheirSessions) {
     EXPECT_EQ(status.code(), MEBP_OUT_OF_MEMORY);
     EXPECT_EQ(status.message(), "the device 'mlx' has 16.00 GB, of which other runs have planned 12.00 GB (process " +
                                     std::to_string(::getpid()) +
-                                    " the most), and this one needs 5.00 GB; wait until that ends, or compile with a "
+                                    " the most), and this one needs at least 5.00 GB; wait until that ends, or compile "
+                                    "with fewer bits (--weights) or a "
                                     "smaller --memory-budget");
     EXPECT_TRUE(other.take("other", 5 * gigabyte, 16 * gigabyte, folder).ok());
   }
@@ -74,7 +75,8 @@ TEST_F(DeviceClaims, AreSeenByOtherProcesses) {
 TEST_F(DeviceClaims, AreMoreThanTheDeviceHas) {
   DeviceClaim claim;
   EXPECT_EQ(take(claim, 17 * gigabyte).message(),
-            "the plan needs 17.00 GB of the device 'mlx', which has 16.00 GB; compile with a smaller --memory-budget");
+            "this run needs at least 17.00 GB of the device 'mlx', which has 16.00 GB; compile with fewer bits "
+            "(--weights) or a smaller --memory-budget");
 }
 
 TEST_F(DeviceClaims, NeedNoFolder) {

@@ -10,6 +10,8 @@ using namespace mebp;
 // How many runs are done before one fails; below zero: all are.
 static int runsLeft = -1;
 
+static uint64_t memoryBytes = 1 << 30;
+
 namespace {
 
 class LostBackend final : public Backend {
@@ -37,7 +39,7 @@ private:
 static Device look(Processor) {
   Device device;
   device.description = "a device that can be lost";
-  device.memoryBytes = 1 << 30;
+  device.memoryBytes = memoryBytes;
   return device;
 }
 
@@ -50,4 +52,5 @@ extern "C" const BackendLibrary *mebp_backend_library() {
   return &library;
 }
 
+extern "C" void shrink_device_to(uint64_t bytes) { memoryBytes = bytes; }
 extern "C" void lose_device_after(int runs) { runsLeft = runs; }
