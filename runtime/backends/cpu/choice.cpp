@@ -45,10 +45,24 @@ bool needsBf16Products(InstructionSet set) {
   return set == InstructionSet::AmxBf16 || set == InstructionSet::Avx512Bf16 || set == InstructionSet::NeonBf16;
 }
 
+// With one target there is nothing to dispatch, and Highway's library is not needed.
+constexpr bool hasOneTarget = (HWY_TARGETS & (HWY_TARGETS - 1)) == 0;
+
+int64_t supportedTargets() {
+  if constexpr (hasOneTarget)
+    return HWY_TARGETS;
+  else
+    return hwy::SupportedTargets() & HWY_TARGETS;
+}
+
 // Disables every target better than those of `set`; Highway numbers the better ones lower.
 void limitDispatch(InstructionSet set) {
-  int64_t compiled = describe(set).targets & HWY_TARGETS;
-  hwy::DisableTargets((compiled & -compiled) - 1);
+  if constexpr (!hasOneTarget) {
+    int64_t compiled = describe(set).targets & HWY_TARGETS;
+    hwy::DisableTargets((compiled & -compiled) - 1);
+  } else {
+    (void)set;
+  }
 }
 
 struct Dispatch {
@@ -91,7 +105,7 @@ const char *nameOf(InstructionSet set) { return describe(set).name; }
 
 const std::vector<InstructionSet> &availableInstructionSets() {
   static const std::vector<InstructionSet> sets = [] {
-    int64_t targets = hwy::SupportedTargets() & HWY_TARGETS; // before any is disabled
+    int64_t targets = supportedTargets(); // before any is disabled
     std::vector<InstructionSet> found;
     for (const Description &description : descriptions)
       if ((description.targets & targets) && (!needsBf16Products(description.set) || findBf16Products(description.set)))
