@@ -34,6 +34,9 @@ array numbersOf(const Value &value);
 // The numbers of the rows that `rows` [N] names.
 array gatherRows(const Value &value, const array &rows);
 
+// Over the last axis, which stays, of length 1.
+array sumOf(const array &x);
+
 // a b, of matrices or of as many pairs of them.
 array product(const array &a, const array &b);
 // x matrixᵀ, or x matrix; of a quantised matrix there are never more than some MB as numbers, unless its own product is

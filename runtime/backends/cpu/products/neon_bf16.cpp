@@ -183,8 +183,10 @@ void expand(const Tensor &w, int64_t row, int64_t count, int64_t column, uint16_
   const Rows rows(w, column);
   for (int64_t d = 0, end = (count + depthUnit - 1) / depthUnit * depthUnit; d < end; d += 2, panel += 2 * width) {
     const Piece even = d < count ? rows(row + d) : Piece(), odd = d + 1 < count ? rows(row + d + 1) : Piece();
-    for (int i = 0; i < 4; ++i)
-      vst2q_u16(panel + 16 * i, {{even.parts[i], odd.parts[i]}});
+    for (int i = 0; i < 4; ++i) {
+      const uint16x8x2_t pairs = {{even.parts[i], odd.parts[i]}};
+      vst2q_u16(panel + 16 * i, pairs);
+    }
   }
 }
 

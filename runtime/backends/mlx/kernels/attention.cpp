@@ -21,7 +21,7 @@ array Heads::scores(const array &q, const array &k, const array &query, const ar
 }
 
 Softmax::Softmax(const array &scores)
-    : maximum(mx::max(scores, -1, true)), p(mx::exp(scores - maximum)), total(mx::sum(p, -1, true)) {}
+    : maximum(mx::max(scores, -1, true)), p(mx::exp(scores - maximum)), total(sumOf(p)) {}
 
 namespace {
 
@@ -107,7 +107,7 @@ static void attentionGradient(Call &call) {
     auto ofPiece = [&](const array &matrix) { return heads.queries(rowsOf(matrix, piece.row, piece.rows)); };
     array query = ofPiece(q), key = heads.keys(keyRowsOf(k, piece)), dout = ofPiece(upstream);
     array p = mx::exp(heads.scores(query, key, piece.queryPositions(), piece.keyPositions()) - ofPiece(lse));
-    array mean = mx::sum(dout * ofPiece(o), -1, true);
+    array mean = sumOf(dout * ofPiece(o));
     array ds = call.attributes.scale * p * (product(dout, mx::swapaxes(heads.keys(keyRowsOf(v, piece)), 2, 3)) - mean);
     dq.push_back(heads.fromQueries(product(ds, key)));
     addKeyRows(dk, heads.fromKeys(product(mx::swapaxes(ds, 2, 3), query)), piece);

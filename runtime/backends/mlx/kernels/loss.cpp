@@ -17,10 +17,10 @@ static void logProbabilityTile(Call &call) {
   array kept = correction * call.numbers(3);
   call.give(0, p);
   call.give(1, maximum);
-  call.give(2, kept + mx::sum(p, -1, true));
+  call.give(2, kept + sumOf(p));
   // What was summed before lies below another maximum; nothing of it is left where the first one is minus infinity.
   array moved = mx::where(correction > zero, correction * call.numbers(4) + (before - maximum) * kept, zero);
-  call.give(3, moved + mx::sum(p * below, -1, true));
+  call.give(3, moved + sumOf(p * below));
   array label = mx::sum(mx::where(isLabel, logits, zero), -1, true);
   call.give(4, mx::where(mx::any(isLabel, -1, true), label, call.numbers(5)));
   if (call.wants(5))
