@@ -3,12 +3,13 @@
 # make demo   fine-tunes a real model on this machine
 # make test   runs all tests
 # make soak   what takes hours: every write fails once, runs are killed at random moments, each fuzzer runs for an hour
+# make cross  links the runtime for musl and macOS on AArch64, and prints sizes
 # make lint   holds the sources to their rules: ruff, clang-format, clang-tidy
 # make wheel  builds dist/mebp-*.whl and tries them on a system that has nothing but Python
 # make docs   writes docs/cli.md anew from the commands' own help, docs/ops.md and docs/passes.md from the .td files,
 #             docs/models.md from what bench/models.py found
 # make clean  removes what was built; .venv stays
-.PHONY: all setup build demo test soak lint docs wheel clean
+.PHONY: all setup build demo test soak cross lint docs wheel clean
 
 all: build
 
@@ -26,6 +27,9 @@ test: build
 
 soak: build
 	@scripts/soak.sh
+
+cross: build
+	@scripts/cross.sh
 
 lint: build
 	@scripts/lint.sh all
