@@ -31,7 +31,7 @@ struct Header {
 };
 static_assert(sizeof(Header) == 24, "the header is written as it lies in memory, little-endian");
 
-constexpr char magic[4] = {'M', 'E', 'B', 'P'};
+inline constexpr char magic[4] = {'M', 'E', 'B', 'P'};
 constexpr uint16_t majorVersion = 2;
 constexpr uint16_t minorVersion = 0;
 constexpr uint64_t regionAlignment = 16384; // what Metal needs to wrap a region without copying it

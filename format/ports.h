@@ -45,7 +45,7 @@ struct StepPort {
   bool ofHead;       // of no use once the head has run: gradients of the blocks before it may take its place
   bool ofVocabulary; // a column for each word, else one; this is so much that it is written to the caller's memory
 };
-constexpr StepPort stepPorts[] = {
+inline constexpr StepPort stepPorts[] = {
     {idsPort, false, Storage::I32, false, false},
     {labelsPort, false, Storage::I32, false, false},
     {rowsPort, false, Storage::I32, true, false},

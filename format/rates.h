@@ -19,7 +19,7 @@ constexpr int ratesVersion = 1;
 // A call takes the sum of its amounts times their rates. `call`: 1. `product`: multiplications whose results are added
 // up. `weight`: elements of a weight, once a call. `element`: of activations, read or written.
 constexpr size_t termCount = 4;
-constexpr const char *termNames[termCount] = {"call", "product", "weight", "element"};
+inline constexpr const char *termNames[termCount] = {"call", "product", "weight", "element"};
 using Amounts = std::array<double, termCount>;
 using Rates = std::array<double, termCount>; // nanoseconds of one of each
 

@@ -18,11 +18,11 @@ struct WeightFormatTraits {
   WeightFormat format;
   Storage storage;
 };
-constexpr WeightFormatTraits weightFormats[] = {{"f32", WeightFormat::F32, Storage::F32},
-                                                {"bf16", WeightFormat::BF16, Storage::BF16},
-                                                {"int8", WeightFormat::Int8, Storage::Int8},
-                                                {"int4", WeightFormat::Int4, Storage::Int4},
-                                                {"int4-sym", WeightFormat::Int4Symmetric, Storage::Int4}};
+inline constexpr WeightFormatTraits weightFormats[] = {{"f32", WeightFormat::F32, Storage::F32},
+                                                       {"bf16", WeightFormat::BF16, Storage::BF16},
+                                                       {"int8", WeightFormat::Int8, Storage::Int8},
+                                                       {"int4", WeightFormat::Int4, Storage::Int4},
+                                                       {"int4-sym", WeightFormat::Int4Symmetric, Storage::Int4}};
 constexpr const char *weightFormatNames = "f32, bf16, int8, int4 or int4-sym";
 
 constexpr const WeightFormatTraits &traitsOf(WeightFormat format) { return weightFormats[static_cast<int>(format)]; }

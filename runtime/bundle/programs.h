@@ -20,7 +20,7 @@ struct KnownProgram {
   bool givesLogits;
   bool generates = false; // run by generation, and by nothing else
 };
-constexpr KnownProgram knownPrograms[] = {
+inline constexpr KnownProgram knownPrograms[] = {
     {format::forwardProgram, false, true, false, false, false},
     {format::backwardProgram, false, false, true, false, false},
     {format::objectiveProgram, true, true, true, true, false},

@@ -15,7 +15,7 @@ struct Way {
   const char *name, *detour;
   bool Routes::*open;
 };
-constexpr Way ways[] = {
+inline constexpr Way ways[] = {
     {"quantised products", "dense products of dequantised weights", &Routes::quantisedProducts},
 };
 
