@@ -31,9 +31,9 @@ template <Processor processor> static Made makeWithMlx(const BackendOptions &opt
 }
 
 static constexpr KnownBackend backends[] = {
-    {MEBP_CPU, "cpu", true, false, false, lookAtCpu, makeCpu},
-    {MEBP_MLX, "mlx", false, true, true, lookWithMlx<Processor::Gpu>, makeWithMlx<Processor::Gpu>},
-    {MEBP_MLX_CPU, "mlx-cpu", false, true, true, lookWithMlx<Processor::Cpu>, makeWithMlx<Processor::Cpu>},
+    {MEBP_CPU, "cpu", true, false, lookAtCpu, makeCpu},
+    {MEBP_MLX, "mlx", false, true, lookWithMlx<Processor::Gpu>, makeWithMlx<Processor::Gpu>},
+    {MEBP_MLX_CPU, "mlx-cpu", false, true, lookWithMlx<Processor::Cpu>, makeWithMlx<Processor::Cpu>},
 };
 
 const KnownBackend *findBackend(mebp_backend number) {

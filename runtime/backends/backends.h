@@ -25,9 +25,8 @@ struct KnownBackend {
   const char *name;
   // To an observer, before each call. Of one that does not, a limit on the weights in memory is refused.
   bool tellsReads;
-  // In the middle of a step. Then no gradient is applied before all are there.
-  bool canBeLost;
-  // Drivers and libraries that are not ours compute there: a session asks the self-test before it trusts them.
+  // Drivers and libraries that are not ours compute there. A session asks the self-test before it trusts them; and
+  // since they may fail in the middle of a step, no gradient is applied before all are there.
   bool isForeign;
   Device (*look)();
   // A refusal says how to get what is not there.

@@ -14,7 +14,7 @@ namespace mebp {
 static GradientUse gradientUseOf(const mebp_session_options &options) {
   if (options.accumulate)
     return GradientUse::Sum;
-  bool areKept = options.return_gradients || options.clip > 0 || findBackend(options.backend)->canBeLost;
+  bool areKept = options.return_gradients || options.clip > 0 || findBackend(options.backend)->isForeign;
   return areKept ? GradientUse::Keep : GradientUse::Apply;
 }
 

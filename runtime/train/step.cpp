@@ -203,7 +203,7 @@ Status Session::step(const Tokens *batches, uint32_t count, const Objective &of,
   trainables.beginStep();
   Status status = settings.optimizer == MEBP_MEZO ? stepAlongDirection(batches, count, out.loss, squaredNorm)
                                                   : stepByGradient(batches, count, out.loss, squaredNorm);
-  const bool isUndone = status.code() == MEBP_IO && findBackend(settings.backend)->canBeLost && gradients.areKept();
+  const bool isUndone = status.code() == MEBP_IO && findBackend(settings.backend)->isForeign && gradients.areKept();
   if (status = trainables.endStep(status); !status.ok())
     return isUndone && trainables.checkWhole().ok() ? undone(status) : status;
   // Nothing that a step touches is given back, so the memory at its end is the most that it had.
