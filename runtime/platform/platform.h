@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What systems do in ways of their own, a file for each: linux.cpp (with glibc, musl and Android's C library) and
-// apple.cpp. What POSIX has is used as it is elsewhere, but for maps, which are all here. docs/porting.md says what a
-// port has to give. An `int` is 0 or an errno. Nothing here allocates.
+// apple.cpp; posix.cpp has the maps that they make alike. What POSIX has is used as it is elsewhere, but for maps,
+// which are all here. docs/porting.md says what a port has to give. An `int` is 0 or an errno. Nothing here allocates.
 #pragma once
 
 #include <atomic>
