@@ -2,6 +2,7 @@
 #include "runtime/core/device_claim.h"
 
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 
 #include <fcntl.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "format/folders.h"
+#include "runtime/core/lock.h"
 
 namespace mebp {
 
@@ -36,23 +38,18 @@ std::string DeviceClaim::sharedFolder() {
   return own && *own ? std::string(own) + "/mebp" : "/tmp/mebp-" + std::to_string(::getuid());
 }
 
-// Whoever looks takes an unlocked file for one that a dead process has left, and removes it: then it is made again.
 bool DeviceClaim::write(const std::string &path, uint64_t bytes) {
-  for (int attempt = 0; attempt < 16; ++attempt) {
-    const int opened = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (opened < 0)
-      return false;
-    struct stat mine, named;
-    if (::flock(opened, LOCK_EX | LOCK_NB) == 0 && ::fstat(opened, &mine) == 0 && ::lstat(path.c_str(), &named) == 0 &&
-        mine.st_ino == named.st_ino) {
-      const std::string text = std::to_string(bytes);
-      file = path;
-      descriptor = opened;
-      return ::write(opened, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-    }
-    ::close(opened);
-  }
-  return false;
+  // Whoever looks whether a file is locked has it locked for that moment.
+  constexpr int mostLookers = 16;
+  int reason = EWOULDBLOCK;
+  for (int attempt = 0; attempt < mostLookers && reason == EWOULDBLOCK; ++attempt)
+    reason = openLocked(path, 0600, descriptor);
+  if (reason != 0)
+    return false;
+  file = path;
+  const std::string text = std::to_string(bytes);
+  return ::ftruncate(descriptor, 0) == 0 &&
+         ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }
 
 // The claim in a file that a living process holds; 0, and the file gone, where none does.

@@ -13,6 +13,24 @@
 
 namespace mebp {
 
+int openLocked(const std::string &path, uint32_t permissions, int &descriptor) {
+  for (;;) {
+    descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, permissions);
+    if (descriptor < 0)
+      return errno;
+    const int reason = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+    struct stat opened, named;
+    if (reason == 0 && ::fstat(descriptor, &opened) == 0 && ::lstat(path.c_str(), &named) == 0 &&
+        opened.st_ino == named.st_ino && opened.st_dev == named.st_dev)
+      return 0;
+    ::close(descriptor);
+    descriptor = -1;
+    if (reason != 0)
+      return reason;
+    // Its last holder has removed the file in between: take a new one.
+  }
+}
+
 Lock::~Lock() {
   if (descriptor >= 0) {
     // While it is still held, so that nobody loses a lock just taken.
@@ -39,26 +57,13 @@ Status Lock::takeFile(const std::string &path) {
 }
 
 Status Lock::take(const std::string &lockFile, const std::string &what, const char *kind) {
-  for (;;) {
-    descriptor = ::open(lockFile.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (descriptor < 0)
-      return systemFailure(what, "lock", errno);
-    int reason = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
-    struct stat opened, named;
-    if (reason == 0 && ::fstat(descriptor, &opened) == 0 && ::lstat(lockFile.c_str(), &named) == 0 &&
-        opened.st_ino == named.st_ino && opened.st_dev == named.st_dev) {
-      file = lockFile;
-      return Status();
-    }
-    ::close(descriptor);
-    descriptor = -1;
-    if (reason == EWOULDBLOCK)
-      return failure(MEBP_BUSY, "%s: another run uses this %s; wait until it ends or choose another", what.c_str(),
-                     kind);
-    if (reason != 0)
-      return systemFailure(what, "lock", reason);
-    // Its last holder has removed the file in between: take a new one.
-  }
+  const int reason = openLocked(lockFile, 0666, descriptor);
+  if (reason == EWOULDBLOCK)
+    return failure(MEBP_BUSY, "%s: another run uses this %s; wait until it ends or choose another", what.c_str(), kind);
+  if (reason != 0)
+    return systemFailure(what, "lock", reason);
+  file = lockFile;
+  return Status();
 }
 
 } // namespace mebp

@@ -4,11 +4,16 @@
 // folder, .NAME.lock beside a file.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "runtime/core/status.h"
 
 namespace mebp {
+
+// Opens the file, made where it is not there, and keeps a lock on it that ends with the descriptor: 0 or an errno,
+// EWOULDBLOCK where another process has it.
+int openLocked(const std::string &path, uint32_t permissions, int &descriptor);
 
 class Lock {
 public:
