@@ -179,23 +179,21 @@ private:
     return true;
   }
 
+  template <typename Number> bool readFixed(const Field &field, void *place, Input &input) {
+    Number value;
+    if (!input.readFixed(value))
+      return false;
+    store(field, place, value);
+    return true;
+  }
+
   bool readNumber(const Field &field, void *place, Input &input) {
     if (field.isRepeated && !count(sizeof(uint64_t)))
       return false;
-    if (field.kind == FieldKind::Float) {
-      float value;
-      if (!input.readFixed(value))
-        return false;
-      store(field, place, value);
-      return true;
-    }
-    if (field.kind == FieldKind::Double) {
-      double value;
-      if (!input.readFixed(value))
-        return false;
-      store(field, place, value);
-      return true;
-    }
+    if (field.kind == FieldKind::Float)
+      return readFixed<float>(field, place, input);
+    if (field.kind == FieldKind::Double)
+      return readFixed<double>(field, place, input);
     uint64_t value;
     if (!input.readVarint(value))
       return false;

@@ -9,46 +9,53 @@
 using namespace mebp::jni;
 
 // `numbers`, `choices` and `spill` are SessionOptions' fields, by type and in their order.
-static mebp_session_options optionsOf(const Doubles &numbers, const Longs &choices, const Path &spill) {
+namespace {
+class Options {
+public:
+  Options(JNIEnv *env, jdoubleArray givenNumbers, jlongArray givenChoices, jbyteArray givenSpill)
+      : numbers(env, givenNumbers), choices(env, givenChoices), spill(env, givenSpill) {
+    mebp_session_options_init(&options);
+    if (!*this)
+      return;
+    options.learning_rate = numbers[0];
+    options.beta1 = numbers[1];
+    options.beta2 = numbers[2];
+    options.epsilon = numbers[3];
+    options.weight_decay = numbers[4];
+    options.clip = numbers[5];
+    options.optimizer = static_cast<mebp_optimizer>(choices[0]);
+    options.threads = static_cast<uint32_t>(choices[1]);
+    options.accumulate = choices[2] != 0;
+    options.forward_only = choices[3] != 0;
+    options.resident_limit = static_cast<uint64_t>(choices[4]);
+    options.spill_folder = spill.text();
+  }
+  // Else an exception is pending.
+  explicit operator bool() const { return numbers.data() && choices.data(); }
+  const mebp_session_options *data() const { return &options; }
+
+private:
+  const Doubles numbers;
+  const Longs choices;
+  const Path spill;
   mebp_session_options options;
-  mebp_session_options_init(&options);
-  options.learning_rate = numbers[0];
-  options.beta1 = numbers[1];
-  options.beta2 = numbers[2];
-  options.epsilon = numbers[3];
-  options.weight_decay = numbers[4];
-  options.clip = numbers[5];
-  options.optimizer = static_cast<mebp_optimizer>(choices[0]);
-  options.threads = static_cast<uint32_t>(choices[1]);
-  options.accumulate = choices[2] != 0;
-  options.forward_only = choices[3] != 0;
-  options.resident_limit = static_cast<uint64_t>(choices[4]);
-  options.spill_folder = spill.text();
-  return options;
-}
+};
+} // namespace
 
 MEBP_NATIVE(jlong, sessionPeakBytes)
 (JNIEnv *env, jobject, jlong bundle, jdoubleArray numbers, jlongArray choices, jbyteArray spill) {
-  const Doubles givenNumbers(env, numbers);
-  const Longs givenChoices(env, choices);
-  const Path folder(env, spill);
-  if (!givenNumbers.data() || !givenChoices.data())
-    return 0;
-  const mebp_session_options options = optionsOf(givenNumbers, givenChoices, folder);
-  return static_cast<jlong>(mebp_session_peak_bytes(at<mebp_bundle>(bundle), &options));
+  const Options options(env, numbers, choices, spill);
+  return options ? static_cast<jlong>(mebp_session_peak_bytes(at<mebp_bundle>(bundle), options.data())) : 0;
 }
 
 MEBP_NATIVE(jlong, sessionCreate)
 (JNIEnv *env, jobject, jlong bundle, jdoubleArray numbers, jlongArray choices, jbyteArray spill) {
-  const Doubles givenNumbers(env, numbers);
-  const Longs givenChoices(env, choices);
-  const Path folder(env, spill);
-  if (!givenNumbers.data() || !givenChoices.data())
+  const Options options(env, numbers, choices, spill);
+  if (!options)
     return 0;
-  const mebp_session_options options = optionsOf(givenNumbers, givenChoices, folder);
   mebp_session *session = nullptr;
   mebp_error error = {};
-  check(env, mebp_session_create(at<mebp_bundle>(bundle), &options, &session, &error), error);
+  check(env, mebp_session_create(at<mebp_bundle>(bundle), options.data(), &session, &error), error);
   return handleOf(session);
 }
 
