@@ -3,7 +3,7 @@
 # make demo   fine-tunes a real model on this machine
 # make test   runs all tests
 # make soak   what takes hours: every write fails once, runs are killed at random moments, each fuzzer runs for an hour
-# make cross  links the runtime for musl and macOS on AArch64, and prints sizes
+# make cross  links the runtime and its tests for glibc, musl and macOS on AArch64, and prints sizes
 # make lint   holds the sources to their rules: ruff, clang-format, clang-tidy
 # make wheel  builds dist/mebp-*.whl and tries them on a system that has nothing but Python
 # make docs   writes docs/cli.md anew from the commands' own help, docs/ops.md and docs/passes.md from the .td files,

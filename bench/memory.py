@@ -117,7 +117,7 @@ class Bench:
             self.add("optimizers", *measure_optimizers(name, length, bundle, tokens, folder))
             shutil.rmtree(bundle)
         if "others" in arguments.parts:
-            save_model(name, folder / "config", folder / "model")
+            save_model(SHAPES[name], folder / "config", folder / "model")
             systems = [PEFT]
             if arguments.streambp:
                 systems.append(streambp(arguments.streambp_python, arguments.streambp))

@@ -4,28 +4,32 @@
     .venv/bin/python bench/speed.py [--parts peft mezo kernels opening rates] [--models SmolLM2-135M ...]
         [--tokens 256 1024] [--rounds 8] [--seconds 60] [--threads N] [--folder DIR]
         [--json FILE] [--markdown docs/speed.md] [--plot docs/images/speed.png]
+    .venv/bin/python bench/speed.py --device cpu|mlx|mlx-cpu [--models ...] [--tokens ...] [--markdown docs/devices.md]
     .venv/bin/python bench/speed.py --from FILE ... [--markdown PAGE] [--plot PICTURE]
 
 bf16, int4 weights here, LoRA r=8 on all linear layers, AdamW, batch 1. Each contender is a process that loads once and
 then makes its steps in turn with the others. MEBP_KERNELS and ONEDNN_MAX_CPU_ISA hold both sides to fewer instructions.
+With --device a step there is compared with mlx-lm's LoRA (pip install mlx-lm) and with PEFT on the device that torch
+has here, with the memory of each; what is not installed is left out, in a line.
 The part `rates` needs the programs peak and kernel_bench: cmake -B build -DMEBP_BUILD_BENCH=ON && cmake --build build.
 """
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from pathlib import Path
 
 from parts.pages import merge_tables, read_between_marks, write_between_marks
 from parts.shapes import LENGTHS
-from parts.speed.cell import LEAST_ROUNDS, MEBP, PARTS, Run, measure_cell
-from parts.speed.machine import describe
-from parts.speed.models import MODELS, prepare
+from parts.speed.cell import LEAST_ROUNDS, MEBP, PARTS, Run, measure_cell, say
+from parts.speed.machine import available_cores, describe
+from parts.speed.models import DEVICE_MODELS, MODELS, prepare
+from parts.speed.on_device import describe as describe_device
+from parts.speed.on_device import measure_on_device, missing
 from parts.speed.plot import draw
 from parts.speed.rates import find_bench
-from parts.speed.report import TABLES
+from parts.speed.report import DEVICE_TABLES, TABLES
 
 import mebp
 
@@ -34,10 +38,14 @@ def mark(name: str) -> str:
     return f"bench/speed.py: {name}"
 
 
+def tables_of(results: dict) -> dict:
+    return DEVICE_TABLES if "device" in results else TABLES
+
+
 def publish(results: dict, page: Path | None, plot: Path | None) -> None:
     """Writes the tables into the page, whose rows stay until measured again, and the picture of all of them."""
     steps: list[str] = []
-    for name, (make, keys) in TABLES.items():
+    for name, (make, keys) in tables_of(results).items():
         new = make(results)
         if page:
             new = merge_tables(read_between_marks(page, mark(name)), new, keys)
@@ -48,7 +56,7 @@ def publish(results: dict, page: Path | None, plot: Path | None) -> None:
 
 
 def show(results: dict) -> None:
-    for name, (make, _) in TABLES.items():
+    for name, (make, _) in tables_of(results).items():
         header, rule, *rows = make(results)
         if rows:
             print(f"\n{name}\n", header, rule, *rows, sep="\n", flush=True)
@@ -57,14 +65,21 @@ def show(results: dict) -> None:
 def measure_all(arguments: argparse.Namespace) -> dict:
     """Everything is written again after each model and length: a whole run takes long, and may be stopped."""
     run = Run(arguments.parts, arguments.threads, arguments.rounds, arguments.seconds)
-    results = {"machine": describe(), "cells": []}
+    results = {"device": describe_device(arguments.device)} if arguments.device else {"machine": describe()}
+    results["cells"] = []
+    for line in missing(results["device"]) if arguments.device else ():
+        say(line)
     with tempfile.TemporaryDirectory(dir=arguments.folder) as scratch:
         for name in arguments.models:
             model = prepare(name, arguments.folder or Path(scratch), max(arguments.tokens))
             for tokens in arguments.tokens:
                 with tempfile.TemporaryDirectory(dir=scratch) as folder:
-                    results["cells"].append(cell := measure_cell(model, tokens, run, Path(folder)))
-                results["machine"]["kernels"] = cell["answers"][MEBP][0]["kernels"]
+                    if arguments.device:
+                        cell = measure_on_device(model, tokens, run, results["device"], Path(folder))
+                    else:
+                        cell = measure_cell(model, tokens, run, Path(folder))
+                        results["machine"]["kernels"] = cell["answers"][MEBP][0]["kernels"]
+                results["cells"].append(cell)
                 if arguments.json:
                     arguments.json.write_text(json.dumps(results, indent=1))
                 publish(results, arguments.markdown, arguments.plot)
@@ -73,10 +88,11 @@ def measure_all(arguments: argparse.Namespace) -> dict:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    cores = len(os.sched_getaffinity(0))
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to measure; all of it")
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
-    parser.add_argument("--tokens", nargs="+", type=int, choices=LENGTHS, default=list(LENGTHS))
+    cores = available_cores()
+    parser.add_argument("--device", metavar="NAME", help="compare on this device: cpu, mlx or mlx-cpu")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, help="what to measure; all of it")
+    parser.add_argument("--models", nargs="+", choices=DEVICE_MODELS, default=list(MODELS))
+    parser.add_argument("--tokens", nargs="+", type=int, default=list(LENGTHS), help="in a row")
     parser.add_argument("--rounds", type=int, default=8, help="the most, of each model and length")
     parser.add_argument(
         "--seconds", type=float, default=60, help=f"no round begins after them, beyond the first {LEAST_ROUNDS}"
@@ -88,6 +104,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--markdown", type=Path, help="the page that takes the tables; rows not measured again stay")
     parser.add_argument("--plot", type=Path, help="the picture to write, from the table of steps")
     arguments = parser.parse_args()
+    if arguments.device and (arguments.parts or arguments.plot):
+        parser.error("--device: has no parts and no picture; leave out --parts and --plot")
+    arguments.parts = arguments.parts or ([] if arguments.device else list(PARTS))
+    if min(arguments.tokens) < 2:
+        parser.error(f"--tokens {min(arguments.tokens)}: a token is learned from those before it; give at least 2")
     if not 1 <= arguments.threads <= cores:
         parser.error(f"--threads {arguments.threads}: this process may run on {cores} cores; give 1 to {cores}")
     if arguments.rounds < 1:
@@ -98,7 +119,7 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     arguments = parse()
     try:
-        for name in TABLES if arguments.markdown else ():
+        for name in (DEVICE_TABLES if arguments.device else TABLES) if arguments.markdown else ():
             read_between_marks(arguments.markdown, mark(name))  # a page without a place is found before measuring
         if not arguments.files:
             for program in ("peak", "kernel_bench") if "rates" in arguments.parts else ():

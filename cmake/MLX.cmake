@@ -5,10 +5,14 @@ set(MEBP_MLX "" CACHE PATH "Folder with MLX's include/ and lib/; empty: where Py
 set(root ${MEBP_MLX})
 if(NOT root)
   find_package(Python 3.10 REQUIRED COMPONENTS Interpreter)
-  # Asked without importing it: a build for CUDA cannot be imported where there is no driver.
+  # Asked without importing it: a build for CUDA cannot be imported where there is no driver. A folder that the build
+  # happens in is no package, but those of PYTHONPATH are: scripts/wheel.sh has them there.
   execute_process(
-    COMMAND ${Python_EXECUTABLE} -I -c
-            "import importlib.util as u; s = u.find_spec('mlx'); print(s.submodule_search_locations[0] if s else '')"
+    COMMAND ${Python_EXECUTABLE} -c "
+import sys, importlib.util
+sys.path = [folder for folder in sys.path if folder]
+found = importlib.util.find_spec('mlx')
+print(found.submodule_search_locations[0] if found else '')"
     OUTPUT_VARIABLE root OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 endif()
 if(NOT EXISTS ${root}/include/mlx/version.h)

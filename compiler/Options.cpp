@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/Options.h"
 
+#include "format/optimizers.h"
+
 #include <algorithm>
 
 namespace mebp {
@@ -20,14 +22,43 @@ std::string describeSchedule(const Schedule &schedule) {
          std::to_string(schedule.lossColumns);
 }
 
+const char *getDefaultOptimizer() { return format::optimizers[0].name; }
+
 bool isForwardOnly(std::string_view optimizer) {
   const format::OptimizerTraits *traits = format::findOptimizer(optimizer);
   return traits && traits->forwardOnly;
 }
 
-uint32_t countStateArrays(std::string_view optimizer) {
+bool changesInt8(std::string_view optimizer) {
   const format::OptimizerTraits *traits = format::findOptimizer(optimizer);
-  return traits ? traits->stateArrays : 0;
+  return traits && traits->changesInt8;
+}
+
+bool projectsGradients(std::string_view optimizer) {
+  const format::OptimizerTraits *traits = format::findOptimizer(optimizer);
+  return traits && traits->projects;
+}
+
+std::string findWrongRank(const char *option, int64_t rank) {
+  return rank > 0 ? "" : option + (" " + std::to_string(rank)) + ": give a rank of at least 1";
+}
+
+std::string findWrongMomentum(const Training &training) {
+  if (!(training.momentum >= 0 && training.momentum < format::momentumBelow))
+    return "give a number of at least 0 and below 1";
+  const format::OptimizerTraits *traits = format::findOptimizer(std::string_view(training.optimizer));
+  if (training.momentum == 0 || (traits && format::takesMomentum(*traits)))
+    return "";
+  return "is not for --optimizer " + training.optimizer + "; leave it out, or give --optimizer sgd";
+}
+
+bool keepsState(const Training &training) {
+  const format::OptimizerTraits *traits = format::findOptimizer(std::string_view(training.optimizer));
+  return traits && format::keepsState(*traits, {training.momentum != 0});
+}
+
+std::string describeOptimizer(const Training &training) {
+  return training.optimizer + (training.momentum != 0 ? " with momentum" : "");
 }
 
 int64_t countDecodeRows(const Options &options) {

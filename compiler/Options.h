@@ -3,7 +3,7 @@
 // What a compilation is asked for, as every stage takes it. Defaults stand here and nowhere else.
 #pragma once
 
-#include "format/optimizers.h"
+#include "format/devices.h"
 #include "format/weight_format.h"
 
 #include <cstdint>
@@ -27,10 +27,31 @@ struct Lora {
   uint64_t seed = 0; // of the initial values
 };
 
+/// Adapters B M A of which M alone is trained, instead of LoRA's.
+struct PrivateLora {
+  bool isChosen = false;
+  int64_t rankDown = 32, rankUp = 32;     // inputs and outputs of M
+  bool shareA = false;                    // one A for layers that read one value
+  int64_t firstLayer = 0, lastLayer = -1; // of those that are adapted; -1: the model's last
+  /// Instead of Lora's, where none are given.
+  static std::vector<std::string> usualTargets() { return {"q_proj", "k_proj", "v_proj"}; }
+};
+
+/// The model over two machines: a device, which has the text and the adapter, and a server, which has layers.
+struct Split {
+  bool isChosen = false;
+  int64_t deviceFirst = 0, deviceLast = 0; // layers that stay on the device
+};
+
 /// Parameters of the model that are trained themselves, instead of adapters.
 struct Full {
   bool isChosen = false;
   std::vector<std::string> targets = {"all-linear"};
+};
+
+/// Gradients of the model's matrices that are projected to a subspace.
+struct Galore {
+  int64_t rank = 64;
 };
 
 struct Storage {
@@ -59,9 +80,14 @@ struct Schedule {
 /// "chunks of 64 tokens, one checkpoint in 2 layers, loss in tiles of 128 x 2048".
 std::string describeSchedule(const Schedule &schedule);
 
+/// The first of format/optimizers.h, which is not included here: what is added to it is to compile little again.
+const char *getDefaultOptimizer();
+
 /// What the plan counts on when the bundle trains.
 struct Training {
-  std::string optimizer = format::optimizers[0].name;
+  std::string optimizer = getDefaultOptimizer();
+  double momentum = 0; // SGD's
+  std::string device = format::devices[0].name;
   int64_t threads = 1;
   Spill mostSpill = Spill::None; // what a schedule that is chosen may come to
   uint64_t budget = 0;           // what the peak may be, in bytes; 0: whatever it comes to
@@ -76,7 +102,10 @@ struct Generation {
 struct Options {
   StepShape shape;
   Lora lora;
+  PrivateLora privateLora;
+  Split split;
   Full full;
+  Galore galore;
   Storage storage;
   Schedule schedule;
   Training training;
@@ -89,7 +118,17 @@ int64_t countDecodeRows(const Options &options);
 
 /// Whether an optimizer takes losses instead of gradients, and then no backward runs.
 bool isForwardOnly(std::string_view optimizer);
-/// The arrays as long as the parameters that it keeps.
-uint32_t countStateArrays(std::string_view optimizer);
+/// Whether it trains projected gradients, which a bundle is compiled for.
+bool projectsGradients(std::string_view optimizer);
+/// Whether it changes weights that are stored in eight bits.
+bool changesInt8(std::string_view optimizer);
+/// What is wrong with a rank that the option gives, and what to do; empty: nothing.
+std::string findWrongRank(const char *option, int64_t rank);
+/// What is wrong with the momentum, and what to do; empty: nothing.
+std::string findWrongMomentum(const Training &training);
+/// Whether anything is kept from step to step.
+bool keepsState(const Training &training);
+/// "sgd with momentum".
+std::string describeOptimizer(const Training &training);
 
 } // namespace mebp

@@ -70,6 +70,9 @@ struct KernelSignature {
   Parts parts = Parts::None;
   Per roomPer = Per::Unstated; // of the workspace, and how many bytes: a call that needs more than there is is refused
   uint32_t roomBytes = 0;
+  // What a device without a kernel for the whole call holds within it, in f32: so many times the largest result, and so
+  // many times the largest operand that is no weight (device_memory.h).
+  uint8_t copiesOfResult = 1, copiesOfOperand = 0;
 
 private:
   // Before those that call it, or clang takes none of them for a constant.
@@ -89,6 +92,9 @@ public:
   constexpr KernelSignature withoutRoom() const { return with(&KernelSignature::roomPer, Per::Nothing); }
   constexpr KernelSignature needing(uint32_t bytes, Per per) const {
     return with(&KernelSignature::roomPer, per).with(&KernelSignature::roomBytes, bytes);
+  }
+  constexpr KernelSignature copying(uint8_t results, uint8_t operands = 0) const {
+    return with(&KernelSignature::copiesOfResult, results).with(&KernelSignature::copiesOfOperand, operands);
   }
   constexpr KernelSignature withAnyNumberOf(Parts value) const { return with(&KernelSignature::parts, value); }
 };
@@ -118,6 +124,7 @@ constexpr KernelSignature elementwise(const char *name) {
 }
 constexpr KernelSignature elementwiseGradient(const char *name) {
   return KernelSignature{name, {activation("x", "NF"), inPlace(activation("dy", "NF"))}, {activation("dx", "NF")}}
+      .copying(3)
       .withoutRoom();
 }
 constexpr KernelSignature binary(const char *name) {
@@ -134,11 +141,13 @@ inline constexpr KernelSignature table[] = {
     KernelSignature{"embedding_weight_gradient",
                     {ids("ids"), activation("dy", "ND"), optional(accumulating(exact("accumulator", "VD"), 0))},
                     {exact("dw", "VD")}}
+        .copying(1, 1)
         .withoutRoom(),
     KernelSignature{"position_embedding_weight_gradient",
                     {activation("dy", "ND"), optional(accumulating(exact("accumulator", "PD"), 0))},
                     {exact("dw", "PD")}}
         .ofTokens()
+        .copying(1, 1)
         .withoutRoom(),
     KernelSignature{"linear",
                     {activation("x", "NK"), weight("w", "MK"), optional(weight("bias", "1M")),
@@ -147,6 +156,7 @@ inline constexpr KernelSignature table[] = {
                     {activation("y", "NM")}}
         .costing(Cost::Product)
         .under(Rule::LowRank)
+        .copying(5)
         .needing(widenedColumn + sizeof(double), Per::WeightColumn),
     KernelSignature{"linear_input_gradient",
                     {activation("dy", "NM"), weight("w", "MK"), optional(inPlace(activation("addend", "NK"))),
@@ -154,12 +164,14 @@ inline constexpr KernelSignature table[] = {
                     {activation("dx", "NK")}}
         .costing(Cost::Product)
         .under(Rule::LowRank)
+        .copying(5)
         .needing(widenedColumn + sizeof(double), Per::WeightColumn),
     KernelSignature{
         "linear_weight_gradient",
         {activation("dy", "NM"), activation("x", "NK"), optional(accumulating(exact("accumulator", "MK"), 0))},
         {exact("dw", "MK")}}
         .costing(Cost::WeightGradient)
+        .copying(3, 1)
         .withoutRoom(),
     KernelSignature{"bias_gradient",
                     {activation("dy", "NM"), optional(accumulating(exact("accumulator", "1M"), 0))},
@@ -172,30 +184,35 @@ inline constexpr KernelSignature table[] = {
                     {activation("x", "NF"), weight("w", "1G"), inPlace(activation("dy", "NF"))},
                     {activation("dx", "NF")}}
         .under(Rule::Groups)
+        .copying(3)
         .needing(widenedColumn, Per::WeightColumn),
     KernelSignature{
         "rms_norm_weight_gradient",
         {activation("x", "NF"), activation("dy", "NF"), optional(accumulating(exact("accumulator", "1G"), 0))},
         {exact("dw", "1G")}}
         .under(Rule::Groups)
+        .copying(1, 2)
         .withoutRoom(),
     KernelSignature{"layer_norm",
                     {inPlace(activation("x", "NF")), weight("w", "1F"), optional(weight("b", "1F"))},
                     {activation("y", "NF")}}
         .under(Rule::Features)
+        .copying(2)
         .needing(2 * widenedColumn, Per::WeightColumn),
     KernelSignature{"layer_norm_input_gradient",
                     {activation("x", "NF"), weight("w", "1F"), inPlace(activation("dy", "NF"))},
                     {activation("dx", "NF")}}
         .under(Rule::Features)
+        .copying(3)
         .needing(2 * widenedColumn, Per::WeightColumn),
     KernelSignature{
         "layer_norm_weight_gradient",
         {activation("x", "NF"), activation("dy", "NF"), optional(accumulating(exact("accumulator", "1F"), 0))},
         {exact("dw", "1F")}}
         .under(Rule::Features)
+        .copying(1, 3)
         .withoutRoom(),
-    elementwise("rope").ofTokens().under(Rule::Rotary).needing(2 * sizeof(float), Per::Frequency),
+    elementwise("rope").copying(2).ofTokens().under(Rule::Rotary).needing(2 * sizeof(float), Per::Frequency),
     KernelSignature{"attention",
                     {activation("q", "NQ"), activation("k", "SU"), activation("v", "SU")},
                     {activation("o", "NQ"), exact("lse", "NH")}}
@@ -234,6 +251,7 @@ inline constexpr KernelSignature table[] = {
     KernelSignature{"gated_gradient",
                     {inPlace(activation("gate", "NF")), activation("up", "NF"), inPlace(activation("dy", "NF"), 1)},
                     {activation("dgate", "NF"), activation("dup", "NF")}}
+        .copying(3)
         .withoutRoom(),
     binary("add"),
     binary("multiply"),
@@ -248,6 +266,7 @@ inline constexpr KernelSignature table[] = {
                     {exact("p", "NC"), exact("max", "N1"), exact("sum", "N1"), exact("weighted", "N1"),
                      exact("target", "N1"), optional(exact("accumulator", "ND"))}}
         .costing(Cost::LossTile)
+        .copying(3)
         .withoutRoom(),
     KernelSignature{"log_probability_logits_gradient",
                     {inPlace(exact("logits", "NC")), labels("labels"), exact("max", "N1"), exact("sum", "N1"),
@@ -261,6 +280,7 @@ inline constexpr KernelSignature table[] = {
                      optional(inPlace(exact("accumulator", "ND"), 2)), optional(weight("w", "VD"))},
                     {exact("log_probabilities", "N1"), exact("entropy", "N1"), optional(exact("dx", "ND"))}}
         .under(Rule::Loss)
+        .copying(2)
         .needing(widenedColumn, Per::WeightColumn),
 };
 

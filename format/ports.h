@@ -19,6 +19,29 @@ constexpr std::string_view forwardProgram = "forward", backwardProgram = "backwa
 // each batch item.
 constexpr std::string_view decodeProgram = "decode", decodeLogitsProgram = "decode_logits";
 
+// Of a layer with an adapter A M B whose M may be elsewhere (PrivateLoRA): X to U = X A^T, U to V = U M^T, and forward
+// and decode take V. What goes between these is REMOTE.
+constexpr std::string_view compressProgram = "compress", adaptProgram = "adapt",
+                           compressBackwardProgram = "compress_backward", adaptBackwardProgram = "adapt_backward",
+                           decodeCompressProgram = "decode_compress", decodeAdaptProgram = "decode_adapt";
+
+// What a block runs forward, in this order where it has them, and how each is derived from.
+struct ForwardProgram {
+  std::string_view name, backward, decode;
+};
+inline constexpr ForwardProgram forwardPrograms[] = {
+    {compressProgram, compressBackwardProgram, decodeCompressProgram},
+    {adaptProgram, adaptBackwardProgram, decodeAdaptProgram},
+    {forwardProgram, backwardProgram, decodeProgram},
+};
+// Whether generation runs it, and nothing else.
+constexpr bool generates(std::string_view program) {
+  for (const ForwardProgram &forward : forwardPrograms)
+    if (program == forward.decode)
+      return true;
+  return program == decodeLogitsProgram;
+}
+
 // FLOW: what a forward gives, the next block takes. Its cotangent comes back the other way.
 constexpr std::string_view hiddenFlow = "hidden", cotangentSuffix = ".cotangent";
 
@@ -30,6 +53,9 @@ constexpr bool isCotangent(std::string_view flow) {
 constexpr std::string_view flowOf(std::string_view name) {
   return isCotangent(name) ? name.substr(0, name.size() - cotangentSuffix.size()) : name;
 }
+
+// REMOTE: what one of a block's programs gives another one of it, which may run in another place: rows of tokens, in a
+// training step kept for the backward. Its cotangent comes back the other way.
 
 // BATCH: token ids. The head runs on the rows that predict a label, one after the other: the labels; which rows these
 // are; dL/d(log-probability) of each.

@@ -31,4 +31,7 @@ inline float randomNormal(uint64_t seed, uint64_t stream, uint64_t index) {
   return static_cast<float>(radius * std::cos(angle));
 }
 
+// Of a weight that is drawn instead of read: standard normal times this.
+constexpr float drawnDeviation = 0.02f;
+
 } // namespace mebp::format

@@ -17,10 +17,10 @@ namespace mebp::format {
 
 constexpr std::string_view weightSuffix = ".weight", peftPrefix = "base_model.model.";
 
-// LoRA adds alpha / r B A to a weight.
-enum class Factor { A, B };
+// LoRA adds alpha / r B A to a weight, PrivateLoRA B M A with an A and a B that are not trained.
+enum class Factor { A, B, M };
 constexpr std::string_view factorSuffix(Factor factor) {
-  return factor == Factor::A ? ".lora_A.weight" : ".lora_B.weight";
+  return factor == Factor::A ? ".lora_A.weight" : factor == Factor::B ? ".lora_B.weight" : ".lora_M.weight";
 }
 
 inline std::string weightOf(std::string_view layer) { return std::string(layer).append(weightSuffix); }
@@ -42,7 +42,7 @@ constexpr std::string_view moduleOf(std::string_view layer) { return layer.subst
 
 // Empty where it is no factor's name.
 constexpr std::string_view adaptedLayer(std::string_view factor) {
-  for (std::string_view suffix : {factorSuffix(Factor::A), factorSuffix(Factor::B)})
+  for (std::string_view suffix : {factorSuffix(Factor::A), factorSuffix(Factor::B), factorSuffix(Factor::M)})
     if (factor.substr(0, peftPrefix.size()) == peftPrefix && factor.size() > peftPrefix.size() + suffix.size() &&
         endsWith(factor, suffix))
       return factor.substr(peftPrefix.size(), factor.size() - peftPrefix.size() - suffix.size());

@@ -21,7 +21,8 @@ ln -sfn build/compile_commands.json compile_commands.json
 for tool in mebpc mebp-run; do
   ln -sfn "$root/build/bin/$tool" ".venv/bin/$tool"
 done
-for extension in build/python/mebp/_runtime*.so build/lib/libmebp_mlx.*; do
+for extension in build/python/mebp/_runtime*.so build/lib/libmebp_mlx.* build/lib/libmebp_grpc.*; do
+  [ -e "$extension" ] || continue
   ln -sfn "$root/$extension" "python/mebp/$(basename "$extension")"
 done
 packages=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')

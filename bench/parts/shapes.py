@@ -20,6 +20,7 @@ class Shape:
     intermediate: int
     budgets: dict[int, int]
     mesp: dict[int, float]
+    vocabulary: int = VOCABULARY
 
     def write_config(self, folder: Path) -> None:
         """What transformers needs to build the model: its config.json."""
@@ -31,7 +32,7 @@ class Shape:
             "num_attention_heads": self.heads,
             "num_key_value_heads": self.kv_heads,
             "intermediate_size": self.intermediate,
-            "vocab_size": VOCABULARY,
+            "vocab_size": self.vocabulary,
             "rope_theta": 1e6,
             "rms_norm_eps": 1e-6,
             "tie_word_embeddings": True,
@@ -47,4 +48,5 @@ SHAPES = {
     "Qwen2.5-1.5B": Shape(1536, 28, 12, 2, 8960, {256: 75, 1024: 115}, {256: 262.6, 1024: 798.5}),
     "Qwen2.5-3B": Shape(2048, 36, 16, 2, 11008, {256: 120, 1024: 170}, {256: 368.4, 1024: 925.8}),
 }
+SMALL = {"small": Shape(256, 4, 4, 2, 1024, {}, {}, vocabulary=8192)}  # of nobody's: for devices that are slow
 LENGTHS = (256, 1024)

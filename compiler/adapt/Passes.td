@@ -40,6 +40,31 @@ def AddLora : Pass<"mebp-add-lora", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"adapted", "adapted", "linear layers with an adapter">];
 }
 
+def AddPrivateLora : Pass<"mebp-add-private-lora", "::mlir::ModuleOp"> {
+  let summary = "Add adapters whose trained factor may be in another place than the layer";
+  let description = [{
+    ```mlir
+    %y = nn.linear(%x, %w)
+    // becomes three functions, with M alone trainable
+    compress:  %u = nn.linear(%x, %A)
+    adapt:     %v = nn.linear(%u, %M)
+    forward:   %t = nn.linear(%v, %B)
+               %y = nn.linear(%x, %w addend %t)
+    ```
+  }];
+  let options = [
+    Option<"rankDown", "rank-down", "int64_t", "::mebp::PrivateLora().rankDown", "columns of u">,
+    Option<"rankUp", "rank-up", "int64_t", "::mebp::PrivateLora().rankUp", "columns of v">,
+    Option<"shareA", "share-a", "bool", "false", "one A for layers that read one value">,
+    Option<"firstLayer", "first-layer", "int64_t", "0", "of the layers to adapt">,
+    Option<"lastLayer", "last-layer", "int64_t", "-1", "of these; -1: the model's last">,
+    Option<"seed", "seed", "uint64_t", "0", "of A and B">,
+    ListOption<"targets", "targets", "std::string", "names of linear layers as PEFT takes them">
+  ];
+  let dependentDialects = ["::mebp::train::TrainDialect"];
+  let statistics = [Statistic<"adapted", "adapted", "linear layers with an adapter">];
+}
+
 def TrainParameters : Pass<"mebp-train-parameters", "::mlir::ModuleOp"> {
   let summary = "Make parameters of the model themselves trainable";
   let description = [{
@@ -50,6 +75,7 @@ def TrainParameters : Pass<"mebp-train-parameters", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [ListOption<"targets", "targets", "std::string",
-                            "patterns of names of parameters or layers, or all-linear">];
+                            "patterns of names of parameters or layers, or all-linear">,
+                 Option<"changesInt8", "changes-int8", "bool", "false", "the optimizer changes weights of eight bits">];
   let dependentDialects = ["::mebp::nn::NNDialect", "::mebp::train::TrainDialect"];
 }

@@ -5,7 +5,8 @@
 // 1. A target is a pattern, in which * stands for anything, of a parameter's name, its alias or its layer's; all-linear
 //    is the weight of every linear layer but the head.
 // 2. What matches is trained: blocks that bind it ask for its gradient. It begins as it is stored, which has to be f32
-//    or bf16: what a step changes is far below a quantised weight's grid.
+//    or bf16: what a step changes is far below a quantised weight's grid. An optimizer that rounds at random takes
+//    int8.
 // 3. A target that matches nothing is an error, and so is a parameter that no block reads.
 #include "compiler/adapt/Passes.h"
 
@@ -95,10 +96,12 @@ private:
     if (parameter.getTransposed())
       return refuse() << "is stored as its transpose, which cannot be trained yet; leave it out";
     std::optional<format::WeightFormat> stored = parameter.getWeightFormat();
-    if (!stored || isQuantised(format::storageOf(*stored)))
+    const format::Storage storage = stored ? format::storageOf(*stored) : format::Storage::Unknown;
+    if (!isFloat(storage) && !(storage == format::Storage::Int8 && changesInt8))
       return refuse() << "would be stored as " << (stored ? format::nameOf(*stored) : "nothing")
-                      << ", which a step cannot change; give --weights bf16 or f32, --weights-for '"
-                      << format::layerOf(name) << "=bf16', or train LoRA";
+                      << ", which a step cannot change; give --weights " << (changesInt8 ? "int8, bf16" : "bf16")
+                      << " or f32, --weights-for '" << format::layerOf(name) << (changesInt8 ? "=int8" : "=bf16")
+                      << "', or train LoRA";
     parameter.setTrainable(true);
     for (auto [function, argument] : readers[name])
       train::setTrainable(function, argument);

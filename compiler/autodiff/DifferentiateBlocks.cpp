@@ -3,10 +3,13 @@
 // Makes the backward function of each layer and the objective of the head (MeBP, section 3; MeSP, section 4.3).
 //
 // 1. Clone the forward function: the clone recomputes from the checkpoint whatever its backward half reads.
-// 2. Differentiate with respect to the flows that come in and the trainable parameters (Differentiate.h). The seeds are
-//    new arguments: the cotangents of the flows that go out or, at the head, the coefficients of the log-probabilities.
-// 3. Return the results for the caller, the cotangents of the flows that came in, and the gradients. Drop what nobody
+// 2. Differentiate with respect to what is passed in, by the block before or by another program of the block, and the
+//    trainable parameters (Differentiate.h). The seeds are new arguments: the cotangents of what is passed on or, at
+//    the head, the coefficients of the log-probabilities.
+// 3. Return the results for the caller, the cotangents of what was passed in, and the gradients. Drop what nobody
 //    reads: the last linear layer of a block, for one, is never recomputed.
+// 4. Where two programs of a block take one flow, the backward of the later one comes first, and the other adds to its
+//    cotangent.
 #include "compiler/autodiff/Differentiate.h"
 #include "compiler/autodiff/Passes.h"
 
@@ -24,38 +27,66 @@ namespace {
 
 struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> {
   void runOnOperation() override {
-    llvm::StringMap<func::FuncOp> done; // by the name of the function that was differentiated
     for (auto block : getOperation().getOps<train::BlockOp>()) {
-      bool isHead = block.getKind() == train::BlockKind::Head;
-      func::FuncOp function = block.lookupFunction(isHead ? format::logProbabilitiesProgram : format::forwardProgram);
-      if (!function)
+      LogicalResult result = success();
+      if (block.getKind() == train::BlockKind::Head)
+        result = derive(block, format::logProbabilitiesProgram, format::objectiveProgram);
+      for (const format::ForwardProgram &program : train::getForwardPrograms(block))
+        if (succeeded(result))
+          result = derive(block, program.name, program.backward);
+      if (failed(result))
         return signalPassFailure();
-      if (!hasActiveArguments(function))
-        continue; // a table that is frozen
-      std::string_view program = isHead ? format::objectiveProgram : format::backwardProgram;
-      func::FuncOp &derived = done[function.getSymName()];
-      if (!derived) {
-        auto stem = function.getSymName().rsplit('.').first;
-        derived = differentiateFunction(block, function, (stem + "." + program).str());
-        if (!derived)
-          return signalPassFailure();
-      }
-      block.setProgram(program, derived.getSymName());
     }
   }
 
-  /// Whether a flow comes in, whose cotangent goes back, or a parameter is trained.
+  LogicalResult derive(train::BlockOp block, std::string_view from, std::string_view program) {
+    func::FuncOp function = block.lookupFunction(from);
+    if (!function)
+      return failure();
+    if (!hasActiveArguments(function))
+      return success(); // a table that is frozen
+    func::FuncOp &derived = done[function.getSymName()];
+    if (!derived) {
+      auto stem = function.getSymName().rsplit('.').first;
+      derived = differentiateFunction(block, function, (stem + "." + StringRef(program)).str());
+      if (!derived)
+        return failure();
+      if (from == format::compressProgram)
+        addFlowCotangents(derived);
+    }
+    block.setProgram(program, derived.getSymName());
+    return success();
+  }
+
+  /// Each cotangent of a flow that goes out is added to one that comes in.
+  void addFlowCotangents(func::FuncOp function) {
+    auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
+    OpBuilder builder(terminator);
+    for (OpOperand &output : terminator->getOpOperands()) {
+      train::PortAttr port = train::getResultPort(function, output.getOperandNumber());
+      if (!port.isCotangent())
+        continue;
+      unsigned index = 1; // behind the flow that it is of
+      (void)function.insertArgument(index, output.get().getType(), {}, function.getLoc());
+      train::setArgumentPort(function, index, port.getKind(), port.getName());
+      Value sum = nn::AddOp::create(builder, output.get().getLoc(), output.get().getType(), function.getArgument(index),
+                                    output.get());
+      output.set(sum);
+    }
+  }
+
+  /// Whether something is passed in, whose cotangent goes back, or a parameter is trained.
   static bool hasActiveArguments(func::FuncOp function) {
     return llvm::any_of(function.getArguments(), [&](BlockArgument argument) {
       unsigned number = argument.getArgNumber();
-      return train::getArgumentPort(function, number).isFlow() || train::isTrainable(function, number);
+      return train::getArgumentPort(function, number).isPassed() || train::isTrainable(function, number);
     });
   }
 
   /// The port of an output's cotangent; none of what has none.
   static std::optional<std::pair<train::PortKind, std::string>> getCotangentPort(train::PortAttr output) {
-    if (output.isFlow())
-      return std::pair(train::PortKind::Flow, format::cotangentOf(std::string_view(output.getName())));
+    if (output.isPassed())
+      return std::pair(output.getKind(), format::cotangentOf(std::string_view(output.getName())));
     if (output.is(train::PortKind::Result, format::logProbabilitiesPort))
       return std::pair(train::PortKind::Batch, std::string(format::coefficientsPort));
     return std::nullopt;
@@ -70,7 +101,7 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
 
     SmallVector<Value> active;
     for (BlockArgument argument : function.getArguments())
-      if (train::getArgumentPort(function, argument.getArgNumber()).isFlow())
+      if (train::getArgumentPort(function, argument.getArgNumber()).isPassed())
         active.push_back(argument);
     SmallVector<Value> results;
     SmallVector<std::pair<train::PortKind, std::string>> ports;
@@ -102,9 +133,9 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
     for (Value value : active) {
       train::PortAttr port = train::getArgumentPort(function, cast<BlockArgument>(value).getArgNumber());
       Value cotangent = cotangents->lookup(value);
-      bool isFlow = port.isFlow();
+      bool isPassed = port.isPassed();
       if (!cotangent) {
-        if (isFlow)
+        if (isPassed)
           function.emitError() << "nothing in block '" << block.getSymName() << "' depends on its input";
         else
           function.emitError() << "trainable parameter " << block.getParameter(port.getName())
@@ -112,11 +143,11 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
         return {};
       }
       results.push_back(cotangent);
-      if (isFlow)
+      if (isPassed)
         ports.push_back(*getCotangentPort(port));
       else
         ports.push_back({train::PortKind::Gradient, port.getName().str()});
-      gradients += !isFlow;
+      gradients += !isPassed;
     }
     terminator->setOperands(results);
     function.setFunctionType(builder.getFunctionType(function.getArgumentTypes(), ValueRange(results).getTypes()));
@@ -127,6 +158,8 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
     (void)runRegionDCE(rewriter, function->getRegions());
     return function;
   }
+
+  llvm::StringMap<func::FuncOp> done; // by the name of the function that was differentiated
 };
 
 } // namespace

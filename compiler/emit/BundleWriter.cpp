@@ -4,6 +4,8 @@
 #include "compiler/emit/ProgramBuilder.h"
 #include "format/container.h"
 #include "format/folders.h"
+#include "format/optimizers.h"
+#include "format/split.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
@@ -29,8 +31,24 @@ std::string getText(ModuleOp module, StringRef name) {
   return text ? text.str() : "";
 }
 
+/// Of the M of an adapter B M A, the other two.
+void addBetween(ModuleOp module, nn::ParameterOp m, format::Trainable &message) {
+  if (!m.getBetween())
+    return;
+  auto find = [&](unsigned number) {
+    return module.lookupSymbol<nn::ParameterOp>(cast<FlatSymbolRefAttr>((*m.getBetween())[number]));
+  };
+  nn::ParameterOp a = find(0), b = find(1);
+  format::Between &between = *message.mutable_between();
+  between.set_seed(a.getDrawn()->getSeed());
+  between.set_a_stream(a.getDrawn()->getStream());
+  between.set_b_stream(b.getDrawn()->getStream());
+  between.set_inputs(a.getTensorType().getDimSize(1));
+  between.set_outputs(b.getTensorType().getDimSize(0));
+}
+
 void addBlocks(ModuleOp module, const llvm::StringMap<uint32_t> &programs, const llvm::StringMap<uint32_t> &weights,
-               format::Bundle &bundle) {
+               format::ElementType projector, format::Bundle &bundle) {
   llvm::StringMap<uint32_t> trainables;
   for (auto block : module.getOps<train::BlockOp>()) {
     format::Block &message = *bundle.add_blocks();
@@ -52,10 +70,17 @@ void addBlocks(ModuleOp module, const llvm::StringMap<uint32_t> &programs, const
         RankedTensorType type = parameter.getTensorType();
         trainable.set_rows(type.getRank() == 1 ? 1 : type.getDimSize(0));
         trainable.set_columns(type.getShape().back());
+        trainable.set_rank(parameter.getGradientRank().value_or(0));
+        addBetween(module, parameter, trainable);
+        if (trainable.rank() && projector != format::F32)
+          trainable.set_projector(projector);
         if (auto bound = parameter.getInitialBound())
           trainable.set_initial_bound(bound->convertToFloat());
         else
           trainable.set_initial_weight(weights.lookup(name));
+        trainable.set_element(format::F32);
+        if (trainable.has_initial_weight())
+          trainable.set_element(bundle.weights(trainable.initial_weight()).element());
       }
       bound.set_trainable(entry->second);
     }
@@ -65,6 +90,23 @@ void addBlocks(ModuleOp module, const llvm::StringMap<uint32_t> &programs, const
       named.set_program(programs.lookup(cast<FlatSymbolRefAttr>(program.getValue()).getValue()));
     }
   }
+}
+
+/// What the module says of its half, where it is one.
+void addSplit(ModuleOp module, format::Bundle &bundle) {
+  auto half = module->getAttrOfType<DictionaryAttr>("mebp.half");
+  if (!half)
+    return;
+  auto getNumber = [&](StringRef name) { return half.getAs<IntegerAttr>(name).getValue().getZExtValue(); };
+  format::Split &split = *bundle.mutable_split();
+  bool isServer = half.getAs<StringAttr>("place").getValue() == StringRef(format::serverPlace);
+  split.set_place(isServer ? format::Split::SERVER : format::Split::DEVICE);
+  split.set_pair(getNumber("pair"));
+  split.set_first_block(getNumber("first_block"));
+  split.set_end_block(getNumber("end_block"));
+  split.set_lowest_trained(getNumber("lowest_trained"));
+  if (isServer)
+    bundle.mutable_model()->mutable_lora()->set_seed(0);
 }
 
 /// The first block that runs each program. Blocks that share one store their parameters alike.
@@ -81,6 +123,7 @@ void addPlan(const Options &options, const MemoryPlan &plan, format::Plan &messa
   message.set_process_bytes(plan.processBytes);
   message.set_threads(options.training.threads);
   message.set_optimizer(options.training.optimizer);
+  message.set_momentum(options.training.momentum);
   message.set_chunk(options.schedule.chunk);
   message.set_spacing(options.schedule.spacing);
   message.set_budget_bytes(options.training.budget);
@@ -107,6 +150,32 @@ void addPlan(const Options &options, const MemoryPlan &plan, format::Plan &messa
   message.set_generation_peak_bytes(plan.generationPeakBytes);
   for (const PlannedBuffer &buffer : plan.generation)
     add(buffer, *message.add_generation());
+  message.set_device(options.training.device);
+  message.set_device_bytes(plan.deviceBytes);
+  message.set_generation_device_bytes(plan.generationDeviceBytes);
+}
+
+/// What was asked of the adapters.
+llvm::json::Object describeAdapter(const Options &options, const format::Lora &lora) {
+  namespace json = llvm::json;
+  json::Array targets;
+  for (const std::string &name : lora.target_modules())
+    targets.push_back(name);
+  const auto seed = static_cast<int64_t>(options.lora.seed);
+  if (const PrivateLora &adapter = options.privateLora; adapter.isChosen)
+    return json::Object{{"kind", "private-lora"},
+                        {"rank_down", adapter.rankDown},
+                        {"rank_up", adapter.rankUp},
+                        {"share_a", adapter.shareA},
+                        {"targets", std::move(targets)},
+                        {"first_layer", adapter.firstLayer},
+                        {"last_layer", adapter.lastLayer < 0 ? json::Value(nullptr) : json::Value(adapter.lastLayer)},
+                        {"seed", seed}};
+  return json::Object{{"kind", "lora"},
+                      {"rank", lora.rank()},
+                      {"alpha", lora.alpha()},
+                      {"targets", std::move(targets)},
+                      {"seed", seed}};
 }
 
 std::string makeManifest(const Options &options, StringRef tokenizer, const format::Bundle &bundle) {
@@ -122,9 +191,6 @@ std::string makeManifest(const Options &options, StringRef tokenizer, const form
     for (const std::string &name : names)
       tokenizerFiles.push_back(name);
   }
-  json::Array targets;
-  for (const std::string &name : bundle.model().lora().target_modules())
-    targets.push_back(name);
   json::Object manifest{
       {"name", bundle.model().name()},
       {"producer", producer},
@@ -139,12 +205,10 @@ std::string makeManifest(const Options &options, StringRef tokenizer, const form
                                {"embedding_weights", nameOf(options.storage.embeddings)},
                                {"weights_for", json::Array(options.storage.rules)},
                                {"optimizer", options.training.optimizer},
+                               {"momentum", options.training.momentum},
                                {"chunk_size", options.schedule.chunk},
                                {"checkpoint_spacing", options.schedule.spacing},
-                               {"lora", json::Object{{"rank", bundle.model().lora().rank()},
-                                                     {"alpha", bundle.model().lora().alpha()},
-                                                     {"targets", std::move(targets)},
-                                                     {"seed", static_cast<int64_t>(options.lora.seed)}}}}},
+                               {"lora", describeAdapter(options, bundle.model().lora())}}},
       {"tokenizer", std::move(tokenizerFiles)},
   };
   std::string text;
@@ -233,17 +297,21 @@ SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const Options &options
   for (auto [index, parameter] : llvm::enumerate(parameters))
     weights[parameter.getSymName()] = index;
   llvm::StringMap<train::BlockOp> firstUser = findFirstUsers(module);
+  const format::ElementType projector = format::elementOf(format::findOptimizer(options.training.optimizer)->projector);
   for (auto program : module.getOps<exec::ProgramOp>()) {
     programs[program.getSymName()] = bundle.programs_size();
     train::BlockOp block = firstUser.lookup(program.getSymName());
     auto parameterElement = [&](StringRef name) {
+      if (const std::string_view suffix = format::thinSuffixOf(std::string_view(name)); !suffix.empty())
+        return suffix == format::projectorSuffix ? projector : format::F32;
       StringRef symbol = block.getParameter(name).getValue();
-      bool isTrainable = module.lookupSymbol<nn::ParameterOp>(symbol).getTrainable();
-      return isTrainable ? format::F32 : bundle.weights(weights.lookup(symbol)).element();
+      auto weight = weights.find(symbol); // an adapter has none
+      return weight == weights.end() ? format::F32 : bundle.weights(weight->second).element();
     };
     buildProgram(program, parameterElement, *bundle.add_programs());
   }
-  addBlocks(module, programs, weights, bundle);
+  addBlocks(module, programs, weights, projector, bundle);
+  addSplit(module, bundle);
   addPlan(options, plan, *bundle.mutable_plan());
   return parameters;
 }

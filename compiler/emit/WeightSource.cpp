@@ -11,8 +11,6 @@ namespace mebp {
 
 namespace {
 
-constexpr float randomDeviation = 0.02f;
-
 float readElement(const char *bytes, StringRef element, uint64_t index) {
   if (element == "f32") {
     float value;
@@ -32,8 +30,14 @@ LogicalResult WeightSource::open(nn::ParameterOp parameter, uint64_t index) {
   rows = isVector ? 1 : type.getDimSize(0);
   columns = type.getShape().back();
   transposed = parameter.getTransposed();
+  seed = randomSeed;
   stream = index;
   bytes = nullptr;
+  if (auto drawn = parameter.getDrawn()) {
+    seed = drawn->getSeed();
+    stream = drawn->getStream();
+    return success();
+  }
   if (auto data = parameter.getData())
     return openFile(parameter, *data);
   if (auto data = parameter.getInlineData()) {
@@ -74,7 +78,7 @@ void WeightSource::readRow(uint64_t row, float *out) const {
   if (!bytes) {
     for (uint64_t column = 0; column < columns; ++column)
       out[column] =
-          isVector ? 1.0f : randomDeviation * format::randomNormal(*randomSeed, stream, row * columns + column);
+          isVector ? 1.0f : format::drawnDeviation * format::randomNormal(*seed, stream, row * columns + column);
   } else if (element == "f32" && !transposed) {
     std::memcpy(out, bytes + 4 * row * columns, 4 * columns);
   } else {

@@ -21,7 +21,7 @@ public:
 private:
   llvm::LogicalResult openFile(nn::ParameterOp parameter, nn::ExternalDataAttr data);
 
-  std::optional<uint64_t> randomSeed;
+  std::optional<uint64_t> randomSeed, seed; // of what has no data; of this parameter
   std::string fileName;
   std::unique_ptr<llvm::MemoryBuffer> file;
   std::vector<float> inlineValues;

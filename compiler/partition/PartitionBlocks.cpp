@@ -150,7 +150,7 @@ struct PartitionBlocks : impl::PartitionBlocksBase<PartitionBlocks> {
     auto forward =
         builder.getNamedAttr(format::forwardProgram, FlatSymbolRefAttr::get(builder.getContext(), functionName));
     train::BlockOp::create(builder, module.getLoc(), name, kind, builder.getArrayAttr(names),
-                           builder.getArrayAttr(parameters), builder.getDictionaryAttr(forward));
+                           builder.getArrayAttr(parameters), builder.getDictionaryAttr(forward), DictionaryAttr());
     auto function =
         func::FuncOp::create(builder, module.getLoc(), functionName, builder.getFunctionType(types, output.getType()));
     function.setPrivate();

@@ -25,6 +25,10 @@ std::string suggestSpilling(const SessionMemory &memory, const Training &trainin
          " to disk in each step";
 }
 
+std::string suggestLessState(const SessionMemory &memory, const Training &training) {
+  return training.momentum != 0 ? ", no --momentum" : memory.keptState > 0 ? ", --optimizer sgd" : "";
+}
+
 LogicalResult refuse(const ScheduleChooser &chooser, const Options &options, EmitError emitError) {
   Choice smallest = chooser.chooseSmallest(options.training.mostSpill);
   const SessionMemory &memory = chooser.getFixedPlan().memory;
@@ -35,7 +39,7 @@ LogicalResult refuse(const ScheduleChooser &chooser, const Options &options, Emi
                formatMegabytes(memory.trainables) + ")";
   return emitError() << "this model needs at least " << formatMegabytes(smallest.peakBytes) << " ("
                      << describeSchedule(smallest.schedule) << "); give that much, or a shorter --seq-len than "
-                     << options.shape.sequence << trained << (memory.stateArrays > 0 ? ", --optimizer sgd" : "")
+                     << options.shape.sequence << trained << suggestLessState(memory, options.training)
                      << suggestSpilling(memory, options.training);
 }
 

@@ -3,15 +3,17 @@
 // The planner as a solver: which schedule is the fastest within a budget.
 //
 // Terms: a schedule's peak is that of a plan (SessionMemory.h) with the checkpoints that its spacing keeps and the
-// scratch arena of the program that needs the most. Its time is predicted by the cost model; spacing adds the forward
-// of every block whose checkpoint is not kept. A plan that spills wears the disk, so it is taken only where none that
-// does not spill fits, and the optimizer's state goes only where checkpoints alone are not enough.
-// 1. For each chunk size and for each tile of the loss, lower a copy of the module, and note arena and time of the
+// scratch, in the arena or on a device, of the program that needs the most. Its time is predicted by the cost model;
+// spacing adds the forward of every block whose checkpoint is not kept. A plan that spills wears the disk, so it is
+// taken only where none that does not spill fits, and the optimizer's state goes only where checkpoints alone are not
+// enough.
+// 1. For each chunk size and for each tile of the loss, lower a copy of the module, and note scratch and time of the
 //    layers' programs or of the head's.
 // 2. Look at every combination with every spacing. There are a few thousand, and each is a sum.
 // 3. Take the fastest that fits, and of equally fast ones the one with the lowest peak.
 #include "compiler/pipeline/ChooseSchedule.h"
 
+#include "compiler/plan/Scratch.h"
 #include "mlir/Pass/PassManager.h"
 
 using namespace mlir;
@@ -72,13 +74,15 @@ FailureOr<ScheduleChooser::Part> ScheduleChooser::lower(ModuleOp module, const O
 
   Part part;
   part.schedule = options.schedule;
+  const format::DeviceTraits &device = *format::findDevice(std::string_view(options.training.device));
   fixedPlan = computeMemoryPlan(*copy, options, inputs);
   for (auto block : copy->getOps<train::BlockOp>()) {
-    uint64_t &arena = block.getKind() == train::BlockKind::Head ? part.headArena : part.layerArena;
+    uint64_t &scratch = block.getKind() == train::BlockKind::Head ? part.headScratch : part.layerScratch;
     for (NamedAttribute named : block.getPrograms()) {
       auto program = copy->lookupSymbol<exec::ProgramOp>(cast<FlatSymbolRefAttr>(named.getValue()));
-      if (!fixedPlan.memory.forwardOnly || !program.givesGradients())
-        arena = std::max(arena, program.getArenaBytes());
+      bool runs = !device.placesValues || named.getName() != format::logitsProgram;
+      if (runs && (!fixedPlan.memory.forwardOnly || !program.givesGradients()))
+        scratch = std::max(scratch, countScratch(program, block, device));
     }
   }
   part.seconds = fixedPlan.stepSeconds;
@@ -94,7 +98,7 @@ Choice ScheduleChooser::evaluate(const Part &chunk, const Part &tile, int64_t sp
   choice.schedule.spill = spill;
   SessionMemory memory = fixedPlan.memory;
   memory.flowsInPlace = chunk.flowsInPlace;
-  memory.scratch = std::max(chunk.layerArena, tile.headArena);
+  memory.scratch = std::max(chunk.layerScratch, tile.headScratch);
   memory.spacing = spacing;
   memory.spill = spill;
   choice.peakBytes = fixedPlan.processBytes + memory.total();

@@ -38,7 +38,7 @@ private:
   struct Part {
     Schedule schedule;
     StepSeconds seconds;
-    uint64_t layerArena = 0, headArena = 0;
+    uint64_t layerScratch = 0, headScratch = 0;
     bool flowsInPlace = false; // which the chunk may decide
   };
 

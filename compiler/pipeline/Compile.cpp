@@ -11,6 +11,7 @@
 #include "compiler/pipeline/Pipeline.h"
 #include "compiler/pipeline/PlanFile.h"
 #include "compiler/pipeline/PrintPlan.h"
+#include "compiler/split/Places.h"
 #include "dialects/nn/Locations.h"
 #include "format/byte_size.h"
 #include "format/machine.h"
@@ -75,7 +76,7 @@ public:
       return sayLongest();
     if (failed(runSchedule()))
       return failure();
-    return compilation.emit ? print() : emitPlan();
+    return compilation.emit ? print() : emitAll();
   }
 
 private:
@@ -92,7 +93,7 @@ private:
     if (failed(readRates()))
       return failure();
     countWeights();
-    return compilation.emit ? print() : emitPlan();
+    return compilation.emit ? print() : emitAll();
   }
 
   void countWeights() {
@@ -147,10 +148,10 @@ private:
     const std::string &named = compilation.rates;
     if (named == "none")
       return success();
-    std::string path = named.empty() ? MachineRates::defaultPath() : named;
+    std::string path = named.empty() ? MachineRates::defaultPath(options.training.device) : named;
     if (named.empty() && !llvm::sys::fs::exists(path))
       return success();
-    llvm::Expected<MachineRates> found = MachineRates::read(path);
+    llvm::Expected<MachineRates> found = MachineRates::read(path, options.training.device);
     if (!found) {
       std::string message = path + ": " + llvm::toString(found.takeError());
       if (!named.empty())
@@ -204,7 +205,34 @@ private:
     return success();
   }
 
-  LogicalResult emitPlan() {
+  /// Such an optimizer moves what is trained and moves it back.
+  LogicalResult verifyMoves() {
+    for (auto parameter : module->getOps<nn::ParameterOp>())
+      if (parameter.getTrainable() && parameter.getWeightFormat() == format::WeightFormat::BF16 &&
+          isForwardOnly(options.training.optimizer))
+        return emitError() << "--optimizer " << options.training.optimizer << ": moves '" << parameter.getSymName()
+                           << "' and moves it back, which bf16 would round; give --weights f32 or another optimizer";
+    return success();
+  }
+
+  LogicalResult emitAll() {
+    if (failed(verifyMoves()))
+      return failure();
+    if (!options.split.isChosen)
+      return emitPlan(compilation.output);
+    OwningOpRef<ModuleOp> whole = std::move(module);
+    for (auto [place, suffix] : {std::pair(format::devicePlace, ".edge.mebp"), {format::serverPlace, ".cloud.mebp"}}) {
+      module = whole->clone();
+      llvm::outs() << "the " << StringRef(place) << "'s half\n";
+      StringRef output = compilation.output;
+      output.consume_back(".mebp");
+      if (failed(keepHalf(*module, place)) || failed(emitPlan(output.empty() ? "" : output.str() + suffix)))
+        return failure();
+    }
+    return success();
+  }
+
+  LogicalResult emitPlan(const std::string &output) {
     MemoryPlan plan = computeMemoryPlan(*module, options, inputs);
     if (options.training.budget && plan.peakBytes > options.training.budget)
       return emitError() << compilation.budgetOption << ": the chosen plan needs "
@@ -216,22 +244,23 @@ private:
     format::Bundle bundle;
     SmallVector<nn::ParameterOp> parameters = buildBundle(*module, options, plan, bundle);
     if (failed(check(writePlanFile(compilation.planJson, bundle))) ||
-        (!compilation.planOnly && failed(write(parameters, bundle))))
+        (!compilation.planOnly && failed(write(parameters, bundle, output))))
       return failure();
     printPlan(llvm::outs(), bundle, compilation.explainPeak);
     if (!compilation.planOnly)
-      llvm::outs() << llvm::formatv("wrote {0}: {1:f2} MB of weights\n", compilation.output,
+      llvm::outs() << llvm::formatv("wrote {0}: {1:f2} MB of weights\n", output,
                                     static_cast<double>(bundle.weights_bytes()) / 1e6);
     return success();
   }
 
-  LogicalResult write(ArrayRef<nn::ParameterOp> parameters, format::Bundle &bundle) {
-    if (compilation.output.empty())
+  LogicalResult write(ArrayRef<nn::ParameterOp> parameters, format::Bundle &bundle, const std::string &output) {
+    if (output.empty())
       return emitError() << "-o NAME.mebp is missing; give it, or --plan-only to print the plan alone";
     auto folder = (*module)->getAttrOfType<StringAttr>(folderAttribute);
     SmallString<128> tokenizer(folder ? folder.getValue() : "");
     llvm::sys::path::append(tokenizer, "tokenizer");
-    if (!llvm::sys::fs::is_directory(tokenizer))
+    const bool isServer = bundle.split().place() == format::Split::SERVER; // which has no text
+    if (isServer || !llvm::sys::fs::is_directory(tokenizer))
       tokenizer.clear();
     std::signal(SIGINT, [](int) { interruptions = 1; });
     return writeBundle(
@@ -239,7 +268,7 @@ private:
         [&](const std::string &written) {
           return compilation.checkBundle ? compilation.checkBundle(written, bundle.plan()) : "";
         },
-        parameters, bundle, compilation.output);
+        parameters, bundle, output);
   }
 
   const Compilation &compilation;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/pipeline/ModuleOptions.h"
 
+#include "format/optimizers.h"
+
 #include "mlir/IR/Builders.h"
 
 using namespace mlir;
@@ -19,8 +21,18 @@ template <typename Visitor, typename AnyOptions> void visit(AnyOptions &options,
   visitor("lora_alpha", options.lora.alpha);
   visitor("lora_targets", options.lora.targets);
   visitor("seed", options.lora.seed);
+  visitor("private_lora", options.privateLora.isChosen);
+  visitor("rank_down", options.privateLora.rankDown);
+  visitor("rank_up", options.privateLora.rankUp);
+  visitor("share_a", options.privateLora.shareA);
+  visitor("first_layer", options.privateLora.firstLayer);
+  visitor("last_layer", options.privateLora.lastLayer);
+  visitor("split", options.split.isChosen);
+  visitor("device_first", options.split.deviceFirst);
+  visitor("device_last", options.split.deviceLast);
   visitor("train_full", options.full.isChosen);
   visitor("train_targets", options.full.targets);
+  visitor("galore_rank", options.galore.rank);
   visitor("weights", options.storage.matrices);
   visitor("embedding_weights", options.storage.embeddings);
   visitor("weights_for", options.storage.rules);
@@ -32,6 +44,8 @@ template <typename Visitor, typename AnyOptions> void visit(AnyOptions &options,
   visitor("loss_columns", options.schedule.lossColumns);
   visitor("spill", options.schedule.spill);
   visitor("optimizer", options.training.optimizer);
+  visitor("momentum", options.training.momentum);
+  visitor("device", options.training.device);
   visitor("threads", options.training.threads);
   visitor("most_spill", options.training.mostSpill);
   visitor("memory_budget", options.training.budget);
@@ -164,8 +178,9 @@ FailureOr<Options> getOptions(ModuleOp module, EmitError emitError) {
   if (!reader.getWrong().empty())
     return emitError() << attributeName << " has no " << reader.getWrong() << ", or not a valid one";
   if (options.shape.batch < 1 || options.shape.sequence < 1 || options.training.threads < 1 ||
-      !format::findOptimizer(std::string_view(options.training.optimizer)))
-    return emitError() << attributeName << " has no valid batch, sequence, threads and optimizer";
+      !format::findOptimizer(std::string_view(options.training.optimizer)) ||
+      !findWrongMomentum(options.training).empty())
+    return emitError() << attributeName << " has no valid batch, sequence, threads, optimizer and momentum";
   return options;
 }
 

@@ -8,6 +8,7 @@
 #include "compiler/partition/Passes.h"
 #include "compiler/plan/Passes.h"
 #include "compiler/rewrite/Passes.h"
+#include "compiler/split/Passes.h"
 #include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
@@ -30,7 +31,19 @@ void buildPipeline(OpPassManager &passes, const Options &options, Level level) {
   if (options.full.isChosen) {
     TrainParametersOptions full;
     full.targets.assign(options.full.targets.begin(), options.full.targets.end());
+    full.changesInt8 = changesInt8(options.training.optimizer);
     passes.addPass(createTrainParameters(full));
+  } else if (options.privateLora.isChosen) {
+    const PrivateLora &chosen = options.privateLora;
+    AddPrivateLoraOptions adapter;
+    adapter.rankDown = chosen.rankDown;
+    adapter.rankUp = chosen.rankUp;
+    adapter.shareA = chosen.shareA;
+    adapter.firstLayer = chosen.firstLayer;
+    adapter.lastLayer = chosen.lastLayer;
+    adapter.seed = options.lora.seed;
+    adapter.targets.assign(options.lora.targets.begin(), options.lora.targets.end());
+    passes.addPass(createAddPrivateLora(adapter));
   } else {
     AddLoraOptions lora;
     lora.rank = options.lora.rank;
@@ -42,6 +55,11 @@ void buildPipeline(OpPassManager &passes, const Options &options, Level level) {
 
   passes.addPass(createAttachObjective());
   passes.addPass(createDifferentiateBlocks());
+  if (projectsGradients(options.training.optimizer)) {
+    ProjectGradientsOptions galore;
+    galore.rank = options.galore.rank;
+    passes.addPass(createProjectGradients(galore));
+  }
 
   passes.addNestedPass<func::FuncOp>(createFuseAddends());
   passes.addPass(createCSEPass());
@@ -67,6 +85,13 @@ void buildSchedulePipeline(OpPassManager &passes, const Options &options, Level 
   passes.addPass(createTileLoss(tile));
   if (options.storage.narrowActivations)
     passes.addNestedPass<func::FuncOp>(createNarrowActivations());
+  if (options.split.isChosen) {
+    AssignPlacesOptions places;
+    places.deviceFirst = options.split.deviceFirst;
+    places.deviceLast = options.split.deviceLast;
+    passes.addPass(createAssignPlaces(places));
+    passes.addPass(createCheckPrivate());
+  }
   if (level == Level::Train)
     return;
 
@@ -84,6 +109,7 @@ void registerAllPasses() {
   registerAutodiffPasses();
   registerRewritePasses();
   registerPlanPasses();
+  registerSplitPasses();
 }
 
 } // namespace mebp

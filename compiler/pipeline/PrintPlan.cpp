@@ -48,6 +48,7 @@ void printPlan(llvm::raw_ostream &stream, const format::Bundle &bundle, bool exp
   stream << llvm::formatv("{0}: batch {1}, up to {2} tokens, {3} blocks in {4} programs\n",
                           model.name().empty() ? "model" : model.name(), model.batch(), model.sequence(),
                           bundle.blocks_size(), bundle.programs_size());
+  const bool onDevice = format::findDevice(plan.device())->placesValues;
   Schedule schedule{plan.chunk(), plan.spacing(), plan.loss_rows(), plan.loss_columns(), getSpill(plan)};
   stream << "  " << describeSchedule(schedule)
          << llvm::formatv(plan.calibrated() ? "; predicted {0:f2} s a step (calibrated on this machine)\n"
@@ -56,8 +57,11 @@ void printPlan(llvm::raw_ostream &stream, const format::Bundle &bundle, bool exp
   printRow(stream, "process", plan.process_bytes(), "the runtime itself");
   for (const format::Buffer &buffer : plan.buffers())
     printRow(stream, buffer.name(), buffer.bytes(), buffer.source());
-  printRow(stream, "peak", plan.peak_bytes(), "all memory that mebp-run allocates or writes");
-  printRow(stream, "weights", bundle.weights_bytes(), "mapped from disk, read only; not counted in the peak");
+  printRow(stream, "peak", plan.peak_bytes(),
+           onDevice ? "on the host and on " + plan.device() : "all memory that mebp-run allocates or writes");
+  printRow(stream, "weights", bundle.weights_bytes(),
+           onDevice ? "on " + plan.device() + ", too; not counted in the peak"
+                    : "mapped from disk, read only; not counted in the peak");
   if (plan.resident_limit())
     printRow(stream, "resident limit", plan.resident_limit(), "of the weights, in memory at once");
   if (plan.file_bytes())
@@ -73,7 +77,8 @@ void printPlan(llvm::raw_ostream &stream, const format::Bundle &bundle, bool exp
   stream << "peak by optimizer and by how gradients are handled:\n";
   for (const format::Buffer &buffer : plan.other_peaks())
     printRow(stream, buffer.name(), buffer.bytes(), "");
-  stream << "in use at the peak of the scratch arena:\n";
+  stream << (onDevice ? "in use on the device where scratch is fullest:\n"
+                      : "in use at the peak of the scratch arena:\n");
   for (const format::Buffer &buffer : plan.at_peak())
     printRow(stream, buffer.name(), buffer.bytes(), buffer.source());
 }
@@ -86,6 +91,7 @@ void printPlanJson(llvm::raw_ostream &stream, const format::Bundle &bundle) {
       {"weights_bytes", static_cast<int64_t>(bundle.weights_bytes())},
       {"threads", plan.threads()},
       {"optimizer", plan.optimizer()},
+      {"momentum", plan.momentum()},
       {"chunk", plan.chunk()},
       {"spacing", plan.spacing()},
       {"budget_bytes", static_cast<int64_t>(plan.budget_bytes())},
@@ -102,6 +108,9 @@ void printPlanJson(llvm::raw_ostream &stream, const format::Bundle &bundle) {
       {"other_peaks", toJson(plan.other_peaks())},
       {"at_peak", toJson(plan.at_peak())},
       {"generation_peak_bytes", static_cast<int64_t>(plan.generation_peak_bytes())},
+      {"device", plan.device()},
+      {"device_bytes", static_cast<int64_t>(plan.device_bytes())},
+      {"generation_device_bytes", static_cast<int64_t>(plan.generation_device_bytes())},
       {"generation", toJson(plan.generation())},
   };
   stream << llvm::formatv("{0:2}", llvm::json::Value(std::move(object))) << "\n";

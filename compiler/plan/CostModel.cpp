@@ -5,6 +5,7 @@
 // any other, its products and activations are as many as it has rows.
 #include "compiler/plan/CostModel.h"
 
+#include "compiler/plan/StoredWeights.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -107,20 +108,11 @@ private:
       return activation.str();
     if (call.signature.cost != format::Cost::Product)
       return "";
-    nn::ParameterOp parameter = findParameter(kernel.getInputs()[1]);
+    nn::ParameterOp parameter = findParameter(program, block, kernel.getInputs()[1]);
     if (parameter && parameter.getInitialBound())
       return call.operands[0].columns > call.results[0].columns ? "lora_down" : "lora_up";
-    bool isStored = parameter && !parameter.getTrainable() && parameter.getWeightFormat();
-    format::Storage storage = isStored ? format::storageOf(*parameter.getWeightFormat()) : format::Storage::F32;
-    std::string weights = format::nameOf(storage);
+    std::string weights = format::nameOf(parameter ? mebp::getStorage(parameter) : format::Storage::F32);
     return call.low().rows > 0 ? weights + " low" : weights;
-  }
-
-  /// What a product multiplies with; null where that is no parameter.
-  nn::ParameterOp findParameter(Value weight) {
-    std::optional<StringRef> name = exec::getParameter(program, weight);
-    FlatSymbolRefAttr symbol = name ? block.getParameter(*name) : FlatSymbolRefAttr();
-    return symbol ? SymbolTable::lookupNearestSymbolFrom<nn::ParameterOp>(block, symbol) : nn::ParameterOp();
   }
 
   exec::ProgramOp program;
@@ -158,8 +150,10 @@ StepSeconds predictStep(ModuleOp module, int64_t sequence, StringRef optimizer, 
   };
   StepSeconds step;
   for (auto block : module.getOps<train::BlockOp>()) {
-    step.layersForward += of(format::forwardProgram, block);
-    step.layersBackward += of(format::backwardProgram, block);
+    for (const format::ForwardProgram &program : format::forwardPrograms) {
+      step.layersForward += of(program.name, block);
+      step.layersBackward += of(program.backward, block);
+    }
     step.head += of(format::objectiveProgram, block);
     step.loss += of(format::logProbabilitiesProgram, block);
   }

@@ -48,22 +48,24 @@ bool readRates(const json::Value &value, Rates &rates) {
 
 } // namespace
 
-std::string MachineRates::defaultPath() {
+std::string MachineRates::defaultPath(llvm::StringRef device) {
   const std::string folder = format::cacheFolder();
-  return folder.empty() ? "" : folder + "/rates.json";
+  if (folder.empty())
+    return "";
+  return (folder + "/rates" + (device == cpu ? "" : "_" + device) + ".json").str();
 }
 
-llvm::Expected<MachineRates> MachineRates::read(llvm::StringRef path) {
+llvm::Expected<MachineRates> MachineRates::read(llvm::StringRef path, llvm::StringRef device) {
   llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> file = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
   if (!file)
     return llvm::createStringError(file.getError(), file.getError().message() + "; mebp calibrate writes such a file");
   MachineRates rates;
-  if (llvm::Error error = rates.parse((*file)->getBuffer()))
+  if (llvm::Error error = rates.parse((*file)->getBuffer(), device))
     return error;
   return rates;
 }
 
-llvm::Error MachineRates::parse(llvm::StringRef text) {
+llvm::Error MachineRates::parse(llvm::StringRef text, llvm::StringRef device) {
   llvm::Expected<json::Value> value = json::parse(text);
   if (!value) {
     llvm::consumeError(value.takeError());
@@ -76,6 +78,11 @@ llvm::Error MachineRates::parse(llvm::StringRef text) {
   const json::Object *names = object->getObject("nanoseconds");
   if (!object->getString("processor") || !counts || counts->empty() || !names)
     return wrong("lacks processor, threads or nanoseconds");
+  llvm::StringRef measuredOn = object->getString("device").value_or(cpu); // files of before say none
+  if (measuredOn != device)
+    return llvm::createStringError(llvm::inconvertibleErrorCode(), "was measured on the device '" + measuredOn +
+                                                                       "'; give the file of mebp calibrate --device " +
+                                                                       device);
   processor = object->getString("processor")->str();
   for (const json::Value &count : *counts) {
     std::optional<int64_t> number = count.getAsInteger();

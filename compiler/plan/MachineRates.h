@@ -10,23 +10,26 @@
 
 namespace mebp {
 
-/// How long a machine takes for what a step does: measured on one by `mebp calibrate`, or else round numbers of no
+/// How long a device takes for what a step does: measured on one by `mebp calibrate`, or else round numbers of no
 /// machine in particular, good enough to tell a slower schedule from a faster one.
 class MachineRates {
 public:
-  /// Reads what `mebp calibrate` wrote. The error is what is wrong with the file, without its name.
-  static llvm::Expected<MachineRates> read(llvm::StringRef path);
-  /// $MEBP_CACHE/rates.json or ~/.cache/mebp/rates.json, which need not be there; empty where there is no home.
-  static std::string defaultPath();
+  /// Reads what `mebp calibrate` wrote of this device. The error is what is wrong with the file, without its name.
+  static llvm::Expected<MachineRates> read(llvm::StringRef path, llvm::StringRef device);
+  /// rates.json of the CPU, rates_NAME.json of another device, in $MEBP_CACHE or ~/.cache/mebp. It need not be there;
+  /// empty where there is no home.
+  static std::string defaultPath(llvm::StringRef device);
 
   bool isCalibrated() const { return !threads.empty(); }
-  /// The processor that was measured.
+  /// The processor that was measured, or that of the machine whose device was.
   llvm::StringRef getProcessor() const { return processor; }
   /// Of one call with these amounts on `count` threads. `name`: see format/rates.h.
   double seconds(llvm::StringRef name, const format::Amounts &amounts, int64_t count) const;
 
 private:
-  llvm::Error parse(llvm::StringRef text);
+  static constexpr llvm::StringLiteral cpu = "cpu";
+
+  llvm::Error parse(llvm::StringRef text, llvm::StringRef device);
   format::Rates find(llvm::StringRef name, int64_t count) const;
 
   std::string processor;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/plan/MemoryPlan.h"
 
-#include "compiler/plan/Lifetimes.h"
+#include "compiler/plan/RemoteMemory.h"
+#include "compiler/plan/Scratch.h"
 #include "dialects/exec/Placement.h"
 #include "dialects/nn/Locations.h"
 #include "format/alignment.h"
 #include "format/kernels.h"
 #include "format/optimizers.h"
 #include "format/residency.h"
+#include "format/split.h"
 #include "mlir/IR/BuiltinOps.h"
 
 using namespace mlir;
@@ -19,55 +21,6 @@ namespace {
 // What mebp-run needs beside its arena: written pages of its libraries and its own, the stack, the parsed program.
 // Measured as its peak less the arena's touched pages; test/e2e/test_memory.py holds the whole plan against the system.
 constexpr uint64_t runtimeBytes = 1'000'000;
-
-/// The values of the scratch arena where it is fullest, by their places: values in one place count once.
-struct ArenaPeak {
-  DenseMap<int64_t, Value> values;
-  uint64_t bytes = 0;
-};
-
-ArenaPeak findArenaPeak(exec::ProgramOp program) {
-  Lifetimes lifetimes(program);
-  SmallVector<std::pair<Value, int64_t>> inArena;
-  unsigned last = 0;
-  for (Value value : lifetimes.getValues()) {
-    std::optional<exec::Span> place = exec::locate(value);
-    if (place->memory != exec::Memory::Arena || value.getDefiningOp<train::SliceOp>())
-      continue;
-    inArena.push_back({value, place->begin});
-    last = std::max(last, lifetimes.get(value).end);
-  }
-  ArenaPeak peak;
-  for (unsigned position = 0; position <= last; ++position) {
-    ArenaPeak live;
-    for (auto [value, offset] : inArena) {
-      auto interval = lifetimes.get(value);
-      if (position < interval.begin || position > interval.end)
-        continue;
-      if (live.values.try_emplace(offset, value).second)
-        live.bytes += exec::sizeInBytes(value);
-    }
-    if (live.bytes > peak.bytes)
-      peak = std::move(live);
-  }
-  return peak;
-}
-
-std::vector<PlannedBuffer> describe(const ArenaPeak &peak) {
-  std::vector<PlannedBuffer> buffers;
-  for (auto [offset, value] : peak.values) {
-    Operation *definition = value.getDefiningOp();
-    auto kernel = dyn_cast_or_null<exec::KernelOp>(definition);
-    std::string name = kernel       ? kernel.getKernel().str()
-                       : definition ? definition->getName().stripDialect().str()
-                                    : "carried";
-    buffers.push_back({name, exec::sizeInBytes(value), nn::describeLocation(value.getLoc())});
-  }
-  llvm::sort(buffers, [](const PlannedBuffer &a, const PlannedBuffer &b) {
-    return std::tie(b.bytes, a.name, a.source) < std::tie(a.bytes, b.name, b.source);
-  });
-  return buffers;
-}
 
 bool gives(exec::ProgramOp program, llvm::function_ref<bool(train::PortAttr)> isWanted) {
   return llvm::any_of(program.getOutputPorts().getAsRange<train::PortAttr>(), isWanted);
@@ -83,38 +36,67 @@ uint64_t getOutputBytes(exec::ProgramOp program, llvm::function_ref<bool(train::
 }
 
 bool isFlow(train::PortAttr port) { return port.isFlow(); }
-bool isGradient(train::PortAttr port) { return port.getKind() == train::PortKind::Gradient; }
+/// One that goes to a sink; what a projector is found by does not.
+bool isGradient(train::PortAttr port) {
+  return port.getKind() == train::PortKind::Gradient && format::thinSuffixOf(std::string_view(port.getName())).empty();
+}
 bool isLogProbability(train::PortAttr port) { return port.is(train::PortKind::Result, format::logProbabilitiesPort); }
 
-using Programs = SmallVector<exec::ProgramOp>;
+/// A program, and a block that runs it.
+struct UsedProgram {
+  exec::ProgramOp program;
+  train::BlockOp block;
+  bool runs = true; // when a session trains or generates: logits of whole sequences are for whoever asks
+};
+using Programs = SmallVector<UsedProgram>;
 
 /// Those that train, and those that generate text.
 std::pair<Programs, Programs> separatePrograms(ModuleOp module) {
-  DenseSet<StringRef> generating;
+  llvm::MapVector<StringRef, train::BlockOp> training, generating;
+  DenseSet<StringRef> asked;
   for (auto block : module.getOps<train::BlockOp>())
-    for (std::string_view name : {format::decodeProgram, format::decodeLogitsProgram})
-      if (FlatSymbolRefAttr program = block.getProgram(name))
-        generating.insert(program.getValue());
+    for (NamedAttribute named : block.getPrograms()) {
+      bool generates = format::generates(named.getName().strref());
+      StringRef program = cast<FlatSymbolRefAttr>(named.getValue()).getValue();
+      (generates ? generating : training).insert({program, block});
+      if (named.getName() == format::logitsProgram)
+        asked.insert(program);
+    }
   std::pair<Programs, Programs> programs;
-  for (auto program : module.getOps<exec::ProgramOp>())
-    (generating.contains(program.getSymName()) ? programs.second : programs.first).push_back(program);
+  for (auto program : module.getOps<exec::ProgramOp>()) {
+    StringRef name = program.getSymName();
+    if (generating.contains(name))
+      programs.second.push_back({program, generating.lookup(name)});
+    else
+      programs.first.push_back({program, training.lookup(name), !asked.contains(name)});
+  }
   return programs;
 }
 
 /// All that passes from a block to the next one, where it is most.
-uint64_t getCheckpointBytes(ArrayRef<exec::ProgramOp> programs) {
+uint64_t getCheckpointBytes(ArrayRef<UsedProgram> programs) {
   uint64_t most = 0;
-  for (exec::ProgramOp program : programs)
-    most = std::max(most, getOutputBytes(program, isFlow));
+  for (const UsedProgram &used : programs)
+    most = std::max(most, getOutputBytes(used.program, isFlow));
   return most;
 }
 
 /// Whether what flows from block to block needs one buffer, or two that change places.
-bool flowsInPlace(ArrayRef<exec::ProgramOp> programs) {
-  return llvm::all_of(programs, [](exec::ProgramOp program) {
+bool flowsInPlace(ArrayRef<UsedProgram> programs) {
+  return llvm::all_of(programs, [](const UsedProgram &used) {
+    exec::ProgramOp program = used.program;
     return program.getInPlace() || !program.takesFlow() ||
            !gives(program, [](train::PortAttr port) { return port.getKind() == train::PortKind::Flow; });
   });
+}
+
+format::TrainedShape getTrainedShape(nn::ParameterOp parameter) {
+  ArrayRef<int64_t> shape = parameter.getTensorType().getShape();
+  format::TrainedShape trained;
+  trained.columns = shape.back();
+  trained.rows = parameter.getTensorType().getNumElements() / trained.columns;
+  trained.rank = parameter.getGradientRank().value_or(0);
+  return trained;
 }
 
 /// What gradients need, by what becomes of them (runtime/train/gradients.h).
@@ -125,7 +107,7 @@ struct GradientNeeds {
 /// A gradient that is applied at once has memory while its block runs, one that is kept or summed its own. One of
 /// several blocks, as of a tied table, has its own in any case, where the first of them writes it. Beside those of the
 /// head is what it takes and gives, which nobody reads when others come.
-GradientNeeds countGradients(ModuleOp module, uint64_t headBytes) {
+GradientNeeds countGradients(ModuleOp module, uint64_t headBytes, uint64_t subspaceSums) {
   SmallVector<SmallVector<nn::ParameterOp>> byBlock; // as the backward comes to them
   DenseMap<Operation *, unsigned> readers;
   SmallVector<train::BlockOp> blocks = llvm::to_vector(module.getOps<train::BlockOp>());
@@ -146,7 +128,7 @@ GradientNeeds countGradients(ModuleOp module, uint64_t headBytes) {
   for (auto [index, ofBlock] : llvm::enumerate(byBlock)) {
     uint64_t ofHead = index == 0 ? headBytes : 0, applied = ofHead, kept = ofHead, summed = ofHead;
     for (nn::ParameterOp parameter : ofBlock) {
-      uint64_t bytes = format::alignUp(parameter.getTensorType().getNumElements() * sizeof(float));
+      uint64_t bytes = format::alignUp(getTrainedShape(parameter).gradientElements() * sizeof(float));
       bool isFirst = begun.insert(parameter).second, isShared = readers.lookup(parameter) > 1;
       own += isFirst ? bytes : 0;
       ownOfShared += isFirst && isShared ? bytes : 0;
@@ -158,79 +140,155 @@ GradientNeeds countGradients(ModuleOp module, uint64_t headBytes) {
     mostKept = std::max(mostKept, kept);
     mostSummed = std::max(mostSummed, summed);
   }
-  return {ownOfShared + mostApplied, own + mostKept, own + mostSummed};
+  return {ownOfShared + mostApplied, own + mostKept, std::max(own, subspaceSums) + mostSummed};
 }
 
 /// What programs need while they run.
 struct ProgramNeeds {
-  exec::ProgramOp largest; // by its arena
-  ArenaPeak peak;          // of that one
-  uint64_t arena = 0;
-  uint64_t live = 0; // the most of arena and gradients that one program of a step needs at one moment
+  exec::ProgramOp largest; // by its scratch
+  Scratch scratch;         // of that one
+  uint64_t live = 0;       // the most of scratch and gradients that one program of a step needs at one moment
 
   /// `beside`: gradients, and what the head takes and gives.
-  void add(exec::ProgramOp program, const ArenaPeak &ofProgram, bool runsInStep, uint64_t beside) {
-    uint64_t ofArena = program.getArenaBytes();
+  void add(exec::ProgramOp program, const Scratch &ofProgram, bool runsInStep, uint64_t beside) {
     if (runsInStep)
-      live = std::max(live, beside + ofProgram.bytes);
-    if (largest && ofArena <= arena)
+      live = std::max(live, beside + ofProgram.live);
+    if (largest && ofProgram.bytes <= scratch.bytes)
       return;
     largest = program;
-    peak = ofProgram;
-    arena = ofArena;
+    scratch = ofProgram;
   }
 };
+
+/// What finding subspaces needs (runtime/train/subspaces.cpp).
+struct SubspaceNeeds {
+  uint64_t once = 0;  // sketches and ranges of one block's gradients, and what finds a projector of one of them
+  uint64_t sums = 0;  // those of all blocks, which are kept over micro-batches
+  uint64_t bySvd = 0; // instead of `once`, with the gradient of one matrix
+};
+
+SubspaceNeeds countSubspaces(ModuleOp module) {
+  SubspaceNeeds needs;
+  uint64_t most = 0, workspace = 0, room = 0, svdWorkspace = 0;
+  for (auto block : module.getOps<train::BlockOp>()) {
+    uint64_t ofBlock = 0;
+    for (auto name : block.getParameters().getAsRange<FlatSymbolRefAttr>()) {
+      const format::TrainedShape shape = getTrainedShape(module.lookupSymbol<nn::ParameterOp>(name.getValue()));
+      if (shape.rank == 0)
+        continue;
+      const uint64_t width = format::sketchRank(shape.rows, shape.columns, shape.rank);
+      for (uint64_t side : {shape.rows, shape.columns})
+        ofBlock += format::alignUp(side * width * sizeof(float));
+      workspace = std::max(workspace, format::sketchWorkspaceBytes(shape.rows, shape.columns, width));
+      room = std::max(room, format::alignUp(shape.elements() * sizeof(float)));
+      svdWorkspace = std::max(svdWorkspace, format::svdWorkspaceBytes(shape.rows, shape.columns, shape.rank));
+    }
+    most = std::max(most, ofBlock);
+    needs.sums += ofBlock;
+  }
+  needs.once = format::alignUp(most + workspace);
+  needs.bySvd = format::alignUp(most + room + svdWorkspace);
+  return needs;
+}
+
+/// As it is stored; an adapter is f32.
+uint64_t getTrainedBytes(nn::ParameterOp parameter) {
+  std::optional<format::WeightFormat> stored = parameter.getWeightFormat();
+  format::Storage storage = stored ? format::storageOf(*stored) : format::Storage::F32;
+  const format::TrainedShape shape = getTrainedShape(parameter);
+  const uint64_t groups = format::alignUp(shape.rows * format::groupsOf(storage, shape.columns) * sizeof(uint16_t));
+  return format::alignUp(shape.rows * format::rowBytesOf(storage, shape.columns)) + 2 * groups;
+}
+
+std::string describeTrained(const SessionMemory &memory, const Options &options) {
+  if (!options.full.isChosen)
+    return "adapter, f32";
+  return memory.filesWeights() ? "the model's own, in a file; of one tensor at once" : "the model's own, as stored";
+}
 
 /// By what a session computes: one that computes gradients has room for every program.
 struct NeedsBySession {
   ProgramNeeds gradients, losses;
   GradientNeeds ofGradients;
   uint64_t ofHead = 0; // what the head takes and gives
+  SmallVector<format::TrainedShape> trained;
+  SubspaceNeeds subspaces;
 };
 
-NeedsBySession findProgramNeeds(ArrayRef<exec::ProgramOp> programs, uint64_t headBytes) {
+NeedsBySession findProgramNeeds(ArrayRef<UsedProgram> programs, uint64_t headBytes,
+                                const format::DeviceTraits &device) {
   NeedsBySession needs;
   needs.ofHead = headBytes;
-  for (exec::ProgramOp program : programs) {
-    ArenaPeak peak = findArenaPeak(program);
+  for (auto [program, block, runs] : programs) {
+    if (device.placesValues && !runs)
+      continue;
+    const Scratch scratch = findScratch(program, block, device);
     bool givesGradients = program.givesGradients(), isForward = gives(program, isFlow);
     bool isHead = gives(program, isLogProbability);
-    needs.gradients.add(program, peak, isForward || givesGradients,
+    needs.gradients.add(program, scratch, isForward || givesGradients,
                         getOutputBytes(program, isGradient) + (isHead ? headBytes : 0));
     if (!givesGradients)
-      needs.losses.add(program, peak, isForward || isHead, 0);
+      needs.losses.add(program, scratch, isForward || isHead, 0);
   }
   return needs;
 }
 
 /// What a session needs with an optimizer, whose gradients are applied at once.
-SessionMemory withOptimizer(SessionMemory memory, const format::OptimizerTraits &traits, const NeedsBySession &needs) {
+SessionMemory withOptimizer(SessionMemory memory, const format::OptimizerTraits &traits,
+                            const format::StateOptions &state, const NeedsBySession &needs) {
   const ProgramNeeds &needed = traits.forwardOnly ? needs.losses : needs.gradients;
   memory.forwardOnly = traits.forwardOnly;
-  memory.stateArrays = traits.stateArrays;
+  memory.keptState = memory.readState = memory.largestState = memory.updateScratch = 0;
+  for (const format::TrainedShape &tensor : needs.trained) {
+    uint64_t kept = format::keptBytes(traits, tensor, state, false);
+    memory.readState += format::keptBytes(traits, tensor, state, true);
+    memory.keptState += kept;
+    memory.largestState = std::max(memory.largestState, kept);
+    memory.updateScratch = std::max(memory.updateScratch, format::scratchBytes(traits, tensor));
+  }
+  memory.subspaces = traits.projects ? needs.subspaces.once : 0;
   memory.gradients = traits.forwardOnly ? 0 : needs.ofGradients.applied;
   memory.head = traits.forwardOnly ? needs.ofHead : 0;
-  memory.scratch = needed.arena;
+  memory.scratch = needed.scratch.bytes;
   return memory;
 }
 
-/// The peak with each optimizer and each sink of gradients (runtime/train/gradients.h), the planned ones included.
-std::vector<PlannedBuffer> listOtherPeaks(const MemoryPlan &plan, const NeedsBySession &needs) {
+/// With exact subspaces, by --galore-refresh svd.
+SessionMemory withSvd(SessionMemory memory, const NeedsBySession &needs) {
+  memory.subspaces = needs.subspaces.bySvd;
+  return memory;
+}
+
+/// The peak with each optimizer that can train what is compiled, and each sink of gradients
+/// (runtime/train/gradients.h), the planned ones included.
+std::vector<PlannedBuffer> listOtherPeaks(const MemoryPlan &plan, const NeedsBySession &needs,
+                                          format::Storage projector) {
   std::vector<PlannedBuffer> peaks;
+  const bool isProjected =
+      llvm::any_of(needs.trained, [](const format::TrainedShape &shape) { return shape.rank > 0; });
   for (const format::OptimizerTraits &traits : format::optimizers) {
-    const SessionMemory applied = withOptimizer(plan.memory, traits, needs);
-    auto add = [&](const char *use, uint64_t gradients) {
-      SessionMemory memory = applied;
+    if (!traits.forwardOnly && (traits.projects != isProjected || (isProjected && traits.projector != projector)))
+      continue; // its bundle is another
+    const SessionMemory applied = withOptimizer(plan.memory, traits, {}, needs);
+    auto add = [&](const char *use, SessionMemory memory, uint64_t gradients) {
       memory.gradients = gradients;
       peaks.push_back({traits.name + std::string(use), plan.processBytes + memory.total(), ""});
     };
     if (traits.forwardOnly) {
-      add("", 0);
+      add("", applied, 0);
       continue;
     }
-    add(", gradients applied at once", needs.ofGradients.applied);
-    add(", clipped or returned", needs.ofGradients.kept);
-    add(", accumulated", needs.ofGradients.summed);
+    add(", gradients applied at once", applied, needs.ofGradients.applied);
+    add(", clipped or returned", applied, needs.ofGradients.kept);
+    add(", accumulated", applied, needs.ofGradients.summed);
+    if (format::takesMomentum(traits)) {
+      const SessionMemory kept = withOptimizer(plan.memory, traits, {true}, needs);
+      add(" with momentum, gradients applied at once", kept, needs.ofGradients.applied);
+      add(" with momentum, clipped or returned", kept, needs.ofGradients.kept);
+      add(" with momentum, accumulated", kept, needs.ofGradients.summed);
+    }
+    if (traits.projects)
+      add(", subspaces by svd, gradients applied at once", withSvd(applied, needs), needs.ofGradients.applied);
   }
   return peaks;
 }
@@ -249,10 +307,16 @@ std::vector<PlannedBuffer> listBuffers(const SessionMemory &memory, const Option
       memory.forwardOnly    ? "none: what flows forward"
       : memory.flowsInPlace ? "of a layer's output, replaced by its input's"
                             : "of a layer's input and output");
-  add("trainables", memory.trainables, options.full.isChosen ? "the model's own, f32" : "adapter, f32");
-  add("optimizer", memory.state(), training.optimizer + (memory.spill == Spill::All ? ", of one tensor at once" : ""));
-  add("gradients", memory.gradients, "of one block, applied at once");
-  add("scratch", memory.scratch, scratchOf.str());
+  add("remote", memory.remote(), "between layers and their adapters");
+  add("trainables", memory.trained(), describeTrained(memory, options));
+  add("optimizer", memory.state(),
+      describeOptimizer(training) + (memory.filesState() ? ", of one tensor at once" : ""));
+  add("subspaces", memory.subspaces, "of one block, while they are found");
+  add("wire", memory.wire, "frames that the other half may not have yet");
+  const bool keeps = memory.onDevice || options.split.isChosen;
+  add("gradients", memory.gradients, keeps ? "of all blocks" : "of one block, applied at once");
+  add("scratch", memory.scratch, scratchOf.str() + (memory.onDevice ? ", on the device" : ""));
+  add("device", memory.deviceCopies(), "checkpoints, cotangents and trainables there, too");
   add("workspace", memory.workspace, std::to_string(training.threads) + " threads");
   add("tokens", memory.tokens + memory.head, memory.head ? "ids, labels, log-probabilities" : "ids, labels");
   add("residency", memory.residency, "which weights are in memory");
@@ -268,21 +332,37 @@ uint64_t getStateBytes(exec::ProgramOp program) {
   return bytes;
 }
 
-void planGeneration(ModuleOp module, ArrayRef<exec::ProgramOp> programs, const Options &options, MemoryPlan &plan) {
+/// What a device with memory of its own holds where `memory` is what a session has: that of the plan, or any other.
+template <typename Memory>
+uint64_t countDeviceBytes(Memory memory, ArrayRef<UsedProgram> programs, const format::DeviceTraits &planned) {
+  const format::DeviceTraits &device = planned.placesValues ? planned : *format::findDevice("mlx");
+  memory.onDevice = true;
+  uint64_t scratch = 0;
+  for (auto [program, block, runs] : programs)
+    if (runs)
+      scratch = std::max(scratch, countScratch(program, block, device));
+  return scratch + memory.deviceCopies();
+}
+
+void planGeneration(ModuleOp module, ArrayRef<UsedProgram> programs, const Options &options,
+                    const format::DeviceTraits &device, MemoryPlan &plan) {
   if (programs.empty())
     return;
   GenerationMemory memory;
-  memory.trainables = plan.memory.trainables;
+  memory.onDevice = device.placesValues;
+  memory.trainables = plan.memory.trained();
   memory.workspace = plan.memory.workspace;
   memory.residency = plan.memory.residency;
+  memory.wire = plan.memory.wire;
   memory.flow = (flowsInPlace(programs) ? 1 : 2) * getCheckpointBytes(programs);
+  memory.remote = countRemote(module, true).whole;
   uint64_t layers = 0;
   for (auto block : module.getOps<train::BlockOp>())
     if (FlatSymbolRefAttr program = block.getProgram(format::decodeProgram))
       if (uint64_t bytes = getStateBytes(module.lookupSymbol<exec::ProgramOp>(program)))
         memory.state += bytes, ++layers;
-  for (exec::ProgramOp program : programs)
-    memory.scratch = std::max(memory.scratch, program.getArenaBytes());
+  for (auto [program, block, runs] : programs)
+    memory.scratch = std::max(memory.scratch, countScratch(program, block, device));
   uint64_t rows = countDecodeRows(options), batch = options.shape.batch;
   memory.tokens = format::alignUp(rows * sizeof(int32_t)) + format::alignUp(batch * sizeof(int32_t));
   if (auto vocabulary = module->getAttrOfType<IntegerAttr>("mebp.vocabulary"))
@@ -296,13 +376,17 @@ void planGeneration(ModuleOp module, ArrayRef<exec::ProgramOp> programs, const O
       "keys and values of " + std::to_string(layers) + " layers, " + std::to_string(options.generation.positions) +
           " positions");
   add("flow", memory.flow, "of " + std::to_string(rows) + " tokens at once");
-  add("trainables", memory.trainables, options.full.isChosen ? "the model's own, f32" : "adapter, f32");
+  add("remote", memory.remote, "between layers and their adapters");
+  add("trainables", memory.trainables, describeTrained(plan.memory, options));
   add("scratch", memory.scratch, "");
   add("workspace", memory.workspace, std::to_string(options.training.threads) + " threads");
   add("tokens", memory.tokens, "ids");
+  add("wire", memory.wire, "frames that the other half may not have yet");
   add("logits", memory.logits, "of the last token");
   add("residency", memory.residency, "which weights are in memory");
+  add("device", memory.deviceCopies(), "states, flow and trainables there, too");
   plan.generationPeakBytes = plan.processBytes + memory.total();
+  plan.generationDeviceBytes = countDeviceBytes(memory, programs, device);
 }
 
 } // namespace
@@ -335,12 +419,17 @@ RankedTensorType getCheckpointType(ModuleOp module) {
 MemoryPlan computeMemoryPlan(ModuleOp module, const Options &options, const PlanInputs &inputs) {
   const Training &training = options.training;
   const auto [trainingPrograms, generatingPrograms] = separatePrograms(module);
+  const format::DeviceTraits &device = *format::findDevice(std::string_view(training.device));
   const uint64_t tokens = options.shape.batch * options.shape.sequence;
   uint64_t tokenBytes = 0, headBytes = 0;
   for (const format::StepPort &port : format::stepPorts)
     (port.ofHead ? headBytes : tokenBytes) += format::alignUp(format::bytesOf(port, tokens));
-  NeedsBySession needs = findProgramNeeds(trainingPrograms, headBytes);
-  needs.ofGradients = countGradients(module, headBytes);
+  NeedsBySession needs = findProgramNeeds(trainingPrograms, headBytes, device);
+  needs.subspaces = countSubspaces(module);
+  needs.ofGradients = countGradients(module, headBytes, needs.subspaces.sums);
+  // What a device or another machine may lose in the middle of a step is not applied before all is there.
+  if (device.placesValues || options.split.isChosen)
+    needs.ofGradients.applied = needs.ofGradients.kept;
   MemoryPlan plan;
   plan.processBytes = runtimeBytes;
   plan.calibrated = inputs.machine.rates.isCalibrated();
@@ -348,32 +437,42 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const Options &options, const Plan
   SessionMemory &memory = plan.memory;
   memory.checkpoint = getCheckpointBytes(trainingPrograms);
   for (auto block : module.getOps<train::BlockOp>())
-    memory.layers += block.getKind() == train::BlockKind::Layer;
+    memory.layers += block.getKind() == train::BlockKind::Layer && block.getProgram(format::forwardProgram);
   for (auto parameter : module.getOps<nn::ParameterOp>()) {
     if (!parameter.getTrainable())
       continue;
-    uint64_t bytes = format::alignUp(parameter.getTensorType().getNumElements() * sizeof(float));
-    memory.trainables += bytes;
-    memory.largestTrainable = std::max(memory.largestTrainable, bytes);
+    needs.trained.push_back(getTrainedShape(parameter));
+    memory.trainables += getTrainedBytes(parameter);
+    memory.largestTrainable = std::max(memory.largestTrainable, getTrainedBytes(parameter));
   }
+  memory.trainsWeights = options.full.isChosen;
   memory.flowsInPlace = flowsInPlace(trainingPrograms);
+  const RemoteMemory remote = countRemote(module, false);
+  memory.remoteKept = remote.kept;
+  memory.remotePassing = remote.passing;
+  memory.remoteWhole = remote.whole;
+  if (options.split.isChosen)
+    memory.wire = format::bytesOfKeptFrames(countLargestMessage(module, tokens));
   memory.spacing = options.schedule.spacing;
   memory.spill = options.schedule.spill;
   memory.tokens = tokenBytes;
-  memory.workspace = training.threads * format::workspaceBytes;
+  memory.onDevice = device.placesValues;
+  memory.workspace = device.placesValues ? 0 : training.threads * format::workspaceBytes;
   if (training.residentLimit)
     memory.residency = format::alignUp(format::residencyBytes(inputs.weightsBytes));
-  memory = withOptimizer(memory, *format::findOptimizer(std::string_view(training.optimizer)), needs);
+  memory = withOptimizer(memory, *format::findOptimizer(std::string_view(training.optimizer)), {training.momentum != 0},
+                         needs);
 
   ProgramNeeds &largest = memory.forwardOnly ? needs.losses : needs.gradients;
   plan.buffers = listBuffers(memory, options, largest.largest.getSymName());
-  plan.otherPeaks = listOtherPeaks(plan, needs);
-  plan.atPeak = describe(largest.peak);
+  plan.otherPeaks = listOtherPeaks(plan, needs, format::findOptimizer(training.optimizer)->projector);
+  plan.atPeak = largest.scratch.atPeak;
   plan.stepSeconds = predictStep(module, options.shape.sequence, training.optimizer, inputs.machine);
   plan.seconds = plan.stepSeconds.total(memory, inputs.machine.rates);
   plan.peakBytes = plan.processBytes + memory.total();
   plan.liveBytes = plan.peakBytes - memory.scratch - memory.gradients + largest.live;
-  planGeneration(module, generatingPrograms, options, plan);
+  plan.deviceBytes = countDeviceBytes(memory, trainingPrograms, device);
+  planGeneration(module, generatingPrograms, options, device, plan);
   return plan;
 }
 

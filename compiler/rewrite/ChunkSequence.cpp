@@ -230,7 +230,7 @@ struct ChunkSequence : impl::ChunkSequenceBase<ChunkSequence> {
       if (block.getKind() != train::BlockKind::Layer)
         continue;
       for (NamedAttribute program : block.getPrograms()) {
-        if (program.getName() == format::decodeProgram || !done.insert(program.getValue()).second)
+        if (format::generates(program.getName().strref()) || !done.insert(program.getValue()).second)
           continue;
         func::FuncOp function = block.lookupFunction(program.getName());
         if (!function)

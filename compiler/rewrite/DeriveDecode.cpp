@@ -129,26 +129,37 @@ struct DeriveDecode : impl::DeriveDecodeBase<DeriveDecode> {
   using DeriveDecodeBase::DeriveDecodeBase;
 
   void runOnOperation() override {
-    llvm::StringMap<func::FuncOp> done; // by the name of the function that was derived from
     for (auto block : getOperation().getOps<train::BlockOp>()) {
-      bool isHead = block.getKind() == train::BlockKind::Head;
-      func::FuncOp source = block.lookupFunction(isHead ? format::logitsProgram : format::forwardProgram);
-      if (!source)
+      LogicalResult result = success();
+      if (block.getKind() == train::BlockKind::Head)
+        result = derive(block, format::logitsProgram, format::decodeLogitsProgram, batch);
+      for (const format::ForwardProgram &program : train::getForwardPrograms(block))
+        if (succeeded(result))
+          result = derive(block, program.name, program.decode, rows);
+      if (failed(result))
         return signalPassFailure();
-      std::string_view program = isHead ? format::decodeLogitsProgram : format::decodeProgram;
-      func::FuncOp &derived = done[source.getSymName()];
-      if (!derived) {
-        OpBuilder builder(&getContext());
-        builder.setInsertionPointAfter(source);
-        derived = cast<func::FuncOp>(builder.clone(*source));
-        derived.setName((source.getSymName().rsplit('.').first + "." + StringRef(program)).str());
-        train::setTokenRows(derived, isHead ? batch : rows);
-        if (failed(Decoder(derived, positions, rows).run()))
-          return signalPassFailure();
-      }
-      block.setProgram(program, derived.getSymName());
     }
   }
+
+  LogicalResult derive(train::BlockOp block, std::string_view from, std::string_view program, int64_t mostRows) {
+    func::FuncOp source = block.lookupFunction(from);
+    if (!source)
+      return failure();
+    func::FuncOp &derived = done[source.getSymName()];
+    if (!derived) {
+      OpBuilder builder(&getContext());
+      builder.setInsertionPointAfter(source);
+      derived = cast<func::FuncOp>(builder.clone(*source));
+      derived.setName((source.getSymName().rsplit('.').first + "." + StringRef(program)).str());
+      train::setTokenRows(derived, mostRows);
+      if (failed(Decoder(derived, positions, rows).run()))
+        return failure();
+    }
+    block.setProgram(program, derived.getSymName());
+    return success();
+  }
+
+  llvm::StringMap<func::FuncOp> done; // by the name of the function that was derived from
 };
 
 } // namespace

@@ -69,6 +69,26 @@ def DeriveDecode : Pass<"mebp-derive-decode", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mebp::train::TrainDialect"];
 }
 
+def ProjectGradients : Pass<"mebp-project-gradients", "::mlir::ModuleOp"> {
+  let summary = "Make gradients of matrices in a subspace, without their full shape";
+  let description = [{
+    Of a layer's trained matrix, the gradient is multiplied on its smaller side with a projector, an input of the
+    program (GaLore). Two more programs multiply all of these gradients with thin matrices on the smaller and on the
+    larger side, by which the runtime finds projectors. Gradients of anything else, and of what several blocks share,
+    stay whole.
+
+    ```mlir
+    %dw = nn.linear_weight_gradient(%dy, %x) : .. -> tensor<1536x576xf32>
+    // becomes, with an argument %projector : tensor<64x576xf32> {parameter "up.weight.projector"}
+    %low = nn.linear(%x, %projector)
+    %dw = nn.linear_weight_gradient(%dy, %low) : .. -> tensor<1536x64xf32>
+    ```
+  }];
+  let options = [Option<"rank", "rank", "int64_t", "::mebp::Galore().rank", "dimensions of the subspace">];
+  let dependentDialects = ["::mebp::train::TrainDialect"];
+  let statistics = [Statistic<"projected", "projected", "gradients that are projected">];
+}
+
 def TileLoss : Pass<"mebp-tile-loss", "::mlir::ModuleOp"> {
   let summary = "Compute the head in tiles of rows and of the vocabulary";
   let description = [{

@@ -4,7 +4,8 @@
 //
 // Terms: a write is a kernel or an update whose result lies in the output's memory; a read is an op that reads the
 // input or a slice of it.
-// 1. In the innermost block around a write and a read, the read must come first.
+// 1. In the innermost block around a write and a read, the read must come first. One kernel may do both where it may
+//    leave its result in that operand's memory.
 // 2. In a loop around both, a read of a later trip follows the write. That is right only where the write updates the
 //    rows of its trip and the read was of the rows of its own: trips cover different rows.
 #include "dialects/exec/Placement.h"
@@ -20,20 +21,21 @@ using mebp::train::UpdateOp;
 namespace {
 
 struct Read {
-  Operation *op;
+  OpOperand *operand;
   SmallVector<Value> trips; // of the slices between the input and the op
 };
 
 /// False where the input goes somewhere that cannot be followed.
 bool collectReads(Value value, const SmallVector<Value> &trips, SmallVectorImpl<Read> &reads) {
-  for (Operation *user : value.getUsers()) {
+  for (OpOperand &use : value.getUses()) {
+    Operation *user = use.getOwner();
     if (auto slice = dyn_cast<SliceOp>(user)) {
       SmallVector<Value> inner = trips;
       inner.push_back(slice.getTrip());
       if (!collectReads(slice, inner, reads))
         return false;
     } else if (isa<KernelOp, UpdateOp>(user)) {
-      reads.push_back({user, trips});
+      reads.push_back({&use, trips});
     } else {
       return false;
     }
@@ -54,12 +56,20 @@ SmallVector<Operation *> collectWrites(ProgramOp program, unsigned output) {
   return writes;
 }
 
+bool replaces(Operation *write, OpOperand *operand) {
+  auto kernel = dyn_cast<KernelOp>(write);
+  return kernel && kernel == operand->getOwner() &&
+         llvm::any_of(llvm::seq<unsigned>(0, kernel.getNumResults()),
+                      [&](unsigned number) { return kernel.getReusable(number) == operand; });
+}
+
 bool isReadFirst(const Read &read, Operation *write) {
+  Operation *owner = read.operand->getOwner();
   Block *block = write->getBlock();
-  while (!block->findAncestorOpInBlock(*read.op))
+  while (!block->findAncestorOpInBlock(*owner))
     block = block->getParentOp()->getBlock();
-  Operation *reader = block->findAncestorOpInBlock(*read.op), *writer = block->findAncestorOpInBlock(*write);
-  if (!reader->isBeforeInBlock(writer))
+  Operation *reader = block->findAncestorOpInBlock(*owner), *writer = block->findAncestorOpInBlock(*write);
+  if (!reader->isBeforeInBlock(writer) && !replaces(write, read.operand))
     return false;
   auto update = dyn_cast<UpdateOp>(write);
   for (auto loop = dyn_cast<LoopOp>(block->getParentOp()); loop; loop = dyn_cast<LoopOp>(loop->getParentOp()))

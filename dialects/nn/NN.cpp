@@ -115,6 +115,8 @@ void ParameterOp::build(OpBuilder &builder, OperationState &state, StringRef nam
 LogicalResult ParameterOp::verify() {
   if (getInitialBound() && (!getTrainable() || getData() || getStorage()))
     return emitOpError("has an 'initial_bound', from which only a trainable parameter starts that is stored nowhere");
+  if (getGradientRank() && (!getTrainable() || getTensorType().getRank() != 2))
+    return emitOpError("has a 'gradient_rank', which is of a trainable matrix alone");
   if (getStorage() && !getWeightFormat())
     return emitOpError() << "has the storage '" << *getStorage() << "'; known are " << mebp::format::weightFormatNames;
   return success();

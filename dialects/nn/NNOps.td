@@ -2,46 +2,28 @@
 #ifndef MEBP_NN_OPS
 #define MEBP_NN_OPS
 
-include "dialects/nn/NNDialect.td"
+include "dialects/nn/NNAttributes.td"
 include "dialects/nn/NNInterfaces.td"
-include "mlir/IR/AttrTypeBase.td"
-include "mlir/IR/TensorEncoding.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 //===- Parameters ------------------------------------------------------------------------------------------------===//
 
-def NN_ExternalDataAttr : AttrDef<NN_Dialect, "ExternalData"> {
-  let mnemonic = "external";
-  let summary = "Where a parameter's bytes lie: a file, the first byte, how many, and the element type there";
-  let parameters = (ins StringRefParameter<>:$file, "uint64_t":$offset, "uint64_t":$bytes,
-                        StringRefParameter<>:$element);
-  let assemblyFormat = "`<` $file `,` $offset `,` $bytes `,` $element `>`";
-}
-
-def NN_TokensAttr : AttrDef<NN_Dialect, "Tokens",
-                            [DeclareAttrInterfaceMethods<VerifiableTensorEncoding, ["verifyEncoding"]>]> {
-  let mnemonic = "tokens";
-  let summary = "Says of a tensor, as its encoding, that it has a row for each token: [batch, sequence, features]";
-  let description = [{
-    Batch and sequence are known at run time. A sequence of a known size is of a state, which has room for so many
-    positions of each batch item (nn.append).
-  }];
-}
-
 def NN_ParameterOp : Op<NN_Dialect, "parameter", [Symbol]> {
   let summary = "A named tensor of the model: frozen, or trainable";
   let description = [{
     Declares a parameter under its Hugging Face name (a trainable one under its PEFT key). `data` says where the bytes
-    lie, `inline_data` holds them where the ONNX file does; neither means that values are drawn at random. `transposed`:
-    the tensor there is the transpose of this type. `storage`: how weights.bin has it, as --weights calls it, once
+    lie, `inline_data` holds them where the ONNX file does, `drawn` says which random numbers they are; none of these
+    means that --random-weights draws it. `transposed`: the tensor there is the transpose of this type. `storage`: how weights.bin has it, as --weights calls it, once
     mebp-assign-storage has decided. A trainable parameter starts as it is stored or, with an `initial_bound`, uniform
-    in [-initial_bound, initial_bound]; it is stored nowhere then.
+    in [-initial_bound, initial_bound]; it is stored nowhere then. `gradient_rank`: its gradient is projected to so many
+    dimensions. `between`: it is the M of an adapter B M A, of these A and B.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<AnyRankedTensor>:$type,
                        OptionalAttr<NN_ExternalDataAttr>:$data, OptionalAttr<ElementsAttr>:$inline_data,
-                       UnitAttr:$transposed, OptionalAttr<StrArrayAttr>:$aliases,
-                       OptionalAttr<StrAttr>:$storage, UnitAttr:$trainable, OptionalAttr<F32Attr>:$initial_bound);
+                       OptionalAttr<NN_DrawnAttr>:$drawn, UnitAttr:$transposed, OptionalAttr<StrArrayAttr>:$aliases,
+                       OptionalAttr<StrAttr>:$storage, UnitAttr:$trainable, OptionalAttr<F32Attr>:$initial_bound,
+                       OptionalAttr<I64Attr>:$gradient_rank, OptionalAttr<FlatSymbolRefArrayAttr>:$between);
   let assemblyFormat = "$sym_name `:` $type attr-dict";
   let hasVerifier = 1;
   let skipDefaultBuilders = 1;

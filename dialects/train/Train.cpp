@@ -248,7 +248,7 @@ namespace {
 LogicalResult checkParameters(BlockOp block, func::FuncOp function) {
   auto check = [&](PortAttr port) -> LogicalResult {
     if (!port || (port.getKind() != PortKind::Parameter && port.getKind() != PortKind::Gradient) ||
-        block.getParameter(port.getName()))
+        block.getParameter(format::parameterOf(std::string_view(port.getName()))))
       return success();
     return block.emitOpError() << "binds no parameter \"" << port.getName() << "\", which '" << function.getSymName()
                                << "' asks for";
@@ -290,6 +290,9 @@ LogicalResult BlockOp::verifySymbolUses(SymbolTableCollection &symbols) {
 bool PortAttr::isFlow() const {
   return getKind() == PortKind::Flow && !format::isCotangent(std::string_view(getName()));
 }
+bool PortAttr::isPassed() const {
+  return isFlow() || (getKind() == PortKind::Remote && !format::isCotangent(std::string_view(getName())));
+}
 bool PortAttr::isCotangent() const {
   return getKind() == PortKind::Flow && format::isCotangent(std::string_view(getName()));
 }
@@ -323,6 +326,14 @@ LogicalResult TrainDialect::verifyRegionResultAttribute(Operation *op, unsigned,
 }
 
 namespace mebp::train {
+SmallVector<format::ForwardProgram> getForwardPrograms(BlockOp block) {
+  SmallVector<format::ForwardProgram> programs;
+  if (block.getKind() != BlockKind::Head)
+    llvm::copy_if(format::forwardPrograms, std::back_inserter(programs), [&](const format::ForwardProgram &program) {
+      return program.name == format::forwardProgram || block.getProgram(program.name);
+    });
+  return programs;
+}
 PortAttr getArgumentPort(func::FuncOp function, unsigned index) {
   return function.getArgAttrOfType<PortAttr>(index, portAttribute);
 }

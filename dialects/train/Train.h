@@ -3,6 +3,7 @@
 
 #include "dialects/nn/NN.h"
 #include "format/ports.h"
+#include "format/projection.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 #include "dialects/train/TrainDialect.h.inc"
@@ -16,6 +17,9 @@ class YieldOp;
 #include "dialects/train/TrainOps.h.inc"
 
 namespace mebp::train {
+
+/// What a block before the head runs forward, in its order; the forward itself in any case. Nothing of the head.
+llvm::SmallVector<format::ForwardProgram> getForwardPrograms(BlockOp block);
 
 /// What an argument or result of a block's function is: its `train.port`. Null where it has none.
 PortAttr getArgumentPort(mlir::func::FuncOp function, unsigned index);

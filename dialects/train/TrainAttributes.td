@@ -33,7 +33,7 @@ def Train_PortAttr : AttrDef<Train_Dialect, "Port"> {
     | state | the block, from step to step | |
     | batch | the step | `ids`, `labels`, `rows`, `coefficients` |
     | result | the caller | `log_probabilities`, `entropy`, `logits` |
-    | remote | another place | |
+    | remote | the block, for a step | what goes between its programs, one of which may be in another place; as `NAME.cotangent` the way back |
   }];
   let parameters = (ins EnumParameter<Train_PortKind>:$kind, StringRefParameter<>:$name);
   let assemblyFormat = "`<` $kind `,` $name `>`";
@@ -42,6 +42,8 @@ def Train_PortAttr : AttrDef<Train_Dialect, "Port"> {
     /// A flow on its way forward; one on its way back.
     bool isFlow() const;
     bool isCotangent() const;
+    /// A flow or what may be remote, on its way forward: what programs give each other, and has a cotangent.
+    bool isPassed() const;
     /// Whether a program may take such a port, or give one.
     bool mayGoIn() const { return getKind() != PortKind::Gradient && getKind() != PortKind::Result; }
     bool mayComeOut() const { return getKind() != PortKind::Parameter && getKind() != PortKind::Batch; }

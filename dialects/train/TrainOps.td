@@ -28,9 +28,11 @@ def Train_BlockOp : Train_Op<"block", [Symbol, DeclareOpInterfaceMethods<SymbolU
     cotangents of the latter to the cotangents of the former and the gradients of trainable parameters. The head has
     `objective` (log-probabilities and cotangents of its flows), `log_probabilities` and `logits` instead. A port of the kind parameter or
     gradient names one of the block's parameters: blocks that share a program have the same names for what they bind.
+    `places` says where programs run, "device" or "server"; on the device, where it says nothing.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Train_BlockKind:$kind, StrArrayAttr:$parameter_names,
-                       FlatSymbolRefArrayAttr:$parameters, DictionaryAttr:$programs);
+                       FlatSymbolRefArrayAttr:$parameters, DictionaryAttr:$programs,
+                       OptionalAttr<DictionaryAttr>:$places);
   let assemblyFormat = [{
     $kind $sym_name `parameters` custom<Parameters>($parameter_names, $parameters) `programs` $programs
     attr-dict-with-keyword

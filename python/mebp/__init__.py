@@ -13,7 +13,8 @@
     session.save_adapter("adapter")                                     # for peft
 
     run = mebp.train("model.mebp", "data.jsonl", epochs=3, adapter_out="adapter")       # the same from a file
-    mebp.merge("model.mebp", "adapter", "merged")                       # for transformers
+    mebp.merge("model.mebp", "adapter", "merged")                       # for transformers; merged.gguf: for llama.cpp
+    mebp.convert_adapter("adapter", "adapter.gguf", "gguf")             # for llama.cpp; "mlx": for MLX-LM
     mebp.verify("model.mebp").agrees                                    # with torch in float64
     mebp.parity("model.mebp", ["cpu", "mlx"]).agrees                    # one device with another
 
@@ -27,9 +28,11 @@ from importlib import import_module
 _HOMES = {
     "Error": "errors",
     "LoRA": "compiler",
+    "PrivateLoRA": "compiler",
     "Session": "session",
-    "StepResult": "session",
+    "StepResult": "step_result",
     "compile": "compiler",
+    "convert_adapter": "adapters.conversion",
     "devices": "device",
     "export": "exporter",
     "merge": "merging",

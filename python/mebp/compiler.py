@@ -4,7 +4,9 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from mebp.compile_options import as_arguments
 from mebp.errors import Error
 from mebp.files import user_path
 from mebp.tools import find_tool, run_tool
@@ -22,6 +24,25 @@ class LoRA:
     targets: str | Sequence[str] = "all-linear"
 
 
+@dataclass(frozen=True)
+class PrivateLoRA:
+    """What is trained instead: M of W + B M A, with A [rank_down, in], M [rank_up, rank_down] and B [out, rank_up].
+
+    A and B are random and frozen, and M begins with zeros (Wang et al., "PrivateLoRA for efficient privacy preserving
+    LLM").
+
+    share_a: one A for layers that read one value, as q, k and v do.
+    targets: as LoRA's. None of them may read what another one of the same layer gives, as o_proj does of v_proj.
+    layers: the numbers of the layers to adapt, one after the other, such as range(8); None for all.
+    """
+
+    rank_down: int = 32
+    rank_up: int = 32
+    share_a: bool = False
+    targets: str | Sequence[str] = ("q_proj", "k_proj", "v_proj")
+    layers: Sequence[int] | None = None
+
+
 def compile(
     model: str | os.PathLike[str],
     output: str | os.PathLike[str],
@@ -34,9 +55,13 @@ def compile(
     weights_for: Mapping[str, str] | None = None,
     precision: str | None = None,
     lora: LoRA | None = None,
+    adapter: PrivateLoRA | None = None,
     train: str | None = None,
     train_targets: str | Sequence[str] | None = None,
     optimizer: str | None = None,
+    momentum: float | None = None,
+    device: str | None = None,
+    galore_rank: int | None = None,
     memory_budget: str | int | None = None,
     chunk_size: int | None = None,
     checkpoint_spacing: int | None = None,
@@ -57,10 +82,15 @@ def compile(
         {"lm_head": "int8", "*.layers.0.*": "bf16"}.
     precision: of activations, "bf16" or "f32".
     lora: the adapters that are trained; None for LoRA(), unless train is "full".
+    adapter: adapters of another kind, instead of lora.
     train: "lora", or "full" for weights of the model themselves, which are then stored as "bf16" or "f32".
     train_targets: which, with "full": "all-linear", or patterns of names in which * stands for anything, such as
         ["*norm*", "*.layers.0.*"].
-    optimizer: what the printed plan counts, "adamw", "sgd" or "mezo".
+    optimizer: what the printed plan counts, "adamw", "sgd", "lion", "adamw8bit", "galore", "qgalore" or "mezo". A
+        bundle that is compiled for "galore" or "qgalore" projects gradients of matrices, and trains with that alone.
+    momentum: of "sgd", which then has a state that is planned; None for none.
+    galore_rank: dimensions that GaLore projects them to; None for 64.
+    device: what runs it, "cpu", "mlx" or "mlx-cpu": memory is planned for that one.
     memory_budget: the peak that the plan must keep, in bytes or as text such as "64MiB".
     chunk_size: positions of a chunk along the sequence; 0 for whole sequences.
     checkpoint_spacing: every how many layers an input is kept; the others are computed again.
@@ -74,37 +104,75 @@ def compile(
 
     Raises mebp.Error with mebpc's line where it refuses; `output` is then as it was before.
     """
-    if lora is None and train != "full":
+    if lora is not None and adapter is not None:
+        raise Error("lora and adapter cannot be used together: a bundle trains adapters of one kind; give one")
+    if lora is None and adapter is None and train != "full":
         lora = LoRA()
     options = {
-        "--seq-len": seq_len,
-        "--batch": batch,
-        "--generate-len": generate_len,
-        "--weights": weights,
-        "--embedding-weights": embedding_weights,
-        "--weights-for": ",".join(f"{name}={storage}" for name, storage in (weights_for or {}).items()) or None,
-        "--precision": precision,
-        "--lora-rank": lora and lora.rank,
-        "--lora-alpha": lora and lora.alpha,
-        "--lora-targets": lora and _names(lora.targets),
-        "--train": train,
-        "--train-targets": _names(train_targets),
-        "--optimizer": optimizer,
-        "--memory-budget": _size(memory_budget),
-        "--chunk-size": chunk_size,
-        "--checkpoint-spacing": checkpoint_spacing,
-        "--spill": spill,
-        "--resident-limit": _size(resident_limit),
-        "--rates": None if rates is None else user_path(rates),
-        "--seed": seed,
-        "--random-weights": random_weights,
+        "seq_len": seq_len,
+        "batch": batch,
+        "generate_len": generate_len,
+        "weights": weights,
+        "embedding_weights": embedding_weights,
+        "weights_for": ",".join(f"{name}={storage}" for name, storage in (weights_for or {}).items()) or None,
+        "precision": precision,
+        "lora_rank": lora and lora.rank,
+        "lora_alpha": lora and lora.alpha,
+        "lora_targets": _names((lora or adapter).targets) if lora or adapter else None,
+        **_private(adapter),
+        "train": train,
+        "train_targets": _names(train_targets),
+        "optimizer": optimizer,
+        "momentum": momentum,
+        "device": device,
+        "galore_rank": galore_rank,
+        "memory_budget": _size(memory_budget),
+        "chunk_size": chunk_size,
+        "checkpoint_spacing": checkpoint_spacing,
+        "spill": spill,
+        "resident_limit": _size(resident_limit),
+        "rates": None if rates is None else user_path(rates),
+        "seed": seed,
+        "random_weights": random_weights,
     }
-    command = [find_tool("mebpc"), str(user_path(model)), "-o", str(user_path(output))]
-    command += [part for name, value in options.items() if value is not None for part in (name, str(value))]
+    run_mebpc(user_path(model), user_path(output), options)
+
+
+def run_mebpc(model: Path, output: Path, options: Mapping[str, object]) -> None:
+    """mebpc by its own options, with _ for - in their names. Raises mebp.Error with its line where it refuses."""
+    _run_mebpc(str(model), "-o", str(output), *as_arguments(options))
+
+
+def check_options(options: Mapping[str, object]) -> None:
+    """Raises mebp.Error for options that mebpc would refuse whatever the model is."""
+    _run_mebpc("--check-options", *as_arguments(options))
+
+
+def _run_mebpc(*arguments: str) -> None:
     try:
-        run_tool(command)
+        run_tool([find_tool("mebpc"), *arguments])
     except Error as error:
         raise Error(str(error).removeprefix("mebpc: ")) from None
+
+
+def _private(adapter: PrivateLoRA | None) -> dict[str, object]:
+    if adapter is None:
+        return {}
+    return {
+        "adapter": "private-lora",
+        "rank_down": adapter.rank_down,
+        "rank_up": adapter.rank_up,
+        "share_a": adapter.share_a,
+        "split_layers": _layers(adapter.layers),
+    }
+
+
+def _layers(layers: Sequence[int] | None) -> str | None:
+    if layers is None:
+        return None
+    if not len(layers) or list(layers) != list(range(layers[0], layers[0] + len(layers))):
+        raise Error(f"layers is {layers!r}; give numbers of layers, one after the other, such as range(8)")
+    return f"{layers[0]}-{layers[-1]}"
 
 
 def _names(names: str | Sequence[str] | None) -> str | None:

@@ -12,4 +12,6 @@ def need_packages(purpose: str, extra: str, *packages: str) -> None:
         try:
             import_module(package)
         except ImportError as error:
-            raise Error(f"{purpose} needs {package} ({reason(error)}); install mebp[{extra}]") from error
+            raise Error(
+                f"{purpose} needs {package} ({reason(error)}); install it with: pip install 'mebp[{extra}]'"
+            ) from error

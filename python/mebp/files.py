@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files and folders that are read, made, and written whole or not at all; what fails is one line about the file."""
 
+import ctypes
 import errno
 import fcntl
 import glob
@@ -174,11 +175,18 @@ def replaced_file(path: Path, advice: str) -> Iterator[Path]:
 
 
 @contextmanager
-def new_folder(path: Path, advice: str) -> Iterator[Path]:
-    """Yields a folder beside `path` that becomes `path` at the end; after an error it is gone."""
+def new_folder(path: Path, advice: str, replace: bool = False) -> Iterator[Path]:
+    """Yields a folder beside `path` that becomes `path` at the end; after an error it is gone.
+
+    With `replace`, a folder that is there makes way for it, at the end and as a whole: there is one of the two at
+    `path` at any moment or, where the file system cannot exchange names, beside it until the next call.
+    """
     parent = path.absolute().parent
+    aside = parent / f".older-{path.name}"
     with translate_errors(f"{path}: cannot be written", advice):
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        _restore(aside, path)
+        older = path.exists() and (not path.is_dir() or any(path.iterdir()))
+        if older and not (replace and path.is_dir()):
             raise Error(f"{path}: exists already; give a new or an empty folder")
         with made_folders(parent), scratch_folder(parent, f".writing-{path.name}-") as scratch:
             # A scratch folder is nobody else's; what lies in it gets the usual permissions.
@@ -186,8 +194,37 @@ def new_folder(path: Path, advice: str) -> Iterator[Path]:
             folder.mkdir()
             yield folder
             sync_tree(folder)
-            folder.replace(path)
+            if not older:
+                folder.replace(path)
+            elif not _exchanged(folder, path):
+                path.rename(aside)
+                try:
+                    folder.replace(path)
+                finally:
+                    _restore(aside, path)
             sync(parent)
+
+
+def _restore(aside: Path, path: Path) -> None:
+    """What a replacement has moved aside goes back if nothing has taken its place, and else away."""
+    if aside.exists() and not path.exists():
+        aside.rename(path)
+    elif aside.exists():
+        shutil.rmtree(aside)
+
+
+def _exchanged(first: Path, second: Path) -> bool:
+    """Swaps two names at once, and returns whether the system can."""
+    exchange, here = 2, -100  # RENAME_EXCHANGE, AT_FDCWD
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2  # of Linux; the standard library has nothing like it
+    except AttributeError:
+        return False
+    if call(here, os.fsencode(first), here, os.fsencode(second), exchange) == 0:
+        return True
+    if ctypes.get_errno() in (errno.EINVAL, errno.ENOSYS):
+        return False
+    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), os.fspath(second))
 
 
 def sync_tree(folder: Path) -> None:

@@ -3,6 +3,7 @@
 
 import json
 import os
+from pathlib import Path
 
 from mebp.errors import Error, translate_errors
 from mebp.extension import load_runtime
@@ -26,12 +27,35 @@ def describe(bundle: object) -> dict:
     return {"manifest": parse_object("manifest.json", manifest, _ADVICE), **json.loads(bundle.describe())}
 
 
+def model_title(description: dict) -> str:
+    """The model's name: of a folder, whose whole path the bundle keeps, its last part."""
+    name = description["model"]["name"]
+    return Path(name).name if Path(name).is_absolute() else name
+
+
 def describe_trained(description: dict) -> str:
     """What a bundle trains, in a few words."""
-    lora = description["model"]["lora"]
+    lora, private = description["model"]["lora"], _private_ranks(description)
+    on = f"on {', '.join(lora['target_modules'])}"
+    if private:
+        return f"PrivateLoRA of ranks {private[0]} down and {private[1]} up, {on}"
     if lora["rank"]:
-        return f"LoRA of rank {lora['rank']}, alpha {lora['alpha']:g}, on {', '.join(lora['target_modules'])}"
+        return f"LoRA of rank {lora['rank']}, alpha {lora['alpha']:g}, {on}"
     return f"{len(description['trainables'])} of the model's own tensors"
+
+
+def describe_shortly(description: dict) -> str:
+    """The same in fewer."""
+    lora, private = description["model"]["lora"], _private_ranks(description)
+    if private:
+        return f"PrivateLoRA ranks {private[0]} down {private[1]} up"
+    return f"LoRA rank {lora['rank']} alpha {lora['alpha']:g}" if lora["rank"] else "own weights"
+
+
+def _private_ranks(description: dict) -> tuple[int, int] | None:
+    """Inputs and outputs of M, where a bundle trains that of adapters B M A."""
+    first = next(iter(description["trainables"]), {})
+    return (first["columns"], first["rows"]) if "between" in first else None
 
 
 def storage_options(description: dict) -> dict:

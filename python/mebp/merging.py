@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bundle's base model and an adapter, merged into one model as transformers has it."""
+"""A bundle's base model and an adapter, merged into one model for transformers or llama.cpp."""
 
 import json
 import math
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +13,11 @@ import numpy as np
 from mebp.element_types import ELEMENT_TYPES
 from mebp.errors import Error
 from mebp.extension import load_runtime
-from mebp.files import check_space, new_folder, read_json, user_path
+from mebp.files import check_space, new_folder, replaced_file, user_path
+from mebp.gguf import GGUF_SUFFIX, GGUF_TYPES
 from mebp.inspect import inspect
+from mebp.model_folder import copy_files, model_config
+from mebp.private_lora import as_lora, is_factor
 from mebp.session import Session
 from mebp.tensor_file import relative_norm, write_tensors
 from mebp.tensor_names import lora_factors, stored_name
@@ -47,29 +49,33 @@ def merge(
     output: str | os.PathLike[str],
     dtype: str = "f32",
 ) -> MergeResult:
-    """Writes W + alpha / rank * B A for every adapted weight, and all others, as the new transformers folder `output`.
+    """Writes W + alpha / rank * B A for every adapted weight, and all others, as the new transformers folder `output`,
+    or as one file for llama.cpp where its name ends in .gguf.
 
-    W is the bundle's weight, dequantised, for the adapter was trained on that: the folder computes what the session
-    does. The sum is made in float32 and rounded to `dtype`: "f32", "bf16" or "f16". One tensor is in memory at a time.
-    A head that is tied to the embedding and has an adapter becomes a weight of its own.
+    W is the bundle's weight, dequantised, for the adapter was trained on that: what is written computes what the
+    session does. The sum is made in float32 and rounded to `dtype`: "f32", "bf16" or "f16", and of a GGUF file also
+    "q8_0", "q4_1" or "q4_0". One tensor is in memory at a time. A head that is tied to the embedding and has an adapter
+    becomes a weight of its own.
 
     Raises mebp.Error, with nothing written, where the adapter does not belong to the bundle, the bundle has no
-    config.json, a number cannot be held, or `output` cannot be written or is not empty.
+    config.json, a number cannot be held, llama.cpp has no such model, or `output` cannot be written, or exists and is
+    not an empty folder.
     """
     bundle, adapter, output = (user_path(path) for path in (bundle, adapter, output))
-    if dtype not in ELEMENT_TYPES:
-        raise Error(f"dtype '{dtype}' is not one of {', '.join(ELEMENT_TYPES)}")
+    is_gguf = output.suffix == GGUF_SUFFIX
+    types = GGUF_TYPES if is_gguf else ELEMENT_TYPES
+    if dtype not in types:
+        raise Error(f"dtype '{dtype}' is not one of {', '.join(types)}")
+    if is_gguf and output.exists():
+        raise Error(f"{output}: exists already; name a new file")
     session = Session(bundle, threads=1, forward_only=True)
     session.load_adapter(adapter)
     description = inspect(bundle)
     lora = description["model"]["lora"]
     scale = np.float32(lora["alpha"] / lora["rank"])
-    trainables = session.trainables()
+    trainables = as_lora(session.trainables(), description, session.frozen_factors())
     opened = load_runtime().Bundle(os.fspath(bundle))
     tensors = _tensors(description["weights"], dict(opened.weights()), trainables)
-    config = _config(bundle / "tokenizer" / "config.json", dtype)
-    if len({tensor.index for tensor in tensors}) < len(tensors):
-        config["tie_word_embeddings"] = False
     changes: dict[str, float] = {}
 
     def merged() -> Iterator[np.ndarray]:
@@ -84,26 +90,46 @@ def merge(
                 weight += change
             yield weight
 
+    write = _write_gguf if is_gguf else _write_folder
     # What overflows is refused by the tensor's name.
-    with (
-        np.errstate(over="ignore", invalid="ignore"),
-        new_folder(output, "nothing was, choose another place") as folder,
-    ):
-        _copy_files(bundle / "tokenizer", folder)
+    with np.errstate(over="ignore", invalid="ignore"):
+        size, roundings = write(bundle / "tokenizer", output, tensors, merged(), dtype)
+    return MergeResult(len(tensors), size, changes, roundings)
+
+
+def _write_folder(
+    source: Path, output: Path, tensors: list[_Tensor], merged: Iterator[np.ndarray], dtype: str
+) -> tuple[int, dict[str, float]]:
+    """For transformers; the bytes of its weights, and their roundings."""
+    config = model_config(source / "config.json", dtype)
+    if _has_untied(tensors):
+        config["tie_word_embeddings"] = False
+    with new_folder(output, "nothing was, choose another place") as folder:
+        copy_files(source, folder)
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         shapes = {tensor.name: tensor.shape for tensor in tensors}
         elements = sum(math.prod(shape) for shape in shapes.values())
         check_space(output.absolute().parent, elements * ELEMENT_TYPES[dtype].bytes, "the merged model")
-        roundings = write_tensors(folder / "model.safetensors", shapes, merged(), dtype)
-        size = (folder / "model.safetensors").stat().st_size
-    return MergeResult(len(tensors), size, changes, roundings)
+        roundings = write_tensors(folder / "model.safetensors", shapes, merged, dtype)
+        return (folder / "model.safetensors").stat().st_size, roundings
 
 
-def _copy_files(source: Path, target: Path) -> None:
-    """Copies the regular files in `source`: a link may lead to any file of whoever merges."""
-    for file in sorted(source.iterdir()):
-        if file.is_file() and not file.is_symlink():
-            shutil.copy(file, target / file.name)
+def _write_gguf(
+    source: Path, output: Path, tensors: list[_Tensor], merged: Iterator[np.ndarray], dtype: str
+) -> tuple[int, dict[str, float]]:
+    """For llama.cpp; the bytes of the file, and the roundings of its tensors."""
+    from mebp.gguf.model import ModelWriter
+
+    writer = ModelWriter(source, {tensor.name: tensor.shape for tensor in tensors}, dtype)
+    check_space(output.absolute().parent, writer.bytes, "the merged model")
+    with replaced_file(output, "nothing was, choose another place") as file:
+        roundings = writer.write(file, merged, output.stem)
+    return output.stat().st_size, roundings
+
+
+def _has_untied(tensors: list[_Tensor]) -> bool:
+    """Whether one weight of the bundle became two."""
+    return len({tensor.index for tensor in tensors}) < len(tensors)
 
 
 def _tensors(
@@ -119,12 +145,6 @@ def _tensors(
     return [
         _Tensor(name, index, tuple(shapes[weight["name"]]), weight["transposed"])
         for index, weight in enumerate(weights)
+        if not is_factor(weight["name"])
         for name in names(weight)
     ]
-
-
-def _config(path: Path, dtype: str) -> dict:
-    config = read_json(path, "export and compile the model again")
-    config.pop("torch_dtype", None)  # as it was once called
-    config["dtype"] = ELEMENT_TYPES[dtype].torch
-    return config

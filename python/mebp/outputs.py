@@ -65,6 +65,8 @@ def _ends(path: Path) -> bytes:
 
 
 def _is_log(content: bytes) -> bool:
+    if content.startswith(b"step,loss,grad_norm,lr,"):
+        return True
     try:
         keys = json.loads(content.splitlines()[0]).keys()
     except (ValueError, AttributeError, RecursionError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stays of a training when the merged model is exported and compiled again: its weights are rounded again."""
+"""What stays of a training when the merged model is stored in fewer bits: its weights are rounded again."""
 
 import os
 import sys
@@ -58,10 +58,19 @@ def recompile(bundle: Path, adapter: Path, merged: Path, data: Path | None = Non
     data: a file as for mebp train; None for samples that the trained model writes. What is made lies beside `merged`
     and is gone at the end. Raises mebp.Error where a part fails, as where the packages that export are not there.
     """
-    description = inspect(bundle)
-    own = storage_options(description)["weights"]
+    own = storage_options(inspect(bundle))["weights"]
     if own not in STORAGES:
         return None
+    return _measure(bundle, adapter, merged, data, STORAGES[STORAGES.index(own) :])
+
+
+def measure_gguf(bundle: Path, adapter: Path, merged: Path, data: Path | None = None) -> Recompiled:
+    """The same of the GGUF file `merged`, as it is: compiled with f32 weights, which rounds nothing more."""
+    return _measure(bundle, adapter, merged, data, ("f32",))
+
+
+def _measure(bundle: Path, adapter: Path, merged: Path, data: Path | None, storages: tuple[str, ...]) -> Recompiled:
+    description = inspect(bundle)
     untrained, session = Session(bundle, forward_only=True), Session(bundle, forward_only=True)
     session.load_adapter(adapter)
     if data is None:
@@ -72,7 +81,7 @@ def recompile(bundle: Path, adapter: Path, merged: Path, data: Path | None = Non
     del untrained, session
     losses = {}
     with scratch_folder(merged.absolute().parent, ".mebp-export-") as scratch:
-        for storage, recompiled in _recompiled(description, merged, scratch, STORAGES[STORAGES.index(own) :]):
+        for storage, recompiled in _recompiled(description, merged, scratch, storages):
             losses[storage] = evaluate(Session(recompiled, forward_only=True), rows)
     return Recompiled(name, base, trained, losses)
 

@@ -4,39 +4,22 @@
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from mebp import arrays, generation
+from mebp import arrays, generation, session_options
 from mebp.errors import Error
 from mebp.extension import load_runtime
 from mebp.files import make_parent, user_path
-from mebp.inspect import describe
+from mebp.inspect import describe, describe_shortly
 from mebp.numbers import check_not_negative, whole_number
 from mebp.plan import Plan
-from mebp.session_options import byte_size, check_options, default_optimizer, takes_losses
+from mebp.private_lora import is_factor
+from mebp.step_result import StepResult
 from mebp.streaming import TextStream, stop_strings
 from mebp.tokenizer import Tokenizer
+from mebp.trained_model import TrainedModel
 from mebp.words import counted
-
-
-@dataclass(frozen=True, repr=False)
-class StepResult:
-    """What one optimizer step did."""
-
-    loss: float  # mean over the labels that count, of all micro-batches together, before the update
-    grad_norm: float  # L2 over all trainables, before clipping and the update; with MeZO the slope along its direction
-    tokens: int  # labels that count
-    seconds: float
-    peak_bytes: int  # the highest anonymous and written memory of this process that the session has seen
-    written_bytes: int = 0  # by this step, into the file in the session's spill_folder
-
-    def __repr__(self) -> str:
-        return (
-            f"StepResult(loss {self.loss:.4f}, grad_norm {self.grad_norm:.3g}, {counted(self.tokens, 'token')} in "
-            f"{self.seconds:.3g} s, peak {self.peak_bytes / 1e6:.1f} MB)"
-        )
 
 
 class Session:
@@ -61,58 +44,75 @@ class Session:
         optimizer: str | None = None,
         lr: float = 2e-4,
         *,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
+        betas: tuple[float, float] | None = None,
+        eps: float | None = None,
         weight_decay: float = 0.0,
+        momentum: float | None = None,
+        galore_scale: float | None = None,
+        galore_update_interval: int | None = None,
+        galore_refresh: str | None = None,
+        galore_cos_threshold: float | None = None,
         reference_kernels: bool = False,
         return_gradients: bool | None = None,
         accumulate: bool = False,
         clip: float | None = None,
+        clip_recompute: bool = False,
         resident_limit: int | str | None = None,
         spill_folder: str | os.PathLike[str] | None = None,
         state_in_file: bool = False,
-        perturbation: float = 1e-3,
+        perturbation: float | None = None,
         forward_only: bool = False,
         generate_only: bool = False,
         profile: str | os.PathLike[str] | None = None,
+        stream: object | None = None,
     ) -> None:
         """Opens the bundle folder `path`.
 
         device: "cpu", "mlx" (Apple's or NVIDIA's GPU) or "mlx-cpu" (MLX on the CPU, for tests); mebp.devices() says
             which are there.
         threads: None for as many as this process may run on.
-        optimizer: "adamw", "sgd" or "mezo"; None for the one that the bundle was compiled for. MeZO takes the slope of
-            two losses along a random direction, with the bundle's seed, instead of a gradient: its memory is that of
-            a forward, and it needs many more steps.
-        lr, betas, eps, weight_decay: as torch.optim.AdamW has them; SGD takes lr and weight_decay.
+        optimizer: "adamw", "sgd", "lion", "adamw8bit", "galore", "qgalore" or "mezo"; None for the one that the
+            bundle was compiled for. A bundle for galore or qgalore trains with no other, and loss_and_gradients gives
+            its gradients in their subspaces. adamw8bit keeps AdamW's moments in eight bits, as bitsandbytes does. MeZO
+            takes the slope of two losses along a random direction, with the bundle's seed, instead of a gradient: its
+            memory is that of a forward, and it needs many more steps.
+        lr, weight_decay: as torch.optim has them.
+        betas, eps: of adamw and adamw8bit, None for (0.9, 0.999) and 1e-8; betas of lion, None for (0.9, 0.99).
+        momentum: of sgd; 0 for none, which keeps nothing. None for the one that the bundle was compiled for.
+        galore_scale: what GaLore's updates are multiplied with; None for 0.25.
+        galore_update_interval: steps after which GaLore looks for its subspaces anew; None for 200. For Q-GaLore the
+            first ones: the interval of a matrix doubles where its last five subspaces are alike by
+            galore_cos_threshold in the mean, a cosine; None for 0.4, above 1 never.
+        galore_refresh: how it finds them, "sketch" or "svd", exactly, which takes long; None for "sketch".
+            An option that the optimizer does not have is refused.
         reference_kernels: the naive kernels that the fast ones are checked against, whatever MEBP_KERNELS says.
         return_gradients: room for loss_and_gradients; without it, accumulate and clip, each gradient is applied as
             soon as it is there, and a step needs as little as was planned. None for True, but for MeZO.
         accumulate: room for steps over several micro-batches.
         clip: the most that the gradient's L2 norm over all trainables may be, as torch's clip_grad_norm_ has it.
-
+        clip_recompute: compute gradients twice instead of keeping them for `clip`; the same bits without their room.
         resident_limit: the most of the mapped weights that may be in memory at once, in bytes or as text such as
             "128MiB"; None for the plan's, or the system's choice.
         spill_folder: a folder on a disk for checkpoints, none of which is then in memory; None for the plan's choice,
             in $TMPDIR or /var/tmp where it spills.
         state_in_file: the optimizer's state goes there, too; every step then writes all of it, which wears flash.
-        perturbation: what MeZO's directions, standard normal numbers, are multiplied with.
+        perturbation: what MeZO's directions, standard normal numbers, are multiplied with; None for 1e-3.
         forward_only: losses, logits and generation alone: no room for gradients, checkpoints or an optimizer's state.
         generate_only: generation alone, by a bundle that was compiled for it: not even room for a loss.
         profile: a file for every kernel call, as Chrome's trace events: ui.perfetto.dev draws it. It is whole when the
             session is gone.
-
+        stream: of a device's half of a split model, the way to its server: mebp.split.connect.
         Raises mebp.Error where the bundle is missing, damaged or too new, or an option is invalid.
         """
         runtime = load_runtime()
-        check_options(threads, lr, betas, eps, weight_decay, clip)
+        session_options.check_options(threads, lr, betas, eps, weight_decay, clip)
         self.path = user_path(path)
         self._bundle = runtime.Bundle(os.fspath(self.path))
         self._info = self._bundle.info()
         self._description = describe(self._bundle)
         self.manifest: dict = self._description["manifest"]
-        self.optimizer = optimizer or self._description["plan"]["optimizer"] or default_optimizer()
-        has_gradients = not takes_losses(self.optimizer)
+        self.optimizer = optimizer or self._description["plan"]["optimizer"] or session_options.default_optimizer()
+        has_gradients = not session_options.takes_losses(self.optimizer)
         self._shapes = dict(self._bundle.trainables())
         self._process = os.getpid()
         self.device = device
@@ -120,23 +120,30 @@ class Session:
             self._bundle,
             optimizer=self.optimizer,
             learning_rate=lr,
-            beta1=betas[0],
-            beta2=betas[1],
-            epsilon=eps,
+            beta1=session_options.OWN_DEFAULT if betas is None else betas[0],
+            beta2=session_options.OWN_DEFAULT if betas is None else betas[1],
+            epsilon=session_options.OWN_DEFAULT if eps is None else eps,
             weight_decay=weight_decay,
             threads=threads or 0,
             reference_kernels=reference_kernels,
             return_gradients=has_gradients if return_gradients is None else return_gradients,
             accumulate=accumulate,
             clip=clip or 0.0,
-            resident_limit=byte_size("resident_limit", resident_limit),
+            clip_recompute=clip_recompute,
+            resident_limit=session_options.byte_size("resident_limit", resident_limit),
             spill_folder=os.fspath(user_path(spill_folder)) if spill_folder else "",
             state_in_file=state_in_file,
-            perturbation=perturbation,
+            perturbation=session_options.OWN_DEFAULT if perturbation is None else perturbation,
+            momentum=session_options.momentum_of(momentum, self._description["plan"], self.optimizer),
+            galore_scale=session_options.above_zero("galore_scale", galore_scale),
+            galore_update_interval=session_options.above_zero("galore_update_interval", galore_update_interval),
+            galore_refresh=session_options.refresh_number(galore_refresh),
+            galore_cos_threshold=session_options.above_zero("galore_cos_threshold", galore_cos_threshold),
             forward_only=forward_only,
             generate_only=generate_only,
             trace_file=os.fspath(user_path(profile)) if profile else "",
             device=device,
+            stream=stream,
         )
         for warning in self._native.take_warnings():
             print(f"warning: {warning}", file=sys.stderr)
@@ -151,9 +158,7 @@ class Session:
         return self._native
 
     def __repr__(self) -> str:
-        model = self._description["model"]
-        lora = model["lora"]
-        trained = f"LoRA rank {lora['rank']} alpha {lora['alpha']:g}" if lora["rank"] else "own weights"
+        model, trained = self._description["model"], describe_shortly(self._description)
         return (
             f"Session({self.path.name}: batch {self.max_batch}, up to {self.max_sequence} tokens, "
             f"{model['activation']}, {trained}, "
@@ -197,6 +202,8 @@ class Session:
         at_peak: the values in use where the scratch arena is fullest.
         other_peaks: what peak_bytes is with each optimizer and each use of the gradients.
         generation, generation_peak_bytes: what a process needs that only generates text; 0 where the bundle cannot.
+        device: what it was reckoned for. device_bytes, generation_device_bytes: what a GPU holds beside the weights, in
+            a step and to generate text; on a device, planned_peak_bytes has them in it.
         optimizer, threads, predicted_seconds, calibrated: what it was reckoned for, and the time of a step.
         """
         return Plan(
@@ -217,6 +224,12 @@ class Session:
     def steps(self) -> int:
         """Updates applied so far, those before a loaded state included."""
         return self._session.steps()
+
+    @property
+    def refreshes(self) -> tuple[int, int]:
+        """How often GaLore or Q-GaLore has looked for the subspace of a matrix, over all matrices, and how often it
+        would have with the first interval kept. (0, 0) of other optimizers."""
+        return self._session.refreshes()
 
     def set_learning_rate(self, lr: float) -> None:
         """The rate of the next steps, a finite number of at least 0."""
@@ -392,16 +405,45 @@ class Session:
         Shapes are transformers' own; a tied tensor comes under each of its names, as one array. All are in memory at
         once, four bytes a parameter: mebp.merge, which writes them to a file, holds one at a time.
         """
+        return self._read_weights(factors=False)
+
+    def frozen_factors(self) -> dict[str, np.ndarray]:
+        """A [rank_down, in] and B [out, rank_up] of adapters B M A {PEFT key: float32 array}."""
+        return self._read_weights(factors=True)
+
+    def _read_weights(self, factors: bool) -> dict[str, np.ndarray]:
         weights = {}
         for index, description in enumerate(self._description["weights"]):
-            values = self._bundle.read_weight(index)
-            weights |= dict.fromkeys([description["name"], *description["aliases"]], values)
+            if is_factor(description["name"]) == factors:
+                values = self._bundle.read_weight(index)
+                weights |= dict.fromkeys([description["name"], *description["aliases"]], values)
         return weights
 
     def save_adapter(self, folder: str | os.PathLike[str]) -> None:
         """Writes a PEFT folder (adapter_config.json, adapter_model.safetensors), whole or not at all."""
         make_parent(folder, "choose another folder")
         self._session.save_adapter(os.fspath(user_path(folder)))
+
+    @property
+    def model(self) -> TrainedModel:
+        """All weights as they are now, of a session that trains the model's own."""
+        names = {name: index for index, name in enumerate(self._shapes)}
+
+        def read(index: int) -> np.ndarray:
+            trained = names.get(self._description["weights"][index]["name"])
+            return self._bundle.read_weight(index) if trained is None else self._session.read_trainable(trained)
+
+        return TrainedModel(self.path, self._description, [shape for _, shape in self._bundle.weights()], read)
+
+    def save_model(self, folder: str | os.PathLike[str]) -> None:
+        """Writes the model with its trained weights as the new transformers folder `folder`, whole or not at all.
+
+        That is safetensors, each weight in bf16 or float32 as the bundle has it, config.json, and the tokenizer's
+        files. Raises mebp.Error where the bundle trains an adapter, a number is not finite, or the folder
+        is not empty.
+        """
+        self.model.check("save_model", "save the adapter, and merge it")
+        self.model.write(user_path(folder), replace=False)
 
     def load_adapter(self, folder: str | os.PathLike[str]) -> None:
         """Takes the adapter of a PEFT folder, in float32, bfloat16 or float16; the optimizer's state stays as it is.
@@ -431,6 +473,15 @@ class Session:
         Raises mebp.Error, with nothing changed, where the state is of another bundle or optimizer, or damaged.
         """
         return self._session.load_state(os.fspath(user_path(folder)))
+
+    def pause(self, folder: str | os.PathLike[str], user: bytes = b"") -> None:
+        """Saves the state as save_state does, then frees the memory; until `resume`, other calls are refused."""
+        make_parent(folder, "choose another folder")
+        self._session.pause(os.fspath(user_path(folder)), user)
+
+    def resume(self) -> None:
+        """Continues, bit for bit, after `pause`. Where memory or state is gone, raises mebp.Error and stays paused."""
+        self._session.resume()
 
     @property
     def notes(self) -> str:

@@ -1,28 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes safetensors tensor by tensor, so that a model never has to be in memory."""
+"""Writes safetensors tensor by tensor, so that a model never has to be in memory, and reads small ones."""
 
 import json
+import math
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
-from mebp.element_types import ELEMENT_TYPES
+from mebp.element_types import ELEMENT_TYPES, STORED_TYPES
 from mebp.errors import Error
+from mebp.exporter.checkpoint import read_header
+from mebp.files import open_regular
 
 
 def write_tensors(
-    path: Path, shapes: Mapping[str, tuple[int, ...]], tensors: Iterable[np.ndarray], dtype: str
+    path: Path,
+    shapes: Mapping[str, tuple[int, ...]],
+    tensors: Iterable[np.ndarray],
+    dtypes: str | Mapping[str, str],
+    metadata: Mapping[str, str] = MappingProxyType({}),
+    advice: str = "use an adapter from a run that did not diverge",
 ) -> dict[str, float]:
-    """Writes float32 `tensors`, which come in the order of `shapes` (name -> shape), rounded to `dtype`.
+    """Writes float32 `tensors`, which come in the order of `shapes` (name -> shape), rounded to `dtypes`: one for
+    all, or one for each name.
 
     Returns each tensor's rounding: the L2 norm of what was lost by that of the tensor. Raises mebp.Error where a number
-    is not finite or is beyond `dtype`.
+    is not finite or is beyond its type.
     """
-    element = ELEMENT_TYPES[dtype]
-    header, offset = {"__metadata__": {"format": "pt"}}, 0
+    if isinstance(dtypes, str):
+        dtypes = dict.fromkeys(shapes, dtypes)
+    header, offset = {"__metadata__": {"format": "pt", **metadata}}, 0
     for name, shape in shapes.items():
+        element = ELEMENT_TYPES[dtypes[name]]
         end = offset + element.bytes * int(np.prod(shape))
         header[name] = {"dtype": element.safetensors, "shape": list(shape), "data_offsets": [offset, end]}
         offset = end
@@ -33,13 +45,41 @@ def write_tensors(
         file.write(struct.pack("<Q", len(text)) + text)
         for name, tensor in zip(shapes, tensors, strict=True):
             if not np.isfinite(tensor).all():
-                raise Error(f"tensor '{name}' is not finite; use an adapter from a run that did not diverge")
-            stored, rounded = _round(tensor, dtype)
+                raise Error(f"tensor '{name}' is not finite; {advice}")
+            stored, rounded = _round(tensor, dtypes[name])
             if not np.isfinite(rounded).all():
-                raise Error(f"tensor '{name}' has {np.abs(tensor).max():g}, which {dtype} cannot hold; choose f32")
+                raise Error(
+                    f"tensor '{name}' has {np.abs(tensor).max():g}, which {dtypes[name]} cannot hold; choose f32"
+                )
             rounding[name] = relative_norm(rounded - tensor, tensor)
             file.write(stored)
     return rounding
+
+
+def read_tensors(path: Path, advice: str) -> dict[str, np.ndarray]:
+    """All tensors of a file, in float32."""
+    return dict(each_tensor(path, advice))
+
+
+def each_tensor(path: Path, advice: str, names: Container[str] | None = None) -> Iterator[tuple[str, np.ndarray]]:
+    """Those of `names`, or all, with one in memory at a time."""
+    header = read_header(path)
+    with open_regular(path, advice) as file:
+        for name, tensor in header.items():
+            if names is not None and name not in names:
+                continue
+            if tensor.dtype not in STORED_TYPES:
+                raise Error(f"{path}: '{name}' is stored as {tensor.dtype}; save it in F32, BF16 or F16")
+            if tensor.length != math.prod(tensor.shape) * STORED_TYPES[tensor.dtype].bytes:
+                raise Error(f"{path}: '{name}' has {tensor.length} bytes for its shape; {advice}")
+            file.seek(tensor.offset)
+            yield name, _widen(file.read(tensor.length), tensor.dtype).reshape(tensor.shape)
+
+
+def _widen(stored: bytes, dtype: str) -> np.ndarray:
+    if dtype == "BF16":
+        return (np.frombuffer(stored, np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return np.frombuffer(stored, np.float16 if dtype == "F16" else np.float32).astype(np.float32)
 
 
 def relative_norm(part: np.ndarray, whole: np.ndarray) -> float:

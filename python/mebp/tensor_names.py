@@ -5,6 +5,8 @@ from collections.abc import Iterable
 
 from mebp.extension import load_runtime
 
+PEFT_PREFIX = "base_model.model."  # of what belongs to an adapter
+
 
 def spellings(name: str, base_model: str) -> tuple[str, ...]:
     """How checkpoints write a parameter's name: those of the bare base model lack its prefix, others may add it."""

@@ -16,17 +16,25 @@ class Tokenizer:
 
     def __init__(self, bundle: str | Path) -> None:
         """Reads NAME.mebp/tokenizer/tokenizer.json and the settings beside it."""
-        from tokenizers import Tokenizer as FastTokenizer
-
         bundle = user_path(bundle)
         if not bundle.is_dir():
             raise Error(f"no bundle at {bundle}; make one with mebpc")
-        self.folder = bundle / "tokenizer"
+        self._read(bundle / "tokenizer", "the model was exported without a tokenizer; train with mebp-run --tokens")
+
+    @classmethod
+    def of_model(cls, folder: Path) -> "Tokenizer":
+        """The same of a Hugging Face folder."""
+        tokenizer = cls.__new__(cls)
+        tokenizer._read(folder, "training on text needs it; save it there with AutoTokenizer's save_pretrained")
+        return tokenizer
+
+    def _read(self, folder: Path, hint: str) -> None:
+        from tokenizers import Tokenizer as FastTokenizer
+
+        self.folder = folder
         path = self.folder / "tokenizer.json"
         if not path.is_file():
-            raise Error(
-                f"{path}: does not exist: the model was exported without a tokenizer; train with mebp-run --tokens"
-            )
+            raise Error(f"{path}: does not exist: {hint}")
         with translate_errors(f"{path}: cannot be read", _ADVICE, Exception):  # which is what the package raises
             self._tokenizer = FastTokenizer.from_file(str(path))
         self._tokenizer.no_truncation()

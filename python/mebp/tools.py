@@ -5,7 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -41,6 +42,23 @@ def run_tool(command: Sequence[str]) -> str:
     if done.returncode != 0:
         raise Error(last_line(done.stderr, command, done.returncode))
     return done.stdout
+
+
+def watch_tool(command: Sequence[str], each_line: Callable[[str], None]) -> list[str]:
+    """As run_tool, with each line of output as it comes; returns what the command wrote on standard error."""
+    with tempfile.TemporaryFile("w+") as errors:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
+            try:
+                for line in process.stdout:
+                    each_line(line.rstrip("\n"))
+            except BaseException:
+                process.kill()
+                raise
+        errors.seek(0)
+        written = errors.read()
+    if process.returncode != 0:
+        raise Error(last_line(written, command, process.returncode))
+    return written.strip().splitlines()
 
 
 def cache_folder() -> Path:

@@ -40,6 +40,8 @@ nb::dict Bundle::describeInfo() const {
   result["peak_bytes"] = info.peak_bytes;
   result["process_bytes"] = info.process_bytes;
   result["max_positions"] = info.max_positions;
+  result["half"] = info.half;
+  result["frame_bytes"] = info.frame_bytes;
   return result;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "module.h"
 #include "calls.h"
+#include "split.h"
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -67,11 +68,17 @@ static nb::list devices() {
   return all;
 }
 
-// What the self-test of the device finds, as JSON.
-static std::string testDevice(const std::string &name) {
+static mebp_backend findDevice(const std::string &name) {
   mebp_error error;
   mebp_backend device;
   check(mebp_device_find(name.c_str(), &device, &error), error);
+  return device;
+}
+
+// What the self-test of the device finds, as JSON.
+static std::string testDevice(const std::string &name) {
+  mebp_error error;
+  mebp_backend device = findDevice(name);
   mebp_device_test *test = nullptr;
   mebp_code code;
   RunningCall running;
@@ -90,15 +97,17 @@ static std::pair<std::string, std::string> loraFactors(const std::string &weight
   return {format::factorOf(layer, format::Factor::A), format::factorOf(layer, format::Factor::B)};
 }
 
-static std::string calibrate(uint32_t threads, bool quick) {
-  mebp_calibration_options options = {};
+static std::string calibrate(const std::string &device, uint32_t threads, bool quick) {
+  mebp_error error;
+  mebp_calibration_options options;
+  mebp_calibration_options_init(&options);
+  options.device = findDevice(device);
   options.threads = threads;
   options.quick = quick;
   options.goes_on = [](void *) {
     nb::gil_scoped_acquire lock;
     return PyErr_CheckSignals() == 0;
   };
-  mebp_error error;
   mebp_calibration *made = nullptr;
   mebp_code code;
   {
@@ -123,14 +132,18 @@ NB_MODULE(_runtime, module) {
              "Pairs of a name, the default first, and whether it is forward only.");
   module.def("devices", &mebp::python::devices,
              "Of each: name, whether it is there, what it is or why not, bytes, what its self-test found.");
+  module.def(
+      "check_device", [](const std::string &name) { mebp::python::findDevice(name); }, nanobind::arg("name"),
+      "Refuses a name that no device has.");
   module.def("test_device", &mebp::python::testDevice, nanobind::arg("name"),
              "Compares a device's kernels with the CPU's; what was found, as JSON.");
   module.def("lora_factors", &mebp::python::loraFactors, nanobind::arg("weight"),
              "PEFT's names of the two factors that LoRA adds to a weight.");
-  module.def("calibrate", &mebp::python::calibrate, nanobind::arg("threads"), nanobind::arg("quick"),
-             "Times the kernels; the file that mebpc --rates reads.");
+  module.def("calibrate", &mebp::python::calibrate, nanobind::arg("device"), nanobind::arg("threads"),
+             nanobind::arg("quick"), "Times a device's kernels; the file that mebpc --rates reads.");
   nanobind::set_leak_warnings(false); // a thread that lasts to the end keeps its session
   nanobind::module_::import_("atexit").attr("register")(nanobind::cpp_function(&mebp::python::waitForCalls));
   mebp::python::bindBundle(module);
+  mebp::python::bindSplit(module);
   mebp::python::bindSession(module);
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calls.h"
 #include "module.h"
+#include "split.h"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -50,8 +52,9 @@ public:
   Session(const Bundle &bundle, const std::string &optimizer, double learningRate, double beta1, double beta2,
           double epsilon, double weightDecay, uint32_t threads, bool referenceKernels, bool returnGradients,
           bool accumulate, double clip, uint64_t residentLimit, const std::string &spillFolder, bool stateInFile,
-          double perturbation, bool forwardOnly, bool generateOnly, const std::string &traceFile,
-          const std::string &device)
+          double perturbation, double momentum, double galoreScale, double galoreUpdateInterval, double galoreRefresh,
+          double galoreCosThreshold, bool clipRecompute, bool forwardOnly, bool generateOnly,
+          const std::string &traceFile, const std::string &device, const Stream *stream)
       : bundle(bundle) {
     mebp_session_options options;
     mebp_session_options_init(&options);
@@ -68,9 +71,15 @@ public:
     options.return_gradients = returnGradients;
     options.accumulate = accumulate;
     options.clip = clip;
+    options.clip_recompute = clipRecompute;
     options.resident_limit = residentLimit;
     options.state_in_file = stateInFile;
     options.perturbation = perturbation;
+    options.momentum = momentum;
+    options.galore_scale = galoreScale;
+    options.galore_update_interval = galoreUpdateInterval;
+    options.galore_refresh = galoreRefresh;
+    options.galore_cos_threshold = galoreCosThreshold;
     options.forward_only = forwardOnly;
     options.generate_only = generateOnly;
     options.trace_file = traceFile.empty() ? nullptr : traceFile.c_str();
@@ -80,10 +89,12 @@ public:
         static_cast<Session *>(user)->warned.emplace_back(line);
     };
     options.log_user = this;
+    options.transport = stream ? stream->get() : nullptr;
+    options.retry_ms = stream ? stream->retry() : 0;
     memoryBytes = mebp_session_memory_bytes(bundle.get(), &options);
     plannedPeakBytes = mebp_session_peak_bytes(bundle.get(), &options);
     mebp_session *created = nullptr;
-    check(mebp_session_create(bundle.get(), &options, &created, &error), error);
+    unlocked([&](mebp_error *failed) { return mebp_session_create(bundle.get(), &options, &created, failed); });
     handle.reset(created);
   }
 
@@ -152,8 +163,10 @@ public:
   }
 
   FloatResult readGradient(uint32_t index) const {
-    FloatResult result = makeArray(trainableShape(index));
+    mebp_tensor_info info;
     mebp_error error;
+    check(mebp_bundle_gradient_info(bundle.get(), index, &info, &error), error);
+    FloatResult result = makeArray(shapeOf(info));
     check(mebp_session_read_gradient(handle.get(), index, result.data(), result.size(), &error), error);
     return result;
   }
@@ -167,8 +180,25 @@ public:
     mebp_error error;
     check(mebp_session_set_learning_rate(handle.get(), learningRate, &error), error);
   }
+  // Bytes sent and received, messages sent and received.
+  nb::tuple crossed() const {
+    mebp_session_crossed crossed;
+    crossed.size = sizeof(crossed);
+    mebp_error error;
+    check(mebp_session_count_crossed(handle.get(), &crossed, &error), error);
+    return nb::make_tuple(crossed.sent_bytes, crossed.received_bytes, crossed.sent_messages, crossed.received_messages);
+  }
+  std::pair<uint64_t, uint64_t> refreshes() const {
+    uint64_t made = 0, ofFixedInterval = 0;
+    mebp_error error;
+    check(mebp_session_refreshes(handle.get(), &made, &ofFixedInterval, &error), error);
+    return {made, ofFixedInterval};
+  }
   uint64_t steps() const { return mebp_session_steps(handle.get()); }
-  std::string kernels() const { return mebp_session_kernels(handle.get()); }
+  std::string kernels() const {
+    const char *family = mebp_session_kernels(handle.get());
+    return family ? family : ""; // while it is paused
+  }
   uint64_t arenaBytes() const { return memoryBytes; }
   uint64_t peakBytes() const { return plannedPeakBytes; }
 
@@ -184,6 +214,15 @@ public:
     const char *data = user.c_str();
     const size_t size = user.size();
     unlocked([&](mebp_error *error) { return mebp_session_save_state(handle.get(), folder, data, size, error); });
+  }
+
+  void pause(const char *folder, const nb::bytes &user) {
+    const char *data = user.c_str();
+    const size_t size = user.size();
+    unlocked([&](mebp_error *error) { return mebp_session_pause(handle.get(), folder, data, size, error); });
+  }
+  void resume() {
+    unlocked([&](mebp_error *error) { return mebp_session_resume(handle.get(), error); });
   }
 
   nb::bytes loadState(const char *folder) {
@@ -313,14 +352,16 @@ void bindSession(nb::module_ &module) {
       .def("positions", &Generation::positions);
   nb::class_<Session>(module, "Session")
       .def(nb::init<const Bundle &, const std::string &, double, double, double, double, double, uint32_t, bool, bool,
-                    bool, double, uint64_t, const std::string &, bool, double, bool, bool, const std::string &,
-                    const std::string &>(),
+                    bool, double, uint64_t, const std::string &, bool, double, double, double, double, double, double,
+                    bool, bool, bool, const std::string &, const std::string &, const Stream *>(),
            nb::arg("bundle"), nb::kw_only(), nb::arg("optimizer"), nb::arg("learning_rate"), nb::arg("beta1"),
            nb::arg("beta2"), nb::arg("epsilon"), nb::arg("weight_decay"), nb::arg("threads"),
            nb::arg("reference_kernels"), nb::arg("return_gradients"), nb::arg("accumulate"), nb::arg("clip"),
            nb::arg("resident_limit"), nb::arg("spill_folder"), nb::arg("state_in_file"), nb::arg("perturbation"),
-           nb::arg("forward_only"), nb::arg("generate_only"), nb::arg("trace_file"), nb::arg("device"),
-           nb::keep_alive<1, 2>())
+           nb::arg("momentum"), nb::arg("galore_scale"), nb::arg("galore_update_interval"), nb::arg("galore_refresh"),
+           nb::arg("galore_cos_threshold"), nb::arg("clip_recompute"), nb::arg("forward_only"),
+           nb::arg("generate_only"), nb::arg("trace_file"), nb::arg("device"), nb::arg("stream").none(),
+           nb::keep_alive<1, 2>(), nb::keep_alive<1, 28>())
       .def("loss", &Session::loss, nb::arg("ids"), nb::arg("labels"))
       .def("log_probabilities", &Session::logProbabilities, nb::arg("ids"), nb::arg("labels"))
       .def("gradients", &Session::gradients, nb::arg("ids"), nb::arg("labels"))
@@ -332,6 +373,8 @@ void bindSession(nb::module_ &module) {
       .def("write_trainable", &Session::writeTrainable, nb::arg("index"), nb::arg("values"))
       .def("set_learning_rate", &Session::setLearningRate, nb::arg("learning_rate"))
       .def("steps", &Session::steps)
+      .def("refreshes", &Session::refreshes)
+      .def("crossed", &Session::crossed)
       .def("kernels", &Session::kernels)
       .def("arena_bytes", &Session::arenaBytes)
       .def("planned_peak_bytes", &Session::peakBytes)
@@ -339,6 +382,8 @@ void bindSession(nb::module_ &module) {
       .def("load_adapter", &Session::loadAdapter, nb::arg("folder"))
       .def("save_state", &Session::saveState, nb::arg("folder"), nb::arg("user"))
       .def("load_state", &Session::loadState, nb::arg("folder"))
+      .def("pause", &Session::pause, nb::arg("folder"), nb::arg("user"))
+      .def("resume", &Session::resume)
       .def("check_space", &Session::checkSpace, nb::arg("state"), nb::arg("adapter"))
       .def("is_poisoned", &Session::isPoisoned)
       .def("notes", &Session::notes)

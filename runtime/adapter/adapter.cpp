@@ -12,8 +12,9 @@
 #include "format/folders.h"
 #include "format/tensor_names.h"
 #include "runtime/adapter/adapter_config.h"
-#include "runtime/adapter/safetensors.h"
+#include "runtime/adapter/private_lora.h"
 #include "runtime/core/files.h"
+#include "runtime/core/safetensors.h"
 
 namespace mebp {
 
@@ -23,30 +24,65 @@ static constexpr char configName[] = "/adapter_config.json";
 Status checkLora(const Session &session) {
   if (session.bundle().model().lora().rank() > 0)
     return Status();
-  return failure(MEBP_UNSUPPORTED, "the bundle was compiled with --train full, so it has no adapter; read what it has "
-                                   "trained from a session");
+  return failure(MEBP_UNSUPPORTED, "the bundle was compiled with --train full, so it has no adapter; mebp train "
+                                   "--model-out and Session.save_model write the model itself");
 }
 
-static Status writeTensors(const Session &session, const std::string &folder) {
-  FileReplacement file(folder + tensorsName);
-  std::vector<MatrixName> matrices;
-  for (const format::Trainable &trainable : session.bundle().content().trainables())
-    matrices.push_back({trainable.name(), trainable.rows(), trainable.columns()});
-  std::string head = safetensorsHead(matrices);
-  file.write(head.data(), head.size());
-  for (uint32_t i = 0; i < session.trainables.count(); ++i)
-    file.write(session.trainables.parameters(i), session.trainables.elements(i) * sizeof(float));
+// What a session of this bundle reads again.
+static const char *ownTensorsName(const format::Bundle &bundle) {
+  return isPrivateLora(bundle) ? privateTensorsName : tensorsName;
+}
+
+static Status finish(FileReplacement &file) {
   if (Status status = file.sync(); !status.ok())
     return status;
   return file.replace();
+}
+
+// An adapter B M A, as LoRA.
+static Status writeAsLora(const Session &session, const std::string &folder) {
+  FileReplacement file(folder + tensorsName);
+  std::vector<TensorHead> matrices;
+  for (const format::Trainable &trainable : session.bundle().content().trainables())
+    for (TensorHead &head : headsOfLora(trainable))
+      matrices.push_back(std::move(head));
+  std::string head = safetensorsHead(matrices, {{"format", "pt"}});
+  file.write(head.data(), head.size());
+  std::vector<float> m;
+  for (uint32_t i = 0; i < session.trainables.count(); ++i) {
+    m.resize(session.trainables.elements(i));
+    if (Status status = session.trainables.read(i, m.data()); !status.ok())
+      return status;
+    writeLora(session.bundle().content().trainables(static_cast<int>(i)), m, file);
+  }
+  return finish(file);
+}
+
+static Status writeTensors(const Session &session, const std::string &folder) {
+  const format::Bundle &bundle = session.bundle().content();
+  FileReplacement file(folder + ownTensorsName(bundle));
+  std::vector<TensorHead> matrices;
+  for (const format::Trainable &trainable : session.bundle().content().trainables())
+    matrices.push_back({trainable.name(), "F32", sizeof(float), {trainable.rows(), trainable.columns()}});
+  std::string head =
+      safetensorsHead(matrices, isPrivateLora(bundle) ? metadataOfDrawn(bundle) : SafeMetadata{{"format", "pt"}});
+  file.write(head.data(), head.size());
+  std::vector<float> values;
+  for (uint32_t i = 0; i < session.trainables.count(); ++i) {
+    values.resize(session.trainables.elements(i));
+    if (Status status = session.trainables.read(i, values.data()); !status.ok())
+      return status;
+    file.write(values.data(), values.size() * sizeof(float));
+  }
+  if (Status status = finish(file); !status.ok())
+    return status;
+  return isPrivateLora(bundle) ? writeAsLora(session, folder) : Status();
 }
 
 static Status writeConfig(const std::string &text, const std::string &folder) {
   FileReplacement file(folder + configName);
   file.write(text.data(), text.size());
-  if (Status status = file.sync(); !status.ok())
-    return status;
-  return file.replace();
+  return finish(file);
 }
 
 // Takes along what else lies in the folder, without copying it.
@@ -57,7 +93,7 @@ static Status linkOthers(const std::string &folder, const format::FolderReplacem
   for (const std::string &name : names) {
     const std::string path = folder + "/" + name;
     struct stat information;
-    if ("/" + name == tensorsName || "/" + name == configName)
+    if ("/" + name == tensorsName || "/" + name == configName || "/" + name == privateTensorsName)
       continue;
     if (::stat(path.c_str(), &information) != 0 || !S_ISREG(information.st_mode))
       return failure(MEBP_INVALID_ARGUMENT,
@@ -98,7 +134,8 @@ Status saveAdapter(const Session &session, const std::string &folder) {
   Result<std::string> settings = readFile(folder + configName, 1 << 20);
   if (!settings.ok() && settings.status().code() != MEBP_NOT_FOUND)
     return settings.status();
-  if (settings.ok() && *settings != text)
+  const bool hasOtherM = !isPrivateLora(session.bundle().content()) && fileSize(folder + privateTensorsName).ok();
+  if (settings.ok() && (*settings != text || hasOtherM))
     return replaceAdapter(session, text, folder);
   if (Status status = writeTensors(session, folder); !status.ok() || settings.ok())
     return status;
@@ -106,9 +143,14 @@ Status saveAdapter(const Session &session, const std::string &folder) {
 }
 
 uint64_t adapterDiskBytes(const Session &session, const std::string &folder) {
-  uint64_t needed = 0;
-  for (uint32_t i = 0; i < session.trainables.count(); ++i)
-    needed += 2 * session.trainables.elements(i) * sizeof(float);
+  uint64_t elements = 0;
+  for (const format::Trainable &trainable : session.bundle().content().trainables()) {
+    elements += static_cast<uint64_t>(trainable.rows()) * trainable.columns();
+    if (trainable.has_between())
+      for (const TensorHead &head : headsOfLora(trainable))
+        elements += head.shape[0] * head.shape[1];
+  }
+  uint64_t needed = 2 * elements * sizeof(float);
   Result<uint64_t> there = fileSize(folder + tensorsName);
   return there.ok() ? needed - std::min(needed, *there) : needed;
 }
@@ -159,7 +201,8 @@ static Status checkTensor(const SafeTensor &tensor, const format::Trainable &tra
 static Status loadTensors(Session &session, const MappedFile &file) {
   const format::Bundle &bundle = session.bundle().content();
   std::vector<SafeTensor> tensors;
-  if (Status status = readSafetensors(file, tensors); !status.ok())
+  SafeMetadata metadata;
+  if (Status status = readSafetensors(file, "save the adapter again", tensors, &metadata); !status.ok())
     return status;
   if (Status status = checkNoOthers(tensors, bundle); !status.ok())
     return status;
@@ -178,8 +221,16 @@ static Status loadTensors(Session &session, const MappedFile &file) {
       return status;
     matched.push_back(found->second);
   }
-  for (uint32_t i = 0; i < matched.size(); ++i)
-    widen(*matched[i], session.trainables.parameters(i));
+  if (isPrivateLora(bundle))
+    if (Status status = checkDrawn(metadata, bundle); !status.ok())
+      return status;
+  std::vector<float> values;
+  for (uint32_t i = 0; i < matched.size(); ++i) {
+    values.resize(session.trainables.elements(i));
+    widen(*matched[i], values.data());
+    if (Status status = session.trainables.write(i, values.data()); !status.ok())
+      return status;
+  }
   return file.isCut() ? failure(MEBP_IO, "was cut off while it was read; load an adapter again") : Status();
 }
 
@@ -189,12 +240,18 @@ Status loadAdapter(Session &session, const std::string &folder) {
   Result<std::string> config = readFile(folder + configName, 1 << 20);
   if (!config.ok())
     return config.status();
+  const std::string path = folder + ownTensorsName(session.bundle().content());
+  if (isPrivateLora(session.bundle().content()) && fileSize(path).status().code() == MEBP_NOT_FOUND)
+    return failure(MEBP_INCOMPATIBLE,
+                   "%s: has no %s, of which a bundle of --adapter private-lora reads its M; choose an adapter that "
+                   "such a bundle wrote",
+                   folder.c_str(), privateTensorsName + 1);
   if (Status status = checkAdapterConfig(*config, session.bundle().content()); !status.ok())
     return status.in(folder + configName);
-  Result<MappedFile> file = MappedFile::open(folder + tensorsName);
+  Result<MappedFile> file = MappedFile::open(path);
   if (!file.ok())
     return file.status();
-  return loadTensors(session, *file).in(folder + tensorsName);
+  return loadTensors(session, *file).in(path);
 }
 
 } // namespace mebp

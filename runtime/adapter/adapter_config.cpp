@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "format/tensor_names.h"
+#include "runtime/adapter/private_lora.h"
 #include "runtime/core/decimal.h"
 #include "runtime/core/json.h"
 
@@ -119,7 +120,8 @@ Status checkAdapterConfig(const std::string &text, const format::Bundle &bundle)
   if (config.contains("fan_in_fan_out") && isUsed(config["fan_in_fan_out"]) && !hasTransposedTarget(bundle))
     return failure(MEBP_INCOMPATIBLE, "fan_in_fan_out is set, the bundle's layers keep their weights as [out, in]; use "
                                       "an adapter of the same base model");
-  if (Status status = checkNumber(config, "r", "--lora-rank", bundle.model().lora().rank()); !status.ok())
+  const char *option = isPrivateLora(bundle) ? "--rank-down" : "--lora-rank";
+  if (Status status = checkNumber(config, "r", option, bundle.model().lora().rank()); !status.ok())
     return status;
   return checkNumber(config, "lora_alpha", "--lora-alpha", decimalOf(bundle.model().lora().alpha()));
 }

@@ -5,8 +5,10 @@
 #include <string>
 #include <utility>
 
+#include "format/optimizers.h"
 #include "runtime/api/handle.h"
 #include "runtime/core/decimal.h"
+#include "runtime/train/trainables.h"
 
 using namespace mebp;
 
@@ -70,6 +72,13 @@ mebp_code mebp_bundle_validate(const char *path, mebp_error *error) {
 
 void mebp_bundle_close(mebp_bundle *bundle) { delete bundle; }
 
+static mebp_optimizer plannedOptimizer(const format::Plan &plan) {
+  if (plan.optimizer().empty())
+    return MEBP_ADAMW;
+  const format::OptimizerTraits *traits = format::findOptimizer(std::string_view(plan.optimizer()));
+  return static_cast<mebp_optimizer>(traits ? traits->number : -1);
+}
+
 mebp_code mebp_bundle_get_info(const mebp_bundle *bundle, mebp_bundle_info *out, mebp_error *error) {
   return guarded(error, {{"bundle", bundle}, {"out", out}}, [&] {
     if (Status status = checkSize("mebp_bundle_info", *out); !status.ok())
@@ -92,7 +101,11 @@ mebp_code mebp_bundle_get_info(const mebp_bundle *bundle, mebp_bundle_info *out,
     info.peak_bytes = content.plan().peak_bytes();
     info.process_bytes = content.plan().process_bytes();
     info.max_positions = model.positions();
+    info.half = content.split().place();
+    info.frame_bytes = Exchange::frameBytes(content);
     info.generation_peak_bytes = content.plan().generation_peak_bytes();
+    info.optimizer = plannedOptimizer(content.plan());
+    info.momentum = content.plan().momentum();
     writeSized(info, out);
     return Status();
   });
@@ -149,6 +162,17 @@ mebp_code mebp_bundle_trainable_info(const mebp_bundle *bundle, uint32_t index, 
     writeSized(info, out);
     return Status();
   });
+}
+
+mebp_code mebp_bundle_gradient_info(const mebp_bundle *bundle, uint32_t index, mebp_tensor_info *out,
+                                    mebp_error *error) {
+  mebp_code code = mebp_bundle_trainable_info(bundle, index, out, error);
+  if (code != MEBP_OK)
+    return code;
+  const format::ThinShape shape = trainedShape(bundle->bundle.content(), index).gradient();
+  out->rows = shape.rows;
+  out->columns = shape.columns;
+  return MEBP_OK;
 }
 
 const char *mebp_bundle_manifest_json(const mebp_bundle *bundle) {

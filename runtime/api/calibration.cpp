@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "runtime/api/edge.h"
+#include "runtime/core/edge.h"
 
 using namespace mebp;
 

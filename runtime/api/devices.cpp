@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <memory>
 
-#include "runtime/api/edge.h"
 #include "runtime/backends/tested_device.h"
+#include "runtime/core/edge.h"
 
 using namespace mebp;
 

@@ -23,7 +23,7 @@ uint64_t mebp_generation_memory_bytes(const mebp_bundle *bundle, const mebp_sess
             bundle->bundle.content().model().positions() == 0)
           return 0;
         const mebp_session_options followed = followPlan(bundle->bundle.content(), own);
-        if (!checkSessionOptions(own, followed).ok())
+        if (!checkSessionOptions(bundle->bundle.content(), own, followed).ok())
           return 0;
         Result<std::unique_ptr<Backend>> backend = makeBackendOf(followed);
         return backend.ok() ? planGeneration(bundle->bundle.content(), **backend).total : 0;
@@ -38,13 +38,19 @@ mebp_code mebp_generation_create(mebp_session *session, mebp_generation **out, m
     auto created = std::make_unique<mebp_generation>();
     created->session = session;
     Status status = created->generation.create(used);
-    if (status.ok())
+    if (status.ok()) {
+      ++session->generations;
       *out = created.release();
+    }
     return status;
   });
 }
 
-void mebp_generation_destroy(mebp_generation *generation) { delete generation; }
+void mebp_generation_destroy(mebp_generation *generation) {
+  if (generation)
+    --generation->session->generations;
+  delete generation;
+}
 
 // Runs `body` on a generation, whose session no other thread may use meanwhile.
 template <typename Body>

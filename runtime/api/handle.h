@@ -4,9 +4,11 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
+#include <string>
 
-#include "runtime/api/edge.h"
 #include "runtime/bundle/bundle.h"
+#include "runtime/core/edge.h"
 #include "runtime/train/session.h"
 
 struct mebp_bundle {
@@ -14,16 +16,22 @@ struct mebp_bundle {
 };
 
 struct mebp_session {
-  mebp::Session session;
+  mebp_bundle *bundle = nullptr;
+  mebp_session_options options = {}; // as they were given
+  std::string spillFolder;           // of them
+  mebp::Lasting lasting;
+  std::unique_ptr<mebp::Session> session; // null while it is paused
+  std::string pausedIn;                   // the folder that has its state then
+  uint32_t generations = 0;               // that borrow from it
   mutable std::atomic<bool> inUse{false};
   std::atomic<uint64_t> steps{0}; // those of the session, for any thread
 };
 
 namespace mebp {
 
-// Runs `body` on the session of `handle`, which no other thread may use meanwhile.
+// Runs `body` while no other thread may use the session of `handle`.
 template <typename Handle, typename Body>
-mebp_code withSession(Handle *handle, mebp_error *error, std::initializer_list<Argument> arguments, const Body &body) {
+mebp_code withHandle(Handle *handle, mebp_error *error, std::initializer_list<Argument> arguments, const Body &body) {
   return guarded(error, {{"session", handle}}, [&] {
     if (handle->inUse.exchange(true, std::memory_order_acquire))
       return failure(MEBP_BUSY, "the session is in use by another thread; call it from one thread at a time");
@@ -32,7 +40,17 @@ mebp_code withSession(Handle *handle, mebp_error *error, std::initializer_list<A
       ~Release() { inUse.store(false, std::memory_order_release); }
     } release{handle->inUse};
     Status status = checkArguments(arguments);
-    return status.ok() ? body(handle->session) : status;
+    return status.ok() ? body() : status;
+  });
+}
+
+// Runs `body` on the session of `handle`, which has to have its memory.
+template <typename Handle, typename Body>
+mebp_code withSession(Handle *handle, mebp_error *error, std::initializer_list<Argument> arguments, const Body &body) {
+  return withHandle(handle, error, arguments, [&] {
+    if (!handle->session)
+      return failure(MEBP_PAUSED, "the session is paused and has no memory; call mebp_session_resume first");
+    return body(*handle->session);
   });
 }
 

@@ -19,10 +19,7 @@ static mebp_session_options defaultOptions() {
   options.size = sizeof(options);
   options.optimizer = MEBP_ADAMW;
   options.learning_rate = 2e-4;
-  options.beta1 = 0.9;
-  options.beta2 = 0.999;
-  options.epsilon = 1e-8;
-  options.perturbation = 1e-3;
+  options.beta1 = options.beta2 = options.epsilon = options.perturbation = MEBP_OWN_DEFAULT;
   return options;
 }
 
@@ -40,26 +37,38 @@ void mebp_session_options_init_sized(mebp_session_options *options, size_t size)
   writeSized(own, options);
 }
 
-// Of the arena; 0 where a session could not be made.
-static uint64_t memoryBytes(const mebp_bundle *bundle, const mebp_session_options *given) {
+// Empty where a session could not be made.
+static Layout layoutOf(const mebp_bundle *bundle, const mebp_session_options *given) {
   mebp_session_options options;
   if (!bundle || !given || !readOptions(given, options).ok())
-    return 0;
+    return Layout();
   const format::Bundle &content = bundle->bundle.content();
   const mebp_session_options followed = followPlan(content, options);
-  if (!checkSessionOptions(options, followed).ok())
-    return 0;
+  if (!checkSessionOptions(content, options, followed).ok() || !checkTrainables(content, followed).ok())
+    return Layout();
   Result<std::unique_ptr<Backend>> backend = makeBackendOf(followed);
-  return backend.ok() ? planSession(content, followed, **backend).total : 0;
+  return backend.ok() ? planSession(content, followed, **backend) : Layout();
 }
 
 uint64_t mebp_session_memory_bytes(const mebp_bundle *bundle, const mebp_session_options *options) {
-  return unlessOutOfMemory([&] { return memoryBytes(bundle, options); }, [] { return uint64_t(0); });
+  return unlessOutOfMemory([&] { return layoutOf(bundle, options).total; }, [] { return uint64_t(0); });
 }
 
 uint64_t mebp_session_peak_bytes(const mebp_bundle *bundle, const mebp_session_options *options) {
-  uint64_t arena = mebp_session_memory_bytes(bundle, options);
-  return arena ? bundle->bundle.content().plan().process_bytes() + arena : 0;
+  return unlessOutOfMemory(
+      [&] {
+        const Layout layout = layoutOf(bundle, options);
+        return layout.total ? bundle->bundle.content().plan().process_bytes() + layout.total + layout.device : 0;
+      },
+      [] { return uint64_t(0); });
+}
+
+static Status openSession(mebp_session &handle, std::unique_ptr<Session> &out) {
+  auto created = std::make_unique<Session>(handle.lasting);
+  Status status = created->create(handle.bundle->bundle, handle.options);
+  if (status.ok())
+    out = std::move(created);
+  return status;
 }
 
 mebp_code mebp_session_create(mebp_bundle *bundle, const mebp_session_options *options, mebp_session **out,
@@ -67,11 +76,14 @@ mebp_code mebp_session_create(mebp_bundle *bundle, const mebp_session_options *o
   if (out)
     *out = nullptr;
   return guarded(error, {{"bundle", bundle}, {"options", options}, {"out", out}}, [&] {
-    mebp_session_options own;
     auto created = std::make_unique<mebp_session>();
-    Status status = readOptions(options, own);
-    if (status.ok())
-      status = created->session.create(bundle->bundle, own);
+    Status status = readOptions(options, created->options);
+    if (status.ok()) {
+      created->bundle = bundle;
+      if (created->options.spill_folder)
+        created->options.spill_folder = (created->spillFolder = created->options.spill_folder).c_str();
+      status = openSession(*created, created->session);
+    }
     if (status.ok())
       *out = created.release();
     return status;
@@ -86,27 +98,58 @@ mebp_code mebp_session_set_learning_rate(mebp_session *session, double learning_
 
 uint64_t mebp_session_steps(const mebp_session *session) { return session ? session->steps.load() : 0; }
 
-const char *mebp_session_kernels(const mebp_session *session) { return session ? session->session.kernels() : nullptr; }
+mebp_code mebp_session_refreshes(const mebp_session *session, uint64_t *made, uint64_t *of_fixed_interval,
+                                 mebp_error *error) {
+  return withSession(session, error, {{"made", made}, {"of_fixed_interval", of_fixed_interval}},
+                     [&](const Session &used) {
+                       used.trainables.countRefreshes(*made, *of_fixed_interval);
+                       return Status();
+                     });
+}
 
-static Status checkTrainable(const Session &session, uint32_t index, uint64_t count) {
+mebp_code mebp_session_count_crossed(const mebp_session *session, mebp_session_crossed *out, mebp_error *error) {
+  return withSession(session, error, {{"out", out}}, [&](const Session &used) {
+    mebp_session_crossed own = {};
+    own.size = sizeof(own);
+    if (const Exchange *passing = used.passing()) {
+      const ReliableStream &stream = passing->stream;
+      own.sent_bytes = stream.payloadBytes[0];
+      own.received_bytes = stream.payloadBytes[1];
+      own.sent_messages = stream.messages[0];
+      own.received_messages = stream.messages[1];
+    }
+    return writeSized(own, out), Status();
+  });
+}
+
+const char *mebp_session_kernels(const mebp_session *session) {
+  return session && session->session ? session->session->kernels() : nullptr;
+}
+
+static Status checkCount(const Session &session, uint32_t index, uint64_t count, uint64_t needed) {
+  if (count == needed)
+    return Status();
+  return failure(MEBP_INVALID_ARGUMENT, "'%s' has %llu elements, not %llu", session.trainables.nameOf(index).c_str(),
+                 static_cast<unsigned long long>(needed), static_cast<unsigned long long>(count));
+}
+
+static Status checkIndex(const Session &session, uint32_t index) {
   if (index >= session.trainables.count())
     return failure(MEBP_INVALID_ARGUMENT, "trainable %u does not exist; the bundle has %u", index,
                    session.trainables.count());
-  if (count == session.trainables.elements(index))
-    return Status();
-  return failure(MEBP_INVALID_ARGUMENT, "'%s' has %llu elements, not %llu",
-                 session.bundle().content().trainables(static_cast<int>(index)).name().c_str(),
-                 static_cast<unsigned long long>(session.trainables.elements(index)),
-                 static_cast<unsigned long long>(count));
+  return Status();
+}
+
+static Status checkTrainable(const Session &session, uint32_t index, uint64_t count) {
+  Status status = checkIndex(session, index);
+  return status.ok() ? checkCount(session, index, count, session.trainables.elements(index)) : status;
 }
 
 mebp_code mebp_session_read_trainable(const mebp_session *session, uint32_t index, float *out, uint64_t count,
                                       mebp_error *error) {
   return withSession(session, error, {{"out", out}}, [&](const Session &used) {
     Status status = checkTrainable(used, index, count);
-    if (status.ok())
-      std::memcpy(out, used.trainables.parameters(index), count * sizeof(float));
-    return status;
+    return status.ok() ? used.trainables.read(index, out) : status;
   });
 }
 
@@ -114,16 +157,16 @@ mebp_code mebp_session_write_trainable(mebp_session *session, uint32_t index, co
                                        mebp_error *error) {
   return withSession(session, error, {{"values", values}}, [&](Session &used) {
     Status status = checkTrainable(used, index, count);
-    if (status.ok())
-      std::memcpy(used.trainables.parameters(index), values, count * sizeof(float));
-    return status;
+    return status.ok() ? used.trainables.write(index, values) : status;
   });
 }
 
 mebp_code mebp_session_read_gradient(const mebp_session *session, uint32_t index, float *out, uint64_t count,
                                      mebp_error *error) {
   return withSession(session, error, {{"out", out}}, [&](const Session &used) {
-    if (Status status = checkTrainable(used, index, count); !status.ok())
+    if (Status status = checkIndex(used, index); !status.ok())
+      return status;
+    if (Status status = checkCount(used, index, count, used.trainables.gradientElements(index)); !status.ok())
       return status;
     if (!used.hasGradients())
       return failure(MEBP_INVALID_ARGUMENT,
@@ -151,7 +194,7 @@ mebp_code mebp_session_save_state(const mebp_session *session, const char *folde
 }
 
 bool mebp_session_is_poisoned(const mebp_session *session) {
-  return session && !session->session.trainables.checkWhole().ok();
+  return session && session->session && !session->session->trainables.checkWhole().ok();
 }
 
 mebp_code mebp_session_check_space(const mebp_session *session, const char *state_folder, const char *adapter_folder,
@@ -168,7 +211,9 @@ mebp_code mebp_session_check_space(const mebp_session *session, const char *stat
   });
 }
 
-const char *mebp_session_notes(const mebp_session *session) { return session ? session->session.notes.c_str() : ""; }
+const char *mebp_session_notes(const mebp_session *session) {
+  return session && session->session ? session->session->notes.c_str() : "";
+}
 
 mebp_code mebp_state_steps(const char *folder, uint64_t *steps, mebp_error *error) {
   return guarded(error, {{"folder", folder}, {"steps", steps}}, [&] { return readStateSteps(folder, *steps); });
@@ -184,3 +229,51 @@ mebp_code mebp_session_load_state(mebp_session *session, const char *folder, voi
     return status;
   });
 }
+
+static Status checkPauses(const mebp_session &handle) {
+  if (handle.generations)
+    return failure(MEBP_INVALID_ARGUMENT,
+                   "a generation of the session has memory of it; destroy that before the session is paused");
+  if (handle.options.trace_file)
+    return failure(MEBP_INVALID_ARGUMENT,
+                   "a session with trace_file cannot be paused: its trace would begin again; create it without");
+  return Status();
+}
+
+mebp_code mebp_session_pause(mebp_session *session, const char *folder, const void *user, uint64_t user_bytes,
+                             mebp_error *error) {
+  return withSession(session, error, {{"folder", folder}}, [&](const Session &used) {
+    Status status = checkPauses(*session);
+    if (status.ok() && user_bytes)
+      status = checkArguments({{"user", user}});
+    if (status.ok())
+      status = saveState(used, folder, user, user_bytes);
+    if (!status.ok())
+      return status;
+    session->pausedIn = folder;
+    session->session.reset();
+    session->bundle->bundle.dropWeights();
+    return status;
+  });
+}
+
+mebp_code mebp_session_resume(mebp_session *session, mebp_error *error) {
+  return withHandle(session, error, {}, [&] {
+    if (session->session)
+      return failure(MEBP_INVALID_ARGUMENT, "the session is not paused; it has its memory");
+    std::unique_ptr<Session> opened;
+    if (Status status = openSession(*session, opened); !status.ok())
+      return status;
+    if (Status status = loadState(*opened, session->pausedIn, nullptr, nullptr); !status.ok())
+      return status;
+    if (opened->trainables.stepsDone != session->steps)
+      return failure(MEBP_INCOMPATIBLE,
+                     "%s: has the state of step %llu, and the session was paused after step %llu; put that state back",
+                     session->pausedIn.c_str(), static_cast<unsigned long long>(opened->trainables.stepsDone),
+                     static_cast<unsigned long long>(session->steps));
+    session->session = std::move(opened);
+    return Status();
+  });
+}
+
+bool mebp_session_is_paused(const mebp_session *session) { return session && !session->session; }

@@ -22,6 +22,8 @@ static mebp_code runs(mebp_session *session, mebp_error *error, std::initializer
   return withSession(session, error, arguments, [&](Session &used) {
     used.cancellation.heed(true);
     Status status = body(used);
+    while (used.hasLostServer()) // nothing has changed yet
+      status = body(used);
     if (status.code() == MEBP_CANCELLED)
       used.cancellation.settle();
     return status;
@@ -30,12 +32,12 @@ static mebp_code runs(mebp_session *session, mebp_error *error, std::initializer
 
 void mebp_session_cancel(mebp_session *session) {
   if (session)
-    session->session.cancellation.request();
+    session->lasting.cancellation.request();
 }
 
 void mebp_session_clear_cancel(mebp_session *session) {
   if (session)
-    session->session.cancellation.settle();
+    session->lasting.cancellation.settle();
 }
 
 mebp_code mebp_session_loss(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,

@@ -2,7 +2,9 @@
 #include "runtime/backends/backends.h"
 
 #include <iterator>
+#include <string_view>
 
+#include "format/devices.h"
 #include "runtime/backends/cpu/backend.h"
 #include "runtime/backends/open_library.h"
 
@@ -35,6 +37,18 @@ static constexpr KnownBackend backends[] = {
     {MEBP_MLX, "mlx", false, true, lookWithMlx<Processor::Gpu>, makeWithMlx<Processor::Gpu>},
     {MEBP_MLX_CPU, "mlx-cpu", false, true, lookWithMlx<Processor::Cpu>, makeWithMlx<Processor::Cpu>},
 };
+
+// A plan is made for one of these by its name, and keeps gradients where a session does.
+static constexpr bool areThoseOfPlans() {
+  if (std::size(backends) != std::size(format::devices))
+    return false;
+  for (size_t i = 0; i < std::size(backends); ++i)
+    if (std::string_view(backends[i].name) != format::devices[i].name ||
+        backends[i].isForeign != format::devices[i].placesValues)
+      return false;
+  return true;
+}
+static_assert(areThoseOfPlans(), "format/devices.h has the same devices in the same order");
 
 const KnownBackend *findBackend(mebp_backend number) {
   for (const KnownBackend &backend : backends)

@@ -3,10 +3,11 @@
 
 #include <dlfcn.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <vector>
+
+#include "runtime/core/shared_library.h"
 
 namespace mebp {
 
@@ -17,17 +18,6 @@ static constexpr const char *mlxFile = "libmebp_mlx.so";
 #endif
 static constexpr const char *howToGet =
     "install it with pip install 'mebp[mlx]' on a Mac or 'mebp[cuda]' for an NVIDIA GPU; docs/devices.md has the rest";
-
-// Where the code that runs here lies: of Python's extension its package, of a program its bin/ beside lib/.
-static std::vector<std::string> ownFolders() {
-  Dl_info own;
-  if (!::dladdr(reinterpret_cast<const void *>(&ownFolders), &own) || !own.dli_fname)
-    return {};
-  const std::string file = own.dli_fname;
-  const size_t slash = file.rfind('/');
-  const std::string folder = slash == std::string::npos ? "./" : file.substr(0, slash + 1);
-  return {folder, folder + "../lib/", folder + "../"};
-}
 
 std::string identityOfCode(const void *code) {
   Dl_info own;
@@ -44,24 +34,17 @@ std::string identityOfCode(const void *code) {
 }
 
 Result<const BackendLibrary *> openLibrary(const std::string &file, const std::vector<std::string> &folders) {
-  for (const std::string &folder : folders) {
-    const std::string path = folder + file;
-    if (::access(path.c_str(), F_OK) != 0)
-      continue;
-    // Not all of its symbols at once: an MLX of another version shall be named, not a symbol that it lacks.
-    void *library = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
-    if (!library)
-      return failure(MEBP_UNSUPPORTED, "MLX could not be loaded (%s); %s", ::dlerror(), howToGet);
-    auto get = reinterpret_cast<GetBackendLibrary *>(::dlsym(library, backendLibrarySymbol));
-    const BackendLibrary *found = get ? get() : nullptr;
-    if (!found)
-      return failure(MEBP_UNSUPPORTED, "%s has no backend in it; install it and mebp from one release", path.c_str());
-    if (std::strcmp(found->version, mebp_version()) != 0)
-      return failure(MEBP_UNSUPPORTED, "%s is of mebp %s, and this is %s; install both from one release", path.c_str(),
-                     found->version, mebp_version());
-    return found;
-  }
-  return failure(MEBP_UNSUPPORTED, "%s is not there; %s", file.c_str(), howToGet);
+  Result<void *> library = openSharedLibrary("MLX", file, folders, howToGet);
+  if (!library.ok())
+    return library.status();
+  auto get = reinterpret_cast<GetBackendLibrary *>(::dlsym(*library, backendLibrarySymbol));
+  const BackendLibrary *found = get ? get() : nullptr;
+  if (!found)
+    return failure(MEBP_UNSUPPORTED, "%s has no backend in it; install it and mebp from one release", file.c_str());
+  if (std::strcmp(found->version, mebp_version()) != 0)
+    return failure(MEBP_UNSUPPORTED, "%s is of mebp %s, and this is %s; install both from one release", file.c_str(),
+                   found->version, mebp_version());
+  return found;
 }
 
 Result<const BackendLibrary *> openMlxLibrary() {

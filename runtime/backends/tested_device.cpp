@@ -30,7 +30,7 @@ static Result<TestedDevice> test(const KnownBackend &known, const Device &device
   if (!outcome.ok())
     return outcome.status();
   self_test::Cache(known.name).keep(*outcome, identityOf(device));
-  return TestedDevice{*outcome, true};
+  return TestedDevice{device, *outcome, true};
 }
 
 static Status checkThere(const Device &device) {
@@ -49,6 +49,7 @@ Result<TestedDevice> recallOrTest(const KnownBackend &known) {
   if (Status status = checkThere(device); !status.ok())
     return status;
   TestedDevice tested;
+  tested.device = device;
   if (self_test::Cache(known.name).recall(identityOf(device), tested.outcome))
     return tested;
   return test(known, device);

@@ -11,6 +11,7 @@
 namespace mebp {
 
 struct TestedDevice {
+  Device device; // as it was looked at
   self_test::Outcome outcome;
   bool isNew = false; // tested now, and not recalled from the last time
 };

@@ -42,6 +42,8 @@ public:
   Status checkDigest() const;
   // Where a weight lies; the weights must be mapped.
   WeightMemory weightMemory(uint32_t index) const;
+  // Gives their pages back; they come again where a session reads them.
+  void dropWeights() const { weights.adviseOut(0, weights.size()); }
   const MappedFile &mappedWeights() const { return weights; }
   // Writes the weight, dequantised, in its Hugging Face shape.
   Status readWeight(uint32_t index, float *out);

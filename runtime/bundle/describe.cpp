@@ -6,6 +6,7 @@
 #include "format/storage.h"
 #include "runtime/bundle/describe_program.h"
 #include "runtime/bundle/enum_names.h"
+#include "runtime/bundle/programs.h"
 
 namespace mebp {
 
@@ -65,6 +66,7 @@ static Json describePlan(const format::Plan &plan) {
           {"process_bytes", plan.process_bytes()},
           {"threads", plan.threads()},
           {"optimizer", plan.optimizer()},
+          {"momentum", plan.momentum()},
           {"chunk", plan.chunk()},
           {"spacing", plan.spacing()},
           {"budget_bytes", plan.budget_bytes()},
@@ -81,7 +83,18 @@ static Json describePlan(const format::Plan &plan) {
           {"other_peaks", describeBuffers(plan.other_peaks())},
           {"at_peak", describeBuffers(plan.at_peak())},
           {"generation_peak_bytes", plan.generation_peak_bytes()},
+          {"device", plan.device().empty() ? "cpu" : plan.device()},
+          {"device_bytes", plan.device_bytes()},
+          {"generation_device_bytes", plan.generation_device_bytes()},
           {"generation", describeBuffers(plan.generation())}};
+}
+
+static Json describeSplit(const format::Split &split) {
+  return {{"place", inLowerCase(format::Split::Place_Name(split.place()))},
+          {"pair", split.pair()},
+          {"first_block", split.first_block()},
+          {"end_block", split.end_block()},
+          {"lowest_trained", split.lowest_trained()}};
 }
 
 std::string describeBundle(const format::Bundle &bundle) {
@@ -98,8 +111,19 @@ std::string describeBundle(const format::Bundle &bundle) {
                        {"bytes", bytesOf(weight)},
                        {"transposed", weight.transposed()},
                        {"aliases", weight.aliases()}});
-  for (const format::Trainable &trainable : bundle.trainables())
-    trainables.push_back({{"name", trainable.name()}, {"rows", trainable.rows()}, {"columns", trainable.columns()}});
+  for (const format::Trainable &trainable : bundle.trainables()) {
+    trainables.push_back({{"name", trainable.name()},
+                          {"rows", trainable.rows()},
+                          {"columns", trainable.columns()},
+                          {"gradient_rank", trainable.rank()},
+                          {"storage", format::nameOf(mebp::storageOf(trainable))}});
+    if (const format::Between &between = trainable.between(); trainable.has_between())
+      trainables.back()["between"] = {{"seed", between.seed()},
+                                      {"a_stream", between.a_stream()},
+                                      {"b_stream", between.b_stream()},
+                                      {"inputs", between.inputs()},
+                                      {"outputs", between.outputs()}};
+  }
   Json description = {{"producer", bundle.producer()},
                       {"model", describeModel(bundle.model())},
                       {"plan", describePlan(bundle.plan())},
@@ -108,6 +132,8 @@ std::string describeBundle(const format::Bundle &bundle) {
                       {"programs", programs},
                       {"weights", weights},
                       {"trainables", trainables}};
+  if (bundle.has_split())
+    description["split"] = describeSplit(bundle.split());
   // A name that is no UTF-8 must not stop a report.
   return description.dump(2, ' ', false, Json::error_handler_t::replace);
 }

@@ -41,7 +41,9 @@ struct Count {
 } // namespace
 
 static Json describeValue(const format::Value &value) {
-  Json described = {{"bytes", format::storedSize(value).dataBytes},
+  Json described = {{"rows", value.rows()},
+                    {"columns", value.columns()},
+                    {"bytes", format::storedSize(value).dataBytes},
                     {"source", value.source()},
                     {"placement", nameOf(value.placement().kind())}};
   if (value.placement().kind() == format::Placement::ARENA)

@@ -19,6 +19,14 @@ int32_t gradientProgramOf(const format::Block &block) {
   return objective != noProgram ? objective : programOf(block, format::backwardProgram);
 }
 
+std::vector<int32_t> gradientProgramsOf(const format::Block &block) {
+  std::vector<int32_t> numbers;
+  for (std::string_view name : {format::objectiveProgram, format::backwardProgram, format::adaptBackwardProgram})
+    if (int32_t number = programOf(block, name); number != noProgram)
+      numbers.push_back(number);
+  return numbers;
+}
+
 const format::Parameter *findParameter(const format::Block &block, std::string_view name) {
   for (const format::Parameter &parameter : block.parameters())
     if (parameter.name() == name)
@@ -45,6 +53,10 @@ bool givesResult(const KnownProgram &program, std::string_view port) {
   if (port == format::logitsPort)
     return program.givesLogits;
   return program.givesLogProbabilities && (port == format::logProbabilitiesPort || port == format::entropyPort);
+}
+
+bool selectsRows(const format::Bundle &half) {
+  return half.split().end_block() + 1 == static_cast<uint32_t>(half.blocks_size());
 }
 
 bool givesGradients(const format::Program &program) {

@@ -4,9 +4,12 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "format/ports.h"
 #include "format/program.pb.h"
+#include "format/projection.h"
+#include "format/storage.h"
 
 namespace mebp {
 
@@ -18,25 +21,49 @@ struct KnownProgram {
   bool givesGradients;        // and cotangents
   bool givesLogProbabilities; // and the entropy
   bool givesLogits;
-  bool generates = false; // run by generation, and by nothing else
+  bool generates = false;      // run by generation, and by nothing else
+  bool addsCotangents = false; // to those of the block's input, which another of its programs has given
 };
 inline constexpr KnownProgram knownPrograms[] = {
     {format::forwardProgram, false, true, false, false, false},
     {format::backwardProgram, false, false, true, false, false},
+    {format::rangeProgram, false, false, true, false, false},
+    {format::sketchProgram, false, false, true, false, false},
     {format::objectiveProgram, true, true, true, true, false},
     {format::logProbabilitiesProgram, true, false, false, true, false},
     {format::logitsProgram, true, false, false, false, true},
+    {format::compressProgram, false, false, false, false, false},
+    {format::adaptProgram, false, false, false, false, false},
+    {format::adaptBackwardProgram, false, false, true, false, false},
+    {format::compressBackwardProgram, false, false, true, false, false, false, true},
     {format::decodeProgram, false, false, false, false, false, true},
+    {format::decodeCompressProgram, false, false, false, false, false, true},
+    {format::decodeAdaptProgram, false, false, false, false, false, true},
     {format::decodeLogitsProgram, true, false, false, false, true, true},
 };
+
+// Null where no session runs one of this name.
+constexpr const KnownProgram *findKnown(std::string_view name) {
+  for (const KnownProgram &known : knownPrograms)
+    if (known.name == name)
+      return &known;
+  return nullptr;
+}
+
+// As a session has it; validation knows no other.
+inline format::Storage storageOf(const format::Trainable &trainable) {
+  return trainable.element() ? format::storageOf(trainable.element()) : format::Storage::F32;
+}
 
 constexpr int32_t noProgram = -1;
 using Ports = format::Repeated<format::Port>;
 
 // The number of the block's program, or noProgram.
 int32_t programOf(const format::Block &block, std::string_view name);
-// Of the one that gives its gradients: an objective, or a backward.
+// Of the one that gives the cotangents of its input, and gradients: an objective, or a backward.
 int32_t gradientProgramOf(const format::Block &block);
+// All that give gradients of what a session trains, in the order in which it runs them.
+std::vector<int32_t> gradientProgramsOf(const format::Block &block);
 // Those that generate text: of every block, or of none (Model.positions).
 inline std::string_view generatingProgramOf(bool isHead) {
   return isHead ? format::decodeLogitsProgram : format::decodeProgram;
@@ -49,6 +76,12 @@ inline std::string_view giverOf(const KnownProgram &use) {
 const format::Parameter *findParameter(const format::Block &block, std::string_view name);
 
 const format::Port *findPort(const Ports &ports, format::Port::Kind kind, std::string_view name);
+inline const format::Value &valueOf(const format::Program &program, const format::Port &port) {
+  return program.values(static_cast<int>(port.value()));
+}
+inline uint64_t rowBytesOf(const format::Value &value) {
+  return format::rowBytesOf(format::storageOf(value.element()), value.columns());
+}
 // A flow on its way forward; one on its way back.
 bool isFlow(const format::Port &port);
 bool isCotangent(const format::Port &port);
@@ -57,6 +90,9 @@ const format::Port *findPlaceOf(const format::Program &program, const format::Po
 
 // Whether it has to give this RESULT, and may.
 bool givesResult(const KnownProgram &program, std::string_view port);
+// Of half a model: whether the last of the server's blocks is the one before the head. Then the rows alone that the
+// head runs on cross behind it.
+bool selectsRows(const format::Bundle &half);
 // Whether a session that needs no gradients leaves it out.
 bool givesGradients(const format::Program &program);
 

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "format/optimizers.h"
 #include "runtime/bundle/programs.h"
 #include "runtime/bundle/validate.h"
 
@@ -39,7 +40,7 @@ public:
     for (const format::StepPort &port : format::stepPorts)
       if (givesResult(use, port.name) && !findPort(program.outputs(), Port::RESULT, port.name))
         return failure(MEBP_CORRUPT, "it does not give its result '%s'", port.name.data());
-    return use.givesGradients ? checkGradients() : Status();
+    return use.givesGradients && !isThin() ? checkGradients() : Status();
   }
 
 private:
@@ -57,8 +58,14 @@ private:
       return checkStepPort(port);
     if (port.kind() == Port::STATE && use.generates)
       return checkState(port);
+    if (port.kind() == Port::REMOTE)
+      return checkRemote(port);
     if (port.kind() != Port::PARAMETER)
       return unknown(port);
+    if (!format::thinSuffixOf(port.name()).empty())
+      return checkThin(port, use.name == format::rangeProgram    ? format::sketchSuffix
+                             : use.name == format::sketchProgram ? format::rangeSuffix
+                                                                 : format::projectorSuffix);
     const format::Parameter *parameter = findParameter(block, port.name());
     if (!parameter)
       return failure(MEBP_CORRUPT, "it takes a parameter '%s' that the block does not bind", port.name().c_str());
@@ -68,14 +75,64 @@ private:
   Status checkOutput(const Port &port) const {
     if (port.kind() == Port::FLOW)
       return Status();
+    if (port.kind() == Port::REMOTE)
+      return checkRemote(port);
     if (port.kind() == Port::RESULT)
       return givesResult(use, port.name()) ? checkStepPort(port) : unknown(port);
     if (port.kind() != Port::GRADIENT)
       return unknown(port);
+    if (isThin())
+      return checkThin(port, use.name == format::rangeProgram ? format::rangeSuffix : format::sketchSuffix);
     const format::Parameter *parameter = findParameter(block, port.name());
     if (!use.givesGradients || !parameter || !parameter->has_trainable())
       return failure(MEBP_CORRUPT, "it gives a gradient '%s' of nothing that is trained", port.name().c_str());
-    return parameterFits(*parameter, valueOf(port)) ? Status() : wrongShape(port);
+    return isF32(valueOf(port), trainedShape(*parameter).gradient()) ? Status() : wrongShape(port);
+  }
+
+  // Whether it multiplies gradients to find projectors.
+  bool isThin() const { return use.name == format::rangeProgram || use.name == format::sketchProgram; }
+
+  // What a gradient is multiplied with, or its product.
+  Status checkThin(const Port &port, std::string_view suffix) const {
+    const format::Parameter *parameter = findParameter(block, format::parameterOf(port.name()));
+    const format::TrainedShape shape =
+        parameter && parameter->has_trainable() ? trainedShape(*parameter) : format::TrainedShape();
+    if (format::thinSuffixOf(port.name()) != suffix || !use.givesGradients || use.ofHead || shape.rank == 0)
+      return failure(MEBP_CORRUPT, "its port '%s' is of no gradient that is projected there", port.name().c_str());
+    const uint64_t width = format::sketchRank(shape.rows, shape.columns, shape.rank);
+    const format::ThinShape fits =
+        suffix == format::projectorSuffix ? format::factorShape(shape.rows, shape.columns, shape.rank)
+        : suffix == format::sketchSuffix  ? format::factorShape(shape.rows, shape.columns, width)
+                                          : format::projectedShape(shape.rows, shape.columns, width);
+    const bool isCoded = suffix == format::projectorSuffix &&
+                         bundle.trainables(static_cast<int>(parameter->trainable())).projector() == format::INT4;
+    return is(isCoded ? format::INT4 : format::F32, valueOf(port), fits) ? Status() : wrongShape(port);
+  }
+
+  // A gradient that is projected has a projector, and the two programs that this is found by.
+  Status checkProjected(const Port &gradient) const {
+    auto has = [&](const format::Program &taking, std::string_view suffix) {
+      return findPort(taking.inputs(), Port::PARAMETER, format::nameThin(gradient.name(), suffix)) != nullptr;
+    };
+    const int32_t range = programOf(block, format::rangeProgram), sketch = programOf(block, format::sketchProgram);
+    const bool isWhole = has(program, format::projectorSuffix) && range != noProgram && sketch != noProgram &&
+                         has(bundle.programs(range), format::sketchSuffix) &&
+                         has(bundle.programs(sketch), format::rangeSuffix);
+    return isWhole ? Status()
+                   : failure(MEBP_CORRUPT, "nothing projects its gradient '%s', as the bundle says that it is",
+                             gradient.name().c_str());
+  }
+
+  format::TrainedShape trainedShape(const format::Parameter &parameter) const {
+    const format::Trainable &trainable = bundle.trainables(static_cast<int>(parameter.trainable()));
+    return {trainable.rows(), trainable.columns(), trainable.rank()};
+  }
+  static bool isF32(const format::Value &value, const format::ThinShape &shape) {
+    return is(format::F32, value, shape);
+  }
+  static bool is(format::ElementType element, const format::Value &value, const format::ThinShape &shape) {
+    return value.element() == element && isStatic(value) && value.rows() == shape.rows &&
+           value.columns() == shape.columns;
   }
 
   Status checkStepPort(const Port &port) const {
@@ -89,6 +146,15 @@ private:
     return fits && format::storageOf(value.element()) == known->element ? Status() : wrongShape(port);
   }
 
+  // Rows of tokens. Whether another program of the block has the same, validate_remote.cpp says.
+  Status checkRemote(const Port &port) const {
+    const format::Value &value = valueOf(port);
+    const bool isOfTokens =
+        value.row_extent().kind() == format::Extent::TOKENS && value.column_extent().kind() == format::Extent::STATIC;
+    const bool isActivation = value.element() == format::F32 || value.element() == format::BF16;
+    return !use.ofHead && isOfTokens && isActivation ? Status() : wrongShape(port);
+  }
+
   // Rows for each batch item; which of them, the kernels that use them say.
   Status checkState(const Port &port) const {
     const format::Value &value = valueOf(port);
@@ -97,8 +163,13 @@ private:
 
   // A parameter that is read is updated only after its gradient; one without a gradient could be read after it.
   Status checkGradients() const {
+    for (const Port &output : program.outputs())
+      if (output.kind() == Port::GRADIENT && trainedShape(*findParameter(block, output.name())).rank > 0)
+        if (Status status = checkProjected(output); !status.ok())
+          return status;
     for (const Port &input : program.inputs())
-      if (input.kind() == Port::PARAMETER && findParameter(block, input.name())->has_trainable() &&
+      if (input.kind() == Port::PARAMETER && format::thinSuffixOf(input.name()).empty() &&
+          findParameter(block, input.name())->has_trainable() &&
           !findPort(program.outputs(), Port::GRADIENT, input.name()))
         return failure(MEBP_CORRUPT, "it reads a trainable without giving its gradient");
     return Status();
@@ -115,14 +186,15 @@ private:
   }
 
   bool parameterFits(const format::Parameter &parameter, const format::Value &value) const {
-    if (parameter.has_trainable())
-      return value.element() == format::F32 &&
-             isLike(value, bundle.trainables(static_cast<int>(parameter.trainable())));
+    if (parameter.has_trainable()) {
+      const format::Trainable &trainable = bundle.trainables(static_cast<int>(parameter.trainable()));
+      return format::storageOf(value.element()) == storageOf(trainable) && isLike(value, trainable);
+    }
     const format::Weight &weight = bundle.weights(static_cast<int>(parameter.weight()));
     return value.element() == weight.element() && isLike(value, weight);
   }
 
-  const format::Value &valueOf(const Port &port) const { return program.values(static_cast<int>(port.value())); }
+  const format::Value &valueOf(const Port &port) const { return mebp::valueOf(program, port); }
 
   const format::Bundle &bundle;
   const format::Block &block;
@@ -161,8 +233,8 @@ Status validateBlock(const format::Bundle &bundle, int index) {
   for (const KnownProgram &use : knownPrograms) {
     int32_t number = programOf(block, use.name);
     if (number == noProgram) {
-      bool isRequired = use.isRequired || (use.generates && bundle.model().positions());
-      if (isRequired && use.ofHead == isHead)
+      bool isRequired = use.isRequired || (use.name == generatingProgramOf(isHead) && bundle.model().positions());
+      if (isRequired && use.ofHead == isHead && !bundle.has_split())
         return failure(MEBP_CORRUPT, "it has no %s program", use.name.data());
       continue;
     }
@@ -171,7 +243,7 @@ Status validateBlock(const format::Bundle &bundle, int index) {
     if (Status status = ProgramUse(bundle, block, use, number).check(); !status.ok())
       return status.in("its " + std::string(use.name) + " program");
   }
-  return Status();
+  return validateRemote(block, bundle);
 }
 
 } // namespace mebp

@@ -7,7 +7,9 @@
 #include <unordered_set>
 
 #include "format/alignment.h"
+#include "format/projection.h"
 #include "format/storage.h"
+#include "runtime/bundle/programs.h"
 #include "runtime/bundle/validate.h"
 
 namespace mebp {
@@ -50,7 +52,28 @@ static bool isInitialOf(const format::Bundle &bundle, const format::Trainable &t
     return false;
   const format::Weight &weight = bundle.weights(static_cast<int>(trainable.initial_weight()));
   return weight.rows() == trainable.rows() && weight.columns() == trainable.columns() && !weight.transposed() &&
-         isFloat(format::storageOf(weight.element()));
+         weight.element() != format::INT4;
+}
+
+// In a session. Only a weight of the model may be bf16 or int8, as it is stored.
+static bool isElementOf(const format::Bundle &bundle, const format::Trainable &trainable) {
+  if (trainable.element() == 0 || trainable.element() == format::F32)
+    return true;
+  return (trainable.element() == format::BF16 || trainable.element() == format::INT8) &&
+         trainable.has_initial_weight() &&
+         bundle.weights(static_cast<int>(trainable.initial_weight())).element() == trainable.element();
+}
+
+// All that are projected are so by one optimizer.
+static bool isProjectorOf(const format::Bundle &bundle, const format::Trainable &trainable) {
+  if (trainable.rank() == 0)
+    return trainable.projector() == 0;
+  if (trainable.projector() != 0 && trainable.projector() != format::F32 && trainable.projector() != format::INT4)
+    return false;
+  for (const format::Trainable &other : bundle.trainables())
+    if (other.rank() > 0)
+      return other.projector() == trainable.projector();
+  return true;
 }
 
 static Status validateNames(const format::Bundle &bundle) {
@@ -61,9 +84,40 @@ static Status validateNames(const format::Bundle &bundle) {
     if (trainable.rows() == 0 || trainable.columns() == 0 || trainable.rows() > maximumExtent ||
         trainable.columns() > maximumExtent)
       return failure(MEBP_CORRUPT, "trainable '%s' has an impossible size", trainable.name().c_str());
+    if (trainable.rank() > format::smallerSide(trainable.rows(), trainable.columns()))
+      return failure(MEBP_CORRUPT, "trainable '%s' has a gradient of rank %u, above its smaller side",
+                     trainable.name().c_str(), trainable.rank());
     if (trainable.has_initial_weight() && !isInitialOf(bundle, trainable))
-      return failure(MEBP_CORRUPT, "trainable '%s' does not begin as a weight of its own shape, in f32 or bf16",
+      return failure(MEBP_CORRUPT, "trainable '%s' does not begin as a weight of its own shape, in f32, bf16 or int8",
                      trainable.name().c_str());
+    if (!isProjectorOf(bundle, trainable))
+      return failure(MEBP_CORRUPT, "trainable '%s' has a projector that is neither f32 nor int4, or unlike others",
+                     trainable.name().c_str());
+    if (!isElementOf(bundle, trainable))
+      return failure(MEBP_CORRUPT, "trainable '%s' is neither f32 nor a bf16 or int8 weight", trainable.name().c_str());
+  }
+  return Status();
+}
+
+// Half a model: which blocks are the server's, what each half has to have of them, and where gradients end.
+static Status validateSplit(const format::Bundle &bundle) {
+  if (!bundle.has_split())
+    return Status();
+  const format::Split &split = bundle.split();
+  const auto blocks = static_cast<uint32_t>(bundle.blocks_size());
+  if ((split.place() != format::Split::DEVICE && split.place() != format::Split::SERVER) || split.first_block() < 1 ||
+      split.first_block() >= split.end_block() || split.end_block() >= blocks || split.lowest_trained() >= blocks)
+    return failure(MEBP_CORRUPT, "it is half of a model that could not be split so");
+  const bool isDevice = split.place() == format::Split::DEVICE;
+  for (uint32_t i = 0; i < blocks; ++i) {
+    const format::Block &block = bundle.blocks(static_cast<int>(i));
+    const bool isHead = i + 1 == blocks, isServed = i >= split.first_block() && i < split.end_block();
+    const bool isHere = programOf(block, isHead ? format::objectiveProgram : format::forwardProgram) != noProgram;
+    if (isHere == (isServed == isDevice))
+      return failure(MEBP_CORRUPT, "block '%s' does not run where the bundle says", block.name().c_str());
+    const bool generates = programOf(block, generatingProgramOf(isHead)) != noProgram;
+    if (isHere && bundle.model().positions() && !generates)
+      return failure(MEBP_CORRUPT, "block '%s' has no program that generates", block.name().c_str());
   }
   return Status();
 }
@@ -84,6 +138,8 @@ Status validateBundle(const format::Bundle &bundle) {
   for (int i = 0; i < bundle.blocks_size(); ++i)
     if (Status status = validateBlock(bundle, i); !status.ok())
       return status.in("block '" + bundle.blocks(i).name() + "'");
+  if (Status status = validateSplit(bundle); !status.ok())
+    return status;
   return validateFlows(bundle);
 }
 

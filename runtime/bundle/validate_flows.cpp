@@ -17,10 +17,6 @@ using format::Port;
 
 namespace {
 
-const format::Value &valueOf(const format::Program &program, const Port &port) {
-  return program.values(static_cast<int>(port.value()));
-}
-
 class FlowValidator {
 public:
   explicit FlowValidator(const format::Bundle &bundle) : bundle(bundle) {}
@@ -39,6 +35,11 @@ private:
       if (input.kind() != Port::FLOW)
         continue;
       bool back = isCotangent(input);
+      if (back && use.addsCotangents) {
+        if (Status status = checkAdded(index, program, input); !status.ok())
+          return status;
+        continue;
+      }
       if (back ? !use.givesGradients || !isGivenBack(index + 1, input) : index == 0)
         return wrong(input, "which no other block gives");
       if (Status status = checkType(use, program, input, back ? index : index - 1); !status.ok())
@@ -61,12 +62,22 @@ private:
     return Status();
   }
 
+  // The block's backward has given the same cotangent, and the sum takes its place.
+  Status checkAdded(int index, const format::Program &program, const Port &cotangent) const {
+    if (index == 0 || !program.in_place() || !isGivenBack(index, cotangent) ||
+        !findPort(program.outputs(), Port::FLOW, cotangent.name()))
+      return wrong(cotangent, "which it cannot add to");
+    return checkType(*findKnown(format::backwardProgram), program, cotangent, index - 1);
+  }
+
   // Against the flow that the forward of this block gives, or what stands for it in generation.
   Status checkType(const KnownProgram &use, const format::Program &program, const Port &port, int giver) const {
     const format::Block &block = bundle.blocks(giver);
     int32_t number = programOf(block, giverOf(use));
     const format::Program *forward = number == noProgram ? nullptr : &bundle.programs(number);
     const Port *flow = forward ? findPort(forward->outputs(), Port::FLOW, format::flowOf(port.name())) : nullptr;
+    if (!forward && bundle.has_split())
+      return Status(); // the other half gives it
     if (!flow)
       return wrong(port, "which no other block gives");
     const format::Value &one = valueOf(program, port), &other = valueOf(*forward, *flow);
@@ -79,6 +90,8 @@ private:
 
   bool isGivenBack(int index, const Port &cotangent) const {
     int32_t number = index < bundle.blocks_size() ? gradientProgramOf(bundle.blocks(index)) : noProgram;
+    if (number == noProgram && bundle.has_split())
+      return index < bundle.blocks_size();
     return number != noProgram && findPort(bundle.programs(number).outputs(), Port::FLOW, cotangent.name());
   }
 
@@ -92,7 +105,7 @@ private:
 Status checkTrained(const format::Bundle &bundle) {
   std::vector<bool> trained(static_cast<size_t>(bundle.trainables_size()));
   for (const format::Block &block : bundle.blocks())
-    if (int32_t number = gradientProgramOf(block); number != noProgram)
+    for (int32_t number : gradientProgramsOf(block))
       for (const Port &output : bundle.programs(number).outputs())
         if (output.kind() == Port::GRADIENT)
           trained[findParameter(block, output.name())->trainable()] = true;
@@ -112,7 +125,7 @@ Status validateFlows(const format::Bundle &bundle) {
     if (Status status = validator.check(i); !status.ok())
       return status.in("block '" + block.name() + "'");
     bool has = gradientProgramOf(block) != noProgram;
-    if (gradients && !has)
+    if (gradients && !has && !bundle.has_split())
       return failure(MEBP_CORRUPT, "block '%s' has no backward, but one before it has", block.name().c_str());
     gradients |= has;
   }

@@ -2,7 +2,8 @@
 //
 // Terms: a pass times every call once, so that a slow moment of a shared machine meets different calls in each pass; a
 // call's time is the median of its passes.
-// 1. Time the kernels on one thread, then on as many as were asked for.
+// 1. Time the kernels on one thread, then on as many as were asked for. A device that is not the CPU has no threads to
+//    choose: it is timed once.
 // 2. Time what a step does beside its kernels: the optimizer's updates, and the file that is spilled to.
 // 3. Fit the rates of the terms to all calls of one name.
 #include "runtime/calibrate/calibration.h"
@@ -13,10 +14,11 @@
 #include <nlohmann/json.hpp>
 
 #include "format/machine.h"
-#include "runtime/backends/cpu/choice.h"
+#include "runtime/backends/tested_device.h"
 #include "runtime/calibrate/fit.h"
 #include "runtime/calibrate/timer.h"
 #include "runtime/core/spill_file.h"
+#include "runtime/exec/kernel_table.h"
 #include "runtime/optim/direction.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/platform/platform.h"
@@ -28,6 +30,7 @@ using format::Rates;
 namespace {
 
 constexpr size_t passes = 5;
+constexpr double longestNanoseconds = 60e9; // no pass begins after them
 using Time = std::chrono::steady_clock::time_point;
 
 Time now() { return std::chrono::steady_clock::now(); }
@@ -39,23 +42,33 @@ double medianOf(std::vector<double> values) {
 }
 
 // Nanoseconds for an element of an adapter: its part of the norm, and the update. Tensor after tensor, as in a step.
-double timeUpdate(Update update, bool quick) {
-  constexpr uint64_t count = 16384;
-  uint64_t tensors = quick ? 4 : 256;
-  std::vector<float> gradient(count, 1e-3f), values(3 * tensors * count);
+double timeUpdate(const format::OptimizerTraits &traits, bool quick) {
+  const format::TrainedShape shape = {128, 128, 0};
+  const uint64_t count = shape.elements(), bytes = count * sizeof(float);
+  const uint64_t tensors = quick ? 4 : 256, stride = bytes + format::keptBytes(traits, shape, {});
+  std::vector<float> gradient(count, 1e-3f);
+  std::vector<unsigned char> memory(tensors * stride + format::alignment + format::scratchBytes(traits, shape));
+  auto *begin = reinterpret_cast<unsigned char *>(format::alignUp(reinterpret_cast<uintptr_t>(memory.data())));
   mebp_session_options options;
   mebp_session_options_init(&options);
+  options.optimizer = static_cast<mebp_optimizer>(traits.number);
+  const Optimizer &optimizer = *findOptimizer(traits.number);
   double norm = 0;
   std::vector<double> times;
   for (size_t pass = 0; pass < passes; ++pass) {
-    Time begin = now();
+    Time start = now();
     for (uint64_t i = 0; i < tensors; ++i) {
-      float *parameters = values.data() + 3 * i * count;
-      float *state[format::maximumStateArrays] = {parameters + count, parameters + 2 * count};
-      norm += squareOf(gradient.data(), count);
-      update(optionsOf(options), pass + 1, parameters, gradient.data(), state, count);
+      TrainedTensor tensor;
+      tensor.shape = shape;
+      tensor.parameters = begin + i * stride;
+      tensor.gradient = gradient.data();
+      tensor.scratch = begin + tensors * stride;
+      format::placeKept(traits, shape, {}, tensor.parameters + bytes,
+                        tensor.parameters + bytes + format::keptBytes(traits, shape, {}, true), tensor.kept);
+      norm += squareOf(nullptr, gradient.data(), count);
+      optimizer.update(optionsOf(options), pass + 1, tensor);
     }
-    times.push_back(nanosecondsSince(begin) / static_cast<double>(tensors * count));
+    times.push_back(nanosecondsSince(start) / static_cast<double>(tensors * count));
   }
   return norm > 0 ? medianOf(times) : 0;
 }
@@ -104,50 +117,107 @@ std::string today() {
   return text;
 }
 
+// The device, and what its self-test lets calls be.
+Result<TestedDevice> trust(const KnownBackend &known) {
+  if (!known.isForeign)
+    return TestedDevice{known.look(), {}};
+  Result<TestedDevice> tested = recallOrTest(known);
+  if (tested.ok())
+    if (Status status = checkSound(known, tested->outcome); !status.ok())
+      return status;
+  return tested;
+}
+
+void leaveOut(const std::vector<std::string> &kernels, std::vector<TimedCall> &calls) {
+  auto isMissing = [&](const TimedCall &call) {
+    return !isLinked(call.kernel) || std::find(kernels.begin(), kernels.end(), call.kernel) != kernels.end();
+  };
+  calls.erase(std::remove_if(calls.begin(), calls.end(), isMissing), calls.end());
+}
+
+// Of each call, in nanoseconds.
+Result<std::vector<double>> timeAll(Timer &timer, size_t calls, const mebp_calibration_options &options) {
+  const size_t rounds = options.quick ? 1 : passes;
+  std::vector<std::vector<double>> times(calls);
+  const Time begin = now();
+  for (size_t round = 0; round < rounds && (round == 0 || nanosecondsSince(begin) < longestNanoseconds); ++round)
+    for (size_t i = 0; i < calls; ++i) {
+      Result<double> time = timer.time(i);
+      if (!time.ok())
+        return time.status();
+      times[i].push_back(*time);
+      if (options.goes_on && !options.goes_on(options.user))
+        return failure(MEBP_INVALID_ARGUMENT, "calibration was interrupted; nothing was written");
+    }
+  std::vector<double> medians;
+  for (std::vector<double> &ofCall : times)
+    medians.push_back(medianOf(std::move(ofCall)));
+  return medians;
+}
+
 } // namespace
 
 Status Calibration::measure(const mebp_calibration_options &options) {
-  if (const std::string &refusal = cpu::instructionSetRefusal(); !refusal.empty())
-    return failure(MEBP_UNSUPPORTED, "%s", refusal.c_str());
-  uint32_t most = options.threads ? options.threads : platform::availableThreads();
-  threads = most > 1 ? std::vector<uint32_t>{1, most} : std::vector<uint32_t>{1};
+  const KnownBackend *known = findBackend(options.device);
+  if (!known)
+    return refuseNumber(options.device);
+  if (known->isForeign && options.threads)
+    return failure(MEBP_INVALID_ARGUMENT, "the device '%s' has no threads to choose; leave them out", known->name);
+  if (Status status = timeKernels(*known, options); !status.ok())
+    return status;
+  timeHost(options.quick);
+  return Status();
+}
+
+Status Calibration::timeKernels(const KnownBackend &known, const mebp_calibration_options &options) {
+  Result<TestedDevice> trusted = trust(known);
+  if (!trusted.ok())
+    return trusted.status();
+  device = known.name;
+  description = trusted->device.description;
+  const uint32_t most = options.threads ? options.threads : platform::availableThreads();
+  threads = known.isForeign || most == 1 ? std::vector<uint32_t>{1} : std::vector<uint32_t>{1, most};
   Pools pools;
   std::vector<TimedCall> calls = listTimedCalls(pools, options.quick);
-  size_t rounds = options.quick ? 1 : passes;
+  leaveOut(trusted->outcome.missing, calls);
+  pools.allocate();
   for (uint32_t count : threads) {
-    Timer timer(pools, count);
-    if (!timer.hasThreads())
-      return failure(MEBP_OUT_OF_MEMORY, "the system refuses %u threads; ask for fewer", count);
-    std::vector<std::vector<double>> times(calls.size());
-    for (size_t round = 0; round < rounds; ++round)
-      for (size_t i = 0; i < calls.size(); ++i) {
-        times[i].push_back(timer.time(calls[i]));
-        if (options.goes_on && !options.goes_on(options.user))
-          return failure(MEBP_INVALID_ARGUMENT, "calibration was interrupted; nothing was written");
-      }
+    BackendOptions ways;
+    ways.threads = count;
+    ways.routes = trusted->outcome.routes;
+    Timer timer(calls, pools);
+    if (Status status = timer.open(known, ways); !status.ok())
+      return status;
+    kernels = timer.kernels();
+    Result<std::vector<double>> times = timeAll(timer, calls.size(), options);
+    if (!times.ok())
+      return times.status();
     std::map<std::string, std::vector<Sample>> samples;
     for (size_t i = 0; i < calls.size(); ++i)
-      samples[calls[i].rate].push_back({calls[i].amounts, medianOf(times[i])});
+      samples[calls[i].rate].push_back({calls[i].amounts, (*times)[i]});
     for (const auto &[name, ofName] : samples)
       rates[name].push_back(fitRates(ofName));
   }
-  // One thread does these, however many there are.
+  return Status();
+}
+
+// One thread does these, however many there are and whatever the device.
+void Calibration::timeHost(bool quick) {
   auto add = [&](const char *name, double nanoseconds) {
     if (nanoseconds > 0)
       rates[name].assign(threads.size(), Rates{0, 0, 0, nanoseconds});
   };
   for (const format::OptimizerTraits &traits : format::optimizers)
-    add(traits.name, traits.forwardOnly
-                         ? timeDirection(options.quick)
-                         : timeUpdate(updateOf(static_cast<mebp_optimizer>(traits.number)), options.quick));
-  add(format::spillRate, timeSpill(options.quick));
-  return Status();
+    add(traits.name, traits.forwardOnly ? timeDirection(quick) : timeUpdate(traits, quick));
+  add(format::spillRate, timeSpill(quick));
 }
 
 std::string Calibration::toJson() const {
   nlohmann::ordered_json json = {{"version", format::ratesVersion},
+                                 {"device", device},
+                                 {"description", description},
                                  {"processor", format::processorName()},
-                                 {"kernels", cpu::nameOf(cpu::instructionSet())},
+                                 {"kernels", kernels},
                                  {"date", today()},
                                  {"threads", threads},
                                  {"terms", format::termNames},

@@ -15,14 +15,16 @@ namespace mebp {
 struct TimedCall {
   std::string rate; // the name of format/rates.h
   format::Amounts amounts;
-  cpu::Kernel kernel;
-  std::vector<cpu::Tensor> operands, results;
-  Attributes attributes;
-  int64_t sequence;
-  int frozen = -1; // the operand that is another part of the pool in each call
+  std::string kernel;
+  std::vector<Tensor> operands, results;
+  std::vector<self_test::Attribute> attributes;
+  int64_t tokens; // of the step that it is made in
 };
 
 // `quick`: few and small ones, to try the way and not to learn from it.
 std::vector<TimedCall> listTimedCalls(Pools &pools, bool quick);
+
+// A program of so many calls beside each other, of which none is another's.
+format::Program programOf(const TimedCall &call, size_t copies);
 
 } // namespace mebp

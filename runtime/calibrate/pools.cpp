@@ -1,91 +1,124 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/calibrate/pools.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "format/alignment.h"
 #include "format/half.h"
 #include "format/random.h"
+#include "format/storage.h"
 
 namespace mebp {
 
-using cpu::Storage;
-using cpu::Tensor;
+using format::Storage;
 
 namespace {
 
-constexpr size_t activationBytes = 32 << 20, weightBytes = 64 << 20;
+constexpr uint64_t weightBytes = 64 << 20;
 
 // Between 0.5 and 1.5: no kernel meets infinity or numbers so small that a processor is slow with them.
 float numberOf(size_t index) { return 0.5f + static_cast<float>(format::randomBits(1, 0, index) >> 40) * 0x1.0p-24f; }
 
-std::vector<unsigned char> makeFloats(size_t bytes) {
-  std::vector<unsigned char> out(bytes);
-  auto *values = reinterpret_cast<float *>(out.data());
-  for (size_t i = 0; i < bytes / sizeof(float); ++i)
-    values[i] = numberOf(i);
-  return out;
+template <typename Number, typename Make> void fill(void *data, uint64_t bytes, const Make &make) {
+  auto *numbers = static_cast<Number *>(data);
+  for (size_t i = 0; i < bytes / sizeof(Number); ++i)
+    numbers[i] = make(i);
 }
 
-std::vector<unsigned char> makeHalves(size_t bytes) {
-  std::vector<unsigned char> out(bytes);
-  auto *values = reinterpret_cast<uint16_t *>(out.data());
-  for (size_t i = 0; i < bytes / sizeof(uint16_t); ++i)
-    values[i] = format::floatToBfloat(numberOf(i));
-  return out;
+void fill(Pool pool, void *data, uint64_t bytes) {
+  switch (pool) {
+  case Pool::Floats:
+  case Pool::Sums:
+  case Pool::WeightFloats:
+    return fill<float>(data, bytes, numberOf);
+  case Pool::Halves:
+  case Pool::WeightHalves:
+    return fill<uint16_t>(data, bytes, [](size_t i) { return format::floatToBfloat(numberOf(i)); });
+  case Pool::Indices:
+    return fill<int32_t>(data, bytes, [](size_t i) { return static_cast<int32_t>(i * 7919 % Pools::vocabulary); });
+  case Pool::Codes:
+    return fill<uint64_t>(data, bytes, [](size_t i) { return format::randomBits(2, 0, i); });
+  case Pool::Scales:
+    return fill<uint16_t>(data, bytes, [](size_t) { return uint16_t(0x2000); }); // 2^-7
+  case Pool::Results:
+    break;
+  }
+}
+
+bool isWeight(Pool pool) { return pool == Pool::WeightFloats || pool == Pool::WeightHalves || pool == Pool::Codes; }
+
+self_test::Matrix matrixOf(format::ElementType element, int64_t rows, int64_t columns) {
+  return {static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), element};
 }
 
 } // namespace
 
-Pools::Pools()
-    : floats{makeFloats(activationBytes)}, halves{makeHalves(activationBytes / 2)},
-      results{std::vector<unsigned char>(activationBytes)}, indices{std::vector<unsigned char>(1 << 16)},
-      weightFloats(makeFloats(weightBytes)), weightHalves(makeHalves(weightBytes)), codes(weightBytes),
-      scales(2 * weightBytes / format::groupSize + 1, 0x2000) { // 2^-7
-  for (size_t i = 0; i < weightBytes; i += sizeof(uint64_t)) {
-    uint64_t bits = format::randomBits(2, 0, i);
-    std::memcpy(codes.data() + i, &bits, sizeof(bits));
+uint64_t bytesOf(const Tensor &tensor) {
+  return tensor.matrix.rows * format::rowBytesOf(format::storageOf(tensor.matrix.element), tensor.matrix.columns);
+}
+
+Tensor Pools::take(Pool pool, format::ElementType element, int64_t rows, int64_t columns) {
+  const auto index = static_cast<size_t>(pool);
+  Tensor tensor{matrixOf(element, rows, columns), pool, next[index]};
+  next[index] += format::alignUp(mebp::bytesOf(tensor));
+  most[index] = std::max(most[index], next[index]);
+  return tensor;
+}
+
+Tensor Pools::operand(format::ElementType element, int64_t rows, int64_t columns) {
+  return take(element == format::BF16 ? Pool::Halves : Pool::Floats, element, rows, columns);
+}
+
+Tensor Pools::indices(int64_t rows) { return take(Pool::Indices, format::I32, rows, 1); }
+
+Tensor Pools::sum(int64_t rows, int64_t columns) { return take(Pool::Sums, format::F32, rows, columns); }
+
+Tensor Pools::result(format::ElementType element, int64_t rows, int64_t columns) {
+  return take(Pool::Results, element, rows, columns);
+}
+
+Tensor Pools::weight(format::ElementType element, int64_t rows, int64_t columns) {
+  const Pool pool = element == format::F32    ? Pool::WeightFloats
+                    : element == format::BF16 ? Pool::WeightHalves
+                                              : Pool::Codes;
+  return {matrixOf(element, rows, columns), pool, 0};
+}
+
+void Pools::allocate() {
+  for (Pool pool : {Pool::WeightFloats, Pool::WeightHalves, Pool::Codes})
+    most[static_cast<size_t>(pool)] = weightBytes;
+  // For as many codes as there are at two a byte.
+  most[static_cast<size_t>(Pool::Scales)] = format::alignUp(2 * weightBytes / format::groupSize * sizeof(uint16_t));
+  for (size_t i = 0; i < poolCount; ++i) {
+    memory[i] = std::vector<Line>(most[i] / sizeof(Line));
+    fill(static_cast<Pool>(i), memory[i].data(), most[i]);
   }
 }
 
-void Pools::reset() { floats.next = halves.next = results.next = indices.next = 0; }
-
-Tensor Pools::take(Pool &pool, Storage storage, int64_t rows, int64_t columns) {
-  Tensor tensor;
-  tensor.data = pool.bytes.data() + pool.next;
-  tensor.rows = rows, tensor.columns = tensor.stride = columns;
-  tensor.storage = storage;
-  pool.next += format::alignUp(format::bytesOf(storage, static_cast<uint64_t>(rows * columns)));
-  return tensor;
-}
-
-Tensor Pools::operand(Storage storage, int64_t rows, int64_t columns) {
-  return take(storage == Storage::BF16 ? halves : floats, storage, rows, columns);
-}
-
-Tensor Pools::result(Storage storage, int64_t rows, int64_t columns) { return take(results, storage, rows, columns); }
-
-Tensor Pools::integers(int64_t rows, int64_t below) {
-  Tensor tensor = take(indices, Storage::I32, rows, 1);
-  for (int64_t row = 0; row < rows; ++row)
-    tensor.i32()[row] = static_cast<int32_t>(row * 7919 % below);
-  return tensor;
-}
-
-Tensor Pools::weight(Storage storage, int64_t rows, int64_t columns, size_t turn) {
-  size_t bytes = format::bytesOf(storage, static_cast<uint64_t>(rows * columns)),
-         offset = turn % (weightBytes / bytes) * bytes;
-  Tensor tensor;
-  tensor.rows = rows, tensor.columns = tensor.stride = columns;
-  tensor.storage = storage;
-  if (storage == Storage::F32 || storage == Storage::BF16) {
-    tensor.data = (storage == Storage::F32 ? weightFloats : weightHalves).data() + offset;
-    return tensor;
+Pools::Lent::Lent(Pools &pools, Backend &backend) : backend(backend) {
+  for (size_t i = 0; i < poolCount; ++i) {
+    const auto pool = static_cast<Pool>(i);
+    const bool isWritten = pool == Pool::Sums || pool == Pool::Results;
+    buffers[i] = backend.take(pools.memory[i].data(), pools.most[i], isWritten ? Access::Shared : Access::Constant);
   }
-  tensor.data = codes.data() + offset;
-  tensor.group = static_cast<int32_t>(format::groupSize);
-  tensor.scales = tensor.minima = scales.data() + (storage == Storage::Int4 ? 2 * offset : offset) / format::groupSize;
-  return tensor;
+}
+
+Pools::Lent::~Lent() {
+  for (Buffer buffer : buffers)
+    backend.giveBack(buffer);
+}
+
+Binding Pools::Lent::bind(const Tensor &tensor, size_t turn) const {
+  if (!isWeight(tensor.pool))
+    return {at(tensor.pool, tensor.offset), {}, {}};
+  const uint64_t bytes = format::alignUp(mebp::bytesOf(tensor)), offset = turn % (weightBytes / bytes) * bytes;
+  const Storage storage = format::storageOf(tensor.matrix.element);
+  if (!isQuantised(storage))
+    return {at(tensor.pool, offset), {}, {}};
+  const uint64_t codes = storage == Storage::Int4 ? 2 * offset : offset;
+  const Place groups = at(Pool::Scales, codes / format::groupSize * sizeof(uint16_t));
+  return {at(tensor.pool, offset), groups, groups};
 }
 
 } // namespace mebp

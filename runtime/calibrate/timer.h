@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "runtime/backends/cpu/machine.h"
+#include "runtime/backends/backends.h"
 #include "runtime/calibrate/calls.h"
 
 namespace mebp {
@@ -12,22 +12,40 @@ inline double nanosecondsSince(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// Times kernel calls on a number of threads.
+// Times kernel calls on a device.
 class Timer {
 public:
-  Timer(Pools &pools, uint32_t threads);
+  // `calls` and `pools` must outlive it.
+  Timer(const std::vector<TimedCall> &calls, Pools &pools) : calls(calls), pools(pools) {}
 
-  bool hasThreads() const { return machine.hasThreads(); }
+  Status open(const KnownBackend &known, const BackendOptions &options);
+  const char *kernels() const { return backend->kernels(); }
   // Nanoseconds of one call, among others of its kind: short ones run several times.
-  double time(TimedCall &call);
+  Result<double> time(size_t index);
 
 private:
-  void run(TimedCall &call);
+  struct alignas(64) Line {
+    unsigned char bytes[64];
+  };
+  // One of a call's two programs, with the memory that its calls use.
+  struct Running {
+    uint32_t program;
+    const TimedCall &call;
+    size_t copies;
+    const Pools::Lent &memory;
+  };
+  size_t copiesOf(const TimedCall &call) const;
+  Status enqueue(const Running &running);
+  Result<double> timeRuns(const Running &running, size_t count);
 
+  const std::vector<TimedCall> &calls;
   Pools &pools;
-  cpu::Machine machine;
-  cpu::Context context;
-  size_t turn = 0;
+  bool queues = false; // it computes while the host goes on
+  size_t turn = 0;     // of weights
+  std::vector<Binding> bindings;
+  format::Bundle bundle;
+  std::vector<Line> workspace;
+  std::unique_ptr<Backend> backend; // goes before what it uses
 };
 
 } // namespace mebp

@@ -12,6 +12,7 @@
 #include "format/program.pb.h"
 #include "runtime/core/cancellation.h"
 #include "runtime/core/status.h"
+#include "runtime/core/workers.h"
 
 namespace mebp {
 
@@ -84,6 +85,10 @@ public:
   virtual bool followsPlacements() const = 0;  // an arena as large as the largest program's
   virtual uint64_t workspaceBytes() const = 0; // whatever the programs
 
+  // What is planned for a device with memory of its own, in bytes, of weights and of all beside: it keeps to that as
+  // far as it can. Said before `load`, or never.
+  virtual void limitMemory(uint64_t, uint64_t) {}
+
   // Takes the programs of a validated bundle, or says which of them it cannot run, and why: MEBP_UNSUPPORTED. Bundle
   // and workspace must outlive it.
   virtual Status load(const format::Bundle &bundle, unsigned char *workspace) = 0;
@@ -100,6 +105,9 @@ public:
   virtual Status wait() = 0;
 
   virtual DeviceMemory deviceMemory() const { return {}; }
+
+  // Of the host, idle between runs; once loaded, and for as long as this is there. Null: none.
+  virtual Workers *workers() { return nullptr; }
 };
 
 } // namespace mebp

@@ -7,7 +7,7 @@
 namespace mebp {
 
 struct Routes {
-  bool quantisedProducts = true;
+  bool quantisedProducts = true, narrowProducts = true, fusedAttention = true;
 };
 
 // Each way by its names, for people.
@@ -17,6 +17,8 @@ struct Way {
 };
 inline constexpr Way ways[] = {
     {"quantised products", "dense products of dequantised weights", &Routes::quantisedProducts},
+    {"products in bf16", "products in f32", &Routes::narrowProducts},
+    {"fused attention kernels", "tiles of attention", &Routes::fusedAttention},
 };
 
 } // namespace mebp

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "runtime/train/rows.h"
+#include "runtime/train/serve.h"
 
 namespace mebp {
 
@@ -21,6 +22,7 @@ Status Generation::create(Session &owner) {
     return allocated.status();
   arena = std::move(*allocated);
   flows.create(layout.flows, arena.data(), owner.spill);
+  remote.create(layout.remote, arena.data());
   tokens.placeOf(format::idsPort) = arena.data() + layout.ids;
   StatePlaces places;
   for (const std::vector<StatePlace> &block : layout.states) {
@@ -30,9 +32,10 @@ Status Generation::create(Session &owner) {
   }
   buffers.create(*owner.backend, &owner.buffers);
   buffers.add(arena.data(), layout.total, Access::Shared);
-  const BoundMemory memory = {owner.bundle(), buffers, tokens, flows, owner.trainables, owner.gradients, &places};
+  const BoundMemory memory = {owner.bundle(),  buffers,         tokens, flows,  owner.trainables,
+                              owner.gradients, owner.subspaces, remote, &places};
   blocks.create(memory, owner.settings, *owner.backend, buffers.find(arena.data() + layout.scratch), owner.weights,
-                owner.peak, owner.cancellation, owner.trace);
+                owner.peak, owner.cancellation, owner.trace, owner.exchange.get());
   return Status();
 }
 
@@ -85,6 +88,8 @@ Status Generation::step(const int32_t *ids, uint32_t stride, uint32_t count) {
     if (static_cast<uint32_t>(tokens.ids()[i]) >= vocabulary)
       return failure(MEBP_OUT_OF_RANGE, "token %d is beyond the vocabulary of %u", tokens.ids()[i], vocabulary);
   written = std::max(written, length + count);
+  if (Status status = askForLast(count); !status.ok())
+    return status;
   for (uint32_t block = 0; block < blocks.head(); ++block)
     if (Status status = blocks.decode(block, {batch, count}, length); !status.ok())
       return status;
@@ -96,13 +101,46 @@ Status Generation::step(const int32_t *ids, uint32_t stride, uint32_t count) {
   return Status();
 }
 
-// The last of each sequence's rows, of which the last step had so many.
-Status Generation::giveLogits(uint32_t count, float *logits) {
+// The last of each sequence's rows, of which a step has so many.
+Rows Generation::lastRows(uint32_t count) {
   auto *last = reinterpret_cast<int32_t *>(arena.data() + layout.lastRows);
   for (uint32_t item = 0; item < batch; ++item)
     last[item] = static_cast<int32_t>((item + 1) * count - 1);
-  flows.gatherHeadInput({last, batch});
+  return {last, batch};
+}
+
+// Of a server, which gives no others.
+Status Generation::askForLast(uint32_t count) {
+  const format::Bundle &content = session->bundle().content();
+  if (!content.has_split())
+    return Status();
+  if (!session->exchange)
+    return noServer(content);
+  if (session->exchange->isDevice())
+    session->exchange->select(lastRows(count));
+  return Status();
+}
+
+Status Generation::giveLogits(uint32_t count, float *logits) {
+  flows.gatherHeadInput(lastRows(count));
   return blocks.decodeLogits(batch, logits);
+}
+
+Status Generation::serve(const Command &command) {
+  const format::Model &model = session->bundle().content().model();
+  if (command.batch == 0 || command.sequence == 0 || command.batch > model.batch() ||
+      static_cast<uint64_t>(command.batch) * command.sequence > layout.rows || command.position > written ||
+      command.sequence > model.positions() - command.position)
+    return failure(MEBP_CORRUPT, "the device asks for positions that the bundle has no room for");
+  batch = command.batch;
+  length = command.position;
+  written = std::max(written, length + command.sequence);
+  const Exchange &exchange = *session->exchange;
+  for (uint32_t block = exchange.first(); block < exchange.end(); ++block)
+    if (Status status = blocks.decode(block, {batch, command.sequence}, length); !status.ok())
+      return status;
+  length += command.sequence;
+  return blocks.wait();
 }
 
 void Generation::rewind(uint32_t wanted) {

@@ -27,10 +27,14 @@ public:
   Status spread(uint32_t count);
 
   uint32_t positions() const { return length; }
+  // A server's: its layers for the next rows of each sequence, whose hidden states come from the device.
+  Status serve(const Command &command);
 
 private:
   Status check(const int32_t *ids, uint32_t sequences, uint32_t count) const;
   Status step(const int32_t *ids, uint32_t stride, uint32_t count);
+  Rows lastRows(uint32_t count);
+  Status askForLast(uint32_t count);
   Status giveLogits(uint32_t count, float *logits);
 
   Session *session = nullptr;
@@ -39,6 +43,7 @@ private:
   Buffers buffers; // it, beside the session's
   BatchMemory tokens;
   Checkpoints flows;
+  Remote remote;
   Blocks blocks;
   uint32_t batch = 1;
   uint32_t length = 0;  // of every sequence

@@ -10,9 +10,11 @@ namespace mebp {
 
 using format::Port;
 
-static const format::Program &programFor(const format::Bundle &bundle, int block) {
+// Null where half a model has it elsewhere.
+static const format::Program *programFor(const format::Bundle &bundle, int block) {
   bool isHead = block + 1 == bundle.blocks_size();
-  return bundle.programs(programOf(bundle.blocks(block), generatingProgramOf(isHead)));
+  int32_t number = programOf(bundle.blocks(block), generatingProgramOf(isHead));
+  return number == noProgram ? nullptr : &bundle.programs(number);
 }
 
 // The widest window that a kernel of the program reads a state of this size through; 0: one reads all of it.
@@ -35,10 +37,10 @@ static std::vector<StatePlace> placeStates(const format::Bundle &bundle, const f
   for (const Port &port : program.inputs()) {
     if (port.kind() != Port::STATE)
       continue;
-    const format::Value &value = program.values(static_cast<int>(port.value()));
+    const format::Value &value = valueOf(program, port);
     StatePlace place;
     place.capacity = value.rows() / bundle.model().batch();
-    place.rowBytes = format::rowBytesOf(format::storageOf(value.element()), value.columns());
+    place.rowBytes = rowBytesOf(value);
     place.window = windowOf(program, place.capacity, bundle.model().positions());
     place.offset = memory.take(value.rows() * place.rowBytes);
     places.push_back(place);
@@ -50,14 +52,17 @@ GenerationLayout planGeneration(const format::Bundle &bundle, const Backend &bac
   GenerationLayout layout;
   Placer memory;
   layout.flows = planFlows(bundle, memory);
+  layout.remote = planRemote(bundle, true, false, memory);
   uint64_t scratch = 0;
   for (int i = 0; i < bundle.blocks_size(); ++i) {
-    const format::Program &program = programFor(bundle, i);
-    layout.states.push_back(placeStates(bundle, program, memory));
-    scratch = std::max<uint64_t>(scratch, program.arena_bytes());
-    for (const Port &output : program.outputs())
-      if (output.kind() == Port::FLOW)
-        layout.rows = static_cast<uint32_t>(program.values(static_cast<int>(output.value())).rows());
+    const format::Program *program = programFor(bundle, i);
+    layout.states.push_back(program ? placeStates(bundle, *program, memory) : std::vector<StatePlace>());
+    for (const KnownProgram &use : knownPrograms)
+      if (int32_t number = programOf(bundle.blocks(i), use.name); use.generates && number != noProgram)
+        scratch = std::max<uint64_t>(scratch, bundle.programs(number).arena_bytes());
+    for (int j = 0; program && j < program->outputs_size(); ++j)
+      if (const Port &output = program->outputs(j); output.kind() == Port::FLOW)
+        layout.rows = static_cast<uint32_t>(valueOf(*program, output).rows());
   }
   layout.ids = memory.take(layout.rows * sizeof(int32_t));
   layout.lastRows = memory.take(bundle.model().batch() * sizeof(int32_t));

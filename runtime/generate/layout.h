@@ -8,6 +8,7 @@
 
 #include "runtime/exec/backend.h"
 #include "runtime/train/checkpoints.h"
+#include "runtime/train/remote.h"
 
 namespace mebp {
 
@@ -23,6 +24,7 @@ struct StatePlace {
 struct GenerationLayout {
   uint32_t rows = 0;                           // of tokens that a step takes
   CheckpointPlan flows;                        // what passes between blocks, and is nowhere kept
+  RemotePlan remote;                           // likewise, within a block
   std::vector<std::vector<StatePlace>> states; // of each block, in the order of its program's ports
   uint64_t ids = 0, lastRows = 0;
   uint64_t scratch = 0;

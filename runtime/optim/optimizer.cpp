@@ -1,64 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/optim/optimizer.h"
 
-#include <cmath>
+#include <string_view>
 
 namespace mebp {
 
-// Of a NaN, the sign means nothing.
-static double printable(double number) { return std::isnan(number) ? std::fabs(number) : number; }
+static const Optimizer *const all[] = {&adamw, &sgd, &lion, &adamw8bit, &galore, &qgalore, &mezo};
 
-// Written so that a NaN fails, too.
-Status checkLearningRate(double rate) {
-  if (rate >= 0 && std::isfinite(rate))
-    return Status();
-  return failure(MEBP_INVALID_ARGUMENT, "the learning rate %g is not a finite number of at least 0", printable(rate));
+const Optimizer *findOptimizer(int number) {
+  const format::OptimizerTraits *traits = format::findOptimizer(number);
+  for (const Optimizer *optimizer : all)
+    if (traits && std::string_view(optimizer->name) == traits->name)
+      return optimizer;
+  return nullptr;
 }
 
-Status checkOptions(const mebp_session_options &options) {
-  if (!format::findOptimizer(options.optimizer))
-    return failure(MEBP_UNSUPPORTED, "optimizer number %d is not in this build; choose %s",
-                   static_cast<int>(options.optimizer), format::listOptimizers().c_str());
-  if (Status status = checkLearningRate(options.learning_rate); !status.ok())
-    return status;
-  if (!(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1))
-    return failure(MEBP_INVALID_ARGUMENT, "betas %g and %g are not in [0, 1)", printable(options.beta1),
-                   printable(options.beta2));
-  if (!(options.epsilon >= 0 && std::isfinite(options.epsilon) && options.weight_decay >= 0 &&
-        std::isfinite(options.weight_decay)))
-    return failure(MEBP_INVALID_ARGUMENT, "epsilon %g and weight decay %g are not finite numbers of at least 0",
-                   printable(options.epsilon), printable(options.weight_decay));
-  if (options.optimizer != MEBP_MEZO)
-    return Status();
-  if (!(options.perturbation > 0 && std::isfinite(options.perturbation)))
-    return failure(MEBP_INVALID_ARGUMENT, "the perturbation %g is not a finite number above 0",
-                   printable(options.perturbation));
-  if (options.clip > 0)
-    return failure(MEBP_INVALID_ARGUMENT, "MeZO has no gradient that could be clipped; leave out clip");
-  return Status();
-}
-
-OptimizerOptions optionsOf(const mebp_session_options &options) {
-  double epsilon = options.optimizer == MEBP_MEZO ? options.perturbation : options.epsilon;
-  return {options.learning_rate, options.beta1, options.beta2, epsilon, options.weight_decay};
-}
-
-double squareOf(const float *gradient, uint64_t count) {
+// In one chain, which waits for each addition before the next, the matrices of a small model take as long as a block.
+static double squareOf(const float *gradient, uint64_t count) {
+  constexpr uint64_t chains = 8;
+  double sums[chains] = {};
+  uint64_t i = 0;
+  for (; i + chains <= count; i += chains)
+    for (uint64_t chain = 0; chain < chains; ++chain)
+      sums[chain] += static_cast<double>(gradient[i + chain]) * gradient[i + chain];
+  for (; i < count; ++i)
+    sums[i % chains] += static_cast<double>(gradient[i]) * gradient[i];
   double sum = 0;
-  for (uint64_t i = 0; i < count; ++i)
-    sum += static_cast<double>(gradient[i]) * gradient[i];
+  for (double part : sums)
+    sum += part;
   return sum;
 }
 
-Update updateOf(mebp_optimizer optimizer) {
-  switch (optimizer) {
-  case MEBP_ADAMW:
-    return updateAdamw;
-  case MEBP_SGD:
-  case MEBP_MEZO:
-    return updateSgd;
-  }
-  return nullptr;
+double squareOf(Workers *workers, const float *gradient, uint64_t count) {
+  constexpr uint64_t leastShare = 1 << 15, mostTasks = 128;
+  const uint64_t share = std::max(leastShare, (count + mostTasks - 1) / mostTasks);
+  const uint64_t tasks = (count + share - 1) / share;
+  double sums[mostTasks];
+  forEach(workers, tasks, [&](uint64_t task) {
+    sums[task] = squareOf(gradient + task * share, std::min(count - task * share, share));
+  });
+  double sum = 0;
+  for (uint64_t task = 0; task < tasks; ++task)
+    sum += sums[task];
+  return sum;
 }
 
 } // namespace mebp

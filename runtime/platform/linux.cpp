@@ -44,7 +44,8 @@ int syncFile(int descriptor) { return result(::fsync(descriptor) == 0); }
 void cleanPages(int descriptor) { ::fdatasync(descriptor); }
 
 int reserve(int descriptor, uint64_t bytes) {
-  return bytes == 0 ? 0 : ::posix_fallocate(descriptor, 0, static_cast<off_t>(bytes));
+  const int reason = bytes == 0 ? 0 : ::posix_fallocate(descriptor, 0, static_cast<off_t>(bytes));
+  return reason < 0 ? errno : reason; // zig's C library gives -1 and sets errno
 }
 
 void prefetchFile(int descriptor, uint64_t offset, uint64_t bytes) {

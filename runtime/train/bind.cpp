@@ -13,7 +13,9 @@ public:
   Binder(const BoundMemory &memory, uint32_t block, const KnownProgram &use)
       : memory(memory), number(block), block(memory.bundle.content().blocks(static_cast<int>(block))), use(use) {}
 
-  Binding input(const Port &port) { return isCotangent(port) ? cotangent(number, port) : bind(port); }
+  Binding input(const Port &port) {
+    return isCotangent(port) ? cotangent(use.addsCotangents ? number - 1 : number, port) : bind(port);
+  }
   Binding output(const Port &port) {
     if (isCotangent(port))
       return cotangent(number - 1, port);
@@ -22,16 +24,20 @@ public:
 
 private:
   Binding bind(const Port &port) {
+    if (const std::string_view suffix = format::thinSuffixOf(port.name()); !suffix.empty())
+      return thin(findParameter(block, format::parameterOf(port.name()))->trainable(), suffix);
     switch (port.kind()) {
     case Port::FLOW:
       return at(memory.checkpoints.inputOf(number, port.name(), use.givesGradients));
     case Port::PARAMETER: {
       const format::Parameter &parameter = *findParameter(block, port.name());
       return parameter.has_weight() ? weight(parameter.weight())
-                                    : at(memory.trainables.parameters(parameter.trainable()));
+                                    : stored(memory.trainables.place(parameter.trainable()));
     }
     case Port::GRADIENT:
       return at(memory.gradients.outputOf(number, gradients++));
+    case Port::REMOTE:
+      return at(memory.remote.at(number, port.name()));
     case Port::STATE:
       return at((*memory.states)[number][states++]);
     case Port::BATCH:
@@ -41,12 +47,21 @@ private:
       return {};
     }
   }
+  Binding thin(uint32_t trainable, std::string_view suffix) {
+    if (suffix == format::projectorSuffix)
+      return stored(memory.trainables.projectorPlace(trainable));
+    return at(suffix == format::sketchSuffix ? memory.subspaces.sketchOf(number, trainable)
+                                             : memory.subspaces.rangeOf(number, trainable));
+  }
   Binding cotangent(uint32_t giver, const Port &port) {
     return at(memory.checkpoints.cotangentOf(giver, format::flowOf(port.name())));
   }
   Binding weight(uint32_t index) {
     const WeightMemory lies = memory.bundle.weightMemory(index);
     return {memory.buffers.find(lies.data), memory.buffers.find(lies.scales), memory.buffers.find(lies.minima)};
+  }
+  Binding stored(const StoredPlace &place) {
+    return {memory.buffers.find(place.data), memory.buffers.find(place.scales), memory.buffers.find(place.minima)};
   }
   Binding at(const void *data) { return {memory.buffers.find(data), {}, {}}; }
 
@@ -65,6 +80,7 @@ BoundProgram bind(const BoundMemory &memory, uint32_t block, const KnownProgram 
   BoundProgram bound;
   bound.program = programOf(owning, use.name);
   bound.use = &use;
+  bound.block = block;
   if (bound.program == noProgram)
     return bound;
   bound.name = std::string(use.name) + " of " + owning.name();

@@ -13,6 +13,8 @@
 #include "runtime/exec/buffers.h"
 #include "runtime/train/checkpoints.h"
 #include "runtime/train/gradients.h"
+#include "runtime/train/remote.h"
+#include "runtime/train/subspaces.h"
 #include "runtime/train/tokens.h"
 #include "runtime/train/trainables.h"
 
@@ -29,11 +31,14 @@ struct BoundMemory {
   const Checkpoints &checkpoints;
   const Trainables &trainables;
   const Gradients &gradients;
+  const Subspaces &subspaces;
+  const Remote &remote;
   const StatePlaces *states = nullptr; // of generation; null in a session, which binds none of its programs
 };
 
 struct BoundProgram {
   int32_t program = noProgram;
+  uint32_t block = 0;
   const KnownProgram *use = nullptr;
   std::string name;              // "backward of model.layers.3"
   std::vector<Binding> bindings; // of its inputs, then of its outputs

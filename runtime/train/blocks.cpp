@@ -8,7 +8,9 @@ namespace mebp {
 
 void Blocks::create(const BoundMemory &memory, const mebp_session_options &options, Backend &running, Place scratch,
                     ResidentWeights &residentWeights, PeakMemory &sessionPeak, const Cancellation &sessionCancellation,
-                    Trace &sessionTrace) {
+                    Trace &sessionTrace, Exchange *sessionExchange) {
+  exchange = sessionExchange;
+  remote = &memory.remote;
   cancellation = &sessionCancellation;
   trace = &sessionTrace;
   const bool generates = memory.states;
@@ -16,6 +18,7 @@ void Blocks::create(const BoundMemory &memory, const mebp_session_options &optio
   bundle = &opened->content();
   buffers = &memory.buffers;
   checkpoints = &memory.checkpoints;
+  trainables = &memory.trainables;
   weights = &residentWeights;
   backend = &running;
   arena = scratch;
@@ -34,7 +37,21 @@ size_t Blocks::indexOf(std::string_view program) {
   return index;
 }
 
+// Trained weights in a file are in memory while their block runs.
 Status Blocks::run(const BoundProgram &program, LiveShape live, uint32_t position) {
+  if (!trainables->areWeightsFiled())
+    return enqueue(program, live, position);
+  const format::Block &block = bundle->blocks(static_cast<int>(program.block));
+  if (Status status = trainables->fetch(block); !status.ok())
+    return status;
+  Status status = enqueue(program, live, position);
+  if (status.ok())
+    status = wait();
+  trainables->drop(block);
+  return status;
+}
+
+Status Blocks::enqueue(const BoundProgram &program, LiveShape live, uint32_t position) {
   if (cancellation->isDue()) // for backends that compute a whole program at once
     return cancellation->refusal();
   Run run;
@@ -77,6 +94,11 @@ Status Blocks::runInto(float *out, uint64_t count, BoundProgram &program, LiveSh
 
 Status Blocks::forward(uint32_t block, LiveShape live) {
   weights->readAhead(block, block + 1);
+  return runForwards(block, live, 0, false);
+}
+
+Status Blocks::recompute(uint32_t block, LiveShape live) {
+  weights->readAhead(block, block + 1);
   return run(of(block, format::forwardProgram), live);
 }
 
@@ -84,7 +106,7 @@ Status Blocks::backward(uint32_t block, LiveShape live) {
   weights->readAhead(block, block - 1);
   if (Status status = checkpoints->fetchInput(block, live.rows()); !status.ok())
     return status;
-  if (Status status = run(of(block, format::backwardProgram), live); !status.ok())
+  if (Status status = runBackwards(block, live); !status.ok())
     return status;
   if (!checkpoints->isSpilledInput(block))
     return Status();
@@ -94,10 +116,17 @@ Status Blocks::backward(uint32_t block, LiveShape live) {
   return Status();
 }
 
+Status Blocks::thinProduct(uint32_t block, std::string_view program, LiveShape live) {
+  if (Status status = checkpoints->fetchInput(block, live.rows()); !status.ok())
+    return status;
+  Status status = run(of(block, program), live);
+  return status.ok() ? wait() : status;
+}
+
 Status Blocks::decode(uint32_t block, LiveShape live, uint32_t position) {
   if (live.sequence > 1) // one token's time is too short to ask for what the last one has read
     weights->readAhead(block, block + 1);
-  return run(of(block, format::decodeProgram), live, position);
+  return runForwards(block, live, position, true);
 }
 
 Status Blocks::decodeLogits(uint32_t batch, float *out) {
@@ -108,7 +137,7 @@ Status Blocks::decodeLogits(uint32_t batch, float *out) {
 uint64_t Blocks::logitRows() const {
   const format::Program &program = bundle->programs(of(head(), format::logitsProgram).program);
   const format::Port &result = *findPort(program.outputs(), format::Port::RESULT, format::logitsPort);
-  return program.values(static_cast<int>(result.value())).rows();
+  return valueOf(program, result).rows();
 }
 
 Status Blocks::logits(uint64_t row, uint32_t rows, float *out) {

@@ -15,6 +15,7 @@
 #include "runtime/core/trace.h"
 #include "runtime/exec/backend.h"
 #include "runtime/train/bind.h"
+#include "runtime/train/exchange.h"
 #include "runtime/train/resident_weights.h"
 
 namespace mebp {
@@ -31,18 +32,26 @@ public:
   // trace is open where the options name a file.
   void create(const BoundMemory &memory, const mebp_session_options &options, Backend &running, Place scratch,
               ResidentWeights &residentWeights, PeakMemory &sessionPeak, const Cancellation &sessionCancellation,
-              Trace &sessionTrace);
+              Trace &sessionTrace, Exchange *sessionExchange);
 
   uint32_t count() const { return static_cast<uint32_t>(programs.size()); }
   uint32_t head() const { return count() - 1; }
   bool has(uint32_t block, std::string_view program) const { return of(block, program).program != noProgram; }
+
+  // Whether the backward comes to this block, here or elsewhere.
+  bool hasBackward(uint32_t block) const;
 
   // What runs below is enqueued. When this returns it is done, and the host may read and write what it touched.
   Status wait();
 
   // Of a block before the head.
   Status forward(uint32_t block, LiveShape live);
+  // Its output once more, of what was kept.
+  Status recompute(uint32_t block, LiveShape live);
   Status backward(uint32_t block, LiveShape live);
+  // One of the programs that multiply a block's gradients with thin matrices; done when it returns. The block's input
+  // and cotangents stay.
+  Status thinProduct(uint32_t block, std::string_view program, LiveShape live);
   // The head's objective or log-probabilities, of so many rows from the first on.
   Status runHead(std::string_view program, uint64_t rows) {
     return run(of(head(), program), {1, static_cast<uint32_t>(rows)});
@@ -55,10 +64,21 @@ public:
   uint64_t logitRows() const;
 
 private:
+  // Where both halves of a split model meet: before and after one's first and last block, and its programs.
+  Status enterForward(uint32_t block, LiveShape live, uint32_t position, bool generates);
+  Status leaveForward(uint32_t block, LiveShape live);
+  Status enterBackward(uint32_t block, LiveShape live);
+  Status leaveBackward(uint32_t block, LiveShape live);
+  Status runPassing(uint32_t block, std::string_view program, LiveShape live, uint32_t position);
+  Status runForwards(uint32_t block, LiveShape live, uint32_t position, bool generates);
+  Status runBackwards(uint32_t block, LiveShape live);
+  uint64_t topRows(LiveShape live) const;
+
   using Programs = std::array<BoundProgram, std::size(knownPrograms)>; // of one block, in their order
   static size_t indexOf(std::string_view program);
   const BoundProgram &of(uint32_t block, std::string_view program) const { return programs[block][indexOf(program)]; }
   Status run(const BoundProgram &program, LiveShape live, uint32_t position = 0);
+  Status enqueue(const BoundProgram &program, LiveShape live, uint32_t position);
   // Into the memory of the caller's, of so many floats; done when it returns.
   Status runInto(float *out, uint64_t count, BoundProgram &program, LiveShape live);
 
@@ -66,6 +86,7 @@ private:
   const format::Bundle *bundle = nullptr;
   const Buffers *buffers = nullptr;
   const Checkpoints *checkpoints = nullptr;
+  const Trainables *trainables = nullptr;
   ResidentWeights *weights = nullptr;
   Backend *backend = nullptr;
   Place arena;
@@ -73,6 +94,8 @@ private:
   const Cancellation *cancellation = nullptr;
   PeakMemory *peak = nullptr; // null: not sampled after each kernel call
   Trace *trace = nullptr;
+  Exchange *exchange = nullptr; // null: the whole model is here
+  const Remote *remote = nullptr;
 };
 
 } // namespace mebp

@@ -37,6 +37,13 @@ static void placeInFile(CheckpointPlan &plan, uint32_t count, uint64_t bytes, Pl
   plan.fileBytes = file.total();
 }
 
+// Of half a model: each layer that runs here keeps its input.
+static void placeWhereRun(CheckpointPlan &plan, const format::Bundle &bundle, uint64_t bytes, Placer &memory) {
+  for (int block = 1; block + 1 < bundle.blocks_size(); ++block)
+    plan.places.push_back(programOf(bundle.blocks(block), format::forwardProgram) == noProgram ? noOffset
+                                                                                               : memory.take(bytes));
+}
+
 static void placeInSegments(CheckpointPlan &plan, uint32_t count, uint32_t spacing, uint64_t bytes, Placer &memory) {
   plan.spacing = std::clamp(spacing, 1u, std::max(count, 1u));
   plan.missing = (plan.spacing - count % plan.spacing) % plan.spacing;
@@ -48,6 +55,10 @@ static void placeInSegments(CheckpointPlan &plan, uint32_t count, uint32_t spaci
       place = memory.take(bytes);
     plan.places.push_back(place);
   }
+}
+
+static bool receivesGathered(const format::Bundle &bundle) {
+  return bundle.has_split() && bundle.split().place() == format::Split::DEVICE && selectsRows(bundle);
 }
 
 static uint64_t widestOf(const std::vector<Border> &borders) {
@@ -65,8 +76,11 @@ CheckpointPlan planCheckpoints(const format::Bundle &bundle, const mebp_session_
   auto count = static_cast<uint32_t>(bundle.blocks_size() - 2);
   plan.forwardOnly = isForwardOnly(options);
   plan.spilled = options.spill_folder && !plan.forwardOnly;
+  plan.gathered = receivesGathered(bundle);
   if (plan.forwardOnly)
     plan.places.assign(count, noOffset);
+  else if (bundle.has_split())
+    placeWhereRun(plan, bundle, bytes, memory);
   else if (plan.spilled)
     placeInFile(plan, count, bytes, file);
   else
@@ -80,6 +94,7 @@ CheckpointPlan planFlows(const format::Bundle &bundle, Placer &memory) {
   CheckpointPlan plan;
   plan.borders = bordersOf(bundle, format::decodeProgram);
   plan.forwardOnly = true;
+  plan.gathered = receivesGathered(bundle);
   plan.places.assign(static_cast<size_t>(bundle.blocks_size() - 2), noOffset);
   const uint64_t bytes = widestOf(plan.borders);
   plan.flow[0] = memory.take(bytes);
@@ -99,7 +114,7 @@ static unsigned turnOf(uint32_t count, uint32_t block) { return (count - block) 
 // A backward reads a spilled input where the file is mapped, a forward where it flows.
 unsigned char *Checkpoints::placeOf(uint32_t block, bool givesGradients) const {
   uint32_t before = block - 1;
-  if (before >= count() || plan.forwardOnly || (plan.spilled && !givesGradients))
+  if (before >= count() || plan.places[before] == noOffset || (plan.spilled && !givesGradients))
     return memory + plan.flow[1 - turnOf(count(), before)];
   if (plan.spilled) // read only: no program writes an input
     return const_cast<unsigned char *>(file->data() + plan.places[before]);
@@ -120,6 +135,8 @@ void *Checkpoints::headInput(std::string_view name, uint64_t row) const {
 }
 
 void Checkpoints::gatherHeadInput(Rows rows) const {
+  if (plan.gathered)
+    return;
   for (const Flow &flow : plan.borders.back().flows)
     gatherRows(headInput(flow.name, 0), flow.rowBytes, rows);
 }
@@ -143,6 +160,8 @@ void Checkpoints::scaleHeadCotangents(const float *factors, uint64_t rows) const
 }
 
 void Checkpoints::scatterHeadCotangents(Rows rows, uint64_t total) const {
+  if (plan.gathered)
+    return;
   for (const Flow &flow : plan.borders.back().flows)
     scatterRows(cotangentOf(count(), flow.name), flow.rowBytes, rows, total);
 }

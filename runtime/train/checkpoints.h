@@ -19,13 +19,15 @@ namespace mebp {
 
 struct CheckpointPlan {
   std::vector<Border> borders; // what is in each place, all of which have room for the widest
-  // Of the input of each layer, one after another: where it is in memory, or in the file of a session that spills. In
+  // Of the input of each layer, one after another: where it is in memory, or in the file of a session that spills;
+  // nowhere, of a layer that runs elsewhere. In
   // memory every `spacing`-th, which begins a segment, has a place of its own. The others are there for one segment at
   // a time, in places that all segments share, and are computed again when the backward comes to them. The last segment
   // is whole; the first may lack its beginning, and is then computed again from the ids.
   std::vector<uint64_t> places;
   bool spilled = false;
   bool forwardOnly = false; // no backward reads what a forward has left
+  bool gathered = false;    // the head's input comes from elsewhere, in the rows alone that it runs on
   uint32_t spacing = 1;
   uint32_t missing = 0; // places that the first segment lacks
   bool isKept(uint32_t checkpoint) const { return (checkpoint + missing) % spacing == 0; }
@@ -56,6 +58,8 @@ public:
   void *inputOf(uint32_t block, std::string_view flow, bool givesGradients) const;
   void *outputOf(uint32_t block, std::string_view flow) const { return inputOf(block + 1, flow, false); }
   void *cotangentOf(uint32_t block, std::string_view flow) const;
+  const std::vector<Flow> &flowsBehind(uint32_t block) const { return plan.borders[block].flows; }
+  bool isGathered() const { return plan.gathered; }
   // What the head takes, from a row on.
   void *headInput(std::string_view flow, uint64_t row) const;
   // Before the head runs on some rows of its input, and after: moves them to the front, and the cotangents back to

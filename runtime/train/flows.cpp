@@ -13,26 +13,35 @@ const Flow &Border::find(std::string_view name) const {
   return flows.front(); // never: flows are validated
 }
 
-static Border borderBehind(const format::Bundle &bundle, const format::Block &block, std::string_view program) {
+static Border borderOf(const format::Program &program, const Ports &ports) {
   Border border;
   Placer placer;
-  const format::Program &forward = bundle.programs(programOf(block, program));
-  for (const format::Port &port : forward.outputs()) {
+  for (const format::Port &port : ports) {
     if (!isFlow(port))
       continue;
-    const format::Value &value = forward.values(static_cast<int>(port.value()));
-    const format::Storage storage = format::storageOf(value.element());
-    uint64_t rowBytes = format::rowBytesOf(storage, value.columns());
-    border.flows.push_back({port.name(), storage, value.columns(), rowBytes, placer.take(value.rows() * rowBytes)});
+    const format::Value &value = valueOf(program, port);
+    const uint64_t rowBytes = rowBytesOf(value);
+    border.flows.push_back({port.name(), format::storageOf(value.element()), value.columns(), rowBytes,
+                            placer.take(value.rows() * rowBytes)});
   }
   border.bytes = placer.total();
   return border;
 }
 
+// Of half a model the block before may be elsewhere; then the one behind says what comes. Nothing, where both are.
+static Border borderBehind(const format::Bundle &bundle, int giver, std::string_view program) {
+  if (int32_t number = programOf(bundle.blocks(giver), program); number != noProgram)
+    return borderOf(bundle.programs(number), bundle.programs(number).outputs());
+  const bool generates = format::generates(program), isHead = giver + 2 == bundle.blocks_size();
+  const std::string_view taker = !isHead ? program : generates ? format::decodeLogitsProgram : format::objectiveProgram;
+  int32_t number = programOf(bundle.blocks(giver + 1), taker);
+  return number == noProgram ? Border() : borderOf(bundle.programs(number), bundle.programs(number).inputs());
+}
+
 std::vector<Border> bordersOf(const format::Bundle &bundle, std::string_view program) {
   std::vector<Border> borders;
   for (int i = 0; i + 1 < bundle.blocks_size(); ++i)
-    borders.push_back(borderBehind(bundle, bundle.blocks(i), program));
+    borders.push_back(borderBehind(bundle, i, program));
   return borders;
 }
 

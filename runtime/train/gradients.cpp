@@ -11,34 +11,33 @@
 
 namespace mebp {
 
-static GradientUse gradientUseOf(const mebp_session_options &options) {
+static GradientUse gradientUseOf(const format::Bundle &bundle, const mebp_session_options &options) {
   if (options.accumulate)
     return GradientUse::Sum;
-  bool areKept = options.return_gradients || options.clip > 0 || findBackend(options.backend)->isForeign;
+  bool areKept = options.return_gradients || (options.clip > 0 && !options.clip_recompute) ||
+                 findBackend(options.backend)->isForeign || bundle.has_split();
   return areKept ? GradientUse::Keep : GradientUse::Apply;
 }
 
-// The trainables that a block's program gives gradients of, in the order of its outputs.
+// The trainables that a block's programs give gradients of, in the order of their outputs.
 static std::vector<uint32_t> gradientsOf(const format::Bundle &bundle, const format::Block &block) {
   std::vector<uint32_t> trainables;
-  int32_t number = gradientProgramOf(block);
-  if (number == noProgram)
-    return trainables;
-  for (const format::Port &output : bundle.programs(number).outputs())
-    if (output.kind() == format::Port::GRADIENT)
-      trainables.push_back(findParameter(block, output.name())->trainable());
+  for (int32_t number : gradientProgramsOf(block))
+    for (const format::Port &output : bundle.programs(number).outputs())
+      if (output.kind() == format::Port::GRADIENT)
+        trainables.push_back(findParameter(block, output.name())->trainable());
   return trainables;
 }
 
 GradientPlan planGradients(const format::Bundle &bundle, const mebp_session_options &options, uint64_t headBytes,
-                           Placer &memory) {
+                           uint64_t ownBytes, Placer &memory) {
   GradientPlan plan;
   plan.begin = memory.total();
   if (isForwardOnly(options)) {
     plan.head = memory.take(headBytes);
     return plan;
   }
-  GradientUse use = plan.use = gradientUseOf(options);
+  GradientUse use = plan.use = gradientUseOf(bundle, options);
   std::vector<uint32_t> left(static_cast<size_t>(bundle.trainables_size()));
   for (const format::Block &block : bundle.blocks())
     for (uint32_t trainable : gradientsOf(bundle, block))
@@ -48,9 +47,9 @@ GradientPlan planGradients(const format::Bundle &bundle, const mebp_session_opti
   plan.own.assign(left.size(), noOffset);
   for (uint32_t i = 0; i < left.size(); ++i)
     if (use != GradientUse::Apply || left[i] > 1)
-      plan.own[i] = placer.take(trainableBytes(bundle, i));
-
+      plan.own[i] = placer.take(gradientBytes(bundle, i));
   plan.ownBytes = placer.total();
+  placer.take(std::max(ownBytes, plan.ownBytes) - plan.ownBytes);
 
   plan.blocks.resize(static_cast<size_t>(bundle.blocks_size()));
   // A sum over micro-batches begins with zeros, any other with its first contribution.
@@ -66,7 +65,7 @@ GradientPlan planGradients(const format::Bundle &bundle, const mebp_session_opti
       contribution.add = begun[trainable];
       contribution.last = --left[trainable] == 0;
       bool direct = plan.own[trainable] != noOffset && !begun[trainable];
-      contribution.offset = direct ? plan.own[trainable] : scratch.take(trainableBytes(bundle, trainable));
+      contribution.offset = direct ? plan.own[trainable] : scratch.take(gradientBytes(bundle, trainable));
       begun[trainable] = true;
       plan.blocks[static_cast<size_t>(number)].push_back(contribution);
     }
@@ -96,7 +95,7 @@ Status Gradients::deliver(uint32_t block, GradientSink &sink) {
     float *gradient = at(contribution.offset);
     if (contribution.add) {
       float *sum = of(contribution.trainable);
-      uint64_t count = trainableElements(*bundle, contribution.trainable);
+      uint64_t count = gradientElements(*bundle, contribution.trainable);
       for (uint64_t i = 0; i < count; ++i)
         sum[i] += gradient[i];
       gradient = sum;

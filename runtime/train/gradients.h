@@ -39,15 +39,16 @@ struct GradientPlan {
   uint64_t bytes = 0;
 };
 
-// Takes options as followPlan gives them. The head's step ports need `headBytes`, until the backwards begin.
+// Takes options as followPlan gives them. The head's step ports need `headBytes`, until the backwards begin. The memory
+// that gradients have of their own, from the plan's beginning on, is at least `ownBytes`.
 GradientPlan planGradients(const format::Bundle &bundle, const mebp_session_options &options, uint64_t headBytes,
-                           Placer &memory);
+                           uint64_t ownBytes, Placer &memory);
 
 // Takes each trainable's gradient once in a backward pass. A reduction over machines is one more sink.
 class GradientSink {
 public:
   virtual ~GradientSink() = default;
-  virtual Status take(uint32_t trainable, const float *gradient) = 0;
+  virtual Status take(uint32_t trainable, float *gradient) = 0;
 };
 
 class Gradients {

@@ -12,6 +12,8 @@
 #include "runtime/exec/backend.h"
 #include "runtime/train/checkpoints.h"
 #include "runtime/train/gradients.h"
+#include "runtime/train/remote.h"
+#include "runtime/train/subspaces.h"
 #include "runtime/train/trainables.h"
 
 namespace mebp {
@@ -20,12 +22,17 @@ struct Layout {
   CheckpointPlan checkpoints;
   TrainablePlan trainables;
   GradientPlan gradients;
+  SubspacePlan subspaces;
+  RemotePlan remote;
   std::array<uint64_t, std::size(format::stepPorts)> stepPorts; // noOffset: the caller's
+  uint64_t wire = 0;                                            // frames to the other half of a split model
   uint64_t scratch = 0;   // the running program's arena, where the backend uses one
   uint64_t workspace = 0; // the backend's
   uint64_t residency = 0; // which weights are in memory, where they are limited
   uint64_t total = 0;
-  uint64_t fileBytes = 0; // of the file of a session that spills: checkpoints, then the optimizer's arrays
+  uint64_t device = 0; // what the plan has, beside the weights, for a device with memory of its own
+  // Of the file of a session that spills: checkpoints, trained weights, then the optimizer's arrays.
+  uint64_t fileBytes = 0;
 };
 
 // Takes options as followPlan gives them.

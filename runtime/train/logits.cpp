@@ -19,15 +19,21 @@ Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, flo
   if (count == 0 || first >= tokens.sequence || count > tokens.sequence - first)
     return failure(MEBP_OUT_OF_RANGE, "rows %u to %llu are not within the sequence of %u", first,
                    static_cast<unsigned long long>(first) + count, tokens.sequence);
-  if (Status status = runForward(); !status.ok())
+  // Of half a model, the only ones that come.
+  uint64_t wanted = 0;
+  for (uint32_t item = 0; item < tokens.batch; ++item)
+    for (uint32_t row = first; row < first + count; ++row)
+      batch.rows()[wanted++] = static_cast<int32_t>(item * tokens.sequence + row);
+  if (Status status = runForward({batch.rows(), wanted}); !status.ok())
     return status;
 
   uint64_t vocabulary = owner->model().vocabulary();
   for (uint64_t item = 0; item < tokens.batch; ++item) {
     for (uint64_t done = 0, rows; done < count; done += rows) {
       rows = std::min<uint64_t>(blocks.logitRows(), count - done);
-      if (Status status = blocks.logits(item * tokens.sequence + first + done, static_cast<uint32_t>(rows),
-                                        out + (item * count + done) * vocabulary);
+      const uint64_t row = checkpoints.isGathered() ? item * count : item * tokens.sequence + first;
+      if (Status status =
+              blocks.logits(row + done, static_cast<uint32_t>(rows), out + (item * count + done) * vocabulary);
           !status.ok())
         return status;
     }

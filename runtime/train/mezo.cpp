@@ -29,7 +29,7 @@ Status Session::lossAlongDirection(const Tokens *batches, uint32_t count, float 
 Status Session::stepAlongDirection(const Tokens *batches, uint32_t count, double &loss, double &squaredNorm) {
   gradientsKept = false;
   const OptimizerOptions &options = trainables.options;
-  auto perturbation = static_cast<float>(options.epsilon);
+  auto perturbation = static_cast<float>(options.perturbation);
   double above = 0, below = 0;
   if (Status status = lossAlongDirection(batches, count, perturbation, above); !status.ok()) {
     trainables.addDirection(-perturbation);
@@ -39,7 +39,7 @@ Status Session::stepAlongDirection(const Tokens *batches, uint32_t count, double
     trainables.addDirection(perturbation);
     return status;
   }
-  double slope = (above - below) / (2 * options.epsilon);
+  double slope = (above - below) / (2 * options.perturbation);
   auto shift = static_cast<float>(-options.learningRate * slope);
   auto kept = static_cast<float>(1 - options.learningRate * options.weightDecay);
   if (kept == 1) {

@@ -43,7 +43,7 @@ Status Session::runHead(std::string_view program) {
 }
 
 Status Session::runLogProbabilities() {
-  if (Status status = runForward(); !status.ok())
+  if (Status status = runForward(headRows()); !status.ok())
     return status;
   if (Status status = blocks.wait(); !status.ok())
     return status;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/options.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "runtime/backends/backends.h"
@@ -21,7 +22,38 @@ mebp_session_options followPlan(const format::Bundle &bundle, const mebp_session
   return followed;
 }
 
-Status checkSessionOptions(const mebp_session_options &given, const mebp_session_options &followed) {
+// Projectors are inputs of programs.
+static Status checkProjection(const format::Bundle &bundle, const mebp_session_options &options) {
+  const format::OptimizerTraits &traits = *format::findOptimizer(options.optimizer);
+  const format::Trainable *projected = nullptr;
+  for (const format::Trainable &trainable : bundle.trainables())
+    if (trainable.rank() > 0)
+      projected = &trainable;
+  if (!projected && traits.projects)
+    return failure(MEBP_INCOMPATIBLE,
+                   "the bundle gives whole gradients, which %s does not take; compile it with --train "
+                   "full --optimizer %s",
+                   traits.name, traits.name);
+  const format::Storage projector =
+      projected && projected->projector() ? format::storageOf(projected->projector()) : format::Storage::F32;
+  if (!projected || (traits.projects && traits.projector == projector))
+    return Status();
+  const format::OptimizerTraits *fitting = std::find_if(
+      std::begin(format::optimizers), std::end(format::optimizers),
+      [&](const format::OptimizerTraits &other) { return other.projects && other.projector == projector; });
+  if (!traits.projects)
+    return failure(MEBP_INCOMPATIBLE,
+                   "the bundle gives projected gradients, which %s does not take; choose %s, or "
+                   "compile it for another optimizer",
+                   traits.name, fitting->name);
+  return failure(MEBP_INCOMPATIBLE,
+                 "the bundle has projectors in %s, which %s does not keep; choose %s, or compile it for another "
+                 "optimizer",
+                 format::nameOf(projector), traits.name, fitting->name);
+}
+
+Status checkSessionOptions(const format::Bundle &bundle, const mebp_session_options &given,
+                           const mebp_session_options &followed) {
   if (given.spill_folder && isForwardOnly(given))
     return failure(MEBP_INVALID_ARGUMENT,
                    "without gradients, as with MeZO, nothing is kept that could be spilled; leave out the folder");
@@ -32,6 +64,18 @@ Status checkSessionOptions(const mebp_session_options &given, const mebp_session
   if (!(followed.clip >= 0 && std::isfinite(followed.clip)))
     return failure(MEBP_INVALID_ARGUMENT, "clip %g is not a finite number of at least 0, where 0 is none",
                    followed.clip);
+  if (followed.clip_recompute && followed.clip == 0)
+    return failure(MEBP_INVALID_ARGUMENT, "clip_recompute says how to clip, and clip is 0; give the norm to clip to");
+  if (followed.clip_recompute && format::findOptimizer(followed.optimizer) &&
+      format::findOptimizer(followed.optimizer)->forwardOnly)
+    return failure(MEBP_INVALID_ARGUMENT,
+                   "%s takes losses and no gradient that could be clipped; leave out "
+                   "clip_recompute",
+                   format::findOptimizer(followed.optimizer)->name);
+  if (bundle.has_split() &&
+      (followed.spill_folder || followed.clip_recompute || findBackend(followed.backend)->isForeign))
+    return failure(MEBP_UNSUPPORTED, "half of a split model keeps all of a step in memory on the CPU; leave out what "
+                                     "spills, clip_recompute and other devices");
   if (followed.state_in_file && !followed.spill_folder)
     return failure(MEBP_INVALID_ARGUMENT, "the optimizer's state cannot be in a file without a folder to spill to");
   if (!followed.allocator.allocate != !followed.allocator.release)
@@ -45,7 +89,9 @@ Status checkSessionOptions(const mebp_session_options &given, const mebp_session
         "the device '%s' takes the weights of a block all at once and cannot keep them within a limit; leave "
         "out the limit, or use the CPU",
         backend->name);
-  return checkOptions(followed);
+  if (Status status = checkOptions(followed); !status.ok())
+    return status;
+  return isForwardOnly(followed) ? Status() : checkProjection(bundle, followed);
 }
 
 bool isForwardOnly(const mebp_session_options &options) {

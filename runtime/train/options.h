@@ -17,7 +17,8 @@ namespace mebp {
 mebp_session_options followPlan(const format::Bundle &bundle, const mebp_session_options &options);
 
 // Of options as they were given, and as followPlan made them.
-Status checkSessionOptions(const mebp_session_options &given, const mebp_session_options &followed);
+Status checkSessionOptions(const format::Bundle &bundle, const mebp_session_options &given,
+                           const mebp_session_options &followed);
 
 // Where a caller says so, and with MeZO, unless a caller wants gradients.
 bool isForwardOnly(const mebp_session_options &options);

@@ -9,7 +9,9 @@ namespace mebp {
 
 Status Session::create(Bundle &opened, const mebp_session_options &options) {
   const mebp_session_options given = followPlan(opened.content(), options);
-  if (Status status = checkSessionOptions(options, given); !status.ok())
+  if (Status status = checkSessionOptions(opened.content(), options, given); !status.ok())
+    return status;
+  if (Status status = checkTrainables(opened.content(), given); !status.ok())
     return status;
   if (Status status = opened.mapWeights(); !status.ok())
     return status;
@@ -31,18 +33,23 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
   buffers.add(memory, layout.total, Access::Shared);
   buffers.add(opened.mappedWeights().data(), opened.mappedWeights().size(), Access::Constant);
   if (spill.data())
-    buffers.add(spill.data(), layout.checkpoints.fileBytes, Access::Shared);
+    buffers.add(spill.data(), layout.trainables.mappedBytes, Access::Shared);
   for (size_t i = 0; i < batch.places.size(); ++i)
     batch.places[i] = layout.stepPorts[i] == noOffset ? nullptr : memory + layout.stepPorts[i];
   bool isFresh = !given.memory && !given.allocator.allocate;
   checkpoints.create(layout.checkpoints, memory, spill);
-  trainables.create(opened.content(), layout.trainables, given, memory, isFresh, spill);
+  trainables.create(opened.content(), layout.trainables, given, memory, isFresh, spill, backend->workers());
   gradients.create(opened.content(), layout.gradients, memory, isFresh);
+  squares.resize(given.clip_recompute ? trainables.count() : 0);
+  remote.create(layout.remote, memory);
+  subspaces.create(layout.subspaces, opened.content().model().lora().seed(), memory);
   if (Status status = trainables.readInitial(opened); !status.ok())
     return status;
+  if (Status status = openExchange(layout); !status.ok())
+    return status;
   if (!given.generate_only)
-    blocks.create({opened, buffers, batch, checkpoints, trainables, gradients}, given, *backend,
-                  buffers.find(memory + layout.scratch), weights, peak, cancellation, trace);
+    blocks.create({opened, buffers, batch, checkpoints, trainables, gradients, subspaces, remote}, given, *backend,
+                  buffers.find(memory + layout.scratch), weights, peak, cancellation, trace, exchange.get());
   Status status = given.trace_file ? trace.open(given.trace_file) : Status();
   if (status.ok())
     status = weights.create(opened, given.resident_limit, options.resident_limit == 0, memory + layout.residency);
@@ -60,6 +67,25 @@ void Session::log(mebp_log_level level, const std::string &line) const {
     settings.log(settings.log_user, level, line.c_str());
 }
 
+// The device greets its server before anything is computed.
+Status Session::openExchange(const Layout &layout) {
+  const format::Bundle &bundle = owner->content();
+  if (!bundle.has_split())
+    return Status();
+  StreamTimes times;
+  times.retryMs = settings.retry_ms ? settings.retry_ms : times.retryMs;
+  const bool isDevice = bundle.split().place() == format::Split::DEVICE;
+  if (isDevice && !settings.transport)
+    return Status();
+  exchange = std::make_unique<Exchange>();
+  exchange->create(bundle, memory + layout.wire, times);
+  if (!isDevice)
+    return Status();
+  format::Hello hello;
+  hello.pair = bundle.split().pair();
+  return exchange->stream.open(*settings.transport, hello);
+}
+
 // By the ways that the self-test trusts, where the kernels are not ours.
 Status Session::openBackend() {
   const KnownBackend &known = *findBackend(settings.backend);
@@ -68,6 +94,7 @@ Status Session::openBackend() {
     Result<TestedDevice> tested = recallOrTest(known);
     if (!tested.ok())
       return tested.status();
+    deviceBytes = tested->device.memoryBytes;
     const self_test::Outcome &outcome = tested->outcome;
     if (Status status = checkSound(known, outcome); !status.ok())
       return status;
@@ -84,12 +111,16 @@ Status Session::openBackend() {
   return made.status();
 }
 
-// What a device holds at the least: what lies between these within a program it places by itself.
+// A device may share its memory with the host, so that the session's counts, too.
 Status Session::claimDevice(const Layout &layout) {
   const KnownBackend &known = *findBackend(settings.backend);
   if (!known.isForeign)
     return Status();
-  return claim.take(known.name, owner->content().weights_bytes() + layout.total, known.look().memoryBytes);
+  const uint64_t weightsBytes = owner->content().weights_bytes();
+  Status status = claim.take(known.name, weightsBytes + layout.device + layout.total, deviceBytes);
+  if (status.ok() && layout.device) // which an older bundle does not tell
+    backend->limitMemory(weightsBytes, layout.device);
+  return status;
 }
 
 Status Session::takeMemory(uint64_t bytes) {
@@ -121,7 +152,7 @@ std::string Session::useKernels(const std::string &family) {
 Status Session::openSpill(const Layout &layout, bool byPlan) {
   if (!settings.spill_folder || layout.fileBytes == 0)
     return Status();
-  Status status = spill.open(settings.spill_folder, layout.fileBytes, layout.checkpoints.fileBytes);
+  Status status = spill.open(settings.spill_folder, layout.fileBytes, layout.trainables.mappedBytes);
   if (status.ok() || !byPlan)
     return status;
   return Status(status.code(), status.message() + "; the plan keeps checkpoints in a file: name a folder on a disk for "

@@ -4,8 +4,10 @@
 // only runs programs: forwards that leave a checkpoint a block, the objective, backwards in reverse.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/bundle/bundle.h"
 #include "runtime/core/device_claim.h"
@@ -17,7 +19,9 @@
 #include "runtime/train/checkpoints.h"
 #include "runtime/train/gradients.h"
 #include "runtime/train/layout.h"
+#include "runtime/train/remote.h"
 #include "runtime/train/resident_weights.h"
+#include "runtime/train/subspaces.h"
 #include "runtime/train/tokens.h"
 #include "runtime/train/trainables.h"
 
@@ -30,8 +34,15 @@ struct Objective {
   void *user = nullptr;
 };
 
+// What of a session outlives a pause, in which it has no memory.
+struct Lasting {
+  Cancellation cancellation; // of loss, gradients, step and logits
+  PeakMemory peak;
+};
+
 class Session {
 public:
+  explicit Session(Lasting &lasting) : cancellation(lasting.cancellation), peak(lasting.peak) {}
   Status create(Bundle &opened, const mebp_session_options &options);
 
   Status loss(const Tokens &tokens, double &out);
@@ -51,15 +62,29 @@ public:
   bool hasGradients() const { return gradientsKept; }
   const float *gradient(uint32_t trainable) const { return gradients.of(trainable); }
 
+  // Of a half of a split model. What the device's greets the server with; the server's has streams handed to it.
+  bool isServed() const { return exchange && !exchange->isDevice(); }
+  // Whether the last call failed since the server was started again, another one has been found, and the call can be
+  // made once more with the same outcome. MeZO has moved parameters and moved them back by then, which rounds.
+  bool hasLostServer() const {
+    return exchange && exchange->isDevice() && exchange->stream.hasLost() && settings.optimizer != MEBP_MEZO;
+  }
+  Exchange *passing() { return exchange.get(); }
+  const Exchange *passing() const { return exchange.get(); }
+  // The server's: what one command asks for.
+  Status serveForward(const Command &command);
+  Status serveBackward();
+
   Trainables trainables;
   std::string notes;               // of the last state that was loaded: what its user should know, in one line
   mutable std::string stateFolder; // where this run's last state is, saved or loaded
-  Cancellation cancellation;       // of loss, gradients, step and logits
+  Cancellation &cancellation;
 
 private:
   friend class Generation; // runs by the same adapter, weights and backend
 
   Status openBackend();
+  Status openExchange(const Layout &layout);
   Status claimDevice(const Layout &layout);
   Status takeMemory(uint64_t bytes);
   Status openSpill(const Layout &layout, bool byPlan); // or by an option
@@ -69,12 +94,23 @@ private:
   Status take(Tokens tokens);
   Status takeBatches(const Tokens *batches, uint32_t count, uint64_t &allLabels);
   Status takeAgain(const Tokens *batches, uint32_t count, uint32_t index);
-  Status runForward();
+  Status runForward(Rows wanted); // of whose results alone the head takes any
   Status runForwardForBackward();
   Status runLoss(double &out);
-  Status runBackward(GradientSink &sink);
-  Status runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, double &loss);
+  // What is called at each block. A std::ref of a lambda, so that it needs no memory of its own.
+  using AtBlock = std::function<Status(uint32_t block)>;
+  // Calls atBlock(block) before the backward of each, the head's apart; that of `last` does not run. Without a sink,
+  // gradients stay where they are.
+  static constexpr uint32_t noBlock = UINT32_MAX;
+  Status runBackward(GradientSink *sink, const AtBlock &atBlock, uint32_t last = noBlock);
+  Status runToBackward(const Tokens *batches, uint32_t count, uint32_t index, double &loss);
+  // Those of subspaces, in refresh.cpp.
+  Status findSubspaces(const Tokens *batches, uint32_t count);
+  Status findExactly(const Tokens *batches, uint32_t count);
+  Status passOver(const Tokens *batches, uint32_t count, const AtBlock &atBlock, uint32_t last = noBlock);
+  Status runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, bool refreshes, double &loss);
   Status applyKept(double &squaredNorm);
+  Status stepClippedTwice(const Tokens *batches, uint32_t count, double &loss, double &squaredNorm);
   Status stepByGradient(const Tokens *batches, uint32_t count, double &loss, double &squaredNorm);
   Status checkTrains() const;
 
@@ -94,6 +130,7 @@ private:
   Arena arena;
   unsigned char *memory = nullptr; // the arena's, or the caller's
   DeviceClaim claim;               // of a device that is not the CPU
+  uint64_t deviceBytes = 0;        // that such a device has; 0: it does not tell
   std::unique_ptr<Backend> backend;
   Buffers buffers; // all memory that programs are bound to
   SpillFile spill; // open where settings.spill_folder was given
@@ -103,10 +140,14 @@ private:
   float coefficient = 0; // of each label, where the objective is the mean loss
   Checkpoints checkpoints;
   Gradients gradients;
+  std::vector<double> squares; // of each trainable's gradient, where it is computed twice
+  Subspaces subspaces;
+  Remote remote;
+  std::unique_ptr<Exchange> exchange; // null: the whole model is here, or a device has no server
   ResidentWeights weights;
   Blocks blocks;
 
-  PeakMemory peak;
+  PeakMemory &peak;
   Trace trace;    // open where settings.trace_file names a file
   LiveShape live; // of the micro-batch that runs
   bool gradientsKept = false;

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What happens in a step, in its order. Nothing here allocates, but for the message of a refusal.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
 
 #include "runtime/backends/backends.h"
 #include "runtime/train/finite.h"
+#include "runtime/train/serve.h"
 #include "runtime/train/session.h"
 
 namespace mebp {
 
 Status Session::checkRuns() const {
+  if (owner->content().has_split() && (!exchange || isServed()))
+    return noServer(owner->content());
   if (!settings.generate_only)
     return Status();
   return failure(MEBP_INVALID_ARGUMENT, "the session was created with generate_only, so it has no room for a step");
@@ -45,7 +49,9 @@ Status Session::takeAgain(const Tokens *batches, uint32_t count, uint32_t index)
   return count == 1 ? Status() : take(batches[index]);
 }
 
-Status Session::runForward() {
+Status Session::runForward(Rows wanted) {
+  if (exchange)
+    exchange->select(wanted);
   for (uint32_t i = 0; i < blocks.head(); ++i)
     if (Status status = blocks.forward(i, live); !status.ok())
       return status;
@@ -53,6 +59,8 @@ Status Session::runForward() {
 }
 
 Status Session::runForwardForBackward() {
+  if (exchange)
+    exchange->select(headRows());
   for (uint32_t i = 0; i < blocks.head(); ++i) {
     if (Status status = blocks.forward(i, live); !status.ok())
       return status;
@@ -67,46 +75,65 @@ Status Session::runForwardForBackward() {
 }
 
 // The head's gradients are there since the objective ran.
-Status Session::runBackward(GradientSink &sink) {
-  if (Status status = gradients.deliver(blocks.head(), sink); !status.ok())
-    return status;
+Status Session::runBackward(GradientSink *sink, const AtBlock &atBlock, uint32_t last) {
+  if (sink)
+    if (Status status = gradients.deliver(blocks.head(), *sink); !status.ok())
+      return status;
   for (uint32_t i = blocks.head(); i-- > 0;) {
-    if (!blocks.has(i, format::backwardProgram))
+    if (!blocks.hasBackward(i))
       break; // nothing before it is trained
     // None of the lost ones has been updated yet: the backward is behind them.
     BlockRange lost = checkpoints.lostBefore(i);
     for (uint32_t again = lost.begin; again < lost.end; ++again)
-      if (Status status = blocks.forward(again, live); !status.ok())
+      if (Status status = blocks.recompute(again, live); !status.ok())
         return status;
+    if (Status status = atBlock(i); !status.ok())
+      return status;
+    if (i == last)
+      break;
     if (Status status = blocks.backward(i, live); !status.ok())
       return status;
-    if (!gradients.has(i))
+    if (!sink || !gradients.has(i))
       continue;
     if (Status status = blocks.wait(); !status.ok())
       return status;
-    if (Status status = gradients.deliver(i, sink); !status.ok())
+    if (Status status = gradients.deliver(i, *sink); !status.ok())
       return status;
   }
   return blocks.wait();
 }
 
+// Of one micro-batch, all that comes before its backwards; a loss of zero where it has no labels, and so adds nothing.
+Status Session::runToBackward(const Tokens *batches, uint32_t count, uint32_t index, double &loss) {
+  loss = 0;
+  if (Status status = takeAgain(batches, count, index); !status.ok())
+    return status;
+  if (labels == 0)
+    return Status();
+  if (Status status = runForwardForBackward(); !status.ok())
+    return status;
+  return runObjective(loss);
+}
+
 // The objective over all micro-batches, and its gradient.
-Status Session::runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, double &loss) {
+Status Session::runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, bool refreshes, double &loss) {
   gradientsKept = false;
+  if (refreshes && count > 1)
+    if (Status status = findSubspaces(batches, count); !status.ok())
+      return status;
+  auto atBlock = [&](uint32_t block) {
+    return refreshes && count == 1 ? subspaces.refresh(block, blocks, live, trainables) : Status();
+  };
   gradients.clearSums();
   loss = 0;
   for (uint32_t i = 0; i < count; ++i) {
-    if (Status status = takeAgain(batches, count, i); !status.ok())
+    double part;
+    if (Status status = runToBackward(batches, count, i, part); !status.ok())
       return status;
     if (labels == 0)
       continue; // adds nothing
-    if (Status status = runForwardForBackward(); !status.ok())
-      return status;
-    double part;
-    if (Status status = runObjective(part); !status.ok())
-      return status;
     loss += part;
-    if (Status status = runBackward(sink); !status.ok())
+    if (Status status = runBackward(&sink, std::ref(atBlock)); !status.ok())
       return status;
   }
   return Status();
@@ -114,13 +141,25 @@ Status Session::runBatches(const Tokens *batches, uint32_t count, GradientSink &
 
 namespace {
 
-// Applies each gradient at once.
+// The factor that torch's clip_grad_norm_ multiplies with, or 1.
+float clipFactor(double clip, double squaredNorm) {
+  double factor = clip / (std::sqrt(squaredNorm) + 1e-6);
+  return clip > 0 && factor < 1 ? static_cast<float>(factor) : 1;
+}
+void multiply(float *gradient, uint64_t elements, float factor) {
+  for (uint64_t element = 0; factor != 1 && element < elements; ++element)
+    gradient[element] *= factor;
+}
+
+// Applies each gradient at once, clipped by a factor that is known already.
 class ApplySink final : public GradientSink {
 public:
-  ApplySink(Trainables &trainables, Cancellation &cancellation) : trainables(trainables), cancellation(cancellation) {}
-  Status take(uint32_t trainable, const float *gradient) override {
+  ApplySink(Trainables &trainables, Cancellation &cancellation, float factor = 1)
+      : trainables(trainables), cancellation(cancellation), factor(factor) {}
+  Status take(uint32_t trainable, float *gradient) override {
     cancellation.heed(false); // from here on the step would end half applied
-    squaredNorm += squareOf(gradient, trainables.elements(trainable));
+    squaredNorm += trainables.squareOf(gradient, trainables.gradientElements(trainable));
+    multiply(gradient, trainables.gradientElements(trainable), factor);
     return trainables.update(trainable, gradient);
   }
 
@@ -129,12 +168,27 @@ public:
 private:
   Trainables &trainables;
   Cancellation &cancellation;
+  float factor;
+};
+
+// Leaves of each gradient its square alone.
+class NormSink final : public GradientSink {
+public:
+  NormSink(const Trainables &trainables, std::vector<double> &squares) : trainables(trainables), squares(squares) {}
+  Status take(uint32_t trainable, float *gradient) override {
+    squares[trainable] = trainables.squareOf(gradient, trainables.gradientElements(trainable));
+    return Status();
+  }
+
+private:
+  const Trainables &trainables;
+  std::vector<double> &squares;
 };
 
 // Leaves each gradient, or sum over micro-batches, where it is until all are there.
 class KeepSink final : public GradientSink {
 public:
-  Status take(uint32_t, const float *) override { return Status(); }
+  Status take(uint32_t, float *) override { return Status(); }
 };
 
 } // namespace
@@ -142,33 +196,50 @@ public:
 // Clips as torch's clip_grad_norm_ does, in place. Nothing is updated before the whole gradient is known to be finite.
 Status Session::applyKept(double &squaredNorm) {
   for (uint32_t i = 0; i < trainables.count(); ++i)
-    squaredNorm += squareOf(gradients.of(i), trainables.elements(i));
+    squaredNorm += trainables.squareOf(gradients.of(i), trainables.gradientElements(i));
   double norm = std::sqrt(squaredNorm);
   if (Status status = checkFinite("gradient's norm", norm); !status.ok())
     return status;
-  double factor = settings.clip / (norm + 1e-6);
+  const float factor = clipFactor(settings.clip, squaredNorm);
   for (uint32_t i = 0; i < trainables.count(); ++i) {
     float *gradient = gradients.of(i);
-    if (settings.clip > 0 && factor < 1)
-      for (uint64_t element = 0; element < trainables.elements(i); ++element)
-        gradient[element] *= static_cast<float>(factor);
+    multiply(gradient, trainables.gradientElements(i), factor);
     if (Status status = trainables.update(i, gradient); !status.ok())
       return status;
   }
   return Status();
 }
 
+// Computes all gradients twice instead of keeping them. Squares are added up in applyKept's order, for its bits.
+Status Session::stepClippedTwice(const Tokens *batches, uint32_t count, double &loss, double &squaredNorm) {
+  std::fill(squares.begin(), squares.end(), 0.0);
+  NormSink norm(trainables, squares);
+  if (Status status = runBatches(batches, count, norm, trainables.isRefreshDue(), loss); !status.ok())
+    return status;
+  for (double square : squares)
+    squaredNorm += square;
+  if (Status status = checkFinite("gradient's norm", std::sqrt(squaredNorm)); !status.ok())
+    return status;
+  // Gradients lay where the head finds its rows; without accumulation there is one batch.
+  if (Status status = take(batches[0]); !status.ok())
+    return status;
+  ApplySink apply(trainables, cancellation, clipFactor(settings.clip, squaredNorm));
+  return runBatches(batches, count, apply, false, loss);
+}
+
 // What is to become of gradients before they are applied, as a reduction over machines, would be a sink before these.
 Status Session::stepByGradient(const Tokens *batches, uint32_t count, double &loss, double &squaredNorm) {
   if (gradients.areKept()) {
     KeepSink keep;
-    if (Status status = runBatches(batches, count, keep, loss); !status.ok())
+    if (Status status = runBatches(batches, count, keep, trainables.isRefreshDue(), loss); !status.ok())
       return status;
     gradientsKept = settings.return_gradients;
     return applyKept(squaredNorm);
   }
+  if (settings.clip_recompute)
+    return stepClippedTwice(batches, count, loss, squaredNorm);
   ApplySink apply(trainables, cancellation);
-  Status status = runBatches(batches, count, apply, loss);
+  Status status = runBatches(batches, count, apply, trainables.isRefreshDue(), loss);
   squaredNorm = apply.squaredNorm;
   return status;
 }
@@ -235,7 +306,7 @@ Status Session::lossAndGradients(const Tokens &tokens, const Objective &of, doub
     return status;
   objective = of;
   KeepSink keep;
-  if (Status status = runBatches(&tokens, 1, keep, out); !status.ok())
+  if (Status status = runBatches(&tokens, 1, keep, trainables.isRefreshDue(), out); !status.ok())
     return status;
   gradientsKept = true;
   peak.sample();
@@ -247,13 +318,13 @@ Status Session::applyGradients(const float *const *given) {
     return status;
   double squaredNorm = 0;
   for (uint32_t i = 0; i < trainables.count(); ++i)
-    squaredNorm += squareOf(given[i], trainables.elements(i));
+    squaredNorm += trainables.squareOf(given[i], trainables.elements(i));
   if (Status status = checkFinite("gradient's norm", std::sqrt(squaredNorm)); !status.ok())
     return status;
   trainables.beginStep();
   Status status;
   for (uint32_t i = 0; status.ok() && i < trainables.count(); ++i)
-    status = trainables.update(i, given[i]);
+    status = trainables.updateByWhole(i, given[i]);
   return trainables.endStep(status);
 }
 

@@ -4,9 +4,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "format/container.h"
+#include "format/half.h"
 #include "format/optimizers.h"
 #include "format/random.h"
+#include "runtime/optim/codes.h"
 #include "runtime/optim/direction.h"
+#include "runtime/optim/subspace.h"
 #include "runtime/train/options.h"
 
 namespace mebp {
@@ -16,87 +20,308 @@ uint64_t trainableElements(const format::Bundle &bundle, uint32_t index) {
   return static_cast<uint64_t>(trainable.rows()) * trainable.columns();
 }
 
+format::TrainedShape trainedShape(const format::Bundle &bundle, uint32_t index) {
+  const format::Trainable &trainable = bundle.trainables(static_cast<int>(index));
+  return {trainable.rows(), trainable.columns(), trainable.rank()};
+}
+
+static format::StateOptions stateOptionsOf(const mebp_session_options &options) { return {options.momentum != 0}; }
+
+// A trained tensor's own bytes: its numbers or codes, then the groups' scales and minima, each at an aligned place.
+struct WeightParts {
+  WeightParts(const format::Bundle &bundle, uint32_t index) {
+    const format::Trainable &trainable = bundle.trainables(static_cast<int>(index));
+    const format::Storage storage = storageOf(trainable);
+    data = trainable.rows() * format::rowBytesOf(storage, trainable.columns());
+    groups = trainable.rows() * format::groupsOf(storage, trainable.columns()) * sizeof(uint16_t);
+  }
+  uint64_t scalesAt() const { return format::alignUp(data); }
+  uint64_t minimaAt() const { return scalesAt() + format::alignUp(groups); }
+  uint64_t bytes() const { return groups ? minimaAt() + groups : data; }
+
+  uint64_t data, groups;
+};
+
+static uint64_t weightBytes(const format::Bundle &bundle, uint32_t index) { return WeightParts(bundle, index).bytes(); }
+
+static bool trainsWeights(const format::Bundle &bundle) {
+  return bundle.trainables_size() > 0 && bundle.trainables(0).has_initial_weight();
+}
+
+// Each in pages of its own, which come and go with it.
+static uint64_t inPages(uint64_t bytes) {
+  return (bytes + format::regionAlignment - 1) / format::regionAlignment * format::regionAlignment;
+}
+
+Status checkTrainables(const format::Bundle &bundle, const mebp_session_options &options) {
+  const format::OptimizerTraits &traits = *format::findOptimizer(options.optimizer);
+  for (const format::Trainable &trainable : bundle.trainables()) {
+    const format::Storage storage = storageOf(trainable);
+    if (storage != format::Storage::F32 && traits.forwardOnly)
+      return failure(MEBP_UNSUPPORTED,
+                     "%s moves '%s' and moves it back, which %s would round; compile with --weights f32, or take "
+                     "another optimizer",
+                     traits.name, trainable.name().c_str(), format::nameOf(storage));
+    if (storage == format::Storage::Int8 && !traits.changesInt8)
+      return failure(MEBP_UNSUPPORTED,
+                     "%s does not change '%s', which is int8; choose qgalore, or compile with --weights bf16",
+                     traits.name, trainable.name().c_str());
+  }
+  return Status();
+}
+
 TrainablePlan planTrainables(const format::Bundle &bundle, const mebp_session_options &options, Placer &memory,
                              Placer &file) {
   TrainablePlan plan;
-  uint64_t largest = 0;
-  plan.begin = memory.total();
-  for (uint32_t i = 0; i < static_cast<uint32_t>(bundle.trainables_size()); ++i) {
-    uint64_t bytes = trainableBytes(bundle, i);
-    plan.places.push_back(memory.take(bytes) - plan.begin);
-    largest = std::max(largest, bytes);
+  const auto count = static_cast<uint32_t>(bundle.trainables_size());
+  const format::OptimizerTraits &traits = *format::findOptimizer(options.optimizer);
+  plan.memoryBegin = memory.total();
+  plan.isKeptFiled = options.state_in_file;
+  plan.areWeightsFiled = options.state_in_file && trainsWeights(bundle) && !traits.forwardOnly;
+  Placer &weights = plan.areWeightsFiled ? file : memory;
+  plan.begin = weights.total();
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint64_t bytes = weightBytes(bundle, i);
+    plan.places.push_back(weights.take(plan.areWeightsFiled ? inPages(bytes) : bytes) - plan.begin);
+    plan.weightRoom = std::max(plan.weightRoom, plan.areWeightsFiled ? bytes : 0);
   }
-  plan.arrayBytes = memory.total() - plan.begin;
-  uint32_t arrays = isForwardOnly(options) ? 0 : format::findOptimizer(options.optimizer)->stateArrays;
-  for (uint32_t i = 0; i < arrays; ++i)
-    plan.states.push_back(memory.take(options.state_in_file ? largest : plan.arrayBytes));
-  plan.bytes = plan.arrayBytes + (options.state_in_file ? 0 : arrays * plan.arrayBytes);
-  plan.fileBytes = options.state_in_file ? arrays * plan.arrayBytes : 0;
-  plan.fileBegin = file.take(plan.fileBytes);
+  plan.mappedBytes = file.total();
+  plan.weightRoom = memory.take(plan.weightRoom);
+  Placer &keeping = plan.isKeptFiled ? file : memory;
+  plan.keptBegin = keeping.total();
+  for (uint32_t i = 0; i < count && !isForwardOnly(options); ++i) {
+    const format::TrainedShape shape = trainedShape(bundle, i);
+    const uint64_t bytes = format::keptBytes(traits, shape, stateOptionsOf(options), false);
+    plan.kept.push_back(keeping.take(bytes) - plan.keptBegin);
+    plan.keptRoom = std::max(plan.keptRoom, plan.isKeptFiled ? bytes : 0);
+    plan.scratch = std::max(plan.scratch, format::scratchBytes(traits, shape));
+  }
+  plan.readBegin = memory.total();
+  for (uint32_t i = 0; i < plan.kept.size(); ++i)
+    plan.read.push_back(memory.take(format::keptBytes(traits, trainedShape(bundle, i), stateOptionsOf(options), true)) -
+                        plan.readBegin);
+  plan.keptRoom = memory.take(plan.keptRoom);
+  plan.scratch = memory.take(plan.scratch);
+  plan.memoryEnd = memory.total();
   return plan;
 }
 
 void Trainables::create(const format::Bundle &content, TrainablePlan planned, const mebp_session_options &given,
-                        unsigned char *sessionMemory, bool isFresh, SpillFile &sessionFile) {
+                        unsigned char *sessionMemory, bool isFresh, SpillFile &sessionFile, Workers *sessionWorkers) {
   bundle = &content;
   plan = std::move(planned);
   options = optionsOf(given);
-  rule = updateOf(given.optimizer);
+  stateOptions = stateOptionsOf(given);
+  optimizer = findOptimizer(given.optimizer);
+  traits = format::findOptimizer(given.optimizer);
   memory = sessionMemory;
   file = &sessionFile;
+  workers = sessionWorkers;
   // Fresh pages stay untouched until a step needs them.
   if (!isFresh)
-    std::memset(memory + plan.begin, 0, plan.bytes);
+    std::memset(memory + plan.memoryBegin, 0, plan.memoryEnd - plan.memoryBegin);
   uint64_t seed = bundle->model().lora().seed();
   for (uint32_t i = 0; i < count(); ++i) {
-    float bound = bundle->trainables(static_cast<int>(i)).initial_bound();
-    for (uint64_t element = 0; bound != 0 && element < elements(i); ++element)
-      parameters(i)[element] = format::randomUniform(seed, i, element, bound);
+    const format::Trainable &trainable = bundle->trainables(static_cast<int>(i));
+    if (trainable.has_initial_weight() || trainable.initial_bound() == 0)
+      continue;
+    auto *values = reinterpret_cast<float *>(tensorOf(i).parameters);
+    for (uint64_t element = 0; element < elements(i); ++element)
+      values[element] = format::randomUniform(seed, i, element, trainable.initial_bound());
   }
 }
 
+// Bytes as they are stored: both have the same type.
 Status Trainables::readInitial(Bundle &opened) {
+  for (uint32_t i = 0; i < count(); ++i) {
+    const format::Trainable &trainable = bundle->trainables(static_cast<int>(i));
+    if (!trainable.has_initial_weight())
+      continue;
+    const format::Weight &weight = bundle->weights(static_cast<int>(trainable.initial_weight()));
+    unsigned char *parameters = tensorOf(i).parameters;
+    const WeightParts parts(*bundle, i);
+    const WeightMemory initial = opened.weightMemory(trainable.initial_weight());
+    if (format::storageOf(weight.element()) == storage(i)) {
+      std::memcpy(parameters, initial.data, parts.data);
+      if (parts.groups) {
+        std::memcpy(parameters + parts.scalesAt(), initial.scales, parts.groups);
+        std::memcpy(parameters + parts.minimaAt(), initial.minima, parts.groups);
+      }
+    } else if (Status status = opened.readWeight(trainable.initial_weight(), reinterpret_cast<float *>(parameters));
+               !status.ok())
+      return status;
+    if (Status status = storeWeight(i); !status.ok())
+      return status;
+  }
+  return opened.checkWeights();
+}
+
+format::Storage Trainables::storage(uint32_t trainable) const {
+  return storageOf(bundle->trainables(static_cast<int>(trainable)));
+}
+uint64_t Trainables::bytesOf(uint32_t trainable) const { return weightBytes(*bundle, trainable); }
+
+StoredPlace Trainables::projectorPlace(uint32_t trainable) const {
+  const TrainedTensor tensor = tensorOf(trainable);
+  auto find = [&](std::string_view name) -> const void * {
+    const uint32_t index = format::findKept(*traits, name);
+    return index < format::maximumKept ? tensor.kept[index] : nullptr;
+  };
+  if (traits->projector == format::Storage::F32)
+    return {find(format::projectorArray)};
+  return {find(format::projectorCodes), find(format::projectorScales), find(format::projectorMinima)};
+}
+
+bool Trainables::isRefreshDue(uint32_t trainable) const {
+  return traits->projects && shapeOf(trainable).rank > 0 &&
+         optimizer->projector.isDue(options, stepsDone, tensorOf(trainable));
+}
+
+bool Trainables::isRefreshDue() const {
   for (uint32_t i = 0; i < count(); ++i)
-    if (const format::Trainable &trainable = bundle->trainables(static_cast<int>(i)); trainable.has_initial_weight())
-      if (Status status = opened.readWeight(trainable.initial_weight(), parameters(i)); !status.ok())
+    if (isRefreshDue(i))
+      return true;
+  return false;
+}
+
+void Trainables::countRefreshes(uint64_t &made, uint64_t &ofFixedPeriod) const {
+  made = ofFixedPeriod = 0;
+  const auto interval = static_cast<uint64_t>(options.galoreUpdateInterval);
+  const uint32_t period = format::findKept(*traits, format::periodArray);
+  for (uint32_t i = 0; i < count() && traits->projects; ++i) {
+    if (shapeOf(i).rank == 0)
+      continue;
+    const uint64_t fixed = (stepsDone + interval - 1) / interval;
+    ofFixedPeriod += fixed;
+    made += period < format::maximumKept ? static_cast<uint64_t>(tensorOf(i).array<int64_t>(period)[format::Refreshes])
+                                         : fixed;
+  }
+}
+
+uint64_t Trainables::filedBytesOf(uint32_t trainable) const {
+  return !plan.isKeptFiled || plan.kept.empty()
+             ? 0
+             : format::keptBytes(*traits, trainedShape(*bundle, trainable), stateOptions, false);
+}
+
+StoredPlace Trainables::place(uint32_t trainable) const {
+  const unsigned char *data = (plan.areWeightsFiled ? file->data() : memory) + plan.begin + plan.places[trainable];
+  const WeightParts parts(*bundle, trainable);
+  if (!parts.groups)
+    return {data};
+  return {data, data + parts.scalesAt(), data + parts.minimaAt()};
+}
+
+TrainedTensor Trainables::tensorOf(uint32_t trainable) const {
+  TrainedTensor tensor;
+  tensor.shape = trainedShape(*bundle, trainable);
+  tensor.parameters = memory + (plan.areWeightsFiled ? plan.weightRoom : plan.begin + plan.places[trainable]);
+  tensor.isNarrow = storage(trainable) == format::Storage::BF16;
+  if (const WeightParts parts(*bundle, trainable); parts.groups) {
+    tensor.scales = reinterpret_cast<uint16_t *>(tensor.parameters + parts.scalesAt());
+    tensor.minima = reinterpret_cast<uint16_t *>(tensor.parameters + parts.minimaAt());
+  }
+  const uint64_t ofStep = format::randomBits(bundle->model().lora().seed(), 2, stepsDone);
+  tensor.roundingSeed = format::randomBits(ofStep, trainable, 0);
+  tensor.scratch = memory + plan.scratch;
+  if (!plan.kept.empty())
+    format::placeKept(*traits, tensor.shape, stateOptions, memory + plan.readBegin + plan.read[trainable],
+                      memory + (plan.isKeptFiled ? plan.keptRoom : plan.keptBegin + plan.kept[trainable]), tensor.kept);
+  return tensor;
+}
+
+Status Trainables::loadRooms(uint32_t trainable) const {
+  const TrainedTensor tensor = tensorOf(trainable);
+  const uint64_t keptBytes = filedBytesOf(trainable);
+  if (plan.areWeightsFiled)
+    if (Status status = file->read(plan.begin + plan.places[trainable], tensor.parameters, bytesOf(trainable));
+        !status.ok())
+      return status;
+  return keptBytes ? file->read(plan.keptBegin + plan.kept[trainable], memory + plan.keptRoom, keptBytes) : Status();
+}
+
+Status Trainables::store(uint64_t place, const void *data, uint64_t bytes) {
+  Status status = file->write(place, data, bytes);
+  file->writeBack(place, bytes);
+  return status;
+}
+Status Trainables::storeWeight(uint32_t trainable) {
+  return plan.areWeightsFiled ? store(plan.begin + plan.places[trainable], memory + plan.weightRoom, bytesOf(trainable))
+                              : Status();
+}
+Status Trainables::storeKept(uint32_t trainable) {
+  const uint64_t bytes = filedBytesOf(trainable);
+  return bytes ? store(plan.keptBegin + plan.kept[trainable], memory + plan.keptRoom, bytes) : Status();
+}
+
+Status Trainables::read(uint32_t trainable, float *out) const {
+  if (Status status = loadRooms(trainable); !status.ok())
+    return status;
+  const TrainedTensor tensor = tensorOf(trainable);
+  for (uint64_t row = 0; row < tensor.shape.rows; ++row)
+    format::readRow(tensor.storedRow(row), 0, static_cast<int64_t>(tensor.shape.columns),
+                    out + row * tensor.shape.columns);
+  return Status();
+}
+
+Status Trainables::write(uint32_t trainable, const float *values) {
+  const TrainedTensor tensor = tensorOf(trainable);
+  if (tensor.isCoded()) {
+    for (uint64_t row = 0; row < tensor.shape.rows; ++row)
+      roundToNearest(values + row * tensor.shape.columns, tensor.shape.columns, tensor.codedRow(row));
+    return storeWeight(trainable);
+  }
+  if (!tensor.isNarrow)
+    std::memcpy(tensor.parameters, values, bytesOf(trainable));
+  for (uint64_t i = 0; tensor.isNarrow && i < elements(trainable); ++i)
+    reinterpret_cast<uint16_t *>(tensor.parameters)[i] = format::floatToBfloat(values[i]);
+  return storeWeight(trainable);
+}
+
+Status Trainables::fetch(const format::Block &block) const {
+  for (const format::Parameter &parameter : block.parameters())
+    if (plan.areWeightsFiled && parameter.has_trainable())
+      if (Status status =
+              file->prepareRead(plan.begin + plan.places[parameter.trainable()], bytesOf(parameter.trainable()));
+          !status.ok())
         return status;
   return Status();
 }
 
-float *Trainables::parameters(uint32_t trainable) const {
-  return reinterpret_cast<float *>(memory + plan.begin + plan.places[trainable]);
-}
-
-float *Trainables::stateOf(uint32_t trainable, uint32_t array) const {
-  return reinterpret_cast<float *>(memory + plan.states[array] + (plan.fileBytes ? 0 : plan.places[trainable]));
-}
-
-Status Trainables::readFile(uint64_t offset, void *data, uint64_t bytes) const {
-  return file->read(plan.fileBegin + offset, data, bytes);
-}
-
-Status Trainables::writeFile(uint64_t offset, const void *data, uint64_t bytes) {
-  Status status = file->write(plan.fileBegin + offset, data, bytes);
-  file->writeBack(plan.fileBegin + offset, bytes);
-  return status;
+void Trainables::drop(const format::Block &block) const {
+  for (const format::Parameter &parameter : block.parameters())
+    if (plan.areWeightsFiled && parameter.has_trainable())
+      file->drop(plan.begin + plan.places[parameter.trainable()], bytesOf(parameter.trainable()));
 }
 
 Status Trainables::update(uint32_t trainable, const float *gradient) {
-  float *state[format::maximumStateArrays] = {};
-  bool filed = plan.fileBytes != 0;
-  uint64_t bytes = elements(trainable) * sizeof(float);
-  for (uint32_t i = 0; i < plan.states.size(); ++i) {
-    state[i] = stateOf(trainable, i);
-    if (filed)
-      if (Status status = readFile(i * plan.arrayBytes + plan.places[trainable], state[i], bytes); !status.ok())
-        return status;
-  }
+  if (Status status = loadRooms(trainable); !status.ok())
+    return status;
   changed = true;
-  rule(options, stepsDone + 1, parameters(trainable), gradient, state, elements(trainable));
-  for (uint32_t i = 0; filed && i < plan.states.size(); ++i)
-    if (Status status = writeFile(i * plan.arrayBytes + plan.places[trainable], state[i], bytes); !status.ok())
-      return status;
-  return Status();
+  TrainedTensor tensor = tensorOf(trainable);
+  tensor.gradient = gradient;
+  tensor.workers = workers;
+  optimizer->update(options, stepsDone + 1, tensor);
+  if (Status status = storeWeight(trainable); !status.ok())
+    return status;
+  return storeKept(trainable);
+}
+
+Status Trainables::updateByWhole(uint32_t trainable, const float *gradient) {
+  const format::TrainedShape shape = shapeOf(trainable);
+  if (shape.rank == 0)
+    return update(trainable, gradient);
+  // The caller has whole gradients in memory, so that a little more is not what matters.
+  std::vector<unsigned char> workspace(svdWorkspaceBytes(shape));
+  std::vector<float> projected(shape.gradientElements());
+  if (isRefreshDue(trainable)) {
+    if (!projectorOfGradient(shape, gradient, projectorRoom(trainable), workspace.data()))
+      return failure(MEBP_NOT_FINITE, "the singular value decomposition of the gradient of '%s' does not converge",
+                     nameOf(trainable).c_str());
+    keepProjector(trainable);
+  }
+  project(shape, gradient, optimizer->projector.read(tensorOf(trainable)), projected.data());
+  return update(trainable, projected.data());
 }
 
 Status Trainables::endStep(const Status &status) {
@@ -123,37 +348,78 @@ Status Trainables::checkWhole() const {
                                 "start over");
 }
 
+// Only with an optimizer that checkTrainables lets have f32 alone, and that has them in memory.
 void Trainables::addDirection(float factor) {
   uint64_t seed = format::randomBits(bundle->model().lora().seed(), 0, stepsDone);
   for (uint32_t i = 0; i < count(); ++i)
-    mebp::addDirection(parameters(i), elements(i), seed, i, factor);
+    mebp::addDirection(reinterpret_cast<float *>(tensorOf(i).parameters), elements(i), seed, i, factor);
 }
 
 void Trainables::scale(float factor) {
   for (uint32_t i = 0; i < count(); ++i) {
-    float *values = parameters(i);
+    auto *values = reinterpret_cast<float *>(tensorOf(i).parameters);
     for (uint64_t element = 0; element < elements(i); ++element)
       values[element] *= factor;
   }
 }
 
+std::vector<SavedTensor> Trainables::saved() const {
+  std::vector<SavedTensor> tensors;
+  for (uint32_t i = 0; i < count(); ++i) {
+    const format::TrainedShape shape = trainedShape(*bundle, i);
+    const std::string &name = bundle->trainables(static_cast<int>(i)).name();
+    const format::Storage stored = storage(i);
+    const format::ArrayShape groups = {shape.rows, format::groupsOf(stored, shape.columns)};
+    tensors.push_back({name,
+                       stored == format::Storage::Int8   ? format::KeptType::U8
+                       : stored == format::Storage::BF16 ? format::KeptType::BF16
+                                                         : format::KeptType::F32,
+                       {shape.rows, format::strideOf(stored, shape.columns)}});
+    for (const char *part : {"/scales", "/minima"})
+      if (groups.columns)
+        tensors.push_back({name + part, format::KeptType::F16, groups});
+    for (const format::KeptArray &array : traits->kept)
+      if (!plan.kept.empty() && array.bytes(shape, stateOptions))
+        tensors.push_back({name + "/" + array.name, array.type, array.shape(shape, stateOptions)});
+  }
+  return tensors;
+}
+
 Status Trainables::save(const std::function<void(const unsigned char *data, uint64_t bytes)> &take) const {
-  take(memory + plan.begin, plan.bytes);
-  std::vector<unsigned char> piece(std::min<uint64_t>(plan.fileBytes, 1 << 16));
-  for (uint64_t done = 0; done < plan.fileBytes; done += piece.size()) {
-    uint64_t bytes = std::min<uint64_t>(piece.size(), plan.fileBytes - done);
-    if (Status status = readFile(done, piece.data(), bytes); !status.ok())
+  for (uint32_t i = 0; i < count(); ++i) {
+    if (Status status = loadRooms(i); !status.ok())
       return status;
-    take(piece.data(), bytes);
+    const TrainedTensor tensor = tensorOf(i);
+    const WeightParts parts(*bundle, i);
+    take(tensor.parameters, parts.data);
+    for (uint16_t *groups : {tensor.scales, tensor.minima})
+      if (groups)
+        take(reinterpret_cast<unsigned char *>(groups), parts.groups);
+    for (uint32_t array = 0; array < format::maximumKept; ++array)
+      if (tensor.kept[array])
+        take(tensor.kept[array], traits->kept[array].bytes(tensor.shape, stateOptions));
   }
   return Status();
 }
 
-Status Trainables::load(const unsigned char *saved) {
+Status Trainables::load(const std::vector<const unsigned char *> &tensors) {
   poisoned = true;
-  if (Status status = writeFile(0, saved + plan.bytes, plan.fileBytes); !status.ok())
-    return status;
-  std::memcpy(memory + plan.begin, saved, plan.bytes);
+  auto next = tensors.begin();
+  for (uint32_t i = 0; i < count(); ++i) {
+    const TrainedTensor tensor = tensorOf(i);
+    const WeightParts parts(*bundle, i);
+    std::memcpy(tensor.parameters, *next++, parts.data);
+    for (uint16_t *groups : {tensor.scales, tensor.minima})
+      if (groups)
+        std::memcpy(groups, *next++, parts.groups);
+    for (uint32_t array = 0; array < format::maximumKept; ++array)
+      if (tensor.kept[array])
+        std::memcpy(tensor.kept[array], *next++, traits->kept[array].bytes(tensor.shape, stateOptions));
+    if (Status status = storeWeight(i); !status.ok())
+      return status;
+    if (Status status = storeKept(i); !status.ok())
+      return status;
+  }
   poisoned = false;
   return Status();
 }

@@ -5,11 +5,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "format/program.pb.h"
+#include "format/storage.h"
 #include "mebp/mebp.h"
 #include "runtime/bundle/bundle.h"
+#include "runtime/bundle/programs.h"
 #include "runtime/core/spill_file.h"
 #include "runtime/core/status.h"
 #include "runtime/optim/optimizer.h"
@@ -18,42 +21,96 @@
 namespace mebp {
 
 uint64_t trainableElements(const format::Bundle &bundle, uint32_t index);
-inline uint64_t trainableBytes(const format::Bundle &bundle, uint32_t index) {
-  return trainableElements(bundle, index) * sizeof(float);
+format::TrainedShape trainedShape(const format::Bundle &bundle, uint32_t index);
+// Of its gradient, as programs give it.
+inline uint64_t gradientElements(const format::Bundle &bundle, uint32_t index) {
+  return trainedShape(bundle, index).gradientElements();
+}
+inline uint64_t gradientBytes(const format::Bundle &bundle, uint32_t index) {
+  return gradientElements(bundle, index) * sizeof(float);
 }
 
-// Where they lie: f32 elements, one trainable after another, then the optimizer's arrays, each as long as all of them
-// and in the same order. Arrays in the file have room in memory for one trainable's part.
+// Where they lie: one trainable after another, then what the optimizer keeps of each, in the same order. What is in the
+// file has room in memory for one trainable's. There the model's own weights lie in pages of their own, and programs
+// read them in place; an adapter stays in memory.
 struct TrainablePlan {
-  uint64_t begin = 0;           // of the first trainable in memory
+  uint64_t begin = 0;           // of the first trainable, in memory or in the file
   std::vector<uint64_t> places; // of each, counted from there
-  uint64_t arrayBytes = 0;      // of all trainables, and of each array
-  std::vector<uint64_t> states; // of each array, or of its room, in memory
-  uint64_t bytes = 0;           // of the trainables and those arrays that are whole in memory
-  uint64_t fileBegin = 0;       // of the arrays in the file
-  uint64_t fileBytes = 0;       // 0: they are in memory
+  uint64_t keptBegin = 0;       // likewise
+  std::vector<uint64_t> kept;   // of each trainable's first array, counted from there
+  uint64_t readBegin = 0;       // likewise of what programs read of it, which stays in memory
+  std::vector<uint64_t> read;
+  bool areWeightsFiled = false, isKeptFiled = false;
+  // In memory:
+  uint64_t memoryBegin = 0, memoryEnd = 0;
+  uint64_t weightRoom = 0;  // of one trainable that is in the file
+  uint64_t keptRoom = 0;    // of what is kept of it
+  uint64_t scratch = 0;     // of the optimizer while it updates one
+  uint64_t mappedBytes = 0; // of the file, from its beginning: what programs read in place
 };
 
 // Takes options as followPlan gives them.
 TrainablePlan planTrainables(const format::Bundle &bundle, const mebp_session_options &options, Placer &memory,
                              Placer &file);
+// Refuses an optimizer that cannot train what the bundle has.
+Status checkTrainables(const format::Bundle &bundle, const mebp_session_options &options);
+
+// Where codes lie, or numbers: then there are no groups.
+struct StoredPlace {
+  const void *data = nullptr, *scales = nullptr, *minima = nullptr;
+};
+
+// A tensor of a saved state: a trainable, or an array that is kept of it.
+struct SavedTensor {
+  std::string name; // TRAINABLE, or TRAINABLE/ARRAY
+  format::KeptType type = format::KeptType::F32;
+  format::ArrayShape shape;
+
+  uint64_t bytes() const { return shape.elements() * bytesOf(type); }
+};
 
 class Trainables {
 public:
   // With the values that the bundle's seed gives. Fresh memory is zero; the file is open where the plan needs one.
   void create(const format::Bundle &content, TrainablePlan planned, const mebp_session_options &given,
-              unsigned char *sessionMemory, bool isFresh, SpillFile &sessionFile);
+              unsigned char *sessionMemory, bool isFresh, SpillFile &sessionFile, Workers *sessionWorkers);
 
   // Of those that begin as a weight of the model.
   Status readInitial(Bundle &opened);
 
   uint32_t count() const { return static_cast<uint32_t>(plan.places.size()); }
   uint64_t elements(uint32_t trainable) const { return trainableElements(*bundle, trainable); }
-  float *parameters(uint32_t trainable) const;
+  format::TrainedShape shapeOf(uint32_t trainable) const { return trainedShape(*bundle, trainable); }
+  uint64_t gradientElements(uint32_t trainable) const { return shapeOf(trainable).gradientElements(); }
+  const std::string &nameOf(uint32_t trainable) const { return bundle->trainables(static_cast<int>(trainable)).name(); }
+  // Of a gradient that is projected, by an optimizer that does so: where a new one is written to in f32, which is then
+  // kept, and where programs find it.
+  float *projectorRoom(uint32_t trainable) const { return optimizer->projector.room(tensorOf(trainable)); }
+  void keepProjector(uint32_t trainable) const { optimizer->projector.keep(options, stepsDone, tensorOf(trainable)); }
+  StoredPlace projectorPlace(uint32_t trainable) const;
+  // Whether the next step looks for the subspace of one of them anew, or of any.
+  bool isRefreshDue(uint32_t trainable) const;
+  bool isRefreshDue() const;
+  // How often subspaces were found, and how often a period that never changes would have found them.
+  void countRefreshes(uint64_t &made, uint64_t &ofFixedPeriod) const;
+  format::Storage storage(uint32_t trainable) const;
+  // Where programs find it.
+  StoredPlace place(uint32_t trainable) const;
+  // All of its elements in f32; what is written is rounded to the nearest that it can hold.
+  Status read(uint32_t trainable, float *out) const;
+  Status write(uint32_t trainable, const float *values);
+  bool areWeightsFiled() const { return plan.areWeightsFiled; }
+  // Before a program reads those of a block, and when nothing will for a while: they come into memory, and go.
+  Status fetch(const format::Block &block) const;
+  void drop(const format::Block &block) const;
 
   // A step updates each once. Its end counts it or, where it failed, says whether it had changed any by then.
+  double squareOf(const float *gradient, uint64_t count) const { return mebp::squareOf(workers, gradient, count); }
   void beginStep() { changed = false; }
   Status update(uint32_t trainable, const float *gradient);
+  // With a gradient in the trainable's own shape, wherever it comes from: projects it first, where that is to be, after
+  // an exact singular value decomposition where the subspace is due.
+  Status updateByWhole(uint32_t trainable, const float *gradient);
   Status endStep(const Status &status);
   // Refuses, with MEBP_POISONED, what a step or a load has left half changed. The next whole load mends it.
   Status checkWhole() const;
@@ -64,24 +121,33 @@ public:
   void addDirection(float factor);
   void scale(float factor);
 
-  // What a saved state has of them: the parameters, then each of the optimizer's arrays, wherever these are.
-  uint64_t savedBytes() const { return plan.bytes + plan.fileBytes; }
-  Status save(const std::function<void(const unsigned char *data, uint64_t bytes)> &take) const; // piece by piece
-  Status load(const unsigned char *saved);
+  // What a saved state has of them, each trainable followed by what is kept of it. Bytes come piece by piece.
+  std::vector<SavedTensor> saved() const;
+  Status save(const std::function<void(const unsigned char *data, uint64_t bytes)> &take) const;
+  // Takes the bytes of saved(), in its order.
+  Status load(const std::vector<const unsigned char *> &tensors);
 
   OptimizerOptions options;
   uint64_t stepsDone = 0;
 
 private:
-  float *stateOf(uint32_t trainable, uint32_t array) const; // where it is in memory for an update
-  Status readFile(uint64_t offset, void *data, uint64_t bytes) const;
-  Status writeFile(uint64_t offset, const void *data, uint64_t bytes);
+  // As an update has it: what is in the file is in its room, once it is loaded.
+  TrainedTensor tensorOf(uint32_t trainable) const;
+  uint64_t bytesOf(uint32_t trainable) const;
+  uint64_t filedBytesOf(uint32_t trainable) const; // of what is kept
+  Status loadRooms(uint32_t trainable) const;
+  Status storeWeight(uint32_t trainable);
+  Status storeKept(uint32_t trainable);
+  Status store(uint64_t place, const void *data, uint64_t bytes);
 
   const format::Bundle *bundle = nullptr;
   TrainablePlan plan;
-  Update rule = nullptr; // of the optimizer
+  const Optimizer *optimizer = nullptr;
+  const format::OptimizerTraits *traits = nullptr; // of it
+  format::StateOptions stateOptions;
   unsigned char *memory = nullptr;
   SpillFile *file = nullptr;
+  Workers *workers = nullptr;
   bool changed = false;  // by this step
   bool poisoned = false; // by one that failed
 };

@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from mebp.exporter.packaged import unpack
 from mebp.tokenizer import Tokenizer
+from support.exports import keep
 from support.pipeline import make_bundle
 from support.textmodel import TEXT, make_text_bundle
 
@@ -22,6 +23,17 @@ _figures: list[str] = []
 def show():
     """Takes a line that the run's end shows: figures are worth reading even where they pass."""
     return _figures.append
+
+
+# With pytest-xdist tests run in workers, and what these print nobody sees.
+def pytest_sessionfinish(session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["figures"] = _figures
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node) -> None:
+    _figures.extend(getattr(node, "workeroutput", {}).get("figures", []))
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
@@ -56,9 +68,9 @@ class SmolLM2:
 
 
 @pytest.fixture(scope="session")
-def smollm2(tmp_path_factory) -> SmolLM2:
-    folder = tmp_path_factory.mktemp("smollm2")
-    bundle = make_bundle("packaged:smollm2", folder, seq_len=512)
+def smollm2() -> SmolLM2:
+    folder = keep("smollm2", lambda folder: make_bundle("packaged:smollm2", folder, seq_len=512))
+    bundle = folder / "model.mebp"
     model = AutoModelForCausalLM.from_pretrained(unpack("packaged:smollm2")).float().eval()
     return SmolLM2(model, bundle, folder, Tokenizer(bundle))
 

@@ -6,7 +6,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from peft import PeftModel
+from peft import AutoPeftModelForCausalLM, PeftModel
 from safetensors.numpy import load_file
 
 import mebp
@@ -56,3 +56,20 @@ def test_generation_knows_what_the_model_knows(smollm2):
     prompt = smollm2.tokenizer.encode("The capital of France is")
     ids = session.generate([prompt], max_new_tokens=8, eos_token_id=smollm2.tokenizer.stop_tokens)
     assert "Paris" in smollm2.tokenizer.decode(ids[0].tolist())
+
+
+def test_peft_opens_the_adapter_with_its_base(tmp_path, monkeypatch):
+    model = models.build("llama")
+    models.save(model, tmp_path / "base")
+    monkeypatch.chdir(tmp_path)
+    bundle = make_bundle("base", tmp_path / "exported", seq_len=32, weights="f32")  # a path that is not whole
+    session = mebp.Session(bundle)
+    randomise_adapter(session)
+    session.save_adapter(tmp_path / "adapter")
+    monkeypatch.chdir("/")
+    adapted = AutoPeftModelForCausalLM.from_pretrained(tmp_path / "adapter").eval()
+    assert adapted.peft_config["default"].base_model_name_or_path == str(tmp_path / "base")
+    ids = models.token_ids(model, 1, 27).numpy()
+    with torch.no_grad():
+        expected = adapted(input_ids=torch.from_numpy(ids)).logits.numpy()
+    assert relative_error(session.logits(ids), expected) < 1e-5

@@ -185,6 +185,34 @@ def test_a_broken_file_is_refused_or_passed_over(message, exported, found, tmp_p
     assert run.stderr == f"mebpc: note: {path}: {message}; run mebp calibrate again; times are estimates until then\n"
 
 
+def test_another_devices_file_is_refused_or_passed_over(exported, found, tmp_path):
+    path = write(tmp_path / "rates.json", found, device="mlx")
+    message = "was measured on the device 'mlx'; give the file of mebp calibrate --device cpu"
+    run = mebpc(exported, "--rates", path)
+    assert run.returncode == 2 and run.stderr == f"mebpc: --rates {path}: {message}\n"
+    run = mebpc(exported, MEBP_CACHE=str(tmp_path))
+    assert run.returncode == 0 and "; estimated " in run.stdout
+    assert run.stderr == f"mebpc: note: {path}: {message}; times are estimates until then\n"
+
+
+def test_a_file_from_before_there_were_devices_is_the_cpus(exported, found, tmp_path):
+    older = {name: value for name, value in found.items() if name not in ("device", "description")}
+    assert plan(exported, tmp_path, "--rates", write(tmp_path / "rates.json", older))["calibrated"]
+
+
+def test_a_device_has_a_file_of_its_own(found, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEBP_CACHE", str(tmp_path))
+    run = mebp("calibrate", "--quick", "--device", "mlx-cpu")
+    path = tmp_path / "rates_mlx-cpu.json"
+    assert run.returncode == 0 and run.stderr == ""
+    assert run.stdout.endswith(f"{path}: mebpc --device mlx-cpu reads this file to predict step times\n")
+    assert not (tmp_path / "rates.json").exists()
+    measured = json.loads(path.read_text())
+    assert measured["device"] == "mlx-cpu" and "MLX 0.32.4" in measured["description"] and measured["kernels"] == "mlx"
+    assert measured["threads"] == [1] and set(measured["nanoseconds"]) == set(found["nanoseconds"])
+    assert all(len(rates) == 1 and sum(rates[0]) > 0 for rates in measured["nanoseconds"].values())
+
+
 def test_a_file_that_is_not_there_is_refused(exported, tmp_path):
     run = mebpc(exported, "--rates", tmp_path / "none.json")
     assert run.returncode == 2
@@ -201,6 +229,12 @@ def test_refuses_what_it_cannot_do(tmp_path):
         f"mebp: {inside}: its folder cannot be made (File exists); choose another with -o"
     )
     assert refusal("calibrate", "--threads", "0") == "mebp: --threads 0: give 1 to 1024"
+    assert refusal("calibrate", "--device", "cuda") == (
+        "mebp: there is no device 'cuda'; choose cpu, mlx or mlx-cpu (an NVIDIA GPU is mlx, too)"
+    )
+    threads = refusal("calibrate", "--device", "mlx-cpu", "--threads", "2", "-o", tmp_path / "rates.json")
+    assert threads == "mebp: the device 'mlx-cpu' has no threads to choose; leave them out"
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
 def test_times_the_kernels_that_are_named(tmp_path, monkeypatch):
@@ -230,7 +264,8 @@ def test_ctrl_c_leaves_nothing(tmp_path):
 
 def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch, found):
     monkeypatch.setattr(
-        "mebp.calibration.load_runtime", lambda: SimpleNamespace(calibrate=lambda *_: json.dumps(found))
+        "mebp.calibration.load_runtime",
+        lambda: SimpleNamespace(check_device=lambda _: None, calibrate=lambda *_: json.dumps(found)),
     )
 
     def fill_the_disk(path: Path, text: str, **_: object) -> None:

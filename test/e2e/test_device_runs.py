@@ -39,7 +39,13 @@ def test_what_is_wrong_on_it_is_computed_in_another_way(bundle, tmp_path, monkey
     [remembered] = tmp_path.glob("self_test_mlx-cpu.json")
     found = json.loads(remembered.read_text())
     remembered.write_text(
-        json.dumps(found | {"routes": {"quantised products": False}, "avoided": ["quantised products are wrong"]})
+        json.dumps(
+            found
+            | {
+                "routes": found["routes"] | {"quantised products": False},
+                "avoided": ["quantised products are wrong"],
+            }
+        )
     )
     dense = Session(bundle, device="mlx-cpu", forward_only=True).loss(ids, ids)
     assert capsys.readouterr().err == "warning: the device 'mlx-cpu': quantised products are wrong\n"

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import mebp
-from mebp.inspect import inspect
 from mebp.tools import find_tool
 from support import models
 from support.commands import TIMEOUT, refusal
+from support.peaks import check_each_use, other_peaks
 from support.pipeline import check, compare_gradients, make_bundle
 
 # Norms of every sort, biases, tables, positions, products, heads of their own and tied ones.
@@ -117,15 +117,8 @@ def test_a_step_is_torchs(tmp_path, returned):
 @pytest.mark.parametrize("name", ["llama, biases", "qwen2, tied", "gpt2, tied"])
 def test_the_plan_is_the_sessions(tmp_path, name):
     _, bundle = make(tmp_path, name)
-    peaks = {peak["name"]: peak["bytes"] for peak in inspect(bundle)["plan"]["other_peaks"]}
-    uses = {
-        "gradients applied at once": {"return_gradients": False},
-        "clipped or returned": {"return_gradients": True},
-        "accumulated": {"return_gradients": False, "accumulate": True},
-    }
-    for use, options in uses.items():
-        session = mebp.Session(bundle, **options)
-        assert session.plan["planned_peak_bytes"] == peaks[f"adamw, {use}"], use
+    peaks = other_peaks(bundle)
+    session = check_each_use(bundle, "adamw", peaks)
     elements = sum(values.size for values in session.trainables().values())
     assert session.plan["arenas"]["trainables"] >= 4 * elements
 

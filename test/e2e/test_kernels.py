@@ -81,6 +81,9 @@ class Elsewhere:
     def base_weights(self) -> dict[str, np.ndarray]:
         return self.session.base_weights()
 
+    def frozen_factors(self) -> dict[str, np.ndarray]:
+        return self.session.frozen_factors()
+
     def trainables(self) -> dict[str, np.ndarray]:
         return self.session.trainables()
 

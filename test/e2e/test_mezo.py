@@ -10,6 +10,7 @@ import pytest
 import mebp
 from mebp.tools import find_tool
 from support import models
+from support.exports import export
 from support.pipeline import make_bundle
 
 TOLERANCE = 0.10  # as test_memory.py's
@@ -42,7 +43,7 @@ def test_it_lowers_the_loss(model, tmp_path):
 
 
 def test_a_budget_counts_forwards_alone(model, tmp_path):
-    mebp.export(model, tmp_path / "model.onnx", seq_len=64)
+    export(model, tmp_path / "model.onnx", seq_len=64)
     command = [find_tool("mebpc"), str(tmp_path / "model.onnx"), "--plan-only", "--memory-budget", "1KB"]
     lines = {}
     for optimizer in ("sgd", "mezo"):

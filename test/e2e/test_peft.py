@@ -12,6 +12,7 @@ import mebp
 from mebp.verification.comparison import relative_error
 from mebp.verification.reference import load_weights
 from support import models
+from support.exports import export
 from support.pipeline import make_bundle
 
 DEFAULTS = {"r": 8, "lora_alpha": 16, "target_modules": "all-linear", "task_type": "CAUSAL_LM"}
@@ -103,7 +104,7 @@ def refuse(bundle, model, folder, words, **options):
 def test_an_adapter_for_fewer_modules_says_how_to_compile(llama, tmp_path):
     model = models.build("llama")
     exported = tmp_path / "model.onnx"
-    mebp.export(model, exported, seq_len=32)
+    export(model, exported, seq_len=32)
     lora = mebp.LoRA(rank=8, alpha=16, targets="q_proj")
     mebp.compile(exported, tmp_path / "q.mebp", seq_len=32, precision="f32", lora=lora)
     words = "k_proj.*, which this bundle does not train; compile its base model with --lora-targets k_proj,q_proj"

@@ -13,6 +13,7 @@ import mebp
 from mebp.tools import find_tool
 from support import models
 from support.commands import TIMEOUT
+from support.exports import export
 
 OPTIONS = {
     "whole": ["--rates", "none"],
@@ -37,7 +38,7 @@ def run(*command: object) -> str:
 def exported(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("exported") / "model.onnx"
     # Biases, a window and a rotary embedding; two sums over chunks begin with the same zeros.
-    mebp.export(models.build("qwen2"), path, seq_len=24, batch=2)
+    export(models.build("qwen2"), path, seq_len=24, batch=2)
     return path
 
 
@@ -87,8 +88,12 @@ def test_other_texts_are_refused(exported, tmp_path):
         "empty": (r"empty.mlir: has no mebp.options; give what mebpc --emit exec prints", "module {}"),
         "option": (r"option.mlir: mebp.options has no chunk_size, or not a valid one", text.replace("chunk_size", "x")),
         "batch": (
-            r"batch.mlir: mebp.options has no valid batch, sequence, threads and optimizer",
+            r"batch.mlir: mebp.options has no valid batch, sequence, threads, optimizer and momentum",
             text.replace("{batch = 2 : i64", "{batch = 0 : i64"),
+        ),
+        "momentum": (
+            r"momentum.mlir: mebp.options has no valid batch, sequence, threads, optimizer and momentum",
+            text.replace("momentum = 0.0", "momentum = 0.9"),  # of adamw
         ),
         "kernel": (r'"rms_nrm" is no kernel \(format/kernels.h\)', text.replace('"rms_norm"', '"rms_nrm"')),
         "places": (

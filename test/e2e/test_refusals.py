@@ -17,13 +17,14 @@ import mebp
 from mebp.tools import find_tool
 from support import models
 from support.commands import TIMEOUT
+from support.exports import export
 from support.pipeline import make_bundle
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("exported")
-    mebp.export(models.build("llama"), folder / "model.onnx", seq_len=24, batch=1)
+    export(models.build("llama"), folder / "model.onnx", seq_len=24, batch=1)
     return folder
 
 

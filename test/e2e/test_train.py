@@ -15,6 +15,7 @@ from safetensors.numpy import load_file
 
 from mebp import Error, Session, StepResult
 from mebp.tools import find_tool
+from mebp.training.log import read_log as log_entries
 from mebp.training.loop import train
 from mebp.training.options import TrainingOptions
 from support.commands import TIMEOUT, has_lines, mebp, refusal, running
@@ -38,6 +39,23 @@ def test_a_run_leaves_adapter_log_and_picture(bundle, data, tmp_path):
     assert {entry.name for entry in (out / "adapter").iterdir()} >= {"adapter_model.safetensors", "adapter_config.json"}
     answer = mebp("generate", bundle, "--prompt", "The wick", "--adapter", out / "adapter", "--max-new-tokens", 6)
     assert answer.returncode == 0, answer.stderr
+
+
+def test_a_curve_lies_beside_the_adapter(bundle, data, tmp_path):
+    adapter, state = tmp_path / "adapter", tmp_path / "state"
+    common = ["train", bundle, "--data", data, "--lr", 1e-2, "--state", state]
+    run = mebp(*common, "--steps", 3, "--adapter-out", adapter)
+    assert f"loss curve: {adapter / 'training.png'}" in run.stdout.splitlines(), run.stderr
+    assert (adapter / "training.png").read_bytes().startswith(b"\x89PNG")
+    assert mebp(*common, "--steps", 5, "--adapter-out", adapter, "--resume").returncode == 0
+    assert [entry.step for entry in log_entries(adapter / "training.csv")] == [1, 2, 3, 4, 5]
+    table = mebp(*common, "--steps", 5, "--overwrite", "--adapter-out", tmp_path / "other", "--log", tmp_path / "r.csv")
+    assert table.returncode == 0, table.stderr
+    same = [(entry.step, entry.loss) for entry in log_entries(adapter / "training.csv")]
+    assert [(entry.step, entry.loss) for entry in log_entries(tmp_path / "r.csv")] == same
+    assert (tmp_path / "r.csv").read_text() == (tmp_path / "other" / "training.csv").read_text()
+    assert mebp(*common, "--steps", 2, "--overwrite", "--adapter-out", adapter).returncode == 0
+    assert [entry.step for entry in log_entries(adapter / "training.csv")] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -312,8 +330,13 @@ def test_refusals(bundle, data, tmp_path):
     assert "galore" in refusal(*train, "--optimizer", "galore")
     assert "cuda" in refusal(*train, "--device", "cuda")
     assert "--clip" in refusal(*train, "--clip", 0)
-    assert "--model-out" in refusal(*train, "--model-out", tmp_path)
+    trains = "trains an adapter and no weights of the model; give --adapter-out; mebp merge makes a model of it"
+    assert trains in refusal(*train, "--model-out", tmp_path / "model")
     assert "none.txt" in refusal(*train, "--eval", tmp_path / "none.txt")
+    line = "sgd has no option 'betas'; leave it out, or choose adamw, lion, adamw8bit, galore or qgalore"
+    assert line in refusal(*train, "--optimizer", "sgd", "--betas", "0.9,0.99")
+    assert "choose sgd" in refusal(*train, "--optimizer", "lion", "--momentum", 0.9)
+    assert "--betas is '0.9'; give two numbers, such as 0.9,0.999" in refusal(*train, "--betas", "0.9")
     assert "NAME.mebp and --data FILE must be given" in refusal("train")
     assert "--steps" in refusal(*train, "--steps", 0)
     assert "lr" in refusal(*train, "--lr", "nan")

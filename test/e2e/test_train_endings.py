@@ -3,8 +3,11 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import pytest
 
 import mebp
 from mebp import Error, Session, StepResult
+from mebp.training.state import steps as saved_steps
 from support.commands import MEBP, TIMEOUT, has_lines, printed, running
 from support.commands import mebp as command
 
@@ -66,6 +70,87 @@ def test_a_signal_takes_its_course_when_a_call_has_saved(bundle, data, tmp_path)
     finally:
         signal.signal(signal.SIGTERM, previous)
     assert seen == [2] and run.interrupted and run.signal == signal.SIGTERM
+
+
+def lines_of(process: subprocess.Popen, start: str) -> int:
+    return sum(line.startswith(start) for line in printed(process.stdout).splitlines())
+
+
+def wait_for(process: subprocess.Popen, start: str, count: int = 1) -> None:
+    """Until the run has printed so many lines that begin so."""
+    while lines_of(process, start) < count:
+        assert process.poll() is None, printed(process.stderr)
+        time.sleep(0.01)
+
+
+def resident_weights(process: subprocess.Popen) -> int:
+    """Bytes of the bundle's weights that are in the process's memory."""
+    parts = Path(f"/proc/{process.pid}/smaps").read_text().split("weights.bin\n")[1:]
+    return sum(1024 * int(re.search(r"^Rss: +(\d+) kB", part, re.MULTILINE).group(1)) for part in parts)
+
+
+@pytest.mark.parametrize("options", [[], ["--optimizer", "mezo"], ["--accumulate", 2, "--clip", 0.5]])
+def test_a_pause_frees_the_memory_and_changes_nothing(bundle, data, tmp_path, options):
+    log, state = tmp_path / "run.jsonl", tmp_path / "state"
+    common = ["train", bundle, "--data", data, "--lr", 1e-2, *options]
+    arguments = [*common, "--steps", 100000, "--log", log, "--state", state, "--pause-on", "SIGUSR1"]
+    with running(*arguments, until=has_lines(log, 2)) as process:
+        assert resident_weights(process) > 0
+        for count, goes_on in enumerate((signal.SIGUSR1, signal.SIGCONT), start=1):
+            process.send_signal(signal.SIGUSR1)
+            wait_for(process, "paused after step ", count)
+            paused = saved_steps(state)
+            assert f"paused after step {paused}, with its state in {state}; SIGUSR1 or SIGCONT continues it" in printed(
+                process.stdout
+            )
+            written = len(log.read_text().splitlines())
+            assert written == paused
+            assert resident_weights(process) == 0
+            process.send_signal(goes_on)
+            wait_for(process, "continues after step ", count)
+            while len(log.read_text().splitlines()) < written + 2:
+                assert process.poll() is None, printed(process.stderr)
+        process.send_signal(signal.SIGUSR1)
+        wait_for(process, "paused after step ", 3)
+        process.send_signal(signal.SIGINT)  # ends a run that waits, too
+        assert process.wait(TIMEOUT) == 130
+    steps = saved_steps(state)
+    assert len(log.read_text().splitlines()) == steps
+    assert command(*common, "--steps", steps, "--adapter-out", tmp_path / "whole").returncode == 0
+    resumed = ["--state", state, "--steps", steps, "--resume", "--adapter-out", tmp_path / "paused"]
+    assert command(*common, *resumed).returncode == 0
+    assert adapter_bytes(tmp_path / "paused") == adapter_bytes(tmp_path / "whole")
+
+
+def test_a_state_that_is_gone_after_a_pause_loses_no_more(bundle, data, tmp_path):
+    log, state, adapter = tmp_path / "run.jsonl", tmp_path / "state", tmp_path / "adapter"
+    arguments = ["train", bundle, "--data", data, "--steps", 100000, "--log", log, "--state", state]
+    with running(*arguments, "--adapter-out", adapter, "--pause-on", "SIGUSR2", until=has_lines(log, 1)) as process:
+        process.send_signal(signal.SIGUSR2)
+        wait_for(process, "paused after step ")
+        for file in state.glob("state*"):
+            file.unlink()
+        process.send_signal(signal.SIGUSR2)
+        assert process.wait(TIMEOUT) == 2
+        assert printed(process.stderr) == (
+            f"mebp: {state / 'state.bin'}: cannot open: No such file or directory; check the path\n"
+        )
+    assert not (adapter / "adapter_model.safetensors").exists()
+
+
+def test_pauses_are_the_main_thread_s(bundle, data, tmp_path):
+    caught = []
+
+    def train() -> None:
+        with pytest.raises(Error) as error:
+            mebp.train(bundle, data, steps=1, pause_on="SIGUSR1", state=tmp_path / "state", **QUIET)
+        caught.append(str(error.value))
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    line = "pause_on SIGUSR1: signals are the main thread's to see; train in it, or leave it out"
+    assert caught == [line]
 
 
 def test_a_reader_that_goes_away(bundle, data, tmp_path):
@@ -178,14 +263,14 @@ def test_all_adapters_are_kept(bundle, data, tmp_path):
     folder = tmp_path / "adapters"
     options = {"lr": 1e-2, "eval": data, "eval_every": 2, "adapter_out": folder, "keep": "all", **QUIET}
     mebp.train(bundle, data, steps=5, **options)
-    assert sorted(entry.name for entry in folder.iterdir()) == ["step-2", "step-4", "step-5"]
+    assert sorted(entry.name for entry in folder.glob("step-*")) == ["step-2", "step-4", "step-5"]
     with pytest.raises(Error, match=r"exists already \(an adapter\); add --overwrite"):
         mebp.train(bundle, data, steps=2, **options)
     mebp.train(bundle, data, steps=2, **options, overwrite=True)
-    assert [entry.name for entry in folder.iterdir()] == ["step-2"]
+    assert [entry.name for entry in folder.glob("step-*")] == ["step-2"]
     del options["eval"], options["eval_every"]
     mebp.train(bundle, data, steps=3, **options, overwrite=True, save_every=1, state=tmp_path / "state")
-    assert sorted(entry.name for entry in folder.iterdir()) == ["step-1", "step-2", "step-3"]
+    assert sorted(entry.name for entry in folder.glob("step-*")) == ["step-1", "step-2", "step-3"]
 
 
 def test_a_save_that_fails_tells_what_was_kept(bundle, data, tmp_path, monkeypatch):
@@ -210,7 +295,7 @@ def test_a_save_that_fails_tells_what_was_kept(bundle, data, tmp_path, monkeypat
     ("options", "line"),
     [
         ({"keep": "some"}, "--keep is 'some'; choose best, last, all"),
-        ({"keep": "all"}, "--keep all needs --adapter-out DIR, where adapters go"),
+        ({"keep": "all"}, "--keep all needs --adapter-out DIR, where adapters go, or --model-out DIR"),
         ({"keep": "best", "adapter_out": "a"}, "--keep best needs --eval FILE, the data to measure the loss on"),
         ({"patience": 2}, "--patience needs --eval FILE, the data to measure the loss on"),
         ({"patience": 0}, "--patience is 0; give at least 1"),

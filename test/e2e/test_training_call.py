@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -139,3 +140,25 @@ def test_a_profile_has_every_kernel_call(bundle, data, tmp_path):
     done = command("train", bundle, "--data", data, "--steps", 1, "--profile", tmp_path / "none" / "trace.json")
     assert done.returncode == 2
     assert "none/trace.json: cannot open for writing: No such file or directory; check the path" in done.stderr
+
+
+def test_a_resumed_run_reports_to_the_same_place(bundle, data, tmp_path, monkeypatch):
+    calls = []
+    fake = SimpleNamespace(
+        init=lambda **settings: calls.append(settings) or SimpleNamespace(id="k1"),
+        log=lambda figures, step: calls.append((step, "train/loss" in figures)),
+        finish=lambda: None,
+        __spec__=SimpleNamespace(),
+    )
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    options = {"state": tmp_path / "state", "report_to": "wandb", "progress": False}
+    mebp.train(bundle, data, steps=2, **options)
+    assert (
+        calls[0]["name"] == bundle.stem and calls[0]["config"]["--lr"] == 2e-4 and calls[1:] == [(1, True), (2, True)]
+    )
+    calls.clear()
+    mebp.train(bundle, data, steps=3, resume=True, **options)
+    assert calls[0]["id"] == "k1" and calls[1:] == [(3, True)]
+    calls.clear()
+    mebp.train(bundle, data, steps=3, resume=True, **options)  # which has finished
+    assert not calls

@@ -70,6 +70,20 @@ def test_other_families_agree(tmp_path, family, targets):
     assert found.agrees, found.beyond
 
 
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_projected_gradients_agree(tmp_path, capsys, precision):
+    source = models.save(models.build("llama"), tmp_path / "source")
+    options = {"weights": "f32", "precision": precision, "train": "full", "optimizer": "galore", "galore_rank": 8}
+    bundle = make_bundle(source, tmp_path, seq_len=24, batch=2, train_targets=["*proj", "*norm*"], **options)
+    assert main(["verify", str(bundle)]) == 0
+    text = capsys.readouterr().out
+    found = mebp.verify(bundle)
+    total = len(found.bundle.gradients)
+    assert 0 < found.projected == sum("proj" in key for key in found.bundle.gradients) < total
+    assert text.startswith(f"{total} gradients, {found.projected} in their subspaces, relative to float64")
+    assert text.splitlines()[-1].startswith("agrees")
+
+
 def test_a_model_that_computes_something_else_is_found(made, tmp_path, capsys):
     source, bundles = made
     config = json.loads((source / "config.json").read_text())
@@ -127,7 +141,9 @@ def test_a_missing_package_is_named_with_what_brings_it(made, tmp_path, command,
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert run.returncode == 2 and run.stdout == ""
-    assert re.fullmatch(rf"mebp: {command} needs {missing} \(.+\); install mebp\[{command}\]\n", run.stderr)
+    assert re.fullmatch(
+        rf"mebp: {command} needs {missing} \(.+\); install it with: pip install 'mebp\[{command}\]'\n", run.stderr
+    )
 
 
 def test_files_are_compared_with_the_checksum(made, capsys, tmp_path):

@@ -13,6 +13,7 @@
 #include "program_file.h"
 #include "runtime/train/state.h"
 #include "test/runtime/support/generating_model.h"
+#include "test/runtime/support/private_model.h"
 #include "tiny_session.h"
 
 using namespace mebp::fuzz;
@@ -30,13 +31,20 @@ static std::string savedState(const TinySession &session, const std::string &use
   if (mebp_session_save_state(session.handle, folder.c_str(), user.data(), user.size(), nullptr) != MEBP_OK)
     return {};
   std::string bytes = read(folder + "/state.bin");
-  mebp::StateHeader header;
-  std::memcpy(&header, bytes.data(), sizeof(header));
-  std::memset(header.kernels, 0, sizeof(header.kernels));
-  family.copy(header.kernels, sizeof(header.kernels) - 1);
-  header.headerCrc32 = 0;
-  header.headerCrc32 = mebp::format::crc32(&header, sizeof(header));
-  std::memcpy(bytes.data(), &header, sizeof(header));
+  const std::string before = "\"kernels\":\"";
+  const size_t begin = bytes.find(before) + before.size(), end = bytes.find('"', begin);
+  bytes.replace(begin, end - begin, family);
+  // The spaces behind the header come anew, too: how many there were follows from the name of this machine's kernels.
+  uint64_t headerBytes = 0;
+  std::memcpy(&headerBytes, bytes.data(), sizeof(headerBytes));
+  const size_t headerEnd = sizeof(headerBytes) + headerBytes + family.size() - (end - begin);
+  const size_t textEnd = bytes.rfind('}', headerEnd - 1) + 1;
+  bytes.replace(textEnd, headerEnd - textEnd, (8 - textEnd % 8) % 8, ' ');
+  headerBytes = (textEnd + 7) / 8 * 8 - sizeof(headerBytes);
+  std::memcpy(bytes.data(), &headerBytes, sizeof(headerBytes));
+  const size_t place = bytes.size() - sizeof(uint32_t);
+  const uint32_t checksum = mebp::format::crc32(bytes.data(), place);
+  std::memcpy(&bytes[place], &checksum, sizeof(checksum));
   return bytes;
 }
 
@@ -59,6 +67,7 @@ static std::map<std::string, std::string> makeSeeds() {
   options.storage = mebp::format::BF16;
   seeds["bundle/tiny_bf16_shared"] = tiny(options);
   seeds["bundle/tiny_generating"] = programFile(mebp::test::generatingBundle());
+  seeds["bundle/tiny_private_lora"] = programFile(mebp::test::privateBundle());
 
   TinySession session;
   for (const char *family : {"avx2", "portable"}) {

@@ -325,3 +325,35 @@ def test_a_completion_beyond_the_length_is_left_out(tmp_path):
     data = load(tmp_path, tokenizer, *samples, length=20)
     missing = "1 of 2 samples had no completion token within 20 tokens and were left out"
     assert data.notes[-1] == f"{tmp_path}/data.jsonl: {missing}" and len(data.rows) == 1
+
+
+TOOLS = [{"type": "function", "function": {"name": "tide", "parameters": {"type": "object", "properties": {}}}}]
+CALLING = (
+    "{% if tools %}{{ '<|im_start|>system\n' }}{% for tool in tools %}{{ tool | tojson }}{% endfor %}"
+    "{{ '<|im_end|>\n' }}{% endif %}{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' }}"
+    "{% if message.content %}{{ message.content }}{% endif %}"
+    "{% for call in message.tool_calls %}{{ call | tojson }}{% endfor %}{{ '<|im_end|>\n' }}{% endfor %}" + PROMPT
+)
+
+
+@pytest.mark.parametrize("said", [{}, {"content": None}, {"content": "Wait."}])
+@pytest.mark.parametrize("written", [TOOLS, json.dumps(TOOLS)])
+def test_tools_go_to_the_template(tmp_path, said, written):
+    tokenizer = tokenizer_with(tmp_path, CALLING)
+    call = {"role": "assistant", **said, "tool_calls": [{"name": "tide", "arguments": {"at": "noon"}}]}
+    turns = [USER, call, {"role": "tool", "content": "low"}, ANSWER]
+    data = load(tmp_path, tokenizer, {"messages": turns, "tools": written})
+    reference = AutoTokenizer.from_pretrained(tmp_path / "tokenizer")
+    assert data.rows[0].ids.tolist() == reference.apply_chat_template(turns, tools=TOOLS, return_dict=False)
+    assert learned(data.rows[0], tokenizer) == (
+        f'{said.get("content") or ""}{{"name": "tide", "arguments": {{"at": "noon"}}}}<|im_end|>Only 🙂\nme.<|im_end|>'
+    )
+    assert not data.notes
+
+
+def test_a_template_that_hides_tools_is_told(tmp_path):
+    tokenizer = tokenizer_with(tmp_path, CHATML)
+    data = load(tmp_path, tokenizer, {"messages": TURNS}, {"messages": TURNS, "tools": TOOLS})
+    assert data.notes == [
+        f"{tmp_path / 'data.jsonl'}: the model's chat template writes no tools, so the model does not see them"
+    ]

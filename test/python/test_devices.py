@@ -97,3 +97,14 @@ def test_others_are_compared_with_the_first():
 )
 def test_what_is_too_far_apart(precision, values, loss, agrees):
     assert parity(precision, (1.0, [1.0] * 4), (loss, values)).agrees is agrees
+
+
+def test_small_gradients_are_judged_by_their_share():
+    """In f32 each is exact; in bf16 one that is next to nothing beside the others is their rounding."""
+    exact, small, large = [1.0] * 4 + [1e-4], [1.05] * 4 + [3e-4], [1.05] * 3 + [3.0, 1e-4]
+    assert parity("bf16", (1.0, exact), (1.0, small)).agrees
+    assert not parity("f32", (1.0, exact), (1.0, [1.0] * 4 + [3e-4])).agrees
+    assert [one.name for one in parity("bf16", (1.0, exact), (1.0, large)).beyond] == [
+        "d1, the gradients' 95th percentile",
+        "d1, the worst gradient",
+    ]

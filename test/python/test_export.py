@@ -78,7 +78,7 @@ def test_graph_is_what_the_compiler_expects(llama: tuple, tmp_path: Path) -> Non
     inline = [t for t in graph.initializer if not t.external_data]
     assert all(np.prod(t.dims, dtype=int) <= 16 for t in inline)
     assert metadata(path) == {
-        "mebp.model": llama[1].name,
+        "mebp.model": str(llama[1].resolve()),
         "mebp.model_type": "llama",
         "mebp.batch": "3",
         "mebp.sequence": "300",

@@ -68,7 +68,8 @@ def test_not_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_file(folder: Path, tmp_path: Path) -> None:
-    assert "a file; give the folder" in refusal(folder / "model.safetensors", tmp_path)
+    line = refusal(folder / "model.safetensors", tmp_path)
+    assert line.endswith("a file; give the folder that holds config.json, or a GGUF file")
 
 
 def test_no_config(folder: Path, tmp_path: Path) -> None:
@@ -266,7 +267,7 @@ def test_packaged_that_cannot_be_unpacked(tmp_path: Path, monkeypatch: pytest.Mo
     for cache, words in (("file", "File exists"), ("new", "odd file")):
         cache = tmp_path / cache
         monkeypatch.setenv("MEBP_CACHE", str(cache))
-        monkeypatch.setattr("mebp.exporter.packaged._convert", _refuse)
+        monkeypatch.setattr("mebp.exporter.packaged.unpack_gguf", _refuse)
         expected = f"{cache}: cannot unpack packaged:smollm2 ({words}); {room}"
         assert refusal("packaged:smollm2", tmp_path) == expected
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "package"]

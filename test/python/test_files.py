@@ -2,7 +2,10 @@
 """Files that are read, and files and folders that are written whole or not at all: every line that an error has."""
 
 import os
+import signal
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -188,3 +191,62 @@ def test_room_on_the_disk(tmp_path):
     line = refusal(check_space, tmp_path, 1 << 60, "the log")
     assert line.startswith(f"{tmp_path}: the log needs 1152921504606.8 MB here and ")
     assert line.endswith(" MB are free; make room or choose another folder")
+
+
+def numbers(folder: Path) -> set[str]:
+    return {(folder / name).read_text() for name in ("a", "b")}
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_a_folder_is_replaced_by_another(tmp_path, monkeypatch, exchanges):
+    if not exchanges:
+        monkeypatch.setattr("mebp.files._exchanged", lambda *_: False)
+    for number in "123":
+        with new_folder(tmp_path / "model", "choose another", replace=True) as folder:
+            for name in ("a", "b"):
+                (folder / name).write_text(number)
+        assert numbers(tmp_path / "model") == {number}
+    assert below(tmp_path) == ["model", "model/a", "model/b"]
+
+
+# Every call that changes a name is a process's last in turn; then another process writes a third folder, or fails to.
+REPLACING = """
+import os, pathlib, signal, sys
+from mebp import files
+folder, kill_at, exchanges = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "True"
+calls = 0
+def counted(call):
+    def counting(*given, **named):
+        global calls
+        if calls == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        calls += 1
+        return call(*given, **named)
+    return counting
+os.rename, os.replace, os.rmdir, os.unlink = map(counted, (os.rename, os.replace, os.rmdir, os.unlink))
+files._exchanged = counted(files._exchanged if exchanges else lambda *_: False)
+with files.new_folder(folder, "choose another", replace=True) as new:
+    for name in ("a", "b"):
+        (new / name).write_text("new")
+"""
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_a_kill_while_a_folder_is_replaced_loses_nothing(tmp_path, exchanges):
+    for kill_at in range(100):
+        model = tmp_path / str(kill_at) / "model"
+        model.mkdir(parents=True)
+        for name in ("a", "b"):
+            (model / name).write_text("old")
+        command = [sys.executable, "-c", REPLACING, str(model), str(kill_at), str(exchanges)]
+        status = subprocess.run(command, check=False).returncode
+        if exchanges:
+            assert len(numbers(model)) == 1
+        with pytest.raises(ValueError), new_folder(model, "choose another", replace=True):
+            raise ValueError  # which puts back what is left
+        assert len(numbers(model)) == 1
+        if status == 0:
+            assert kill_at > 1
+            break
+        assert status == -signal.SIGKILL
+    assert status == 0

@@ -9,7 +9,7 @@ import pytest
 
 from mebp.errors import Error
 from mebp.inspect import describe, storage_options
-from mebp.merging import _copy_files
+from mebp.model_folder import copy_files
 from mebp.tokenizer import Tokenizer
 from mebp.training import state
 from support.opened import Opened
@@ -68,5 +68,5 @@ def test_merge_copies_files_and_follows_no_link(tmp_path: Path) -> None:
     (source / "link.json").symlink_to(tmp_path / "secret")
     (source / "folder").symlink_to(tmp_path)
     os.mkfifo(source / "pipe")
-    _copy_files(source, target)
+    copy_files(source, target)
     assert [file.name for file in target.iterdir()] == ["tokenizer.json"]

@@ -188,7 +188,7 @@ def test_page_has_the_plans_numbers_and_refers_to_nothing_outside(found):
 
 
 def test_the_title_says_whose_peak_it_is(found):
-    page, name = make_page(found), found["model"]["name"]
+    page, name = make_page(found), Path(found["model"]["name"]).name
     peak = f"{found['plan']['peak_bytes'] / 1e6:,.2f} MB"
     assert f"<title>{name}: planned peak of mebp-run, {peak}</title>" in page
     assert f"<h1>{name}: a training step of mebp-run peaks at {peak}</h1>" in page

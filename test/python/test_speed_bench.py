@@ -30,9 +30,12 @@ from parts.speed.cell import (
 from parts.speed.claims import Spread, claims
 from parts.speed.contender import contender
 from parts.speed.machine import parse_cpu, parse_onednn
+from parts.speed.models import Model
+from parts.speed.on_device import MLX_LM, contenders, missing
+from parts.speed.on_device import describe as describe_device
 from parts.speed.plot import draw, speeds
 from parts.speed.rates import find_bench, parse_kernel_bench, parse_peaks
-from parts.speed.report import TABLES
+from parts.speed.report import DEVICE_TABLES, TABLES
 from parts.speed.trace import seconds_by_kind
 from speed import mark
 from torch.utils.flop_counter import FlopCounterMode
@@ -311,3 +314,41 @@ def test_the_command_names_a_program_that_is_not_built(tmp_path, monkeypatch):
     assert str(raised.value) == (
         "peak is not built; build it with: cmake -B build -DMEBP_BUILD_BENCH=ON && cmake --build build"
     )
+
+
+DEVICE_CELL = {
+    "model": "a model",
+    "tokens": 32,
+    "answers": {
+        MEBP: [{"seconds": 2.0, "peak_bytes": 60_000_000, "device_bytes": 40_000_000}] * 2,
+        MLX_LM: [{"seconds": taken, "peak_bytes": 90_000_000, "device_bytes": 80_000_000} for taken in (4.0, 8.0)],
+        "PEFT": [{"seconds": 1.0, "peak_bytes": 95_000_000, "device_bytes": 0}] * 2,
+    },
+}
+
+
+def test_a_devices_table_has_the_memory_of_each_and_its_ratio_to_mebp():
+    device = {"name": "mlx-cpu", "description": "A CPU, MLX 0.32.4", "others": {}, "torch": "cpu"}
+    [(make, _)] = DEVICE_TABLES.values()
+    header, rule, *rows = make({"device": device, "cells": [DEVICE_CELL]})
+    assert header.count("|") == rule.count("|")
+    assert rows == [
+        "| mlx-cpu: A CPU, MLX 0.32.4 | a model | 32 | mebp | 2.000 | 16 |  |  | 60 | 40 |",
+        "| mlx-cpu: A CPU, MLX 0.32.4 | a model | 32 | mlx-lm, LoRA | 6.000 | 5 | 3.00 | 2.00 to 4.00 | 90 | 80 |",
+        "| mlx-cpu: A CPU, MLX 0.32.4 | a model | 32 | PEFT, torch on cpu | 1.000 | 32 | 0.50 | 0.50 to 0.50 | 95 |  |",
+    ]
+
+
+def test_what_is_not_installed_is_left_out_in_a_line(monkeypatch):
+    monkeypatch.setattr("parts.speed.on_device.NEEDED", {"mlx-lm": ["no_such_module"], "PEFT": ["torch", "peft"]})
+    described = describe_device("cpu")
+    assert missing(described) == ["mlx-lm is not compared: it is not installed; pip install mlx-lm"]
+    assert described["torch"] == "cpu" and described["others"]["PEFT"].startswith("torch ")
+    model = Model("a model", {}, Path("weights"), Path("onnx"))
+    run = Run([], 2, 2, 1)
+    assert list(contenders(model, Path("a.mebp"), 32, run, described)) == [MEBP, "PEFT", CHECKPOINTING]
+
+
+def test_a_device_that_is_not_there_is_refused():
+    with pytest.raises(mebp.Error, match="there is no device 'cuda'; choose cpu, mlx, mlx-cpu"):
+        describe_device("cuda")

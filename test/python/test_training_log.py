@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mebp.errors import Error
-from mebp.training.log import Evaluation, Record, RunLog, read_log
+from mebp.training.log import Evaluation, Record, RunLog, Test, read_log, write_table
 from mebp.training.plot import plot_loss
 
 
@@ -37,6 +37,39 @@ def test_a_last_line_that_a_full_disk_cut_is_left_out(tmp_path):
     whole = path.read_text()
     path.write_text(whole + whole[:30])
     assert RunLog(path, resume_at=1).entries == [record(1)] and path.read_text() == whole
+
+
+def test_a_table_has_the_same(tmp_path):
+    path, other = tmp_path / "run.csv", tmp_path / "training.csv"
+    entries = [record(1), record(2), Evaluation(2, 2.5), record(3), Test(2, 2.75)]
+    log = RunLog(path, resume_at=0)
+    for entry in entries:
+        log.add(entry)
+    assert path.read_text().splitlines() == [
+        "step,loss,grad_norm,lr,tokens,seconds,peak_bytes,eval_loss,test_loss",
+        "1,3.0,1.0,0.001,31,0.1,1000,,",
+        "2,1.5,1.0,0.001,31,0.1,1000,,",
+        "2,,,,,,,2.5,",
+        "3,1.0,1.0,0.001,31,0.1,1000,,",
+        "2,,,,,,,,2.75",
+    ]
+    assert read_log(path) == entries and all(type(entry.step) is int for entry in read_log(path))
+    write_table(entries, other)
+    assert other.read_bytes() == path.read_bytes()
+    assert RunLog(path, resume_at=2).entries == [*entries[:3], entries[4]]
+    resumed = RunLog(None, resume_at=2, table=other)
+    resumed.add(record(3))
+    assert resumed.entries == [*entries[:3], entries[4], record(3)] and other.read_bytes() != path.read_bytes()
+    assert RunLog(None, resume_at=0, table=other).entries == []
+
+
+@pytest.mark.parametrize("content", ["step,loss\n1,2\n", "step 1\n", '{"step": 1, "loss": 2.0}\n'])
+def test_another_table_is_not_overwritten(tmp_path, content):
+    path = tmp_path / "run.csv"
+    path.write_text(content)
+    with pytest.raises(Error, match=r"run.csv: is not a log of mebp train; choose another --log"):
+        RunLog(path, resume_at=1)
+    assert path.read_text() == content
 
 
 def test_without_a_file_entries_are_kept():

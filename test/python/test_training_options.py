@@ -20,6 +20,16 @@ from mebp.training.options import TrainingOptions
         ({"clip": float("nan")}, "--clip is nan; give a number above 0"),
         ({"schedule": "step"}, "--schedule is 'step'; choose constant, linear, cosine"),
         ({"resume": True}, "--resume needs --state DIR, the folder to continue from"),
+        ({"pause_on": "SIGINT", "state": "x"}, "--pause-on is 'SIGINT'; choose SIGUSR1 or SIGUSR2"),
+        ({"pause_on": "SIGUSR1"}, "--pause-on needs --state DIR, where the run is kept meanwhile"),
+        (
+            {"pause_on": "SIGUSR1", "state": "x", "profile": "y"},
+            "--pause-on and --profile cannot be used together; give one",
+        ),
+        (
+            {"report_to": "tensorboard, mlflow"},
+            "--report-to is 'mlflow'; choose tensorboard, wandb, trackio, or several with commas",
+        ),
         ({"eval_every": 2}, "--eval-every needs --eval FILE, the data to measure the loss on"),
     ],
 )

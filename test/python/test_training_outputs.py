@@ -8,7 +8,7 @@ import pytest
 
 from mebp.errors import Error
 from mebp.outputs import PICTURE, check_output
-from mebp.training.log import Record
+from mebp.training.log import Record, write_table
 from mebp.training.options import TrainingOptions
 from mebp.training.outputs import check_outputs
 from mebp.training.plot import plot_loss
@@ -125,6 +125,19 @@ def test_an_adapter_is_replaced_when_asked(tmp_path):
     assert refusal(adapter_out=tmp_path, overwrite=True) == (
         f"--adapter-out {tmp_path}: exists and is not an adapter; choose another"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("training.csv", "a log of mebp train"), ("training.png", "a loss curve of mebp train")]
+)
+def test_what_comes_beside_an_adapter_replaces_nothing_else(tmp_path, name, kind):
+    (tmp_path / name).write_text("mine\n")
+    for given in ({}, {"overwrite": True}, {"resume": True, "state": tmp_path / "state"}):
+        line = refusal(adapter_out=tmp_path, **given)
+        assert line == f"--adapter-out {tmp_path / name}: exists and is not {kind}; choose another"
+    write_table([RECORD], tmp_path / "training.csv")
+    plot_loss([RECORD], [], tmp_path / "training.png", title="")
+    check(adapter_out=tmp_path)
 
 
 def test_a_state_is_of_a_run(tmp_path):

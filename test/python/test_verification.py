@@ -29,7 +29,21 @@ def test_an_error_is_relative_to_the_exact_norm():
 def test_errors_are_of_the_loss_and_of_each_gradient():
     exact = Gradients(2.0, {"a": np.array([1.0]), "b": np.array([[2.0], [0.0]])})
     errors = Errors.of(Gradients(2.5, {"b": np.array([[2.0], [1.0]]), "a": np.array([1.0])}), exact)
-    assert errors == Errors(0.25, {"a": 0.0, "b": 0.5}) and errors.worst == 0.5
+    assert (errors.loss, errors.gradients, errors.worst) == (0.25, {"a": 0.0, "b": 0.5}, 0.5)
+    assert errors.norms == pytest.approx({"a": 0.4**0.5, "b": 1.6**0.5})
+
+
+def test_a_gradient_that_is_next_to_nothing_weighs_less():
+    """As that of a key's bias, which is the rounding of what cancels."""
+    exact = {f"g{i}": np.array([1.0]) for i in range(4)} | {"small": np.array([1e-4]), "zero": np.array([0.0])}
+    found = {f"g{i}": np.array([1.1]) for i in range(4)} | {"small": np.array([3e-4]), "zero": np.array([0.0])}
+    errors = Errors.of(Gradients(1.0, found), Gradients(1.0, exact))
+    assert errors.worst == pytest.approx(2.0) and errors.weighted.worst == pytest.approx(0.1)
+    assert errors.weighted.gradients["small"] == pytest.approx(2.0 * 1e-2 / (4 / 6) ** 0.5)
+    wrong = Errors.of(Gradients(1.0, found | {"zero": np.array([1e-9])}), Gradients(1.0, exact))
+    assert wrong.weighted.worst == math.inf
+    nan = Errors.of(Gradients(1.0, found | {"small": np.array([math.nan])}), Gradients(1.0, exact))
+    assert math.isnan(nan.weighted.worst)
 
 
 @pytest.mark.parametrize(

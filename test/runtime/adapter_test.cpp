@@ -2,8 +2,8 @@
 #include <cstring>
 #include <filesystem>
 
-#include "runtime/adapter/safetensors.h"
 #include "runtime/core/files.h"
+#include "runtime/core/safetensors.h"
 #include "support/full_disk.h"
 #include "support/handles.h"
 

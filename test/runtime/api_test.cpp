@@ -147,14 +147,17 @@ TEST_F(ApiTest, RefusesOddNumbersAndPlansNothingForThem) {
   };
   const Case cases[] = {
       {[](mebp_session_options &o, double x) { o.learning_rate = x; }, "learning rate", {nan, -1e-9, infinity}},
-      {[](mebp_session_options &o, double x) { o.beta1 = x; }, "betas", {nan, -0.1, 1, infinity}},
-      {[](mebp_session_options &o, double x) { o.beta2 = x; }, "betas", {nan, -0.1, 1, infinity}},
+      {[](mebp_session_options &o, double x) { o.beta1 = x; }, "beta1", {nan, -0.1, 1, infinity}},
+      {[](mebp_session_options &o, double x) { o.beta2 = x; }, "beta2", {nan, -0.1, 1, infinity}},
       {[](mebp_session_options &o, double x) { o.epsilon = x; }, "epsilon", {nan, -1e-9, infinity}},
       {[](mebp_session_options &o, double x) { o.weight_decay = x; }, "weight decay", {nan, -1, infinity}},
       {[](mebp_session_options &o, double x) { o.clip = x; }, "clip", {nan, -1, infinity}},
       {[](mebp_session_options &o, double x) { o.optimizer = MEBP_MEZO, o.perturbation = x; },
        "perturbation",
-       {nan, 0, -1, infinity}},
+       {nan, 0, -2, infinity}},
+      {[](mebp_session_options &o, double x) { o.optimizer = MEBP_SGD, o.momentum = x; },
+       "momentum",
+       {nan, -1, 1, infinity}},
       {[](mebp_session_options &o, double x) { o.optimizer = static_cast<mebp_optimizer>(x); },
        "optimizer number",
        {77, -1}},
@@ -252,6 +255,21 @@ TEST_F(ApiTest, WritesTheResultsOfOtherVersions) {
   ASSERT_EQ(mebp_session_step(session.handle, ids.data(), ids.data(), 2, 5, &shorter, &error), MEBP_OK);
   EXPECT_EQ(shorter.tokens, 8u);
   EXPECT_EQ(shorter.peak_bytes, 0u);
+}
+
+TEST_F(ApiTest, TellsWhatABundleWasPlannedFor) {
+  mebp::format::Bundle planned = tinyBundle({});
+  planned.mutable_plan()->set_optimizer("sgd");
+  planned.mutable_plan()->set_momentum(0.25);
+  BundleFolder folder(planned);
+  OpenBundle opened(folder.path());
+  mebp_bundle_info info;
+  ASSERT_EQ(mebp_bundle_get_info(opened.handle, &info, &error), MEBP_OK);
+  EXPECT_EQ(info.optimizer, MEBP_SGD);
+  EXPECT_EQ(info.momentum, 0.25);
+  ASSERT_EQ(mebp_bundle_get_info(bundle.handle, &info, &error), MEBP_OK);
+  EXPECT_EQ(info.optimizer, MEBP_ADAMW);
+  EXPECT_EQ(info.momentum, 0);
 }
 
 TEST_F(ApiTest, RefusesAStructWithoutASize) {

@@ -8,6 +8,7 @@
 #include "format/machine.h"
 #include "format/optimizers.h"
 #include "mebp/mebp.h"
+#include "runtime/calibrate/calls.h"
 #include "runtime/calibrate/fit.h"
 #include "support/handles.h"
 
@@ -95,6 +96,8 @@ TEST(Calibration, HasRatesOfEveryNameOnEachNumberOfThreads) {
   mebp_calibration_destroy(calibration);
   ASSERT_TRUE(json.is_object());
   EXPECT_EQ(json["version"], format::ratesVersion);
+  EXPECT_EQ(json["device"], "cpu");
+  EXPECT_EQ(json["description"].get<std::string>().find(format::processorName() + ", "), 0u);
   EXPECT_EQ(json["processor"], format::processorName());
   EXPECT_EQ(json["threads"], Json({1, 2}));
   for (const char *name : {"linear bf16 int4", "linear_input_gradient f32 lora_down", "attention_gradient bf16",
@@ -114,6 +117,29 @@ TEST(Calibration, HasRatesOfEveryNameOnEachNumberOfThreads) {
       EXPECT_GT(sum, 0) << name;
     }
   }
+}
+
+// The pools are as large as the largest call needs: a full list once wrote beyond them.
+TEST(Calibration, HasRoomForEveryCall) {
+  for (bool quick : {true, false}) {
+    Pools pools;
+    const std::vector<TimedCall> calls = listTimedCalls(pools, quick);
+    pools.allocate();
+    EXPECT_GT(calls.size(), 100u);
+    for (const TimedCall &call : calls)
+      for (const std::vector<Tensor> *tensors : {&call.operands, &call.results})
+        for (const Tensor &tensor : *tensors)
+          EXPECT_LE(tensor.offset + mebp::bytesOf(tensor), pools.bytesOf(tensor.pool)) << call.rate;
+  }
+}
+
+TEST(Calibration, RefusesADeviceThatDoesNotExist) {
+  mebp_calibration_options options = {};
+  options.device = static_cast<mebp_backend>(99);
+  mebp_calibration *calibration = nullptr;
+  mebp_error error;
+  EXPECT_EQ(mebp_calibration_create(&options, &calibration, &error), MEBP_UNSUPPORTED);
+  EXPECT_STREQ(error.message, "there is no device number 99; choose cpu, mlx or mlx-cpu");
 }
 
 TEST(Calibration, EndsWhereItIsTold) {

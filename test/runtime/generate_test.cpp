@@ -4,7 +4,9 @@
 // of a sequence keep.
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
+#include <utility>
 
 #include "format/kernels.h"
 #include "format/random.h"
@@ -165,6 +167,17 @@ TEST(Generate, RefusesEachInvalidCall) {
   it.append({1});
   EXPECT_EQ(it.code, MEBP_OUT_OF_RANGE);
   EXPECT_EQ(mebp_generation_append(nullptr, nullptr, 1, 1, nullptr, &it.error), MEBP_INVALID_ARGUMENT);
+}
+
+TEST(Generate, KeepsItsSessionFromAPause) {
+  Generation it(generatingBundle());
+  const std::string folder = scratchPath();
+  EXPECT_EQ(mebp_session_pause(it.session.handle, folder.c_str(), nullptr, 0, &it.error), MEBP_INVALID_ARGUMENT);
+  EXPECT_STREQ(it.error.message,
+               "a generation of the session has memory of it; destroy that before the session is paused");
+  mebp_generation_destroy(std::exchange(it.handle, nullptr));
+  EXPECT_EQ(mebp_session_pause(it.session.handle, folder.c_str(), nullptr, 0, &it.error), MEBP_OK);
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Generate, NeedsABundleThatCan) {

@@ -121,6 +121,18 @@ TEST(Interpreter, RunsLoopsInTheirOrder) {
   }
 }
 
+// As in a runtime that was built for other bundles (MEBP_BUNDLES).
+TEST(Interpreter, RefusesAKernelThatWasLeftOut) {
+  const format::Program program = runningSum(Loop::SEQUENCE, 2, 10);
+  cpu::PreparedProgram prepared;
+  auto find = [](std::string_view name) {
+    return name == "linear_weight_gradient" ? nullptr : cpu::findKernel(name, cpu::InstructionSet::Reference);
+  };
+  EXPECT_EQ(prepare(program, find, prepared).message(),
+            "program 'sum': this runtime was built without the kernel 'linear_weight_gradient', by -DMEBP_BUNDLES; "
+            "build it again with this bundle in that list, or without the option");
+}
+
 // dx of tiles over a weight and its bias: y = x wᵀ + b, summed over the columns by a second product.
 TEST(Interpreter, SlicesWeightRowsAndVectors) {
   constexpr uint64_t rows = 7;

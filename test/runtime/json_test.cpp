@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "runtime/adapter/adapter_config.h"
-#include "runtime/adapter/safetensors.h"
+#include "runtime/core/safetensors.h"
 #include "support/handles.h"
 
 using namespace mebp;
@@ -54,7 +54,7 @@ std::string refusalOf(const std::string &header, uint64_t bytes = 0) {
   EXPECT_EQ(::truncate(path.c_str(), static_cast<off_t>(8 + bytes + 64)), 0);
   Result<MappedFile> file = MappedFile::open(path);
   std::vector<SafeTensor> tensors;
-  const Status status = file.ok() ? readSafetensors(*file, tensors) : file.status();
+  const Status status = file.ok() ? readSafetensors(*file, "save the adapter again", tensors) : file.status();
   ::unlink(path.c_str());
   return status.message();
 }
@@ -62,8 +62,9 @@ std::string refusalOf(const std::string &header, uint64_t bytes = 0) {
 TEST(Json, HeadersOfSafetensorsAreBounded) {
   EXPECT_EQ(refusalOf(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}})"), "");
   EXPECT_EQ(refusalOf(R"({"a": )" + repeated("[", 200'000)), "has no readable header; save the adapter again");
-  EXPECT_EQ(refusalOf("{}", uint64_t(1) << 33), "has a longer header than any adapter; save the adapter again");
-  for (const char *shape : {"[268435456, 268435456, 268435456]", "[268435456, 268435456, 268435456, 0]", "[268435457]"})
+  EXPECT_EQ(refusalOf("{}", uint64_t(1) << 33), "has a header of more than 16 MiB; save the adapter again");
+  for (const char *shape :
+       {"[268435456, 268435456, 268435456]", "[268435456, 268435456, 268435456, 0]", "[34359738369]"})
     EXPECT_EQ(refusalOf(R"({"a": {"dtype": "F32", "shape": )" + std::string(shape) + R"(, "data_offsets": [0, 0]}})"),
               "'a' has an impossible size; save the adapter again");
   EXPECT_EQ(refusalOf(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [-8, 0]}})"),

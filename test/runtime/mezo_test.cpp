@@ -190,10 +190,10 @@ TEST(Mezo, RefusesWhatItHasNoUseFor) {
   };
   mebp_session_options options = mezoOptions();
   options.clip = 1;
-  EXPECT_EQ(refusal(bundle.handle, options), "MeZO has no gradient that could be clipped; leave out clip");
+  EXPECT_EQ(refusal(bundle.handle, options), "mezo has no gradient that could be clipped; leave out clip");
   options = mezoOptions();
   options.perturbation = 0;
-  EXPECT_EQ(refusal(bundle.handle, options), "the perturbation 0 is not a finite number above 0");
+  EXPECT_EQ(refusal(bundle.handle, options), "perturbation 0 is not a finite number above 0");
   options = mezoOptions();
   options.spill_folder = "/";
   EXPECT_EQ(refusal(bundle.handle, options),

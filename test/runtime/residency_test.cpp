@@ -60,7 +60,11 @@ struct Mapped {
   }
   // Pages in the system's cache.
   uint64_t cachedBytes() const {
+#ifdef __APPLE__
+    std::vector<char> present(bytes / pageBytes());
+#else
     std::vector<unsigned char> present(bytes / pageBytes());
+#endif
     EXPECT_EQ(::mincore(const_cast<unsigned char *>(file.data()), bytes, present.data()), 0);
     return pageBytes() *
            static_cast<uint64_t>(std::count_if(present.begin(), present.end(), [](int p) { return p & 1; }));

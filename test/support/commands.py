@@ -17,8 +17,12 @@ MEBP = [sys.executable, "-m", "mebp"]
 TIMEOUT = 600  # seconds; only what hangs takes so long, on however busy a machine
 
 
+def command_line(*arguments: object) -> list[str]:
+    return [*MEBP, *map(str, arguments)]
+
+
 def mebp(*arguments: object) -> subprocess.CompletedProcess:
-    return subprocess.run([*MEBP, *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    return subprocess.run(command_line(*arguments), capture_output=True, text=True, timeout=TIMEOUT, check=False)
 
 
 def refusal(*arguments: object) -> str:
@@ -45,7 +49,7 @@ def running(*arguments: object, until: Callable[[int], bool]) -> Iterator[subpro
     What it prints lies in the process' `stdout` and `stderr`, which are files.
     """
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen([*MEBP, *map(str, arguments)], stdout=output, stderr=errors, text=True)
+        process = subprocess.Popen(command_line(*arguments), stdout=output, stderr=errors, text=True)
         process.stdout, process.stderr = output, errors
         try:
             deadline = time.monotonic() + TIMEOUT

@@ -11,8 +11,10 @@ from transformers import PreTrainedModel
 
 import mebp
 from mebp.inspect import inspect
+from mebp.private_lora import factors_of
 from mebp.verification.comparison import Comparison, Errors, Gradients
 from mebp.verification.reference import Reference
+from support.exports import export
 
 
 def make_bundle(
@@ -28,7 +30,7 @@ def make_bundle(
 ) -> Path:
     """Exports and compiles; `strip_scopes` drops all that the exporter notes about where a node came from."""
     exported = folder / "model.onnx"
-    mebp.export(model, exported, seq_len=seq_len, batch=batch)
+    export(model, exported, seq_len=seq_len, batch=batch)
     if strip_scopes:
         graph = onnx.load(exported, load_external_data=False)
         for index, node in enumerate(graph.graph.node):
@@ -44,8 +46,10 @@ def reference_for(
     bundle: Path, session: mebp.Session, model: PreTrainedModel, dtype: torch.dtype, **options: object
 ) -> Reference:
     """torch with this session's weights and adapter; options as Reference's."""
-    alpha = inspect(bundle)["model"]["lora"]["alpha"]
-    return Reference(copy.deepcopy(model), session.base_weights(), session.trainables(), alpha, dtype, **options)
+    description = inspect(bundle)
+    alpha, factors = description["model"]["lora"]["alpha"], factors_of(description, session.frozen_factors())
+    given = (session.base_weights(), session.trainables(), alpha, dtype)
+    return Reference(copy.deepcopy(model), *given, factors=factors, **options)
 
 
 def compare_gradients(

@@ -81,7 +81,7 @@ public:
     }
     // MeZO moves parameters and moves them back, but for rounding: its step is finished, so that a run that goes on is
     // bitwise the same.
-    stepping = mebp::format::findOptimizer(options.optimizer)->forwardOnly ? nullptr : session;
+    stepping = forwardOnly ? nullptr : session;
     while (done < steps && !endedBy && isHeard) {
       if (!step(done))
         return exitBad;
@@ -122,9 +122,18 @@ private:
     mebp_session_options_init(&choice);
     if (!check(mebp_device_find(options.device.c_str(), &choice.backend, &error)))
       return false;
-    choice.optimizer = static_cast<mebp_optimizer>(mebp::format::findOptimizer(options.optimizer)->number);
+    if (!connect(choice))
+      return false;
+    chooseOptimizer(choice);
     choice.learning_rate = options.learningRate;
     choice.weight_decay = options.weightDecay;
+    choice.galore_scale = std::max(options.galoreScale, 0.0);
+    choice.galore_update_interval = std::max(options.galoreUpdateInterval, 0.0);
+    choice.galore_refresh = options.galoreRefresh == "svd" ? MEBP_REFRESH_BY_SVD : MEBP_REFRESH_BY_SKETCH;
+    choice.galore_cos_threshold = std::max(options.galoreCosThreshold, 0.0);
+    choice.beta1 = options.beta1;
+    choice.beta2 = options.beta2;
+    choice.epsilon = options.epsilon;
     choice.threads = options.threads;
     choice.sample_memory = options.sampleMemory;
     choice.resident_limit = options.residentLimit;
@@ -136,7 +145,33 @@ private:
         std::fprintf(stderr, "mebp-run: %s\n", line);
     };
     plannedBytes = mebp_session_peak_bytes(bundle, &choice);
-    return check(mebp_session_create(bundle, &choice, &session, &error));
+    if (!check(mebp_session_create(bundle, &choice, &session, &error)))
+      return false;
+    forwardOnly = mebp::format::findOptimizer(choice.optimizer)->forwardOnly;
+    return true;
+  }
+
+  bool connect(mebp_session_options &choice) {
+    if (options.server.address.empty())
+      return true;
+    if (info.half != MEBP_DEVICE_HALF)
+      return fail(options.bundle + ": is not the device's half of a model, which alone needs a server; leave out "
+                                   "--connect");
+    if (!check(report(connection.create(options.server, info.frame_bytes), &error)))
+      return false;
+    choice.transport = &connection.get();
+    choice.retry_ms = static_cast<uint32_t>(options.retrySeconds * 1000 + 0.5);
+    return true;
+  }
+
+  // The bundle's, where none is given.
+  void chooseOptimizer(mebp_session_options &choice) const {
+    choice.optimizer = info.optimizer;
+    if (!options.optimizer.empty())
+      choice.optimizer = static_cast<mebp_optimizer>(mebp::format::findOptimizer(options.optimizer)->number);
+    choice.momentum = options.momentum != -1               ? options.momentum
+                      : choice.optimizer == info.optimizer ? info.momentum
+                                                           : 0;
   }
 
   // What cannot be written is found out before the first step, and not after the last.
@@ -244,6 +279,7 @@ private:
 
   const RunOptions &options;
   mebp_error error = {};
+  mebp::net::GrpcConnection connection; // which the session is gone before
   mebp_bundle *bundle = nullptr;
   mebp_bundle_info info = {};
   mebp_session *session = nullptr;
@@ -253,7 +289,8 @@ private:
   uint64_t steps = 0, plannedBytes = 0, peakBytes = 0;
   Progress progress;
   mebp_lock *stateLock = nullptr, *adapterLock = nullptr;
-  bool isHeard = true; // what it prints
+  bool forwardOnly = false; // the optimizer
+  bool isHeard = true;      // what it prints
 };
 
 } // namespace

@@ -4,16 +4,23 @@
 #include <cstdint>
 #include <string>
 
-#include "format/optimizers.h"
+#include "mebp/mebp.h"
+#include "runtime/net/grpc_connection.h"
 
 struct RunOptions {
   std::string bundle, tokens, adapterFolder, stateFolder, spillFolder, traceFile;
-  std::string optimizer = mebp::format::optimizers[0].name;
+  std::string optimizer; // empty: the bundle's
   std::string device = "cpu";
+  mebp::net::GrpcEndpoint server; // its address empty: no server
+  double retrySeconds = 60;
   uint64_t steps = 0; // 0: every row once
   uint64_t saveEvery = 50;
   uint64_t residentLimit = 0; // bytes; 0: none
   double learningRate = 2e-4, weightDecay = 0;
+  double momentum = -1;                                                        // -1: the bundle's
+  double galoreScale = -1, galoreUpdateInterval = -1, galoreCosThreshold = -1; // -1: its own
+  std::string galoreRefresh = "sketch";
+  double beta1 = MEBP_OWN_DEFAULT, beta2 = MEBP_OWN_DEFAULT, epsilon = MEBP_OWN_DEFAULT;
   uint32_t sequence = 0, threads = 0;
   bool resume = false, overwrite = false, stateInFile = false, sampleMemory = false, json = false;
 };

@@ -13,6 +13,8 @@ uint64_t peakOf(const mebp_bundle *bundle, const mebp::format::Plan &plan, bool 
   mebp_session_options options;
   mebp_session_options_init(&options);
   options.optimizer = static_cast<mebp_optimizer>(mebp::format::findOptimizer(plan.optimizer())->number);
+  mebp_device_find(plan.device().c_str(), &options.backend, nullptr);
+  options.momentum = plan.momentum();
   options.threads = plan.threads();
   options.generate_only = generates;
   const uint64_t peak = mebp_session_peak_bytes(bundle, &options);
@@ -25,10 +27,11 @@ uint64_t peakOf(const mebp_bundle *bundle, const mebp::format::Plan &plan, bool 
   return peak + mebp_generation_memory_bytes(bundle, &options) + logits;
 }
 
+// Of a plan for a device that is not here, nothing can be laid out.
 std::string comparePeak(const char *of, uint64_t planned, uint64_t laidOut) {
-  return planned == laidOut ? ""
-                            : std::string("the plan of ") + of + " has " + std::to_string(planned) +
-                                  " bytes where the runtime lays out " + std::to_string(laidOut);
+  return planned == laidOut || laidOut == 0 ? ""
+                                            : std::string("the plan of ") + of + " has " + std::to_string(planned) +
+                                                  " bytes where the runtime lays out " + std::to_string(laidOut);
 }
 
 // The runtime's own reader says whether it opens what was written, and has the last word on what a plan needs.

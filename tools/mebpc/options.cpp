@@ -3,12 +3,14 @@
 
 #include "format/byte_size.h"
 #include "format/folders.h"
+#include "format/optimizers.h"
 
 #include <CLI/CLI.hpp>
 
 #include <cmath>
 #include <iostream>
 #include <set>
+#include <sstream>
 #include <stdexcept>
 #include <thread>
 #include <unistd.h>
@@ -27,7 +29,7 @@ struct OptionError : std::runtime_error {
 /// What is written as text and meant as something else.
 struct Texts {
   std::string precision, weights, embeddingWeights, memoryBudget, maxSequenceFor, residentLimit, spill, emit;
-  std::string train = "lora";
+  std::string train = "lora", adapter = "lora", splitLayers, split;
 };
 
 uint64_t getMachineMemory() {
@@ -51,19 +53,35 @@ format::WeightFormat readFormat(const std::string &option, const std::string &te
 }
 
 /// Without a budget a plan spills only where it is told to; within one, checkpoints may go.
-Spill readSpill(const std::string &name, const Training &training) {
+Spill readSpill(const std::string &name, const Training &training, bool trainsWeights) {
   if (isForwardOnly(training.optimizer) && !name.empty() && name != "none")
     throw OptionError("--spill " + name + ": " + training.optimizer + " keeps no checkpoints and no state to spill");
   if (isForwardOnly(training.optimizer) || name == "none")
     return Spill::None;
   if (name.empty())
     return training.budget ? Spill::Checkpoints : Spill::None;
-  return name == "all" && countStateArrays(training.optimizer) ? Spill::All : Spill::Checkpoints;
+  return name == "all" && (keepsState(training) || trainsWeights) ? Spill::All : Spill::Checkpoints;
+}
+
+/// "0-7", or one number.
+void readLayers(const std::string &text, PrivateLora &out) {
+  std::istringstream stream(text);
+  char dash = 0;
+  bool isRead = static_cast<bool>(stream >> out.firstLayer);
+  out.lastLayer = out.firstLayer;
+  if (isRead && stream >> dash)
+    isRead = dash == '-' && static_cast<bool>(stream >> out.lastLayer);
+  if (!isRead || !(stream >> std::ws).eof() || out.firstLayer < 0 || out.lastLayer < out.firstLayer)
+    throw OptionError("--split-layers " + text + ": give the numbers of the first and the last layer, such as 0-7");
 }
 
 void readTexts(const Texts &texts, Compilation &out) {
-  auto &[shape, lora, full, storage, schedule, training, generation] = out.options;
+  auto &[shape, lora, privateLora, split, full, galore, storage, schedule, training, generation] = out.options;
   full.isChosen = texts.train == "full";
+  privateLora.isChosen = texts.adapter == "private-lora";
+  split.isChosen = !texts.split.empty();
+  if (!texts.splitLayers.empty())
+    readLayers(texts.splitLayers, privateLora);
   if (!texts.memoryBudget.empty()) {
     training.budget = readSize("--memory-budget", texts.memoryBudget);
     out.budgetOption = "--memory-budget " + texts.memoryBudget;
@@ -85,7 +103,7 @@ void readTexts(const Texts &texts, Compilation &out) {
     throw OptionError("--lora-alpha " + std::to_string(lora.alpha) + ": give a finite number that is not 0");
   if (training.threads == 0)
     training.threads = std::max(1u, std::thread::hardware_concurrency());
-  training.mostSpill = readSpill(texts.spill, training);
+  training.mostSpill = readSpill(texts.spill, training, full.isChosen);
   if (!training.budget)
     schedule.spill = training.mostSpill;
   if (!texts.emit.empty())
@@ -93,12 +111,61 @@ void readTexts(const Texts &texts, Compilation &out) {
 }
 
 /// Options of what is not trained would be ignored.
-void refuseOthers(const CLI::App &app, const std::string &train) {
+void refuseOthers(const CLI::App &app, const std::string &train, const std::string &device) {
+  for (const char *option : {"--resident-limit", "--threads"})
+    if (app.get_option(option)->count() > 0 && format::findDevice(std::string_view(device))->placesValues)
+      throw OptionError(std::string(option) + ": is not for --device " + device + "; leave it out");
   bool isFull = train == "full";
   for (const char *option : {"--train-targets", "--lora-rank", "--lora-alpha", "--lora-targets"})
     if (app.get_option(option)->count() > 0 && isFull != (std::string(option) == "--train-targets"))
       throw OptionError(std::string(option) + ": is not for --train " + train + "; leave it out, or give --train " +
                         (isFull ? "lora" : "full"));
+}
+
+void refuseOtherAdapter(const CLI::App &app, const std::string &train, const std::string &adapter) {
+  bool isPrivate = adapter == "private-lora";
+  if (!isPrivate && app.get_option("--split")->count() > 0)
+    throw OptionError("--split private-lora: needs adapters whose trained factor stays on the device; give --adapter "
+                      "private-lora");
+  if (isPrivate && train == "full")
+    throw OptionError("--adapter private-lora: is not for --train full; leave one of them out");
+  for (const char *option : {"--lora-rank", "--lora-alpha"})
+    if (isPrivate && app.get_option(option)->count() > 0)
+      throw OptionError(std::string(option) + ": is not for --adapter private-lora; give --rank-down and --rank-up");
+  for (const char *option : {"--device-first", "--device-last"})
+    if (app.get_option("--split")->count() == 0 && app.get_option(option)->count() > 0)
+      throw OptionError(std::string(option) + ": says what --split keeps on the device; give --split private-lora");
+  for (const char *option : {"--memory-budget", "--max-seq-for", "--spill", "--checkpoint-spacing", "--plan-json"})
+    if (app.get_option("--split")->count() > 0 && app.get_option(option)->count() > 0)
+      throw OptionError(std::string(option) + ": is not for --split, whose halves have a plan each; leave it out");
+  for (const char *option : {"--rank-down", "--rank-up", "--share-a", "--split-layers"})
+    if (!isPrivate && app.get_option(option)->count() > 0)
+      throw OptionError(std::string(option) +
+                        ": is not for --adapter lora; leave it out, or give --adapter private-lora");
+}
+
+void refuseValues(const Options &options) {
+  for (auto [option, rank] :
+       {std::pair("--lora-rank", options.lora.rank), std::pair("--galore-rank", options.galore.rank)})
+    if (std::string wrong = findWrongRank(option, rank); !wrong.empty())
+      throw OptionError(wrong);
+  const Training &training = options.training;
+  if (std::string wrong = findWrongMomentum(training); !wrong.empty()) {
+    std::ostringstream number;
+    number << training.momentum;
+    throw OptionError("--momentum " + number.str() + ": " + wrong);
+  }
+}
+
+/// Projected gradients are of the model's own matrices.
+void refuseGalore(const CLI::App &app, const std::string &train, const Training &training) {
+  bool isProjected = projectsGradients(training.optimizer);
+  if (isProjected && train != "full")
+    throw OptionError("--optimizer " + training.optimizer + ": is not for --train " + train +
+                      "; give --train full, or another optimizer");
+  if (!isProjected && app.get_option("--galore-rank")->count() > 0)
+    throw OptionError("--galore-rank: is not for --optimizer " + training.optimizer +
+                      "; leave it out, or give --optimizer galore or qgalore");
 }
 
 /// A program's text has been made with its options; what is left to say is what becomes of it.
@@ -114,14 +181,13 @@ void refuseChoices(const CLI::App &app, const std::string &text) {
 } // namespace
 
 std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
-  auto &[shape, lora, full, storage, schedule, training, generation] = out.options;
+  auto &[shape, lora, privateLora, split, full, galore, storage, schedule, training, generation] = out.options;
   training.threads = 0; // this machine's
   Texts texts;
   texts.precision = storage.narrowActivations ? "bf16" : "f32";
   texts.weights = format::nameOf(storage.matrices);
   CLI::App app{"Compiles an ONNX model into a bundle that trains within a planned amount of memory.", "mebpc"};
-  app.add_option("model", out.input, "the ONNX file that `mebp export` wrote, or what --emit exec printed (.mlir)")
-      ->required();
+  app.add_option("model", out.input, "the ONNX file that `mebp export` wrote, or what --emit exec printed (.mlir)");
   app.add_option("-o,--output", out.output, "write the bundle to this folder, NAME.mebp");
   app.add_option("--seq-len", out.sequence, "the longest sequence to train on, in tokens (default: as exported)")
       ->check(CLI::Range(1, 1 << 20));
@@ -153,15 +219,48 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
       ->capture_default_str();
   app.add_option("--lora-rank", lora.rank, "rank of the LoRA adapters")->capture_default_str();
   app.add_option("--lora-alpha", lora.alpha, "scale adapters by alpha / rank")->capture_default_str();
-  app.add_option("--lora-targets", lora.targets,
-                 "layers to adapt: all-linear, which leaves the head out, or names such as q_proj,lm_head")
+  app.add_option(
+         "--lora-targets", lora.targets,
+         "layers to adapt: all-linear, which leaves the head out, or names such as q_proj,lm_head; private-lora "
+         "adapts q_proj,k_proj,v_proj where nothing is given")
       ->delimiter(',')
+      ->capture_default_str();
+  app.add_option("--adapter", texts.adapter,
+                 "lora, or private-lora: B M A with random B and A, whose M alone is trained and may be on another "
+                 "machine than the layers")
+      ->check(CLI::IsMember({"lora", "private-lora"}))
+      ->capture_default_str();
+  app.add_option("--rank-down", privateLora.rankDown, "with private-lora, inputs of M: what comes from the layers")
+      ->capture_default_str();
+  app.add_option("--rank-up", privateLora.rankUp, "with private-lora, outputs of M: what goes to the layers")
+      ->capture_default_str();
+  app.add_flag("--share-a", privateLora.shareA, "with private-lora, one A for layers that read one value: q, k and v");
+  app.add_option("--split-layers", texts.splitLayers,
+                 "with private-lora, adapt these layers alone: the first and the last, as in 0-7 (default: all)");
+  app.add_option("--split", texts.split,
+                 "private-lora: write two bundles, NAME.edge.mebp for the device with the text and the adapter, and "
+                 "NAME.cloud.mebp for the server with the layers")
+      ->check(CLI::IsMember({"private-lora"}));
+  app.add_option("--device-first", split.deviceFirst, "with --split, how many first layers stay on the device")
+      ->check(CLI::Range(0, 1 << 16))
+      ->capture_default_str();
+  app.add_option("--device-last", split.deviceLast, "with --split, how many last layers stay on the device")
+      ->check(CLI::Range(0, 1 << 16))
+      ->capture_default_str();
+  app.add_option("--galore-rank", galore.rank,
+                 "with --optimizer galore or qgalore, dimensions that a matrix's gradient is projected to")
       ->capture_default_str();
   app.add_option("--seed", lora.seed, "seed for the adapters' initial values")->capture_default_str();
   app.add_option("--random-weights", storage.randomSeed,
                  "draw random weights with this seed, for a --shape-only export");
   app.add_option("--optimizer", training.optimizer, "plan memory for this optimizer: " + format::listOptimizers())
       ->check(CLI::IsMember(format::optimizerNames()))
+      ->capture_default_str();
+  app.add_option("--momentum", training.momentum, "with --optimizer sgd, plan for this momentum, which has to be kept")
+      ->capture_default_str();
+  app.add_option("--device", training.device,
+                 "plan memory, and choose the schedule, for this device: cpu, mlx (a GPU) or mlx-cpu")
+      ->check(CLI::IsMember(format::deviceNames()))
       ->capture_default_str();
   app.add_option("--threads", training.threads, "plan memory for this many threads (default: all of this machine)")
       ->check(CLI::Range(1, 4096));
@@ -202,16 +301,27 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   app.add_option("--plan-json", out.planJson, "write the plan to this file as JSON");
   app.add_option("--emit", texts.emit, "print the program at this level and stop")
       ->check(CLI::IsMember({"nn", "train", "exec"}));
+  bool checksOptions = false;
+  app.add_flag("--check-options", checksOptions, "check the other options, without a model, and stop");
   app.set_version_flag("--version", "mebpc " MEBP_VERSION, "print the version");
 
   try {
     app.parse(argc, argv);
+    if (out.input.empty() && !checksOptions)
+      throw CLI::RequiredError("model");
     for (std::string *path : {&out.input, &out.output, &out.rates, &out.planJson})
       *path = format::userPath(*path);
     if (isProgramText(out.input))
       refuseChoices(app, out.input);
-    refuseOthers(app, texts.train);
+    refuseOthers(app, texts.train, training.device);
     readTexts(texts, out);
+    refuseOtherAdapter(app, texts.train, texts.adapter);
+    if (privateLora.isChosen && app.get_option("--lora-targets")->count() == 0)
+      lora.targets = PrivateLora::usualTargets();
+    refuseGalore(app, texts.train, training);
+    refuseValues(out.options);
+    if (checksOptions)
+      return 0;
   } catch (const CLI::Success &success) {
     return app.exit(success);
   } catch (const CLI::ParseError &error) {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from parts.process_memory import Memory, watch
 from parts.runs import STEPS
-from parts.shapes import SHAPES
+from parts.shapes import Shape
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def streambp(python: str, checkout: Path) -> System:
     return System("StreamBP", python, "streambp_steps.py", (str(checkout),))
 
 
-def save_model(name: str, config: Path, folder: Path) -> None:
+def save_model(shape: Shape, config: Path, folder: Path) -> None:
     """Random weights in bf16, as transformers keeps them."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, logging
@@ -43,7 +43,7 @@ def save_model(name: str, config: Path, folder: Path) -> None:
     logging.disable_progress_bar()
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(config), dtype=torch.bfloat16)
     model.save_pretrained(folder)
-    SHAPES[name].write_config(folder)  # in words that older versions of transformers know, too
+    shape.write_config(folder)  # in words that older versions of transformers know, too
 
 
 def measure_other(system: System, name: str, length: int, model: Path) -> OtherCell:

@@ -97,10 +97,10 @@ def loaded_once(model: Model, bundle: Path, tokens: int, run: Run, traces: dict[
     """The commands of the processes that load once, by their names in tables."""
 
     def mebp(kind: str, *trace: Path, threads: int = run.threads) -> list[str]:
-        return steps("mebp_steps", threads, kind, bundle, tokens, *trace)
+        return steps("mebp_steps", threads, "cpu", kind, bundle, tokens, *trace)
 
     def torch(kind: str, *arguments: object) -> list[str]:
-        return steps("torch_steps", run.threads, kind, *arguments)
+        return steps("torch_steps", run.threads, "cpu", kind, *arguments)
 
     found = {MEBP: mebp("adamw")}
     if "peft" in run.parts:

@@ -28,6 +28,11 @@ def read_cpu() -> tuple[str, list[str]]:
     return parse_cpu(Path("/proc/cpuinfo").read_text())
 
 
+def available_cores() -> int:
+    """That this process may run on; macOS does not say."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def parse_onednn(text: str) -> str:
     """The instruction set that oneDNN says it uses when ONEDNN_VERBOSE is 1: nothing where torch does without it."""
     found = re.search(r"cpu,isa:([^\n]*)", text)
@@ -42,7 +47,7 @@ def describe() -> dict:
     ran = subprocess.run([sys.executable, "-c", ONEDNN], env=verbose, capture_output=True, text=True)
     return {
         "cpu": cpu,
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": available_cores(),
         "flags": flags,
         "limits": limits,
         "onednn": parse_onednn(ran.stdout),

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from parts.memory.others import save_model
-from parts.shapes import SHAPES
+from parts.shapes import SHAPES, SMALL
 
 import mebp
 
 PACKAGED = {"SmolLM2-135M": "packaged:smollm2"}
 MODELS = (*PACKAGED, "Qwen2.5-0.5B")
+DEVICE_MODELS = (*MODELS, *SMALL)
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,9 @@ def prepare(name: str, folder: Path, longest: int) -> Model:
         if name in PACKAGED:
             _save_in_bf16(name, weights)
         else:
-            SHAPES[name].write_config(folder / name / "config")
-            save_model(name, folder / name / "config", weights)
+            shape = (SHAPES | SMALL)[name]
+            shape.write_config(folder / name / "config")
+            save_model(shape, folder / name / "config", weights)
     if not exported.exists():
         source = PACKAGED.get(name, weights)
         mebp.export(source, exported, seq_len=longest, shape_only=name not in PACKAGED)

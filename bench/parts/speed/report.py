@@ -92,6 +92,24 @@ def kernels_table(results: dict) -> Table:
     return table("machine, kernels | model | tokens | kernel | share of a step | ms | one thread / all", 4, rows)
 
 
+def devices_table(results: dict) -> Table:
+    device = results["device"]
+    name = f"{device['name']}: {device['description']}"
+    rows = []
+    for cell in results["cells"]:
+        for who, answers in cell["answers"].items():
+            taken, times = statistics.median(seconds(cell, who)), ratios(cell, who, MEBP)
+            compared = ["", ""] if who == MEBP else [number(times.median), spread(times)]
+            on = f", torch on {device['torch']}" if who.startswith("PEFT") else ""
+            of_device = max(answer.get("device_bytes", 0) for answer in answers)
+            memory = [f"{peak_bytes(cell, who) / 1e6:,.0f}", f"{of_device / 1e6:,.0f}" if of_device else ""]
+            speed = [f"{taken:.3f}", f"{cell['tokens'] / taken:,.0f}"]
+            rows.append([name, cell["model"], f"{cell['tokens']:,}", who + on, *speed, *compared, *memory])
+    columns = "device | model | tokens | who | s | tokens/s | times mebp's | range | process MB | device MB"
+    return table(columns, 4, rows)
+
+
+DEVICE_TABLES = {"devices": (devices_table, 4)}  # as below, of a run with --device
 TABLES = {
     "machines": (machine_table, 1),
     "peaks": (peaks_table, 3),

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch's side of bench/speed.py: a process that makes a step whenever it is told to, in bf16 throughout.
 
-    PYTHONPATH=bench python -m parts.speed.torch_steps THREADS peft FOLDER TOKENS [checkpointing] [no-autocast]
-    PYTHONPATH=bench python -m parts.speed.torch_steps THREADS mezo FOLDER TOKENS
-    PYTHONPATH=bench python -m parts.speed.torch_steps THREADS matmul TOKENS INPUTSxOUTPUTS ...
+    PYTHONPATH=bench python -m parts.speed.torch_steps THREADS DEVICE peft FOLDER TOKENS [checkpointing] [no-autocast]
+    PYTHONPATH=bench python -m parts.speed.torch_steps THREADS cpu mezo FOLDER TOKENS
+    PYTHONPATH=bench python -m parts.speed.torch_steps THREADS cpu matmul TOKENS INPUTSxOUTPUTS ...
 
-FOLDER is a transformers model. peft is a step of AdamW, mezo one of MeZO, LoRA r=8 on all linear layers, batch 1.
-`no-autocast` is PEFT's autocast_adapter_dtype=False: adapters in bf16, too. matmul answers with FLOP/s by shape.
+FOLDER is a transformers model, DEVICE torch's cpu, cuda or mps. peft is a step of AdamW, mezo one of MeZO, LoRA r=8 on
+all linear layers, batch 1. `no-autocast` is PEFT's autocast_adapter_dtype=False: adapters in bf16, too. matmul answers
+with FLOP/s by shape.
 """
 
 import sys
@@ -19,12 +20,12 @@ RATE, PERTURBATION = 2e-4, 1e-3
 MATMUL_SECONDS = 0.15  # of measuring a shape
 
 
-def load(folder: str, options: list[str]) -> torch.nn.Module:
+def load(folder: str, options: list[str], device: str = "cpu") -> torch.nn.Module:
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM, logging
 
     logging.disable_progress_bar()
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).to(device)
     model.config.use_cache = False
     if "checkpointing" in options:
         model.gradient_checkpointing_enable()
@@ -34,23 +35,33 @@ def load(folder: str, options: list[str]) -> torch.nn.Module:
 
 
 def random_ids(model: torch.nn.Module, tokens: int) -> torch.Tensor:
-    return torch.randint(0, model.config.vocab_size, (1, tokens))
+    return torch.randint(0, model.config.vocab_size, (1, tokens)).to(model.device)
 
 
-def peft(folder: str, tokens: str, *options: str) -> Step:
-    model = load(folder, options)
+def device_peak(device: str) -> int:
+    """What its tensors took at the most; of mps, which does not tell, what its driver has taken."""
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated()
+    return torch.mps.driver_allocated_memory() if device == "mps" else 0
+
+
+def peft(device: str, folder: str, tokens: str, *options: str) -> Step:
+    model = load(folder, options, device)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=RATE, weight_decay=0.0)
 
-    def step() -> None:
+    def step() -> dict:
         ids = random_ids(model, int(tokens))
         model(input_ids=ids, labels=ids).loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+        if device != "cpu":
+            getattr(torch, device).synchronize()
+        return {"device_bytes": device_peak(device)}
 
     return step
 
 
-def mezo(folder: str, tokens: str) -> Step:
+def mezo(_: str, folder: str, tokens: str) -> Step:
     """Two forwards along a direction that is drawn again from its seed instead of being kept."""
     model = load(folder, [])
     trainables = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -74,7 +85,7 @@ def mezo(folder: str, tokens: str) -> Step:
     return step
 
 
-def matmul(tokens: str, *shapes: str) -> Step:
+def matmul(_: str, tokens: str, *shapes: str) -> Step:
     sizes = {shape: [int(size) for size in shape.split("x")] for shape in shapes}
     operands = {
         shape: (torch.randn(int(tokens), inputs).bfloat16(), torch.randn(outputs, inputs).bfloat16())
@@ -93,10 +104,10 @@ def matmul(tokens: str, *shapes: str) -> Step:
 
 
 def main() -> None:
-    threads, kind, *arguments = sys.argv[1:]
+    threads, device, kind, *arguments = sys.argv[1:]
     torch.set_num_threads(int(threads))
     torch.manual_seed(0)
-    serve({"peft": peft, "mezo": mezo, "matmul": matmul}[kind](*arguments))
+    serve({"peft": peft, "mezo": mezo, "matmul": matmul}[kind](device, *arguments))
 
 
 if __name__ == "__main__":

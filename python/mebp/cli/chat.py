@@ -6,6 +6,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from mebp.cli.connection import add_connection
 from mebp.cli.sampling import add_sampling, check_sampling, sampling
 from mebp.cli.session import add_adapter, add_bundle, add_machine, open_session
 from mebp.errors import Error
@@ -25,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_sampling(parser)
     add_machine(parser)
+    add_connection(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

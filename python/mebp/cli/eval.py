@@ -5,6 +5,7 @@ import argparse
 import json
 from pathlib import Path
 
+from mebp.cli.connection import add_connection
 from mebp.cli.session import add_adapter, add_bundle, add_machine, open_session
 from mebp.words import counted
 
@@ -20,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_adapter(parser)
     add_machine(parser)
+    add_connection(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -4,17 +4,30 @@
 import argparse
 from pathlib import Path
 
-from mebp.cli.waiting import stages
+from mebp.waiting import stages
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="a Hugging Face folder, a hub id, or packaged:smollm2")
+    parser.add_argument(
+        "model", metavar="MODEL", help="a Hugging Face folder, a hub id, a GGUF file, or packaged:smollm2"
+    )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR/model.onnx")
     parser.add_argument("--seq-len", type=int, default=256, metavar="N", help="tokens in a sequence (default: 256)")
     parser.add_argument("--batch", type=int, default=1, metavar="N", help="sequences in a batch (default: 1)")
     parser.add_argument(
         "--shape-only", action="store_true", help="export without weights; the model needs only its config.json"
     )
+
+
+def _storage(model: str) -> str:
+    """The options that keep the codes of a GGUF file."""
+    from mebp.files import user_path
+    from mebp.gguf.codes import storage_options
+    from mebp.gguf.container import is_gguf, read_container
+
+    file = user_path(model)
+    options = storage_options(read_container(file)) if is_gguf(file) else ""
+    return f" {options}" if options else ""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -30,6 +43,6 @@ def run(arguments: argparse.Namespace) -> int:
             progress=say,
         )
     bundle = f"{written.parent.name or 'model'}.mebp"
-    weights = " --random-weights 0" if arguments.shape_only else ""
+    weights = " --random-weights 0" if arguments.shape_only else _storage(arguments.model)
     print(f"wrote {written}; next: mebpc {written} -o {bundle}{weights}")
     return 0

@@ -7,6 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from mebp.cli.connection import add_connection
 from mebp.cli.sampling import add_sampling, check_sampling, sampling
 from mebp.cli.session import add_adapter, add_bundle, add_machine, open_session
 from mebp.errors import Error
@@ -52,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object for each prompt")
     add_machine(parser)
+    add_connection(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mebp.cli.session import add_bundle
 from mebp.errors import Error
-from mebp.inspect import describe_trained
+from mebp.inspect import describe_trained, model_title
 from mebp.outputs import PAGE, check_output
 from mebp.plan import Plan
 from mebp.tables import Table, megabytes
@@ -94,7 +94,7 @@ def _tables(found: dict) -> list[Table]:
 def _model(found: dict) -> Table:
     model = found["model"]
     return Table(
-        model["name"],
+        model_title(found),
         ["", ""],
         [
             ["made by", found["producer"]],

@@ -22,11 +22,16 @@ _COMMANDS = {
     "verify": "compare a bundle's gradients with those of transformers and PEFT in float64",
     "generate": "continue prompts, greedily or by sampling",
     "chat": "talk with a model, turn by turn",
-    "merge": "merge an adapter into the model's weights and write a transformers model",
+    "merge": "merge an adapter into the model's weights and write a model for transformers or llama.cpp",
+    "adapter": "convert an adapter between PEFT, MLX-LM and llama.cpp",
     "models": "list which types of models can be trained, and why others are refused",
     "devices": "list the devices that can compute, and why another is not there",
     "parity": "take one step on several devices and compare losses, gradients, memory and time",
     "calibrate": "time this machine's kernels, so that mebpc can predict step times",
+    "serve": "run the layers of a split model for devices",
+    "certs": "make certificates for trials of a model that is split between a device and a server",
+    "wire": "show what crosses between the halves of a split model, and predict the time that it takes",
+    "audit": "show what a curious server can compute from what crosses, by trying it on a split model",
     "inspect": "show what is in a bundle: blocks, programs, memory plan and sizes",
 }
 DISAGREES, FAILED, BY_SIGNAL = 1, 2, 128

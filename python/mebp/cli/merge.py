@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mebp merge NAME.mebp --adapter DIR -o DIR"""
+"""mebp merge NAME.mebp --adapter DIR -o OUT"""
 
 import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mebp.cli.session import add_adapter, add_bundle
-from mebp.cli.waiting import waiting
-from mebp.element_types import ELEMENT_TYPES
 from mebp.errors import Error
+from mebp.gguf import GGUF_SUFFIX, GGUF_TYPES
+from mebp.waiting import waiting
 
 if TYPE_CHECKING:
     from mebp.recompiling import Recompiled
@@ -18,21 +18,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bundle(parser)
     add_adapter(parser, required=True)
     parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="DIR", help="the folder to write, new or empty"
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="OUT",
+        help="the folder to write for transformers, new or empty; or, where it ends in .gguf, the file for llama.cpp",
     )
     parser.add_argument(
         "--dtype",
-        choices=list(ELEMENT_TYPES),
+        choices=list(GGUF_TYPES),
         default="f32",
-        help="type of the merged weights (default: f32, which rounds nothing)",
+        help="type of the merged weights; those with a q are for .gguf (default: f32, which rounds nothing)",
     )
     parser.add_argument(
         "--data",
         type=Path,
         metavar="FILE",
-        help="data to measure on what compiling the merged model again loses (samples that the trained model writes)",
+        help="data to measure on what fewer bits lose: those of compiling the merged model again, or of a GGUF file "
+        "(samples that the trained model writes)",
     )
-    parser.add_argument("--no-measure", action="store_true", help="merge only: do not compile again to measure that")
+    parser.add_argument("--no-measure", action="store_true", help="merge only: do not measure that")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -51,38 +57,60 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.dtype != "f32":
         name, most = max(result.roundings.items(), key=lambda rounding: rounding[1])
         print(f"rounding to {arguments.dtype} changes a tensor by up to {most:.2%} of its norm ({name})")
-    print(f"{arguments.output}: {result.bytes / 1e6:,.1f} MB, a folder for transformers", flush=True)
-    if not arguments.no_measure:
-        _measure(arguments)
+    is_gguf = arguments.output.suffix == GGUF_SUFFIX
+    what = "a file for llama.cpp" if is_gguf else "a folder for transformers"
+    print(f"{arguments.output}: {result.bytes / 1e6:,.1f} MB, {what}", flush=True)
+    if not arguments.no_measure and not (is_gguf and arguments.dtype == "f32"):
+        _measure(arguments, is_gguf)
     return 0
 
 
-def _measure(arguments: argparse.Namespace) -> None:
-    from mebp.recompiling import recompile
+def _measure(arguments: argparse.Namespace, is_gguf: bool) -> None:
+    from mebp.recompiling import measure_gguf, recompile
 
+    what = "what the file loses" if is_gguf else "what compiling it again loses"
+    given = arguments.bundle, arguments.adapter, arguments.output, arguments.data
     try:
         with waiting("compiling the merged model again, to measure what that loses; --no-measure leaves it out"):
-            found = recompile(arguments.bundle, arguments.adapter, arguments.output, arguments.data)
+            found = measure_gguf(*given) if is_gguf else recompile(*given)
     except Error as error:  # what was asked for is there
-        print(f"what compiling it again loses was not measured: {error}")
+        print(f"{what} was not measured: {error}")
         return
     if found is not None:
-        print(_report(found))
+        print(_report_gguf(found, arguments.dtype) if is_gguf else _report(found))
 
 
 def _report(found: "Recompiled") -> str:
     losses = ", ".join(f"{loss:.4f} as {storage}" for storage, loss in found.merged.items())
-    lines = [
-        f"loss on {found.data}: {found.base:.4f} without the adapter, {found.trained:.4f} with it; "
-        f"merged and compiled again: {losses}"
-    ]
+    lines = [f"{_compared(found)}; merged and compiled again: {losses}"]
     own, advised = next(iter(found.merged)), found.advised
     again = f"compiled again with --weights {own}, it keeps"
     if found.gain <= 0:
-        lines.append("the adapter lowers no loss there, so there is nothing to lose; give other --data")
+        lines.append(_NO_GAIN)
     elif advised == own:
         lines.append(f"{again} the training")
     else:
         share = max(found.kept(own), 0)
         lines.append(f"{again} {share:.0%} of what was gained; take --weights {advised or 'f32'}, or leave it unmerged")
     return "\n".join(lines)
+
+
+def _report_gguf(found: "Recompiled", dtype: str) -> str:
+    (loss,) = found.merged.values()
+    lines = [f"{_compared(found)}; of the file: {loss:.4f}"]
+    if found.gain <= 0:
+        lines.append(_NO_GAIN)
+    elif found.advised:
+        lines.append(f"as {dtype} it keeps the training")
+    else:
+        share = max(found.kept("f32"), 0)
+        lines.append(f"as {dtype} it keeps {share:.0%} of what was gained; take a --dtype of more bits, or leave it "
+                     "unmerged: mebp adapter convert --to gguf")  # fmt: skip
+    return "\n".join(lines)
+
+
+_NO_GAIN = "the adapter lowers no loss there, so there is nothing to lose; give other --data"
+
+
+def _compared(found: "Recompiled") -> str:
+    return f"loss on {found.data}: {found.base:.4f} without the adapter, {found.trained:.4f} with it"

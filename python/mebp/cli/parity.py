@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from mebp.cli.main import DISAGREES
 from mebp.cli.session import add_adapter, add_bundle
-from mebp.cli.waiting import waiting
 from mebp.tables import Table, megabytes
+from mebp.waiting import waiting
 
 if TYPE_CHECKING:
     from mebp.parity.comparison import Parity

@@ -5,6 +5,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mebp.cli.connection import connection
+
 if TYPE_CHECKING:
     from mebp.session import Session
 
@@ -44,6 +46,7 @@ def open_session(arguments: argparse.Namespace, generates: bool = False) -> "Ses
         threads=arguments.threads,
         forward_only=not keeps,
         generate_only=keeps,
+        stream=connection(arguments),
     )
     if arguments.adapter:
         session.load_adapter(arguments.adapter)

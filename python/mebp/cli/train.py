@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mebp train NAME.mebp --data FILE"""
+"""mebp train MODEL --data FILE"""
 
 import argparse
-from dataclasses import MISSING, fields
 from pathlib import Path
 
+from mebp.cli.connection import add_connection
 from mebp.cli.main import BY_SIGNAL
 from mebp.cli.session import DEVICE
-from mebp.errors import Error
+from mebp.compile_options import compile_option_helps, flag
 from mebp.outputs import check_no_input
-from mebp.training.options import ADAPTERS, TrainingOptions, option_kinds
+from mebp.training.options import ADAPTERS, convert
 from mebp.training.outputs import outputs_of
 from mebp.training.schedule import SCHEDULES
 
@@ -20,7 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     # What is not given is left out: TrainingOptions has the defaults, and a file's options come in between.
     parser.argument_default = argparse.SUPPRESS
     add = parser.add_argument
-    add("bundle", type=Path, nargs="?", default=None, metavar="NAME.mebp", help="the bundle that mebpc wrote")
+    add(
+        "bundle",
+        type=Path,
+        nargs="?",
+        default=None,
+        metavar="MODEL",
+        help="a Hugging Face folder, a hub id or packaged:smollm2, which is exported and compiled first; or a bundle",
+    )
     add(
         "--config",
         type=Path,
@@ -28,13 +35,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read options from this YAML file, by their names here; the command line wins",
     )
     add("--data", type=Path, metavar="FILE", help=DATA_FORMS)
+    add("--test", type=Path, metavar="FILE", help="measure the loss on this data once, at the end")
     add("--steps", type=int, metavar="N", help="train for N optimizer steps")
     add("--epochs", type=int, metavar="N", help="train for N passes over the data (default: 1, without --steps)")
     add("--lr", type=float, metavar="X", help="learning rate, the highest that the schedule reaches (default: 2e-4)")
     add("--seed", type=int, metavar="N", help="seed for the order of the data (default: 0)")
-    add("--optimizer", metavar="NAME", help="adamw, sgd or mezo (default: as compiled)")
+    add(
+        "--optimizer",
+        metavar="NAME",
+        help="adamw, sgd, lion, adamw8bit, galore, qgalore or mezo (default: as compiled)",
+    )
     add("--weight-decay", type=float, metavar="X", help="decoupled weight decay (default: 0)")
+    add("--betas", metavar="X,Y", help="AdamW's betas (default: 0.9,0.999), or Lion's (default: 0.9,0.99)")
+    add("--eps", type=float, metavar="X", help="what AdamW divides by at least (default: 1e-8)")
+    add("--momentum", type=float, metavar="X", help="SGD's momentum (default: as compiled)")
+    add("--galore-scale", type=float, metavar="X", help="what GaLore's updates are multiplied with (default: 0.25)")
+    add(
+        "--galore-update-interval",
+        type=int,
+        metavar="N",
+        help="steps after which GaLore looks for its subspaces anew (default: 200)",
+    )
+    add("--galore-refresh", metavar="HOW", help="find them by sketch, or exactly by svd, slowly (default: sketch)")
+    add(
+        "--galore-cos-threshold",
+        type=float,
+        metavar="X",
+        help="similarity of subspaces from which on Q-GaLore looks for them half as often (default: 0.4)",
+    )
     add("--clip", type=float, metavar="X", help="clip gradients to this L2 norm (default: no clipping)")
+    add("--clip-recompute", action="store_true", help="clip by computing gradients twice, which keeps none of them")
     add(
         "--accumulate",
         type=int,
@@ -50,17 +80,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--patience", type=int, metavar="N", help="stop after N evaluations without a lower loss (default: never)")
     add("--adapter", type=Path, metavar="DIR", help="continue from this PEFT adapter")
     add("--adapter-out", type=Path, metavar="DIR", help="write the PEFT adapter to this folder")
+    add("--model-out", type=Path, metavar="DIR", help="write the model to this folder, if its own weights are trained")
     add(
         "--keep",
         choices=ADAPTERS,
-        help="keep the adapter of the best evaluation, of the last step or of all evaluations (default: last)",
+        help="keep the adapter or model of the best evaluation, of the last step or of all (default: last)",
     )
     add("--state", type=Path, metavar="DIR", help="keep the state of the run in this folder, for --resume")
     add("--save-every", type=int, metavar="N", help="save the state every N steps (default: 50)")
+    add(
+        "--pause-on",
+        metavar="SIGNAL",
+        help="at SIGUSR1 or SIGUSR2, save the state and free the memory; go on at the next one, or at SIGCONT",
+    )
     add("--resume", action="store_true", help="continue the run in --state")
-    add("--overwrite", action="store_true", help="replace the state, adapter, log and picture of an earlier run")
-    add("--log", type=Path, metavar="run.jsonl", help="log each step and evaluation as a line of JSON")
-    add("--plot", type=Path, metavar="run.png", help="draw the loss curve")
+    add("--overwrite", action="store_true", help="replace the state, adapter, model, log and picture of an earlier run")
+    add(
+        "--log",
+        type=Path,
+        metavar="run.jsonl",
+        help="log each step and evaluation as a line of JSON; of a table, if the name ends in .csv",
+    )
+    add("--plot", type=Path, metavar="run.png", help="draw the loss curve; --adapter-out DIR has one in any case")
+    add("--report-to", metavar="NAMES", help="report to tensorboard, wandb or trackio, or several with commas")
     add(
         "--spill",
         type=Path,
@@ -70,22 +112,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--profile", type=Path, metavar="trace.json", help="record every kernel call, for ui.perfetto.dev")
     add("--threads", type=int, metavar="N", help="CPU threads to use (default: all)")
     add("--device", metavar="NAME", help=DEVICE)
-    add("--model-out", help=argparse.SUPPRESS)
+    add_connection(parser)
+    compiling = parser.add_argument_group("options of mebpc, for a model")
+    for name, kind, value, help in compile_option_helps():
+        how = {"action": "store_true"} if kind is bool else {"type": kind, "metavar": value}
+        compiling.add_argument(flag(name), **how, help=help)
 
 
 def run(arguments: argparse.Namespace) -> int:
     given = {name: value for name, value in vars(arguments).items() if name != "command" and value is not None}
-    if "model_out" in given:
-        raise Error("--model-out is not in this build; leave it out")
+    if "betas" in given:
+        given["betas"] = convert("--betas", given["betas"], tuple)
     file = given.pop("config", None)
-    options = _training_options({**_from_file(file), **given})
 
-    from mebp.training.loop import train
+    from mebp.training.request import Request
 
-    for option, path in outputs_of(options).items():
+    request = Request.of({**_from_file(file), **given})
+    for option, path in outputs_of(request.training).items():
         check_no_input(option, path, {"--config": file})
 
-    stopped_by = train(options).signal
+    stopped_by = request.run().signal
     return 0 if stopped_by is None else BY_SIGNAL + stopped_by
 
 
@@ -93,14 +139,6 @@ def _from_file(file: Path | None) -> dict[str, object]:
     if file is None:
         return {}
     from mebp.training.config import read_config
+    from mebp.training.request import request_kinds
 
-    return read_config(file, option_kinds())
-
-
-def _training_options(given: dict[str, object]) -> TrainingOptions:
-    required = {"bundle": "NAME.mebp", "data": "--data FILE"}
-    missing = [required[field.name] for field in fields(TrainingOptions)
-               if field.default is MISSING and field.name not in given]  # fmt: skip
-    if missing:
-        raise Error(f"{' and '.join(missing)} must be given, here or in --config; see mebp train --help")
-    return TrainingOptions(**given)
+    return read_config(file, request_kinds())

@@ -6,10 +6,11 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from mebp.cli.connection import add_connection, connection
 from mebp.cli.main import DISAGREES
 from mebp.cli.session import add_adapter, add_bundle, add_machine
-from mebp.cli.waiting import waiting
 from mebp.tables import Table, megabytes
+from mebp.waiting import waiting
 
 if TYPE_CHECKING:
     from mebp.verification.comparison import Comparison
@@ -25,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_adapter(parser)
     parser.add_argument("--seq-len", type=int, metavar="N", help="tokens in a row (default: as compiled)")
     add_machine(parser)
+    add_connection(parser)
     parser.add_argument(
         "--files", action="store_true", help="only compare the weights' file with the checksum that mebpc left"
     )
@@ -36,6 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.files:
         return _verify_files(arguments)
+    connection(arguments)  # refuses a whole bundle; a half is refused in any case
     with waiting("computing in float64, which takes minutes for a real model"):
         comparison = mebp.verify(
             arguments.bundle,
@@ -78,7 +81,8 @@ def _report(comparison: "Comparison") -> str:
         [name, *(f"{error:.1e}" for error in (errors.worst, errors.tail, errors.median, errors.loss))]
         for name, errors in (("the bundle", comparison.bundle), (f"torch in {comparison.precision}", comparison.torch))
     ]
-    title = f"{len(comparison.bundle.gradients)} gradients, relative to float64 in transformers and PEFT"
+    subspaces = f", {comparison.projected} in their subspaces" if comparison.projected else ""
+    title = f"{len(comparison.bundle.gradients)} gradients{subspaces}, relative to float64 in transformers and PEFT"
     table = Table(title, ["", "worst", "95 %", "median", "loss"], rows)
     if comparison.agrees:
         sharper = "" if comparison.precision == "f32" else "; a bundle of --precision f32 is compared more sharply"

@@ -16,6 +16,7 @@ from mebp.files import read_text
 from mebp.tokenizer import Tokenizer
 
 Message = Mapping[str, object]
+Tool = Mapping[str, object]
 
 # Unicode sets these aside for a program's own use; no text has them.
 _START, _END = "\ufdd0", "\ufdd1"
@@ -35,19 +36,23 @@ class ChatTemplate:
             self._plain = _environment(_Transparent, now).from_string(source)
             self._marking = _environment(_Marking, now).from_string(source)
 
-    def render(self, messages: Sequence[Message], add_generation_prompt: bool = False) -> str:
+    def render(
+        self, messages: Sequence[Message], add_generation_prompt: bool = False, tools: Sequence[Tool] | None = None
+    ) -> str:
         """The text of a conversation; with `add_generation_prompt`, up to where the assistant's answer begins.
+
+        tools: what the assistant may call, each a JSON schema as transformers' apply_chat_template takes it.
 
         Raises mebp.Error where the template refuses the conversation, or goes beyond what templates may take.
         """
-        return self._render(self._plain, messages, add_generation_prompt)
+        return self._render(self._plain, messages, add_generation_prompt, tools)
 
-    def marked_spans(self, messages: Sequence[Message]) -> list[tuple[int, int]]:
-        """Where render(messages) has what the template marks with {% generation %}, as (start, end) in characters.
+    def marked_spans(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> list[tuple[int, int]]:
+        """Where render(messages, tools=tools) has what is within {% generation %}, as (start, end) in characters.
 
         Empty where it marks nothing, or where it changes what it has marked.
         """
-        pieces = self._render(self._marking, messages, False).split(_START)
+        pieces = self._render(self._marking, messages, False, tools).split(_START)
         plain, spans = pieces[0], []
         for piece in pieces[1:]:
             inside, closed, outside = piece.partition(_END)
@@ -55,14 +60,20 @@ class ChatTemplate:
             plain += inside + outside
             if not closed:
                 return []
-        return spans if plain == self.render(messages) else []
+        return spans if plain == self.render(messages, tools=tools) else []
 
-    def _render(self, template: Template, messages: Sequence[Message], add_generation_prompt: bool) -> str:
+    def _render(
+        self,
+        template: Template,
+        messages: Sequence[Message],
+        add_generation_prompt: bool,
+        tools: Sequence[Tool] | None,
+    ) -> str:
         template.environment.begin()
         try:
             return template.render(
                 messages=messages,
-                tools=None,
+                tools=tools,
                 documents=None,
                 add_generation_prompt=add_generation_prompt,
                 **self._special_tokens,

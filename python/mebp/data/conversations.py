@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mebp.arrays import IGNORED_LABEL
-from mebp.data.chat_template import ChatTemplate, Message
+from mebp.data.chat_template import ChatTemplate
 from mebp.data.dataset import Row
 from mebp.data.forms import Conversation
 from mebp.errors import Error
@@ -58,14 +58,14 @@ def find_turns(sample: Conversation, template: ChatTemplate) -> Turns:
     """
     messages = sample.messages
     try:
-        text = template.render(messages)
-        marked = template.marked_spans(messages)
+        text = template.render(messages, tools=sample.tools)
+        marked = template.marked_spans(messages, sample.tools)
     except Error as error:
         raise Error(f"{sample.where}: {error}; change the conversation") from error
     if marked:
         return Turns(text, marked, marked=True, complete=True)
     spans = [
-        _span_by_prefixes(template, messages, index, text)
+        _span_by_prefixes(template, sample, index, text)
         for index, message in enumerate(messages)
         if message["role"] == "assistant"
     ]
@@ -79,10 +79,16 @@ def find_turns(sample: Conversation, template: ChatTemplate) -> Turns:
     return Turns(text, spans, marked=False, complete=True)
 
 
-def _span_by_prefixes(template: ChatTemplate, messages: Sequence[Message], index: int, text: str) -> Span | None:
+def hides_tools(sample: Conversation, template: ChatTemplate) -> bool:
+    """Whether the conversation looks as if it had no tools."""
+    return template.render(sample.messages, tools=sample.tools) == template.render(sample.messages)
+
+
+def _span_by_prefixes(template: ChatTemplate, sample: Conversation, index: int, text: str) -> Span | None:
+    messages, tools = sample.messages, sample.tools
     try:
-        before = template.render(messages[:index], add_generation_prompt=True)
-        through = template.render(messages[: index + 1]) if index + 1 < len(messages) else text
+        before = template.render(messages[:index], add_generation_prompt=True, tools=tools)
+        through = template.render(messages[: index + 1], tools=tools) if index + 1 < len(messages) else text
     except Error:  # some refuse a conversation that stops here
         return None
     if not (text.startswith(through) and through.startswith(before)):

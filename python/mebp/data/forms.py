@@ -47,6 +47,7 @@ class Conversation:
 
     where: str
     messages: Sequence[Mapping[str, object]]
+    tools: Sequence[Mapping[str, object]] | None = None  # JSON schemas of what the assistant may call
 
 
 Sample = Document | Completion | Conversation
@@ -100,12 +101,24 @@ def read_sample(where: str, form: Form, entry: dict) -> Sample:
         if not completion:
             raise Error(f'{where}: "completion" is empty, so there is nothing to learn; leave it out')
         return Completion(where, prompt, completion)
-    if entry.get("tools"):
-        raise Error(f'{where}: "tools" is not in this build; write them into the system\'s turn')
     turns = _alpaca_turns(where, entry) if form == _ALPACA else _turns(where, form.required[0], entry)
     if not any(turn["role"] == "assistant" for turn in turns):
         raise Error(f"{where}: has no turn of the assistant, so there is nothing to learn; leave it out")
-    return Conversation(where, turns)
+    return Conversation(where, turns, _tools(where, entry))
+
+
+def _tools(where: str, entry: dict) -> list[dict] | None:
+    """A list of objects, or its JSON as a string, as tables have it."""
+    tools = entry.get("tools") or None
+    if isinstance(tools, str):
+        try:
+            tools = json.loads(tools) or None
+        except (ValueError, RecursionError) as error:
+            raise Error(f'{where}: "tools" is a string that is not JSON; give a list of objects') from error
+    if tools is not None and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
+        found = "a list of something else" if isinstance(tools, list) else kind(tools)
+        raise Error(f'{where}: "tools" is {found}; give a list of objects')
+    return tools
 
 
 def _alpaca_turns(where: str, entry: dict) -> list[dict]:
@@ -136,14 +149,17 @@ def _turn(place: str, turn: object, wanted: str) -> dict:
     if not isinstance(turn, dict):
         raise Error(f"{place} is {kind(turn)}; give {wanted}")
     is_sharegpt = wanted == _SHAREGPT_TURN and "role" not in turn
+    calls = bool(turn.get("tool_calls"))  # which may stand for what is said
     for key in ("from", "value") if is_sharegpt else ("role", "content"):
-        if key not in turn:
+        if key not in turn and not (key == "content" and calls):
             raise Error(f'{place} has no "{key}"; give {wanted}')
     if is_sharegpt:
         role, content = _string(place, turn, "from"), _content(place, turn, "value")
         return {"role": _choice(place, role, _SHAREGPT_ROLES), "content": content}
-    role, content = _string(place, turn, "role"), _content(place, turn, "content")
-    return {**turn, "role": _choice(place, role, {role: role for role in ROLES}), "content": content}
+    role = _choice(place, _string(place, turn, "role"), {role: role for role in ROLES})
+    if calls and turn.get("content") is None:
+        return {**turn, "role": role}
+    return {**turn, "role": role, "content": _content(place, turn, "content")}
 
 
 def _choice(place: str, role: str, roles: Mapping[str, Value]) -> Value:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mebp.data.completions import completion_row
 from mebp.data.dataset import Dataset, Row
-from mebp.data.forms import Completion, Conversation, Document
+from mebp.data.forms import Completion, Document, Sample
 from mebp.data.packing import pack
 from mebp.data.reading import read_samples
 from mebp.errors import Error, translate_errors
@@ -24,35 +24,48 @@ def load_dataset(path: str | os.PathLike[str], tokenizer: Tokenizer, length: int
     Raises mebp.Error where the file cannot be read or nothing in it can be learned.
     """
     path = user_path(path)
-    with translate_errors(f"{path}: cannot be read", "check the path"):
-        modified = datetime.fromtimestamp(path.stat().st_mtime)
     samples = read_samples(path)
     if isinstance(samples[0], Document):
         rows, notes = pack(samples, tokenizer, length), []
         if not rows:
             raise Error(f"{path}: has too little text; training needs at least two tokens")
-    elif isinstance(samples[0], Completion):
-        rows, notes = _fit(path, [completion_row(sample, tokenizer) for sample in samples], length, "completion")
-    else:
-        rows, notes = _conversations(path, samples, tokenizer, length, modified)
-    return Dataset(rows, tokenizer.end_of_text, notes)
+        return Dataset(rows, tokenizer.end_of_text, notes)
+    rows, partial = _whole_rows(path, samples, tokenizer)
+    rows, notes = _fit(path, rows, length, "completion" if isinstance(samples[0], Completion) else "assistant")
+    return Dataset(rows, tokenizer.end_of_text, [*notes, *partial])
 
 
-def _conversations(
-    path: Path, samples: Sequence[Conversation], tokenizer: Tokenizer, length: int, modified: datetime
-) -> tuple[list[Row], list[str]]:
+def sample_lengths(path: str | os.PathLike[str], tokenizer: Tokenizer, at_most: int) -> list[int] | None:
+    """Tokens of the file's samples, or of `at_most` from all over it; None where they are packed."""
+    path = user_path(path)
+    samples = read_samples(path)
+    if isinstance(samples[0], Document):
+        return None
+    count = min(at_most, len(samples))
+    chosen = [samples[index * len(samples) // count] for index in range(count)]
+    return [len(row) for row in _whole_rows(path, chosen, tokenizer)[0]]
+
+
+def _whole_rows(path: Path, samples: Sequence[Sample], tokenizer: Tokenizer) -> tuple[list[Row], list[str]]:
+    """A row for each sample, however long, and what is worth saying of them."""
+    if isinstance(samples[0], Completion):
+        return [completion_row(sample, tokenizer) for sample in samples], []
     from mebp.data.chat_template import ChatTemplate  # jinja2 is not needed for other data
-    from mebp.data.conversations import conversation_row, find_turns
+    from mebp.data.conversations import conversation_row, find_turns, hides_tools
 
     # Where a template writes the date, it is the file's: a run that goes on tomorrow sees the same tokens.
-    template = ChatTemplate(tokenizer, now=modified)
+    with translate_errors(f"{path}: cannot be read", "check the path"):
+        template = ChatTemplate(tokenizer, now=datetime.fromtimestamp(path.stat().st_mtime))
     turns = [find_turns(sample, template) for sample in samples]
-    rows, notes = _fit(path, [conversation_row(each, tokenizer) for each in turns], length, "assistant")
+    notes = []
     partial = sum(not each.complete for each in turns)
     if partial:
         reason = "the chat template rewrites earlier turns, so only the assistant's last one counts"
         notes.append(f"{path}: in {partial:,} of {len(turns):,} samples {reason}")
-    return rows, notes
+    with_tools = next((sample for sample in samples if sample.tools), None)
+    if with_tools and hides_tools(with_tools, template):
+        notes.append(f"{path}: the model's chat template writes no tools, so the model does not see them")
+    return [conversation_row(each, tokenizer) for each in turns], notes
 
 
 def _fit(path: Path, rows: Sequence[Row], length: int, learned: str) -> tuple[list[Row], list[str]]:

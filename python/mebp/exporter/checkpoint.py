@@ -74,6 +74,11 @@ def read_checkpoint(folder: Path) -> dict[str, StoredTensor]:
     raise Error(f"{folder}: no {_SINGLE} and no {_INDEX}; export needs the weights, or --shape-only")
 
 
+def weight_files(folder: Path) -> list[Path]:
+    """The files that read_checkpoint would read, by name; raises Error where there are none."""
+    return sorted({tensor.file for tensor in read_checkpoint(folder).values()})
+
+
 def same_bytes(a: StoredTensor, b: StoredTensor) -> bool:
     """Whether two tensors are equal bit for bit."""
     if (a.dtype, a.shape, a.length) != (b.dtype, b.shape, b.length):

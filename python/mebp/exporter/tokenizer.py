@@ -7,7 +7,7 @@ from pathlib import Path
 from mebp.files import read_bytes
 
 _VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
-_FILES = (
+TOKENIZER_FILES = (
     *_VOCABULARIES,
     "merges.txt",
     "added_tokens.json",
@@ -24,7 +24,7 @@ def copy_tokenizer(source: Path, target: Path, model: str) -> None:
     """Copies the tokenizer, the generation settings and config.json of `model`, which lies in `source`, into the new
     folder `target`; warns where there is no tokenizer."""
     target.mkdir()
-    for name in _FILES:
+    for name in TOKENIZER_FILES:
         if (source / name).is_file():
             (target / name).write_bytes(read_bytes(source / name, "download it again"))
     if not any((target / name).exists() for name in _VOCABULARIES):

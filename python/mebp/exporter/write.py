@@ -82,7 +82,7 @@ def _compute_type(config: PreTrainedConfig, checkpoint: dict[str, StoredTensor])
 def _notes(source: Source, seq_len: int, batch: int, longest: int | None) -> dict[str, str]:
     """What the compiler reads beside the graph."""
     notes = {
-        "mebp.model": source.name,
+        "mebp.model": source.origin,
         "mebp.model_type": source.config.model_type,
         "mebp.batch": str(batch),
         "mebp.sequence": str(seq_len),

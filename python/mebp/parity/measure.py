@@ -19,7 +19,7 @@ def measure(task: dict) -> dict:
     """Writes the gradients to task["gradients"]; returns loss, seconds, bytes and the kernels' name."""
     before = anonymous_bytes()
     # Gradients are the same for every optimizer; at rate zero SGD changes nothing.
-    session = Session(task["bundle"], task["device"], task["threads"], optimizer="sgd", lr=0.0)
+    session = Session(task["bundle"], task["device"], task["threads"], optimizer="sgd", momentum=0.0, lr=0.0)
     if task["adapter"]:
         session.load_adapter(task["adapter"])
     else:

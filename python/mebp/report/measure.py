@@ -34,7 +34,7 @@ def measure_step(bundle: Path, description: dict) -> Measurement:
         tokens = Path(folder, "tokens.npy")
         np.save(tokens, np.random.default_rng(0).integers(0, model["vocabulary"], shape, dtype=np.int32))
         command = [find_tool("mebp-run"), str(bundle), "--tokens", str(tokens), "--steps", "1", "--json"]
-        command += ["--optimizer", plan["optimizer"], "--threads", str(plan["threads"])]
+        command += ["--threads", str(plan["threads"])]
         try:
             printed = run_tool(command)
         except Error as error:

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from mebp.files import replaced_file
-from mebp.inspect import describe_trained
+from mebp.inspect import describe_trained, model_title
 from mebp.outputs import MARK
 from mebp.plan import Plan
 from mebp.report.arena_chart import draw_arena
@@ -32,7 +32,7 @@ def write_report(path: Path, description: dict, measurements: Sequence[Measureme
 
 def make_page(description: dict, measurements: Sequence[Measurement] = ()) -> str:
     step = TrainingStep(description)
-    name = description["model"]["name"]
+    name = model_title(description)
     sections = [
         _opening(description, step),
         _over_the_step(step, measurements),
@@ -60,8 +60,9 @@ def _opening(description: dict, step: TrainingStep) -> str:
         *_schedule(plan),
     ]
     largest = max(step.planned, key=step.planned.get)
+    title = escape(model_title(description))
     return (
-        f"<h1>{escape(model['name'])}: a training step of mebp-run peaks at {megabytes(plan['peak_bytes'])} MB</h1>"
+        f"<h1>{title}: a training step of mebp-run peaks at {megabytes(plan['peak_bytes'])} MB</h1>"
         f"<p>{'; '.join(map(escape, facts))}.</p>"
         "<p>This is the planned peak of the runtime alone, the process mebp-run. <code>mebp train</code> needs more: "
         "it adds Python, the tokenizer and the data, and prints its own plan. The largest part of the peak is "

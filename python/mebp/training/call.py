@@ -7,8 +7,8 @@ import signal
 import numpy as np
 
 from mebp.training.loop import Callback, TrainingRun
-from mebp.training.loop import train as train_by_options
-from mebp.training.options import TrainingOptions, convert, find_name, option_kinds
+from mebp.training.options import convert, find_name
+from mebp.training.request import Request, request_kinds
 
 
 def train(
@@ -19,15 +19,21 @@ def train(
     progress: bool = True,
     **options: object,
 ) -> TrainingRun:
-    """Trains the bundle's adapter on a file: `mebp train BUNDLE --data DATA`, from Python.
+    """Trains a bundle's adapter on data: `mebp train BUNDLE --data DATA`, from Python.
 
-    data: plain text, or JSON lines with "text", with "prompt" and "completion", or with "messages".
+    bundle: or a model, which is exported and compiled first: a Hugging Face folder, a hub id or "packaged:smollm2".
+    data: plain text, or JSON lines with "text", with "prompt" and "completion", or with "messages"; or a folder with
+        train.jsonl, and valid.jsonl and test.jsonl for eval and test.
     callback: called after each step with its record: step (from 1), loss (nats per token, before the update),
         grad_norm, lr, tokens (labels that counted), seconds, peak_bytes. The run ends where it returns True.
     progress: False shows nothing.
     options: those of the command line, with _ for -, and its defaults: steps or epochs, lr, seed, optimizer,
-        weight_decay, clip, accumulate, schedule, warmup, eval, eval_every, patience, adapter, adapter_out, keep, state,
-        save_every, resume, overwrite, log, plot, spill, profile, threads, device.
+        weight_decay, betas, eps, momentum, galore_scale, galore_update_interval, galore_refresh, galore_cos_threshold,
+        clip, clip_recompute, accumulate, schedule, warmup, eval, eval_every, test, patience, adapter, adapter_out,
+        model_out, keep, state, save_every, pause_on, resume, overwrite, log, plot, report_to, spill, profile, threads,
+        device; of a device's half of a split model connect, cert, key, ca, plain_text and retry_for. Of a model,
+        also those of mebpc that CompileOptions lists: seq_len, batch, weights, lora_rank,
+        adapter_kind, memory_budget and others.
 
     Returns the records, the evaluations, and the session as the run left it. Ctrl-C is seen when the step has ended:
     state and adapter are saved where they were asked for, then KeyboardInterrupt is raised; SIGTERM and SIGHUP take
@@ -36,7 +42,7 @@ def train(
     Raises mebp.Error for an invalid option, data that cannot be read, and where a step fails, as when the
     loss is not finite; what was trained until then is saved likewise, as it is before what the callback raises.
     """
-    run = train_by_options(_options({"bundle": bundle, "data": data, **options}), callback, progress)
+    run = _request({"bundle": bundle, "data": data, **options}).run(callback, progress)
     if run.signal == signal.SIGINT:
         raise KeyboardInterrupt(f"stopped after step {run.session.steps}")
     if run.signal is not None:
@@ -44,8 +50,8 @@ def train(
     return run
 
 
-def _options(given: dict[str, object]) -> TrainingOptions:
-    kinds = option_kinds()
+def _request(given: dict[str, object]) -> Request:
+    kinds = request_kinds()
     named = {find_name(name, kinds): value for name, value in given.items() if value is not None}
     plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in named.items()}
-    return TrainingOptions(**{name: convert(name, value, kinds[name]) for name, value in plain.items()})
+    return Request.of({name: convert(name, value, kinds[name]) for name, value in plain.items()})

@@ -1,67 +1,114 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run leaves on the disk: its state and its adapters."""
+"""What a run leaves on the disk: its state, and its adapters or models."""
 
+import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from mebp import outputs
 from mebp.session import Session
+from mebp.trained_model import MODEL_FILE, is_trained_model
 from mebp.training import state
+from mebp.training.model_card import discard_card, write_card
 from mebp.training.options import TrainingOptions
+from mebp.training.reports import Reports
 from mebp.training.standing import Standing
 
 ADAPTER_FILES = "adapter_config.json", "adapter_model.safetensors"
+TABLE, PICTURE = "training.csv", "training.png"  # beside them
+CURVES = {TABLE: outputs.LOG, PICTURE: outputs.PICTURE}
 
 
-def step_adapters(folder: Path) -> list[Path]:
+def step_folders(folder: Path) -> list[Path]:
     """What --keep all has left in `folder`."""
-    return [file.parent for file in folder.glob("step-*/adapter_config.json")]
+    names = ADAPTER_FILES[0], MODEL_FILE
+    return [file.parent for name in names for file in folder.glob(f"step-*/{name}")]
 
 
 class Keeper:
     """Writes them, and knows of which step is what is there."""
 
-    def __init__(self, options: TrainingOptions, session: Session, description: dict, standing: Standing) -> None:
-        self._options, self._session, self._description, self._standing = options, session, description, standing
+    def __init__(
+        self, options: TrainingOptions, session: Session, description: dict, standing: Standing, command: str
+    ) -> None:
+        self._options, self._description, self._standing = options, description, standing
+        self.session = session
+        self._command = command
+        self.reports: Reports | None = None
         self._kept: dict[str, tuple[int, Path]] = {}
-        self._held = bool(options.adapter_out) and (options.adapter_out / ADAPTER_FILES[0]).exists()
+        self._model = options.model_out is not None
+        self.what = "model" if self._model else "adapter"
+        self.folder = options.model_out or options.adapter_out
+        name = MODEL_FILE if self._model else ADAPTER_FILES[0]
+        self._held = self.folder is not None and (self.folder / name).exists()
 
     def go_on(self) -> None:
         """The state on the disk is the session's."""
-        self._kept["the state"] = self._session.steps, self._options.state
+        self._kept["the state"] = self.session.steps, self._options.state
 
     def begin_anew(self) -> None:
         """Removes what an earlier run left and this one would be mistaken for."""
         if self._options.state:
             state.discard(self._options.state)
-        if self._options.adapter_out and self._options.keep == "all":
-            for folder in step_adapters(self._options.adapter_out):
+        if self.folder:
+            for name in CURVES:
+                (self.folder / name).unlink(missing_ok=True)
+        if self.folder and self._options.keep == "all":
+            for folder in step_folders(self.folder):
+                if is_trained_model(folder):
+                    shutil.rmtree(folder)
+                    continue
                 for file in ADAPTER_FILES:
                     (folder / file).unlink(missing_ok=True)
+                discard_card(folder)
                 with suppress(OSError):  # something else is in it
                     folder.rmdir()
 
     def save_state(self) -> None:
+        self._save_state_by(state.save)
+
+    def pause(self) -> None:
+        """Saves the state, and gives the session's memory back until it resumes."""
+        self._save_state_by(state.pause)
+
+    def _save_state_by(self, save: Callable[[Session, Path, dict], None]) -> None:
         if self._options.state:
-            state.save(self._session, self._options.state, self._description | {"standing": self._standing.stored()})
-            self._kept["the state"] = self._session.steps, self._options.state
+            budget = self.session.plan["budget_bytes"]  # which --resume keeps where it is to be chosen
+            beside = {
+                "budget": budget,
+                "standing": self._standing.stored(),
+                "reports": self.reports.keys if self.reports else {},
+            }
+            save(self.session, self._options.state, self._description | beside)
+            self._kept["the state"] = self.session.steps, self._options.state
 
     @property
     def would_replace(self) -> bool:
-        """Whether the adapter at the end takes the place of one that was there before the run."""
+        """Whether what is written at the end takes the place of one that was there before the run."""
         if self._options.keep == "best" and self._standing.best_step:
             return False
         return self._held and self._options.keep != "all"
 
-    def save_adapter(self, is_best: bool = False) -> Path | None:
+    def save_result(self, is_best: bool = False) -> Path | None:
         """At the end, or after an evaluation that was the best or not; returns where one was written, if one was."""
-        folder, keep = self._options.adapter_out, self._options.keep
+        folder, keep = self.folder, self._options.keep
         if folder is None or (keep == "best" and not is_best and self._standing.best_step):
             return None
         if keep == "all":
-            folder = folder / f"step-{self._session.steps}"
-        self._session.save_adapter(folder)
-        self._kept["the adapter"] = self._session.steps, folder
+            folder = folder / f"step-{self.session.steps}"
+        if self._model:
+            self.session.model.write(folder, replace=True)
+        else:
+            self.session.save_adapter(folder)
+            write_card(folder, self._options, self.session, self._description, self._standing, self._command)
+        self._kept[f"the {self.what}"] = self.session.steps, folder
         return folder
+
+    @property
+    def has_result(self) -> bool:
+        """Whether this run has written one, before it was stopped and resumed or since."""
+        return f"the {self.what}" in self._kept or bool(self._options.keep == "best" and self._standing.best_step)
 
     def __str__(self) -> str:
         parts = [f"{what} of step {step} in {where}" for what, (step, where) in self._kept.items()]

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The run as JSON lines: one a step, and one an evaluation."""
+"""The run as lines: one a step, one an evaluation, and one of the test at the end; of JSON, or of a table (CSV)."""
 
+import csv
+import io
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from mebp.errors import Error, translate_errors
 from mebp.files import read_bytes, replaced_file
 
 _ADVICE = "choose another --log"
+_TABLE = ".csv"
 
 
 @dataclass(frozen=True)
@@ -32,25 +36,48 @@ class Evaluation:
     eval_loss: float
 
 
+@dataclass(frozen=True)
+class Test:
+    """The loss on the test data of what the run has kept, which is of this step."""
+
+    __test__ = False  # pytest would look for tests in it
+
+    step: int
+    test_loss: float
+
+
+Entry = Record | Evaluation | Test
+# Each column of a table with its type; an entry fills its own.
+_COLUMNS = {field.name: field.type for kind in (Record, Evaluation, Test) for field in fields(kind)}
+
+
 class RunLog:
     """Keeps every entry, and writes it to `path` where one is given."""
 
-    def __init__(self, path: Path | None, resume_at: int) -> None:
-        """A resumed run keeps the lines of the steps before `resume_at`; what a killed run wrote beyond is redone."""
-        self.entries: list[Record | Evaluation] = []
+    def __init__(self, path: Path | None, resume_at: int, table: Path | None = None) -> None:
+        """A resumed run keeps the lines of the steps before `resume_at`; what a killed run wrote beyond is redone.
+
+        table: what the run left when it was stopped, for one without a log.
+        """
+        self.entries: list[Entry] = []
+        self.listeners: list[Callable[[Entry], None]] = []  # called with each new one
         self._path = path
         if path is None:
+            if resume_at and table and table.is_file():
+                self.entries = [entry for entry in read_log(table) if entry.step <= resume_at]
             return
         with translate_errors(f"{path}: cannot be written", _ADVICE):
             kept = ""
             if resume_at and path.is_file():
                 self.entries = [entry for entry in read_log(path) if entry.step <= resume_at]
-                kept = "".join(map(_line, self.entries))
+                kept = _text(path, self.entries)
                 # Where the run is killed before the new one is whole, the old one stands.
                 with replaced_file(path.resolve(), _ADVICE) as unfinished:
                     unfinished.write_text(kept, encoding="utf-8")
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("a" if kept else "w", encoding="utf-8", buffering=1)
+            if not kept:
+                self._file.write(_header(path))
 
     @property
     def records(self) -> list[Record]:
@@ -65,24 +92,60 @@ class RunLog:
         """The step of the last evaluation."""
         return next((entry.step for entry in reversed(self.entries) if isinstance(entry, Evaluation)), None)
 
-    def add(self, entry: Record | Evaluation) -> None:
+    def add(self, entry: Entry) -> None:
         self.entries.append(entry)
+        for listener in self.listeners:
+            listener(entry)
         if self._path is None:
             return
         with translate_errors(f"{self._path}: cannot be written", "make room or leave out --log"):
-            self._file.write(_line(entry))
+            self._file.write(_line(self._path, entry))
 
 
-def _line(entry: Record | Evaluation) -> str:
-    return json.dumps(asdict(entry)) + "\n"
+def write_table(entries: Iterable[Entry], path: Path) -> None:
+    """All of a run in a file, whole or not at all."""
+    with replaced_file(path, "choose another --adapter-out") as unfinished:
+        unfinished.write_text(_text(path, entries), encoding="utf-8")
 
 
-def read_log(path: Path) -> list[Record | Evaluation]:
+def read_log(path: Path) -> list[Entry]:
     """Every entry of a log. Raises mebp.Error where the file is none."""
     content = read_bytes(path, _ADVICE)
     whole = content[: content.rfind(b"\n") + 1] or content  # a full disk cuts the last line
     try:
-        lines = [json.loads(line) for line in whole.splitlines()]
-        return [Evaluation(**line) if "eval_loss" in line else Record(**line) for line in lines]
-    except (ValueError, TypeError) as error:
+        return [_entry(line) for line in _parse(path, whole.decode())]
+    except (ValueError, TypeError, KeyError, csv.Error) as error:
         raise Error(f"{path}: is not a log of mebp train; {_ADVICE}") from error
+
+
+def _parse(path: Path, text: str) -> list[dict]:
+    if path.suffix != _TABLE:
+        return [json.loads(line) for line in text.splitlines()]
+    rows = csv.DictReader(text.splitlines())
+    if rows.fieldnames is not None and list(rows.fieldnames) != list(_COLUMNS):
+        raise ValueError("the columns are others")
+    return [{name: _COLUMNS[name](value) for name, value in row.items() if value} for row in rows]
+
+
+def _entry(line: dict) -> Entry:
+    kinds = {"eval_loss": Evaluation, "test_loss": Test}
+    return next((kind for name, kind in kinds.items() if name in line), Record)(**line)
+
+
+def _text(path: Path, entries: Iterable[Entry]) -> str:
+    return _header(path) + "".join(_line(path, entry) for entry in entries)
+
+
+def _header(path: Path) -> str:
+    return _row(_COLUMNS) if path.suffix == _TABLE else ""
+
+
+def _line(path: Path, entry: Entry) -> str:
+    values = asdict(entry)
+    return _row(values.get(name, "") for name in _COLUMNS) if path.suffix == _TABLE else json.dumps(values) + "\n"
+
+
+def _row(values: Iterable[object]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(values)
+    return line.getvalue()

@@ -2,26 +2,30 @@
 """The loop: steps, evaluations, saving."""
 
 import math
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
 from mebp.data import Dataset, load_dataset
-from mebp.errors import Error
-from mebp.files import check_space, make_parent, read_bytes
+from mebp.errors import Error, translate_errors
+from mebp.files import check_space, make_parent, read_bytes, scratch_folder
 from mebp.inspect import inspect
 from mebp.memory import anonymous_bytes
+from mebp.outputs import is_same
 from mebp.session import Session
+from mebp.split_options import CONNECTION, exposure, open_stream
 from mebp.tokenizer import Tokenizer
 from mebp.training import interrupts, state
 from mebp.training.evaluation import evaluate, perplexity
-from mebp.training.keeping import Keeper
-from mebp.training.log import Evaluation, Record, RunLog
+from mebp.training.keeping import PICTURE, TABLE, Keeper
+from mebp.training.log import Evaluation, Record, RunLog, Test, write_table
+from mebp.training.model_card import command_of
 from mebp.training.options import TrainingOptions
 from mebp.training.outputs import check_outputs
 from mebp.training.progress import Reporter, make_reporter
+from mebp.training.reports import Reports, check_installed, opened_reports
 from mebp.training.schedule import learning_rate
 from mebp.training.standing import Standing
 from mebp.words import counted
@@ -40,46 +44,68 @@ class TrainingRun:
     session: Session  # as the run left it
     interrupted: bool  # by a signal, before its last step
     signal: int | None = None  # which one
+    test_loss: float | None = None  # of what was kept, where there is data for it and the run has finished
+
+    @property
+    def refreshes(self) -> tuple[int, int]:
+        """Those of the session: how many subspaces were found, and how many a fixed interval would have found."""
+        return self.session.refreshes
 
     def __repr__(self) -> str:
         losses = f", loss {self.records[0].loss:.4f} to {self.records[-1].loss:.4f}" if self.records else ""
         return f"TrainingRun({counted(len(self.records), 'step')}{losses}, {self.session})"
 
 
-def train(options: TrainingOptions, callback: Callback | None = None, progress: bool = True) -> TrainingRun:
+def train(
+    options: TrainingOptions, callback: Callback | None = None, progress: bool = True, command: str | None = None
+) -> TrainingRun:
     """Runs to the end, to a signal or until `callback` returns True; saves state and adapter in every case.
 
     Raises mebp.Error where a step fails, as when the loss is not finite, and what `callback` raises; what was trained
-    before is saved.
+    before is saved. `command` is told in the model card; None for that of `options`.
     """
+    check_installed(options.report_to)
     check_outputs(options)
     with ExitStack() as stack:
+        pauses = stack.enter_context(interrupts.pausing(options.pause_on))
         for folder in filter(None, (options.state, options.adapter_out)):
             stack.enter_context(state.locked(folder))
+        if options.model_out:
+            stack.enter_context(state.locked(options.model_out, is_folder=False))
         if options.log:
             make_parent(options.log, "choose another --log")
             stack.enter_context(state.locked(options.log, is_folder=False))
         length = inspect(options.bundle)["model"]["sequence"]
         tokenizer = Tokenizer(options.bundle)
         data = load_dataset(options.data, tokenizer, length)
-        eval_data = load_dataset(options.eval, tokenizer, length) if options.eval else None
+        eval_data, test_data = (path and load_dataset(path, tokenizer, length) for path in (options.eval, options.test))
         before = anonymous_bytes()
-        session = Session(
-            options.bundle,
-            device=options.device,
-            threads=options.threads,
-            optimizer=options.optimizer,
-            lr=options.lr,
-            weight_decay=options.weight_decay,
-            clip=options.clip,
-            accumulate=options.accumulate > 1,
-            return_gradients=False,
-            spill_folder=options.spill,
-            profile=options.profile,
-        )
-        _check_budget(session)
-        session.check_space(options.state, options.adapter_out)
-        return _Run(options, session, data, eval_data, before).run(callback, progress)
+        return _Run(options, data, eval_data, test_data, before, pauses, command).run(callback, progress)
+
+
+def _open_session(options: TrainingOptions) -> Session:
+    return Session(
+        options.bundle,
+        device=options.device,
+        threads=options.threads,
+        optimizer=options.optimizer,
+        lr=options.lr,
+        weight_decay=options.weight_decay,
+        betas=options.betas,
+        eps=options.eps,
+        momentum=options.momentum,
+        galore_scale=options.galore_scale,
+        galore_update_interval=options.galore_update_interval,
+        galore_refresh=options.galore_refresh,
+        galore_cos_threshold=options.galore_cos_threshold,
+        clip=options.clip,
+        clip_recompute=options.clip_recompute,
+        accumulate=options.accumulate > 1,
+        return_gradients=False,
+        spill_folder=options.spill,
+        profile=options.profile,
+        stream=open_stream(options.bundle, **{name: getattr(options, name) for name in CONNECTION}),
+    )
 
 
 def _check_budget(session: Session) -> None:
@@ -88,8 +114,8 @@ def _check_budget(session: Session) -> None:
     if budget and peak > budget:
         raise Error(
             f"this run needs {peak / 1e6:.1f} MB, and the bundle was compiled for a budget of {budget / 1e6:.1f} MB; "
-            "leave out --accumulate and --clip, take --optimizer sgd or fewer --threads, or compile with a larger "
-            "--memory-budget"
+            "leave out --accumulate or --momentum, give --clip-recompute or no --clip, take --optimizer sgd or fewer "
+            "--threads, or compile with a larger --memory-budget"
         )
 
 
@@ -99,9 +125,27 @@ def _digest(adapter: Path) -> str:
 
 class _Run:
     def __init__(
-        self, options: TrainingOptions, session: Session, data: Dataset, eval_data: Dataset | None, before: int
+        self,
+        options: TrainingOptions,
+        data: Dataset,
+        eval_data: Dataset | None,
+        test_data: Dataset | None,
+        before: int,
+        pauses: interrupts.Pauses,
+        command: str | None,
     ) -> None:
-        self.options, self.session, self.data, self.eval_data = options, session, data, eval_data
+        self.session = session = _open_session(options)
+        _check_budget(session)
+        session.check_space(options.state, options.adapter_out)
+        if options.model_out:
+            session.model.check(
+                f"--model-out {options.model_out}", "give --adapter-out; mebp merge makes a model of it"
+            )
+            session.model.check_space(options.model_out)
+        self.options, self.data, self.pauses = options, data, pauses
+        self.command = command or command_of(options)
+        self.eval_data, self.test_data = eval_data, test_data
+        self.test_loss: float | None = None
         steps_per_epoch = data.steps_per_epoch(session.max_batch * options.accumulate)
         self.total = options.total_steps(steps_per_epoch)
         self.eval_every = options.eval_every or steps_per_epoch
@@ -128,44 +172,80 @@ class _Run:
     def run(self, callback: Callback | None, progress: bool) -> TrainingRun:
         options = self.options
         resumed = options.resume and state.exists(options.state)
+        stored = {}
         if resumed:
             stored = state.load(self.session, options.state, self.description)
             self.standing = Standing.restored(stored.get("standing"))
         elif options.adapter:
             self.session.load_adapter(options.adapter)
         first = self.session.steps
-        self.keeper = Keeper(options, self.session, self.description, self.standing)
-        if resumed:
-            self.keeper.go_on()
-        else:
-            self.keeper.begin_anew()
-        with make_reporter(self.total, self.planned_bytes, progress) as reporter, interrupts.watched() as interrupted:
+        self.was_finished = self._is_finished
+        self.keeper = Keeper(options, self.session, self.description, self.standing, self.command)
+        with (
+            make_reporter(self.total, self.planned_bytes, progress) as reporter,
+            interrupts.watched() as self.interrupted,
+            self._reports(stored, first, reporter) as reports,
+        ):
+            if resumed:
+                self.keeper.go_on()
+            else:
+                self.keeper.begin_anew()
             self._announce(reporter, resumed, first)
             if options.log:
                 check_space(options.log.parent, _LOG_LINE_BYTES * (self.total - first), "the log")
-            log = RunLog(options.log, first)
-            stopped = False
+            log = RunLog(options.log, first, self.keeper.folder and self.keeper.folder / TABLE)
+            log.listeners.append(reports.write)
+            self.keeper.reports = reports
             try:
-                while not (self._is_finished or interrupted.pressed or stopped):
-                    self._evaluate_if_due(log, reporter, interrupted)  # where the run was stopped before it
-                    if self._is_finished:
-                        break
-                    record = self._step(log, reporter)
-                    stopped = callback is not None and bool(callback(record))
-                    self._evaluate_if_due(log, reporter, interrupted)
-                    if self.session.steps % options.save_every == 0:
-                        self.keeper.save_state()
-                        if options.keep == "all" and not options.eval:
-                            self.keeper.save_adapter()
+                self._loop(callback, log, reporter)
             except (Exception, SystemExit) as error:  # the callback's, too
                 self._fail(error, first, log, reporter)
                 raise
             self._finish(log, reporter)
+            self._tell_refreshes(reporter)
             if not self._is_finished:
                 hint = "; continue with --resume" if options.state else ""
                 reporter.say(f"stopped after step {self.session.steps} of {self.total}{hint}")
-            cut = interrupted.pressed and not self._is_finished
-            return TrainingRun(log.records, log.evaluations, self.session, cut, interrupted.signal if cut else None)
+            cut = self.interrupted.pressed and not self._is_finished
+            signal = self.interrupted.signal if cut else None
+            return TrainingRun(log.records, log.evaluations, self.session, cut, signal, self.test_loss)
+
+    def _loop(self, callback: Callback | None, log: RunLog, reporter: Reporter) -> None:
+        """Until the end, a signal, or what the callback says."""
+        options, stopped = self.options, False
+        while not (self._is_finished or self.interrupted.pressed or stopped):
+            self._evaluate_if_due(log, reporter)  # where the run was stopped before it
+            if self._is_finished:
+                break
+            record = self._step(log, reporter)
+            stopped = callback is not None and bool(callback(record))
+            self._evaluate_if_due(log, reporter)
+            if self.session.steps % options.save_every == 0:
+                self.keeper.save_state()
+                if options.keep == "all" and not options.eval:
+                    self.keeper.save_result()
+            if self.pauses.is_asked and not (self._is_finished or stopped):
+                self._pause(reporter)
+
+    def _pause(self, reporter: Reporter) -> None:
+        """Gives the memory back, until a signal comes; the run goes on with the same bits."""
+        self.pauses.begin()
+        self.keeper.pause()
+        how = f"{self.options.pause_on} or SIGCONT continues it"
+        reporter.say(f"paused after step {self.session.steps}, with its state in {self.options.state}; {how}")
+        self.spoiled = True  # there is nothing that could be saved
+        self.pauses.wait(until=lambda: self.interrupted.pressed)
+        self.session.resume()
+        self.spoiled = False
+        reporter.say(f"continues after step {self.session.steps}")
+
+    def _reports(self, stored: dict, first: int, reporter: Reporter) -> AbstractContextManager[Reports]:
+        options = self.options
+        name = (options.adapter_out or options.bundle).stem
+        config = {"bundle": str(options.bundle), "steps": self.total, "batch": self.session.max_batch}
+        config |= {"sequence": self.session.max_sequence, **self.description}
+        names = None if self._is_finished else options.report_to
+        return opened_reports(names, name, config, stored.get("reports") or {}, first, reporter.say)
 
     @property
     def _is_finished(self) -> bool:
@@ -214,14 +294,14 @@ class _Run:
             f"(ln {self.session.vocabulary:,}); start over with a lower --lr or with --clip"
         )
 
-    def _evaluate_if_due(self, log: RunLog, reporter: Reporter, interrupted: interrupts.Interrupts) -> None:
+    def _evaluate_if_due(self, log: RunLog, reporter: Reporter) -> None:
         step = self.session.steps
         due = step > 0 and (step % self.eval_every == 0 or step == self.total)
         if self.eval_data is None or not due or self.standing.evaluated == step:
             return
         try:
             with reporter.busy("evaluating"):
-                loss = evaluate(self.session, self.eval_data, stop=lambda: interrupted.pressed)
+                loss = evaluate(self.session, self.eval_data, stop=lambda: self.interrupted.pressed)
         except Error as error:
             self.failed = True
             raise Error(f"{self.options.eval} after step {step}: {error}") from error
@@ -231,7 +311,7 @@ class _Run:
         is_best = self.standing.evaluate(step, loss)
         reporter.say(f"step {step}/{self.total}  eval loss {loss:.4f}  perplexity {perplexity(loss):.2f}")
         if self.options.keep == "all" or (self.options.keep == "best" and is_best):
-            self.keeper.save_adapter(is_best)
+            self.keeper.save_result(is_best)
         if self._has_lost_patience and step < self.total:
             best = f"the best is {self.standing.best_loss:.4f} after step {self.standing.best_step}"
             misses = counted(self.standing.misses, "evaluation")
@@ -253,16 +333,21 @@ class _Run:
             f"{options.data}: {counted(data.counted, 'token')} to predict in {counted(len(data.rows), 'row')} of up to "
             f"{session.max_sequence}"
         )
-        for note in [*data.notes, *(self.eval_data.notes if self.eval_data else ())]:
-            reporter.say(note)
+        for each in filter(None, (data, self.eval_data, self.test_data)):
+            for note in each.notes:
+                reporter.say(note)
+        if options.connect:
+            reporter.say(exposure(inspect(options.bundle), options.connect))
         planned, compiled = session.plan["planned_peak_bytes"], session.plan["peak_bytes"]
         how = "as compiled" if planned == compiled else f"with these options ({compiled / 1e6:.1f} MB as compiled)"
         beside = (self.planned_bytes - planned) / 1e6
         reporter.say(
             f"planned peak: {planned / 1e6:.1f} MB {how}, and about {beside:.0f} MB of Python, tokenizer and data"
         )
-        if not options.adapter_out:
-            reporter.say("without --adapter-out DIR the adapter is not kept")
+        if not self.keeper.folder:
+            full = not session.model.is_adapted
+            option, what = ("--model-out", "model") if full else ("--adapter-out", "adapter")
+            reporter.say(f"without {option} DIR the {what} is not kept")
 
     def _fail(self, error: BaseException, first: int, log: RunLog, reporter: Reporter) -> None:
         """Saves what can be; an mebp.Error tells what that was."""
@@ -280,10 +365,21 @@ class _Run:
         if failures:
             raise Error("; ".join(map(str, [*failures, self.keeper])))
 
+    def _tell_refreshes(self, reporter: Reporter) -> None:
+        if self.session.optimizer != "qgalore":
+            return
+        made, fixed = self.session.refreshes
+        interval = self.options.galore_update_interval or 200
+        saved = round(100 * (1 - made / fixed)) if fixed else 0
+        reporter.say(
+            f"Refreshes: {made:,} of {fixed:,} that a fixed interval of {counted(interval, 'step')} makes "
+            f"({saved} % saved)"
+        )
+
     def _save(self, log: RunLog, reporter: Reporter) -> list[Error]:
         """What went wrong: where the disk of one is full, the others are written all the same."""
         failures = []
-        for write in (self._save_state, self._save_adapter, self._draw):
+        for write in (self._save_state, self._save_result, self._test, self._draw):
             try:
                 write(log, reporter)
             except Error as error:
@@ -293,21 +389,63 @@ class _Run:
     def _save_state(self, log: RunLog, reporter: Reporter) -> None:
         self.keeper.save_state()
 
-    def _save_adapter(self, log: RunLog, reporter: Reporter) -> None:
+    def _save_result(self, log: RunLog, reporter: Reporter) -> None:
         if (self.failed or self._has_exploded) and self.keeper.would_replace:
-            held = f"{self.options.adapter_out} keeps the adapter that was there"  # which is better
+            held = f"{self.keeper.folder} keeps the {self.keeper.what} that was there"  # which is better
             raise Error(held if self.failed else f"{self._explosion(log)}; {held}")
-        folder = self.keeper.save_adapter()
+        folder = self.keeper.save_result()
         if folder:
-            reporter.say(f"adapter: {folder}")
-        elif self.options.adapter_out:
+            reporter.say(f"{self.keeper.what}: {folder}")
+        elif self.keeper.folder:
             best = f"eval loss {self.standing.best_loss:.4f}, after step {self.standing.best_step}"
-            reporter.say(f"adapter: {self.options.adapter_out} ({best})")
+            reporter.say(f"{self.keeper.what}: {self.keeper.folder} ({best})")
+
+    def _test(self, log: RunLog, reporter: Reporter) -> None:
+        if self.test_data is None or self.was_finished or not self._is_finished or self.failed:
+            return
+        with self._kept_result() as step, reporter.busy("evaluating on the test data"):
+            loss = evaluate(self.session, self.test_data, stop=lambda: self.interrupted.pressed)
+        if loss is None:
+            reporter.say(f"{self.options.test}: not measured, since the run was stopped")
+            return
+        self.test_loss = loss
+        log.add(Test(step, loss))
+        reporter.say(f"{self.options.test}: test loss {loss:.4f}  perplexity {perplexity(loss):.2f}, after step {step}")
+
+    @contextmanager
+    def _kept_result(self) -> Iterator[int]:
+        """What was kept, in the session, and its step; the last step's is there again afterwards."""
+        folder, session = self.keeper.folder, self.session
+        if folder is None or self.options.keep != "best" or self.standing.best_step in (0, session.steps):
+            yield session.steps
+            return
+        with (
+            translate_errors(f"{folder}: the last step cannot be kept beside it", "free some space"),
+            scratch_folder(folder.absolute().parent, f".testing-{folder.name}-") as scratch,
+        ):
+            session.save_state(scratch / "last")
+            try:
+                if self.options.adapter_out:
+                    session.load_adapter(folder)
+                else:
+                    for name, values in session.model.read_trained(folder):
+                        session.set_trainables({name: values})
+                yield self.standing.best_step
+            finally:
+                session.load_state(scratch / "last")
 
     def _draw(self, log: RunLog, reporter: Reporter) -> None:
         options = self.options
-        if options.plot and log.records:
-            from mebp.training.plot import plot_loss  # matplotlib costs a second and 50 MB
+        pictures = [options.plot] if options.plot else []
+        if self.keeper.has_result:
+            table, picture = self.keeper.folder / TABLE, self.keeper.folder / PICTURE
+            if options.log is None or not is_same(options.log, table):
+                write_table(log.entries, table)
+            pictures += [picture] if options.plot is None or not is_same(options.plot, picture) else []
+        if not (log.records and pictures):
+            return
+        from mebp.training.plot import plot_loss  # matplotlib costs a second and 50 MB
 
-            plot_loss(log.records, log.evaluations, options.plot, title=f"{options.bundle.name} on {options.data.name}")
-            reporter.say(f"loss curve: {options.plot}")
+        for picture in pictures:
+            plot_loss(log.records, log.evaluations, picture, title=f"{options.bundle.name} on {options.data.name}")
+        reporter.say(f"loss curve: {', '.join(map(str, pictures))}")

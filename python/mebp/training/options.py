@@ -13,10 +13,19 @@ from typing import get_args, get_type_hints
 
 from mebp.errors import Error
 from mebp.files import user_path
+from mebp.training.interrupts import PAUSING
+from mebp.training.reports import programs
 from mebp.training.schedule import SCHEDULES
 
 ADAPTERS = ("best", "last", "all")
-_KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a string", Path: "a path"}
+_KINDS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a string",
+    Path: "a path",
+    tuple: "two numbers, such as 0.9,0.999",
+}
 
 
 @dataclass(frozen=True)
@@ -31,26 +40,44 @@ class TrainingOptions:
     seed: int = 0
     optimizer: str | None = None
     weight_decay: float = 0.0
+    betas: tuple | None = None
+    eps: float | None = None
+    momentum: float | None = None
+    galore_scale: float | None = None
+    galore_update_interval: int | None = None
+    galore_refresh: str | None = None
+    galore_cos_threshold: float | None = None
     clip: float | None = None
+    clip_recompute: bool = False
     accumulate: int = 1
     schedule: str = "constant"
     warmup: int = 0
     eval: Path | None = None
     eval_every: int | None = None
+    test: Path | None = None
     adapter: Path | None = None
     adapter_out: Path | None = None
+    model_out: Path | None = None
     keep: str = "last"
     patience: int | None = None
     state: Path | None = None
     save_every: int = 50
+    pause_on: str | None = None
     resume: bool = False
     overwrite: bool = False
     log: Path | None = None
     plot: Path | None = None
+    report_to: str | None = None
     spill: Path | None = None
     profile: Path | None = None
     threads: int | None = None
     device: str = "cpu"
+    connect: str | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    ca: Path | None = None
+    plain_text: bool = False
+    retry_for: float | None = None
 
     def __post_init__(self) -> None:
         if self.steps is not None and self.epochs is not None:
@@ -64,16 +91,30 @@ class TrainingOptions:
                 raise Error(f"--{name} is {getattr(self, name)}; give at least 0")
         if self.clip is not None and not (math.isfinite(self.clip) and self.clip > 0):
             raise Error(f"--clip is {self.clip:g}; give a number above 0")
+        if self.clip_recompute and self.clip is None:
+            raise Error("--clip-recompute says how to clip; give --clip X, too")
         if self.schedule not in SCHEDULES:
             raise Error(f"--schedule is '{self.schedule}'; choose {', '.join(SCHEDULES)}")
         if self.resume and self.state is None:
             raise Error("--resume needs --state DIR, the folder to continue from")
+        if self.pause_on is not None and self.pause_on not in PAUSING:
+            raise Error(f"--pause-on is '{self.pause_on}'; choose {' or '.join(PAUSING)}")
+        if self.pause_on and self.state is None:
+            raise Error("--pause-on needs --state DIR, where the run is kept meanwhile")
+        if self.pause_on and self.profile:
+            raise Error("--pause-on and --profile cannot be used together; give one")
         if self.resume and self.overwrite:
             raise Error("--resume and --overwrite cannot be used together; give one")
+        if self.report_to is not None:
+            programs(self.report_to)
         if self.keep not in ADAPTERS:
             raise Error(f"--keep is '{self.keep}'; choose {', '.join(ADAPTERS)}")
-        if self.keep != "last" and self.adapter_out is None:
-            raise Error(f"--keep {self.keep} needs --adapter-out DIR, where adapters go")
+        if self.adapter_out is not None and self.model_out is not None:
+            raise Error(
+                "--adapter-out and --model-out cannot be used together: a bundle trains one or the other; give one"
+            )
+        if self.keep != "last" and self.adapter_out is None and self.model_out is None:
+            raise Error(f"--keep {self.keep} needs --adapter-out DIR, where adapters go, or --model-out DIR")
         needing = {"--eval-every": self.eval_every, "--patience": self.patience, "--keep best": self.keep == "best"}
         for option, value in needing.items():
             if value and self.eval is None:
@@ -109,6 +150,13 @@ def convert(name: str, value: object, kind: type) -> object:
             pass
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if kind is tuple:
+        parts = value.split(",") if isinstance(value, str) else value
+        try:
+            first, second = parts
+            return float(first), float(second)
+        except (TypeError, ValueError):
+            pass
     if kind is Path and isinstance(value, str | os.PathLike):
         return user_path(value)
     if type(value) is not kind:

@@ -7,8 +7,9 @@ from pathlib import Path
 from mebp.errors import Error
 from mebp.files import make_writable_parent, read_json
 from mebp.outputs import LOG, PICTURE, TRACE, check_no_input, check_output, is_same
+from mebp.trained_model import is_trained_model
 from mebp.training import state
-from mebp.training.keeping import step_adapters
+from mebp.training.keeping import CURVES, step_folders
 from mebp.training.options import TrainingOptions
 
 _PICTURES = (".png", ".svg", ".pdf", ".jpg")
@@ -17,8 +18,8 @@ _FILES = {"--log": LOG, "--plot": PICTURE, "--profile": TRACE}
 
 def outputs_of(options: TrainingOptions) -> dict[str, Path]:
     """Files and folders that the run will write, by their options."""
-    named = {"--adapter-out": options.adapter_out, "--state": options.state, "--log": options.log,
-             "--plot": options.plot, "--profile": options.profile}  # fmt: skip
+    named = {"--adapter-out": options.adapter_out, "--model-out": options.model_out, "--state": options.state,
+             "--log": options.log, "--plot": options.plot, "--profile": options.profile}  # fmt: skip
     return {option: path for option, path in named.items() if path is not None}
 
 
@@ -29,7 +30,7 @@ def check_outputs(options: TrainingOptions) -> None:
     other runs unless `options` say so, and anything else in any case.
     """
     outputs = outputs_of(options)
-    read = {"--data": options.data, "--eval": options.eval, "--adapter": options.adapter}
+    read = {"--data": options.data, "--eval": options.eval, "--test": options.test, "--adapter": options.adapter}
     inputs = {"the bundle": options.bundle, **read}
     for (one, path), (other, there) in combinations(outputs.items(), 2):
         if is_same(path, there):
@@ -40,6 +41,12 @@ def check_outputs(options: TrainingOptions) -> None:
     if options.adapter_out:
         check_no_input("--adapter-out", options.adapter_out, inputs)
         _check_adapter(options)
+    if options.model_out:
+        check_no_input("--model-out", options.model_out, inputs)
+        _check_model(options)
+    for option in ("--adapter-out", "--model-out"):
+        for name, curve in CURVES.items() if option in outputs else ():
+            check_output(option, outputs[option] / name, curve, inputs)
     for option, kind in _FILES.items():
         if option in outputs:
             older = check_output(option, outputs[option], kind, inputs)
@@ -75,9 +82,21 @@ def _check_adapter(options: TrainingOptions) -> None:
     config = folder / "adapter_config.json"
     if config.exists() and "peft_type" not in read_json(config, "choose another --adapter-out"):
         raise Error(f"{what}: exists and is not an adapter; choose another")
-    older = config.exists() or (options.keep == "all" and bool(step_adapters(folder)))
+    older = config.exists() or (options.keep == "all" and bool(step_folders(folder)))
     _check_own(options, what, older, "an adapter")
     _make_parent("--adapter-out", folder)
+
+
+def _check_model(options: TrainingOptions) -> None:
+    folder = options.model_out
+    what = f"--model-out {folder}"
+    if folder.exists() and not folder.is_dir():
+        raise Error(f"{what}: something else is there; choose another")
+    older = is_trained_model(folder) or (options.keep == "all" and bool(step_folders(folder)))
+    if folder.exists() and any(folder.iterdir()) and not older:
+        raise Error(f"{what}: exists and is not a model of mebp train; choose another")
+    _check_own(options, what, older, "a model")
+    _make_parent("--model-out", folder)
 
 
 def _make_parent(option: str, path: Path) -> None:

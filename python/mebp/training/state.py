@@ -4,10 +4,11 @@
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mebp.errors import Error
+from mebp.exporter.checkpoint import read_header
 from mebp.extension import load_runtime
 from mebp.session import Session
 
@@ -34,6 +35,17 @@ def steps(folder: Path) -> int:
     return load_runtime().state_steps(os.fspath(folder)) or 0
 
 
+def saved_with(folder: Path) -> dict:
+    """What `description` and the like were when the state was saved; empty where that cannot be read."""
+    for name in _FILES:
+        with suppress(Error, KeyError, ValueError, RecursionError, OSError):
+            stored = read_header(folder / name)["mebp.user"]
+            with stored.file.open("rb") as file:
+                file.seek(stored.offset)
+                return dict(json.loads(file.read(stored.length)))
+    return {}
+
+
 def discard(folder: Path) -> None:
     """Removes the states of an older run, before another begins there."""
     if exists(folder):
@@ -44,6 +56,11 @@ def discard(folder: Path) -> None:
 
 def save(session: Session, folder: Path, description: dict) -> None:
     session.save_state(folder, json.dumps(description).encode())
+
+
+def pause(session: Session, folder: Path, description: dict) -> None:
+    """Saves it, and gives the session's memory back."""
+    session.pause(folder, json.dumps(description).encode())
 
 
 def load(session: Session, folder: Path, description: dict) -> dict:

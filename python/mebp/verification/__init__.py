@@ -4,6 +4,8 @@
 inputs      the tokens and the adapter that they are computed on
 model       the transformers model that was exported
 reference   that model with the bundle's weights and adapter
+private_lora  PrivateLoRA in torch
+projection  what a bundle that projects its gradients makes of whole ones
 comparison  how far both are from float64, and how far they may be
 files       whether the bundle's files are whole
 """
@@ -13,6 +15,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from mebp.errors import Error
+from mebp.extension import load_runtime
 from mebp.extras import need_packages
 from mebp.files import user_path
 from mebp.numbers import whole_number
@@ -35,7 +39,8 @@ def verify(
     """Computes the loss and all gradients of one random batch here and in transformers and PEFT, and compares them.
 
     torch has the bundle's dequantised weights and its adapter, in true float64, and again in the bundle's own type: by
-    what it loses there, our errors are judged (Comparison.beyond).
+    what it loses there, our errors are judged (Comparison.beyond). Gradients that the bundle projects (GaLore) are
+    compared with torch's whole ones, times the projector that was found for this batch.
 
     reference: the exported model as its Hugging Face folder or hub id, whose config.json torch builds; its weights are
         not read. None for the config.json that travels in the bundle.
@@ -47,22 +52,30 @@ def verify(
     argument is invalid, the reference is another model, or the memory is too small for it in float64.
     """
     bundle = user_path(bundle)
+    if load_runtime().Bundle(os.fspath(bundle)).info()["half"]:
+        raise Error(
+            f"{bundle}: is one half of a model, and the reference needs the weights of both; verify the bundle that "
+            "mebpc writes without --split, which computes the same bits"
+        )
     need_packages("verify", "verify", "torch", "transformers", "peft")
     import torch
 
     from mebp.exporter.quiet import quiet
     from mebp.inspect import inspect
+    from mebp.private_lora import factors_of
     from mebp.session import Session
     from mebp.verification.comparison import Comparison, Errors, Gradients
     from mebp.verification.inputs import random_batch, randomise_adapter
     from mebp.verification.model import build_model, check_memory, read_config
+    from mebp.verification.projection import project_all, read_projectors
     from mebp.verification.reference import Reference
 
     description = inspect(bundle)
     precision, alpha = description["model"]["activation"], description["model"]["lora"]["alpha"]
     own_type = {"f32": torch.float32, "bf16": torch.bfloat16}[precision]
-    # Gradients are the same for every optimizer; SGD has no state.
-    session = Session(bundle, device, threads, optimizer="sgd")
+    # Gradients are the same for every optimizer, and SGD has no state; one that projects them has bundles of its own.
+    projects = any(trained["gradient_rank"] for trained in description["trainables"])
+    session = Session(bundle, device, threads, optimizer=None if projects else "sgd", momentum=0.0)
     sequence = session.max_sequence if seq_len is None else whole_number("--seq-len", seq_len, at_least=2)
     if adapter is None:
         randomise_adapter(session, scale=0.02)  # of a size that training gives
@@ -75,12 +88,17 @@ def verify(
         config = read_config(bundle, reference)
         check_memory(bundle, parameters, ids.size * session.vocabulary)
         found = Gradients(*session.loss_and_gradients(ids, labels))
+        projectors = read_projectors(session) if projects else {}
         weights, trainables = session.base_weights(), session.trainables()
+        factors = factors_of(description, session.frozen_factors())
 
         def compute(dtype: torch.dtype, adapter_dtype: torch.dtype) -> Gradients:
-            made = Reference(build_model(config), weights, trainables, alpha, dtype, adapter_dtype=adapter_dtype)
-            return Gradients(*made.loss_and_gradients(ids, labels))
+            made = Reference(
+                build_model(config), weights, trainables, alpha, dtype, adapter_dtype=adapter_dtype, factors=factors
+            )
+            loss, gradients = made.loss_and_gradients(ids, labels)
+            return Gradients(loss, project_all(gradients, projectors))
 
         exact = compute(torch.float64, torch.float64)
         torchs = compute(own_type, torch.float32)  # adapters are float32, as PEFT has them
-    return Comparison(Errors.of(found, exact), Errors.of(torchs, exact), precision)
+    return Comparison(Errors.of(found, exact), Errors.of(torchs, exact), precision, len(projectors))

@@ -18,6 +18,7 @@ from transformers.pytorch_utils import Conv1D
 
 from mebp.arrays import IGNORED_LABEL
 from mebp.errors import Error
+from mebp.verification.private_lora import add_private_lora
 
 
 class Reference:
@@ -32,9 +33,11 @@ class Reference:
         dtype: torch.dtype = torch.float64,
         attention: str = "sdpa",
         adapter_dtype: torch.dtype | None = None,
+        factors: Mapping[str, tuple[np.ndarray, np.ndarray]] | None = None,
     ) -> None:
         """`weights` as session.base_weights(), `trainables` as session.trainables(); `model` itself is changed.
 
+        factors: of adapters B M A, as mebp.private_lora.factors_of has them; else None.
         adapter_dtype: None for the model's own; PEFT keeps adapters of bfloat16 models in float32 by default.
         Raises mebp.Error where the weights are not the model's.
         """
@@ -50,6 +53,9 @@ class Reference:
         if trainables.keys() <= own.keys():
             self.model = base
             self._parameters = {name: own[name].requires_grad_() for name in trainables}
+        elif factors:
+            self.model = base
+            self._parameters = add_private_lora(base, factors, adapter_dtype or dtype)
         else:
             self.model = add_adapter(base, trainables, alpha, adapter_dtype or dtype)
             self._parameters = {

@@ -11,13 +11,14 @@
 #include "runtime/backends/cpu/interpreter/interpreter.h"
 #include "runtime/backends/cpu/machine.h"
 #include "runtime/backends/cpu/registry.h"
+#include "runtime/backends/cpu/vector/parallel.h"
 #include "runtime/platform/platform.h"
 
 namespace mebp {
 
 namespace {
 
-class CpuBackend final : public Backend {
+class CpuBackend final : public Backend, private Workers {
 public:
   CpuBackend(uint32_t threads, bool referenceKernels)
       : threads(threads), set(referenceKernels ? cpu::InstructionSet::Reference : cpu::instructionSet()) {}
@@ -84,7 +85,14 @@ public:
   }
   Status wait() override { return Status(); }
 
+  Workers *workers() override { return this; }
+
 private:
+  void run(uint64_t count, void (*task)(void *argument, uint64_t index), void *argument) override {
+    cpu::parallelFor(machine->contextOf(0), static_cast<int64_t>(count),
+                     [&](int64_t index, unsigned char *) { task(argument, static_cast<uint64_t>(index)); });
+  }
+
   unsigned char *at(Place place) const { return place.isThere() ? buffers[place.buffer] + place.offset : nullptr; }
 
   Status preparePrograms() {

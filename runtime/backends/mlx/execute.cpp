@@ -86,6 +86,9 @@ private:
     Call call{prepared.attributes, live, routes};
     for (int32_t operand : kernel.operands())
       call.operands.push_back(operand < 0 ? nullptr : &valueOf(static_cast<uint32_t>(operand)));
+    std::optional<Value> behind = behindLast(call.operands);
+    if (behind)
+      call.operands.front() = &*behind;
     for (int32_t result : kernel.results()) {
       call.results.push_back(result < 0 ? Window() : sizes.windowOf(static_cast<uint32_t>(result)));
       if (std::count(prepared.dead.begin(), prepared.dead.end(), static_cast<uint32_t>(result)))
@@ -101,9 +104,23 @@ private:
     call.firstColumn = firstOf(result.column_extent());
     call.given.resize(call.results.size());
     prepared.kernel(call);
+    last.clear();
     for (int i = 0; i < kernel.results_size(); ++i)
-      if (const std::optional<array> &given = call.given[static_cast<size_t>(i)]; kernel.results(i) >= 0 && given)
+      if (const std::optional<array> &given = call.given[static_cast<size_t>(i)]; kernel.results(i) >= 0 && given) {
         define(static_cast<uint32_t>(kernel.results(i)), *given);
+        last.push_back(*given);
+      }
+  }
+
+  // The first operand, not to be read before the results of the kernel before are there. MLX computes in an order of
+  // its own, what is asked for at the end last: of a backward all that its gradients are made of would be kept until
+  // then. What is not the first operand follows, since MLX computes nothing earlier than it has to.
+  std::optional<Value> behindLast(const std::vector<const Value *> &operands) const {
+    if (last.empty() || operands.empty() || !operands.front())
+      return std::nullopt;
+    Value first = *operands.front();
+    first.data = behind(last, first.data);
+    return first;
   }
 
   // Of what the stage itself has made; it is never quantised.
@@ -134,6 +151,7 @@ private:
   const Routes &routes;
   std::vector<Start> firsts; // where the current trip of each loop around the stage begins
   Values &values;
+  std::vector<array> last; // what the kernel before has given
 };
 
 class Execution {
@@ -144,12 +162,10 @@ public:
     live.batch = static_cast<int>(run.batch);
     live.sequence = static_cast<int>(run.sequence);
     moves = !prepared.states.empty() || run.position > 0;
-    if (!prepared.states.empty()) {
-      const auto kept = static_cast<int>(run.position + run.sequence);
-      // Few graphs serve a text that grows.
-      for (live.keptPositions = 64; live.keptPositions < kept;)
-        live.keptPositions *= 2;
-    }
+    // Few graphs serve a text that grows.
+    const auto kept = static_cast<int>(run.position + run.sequence);
+    for (live.keptPositions = 64; live.keptPositions < kept;)
+      live.keptPositions *= 2;
     bindInputs();
   }
 

@@ -19,4 +19,9 @@ extern const KernelTable stateKernels;
 // Attention of the rows of a step to what is in states.
 void attendToState(Call &call);
 
+// Attention by MLX's kernel for the whole of it, where that can be: where nobody asks for the log-sum-exp, by whole
+// sequences without a window. Nothing where the device has none for these sizes; tests ask for what MLX
+// then computes instead, which is not planned for.
+std::optional<array> fusedAttention(const Call &call, bool onlyByItsKernel = true);
+
 } // namespace mebp::mlx

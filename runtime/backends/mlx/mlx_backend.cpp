@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // MLX: reads programs by itself, from what the format says alone. MLX places and computes.
+#include <algorithm>
+#include <functional>
+#include <mutex>
+
 #include <mlx/memory.h>
 #include <mlx/stream.h>
 #include <mlx/utils.h>
@@ -14,6 +18,43 @@ namespace mx = ::mlx::core;
 
 namespace {
 
+// MLX's host runs ahead of the device, and what it has enqueued holds memory; where more is held than a limit, it
+// waits. The limit is of the whole process: all sessions' together, and none as long as one has not said what it needs.
+class ShareOfLimit {
+public:
+  ShareOfLimit() {
+    change([&] { ++unlimited; });
+  }
+  ShareOfLimit(const ShareOfLimit &) = delete;
+  ~ShareOfLimit() {
+    change([&] {
+      sum -= own;
+      unlimited -= own == 0;
+    });
+  }
+
+  void set(uint64_t bytes) {
+    change([&] {
+      sum += bytes - own;
+      unlimited += (bytes == 0) - (own == 0);
+      own = bytes;
+    });
+  }
+
+private:
+  static void change(const std::function<void()> &make) {
+    static std::mutex mutex;
+    static const size_t without = mx::get_memory_limit();
+    const std::lock_guard<std::mutex> guard(mutex);
+    make();
+    mx::set_memory_limit(unlimited || !sum ? without : std::min<size_t>(without, sum));
+  }
+
+  static inline uint64_t sum = 0;
+  static inline int unlimited = 0;
+  uint64_t own = 0;
+};
+
 class MlxBackend final : public Backend {
 public:
   MlxBackend(mx::Device device, const Routes &routes) : routes(routes), stream(mx::new_thread_unsafe_stream(device)) {
@@ -24,6 +65,9 @@ public:
   const char *kernels() const override { return "mlx"; }
   bool followsPlacements() const override { return false; }
   uint64_t workspaceBytes() const override { return 0; }
+
+  // MLX looks at the limit behind each node that it has enqueued: the last one may be beyond it.
+  void limitMemory(uint64_t weights, uint64_t beside) override { share.set(weights + beside - beside / 8); }
 
   Status load(const format::Bundle &bundle, unsigned char *) override {
     programs.resize(static_cast<size_t>(bundle.programs_size()));
@@ -78,6 +122,7 @@ private:
   }
 
   const Routes routes;
+  ShareOfLimit share;
   mx::Stream stream; // one thread after another may use it, as a session
   Memory memory;
   std::vector<PreparedProgram> programs;

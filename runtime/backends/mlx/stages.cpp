@@ -2,8 +2,10 @@
 //
 // Cuts a program's steps into stages.
 #include <algorithm>
+#include <iterator>
 #include <set>
 
+#include "format/kernels.h"
 #include "runtime/backends/mlx/program.h"
 
 namespace mebp::mlx {
@@ -67,7 +69,9 @@ private:
   }
 
   bool seesKeysOfItems(const format::Kernel &kernel) const {
-    if (kernel.name() != "attention" && kernel.name() != "attention_gradient")
+    const format::KernelSignature *signature = format::findSignature(kernel.name());
+    const auto seesAll = [](const format::Slot &slot) { return slot.name && slot.shape[0] == 'S'; };
+    if (!signature || !std::any_of(std::begin(signature->operands), std::end(signature->operands), seesAll))
       return false;
     const format::Extent &rows = program.values(kernel.operands(0)).row_extent();
     for (size_t i = 0; i < within.size(); ++i)

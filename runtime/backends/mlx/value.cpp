@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "format/container.h"
+#include "format/device_memory.h"
 #include "format/storage.h"
 
 namespace mebp::mlx {
@@ -86,12 +87,15 @@ static array quantisedProduct(const array &x, const Value &matrix, bool transpos
 // 1,536 of them SmolLM2's gradients were 4.4e-5 off. There sums of so many are added up.
 constexpr int mostAdded = 128;
 
-// `part(first, count)` is the product of these factors.
-template <typename Part> static array addParts(int first, int count, const Part &part) {
+// `part(first, count, before)` is the product of these factors, computed when all of `before` is there: one part after
+// the other, so that few are held at once.
+template <typename Part>
+static array addParts(int first, int count, const Part &part, const std::vector<array> &before = {}) {
   if (count <= mostAdded || mx::default_device() != mx::Device::cpu)
-    return part(first, count);
+    return part(first, count, before);
   const int half = (count / mostAdded + 1) / 2 * mostAdded;
-  return addParts(first, half, part) + addParts(first + half, count - half, part);
+  const array left = addParts(first, half, part, before);
+  return left + addParts(first + half, count - half, part, {left});
 }
 
 // Likewise. What is off in a norm's mean is off in its whole row.
@@ -106,40 +110,67 @@ array sumOf(const array &x) {
 }
 
 array product(const array &a, const array &b) {
-  return addParts(0, a.shape(-1), [&](int first, int count) {
+  return addParts(0, a.shape(-1), [&](int first, int count, const std::vector<array> &before) {
     mx::Shape aBegin(a.ndim(), 0), bBegin(b.ndim(), 0), aEnd = a.shape(), bEnd = b.shape();
     aBegin.back() = bBegin[b.ndim() - 2] = first;
     aEnd.back() = bEnd[b.ndim() - 2] = first + count;
-    return mx::matmul(mx::slice(a, aBegin, aEnd), mx::slice(b, bBegin, bEnd));
+    return mx::matmul(behind(before, mx::slice(a, aBegin, aEnd)), mx::slice(b, bBegin, bEnd));
   });
 }
 
 array productInTiles(const array &x, const Value &matrix, int mostNumbers) {
   const int rows = std::max(1, mostNumbers / matrix.columns), all = matrix.data.shape(0);
-  std::optional<array> sum;
+  std::vector<array> sum; // empty until there is one
   for (int first = 0; first < all; first += rows) {
     const int count = std::min(rows, all - first);
-    const array part = product(columnsOf(x, first, count), numbersOf(sliceRows(matrix, first, count)));
-    sum = sum ? *sum + part : part;
+    Value tile = sliceRows(matrix, first, count);
+    tile.data = behind(sum, tile.data);
+    const array part = product(columnsOf(x, first, count), numbersOf(tile));
+    sum = {sum.empty() ? part : sum.front() + part};
   }
-  return *sum;
+  return sum.front();
 }
 
-array product(const array &x, const Value &matrix, bool transposed, bool quantisedProducts) {
-  const bool isDense = !isQuantised(format::storageOf(matrix.element));
+array narrowProduct(const array &x, const Value &matrix, bool transposed, int mostNumbers) {
+  const int rows = std::max(1, mostNumbers / matrix.columns), all = matrix.data.shape(0);
+  std::vector<array> parts; // columns of the result, or one sum
+  for (int first = 0; first < all; first += rows) {
+    const int count = std::min(rows, all - first);
+    Value tile = sliceRows(matrix, first, count);
+    tile.data = behind(parts, tile.data);
+    const array numbers = mx::astype(numbersOf(tile), mx::bfloat16);
+    const array part =
+        transposed ? mx::matmul(x, mx::transpose(numbers)) : mx::matmul(columnsOf(x, first, count), numbers);
+    const array wide = mx::astype(part, mx::float32);
+    if (transposed || parts.empty())
+      parts.push_back(wide);
+    else
+      parts = {parts.front() + wide};
+  }
+  return parts.size() == 1 ? parts.front() : mx::concatenate(parts, 1);
+}
+
+array product(const array &given, const Value &matrix, bool transposed, const Routes &routes) {
+  const bool isDense = !isQuantised(format::storageOf(matrix.element)), onCpu = mx::default_device() == mx::Device::cpu;
+  if (!onCpu && routes.narrowProducts && given.dtype() == mx::bfloat16 && matrix.element != format::F32)
+    return narrowProduct(given, matrix, transposed, format::productTile);
+  const array x = mx::astype(given, mx::float32);
   // On GPUs, MLX's quantised product with a matrix as it lies is slow, and for some sizes it was wrong.
-  constexpr int tile = 1 << 22;
-  if (!isDense && !transposed && (!quantisedProducts || mx::default_device() != mx::Device::cpu))
-    return productInTiles(x, matrix, tile);
-  if (isDense || !quantisedProducts) {
+  if (!isDense && !transposed && (!routes.quantisedProducts || !onCpu))
+    return productInTiles(x, matrix, format::productTile);
+  if (isDense || !routes.quantisedProducts) {
     array numbers = numbersOf(matrix);
     return product(x, transposed ? mx::transpose(numbers) : numbers);
   }
-  return addParts(0, x.shape(1), [&](int first, int count) {
-    return quantisedProduct(columnsOf(x, first, count),
+  return addParts(0, x.shape(1), [&](int first, int count, const std::vector<array> &before) {
+    return quantisedProduct(behind(before, columnsOf(x, first, count)),
                             transposed ? sliceColumns(matrix, first, count) : sliceRows(matrix, first, count),
                             transposed);
   });
+}
+
+array behind(const std::vector<array> &others, const array &x) {
+  return others.empty() ? x : mx::depends({x}, others).front();
 }
 
 Value sliceRows(const Value &value, int first, int count) {

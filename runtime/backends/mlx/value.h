@@ -10,6 +10,7 @@
 #include <mlx/ops.h>
 
 #include "format/program.pb.h"
+#include "runtime/exec/routes.h"
 
 namespace mebp::mlx {
 
@@ -39,11 +40,16 @@ array sumOf(const array &x);
 
 // a b, of matrices or of as many pairs of them.
 array product(const array &a, const array &b);
-// x matrixᵀ, or x matrix; of a quantised matrix there are never more than some MB as numbers, unless its own product is
-// not to be used.
-array product(const array &x, const Value &matrix, bool transposed, bool quantisedProducts);
+// x matrixᵀ, or x matrix, in f32; of a quantised matrix there are never more than some MB as numbers, unless its own
+// product is not to be used.
+array product(const array &x, const Value &matrix, bool transposed, const Routes &routes);
+// The same of x in bf16, as a GPU does it: the factors are rounded to bf16, and what is added up is not.
+array narrowProduct(const array &x, const Value &matrix, bool transposed, int mostNumbers);
 // x matrix, with as many rows of it at a time as have so many numbers.
 array productInTiles(const array &x, const Value &matrix, int mostNumbers);
+
+// `x`, which is not there before all of `others` are.
+array behind(const std::vector<array> &others, const array &x);
 
 Value sliceRows(const Value &value, int first, int count);
 Value sliceColumns(const Value &value, int first, int count); // quantised: from the beginning of a group on

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "format/alignment.h"
 #include "format/storage.h"
 
 namespace mebp::self_test {
@@ -40,10 +41,14 @@ static int32_t addValue(const Matrix &matrix, format::Program &program) {
   return program.values_size() - 1;
 }
 
-format::Bundle bundleOf(const Call &call) {
-  format::Bundle bundle;
-  format::Program &program = *bundle.add_programs();
-  program.set_name(call.kernel);
+static void placeInArena(format::Value &value, format::Program &program) {
+  value.mutable_placement()->set_kind(format::Placement::ARENA);
+  value.mutable_placement()->set_offset(program.arena_bytes());
+  const uint64_t bytes = value.rows() * format::rowBytesOf(format::storageOf(value.element()), value.columns());
+  program.set_arena_bytes(program.arena_bytes() + format::alignUp(bytes));
+}
+
+static void addTo(format::Program &program, const Call &call) {
   format::Kernel &kernel = *program.add_steps()->mutable_kernel();
   kernel.set_name(call.kernel);
   for (const Matrix &operand : call.operands) {
@@ -53,7 +58,10 @@ format::Bundle bundleOf(const Call &call) {
   }
   for (const Matrix &result : call.results) {
     kernel.add_results(addValue(result, program));
-    program.add_outputs()->set_value(static_cast<uint32_t>(program.values_size() - 1));
+    if (result.isUnread)
+      placeInArena(*program.mutable_values(program.values_size() - 1), program);
+    else
+      program.add_outputs()->set_value(static_cast<uint32_t>(program.values_size() - 1));
   }
   for (const Attribute &given : call.attributes) {
     format::Attribute *attribute = kernel.add_attributes();
@@ -62,7 +70,14 @@ format::Bundle bundleOf(const Call &call) {
     attribute->set_text(given.text);
     *attribute->mutable_numbers() = given.numbers;
   }
-  return bundle;
+}
+
+format::Program programOf(const Call &call, size_t copies) {
+  format::Program program;
+  program.set_name(call.kernel);
+  for (size_t copy = 0; copy < copies; ++copy)
+    addTo(program, call);
+  return program;
 }
 
 } // namespace mebp::self_test

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program of a single kernel call, by which a kernel is tried alone.
+// A program of a single kernel call, by which a kernel is tried or timed alone.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@ struct Matrix {
   bool positive = false;     // of labels: every fourth one does not count
   bool isActivation = false; // may be stored in bf16
   int accumulates = -1;      // of a result: the operand that it must share memory with
+  bool isUnread = false;     // of a result: nobody asks for it
 };
 
 struct Attribute {
@@ -41,6 +42,7 @@ bool isInBf16(const Call &call);
 // "linear(1x1056 f32, 96x1056 int4)"
 std::string describe(const Call &call);
 
-format::Bundle bundleOf(const Call &call);
+// It makes the call so many times, each with inputs and outputs of its own.
+format::Program programOf(const Call &call, size_t copies = 1);
 
 } // namespace mebp::self_test

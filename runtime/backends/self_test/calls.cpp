@@ -32,6 +32,7 @@ public:
       at(batch, sequence).listNorms();
     at(3, 7);
     listPositions();
+    listForwardAttention();
     listParameterGradients();
     listElementwise();
     listLoss();
@@ -40,8 +41,8 @@ public:
   }
 
 private:
-  Lister &at(int64_t itemCount, int64_t itemLength) {
-    batch = itemCount, sequence = itemLength;
+  Lister &at(int64_t itemCount, int64_t itemLength, int64_t first = 0) {
+    batch = itemCount, sequence = itemLength, position = first;
     return *this;
   }
   uint64_t tokens() const { return static_cast<uint64_t>(batch * sequence); }
@@ -50,7 +51,8 @@ private:
   Matrix labels() const { return {tokens(), 1, format::I32, true}; }
 
   Call &add(const char *kernel, std::vector<Matrix> operands, std::vector<Matrix> results, Attributes attributes = {}) {
-    calls.push_back({kernel, std::move(operands), std::move(results), std::move(attributes), batch, sequence});
+    calls.push_back(
+        {kernel, std::move(operands), std::move(results), std::move(attributes), batch, sequence, position});
     calls.back().vocabulary = few;
     return calls.back();
   }
@@ -98,6 +100,29 @@ private:
     }
   }
 
+  // As where a step makes checkpoints, and where text is generated: nobody asks for the log-sum-exp, and a device may
+  // compute all at once, for the sizes of heads that it knows.
+  void listForwardAttention() {
+    constexpr uint64_t capacity = 192;
+    for (uint64_t size : {64, 128}) {
+      const Attributes attributes = {{"heads", 6}, {"kv_heads", 2}, {"scale", 0.125}};
+      auto addOf = [&](const Matrix &keys, Attributes ofKeys) {
+        Matrix lse = exact(tokens(), 6);
+        lse.isUnread = true;
+        ofKeys.insert(ofKeys.begin(), attributes.begin(), attributes.end());
+        addBoth("attention", {rows(6 * size), keys, keys}, {rows(6 * size), lse}, ofKeys);
+      };
+      for (auto [count, length] : {std::pair(3, 7), {2, 150}})
+        at(count, length), addOf(rows(2 * size), {});
+      for (auto [count, length] : {std::pair(2, 1), {3, 7}}) {
+        at(count, length, 100);
+        addOf({static_cast<uint64_t>(count) * capacity, 2 * size, format::F32, false, true},
+              {{"capacity", double(capacity)}});
+      }
+    }
+    at(3, 7);
+  }
+
   void listNorms() {
     const Attributes epsilon = {{"epsilon", 1e-5}}, offset = {{"epsilon", 1e-5}, {"weight_offset", 1}};
     for (format::ElementType storage : {format::F32, format::INT8}) {
@@ -116,12 +141,8 @@ private:
       addBoth("rope", {rows(36)}, {rows(36)},
               {{"head_dim", 12}, {"frequencies", 0, {1.0f, 0.3f, 0.01f, 40.0f}}, {"scale", 1.5}, {"inverse", inverse}});
     const Matrix state = {static_cast<uint64_t>(batch) * 64, 10, format::F32, false, true};
-    for (auto element : {format::F32, format::BF16}) {
-      Call &append = add("append", {state, rows(10)}, {accumulating(state, 0)}, {{"capacity", 64}});
-      append.position = 60;
-      if (element == format::BF16)
-        append = inBf16(append);
-    }
+    at(3, 7, 60).addBoth("append", {state, rows(10)}, {accumulating(state, 0)}, {{"capacity", 64}});
+    at(3, 7);
   }
 
   void listParameterGradients() {
@@ -182,7 +203,7 @@ private:
     at(3, 7).add("embedding", {ids(), {manyRows, 32, format::INT8}}, {rows(32)}).vocabulary = manyRows;
   }
 
-  int64_t batch = 1, sequence = 1;
+  int64_t batch = 1, sequence = 1, position = 0;
   std::vector<Call> calls;
 };
 

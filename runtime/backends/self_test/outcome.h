@@ -22,7 +22,7 @@ struct Outcome {
   // "quantised products are wrong: linear(...) is off by 1 ...", of each that it may not.
   std::vector<std::string> avoided;
   std::vector<std::string> wrong;   // by the routes that are left: the device cannot be used
-  std::vector<std::string> missing; // kernels that the backend does not have: what needs them is refused
+  std::vector<std::string> missing; // kernels that the backend or the CPU does not have: what needs them is refused
   std::map<std::string, Compared> kernels;
   double seconds = 0;
   bool hasFailed = false; // a call did not run, which need not be so the next time

@@ -42,7 +42,8 @@ template <typename Number> static void put(unsigned char *data, uint64_t index, 
   std::memcpy(data + index * sizeof(Number), &number, sizeof(Number));
 }
 
-Trial::Trial(const Call &call) : call(call), bundle(bundleOf(call)) {
+Trial::Trial(const Call &call) : call(call) {
+  *bundle.add_programs() = programOf(call);
   for (const Matrix &operand : call.operands)
     operands.push_back(makeContent(operand, operands.size()));
   for (const Matrix &result : call.results)
@@ -117,9 +118,13 @@ Result<Results> Trial::run(Backend &backend) const {
   }
   auto sharedBy = [&](size_t result) { return static_cast<size_t>(call.results[result].accumulates); };
   for (size_t i = 0; i < gotten.size(); ++i)
-    bindings.push_back(call.results[i].accumulates < 0 ? lend(call.results[i], gotten[i]) : ofOperands[sharedBy(i)]);
+    if (!call.results[i].isUnread)
+      bindings.push_back(call.results[i].accumulates < 0 ? lend(call.results[i], gotten[i]) : ofOperands[sharedBy(i)]);
+  Memory arena(bundle.programs(0).arena_bytes());
+  buffers.add(arena.data(), arena.size(), Access::Shared);
   Run run;
   run.bindings = bindings.data();
+  run.arena = buffers.find(arena.data());
   run.batch = call.batch;
   run.sequence = call.sequence;
   run.position = call.position;
@@ -130,7 +135,8 @@ Result<Results> Trial::run(Backend &backend) const {
     return status;
   Results numbers;
   for (size_t i = 0; i < gotten.size(); ++i)
-    numbers.push_back(numbersOf(call.results[i], call.results[i].accumulates < 0 ? gotten[i] : given[sharedBy(i)]));
+    if (!call.results[i].isUnread)
+      numbers.push_back(numbersOf(call.results[i], call.results[i].accumulates < 0 ? gotten[i] : given[sharedBy(i)]));
   return numbers;
 }
 

@@ -11,7 +11,7 @@
 
 namespace mebp::self_test {
 
-using Results = std::vector<std::vector<float>>; // of each result its numbers
+using Results = std::vector<std::vector<float>>; // of each result that is read, its numbers
 
 class Trial {
 public:

@@ -66,12 +66,15 @@ typedef enum mebp_code {
   MEBP_INCOMPATIBLE = 4,     /* a newer format, or made for another bundle */
   MEBP_OUT_OF_RANGE = 5,     /* a token id beyond the vocabulary, a sequence beyond the compiled one */
   MEBP_OUT_OF_MEMORY = 6,
-  MEBP_IO = 7,          /* the system refused to read or write; the message has its reason */
-  MEBP_UNSUPPORTED = 8, /* a kernel, device or option that this build does not have */
-  MEBP_NOT_FINITE = 9,  /* the loss or the gradient became NaN or infinite; parameters are as they were */
-  MEBP_BUSY = 10,       /* a folder or file that another run uses, or a session that another thread uses */
-  MEBP_POISONED = 11,   /* a session whose step failed half applied: load the last good state */
-  MEBP_CANCELLED = 12   /* mebp_session_cancel ended the call; nothing has changed */
+  MEBP_IO = 7,            /* the system refused to read or write; the message has its reason */
+  MEBP_UNSUPPORTED = 8,   /* a kernel, device or option that this build does not have */
+  MEBP_NOT_FINITE = 9,    /* the loss or the gradient became NaN or infinite; parameters are as they were */
+  MEBP_BUSY = 10,         /* a folder or file that another run uses, or a session that another thread uses */
+  MEBP_POISONED = 11,     /* a session whose step failed half applied: load the last good state */
+  MEBP_CANCELLED = 12,    /* mebp_session_cancel ended the call; nothing has changed */
+  MEBP_PAUSED = 13,       /* a session that has given its memory back: mebp_session_resume */
+  MEBP_DISCONNECTED = 14, /* the other half of a split model cannot be reached, or is silent for too long */
+  MEBP_REFUSED = 15       /* the other half is not the right one, or refuses this one */
 } mebp_code;
 
 typedef struct mebp_error {
@@ -81,6 +84,7 @@ typedef struct mebp_error {
 
 typedef struct mebp_bundle mebp_bundle;
 typedef struct mebp_session mebp_session;
+struct mebp_transport;
 
 /* ---- bundle ---------------------------------------------------------------------------------------------------- */
 
@@ -113,6 +117,22 @@ mebp_code mebp_bundle_check_weights(const mebp_bundle *bundle, mebp_error *error
 /* Both checks of the bundle folder `path`, for who wants to know no more. */
 mebp_code mebp_bundle_validate(const char *path, mebp_error *error);
 
+/* What a bundle is of a model: all of it, or the device's or the server's half. */
+#define MEBP_WHOLE 0
+#define MEBP_DEVICE_HALF 1
+#define MEBP_SERVER_HALF 2
+
+/* MeZO takes two losses instead of a gradient; without return_gradients, its session has no room for one. */
+typedef enum mebp_optimizer MEBP_ANY_NUMBER {
+  MEBP_SGD = 0,
+  MEBP_ADAMW = 1,
+  MEBP_MEZO = 2,
+  MEBP_LION = 3,
+  MEBP_ADAMW8BIT = 4, /* AdamW whose moments have eight bits an element, in blocks, as bitsandbytes has them */
+  MEBP_GALORE = 5,    /* AdamW on gradients in a subspace, of bundles that were compiled for it */
+  MEBP_QGALORE = 6    /* the same with weights and moments of eight bits and projectors of four */
+} mebp_optimizer;
+
 typedef struct mebp_bundle_info {
   size_t size MEBP_SIZE_OF(mebp_bundle_info);
   const char *name;
@@ -125,6 +145,12 @@ typedef struct mebp_bundle_info {
   uint64_t process_bytes; /* of it: the runtime itself */
   uint32_t max_positions; /* that a prompt and its answer may have together; 0: the bundle does not generate text */
   uint64_t generation_peak_bytes; /* as planned, of a process that only generates; 0: likewise */
+  uint32_t half;                  /* MEBP_WHOLE or which one */
+  uint64_t frame_bytes;           /* of a half: the largest frame to the other one, head and body */
+  /* What the bundle was planned for, and the momentum of SGD; 0: none. A bundle for GaLore trains with its own alone. A
+   * number that no optimizer has stands for one that this build does not know. */
+  mebp_optimizer optimizer;
+  double momentum;
 } mebp_bundle_info;
 static inline void mebp_bundle_info_init(mebp_bundle_info *info) {
   memset((void *)info, 0, sizeof(*info));
@@ -150,6 +176,9 @@ mebp_code mebp_bundle_weight_read(mebp_bundle *bundle, uint32_t index, float *ou
 /* Trainable tensors under their PEFT keys; index below info.trainables. */
 mebp_code mebp_bundle_trainable_info(const mebp_bundle *bundle, uint32_t index, mebp_tensor_info *out,
                                      mebp_error *error);
+/* The gradient of such a one, as a step makes it: of a smaller shape where the bundle was compiled for GaLore. */
+mebp_code mebp_bundle_gradient_info(const mebp_bundle *bundle, uint32_t index, mebp_tensor_info *out,
+                                    mebp_error *error);
 /* manifest.json as it lies in the bundle. */
 const char *mebp_bundle_manifest_json(const mebp_bundle *bundle);
 /* Blocks, programs, plan and sizes as JSON; computed once, owned by the bundle. */
@@ -157,8 +186,8 @@ const char *mebp_bundle_describe_json(mebp_bundle *bundle);
 
 /* ---- session --------------------------------------------------------------------------------------------------- */
 
-/* MeZO takes two losses instead of a gradient; without return_gradients, its session has no room for one. */
-typedef enum mebp_optimizer MEBP_ANY_NUMBER { MEBP_SGD = 0, MEBP_ADAMW = 1, MEBP_MEZO = 2 } mebp_optimizer;
+/* Of an option that is not given: the optimizer's own value. */
+#define MEBP_OWN_DEFAULT (-1.0)
 
 /* What computes: this runtime's kernels, or MLX on a GPU (Apple's or NVIDIA's) or on the CPU, which is for tests. MLX
  * is a library of its own that is opened when it is asked for, and has its own memory beside the arena. */
@@ -207,33 +236,54 @@ typedef struct mebp_allocator {
 
 typedef enum mebp_log_level MEBP_ANY_NUMBER { MEBP_LOG_INFO = 0, MEBP_LOG_WARNING = 1 } mebp_log_level;
 
+/* How GaLore finds a subspace: by sketches of the gradient, which is nowhere as a whole; or by an exact singular value
+ * decomposition of it, formed for one matrix at a time, which takes long. */
+#define MEBP_REFRESH_BY_SKETCH 0
+#define MEBP_REFRESH_BY_SVD 1
+
 typedef struct mebp_session_options {
   size_t size MEBP_SIZE_OF(mebp_session_options);
-  mebp_optimizer optimizer;                   /* MEBP_ADAMW */
-  mebp_backend backend;                       /* MEBP_CPU */
-  double learning_rate;                       /* 2e-4 */
-  double beta1, beta2, epsilon, weight_decay; /* torch's AdamW: 0.9, 0.999, 1e-8; decay 0 */
-  double perturbation;                        /* 1e-3: what MeZO's random directions are multiplied with */
-  double clip;                                /* limit of the gradient's L2 norm over all trainables; 0: none */
-  uint32_t threads;                           /* 0: as many as the process may run on */
-  bool reference_kernels;                     /* the naive kernels, whatever MEBP_KERNELS says */
-  bool forward_only;                          /* losses and logits alone: no room for gradients, checkpoints, states */
-  bool return_gradients;                      /* make room so that mebp_session_gradients may be called */
-  bool accumulate;                            /* make room so that a step may have several micro-batches */
-  void *memory;                               /* the arena, 64-byte aligned; NULL: from the allocator */
-  uint64_t memory_bytes;                      /* of it; at least mebp_session_memory_bytes */
-  uint64_t resident_limit;                    /* of the mapped weights in memory, in bytes; 0: the plan's, or none */
-  const char *spill_folder;                   /* checkpoints go into a nameless file here; NULL: where the plan spills,
-                                                 into $TMPDIR or /var/tmp; else they stay in memory */
-  const char *trace_file;                     /* every kernel call, as Chrome's trace events; NULL: none */
-  bool state_in_file;                         /* the optimizer's state is spilled, too, written again in every step */
-  bool sample_memory;                         /* look at the process's memory after every kernel call: slow */
-  mebp_allocator allocator;                   /* of the arena, where `memory` is NULL; NULL: pages from the system */
+  mebp_optimizer optimizer; /* MEBP_ADAMW */
+  mebp_backend backend;     /* MEBP_CPU */
+  double learning_rate;     /* 2e-4 */
+  /* MEBP_OWN_DEFAULT, but for weight_decay, which is 0: betas 0.9 and 0.999 and epsilon 1e-8 of both AdamW, betas 0.9
+   * and 0.99 of Lion. One that the optimizer does not have is refused. */
+  double beta1, beta2, epsilon, weight_decay;
+  double perturbation;      /* MEBP_OWN_DEFAULT; of MeZO 1e-3: what its directions are multiplied with */
+  double clip;              /* limit of the gradient's L2 norm over all trainables; 0: none */
+  uint32_t threads;         /* 0: as many as the process may run on */
+  bool reference_kernels;   /* the naive kernels, whatever MEBP_KERNELS says */
+  bool forward_only;        /* losses and logits alone: no room for gradients, checkpoints, states */
+  bool return_gradients;    /* make room so that mebp_session_gradients may be called */
+  bool accumulate;          /* make room so that a step may have several micro-batches */
+  void *memory;             /* the arena, 64-byte aligned; NULL: from the allocator */
+  uint64_t memory_bytes;    /* of it; at least mebp_session_memory_bytes */
+  uint64_t resident_limit;  /* of the mapped weights in memory, in bytes; 0: the plan's, or none */
+  const char *spill_folder; /* checkpoints go into a nameless file here; NULL: where the plan spills,
+                               into $TMPDIR or /var/tmp; else they stay in memory */
+  const char *trace_file;   /* every kernel call, as Chrome's trace events; NULL: none */
+  bool state_in_file;       /* the optimizer's state is spilled, too, written again in every step */
+  bool sample_memory;       /* look at the process's memory after every kernel call: slow */
+  mebp_allocator allocator; /* of the arena, where `memory` is NULL; NULL: pages from the system */
   /* Told one line of what a session does by itself: what it runs with, and what its user should know (a warning). It is
    * called within the function that does it, on that thread. NULL: nobody is told. */
   void (*log)(void *user, mebp_log_level level, const char *line);
   void *log_user;
-  bool generate_only; /* generation alone (mebp_generation_create): no room for steps, losses and logits */
+  bool generate_only;            /* generation alone (mebp_generation_create): no room for steps, losses and logits */
+  double momentum;               /* SGD's; 0: none, and nothing is kept */
+  double galore_scale;           /* of GaLore: what its updates are multiplied with; 0: 0.25 */
+  double galore_update_interval; /* of GaLore: steps from one subspace to the next, a whole number; 0: 200 */
+  /* With clip: a step without return_gradients and accumulate computes its gradients twice, first for their norm, then
+   * clipped and applied one by one, so that no room is made to keep them. The results have the same bits as with clip
+   * alone. An objective is called twice. */
+  bool clip_recompute;
+  double galore_refresh;       /* of GaLore: how subspaces are found, by one of MEBP_REFRESH_... */
+  double galore_cos_threshold; /* of Q-GaLore: similarity of subspaces from which on they last longer; 0: 0.4 */
+  /* Of a device's half of a split model: a stream to the server (mebp/transport.h), which the session opens and which
+   * has to outlive it. NULL: the session computes nothing, but has the adapter. A server that is gone, or a network, is
+   * tried again for so long; then the call gives MEBP_DISCONNECTED, and nothing has changed. 0: for a minute. */
+  const struct mebp_transport *transport;
+  uint32_t retry_ms;
 } mebp_session_options;
 /* The defaults of the first `size` bytes. */
 void mebp_session_options_init_sized(mebp_session_options *options, size_t size);
@@ -332,6 +382,18 @@ void mebp_session_clear_cancel(mebp_session *session);
 mebp_code mebp_session_set_learning_rate(mebp_session *session, double learning_rate, mebp_error *error);
 /* Updates applied so far; any thread may ask, at any time. */
 uint64_t mebp_session_steps(const mebp_session *session);
+/* How often an optimizer that projects gradients has looked for the subspace of a matrix, over all matrices, and how
+ * often it would have in as many steps with the first interval kept, as GaLore has it; 0 and 0 of other optimizers. */
+mebp_code mebp_session_refreshes(const mebp_session *session, uint64_t *made, uint64_t *of_fixed_interval,
+                                 mebp_error *error);
+/* Of half a split model: what has crossed since the session was made, frames' heads and commands apart. */
+typedef struct mebp_session_crossed {
+  size_t size MEBP_SIZE_OF(mebp_session_crossed);
+  uint64_t sent_bytes, received_bytes;
+  uint64_t sent_messages, received_messages;
+} mebp_session_crossed;
+/* All zeros of a whole model. */
+mebp_code mebp_session_count_crossed(const mebp_session *session, mebp_session_crossed *out, mebp_error *error);
 /* The family of kernels that runs: "reference", "portable", "avx2", "avx512", "avx512_bf16", "amx_bf16", "neon" or
  * "neon_bf16"; with MLX "mlx". On the CPU that is the best that it has, or what the environment's MEBP_KERNELS names,
  * which is read once a process; a name that is not there makes mebp_session_create fail. */
@@ -362,6 +424,20 @@ mebp_code mebp_session_save_state(const mebp_session *session, const char *folde
  * family of kernels is the state's from here on, if this machine has it and no session beside this one uses another. */
 mebp_code mebp_session_load_state(mebp_session *session, const char *folder, void *user, uint64_t *user_bytes,
                                   mebp_error *error);
+
+/* Saves the state, as mebp_session_save_state does, and gives the session's memory back to the system: the arena, the
+ * threads, the file in spill_folder, and the pages of the weights. What remains is the opened bundle. Until
+ * mebp_session_resume, other calls give MEBP_PAUSED; destroying, cancelling and asking for the steps are allowed.
+ * options.memory is the caller's to use or to unmap meanwhile; it has to be back, at the same address, for the
+ * resumption. Where saving fails, the session is not paused. Refused while a generation of the session exists, and
+ * where options.trace_file is given. */
+mebp_code mebp_session_pause(mebp_session *session, const char *folder, const void *user, uint64_t user_bytes,
+                             mebp_error *error);
+/* Takes memory again and continues, bit for bit, from the state that the pause saved; gradients of before are gone.
+ * Where this fails, the session stays paused, and it may be tried again. In another process, mebp_session_load_state
+ * takes the same state. */
+mebp_code mebp_session_resume(mebp_session *session, mebp_error *error);
+bool mebp_session_is_paused(const mebp_session *session);
 
 /* Whether a step has failed half applied (mebp_session_step). */
 bool mebp_session_is_poisoned(const mebp_session *session);
@@ -411,32 +487,10 @@ mebp_code mebp_lock_folder(const char *folder, mebp_lock **out, mebp_error *erro
 mebp_code mebp_lock_file(const char *path, mebp_lock **out, mebp_error *error);
 void mebp_lock_release(mebp_lock *lock); /* NULL is allowed */
 
-/* ---- calibration ----------------------------------------------------------------------------------------------- */
-
-/* Times this build's kernels here, for the compiler's cost model. On a machine that does nothing else, or the plans
- * that are made with it expect the same company. */
-typedef struct mebp_calibration mebp_calibration;
-
-typedef struct mebp_calibration_options {
-  size_t size MEBP_SIZE_OF(mebp_calibration_options);
-  uint32_t threads;            /* kernels are timed on one and on so many; 0: as many as the process may run on */
-  bool quick;                  /* few and small calls, to try the way: what comes out predicts little */
-  bool (*goes_on)(void *user); /* asked many times a second; false ends it. NULL: it goes on */
-  void *user;
-} mebp_calibration_options;
-static inline void mebp_calibration_options_init(mebp_calibration_options *options) {
-  memset((void *)options, 0, sizeof(*options));
-  options->size = sizeof(*options);
-}
-
-/* Takes about twenty seconds. */
-mebp_code mebp_calibration_create(const mebp_calibration_options *options, mebp_calibration **out, mebp_error *error);
-/* The file that `mebpc --rates` reads. */
-const char *mebp_calibration_json(const mebp_calibration *calibration);
-void mebp_calibration_destroy(mebp_calibration *calibration); /* NULL is allowed */
-
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
+
+#include "mebp/calibration.h"
 
 #endif /* MEBP_MEBP_H */

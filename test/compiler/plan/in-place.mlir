@@ -65,11 +65,20 @@ exec.program @read_after_the_update inputs [#train.port<flow, "hidden">] outputs
   exec.return %y#0, %y#1 : !x, !x
 }
 
-// A kernel that reads the input writes the output: not every kernel could.
-// CHECK: exec.program @one_kernel {{.*}}] {
+// A kernel that reads the input writes the output, and may leave its result in that operand's memory.
+// CHECK: exec.program @one_kernel {{.*}}] in_place {
 exec.program @one_kernel inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">] {
 ^bb0(%x: !x):
   %y = exec.kernel "silu"(x = %x) {} : (!x) -> !x
+  exec.return %y : !x
+}
+
+// This one may do so with its other operand alone.
+// CHECK: exec.program @other_operand {{.*}}] {
+exec.program @other_operand inputs [#train.port<flow, "hidden">] outputs [#train.port<flow, "hidden">] {
+^bb0(%x: !x):
+  %zero = exec.kernel "fill"() {} : () -> !x
+  %y = exec.kernel "add"(a = %zero, b = %x) {} : (!x, !x) -> !x
   exec.return %y : !x
 }
 

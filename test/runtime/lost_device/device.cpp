@@ -4,6 +4,7 @@
 #include "mebp/mebp.h"
 #include "runtime/backends/cpu/backend.h"
 #include "runtime/exec/backend_library.h"
+#include "support/decorated_backend.h"
 
 using namespace mebp;
 
@@ -14,24 +15,15 @@ static uint64_t memoryBytes = 1 << 30;
 
 namespace {
 
-class LostBackend final : public Backend {
+class LostBackend final : public test::DecoratedBackend {
 public:
-  const char *kernels() const override { return cpu->kernels(); }
-  bool followsPlacements() const override { return cpu->followsPlacements(); }
-  uint64_t workspaceBytes() const override { return cpu->workspaceBytes(); }
-  Status load(const format::Bundle &bundle, unsigned char *workspace) override { return cpu->load(bundle, workspace); }
-  Buffer take(void *memory, uint64_t bytes, Access access) override { return cpu->take(memory, bytes, access); }
-  void giveBack(Buffer buffer) override { cpu->giveBack(buffer); }
+  LostBackend() : DecoratedBackend(makeCpuBackend(1, true)) {}
   Status enqueue(uint32_t program, const Run &run) override {
     if (runsLeft == 0)
       return failure(MEBP_IO, "the device is lost");
     --runsLeft;
-    return cpu->enqueue(program, run);
+    return inner->enqueue(program, run);
   }
-  Status wait() override { return cpu->wait(); }
-
-private:
-  std::unique_ptr<Backend> cpu = makeCpuBackend(1, true);
 };
 
 } // namespace

@@ -12,7 +12,7 @@ using namespace mebp::test;
 namespace {
 
 void loseAfter(int runs) {
-  static auto lose = reinterpret_cast<void (*)(int)>(::dlsym(::dlopen(DEVICE, RTLD_LAZY), "lose_device_after"));
+  static auto lose = reinterpret_cast<void (*)(int)>(::dlsym(::dlopen(DEVICE_LIBRARY, RTLD_LAZY), "lose_device_after"));
   ASSERT_NE(lose, nullptr);
   lose(runs);
 }
@@ -67,7 +67,7 @@ TEST_P(LostDevice, LeavesTheStateAsItWas) {
 
 // What a run needs is refused before it begins: more than the device has, or than others have left of it.
 TEST(SmallDevice, RefusesWhatItHasNoRoomFor) {
-  auto shrink = reinterpret_cast<void (*)(uint64_t)>(::dlsym(::dlopen(DEVICE, RTLD_LAZY), "shrink_device_to"));
+  auto shrink = reinterpret_cast<void (*)(uint64_t)>(::dlsym(::dlopen(DEVICE_LIBRARY, RTLD_LAZY), "shrink_device_to"));
   ASSERT_NE(shrink, nullptr);
   BundleFolder folder(tinyBundle({}));
   OpenBundle bundle(folder.path());

@@ -28,9 +28,16 @@ TEST(MlxValue, ProductsInTilesAreThoseOfTheWhole) {
   const Value matrix = wrap(codes.data(), scales.data(), minima.data(), format::INT8, rows, columns);
   const array x = mx::sin(mx::reshape(mx::arange(0.0f, 5.0f * rows), {5, rows}));
   const array whole = mx::matmul(x, numbersOf(matrix));
+  const array narrow = mx::astype(x, mx::bfloat16), y = mx::sin(mx::reshape(mx::arange(0.0f, 5.0f * columns), {5, -1})),
+              wholeOfY = mx::matmul(y, mx::transpose(numbersOf(matrix)));
+  auto errorOf = [](const array &actual, const array &expected) {
+    return mx::sqrt(mx::sum(mx::square(actual - expected)) / mx::sum(mx::square(expected))).item<float>();
+  };
   for (int most : {1, 4 * columns, rows * columns}) {
-    const array error = mx::max(mx::abs(productInTiles(x, matrix, most) - whole));
-    EXPECT_LT(array(error).item<float>(), 2e-6f) << most;
+    EXPECT_LT(errorOf(productInTiles(x, matrix, most), whole), 1e-6f) << most;
+    constexpr float rounded = 1.0f / 128; // two factors and sums, by 2^-9 each
+    EXPECT_LT(errorOf(narrowProduct(narrow, matrix, false, most), whole), rounded) << most;
+    EXPECT_LT(errorOf(narrowProduct(mx::astype(y, mx::bfloat16), matrix, true, most), wholeOfY), rounded) << most;
   }
 }
 

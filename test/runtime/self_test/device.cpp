@@ -23,6 +23,23 @@ static void spoil(const Called &called, float *numbers, uint64_t rows, uint64_t 
     numbers[0] += 1;
 }
 
+namespace {
+
+class PlantedBackend final : public SpoiledBackend {
+public:
+  explicit PlantedBackend(const Routes &routes) : SpoiledBackend(makeCpuBackend(1, true), routes, spoil) {}
+
+  Status load(const format::Bundle &bundle, unsigned char *workspace) override {
+    for (const format::Program &program : bundle.programs())
+      for (const format::Step &step : program.steps())
+        if (planted.fault == PlantedFault::LacksNorm && step.kernel().name() == "rms_norm")
+          return failure(MEBP_UNSUPPORTED, "there is no rms_norm");
+    return SpoiledBackend::load(bundle, workspace);
+  }
+};
+
+} // namespace
+
 static Device look(Processor) {
   Device device;
   device.description = planted.description;
@@ -33,7 +50,7 @@ static Result<std::unique_ptr<Backend>> make(Processor, const Routes &routes) {
   if (planted.fault == PlantedFault::Busy)
     return failure(MEBP_OUT_OF_MEMORY, "another process has all of the device's memory");
   planted.routes = routes;
-  return std::unique_ptr<Backend>(new SpoiledBackend(makeCpuBackend(1, true), routes, spoil));
+  return std::unique_ptr<Backend>(new PlantedBackend(routes));
 }
 
 extern "C" const BackendLibrary *mebp_backend_library() {

@@ -7,7 +7,7 @@
 
 namespace mebp::test {
 
-enum class PlantedFault { None, ZeroAtOneRow, GarbageBeyond32768Rows, WrongNorm, Busy };
+enum class PlantedFault { None, ZeroAtOneRow, GarbageBeyond32768Rows, WrongNorm, LacksNorm, Busy };
 
 struct Planted {
   PlantedFault fault = PlantedFault::None;

@@ -51,6 +51,29 @@ TEST(SelfTest, FindsNothingOnTheCpu) {
   EXPECT_GT(outcome->kernels["linear"].bf16, outcome->kernels["linear"].f32);
 }
 
+// A backend of a runtime that was built for bundles without `silu` (MEBP_BUNDLES).
+class WithoutSilu : public DecoratedBackend {
+public:
+  using DecoratedBackend::DecoratedBackend;
+  Status load(const format::Bundle &bundle, unsigned char *workspace) override {
+    if (bundle.programs(0).steps(0).kernel().name() == "silu")
+      return failure(MEBP_UNSUPPORTED, "without silu");
+    return inner->load(bundle, workspace);
+  }
+};
+
+TEST(SelfTest, LeavesOutWhatTheCpuCannotCompareWith) {
+  auto makeFast = [](const Routes &) { return findBackend(MEBP_CPU)->make({}); };
+  auto makeLesser = [](const Routes &routes) -> Result<std::unique_ptr<Backend>> {
+    return std::unique_ptr<Backend>(std::make_unique<WithoutSilu>(std::move(*makeReference(routes))));
+  };
+  Result<Outcome> outcome = self_test::testDevice(makeFast, makeLesser);
+  ASSERT_TRUE(outcome.ok()) << outcome.status().message();
+  EXPECT_TRUE(outcome->isSound());
+  EXPECT_EQ(outcome->missing, std::vector<std::string>{"silu"});
+  EXPECT_EQ(outcome->kernels.size(), std::size(format::kernelSignatures) - 1);
+}
+
 // Nothing else than what is wrong is avoided: a fault elsewhere leaves the quantised products, and no way is left.
 TEST(SelfTest, RefusesWhatNoWayComputesRight) {
   Outcome outcome = outcomeOf([](const Called &called, float *numbers, uint64_t, uint64_t) {
@@ -76,6 +99,21 @@ TEST(SelfTest, AvoidsAndRefusesAtOnce) {
       "dense products of dequantised weights are computed instead");
   ASSERT_EQ(outcome.wrong.size(), 1u);
   EXPECT_EQ(outcome.wrong[0], "silu(21x37 f32) is off by 1e+09, where rounding explains 2e-05");
+}
+
+// A kernel for the whole of attention is taken where nobody asks for the log-sum-exp.
+TEST(SelfTest, ClosesFusedAttentionWhereItIsWrong) {
+  Outcome outcome = outcomeOf([](const Called &called, float *numbers, uint64_t, uint64_t) {
+    if (called.kernel == "attention" && called.outputs == 1 && called.routes.fusedAttention)
+      numbers[0] += 1;
+  });
+  EXPECT_TRUE(outcome.isSound() && outcome.routes.quantisedProducts && outcome.routes.narrowProducts);
+  EXPECT_FALSE(outcome.routes.fusedAttention);
+  ASSERT_EQ(outcome.avoided.size(), 1u);
+  EXPECT_EQ(outcome.avoided[0].find(
+                "fused attention kernels are wrong: attention(21x384 f32, 21x128 f32, 21x128 f32) is off by "),
+            0u)
+      << outcome.avoided[0];
 }
 
 // One number of a call that is wrong by as much as it is large, in each kernel in turn.

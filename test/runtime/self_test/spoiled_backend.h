@@ -10,6 +10,7 @@
 
 #include "format/storage.h"
 #include "runtime/backends/backends.h"
+#include "support/decorated_backend.h"
 
 namespace mebp::test {
 
@@ -17,6 +18,7 @@ namespace mebp::test {
 struct Called {
   std::string kernel;
   uint64_t rows = 0; // of the first result
+  int outputs = 0;   // results that are asked for
   bool isQuantised = false;
   Routes routes;
   bool isProduct() const { return kernel == "linear" || kernel == "linear_input_gradient"; }
@@ -25,27 +27,24 @@ struct Called {
 // Changes a result's numbers, f32, in place.
 using Fault = std::function<void(const Called &called, float *numbers, uint64_t rows, uint64_t columns)>;
 
-class SpoiledBackend final : public Backend {
+class SpoiledBackend : public DecoratedBackend {
 public:
   SpoiledBackend(std::unique_ptr<Backend> sound, const Routes &routes, Fault fault)
-      : sound(std::move(sound)), routes(routes), fault(std::move(fault)) {}
+      : DecoratedBackend(std::move(sound)), routes(routes), fault(std::move(fault)) {}
 
   const char *kernels() const override { return "spoiled"; }
-  bool followsPlacements() const override { return sound->followsPlacements(); }
-  uint64_t workspaceBytes() const override { return sound->workspaceBytes(); }
   Status load(const format::Bundle &bundle, unsigned char *workspace) override {
     content = &bundle;
-    return sound->load(bundle, workspace);
+    return inner->load(bundle, workspace);
   }
   Buffer take(void *data, uint64_t bytes, Access access) override {
-    const Buffer buffer = sound->take(data, bytes, access);
+    const Buffer buffer = inner->take(data, bytes, access);
     memory[buffer] = static_cast<unsigned char *>(data);
     return buffer;
   }
-  void giveBack(Buffer buffer) override { sound->giveBack(buffer); }
   Status enqueue(uint32_t number, const Run &run) override {
     const format::Program &program = content->programs(static_cast<int>(number));
-    if (Status status = sound->enqueue(number, run); !status.ok())
+    if (Status status = inner->enqueue(number, run); !status.ok())
       return status;
     Called called;
     called.routes = routes;
@@ -57,15 +56,14 @@ public:
     const format::Port &output = program.outputs(0);
     const format::Value &value = program.values(static_cast<int>(output.value()));
     called.rows = value.rows();
+    called.outputs = program.outputs_size();
     const Place place = run.bindings[program.inputs_size()].data;
     if (value.element() == format::F32)
       fault(called, reinterpret_cast<float *>(memory[place.buffer] + place.offset), value.rows(), value.columns());
     return Status();
   }
-  Status wait() override { return sound->wait(); }
 
 private:
-  std::unique_ptr<Backend> sound;
   const Routes routes;
   const Fault fault;
   const format::Bundle *content = nullptr;

@@ -4,11 +4,10 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "device.h"
+#include "planted.h"
 #include "runtime/backends/self_test/cache.h"
 #include "support/handles.h"
 
@@ -18,11 +17,6 @@ using namespace mebp::test;
 namespace {
 
 constexpr const char *cacheFile = "/self_test_mlx.json";
-
-Planted &planted() {
-  static auto device = reinterpret_cast<Planted *(*)()>(::dlsym(::dlopen(DEVICE, RTLD_LAZY), "planted_device"));
-  return *device();
-}
 
 class TestedDevice : public testing::Test {
 protected:

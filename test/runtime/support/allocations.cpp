@@ -2,7 +2,8 @@
 #include "support/allocations.h"
 
 #include <cerrno>
-#include <cstdlib>
+
+#include "support/system_malloc.h"
 
 namespace mebp::test {
 
@@ -12,11 +13,6 @@ std::atomic<int> allocations{0}, allocationsLeft{-1};
 } // namespace mebp::test
 
 using namespace mebp::test;
-
-extern "C" void *__libc_malloc(size_t);
-extern "C" void *__libc_calloc(size_t, size_t);
-extern "C" void *__libc_realloc(void *, size_t);
-extern "C" void *__libc_memalign(size_t, size_t);
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 static bool isRefused() {
@@ -31,11 +27,11 @@ static bool isRefused() {
   return left == 0;
 }
 
-extern "C" void *malloc(size_t size) { return isRefused() ? nullptr : __libc_malloc(size); }
-extern "C" void *calloc(size_t number, size_t size) { return isRefused() ? nullptr : __libc_calloc(number, size); }
-extern "C" void *realloc(void *block, size_t size) { return isRefused() ? nullptr : __libc_realloc(block, size); }
+extern "C" void *malloc(size_t size) { return isRefused() ? nullptr : systemMalloc(size); }
+extern "C" void *calloc(size_t number, size_t size) { return isRefused() ? nullptr : systemCalloc(number, size); }
+extern "C" void *realloc(void *block, size_t size) { return isRefused() ? nullptr : systemRealloc(block, size); }
 extern "C" int posix_memalign(void **out, size_t alignment, size_t size) {
-  void *block = isRefused() ? nullptr : __libc_memalign(alignment, size);
+  void *block = isRefused() ? nullptr : systemMemalign(alignment, size);
   if (block)
     *out = block;
   return block ? 0 : ENOMEM;

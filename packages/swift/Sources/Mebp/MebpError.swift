@@ -21,6 +21,9 @@ public struct MebpError: Error, LocalizedError, Equatable, CustomStringConvertib
     public static let busy = Code(rawValue: 10)
     public static let poisoned = Code(rawValue: 11)
     public static let cancelled = Code(rawValue: 12)
+    public static let paused = Code(rawValue: 13)
+    public static let disconnected = Code(rawValue: 14)
+    public static let refused = Code(rawValue: 15)
   }
 
   public let code: Code

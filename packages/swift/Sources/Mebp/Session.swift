@@ -4,13 +4,14 @@ import Foundation
 
 /// What mebp.h calls mebp_session_options, with its defaults.
 public struct SessionOptions: Sendable {
-  public enum Optimizer: Sendable { case sgd, adamw, mezo }
+  public enum Optimizer: Sendable { case sgd, adamw, lion, adamw8bit, mezo }
 
   public var optimizer = Optimizer.adamw
   public var learningRate = 2e-4
-  public var beta1 = 0.9
-  public var beta2 = 0.999
-  public var epsilon = 1e-8
+  /// Of the optimizers that have them; nil: the optimizer's own.
+  public var beta1, beta2, epsilon: Double?
+  /// Of SGD.
+  public var momentum = 0.0
   public var weightDecay = 0.0
   /// Limit of the gradient's L2 norm; 0: none. With one, a step can be cancelled up to its end.
   public var clip = 0.0
@@ -33,12 +34,15 @@ public struct SessionOptions: Sendable {
     switch optimizer {
     case .sgd: options.optimizer = MEBP_SGD
     case .adamw: options.optimizer = MEBP_ADAMW
+    case .lion: options.optimizer = MEBP_LION
+    case .adamw8bit: options.optimizer = MEBP_ADAMW8BIT
     case .mezo: options.optimizer = MEBP_MEZO
     }
     options.learning_rate = learningRate
-    options.beta1 = beta1
-    options.beta2 = beta2
-    options.epsilon = epsilon
+    options.beta1 = beta1 ?? options.beta1
+    options.beta2 = beta2 ?? options.beta2
+    options.epsilon = epsilon ?? options.epsilon
+    options.momentum = momentum
     options.weight_decay = weightDecay
     options.clip = clip
     options.threads = threads
@@ -149,6 +153,17 @@ public final class Session: @unchecked Sendable {
   public func saveState(_ folder: String, user: [UInt8] = []) throws {
     let path = try checkPath(folder)
     try check { mebp_session_save_state(pointer, path, user, UInt64(user.count), $0) }
+  }
+
+  /// Saves the state, as `saveState` does, and gives the memory back; other calls throw `.paused` until `resume`.
+  public func pause(_ folder: String, user: [UInt8] = []) throws {
+    let path = try checkPath(folder)
+    try check { mebp_session_pause(pointer, path, user, UInt64(user.count), $0) }
+  }
+
+  /// Continues, bit for bit, where `pause` left the session. Where it throws, the session stays paused.
+  public func resume() throws {
+    try check { mebp_session_resume(pointer, $0) }
   }
 
   /// Returns what travelled along. Its size is known once it has been read, so what is larger than usual is read again.

@@ -60,7 +60,10 @@ final class TrainingTests: XCTestCase {
     XCTAssertEqual(session.steps, 5)
     XCTAssertEqual(try adapter(of: session), before)
 
-    try await session.run { [folder] in try $0.saveState("\(folder)/state", user: Array("the data's place".utf8)) }
+    try await session.run { [folder] in
+      try $0.pause("\(folder)/state", user: Array("the data's place".utf8))
+      try $0.resume()
+    }
     for try await result in session.training(try batches(5..<8)) { losses.append(result.loss) }
     XCTAssertEqual(losses, whole.results.map(\.loss))
     XCTAssertEqual(try adapter(of: session), whole.adapter)

@@ -77,7 +77,9 @@ private:
     PreparedCall prepared;
     prepared.kernel = find(kernel.name());
     if (!prepared.kernel)
-      return failure(MEBP_UNSUPPORTED, "program '%s': this build has no kernel '%s'; use a newer runtime",
+      return failure(MEBP_UNSUPPORTED,
+                     "program '%s': this runtime was built without the kernel '%s', by -DMEBP_BUNDLES; build it again "
+                     "with this bundle in that list, or without the option",
                      program.name().c_str(), kernel.name().c_str());
     if (Status status = readAttributes(kernel, prepared.call.attributes); !status.ok())
       return status;

@@ -87,7 +87,7 @@ static void gatedGradient(const Call &call, const Context &) {
     }
 }
 
-const KernelTable activationKernels = {
+constexpr KernelTable activationKernels = {
     {"silu", silu}, {"silu_gradient", siluGradient}, {"relu", relu},   {"relu_gradient", reluGradient},
     {"gelu", gelu}, {"gelu_gradient", geluGradient}, {"gated", gated}, {"gated_gradient", gatedGradient}};
 

@@ -134,7 +134,7 @@ void attentionGradient(const Call &call, const Context &context) {
     }
 }
 
-const KernelTable attentionKernels = {
+constexpr KernelTable attentionKernels = {
     {"attention", attention}, {"append", append}, {"attention_gradient", attentionGradient}};
 
 } // namespace mebp::cpu::reference

@@ -50,7 +50,7 @@ static void fill(const Call &call, const Context &) {
       rowOf(y, n).set(i, call.attributes.value);
 }
 
-const KernelTable elementwiseKernels = {{"add", add},     {"multiply", multiply}, {"scale", scale},
-                                        {"split", split}, {"concat", concat},     {"fill", fill}};
+constexpr KernelTable elementwiseKernels = {{"add", add},     {"multiply", multiply}, {"scale", scale},
+                                            {"split", split}, {"concat", concat},     {"fill", fill}};
 
 } // namespace mebp::cpu::reference

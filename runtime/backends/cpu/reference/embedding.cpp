@@ -18,6 +18,6 @@ static void positionEmbedding(const Call &call, const Context &context) {
     dequantizeRow(w, placeOf(y, r, context).position, rowOf(y, r));
 }
 
-const KernelTable embeddingKernels = {{"embedding", embedding}, {"position_embedding", positionEmbedding}};
+constexpr KernelTable embeddingKernels = {{"embedding", embedding}, {"position_embedding", positionEmbedding}};
 
 } // namespace mebp::cpu::reference

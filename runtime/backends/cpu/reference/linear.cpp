@@ -81,8 +81,8 @@ static void linearWeightGradient(const Call &call, const Context &) {
     }
 }
 
-const KernelTable linearKernels = {{"linear", linear},
-                                   {"linear_input_gradient", linearInputGradient},
-                                   {"linear_weight_gradient", linearWeightGradient}};
+constexpr KernelTable linearKernels = {{"linear", linear},
+                                       {"linear_input_gradient", linearInputGradient},
+                                       {"linear_weight_gradient", linearWeightGradient}};
 
 } // namespace mebp::cpu::reference

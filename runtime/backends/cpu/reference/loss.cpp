@@ -78,8 +78,8 @@ static void logProbabilityFromTiles(const Call &call, const Context &context) {
   }
 }
 
-const KernelTable lossKernels = {{"log_probability_tile", logProbabilityTile},
-                                 {"log_probability_logits_gradient", logProbabilityLogitsGradient},
-                                 {"log_probability_from_tiles", logProbabilityFromTiles}};
+constexpr KernelTable lossKernels = {{"log_probability_tile", logProbabilityTile},
+                                     {"log_probability_logits_gradient", logProbabilityLogitsGradient},
+                                     {"log_probability_from_tiles", logProbabilityFromTiles}};
 
 } // namespace mebp::cpu::reference

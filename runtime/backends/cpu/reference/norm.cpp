@@ -104,9 +104,9 @@ static void layerNormInputGradient(const Call &call, const Context &context) {
   }
 }
 
-const KernelTable normKernels = {{"rms_norm", rmsNorm},
-                                 {"rms_norm_input_gradient", rmsNormInputGradient},
-                                 {"layer_norm", layerNorm},
-                                 {"layer_norm_input_gradient", layerNormInputGradient}};
+constexpr KernelTable normKernels = {{"rms_norm", rmsNorm},
+                                     {"rms_norm_input_gradient", rmsNormInputGradient},
+                                     {"layer_norm", layerNorm},
+                                     {"layer_norm_input_gradient", layerNormInputGradient}};
 
 } // namespace mebp::cpu::reference

@@ -74,10 +74,11 @@ static void positionEmbeddingWeightGradient(const Call &call, const Context &con
       addTo(rowOf(dw, placeOf(dy, n, context).position), i, rowOf(dy, n)[i]);
 }
 
-const KernelTable parameterGradientKernels = {{"rms_norm_weight_gradient", rmsNormWeightGradient},
-                                              {"layer_norm_weight_gradient", layerNormWeightGradient},
-                                              {"bias_gradient", biasGradient},
-                                              {"embedding_weight_gradient", embeddingWeightGradient},
-                                              {"position_embedding_weight_gradient", positionEmbeddingWeightGradient}};
+constexpr KernelTable parameterGradientKernels = {
+    {"rms_norm_weight_gradient", rmsNormWeightGradient},
+    {"layer_norm_weight_gradient", layerNormWeightGradient},
+    {"bias_gradient", biasGradient},
+    {"embedding_weight_gradient", embeddingWeightGradient},
+    {"position_embedding_weight_gradient", positionEmbeddingWeightGradient}};
 
 } // namespace mebp::cpu::reference

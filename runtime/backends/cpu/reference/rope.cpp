@@ -28,6 +28,6 @@ static void rope(const Call &call, const Context &context) {
     }
 }
 
-const KernelTable ropeKernels = {{"rope", rope}};
+constexpr KernelTable ropeKernels = {{"rope", rope}};
 
 } // namespace mebp::cpu::reference

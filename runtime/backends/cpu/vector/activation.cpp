@@ -101,14 +101,14 @@ static void reluGradient(const Call &call, const Context &context) { backward(ca
 static void gelu(const Call &call, const Context &context) { forward(call, context, geluOf(call)); }
 static void geluGradient(const Call &call, const Context &context) { backward(call, context, geluOf(call)); }
 
-const KernelTable activationKernels = {{"silu", silu},
-                                       {"silu_gradient", siluGradient},
-                                       {"relu", relu},
-                                       {"relu_gradient", reluGradient},
-                                       {"gelu", gelu},
-                                       {"gelu_gradient", geluGradient},
-                                       {"gated", MEBP_BEST(Gated)},
-                                       {"gated_gradient", MEBP_BEST(GatedGradient)}};
+constexpr KernelTable activationKernels = {{"silu", silu},
+                                           {"silu_gradient", siluGradient},
+                                           {"relu", relu},
+                                           {"relu_gradient", reluGradient},
+                                           {"gelu", gelu},
+                                           {"gelu_gradient", geluGradient},
+                                           {"gated", MEBP_BEST(Gated)},
+                                           {"gated_gradient", MEBP_BEST(GatedGradient)}};
 
 } // namespace mebp::cpu::vector
 #endif

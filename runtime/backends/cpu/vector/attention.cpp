@@ -134,7 +134,7 @@ HWY_AFTER_NAMESPACE();
 namespace mebp::cpu::vector {
 HWY_EXPORT(Attention);
 
-const KernelTable attentionKernels = {{"attention", MEBP_BEST(Attention)}};
+constexpr KernelTable attentionKernels = {{"attention", MEBP_BEST(Attention)}};
 
 } // namespace mebp::cpu::vector
 #endif

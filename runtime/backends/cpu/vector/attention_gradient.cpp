@@ -183,7 +183,7 @@ HWY_AFTER_NAMESPACE();
 namespace mebp::cpu::vector {
 HWY_EXPORT(AttentionGradient);
 
-const KernelTable attentionGradientKernels = {{"attention_gradient", MEBP_BEST(AttentionGradient)}};
+constexpr KernelTable attentionGradientKernels = {{"attention_gradient", MEBP_BEST(AttentionGradient)}};
 
 } // namespace mebp::cpu::vector
 #endif

@@ -54,7 +54,7 @@ HWY_EXPORT(Add);
 HWY_EXPORT(Multiply);
 HWY_EXPORT(Scale);
 
-const KernelTable elementwiseKernels = {
+constexpr KernelTable elementwiseKernels = {
     {"add", MEBP_BEST(Add)}, {"multiply", MEBP_BEST(Multiply)}, {"scale", MEBP_BEST(Scale)}};
 
 } // namespace mebp::cpu::vector

@@ -18,6 +18,6 @@ static void positionEmbedding(const Call &call, const Context &context) {
                [&](int64_t row) { dequantizeRow(w, placeOf(y, row, context).position, rowOf(y, row)); });
 }
 
-const KernelTable embeddingKernels = {{"embedding", embedding}, {"position_embedding", positionEmbedding}};
+constexpr KernelTable embeddingKernels = {{"embedding", embedding}, {"position_embedding", positionEmbedding}};
 
 } // namespace mebp::cpu::vector

@@ -157,10 +157,10 @@ HWY_EXPORT(RmsNormInputGradient);
 HWY_EXPORT(LayerNorm);
 HWY_EXPORT(LayerNormInputGradient);
 
-const KernelTable normKernels = {{"rms_norm", MEBP_BEST(RmsNorm)},
-                                 {"rms_norm_input_gradient", MEBP_BEST(RmsNormInputGradient)},
-                                 {"layer_norm", MEBP_BEST(LayerNorm)},
-                                 {"layer_norm_input_gradient", MEBP_BEST(LayerNormInputGradient)}};
+constexpr KernelTable normKernels = {{"rms_norm", MEBP_BEST(RmsNorm)},
+                                     {"rms_norm_input_gradient", MEBP_BEST(RmsNormInputGradient)},
+                                     {"layer_norm", MEBP_BEST(LayerNorm)},
+                                     {"layer_norm_input_gradient", MEBP_BEST(LayerNormInputGradient)}};
 
 } // namespace mebp::cpu::vector
 #endif

@@ -151,7 +151,7 @@ HWY_EXPORT(BiasGradient);
 HWY_EXPORT(EmbeddingWeightGradient);
 HWY_EXPORT(PositionEmbeddingWeightGradient);
 
-const KernelTable parameterGradientKernels = {
+constexpr KernelTable parameterGradientKernels = {
     {"rms_norm_weight_gradient", MEBP_BEST(RmsNormWeightGradient)},
     {"layer_norm_weight_gradient", MEBP_BEST(LayerNormWeightGradient)},
     {"bias_gradient", MEBP_BEST(BiasGradient)},

@@ -73,7 +73,7 @@ HWY_AFTER_NAMESPACE();
 namespace mebp::cpu::vector {
 HWY_EXPORT(Rope);
 
-const KernelTable ropeKernels = {{"rope", MEBP_BEST(Rope)}};
+constexpr KernelTable ropeKernels = {{"rope", MEBP_BEST(Rope)}};
 
 } // namespace mebp::cpu::vector
 #endif

@@ -66,7 +66,7 @@ static void gatedGradient(Call &call) {
   call.give(1, upstream * curve.value);
 }
 
-const KernelTable activationKernels = {
+constexpr KernelTable activationKernels = {
     {"silu", silu}, {"silu_gradient", siluGradient}, {"relu", relu},   {"relu_gradient", reluGradient},
     {"gelu", gelu}, {"gelu_gradient", geluGradient}, {"gated", gated}, {"gated_gradient", gatedGradient}};
 

@@ -2,6 +2,7 @@
 //
 // q, o, do, dq [N,H*d] (maybe a chunk of the tokens), lse [N,H]; k, v, dk, dv [S,K*d], all tokens. Queries are taken
 // in pieces of one batch item, each with the keys that it can see, so that scores stay small.
+#include "format/device_memory.h"
 #include "runtime/backends/mlx/kernels.h"
 #include "runtime/backends/mlx/kernels/heads.h"
 
@@ -25,7 +26,7 @@ Softmax::Softmax(const array &scores)
 
 namespace {
 
-constexpr int largestPiece = 256;
+constexpr int largestPiece = format::queryPiece;
 
 // Query rows [row, row + rows) of the call stand at positions from `position` on of one item, and see some of the token
 // rows [key, key + keys), whose positions begin at `keyPosition`.
@@ -80,14 +81,18 @@ static void addKeyRows(array &sum, const array &part, const Piece &piece) {
 }
 
 static void attention(Call &call) {
+  if (const std::optional<array> fused = fusedAttention(call))
+    return call.give(0, *fused);
   if (call.attributes.capacity > 0)
     return attendToState(call);
   array q = call.numbers(0), k = call.numbers(1), v = call.numbers(2);
   Heads heads(call);
   std::vector<array> outputs, sums;
   for (const Piece &piece : cut(call)) {
-    Softmax softmax(heads.scores(heads.queries(rowsOf(q, piece.row, piece.rows)), heads.keys(keyRowsOf(k, piece)),
-                                 piece.queryPositions(), piece.keyPositions()));
+    // One piece after the other, so that there are the scores of one at once.
+    const array rows = behind(outputs, rowsOf(q, piece.row, piece.rows));
+    Softmax softmax(heads.scores(heads.queries(rows), heads.keys(keyRowsOf(k, piece)), piece.queryPositions(),
+                                 piece.keyPositions()));
     outputs.push_back(heads.fromQueries(product(softmax.p, heads.keys(keyRowsOf(v, piece))) / softmax.total));
     sums.push_back(heads.fromQueries(softmax.logarithm()));
   }
@@ -105,7 +110,8 @@ static void attentionGradient(Call &call) {
   std::vector<array> dq;
   for (const Piece &piece : cut(call)) {
     auto ofPiece = [&](const array &matrix) { return heads.queries(rowsOf(matrix, piece.row, piece.rows)); };
-    array query = ofPiece(q), key = heads.keys(keyRowsOf(k, piece)), dout = ofPiece(upstream);
+    array query = dq.empty() ? ofPiece(q) : behind({dq.back(), dk, dv}, ofPiece(q));
+    array key = heads.keys(keyRowsOf(k, piece)), dout = ofPiece(upstream);
     array p = mx::exp(heads.scores(query, key, piece.queryPositions(), piece.keyPositions()) - ofPiece(lse));
     array mean = sumOf(dout * ofPiece(o));
     array ds = call.attributes.scale * p * (product(dout, mx::swapaxes(heads.keys(keyRowsOf(v, piece)), 2, 3)) - mean);
@@ -118,6 +124,6 @@ static void attentionGradient(Call &call) {
   call.give(2, dv);
 }
 
-const KernelTable attentionKernels = {{"attention", attention}, {"attention_gradient", attentionGradient}};
+constexpr KernelTable attentionKernels = {{"attention", attention}, {"attention_gradient", attentionGradient}};
 
 } // namespace mebp::mlx

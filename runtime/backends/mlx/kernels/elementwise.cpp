@@ -30,7 +30,7 @@ static void fill(Call &call) {
   call.give(0, mx::full({y.rows, y.columns}, call.attributes.value, mx::float32));
 }
 
-const KernelTable elementwiseKernels = {{"add", add},     {"multiply", multiply}, {"scale", scale},
-                                        {"split", split}, {"concat", concat},     {"fill", fill}};
+constexpr KernelTable elementwiseKernels = {{"add", add},     {"multiply", multiply}, {"scale", scale},
+                                            {"split", split}, {"concat", concat},     {"fill", fill}};
 
 } // namespace mebp::mlx

@@ -33,6 +33,12 @@ private:
   int groups;
 };
 
+// Of a state as many rows of each item as have been written, or some more, which nobody sees: a graph serves many
+// positions. These are the positions of the tokens in such rows, [rows], and of the step's, [count,1].
+int keptRows(const Call &call);
+array keyPositions(const Call &call);
+array queryPositions(const Call &call);
+
 // Softmax of scores along their keys, by parts, so that it can be written down with or without its sums.
 struct Softmax {
   explicit Softmax(const array &scores);

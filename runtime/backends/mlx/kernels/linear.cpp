@@ -10,7 +10,7 @@ namespace mx = ::mlx::core;
 // alpha (x w + low_alpha low low_weight), and what is there of bias and addend; `low` is the number of that operand.
 static void multiply(Call &call, bool transposed, size_t low) {
   auto productOf = [&](size_t operand) {
-    return product(call.numbers(operand), call.value(operand + 1), transposed, call.routes.quantisedProducts);
+    return product(call.value(operand).data, call.value(operand + 1), transposed, call.routes);
   };
   array sum = productOf(0);
   if (call.has(low))
@@ -30,8 +30,8 @@ static void linearWeightGradient(Call &call) {
   call.give(0, call.has(2) ? sum + call.numbers(2) : sum);
 }
 
-const KernelTable linearKernels = {{"linear", linear},
-                                   {"linear_input_gradient", linearInputGradient},
-                                   {"linear_weight_gradient", linearWeightGradient}};
+constexpr KernelTable linearKernels = {{"linear", linear},
+                                       {"linear_input_gradient", linearInputGradient},
+                                       {"linear_weight_gradient", linearWeightGradient}};
 
 } // namespace mebp::mlx

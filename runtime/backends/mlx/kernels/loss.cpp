@@ -48,8 +48,8 @@ static void logProbabilityFromTiles(Call &call) {
   call.give(2, mx::where(counts, call.numbers(5) * (others * label - call.numbers(6)) / z, zero));
 }
 
-const KernelTable lossKernels = {{"log_probability_tile", logProbabilityTile},
-                                 {"log_probability_logits_gradient", logProbabilityLogitsGradient},
-                                 {"log_probability_from_tiles", logProbabilityFromTiles}};
+constexpr KernelTable lossKernels = {{"log_probability_tile", logProbabilityTile},
+                                     {"log_probability_logits_gradient", logProbabilityLogitsGradient},
+                                     {"log_probability_from_tiles", logProbabilityFromTiles}};
 
 } // namespace mebp::mlx

@@ -71,12 +71,12 @@ static void layerNormWeightGradient(Call &call) {
 
 static void biasGradient(Call &call) { giveSum(call, call.numbers(0), 1); }
 
-const KernelTable normKernels = {{"rms_norm", rmsNorm},
-                                 {"rms_norm_input_gradient", rmsNormInputGradient},
-                                 {"layer_norm", layerNorm},
-                                 {"layer_norm_input_gradient", layerNormInputGradient},
-                                 {"rms_norm_weight_gradient", rmsNormWeightGradient},
-                                 {"layer_norm_weight_gradient", layerNormWeightGradient},
-                                 {"bias_gradient", biasGradient}};
+constexpr KernelTable normKernels = {{"rms_norm", rmsNorm},
+                                     {"rms_norm_input_gradient", rmsNormInputGradient},
+                                     {"layer_norm", layerNorm},
+                                     {"layer_norm_input_gradient", layerNormInputGradient},
+                                     {"rms_norm_weight_gradient", rmsNormWeightGradient},
+                                     {"layer_norm_weight_gradient", layerNormWeightGradient},
+                                     {"bias_gradient", biasGradient}};
 
 } // namespace mebp::mlx

@@ -51,10 +51,10 @@ static void positionEmbeddingWeightGradient(Call &call) {
   scatter(call, positionsOf(call, dy.shape(0)), dy, 1);
 }
 
-const KernelTable positionKernels = {{"embedding", embedding},
-                                     {"position_embedding", positionEmbedding},
-                                     {"rope", rope},
-                                     {"embedding_weight_gradient", embeddingWeightGradient},
-                                     {"position_embedding_weight_gradient", positionEmbeddingWeightGradient}};
+constexpr KernelTable positionKernels = {{"embedding", embedding},
+                                         {"position_embedding", positionEmbedding},
+                                         {"rope", rope},
+                                         {"embedding_weight_gradient", embeddingWeightGradient},
+                                         {"position_embedding_weight_gradient", positionEmbeddingWeightGradient}};
 
 } // namespace mebp::mlx

@@ -28,16 +28,23 @@ static void append(Call &call) {
   call.give(0, mx::reshape(extended, state.shape()));
 }
 
-// As many rows of each item as have been written, or some more, which nobody sees: a graph serves many positions.
+int keptRows(const Call &call) { return std::min(call.live.keptPositions, call.attributes.capacity); }
+
+array keyPositions(const Call &call) {
+  const Start last = call.live.position + (call.live.sequence - 1);
+  // Of what lies in a row, the position is the last one that the row may have; below zero, nothing lies there.
+  const array key =
+      last.node() - mx::remainder(last.node() - mx::arange(keptRows(call)), array(call.attributes.capacity));
+  return mx::where(key >= array(0), key, last.node() + array(1));
+}
+
+array queryPositions(const Call &call) { return mx::reshape(range(call.live.position, call.live.sequence), {-1, 1}); }
+
 void attendToState(Call &call) {
   const int batch = call.live.batch, count = call.live.sequence, capacity = call.attributes.capacity;
-  const int rows = std::min(call.live.keptPositions, capacity);
+  const int rows = keptRows(call);
   const Heads heads(call);
-  const Start last = call.live.position + (count - 1);
-  // Of what lies in a row, the position is the last one that the row may have; below zero, nothing lies there.
-  array key = last.node() - mx::remainder(last.node() - mx::arange(rows), array(capacity));
-  key = mx::where(key >= array(0), key, last.node() + array(1));
-  const array query = mx::reshape(range(call.live.position, count), {-1, 1});
+  const array key = keyPositions(call), query = queryPositions(call);
   const array q = call.numbers(0);
   auto keysOf = [&](size_t operand, int item) {
     Value part = sliceRows(call.value(operand), item * capacity, rows);
@@ -54,6 +61,6 @@ void attendToState(Call &call) {
     call.give(1, mx::concatenate(sums, 0));
 }
 
-const KernelTable stateKernels = {{"append", append}};
+constexpr KernelTable stateKernels = {{"append", append}};
 
 } // namespace mebp::mlx

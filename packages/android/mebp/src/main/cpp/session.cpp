@@ -23,6 +23,7 @@ public:
     options.epsilon = numbers[3];
     options.weight_decay = numbers[4];
     options.clip = numbers[5];
+    options.momentum = numbers[6];
     options.optimizer = static_cast<mebp_optimizer>(choices[0]);
     options.threads = static_cast<uint32_t>(choices[1]);
     options.accumulate = choices[2] != 0;
@@ -179,6 +180,21 @@ MEBP_NATIVE(void, sessionSaveState)(JNIEnv *env, jobject, jlong session, jbyteAr
         mebp_session_save_state(at<mebp_session>(session), path.text(), travelling.data(),
                                 static_cast<uint64_t>(travelling.size()), &error),
         error);
+}
+
+MEBP_NATIVE(void, sessionPause)(JNIEnv *env, jobject, jlong session, jbyteArray folder, jbyteArray user) {
+  const Path path(env, folder);
+  const Bytes travelling(env, user);
+  mebp_error error = {};
+  check(env,
+        mebp_session_pause(at<mebp_session>(session), path.text(), travelling.data(),
+                           static_cast<uint64_t>(travelling.size()), &error),
+        error);
+}
+
+MEBP_NATIVE(void, sessionResume)(JNIEnv *env, jobject, jlong session) {
+  mebp_error error = {};
+  check(env, mebp_session_resume(at<mebp_session>(session), &error), error);
 }
 
 // Returns what travelled along. Its size is known once it has been read, so what is larger than usual is read again.

@@ -15,6 +15,9 @@ enum class Code(internal val number: Int) {
     BUSY(10),
     POISONED(11),
     CANCELLED(12),
+    PAUSED(13),
+    DISCONNECTED(14),
+    REFUSED(15),
 
     /** Of a library that is newer than this class. */
     OTHER(-1)

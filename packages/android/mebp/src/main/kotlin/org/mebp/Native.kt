@@ -30,6 +30,8 @@ internal object Native {
     external fun sessionSaveAdapter(session: Long, folder: ByteArray)
     external fun sessionLoadAdapter(session: Long, folder: ByteArray)
     external fun sessionSaveState(session: Long, folder: ByteArray, user: ByteArray)
+    external fun sessionPause(session: Long, folder: ByteArray, user: ByteArray)
+    external fun sessionResume(session: Long)
     external fun sessionLoadState(session: Long, folder: ByteArray): ByteArray
     external fun stateSteps(folder: ByteArray): Long
 

@@ -3,14 +3,18 @@ package org.mebp
 
 import java.io.Closeable
 
-enum class Optimizer(internal val number: Int) { SGD(0), ADAMW(1), MEZO(2) }
+enum class Optimizer(internal val number: Int) { SGD(0), ADAMW(1), MEZO(2), LION(3), ADAMW8BIT(4) }
+
+/** MEBP_OWN_DEFAULT of mebp.h. */
+private const val OWN = -1.0
 
 /** What mebp.h calls mebp_session_options, with its defaults. */
 data class SessionOptions(
     val learningRate: Double = 2e-4,
-    val beta1: Double = 0.9,
-    val beta2: Double = 0.999,
-    val epsilon: Double = 1e-8,
+    /** Of the optimizers that have them; null: the optimizer's own. */
+    val beta1: Double? = null,
+    val beta2: Double? = null,
+    val epsilon: Double? = null,
     val weightDecay: Double = 0.0,
     /** Limit of the gradient's L2 norm; 0: none. With one, a step can be cancelled up to its end. */
     val clip: Double = 0.0,
@@ -24,9 +28,13 @@ data class SessionOptions(
     /** Of the mapped weights in memory, in bytes; 0: the plan's, or none. */
     val residentLimit: Long = 0,
     /** Checkpoints go into a nameless file here. */
-    val spillFolder: String? = null
+    val spillFolder: String? = null,
+    /** Of SGD. */
+    val momentum: Double = 0.0
 ) {
-    internal fun numbers() = doubleArrayOf(learningRate, beta1, beta2, epsilon, weightDecay, clip)
+    internal fun numbers() = doubleArrayOf(
+        learningRate, beta1 ?: OWN, beta2 ?: OWN, epsilon ?: OWN, weightDecay, clip, momentum
+    )
     internal fun choices(): LongArray {
         require("threads", threads.toLong())
         require("residentLimit", residentLimit)
@@ -122,6 +130,13 @@ class Session(bundle: ModelBundle, options: SessionOptions = SessionOptions()) :
     /** All that a bitwise equal continuation needs; [user] travels along. */
     fun saveState(folder: String, user: ByteArray = ByteArray(0)) =
         handle.use { Native.sessionSaveState(it, Native.path(folder), user) }
+
+    /** Saves the state, as [saveState] does, and gives the memory back; other calls throw [Code.PAUSED] until [resume]. */
+    fun pause(folder: String, user: ByteArray = ByteArray(0)) =
+        handle.use { Native.sessionPause(it, Native.path(folder), user) }
+
+    /** Continues, bit for bit, where [pause] left the session. Where it throws, the session stays paused. */
+    fun resume() = handle.use { Native.sessionResume(it) }
 
     /** Returns what travelled along. */
     fun loadState(folder: String): ByteArray = handle.use { Native.sessionLoadState(it, Native.path(folder)) }

@@ -70,7 +70,10 @@ class TrainingTest {
             assertEquals("the sixth step was cancelled", 5L, session.steps)
             assertArrayEquals(before, adapterOf(session))
 
-            session.saveState(state, "the data's place".toByteArray())
+            session.pause(state, "the data's place".toByteArray())
+            val refusal = runCatching { session.loss(batches(5..5).next()) }.exceptionOrNull()
+            assertEquals(Code.PAUSED, (refusal as MebpException).code)
+            session.resume()
             session.train(batches(5..7)) { losses.add(it.loss) } // goes on in the same session
             assertEquals(expected, losses)
             assertArrayEquals(adapter, adapterOf(session))

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/core/files.h"
@@ -22,18 +23,24 @@ struct SafeTensor {
   uint64_t elements() const;
 };
 
-// The tensors of a mapped file; they point into it.
-Status readSafetensors(const MappedFile &file, std::vector<SafeTensor> &out);
+// Pairs of strings.
+using SafeMetadata = std::vector<std::pair<std::string, std::string>>;
+
+// The tensors of a mapped file; they point into it. Refusals end with the advice.
+Status readSafetensors(const MappedFile &file, const char *advice, std::vector<SafeTensor> &out,
+                       SafeMetadata *metadata = nullptr);
 
 // Writes the tensor's elements as f32. Its type must be one that `canWiden`.
 bool canWiden(const SafeTensor &tensor);
 void widen(const SafeTensor &tensor, float *out);
 
-// The head of a file with these f32 tensors (rows x columns), whose bytes follow in the same order.
-struct MatrixName {
+// The head of a file with these tensors, whose bytes follow in the same order.
+struct TensorHead {
   std::string name;
-  uint64_t rows = 0, columns = 0;
+  const char *type;
+  uint64_t elementBytes;
+  std::vector<uint64_t> shape;
 };
-std::string safetensorsHead(const std::vector<MatrixName> &matrices);
+std::string safetensorsHead(const std::vector<TensorHead> &tensors, const SafeMetadata &metadata);
 
 } // namespace mebp

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What MLX holds while it computes one call, beside the call's operands and results. The compiler plans a device's
+// memory by it, MLX's tests hold every kernel to it: no call holds more.
+//
+// A device has no kernel for a call as a whole: it computes values one after the other, in f32, and each that is still
+// read has memory of its own. What that comes to is, in f32, so many times the largest result and so many times the
+// largest operand with a row for each token (`copies` in kernels.h); what is stored narrower, once more in f32; and
+// what some kernels make beside, which is counted here.
+#pragma once
+
+#include "format/kernels.h"
+#include "format/storage.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace mebp::format {
+
+// Attention takes so many queries of an item at a time, and a dense product of a quantised matrix so many of its
+// numbers.
+constexpr uint64_t queryPiece = 256, productTile = 1 << 20;
+
+struct HeldMatrix {
+  uint64_t rows = 0, columns = 0; // no rows: absent
+  Storage storage = Storage::F32;
+
+  uint64_t elements() const { return rows * columns; }
+  uint64_t bytesAsNumbers() const { return elements() * sizeof(float); }
+};
+
+struct HeldCall {
+  const KernelSignature &signature;
+  const HeldMatrix *operands;
+  size_t operandCount;
+  const HeldMatrix *results;
+  size_t resultCount;
+  uint64_t heads = 0, window = 0; // of attention
+  uint64_t frequencies = 0;       // of rope
+  bool densely = false;           // products that give input gradients take a quantised matrix tile by tile, as numbers
+};
+
+namespace held {
+
+// Codes, these times their scales, with their minima, and rounded to bf16.
+constexpr uint64_t perNumber = 3 * sizeof(float) + sizeof(uint16_t);
+
+inline uint64_t ofWeight(const HeldCall &call) {
+  if (call.operandCount < 2)
+    return 0;
+  const HeldMatrix &weight = call.operands[1];
+  if (weight.storage == Storage::BF16)
+    return weight.bytesAsNumbers();
+  if (!call.densely || !isQuantised(weight.storage))
+    return 0;
+  return std::min(weight.elements(), std::max(productTile, weight.columns)) * perNumber;
+}
+
+// Scores, and what softmax makes of them; queries, keys and values once more, with their heads in front.
+inline uint64_t ofAttention(const HeldCall &call) {
+  const uint64_t rows = std::min(call.operands[0].rows, queryPiece), all = call.operands[1].rows;
+  const uint64_t keys = call.window ? std::min(all, call.window - 1 + rows) : all;
+  const uint64_t scores = call.heads * rows * keys * sizeof(float);
+  uint64_t bytes = call.signature.cost == Cost::Attention ? 2 * scores : 5 * scores / 2;
+  for (size_t i = 0; i < call.operandCount; ++i)
+    bytes += call.operands[i].bytesAsNumbers();
+  return bytes;
+}
+
+// Angles, their cosines and sines, and one of those before it is scaled.
+inline uint64_t ofRotation(const HeldCall &call) {
+  return 4 * call.results[0].rows * call.frequencies * sizeof(float);
+}
+
+} // namespace held
+
+inline uint64_t bytesHeldWithin(const HeldCall &call) {
+  uint64_t bytes = 0, largestResult = 0, largestRows = 0;
+  auto count = [&](const HeldMatrix &matrix, uint64_t &largest) {
+    largest = std::max(largest, matrix.bytesAsNumbers());
+    if (matrix.storage == Storage::BF16)
+      bytes += matrix.bytesAsNumbers();
+  };
+  for (size_t i = 0; i < call.resultCount; ++i)
+    count(call.results[i], largestResult);
+  for (size_t i = 0; i < call.operandCount; ++i)
+    if (call.signature.parts == Parts::Operands || call.signature.operands[i].type != SlotType::Weight)
+      count(call.operands[i], largestRows);
+  bytes += call.signature.copiesOfResult * largestResult + call.signature.copiesOfOperand * largestRows;
+  switch (call.signature.cost) {
+  case Cost::Product:
+    return bytes + held::ofWeight(call);
+  case Cost::Attention:
+  case Cost::AttentionGradient:
+    return bytes + held::ofAttention(call);
+  default:
+    return call.signature.rule == Rule::Rotary ? bytes + held::ofRotation(call) : bytes;
+  }
+}
+
+} // namespace mebp::format

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the halves of a split model agree on: who runs what, and the frames that pass between them.
+//
+// A step runs a model's blocks in their order, and the programs of a block in theirs (format/ports.h). Where one that
+// runs here follows one that runs there, what the one gives and the other takes is a message. So the order of messages
+// is that of the programs, and both halves know each before it comes.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "format/alignment.h"
+#include "format/ports.h"
+
+namespace mebp::format {
+
+// Places. The device has the user's text, labels and adapter.
+constexpr std::string_view devicePlace = "device", serverPlace = "server";
+
+// Whether an adapter's own program, which holds M.
+constexpr bool isOfAdapter(std::string_view program) {
+  return program == adaptProgram || program == adaptBackwardProgram || program == decodeAdaptProgram;
+}
+
+// A frame: this head, then `bytes` of a body.
+struct FrameHead {
+  uint8_t version = 1;
+  uint8_t kind = 0;      // FrameKind
+  uint16_t stage = 0;    // of a message: Stage
+  uint32_t sequence = 0; // of frames that its sender has sent, from 1 on
+  uint32_t received = 0; // the last one that its sender has received
+  uint32_t block = 0;    // of a message: whose flow or program's it is; of a command: the batch
+  uint32_t rows = 0;     // of a message; of a command: the length of a sequence
+  uint32_t position = 0; // of a command to decode: the first row's
+  uint32_t reserved = 0;
+  uint32_t bytes = 0;
+};
+static_assert(sizeof(FrameHead) == 32, "mebp wire and mebp audit have this size");
+
+enum class FrameKind : uint8_t {
+  Hello = 1, // begins a stream; body: Hello
+  Welcome,   // answers it; body: Hello, or a line where `sequence` is 0: refused
+  Forward,   // the device asks for a forward; body: the rows whose result it wants, int32, where the head comes next
+  Backward,  // and for the backward of the last one; body: likewise
+  Decode,    // for the next rows of sequences; body: likewise
+  Message = 7,
+  Error, // the server cannot go on; body: a line
+  Bye,   // the device needs the session no more
+};
+
+// What a message is.
+enum class Stage : uint16_t { Hidden = 0, Compressed, Adapted, HiddenCotangent, AdaptedCotangent, CompressedCotangent };
+
+struct Hello {
+  uint64_t pair = 0;     // of both bundles
+  uint64_t session = 0;  // that goes on; 0: a new one
+  uint32_t received = 0; // the last frame of the peer's
+  uint32_t reserved = 0;
+};
+
+// The last frames that were sent, kept until the peer has them: a command and a message, and the one before.
+constexpr uint64_t keptFrames = 4;
+constexpr uint64_t bytesOfKeptFrames(uint64_t largestBody) {
+  return keptFrames * alignUp(sizeof(FrameHead) + largestBody);
+}
+
+} // namespace mebp::format

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LoRA adapters in the forms of PEFT, MLX-LM and llama.cpp.
+
+adapter      what all of them hold: two factors and a scale for each layer
+base         the base model's config.json, wherever it is
+peft         adapter_config.json and adapter_model.safetensors
+mlx          adapter_config.json and adapters.safetensors
+gguf_file    one file for llama.cpp
+conversion   from any of them to another
+"""

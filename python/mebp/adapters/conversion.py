@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An adapter in one form, written in another."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mebp.adapters import gguf_file, mlx, peft
+from mebp.adapters.adapter import Adapter
+from mebp.adapters.base import base_config
+from mebp.errors import Error
+from mebp.files import new_folder, read_json, replaced_file, user_path
+from mebp.gguf.architectures import ARCHITECTURES
+from mebp.gguf.container import is_gguf
+
+FORMS = {"mlx": "MLX-LM", "gguf": "llama.cpp", "peft": "PEFT"}
+_HEAD = "lm_head"
+_NOTHING = "nothing was; choose another place"
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """`form` is the key of FORMS that was read; layers and rank are those of the adapter."""
+
+    form: str
+    layers: int
+    rank: int
+
+
+def convert_adapter(
+    adapter: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    to: str,
+    base: str | os.PathLike[str] | None = None,
+) -> Conversion:
+    """Writes `adapter`, which is in any of the forms, as the new file or folder `output` in the form `to` of FORMS.
+
+    base: the base model's folder, bundle or hub id, where the adapter does not say it. llama.cpp's form needs its
+    config.json, for the number of heads; an adapted head needs it, to know whether it is tied to the embedding.
+
+    Raises mebp.Error, with nothing written, where the adapter cannot be read, `to` cannot hold it, or `output` exists.
+    """
+    source, output = user_path(adapter), user_path(output)
+    if to not in FORMS:
+        raise Error(f"--to {to}: no such form of an adapter; there is {', '.join(FORMS)}")
+    form = _form_of(source)
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise Error(f"{output}: exists already; choose another -o")
+    if to == "gguf" and output.is_dir():
+        raise Error(f"{output}: is a folder; name the GGUF file to write")
+    found, config = _read(source, form, base)
+    if to == "gguf" or _HEAD in found.layers:
+        _check_head(found, config())
+    if to == "gguf":
+        with replaced_file(output, _NOTHING) as file:
+            gguf_file.write_gguf(found, config(), file)
+    else:
+        with new_folder(output, _NOTHING) as folder:
+            if to == "mlx":
+                mlx.write_mlx(found, folder)
+            else:
+                peft.write_peft(found, folder, _is_transposed(found))
+    return Conversion(form, len(found.layers), found.rank)
+
+
+def _read(source: Path, form: str, base: str | os.PathLike[str] | None) -> tuple[Adapter, Callable[[], Mapping]]:
+    """The adapter, and what gives the base model's config.json."""
+    if form == "gguf":
+        found = gguf_file.read_gguf(source, lambda: base_config(base, source))
+    else:
+        found = (mlx.read_mlx if form == "mlx" else peft.read_peft)(source)
+    if base is not None:
+        named = user_path(base)
+        found = replace(found, base=str(named.absolute()) if named.exists() else str(base))
+    return found, lambda: base_config(found.base, source)
+
+
+def _form_of(source: Path) -> str:
+    if is_gguf(source):
+        return "gguf"
+    if not source.exists():
+        raise Error(f"{source}: no such adapter; give its folder or GGUF file")
+    if source.is_file():
+        raise Error(f"{source}: is not an adapter; give its folder or GGUF file")
+    if not (source / peft.CONFIG).is_file():
+        raise Error(f"{source}: is not an adapter, for it has no {peft.CONFIG}; give an adapter's folder or GGUF file")
+    return "peft" if "peft_type" in read_json(source / peft.CONFIG, "save the adapter again") else "mlx"
+
+
+def _check_head(adapter: Adapter, config: Mapping) -> None:
+    architecture = ARCHITECTURES.get(config.get("model_type"))
+    if _HEAD in adapter.layers and config.get("tie_word_embeddings", architecture is not None and architecture.tied):
+        raise Error(
+            f"{adapter.source}: adapts '{_HEAD}', which is tied to the embedding, and neither MLX-LM nor llama.cpp can "
+            "adapt one without the other; merge it with mebp merge, or train the adapter without it"
+        )
+
+
+def _is_transposed(adapter: Adapter) -> bool:
+    return any(architecture.is_transposed(name) for architecture in ARCHITECTURES.values() for name in adapter.layers)

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PEFT's form: adapter_config.json and adapter_model.safetensors, with A [rank, in] and B [out, rank]."""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from mebp.adapters.adapter import Adapter, Layer, paired, short_names
+from mebp.errors import Error
+from mebp.files import read_json
+from mebp.gguf.architectures import ARCHITECTURES
+from mebp.tensor_file import read_tensors, write_tensors
+
+CONFIG, TENSORS = "adapter_config.json", "adapter_model.safetensors"
+_ADVICE = "save the adapter again"
+_FACTOR = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.weight")
+# What changes what is computed, and is not in the tensors' own names; each is off where it is null, false or empty.
+_OTHER_KINDS = ("alora_invocation_tokens", "layer_replication", "target_parameters", "use_bdlora", "use_dora",
+                "use_qalora", "arrow_config", "monteclora_config")  # fmt: skip
+# PiSSA and its like train against base weights that they have changed.
+_PLAIN_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
+
+
+def read_peft(folder: Path) -> Adapter:
+    config = read_json(folder / CONFIG, _ADVICE)
+    kind = config.get("peft_type")
+    if kind != "LORA":
+        raise Error(f"{folder / CONFIG}: peft_type is {kind}, and only LORA is supported; train such an adapter")
+    for name in _OTHER_KINDS:
+        if config.get(name):
+            raise Error(f"{folder / CONFIG}: {name} is not supported; train the adapter without it")
+    if config.get("init_lora_weights") not in _PLAIN_STARTS:
+        raise Error(
+            f"{folder / CONFIG}: init_lora_weights is '{config['init_lora_weights']}', which changes the base weights; "
+            "save the adapter with its path_initial_model_for_weight_conversion"
+        )
+    if not (folder / TENSORS).is_file() and (folder / "adapter_model.bin").is_file():
+        raise Error(f"{folder}: weights only as .bin; save the adapter as safetensors")
+    factors: dict[str, dict[str, np.ndarray]] = {}
+    for name, values in read_tensors(folder / TENSORS, _ADVICE).items():
+        match = _FACTOR.fullmatch(name)
+        if match is None:
+            raise Error(f"{folder / TENSORS}: has '{name}', and only LoRA of linear layers is supported; train or save "
+                        "the adapter without it")  # fmt: skip
+        factors.setdefault(match[1], {})[match[2].lower()] = values
+    layers = {
+        name: Layer(a, b, _scale(folder / CONFIG, config, name, a.shape[0]))
+        for name, (a, b) in paired(folder / TENSORS, factors).items()
+    }
+    return Adapter(folder, layers, config.get("base_model_name_or_path") or None)
+
+
+def _scale(file: Path, config: Mapping, layer: str, rank: int) -> float:
+    alpha = config.get("lora_alpha")
+    for pattern, value in (config.get("alpha_pattern") or {}).items():
+        if re.fullmatch(rf"(.*\.)?({pattern})", layer):
+            alpha = value
+            break
+    if not isinstance(alpha, int | float) or isinstance(alpha, bool) or not math.isfinite(alpha):
+        raise Error(f"{file}: lacks the number lora_alpha; {_ADVICE}")
+    return alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
+
+
+def write_peft(adapter: Adapter, folder: Path, transposed: bool = False) -> None:
+    """transposed: whether the base model keeps the weights of these layers as [in, out], as GPT-2 does."""
+    rank, scale = adapter.rank, adapter.scale
+    alpha = scale * rank
+    tensors = {}
+    for name, layer in adapter.layers.items():
+        tensors[f"base_model.model.{name}.lora_A.weight"] = layer.a
+        tensors[f"base_model.model.{name}.lora_B.weight"] = layer.b_for(alpha / layer.rank)
+    ranks = {name: layer.rank for name, layer in adapter.layers.items() if layer.rank != rank}
+    config = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": adapter.base,
+        "r": rank,
+        "lora_alpha": int(alpha) if alpha == int(alpha) else alpha,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "target_modules": _targets(short_names(adapter.layers)),
+        "rank_pattern": ranks,
+        "fan_in_fan_out": transposed,
+        "inference_mode": True,
+    }
+    shapes = {name: values.shape for name, values in tensors.items()}
+    write_tensors(folder / TENSORS, shapes, tensors.values(), "f32")
+    (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def _targets(names: list[str]) -> list[str]:
+    """Last parts alone, as is usual, but for one that a module has which is not adapted, as c_proj of GPT-2 may be."""
+    others = {
+        module.rpartition(".")[2]
+        for architecture in ARCHITECTURES.values()
+        if architecture.inner.keys() | architecture.outer.keys() >= set(names)
+        for module in architecture.inner.keys() - set(names)
+    }
+    last = {name: name.rpartition(".")[2] for name in names}
+    return sorted({name if last[name] in others else last[name] for name in names})

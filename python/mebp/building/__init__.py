@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a model's name to a bundle that trains on some data, in one go: what is exported and compiled is kept.
+
+fingerprint what a bundle is made of, as a short name
+length      the sequence length that the data asks for
+budget      the memory that is free
+"""
+
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mebp.building.budget import free_budget
+from mebp.building.fingerprint import bundle_fingerprint, export_fingerprint
+from mebp.building.length import choose_length, model_limit
+from mebp.cache import Cache
+from mebp.compile_options import AUTO, CompileOptions, as_arguments
+from mebp.compiler import run_mebpc
+from mebp.errors import Error
+from mebp.exporter.finding import Found, find_model
+from mebp.files import scratch_folder
+from mebp.gguf.source import unpack_gguf
+from mebp.inspect import describe_trained, inspect, storage_options
+from mebp.tokenizer import Tokenizer
+from mebp.tools import watch_tool
+
+_GENERATED = 1024  # tokens of a prompt and its answer
+_EXPORTED = 256  # tokens; the compiler takes any other number, but for windows that are longer than the export
+_ONNX = "model.onnx"
+
+Say = Callable[[str], None]
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether what the user named is one already, by its name where nothing is there."""
+    return path.suffix == ".mebp" or (path / "manifest.json").is_file()
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Says what it chose, line by line, and what it is doing, stage by stage."""
+
+    say: Say
+    stage: Say
+
+    def build(self, model: str, data: Path, options: CompileOptions, also: Mapping[str, object]) -> Path:
+        """The bundle of `model`, for the file `data`, from the cache or made now.
+
+        also: options of mebpc that the run knows by itself.
+        Raises mebp.Error where the model cannot be found, exported or compiled as asked.
+        """
+        self.stage(f"looking for {model}")
+        found = find_model(model)
+        with _settings(found) as settings:
+            limit = model_limit(settings)
+            chosen = {**self._choose(settings, limit, data, options), **also}
+            longest = max(_EXPORTED, chosen["seq_len"], chosen["generate_len"] or 0)
+            exporting = {"seq_len": min(longest, limit or longest)}
+            export_key = export_fingerprint(found, settings, exporting)
+        name = re.sub(r"[^\w.-]+", "-", found.name.rpartition("/")[2])
+        cache, started = Cache(self.say), time.monotonic()
+
+        def compile(folder: Path) -> None:
+            export = lambda target: self._export(model, target / _ONNX, exporting)  # noqa: E731
+            exported, kept = cache.keep(f"exports/{name}-{export_key}", export)
+            if kept:
+                self.say(f"{exported / _ONNX}: the export, from the cache")
+            self.stage("compiling")
+            try:
+                run_mebpc(exported / _ONNX, folder / f"{name}.mebp", CompileOptions.named_by_mebpc(chosen))
+            except Error as error:
+                raise Error(CompileOptions.named_here(str(error))) from None
+
+        folder, kept = cache.keep(f"bundles/{name}-{bundle_fingerprint(export_key, chosen)}", compile)
+        bundle = folder / f"{name}.mebp"
+        how = "from the cache" if kept else f"exported and compiled in {time.monotonic() - started:.0f} s"
+        self.say(f"{bundle}: the bundle, {how}")
+        self.say(_summary(inspect(bundle)))
+        return bundle
+
+    def _choose(self, settings: Path, limit: int | None, data: Path, options: CompileOptions) -> dict[str, object]:
+        """What mebpc is given: the options, and what they leave open."""
+        chosen = options.given()
+        if options.seq_len is None:
+            self.stage(f"reading {data}")
+            length = choose_length(data, Tokenizer.of_model(settings), limit)
+            self.say(f"--seq-len {length.tokens}: {length.reason}")
+            chosen["seq_len"] = length.tokens
+        if options.memory_budget == AUTO:
+            budget = free_budget()
+            self.say(f"--memory-budget {budget.bytes / 1e6:.0f}MB: {budget.reason}")
+            chosen["memory_budget"] = f"{budget.bytes}B"
+        if options.generate_len is None and options.memory_budget is None:
+            chosen["generate_len"] = min(_GENERATED, limit or _GENERATED)
+        return {"batch": 1, "generate_len": None, **chosen}
+
+    def _export(self, model: str, onnx: Path, options: Mapping[str, object]) -> None:
+        # A process of its own: torch takes hundreds of MB, which the run would keep.
+        self.stage("loading torch and transformers")
+        command = [sys.executable, "-m", "mebp", "export", model, "-o", str(onnx), *as_arguments(options)]
+        try:
+            for note in watch_tool(command, self._tell):
+                self.say(note)
+        except Error as error:
+            raise Error(str(error).removeprefix("mebp: ")) from None
+
+    def _tell(self, line: str) -> None:
+        if not line.startswith("wrote "):
+            self.stage(line)
+
+
+def _summary(description: dict) -> str:
+    model, stored = description["model"], storage_options(description)
+    parts = [
+        f"{stored['weights']} weights, {stored['embedding_weights']} embedding, {model['activation']} activations",
+        describe_trained(description),
+        f"batch {model['batch']}",
+        *([f"generates text up to {model['positions']:,} tokens"] if model["positions"] else []),
+    ]
+    return "; ".join(parts)
+
+
+@contextmanager
+def _settings(model: Found) -> Iterator[Path]:
+    """A folder with the model's config.json and tokenizer."""
+    if not model.is_gguf:
+        if not (model.place / "config.json").is_file():
+            raise Error(
+                f"{model.place}: neither a bundle nor a model of Hugging Face (no config.json); give one of them"
+            )
+        yield model.place
+        return
+    with scratch_folder(Path(tempfile.gettempdir()), "mebp-settings-") as folder:
+        unpack_gguf(model.place, folder, with_weights=False)
+        yield folder

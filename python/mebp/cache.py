@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Folders that can be made again, each by a name that says what it was made of: whole or not there."""
+
+import atexit
+import fcntl
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from mebp.errors import Error, reason
+from mebp.files import made_folders, make_parent, new_folder, scratch_folder
+from mebp.tools import cache_folder
+
+_ADVICE = "make room there, or name another folder with MEBP_CACHE"
+
+
+class Cache:
+    """In $MEBP_CACHE or ~/.cache/mebp; where that cannot be written, in a temporary folder of this process."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._folder = cache_folder()
+
+    def find(self, name: str) -> Path | None:
+        """What was kept as `name`, such as "bundles/NAME"; None where nothing was."""
+        path = self._folder / name
+        return path if path.is_dir() else None
+
+    def keep(self, name: str, make: Callable[[Path], None]) -> tuple[Path, bool]:
+        """What was kept as `name`, and whether it was there; where not, `make` fills the empty folder that it is given.
+
+        Another process that makes the same is waited for. What raises an error, or is stopped, leaves nothing behind.
+        """
+        if found := self.find(name):
+            return found, True
+        self._check_writable()
+        path = self._folder / name
+        make_parent(path, _ADVICE)  # and it stays: another process may be about to use it
+        with self._alone(path):
+            if path.is_dir():
+                return path, True
+            with new_folder(path, _ADVICE) as folder:
+                make(folder)
+        return path, False
+
+    def _check_writable(self) -> None:
+        try:
+            with made_folders(self._folder), tempfile.TemporaryFile(dir=self._folder):
+                return
+        except (OSError, Error) as error:
+            why = reason(error.__cause__ if isinstance(error, Error) and error.__cause__ else error)
+        stack = ExitStack()
+        atexit.register(stack.close)
+        beside = stack.enter_context(scratch_folder(Path(tempfile.gettempdir()), "mebp-cache-"))
+        self._say(
+            f"{self._folder}: cannot be written ({why}), so what is compiled lies in {beside} and is gone when this "
+            "process ends; MEBP_CACHE names another folder"
+        )
+        self._folder = beside
+
+    @contextmanager
+    def _alone(self, path: Path) -> Iterator[None]:
+        lock = path.with_name(f".{path.name}.lock")
+        handle = self._locked(lock)
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+            os.close(handle)
+
+    def _locked(self, lock: Path) -> int:
+        """A lock of the file, which whoever held it before has removed."""
+        told = False
+        while True:
+            handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            try:
+                if not _try_lock(handle):
+                    if not told:
+                        self._say("another process makes the same; waiting for it")
+                        told = True
+                    fcntl.flock(handle, fcntl.LOCK_EX)
+                if _is_at(handle, lock):
+                    return handle
+            except BaseException:
+                os.close(handle)
+                raise
+            os.close(handle)
+
+
+def _try_lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat(follow_symlinks=False))
+    except FileNotFoundError:
+        return False

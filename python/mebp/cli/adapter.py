@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mebp adapter convert DIR --to mlx|gguf|peft -o OUT"""
+
+import argparse
+from pathlib import Path
+
+from mebp.words import counted
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=["convert"], help="write the adapter in the form of another tool")
+    parser.add_argument(
+        "adapter", type=Path, metavar="DIR", help="the adapter: a folder of PEFT or MLX-LM, or a GGUF file of llama.cpp"
+    )
+    parser.add_argument(
+        "--to", required=True, metavar="mlx|gguf|peft", help="the form to write: MLX-LM's, llama.cpp's or PEFT's"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="OUT", help="the new folder, or for gguf the new file"
+    )
+    parser.add_argument(
+        "--base",
+        metavar="MODEL",
+        help="the base model's folder, bundle, GGUF file or hub id (default: what the adapter says)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from mebp.adapters.conversion import FORMS, convert_adapter
+
+    found = convert_adapter(arguments.adapter, arguments.output, arguments.to, arguments.base)
+    print(
+        f"{arguments.output}: {counted(found.layers, 'layer')} of rank {found.rank}, "
+        f"from {FORMS[found.form]}'s form to {FORMS[arguments.to]}'s"
+    )
+    return 0

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of a GGUF file's codes a bundle keeps: mebpc quantises the dequantised values again, and where that gives the
+very same numbers nothing is lost."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mebp.gguf.architectures import architecture_named
+from mebp.gguf.container import Container, StoredTensor
+
+# What mebpc's --weights calls the storage that holds a type exactly, or is the nearest to it.
+_EXACT = {"Q4_0": "int4-sym", "Q4_1": "int4", "Q8_0": "int8", "BF16": "bf16", "F32": "f32", "F16": "f32"}
+_NEAREST = {"Q4_K": "int4"}
+_NEAREST_OF_OTHERS = "int8"
+_WHOLE = ("F32", "F16", "BF16")  # nothing is quantised yet
+
+_WHY = {
+    "Q4_K": "the scales of its groups are products, which f16 does not hold",
+    "Q6_K": "its groups have 16 codes of 6 bits",
+}
+_WHY_OTHERS = "no storage of a bundle has its codes"
+_EMBEDDING = "token_embd.weight"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Of all matrices of one type: how many there are, and which of them lose something in `storage`, and why."""
+
+    kind: str
+    storage: str
+    count: int
+    lost: list[str]
+    why: str
+
+    def __str__(self) -> str:
+        if self.kind in _WHOLE:
+            return f"{self.count} matrices are {self.kind}, which mebpc quantises as it is asked to"
+        kept = self.count - len(self.lost)
+        lines = [f"{kept} of {self.kind} keep their codes as {self.storage}"] if kept else []
+        if self.lost:
+            lines.append(f"{len(self.lost)} of {self.kind} are quantised again, to {self.storage} at best, for "
+                         f"{self.why}: {_listed(self.lost)}")  # fmt: skip
+        return "; ".join(lines)
+
+
+def kept_codes(container: Container) -> list[Kept]:
+    """Reads all codes. One entry for each type, in the order in which they appear."""
+    matrices = [tensor for tensor in container.tensors if len(tensor.shape) > 1]
+    return [_kept(container, kind, [each for each in matrices if each.kind == kind])
+            for kind in dict.fromkeys(tensor.kind for tensor in matrices)]  # fmt: skip
+
+
+def storage_options(container: Container) -> str:
+    """mebpc's options that store each matrix as near to the file as can be; "" where its defaults do."""
+    storages = {tensor.name: _storage(tensor.kind) for tensor in container.tensors
+                if len(tensor.shape) > 1 and tensor.kind not in _WHOLE}  # fmt: skip
+    embedding = storages.pop(_EMBEDDING, "int8")
+    every = list(storages.values()) or ["int4"]
+    most = max(every, key=every.count)
+    options = [] if most == "int4" else [f"--weights {most}"]
+    if embedding != "int8":
+        options.append(f"--embedding-weights {embedding}")
+    patterns = _patterns(container, storages, most)
+    if patterns:
+        options.append(f"--weights-for '{','.join(patterns)}'")
+    return " ".join(options)
+
+
+def _storage(kind: str) -> str:
+    return _EXACT.get(kind) or _NEAREST.get(kind, _NEAREST_OF_OTHERS)
+
+
+def _patterns(container: Container, storages: dict[str, str], most: str) -> list[str]:
+    """What is not stored as most are, as --weights-for takes it: *.v_proj=int8 where all layers have it so, else each
+    by its name."""
+    architecture = architecture_named(container.metadata.get("general.architecture"), f"{container.path}")
+    of_module: dict[str, set[str]] = {}
+    for name, storage in storages.items():
+        of_module.setdefault(_module(name), set()).add(storage)
+    found = []
+    for name, storage in storages.items():
+        if storage != most:
+            ours = str(architecture.from_gguf(name.removesuffix(".weight")))
+            everywhere = name.startswith("blk.") and len(of_module[_module(name)]) == 1
+            found.append(f"*.{ours.rpartition('.')[2]}={storage}" if everywhere else f"{ours}={storage}")
+    return list(dict.fromkeys(found))
+
+
+def _module(name: str) -> str:
+    """Without the layer's number."""
+    return name.split(".", 2)[2] if name.startswith("blk.") else name
+
+
+def _kept(container: Container, kind: str, tensors: list[StoredTensor]) -> Kept:
+    if kind in _WHOLE:
+        return Kept(kind, _storage(kind), len(tensors), [], "")
+    if kind not in _EXACT:
+        return Kept(kind, _storage(kind), len(tensors), [each.name for each in tensors], _WHY.get(kind, _WHY_OTHERS))
+    lost = [each.name for each in tensors if not _keeps(kind, container.raw(each))]
+    return Kept(kind, _storage(kind), len(tensors), lost, "some of its groups do not use all codes")
+
+
+def _keeps(kind: str, raw: np.ndarray) -> bool:
+    """Whether mebpc finds the same codes and scales (compiler/emit/Quantize.cpp): it takes a group's scale from its
+    lowest and highest value, or from its largest, so these have to be codes at the end of the range."""
+    size = {"Q4_0": 18, "Q4_1": 20, "Q8_0": 34}[kind]
+    blocks = raw.reshape(-1, size)
+    if kind == "Q8_0":
+        largest = np.abs(blocks[:, 2:].view(np.int8).astype(np.int16)).max(axis=1)
+        return bool(np.isin(largest, (0, 127)).all())
+    codes = blocks[:, size - 16 :]
+    low = np.minimum(codes & 15, codes >> 4).min(axis=1)
+    high = np.maximum(codes & 15, codes >> 4).max(axis=1)
+    if kind == "Q4_0":
+        return bool(((low == 0) | ((low == 8) & (high == 8))).all())
+    scales = blocks[:, :2].copy().view(np.float16)[:, 0]
+    return bool((((low == 0) & (high == 15)) | ((scales == 0) | (high == 0))).all())
+
+
+def _listed(names: Iterable[str]) -> str:
+    every = list(names)
+    return ", ".join(every[:3]) + (f" and {len(every) - 3} more" if len(every) > 3 else "")

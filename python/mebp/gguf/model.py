@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole model as GGUF, tensor by tensor, so that it never has to be in memory."""
+
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from mebp.errors import Error
+from mebp.extras import need_packages
+from mebp.files import read_json
+from mebp.gguf import GGUF_TYPES
+from mebp.gguf.architectures import architecture_of
+from mebp.gguf.metadata import model_metadata, rope_factors
+from mebp.gguf.vocabulary import chat_template, vocabulary
+from mebp.tensor_file import relative_norm
+
+
+class ModelWriter:
+    """Writes one file: what it is made of is checked first, then `write` takes the tensors."""
+
+    def __init__(self, folder: Path, shapes: Mapping[str, tuple[int, ...]], dtype: str) -> None:
+        """folder: has the model's config.json and tokenizer. shapes: of the tensors, by transformers' names."""
+        need_packages("writing GGUF", "gguf", "gguf")
+        file = folder / "config.json"
+        self._config = read_json(file, "export and compile the model again")
+        self._architecture = architecture_of(self._config.get("model_type"), f"{file}")
+        self._dtype, self._shapes = dtype, dict(shapes)
+        self._metadata = model_metadata(self._architecture, self._config, file)
+        self._names = {name: self._name(file, name) for name in shapes}
+        self._vocabulary = vocabulary(folder, self._metadata["vocab_size"]) if _has_tokenizer(folder) else None
+        self._template = chat_template(folder)
+
+    @property
+    def bytes(self) -> int:
+        """Of all tensors; the rest is a few MB."""
+        return sum(self._size(name) for name in self._shapes)
+
+    def write(self, path: Path, tensors: Iterable[np.ndarray], title: str) -> dict[str, float]:
+        """Tensors come in float32, in the order of the shapes. Returns each one's rounding, as write_tensors does."""
+        import gguf
+
+        writer = gguf.GGUFWriter(path, self._architecture.name)
+        self._describe(writer, title)
+        factors = rope_factors(self._config)
+        if factors is not None:
+            writer.add_tensor_info("rope_freqs.weight", factors.shape, factors.dtype, factors.nbytes)
+        for name, theirs in self._names.items():
+            kind = gguf.GGMLQuantizationType[self._kind(name)]
+            shape = self._stored_shape(name)
+            writer.add_tensor_info(theirs, shape, np.dtype(np.float32), self._size(name), raw_dtype=kind)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_ti_data_to_file()
+        if factors is not None:
+            writer.write_tensor_data(factors)
+        roundings = {}
+        with np.errstate(over="ignore", invalid="ignore"):  # seen below, with the tensor's name
+            for name, tensor in zip(self._names, tensors, strict=True):
+                stored, roundings[name] = self._round(name, self._arrange(name, tensor))
+                writer.write_tensor_data(stored)
+        writer.close()
+        return roundings
+
+    def _name(self, file: Path, name: str) -> str:
+        module, _, parameter = name.rpartition(".")
+        theirs = self._architecture.to_gguf(module)
+        if theirs is None:
+            raise Error(
+                f"{file}: tensor '{name}' has no name in llama.cpp's '{self._architecture.name}'; write a folder for "
+                "transformers instead (-o DIR)"
+            )
+        return f"{theirs}.{parameter}"
+
+    def _is_turned(self, name: str) -> bool:
+        return len(self._shapes[name]) == 2 and self._architecture.is_transposed(name.removesuffix(".weight"))
+
+    def _stored_shape(self, name: str) -> tuple[int, ...]:
+        shape = self._shapes[name]
+        return shape[::-1] if self._is_turned(name) else shape
+
+    def _kind(self, name: str) -> str:
+        """Vectors stay in f32, and what blocks of 32 do not divide is f16, as llama.cpp's own converter has it."""
+        shape = self._stored_shape(name)
+        kind = GGUF_TYPES[self._dtype][0]
+        if len(shape) < 2 or name.endswith("wpe.weight"):
+            return "F32"
+        return "F16" if kind.startswith("Q") and shape[-1] % 32 else kind
+
+    def _size(self, name: str) -> int:
+        import gguf
+
+        block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[self._kind(name)]]
+        return math.prod(self._shapes[name]) // block * size
+
+    def _arrange(self, name: str, tensor: np.ndarray) -> np.ndarray:
+        """As llama.cpp has it."""
+        module, architecture = name.rpartition(".")[0], self._architecture
+        if self._is_turned(name):
+            return tensor.T
+        if architecture.norm_offset and tensor.ndim == 1 and module.endswith("norm"):
+            return tensor + np.float32(architecture.norm_offset)
+        order = architecture.row_order(module, len(tensor), self._config)
+        return tensor if order is None else tensor[order]
+
+    def _round(self, name: str, tensor: np.ndarray) -> tuple[np.ndarray, float]:
+        import gguf
+
+        tensor = np.ascontiguousarray(tensor, np.float32)
+        if not np.isfinite(tensor).all():
+            raise Error(f"tensor '{name}' is not finite; use an adapter from a run that did not diverge")
+        kind = gguf.GGMLQuantizationType[self._kind(name)]
+        if kind == gguf.GGMLQuantizationType.F32:
+            return tensor, 0.0
+        stored = gguf.quantize(tensor, kind)
+        meant = stored.astype(np.float32) if kind == gguf.GGMLQuantizationType.F16 else gguf.dequantize(stored, kind)
+        if not np.isfinite(meant).all():
+            most = np.abs(tensor).max()
+            raise Error(f"tensor '{name}' has {most:g}, which {self._dtype} cannot hold; choose f32")
+        return stored, relative_norm(meant - tensor, tensor)
+
+    def _describe(self, writer: object, title: str) -> None:
+        import gguf
+
+        writer.add_type("model")
+        writer.add_name(title)
+        writer.add_file_type(gguf.LlamaFileType[GGUF_TYPES[self._dtype][1]])
+        writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+        for key, value in self._metadata.items():
+            add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}[type(value)]
+            add(f"{self._architecture.name}.{key}", value)
+        if self._vocabulary is None:
+            writer.add_tokenizer_model("no_vocab")
+            return
+        for key, value in self._vocabulary.items():
+            add = {int: writer.add_uint32, bool: writer.add_bool, str: writer.add_string, list: writer.add_array}
+            add[type(value)](f"tokenizer.ggml.{key}", value)
+        if self._template:
+            writer.add_chat_template(self._template)
+
+
+def _has_tokenizer(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json"))

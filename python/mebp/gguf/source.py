@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A GGUF file as a folder for transformers: its tensors dequantised to f32, one at a time."""
+
+import json
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from mebp.errors import Error, translate_errors
+from mebp.extras import need_packages
+from mebp.files import check_space
+from mebp.gguf.architectures import Architecture, architecture_named
+from mebp.gguf.container import Container, StoredTensor, read_container
+from mebp.gguf.metadata import model_config, rope_factors
+from mebp.gguf.vocabulary import can_restore, write_tokenizer
+from mebp.tensor_file import write_tensors
+
+_FACTORS = "rope_freqs.weight"
+# Of Llama 3.1 and later; only the factor differs, and the file has what comes of it.
+_LLAMA_ROPE = {
+    "rope_type": "llama3",
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
+
+
+def unpack_gguf(file: Path, target: Path, with_weights: bool = True) -> None:
+    """Makes the new folder `target`, with config.json, the tokenizer and, unless told otherwise, model.safetensors.
+
+    Raises mebp.Error where the file is cut off or damaged, or has a model or a type that cannot be read.
+    """
+    container = read_container(file)
+    kind = container.metadata.get("general.type", "model")
+    if kind != "model":
+        raise Error(f"{file}: is not a model, for its general.type is {kind}; give the base model")
+    architecture = architecture_named(container.number("general.architecture"), f"{file}")
+    names = {tensor.name: _name(file, architecture, tensor.name) for tensor in container.tensors
+             if tensor.name != _FACTORS}  # fmt: skip
+    with translate_errors(f"{target}: cannot be written", "make room or choose another folder"):
+        target.mkdir(exist_ok=True)
+        config = _write_settings(container, architecture, target)
+        _write_tokenizer(container, target)
+    if not with_weights:
+        return
+    shapes = {names[tensor.name]: tensor.shape[::-1] if _is_turned(architecture, names, tensor) else tensor.shape
+              for tensor in container.tensors if tensor.name in names}  # fmt: skip
+    check_space(target, 4 * sum(map(math.prod, shapes.values())), f"{file.name} in f32")
+    tensors = _tensors(container, architecture, names, config)
+    with translate_errors(f"{file}: cannot be unpacked", "make room or choose another folder"):
+        write_tensors(target / "model.safetensors", shapes, tensors, "f32")
+
+
+def _name(file: Path, architecture: Architecture, theirs: str) -> str:
+    module, _, parameter = theirs.rpartition(".")
+    ours = architecture.from_gguf(module)
+    if ours is None or parameter not in ("weight", "bias"):
+        raise Error(f"{file}: has the tensor '{theirs}', which is not known in architecture '{architecture.name}'; "
+                    "export the model's Hugging Face folder")  # fmt: skip
+    return f"{ours}.{parameter}"
+
+
+def _is_turned(architecture: Architecture, names: dict[str, str], tensor: StoredTensor) -> bool:
+    return len(tensor.shape) == 2 and architecture.is_transposed(names[tensor.name].removesuffix(".weight"))
+
+
+def _tensors(
+    container: Container, architecture: Architecture, names: dict[str, str], config: dict
+) -> Iterator[np.ndarray]:
+    for tensor in container.tensors:
+        if tensor.name not in names:
+            continue
+        values, module = container.values(tensor), names[tensor.name].rpartition(".")[0]
+        order = architecture.row_order(module, len(values), config)
+        if order is not None:
+            values = values[np.argsort(order)]
+        elif _is_turned(architecture, names, tensor):
+            values = values.T
+        elif architecture.norm_offset and values.ndim == 1 and module.endswith("norm"):
+            values = values - np.float32(architecture.norm_offset)
+        yield values
+
+
+def _write_settings(container: Container, architecture: Architecture, target: Path) -> dict:
+    """config.json and generation_config.json; the fields of the first."""
+    fields = model_config(architecture, container)
+    _set_rope(container, fields)
+    config = {"architectures": [architecture.model_class], **fields, "dtype": "float32"}
+    ends = {name: value for name, value in fields.items() if name.endswith("_token_id")}
+    for name, content in (("config.json", config), ("generation_config.json", ends)):
+        (target / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    return fields
+
+
+def _write_tokenizer(container: Container, target: Path) -> None:
+    file, metadata = container.path, container.metadata
+    if can_restore(metadata):
+        write_tokenizer(metadata, target)
+    elif metadata.get("tokenizer.ggml.model", "no_vocab") != "no_vocab":
+        need_packages(f"{file}: its tokenizer", "export", "transformers")
+        from transformers import AutoTokenizer
+
+        advice = "export the model's Hugging Face folder"
+        with translate_errors(f"{file}: transformers cannot read its tokenizer", advice, Exception):
+            AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name).save_pretrained(target)
+        rule = metadata.get("tokenizer.ggml.pre", "default")
+        if metadata["tokenizer.ggml.model"] == "gpt2":
+            print(f"warning: {file}: its rule to cut text, '{rule}', is not known here; compare tokenizer/ beside the "
+                  "ONNX file with the model's own", file=sys.stderr)  # fmt: skip
+
+
+def _set_rope(container: Container, config: dict) -> None:
+    """The file has the factors themselves, and transformers what they are made of."""
+    found = next((tensor for tensor in container.tensors if tensor.name == _FACTORS), None)
+    if found is None:
+        return
+    factors = container.values(found)
+    config["rope_parameters"] |= {**_LLAMA_ROPE, "factor": float(factors.max())}
+    expected = rope_factors(config)
+    if factors.shape != expected.shape or not np.allclose(factors, expected, rtol=1e-5):
+        raise Error(f"{container.path}: has factors of positions ({_FACTORS}) that are not those of Llama 3; export "
+                    "the model's Hugging Face folder")  # fmt: skip

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""README.md beside an adapter: what it was trained from, on what, by which command, and how well it came out."""
+
+import json
+import math
+import shlex
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+
+from mebp.compile_options import as_arguments
+from mebp.files import replaced_file
+from mebp.gguf import GGUF_SUFFIX
+from mebp.inspect import describe_trained, inspect, model_title, storage_options
+from mebp.outputs import MARK
+from mebp.session import Session
+from mebp.training.evaluation import perplexity
+from mebp.training.options import TrainingOptions
+from mebp.training.standing import Standing
+from mebp.version import __version__
+
+CARD = "README.md"
+_MARK = f"<!-- {MARK} -->"
+# What says how a run went on, and not what it computes.
+_INCIDENTAL = ("resume", "overwrite")
+
+
+def write_card(
+    folder: Path, options: TrainingOptions, session: Session, description: dict, standing: Standing, command: str
+) -> None:
+    """Writes it for the adapter in `folder`, as the session has it now; a README.md of somebody else stays.
+
+    description: what the run's state says of its data and options. command: what trains the same again.
+    Raises mebp.Error where it cannot be written.
+    """
+    if _is_ours(folder / CARD):
+        text = make_card(options, session, description, standing, command)
+        with replaced_file(folder / CARD, "choose another --adapter-out") as unfinished:
+            unfinished.write_text(text, encoding="utf-8")
+
+
+def discard_card(folder: Path) -> None:
+    """Removes it; not a README.md of somebody else."""
+    if _is_ours(folder / CARD):
+        (folder / CARD).unlink(missing_ok=True)
+
+
+def _is_ours(card: Path) -> bool:
+    """Whether it may be replaced, too where there is none."""
+    return not card.exists() or (card.is_file() and _MARK in card.read_text(encoding="utf-8", errors="replace"))
+
+
+def make_card(options: TrainingOptions, session: Session, description: dict, standing: Standing, command: str) -> str:
+    bundle = inspect(options.bundle)
+    base, storage = bundle["model"]["name"], storage_options(bundle)
+    rows = {
+        "base model": f"`{base}`",
+        "adapter": describe_trained(bundle),
+        "data": f"`{options.data.name}`, SHA-256 of its tokens and labels: `{description['data']}`",
+        "command": f"`{command}`",
+        "steps": f"{session.steps:,}",
+        **_losses(session, standing),
+        "optimizer": f"{session.optimizer}, learning rate {options.lr:g} ({options.schedule})",
+        "base weights while training": f"{storage['weights']}, embedding {storage['embedding_weights']}, activations "
+        f"{storage['precision']}",
+        "planned peak of memory": f"{session.plan['planned_peak_bytes'] / 1e6:.1f} MB",
+        "trained with": f"mebp {__version__}",
+    }
+    table = "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {_cell(value)} |" for name, value in rows.items())])
+    front = ["---", f"base_model: {json.dumps(base)}", "library_name: peft", "pipeline_tag: text-generation",
+             "tags: [lora, mebp]", "---"]  # fmt: skip
+    return "\n".join([*front, _MARK, f"# An adapter for {model_title(bundle)}", "", table, "", _usage(base), ""])
+
+
+def command_of(options: TrainingOptions, compiling: Mapping[str, object] | None = None) -> str:
+    """What trains the same again; `compiling`: the options of mebpc, for a model."""
+    words = ["mebp", "train", str(options.bundle)]
+    for field in fields(options):
+        value = getattr(options, field.name)
+        plain = None if field.default is MISSING else field.default
+        if field.name == "bundle" or field.name in _INCIDENTAL or value is None or value == plain:
+            continue
+        words += [f"--{field.name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return shlex.join([*words, *as_arguments(compiling or {})])
+
+
+def _losses(session: Session, standing: Standing) -> dict[str, str]:
+    found = {}
+    if standing.first_loss is not None:
+        last = standing.recent_losses[-1] if standing.recent_losses else standing.first_loss
+        found["training loss"] = f"{standing.first_loss:.4f} at the first step, {last:.4f} at the last"
+    if standing.best_loss is not None and math.isfinite(standing.best_loss):
+        found["evaluation loss"] = (
+            f"{standing.best_loss:.4f} after step {standing.best_step}, perplexity {perplexity(standing.best_loss):.2f}"
+        )
+    return found
+
+
+def _usage(base: str) -> str:
+    if base.endswith(GGUF_SUFFIX):
+        code = ["from peft import PeftModel", "from transformers import AutoModelForCausalLM", "",
+                f"base = AutoModelForCausalLM.from_pretrained({str(Path(base).parent)!r}, "
+                f"gguf_file={Path(base).name!r})",
+                'model = PeftModel.from_pretrained(base, "ADAPTER")']  # fmt: skip
+    else:
+        code = ["from peft import AutoPeftModelForCausalLM", "",
+                'model = AutoPeftModelForCausalLM.from_pretrained("ADAPTER")']  # fmt: skip
+    return "\n".join(
+        [
+            "ADAPTER is this folder:",
+            "",
+            "```python",
+            *code,
+            "```",
+            "",
+            "For MLX-LM: `mebp adapter convert ADAPTER --to mlx -o OUT`; for llama.cpp: "
+            "`mebp adapter convert ADAPTER --to gguf -o OUT.gguf`.",
+        ]
+    )
+
+
+def _cell(value: str) -> str:
+    return value.replace("|", "\\|").replace("\n", " ")

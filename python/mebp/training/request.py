@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run as it is asked for, by the names of the command line: of a bundle, or of a model that becomes one first."""
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import MISSING, dataclass, fields, replace
+from pathlib import Path
+
+from mebp.building import Builder, is_bundle
+from mebp.compile_options import AUTO, CompileOptions, compile_option_kinds, flag
+from mebp.compiler import check_options
+from mebp.data.reading import read_samples
+from mebp.data.splits import find_splits
+from mebp.errors import Error
+from mebp.session_options import takes_losses
+from mebp.training.interrupts import ended_by_signals
+from mebp.training.loop import Callback, TrainingRun, train
+from mebp.training.model_card import command_of
+from mebp.training.options import TrainingOptions, option_kinds
+from mebp.training.outputs import check_outputs
+from mebp.training.reports import check_installed
+from mebp.training.state import saved_with
+from mebp.waiting import stages
+
+_REQUIRED = {"bundle": "MODEL or NAME.mebp", "data": "--data FILE"}
+
+
+def request_kinds() -> dict[str, type]:
+    """The type of each option, by its name."""
+    return option_kinds() | compile_option_kinds()
+
+
+@dataclass(frozen=True)
+class Request:
+    training: TrainingOptions
+    compiling: CompileOptions
+
+    @classmethod
+    def of(cls, given: Mapping[str, object]) -> "Request":
+        """Raises mebp.Error for invalid options, and for such as do not go together."""
+        names = compile_option_kinds()
+        compiling = CompileOptions(**{name: value for name, value in given.items() if name in names})
+        options = {name: value for name, value in given.items() if name not in names}
+        missing = [_REQUIRED[field.name] for field in fields(TrainingOptions)
+                   if field.default is MISSING and field.name not in options]  # fmt: skip
+        if missing:
+            raise Error(f"{' and '.join(missing)} must be given, here or in --config; see mebp train --help")
+        if is_bundle(options["bundle"]) and compiling.given():
+            name = next(iter(compiling.given()))
+            own = next(iter(CompileOptions.named_by_mebpc({name: None})))
+            raise Error(
+                f"{flag(name)} is for a model, and {options['bundle']} is compiled already; give the model, or compile "
+                f"it again with mebpc {flag(own)}"
+            )
+        if options.get("connect") and not is_bundle(options["bundle"]):
+            raise Error(
+                f"--connect is for a device's half of a model, and {options['bundle']} is not compiled; split it first "
+                "with mebpc --split private-lora"
+            )
+        if options["data"].is_dir():
+            options = {**find_splits(options["data"]), **{name: options[name] for name in options if name != "data"}}
+        return cls(TrainingOptions(**options), compiling)
+
+    def run(self, callback: Callback | None = None, progress: bool = True) -> TrainingRun:
+        """As mebp.training.loop.train, after the model was exported and compiled where it has to be."""
+        check_installed(self.training.report_to)
+        check_outputs(self.training)  # before what takes minutes
+        bundle = self._bundle(progress)
+        asked = command_of(self.training, self.compiling.given())
+        run = train(replace(self.training, bundle=bundle), callback, progress, asked)
+        if progress and not is_bundle(self.training.bundle) and self.training.adapter_out and not run.interrupted:
+            _say(f'next: mebp generate {bundle} --adapter {self.training.adapter_out} --prompt "..."')
+        return run
+
+    def _bundle(self, progress: bool) -> Path:
+        training = self.training
+        if is_bundle(training.bundle):
+            return training.bundle
+        if training.optimizer:
+            takes_losses(training.optimizer)  # refuses one that is not there
+        also = {name: getattr(training, name) for name in ("optimizer", "momentum", "threads", "device")}
+        given = self.compiling.given()
+        if self.compiling.memory_budget == AUTO:
+            del given["memory_budget"]
+        try:
+            check_options(CompileOptions.named_by_mebpc(given | also))  # likewise, as mebpc would after the export
+        except Error as error:
+            raise Error(CompileOptions.named_here(str(error))) from None
+        for path in filter(None, (training.data, training.eval, training.test)):
+            read_samples(path)  # what is wrong in them is told now, not in some minutes
+        with ExitStack() as stack:
+            stack.enter_context(ended_by_signals())
+            say = stage = _silent
+            if progress:
+                stage, say = stack.enter_context(stages("starting")), _say
+            return Builder(say, stage).build(str(training.bundle), training.data, self._compiling(say), also)
+
+    def _compiling(self, say: Callable[[str], None]) -> CompileOptions:
+        """With the budget that the run began with, where it goes on: another one may be another bundle."""
+        if not (self.training.resume and self.compiling.memory_budget == AUTO):
+            return self.compiling
+        budget = saved_with(self.training.state).get("budget")
+        if type(budget) is not int or budget <= 0:
+            return self.compiling
+        say(f"--memory-budget {budget / 1e6:.0f}MB: as this run began")
+        return replace(self.compiling, memory_budget=f"{budget}B")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _silent(line: str) -> None:
+    pass

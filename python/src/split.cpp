@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "split.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+namespace mebp::python {
+
+static void check(const Status &status) {
+  mebp_error error = {};
+  check(report(status, &error), error);
+}
+
+Server::Server(const Bundle &bundle, uint32_t threads, uint64_t memoryLimit, uint32_t resumeWindowMs)
+    : bytes(bundle.info().frame_bytes) {
+  mebp_server_options options;
+  mebp_server_options_init(&options);
+  options.threads = threads;
+  options.memory_limit = memoryLimit;
+  options.resume_window_ms = resumeWindowMs;
+  options.log = [](void *user, mebp_log_level, const char *line) {
+    auto &server = *static_cast<Server *>(user);
+    std::lock_guard<std::mutex> lock(server.mutex);
+    server.said.emplace_back(line);
+  };
+  options.log_user = this;
+  mebp_error error;
+  check(mebp_server_create(bundle.get(), &options, &handle, &error), error);
+}
+
+Server::~Server() {
+  stop();
+  mebp_server_destroy(handle);
+}
+
+void Server::listen(const Endpoint &endpoint, uint32_t streams) {
+  Result<net::GrpcLibrary> opened = net::openGrpcLibrary();
+  check(opened.status());
+  library = *opened;
+  mebp_grpc_options options = endpoint.options(bytes);
+  options.streams = streams;
+  mebp_error error;
+  check(library.startServer(&options, &mebp_server_serve, handle, &listening, &error), error);
+}
+
+void Server::stop() {
+  if (!listening)
+    return;
+  nb::gil_scoped_release release;
+  library.stopServer(listening);
+  listening = nullptr;
+}
+
+std::vector<std::string> Server::lines() {
+  std::lock_guard<std::mutex> lock(mutex);
+  return std::exchange(said, {});
+}
+
+Stream::Stream(Server &server, const std::string &identity, bool records) {
+  limits.frameBytes = server.frameBytes();
+  if (records)
+    recorder = std::make_unique<Recorder>(server.get());
+  pipe = records ? std::make_unique<net::ServedPipe>(limits, &Recorder::serve, recorder.get(), identity)
+                 : std::make_unique<net::ServedPipe>(limits, &mebp_server_serve, server.get(), identity);
+  inner = transport = net::transportOf(*pipe);
+}
+
+Stream::Stream(const Endpoint &endpoint, uint64_t frameBytes, uint32_t retryMs)
+    : connection(std::make_unique<net::GrpcConnection>()), retryMs(retryMs) {
+  limits.frameBytes = frameBytes;
+  check(connection->create(endpoint, frameBytes));
+  inner = transport = connection->get();
+}
+
+Stream::~Stream() {
+  nb::gil_scoped_release release;
+  transport.close(transport.user);
+  shaped.reset();
+  pipe.reset();
+  connection.reset();
+}
+
+void Stream::shape(double upMbit, double downMbit, double delayMs, uint64_t framesPerCut, uint64_t seed) {
+  net::Shape shape;
+  shape.upMbit = upMbit;
+  shape.downMbit = downMbit;
+  shape.delayMs = delayMs;
+  shape.framesPerCut = static_cast<uint32_t>(framesPerCut);
+  shape.seed = seed;
+  shaped = std::make_unique<net::Shaped>(inner, shape, limits);
+  transport = net::transportOf(*shaped);
+}
+
+nb::list Stream::recorded() {
+  nb::list list;
+  for (const RecordedFrame &frame : recorder ? recorder->take() : std::vector<RecordedFrame>())
+    list.append(nb::make_tuple(frame.isFromDevice, nb::bytes(frame.head.data(), frame.head.size()),
+                               nb::bytes(frame.body.data(), frame.body.size())));
+  return list;
+}
+
+void bindSplit(nb::module_ &module) {
+  nb::class_<Endpoint>(module, "Endpoint")
+      .def(
+          "__init__",
+          [](Endpoint *self, std::string address, std::string certificate, std::string key, std::string authority) {
+            const bool plainText = certificate.empty() && key.empty() && authority.empty();
+            new (self)
+                Endpoint{std::move(address), std::move(certificate), std::move(key), std::move(authority), plainText};
+          },
+          nb::arg("address"), nb::arg("certificate"), nb::arg("key"), nb::arg("authority"));
+  nb::class_<Server>(module, "Server")
+      .def(nb::init<const Bundle &, uint32_t, uint64_t, uint32_t>(), nb::arg("bundle"), nb::arg("threads"),
+           nb::arg("memory_limit"), nb::arg("resume_window_ms"), nb::keep_alive<1, 2>())
+      .def("listen", &Server::listen, nb::arg("endpoint"), nb::arg("streams"))
+      .def("port", &Server::port)
+      .def("lines", &Server::lines)
+      .def("stop", &Server::stop);
+  nb::class_<Stream>(module, "Stream")
+      .def(nb::init<Server &, const std::string &, bool>(), nb::arg("server"), nb::arg("identity"), nb::arg("records"),
+           nb::keep_alive<1, 2>())
+      .def(nb::init<const Endpoint &, uint64_t, uint32_t>(), nb::arg("endpoint"), nb::arg("frame_bytes"),
+           nb::arg("retry_ms"))
+      .def("recorded", &Stream::recorded)
+      .def("shape", &Stream::shape, nb::arg("up_mbit"), nb::arg("down_mbit"), nb::arg("delay_ms"),
+           nb::arg("frames_per_cut"), nb::arg("seed"));
+}
+
+} // namespace mebp::python

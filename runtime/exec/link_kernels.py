@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the header by which kernel tables (kernel_table.h) leave out what a build is not to have: the kernels that the
+programs of some bundles call, or every kernel where no bundle is named. CMake runs it, on the machine that builds: it
+reads a bundle's program.pb by program.proto, without protobuf and without anything that was built."""
+
+import argparse
+import pathlib
+import re
+import struct
+import sys
+import zlib
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "format"))
+import generate_messages  # noqa: E402
+
+# What the runtime calls whatever the bundle: the choice of a CPU's instructions multiplies (backends/cpu/fastest.cpp).
+ALWAYS = {"linear"}
+HEADER = struct.Struct("<4sHHQII")  # of format/container.h
+
+
+class ListError(Exception):
+    pass
+
+
+def known_kernels():
+    """The names of the table in format/kernels.h."""
+    text = (ROOT / "format" / "kernels.h").read_text()
+    table = text[text.index("KernelSignature table[] = {") :]
+    table = table[: table.index("\n};")]
+    return set(re.findall(r'\b(?:KernelSignature\s*\{|elementwise\(|elementwiseGradient\(|binary\()\s*"(\w+)"', table))
+
+
+def supported_version():
+    text = (ROOT / "format" / "container.h").read_text()
+    return int(re.search(r"majorVersion = (\d+);", text).group(1))
+
+
+def read_payload(bundle):
+    """The bytes of the message in a bundle's program.pb, which are whole."""
+    path = bundle / "program.pb"
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        what = "is not a bundle" if bundle.exists() else "no bundle there"
+        raise ListError(f"{what} ({error.strerror}: program.pb); name a folder that mebpc has made") from None
+    if len(content) < HEADER.size or content[:4] != b"MEBP":
+        raise ListError("program.pb is not a compiled program; compile the bundle again")
+    _, major, _, size, checksum, header_checksum = HEADER.unpack_from(content)
+    if major != supported_version():
+        raise ListError(f"has format version {major}, this mebp has {supported_version()}; compile it again")
+    payload = content[HEADER.size :]
+    if (
+        zlib.crc32(content[: HEADER.size - 4]) != header_checksum
+        or len(payload) != size
+        or zlib.crc32(payload) != checksum
+    ):
+        raise ListError("program.pb is damaged; compile the bundle again")
+    return payload
+
+
+def read_varint(data, at):
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+def fields_of(data):
+    """(number, content) of each field of a message that has a length: strings and messages."""
+    at = 0
+    while at < len(data):
+        key, at = read_varint(data, at)
+        match key & 7:
+            case 0:
+                _, at = read_varint(data, at)
+            case 1:
+                at += 8
+            case 2:
+                size, at = read_varint(data, at)
+                yield key >> 3, data[at : at + size]
+                at += size
+            case 5:
+                at += 4
+            case kind:
+                raise ListError(f"program.pb has a field of kind {kind}; compile the bundle again")
+
+
+class Reader:
+    def __init__(self):
+        schema = generate_messages.Parser((ROOT / "format" / "program.proto").read_text()).parse()
+        self.fields = {message.name: {field.number: field for field in message.fields} for message in schema.messages}
+
+    def kernels(self, data, message="Bundle"):
+        """The names of all calls within, loops included."""
+        for number, content in fields_of(data):
+            field = self.fields[message].get(number)
+            if field and message == "Kernel" and field.name == "name":
+                yield content.decode()
+            elif field and field.type in self.fields:
+                yield from self.kernels(content, field.type)
+
+
+def kernels_of(bundles):
+    """Those that a runtime for these bundles has to have."""
+    known, reader = known_kernels(), Reader()
+    if not bundles:
+        return known
+    used = set(ALWAYS)
+    for bundle in bundles:
+        try:
+            kernels = set(reader.kernels(read_payload(bundle)))
+        except ListError as error:
+            raise ListError(f"{bundle}: {error}") from None
+        except (IndexError, RecursionError, UnicodeDecodeError):
+            raise ListError(f"{bundle}: program.pb is damaged; compile the bundle again") from None
+        if unknown := sorted(kernels - known):
+            raise ListError(
+                f"{bundle}: calls the kernel '{unknown[0]}', which this mebp does not have; "
+                "build a newer one, or compile the bundle again"
+            )
+        used |= kernels
+    return used
+
+
+def header_of(kernels):
+    names = ",\n".join(f'    "{name}"' for name in sorted(kernels))
+    return f"""// Generated by link_kernels.py: the kernels that this build has.
+#pragma once
+
+#include <string_view>
+
+namespace mebp {{
+
+inline constexpr std::string_view linkedKernels[] = {{
+{names}}};
+
+}} // namespace mebp
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("header", type=pathlib.Path)
+    parser.add_argument("bundles", type=pathlib.Path, nargs="*")
+    arguments = parser.parse_args()
+    try:
+        kernels = kernels_of(arguments.bundles)
+    except ListError as error:
+        print(error, file=sys.stderr)
+        return 2
+    text = header_of(kernels)
+    # As it is where nothing changed, or all kernels would be compiled again.
+    if not arguments.header.exists() or arguments.header.read_text() != text:
+        arguments.header.parent.mkdir(parents=True, exist_ok=True)
+        arguments.header.write_text(text)
+    if arguments.bundles:
+        print(f"MEBP_BUNDLES: {len(kernels)} of {len(known_kernels())} kernels")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/split/reliable_stream.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+namespace mebp {
+
+using format::FrameHead;
+using format::FrameKind;
+using format::Hello;
+using Clock = std::chrono::steady_clock;
+
+static constexpr uint32_t slots = format::keptFrames - 1; // the last one is for what comes in
+
+void ReliableStream::create(unsigned char *sessionMemory, uint64_t largestBody, StreamTimes times) {
+  memory = sessionMemory;
+  largest = largestBody;
+  stride = format::alignUp(sizeof(FrameHead) + largestBody);
+  inbox = memory + slots * stride;
+  waits = times;
+}
+
+ReliableStream::Frame ReliableStream::frameOf(uint32_t sequence) const {
+  unsigned char *frame = memory + sequence % slots * stride;
+  return {reinterpret_cast<FrameHead *>(frame), frame + sizeof(FrameHead)};
+}
+
+static Status sendFrame(const mebp_transport &stream, const FrameHead &head, const void *body) {
+  mebp_error error = {};
+  const mebp_code code = stream.send(stream.user, &head, sizeof head, body, head.bytes, &error);
+  return code == MEBP_OK ? Status() : Status(code, error.message);
+}
+
+static Status receiveFrame(const mebp_transport &stream, FrameHead &head, void *body, uint64_t capacity,
+                           uint32_t timeoutMs) {
+  mebp_error error = {};
+  size_t bytes = 0;
+  const mebp_code code =
+      stream.receive(stream.user, &head, sizeof head, body, static_cast<size_t>(capacity), &bytes, timeoutMs, &error);
+  if (code != MEBP_OK)
+    return Status(code, error.message);
+  if (head.version != FrameHead().version || head.bytes != bytes)
+    return failure(MEBP_CORRUPT,
+                   "the other half sent a frame that is none; use the same version of mebp on both sides");
+  return Status();
+}
+
+Status receiveHello(const mebp_transport &stream, uint32_t timeoutMs, Hello &out) {
+  FrameHead head;
+  if (Status status = receiveFrame(stream, head, &out, sizeof out, timeoutMs); !status.ok())
+    return status;
+  if (head.kind != static_cast<uint8_t>(FrameKind::Hello) || head.bytes != sizeof out)
+    return failure(MEBP_CORRUPT, "the device does not begin with a greeting");
+  return Status();
+}
+
+Status sendWelcome(const mebp_transport &stream, const Hello &answer, const std::string &refusal) {
+  FrameHead head;
+  head.kind = static_cast<uint8_t>(FrameKind::Welcome);
+  head.sequence = refusal.empty() ? 1 : 0;
+  head.bytes = static_cast<uint32_t>(refusal.empty() ? sizeof answer : refusal.size());
+  return sendFrame(stream, head, refusal.empty() ? static_cast<const void *>(&answer) : refusal.data());
+}
+
+Status ReliableStream::open(const mebp_transport &stream, const Hello &greeting) {
+  transport = stream;
+  hello = greeting;
+  isDevice = true;
+  mebp_error error = {};
+  const mebp_code code = transport.open(transport.user, waits.answerMs, &error);
+  if (code != MEBP_OK)
+    return of(code, error); // who cannot be reached at first is hardly where one looks
+  Status status = greet();
+  if (!status.ok())
+    status = recover(status);
+  isOpen = status.ok();
+  return status;
+}
+
+// Ends with the frames sent again that the server lacks.
+Status ReliableStream::greet() {
+  hello.received = got;
+  FrameHead head;
+  head.kind = static_cast<uint8_t>(FrameKind::Hello);
+  head.bytes = sizeof hello;
+  if (Status status = sendFrame(transport, head, &hello); !status.ok())
+    return status;
+  unsigned char answer[512];
+  if (Status status = receiveFrame(transport, head, answer, sizeof answer, waits.answerMs); !status.ok())
+    return status;
+  if (head.kind != static_cast<uint8_t>(FrameKind::Welcome))
+    return failure(MEBP_CORRUPT, "the server does not answer the greeting");
+  if (head.sequence == 0)
+    return Status(MEBP_REFUSED, std::string(reinterpret_cast<const char *>(answer), head.bytes));
+  Hello welcome;
+  if (head.bytes != sizeof welcome)
+    return failure(MEBP_CORRUPT, "the server's answer to the greeting is none");
+  std::memcpy(&welcome, answer, sizeof welcome);
+  const uint64_t before = hello.session;
+  hello.session = welcome.session;
+  if (before && before != welcome.session) {
+    lost = true;
+    sent = got = 0;
+    return failure(MEBP_DISCONNECTED, "the server has been started again and knows nothing of the step");
+  }
+  return sendAgain(welcome.received);
+}
+
+void ReliableStream::begin(const Hello &answer) {
+  hello = answer;
+  isDevice = false;
+}
+
+Status ReliableStream::greetFirst(const mebp_transport &stream) {
+  transport = stream;
+  return sendWelcome(transport, hello);
+}
+
+void ReliableStream::handOver(const mebp_transport &stream, const Hello &greeting) {
+  std::unique_lock<std::mutex> lock(mutex);
+  if (isOver)
+    return;
+  if (transport.close)
+    transport.close(transport.user); // the thread that waits in it takes the new one
+  next = stream;
+  nextReceived = greeting.received;
+  hasNext = true;
+  const uint64_t own = ++generation;
+  changed.notify_all();
+  changed.wait(lock, [&] { return isOver || generation != own; });
+}
+
+void ReliableStream::bye() {
+  if (!isDevice || !isOpen)
+    return;
+  FrameHead head;
+  head.kind = static_cast<uint8_t>(FrameKind::Bye);
+  head.sequence = ++sent;
+  head.received = got;
+  constexpr uint32_t momentMs = 1000;
+  Status status = sendFrame(transport, head, nullptr);
+  while (status.ok())
+    status = receiveFrame(transport, head, inbox, largest, momentMs);
+}
+
+void ReliableStream::close() {
+  if (transport.close)
+    transport.close(transport.user);
+  std::lock_guard<std::mutex> lock(mutex);
+  isOver = true;
+  changed.notify_all();
+}
+
+Status ReliableStream::sendAgain(uint32_t peerReceived) {
+  if (peerReceived > sent || sent - peerReceived > slots)
+    return failure(MEBP_CORRUPT, "the other half has received what was never sent, or lacks what is no longer kept");
+  for (uint32_t sequence = peerReceived + 1; sequence <= sent; ++sequence) {
+    const Frame frame = frameOf(sequence);
+    frame.head->received = got;
+    if (Status status = sendFrame(transport, *frame.head, frame.body); !status.ok())
+      return status;
+  }
+  return Status();
+}
+
+Status ReliableStream::reopen() {
+  transport.close(transport.user);
+  const Clock::time_point end = Clock::now() + std::chrono::milliseconds(waits.retryMs);
+  Status status;
+  for (uint32_t pause = 20;; pause = std::min<uint32_t>(2 * pause, 2000)) {
+    mebp_error error = {};
+    const mebp_code code = transport.open(transport.user, waits.answerMs, &error);
+    status = code == MEBP_OK ? greet() : of(code, error);
+    if (status.ok() || lost || status.code() != MEBP_DISCONNECTED || Clock::now() >= end)
+      return status;
+    transport.close(transport.user);
+    std::this_thread::sleep_for(std::chrono::milliseconds(pause));
+  }
+}
+
+// A device that has never spoken may not know the session's name.
+Status ReliableStream::waitForStream() {
+  if (got == 0)
+    return failure(MEBP_DISCONNECTED, "the device has gone before it began");
+  for (;;) {
+    std::unique_lock<std::mutex> lock(mutex);
+    const auto hasCome = [&] { return hasNext || isOver; };
+    if (!changed.wait_for(lock, std::chrono::milliseconds(waits.retryMs), hasCome) || !hasNext)
+      return failure(MEBP_DISCONNECTED, "the device has gone and did not come back");
+    transport = next;
+    hasNext = false;
+    const uint32_t received = nextReceived;
+    lock.unlock();
+    hello.received = got;
+    Status status = sendWelcome(transport, hello);
+    if (status.ok())
+      status = sendAgain(received);
+    if (status.code() != MEBP_DISCONNECTED)
+      return status;
+  }
+}
+
+Status ReliableStream::recover(const Status &reason) {
+  if (reason.code() != MEBP_DISCONNECTED)
+    return reason;
+  return isDevice ? reopen() : waitForStream();
+}
+
+Status ReliableStream::send(FrameHead head, uint64_t bytes) {
+  lost = false;
+  head.sequence = ++sent;
+  head.received = got;
+  head.bytes = static_cast<uint32_t>(bytes);
+  const Frame frame = frameOf(sent);
+  *frame.head = head;
+  if (head.kind == static_cast<uint8_t>(FrameKind::Message)) {
+    payloadBytes[0] += bytes;
+    ++messages[0];
+  }
+  Status status = sendFrame(transport, head, frame.body);
+  return status.ok() ? status : recover(status); // which has sent it
+}
+
+Status ReliableStream::receive(FrameHead &head) {
+  lost = false;
+  for (;;) {
+    Status status = receiveFrame(transport, head, inbox, largest, waits.answerMs);
+    if (!status.ok()) {
+      if (status = recover(status); !status.ok())
+        return status;
+      continue;
+    }
+    if (head.sequence <= got)
+      continue; // sent again, and here already
+    if (head.sequence != got + 1)
+      return failure(MEBP_CORRUPT, "the other half's frames come out of order");
+    ++got;
+    if (head.kind == static_cast<uint8_t>(FrameKind::Error))
+      return Status(MEBP_REFUSED, std::string(reinterpret_cast<const char *>(inbox), head.bytes));
+    if (head.kind == static_cast<uint8_t>(FrameKind::Message)) {
+      payloadBytes[1] += head.bytes;
+      ++messages[1];
+    }
+    return Status();
+  }
+}
+
+} // namespace mebp

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/train/exchange.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "format/half.h"
+#include "runtime/bundle/programs.h"
+
+namespace mebp {
+
+using format::FrameHead;
+using format::FrameKind;
+using format::Port;
+using format::Stage;
+
+static uint64_t tokensOf(const format::Bundle &bundle) {
+  return static_cast<uint64_t>(bundle.model().batch()) * bundle.model().sequence();
+}
+
+// compiler/plan/RemoteMemory.cpp reckons the same.
+static uint64_t largestMessage(const format::Bundle &bundle) {
+  uint64_t largest = tokensOf(bundle) * sizeof(int32_t);
+  for (const format::Program &program : bundle.programs()) {
+    uint64_t in = 0, out = 0;
+    auto add = [&](const Port &port, uint64_t &sum) {
+      const format::Value &value = valueOf(program, port);
+      const uint64_t bytes = value.rows() * rowBytesOf(value);
+      if (port.kind() == Port::FLOW)
+        largest = std::max(largest, bytes);
+      else if (port.kind() == Port::REMOTE)
+        sum += bytes;
+    };
+    for (const Port &port : program.inputs())
+      if (!format::isCotangent(port.name()) || !givesGradients(program))
+        add(port, in);
+    for (const Port &port : program.outputs())
+      add(port, out);
+    largest = std::max({largest, in, out});
+  }
+  return largest;
+}
+
+uint64_t Exchange::memoryBytes(const format::Bundle &bundle) {
+  return bundle.has_split() ? format::bytesOfKeptFrames(largestMessage(bundle)) : 0;
+}
+
+uint64_t Exchange::frameBytes(const format::Bundle &bundle) {
+  // A greeting and a refusal's line fit, too.
+  return bundle.has_split() ? sizeof(FrameHead) + std::max<uint64_t>(largestMessage(bundle), 512) : 0;
+}
+
+void Exchange::create(const format::Bundle &content, unsigned char *memory, StreamTimes times) {
+  bundle = &content;
+  split = &content.split();
+  stream.create(memory, largestMessage(content), times);
+  received.reserve(isDevice() ? 0 : static_cast<size_t>(tokensOf(content)));
+}
+
+Status Exchange::command(const Command &command) {
+  FrameHead head;
+  head.kind = static_cast<uint8_t>(command.kind);
+  head.block = command.batch;
+  head.rows = command.sequence;
+  head.position = command.position;
+  const uint64_t bytes = selectsRows() ? selected.count * sizeof(int32_t) : 0;
+  if (bytes)
+    std::memcpy(stream.body(), selected.numbers, bytes);
+  return stream.send(head, bytes);
+}
+
+Status Exchange::awaitCommand(Command &out) {
+  FrameHead head;
+  if (Status status = stream.receive(head); !status.ok())
+    return status;
+  const auto kind = static_cast<FrameKind>(head.kind);
+  const format::Model &model = bundle->model();
+  if (kind == FrameKind::Bye) {
+    out.kind = kind;
+    return Status();
+  }
+  const bool isKnown = kind == FrameKind::Forward || kind == FrameKind::Backward || kind == FrameKind::Decode;
+  const uint64_t rows = static_cast<uint64_t>(head.block) * head.rows;
+  if (!isKnown || head.block > model.batch() || rows > tokensOf(*bundle) ||
+      (kind != FrameKind::Decode && head.rows > model.sequence()) || head.bytes % sizeof(int32_t))
+    return failure(MEBP_CORRUPT, "the device asks for what the bundle has no room for");
+  const auto *numbers = reinterpret_cast<const int32_t *>(stream.received());
+  received.assign(numbers, numbers + head.bytes / sizeof(int32_t));
+  for (size_t i = 0; i < received.size(); ++i)
+    if (received[i] < (i ? received[i - 1] + 1 : 0) || static_cast<uint64_t>(received[i]) >= rows)
+      return failure(MEBP_CORRUPT, "the device wants rows that are not there");
+  selected = {received.data(), received.size()};
+  out = {kind, head.block, head.rows, head.position};
+  return Status();
+}
+
+Status Exchange::sendError(const std::string &line) {
+  FrameHead head;
+  head.kind = static_cast<uint8_t>(FrameKind::Error);
+  const uint64_t bytes = std::min<uint64_t>(line.size(), stream.bodyCapacity());
+  std::memcpy(stream.body(), line.data(), bytes);
+  return stream.send(head, bytes);
+}
+
+Status Exchange::send(Stage stage, uint32_t block, uint64_t rows, uint64_t bytes) {
+  FrameHead head;
+  head.kind = static_cast<uint8_t>(FrameKind::Message);
+  head.stage = static_cast<uint16_t>(stage);
+  head.block = block;
+  head.rows = static_cast<uint32_t>(rows);
+  return stream.send(head, bytes);
+}
+
+static const char *nameOf(Stage stage) {
+  constexpr const char *names[] = {"hidden state",
+                                   "compressed rows",
+                                   "adapted rows",
+                                   "cotangent of the hidden state",
+                                   "cotangents of the adapted rows",
+                                   "cotangents of the compressed rows"};
+  return names[static_cast<size_t>(stage)];
+}
+
+// Every size is our own.
+Status Exchange::receive(Stage stage, uint32_t block, uint64_t rows, uint64_t bytes) {
+  FrameHead head;
+  if (Status status = stream.receive(head); !status.ok())
+    return status;
+  const std::string &name = bundle->blocks(static_cast<int>(block)).name();
+  if (head.kind != static_cast<uint8_t>(FrameKind::Message) || head.stage != static_cast<uint16_t>(stage) ||
+      head.block != block || head.rows != rows || head.bytes != bytes)
+    return failure(MEBP_CORRUPT, "the other half sent something else than the %s of block '%s'", nameOf(stage),
+                   name.c_str());
+  return Status();
+}
+
+static bool isFinite(const unsigned char *data, uint64_t bytes, format::Storage storage) {
+  if (storage == format::Storage::BF16) {
+    const auto *values = reinterpret_cast<const uint16_t *>(data);
+    return std::all_of(values, values + bytes / 2, [](uint16_t value) { return (value & 0x7F80) != 0x7F80; });
+  }
+  const auto *values = reinterpret_cast<const uint32_t *>(data);
+  return std::all_of(values, values + bytes / 4, [](uint32_t value) { return (value & 0x7F800000) != 0x7F800000; });
+}
+
+static Status notFinite(Stage stage, const format::Bundle &bundle, uint32_t block) {
+  return failure(MEBP_NOT_FINITE, "the %s of block '%s' that the other half sent are not finite", nameOf(stage),
+                 bundle.blocks(static_cast<int>(block)).name().c_str());
+}
+
+// Which programs give what, and which take it.
+static Stage stageOf(bool cotangents, bool isAdapted) {
+  if (cotangents)
+    return isAdapted ? Stage::AdaptedCotangent : Stage::CompressedCotangent;
+  return isAdapted ? Stage::Adapted : Stage::Compressed;
+}
+
+Status Exchange::sendPorts(const format::Program &program, uint32_t block, uint64_t rows,
+                           const ExchangeMemory &memory) {
+  unsigned char *body = stream.body();
+  uint64_t bytes = 0;
+  bool cotangents = false;
+  for (const Port &port : program.outputs()) {
+    if (port.kind() != Port::REMOTE)
+      continue;
+    cotangents = format::isCotangent(port.name());
+    const uint64_t size = rows * rowBytesOf(valueOf(program, port));
+    std::memcpy(body + bytes, memory.remote.at(block, port.name()), size);
+    bytes += size;
+  }
+  // A server gives u and takes v, a device the other way.
+  return send(stageOf(cotangents, isDevice() != cotangents), block, rows, bytes);
+}
+
+Status Exchange::receivePorts(const format::Program &program, uint32_t block, uint64_t rows,
+                              const ExchangeMemory &memory, bool cotangents) {
+  auto isOurs = [&](const Port &port) {
+    return port.kind() == Port::REMOTE && format::isCotangent(port.name()) == cotangents;
+  };
+  uint64_t bytes = 0;
+  for (const Port &port : program.inputs())
+    if (isOurs(port))
+      bytes += rows * rowBytesOf(valueOf(program, port));
+  const Stage stage = stageOf(cotangents, isDevice() == cotangents);
+  if (Status status = receive(stage, block, rows, bytes); !status.ok())
+    return status;
+  const unsigned char *body = stream.received();
+  for (const Port &port : program.inputs()) {
+    if (!isOurs(port))
+      continue;
+    const format::Value &value = valueOf(program, port);
+    const uint64_t size = rows * rowBytesOf(value);
+    if (!isFinite(body, size, format::storageOf(value.element())))
+      return notFinite(stage, *bundle, block);
+    std::memcpy(memory.remote.at(block, port.name()), body, size);
+    body += size;
+  }
+  return Status();
+}
+
+Status Exchange::sendFlows(uint32_t giver, uint64_t rows, const ExchangeMemory &memory, bool cotangents) {
+  unsigned char *body = stream.body();
+  uint64_t bytes = 0;
+  for (const Flow &flow : memory.checkpoints.flowsBehind(giver)) {
+    const void *data =
+        cotangents ? memory.checkpoints.cotangentOf(giver, flow.name) : memory.checkpoints.outputOf(giver, flow.name);
+    std::memcpy(body + bytes, data, rows * flow.rowBytes);
+    bytes += rows * flow.rowBytes;
+  }
+  return send(cotangents ? Stage::HiddenCotangent : Stage::Hidden, giver, rows, bytes);
+}
+
+Status Exchange::receiveFlows(uint32_t giver, uint64_t rows, const ExchangeMemory &memory, bool cotangents) {
+  const Stage stage = cotangents ? Stage::HiddenCotangent : Stage::Hidden;
+  uint64_t bytes = 0;
+  for (const Flow &flow : memory.checkpoints.flowsBehind(giver))
+    bytes += rows * flow.rowBytes;
+  if (Status status = receive(stage, giver, rows, bytes); !status.ok())
+    return status;
+  const unsigned char *body = stream.received();
+  for (const Flow &flow : memory.checkpoints.flowsBehind(giver)) {
+    if (!isFinite(body, rows * flow.rowBytes, flow.storage))
+      return notFinite(stage, *bundle, giver);
+    void *data =
+        cotangents ? memory.checkpoints.cotangentOf(giver, flow.name) : memory.checkpoints.outputOf(giver, flow.name);
+    std::memcpy(data, body, rows * flow.rowBytes);
+    body += rows * flow.rowBytes;
+  }
+  return Status();
+}
+
+} // namespace mebp

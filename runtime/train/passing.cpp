@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a block runs, here or in part elsewhere. A whole model has no exchange, and all of a block's programs.
+#include "runtime/bundle/programs.h"
+#include "runtime/train/blocks.h"
+
+namespace mebp {
+
+using format::Port;
+
+bool Blocks::hasBackward(uint32_t block) const {
+  if (exchange && block < bundle->split().lowest_trained())
+    return false;
+  return has(block, format::backwardProgram) || (exchange && exchange->isServed(block));
+}
+
+// Of the last layer's result, and of its cotangent.
+uint64_t Blocks::topRows(LiveShape live) const {
+  return exchange->selectsRows() ? exchange->selection().count : live.rows();
+}
+
+Status Blocks::enterForward(uint32_t block, LiveShape live, uint32_t position, bool generates) {
+  if (!exchange || block != exchange->first())
+    return Status();
+  if (!exchange->isDevice())
+    return exchange->receiveFlows(block - 1, live.rows(), {*checkpoints, *remote}, false);
+  if (Status status = wait(); !status.ok())
+    return status;
+  const format::FrameKind kind = generates ? format::FrameKind::Decode : format::FrameKind::Forward;
+  if (Status status = exchange->command({kind, live.batch, live.sequence, position}); !status.ok())
+    return status;
+  return exchange->sendFlows(block - 1, live.rows(), {*checkpoints, *remote}, false);
+}
+
+Status Blocks::leaveForward(uint32_t block, LiveShape live) {
+  if (!exchange || block + 1 != exchange->end())
+    return Status();
+  if (exchange->isDevice())
+    return exchange->receiveFlows(block, topRows(live), {*checkpoints, *remote}, false);
+  if (Status status = wait(); !status.ok())
+    return status;
+  if (exchange->selectsRows())
+    for (const Flow &flow : checkpoints->flowsBehind(block))
+      gatherRows(checkpoints->outputOf(block, flow.name), flow.rowBytes, exchange->selection());
+  return exchange->sendFlows(block, topRows(live), {*checkpoints, *remote}, false);
+}
+
+Status Blocks::enterBackward(uint32_t block, LiveShape live) {
+  if (!exchange || block + 1 != exchange->end())
+    return Status();
+  if (exchange->isDevice()) {
+    if (Status status = wait(); !status.ok())
+      return status;
+    if (Status status = exchange->command({format::FrameKind::Backward, live.batch, live.sequence, 0}); !status.ok())
+      return status;
+    return exchange->sendFlows(block, topRows(live), {*checkpoints, *remote}, true);
+  }
+  if (Status status = exchange->receiveFlows(block, topRows(live), {*checkpoints, *remote}, true); !status.ok())
+    return status;
+  if (exchange->selectsRows())
+    for (const Flow &flow : checkpoints->flowsBehind(block))
+      scatterRows(checkpoints->cotangentOf(block, flow.name), flow.rowBytes, exchange->selection(), live.rows());
+  return Status();
+}
+
+Status Blocks::leaveBackward(uint32_t block, LiveShape live) {
+  if (!exchange || block != exchange->first() || !exchange->needsInput(block))
+    return Status();
+  if (exchange->isDevice())
+    return exchange->receiveFlows(block - 1, live.rows(), {*checkpoints, *remote}, true);
+  if (Status status = wait(); !status.ok())
+    return status;
+  return exchange->sendFlows(block - 1, live.rows(), {*checkpoints, *remote}, true);
+}
+
+static bool hasRemote(const Ports &ports, bool cotangents) {
+  for (const Port &port : ports)
+    if (port.kind() == Port::REMOTE && format::isCotangent(port.name()) == cotangents)
+      return true;
+  return false;
+}
+
+// With what it takes from the other half before, and what it gives that one behind.
+Status Blocks::runPassing(uint32_t block, std::string_view name, LiveShape live, uint32_t position) {
+  const BoundProgram &bound = of(block, name);
+  if (!exchange || !exchange->isServed(block))
+    return run(bound, live, position);
+  const format::Program &program = bundle->programs(bound.program);
+  const bool isBackward = bound.use->givesGradients;
+  if (hasRemote(program.inputs(), isBackward))
+    if (Status status = exchange->receivePorts(program, block, live.rows(), {*checkpoints, *remote}, isBackward);
+        !status.ok())
+      return status;
+  if (Status status = run(bound, live, position); !status.ok())
+    return status;
+  // The first block's cotangents of u would be of use to nobody.
+  const bool isOfInput = isBackward && exchange->isDevice();
+  if (!hasRemote(program.outputs(), isBackward) || (isOfInput && !exchange->needsInput(block)))
+    return Status();
+  if (Status status = wait(); !status.ok())
+    return status;
+  return exchange->sendPorts(program, block, live.rows(), {*checkpoints, *remote});
+}
+
+Status Blocks::runForwards(uint32_t block, LiveShape live, uint32_t position, bool generates) {
+  if (Status status = enterForward(block, live, position, generates); !status.ok())
+    return status;
+  for (const format::ForwardProgram &program : format::forwardPrograms) {
+    const std::string_view name = generates ? program.decode : program.name;
+    if (!has(block, name))
+      continue;
+    if (Status status = runPassing(block, name, live, position); !status.ok())
+      return status;
+  }
+  return leaveForward(block, live);
+}
+
+Status Blocks::runBackwards(uint32_t block, LiveShape live) {
+  if (Status status = enterBackward(block, live); !status.ok())
+    return status;
+  for (const format::ForwardProgram *program = std::end(format::forwardPrograms);
+       program-- != std::begin(format::forwardPrograms);) {
+    const bool isUseless =
+        program->backward == format::compressBackwardProgram && exchange && !exchange->needsInput(block);
+    if (!has(block, program->backward) || isUseless)
+      continue;
+    if (Status status = runPassing(block, program->backward, live, 0); !status.ok())
+      return status;
+  }
+  return leaveBackward(block, live);
+}
+
+} // namespace mebp

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Finds subspaces in the gradient over several micro-batches (runtime/train/subspaces.h), before the step that is
+// projected to them. Nothing has been updated yet, so that a failure here leaves everything as it was.
+#include "runtime/train/session.h"
+
+namespace mebp {
+
+// Forwards and backwards of all micro-batches, whose gradients nobody takes.
+Status Session::passOver(const Tokens *batches, uint32_t count, const AtBlock &atBlock, uint32_t last) {
+  for (uint32_t i = 0; i < count; ++i) {
+    double ignored;
+    if (Status status = runToBackward(batches, count, i, ignored); !status.ok())
+      return status;
+    if (labels == 0)
+      continue;
+    if (Status status = runBackward(nullptr, atBlock, last); !status.ok())
+      return status;
+  }
+  return Status();
+}
+
+Status Session::findSubspaces(const Tokens *batches, uint32_t count) {
+  if (subspaces.isExact())
+    return findExactly(batches, count);
+  for (uint32_t pass = 0; pass < Subspaces::passes; ++pass) {
+    subspaces.beginPass(pass, trainables);
+    auto addProduct = [&](uint32_t block) { return subspaces.addProduct(pass, block, blocks, live, trainables); };
+    if (Status status = passOver(batches, count, std::ref(addProduct)); !status.ok())
+      return status;
+    if (Status status = subspaces.endPass(pass, trainables); !status.ok())
+      return status;
+  }
+  return Status();
+}
+
+Status Session::findExactly(const Tokens *batches, uint32_t count) {
+  for (uint32_t block = blocks.head(); block-- > 0;)
+    for (uint32_t group = 0; group < subspaces.groups(block); ++group) {
+      subspaces.clearGradients(block, group, trainables);
+      auto addGradients = [&](uint32_t at) {
+        return at == block ? subspaces.addGradients(block, group, blocks, live, trainables) : Status();
+      };
+      if (Status status = passOver(batches, count, std::ref(addGradients), block); !status.ok())
+        return status;
+      if (Status status = subspaces.decompose(block, group, trainables); !status.ok())
+        return status;
+    }
+  return Status();
+}
+
+} // namespace mebp

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a block's programs give each other: the REMOTE ports of a layer whose adapter may be in another place. What a
+// backward reads again is kept for each block, the rest has one place for all.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "format/program.pb.h"
+#include "runtime/train/placer.h"
+
+namespace mebp {
+
+struct RemoteValue {
+  std::string_view name; // of the bundle
+  uint64_t offset = 0;   // in the session's memory
+  uint64_t rowBytes = 0;
+};
+
+struct RemotePlan {
+  std::vector<std::vector<RemoteValue>> blocks;
+};
+
+// Of the programs that generate text, or of the others. Without gradients nothing is kept.
+RemotePlan planRemote(const format::Bundle &bundle, bool generates, bool hasGradients, Placer &memory);
+
+class Remote {
+public:
+  void create(RemotePlan planned, unsigned char *sessionMemory) {
+    plan = std::move(planned);
+    memory = sessionMemory;
+  }
+  const RemoteValue &find(uint32_t block, std::string_view name) const;
+  void *at(uint32_t block, std::string_view name) const { return memory + find(block, name).offset; }
+
+private:
+  RemotePlan plan;
+  unsigned char *memory = nullptr;
+};
+
+} // namespace mebp

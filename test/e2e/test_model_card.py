@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""README.md beside an adapter: what a run writes, and what it leaves alone."""
+
+import json
+import shlex
+
+import pytest
+import yaml
+
+import mebp
+from mebp.cli import main
+from mebp.data import load_dataset
+from mebp.inspect import inspect
+from mebp.tokenizer import Tokenizer
+from mebp.training.model_card import command_of
+from mebp.training.options import TrainingOptions
+
+
+def rows(card: str) -> dict[str, str]:
+    cells = [line.strip("| ").split(" | ") for line in card.splitlines() if line.startswith("| ") and " | " in line[2:]]
+    return {cell[0]: cell[1] for cell in cells if len(cell) == 2}
+
+
+def test_a_run_says_what_it_did(bundle, data, tmp_path, capsys):
+    adapter, state = tmp_path / "the adapter", tmp_path / "state"
+    given = ["train", bundle, "--data", data, "--eval", data, "--steps", "4", "--eval-every", "2", "--lr", "0.001"]
+    given = [*map(str, [*given, "--adapter-out", adapter, "--state", state, "--log", tmp_path / "log"])]
+    assert main(given) == 0
+    card = (adapter / "README.md").read_text()
+    front = yaml.safe_load(card.split("---")[1])
+    base = inspect(bundle)["model"]["name"]
+    assert front == {"base_model": base, "library_name": "peft", "pipeline_tag": "text-generation",
+                     "tags": ["lora", "mebp"]}  # fmt: skip
+    log = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    losses = [line["loss"] for line in log if "loss" in line]
+    best = min((line for line in log if "eval_loss" in line), key=lambda line: line["eval_loss"])
+    found = rows(card)
+    assert found["training loss"] == f"{losses[0]:.4f} at the first step, {losses[-1]:.4f} at the last"
+    assert found["evaluation loss"].startswith(f"{best['eval_loss']:.4f} after step {best['step']}, perplexity ")
+    assert found["steps"] == "4" and found["base model"] == f"`{base}`"
+    digest = load_dataset(data, Tokenizer(bundle), 32).digest
+    assert found["data"] == f"`data.txt`, SHA-256 of its tokens and labels: `{digest}`"
+    # The command trains the same again.
+    assert sorted(shlex.split(found["command"].strip("`"))) == sorted(["mebp", *given])
+    assert "AutoPeftModelForCausalLM" in card and "mebp adapter convert" in card
+
+
+def test_the_command_has_what_is_not_the_default(tmp_path):
+    options = TrainingOptions(bundle=tmp_path / "a b.mebp", data=tmp_path / "data", steps=3, resume=True, clip=1.0,
+                              state=tmp_path / "state")  # fmt: skip
+    assert command_of(options) == (
+        f"mebp train '{tmp_path}/a b.mebp' --data {tmp_path}/data --steps 3 --clip 1.0 --state {tmp_path}/state"
+    )
+
+
+@pytest.mark.parametrize("content", ["precious", "\xff"])
+def test_a_readme_of_somebody_else_stays(bundle, data, tmp_path, content):
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "README.md").write_text(content, encoding="latin-1")
+    mebp.train(bundle, data, steps=1, adapter_out=adapter, progress=False)
+    assert (adapter / "README.md").read_text(encoding="latin-1") == content
+    assert (adapter / "adapter_model.safetensors").exists()
+
+
+def test_an_older_card_is_replaced(bundle, data, tmp_path):
+    adapter = tmp_path / "adapter"
+    for steps in (1, 2):
+        mebp.train(bundle, data, steps=steps, adapter_out=adapter, overwrite=True, progress=False)
+        assert rows((adapter / "README.md").read_text())["steps"] == str(steps)
+    mebp.train(bundle, data, steps=3, adapter_out=adapter, keep="all", save_every=1, overwrite=True, progress=False)
+    assert (adapter / "step-3" / "README.md").exists()
+    mebp.train(bundle, data, steps=1, adapter_out=adapter, keep="all", save_every=1, overwrite=True, progress=False)
+    assert sorted(each.name for each in adapter.iterdir() if each.is_dir()) == ["step-1"]

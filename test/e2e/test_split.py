@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One model over a device and a server computes the bits of one process, over good networks and bad ones."""
+
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import mebp
+from mebp.certificates import make_certificates
+from mebp.inspect import inspect
+from mebp.split import Credentials, Server, connect
+from support.split import BATCH, compile_both
+
+STEPS = 4
+KEPT = {"K = N = 0": (0, 0), "K = N = 1": (1, 1), "K = 2": (2, 0)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("split")
+
+
+@pytest.fixture(scope="module")
+def halves(folder):
+    return compile_both(folder)
+
+
+def tokens(session: mebp.Session, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    ids = np.random.default_rng(seed).integers(0, session.vocabulary, (BATCH, 33), dtype=np.int32)
+    labels = ids.copy()
+    labels[0, :9] = -100
+    labels[:, 20] = -100
+    return ids, labels
+
+
+def trained(bundle, stream=None, steps: int = STEPS, **options) -> dict[str, np.ndarray]:
+    session = mebp.Session(bundle, stream=stream, lr=5e-2, threads=1, **options)
+    for step in range(steps):
+        session.step(*tokens(session, step))
+    return session.trainables()
+
+
+def same(left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> bool:
+    return left.keys() == right.keys() and all(np.array_equal(left[key], right[key]) for key in left)
+
+
+@pytest.mark.parametrize("kept", KEPT)
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_bits_of_one_process(folder, precision, kept):
+    whole, edge, cloud = compile_both(folder, precision, KEPT[kept])
+    server = Server(cloud, threads=3)
+    one = mebp.Session(whole, lr=5e-2, threads=1)
+    two = mebp.Session(edge, lr=5e-2, threads=2, stream=connect(edge, server))
+    for step in range(STEPS):
+        ids, labels = tokens(one, step)
+        assert one.step(ids, labels).loss == two.step(ids, labels).loss
+    ids, labels = tokens(one)
+    first, second = one.loss_and_gradients(ids, labels), two.loss_and_gradients(ids, labels)
+    assert first[0] == second[0] and same(first[1], second[1])
+    assert all(values.any() for values in first[1].values())
+    assert same(one.trainables(), two.trainables())
+    assert one.loss(ids, labels) == two.loss(ids, labels)
+    for greedy in ({}, {"temperature": 0.7, "seed": 3}):
+        prompt = ids[:1, :11]
+        answers = [session.generate(prompt, max_new_tokens=16, **greedy) for session in (one, two)]
+        assert np.array_equal(*answers)
+
+
+def test_chunks(folder):
+    whole, edge, cloud = compile_both(folder, "f32", (0, 0), "--chunk-size=7")
+    assert same(trained(whole), trained(edge, connect(edge, Server(cloud))))
+
+
+def test_accumulated_and_clipped(halves):
+    whole, edge, cloud = halves
+    states = []
+    for bundle, stream in ((whole, None), (edge, connect(edge, Server(cloud)))):
+        session = mebp.Session(bundle, stream=stream, lr=5e-2, threads=1, accumulate=True, clip=0.1)
+        for step in range(STEPS):
+            batches = [tokens(session, 2 * step), tokens(session, 2 * step + 1)]
+            session.step([ids for ids, _ in batches], [labels for _, labels in batches])
+        states.append(session.trainables())
+    assert same(*states)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_cuts(halves, seed):
+    """The stream breaks again and again, and what was under way is lost."""
+    whole, edge, cloud = halves
+    server = Server(cloud, threads=1, resume_window=3)  # for a last frame that was lost
+    stream = connect(edge, server)
+    stream.shape(0, 0, 0.1, 12, seed)
+    assert same(trained(whole), trained(edge, stream))
+    assert any("came back" in line for line in server.lines())
+
+
+@pytest.fixture(scope="module")
+def credentials(tmp_path_factory) -> tuple[Credentials, Credentials]:
+    folder = tmp_path_factory.mktemp("certificates")
+    make_certificates(folder)
+    return tuple(
+        Credentials(folder / f"{name}.pem", folder / f"{name}.key", folder / "ca.pem") for name in ("server", "client")
+    )
+
+
+def test_over_tls(halves, credentials):
+    whole, edge, cloud = halves
+    server = Server(cloud, threads=1)
+    port = server.listen("127.0.0.1:0", credentials[0])
+    assert same(trained(whole), trained(edge, connect(edge, f"127.0.0.1:{port}", credentials[1])))
+    server.stop()
+
+
+SERVE = """
+import sys, time
+from mebp.split import Server
+server = Server(sys.argv[1], threads=1)
+print(server.listen(f"127.0.0.1:{sys.argv[2]}"), flush=True)
+time.sleep(600)
+"""
+
+
+def serve(cloud, port: int = 0) -> tuple[subprocess.Popen, int]:
+    process = subprocess.Popen([sys.executable, "-c", SERVE, cloud, str(port)], stdout=subprocess.PIPE, text=True)
+    return process, int(process.stdout.readline())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_servers(halves, seed):
+    """A step that a server was killed in begins again with the next one."""
+    whole, edge, cloud = halves
+    process, port = serve(cloud)
+    stop = threading.Event()
+    killed = []
+
+    def kill_and_start() -> None:
+        nonlocal process
+        pauses = np.random.default_rng(seed).uniform(0.05, 0.3, 3)
+        for pause in pauses:
+            if stop.wait(pause):
+                return
+            process.kill()
+            process.wait()
+            process, _ = serve(cloud, port)
+            killed.append(pause)
+
+    thread = threading.Thread(target=kill_and_start)
+    session = mebp.Session(edge, stream=connect(edge, f"127.0.0.1:{port}"), lr=5e-2, threads=1)
+    thread.start()
+    steps = 0
+    while thread.is_alive() or steps < STEPS:
+        session.step(*tokens(session, steps))
+        steps += 1
+    stop.set()
+    thread.join()
+    values = session.trainables()
+    del session
+    process.kill()
+    assert len(killed) == 3
+    assert same(trained(whole, steps=steps), values)
+
+
+def test_halves_alone(halves):
+    _, edge, cloud = halves
+    session = mebp.Session(edge)
+    with pytest.raises(mebp.Error, match="^the bundle is the device's half of a model, whose layers are on a server"):
+        session.loss(*tokens(session))
+    session = mebp.Session(cloud)
+    with pytest.raises(mebp.Error, match="^the bundle is the server's half of a model"):
+        session.loss(*tokens(session))
+    with pytest.raises(mebp.Error, match="is not the server's half of a model; give NAME.cloud.mebp"):
+        Server(edge)
+
+
+def test_another_pair_is_refused(folder, halves):
+    other = compile_both(folder, "bf16")
+    with pytest.raises(mebp.Error, match="half of another model"):
+        mebp.Session(halves[1], stream=connect(halves[1], Server(other[2])))
+
+
+def test_memory_limit(halves):
+    server = Server(halves[2], memory_limit=1000)
+    with pytest.raises(mebp.Error, match="^the server has no room for one more session, which needs .* MB"):
+        mebp.Session(halves[1], stream=connect(halves[1], server))
+
+
+def test_nothing_private_lies_on_the_server(halves):
+    """Neither the embedding, the head nor a tokenizer; and of the device's half no layer's weights."""
+    names = [{weight["name"] for weight in inspect(half)["weights"]} for half in halves[1:]]
+    assert {"model.embed_tokens.weight", "lm_head.weight", "model.norm.weight"} <= names[0]
+    assert not any(".layers." in name for name in names[0])
+    assert not names[1] & names[0] and all(".layers." in name for name in names[1])
+    assert not (halves[2] / "tokenizer").exists()
+
+
+def test_a_server_that_is_gone(halves):
+    started = time.monotonic()
+    with pytest.raises(mebp.Error, match="127.0.0.1:9"):
+        mebp.Session(halves[1], stream=connect(halves[1], "127.0.0.1:9"))
+    assert time.monotonic() - started < 60

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a model is compiled to where nobody says: length, budget; and which bundle of the cache it is."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from mebp.building.budget import free_budget
+from mebp.building.fingerprint import bundle_fingerprint, export_fingerprint
+from mebp.building.length import Length, choose_length, model_limit
+from mebp.compile_options import CompileOptions, compile_option_kinds, flag
+from mebp.errors import Error
+from mebp.exporter.finding import Found
+from mebp.memory import free_bytes
+from mebp.tokenizer import Tokenizer
+from mebp.tools import find_tool, run_tool
+from support import models
+from support.textmodel import make_tokenizer
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    models.save(models.build("llama", num_hidden_layers=1), folder)
+    make_tokenizer(folder)
+    return folder
+
+
+def completions(path: Path, *lengths: int) -> Path:
+    """Samples of so many tokens each, of which a byte is one, and the end another."""
+    samples = [{"prompt": "a", "completion": "b" * (length - 2)} for length in lengths]
+    path.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("lengths", "limit", "expected"),
+    [
+        ([3, 5, 32], None, Length(32, "which hold all 3 samples, the longest of 32")),
+        ([3, 5, 33], None, Length(64, "which hold all 3 samples, the longest of 33")),
+        ([10] * 99 + [5000], None, Length(32, "which hold 99 of 100 samples, the longest of 5,000")),
+        ([10] * 40 + [50, 70], None, Length(96, "which hold all 42 samples, the longest of 70")),
+        ([4000, 10], None, Length(1024, "which hold 1 of 2 samples, the longest of 4,000")),
+        ([100], 80, Length(80, "which hold 0 of 1 samples, the longest of 100")),
+        ([9], None, Length(32, "which hold all 1 sample, the longest of 9")),
+    ],
+)
+def test_the_length_holds_the_samples(source, tmp_path, lengths, limit, expected):
+    data = completions(tmp_path / "data.jsonl", *lengths)
+    assert choose_length(data, Tokenizer.of_model(source), limit) == expected
+
+
+def test_packed_text_has_the_usual_length(source, tmp_path):
+    (tmp_path / "data.txt").write_text("The lamp is lit.")
+    for limit, tokens in ((None, 256), (512, 256), (128, 128)):
+        length = choose_length(tmp_path / "data.txt", Tokenizer.of_model(source), limit)
+        assert length == Length(tokens, "as usual for packed text")
+
+
+def test_many_samples_are_not_all_read(source, tmp_path):
+    data = completions(tmp_path / "data.jsonl", *[10] * 1999, *[200] * 2001)
+    assert choose_length(data, Tokenizer.of_model(source), None).reason == (
+        "which hold all 2,000 samples, the longest of 200"
+    )
+
+
+def test_a_model_without_a_tokenizer(tmp_path):
+    with pytest.raises(Error) as caught:
+        Tokenizer.of_model(tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path / 'tokenizer.json'}: does not exist: training on text needs it; save it there with AutoTokenizer's "
+        "save_pretrained"
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "limit"),
+    [({"max_position_embeddings": 512}, 512), ({"n_positions": 128}, 128), ({}, None), ({"n_positions": "x"}, None)],
+)
+def test_a_model_s_limit(tmp_path, config, limit):
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert model_limit(tmp_path) == limit
+
+
+@pytest.mark.parametrize("free", [1e6, 300e6, 1.3e9, 15.9e9, 1e12])
+def test_the_budget_is_most_of_three_quarters(monkeypatch, free):
+    monkeypatch.setattr("mebp.building.budget.free_bytes", lambda: free)
+    budget = free_budget()
+    assert 0.75 * free * 7 / 8 < budget.bytes <= 0.75 * free
+    assert budget.reason == f"{free / 1e6:,.0f} MB are free, a quarter of which is left to all else"
+    monkeypatch.setattr("mebp.building.budget.free_bytes", lambda: 1.001 * free)
+    assert free_budget().bytes == pytest.approx(budget.bytes, rel=0.13)
+
+
+def test_a_system_that_does_not_tell(monkeypatch):
+    monkeypatch.setattr("mebp.building.budget.free_bytes", lambda: float("inf"))
+    with pytest.raises(Error) as caught:
+        free_budget()
+    assert str(caught.value) == (
+        "--memory-budget auto: this system does not tell what is free; give a size, such as 512MiB"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "root", "files"),
+    [
+        ("0::/one/two", "", {"memory.max": "1000000", "memory.current": "300000"}),
+        ("5:memory:/one/two", "memory", {"memory.limit_in_bytes": "1000000", "memory.usage_in_bytes": "300000"}),
+    ],
+)
+@pytest.mark.parametrize("group", ["one/two", "one", ""])
+def test_a_group_s_limit_counts(tmp_path, monkeypatch, line, root, files, group):
+    groups = tmp_path / "groups"
+    (groups / root / group).mkdir(parents=True)
+    for name, value in files.items():
+        (groups / root / group / name).write_text(f"{value}\n")
+    stated = "inactive_file 50000\n" if not root else "inactive_file 1\ntotal_inactive_file 50000\n"
+    (groups / root / group / "memory.stat").write_text(stated)
+    (tmp_path / "cgroup").write_text(f"{line}\n")
+    monkeypatch.setattr("mebp.memory._GROUPS", groups)
+    monkeypatch.setattr("mebp.memory._OWN", tmp_path / "cgroup")
+    assert free_bytes() == 750000
+    (groups / root / group / next(iter(files))).write_text("max\n")
+    assert 1e6 < free_bytes() < float("inf")
+
+
+def keys(folder: Path, name: str = "model", exporting: dict | None = None, compiling: dict | None = None) -> str:
+    return bundle_fingerprint(
+        export_fingerprint(Found(name, str(folder), folder), folder, exporting or {}), compiling or {}
+    )
+
+
+def test_another_content_is_another_bundle(source):
+    first = keys(source)
+    assert keys(source) == first
+    assert (
+        len(
+            {first, keys(source, "other"), keys(source, exporting={"seq_len": 1}), keys(source, compiling={"batch": 2})}
+        )
+        == 4
+    )
+    weights, config = source / "model.safetensors", source / "config.json"
+    stored, times = weights.read_bytes(), (weights.stat().st_atime_ns, weights.stat().st_mtime_ns)
+    changed = bytearray(stored)
+    changed[-1] ^= 1
+    weights.write_bytes(changed)
+    os.utime(weights, ns=times)  # as an archive may give the same time to all that is in it
+    second = keys(source)
+    weights.write_bytes(stored)
+    third = keys(source)  # of another time
+    os.utime(weights, ns=times)
+    assert len({first, second, third}) == 3 and keys(source) == first
+    text = config.read_text()
+    config.write_text(text.replace("0.02", "0.03"))
+    assert keys(source) != first
+    config.write_text(text)
+    os.utime(config, ns=(0, 0))
+    assert keys(source) == first
+
+
+def test_another_machine_s_plan_is_another_bundle(source, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEBP_CACHE", str(tmp_path))
+    first = keys(source)
+    (tmp_path / "rates.json").write_text("{}")
+    assert keys(source) != first
+    (tmp_path / "rates.json").unlink()
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(77))
+    assert keys(source) != first
+
+
+def test_every_option_is_mebpc_s():
+    known = run_tool([find_tool("mebpc"), "--help"])
+    assert compile_option_kinds().keys() == CompileOptions.__dataclass_fields__.keys()
+    named = CompileOptions.named_by_mebpc(compile_option_kinds())
+    assert not [name for name in named if f"{flag(name)} " not in known]

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Frames over a stream that breaks, and from a peer that sends what it should not.
+#include "runtime/split/reliable_stream.h"
+
+#include <cstring>
+#include <deque>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace mebp {
+namespace {
+
+using format::FrameHead;
+using format::FrameKind;
+using format::Hello;
+
+constexpr uint64_t largest = 256;
+
+// Gives what it was filled with, and keeps what it is sent.
+struct Script {
+  struct Frame {
+    FrameHead head;
+    std::string body;
+  };
+  std::deque<Frame> incoming;
+  std::vector<Frame> outgoing;
+  unsigned openings = 0;
+
+  mebp_transport transport() {
+    mebp_transport made = {};
+    made.size = sizeof made;
+    made.user = this;
+    made.open = [](void *user, uint32_t, mebp_error *) {
+      ++static_cast<Script *>(user)->openings;
+      return MEBP_OK;
+    };
+    made.send = [](void *user, const void *head, size_t headBytes, const void *body, size_t bytes, mebp_error *) {
+      Frame frame;
+      EXPECT_EQ(headBytes, sizeof frame.head);
+      std::memcpy(&frame.head, head, sizeof frame.head);
+      frame.body.assign(static_cast<const char *>(body), bytes);
+      static_cast<Script *>(user)->outgoing.push_back(frame);
+      return MEBP_OK;
+    };
+    made.receive = [](void *user, void *head, size_t, void *body, size_t capacity, size_t *bytes, uint32_t,
+                      mebp_error *error) {
+      auto &script = *static_cast<Script *>(user);
+      if (script.incoming.empty()) {
+        std::strcpy(error->message, "nothing came");
+        return MEBP_DISCONNECTED;
+      }
+      Frame frame = script.incoming.front();
+      script.incoming.pop_front();
+      if (frame.body.size() > capacity) {
+        std::strcpy(error->message, "too long");
+        return MEBP_CORRUPT;
+      }
+      std::memcpy(head, &frame.head, sizeof frame.head);
+      std::memcpy(body, frame.body.data(), frame.body.size());
+      *bytes = frame.body.size();
+      return MEBP_OK;
+    };
+    made.close = [](void *) {};
+    return made;
+  }
+
+  void welcome(uint64_t session, uint32_t received) {
+    Hello hello;
+    hello.session = session;
+    hello.received = received;
+    FrameHead head;
+    head.kind = static_cast<uint8_t>(FrameKind::Welcome);
+    head.sequence = 1;
+    head.bytes = sizeof hello;
+    incoming.push_back({head, std::string(reinterpret_cast<const char *>(&hello), sizeof hello)});
+  }
+  void message(uint32_t sequence, const std::string &body) {
+    FrameHead head;
+    head.kind = static_cast<uint8_t>(FrameKind::Message);
+    head.sequence = sequence;
+    head.bytes = static_cast<uint32_t>(body.size());
+    incoming.push_back({head, body});
+  }
+};
+
+class ReliableStreamTest : public testing::Test {
+protected:
+  void open() {
+    stream.create(memory.data(), largest, {1000, 50});
+    script.welcome(7, 0);
+    ASSERT_TRUE(stream.open(script.transport(), {}).ok());
+    script.outgoing.clear();
+  }
+  Status send(const std::string &body) {
+    std::memcpy(stream.body(), body.data(), body.size());
+    FrameHead head;
+    head.kind = static_cast<uint8_t>(FrameKind::Message);
+    return stream.send(head, body.size());
+  }
+  std::string received(const FrameHead &head) {
+    return std::string(reinterpret_cast<const char *>(stream.received()), head.bytes);
+  }
+
+  std::vector<unsigned char> memory = std::vector<unsigned char>(format::bytesOfKeptFrames(largest));
+  Script script;
+  ReliableStream stream;
+};
+
+TEST_F(ReliableStreamTest, GoesOnWithANewStream) {
+  open();
+  ASSERT_TRUE(send("first").ok());
+  ASSERT_TRUE(send("second").ok());
+  script.outgoing.clear();
+  const unsigned before = script.openings;
+  FrameHead head;
+  EXPECT_EQ(stream.receive(head).code(), MEBP_DISCONNECTED); // and nobody answers for 50 ms
+  EXPECT_GT(script.openings, before);
+  EXPECT_FALSE(stream.hasLost());
+  ASSERT_FALSE(script.outgoing.empty());
+  EXPECT_EQ(script.outgoing.front().head.kind, static_cast<uint8_t>(FrameKind::Hello));
+}
+
+TEST_F(ReliableStreamTest, TakesEachFrameOnce) {
+  open();
+  script.message(1, "one");
+  script.message(1, "one");
+  script.message(2, "two");
+  FrameHead head;
+  ASSERT_TRUE(stream.receive(head).ok());
+  EXPECT_EQ(received(head), "one");
+  ASSERT_TRUE(stream.receive(head).ok());
+  EXPECT_EQ(received(head), "two");
+}
+
+TEST_F(ReliableStreamTest, RefusesAGap) {
+  open();
+  script.message(2, "two");
+  FrameHead head;
+  const Status status = stream.receive(head);
+  EXPECT_EQ(status.code(), MEBP_CORRUPT);
+  EXPECT_EQ(status.message(), "the other half's frames come out of order");
+}
+
+TEST_F(ReliableStreamTest, RefusesAnotherVersionAndAWrongLength) {
+  open();
+  for (bool isVersion : {true, false}) {
+    script.message(1, "one");
+    if (isVersion)
+      script.incoming.back().head.version = 2;
+    else
+      script.incoming.back().head.bytes = 4;
+    FrameHead head;
+    const Status status = stream.receive(head);
+    EXPECT_EQ(status.code(), MEBP_CORRUPT);
+    EXPECT_EQ(status.message(), "the other half sent a frame that is none; use the same version of mebp on both sides");
+  }
+}
+
+TEST_F(ReliableStreamTest, SaysWhatTheServerSays) {
+  open();
+  script.message(1, "the server is on fire");
+  script.incoming.back().head.kind = static_cast<uint8_t>(FrameKind::Error);
+  FrameHead head;
+  const Status status = stream.receive(head);
+  EXPECT_EQ(status.code(), MEBP_REFUSED);
+  EXPECT_EQ(status.message(), "the server is on fire");
+}
+
+// Whatever comes, memory beyond the largest frame is never written, and a call ends.
+TEST_F(ReliableStreamTest, SurvivesAnything) {
+  std::mt19937 random(3);
+  memory.resize(memory.size() + 64, 0xAB);
+  open();
+  for (int round = 0; round < 1'000; ++round) {
+    std::string body(random() % (2 * largest), static_cast<char>(random()));
+    Script::Frame frame = {{}, body};
+    auto *bytes = reinterpret_cast<unsigned char *>(&frame.head);
+    for (size_t i = 0; i < sizeof frame.head; ++i)
+      bytes[i] = static_cast<unsigned char>(random());
+    if (random() % 2)
+      frame.head.version = 1;
+    if (random() % 2)
+      frame.head.bytes = static_cast<uint32_t>(body.size());
+    if (random() % 2)
+      frame.head.sequence = 1;
+    script.incoming.push_back(frame);
+    FrameHead head;
+    if (frame.head.version == 1 && frame.head.bytes == body.size() && body.size() <= largest &&
+        frame.head.sequence == 0)
+      continue; // an old frame, after which the next one would be awaited
+    if (stream.receive(head).ok()) {
+      ASSERT_LE(head.bytes, largest);
+    }
+    script.incoming.clear();
+  }
+  for (size_t i = memory.size() - 64; i < memory.size(); ++i)
+    ASSERT_EQ(memory[i], 0xAB);
+}
+
+} // namespace
+} // namespace mebp
