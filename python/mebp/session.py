@@ -15,6 +15,7 @@ from mebp.inspect import describe, describe_shortly
 from mebp.numbers import check_not_negative, whole_number
 from mebp.plan import Plan
 from mebp.private_lora import is_factor
+from mebp.sequences import Sequences
 from mebp.step_result import StepResult
 from mebp.streaming import TextStream, stop_strings
 from mebp.tokenizer import Tokenizer
@@ -22,7 +23,7 @@ from mebp.trained_model import TrainedModel
 from mebp.words import counted
 
 
-class Session:
+class Session(Sequences):
     """One training run: a bundle's frozen weights (mapped, never copied), an adapter and an optimizer.
 
     Everywhere, `input_ids` and `labels` are integer arrays [batch, sequence], or what numpy makes one of, up to the
@@ -65,6 +66,7 @@ class Session:
         generate_only: bool = False,
         profile: str | os.PathLike[str] | None = None,
         stream: object | None = None,
+        pending_gradients: bool = False,
     ) -> None:
         """Opens the bundle folder `path`.
 
@@ -88,7 +90,8 @@ class Session:
         reference_kernels: the naive kernels that the fast ones are checked against, whatever MEBP_KERNELS says.
         return_gradients: room for loss_and_gradients; without it, accumulate and clip, each gradient is applied as
             soon as it is there, and a step needs as little as was planned. None for True, but for MeZO.
-        accumulate: room for steps over several micro-batches.
+        accumulate: room for steps over several micro-batches, or over sequences.
+        pending_gradients: with it, room for a gradient whose factor comes later (sequence, settle).
         clip: the most that the gradient's L2 norm over all trainables may be, as torch's clip_grad_norm_ has it.
         clip_recompute: compute gradients twice instead of keeping them for `clip`; the same bits without their room.
         resident_limit: the most of the mapped weights that may be in memory at once, in bytes or as text such as
@@ -115,7 +118,7 @@ class Session:
         has_gradients = not session_options.takes_losses(self.optimizer)
         self._shapes = dict(self._bundle.trainables())
         self._process = os.getpid()
-        self.device = device
+        self.device, self.has_pending_gradients = device, pending_gradients
         self._native = runtime.Session(
             self._bundle,
             optimizer=self.optimizer,
@@ -144,6 +147,7 @@ class Session:
             trace_file=os.fspath(user_path(profile)) if profile else "",
             device=device,
             stream=stream,
+            pending_gradients=pending_gradients,
         )
         for warning in self._native.take_warnings():
             print(f"warning: {warning}", file=sys.stderr)
@@ -240,14 +244,6 @@ class Session:
         """The mean loss over the labels that count, in nats; nothing is changed."""
         return float(self._session.loss(*arrays.token_arrays(input_ids, labels)))
 
-    def log_probabilities(self, input_ids: object, labels: object) -> tuple[np.ndarray, np.ndarray]:
-        """The log-probability that the model gives each label, and the entropy of the distribution that it is from.
-
-        Both are float32 [batch, sequence], in nats, each at its label's place, 0 where there is none. Labels are as
-        loss() has them, so nothing predicts the first of a row.
-        """
-        return self._session.log_probabilities(*arrays.token_arrays(input_ids, labels))
-
     def loss_and_gradients(self, input_ids: object, labels: object) -> tuple[float, dict[str, np.ndarray]]:
         """The loss and its gradient by every trainable; nothing is changed.
 
@@ -256,7 +252,7 @@ class Session:
         Raises mebp.Error in a session without return_gradients, and where the loss is not finite.
         """
         loss = self._session.gradients(*arrays.token_arrays(input_ids, labels))
-        return float(loss), {key: self._session.read_gradient(index) for index, key in enumerate(self._shapes)}
+        return float(loss), self.gradients()
 
     def step(self, input_ids: object, labels: object) -> StepResult:
         """Forward, backward and one update.

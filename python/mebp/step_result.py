@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a step of a session gives."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mebp.words import counted
 
@@ -16,6 +16,10 @@ class StepResult:
     seconds: float
     peak_bytes: int  # the highest anonymous and written memory of this process that the session has seen
     written_bytes: int = 0  # by this step, into the file in the session's spill_folder
+
+    def of(self, loss: float, tokens: int) -> "StepResult":
+        """The same with a loss and tokens that the session does not know."""
+        return replace(self, loss=loss, tokens=tokens)
 
     def __repr__(self) -> str:
         return (

@@ -54,7 +54,7 @@ public:
           bool accumulate, double clip, uint64_t residentLimit, const std::string &spillFolder, bool stateInFile,
           double perturbation, double momentum, double galoreScale, double galoreUpdateInterval, double galoreRefresh,
           double galoreCosThreshold, bool clipRecompute, bool forwardOnly, bool generateOnly,
-          const std::string &traceFile, const std::string &device, const Stream *stream)
+          const std::string &traceFile, const std::string &device, const Stream *stream, bool pendingGradients)
       : bundle(bundle) {
     mebp_session_options options;
     mebp_session_options_init(&options);
@@ -91,6 +91,7 @@ public:
     options.log_user = this;
     options.transport = stream ? stream->get() : nullptr;
     options.retry_ms = stream ? stream->retry() : 0;
+    options.pending_gradients = pendingGradients;
     memoryBytes = mebp_session_memory_bytes(bundle.get(), &options);
     plannedPeakBytes = mebp_session_peak_bytes(bundle.get(), &options);
     mebp_session *created = nullptr;
@@ -106,14 +107,62 @@ public:
     return result;
   }
 
-  nb::tuple logProbabilities(TokenArray ids, TokenArray labels) {
+  // With other trainables, an array for each, all of its elements (checked in Python); with none, its own.
+  nb::tuple logProbabilities(TokenArray ids, TokenArray labels, double temperature, bool byBase,
+                             const std::vector<FloatArray> &trainables) {
     FloatResult out = makeArray({ids.shape(0), ids.shape(1)}), entropy = makeArray({ids.shape(0), ids.shape(1)});
     float *to[] = {out.data(), entropy.data()};
+    std::vector<const float *> pointers;
+    for (const FloatArray &values : trainables)
+      pointers.push_back(values.data());
+    mebp_scoring scoring;
+    mebp_scoring_init(&scoring);
+    scoring.temperature = temperature;
+    scoring.by_base = byBase;
+    scoring.trainables = pointers.empty() ? nullptr : pointers.data();
     unlocked([&](mebp_error *error) {
-      return mebp_session_log_probabilities(handle.get(), ids.data(), labels.data(), rows(ids), columns(ids), to[0],
-                                            to[1], error);
+      return mebp_session_score(handle.get(), ids.data(), labels.data(), rows(ids), columns(ids), &scoring, to[0],
+                                to[1], error);
     });
     return nb::make_tuple(out, entropy);
+  }
+
+  nb::tuple beginSequence(TokenArray ids, TokenArray labels, double temperature) {
+    FloatResult out = makeArray({ids.shape(0), ids.shape(1)}), entropy = makeArray({ids.shape(0), ids.shape(1)});
+    float *to[] = {out.data(), entropy.data()};
+    mebp_scoring scoring;
+    mebp_scoring_init(&scoring);
+    scoring.temperature = temperature;
+    unlocked([&](mebp_error *error) {
+      return mebp_session_begin_sequence(handle.get(), ids.data(), labels.data(), rows(ids), columns(ids), &scoring,
+                                         to[0], to[1], error);
+    });
+    return nb::make_tuple(out, entropy);
+  }
+
+  // `coefficients` has one for each token of the sequence that is open (checked in Python).
+  void endSequence(const FloatArray &coefficients, bool pending) {
+    const float *data = coefficients.data();
+    unlocked([&](mebp_error *error) { return mebp_session_end_sequence(handle.get(), data, pending, error); });
+  }
+
+  bool hasOpenSequence() const { return mebp_session_has_open_sequence(handle.get()); }
+
+  void settle(double factor) {
+    mebp_error error;
+    check(mebp_session_settle(handle.get(), factor, &error), error);
+  }
+
+  nb::tuple apply() {
+    mebp_step_result result;
+    unlocked([&](mebp_error *error) { return mebp_session_apply(handle.get(), &result, error); });
+    return nb::make_tuple(result.loss, result.grad_norm, result.tokens, result.seconds, result.peak_bytes,
+                          result.written_bytes);
+  }
+
+  void discard() {
+    mebp_error error;
+    check(mebp_session_discard(handle.get(), &error), error);
   }
 
   double gradients(TokenArray ids, TokenArray labels) {
@@ -353,7 +402,7 @@ void bindSession(nb::module_ &module) {
   nb::class_<Session>(module, "Session")
       .def(nb::init<const Bundle &, const std::string &, double, double, double, double, double, uint32_t, bool, bool,
                     bool, double, uint64_t, const std::string &, bool, double, double, double, double, double, double,
-                    bool, bool, bool, const std::string &, const std::string &, const Stream *>(),
+                    bool, bool, bool, const std::string &, const std::string &, const Stream *, bool>(),
            nb::arg("bundle"), nb::kw_only(), nb::arg("optimizer"), nb::arg("learning_rate"), nb::arg("beta1"),
            nb::arg("beta2"), nb::arg("epsilon"), nb::arg("weight_decay"), nb::arg("threads"),
            nb::arg("reference_kernels"), nb::arg("return_gradients"), nb::arg("accumulate"), nb::arg("clip"),
@@ -361,9 +410,16 @@ void bindSession(nb::module_ &module) {
            nb::arg("momentum"), nb::arg("galore_scale"), nb::arg("galore_update_interval"), nb::arg("galore_refresh"),
            nb::arg("galore_cos_threshold"), nb::arg("clip_recompute"), nb::arg("forward_only"),
            nb::arg("generate_only"), nb::arg("trace_file"), nb::arg("device"), nb::arg("stream").none(),
-           nb::keep_alive<1, 2>(), nb::keep_alive<1, 28>())
+           nb::arg("pending_gradients"), nb::keep_alive<1, 2>(), nb::keep_alive<1, 28>())
       .def("loss", &Session::loss, nb::arg("ids"), nb::arg("labels"))
-      .def("log_probabilities", &Session::logProbabilities, nb::arg("ids"), nb::arg("labels"))
+      .def("log_probabilities", &Session::logProbabilities, nb::arg("ids"), nb::arg("labels"), nb::arg("temperature"),
+           nb::arg("by_base"), nb::arg("trainables"))
+      .def("begin_sequence", &Session::beginSequence, nb::arg("ids"), nb::arg("labels"), nb::arg("temperature"))
+      .def("end_sequence", &Session::endSequence, nb::arg("coefficients"), nb::arg("pending"))
+      .def("has_open_sequence", &Session::hasOpenSequence)
+      .def("settle", &Session::settle, nb::arg("factor"))
+      .def("apply", &Session::apply)
+      .def("discard", &Session::discard)
       .def("gradients", &Session::gradients, nb::arg("ids"), nb::arg("labels"))
       .def("step", &Session::step, nb::arg("ids"), nb::arg("labels"))
       .def("logits", &Session::logits, nb::arg("ids"), nb::arg("first"), nb::arg("count"))

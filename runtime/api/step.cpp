@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // mebp.h's functions that run a session's programs.
+#include <cmath>
+
 #include "runtime/api/handle.h"
 
 using namespace mebp;
@@ -54,13 +56,82 @@ mebp_code mebp_session_loss(mebp_session *session, const int32_t *ids, const int
   });
 }
 
+static Status readScoring(const mebp_scoring *given, Scoring &out) {
+  mebp_scoring scoring;
+  mebp_scoring_init(&scoring);
+  if (given)
+    if (Status status = readSized("mebp_scoring", given, scoring); !status.ok())
+      return status;
+  if (!(scoring.temperature >= 0 && std::isfinite(scoring.temperature)))
+    return failure(MEBP_INVALID_ARGUMENT, "the temperature is %g; give a finite number above 0", scoring.temperature);
+  out.logitScale = scoring.temperature == 0 ? 1 : static_cast<float>(1 / scoring.temperature);
+  out.trainables = scoring.trainables;
+  out.byBase = scoring.by_base;
+  return Status();
+}
+
 mebp_code mebp_session_log_probabilities(mebp_session *session, const int32_t *ids, const int32_t *labels,
                                          uint32_t batch, uint32_t sequence, float *out, float *entropy,
                                          mebp_error *error) {
+  return mebp_session_score(session, ids, labels, batch, sequence, nullptr, out, entropy, error);
+}
+
+mebp_code mebp_session_score(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
+                             uint32_t sequence, const mebp_scoring *scoring, float *out, float *entropy,
+                             mebp_error *error) {
   return runs(session, error, {{"out", out}}, [&](Session &used) {
     const mebp_batch given = {ids, labels, batch, sequence};
+    Scoring read;
     Status status = checkPointers(given);
-    return status.ok() ? used.logProbabilities(given, out, entropy) : status;
+    if (status.ok())
+      status = readScoring(scoring, read);
+    return status.ok() ? used.logProbabilities(given, read, out, entropy) : status;
+  });
+}
+
+mebp_code mebp_session_begin_sequence(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
+                                      uint32_t sequence, const mebp_scoring *scoring, float *log_probabilities,
+                                      float *entropy, mebp_error *error) {
+  return runs(session, error, {{"log_probabilities", log_probabilities}}, [&](Session &used) {
+    const mebp_batch given = {ids, labels, batch, sequence};
+    Scoring read;
+    Status status = checkPointers(given);
+    if (status.ok())
+      status = readScoring(scoring, read);
+    return status.ok() ? used.beginSequence(given, read, log_probabilities, entropy) : status;
+  });
+}
+
+bool mebp_session_has_open_sequence(const mebp_session *session) {
+  return session && session->session && session->session->hasOpenSequence();
+}
+
+mebp_code mebp_session_end_sequence(mebp_session *session, const float *coefficients, bool pending, mebp_error *error) {
+  return runs(session, error, {{"coefficients", coefficients}},
+              [&](Session &used) { return used.endSequence(coefficients, pending); });
+}
+
+mebp_code mebp_session_settle(mebp_session *session, double factor, mebp_error *error) {
+  return withSession(session, error, {}, [&](Session &used) { return used.settle(factor); });
+}
+
+mebp_code mebp_session_apply(mebp_session *session, mebp_step_result *result, mebp_error *error) {
+  return withSession(session, error, {{"result", result}}, [&](Session &used) {
+    if (Status status = checkSize("mebp_step_result", *result); !status.ok())
+      return status;
+    mebp_step_result own = {};
+    Status status = used.applySums(own);
+    session->steps = used.trainables.stepsDone;
+    if (status.ok())
+      writeSized(own, result);
+    return status;
+  });
+}
+
+mebp_code mebp_session_discard(mebp_session *session, mebp_error *error) {
+  return withSession(session, error, {}, [&](Session &used) {
+    used.discard();
+    return Status();
   });
 }
 

@@ -61,6 +61,7 @@ struct Run {
   int64_t batch = 0;                 // live, of this step
   int64_t sequence = 0;
   int64_t position = 0;         // of each item's first token; what a program keeps in a state lies before it
+  float logitScale = 1;         // logits are multiplied with it before their softmax: 1 / temperature
   bool isOneToken = false;      // of each item, in generation: kernels may then round otherwise than for many rows
   Observer *observer = nullptr; // null: nobody asks; else the run is done when it is enqueued
   const Cancellation *cancellation = nullptr; // null: nobody may end it

@@ -60,6 +60,7 @@ Status Blocks::enqueue(const BoundProgram &program, LiveShape live, uint32_t pos
   run.batch = live.batch;
   run.sequence = live.sequence;
   run.position = position;
+  run.logitScale = live.logitScale;
   run.isOneToken = program.use->generates && live.sequence == 1;
   run.cancellation = cancellation;
   SessionObserver observer;

@@ -23,6 +23,7 @@ namespace mebp {
 // What is live of the largest batch and sequence.
 struct LiveShape {
   uint32_t batch = 0, sequence = 0;
+  float logitScale = 1; // of the head: 1 / temperature
   uint64_t rows() const { return static_cast<uint64_t>(batch) * sequence; }
 };
 
@@ -53,8 +54,8 @@ public:
   // and cotangents stay.
   Status thinProduct(uint32_t block, std::string_view program, LiveShape live);
   // The head's objective or log-probabilities, of so many rows from the first on.
-  Status runHead(std::string_view program, uint64_t rows) {
-    return run(of(head(), program), {1, static_cast<uint32_t>(rows)});
+  Status runHead(std::string_view program, uint64_t rows, float logitScale) {
+    return run(of(head(), program), {1, static_cast<uint32_t>(rows), logitScale});
   }
   // Of generation: a block before the head, and the head for one row of each batch item, the first ones of its input.
   Status decode(uint32_t block, LiveShape live, uint32_t position);

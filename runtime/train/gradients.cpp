@@ -49,7 +49,8 @@ GradientPlan planGradients(const format::Bundle &bundle, const mebp_session_opti
     if (use != GradientUse::Apply || left[i] > 1)
       plan.own[i] = placer.take(gradientBytes(bundle, i));
   plan.ownBytes = placer.total();
-  placer.take(std::max(ownBytes, plan.ownBytes) - plan.ownBytes);
+  plan.pending = options.pending_gradients ? placer.take(plan.ownBytes) : noOffset;
+  placer.take(std::max(ownBytes, placer.total()) - placer.total());
 
   plan.blocks.resize(static_cast<size_t>(bundle.blocks_size()));
   // A sum over micro-batches begins with zeros, any other with its first contribution.
@@ -88,13 +89,24 @@ void Gradients::create(const format::Bundle &content, GradientPlan planned, unsi
 void Gradients::clearSums() {
   if (plan.use == GradientUse::Sum)
     std::memset(memory, 0, plan.ownBytes);
+  if (plan.use == GradientUse::Sum && hasPending())
+    std::memset(memory + plan.pending, 0, plan.ownBytes);
+}
+
+void Gradients::settle(float factor) {
+  float *sum = at(0), *pending = hasPending() ? at(plan.pending) : sum;
+  const uint64_t count = plan.ownBytes / sizeof(float);
+  for (uint64_t i = 0; i < count; ++i)
+    sum[i] = hasPending() ? sum[i] + factor * pending[i] : factor * sum[i];
+  if (hasPending())
+    std::memset(pending, 0, plan.ownBytes);
 }
 
 Status Gradients::deliver(uint32_t block, GradientSink &sink) {
   for (const Contribution &contribution : plan.blocks[block]) {
     float *gradient = at(contribution.offset);
     if (contribution.add) {
-      float *sum = of(contribution.trainable);
+      float *sum = at(ownBegin + plan.own[contribution.trainable]);
       uint64_t count = gradientElements(*bundle, contribution.trainable);
       for (uint64_t i = 0; i < count; ++i)
         sum[i] += gradient[i];

@@ -35,6 +35,7 @@ struct GradientPlan {
   std::vector<std::vector<Contribution>> blocks; // for each block, in the order of its program's GRADIENT outputs
   std::vector<uint64_t> own;                     // for each trainable its own memory, or noOffset
   uint64_t ownBytes = 0;                         // of all those, which lie first
+  uint64_t pending = 0;                          // as much, of the sum whose factor is not known yet; or noOffset
   uint64_t head = 0;                             // for a while, in the session's memory: what the head takes and gives
   uint64_t bytes = 0;
 };
@@ -63,11 +64,19 @@ public:
   float *outputOf(uint32_t block, uint32_t number) const { return at(plan.blocks[block][number].offset); }
   // The memory that a trainable's gradient has of its own: each has, where all are kept.
   float *of(uint32_t trainable) const { return at(plan.own[trainable]); }
+  uint64_t ownBytes() const { return plan.ownBytes; }
 
   // Before the first micro-batch. Where each gradient is not a sum over these, there is nothing to clear.
   void clearSums();
   // After a block's program: hands the sink what is complete now.
   Status deliver(uint32_t block, GradientSink &sink);
+
+  // Of a sum over micro-batches, a part that is multiplied later: whether it has memory of its own, and whether what is
+  // delivered goes there.
+  bool hasPending() const { return plan.pending != noOffset; }
+  void deliverToPending(bool isPending) { ownBegin = isPending ? plan.pending : 0; }
+  // The sum += factor pending, and that is zero then. Without one: the sum *= factor.
+  void settle(float factor);
 
 private:
   float *at(uint64_t offset) const { return reinterpret_cast<float *>(memory + offset); }
@@ -75,6 +84,13 @@ private:
   const format::Bundle *bundle = nullptr;
   GradientPlan plan;
   unsigned char *memory = nullptr;
+  uint64_t ownBegin = 0; // of the sum that is added to
+};
+
+// Leaves each gradient, or sum over micro-batches, where it is until all are there.
+class KeepSink final : public GradientSink {
+public:
+  Status take(uint32_t, float *) override { return Status(); }
 };
 
 } // namespace mebp

@@ -27,7 +27,7 @@ Status Session::lossAlongDirection(const Tokens *batches, uint32_t count, float 
 }
 
 Status Session::stepAlongDirection(const Tokens *batches, uint32_t count, double &loss, double &squaredNorm) {
-  gradientsKept = false;
+  gradientsKept = hasSums = false;
   const OptimizerOptions &options = trainables.options;
   auto perturbation = static_cast<float>(options.perturbation);
   double above = 0, below = 0;

@@ -8,6 +8,7 @@
 // 2. Of the mean loss every coefficient is -1 / labels, known before; the sweep of the vocabulary multiplies by it.
 // 3. Of any other objective they are known after: the sweep gives the derivatives of logp, whose rows are multiplied
 //    then. Where the head itself is trained, its gradients are sums over rows, so the log-probabilities come first.
+//    So it is with a sequence whose coefficients its user makes (sequence.cpp).
 #include <algorithm>
 #include <cstring>
 
@@ -38,7 +39,7 @@ static void collect(float *values, Rows rows, uint64_t total) {
 Status Session::runHead(std::string_view program) {
   if (!blocks.has(blocks.head(), program))
     return failure(MEBP_UNSUPPORTED, "the bundle has no program for log-probabilities alone; compile it again");
-  Status status = blocks.runHead(program, labels);
+  Status status = blocks.runHead(program, labels, live.logitScale);
   return status.ok() ? blocks.wait() : status;
 }
 
@@ -77,52 +78,71 @@ Status Session::askObjective(double &out) {
   return checkFinite("loss", out);
 }
 
-// The cotangents of the head's input are there afterwards.
-Status Session::runObjective(double &out) {
+Status Session::sweepHead() {
   if (Status status = blocks.wait(); !status.ok())
     return status;
   checkpoints.gatherHeadInput(headRows());
-  const bool trainsHead = gradients.has(blocks.head());
-  if (objective.function && trainsHead) {
-    if (Status status = runHead(format::logProbabilitiesProgram); !status.ok())
-      return status;
-    if (Status status = askObjective(out); !status.ok())
-      return status;
-  } else {
-    std::fill_n(batch.coefficients(), labels, objective.function ? 1.0f : coefficient);
-  }
-  if (Status status = runHead(format::objectiveProgram); !status.ok())
-    return status;
-  if (!objective.function) {
-    out = dot(batch.coefficients(), batch.logProbabilities(), labels);
-    if (Status status = checkFinite("loss", out); !status.ok())
-      return status;
-  } else if (!trainsHead) {
-    if (Status status = askObjective(out); !status.ok())
-      return status;
+  if (gradients.has(blocks.head()))
+    return runHead(format::logProbabilitiesProgram);
+  std::fill_n(batch.coefficients(), labels, 1.0f);
+  return runHead(format::objectiveProgram);
+}
+
+Status Session::finishHead() {
+  if (!gradients.has(blocks.head()))
     checkpoints.scaleHeadCotangents(batch.coefficients(), labels);
-  }
+  else if (Status status = runHead(format::objectiveProgram); !status.ok())
+    return status;
   checkpoints.scatterHeadCotangents(headRows(), live.rows());
   return Status();
 }
 
-Status Session::logProbabilities(const Tokens &tokens, float *out, float *entropy) {
-  if (Status status = take(tokens); !status.ok())
+// The cotangents of the head's input are there afterwards.
+Status Session::runObjective(double &out) {
+  if (objective.function) {
+    if (Status status = sweepHead(); !status.ok())
+      return status;
+    Status status = askObjective(out);
+    return status.ok() ? finishHead() : status;
+  }
+  if (Status status = blocks.wait(); !status.ok())
     return status;
+  checkpoints.gatherHeadInput(headRows());
+  std::fill_n(batch.coefficients(), labels, coefficient);
+  if (Status status = runHead(format::objectiveProgram); !status.ok())
+    return status;
+  out = dot(batch.coefficients(), batch.logProbabilities(), labels);
+  if (Status status = checkFinite("loss", out); !status.ok())
+    return status;
+  checkpoints.scatterHeadCotangents(headRows(), live.rows());
+  return Status();
+}
+
+void Session::giveLogProbabilities(float *out, float *entropy) const {
   const uint64_t total = live.rows();
   std::fill_n(out, total, 0.0f);
   if (entropy)
     std::fill_n(entropy, total, 0.0f);
-  if (labels == 0)
-    return Status();
-  if (Status status = runLogProbabilities(); !status.ok())
-    return status;
   for (uint64_t i = 0; i < labels; ++i) {
     const int32_t place = batch.rows()[i] + 1;
     out[place] = batch.logProbabilities()[i];
     if (entropy)
       entropy[place] = batch.entropy()[i];
   }
+}
+
+Status Session::logProbabilities(const Tokens &tokens, const Scoring &scoring, float *out, float *entropy) {
+  if (Status status = takeScored(tokens, scoring); !status.ok())
+    return status;
+  if (labels) {
+    Substitute substitute(*owner, trainables, gradients);
+    Status status = substitute.begin(scoring);
+    if (status.ok())
+      status = runLogProbabilities();
+    if (Status ended = substitute.end(); !status.ok() || !ended.ok())
+      return status.ok() ? ended : status;
+  }
+  giveLogProbabilities(out, entropy);
   peak.sample();
   return Status();
 }

@@ -76,6 +76,9 @@ Status checkSessionOptions(const format::Bundle &bundle, const mebp_session_opti
       (followed.spill_folder || followed.clip_recompute || findBackend(followed.backend)->isForeign))
     return failure(MEBP_UNSUPPORTED, "half of a split model keeps all of a step in memory on the CPU; leave out what "
                                      "spills, clip_recompute and other devices");
+  if (followed.pending_gradients && !followed.accumulate)
+    return failure(MEBP_INVALID_ARGUMENT, "pending_gradients is room beside a sum over micro-batches; give accumulate, "
+                                          "too, or leave it out");
   if (followed.state_in_file && !followed.spill_folder)
     return failure(MEBP_INVALID_ARGUMENT, "the optimizer's state cannot be in a file without a folder to spill to");
   if (!followed.allocator.allocate != !followed.allocator.release)

@@ -21,6 +21,7 @@
 #include "runtime/train/layout.h"
 #include "runtime/train/remote.h"
 #include "runtime/train/resident_weights.h"
+#include "runtime/train/scoring.h"
 #include "runtime/train/subspaces.h"
 #include "runtime/train/tokens.h"
 #include "runtime/train/trainables.h"
@@ -46,10 +47,17 @@ public:
   Status create(Bundle &opened, const mebp_session_options &options);
 
   Status loss(const Tokens &tokens, double &out);
-  Status logProbabilities(const Tokens &tokens, float *out, float *entropy);
+  Status logProbabilities(const Tokens &tokens, const Scoring &scoring, float *out, float *entropy);
   Status lossAndGradients(const Tokens &tokens, const Objective &of, double &out);
   Status step(const Tokens *batches, uint32_t count, const Objective &of, mebp_step_result &out);
   Status applyGradients(const float *const *given);
+  // Sequences whose coefficients their user makes, in sequence.cpp.
+  Status beginSequence(const Tokens &tokens, const Scoring &scoring, float *out, float *entropy);
+  Status endSequence(const float *coefficients, bool isPending);
+  bool hasOpenSequence() const { return isOpen; }
+  Status settle(double factor);
+  Status applySums(mebp_step_result &out);
+  void discard() { isOpen = hasSums = isUnsettled = gradientsKept = false; }
   Status logits(const Tokens &tokens, uint32_t first, uint32_t count, float *out);
 
   const Bundle &bundle() const { return *owner; }
@@ -118,8 +126,16 @@ private:
   Rows headRows() const { return {batch.rows(), labels}; }
   Status runHead(std::string_view program);
   Status runLogProbabilities();
+  // Before coefficients are known, and then.
+  Status sweepHead();
+  Status finishHead();
+  void giveLogProbabilities(float *out, float *entropy) const;
   Status runObjective(double &out);
   Status askObjective(double &out);
+
+  // Those of sequences, in sequence.cpp.
+  Status takeScored(const Tokens &tokens, const Scoring &scoring);
+  Status runSequenceBackward(bool isPending);
 
   // Those of MeZO, in mezo.cpp.
   Status stepAlongDirection(const Tokens *batches, uint32_t count, double &loss, double &squaredNorm);
@@ -151,6 +167,9 @@ private:
   Trace trace;    // open where settings.trace_file names a file
   LiveShape live; // of the micro-batch that runs
   bool gradientsKept = false;
+  bool isOpen = false;      // a sequence, whose backward can run
+  bool hasSums = false;     // of the gradients of sequences
+  bool isUnsettled = false; // some of those wait for a factor
 };
 
 } // namespace mebp

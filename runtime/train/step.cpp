@@ -26,6 +26,7 @@ Status Session::take(Tokens tokens) {
   if (Status status = checkRuns(); !status.ok())
     return status;
   live = {tokens.batch, tokens.sequence};
+  isOpen = false;
   return takeBatch(owner->model(), tokens, batch, labels);
 }
 
@@ -117,7 +118,7 @@ Status Session::runToBackward(const Tokens *batches, uint32_t count, uint32_t in
 
 // The objective over all micro-batches, and its gradient.
 Status Session::runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, bool refreshes, double &loss) {
-  gradientsKept = false;
+  gradientsKept = hasSums = false;
   if (refreshes && count > 1)
     if (Status status = findSubspaces(batches, count); !status.ok())
       return status;
@@ -183,12 +184,6 @@ public:
 private:
   const Trainables &trainables;
   std::vector<double> &squares;
-};
-
-// Leaves each gradient, or sum over micro-batches, where it is until all are there.
-class KeepSink final : public GradientSink {
-public:
-  Status take(uint32_t, float *) override { return Status(); }
 };
 
 } // namespace

@@ -133,27 +133,34 @@ void Trainables::create(const format::Bundle &content, TrainablePlan planned, co
 
 // Bytes as they are stored: both have the same type.
 Status Trainables::readInitial(Bundle &opened) {
-  for (uint32_t i = 0; i < count(); ++i) {
-    const format::Trainable &trainable = bundle->trainables(static_cast<int>(i));
-    if (!trainable.has_initial_weight())
-      continue;
-    const format::Weight &weight = bundle->weights(static_cast<int>(trainable.initial_weight()));
-    unsigned char *parameters = tensorOf(i).parameters;
-    const WeightParts parts(*bundle, i);
-    const WeightMemory initial = opened.weightMemory(trainable.initial_weight());
-    if (format::storageOf(weight.element()) == storage(i)) {
-      std::memcpy(parameters, initial.data, parts.data);
-      if (parts.groups) {
-        std::memcpy(parameters + parts.scalesAt(), initial.scales, parts.groups);
-        std::memcpy(parameters + parts.minimaAt(), initial.minima, parts.groups);
-      }
-    } else if (Status status = opened.readWeight(trainable.initial_weight(), reinterpret_cast<float *>(parameters));
-               !status.ok())
-      return status;
-    if (Status status = storeWeight(i); !status.ok())
-      return status;
-  }
+  for (uint32_t i = 0; i < count(); ++i)
+    if (bundle->trainables(static_cast<int>(i)).has_initial_weight())
+      if (Status status = takeBase(i, opened); !status.ok())
+        return status;
   return opened.checkWeights();
+}
+
+Status Trainables::takeBase(uint32_t number, Bundle &opened) {
+  const format::Trainable &trainable = bundle->trainables(static_cast<int>(number));
+  unsigned char *parameters = tensorOf(number).parameters;
+  if (!trainable.has_initial_weight()) {
+    std::memset(parameters, 0, bytesOf(number));
+    return storeWeight(number);
+  }
+  const format::Weight &weight = bundle->weights(static_cast<int>(trainable.initial_weight()));
+  const WeightParts parts(*bundle, number);
+  const WeightMemory initial = opened.weightMemory(trainable.initial_weight());
+  if (format::storageOf(weight.element()) == storage(number)) {
+    std::memcpy(parameters, initial.data, parts.data);
+    if (parts.groups) {
+      std::memcpy(parameters + parts.scalesAt(), initial.scales, parts.groups);
+      std::memcpy(parameters + parts.minimaAt(), initial.minima, parts.groups);
+    }
+  } else if (Status status = opened.readWeight(trainable.initial_weight(), reinterpret_cast<float *>(parameters));
+             !status.ok()) {
+    return status;
+  }
+  return storeWeight(number);
 }
 
 format::Storage Trainables::storage(uint32_t trainable) const {

@@ -77,6 +77,8 @@ public:
 
   // Of those that begin as a weight of the model.
   Status readInitial(Bundle &opened);
+  // The value with which it is the base model: the weight, or zeros of an adapter.
+  Status takeBase(uint32_t trainable, Bundle &opened);
 
   uint32_t count() const { return static_cast<uint32_t>(plan.places.size()); }
   uint64_t elements(uint32_t trainable) const { return trainableElements(*bundle, trainable); }
@@ -91,6 +93,7 @@ public:
   // Whether the next step looks for the subspace of one of them anew, or of any.
   bool isRefreshDue(uint32_t trainable) const;
   bool isRefreshDue() const;
+  bool areProjected() const { return traits->projects; }
   // How often subspaces were found, and how often a period that never changes would have found them.
   void countRefreshes(uint64_t &made, uint64_t &ofFixedPeriod) const;
   format::Storage storage(uint32_t trainable) const;

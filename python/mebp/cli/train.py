@@ -9,6 +9,7 @@ from mebp.cli.main import BY_SIGNAL
 from mebp.cli.session import DEVICE
 from mebp.compile_options import compile_option_helps, flag
 from mebp.outputs import check_no_input
+from mebp.training.objective_options import objective_helps, objective_kinds
 from mebp.training.options import ADAPTERS, convert
 from mebp.training.outputs import outputs_of
 from mebp.training.schedule import SCHEDULES
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read options from this YAML file, by their names here; the command line wins",
     )
     add("--data", type=Path, metavar="FILE", help=DATA_FORMS)
+    add("--objective", metavar="NAME", help="sft, or dpo with pairs that somebody prefers (default: sft)")
     add("--test", type=Path, metavar="FILE", help="measure the loss on this data once, at the end")
     add("--steps", type=int, metavar="N", help="train for N optimizer steps")
     add("--epochs", type=int, metavar="N", help="train for N passes over the data (default: 1, without --steps)")
@@ -113,6 +115,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--threads", type=int, metavar="N", help="CPU threads to use (default: all)")
     add("--device", metavar="NAME", help=DEVICE)
     add_connection(parser)
+    of_objective = parser.add_argument_group("options of --objective, by TRL's names")
+    of_objective.add_argument(
+        "--reference", metavar="WHAT", help="base, initial, a PEFT folder or a file of its log-probabilities"
+    )
+    kinds = objective_kinds()
+    for name, value, help in objective_helps():
+        of_objective.add_argument(flag(name), type=kinds[name], metavar=value, help=help)
     compiling = parser.add_argument_group("options of mebpc, for a model")
     for name, kind, value, help in compile_option_helps():
         how = {"action": "store_true"} if kind is bool else {"type": kind, "metavar": value}

@@ -11,6 +11,7 @@ from mebp.session import Session
 from mebp.trained_model import MODEL_FILE, is_trained_model
 from mebp.training import state
 from mebp.training.model_card import discard_card, write_card
+from mebp.training.objectives.base import Objective
 from mebp.training.options import TrainingOptions
 from mebp.training.reports import Reports
 from mebp.training.standing import Standing
@@ -30,9 +31,16 @@ class Keeper:
     """Writes them, and knows of which step is what is there."""
 
     def __init__(
-        self, options: TrainingOptions, session: Session, description: dict, standing: Standing, command: str
+        self,
+        options: TrainingOptions,
+        session: Session,
+        description: dict,
+        standing: Standing,
+        command: str,
+        objective: Objective,
     ) -> None:
         self._options, self._description, self._standing = options, description, standing
+        self._objective = objective
         self.session = session
         self._command = command
         self.reports: Reports | None = None
@@ -78,8 +86,10 @@ class Keeper:
             beside = {
                 "budget": budget,
                 "standing": self._standing.stored(),
+                "objective": self._objective.saved(),
                 "reports": self.reports.keys if self.reports else {},
             }
+            self._objective.save()
             save(self.session, self._options.state, self._description | beside)
             self._kept["the state"] = self.session.steps, self._options.state
 

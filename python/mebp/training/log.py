@@ -4,8 +4,8 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from mebp.errors import Error, translate_errors
@@ -26,6 +26,7 @@ class Record:
     tokens: int
     seconds: float
     peak_bytes: int
+    metrics: Mapping[str, float] = field(default_factory=dict)  # of the objective, by name
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Evaluation:
 
     step: int
     eval_loss: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -44,21 +46,27 @@ class Test:
 
     step: int
     test_loss: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 Entry = Record | Evaluation | Test
-# Each column of a table with its type; an entry fills its own.
-_COLUMNS = {field.name: field.type for kind in (Record, Evaluation, Test) for field in fields(kind)}
+# Each column of a table with its type; an entry fills its own. Those of metrics follow, as an objective names them.
+_COLUMNS = {
+    each.name: each.type for kind in (Record, Evaluation, Test) for each in fields(kind) if each.name != "metrics"
+}
 
 
 class RunLog:
     """Keeps every entry, and writes it to `path` where one is given."""
 
-    def __init__(self, path: Path | None, resume_at: int, table: Path | None = None) -> None:
+    def __init__(
+        self, path: Path | None, resume_at: int, table: Path | None = None, metrics: Sequence[str] = ()
+    ) -> None:
         """A resumed run keeps the lines of the steps before `resume_at`; what a killed run wrote beyond is redone.
 
-        table: what the run left when it was stopped, for one without a log.
+        table: what the run left when it was stopped, for one without a log. metrics: those that entries may have.
         """
+        self._metrics = metrics
         self.entries: list[Entry] = []
         self.listeners: list[Callable[[Entry], None]] = []  # called with each new one
         self._path = path
@@ -70,14 +78,14 @@ class RunLog:
             kept = ""
             if resume_at and path.is_file():
                 self.entries = [entry for entry in read_log(path) if entry.step <= resume_at]
-                kept = _text(path, self.entries)
+                kept = _text(path, self.entries, metrics)
                 # Where the run is killed before the new one is whole, the old one stands.
                 with replaced_file(path.resolve(), _ADVICE) as unfinished:
                     unfinished.write_text(kept, encoding="utf-8")
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("a" if kept else "w", encoding="utf-8", buffering=1)
             if not kept:
-                self._file.write(_header(path))
+                self._file.write(_header(path, metrics))
 
     @property
     def records(self) -> list[Record]:
@@ -99,13 +107,13 @@ class RunLog:
         if self._path is None:
             return
         with translate_errors(f"{self._path}: cannot be written", "make room or leave out --log"):
-            self._file.write(_line(self._path, entry))
+            self._file.write(_line(self._path, entry, self._metrics))
 
 
-def write_table(entries: Iterable[Entry], path: Path) -> None:
+def write_table(entries: Iterable[Entry], path: Path, metrics: Sequence[str] = ()) -> None:
     """All of a run in a file, whole or not at all."""
     with replaced_file(path, "choose another --adapter-out") as unfinished:
-        unfinished.write_text(_text(path, entries), encoding="utf-8")
+        unfinished.write_text(_text(path, entries, metrics), encoding="utf-8")
 
 
 def read_log(path: Path) -> list[Entry]:
@@ -122,27 +130,37 @@ def _parse(path: Path, text: str) -> list[dict]:
     if path.suffix != _TABLE:
         return [json.loads(line) for line in text.splitlines()]
     rows = csv.DictReader(text.splitlines())
-    if rows.fieldnames is not None and list(rows.fieldnames) != list(_COLUMNS):
+    if rows.fieldnames is not None and list(rows.fieldnames)[: len(_COLUMNS)] != list(_COLUMNS):
         raise ValueError("the columns are others")
-    return [{name: _COLUMNS[name](value) for name, value in row.items() if value} for row in rows]
+    return [{name: _COLUMNS.get(name, float)(value) for name, value in row.items() if value} for row in rows]
 
 
 def _entry(line: dict) -> Entry:
     kinds = {"eval_loss": Evaluation, "test_loss": Test}
-    return next((kind for name, kind in kinds.items() if name in line), Record)(**line)
+    kind = next((kind for name, kind in kinds.items() if name in line), Record)
+    metrics = {name: float(line[name]) for name in line if name not in _COLUMNS}
+    return kind(**{name: value for name, value in line.items() if name in _COLUMNS}, metrics=metrics)
 
 
-def _text(path: Path, entries: Iterable[Entry]) -> str:
-    return _header(path) + "".join(_line(path, entry) for entry in entries)
+def _text(path: Path, entries: Iterable[Entry], metrics: Sequence[str]) -> str:
+    return _header(path, metrics) + "".join(_line(path, entry, metrics) for entry in entries)
 
 
-def _header(path: Path) -> str:
-    return _row(_COLUMNS) if path.suffix == _TABLE else ""
+def _header(path: Path, metrics: Sequence[str]) -> str:
+    return _row([*_COLUMNS, *metrics]) if path.suffix == _TABLE else ""
 
 
-def _line(path: Path, entry: Entry) -> str:
-    values = asdict(entry)
-    return _row(values.get(name, "") for name in _COLUMNS) if path.suffix == _TABLE else json.dumps(values) + "\n"
+def _line(path: Path, entry: Entry, metrics: Sequence[str]) -> str:
+    values = numbers_of(entry) | {"step": entry.step}
+    if path.suffix == _TABLE:
+        return _row(values.get(name, "") for name in [*_COLUMNS, *metrics])
+    return json.dumps({"step": entry.step, **values}) + "\n"
+
+
+def numbers_of(entry: Entry) -> dict[str, float]:
+    """All numbers of an entry but its step, by name."""
+    plain = {name: value for name, value in vars(entry).items() if name not in ("step", "metrics")}
+    return plain | dict(entry.metrics)
 
 
 def _row(values: Iterable[object]) -> str:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from mebp.data import Dataset, load_dataset
 from mebp.errors import Error, translate_errors
 from mebp.files import check_space, make_parent, read_bytes, scratch_folder
 from mebp.inspect import inspect
@@ -18,10 +17,11 @@ from mebp.session import Session
 from mebp.split_options import CONNECTION, exposure, open_stream
 from mebp.tokenizer import Tokenizer
 from mebp.training import interrupts, state
-from mebp.training.evaluation import evaluate, perplexity
+from mebp.training.evaluation import perplexity
 from mebp.training.keeping import PICTURE, TABLE, Keeper
 from mebp.training.log import Evaluation, Record, RunLog, Test, write_table
 from mebp.training.model_card import command_of
+from mebp.training.objectives import Measured, Objective, make_objective
 from mebp.training.options import TrainingOptions
 from mebp.training.outputs import check_outputs
 from mebp.training.progress import Reporter, make_reporter
@@ -76,14 +76,12 @@ def train(
             make_parent(options.log, "choose another --log")
             stack.enter_context(state.locked(options.log, is_folder=False))
         length = inspect(options.bundle)["model"]["sequence"]
-        tokenizer = Tokenizer(options.bundle)
-        data = load_dataset(options.data, tokenizer, length)
-        eval_data, test_data = (path and load_dataset(path, tokenizer, length) for path in (options.eval, options.test))
+        objective = make_objective(options, Tokenizer(options.bundle), length)
         before = anonymous_bytes()
-        return _Run(options, data, eval_data, test_data, before, pauses, command).run(callback, progress)
+        return _Run(options, objective, before, pauses, command).run(callback, progress)
 
 
-def _open_session(options: TrainingOptions) -> Session:
+def _open_session(options: TrainingOptions, objective: Objective) -> Session:
     return Session(
         options.bundle,
         device=options.device,
@@ -100,11 +98,11 @@ def _open_session(options: TrainingOptions) -> Session:
         galore_cos_threshold=options.galore_cos_threshold,
         clip=options.clip,
         clip_recompute=options.clip_recompute,
-        accumulate=options.accumulate > 1,
         return_gradients=False,
         spill_folder=options.spill,
         profile=options.profile,
         stream=open_stream(options.bundle, **{name: getattr(options, name) for name in CONNECTION}),
+        **objective.session_options(),
     )
 
 
@@ -127,14 +125,12 @@ class _Run:
     def __init__(
         self,
         options: TrainingOptions,
-        data: Dataset,
-        eval_data: Dataset | None,
-        test_data: Dataset | None,
+        objective: Objective,
         before: int,
         pauses: interrupts.Pauses,
         command: str | None,
     ) -> None:
-        self.session = session = _open_session(options)
+        self.session = session = _open_session(options, objective)
         _check_budget(session)
         session.check_space(options.state, options.adapter_out)
         if options.model_out:
@@ -142,17 +138,16 @@ class _Run:
                 f"--model-out {options.model_out}", "give --adapter-out; mebp merge makes a model of it"
             )
             session.model.check_space(options.model_out)
-        self.options, self.data, self.pauses = options, data, pauses
+        self.options, self.objective, self.pauses = options, objective, pauses
         self.command = command or command_of(options)
-        self.eval_data, self.test_data = eval_data, test_data
         self.test_loss: float | None = None
-        steps_per_epoch = data.steps_per_epoch(session.max_batch * options.accumulate)
+        steps_per_epoch = objective.steps_per_epoch(session)
         self.total = options.total_steps(steps_per_epoch)
         self.eval_every = options.eval_every or steps_per_epoch
         # The plan is of the runtime alone; this process holds Python, the tokenizer and the data as well.
         self.planned_bytes = session.plan["planned_peak_bytes"] + max(0, before - session.plan["process_bytes"])
         self.description = {
-            "data": data.digest,
+            "data": objective.digest,
             "--seed": options.seed,
             "--lr": options.lr,
             "--optimizer": session.optimizer,
@@ -161,6 +156,7 @@ class _Run:
             "--schedule": options.schedule,
             "--warmup": options.warmup,
             "--adapter": options.adapter and _digest(options.adapter),
+            **objective.description(),
         }
         if options.schedule != "constant":
             self.description["--steps"] = self.total  # the rates depend on it
@@ -176,11 +172,12 @@ class _Run:
         if resumed:
             stored = state.load(self.session, options.state, self.description)
             self.standing = Standing.restored(stored.get("standing"))
+            self.objective.restore(stored.get("objective") or {})
         elif options.adapter:
             self.session.load_adapter(options.adapter)
         first = self.session.steps
         self.was_finished = self._is_finished
-        self.keeper = Keeper(options, self.session, self.description, self.standing, self.command)
+        self.keeper = Keeper(options, self.session, self.description, self.standing, self.command, self.objective)
         with (
             make_reporter(self.total, self.planned_bytes, progress) as reporter,
             interrupts.watched() as self.interrupted,
@@ -193,7 +190,8 @@ class _Run:
             self._announce(reporter, resumed, first)
             if options.log:
                 check_space(options.log.parent, _LOG_LINE_BYTES * (self.total - first), "the log")
-            log = RunLog(options.log, first, self.keeper.folder and self.keeper.folder / TABLE)
+            table = self.keeper.folder and self.keeper.folder / TABLE
+            log = RunLog(options.log, first, table, self.objective.metrics)
             log.listeners.append(reports.write)
             self.keeper.reports = reports
             try:
@@ -259,24 +257,25 @@ class _Run:
         options, step = self.options, self.session.steps
         rate = learning_rate(step, self.total, options.lr, options.schedule, options.warmup)
         self.session.set_learning_rate(rate)
-        ids, labels = self.data.step_batches(step, self.session.max_batch, options.accumulate, options.seed)
         try:
-            result = self.session.step(ids, labels)
+            done = self.objective.step(self.session, step)
         except Error as error:
             self.failed, self.spoiled = True, self.session.is_poisoned
             raise Error(f"step {step + 1}: {error}") from error
+        result = done.result
         if not math.isfinite(result.grad_norm):
             self.spoiled = True
             raise Error(
                 f"step {step + 1}: the gradient's norm is {result.grad_norm} and was applied, so nothing is saved; "
                 "go on from the last state with --resume, or start over with --clip or a lower --lr"
             )
-        record = Record(step + 1, result.loss, result.grad_norm, rate, result.tokens, result.seconds, result.peak_bytes)
+        figures = result.loss, result.grad_norm, rate, result.tokens, result.seconds, result.peak_bytes
+        record = Record(step + 1, *figures, done.metrics)
         log.add(record)
         if result.written_bytes and not self.told_writing:
             reporter.say(f"each step writes up to {result.written_bytes / 1e6:.1f} MB to disk, which wears flash")
             self.told_writing = True
-        reporter.step(record, seen=sum(batch.size for batch in ids))
+        reporter.step(record, seen=done.seen)
         self.standing.step(result.loss)
         if self._has_exploded and not self.told_explosion:
             reporter.say(f"step {step + 1}/{self.total}  {self._explosion(log)}")
@@ -297,19 +296,19 @@ class _Run:
     def _evaluate_if_due(self, log: RunLog, reporter: Reporter) -> None:
         step = self.session.steps
         due = step > 0 and (step % self.eval_every == 0 or step == self.total)
-        if self.eval_data is None or not due or self.standing.evaluated == step:
+        if not self.objective.measures("eval") or not due or self.standing.evaluated == step:
             return
         try:
             with reporter.busy("evaluating"):
-                loss = evaluate(self.session, self.eval_data, stop=lambda: self.interrupted.pressed)
+                found = self.objective.measure(self.session, "eval", stop=lambda: self.interrupted.pressed)
         except Error as error:
             self.failed = True
             raise Error(f"{self.options.eval} after step {step}: {error}") from error
-        if loss is None:
+        if found is None:
             return
-        log.add(Evaluation(step, loss))
-        is_best = self.standing.evaluate(step, loss)
-        reporter.say(f"step {step}/{self.total}  eval loss {loss:.4f}  perplexity {perplexity(loss):.2f}")
+        log.add(Evaluation(step, found.loss, found.metrics))
+        is_best = self.standing.evaluate(step, found.loss)
+        reporter.say(f"step {step}/{self.total}  eval loss {self._told(found)}")
         if self.options.keep == "all" or (self.options.keep == "best" and is_best):
             self.keeper.save_result(is_best)
         if self._has_lost_patience and step < self.total:
@@ -317,8 +316,14 @@ class _Run:
             misses = counted(self.standing.misses, "evaluation")
             reporter.say(f"no lower eval loss in {misses}, so the run ends here; {best}")
 
+    def _told(self, found: Measured) -> str:
+        words = [f"{found.loss:.4f}"]
+        if self.objective.has_perplexity:
+            words.append(f"perplexity {perplexity(found.loss):.2f}")
+        return "  ".join([*words, *(f"{name} {value:.4g}" for name, value in found.metrics.items())])
+
     def _announce(self, reporter: Reporter, resumed: bool, first: int) -> None:
-        options, session, data = self.options, self.session, self.data
+        options, session = self.options, self.session
         if options.resume and not resumed:
             reporter.say(f"{options.state}: no state to resume from, so this run starts at the beginning")
         if self._is_finished:
@@ -330,12 +335,10 @@ class _Run:
         start = f"continues after step {first}" if first else counted(self.total, "step")
         reporter.say(
             f"{options.bundle}: {start}, {session.optimizer} at lr {options.lr:g}, {session.kernels} kernels; "
-            f"{options.data}: {counted(data.counted, 'token')} to predict in {counted(len(data.rows), 'row')} of up to "
-            f"{session.max_sequence}"
+            f"{options.data}: {self.objective.summary(session)}"
         )
-        for each in filter(None, (data, self.eval_data, self.test_data)):
-            for note in each.notes:
-                reporter.say(note)
+        for note in self.objective.begin(session):
+            reporter.say(note)
         if options.connect:
             reporter.say(exposure(inspect(options.bundle), options.connect))
         planned, compiled = session.plan["planned_peak_bytes"], session.plan["peak_bytes"]
@@ -401,16 +404,16 @@ class _Run:
             reporter.say(f"{self.keeper.what}: {self.keeper.folder} ({best})")
 
     def _test(self, log: RunLog, reporter: Reporter) -> None:
-        if self.test_data is None or self.was_finished or not self._is_finished or self.failed:
+        if not self.objective.measures("test") or self.was_finished or not self._is_finished or self.failed:
             return
         with self._kept_result() as step, reporter.busy("evaluating on the test data"):
-            loss = evaluate(self.session, self.test_data, stop=lambda: self.interrupted.pressed)
-        if loss is None:
+            found = self.objective.measure(self.session, "test", stop=lambda: self.interrupted.pressed)
+        if found is None:
             reporter.say(f"{self.options.test}: not measured, since the run was stopped")
             return
-        self.test_loss = loss
-        log.add(Test(step, loss))
-        reporter.say(f"{self.options.test}: test loss {loss:.4f}  perplexity {perplexity(loss):.2f}, after step {step}")
+        self.test_loss = found.loss
+        log.add(Test(step, found.loss, found.metrics))
+        reporter.say(f"{self.options.test}: test loss {self._told(found)}, after step {step}")
 
     @contextmanager
     def _kept_result(self) -> Iterator[int]:
@@ -440,7 +443,7 @@ class _Run:
         if self.keeper.has_result:
             table, picture = self.keeper.folder / TABLE, self.keeper.folder / PICTURE
             if options.log is None or not is_same(options.log, table):
-                write_table(log.entries, table)
+                write_table(log.entries, table, self.objective.metrics)
             pictures += [picture] if options.plot is None or not is_same(options.plot, picture) else []
         if not (log.records and pictures):
             return

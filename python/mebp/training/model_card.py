@@ -78,10 +78,21 @@ def command_of(options: TrainingOptions, compiling: Mapping[str, object] | None 
     for field in fields(options):
         value = getattr(options, field.name)
         plain = None if field.default is MISSING else field.default
+        if field.name == "objective_options":
+            words += [word for name, given in value.items() for word in (_flag(name), _written(given))]
+            continue
         if field.name == "bundle" or field.name in _INCIDENTAL or value is None or value == plain:
             continue
-        words += [f"--{field.name.replace('_', '-')}", *([] if value is True else [str(value)])]
+        words += [_flag(field.name), *([] if value is True else [str(value)])]
     return shlex.join([*words, *as_arguments(compiling or {})])
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _written(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _losses(session: Session, standing: Standing) -> dict[str, str]:

@@ -6,7 +6,7 @@ import math
 import os
 import reprlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
 from typing import get_args, get_type_hints
@@ -14,6 +14,7 @@ from typing import get_args, get_type_hints
 from mebp.errors import Error
 from mebp.files import user_path
 from mebp.training.interrupts import PAUSING
+from mebp.training.objective_options import objective_options
 from mebp.training.reports import programs
 from mebp.training.schedule import SCHEDULES
 
@@ -34,6 +35,9 @@ class TrainingOptions:
 
     bundle: Path
     data: Path
+    objective: str = "sft"
+    objective_options: Mapping[str, object] = field(default_factory=dict)  # its own, by name
+    reference: str | None = None
     steps: int | None = None
     epochs: int | None = None
     lr: float = 2e-4
@@ -80,6 +84,9 @@ class TrainingOptions:
     retry_for: float | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "objective_options", objective_options(self.objective, self.objective_options))
+        if self.reference is not None and self.objective == "sft":
+            raise Error("--reference is what preferences and rewards are compared with; give --objective dpo, too")
         if self.steps is not None and self.epochs is not None:
             raise Error("--steps and --epochs cannot be used together; give one")
         for name in ("steps", "epochs", "accumulate", "eval_every", "patience", "save_every"):
@@ -128,6 +135,7 @@ class TrainingOptions:
 def option_kinds() -> dict[str, type]:
     """The type of each option, by its name; None may stand for any that has it as its default."""
     hints = get_type_hints(TrainingOptions)
+    del hints["objective_options"]  # which are options by their own names
     return {name: next((kind for kind in get_args(hint) if kind is not NoneType), hint) for name, hint in hints.items()}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mebp.errors import Error, reason, translate_errors
-from mebp.training.log import Entry, Evaluation, Record, Test
+from mebp.training.log import Entry, Evaluation, Record, Test, numbers_of
 
 _PREFIXES = {Record: "train", Evaluation: "eval", Test: "test"}
 _NAMES = {"eval_loss": "loss", "test_loss": "loss", "lr": "learning_rate"}  # as transformers' Trainer has them
@@ -20,7 +20,7 @@ _NAMES = {"eval_loss": "loss", "test_loss": "loss", "lr": "learning_rate"}  # as
 def figures(entry: Entry) -> dict[str, float]:
     """What is drawn of a line of the log, by its name in the program."""
     prefix = _PREFIXES[type(entry)]
-    return {f"{prefix}/{_NAMES.get(name, name)}": value for name, value in vars(entry).items() if name != "step"}
+    return {f"{prefix}/{_NAMES.get(name, name)}": value for name, value in numbers_of(entry).items()}
 
 
 class Report(Protocol):

@@ -16,6 +16,7 @@ from mebp.session_options import takes_losses
 from mebp.training.interrupts import ended_by_signals
 from mebp.training.loop import Callback, TrainingRun, train
 from mebp.training.model_card import command_of
+from mebp.training.objective_options import objective_kinds
 from mebp.training.options import TrainingOptions, option_kinds
 from mebp.training.outputs import check_outputs
 from mebp.training.reports import check_installed
@@ -27,7 +28,7 @@ _REQUIRED = {"bundle": "MODEL or NAME.mebp", "data": "--data FILE"}
 
 def request_kinds() -> dict[str, type]:
     """The type of each option, by its name."""
-    return option_kinds() | compile_option_kinds()
+    return option_kinds() | objective_kinds() | compile_option_kinds()
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,10 @@ class Request:
     @classmethod
     def of(cls, given: Mapping[str, object]) -> "Request":
         """Raises mebp.Error for invalid options, and for such as do not go together."""
-        names = compile_option_kinds()
+        names, own = compile_option_kinds(), objective_kinds()
         compiling = CompileOptions(**{name: value for name, value in given.items() if name in names})
-        options = {name: value for name, value in given.items() if name not in names}
+        options = {name: value for name, value in given.items() if name not in {*names, *own}}
+        options["objective_options"] = {name: value for name, value in given.items() if name in own}
         missing = [_REQUIRED[field.name] for field in fields(TrainingOptions)
                    if field.default is MISSING and field.name not in options]  # fmt: skip
         if missing:

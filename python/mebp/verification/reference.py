@@ -8,7 +8,7 @@ float32 and bfloat16 models are as transformers has them, but for the loss.
 """
 
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
@@ -95,10 +95,14 @@ class Reference:
 
     def loss_and_gradients(self, input_ids: np.ndarray, labels: np.ndarray) -> tuple[float, dict[str, np.ndarray]]:
         """The loss and its gradient by PEFT key; bfloat16 ones as float32."""
+        return self.gradients_of(lambda reference: reference.loss(input_ids, labels))
+
+    def gradients_of(self, loss: Callable[["Reference"], torch.Tensor]) -> tuple[float, dict[str, np.ndarray]]:
+        """Likewise of any other loss, a function of this."""
         self.model.zero_grad(set_to_none=True)
-        loss = self.loss(input_ids, labels)
-        loss.backward()
-        return loss.item(), {key: _array(parameter.grad) for key, parameter in self.parameters().items()}
+        value = loss(self)
+        value.backward()
+        return value.item(), {key: _array(parameter.grad) for key, parameter in self.parameters().items()}
 
 
 def load_weights(model: PreTrainedModel, weights: Mapping[str, np.ndarray]) -> None:

@@ -80,6 +80,7 @@ public:
                   reinterpret_cast<const uint16_t *>(at(binding.minima))};
     }
     cpu::Context context = machine->contextOf(run.sequence, run.position, run.isOneToken);
+    context.logitScale = run.logitScale;
     bool isWhole = interpret(programs[program], bound.data(), at(run.arena), run, context);
     return isWhole ? Status() : run.cancellation->refusal();
   }

@@ -23,6 +23,7 @@ struct Window {
 struct Live {
   int batch = 0, sequence = 0;
   Start position;        // of each item's first token
+  float logitScale = 1;  // Run::logitScale
   int keptPositions = 0; // at least so many are in a state after the step, of those that it has room for
 };
 

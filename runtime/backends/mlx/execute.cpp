@@ -4,6 +4,7 @@
 // begins is a number that it takes, so that trips and tokens share it. What a loop carries is evaluated after each
 // trip, and what a program gives at its end: MLX then frees all between.
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 
 #include <mlx/transforms.h>
@@ -161,6 +162,7 @@ public:
         sizes(program, static_cast<int>(run.batch * run.sequence)), values(static_cast<size_t>(program.values_size())) {
     live.batch = static_cast<int>(run.batch);
     live.sequence = static_cast<int>(run.sequence);
+    live.logitScale = run.logitScale;
     moves = !prepared.states.empty() || run.position > 0;
     // Few graphs serve a text that grows.
     const auto kept = static_cast<int>(run.position + run.sequence);
@@ -239,6 +241,11 @@ private:
       }
     }
     std::vector<int> key = {live.batch, live.sequence, live.keptPositions, moves};
+    if (live.logitScale != 1) { // of few values, so a part of the graph
+      int32_t bits;
+      std::memcpy(&bits, &live.logitScale, sizeof(bits));
+      key.push_back(bits);
+    }
     for (uint32_t loop : stage.within) {
       key.push_back(static_cast<int>(sizes.trips[loop].rows));
       key.push_back(isMadeForPlaces(stage) ? static_cast<int>(sizes.trips[loop].first) : 0);

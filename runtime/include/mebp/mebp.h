@@ -284,6 +284,8 @@ typedef struct mebp_session_options {
    * tried again for so long; then the call gives MEBP_DISCONNECTED, and nothing has changed. 0: for a minute. */
   const struct mebp_transport *transport;
   uint32_t retry_ms;
+  /* With accumulate, room for a sum of gradients whose factor comes later (mebp_session_end_sequence). */
+  bool pending_gradients;
 } mebp_session_options;
 /* The defaults of the first `size` bytes. */
 void mebp_session_options_init_sized(mebp_session_options *options, size_t size);
@@ -324,12 +326,30 @@ static inline void mebp_step_result_init(mebp_step_result *result) {
 /* These take the fields of one mebp_batch. */
 mebp_code mebp_session_loss(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
                             uint32_t sequence, double *loss, mebp_error *error);
+/* How log-probabilities are computed; NULL has the defaults. */
+typedef struct mebp_scoring {
+  size_t size MEBP_SIZE_OF(mebp_scoring);
+  double temperature; /* logits are divided by it; 0: 1 */
+  /* By the base model; or with these values, one pointer for each trainable, NULL for what the base model has. The
+   * session's own are set aside where it keeps gradients, so it has to have been created with accumulate or
+   * return_gradients. */
+  bool by_base;
+  const float *const *trainables; /* NULL: the session's own */
+} mebp_scoring;
+static inline void mebp_scoring_init(mebp_scoring *scoring) {
+  memset((void *)scoring, 0, sizeof(*scoring));
+  scoring->size = sizeof(*scoring);
+}
 /* The log-probability, in nats, that the model gives each label: out[batch * sequence], each at its label's place, 0
  * where there is none. With `entropy`, that of the distribution which the label is from, likewise; NULL leaves it out.
  */
 mebp_code mebp_session_log_probabilities(mebp_session *session, const int32_t *ids, const int32_t *labels,
                                          uint32_t batch, uint32_t sequence, float *out, float *entropy,
                                          mebp_error *error);
+/* The same at another temperature, or by another adapter. */
+mebp_code mebp_session_score(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
+                             uint32_t sequence, const mebp_scoring *scoring, float *out, float *entropy,
+                             mebp_error *error);
 /* Needs options.return_gradients. Leaves parameters alone; read the gradients with mebp_session_read_gradient. */
 mebp_code mebp_session_gradients(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
                                  uint32_t sequence, double *loss, mebp_error *error);
@@ -360,6 +380,22 @@ mebp_code mebp_session_objective_gradients(mebp_session *session, const int32_t 
 mebp_code mebp_session_objective_step(mebp_session *session, const mebp_batch *batches, uint32_t count,
                                       mebp_objective objective, void *user, mebp_step_result *result,
                                       mebp_error *error);
+/* A step whose caller makes the coefficients when it has seen all that they depend on: sequences one after another,
+ * so that a step holds the activations of one however many it has. Needs options.accumulate.
+ * begin_sequence gives what mebp_session_log_probabilities gives; the sequence is open until another call computes.
+ * end_sequence takes dL/dlogp of each label at its place, and adds the gradient to the step's sum. With `pending` the
+ * coefficients lack a factor that comes later, with settle: for that it is the step's first, or the session has
+ * options.pending_gradients. apply is the update, clipped as the options say; of its result, loss and tokens are 0.
+ * discard forgets the sum. Where end_sequence or apply fails, the sum is forgotten, too; nothing else has changed.
+ * mebp_session_read_gradient reads the sum. */
+mebp_code mebp_session_begin_sequence(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
+                                      uint32_t sequence, const mebp_scoring *scoring, float *log_probabilities,
+                                      float *entropy, mebp_error *error);
+bool mebp_session_has_open_sequence(const mebp_session *session); /* whether its end can follow */
+mebp_code mebp_session_end_sequence(mebp_session *session, const float *coefficients, bool pending, mebp_error *error);
+mebp_code mebp_session_settle(mebp_session *session, double factor, mebp_error *error);
+mebp_code mebp_session_apply(mebp_session *session, mebp_step_result *result, mebp_error *error);
+mebp_code mebp_session_discard(mebp_session *session, mebp_error *error);
 /* One optimizer update with gradients given by the caller, which are not clipped: gradients[i] has the i-th trainable's
  * elements. */
 mebp_code mebp_session_apply_gradients(mebp_session *session, const float *const *gradients, mebp_error *error);

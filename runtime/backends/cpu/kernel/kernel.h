@@ -48,6 +48,7 @@ struct Context {
   const Bf16Products *bf16 = nullptr; // multiplies factors of bf16; null: they are widened
   int64_t sequence = 0;               // live, of this step
   int64_t position = 0;               // of the first of them
+  float logitScale = 1;               // Run::logitScale
   bool isOneToken = false;            // Run::isOneToken
 };
 

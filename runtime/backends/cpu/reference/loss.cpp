@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // logits, p, dlogits [N,C]: the vocabulary rows [c0, c0 + C); labels, max, sum, weighted, target, coefficients [N,1];
-// accumulator, dx [N,D]; w [V,D].
+// accumulator, dx [N,D]; w [V,D]. Logits are multiplied with context.logitScale first.
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/reference/kernels.h"
 
@@ -10,7 +10,8 @@
 
 namespace mebp::cpu::reference {
 
-static void logProbabilityTile(const Call &call, const Context &) {
+static void logProbabilityTile(const Call &call, const Context &context) {
+  const double scale = context.logitScale;
   const Tensor &logits = call.operands[0], &labels = call.operands[1], &p = call.results[0];
   const Tensor &max = call.results[1], &sum = call.results[2], &weighted = call.results[3], &target = call.results[4];
   const Tensor &accumulator = resultOf(call, 5);
@@ -18,13 +19,13 @@ static void logProbabilityTile(const Call &call, const Context &) {
     const float *in = floatRowOf(logits, n);
     int64_t label = labelOf(labels, n) - logits.firstColumn;
     double before = *floatRowOf(max, n);
-    double maximum = std::max(before, static_cast<double>(*std::max_element(in, in + logits.columns)));
+    double maximum = std::max(before, scale * *std::max_element(in, in + logits.columns));
     double correction = std::exp(before - maximum), total = correction * *floatRowOf(sum, n);
     double moment = correction > 0 ? correction * *floatRowOf(weighted, n) + (before - maximum) * total : 0;
     if (label >= 0 && label < logits.columns)
-      *floatRowOf(target, n) = in[label];
+      *floatRowOf(target, n) = static_cast<float>(scale * in[label]);
     for (int64_t c = 0; c < logits.columns; ++c) {
-      double below = in[c] - maximum, exponential = c == label ? 0.0 : std::exp(below);
+      double below = scale * in[c] - maximum, exponential = c == label ? 0.0 : std::exp(below);
       total += exponential;
       moment += exponential * below;
       floatRowOf(p, n)[c] = static_cast<float>(exponential);
@@ -37,15 +38,16 @@ static void logProbabilityTile(const Call &call, const Context &) {
   }
 }
 
-static void logProbabilityLogitsGradient(const Call &call, const Context &) {
+static void logProbabilityLogitsGradient(const Call &call, const Context &context) {
+  const double scale = context.logitScale;
   const Tensor &logits = call.operands[0], &labels = call.operands[1], &max = call.operands[2], &sum = call.operands[3];
   const Tensor &target = call.operands[4], &coefficients = call.operands[5], &gradient = call.results[0];
   for (int64_t n = 0; n < logits.rows; ++n) {
     int64_t label = labelOf(labels, n) - logits.firstColumn;
     double maximum = *floatRowOf(max, n), others = *floatRowOf(sum, n);
-    double factor = *floatRowOf(coefficients, n) / (others + std::exp(*floatRowOf(target, n) - maximum));
+    double factor = scale * *floatRowOf(coefficients, n) / (others + std::exp(*floatRowOf(target, n) - maximum));
     for (int64_t c = 0; c < logits.columns; ++c) {
-      double term = c == label ? others : -std::exp(floatRowOf(logits, n)[c] - maximum);
+      double term = c == label ? others : -std::exp(scale * floatRowOf(logits, n)[c] - maximum);
       floatRowOf(gradient, n)[c] = labelOf(labels, n) < 0 ? 0.0f : static_cast<float>(factor * term);
     }
   }
@@ -72,7 +74,7 @@ static void logProbabilityFromTiles(const Call &call, const Context &context) {
     if (!dx.present())
       continue;
     dequantizeRow(w, label, weights);
-    double factor = *floatRowOf(coefficients, n) / z;
+    double factor = context.logitScale * *floatRowOf(coefficients, n) / z;
     for (int64_t i = 0; i < dx.columns; ++i)
       floatRowOf(dx, n)[i] = static_cast<float>(factor * (others * weights[i] - floatRowOf(accumulator, n)[i]));
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // logits, p, dlogits [N,C]: the vocabulary rows [c0, c0 + C); labels, max, sum, weighted, target, coefficients [N,1];
-// accumulator, dx [N,D]; w [V,D].
+// accumulator, dx [N,D]; w [V,D]. Logits are multiplied with context.logitScale first.
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 #include "runtime/backends/cpu/vector/parallel.h"
@@ -37,17 +37,19 @@ void LogProbabilityTile(const Call &call, const Context &context) {
   const Tensor &logits = call.operands[0], &labels = call.operands[1], &p = call.results[0];
   const Tensor &max = call.results[1], &sum = call.results[2], &weighted = call.results[3], &target = call.results[4];
   const Tensor &accumulator = resultOf(call, 5);
+  const FloatVector scale = hn::Set(d, context.logitScale);
   parallelRows(context, logits.rows, logits.columns, [&](int64_t row) HWY_ATTR {
     const float *in = floatRowOf(logits, row);
     float *out = floatRowOf(p, row);
     int64_t label = labelOf(labels, row) - logits.firstColumn, columns = logits.columns;
     bool hit = label >= 0 && label < columns;
-    float before = *floatRowOf(max, row), maximum = std::max(before, maximumOf(in, columns));
+    float before = *floatRowOf(max, row), maximum = std::max(before, context.logitScale * maximumOf(in, columns));
     auto correction = static_cast<float>(std::exp(static_cast<double>(before) - maximum));
     if (hit)
-      *floatRowOf(target, row) = in[label];
+      *floatRowOf(target, row) = context.logitScale * in[label];
     float moment = sumRow(columns, [&](int64_t i, int64_t n) HWY_ATTR {
-      const FloatVector below = hn::Sub(loadSome(in + i, n), hn::Set(d, maximum)), exponential = exponentialOf(below);
+      const FloatVector below = hn::MulSub(scale, loadSome(in + i, n), hn::Set(d, maximum));
+      const FloatVector exponential = exponentialOf(below);
       storeSome(exponential, out + i, n);
       const FloatVector product = hn::Mul(exponential, below);
       return n >= lanes ? product : hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(n)), product);
@@ -74,6 +76,7 @@ void LogProbabilityLogitsGradient(const Call &call, const Context &context) {
   const FloatTag d;
   const Tensor &logits = call.operands[0], &labels = call.operands[1], &max = call.operands[2], &sum = call.operands[3];
   const Tensor &target = call.operands[4], &coefficients = call.operands[5], &gradient = call.results[0];
+  const FloatVector scale = hn::Set(d, context.logitScale);
   parallelRows(context, logits.rows, logits.columns, [&](int64_t row) HWY_ATTR {
     const float *in = floatRowOf(logits, row);
     float *out = floatRowOf(gradient, row);
@@ -82,10 +85,11 @@ void LogProbabilityLogitsGradient(const Call &call, const Context &context) {
       return;
     }
     const double others = *floatRowOf(sum, row), maximum = *floatRowOf(max, row);
-    const double factor = *floatRowOf(coefficients, row) / (others + std::exp(*floatRowOf(target, row) - maximum));
+    const double coefficient = static_cast<double>(context.logitScale) * *floatRowOf(coefficients, row);
+    const double factor = coefficient / (others + std::exp(*floatRowOf(target, row) - maximum));
     const FloatVector negative = hn::Set(d, static_cast<float>(-factor)), shift = hn::Set(d, *floatRowOf(max, row));
     mapRow(out, logits.columns, [&](int64_t i, int64_t n) HWY_ATTR {
-      return hn::Mul(negative, exponentialOf(hn::Sub(loadSome(in + i, n), shift)));
+      return hn::Mul(negative, exponentialOf(hn::MulSub(scale, loadSome(in + i, n), shift)));
     });
     int64_t label = labelOf(labels, row) - logits.firstColumn;
     if (label >= 0 && label < logits.columns)
@@ -126,7 +130,8 @@ void LogProbabilityFromTiles(const Call &call, const Context &context) {
         if (!dx.present())
           return;
         dequantizeRow(w, label, weights);
-        finishRow(floatRowOf(accumulator, row), weights, static_cast<float>(*floatRowOf(coefficients, row) / z),
+        const double coefficient = static_cast<double>(context.logitScale) * *floatRowOf(coefficients, row);
+        finishRow(floatRowOf(accumulator, row), weights, static_cast<float>(coefficient / z),
                   static_cast<float>(others), floatRowOf(dx, row), dx.columns);
       });
 }

@@ -1,15 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // logits, p, dlogits [N,C]: the vocabulary rows [c0, c0 + C); labels, max, sum, weighted, target, coefficients [N,1];
-// accumulator, dx [N,D]; w [V,D].
+// accumulator, dx [N,D]; w [V,D]. Logits are multiplied with live.logitScale first.
 #include "runtime/backends/mlx/kernels.h"
 
 namespace mebp::mlx {
 
 namespace mx = ::mlx::core;
 
+// As they are, where nothing scales them: no graph has a product by one.
+static array scaledLogits(const Call &call) {
+  const float scale = call.live.logitScale;
+  return scale == 1 ? call.numbers(0) : scale * call.numbers(0);
+}
+static array scaledCoefficients(const Call &call) {
+  const float scale = call.live.logitScale;
+  return scale == 1 ? call.numbers(5) : scale * call.numbers(5);
+}
+
 static void logProbabilityTile(Call &call) {
-  array logits = call.numbers(0), before = call.numbers(2);
+  array logits = scaledLogits(call), before = call.numbers(2);
   const int columns = call.results[0].columns;
   array isLabel = mx::equal(call.value(1).data, range(call.firstColumn, columns)), zero = array(0.0f);
   array maximum = mx::maximum(before, mx::max(logits, -1, true)), correction = mx::exp(before - maximum);
@@ -31,8 +41,8 @@ static void logProbabilityLogitsGradient(Call &call) {
   array labels = call.value(1).data, max = call.numbers(2), others = call.numbers(3);
   const int columns = call.results[0].columns;
   array isLabel = mx::equal(labels, range(call.firstColumn, columns));
-  array terms = mx::where(isLabel, others, -mx::exp(call.numbers(0) - max));
-  array factor = call.numbers(5) / (others + mx::exp(call.numbers(4) - max));
+  array terms = mx::where(isLabel, others, -mx::exp(scaledLogits(call) - max));
+  array factor = scaledCoefficients(call) / (others + mx::exp(call.numbers(4) - max));
   call.give(0, mx::where(labels >= 0, factor * terms, array(0.0f)));
 }
 
@@ -45,7 +55,7 @@ static void logProbabilityFromTiles(Call &call) {
     return;
   // Whatever row stands for a label that does not count, nothing of it is taken.
   array label = gatherRows(call.value(7), mx::flatten(mx::maximum(labels, array(0))));
-  call.give(2, mx::where(counts, call.numbers(5) * (others * label - call.numbers(6)) / z, zero));
+  call.give(2, mx::where(counts, scaledCoefficients(call) * (others * label - call.numbers(6)) / z, zero));
 }
 
 constexpr KernelTable lossKernels = {{"log_probability_tile", logProbabilityTile},

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Log-probabilities, and steps whose coefficients the caller makes of them, as preferences and rewards need it."""
+
+from collections.abc import Mapping
+from types import TracebackType
+
+import numpy as np
+
+from mebp import arrays
+from mebp.errors import Error
+from mebp.step_result import StepResult
+
+
+def scored_labels(ids: np.ndarray, mask: object) -> np.ndarray:
+    """Labels of the tokens that `mask` has, of all without one; nothing predicts the first of a row."""
+    if mask is None:
+        return ids
+    counted = np.asarray(mask)
+    if counted.shape != ids.shape or counted.dtype.kind not in "biu":
+        raise Error(
+            f"mask has shape {list(counted.shape)} and dtype {counted.dtype}; give one bool or 0 or 1 for each of the "
+            f"tokens {list(ids.shape)}"
+        )
+    return np.where(counted != 0, ids, np.int32(arrays.IGNORED_LABEL))
+
+
+class Sequence:
+    """A sequence whose forward has run: `with session.sequence(ids, mask) as q`. Until another call of its session
+    computes, its backward can run."""
+
+    def __init__(self, owner: "Sequences", ids: np.ndarray, labels: np.ndarray, temperature: float) -> None:
+        self._owner, self._native, self._shape = owner, owner._session, ids.shape
+        logprobs, entropy = self._native.begin_sequence(ids, labels, temperature)
+        owner._begun = self
+        self.logprobs: np.ndarray = logprobs[:, 1:]  # float32 [batch, sequence - 1], of the next tokens; 0: not scored
+        self.entropy: np.ndarray = entropy[:, 1:]  # of the distributions that they are from
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its backward can run: no other call has taken its memory, and it has not run yet."""
+        return self._owner._begun is self and self._native.has_open_sequence()
+
+    def backward(self, coefficients: object, pending: bool = False) -> None:
+        """Adds the gradient to the step's: `coefficients` [batch, sequence - 1] are dL/dlogprobs.
+
+        Where tokens were not scored, they are without meaning. With `pending`, they lack a factor that comes later, by
+        Session.settle: the gradient is then the step's first, or the session has pending_gradients.
+        Raises mebp.Error for another shape, a number that is not finite, and a sequence that has ended.
+        """
+        if not self.is_open:
+            raise Error("this sequence has ended, or another call has taken its memory; begin it again")
+        given = np.asarray(coefficients, dtype=np.float32)
+        batch, length = self._shape
+        if given.shape != (batch, length - 1):
+            raise Error(f"coefficients have shape {list(given.shape)}; give [{batch}, {length - 1}], as logprobs has")
+        whole = np.zeros(self._shape, np.float32)
+        whole[:, 1:] = given
+        self._native.end_sequence(whole.ravel(), pending)
+
+    def __enter__(self) -> "Sequence":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+
+class Sequences:
+    """What a Session can do with sequences one by one; see Session."""
+
+    has_pending_gradients: bool  # room for a gradient whose factor comes later, among others
+    _begun: Sequence | None = None  # the last one
+
+    def log_probabilities(self, input_ids: object, labels: object) -> tuple[np.ndarray, np.ndarray]:
+        """The log-probability that the model gives each label, and the entropy of the distribution that it is from.
+
+        Both are float32 [batch, sequence], in nats, each at its label's place, 0 where there is none. Labels are as
+        loss() has them, so nothing predicts the first of a row.
+        """
+        return self._session.log_probabilities(*arrays.token_arrays(input_ids, labels), 1.0, False, [])
+
+    def logprobs(
+        self,
+        input_ids: object,
+        mask: object = None,
+        adapter: bool | Mapping[str, object] = True,
+        temperature: float = 1.0,
+    ) -> np.ndarray:
+        """float32 [batch, sequence - 1], in nats: the log-probability of each token after the first.
+
+        mask: [batch, sequence], the tokens that are scored; the others have 0, and cost no head. None for all.
+        adapter: False for the base model; or other values of all trainables, {PEFT key: array}. The session's own wait
+            where it keeps gradients, so it needs return_gradients or accumulate.
+        temperature: what logits are divided by.
+        """
+        ids = arrays.token_array("input_ids", input_ids)
+        others: list[np.ndarray] = []
+        if isinstance(adapter, Mapping):
+            checked = arrays.named_arrays("trainable", adapter, self._shapes, complete=True)
+            others = [checked[key].ravel() for key in self._shapes]
+        labels = scored_labels(ids, mask)
+        found, _ = self._session.log_probabilities(ids, labels, above_zero(temperature), adapter is False, others)
+        return found[:, 1:]
+
+    def sequence(self, input_ids: object, mask: object = None, temperature: float = 1.0) -> Sequence:
+        """Runs a forward whose backward follows: `with session.sequence(ids, mask) as q`, where q has `logprobs` and
+        `entropy` and takes coefficients by q.backward(c). Session.apply is the update, when all sequences of a step
+        have added their gradients; the step holds the memory of one. Needs a session with accumulate=True.
+        """
+        ids = arrays.token_array("input_ids", input_ids)
+        return Sequence(self, ids, scored_labels(ids, mask), above_zero(temperature))
+
+    def settle(self, factor: float) -> None:
+        """Multiplies what q.backward(c, pending=True) has given by `factor`, and adds it to the step's gradient."""
+        self._session.settle(float(factor))
+
+    def apply(self) -> StepResult:
+        """One update by the gradients of the sequences since the last one, clipped as the session clips.
+
+        Of the result, loss and tokens are 0: the caller knows them.
+        Raises mebp.Error, with nothing changed, where the gradient is not finite; it is forgotten then.
+        """
+        return StepResult(*self._session.apply())
+
+    def discard(self) -> None:
+        """Forgets the gradients of the sequences since the last update."""
+        self._session.discard()
+
+    def gradients(self) -> dict[str, np.ndarray]:
+        """What the last call that keeps gradients has left, or sequences so far, {PEFT key: float32 array}."""
+        return {key: self._session.read_gradient(index) for index, key in enumerate(self._shapes)}
+
+
+def above_zero(temperature: float) -> float:
+    if not (isinstance(temperature, int | float) and 0 < temperature < float("inf")):
+        raise Error(f"temperature is {temperature}; give a finite number above 0")
+    return float(temperature)

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the loop asks of an objective."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mebp.session import Session
+from mebp.step_result import StepResult
+from mebp.training.options import TrainingOptions
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step did."""
+
+    result: StepResult
+    seen: int  # tokens, those included that do not count
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What an evaluation found."""
+
+    loss: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+class Objective(ABC):
+    """Of a run; it is made before the session, which it says what to have room for."""
+
+    metrics: Sequence[str] = ()  # what is logged of a step beside its loss, by name
+    has_perplexity = False  # whether exp(loss) says anything
+    unit = ""  # of the loss
+    digest: str  # of what is trained on
+    notes: Sequence[str] = ()  # on the data, a line each
+
+    def __init__(self, options: TrainingOptions) -> None:
+        self.options = options
+
+    def description(self) -> Mapping[str, object]:
+        """Options of its own that a resumed run must have in common with the one before, by the names of the command
+        line."""
+        return {}
+
+    def session_options(self) -> Mapping[str, object]:
+        """What of mebp.Session's options it needs."""
+        return {"accumulate": self.options.accumulate > 1}
+
+    @abstractmethod
+    def begin(self, session: Session) -> Iterator[str]:
+        """Takes the session of the run, before its first step; yields what is worth saying."""
+
+    @abstractmethod
+    def summary(self, session: Session) -> str:
+        """The data, in half a line."""
+
+    @abstractmethod
+    def steps_per_epoch(self, session: Session) -> int: ...
+
+    @abstractmethod
+    def step(self, session: Session, number: int) -> Step:
+        """The step after `number` others. Raises mebp.Error where it fails."""
+
+    def measures(self, which: str) -> bool:
+        """Whether there is data of that name, "eval" or "test"."""
+        return getattr(self.options, which) is not None
+
+    @abstractmethod
+    def measure(self, session: Session, which: str, stop: Callable[[], bool]) -> Measured | None:
+        """On the data of that name; None where `stop()` became true before all was seen."""
+
+    def saved(self) -> dict:
+        """What travels in the state of a run, as JSON has it."""
+        return {}
+
+    def restore(self, saved: dict) -> None:  # noqa: B027, most have nothing to restore
+        """What saved() was, when the run was stopped."""
+
+    def save(self) -> None:  # noqa: B027
+        """Writes what it keeps beside the state."""

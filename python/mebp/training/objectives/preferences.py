@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Preference pairs (DPO and its relatives), with the memory of one sequence.
+
+What a completion's gradient is multiplied by depends on both completions of the pair. The backward is linear in it, so
+it may come later:
+  deferred     the chosen one runs forward and backward without its factor, the rejected one forward; then both are
+               known. Where a step has several pairs, the gradient that waits has room of its own.
+  interleaved  both in one batch of two, where the bundle was compiled for one: no gradient waits, and two sequences are
+               in memory.
+  scored first the chosen one runs forward once more: where a budget has no room for a gradient that waits, and for
+               losses that need all pairs of a step.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+from mebp.data.dataset import rows_of_step, steps_per_epoch
+from mebp.data.preferences import Preference, load_preferences
+from mebp.errors import Error
+from mebp.files import read_bytes
+from mebp.objectives.pairs import DPO, DPOOptions, PairResult, Scored
+from mebp.session import Session
+from mebp.tokenizer import Tokenizer
+from mebp.training.objectives.base import Measured, Objective, Step
+from mebp.training.objectives.references import BASE, INITIAL, Reference, ReferenceFile
+from mebp.training.options import TrainingOptions
+from mebp.words import counted
+
+DEFERRED, INTERLEAVED, SCORED_FIRST = "deferred", "interleaved", "scored first"
+_METRICS = "rewards/chosen", "rewards/rejected", "rewards/accuracies", "rewards/margins"
+
+
+@dataclass(frozen=True)
+class _Completion:
+    """One of a pair, behind its prompt."""
+
+    ids: np.ndarray  # int32 [1, tokens]
+    mask: np.ndarray  # likewise: the completion
+    length: int  # of the completion
+    other_length: int  # of the pair's other one
+
+    def of(self, logprobs: np.ndarray) -> np.ndarray:
+        """[length] of [1, tokens - 1]."""
+        return logprobs[0, -self.length :]
+
+    def coefficients(self, values: np.ndarray) -> np.ndarray:
+        """[1, tokens - 1] of [length]."""
+        whole = np.zeros((1, self.ids.shape[1] - 1))
+        whole[0, -self.length :] = values
+        return whole
+
+    def padded(self, tokens: int) -> tuple[np.ndarray, np.ndarray]:
+        """ids and mask [1, tokens]; what comes behind is not scored."""
+        room = ((0, 0), (0, tokens - self.ids.shape[1]))
+        return np.pad(self.ids, room), np.pad(self.mask, room)
+
+
+def _completions(pair: Preference) -> tuple[_Completion, _Completion]:
+    """The chosen one, and the rejected one."""
+
+    def completion(own: np.ndarray, other: np.ndarray) -> _Completion:
+        ids = np.concatenate([pair.prompt, own])[None]
+        return _Completion(ids, (np.arange(ids.shape[1]) >= len(pair.prompt))[None], len(own), len(other))
+
+    return completion(pair.chosen, pair.rejected), completion(pair.rejected, pair.chosen)
+
+
+_Added = tuple[PairResult, tuple[Scored, Scored]]
+
+
+class _Data:
+    """Pairs with what the reference says of them."""
+
+    def __init__(self, path: Path, tokenizer: Tokenizer, length: int) -> None:
+        loaded = load_preferences(path, tokenizer, length)
+        self.pairs, self.notes, self.digest = loaded.rows, loaded.notes, loaded.digest
+        self.references: ReferenceFile | None = None
+
+
+class Preferences(Objective):
+    metrics = _METRICS
+
+    def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
+        super().__init__(options)
+        self._dpo = DPO(DPOOptions(**options.objective_options))
+        if self._dpo.options.use_weighting:
+            raise Error("use_weighting needs a sum over the vocabulary that the head does not make; leave it out")
+        named = {"train": options.data, "eval": options.eval, "test": options.test}
+        self._data = {name: _Data(path, tokenizer, length) for name, path in named.items() if path}
+        self.notes = [note for data in self._data.values() for note in data.notes]
+        self.digest = self._data["train"].digest
+        self._way = DEFERRED
+
+    def description(self) -> Mapping[str, object]:
+        return {"--objective": "dpo", "--reference": self.options.reference, **self._options_given()}
+
+    def _options_given(self) -> dict[str, object]:
+        return {f"--{name.replace('_', '-')}": value for name, value in self.options.objective_options.items()}
+
+    def session_options(self) -> Mapping[str, object]:
+        return {"accumulate": True, "pending_gradients": self.options.accumulate > 1 and not self._dpo.needs_batch}
+
+    def begin(self, session: Session) -> Iterator[str]:
+        yield from self.notes
+        self._way = self._choose_way(session)
+        yield self._told(session)
+        if not self._dpo.needs_reference:
+            return
+        chosen = self.options.reference or (INITIAL if self.options.adapter else BASE)
+        path = Path(chosen) if chosen not in (BASE, INITIAL) and not Path(chosen).is_dir() else None
+        if path:
+            chosen = INITIAL if self.options.adapter else BASE
+        if chosen == BASE and self.options.adapter:
+            yield f"--reference base: the adapter of {self.options.adapter} is trained on, and compared with no adapter"
+        self._reference = Reference(chosen, self.options.adapter)
+        self._reference.begin(session)
+        bundle = sha256(read_bytes(self.options.bundle / "program.pb", "check the bundle")).hexdigest()
+        for name, data in self._data.items():
+            identity = {"bundle": bundle, "reference": self._reference.digest, "data": data.digest}
+            data.references = ReferenceFile(path if name == "train" else None, identity, len(data.pairs), 2)
+
+    def _choose_way(self, session: Session) -> str:
+        if self._dpo.needs_batch:
+            return SCORED_FIRST
+        if session.max_batch >= 2:
+            return INTERLEAVED
+        return DEFERRED if self.options.accumulate == 1 or session.has_pending_gradients else SCORED_FIRST
+
+    def _told(self, session: Session) -> str:
+        what = {
+            DEFERRED: "the chosen completion's gradient waits for the pair's coefficient",
+            INTERLEAVED: "both completions run side by side",
+            SCORED_FIRST: "completions are scored before they are trained, one more forward",
+        }[self._way]
+        return f"pairs: {self._way}: {what}"
+
+    def summary(self, session: Session) -> str:
+        pairs = self._data["train"].pairs
+        longest = max(len(pair.prompt) + max(len(pair.chosen), len(pair.rejected)) for pair in pairs)
+        return f"{counted(len(pairs), 'pair')} of up to {longest} tokens"
+
+    def _pairs_per_step(self, session: Session) -> int:
+        return self.options.accumulate * max(1, session.max_batch // 2)
+
+    def steps_per_epoch(self, session: Session) -> int:
+        return steps_per_epoch(len(self._data["train"].pairs), self._pairs_per_step(session))
+
+    def step(self, session: Session, number: int) -> Step:
+        data = self._data["train"]
+        rows = rows_of_step(len(data.pairs), number, self._pairs_per_step(session), self.options.seed)
+        # Before the first sequence: the adapter is set aside where their gradients will be.
+        references = [self._references(session, data, int(row)) for row in rows]
+        pairs = [data.pairs[row] for row in rows]
+        outcomes = self._add(session, pairs, references)
+        result = session.apply()
+        tokens = sum(len(pair.chosen) + len(pair.rejected) for pair in pairs)
+        loss = sum(outcome.loss for outcome, _ in outcomes)
+        metrics = _mean([self._dpo.metrics(*scored) for _, scored in outcomes])
+        seen = tokens + 2 * sum(len(pair.prompt) for pair in pairs)
+        return Step(result.of(loss, tokens), seen, metrics)
+
+    def _add(self, session: Session, pairs: list[Preference], references: list[np.ndarray]) -> list[_Added]:
+        """Adds the gradient of each pair; its share of the loss, and both completions as they were scored."""
+        if self._way == SCORED_FIRST:
+            return self._add_scored(session, pairs, references)
+        add = {DEFERRED: self._add_deferred, INTERLEAVED: self._add_interleaved}[self._way]
+        tokens = sum(len(pair.chosen) for pair in pairs)
+        return [
+            add(session, pair, reference, len(pairs), tokens) for pair, reference in zip(pairs, references, strict=True)
+        ]
+
+    def _add_deferred(
+        self, session: Session, pair: Preference, reference: np.ndarray, pairs: int, tokens: int
+    ) -> _Added:
+        won, lost = _completions(pair)
+        first = session.sequence(won.ids, won.mask)
+        chosen = self._score(won, first.logprobs, reference[0])
+        first.backward(won.coefficients(self._weights(won)), pending=True)
+        second = session.sequence(lost.ids, lost.mask)
+        rejected = self._score(lost, second.logprobs, reference[1])
+        result = self._dpo.pair(chosen, rejected, pairs, tokens)
+        session.settle(result.chosen)
+        second.backward(lost.coefficients(result.rejected * self._weights(lost)))
+        return result, (chosen, rejected)
+
+    def _add_interleaved(
+        self, session: Session, pair: Preference, reference: np.ndarray, pairs: int, tokens: int
+    ) -> _Added:
+        both = _completions(pair)
+        longest = max(each.ids.shape[1] for each in both)
+        sequence = session.sequence(
+            *(np.concatenate(rows) for rows in zip(*(each.padded(longest) for each in both), strict=True))
+        )
+        rows = [sequence.logprobs[row, : each.ids.shape[1] - 1] for row, each in enumerate(both)]
+        chosen, rejected = (
+            self._score(each, row[None], of) for each, row, of in zip(both, rows, reference, strict=True)
+        )
+        result = self._dpo.pair(chosen, rejected, pairs, tokens)
+        coefficients = np.zeros_like(sequence.logprobs)
+        for row, (each, factor) in enumerate(zip(both, (result.chosen, result.rejected), strict=True)):
+            coefficients[row, : each.ids.shape[1] - 1] = each.coefficients(factor * self._weights(each))
+        sequence.backward(coefficients)
+        return result, (chosen, rejected)
+
+    def _add_scored(self, session: Session, pairs: list[Preference], references: list[np.ndarray]) -> list[_Added]:
+        scored = [self._scored(session, pair, reference) for pair, reference in zip(pairs, references, strict=True)]
+        results = self._results(scored)
+        for pair, result in zip(pairs, results, strict=True):
+            for each, factor in zip(_completions(pair), (result.chosen, result.rejected), strict=True):
+                sequence = session.sequence(each.ids, each.mask)
+                sequence.backward(each.coefficients(factor * self._weights(each)))
+        return list(zip(results, scored, strict=True))
+
+    def _weights(self, completion: _Completion) -> np.ndarray:
+        return self._dpo.token_weights(completion.length, completion.other_length)
+
+    def _score(self, completion: _Completion, logprobs: np.ndarray, reference: float) -> Scored:
+        return self._dpo.score(completion.of(logprobs), completion.other_length, reference)
+
+    def _results(self, scored: list[tuple[Scored, Scored]]) -> list[PairResult]:
+        if self._dpo.needs_batch:
+            return self._dpo.batch(scored)
+        tokens = sum(chosen.length for chosen, _ in scored)
+        return [self._dpo.pair(chosen, rejected, len(scored), tokens) for chosen, rejected in scored]
+
+    def _scored(self, session: Session, pair: Preference, reference: np.ndarray) -> tuple[Scored, Scored]:
+        """By the policy, without a backward."""
+        chosen, rejected = (
+            self._score(each, session.logprobs(each.ids, each.mask), compared)
+            for each, compared in zip(_completions(pair), reference, strict=True)
+        )
+        return chosen, rejected
+
+    def _references(self, session: Session, data: _Data, row: int) -> np.ndarray:
+        """float64 [2], the reference's log-probabilities of the pair's completions."""
+
+        def compute() -> list[float]:
+            return [
+                self._dpo.total(each.of(self._reference.logprobs(session, each.ids, each.mask)), each.other_length)
+                for each in _completions(data.pairs[row])
+            ]
+
+        return np.zeros(2) if data.references is None else data.references.row(row, compute)
+
+    def measure(self, session: Session, which: str, stop: Callable[[], bool]) -> Measured | None:
+        data, scored = self._data[which], []
+        for row, pair in enumerate(data.pairs):
+            if stop():
+                return None
+            scored.append(self._scored(session, pair, self._references(session, data, row)))
+        loss = sum(result.loss for result in self._results(scored))
+        return Measured(loss, _mean([self._dpo.metrics(*each) for each in scored]))
+
+    def save(self) -> None:
+        for data in self._data.values():
+            if data.references is not None:
+                data.references.save()
+
+
+def _mean(metrics: list[dict[str, float]]) -> dict[str, float]:
+    return {name: float(np.mean([each[name] for each in metrics])) for name in _METRICS}

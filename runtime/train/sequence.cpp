@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A step that its user drives: sequences one after another, each with coefficients dL/dlogp that follow from its
+// log-probabilities and from whatever else the user knows by then. Preferences and rewards are such objectives.
+//
+// 1. beginSequence runs the forward and the head's sweep, and gives the log-probabilities.
+// 2. endSequence takes the coefficients and adds the gradient to a sum over the step.
+// 3. A coefficient that a whole sequence has in common may come later, when another one has been scored (of a pair, for
+//    example): the backward is linear in it. So the first of a pair goes to a sum of its own, with coefficients that
+//    lack the factor, and `settle` adds that one, multiplied, to the step's.
+// 4. applySums is the update.
+//
+// So a step holds the checkpoints of one sequence, however many it has.
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "runtime/train/finite.h"
+#include "runtime/train/session.h"
+
+namespace mebp {
+
+Status Session::takeScored(const Tokens &tokens, const Scoring &scoring) {
+  const bool substitutes = scoring.trainables || scoring.byBase;
+  if (substitutes && !gradients.areKept())
+    return failure(MEBP_INVALID_ARGUMENT, "the session has no room to set its adapter aside; create it with accumulate "
+                                          "or return_gradients");
+  if (substitutes && hasSums)
+    return failure(MEBP_INVALID_ARGUMENT, "gradients of sequences are where the adapter would be set aside; score by "
+                                          "another adapter before the step's first sequence");
+  if (substitutes && trainables.areProjected())
+    return failure(MEBP_UNSUPPORTED, "an optimizer that projects gradients has no room to set the weights aside; "
+                                     "compute what is compared with before training");
+  if (Status status = take(tokens); !status.ok())
+    return status;
+  live.logitScale = scoring.logitScale;
+  return Status();
+}
+
+Status Session::beginSequence(const Tokens &tokens, const Scoring &scoring, float *out, float *entropy) {
+  if (Status status = checkTrains(); !status.ok())
+    return status;
+  if (!settings.accumulate || !gradients.areKept())
+    return failure(MEBP_INVALID_ARGUMENT, "a step over sequences needs room for the sum of their gradients; create the "
+                                          "session with accumulate, and an optimizer that takes gradients");
+  if (trainables.areProjected())
+    return failure(MEBP_UNSUPPORTED, "a step over sequences gives no subspaces to an optimizer that projects "
+                                     "gradients; choose another one");
+  if (scoring.trainables || scoring.byBase)
+    return failure(MEBP_INVALID_ARGUMENT, "a sequence is trained with the session's own adapter; score by another one "
+                                          "with mebp_session_score");
+  if (Status status = takeScored(tokens, scoring); !status.ok())
+    return status;
+  if (labels == 0)
+    return failure(MEBP_INVALID_ARGUMENT, "the sequence has no label that counts: all are -100, or stand at a row's "
+                                          "first position, which nothing predicts");
+  if (Status status = runForwardForBackward(); !status.ok())
+    return status;
+  if (Status status = sweepHead(); !status.ok())
+    return status;
+  giveLogProbabilities(out, entropy);
+  isOpen = true;
+  peak.sample();
+  return Status();
+}
+
+Status Session::runSequenceBackward(bool isPending) {
+  if (Status status = finishHead(); !status.ok())
+    return status;
+  KeepSink keep;
+  auto nothing = [](uint32_t) { return Status(); };
+  gradients.deliverToPending(isPending && gradients.hasPending());
+  Status status = runBackward(&keep, std::ref(nothing));
+  gradients.deliverToPending(false);
+  return status;
+}
+
+Status Session::endSequence(const float *coefficients, bool isPending) {
+  if (!isOpen)
+    return failure(MEBP_INVALID_ARGUMENT, "no sequence is open: another call has taken its memory, or it has ended");
+  if (isPending && !gradients.hasPending() && hasSums)
+    return failure(MEBP_INVALID_ARGUMENT, "a gradient whose factor comes later has to be the step's first, or to have "
+                                          "room of its own; create the session with pending_gradients");
+  if (!isPending && isUnsettled && !gradients.hasPending())
+    return failure(MEBP_INVALID_ARGUMENT, "the last gradient waits for its factor; give it first");
+  for (uint64_t i = 0; i < labels; ++i) {
+    batch.coefficients()[i] = coefficients[batch.rows()[i] + 1];
+    if (Status status = checkFinite("objective's coefficient", batch.coefficients()[i]); !status.ok())
+      return status;
+  }
+  isOpen = false;
+  if (!hasSums)
+    gradients.clearSums();
+  if (Status status = runSequenceBackward(isPending); !status.ok()) {
+    discard(); // a part of it is in the sum
+    return status;
+  }
+  gradientsKept = hasSums = true;
+  isUnsettled |= isPending;
+  peak.sample();
+  return Status();
+}
+
+Status Session::settle(double factor) {
+  if (!isUnsettled)
+    return failure(MEBP_INVALID_ARGUMENT, "no gradient waits for a factor");
+  if (Status status = checkFinite("factor", factor); !status.ok())
+    return status;
+  gradients.settle(static_cast<float>(factor));
+  isUnsettled = false;
+  return Status();
+}
+
+Status Session::applySums(mebp_step_result &out) {
+  auto begin = std::chrono::steady_clock::now();
+  const uint64_t writtenBefore = spill.writtenBytes();
+  if (Status status = checkTrains(); !status.ok())
+    return status;
+  if (!hasSums || isUnsettled)
+    return failure(MEBP_INVALID_ARGUMENT, isUnsettled ? "the last gradient waits for its factor; give it first"
+                                                      : "there is no gradient of a sequence to apply");
+  double squaredNorm = 0;
+  trainables.beginStep();
+  Status status = applyKept(squaredNorm);
+  discard();
+  if (status = trainables.endStep(status); !status.ok())
+    return status;
+  peak.sample();
+  out.grad_norm = std::sqrt(squaredNorm);
+  out.peak_bytes = peak.bytes();
+  out.written_bytes = spill.writtenBytes() - writtenBefore;
+  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return Status();
+}
+
+} // namespace mebp
