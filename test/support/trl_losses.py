@@ -189,3 +189,66 @@ def grpo_loss(
     with default_type(logps.dtype):
         loss = grpo._compute_loss(stub, model, inputs)
     return loss, metrics_of(stub)
+
+
+class _Tokenizer:
+    pad_token_id, eos_token_id = 0, 1
+
+    def batch_decode(self, ids, skip_special_tokens):
+        return [""] * len(ids)
+
+
+def grpo_batch(options, advantage_options, rewards, completions, old=None, sampled=None):
+    """What GRPOTrainer._generate_and_score_completions makes of completions (lists of ids) and their rewards.
+
+    rewards: [completions, functions]; old: [completions, length], sampled: a list for each completion.
+    """
+    grpo = trainer("trl.trainer.grpo_trainer", "GRPOTrainer")
+    functions = rewards.shape[1]
+    weights = advantage_options.reward_weights or [1.0] * functions
+    correction = options.sampling_correction
+    count = len(completions)
+    stub = SimpleNamespace(
+        model=SimpleNamespace(training=True, is_gradient_checkpointing=False),
+        accelerator=SimpleNamespace(**{name: getattr(_Accelerator(), name) for name in ("device", "gather", "reduce")}),
+        args=SimpleNamespace(
+            per_device_train_batch_size=count,
+            steps_per_generation=1,
+            gradient_accumulation_steps=1,
+            gradient_checkpointing_kwargs=None,
+        ),
+        environment_factories=None,
+        environments=None,
+        tools=None,
+        pad_to_multiple_of=None,
+        _tokenizer=_Tokenizer(),
+        processing_class=_Tokenizer(),
+        mask_truncated_completions=options.mask_truncated_completions,
+        num_iterations=1,
+        beta=0.0,
+        use_vllm=correction is not None,
+        vllm_importance_sampling_correction=correction is not None,
+        vllm_importance_sampling_mode=correction and correction.mode,
+        vllm_importance_sampling_clip_min=correction and correction.clip_min,
+        vllm_importance_sampling_clip_max=correction and correction.clip_max,
+        num_generations=advantage_options.num_generations,
+        multi_objective_aggregation=advantage_options.multi_objective_aggregation,
+        scale_rewards=advantage_options.scale_rewards,
+        reward_weights=torch.tensor(weights, dtype=torch.float64),
+        reward_funcs=[None] * functions,
+        reward_func_names=[str(index) for index in range(functions)],
+        log_multimodal=False,
+        _metrics={"train": defaultdict(list)},
+        _logs=defaultdict(lambda: defaultdict(list)),
+        _pending_extra_logs={},
+        _pending_metrics={},
+        _generate=lambda prompts: ([[2]] * count, completions, None, completions, sampled, {}, None, None),
+        _calculate_rewards=lambda *_: torch.tensor(rewards, dtype=torch.float64),
+        _get_per_token_logps_and_entropies=lambda *_, **__: (old, None, None),
+    )
+    stub.accelerator.process_index = 0
+    for name in ("prompt", "completion", "advantages"):
+        stub._logs[name] = []
+    with default_type(torch.float64):
+        output = grpo._generate_and_score_completions(stub, [{"prompt": "p"}] * count)
+    return output, metrics_of(stub)
