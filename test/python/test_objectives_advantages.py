@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from mebp import Error
-from mebp.objectives.advantages import AdvantageOptions, advantages
+from mebp.objectives.advantages import AdvantageOptions, EqualGroups, advantages
 from mebp.objectives.groups import GRPOOptions
 from support import trl_losses
 
@@ -81,3 +81,20 @@ def test_weights_and_groups_fit_the_rewards():
         advantages(np.zeros((8, 1)), AdvantageOptions(reward_weights=[1.0, 2.0]))
     with pytest.raises(Error, match="9 completions are no whole number of groups of 8; give 8 of each prompt"):
         advantages(np.zeros((9, 1)), AdvantageOptions())
+
+
+def test_an_epoch_whose_groups_all_have_equal_rewards_is_refused():
+    options = AdvantageOptions(num_generations=2)
+    equal, some = (
+        advantages(np.array([[1.0], [1.0]] * 2), options),
+        advantages(np.array([[1.0], [1.0], [0.0], [1.0]]), options),
+    )
+    assert (equal.equal_groups, some.equal_groups) == (2, 1)
+    groups = EqualGroups()
+    for step in (equal, some):
+        groups.add(step, 2)
+    assert (groups.groups, groups.equal) == (4, 3)
+    groups.end_epoch()
+    groups.add(equal, 2)
+    with pytest.raises(Error, match="all 2 groups of the epoch had equal rewards, so nothing was learned; check"):
+        groups.end_epoch()

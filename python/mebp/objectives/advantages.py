@@ -106,3 +106,25 @@ def _deviation(values: np.ndarray) -> float:
 
 def _over(function, values: np.ndarray, axis: int) -> np.ndarray:
     return np.expand_dims(np.apply_along_axis(function, axis, values), axis)
+
+
+@dataclass
+class EqualGroups:
+    """How many groups of an epoch taught nothing, for their rewards were all the same; state of a run."""
+
+    groups: int = 0
+    equal: int = 0
+
+    def add(self, step: Advantages, size: int) -> None:
+        """A step's advantages, of groups of `size`."""
+        self.groups += len(step.values) // size
+        self.equal += step.equal_groups
+
+    def end_epoch(self) -> None:
+        """Raises mebp.Error where all groups of the epoch taught nothing; counts the next one from 0."""
+        if self.groups and self.equal == self.groups:
+            raise Error(
+                f"all {self.groups:,} groups of the epoch had equal rewards, so nothing was learned; check the reward, "
+                "or give a higher temperature"
+            )
+        self.groups = self.equal = 0
