@@ -133,11 +133,10 @@ class PPO:
         low, high = old - self.options.cliprange_value, old + self.options.cliprange_value
         cut = np.clip(values, low, high)
         free_error, cut_error = values - returns, cut - returns
-        inside = (low <= values) & (values <= high)
-        takes_cut = cut_error**2 > free_error**2
+        takes_cut = cut_error**2 > free_error**2  # only beyond the limits, where it does not move with the value
         scale = self.options.vf_coef / positions
         loss = 0.5 * scale * float(np.maximum(free_error**2, cut_error**2).sum())
-        coefficients = scale * np.where(takes_cut, cut_error * inside, free_error)
+        coefficients = scale * np.where(takes_cut, 0.0, free_error)
         return ValueResult(loss, coefficients, {"val/clipfrac_avg": (float(takes_cut.sum()), float(len(values)))})
 
     def _divergence(self, episode: Episode) -> np.ndarray:
