@@ -5,11 +5,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mebp.data.chat_template import ChatTemplate
 from mebp.data.forms import read_messages, read_string
 from mebp.errors import Error, translate_errors
 from mebp.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from mebp.data.chat_template import ChatTemplate
 
 Message = Mapping[str, object]
 Written = str | Sequence[Message]  # a text, or turns {"role", "content"}
@@ -67,7 +70,9 @@ class PromptTokens:
         return ids
 
     @cached_property
-    def _template(self) -> ChatTemplate:
+    def _template(self) -> "ChatTemplate":
+        from mebp.data.chat_template import ChatTemplate  # jinja2 is not needed for texts
+
         # Where a template writes the date, it is the file's: a run that goes on tomorrow sees the same tokens.
         with translate_errors(f"{self._path}: cannot be read", "check the path"):
             return ChatTemplate(self._tokenizer, now=datetime.fromtimestamp(self._path.stat().st_mtime))
