@@ -55,20 +55,16 @@ class Dataset:
         return digest.hexdigest()
 
     def steps_per_epoch(self, rows_per_step: int) -> int:
-        return -(-len(self.rows) // rows_per_step)
+        return steps_per_epoch(len(self.rows), rows_per_step)
 
     def step_batches(
         self, step: int, batch: int, accumulate: int, seed: int
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Ids and labels of a step, counted from 0: up to `accumulate` arrays of each, [up to batch, length].
 
-        Each epoch is a permutation that depends on the seed and the epoch alone, so a step number says where the data
-        stands. An epoch's last step may have fewer rows.
+        rows_of_step says which rows.
         """
-        rows_per_step = batch * accumulate
-        epoch, position = divmod(step, self.steps_per_epoch(rows_per_step))
-        order = np.random.default_rng([seed, epoch]).permutation(len(self.rows))
-        chosen = order[position * rows_per_step : (position + 1) * rows_per_step]
+        chosen = rows_of_step(len(self.rows), step, batch * accumulate, seed)
         batches = [self.padded(chosen[start : start + batch]) for start in range(0, len(chosen), batch)]
         return [ids for ids, _ in batches], [labels for _, labels in batches]
 
@@ -82,3 +78,18 @@ class Dataset:
             ids[index, : len(row)] = row.ids
             labels[index, : len(row)] = row.labels
         return ids, labels
+
+
+def steps_per_epoch(rows: int, rows_per_step: int) -> int:
+    return -(-rows // rows_per_step)
+
+
+def rows_of_step(rows: int, step: int, rows_per_step: int, seed: int) -> np.ndarray:
+    """Which of so many rows a step takes, counted from 0.
+
+    Each epoch is a permutation that depends on the seed and the epoch alone, so a step number says where the data
+    stands. An epoch's last step may have fewer rows.
+    """
+    epoch, position = divmod(step, steps_per_epoch(rows, rows_per_step))
+    order = np.random.default_rng([seed, epoch]).permutation(rows)
+    return order[position * rows_per_step : (position + 1) * rows_per_step]

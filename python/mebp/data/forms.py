@@ -95,20 +95,20 @@ def find_form(where: str, entry: dict) -> Form:
 def read_sample(where: str, form: Form, entry: dict) -> Sample:
     """The sample in `entry`, of the form that find_form gave; raises mebp.Error for a value of another type."""
     if form == _TEXT:
-        return Document(where, _string(where, entry, "text"))
+        return Document(where, read_string(where, entry, "text"))
     if form == _COMPLETION:
-        prompt, completion = (_string(where, entry, key) for key in form.required)
+        prompt, completion = (read_string(where, entry, key) for key in form.required)
         if not completion:
             raise Error(f'{where}: "completion" is empty, so there is nothing to learn; leave it out')
         return Completion(where, prompt, completion)
     turns = _alpaca_turns(where, entry) if form == _ALPACA else _turns(where, form.required[0], entry)
     if not any(turn["role"] == "assistant" for turn in turns):
         raise Error(f"{where}: has no turn of the assistant, so there is nothing to learn; leave it out")
-    return Conversation(where, turns, _tools(where, entry))
+    return Conversation(where, turns, read_tools(where, entry))
 
 
-def _tools(where: str, entry: dict) -> list[dict] | None:
-    """A list of objects, or its JSON as a string, as tables have it."""
+def read_tools(where: str, entry: dict) -> list[dict] | None:
+    """What "tools" holds: a list of objects, or its JSON as a string, as tables have it."""
     tools = entry.get("tools") or None
     if isinstance(tools, str):
         try:
@@ -124,8 +124,8 @@ def _tools(where: str, entry: dict) -> list[dict] | None:
 def _alpaca_turns(where: str, entry: dict) -> list[dict]:
     if entry.get("history"):
         raise Error(f'{where}: "history" is not read; write the conversation as "messages"')
-    instruction, answer = (_string(where, entry, key) for key in _ALPACA.required)
-    context = "" if entry.get("input") is None else _string(where, entry, "input")
+    instruction, answer = (read_string(where, entry, key) for key in _ALPACA.required)
+    context = "" if entry.get("input") is None else read_string(where, entry, "input")
     if not answer:
         raise Error(f'{where}: "output" is empty, so there is nothing to learn; leave it out')
     question = "\n\n".join(part for part in (instruction, context) if part)
@@ -137,12 +137,17 @@ def _alpaca_turns(where: str, entry: dict) -> list[dict]:
 
 
 def _turns(where: str, key: str, entry: dict) -> list[dict]:
+    if key == "messages":
+        return read_messages(where, entry, key)
+    return [*_system_turn(where, entry), *read_messages(where, entry, key, _SHAREGPT_TURN)]
+
+
+def read_messages(where: str, entry: dict, key: str, wanted: str = _TURN) -> list[dict]:
+    """The turns {"role", "content"} in entry[key]; raises mebp.Error for anything else there."""
     turns = entry[key]
-    wanted = _TURN if key == "messages" else _SHAREGPT_TURN
     if not isinstance(turns, list):
         raise Error(f'{where}: "{key}" is {kind(turns)}; give a list of {wanted}')
-    read = [_turn(f"{where}: {key}[{index}]", turn, wanted) for index, turn in enumerate(turns)]
-    return read if key == "messages" else [*_system_turn(where, entry), *read]
+    return [_turn(f"{where}: {key}[{index}]", turn, wanted) for index, turn in enumerate(turns)]
 
 
 def _turn(place: str, turn: object, wanted: str) -> dict:
@@ -154,9 +159,9 @@ def _turn(place: str, turn: object, wanted: str) -> dict:
         if key not in turn and not (key == "content" and calls):
             raise Error(f'{place} has no "{key}"; give {wanted}')
     if is_sharegpt:
-        role, content = _string(place, turn, "from"), _content(place, turn, "value")
+        role, content = read_string(place, turn, "from"), _content(place, turn, "value")
         return {"role": _choice(place, role, _SHAREGPT_ROLES), "content": content}
-    role = _choice(place, _string(place, turn, "role"), {role: role for role in ROLES})
+    role = _choice(place, read_string(place, turn, "role"), {role: role for role in ROLES})
     if calls and turn.get("content") is None:
         return {**turn, "role": role}
     return {**turn, "role": role, "content": _content(place, turn, "content")}
@@ -170,13 +175,13 @@ def _choice(place: str, role: str, roles: Mapping[str, Value]) -> Value:
 
 def _system_turn(where: str, entry: dict) -> list[dict]:
     """What some files of these forms have beside the turns."""
-    return [{"role": "system", "content": _string(where, entry, "system")}] if entry.get("system") else []
+    return [{"role": "system", "content": read_string(where, entry, "system")}] if entry.get("system") else []
 
 
 def _content(place: str, turn: dict, key: str) -> str:
     """A turn's text, also where it is in parts {"type": "text", "text"}."""
     if not isinstance(turn[key], list):
-        return _string(place, turn, key)
+        return read_string(place, turn, key)
     texts = []
     for index, part in enumerate(turn[key]):
         part_place = f"{place}: {key}[{index}]"
@@ -184,11 +189,12 @@ def _content(place: str, turn: dict, key: str) -> str:
             raise Error(f'{part_place} is {kind(part)}; give {{"type": "text", "text": "..."}}')
         if part.get("type") != "text" or "text" not in part:
             raise Error(f'{part_place} is not {{"type": "text", "text": "..."}}; mebp trains on text alone')
-        texts.append(_string(part_place, part, "text"))
+        texts.append(read_string(part_place, part, "text"))
     return "".join(texts)
 
 
-def _string(where: str, entry: dict, key: str) -> str:
+def read_string(where: str, entry: dict, key: str) -> str:
+    """The text in entry[key]; raises mebp.Error for anything else there."""
     value = entry[key]
     if not isinstance(value, str):
         raise Error(f'{where}: "{key}" is {kind(value)}; give a string')

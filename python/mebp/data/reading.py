@@ -25,29 +25,36 @@ def read_samples(path: Path) -> list[Sample]:
     Raises mebp.Error, with the line, for what cannot be read.
     """
     text = read_text(path, "check the path")
-    if not text.strip():
-        raise Error(f"{path}: has no text; give another file")
     if _is_table(path, text):
         raise Error(
             f'{path}: is a table (CSV); write each row as a JSON line, {{"prompt": "...", "completion": "..."}}, '
             "to a .jsonl file"
         )
-    if not _is_json(path, text):
+    if text.strip() and not _is_json(path, text):
         return [Document(str(path), text)]
     samples, first, first_form = [], 0, None
-    for number, entry in json_entries(path, text):
+    for number, entry in json_objects(path, text):
         where = f"{path}:{number}"
-        if not isinstance(entry, dict):
-            raise Error(f"{where}: is {kind(entry)}; {_WANTED}")
         form = find_form(where, entry)
         if first_form is None:
             first, first_form = number, form
         if form != first_form:
             raise Error(f"{where}: has {form} where line {first} has {first_form}; use one form in the whole file")
         samples.append(read_sample(where, form, entry))
-    if not samples:
-        raise Error(f"{path}: has no samples; give another file")
     return samples
+
+
+def json_objects(path: Path, text: str) -> list[tuple[int, dict]]:
+    """Each object of a JSON file, at least one, with the line that it begins in."""
+    if not text.strip():
+        raise Error(f"{path}: has no text; give another file")
+    entries = list(json_entries(path, text))
+    for number, entry in entries:
+        if not isinstance(entry, dict):
+            raise Error(f"{path}:{number}: is {kind(entry)}; {_WANTED}")
+    if not entries:
+        raise Error(f"{path}: has no samples; give another file")
+    return entries
 
 
 def _is_json(path: Path, text: str) -> bool:

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rewards of completions, by Python functions with TRL's signature and by commands."""
+
+from mebp.rewards.scoring import Rewards, Sampled, Scores, load_rewards
+
+__all__ = ["Rewards", "Sampled", "Scores", "load_rewards"]

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rewards that are Python functions with TRL's signature."""
+
+import asyncio
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+
+from mebp.errors import Error, reason
+from mebp.rewards.sampled import Given, Progress, Sampled
+
+_OWN = ("prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric")
+
+
+class FunctionReward:
+    """f(prompts, completions, completion_ids, **columns) -> a number or None for each completion.
+
+    It is given `trainer_state`, `log_extra` and `log_metric`, too, and of all that only what it has parameters for.
+    """
+
+    def __init__(self, function: Callable, name: str) -> None:
+        self._function, self.name = function, name
+        self._metrics: dict[str, list[float]] = {}
+
+    def __call__(self, batch: Sequence[Sampled], progress: Progress) -> Given:
+        self._metrics = {}
+        try:
+            rewards = self._call(batch, progress)
+        except Exception as error:  # whatever a user's function raises
+            where = self._first_that_raises(batch, progress)
+            raise Error(f"reward {self.name}: raises {type(error).__name__} for {where} ({reason(error)})") from error
+        try:
+            return Given(list(rewards), self._metrics)
+        except TypeError as error:
+            raise Error(f"reward {self.name}: gives {rewards!r:.60}; give a list with a number for each") from error
+
+    def _call(self, batch: Sequence[Sampled], progress: Progress) -> object:
+        arguments = {
+            **{name: [one.prompt.columns[name] for one in batch] for name in batch[0].prompt.columns},
+            "prompts": [one.prompt.written for one in batch],
+            "completions": [one.completion for one in batch],
+            "completion_ids": [list(one.ids) for one in batch],
+            "trainer_state": progress,
+            "log_extra": lambda column, values: None,  # for a table of completions, which mebp does not write
+            "log_metric": lambda name, value: self._metrics.setdefault(name, []).append(float(value)),
+        }
+        parameters = inspect.signature(self._function).parameters.values()
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+            arguments = {each.name: arguments[each.name] for each in parameters if each.name in arguments}
+        rewards = self._function(**arguments)
+        return asyncio.run(rewards) if inspect.iscoroutine(rewards) else rewards
+
+    def check_columns(self, columns: Sequence[str]) -> None:
+        """Raises mebp.Error where the function needs a column that the data does not have."""
+        for parameter in inspect.signature(self._function).parameters.values():
+            is_needed = parameter.default is parameter.empty and parameter.kind not in (
+                parameter.VAR_KEYWORD,
+                parameter.VAR_POSITIONAL,
+            )
+            if is_needed and parameter.name not in (*_OWN, *columns):
+                there = f"has {', '.join(columns)}" if columns else "has none"
+                raise Error(
+                    f'reward {self.name}: needs a column "{parameter.name}", and the data {there}; '
+                    "add it, or give the parameter a default"
+                )
+
+    def _first_that_raises(self, batch: Sequence[Sampled], progress: Progress) -> str:
+        for one in batch:
+            try:
+                self._call([one], progress)
+            except Exception:
+                return one.where
+        return f"the {len(batch):,} completions from {batch[0].prompt.where} on, though for none alone"
+
+
+def load_function(module_name: str, function_name: str) -> FunctionReward:
+    """The function of a module, or of a file that ends in .py; modules are also looked for in the current folder."""
+    written = f"{module_name}:{function_name}"
+    try:
+        module = _load_file(Path(module_name)) if module_name.endswith(".py") else _load_module(module_name)
+    except Exception as error:  # whatever a user's module raises
+        raise Error(f"reward {written}: cannot be loaded ({reason(error)}); check module and path") from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        have = "is no function" if hasattr(module, function_name) else "is not there"
+        raise Error(f"reward {written}: {function_name} {have}; name a function of {module_name}")
+    return FunctionReward(function, function_name)
+
+
+def _load_module(name: str) -> ModuleType:
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # and stays, for what the module imports when it is called
+    return importlib.import_module(name)
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise FileNotFoundError("no such file")
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reference log-probabilities in a file, and files that are of something else."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from mebp import Error
+from mebp.data.reference_file import MadeFrom, ReferenceFile, write_reference
+
+LENGTHS = [3, 1, 4]
+MADE_FROM = MadeFrom("b" * 64, "", "d" * 64)
+
+
+def logps():
+    rng = np.random.default_rng(0)
+    return [-rng.exponential(size=length).astype(np.float32) for length in LENGTHS]
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "reference.safetensors"
+    write_reference(path, MADE_FROM, LENGTHS, iter(logps()))
+    return path
+
+
+def test_what_was_written_is_read_with_its_bits(path):
+    reference = ReferenceFile(path, MADE_FROM, LENGTHS)
+    assert len(reference) == 3
+    for index, values in enumerate(logps()):
+        np.testing.assert_array_equal(reference[index], values)
+    np.testing.assert_array_equal(load_file(path)["logps"], np.concatenate(logps()))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("bundle", "c"), ("adapter", "a"), ("data", "e"), ("temperature", 0.7)],
+    ids=lambda each: str(each),
+)
+def test_a_file_of_something_else_is_refused(path, name, value):
+    with pytest.raises(Error) as error:
+        ReferenceFile(path, dataclasses.replace(MADE_FROM, **{name: value}), LENGTHS)
+    assert str(error.value) == (
+        f"{path}: its log-probabilities are of another {name}; delete it, and the run makes it anew"
+    )
+
+
+def test_a_file_that_is_none_is_refused(path, tmp_path):
+    other = tmp_path / "other.safetensors"
+    save_file({"logps": np.zeros(8, np.float32)}, other)
+    with pytest.raises(
+        Error, match="is not a file of reference log-probabilities; delete it, and the run makes it anew"
+    ):
+        ReferenceFile(other, MADE_FROM, LENGTHS)
+    with pytest.raises(Error, match="has another number of log-probabilities than the data has tokens; delete it"):
+        ReferenceFile(path, MADE_FROM, [*LENGTHS, 1])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    with pytest.raises(Error, match="truncated"):
+        ReferenceFile(path, MADE_FROM, LENGTHS)
+    with pytest.raises(Error, match="cannot be read"):
+        ReferenceFile(tmp_path / "missing", MADE_FROM, LENGTHS)
+
+
+def test_half_a_file_is_not_left(tmp_path):
+    path = tmp_path / "reference.safetensors"
+
+    def failing():
+        yield logps()[0]
+        yield np.array([np.nan])
+
+    with pytest.raises(Error, match="log-probabilities of completion 1 are not finite; check the model"):
+        write_reference(path, MADE_FROM, LENGTHS, failing())
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/objectives.md has every loss type and every option with its default, and its program runs."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from mebp.objectives import groups, pair_losses
+from mebp.objectives.advantages import AdvantageOptions
+from mebp.objectives.groups import GRPOOptions
+from mebp.objectives.pairs import DPOOptions
+from mebp.objectives.ppo import PPOOptions
+
+PAGE = (Path(__file__).parents[2] / "docs" / "objectives.md").read_text()
+
+
+@pytest.mark.parametrize("options", [DPOOptions, GRPOOptions, AdvantageOptions, PPOOptions])
+def test_it_has_every_option_with_its_default(options):
+    _, table = PAGE.split(f"| {options.__name__} | default | |\n| --- | --- | --- |\n")
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", table.split("\n\n")[0], re.MULTILINE)
+    assert rows == [(field.name, str(field.default)) for field in dataclasses.fields(options)]
+
+
+@pytest.mark.parametrize(("section", "types"), [("DPO", pair_losses.LOSS_TYPES), ("GRPO", groups.LOSS_TYPES)])
+def test_it_has_every_loss_type(section, types):
+    table = re.search(rf"## \w+: {section}\n.*?\| loss_type \|.*?\n\n", PAGE, re.DOTALL)[0]
+    rows = re.findall(r"^\| `(\w+)`( \(default\))? \|", table, re.MULTILINE)
+    assert sorted(name for name, _ in rows) == sorted(types)
+    assert sum(bool(default) for _, default in rows) == 1
+
+
+def test_its_program_runs(capsys):
+    [program] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(program, {})
+    assert len(capsys.readouterr().out.splitlines()) == 2

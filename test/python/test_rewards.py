@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rewards by functions and by commands, and all that may be wrong with them."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mebp import Error
+from mebp.data.prompts import Prompt
+from mebp.rewards import Sampled, load_rewards
+from mebp.rewards.sampled import Progress
+
+TURNS = [{"role": "user", "content": "2+2="}]
+
+
+def batch(written="2+2=", **columns):
+    """Two completions of each of two prompts."""
+    prompts = [
+        Prompt(
+            f"data.jsonl:{line}",
+            written,
+            np.array([1, 2]),
+            {name: values[line - 1] for name, values in columns.items()},
+        )
+        for line in (1, 2)
+    ]
+    texts = ["4", "four", "", "5"]
+    return [
+        Sampled(prompts[index // 2], text, list(text.encode()), number=index % 2 + 1)
+        for index, text in enumerate(texts)
+    ]
+
+
+@pytest.fixture
+def functions(tmp_path, monkeypatch):
+    """Loads rewards from a module of this source."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(tmp_path)
+
+    def load(source, *names):
+        (tmp_path / "scores.py").write_text(source)
+        return load_rewards([f"scores.py:{name}" for name in names or ("reward",)])
+
+    return load
+
+
+def command(source):
+    """Of a program whose source this is, with `rows` at hand."""
+    source = "import json, sys\nrows = [json.loads(line) for line in sys.stdin]\n" + source
+    return f"{shlex.quote(sys.executable)} -c {shlex.quote(source)}"
+
+
+def score_error(rewards, samples):
+    with pytest.raises(Error) as error:
+        rewards.score(samples)
+    return str(error.value)
+
+
+def test_a_function_is_called_as_trl_calls_it(functions):
+    rewards = functions(
+        """
+def reward(prompts, completions, completion_ids, answer, **others):
+    assert prompts == ["2+2="] * 4 and completion_ids[1] == [102, 111, 117, 114]
+    assert answer == [4, 4, 5, 5] and others["trainer_state"].global_step == 7
+    others["log_metric"]("longest", 4)
+    others["log_extra"]("extra", completions)
+    return [None if not text else float(text == str(one)) for text, one in zip(completions, answer)]
+"""
+    )
+    rewards.check_columns(["answer"])
+    scores = rewards.score(batch(answer=[4, 5]), Progress(global_step=7))
+    np.testing.assert_array_equal(scores.rewards, [[1.0], [0.0], [np.nan], [1.0]])
+    assert scores.unscored == 1
+    assert scores.metrics["rewards/reward/mean"] == pytest.approx(2 / 3) and scores.metrics["longest"] == 4.0
+
+
+def test_a_function_gets_what_it_has_parameters_for(functions):
+    rewards = functions("def reward(completions, weight=2):\n    return [weight * len(each) for each in completions]\n")
+    rewards.check_columns(["answer"])
+    np.testing.assert_array_equal(rewards.score(batch(answer=[4, 5])).rewards.T, [[2, 8, 0, 2]])
+
+
+def test_completions_of_messages_are_messages(functions):
+    rewards = functions(
+        "def reward(prompts, completions):\n"
+        "    assert prompts[0][0]['role'] == 'user' and completions[1][0]['role'] == 'assistant'\n"
+        "    return [len(each[0]['content']) for each in completions]\n"
+    )
+    np.testing.assert_array_equal(rewards.score(batch(TURNS)).rewards.T, [[1, 4, 0, 1]])
+
+
+def test_numbers_of_any_kind_and_functions_that_wait_will_do(functions):
+    rewards = functions(
+        "import numpy as np\nasync def reward(**given):\n    return np.array([1, 0, 1, 0], dtype=bool)\n"
+    )
+    np.testing.assert_array_equal(rewards.score(batch()).rewards.T, [[1, 0, 1, 0]])
+
+
+def test_a_module_of_the_current_folder_is_found(functions, tmp_path, monkeypatch):
+    (tmp_path / "reward_of_here.py").write_text("import helper_of_here\nreward = helper_of_here.reward\n")
+    (tmp_path / "helper_of_here.py").write_text("def reward(completions):\n    return [1.0] * len(completions)\n")
+    assert load_rewards(["reward_of_here:reward"]).score(batch()).rewards.sum() == 4
+    for name in ("reward_of_here", "helper_of_here"):
+        monkeypatch.delitem(sys.modules, name)
+
+
+def test_several_rewards_are_side_by_side(functions):
+    rewards = functions(
+        "def one(completions):\n    return [1.0] * 4\ndef two(completions):\n    return [2.0] * 4\n",
+        "one",
+        "two",
+        "one",
+    )
+    scores = rewards.score(batch())
+    np.testing.assert_array_equal(scores.rewards, [[1.0, 2.0, 1.0]] * 4)
+    assert rewards.names == ["one_1", "two", "one_2"] and scores.metrics["rewards/one_2/std"] == 0.0
+
+
+def test_a_command_reads_and_writes_lines(tmp_path):
+    source = (
+        "assert rows[1] == {'prompt': '2+2=', 'completion': 'four', 'completion_ids': [102, 111, 117, 114],"
+        " 'answer': 4}\n"
+        "for row in rows:\n"
+        "    length = len(row['completion'])\n"
+        "    print(json.dumps({'reward': length, 'length': length, 'note': 'a word'}) if length else 'null')\n"
+    )
+    scores = load_rewards([command(source)]).score(batch(answer=[4, 5]))
+    np.testing.assert_array_equal(scores.rewards.T, [[1, 4, np.nan, 1]])
+    assert scores.metrics["length"] == 2.0 and "note" not in scores.metrics
+
+
+def test_a_command_that_reads_slowly_does_not_hang():
+    """Both directions hold more than a pipe does."""
+    samples = [Sampled(one.prompt, "x" * 200_000, one.ids) for one in batch()]
+    source = "for row in rows:\n    print(json.dumps({'reward': 1, 'said': row['completion']}))\n"
+    assert load_rewards([command(source)]).score(samples).rewards.sum() == 4
+
+
+FAULTY = [
+    ("raise ValueError('no such word')", "raises ValueError for data.jsonl:1, completion 1 (no such word)"),
+    (
+        "if '' in completions: raise KeyError('x')\n    return [0.0] * len(completions)",
+        "raises KeyError for data.jsonl:2, completion 1 ('x')",
+    ),
+    (
+        "assert len(completions) == 1\n    return [0.0]",
+        "raises AssertionError for the 4 completions from data.jsonl:1 on, though for none alone (AssertionError)",
+    ),
+    ("return [1.0] * 3", "gives 3 for 4 completions, from data.jsonl:1 on; give one each, or None"),
+    ("return 1.0", "gives 1.0; give a list with a number for each"),
+    (
+        "return [1.0, float('nan'), 1.0, 1.0]",
+        "gives nan for data.jsonl:1, completion 2; give a finite number, or None for none",
+    ),
+    (
+        "return [1.0, 1.0, float('inf'), 1.0]",
+        "gives inf for data.jsonl:2, completion 1; give a finite number, or None for none",
+    ),
+    ("return [1.0, 1.0, 1.0, 'good']", "gives 'good' for data.jsonl:2, completion 2; give a number or None"),
+    ("return [1.0, [1.0, 2.0], 1.0, 1.0]", "gives [1.0, 2.0] for data.jsonl:1, completion 2; give a number or None"),
+]
+
+
+@pytest.mark.parametrize(("body", "line"), FAULTY)
+def test_what_is_no_reward_is_refused(functions, body, line):
+    rewards = functions(f"def reward(completions, **others):\n    {body}\n")
+    assert score_error(rewards, batch()) == f"reward reward: {line}"
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("sys.exit('no model')", "ends with status 1 (no model); try it by itself"),
+        ("sys.exit(3)", "ends with status 3 (without a word); try it by itself"),
+        ("print(1.0)", "gives 1 for 4 completions, from data.jsonl:1 on; give one each, or None"),
+        ("[print(1.0) for _ in range(5)]", "gives 5 for 4 completions, from data.jsonl:1 on; give one each, or None"),
+        ("print(1.0)\nprint('good')", "writes 'good' for data.jsonl:1, completion 2, which is not JSON"),
+        ("print('{\"score\": 1}')", 'writes no "reward" for data.jsonl:1, completion 1; write a number, or'),
+        ("[print('NaN') for _ in range(4)]", "gives nan for data.jsonl:1, completion 1; give a finite number"),
+        ("[print('\"a\"') for _ in range(4)]", "gives 'a' for data.jsonl:1, completion 1; give a number or None"),
+    ],
+)
+def test_what_a_command_may_not_write_is_refused(source, line):
+    written = command(source)
+    assert score_error(load_rewards([written]), batch()).startswith(" ".join(f"reward {written}: {line}".split()))
+
+
+@pytest.mark.parametrize(
+    ("written", "line"),
+    [
+        ("no_such_module:reward", "cannot be loaded (No module named 'no_such_module'); check module and path"),
+        ("no_such.py:reward", "cannot be loaded (no such file); check module and path"),
+        ("broken.py:reward", "cannot be loaded (invalid syntax (broken.py, line 1)); check module and path"),
+        ("json:no_such", "no_such is not there; name a function of json"),
+        ("math:pi", "pi is no function; name a function of math"),
+        ("no-such-command --fast", "is neither MODULE:FUNCTION nor a command that can be run; check it"),
+        ("", "is neither MODULE:FUNCTION nor a command that can be run; check it"),
+        ("echo 'a", "cannot be read (No closing quotation); write it as in a shell"),
+    ],
+)
+def test_what_cannot_be_loaded_is_refused(functions, written, line):
+    Path("broken.py").write_text("def\n")
+    with pytest.raises(Error) as error:
+        load_rewards([written])
+    assert str(error.value) == " ".join(f"reward {written}: {line}".split())
+
+
+def test_a_reward_is_needed():
+    with pytest.raises(Error, match="completions need a reward; give --reward MODULE:FUNCTION, or a command"):
+        load_rewards([])
+
+
+@pytest.mark.parametrize(("columns", "there"), [([], "has none"), (["level", "question"], "has level, question")])
+def test_a_column_that_is_missing_is_said_before_anything_runs(functions, columns, there):
+    rewards = functions("def reward(completions, answer):\n    return answer\n")
+    with pytest.raises(Error) as error:
+        rewards.check_columns(columns)
+    assert str(error.value) == (
+        f'reward reward: needs a column "answer", and the data {there}; add it, or give the parameter a default'
+    )
+
+
+def test_lines_for_a_command_are_json(tmp_path):
+    seen = tmp_path / "seen.jsonl"
+    source = (
+        f"open({str(seen)!r}, 'w').write(json.dumps(rows))\n"
+        "for row in rows:\n"
+        "    print(json.dumps({'reward': 1, 'said': row['prompt'][0]['content']}, ensure_ascii=False))\n"
+    )
+    load_rewards([command(source)]).score(batch([{"role": "user", "content": "Wer?\n\u2028ü"}]))
+    assert json.loads(seen.read_text())[0]["prompt"] == [{"role": "user", "content": "Wer?\n\u2028ü"}]
