@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Preference pairs: the same gradient in every way of running them, exact, resumed bitwise, and refused in one line."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import mebp
+from mebp.tokenizer import Tokenizer
+from mebp.training.log import Record, read_log
+from mebp.training.objectives import make_objective
+from mebp.training.objectives.preferences import DEFERRED, INTERLEAVED, SCORED_FIRST
+from mebp.training.options import TrainingOptions
+from mebp.verification.comparison import relative_error
+from mebp.verification.inputs import randomise_adapter
+from support import models
+from support.commands import mebp as command
+from support.commands import refusal
+from support.pipeline import make_bundle, reference_for
+from support.textmodel import make_tokenizer
+
+LENGTH, BETA = 48, 0.5
+PAIRS = [
+    {"prompt": "When is the lamp lit?", "chosen": " Before sunset.", "rejected": " At noon, or never at all."},
+    {"prompt": "Who trims it?", "chosen": " The keeper, each morning.", "rejected": " Nobody."},
+    {"prompt": "Is the wick new?", "chosen": " Yes.", "rejected": " No, it is not."},
+    {"prompt": "And the oil?", "chosen": " It is colza oil.", "rejected": " Water."},
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("preferences")
+    models.save(models.build("llama", num_hidden_layers=2), folder / "source")
+    make_tokenizer(folder / "source")
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in PAIRS))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bundles(folder):
+    """By the batch that they were compiled for."""
+    made = {}
+    for batch in (1, 2):
+        (folder / str(batch)).mkdir()
+        made[batch] = make_bundle(folder / "source", folder / str(batch), seq_len=LENGTH, batch=batch)
+    return made
+
+
+def prepared(bundle: Path, folder: Path, monkeypatch, accumulate: int = 1, **options: object):
+    """An objective, its session with a random adapter, and what the next steps leave before they are applied."""
+    monkeypatch.setenv("MEBP_CACHE", str(folder / "cache"))
+    asked = TrainingOptions(bundle, folder / "pairs.jsonl", objective="dpo", accumulate=accumulate,
+                            objective_options={"beta": BETA, **options})  # fmt: skip
+    objective = make_objective(asked, Tokenizer(bundle), LENGTH)
+    session = mebp.Session(bundle, optimizer="sgd", lr=0.5, **objective.session_options())
+    randomise_adapter(session, seed=1)
+    list(objective.begin(session))
+    gradients = []
+    apply = session.apply
+
+    def watched():
+        gradients.append(session.gradients())
+        return apply()
+
+    monkeypatch.setattr(session, "apply", watched)
+    return objective, session, gradients
+
+
+def test_ways_agree(bundles, folder, monkeypatch):
+    """Two pairs a step: their sum, however the coefficient comes."""
+    found = {}
+    for way, batch, changes in (
+        (DEFERRED, 1, {"accumulate": 2}),
+        (INTERLEAVED, 2, {"accumulate": 2}),
+        (SCORED_FIRST, 1, {"accumulate": 2}),
+    ):
+        objective, session, gradients = prepared(bundles[batch], folder, monkeypatch, **changes)
+        assert objective._way == (INTERLEAVED if batch == 2 else DEFERRED)
+        objective._way = way
+        steps = [objective.step(session, number) for number in range(3)]
+        found[way] = gradients, [step.result.loss for step in steps], [dict(step.metrics) for step in steps]
+    for way in (INTERLEAVED, SCORED_FIRST):
+        for mine, theirs in zip(found[way][0], found[DEFERRED][0], strict=True):
+            # Either is within 2e-5 of the truth.
+            assert max(relative_error(mine[key], theirs[key]) for key in mine) <= 4e-5, way
+        assert found[way][1] == pytest.approx(found[DEFERRED][1], rel=1e-5)
+        for mine, theirs in zip(found[way][2], found[DEFERRED][2], strict=True):
+            assert mine == pytest.approx(theirs, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("loss_type", ["sigmoid", "ipo", "apo_zero", "aot"])
+def test_gradients(bundles, folder, monkeypatch, show, loss_type):
+    """After three steps, so that neither the adapter nor the margins are trivial."""
+    model = models.build("llama", num_hidden_layers=2)
+    objective, session, gradients = prepared(bundles[1], folder, monkeypatch, accumulate=2, loss_type=loss_type)
+    for number in range(3):
+        objective.step(session, number)
+    exact = {}
+    for dtype in (torch.float64, torch.float32):
+        base = reference_for(bundles[1], mebp.Session(bundles[1]), model, dtype)
+        policy = reference_for(bundles[1], session, model, dtype)
+        exact[dtype] = policy.gradients_of(lambda of, base=base: true_loss(of, base, loss_type, folder, bundles[1]))
+    step = objective.step(session, 3)
+    assert step.result.loss == pytest.approx(exact[torch.float64][0], rel=1e-5)
+    errors = {key: relative_error(gradients[3][key], value) for key, value in exact[torch.float64][1].items()}
+    torchs = {
+        key: relative_error(exact[torch.float32][1][key], value) for key, value in exact[torch.float64][1].items()
+    }
+    show(f"{loss_type}: worst gradient {max(errors.values()):.1e}, torch f32 {max(torchs.values()):.1e}")
+    for key, error in errors.items():
+        assert error <= max(2e-5, 2 * torchs[key]), key
+
+
+def true_loss(policy, base, loss_type, folder, bundle):
+    """Of the pairs of step 3, by formulas of its own."""
+    from mebp.data.dataset import rows_of_step
+    from mebp.data.preferences import load_preferences
+
+    pairs = load_preferences(folder / "pairs.jsonl", Tokenizer(bundle), LENGTH).rows
+    pairs = [pairs[row] for row in rows_of_step(len(pairs), 3, 2, 0)]
+    ratios = []
+    for pair in pairs:
+        both = []
+        for completion in (pair.chosen, pair.rejected):
+            ids = torch.from_numpy(np.concatenate([pair.prompt, completion])[None].astype(np.int64))
+
+            def total(of, ids=ids, count=len(completion)):
+                logits = of.model(ids).logits[:, :-1].double()
+                return logits.log_softmax(-1).gather(-1, ids[:, 1:, None])[0, -count:, 0].sum()
+
+            with torch.no_grad():
+                reference = total(base)
+            both.append((total(policy) - reference) / (len(completion) if loss_type == "ipo" else 1))
+        ratios.append(torch.stack(both))
+    chosen, rejected = torch.stack(ratios).T
+    log_sigmoid = torch.nn.functional.logsigmoid
+    if loss_type == "sigmoid":
+        losses = -log_sigmoid(BETA * (chosen - rejected))
+    elif loss_type == "ipo":
+        losses = (chosen - rejected - 1 / (2 * BETA)) ** 2
+    elif loss_type == "apo_zero":
+        losses = 1 - torch.sigmoid(BETA * chosen) + torch.sigmoid(BETA * rejected)
+    else:
+        losses = aot(chosen, rejected)
+    return losses.mean()
+
+
+def aot(chosen, rejected):
+    return -torch.nn.functional.logsigmoid(BETA * torch.sort(chosen - rejected)[0])
+
+
+def test_reference_is_kept(bundles, folder, monkeypatch, tmp_path):
+    """What was computed once is read, by who has the same bundle, reference and data."""
+    _, session, _ = prepared(bundles[1], folder, monkeypatch)
+    calls = []
+    logprobs = mebp.Session.logprobs
+    monkeypatch.setattr(mebp.Session, "logprobs", lambda self, *args, **named: (
+        calls.append(named), logprobs(self, *args, **named))[1])  # fmt: skip
+    file = tmp_path / "reference.bin"
+    asked = TrainingOptions(bundles[1], folder / "pairs.jsonl", objective="dpo", reference=str(file))
+    for expected in (2 * len(PAIRS), 0):
+        objective = make_objective(asked, Tokenizer(bundles[1]), LENGTH)
+        list(objective.begin(session))
+        calls.clear()
+        for number in range(len(PAIRS)):
+            objective.step(session, number)
+        assert len(calls) == expected
+        objective.save()
+    other = folder / "other.jsonl"
+    other.write_text(json.dumps(PAIRS[0]) + "\n")
+    objective = make_objective(replace(asked, data=other), Tokenizer(bundles[1]), LENGTH)
+    with pytest.raises(mebp.Error, match="has the log-probabilities of another data; "):
+        list(objective.begin(session))
+    file.write_bytes(b"something else")
+    objective = make_objective(asked, Tokenizer(bundles[1]), LENGTH)
+    with pytest.raises(mebp.Error, match="is not a file of a reference's log-probabilities"):
+        list(objective.begin(session))
+
+
+def test_command(bundles, folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEBP_CACHE", str(tmp_path / "cache"))
+    data = folder / "pairs.jsonl"
+
+    def run(name, steps, *more):
+        return command("train", bundles[1], "--data", data, "--objective", "dpo", "--beta", BETA, "--lr", 1e-2,
+                       "--eval", data, "--eval-every", 4, "--accumulate", 2, "--steps", steps, "--state",
+                       tmp_path / name, "--adapter-out", tmp_path / f"{name}-adapter", *more)  # fmt: skip
+
+    whole = run("whole", 8, "--log", tmp_path / "run.jsonl")
+    assert whole.returncode == 0, whole.stderr
+    assert "pairs: deferred" in whole.stdout and "rewards/accuracies" in whole.stdout
+    log = read_log(tmp_path / "run.jsonl")
+    assert log[0].loss == pytest.approx(np.log(2), rel=1e-5) and log[-1].metrics["rewards/accuracies"] == 1
+    first = run("parts", 3)
+    assert first.returncode == 0, first.stderr
+    rest = run("parts", 8, "--resume")
+    assert rest.returncode == 0, rest.stderr
+    weights = "adapter_model.safetensors"
+    assert (tmp_path / "parts-adapter" / weights).read_bytes() == (tmp_path / "whole-adapter" / weights).read_bytes()
+    table = [entry for entry in read_log(tmp_path / "parts-adapter" / "training.csv") if isinstance(entry, Record)]
+    steps = [entry for entry in log if isinstance(entry, Record)]
+    assert [(entry.loss, entry.metrics) for entry in table] == [(entry.loss, entry.metrics) for entry in steps]
+    card = (tmp_path / "whole-adapter" / "README.md").read_text()
+    assert "--objective dpo" in card and f"--beta {BETA}" in card
+
+
+def test_refusals(bundles, folder, tmp_path):
+    data = folder / "pairs.jsonl"
+
+    def says(*options):
+        return refusal("train", bundles[1], "--data", data, *options)
+
+    assert says("--objective", "rlhf") == "mebp: --objective is 'rlhf'; choose sft, dpo"
+    assert says("--beta", 1) == "mebp: --beta is an option of --objective dpo, and this is sft"
+    assert says("--objective", "dpo", "--beta", -1) == "mebp: beta is -1.0; give a finite number above 0"
+    assert says("--objective", "dpo", "--loss-type", "best").startswith(
+        "mebp: loss_type is 'best'; choose sigmoid, hin"
+    )
+    assert says("--reference", "base").startswith("mebp: --reference is what preferences and rewards are compared with")
+    assert says("--objective", "dpo", "--reference", tmp_path).startswith(f"mebp: {tmp_path}/adapter_config.json: ")
