@@ -71,7 +71,7 @@ class GRPOOptions:
             check_unused(owner, ["epsilon", "epsilon_high"], self, f"{', '.join(CLIPPED)}, cispo")
         for name in ("sapo", "vespo"):
             if self.loss_type != name:
-                check_unused(owner, [field for field in vars(self) if field.startswith(f"{name}_")], self, name)
+                check_unused(owner, [each for each in vars(self) if each.startswith(f"{name}_")], self, name)
         if self.loss_type == "vespo" and self.importance_sampling_level != "token":
             raise Error("loss_type vespo makes a sequence's ratio itself; leave importance_sampling_level at token")
         if self.loss_type == "luspo" and self.importance_sampling_level != "sequence":
