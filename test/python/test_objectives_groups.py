@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mebp import Error
-from mebp.objectives import groups, ratios
+from mebp.objectives import group_losses, groups, ratios
 from mebp.objectives.advantages import AdvantageOptions
 from mebp.objectives.entropy import EntropyController, entropy_threshold
 from mebp.objectives.groups import GRPO, GRPOOptions
@@ -70,7 +70,7 @@ def _theirs(options, case, batch=None, on_policy=False):
     logps, entropies = (torch.tensor(case[name], requires_grad=True) for name in ("logps", "entropies"))
     count = len(case["mask"])
     batch = count if batch is None else batch
-    loss, metrics = 0.0, None
+    loss, metrics, of_sampling = 0.0, None, {}
     inputs = {
         "completion_mask": torch.tensor(case["mask"], dtype=torch.long),
         "advantages": torch.tensor(case["advantages"]),
@@ -82,13 +82,14 @@ def _theirs(options, case, batch=None, on_policy=False):
     if options.sampling_correction:
         old = case["logps"] if on_policy else case["old"]
         completions = [[2] * len(row) for row in old]
-        output, _ = trl_losses.grpo_batch(
+        output, of_sampling = trl_losses.grpo_batch(
             options,
             AdvantageOptions(num_generations=len(old)),
             np.zeros((len(old), 1)),
             completions,
-            torch.tensor(np.where(case["mask"], old, 0)),
-            np.where(case["mask"], case["sampled"], 0).tolist(),
+            torch.tensor(old),
+            case["sampled"].tolist(),
+            case["mask"].astype(int).tolist(),
         )
         inputs["importance_sampling_ratio"] = output["importance_sampling_ratio"]
     total = inputs["completion_mask"].sum()
@@ -105,7 +106,12 @@ def _theirs(options, case, batch=None, on_policy=False):
         )
         loss, metrics = loss + one, metrics or logged
     loss.backward()
-    return loss.item(), logps.grad.numpy(), None if entropies.grad is None else entropies.grad.numpy(), metrics
+    return (
+        loss.item(),
+        logps.grad.numpy(),
+        None if entropies.grad is None else entropies.grad.numpy(),
+        metrics | of_sampling,
+    )
 
 
 def _compare(options, seed=0, batch=None, on_policy=False, ours=_ours):
@@ -123,7 +129,7 @@ def _compare(options, seed=0, batch=None, on_policy=False, ours=_ours):
     else:
         assert all(each.entropy_coefficients is None for each in results)
     if batch is None and options.importance_sampling_level != "sequence":
-        for name in results[0].metrics:
+        for name in results[0].metrics.keys() & metrics.keys():
             total, count = np.sum([each.metrics[name] for each in results], axis=0)
             np.testing.assert_allclose(total / count, metrics[name], rtol=1e-6, err_msg=name)
 
@@ -178,7 +184,7 @@ def test_ratios_of_sequences_by_token_are_trls(loss_type):
     _compare(_options(loss_type, beta=0.3, use_bias_correction_kl=False, **options))
 
 
-@pytest.mark.parametrize("loss_type", groups._CLIPPED)
+@pytest.mark.parametrize("loss_type", group_losses.CLIPPED)
 def test_clipping_is_trls(loss_type):
     _compare(_options(loss_type, epsilon=0.05, epsilon_high=0.5))
     _compare(_options(loss_type, epsilon=0.1, delta=1.3))
@@ -229,6 +235,20 @@ def test_completions_that_were_cut_off_may_be_left_out_as_trl_leaves_them():
         masks = [GRPO(options).mask(ids, {0, 1}) for ids in completions]
         np.testing.assert_array_equal(masks, output["completion_mask"].numpy())
     assert GRPO().mask([5, 6, 7], {1}, written=[1, 0, 1]).tolist() == [True, False, True]
+
+
+def test_metrics_are_those_of_trl():
+    """Which the comparisons look at, where TRL has them."""
+    options = GRPOOptions(beta=0.1, sampling_correction=SamplingCorrection())
+    assert _ours(options, _case())[0].metrics.keys() == {
+        "kl",
+        "entropy",
+        "clip_ratio/low_mean",
+        "clip_ratio/high_mean",
+        "clip_ratio/region_mean",
+        "sampling/sampling_logp_difference/mean",
+    }
+    assert _theirs(options, _case())[-1].keys() >= _ours(options, _case())[0].metrics.keys()
 
 
 def test_what_the_sampler_does_not_know_is_not_corrected():
@@ -352,7 +372,7 @@ REFUSED = [
         "importance_sampling_level is 'word'; choose token, sequence or sequence_tok",
     ),
     ({"top_entropy_quantile": 1.5}, "top_entropy_quantile is 1.5; give a finite number of at least 0 and of at most 1"),
-    ({"num_iterations": 0}, "num_iterations is 0; give a finite number of at least 1"),
+    ({"num_iterations": 0}, "num_iterations is 0; give a whole number of at least 1"),
     ({"loss_type": "sapo", "delta": 2.0}, "delta does nothing with loss_type sapo; leave it out, or choose grpo, bnpo"),
     ({"loss_type": "sapo", "epsilon": 0.1}, "epsilon does nothing with loss_type sapo; leave it out, or choose grpo"),
     (

@@ -32,7 +32,8 @@ def _stand_in(name: str) -> types.ModuleType:
 
 def trainer(module: str, name: str) -> type:
     """A trainer of TRL, from where scripts/setup.sh puts it."""
-    sys.path.append(str(Path(sys.prefix) / "judges"))
+    judges = str(Path(sys.prefix) / "judges")
+    sys.path.append(judges)
     missing = [each for each in ("datasets", "pandas", "pyarrow") if find_spec(each) is None]
     names = [
         name
@@ -45,7 +46,7 @@ def trainer(module: str, name: str) -> type:
     finally:  # whatever else asks for them later must see that they are not there
         for each in names:
             del sys.modules[each]
-        sys.path.pop()
+        sys.path.remove(judges)
 
 
 class _Accelerator:
@@ -198,10 +199,11 @@ class _Tokenizer:
         return [""] * len(ids)
 
 
-def grpo_batch(options, advantage_options, rewards, completions, old=None, sampled=None):
+def grpo_batch(options, advantage_options, rewards, completions, old=None, sampled=None, written=None):
     """What GRPOTrainer._generate_and_score_completions makes of completions (lists of ids) and their rewards.
 
-    rewards: [completions, functions]; old: [completions, length], sampled: a list for each completion.
+    rewards: [completions, functions]; old: [completions, length]; sampled: a list for each completion,
+    and so is written, 0 where a tool wrote.
     """
     grpo = trainer("trl.trainer.grpo_trainer", "GRPOTrainer")
     functions = rewards.shape[1]
@@ -242,7 +244,7 @@ def grpo_batch(options, advantage_options, rewards, completions, old=None, sampl
         _logs=defaultdict(lambda: defaultdict(list)),
         _pending_extra_logs={},
         _pending_metrics={},
-        _generate=lambda prompts: ([[2]] * count, completions, None, completions, sampled, {}, None, None),
+        _generate=lambda prompts: ([[2]] * count, completions, written, completions, sampled, {}, None, None),
         _calculate_rewards=lambda *_: torch.tensor(rewards, dtype=torch.float64),
         _get_per_token_logps_and_entropies=lambda *_, **__: (old, None, None),
     )

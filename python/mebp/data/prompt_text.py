@@ -41,7 +41,7 @@ class PromptTokens:
 
     def of_prompt(self, where: str, prompt: Written, tools: Sequence[dict] | None) -> list[int]:
         """The ids that a completion follows, at least one."""
-        return self._checked(where, self._prompt(where, prompt, tools)[1], "the prompt")
+        return self.checked(where, self._prompt(where, prompt, tools)[1], "the prompt")
 
     def of_completions(
         self, where: str, prompt: Written, completions: Mapping[str, Written], tools: Sequence[dict] | None
@@ -66,7 +66,19 @@ class PromptTokens:
                 rest = self._tokenizer.encode(whole[len(start) :])
             if isinstance(completion, str) and rest[-1:] != [self._tokenizer.end_of_sequence]:
                 rest.append(self._tokenizer.end_of_sequence)
-            ids.append(self._checked(where, rest, name))
+            ids.append(self.checked(where, rest, name))
+        return ids
+
+    def checked(self, where: str, ids: list[int], name: str) -> list[int]:
+        """The ids; raises mebp.Error where there are none, or one that the model does not know."""
+        if not ids:
+            raise Error(f"{where}: {name} is empty, so nothing can follow or be learned; leave the sample out")
+        beyond = None if self._vocabulary is None else next((each for each in ids if each >= self._vocabulary), None)
+        if beyond is not None:
+            raise Error(
+                f"{where}: {name} has token {beyond}, beyond the model's vocabulary of {self._vocabulary:,}; "
+                "use the model's own tokenizer"
+            )
         return ids
 
     @cached_property
@@ -99,14 +111,3 @@ class PromptTokens:
             return template.render(messages, add_generation_prompt, tools)
         except Error as error:
             raise Error(f"{where}: {error}; change the conversation") from error
-
-    def _checked(self, where: str, ids: list[int], name: str) -> list[int]:
-        if not ids:
-            raise Error(f"{where}: {name} is empty, so nothing can follow or be learned; leave the sample out")
-        beyond = None if self._vocabulary is None else next((each for each in ids if each >= self._vocabulary), None)
-        if beyond is not None:
-            raise Error(
-                f"{where}: {name} has token {beyond}, beyond the model's vocabulary of {self._vocabulary:,}; "
-                "use the model's own tokenizer"
-            )
-        return ids

@@ -65,13 +65,7 @@ def load_prompts(
 
 def _prompt(where: str, entry: dict, names: Sequence[str], tokens: PromptTokens, longest: int) -> Prompt:
     check_kept_out(where, entry)
-    if "prompt" not in entry:
-        raise Error(f'{where}: has no "prompt"; give one, and beside it what the reward function needs')
-    written = read_written(where, entry, "prompt")
-    if not written:
-        raise Error(f"{where}: the prompt is empty, so nothing can follow; leave the sample out")
-    if not isinstance(written, str) and written[-1]["role"] not in ("user", "tool"):
-        raise Error(f'{where}: the prompt ends with a turn of "{written[-1]["role"]}"; end it with one of the user')
+    written = read_prompt(where, entry)
     ids = tokens.of_prompt(where, written, read_tools(where, entry))
     if len(ids) > longest:
         raise Error(
@@ -79,3 +73,15 @@ def _prompt(where: str, entry: dict, names: Sequence[str], tokens: PromptTokens,
             "shorten it, leave it out, or compile with a longer --seq-len"
         )
     return Prompt(where, written, np.array(ids, dtype=np.int32), {name: entry.get(name) for name in names})
+
+
+def read_prompt(where: str, entry: dict) -> Written:
+    """What stands under "prompt", for an answer to follow; raises mebp.Error where none can."""
+    if "prompt" not in entry:
+        raise Error(f'{where}: has no "prompt"; give one, and beside it what the reward function needs')
+    written = read_written(where, entry, "prompt")
+    if not written:
+        raise Error(f"{where}: the prompt is empty, so nothing can follow; leave the sample out")
+    if not isinstance(written, str) and written[-1]["role"] not in ("user", "tool"):
+        raise Error(f'{where}: the prompt ends with a turn of "{written[-1]["role"]}"; end it with one of the user')
+    return written

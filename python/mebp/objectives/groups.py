@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mebp.errors import Error
+from mebp.numbers import whole_number
 from mebp.objectives.checks import check_choice, check_number, check_unused
-from mebp.objectives.pair_losses import sigmoid
-from mebp.objectives.ratios import bounded_ratio, clipped, k3
+from mebp.objectives.group_losses import CLIPPED, LOSSES, Tokens
+from mebp.objectives.ratios import bounded_ratio, k3
 from mebp.objectives.sampling import SamplingCorrection
 
-_CLIPPED = ("grpo", "bnpo", "dr_grpo", "dapo", "luspo")
 _OF_TOKENS = ("cispo", "dapo", "vespo")  # divided by the tokens of all completions
-LOSS_TYPES = (*_CLIPPED, "cispo", "sapo", "vespo")
+LOSS_TYPES = tuple(LOSSES)
 LEVELS = ("token", "sequence", "sequence_token")
 
 
@@ -60,24 +60,24 @@ class GRPOOptions:
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), at_least=0)
         check_number("top_entropy_quantile", self.top_entropy_quantile, at_least=0, at_most=1)
-        check_number("num_iterations", self.num_iterations, at_least=1)
+        whole_number("num_iterations", self.num_iterations, at_least=1)
         self._check_together()
 
     def _check_together(self) -> None:
         owner = f"loss_type {self.loss_type}"
-        if self.loss_type not in _CLIPPED:
-            check_unused(owner, ["delta"], self, ", ".join(_CLIPPED))
-        if self.loss_type not in (*_CLIPPED, "cispo"):
-            check_unused(owner, ["epsilon", "epsilon_high"], self, f"{', '.join(_CLIPPED)}, cispo")
+        if self.loss_type not in CLIPPED:
+            check_unused(owner, ["delta"], self, ", ".join(CLIPPED))
+        if self.loss_type not in (*CLIPPED, "cispo"):
+            check_unused(owner, ["epsilon", "epsilon_high"], self, f"{', '.join(CLIPPED)}, cispo")
         for name in ("sapo", "vespo"):
             if self.loss_type != name:
-                check_unused(owner, [field for field in vars(self) if field.startswith(f"{name}_")], self, name)
+                check_unused(owner, [each for each in vars(self) if each.startswith(f"{name}_")], self, name)
         if self.loss_type == "vespo" and self.importance_sampling_level != "token":
             raise Error("loss_type vespo makes a sequence's ratio itself; leave importance_sampling_level at token")
         if self.loss_type == "luspo" and self.importance_sampling_level != "sequence":
             raise Error("loss_type luspo is of sequences; give importance_sampling_level sequence")
-        if self.importance_sampling_level == "sequence_token" and self.loss_type not in _CLIPPED:
-            raise Error(f"importance_sampling_level sequence_token goes with {', '.join(_CLIPPED)}; choose one of them")
+        if self.importance_sampling_level == "sequence_token" and self.loss_type not in CLIPPED:
+            raise Error(f"importance_sampling_level sequence_token goes with {', '.join(CLIPPED)}; choose one of them")
         if self.loss_type == "vespo" and self.sampling_correction and not self.sampling_correction.of_tokens:
             raise Error("loss_type vespo needs a sampling correction of tokens; choose token_truncate or token_mask")
 
@@ -207,125 +207,95 @@ class GRPO:
         entropy_weight: of this sequence, from `entropy_weights`.
         entropy_coefficient: instead of the options' (EntropyController.applied).
         """
-        options = self.options
-        logps = np.asarray(logps, dtype=np.float64)
-        mask = np.ones(len(logps), dtype=bool) if mask is None else np.asarray(mask, dtype=bool)
-        old = logps if old is None else np.asarray(old, dtype=np.float64)
-        log_ratio = np.where(mask, logps - old, 0.0)
-        gate = self._gate(logps, old, advantage, mask, sampled, entropies, entropy_threshold)
-        correction, corrected = None, np.zeros(len(logps), dtype=bool)
-        if options.sampling_correction and sampled is not None:
-            correction, corrected = options.sampling_correction.weights(old, np.asarray(sampled, np.float64), mask)
-            if options.loss_type != "vespo":
-                gate = gate * correction
-        level = self._level(log_ratio, mask)
-        ratio, beyond = bounded_ratio(level)
-        losses, by_ratio, by_logp = self._policy_loss(ratio, logps, log_ratio, mask, advantage, correction)
+        tokens = _tokens(logps, advantage, mask, old, reference, sampled, entropies)
+        options, metrics = self.options, {}
+        correction, corrected = self._correction(tokens)
+        ratio, beyond = bounded_ratio(self._log_ratio(tokens))
+        losses, by_ratio, by_logp = LOSSES[options.loss_type](tokens, ratio, correction, options)
+        gate = self._gate(tokens, correction, entropy_threshold)
         losses, by_ratio, by_logp = gate * losses, gate * by_ratio, gate * by_logp
-        metrics = self._clip_metrics(ratio, advantage, mask)
         if self.needs_reference:
-            kl, kl_by_logp, far = k3(np.where(mask, np.asarray(reference, dtype=np.float64) - logps, 0.0))
+            kl, kl_by_logp, far = k3(np.where(tokens.mask, tokens.reference - tokens.logps, 0.0))
             beyond = beyond | far
             if options.use_bias_correction_kl:
                 by_ratio = by_ratio + options.beta * kl
                 kl, kl_by_logp = kl * ratio, kl_by_logp * ratio
             losses, by_logp = losses + options.beta * kl, by_logp + options.beta * kl_by_logp
-            metrics["kl"] = (float(kl[mask].sum()), float(mask.sum()))
-        coefficients = weight * mask * by_logp + self._through_ratio(weight * mask * by_ratio, ratio, mask)
-        loss = weight * float(losses[mask].sum())
-        bonus = None
+            metrics["kl"] = tokens.counted(kl)
+        loss = weight * float(losses[tokens.mask].sum())
+        coefficients = weight * tokens.mask * (by_logp + self._through_ratio(tokens, by_ratio * ratio))
         coefficient = options.entropy_coef if entropy_coefficient is None else entropy_coefficient
+        bonus = None
         if coefficient:
-            kept = mask if entropy_threshold is None else mask & (np.asarray(entropies) >= entropy_threshold)
+            kept = tokens.mask if entropy_threshold is None else tokens.mask & (tokens.entropies >= entropy_threshold)
             bonus = np.where(kept, -coefficient * entropy_weight, 0.0)
-            loss += float(bonus @ np.where(kept, entropies, 0.0))
-        overflows = int(np.sum((beyond | corrected) & mask))
-        return SequenceResult(loss, coefficients, bonus, overflows, metrics)
+            loss += float(bonus @ np.where(kept, tokens.entropies, 0.0))
+        overflows = int(np.sum((beyond | corrected) & tokens.mask))
+        return SequenceResult(loss, coefficients, bonus, overflows, metrics | self._metrics(tokens, ratio))
 
-    def _level(self, log_ratio: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    def _log_ratio(self, tokens: Tokens) -> np.ndarray:
         """[tokens], the logarithm of the ratio that each token's loss has."""
         if self.options.importance_sampling_level == "token":
-            return log_ratio
-        return np.full_like(log_ratio, log_ratio.sum() / max(mask.sum(), 1))
+            return tokens.log_ratio
+        return np.full_like(tokens.logps, tokens.mean(tokens.log_ratio))
 
-    def _through_ratio(self, by_ratio: np.ndarray, ratio: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """From derivatives by each token's ratio to those by log-probabilities."""
+    def _through_ratio(self, tokens: Tokens, by_log_ratio: np.ndarray) -> np.ndarray:
+        """From derivatives by the logarithm of each token's ratio to those by log-probabilities."""
         if self.options.importance_sampling_level != "sequence":  # a token's ratio moves with its own
-            return by_ratio * ratio
-        return np.where(mask, (by_ratio * ratio).sum() / max(mask.sum(), 1), 0.0)
+            return by_log_ratio
+        return np.full_like(by_log_ratio, tokens.mean(by_log_ratio))
 
-    def _policy_loss(
-        self,
-        ratio: np.ndarray,
-        logps: np.ndarray,
-        log_ratio: np.ndarray,
-        mask: np.ndarray,
-        advantage: float | np.ndarray,
-        correction: np.ndarray | None,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Each token's loss, and its derivatives by the ratio and by the log-probability, all [tokens]."""
-        options, zeros = self.options, np.zeros_like(logps)
-        advantage = advantage + zeros
-        if options.loss_type == "cispo":
-            factor = np.minimum(ratio, options.largest_ratio) * advantage
-            return -factor * logps, zeros, -factor
-        if options.loss_type == "vespo":
-            factor = self._gamma_weight(log_ratio, mask, advantage, correction) * advantage
-            return -factor * logps, zeros, -factor
-        if options.loss_type == "sapo":
-            temperature = np.where(advantage > 0, options.sapo_temperature_pos, options.sapo_temperature_neg)
-            z = temperature * (ratio - 1)
-            return -4 / temperature * sigmoid(z) * advantage, -4 * sigmoid(z) * sigmoid(-z) * advantage, zeros
-        loss, slope = clipped(ratio, advantage, 1 - options.epsilon, options.largest_ratio, options.delta)
-        return loss, slope, zeros
+    def _correction(self, tokens: Tokens) -> tuple[np.ndarray | None, np.ndarray]:
+        """[tokens], the sampler's correction, and where it was bounded."""
+        if self.options.sampling_correction is None or tokens.sampled is None:
+            return None, np.zeros_like(tokens.mask)
+        return self.options.sampling_correction.weights(tokens.old, tokens.sampled, tokens.mask)
 
-    def _gamma_weight(
-        self, log_ratio: np.ndarray, mask: np.ndarray, advantage: np.ndarray, correction: np.ndarray | None
-    ) -> np.ndarray:
-        """VESPO's weight of a sequence, e^lambda w^k e^(-lambda w) with w its ratio; 1 on policy."""
-        options, least = self.options, np.log(1e-8)
-        total = np.clip(log_ratio, -20.0, 20.0)[mask].sum()
-        if correction is not None:
-            with np.errstate(divide="ignore"):  # of a masked token's 0
-                total += np.clip(np.log(correction), least, 20.0).sum()
-        log_ratio = np.clip(total, least, 20.0)
-        k = np.where(advantage >= 0, options.vespo_k_pos, options.vespo_k_neg)
-        rate = np.maximum(np.where(advantage >= 0, options.vespo_lambda_pos, options.vespo_lambda_neg), 1e-4)
-        return np.exp(rate + k * log_ratio - rate * np.exp(log_ratio))
-
-    def _gate(
-        self,
-        logps: np.ndarray,
-        old: np.ndarray,
-        advantage: float | np.ndarray,
-        mask: np.ndarray,
-        sampled: np.ndarray | None,
-        entropies: np.ndarray | None,
-        entropy_threshold: float | None,
-    ) -> np.ndarray:
+    def _gate(self, tokens: Tokens, correction: np.ndarray | None, entropy_threshold: float | None) -> np.ndarray:
         """[tokens], by what the policy's loss, though not the divergence, is multiplied."""
-        gate = np.ones_like(logps)
+        gate = np.ones_like(tokens.logps)
         if self.options.off_policy_mask_threshold is not None:  # DeepSeek-V3.2
-            before = old if sampled is None else np.asarray(sampled, dtype=np.float64)
-            drift = np.nan_to_num(before - logps, nan=0.0)[mask].sum() / max(mask.sum(), 1)
-            gate *= (np.asarray(advantage) >= 0) | (drift <= self.options.off_policy_mask_threshold)
+            before = tokens.old if tokens.sampled is None else tokens.sampled
+            drift = tokens.mean(np.nan_to_num(before - tokens.logps, nan=0.0))
+            gate *= (tokens.advantage >= 0) | (drift <= self.options.off_policy_mask_threshold)
         if self.needs_all_entropies:
-            gate *= np.asarray(entropies) >= entropy_threshold
+            gate *= tokens.entropies >= entropy_threshold
+        if correction is not None and self.options.loss_type != "vespo":  # which has it in its own weight
+            gate *= correction
         return gate
 
-    def _clip_metrics(
-        self, ratio: np.ndarray, advantage: float | np.ndarray, mask: np.ndarray
-    ) -> dict[str, tuple[float, float]]:
-        options = self.options
+    def _metrics(self, tokens: Tokens, ratio: np.ndarray) -> dict[str, tuple[float, float]]:
+        options, found = self.options, {}
+        high = (ratio > options.largest_ratio) & (tokens.advantage > 0)
         if options.loss_type == "cispo":
-            clips = {"cispo_clip_ratio": (ratio > options.largest_ratio) & (advantage > 0)}
-        elif options.loss_type in _CLIPPED:
-            low = (ratio < 1 - options.epsilon) & (advantage < 0)
-            high = (ratio > options.largest_ratio) & (advantage > 0)
-            clips = {"clip_ratio/low_mean": low, "clip_ratio/high_mean": high, "clip_ratio/region_mean": low | high}
-        else:
-            return {}
-        return {name: (float(np.sum(clip & mask)), float(mask.sum())) for name, clip in clips.items()}
+            found = {"cispo_clip_ratio": high}
+        elif options.loss_type in CLIPPED:
+            low = (ratio < 1 - options.epsilon) & (tokens.advantage < 0)
+            found = {"clip_ratio/low_mean": low, "clip_ratio/high_mean": high, "clip_ratio/region_mean": low | high}
+        if tokens.entropies is not None:
+            found["entropy"] = tokens.entropies
+        metrics = {name: tokens.counted(values) for name, values in found.items()}
+        if tokens.sampled is not None:
+            difference = np.abs(tokens.old - tokens.sampled)
+            known = difference[tokens.mask & ~np.isnan(difference)]
+            metrics["sampling/sampling_logp_difference/mean"] = float(known.sum()), float(len(known))
+        return metrics
+
+
+def _tokens(
+    logps: np.ndarray,
+    advantage: float | np.ndarray,
+    mask: np.ndarray | None,
+    old: np.ndarray | None,
+    reference: np.ndarray | None,
+    sampled: np.ndarray | None,
+    entropies: np.ndarray | None,
+) -> Tokens:
+    logps = np.asarray(logps, dtype=np.float64)
+    mask = np.ones(len(logps), dtype=bool) if mask is None else np.asarray(mask, dtype=bool)
+    others = (None if each is None else np.asarray(each, np.float64) for each in (reference, sampled, entropies))
+    old = logps if old is None else np.asarray(old, dtype=np.float64)
+    return Tokens(logps, old, np.broadcast_to(np.float64(advantage), logps.shape), mask, *others)
 
 
 def _over_batches(lengths: np.ndarray, batch: int | None) -> np.ndarray:

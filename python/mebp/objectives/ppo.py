@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from mebp.numbers import whole_number
 from mebp.objectives.checks import check_choice, check_number
 from mebp.objectives.ratios import bounded_ratio, clipped, k3
 
@@ -38,7 +39,7 @@ class PPOOptions:
             check_number(name, getattr(self, name), at_least=0)
         for name in ("gamma", "lam"):
             check_number(name, getattr(self, name), at_least=0, at_most=1)
-        check_number("num_ppo_epochs", self.num_ppo_epochs, at_least=1)
+        whole_number("num_ppo_epochs", self.num_ppo_epochs, at_least=1)
         check_number("temperature", self.temperature, above=0)
         if self.missing_eos_penalty is not None:
             check_number("missing_eos_penalty", self.missing_eos_penalty, above=0)
