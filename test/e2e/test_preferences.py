@@ -128,14 +128,10 @@ def true_loss(policy, base, loss_type, folder, bundle):
         both = []
         for completion in (pair.chosen, pair.rejected):
             ids = torch.from_numpy(np.concatenate([pair.prompt, completion])[None].astype(np.int64))
-
-            def total(of, ids=ids, count=len(completion)):
-                logits = of.model(ids).logits[:, :-1].double()
-                return logits.log_softmax(-1).gather(-1, ids[:, 1:, None])[0, -count:, 0].sum()
-
             with torch.no_grad():
-                reference = total(base)
-            both.append((total(policy) - reference) / (len(completion) if loss_type == "ipo" else 1))
+                reference = total(base, ids, len(completion))
+            ratio = total(policy, ids, len(completion)) - reference
+            both.append(ratio / (len(completion) if loss_type == "ipo" else 1))
         ratios.append(torch.stack(both))
     chosen, rejected = torch.stack(ratios).T
     log_sigmoid = torch.nn.functional.logsigmoid
@@ -148,6 +144,11 @@ def true_loss(policy, base, loss_type, folder, bundle):
     else:
         losses = aot(chosen, rejected)
     return losses.mean()
+
+
+def total(of, ids, count):
+    logits = of.model(ids).logits[:, :-1].double()
+    return logits.log_softmax(-1).gather(-1, ids[:, 1:, None])[0, -count:, 0].sum()
 
 
 def aot(chosen, rejected):
@@ -170,15 +171,14 @@ def test_reference_is_kept(bundles, folder, monkeypatch, tmp_path):
         for number in range(len(PAIRS)):
             objective.step(session, number)
         assert len(calls) == expected
-        objective.save()
     other = folder / "other.jsonl"
     other.write_text(json.dumps(PAIRS[0]) + "\n")
     objective = make_objective(replace(asked, data=other), Tokenizer(bundles[1]), LENGTH)
-    with pytest.raises(mebp.Error, match="has the log-probabilities of another data; "):
+    with pytest.raises(mebp.Error, match="its log-probabilities are of another data; delete it"):
         list(objective.begin(session))
     file.write_bytes(b"something else")
     objective = make_objective(asked, Tokenizer(bundles[1]), LENGTH)
-    with pytest.raises(mebp.Error, match="is not a file of a reference's log-probabilities"):
+    with pytest.raises(mebp.Error, match="reference.bin: "):
         list(objective.begin(session))
 
 

@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from mebp import Error
-from mebp.data.reference_file import MadeFrom, ReferenceFile, write_reference
+from mebp.data.reference_file import MadeFrom, ReferenceFile, open_reference
 
 LENGTHS = [3, 1, 4]
 MADE_FROM = MadeFrom("b" * 64, "", "d" * 64)
@@ -22,15 +22,21 @@ def logps():
 @pytest.fixture
 def path(tmp_path):
     path = tmp_path / "reference.safetensors"
-    write_reference(path, MADE_FROM, LENGTHS, iter(logps()))
+    reference = open_reference(path, MADE_FROM, LENGTHS)
+    for index, values in enumerate(logps()):
+        reference.get(index, lambda values=values: values)
     return path
+
+
+def no_call():
+    raise AssertionError("it is there")
 
 
 def test_what_was_written_is_read_with_its_bits(path):
     reference = ReferenceFile(path, MADE_FROM, LENGTHS)
     assert len(reference) == 3
     for index, values in enumerate(logps()):
-        np.testing.assert_array_equal(reference[index], values)
+        np.testing.assert_array_equal(reference.get(index, no_call), values)
     np.testing.assert_array_equal(load_file(path)["logps"], np.concatenate(logps()))
 
 
@@ -64,13 +70,13 @@ def test_a_file_that_is_none_is_refused(path, tmp_path):
         ReferenceFile(tmp_path / "missing", MADE_FROM, LENGTHS)
 
 
-def test_half_a_file_is_not_left(tmp_path):
-    path = tmp_path / "reference.safetensors"
-
-    def failing():
-        yield logps()[0]
-        yield np.array([np.nan])
-
-    with pytest.raises(Error, match="log-probabilities of completion 1 are not finite; check the model"):
-        write_reference(path, MADE_FROM, LENGTHS, failing())
-    assert list(tmp_path.iterdir()) == []
+def test_each_is_computed_once(tmp_path):
+    path = tmp_path / "folder" / "reference.safetensors"
+    first = open_reference(path, MADE_FROM, LENGTHS)
+    np.testing.assert_array_equal(first.get(2, lambda: logps()[2]), logps()[2])
+    again = open_reference(path, MADE_FROM, LENGTHS)
+    np.testing.assert_array_equal(again.get(2, no_call), logps()[2])
+    np.testing.assert_array_equal(again.get(0, lambda: logps()[0]), logps()[0])
+    with pytest.raises(Error, match="the reference's log-probabilities are not finite; check the model"):
+        again.get(1, lambda: np.array([np.inf]))
+    np.testing.assert_array_equal(first.get(1, lambda: logps()[1]), logps()[1])

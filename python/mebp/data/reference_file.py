@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file of the reference's log-probabilities, computed once for all completions of a data set.
+"""A file of the reference's log-probabilities, each computed once.
 
-It is safetensors: `logps`, float32, one completion after the other, and `made_from`, in JSON, what they are of.
+It is safetensors: `logps`, float32, one completion after the other, NaN where it was not computed yet; and `made_from`,
+in JSON, what they are of.
 """
 
 import json
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
 
-from mebp.errors import Error
+from mebp.errors import Error, translate_errors
 from mebp.exporter.checkpoint import StoredTensor, read_header
-from mebp.files import open_regular, replaced_file
+from mebp.files import make_parent, open_regular, replaced_file
 
 _ADVICE = "delete it, and the run makes it anew"
 
@@ -30,7 +31,8 @@ class MadeFrom:
 
 
 class ReferenceFile:
-    """Log-probabilities by completion, mapped: clean pages, no memory of the process' own."""
+    """Log-probabilities by completion, in a mapped file: what is not there yet is computed when it is asked for, and
+    stays. Two runs may fill one file, for they write the same."""
 
     def __init__(self, path: Path, made_from: MadeFrom, lengths: Sequence[int]) -> None:
         """lengths: tokens of each completion, in the order of the data.
@@ -46,39 +48,53 @@ class ReferenceFile:
         logps = tensors["logps"]
         if (logps.dtype, logps.shape, logps.length) != ("F32", (self._starts[-1],), 4 * self._starts[-1]):
             raise Error(f"{path}: has another number of log-probabilities than the data has tokens; {_ADVICE}")
-        self._logps = np.memmap(path, np.dtype("<f4"), "r", logps.offset, logps.shape)
+        with translate_errors(f"{path}: cannot be written", _ADVICE):
+            self._logps = np.memmap(path, np.dtype("<f4"), "r+", logps.offset, logps.shape)
 
     def __len__(self) -> int:
         return len(self._starts) - 1
 
-    def __getitem__(self, completion: int) -> np.ndarray:
-        """float32 [tokens of the completion], in nats."""
-        return self._logps[self._starts[completion] : self._starts[completion + 1]]
+    def get(self, completion: int, compute: Callable[[], np.ndarray]) -> np.ndarray:
+        """float32 [tokens of the completion], in nats; `compute` gives those that are not there yet.
+
+        Raises mebp.Error where these are not finite.
+        """
+        place = self._logps[self._starts[completion] : self._starts[completion + 1]]
+        if np.isnan(place).any():
+            computed = np.asarray(compute(), np.float32)
+            if not np.isfinite(computed).all():
+                raise Error("the reference's log-probabilities are not finite; check the model")
+            place[:] = computed
+        return place
 
 
-def write_reference(path: Path, made_from: MadeFrom, lengths: Sequence[int], logps: Iterable[np.ndarray]) -> None:
-    """Writes the file as they come, a float array for each completion; after an error there is none.
+def open_reference(path: Path, made_from: MadeFrom, lengths: Sequence[int]) -> ReferenceFile:
+    """The file at `path`; where there is none, a new one that has nothing yet."""
+    if not path.exists():
+        make_parent(path, "choose another place")
+        with replaced_file(path, "free some space, or choose another place") as unfinished:
+            unfinished.write_bytes(_header(made_from, sum(lengths)))
+            with unfinished.open("ab") as file:
+                for length in lengths:
+                    file.write(np.full(length, np.nan, "<f4"))
+                file.write(_text(made_from))
+    return ReferenceFile(path, made_from, lengths)
 
-    Raises mebp.Error where one is not finite.
-    """
-    text = json.dumps(asdict(made_from)).encode()
-    size = 4 * sum(lengths)
+
+def _text(made_from: MadeFrom) -> bytes:
+    return json.dumps(asdict(made_from)).encode()
+
+
+def _header(made_from: MadeFrom, tokens: int) -> bytes:
+    size, length = 4 * tokens, len(_text(made_from))
     header = json.dumps(
         {
-            "logps": {"dtype": "F32", "shape": [size // 4], "data_offsets": [0, size]},
-            "made_from": {"dtype": "U8", "shape": [len(text)], "data_offsets": [size, size + len(text)]},
+            "logps": {"dtype": "F32", "shape": [tokens], "data_offsets": [0, size]},
+            "made_from": {"dtype": "U8", "shape": [length], "data_offsets": [size, size + length]},
         }
     ).encode()
     header += b" " * (-len(header) % 8)  # the numbers begin at a multiple of 8
-    with replaced_file(path, "free some space, or choose another place") as unfinished, unfinished.open("wb") as file:
-        file.write(struct.pack("<Q", len(header)) + header)
-        for index, (values, length) in enumerate(zip(logps, lengths, strict=True)):
-            if len(values) != length:
-                raise ValueError(f"completion {index} has {length} tokens and {len(values)} log-probabilities")
-            if not np.isfinite(values).all():
-                raise Error(f"the reference's log-probabilities of completion {index} are not finite; check the model")
-            file.write(np.ascontiguousarray(values, "<f4"))
-        file.write(text)
+    return struct.pack("<Q", len(header)) + header
 
 
 def _made_from(path: Path, tensors: dict[str, StoredTensor]) -> MadeFrom:

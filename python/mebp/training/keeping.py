@@ -89,7 +89,6 @@ class Keeper:
                 "objective": self._objective.saved(),
                 "reports": self.reports.keys if self.reports else {},
             }
-            self._objective.save()
             save(self.session, self._options.state, self._description | beside)
             self._kept["the state"] = self.session.steps, self._options.state
 

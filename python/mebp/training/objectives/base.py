@@ -77,6 +77,3 @@ class Objective(ABC):
 
     def restore(self, saved: dict) -> None:  # noqa: B027, most have nothing to restore
         """What saved() was, when the run was stopped."""
-
-    def save(self) -> None:  # noqa: B027
-        """Writes what it keeps beside the state."""

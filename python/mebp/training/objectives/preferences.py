@@ -13,20 +13,19 @@ it may come later:
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 
 from mebp.data.dataset import rows_of_step, steps_per_epoch
 from mebp.data.preferences import Preference, load_preferences
+from mebp.data.reference_file import ReferenceFile
 from mebp.errors import Error
-from mebp.files import read_bytes
 from mebp.objectives.pairs import DPO, DPOOptions, PairResult, Scored
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 from mebp.training.objectives.base import Measured, Objective, Step
-from mebp.training.objectives.references import BASE, INITIAL, Reference, ReferenceFile
+from mebp.training.objectives.references import Reference
 from mebp.training.options import TrainingOptions
 from mebp.words import counted
 
@@ -110,18 +109,15 @@ class Preferences(Objective):
         yield self._told(session)
         if not self._dpo.needs_reference:
             return
-        chosen = self.options.reference or (INITIAL if self.options.adapter else BASE)
-        path = Path(chosen) if chosen not in (BASE, INITIAL) and not Path(chosen).is_dir() else None
-        if path:
-            chosen = INITIAL if self.options.adapter else BASE
-        if chosen == BASE and self.options.adapter:
-            yield f"--reference base: the adapter of {self.options.adapter} is trained on, and compared with no adapter"
-        self._reference = Reference(chosen, self.options.adapter)
+        self._reference = Reference(self.options)
+        if self._reference.note:
+            yield self._reference.note
         self._reference.begin(session)
-        bundle = sha256(read_bytes(self.options.bundle / "program.pb", "check the bundle")).hexdigest()
         for name, data in self._data.items():
-            identity = {"bundle": bundle, "reference": self._reference.digest, "data": data.digest}
-            data.references = ReferenceFile(path if name == "train" else None, identity, len(data.pairs), 2)
+            lengths = [len(completion) for pair in data.pairs for completion in (pair.chosen, pair.rejected)]
+            data.references = self._reference.kept(
+                data.digest, lengths, self._reference.file if name == "train" else None
+            )
 
     def _choose_way(self, session: Session) -> str:
         if self._dpo.needs_batch:
@@ -238,13 +234,15 @@ class Preferences(Objective):
     def _references(self, session: Session, data: _Data, row: int) -> np.ndarray:
         """float64 [2], the reference's log-probabilities of the pair's completions."""
 
-        def compute() -> list[float]:
-            return [
-                self._dpo.total(each.of(self._reference.logprobs(session, each.ids, each.mask)), each.other_length)
-                for each in _completions(data.pairs[row])
-            ]
+        def total(number: int, each: _Completion) -> float:
+            def compute() -> np.ndarray:
+                return each.of(self._reference.logprobs(session, each.ids, each.mask))
 
-        return np.zeros(2) if data.references is None else data.references.row(row, compute)
+            return self._dpo.total(data.references.get(number, compute), each.other_length)
+
+        if data.references is None:
+            return np.zeros(2)
+        return np.array([total(2 * row + side, each) for side, each in enumerate(_completions(data.pairs[row]))])
 
     def measure(self, session: Session, which: str, stop: Callable[[], bool]) -> Measured | None:
         data, scored = self._data[which], []
@@ -254,11 +252,6 @@ class Preferences(Objective):
             scored.append(self._scored(session, pair, self._references(session, data, row)))
         loss = sum(result.loss for result in self._results(scored))
         return Measured(loss, _mean([self._dpo.metrics(*each) for each in scored]))
-
-    def save(self) -> None:
-        for data in self._data.values():
-            if data.references is not None:
-                data.references.save()
 
 
 def _mean(metrics: list[dict[str, float]]) -> dict[str, float]:
