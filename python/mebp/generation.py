@@ -26,8 +26,12 @@ class Sampler:
         *,
         min_p: float | None = None,
         repetition_penalty: float = 1.0,
+        draws: Callable[[int], np.ndarray] | None = None,
     ):
-        """As in Session.generate. Raises mebp.Error for an invalid value."""
+        """As in Session.generate. Raises mebp.Error for an invalid value.
+
+        draws: instead of `seed`: a number in [0, 1) for each of so many rows, each time it is called.
+        """
         if not (_is_number(temperature) and 0 <= temperature < math.inf):
             raise Error(f"temperature is {temperature}; give a finite number of at least 0 (0: the likeliest token)")
         if top_k is not None:
@@ -42,7 +46,7 @@ class Sampler:
                 raise Error(f"{name} needs a temperature above 0, since 0 always takes the likeliest token; try 1")
         self._temperature, self._top_k, self._top_p, self._min_p = float(temperature), top_k, top_p, min_p
         self._penalty = float(repetition_penalty)
-        self._generator = np.random.default_rng(whole_number("seed", seed, at_least=0))
+        self._draws = draws or np.random.default_rng(whole_number("seed", seed, at_least=0)).random
 
     def choose(self, logits: np.ndarray, before: np.ndarray | None = None) -> np.ndarray:
         """int32 [batch], from logits [batch, vocabulary] after the tokens `before` [batch, sequence].
@@ -67,7 +71,7 @@ class Sampler:
         if self._min_p is not None:
             kept = np.minimum((weights >= self._min_p).sum(axis=-1), kept)  # the likeliest has weight 1
         rows = np.arange(len(logits))
-        drawn = self._generator.random(len(logits)) * cumulative[rows, kept - 1]
+        drawn = self._draws(len(logits)) * cumulative[rows, kept - 1]
         places = np.minimum((cumulative <= drawn[:, None]).sum(axis=-1), kept - 1)
         return order[rows, places].astype(np.int32)
 

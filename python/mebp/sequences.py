@@ -80,14 +80,16 @@ class Sequences:
         """
         return self._session.log_probabilities(*arrays.token_arrays(input_ids, labels), 1.0, False, [])
 
-    def logprobs(
+    def scores(
         self,
         input_ids: object,
         mask: object = None,
         adapter: bool | Mapping[str, object] = True,
         temperature: float = 1.0,
-    ) -> np.ndarray:
-        """float32 [batch, sequence - 1], in nats: the log-probability of each token after the first.
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The log-probability of each token after the first, and the entropy of the distribution that it is from.
+
+        Both are float32 [batch, sequence - 1], in nats.
 
         mask: [batch, sequence], the tokens that are scored; the others have 0, and cost no head. None for all.
         adapter: False for the base model; or other values of all trainables, {PEFT key: array}. The session's own wait
@@ -100,8 +102,18 @@ class Sequences:
             checked = arrays.named_arrays("trainable", adapter, self._shapes, complete=True)
             others = [checked[key].ravel() for key in self._shapes]
         labels = scored_labels(ids, mask)
-        found, _ = self._session.log_probabilities(ids, labels, above_zero(temperature), adapter is False, others)
-        return found[:, 1:]
+        found, entropy = self._session.log_probabilities(ids, labels, above_zero(temperature), adapter is False, others)
+        return found[:, 1:], entropy[:, 1:]
+
+    def logprobs(
+        self,
+        input_ids: object,
+        mask: object = None,
+        adapter: bool | Mapping[str, object] = True,
+        temperature: float = 1.0,
+    ) -> np.ndarray:
+        """The first of scores()."""
+        return self.scores(input_ids, mask, adapter, temperature)[0]
 
     def sequence(self, input_ids: object, mask: object = None, temperature: float = 1.0) -> Sequence:
         """Runs a forward whose backward follows: `with session.sequence(ids, mask) as q`, where q has `logprobs` and

@@ -19,6 +19,7 @@ _COMMANDS = {
     "export": "export a Hugging Face model to ONNX without copying its weights",
     "train": "train an adapter on text or conversations",
     "eval": "measure loss and perplexity on text or conversations",
+    "rollout": "let a model write completions of prompts, for rewards to score",
     "verify": "compare a bundle's gradients with those of transformers and PEFT in float64",
     "generate": "continue prompts, greedily or by sampling",
     "chat": "talk with a model, turn by turn",

@@ -36,7 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read options from this YAML file, by their names here; the command line wins",
     )
     add("--data", type=Path, metavar="FILE", help=DATA_FORMS)
-    add("--objective", metavar="NAME", help="sft, or dpo with pairs that somebody prefers (default: sft)")
+    add(
+        "--objective",
+        metavar="NAME",
+        help="sft, dpo with pairs of which one is preferred, or grpo with rewards (default: sft)",
+    )
     add("--test", type=Path, metavar="FILE", help="measure the loss on this data once, at the end")
     add("--steps", type=int, metavar="N", help="train for N optimizer steps")
     add("--epochs", type=int, metavar="N", help="train for N passes over the data (default: 1, without --steps)")
@@ -119,9 +123,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     of_objective.add_argument(
         "--reference", metavar="WHAT", help="base, initial, a PEFT folder or a file of its log-probabilities"
     )
+    of_objective.add_argument(
+        "--reward",
+        action="append",
+        metavar="WHAT",
+        help="MODULE:FUNCTION with TRL's signature, or a command that reads and writes JSON lines; also several",
+    )
+    of_objective.add_argument(
+        "--rollouts", type=Path, metavar="FILE", help="train on completions that were written elsewhere, as data"
+    )
     kinds = objective_kinds()
     for name, value, help in objective_helps():
-        of_objective.add_argument(flag(name), type=kinds[name], metavar=value, help=help)
+        how = {"type": kinds[name], "metavar": value} if value else {"action": argparse.BooleanOptionalAction}
+        of_objective.add_argument(flag(name), **how, help=help)
     compiling = parser.add_argument_group("options of mebpc, for a model")
     for name, kind, value, help in compile_option_helps():
         how = {"action": "store_true"} if kind is bool else {"type": kind, "metavar": value}

@@ -7,11 +7,18 @@ from types import NoneType, UnionType
 from typing import get_args, get_origin, get_type_hints
 
 from mebp.errors import Error
+from mebp.objectives.advantages import AdvantageOptions
+from mebp.objectives.groups import GRPOOptions
 from mebp.objectives.pairs import DPOOptions
+from mebp.rollouts import RolloutOptions
 
-KINDS: Mapping[str, type] = {"dpo": DPOOptions}
+# What each objective's options are made into.
+PARTS: Mapping[str, tuple[type, ...]] = {
+    "dpo": (DPOOptions,),
+    "grpo": (GRPOOptions, AdvantageOptions, RolloutOptions),
+}
 
-# What each is, and what the command line calls its value.
+# What the command line calls the value, and what it is.
 _HELPS = {
     "loss_type": ("NAME", "loss, by TRL's name, or several with commas; docs/objectives.md lists them"),
     "loss_weights": ("X,...", "weights of several losses (default: 1 each)"),
@@ -21,28 +28,53 @@ _HELPS = {
     "f_alpha_divergence_coef": ("X", "alpha of the alpha divergence"),
     "ld_alpha": ("X", "weight of tokens beyond the shorter completion's length (default: 1)"),
     "discopop_tau": ("X", "temperature of DiscoPOP"),
+    "use_bias_correction_kl": ("", "multiply the divergence by the ratio"),
+    "epsilon": ("X", "how far below 1 a ratio counts, and above"),
+    "epsilon_high": ("X", "how far above 1 (default: epsilon)"),
+    "delta": ("X", "largest ratio where the advantage is negative (default: none)"),
+    "importance_sampling_level": ("NAME", "ratios of each token, of a sequence (GSPO), or sequence_token"),
+    "num_iterations": ("N", "updates of a rollout"),
+    "sapo_temperature_pos": ("X", "SAPO's temperature of positive advantages"),
+    "sapo_temperature_neg": ("X", "and of negative ones"),
+    "vespo_k_pos": ("X", "VESPO's k of positive advantages"),
+    "vespo_lambda_pos": ("X", "and its lambda"),
+    "vespo_k_neg": ("X", "VESPO's k of negative advantages"),
+    "vespo_lambda_neg": ("X", "and its lambda"),
+    "top_entropy_quantile": ("X", "share of the tokens, those of the highest entropy, that count"),
+    "entropy_coef": ("X", "weight of the entropy bonus"),
+    "off_policy_mask_threshold": ("X", "leave out what the policy has drifted from by more (default: never)"),
+    "mask_truncated_completions": ("", "leave out completions that were cut off"),
+    "scale_rewards": ("NAME", "divide by the deviation in the group, in the batch, or by none"),
+    "multi_objective_aggregation": ("NAME", "sum_then_normalize or normalize_then_sum, of several rewards"),
+    "reward_weights": ("X,...", "weights of several rewards (default: 1 each)"),
+    "group": ("N", "completions of a prompt"),
+    "temperature": ("X", "of sampling, and of the log-probabilities"),
+    "max_completion": ("N", "tokens of a completion (default: half of the bundle's length, up to 256)"),
+    "top_k": ("N", "draw from the N likeliest tokens (default: all)"),
+    "top_p": ("X", "draw from the likeliest tokens that together have this probability (default: 1)"),
+    "min_p": ("X", "leave out tokens less likely than this times the likeliest (default: none)"),
 }
-_WITHOUT = {"use_weighting"}  # what the head does not compute
+# What the head does not compute, and what another option says.
+_WITHOUT = {"use_weighting", "sampling_correction", "num_generations"}
+_LISTS = {"loss_type": str, "loss_weights": float, "reward_weights": float}
 
 
 def objective_kinds() -> dict[str, type]:
     """The type of each option, by its name."""
-    return {name: kind for options in KINDS.values() for name, kind in _kinds_of(options).items()}
+    return {name: kind for parts in PARTS.values() for part in parts for name, kind in _kinds_of(part).items()}
 
 
 def objective_helps() -> list[tuple[str, str, str]]:
-    """Name, what its value is called, and help of each."""
-    found: dict[str, list[str]] = {}
-    for objective, options in KINDS.items():
-        for each in fields(options):
-            if each.name not in _WITHOUT:
-                default = "" if each.default is None else f"{each.default} with {objective}"
-                found.setdefault(each.name, []).append(default)
+    """Name, what its value is called (nothing for one that is on or off), and help of each."""
+    defaults: dict[str, dict[str, object]] = {}
+    for objective, parts in PARTS.items():
+        for each in (each for part in parts for each in fields(part) if each.name not in _WITHOUT):
+            defaults.setdefault(each.name, {})[objective] = each.default
     helps = []
-    for name, defaults in found.items():
+    for name, values in defaults.items():
         value, text = _HELPS[name]
-        stated = ", ".join(filter(None, defaults))
-        helps.append((name, value, f"{text} (default: {stated})" if stated else text))
+        stated = ", ".join(f"{value} with {objective}" for objective, value in values.items() if value is not None)
+        helps.append((name, value, f"{text} (default: {stated})" if stated and value else text))
     return helps
 
 
@@ -51,27 +83,33 @@ def objective_options(objective: str, given: Mapping[str, object]) -> dict[str, 
 
     Raises mebp.Error for one of another objective and for a value that is none.
     """
-    known = _kinds_of(KINDS[objective]) if objective in KINDS else {}
+    known = {name for part in PARTS.get(objective, ()) for name in _kinds_of(part)}
     for name in given:
         if name not in known:
-            having = [other for other, options in KINDS.items() if name in _kinds_of(options)]
+            owners = [other for other, parts in PARTS.items() if any(name in _kinds_of(part) for part in parts)]
             flag = f"--{name.replace('_', '-')}"
-            raise Error(f"{flag} is an option of --objective {' and '.join(having)}, and this is {objective}")
+            raise Error(f"{flag} is an option of --objective {' and '.join(owners)}, and this is {objective}")
     options = {name: _listed(name, value) for name, value in given.items()}
-    if objective in KINDS:
-        KINDS[objective](**options)  # which checks the values
+    parts_of(objective, options)
     return options
 
 
+def parts_of(objective: str, options: Mapping[str, object]) -> dict[type, object]:
+    """The objects that an objective's options are made into, by their types. Raises mebp.Error where a value is
+    invalid."""
+    return {
+        part: part(**{name: value for name, value in options.items() if name in _kinds_of(part)})
+        for part in PARTS.get(objective, ())
+    }
+
+
 def _listed(name: str, value: object) -> object:
-    if name == "loss_type" and isinstance(value, str) and "," in value:
-        return tuple(part.strip() for part in value.split(","))
-    if name == "loss_weights" and isinstance(value, str):
-        try:
-            return tuple(float(part) for part in value.split(","))
-        except ValueError:
-            raise Error(f"loss_weights is '{value}'; give numbers with commas between them") from None
-    return value
+    if name not in _LISTS or not isinstance(value, str) or (_LISTS[name] is str and "," not in value):
+        return value
+    try:
+        return tuple(_LISTS[name](each.strip()) for each in value.split(","))
+    except ValueError:
+        raise Error(f"{name} is '{value}'; give numbers with commas between them") from None
 
 
 def _kinds_of(options: type) -> dict[str, type]:

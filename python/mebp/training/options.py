@@ -26,6 +26,7 @@ _KINDS = {
     str: "a string",
     Path: "a path",
     tuple: "two numbers, such as 0.9,0.999",
+    list: "one or several",
 }
 
 
@@ -38,6 +39,8 @@ class TrainingOptions:
     objective: str = "sft"
     objective_options: Mapping[str, object] = field(default_factory=dict)  # its own, by name
     reference: str | None = None
+    reward: list | None = None
+    rollouts: Path | None = None
     steps: int | None = None
     epochs: int | None = None
     lr: float = 2e-4
@@ -87,6 +90,9 @@ class TrainingOptions:
         object.__setattr__(self, "objective_options", objective_options(self.objective, self.objective_options))
         if self.reference is not None and self.objective == "sft":
             raise Error("--reference is what preferences and rewards are compared with; give --objective dpo, too")
+        for option, value in {"--reward": self.reward, "--rollouts": self.rollouts}.items():
+            if value and self.objective != "grpo":
+                raise Error(f"{option} is of completions that the model writes; give --objective grpo, too")
         if self.steps is not None and self.epochs is not None:
             raise Error("--steps and --epochs cannot be used together; give one")
         for name in ("steps", "epochs", "accumulate", "eval_every", "patience", "save_every"):
@@ -165,6 +171,8 @@ def convert(name: str, value: object, kind: type) -> object:
             return float(first), float(second)
         except (TypeError, ValueError):
             pass
+    if kind is list:
+        return list(value) if isinstance(value, list | tuple) else [value]
     if kind is Path and isinstance(value, str | os.PathLike):
         return user_path(value)
     if type(value) is not kind:

@@ -43,6 +43,8 @@ class Request:
         compiling = CompileOptions(**{name: value for name, value in given.items() if name in names})
         options = {name: value for name, value in given.items() if name not in {*names, *own}}
         options["objective_options"] = {name: value for name, value in given.items() if name in own}
+        if options.get("rollouts"):  # which are the data
+            options.setdefault("data", options["rollouts"])
         missing = [_REQUIRED[field.name] for field in fields(TrainingOptions)
                    if field.default is MISSING and field.name not in options]  # fmt: skip
         if missing:

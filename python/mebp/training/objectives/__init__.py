@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from mebp.errors import Error
 from mebp.tokenizer import Tokenizer
 from mebp.training.objectives.base import Measured, Objective
+from mebp.training.objectives.groups import Groups
 from mebp.training.objectives.preferences import Preferences
 from mebp.training.objectives.supervised import Supervised
 from mebp.training.options import TrainingOptions
 
 __all__ = ["Measured", "Objective", "make_objective"]
 
-OBJECTIVES: Mapping[str, type[Objective]] = {"sft": Supervised, "dpo": Preferences}
+OBJECTIVES: Mapping[str, type[Objective]] = {"sft": Supervised, "dpo": Preferences, "grpo": Groups}
 
 
 def make_objective(options: TrainingOptions, tokenizer: Tokenizer, length: int) -> Objective:

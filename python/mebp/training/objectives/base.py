@@ -4,7 +4,9 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from mebp.inspect import inspect
 from mebp.session import Session
 from mebp.step_result import StepResult
 from mebp.training.options import TrainingOptions
@@ -25,6 +27,11 @@ class Measured:
 
     loss: float
     metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+def vocabulary_of(bundle: Path) -> int:
+    """Ids are below this number."""
+    return inspect(bundle)["model"]["vocabulary"]
 
 
 class Objective(ABC):

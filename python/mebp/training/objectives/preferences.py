@@ -24,7 +24,8 @@ from mebp.errors import Error
 from mebp.objectives.pairs import DPO, DPOOptions, PairResult, Scored
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
-from mebp.training.objectives.base import Measured, Objective, Step
+from mebp.training.objective_options import parts_of
+from mebp.training.objectives.base import Measured, Objective, Step, vocabulary_of
 from mebp.training.objectives.references import Reference
 from mebp.training.options import TrainingOptions
 from mebp.words import counted
@@ -74,8 +75,8 @@ _Added = tuple[PairResult, tuple[Scored, Scored]]
 class _Data:
     """Pairs with what the reference says of them."""
 
-    def __init__(self, path: Path, tokenizer: Tokenizer, length: int) -> None:
-        loaded = load_preferences(path, tokenizer, length)
+    def __init__(self, path: Path, tokenizer: Tokenizer, length: int, vocabulary: int) -> None:
+        loaded = load_preferences(path, tokenizer, length, vocabulary)
         self.pairs, self.notes, self.digest = loaded.rows, loaded.notes, loaded.digest
         self.references: ReferenceFile | None = None
 
@@ -85,11 +86,12 @@ class Preferences(Objective):
 
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
         super().__init__(options)
-        self._dpo = DPO(DPOOptions(**options.objective_options))
+        self._dpo = DPO(parts_of("dpo", options.objective_options)[DPOOptions])
         if self._dpo.options.use_weighting:
             raise Error("use_weighting needs a sum over the vocabulary that the head does not make; leave it out")
         named = {"train": options.data, "eval": options.eval, "test": options.test}
-        self._data = {name: _Data(path, tokenizer, length) for name, path in named.items() if path}
+        vocabulary = vocabulary_of(options.bundle)
+        self._data = {name: _Data(path, tokenizer, length, vocabulary) for name, path in named.items() if path}
         self.notes = [note for data in self._data.values() for note in data.notes]
         self.digest = self._data["train"].digest
         self._way = DEFERRED

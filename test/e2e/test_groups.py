@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rewards of sampled completions: the same text on any number of threads, exact gradients, resumed bitwise."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import mebp
+from mebp.data.prompts import load_prompts
+from mebp.rollouts import RolloutOptions, Writer
+from mebp.tokenizer import Tokenizer
+from mebp.training.log import Record, read_log
+from mebp.training.objectives import make_objective
+from mebp.training.options import TrainingOptions
+from mebp.verification.comparison import relative_error
+from mebp.verification.inputs import randomise_adapter
+from support import models
+from support.commands import mebp as command
+from support.commands import refusal
+from support.pipeline import make_bundle, reference_for
+from support.textmodel import make_tokenizer
+
+LENGTH, ROOM, GROUP, TEMPERATURE = 40, 12, 4, 0.8
+PROMPTS = ["The lamp", "A wick", "Oil", "Who trims it"]
+REWARD = """
+def vowels(completions, **columns):
+    return [sum(letter in "aeiou" for letter in text) / (1 + len(text)) for text in completions]
+
+def two(completions, **columns):
+    return [1.0, 2.0]
+
+def same(completions, **columns):
+    return [1.0 for _ in completions]
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("groups")
+    models.save(models.build("llama", num_hidden_layers=2), folder / "source")
+    make_tokenizer(folder / "source")
+    (folder / "prompts.jsonl").write_text("".join(json.dumps({"prompt": text}) + "\n" for text in PROMPTS))
+    (folder / "rewards.py").write_text(REWARD)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bundle(folder):
+    return make_bundle(folder / "source", folder, seq_len=LENGTH, batch=2, generate_len=LENGTH)
+
+
+def rolled_out(bundle, folder, **options) -> list:
+    session = mebp.Session(bundle, **options)
+    randomise_adapter(session, seed=1)
+    tokenizer = Tokenizer(bundle)
+    writer = Writer(session, tokenizer, RolloutOptions(GROUP, TEMPERATURE, ROOM))
+    prompts = load_prompts(folder / "prompts.jsonl", tokenizer, LENGTH).rows
+    return [each for index, prompt in enumerate(prompts) for each in writer.write(prompt, 5, 0, index).completions]
+
+
+def test_texts_depend_on_nothing_else(bundle, folder):
+    """One thread or two, two side by side or one after the other."""
+    one, two = (rolled_out(bundle, folder, threads=threads) for threads in (1, 2))
+    assert [each.ids.tolist() for each in one] == [each.ids.tolist() for each in two]
+    assert len({tuple(each.ids) for each in one}) > GROUP
+    (folder / "single").mkdir(exist_ok=True)
+    single = make_bundle(folder / "source", folder / "single", seq_len=LENGTH, batch=1, generate_len=LENGTH)
+    assert [each.ids.tolist() for each in rolled_out(single, folder)] == [each.ids.tolist() for each in one]
+
+
+def test_log_probabilities_are_those_of_training(bundle, folder):
+    session = mebp.Session(bundle, accumulate=True)
+    randomise_adapter(session, seed=1)
+    prompt = load_prompts(folder / "prompts.jsonl", Tokenizer(bundle), LENGTH).rows[0]
+    writer = Writer(session, Tokenizer(bundle), RolloutOptions(GROUP, TEMPERATURE, ROOM))
+    for each in writer.write(prompt, 5, 0, 0).completions:
+        ids = np.concatenate([prompt.ids, each.ids])[None]
+        found = session.logprobs(ids, temperature=TEMPERATURE)[0, -len(each.ids) :]
+        assert np.allclose(found, each.logps, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"loss_type": "grpo", "beta": 0.1, "use_bias_correction_kl": False},
+        {"loss_type": "dapo", "beta": 0.04, "epsilon": 0.02},
+        {"loss_type": "dr_grpo", "importance_sampling_level": "sequence"},
+    ],
+    ids=["grpo with a reference", "dapo, clipped", "of sequences"],
+)
+def test_gradients(bundle, folder, monkeypatch, show, options):
+    """At the third update of a rollout, where ratios are not 1."""
+    asked = TrainingOptions(bundle, folder / "prompts.jsonl", objective="grpo", accumulate=2,
+                            reward=[f"{folder / 'rewards.py'}:vowels"],
+                            objective_options={"group": GROUP, "temperature": TEMPERATURE, "max_completion": ROOM,
+                                               "num_iterations": 3, **options})  # fmt: skip
+    objective = make_objective(asked, Tokenizer(bundle), LENGTH)
+    session = mebp.Session(bundle, optimizer="sgd", lr=0.05, **objective.session_options())
+    randomise_adapter(session, seed=1)
+    list(objective.begin(session))
+    for number in range(2):
+        objective.step(session, number)
+    model = models.build("llama", num_hidden_layers=2)
+    exact, torchs = (
+        reference_for(bundle, session, model, dtype).gradients_of(
+            lambda of: true_loss(of, objective._current, objective._grpo.options)
+        )
+        for dtype in (torch.float64, torch.float32)
+    )
+    found = {}
+    apply = session.apply
+    monkeypatch.setattr(session, "apply", lambda: (found.update(session.gradients()), apply())[1])
+    step = objective.step(session, 2)
+    assert step.result.loss == pytest.approx(exact[0], abs=2e-6)
+    errors = {key: relative_error(found[key], value) for key, value in exact[1].items()}
+    of_torch = {key: relative_error(torchs[1][key], value) for key, value in exact[1].items()}
+    show(f"{options['loss_type']}: worst gradient {max(errors.values()):.1e}, torch f32 {max(of_torch.values()):.1e}")
+    for key, error in errors.items():
+        assert error <= max(2e-5, 2 * of_torch[key]), key
+
+
+def true_loss(of, sequences, options):
+    """By formulas of its own."""
+    total, count = 0.0, len(sequences)
+    tokens = sum(len(each.completion) for each in sequences)
+    for each in sequences:
+        ids = torch.from_numpy(each.ids.astype(np.int64))
+        logits = of.model(ids).logits[:, :-1].double() / TEMPERATURE
+        logps = logits.log_softmax(-1).gather(-1, ids[:, 1:, None])[0, -len(each.completion) :, 0]
+        log_ratio = logps - torch.from_numpy(each.old).double()
+        if options.importance_sampling_level == "sequence":
+            log_ratio = log_ratio.mean() + 0 * log_ratio
+        ratio = log_ratio.exp()
+        clipped = ratio.clamp(1 - options.epsilon, 1 + options.epsilon)
+        losses = -torch.minimum(ratio * each.advantage, clipped * each.advantage)
+        if options.beta:
+            behind = torch.from_numpy(each.reference).double() - logps
+            kl = behind.exp() - behind - 1
+            losses = losses + options.beta * kl * (ratio if options.use_bias_correction_kl else 1)
+        by = {"grpo": len(losses) * count, "dapo": tokens, "dr_grpo": count * ROOM}[options.loss_type]
+        total = total + losses.sum() / by
+    return total
+
+
+def test_command(bundle, folder, tmp_path):
+    def run(name, steps, *more):
+        return command("train", bundle, "--data", folder / "prompts.jsonl", "--objective", "grpo", "--reward",
+                       f"{folder / 'rewards.py'}:vowels", "--group", GROUP, "--max-completion", ROOM, "--lr", 2e-2,
+                       "--num-iterations", 2, "--accumulate", 2, "--steps", steps, "--state", tmp_path / name,
+                       "--adapter-out", tmp_path / f"{name}-adapter", *more)  # fmt: skip
+
+    whole = run("whole", 6, "--threads", 1, "--log", tmp_path / "run.jsonl")
+    assert whole.returncode == 0, whole.stderr
+    first = run("parts", 3, "--threads", 2)  # within a rollout's updates
+    assert first.returncode == 0, first.stderr
+    rest = run("parts", 6, "--resume")
+    assert rest.returncode == 0, rest.stderr
+    weights = "adapter_model.safetensors"
+    assert (tmp_path / "parts-adapter" / weights).read_bytes() == (tmp_path / "whole-adapter" / weights).read_bytes()
+    steps = [entry for entry in read_log(tmp_path / "run.jsonl") if isinstance(entry, Record)]
+    assert {"reward", "reward_std", "rewards/vowels/mean", "completions/mean_length"} <= steps[0].metrics.keys()
+    assert steps[0].metrics == {**steps[1].metrics, "entropy": steps[0].metrics["entropy"]}
+
+
+def test_rollouts(bundle, folder, tmp_path):
+    """What is written to a file trains as what was written within the run."""
+    file = tmp_path / "rollouts.jsonl"
+    made = command("rollout", bundle, "--data", folder / "prompts.jsonl", "--group", GROUP, "--max-completion", ROOM,
+                   "--seed", 3, "-o", file)  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [line["prompt"] for line in lines] == PROMPTS
+    assert all(len(line["completions"]) == GROUP for line in lines)
+    again = tmp_path / "again.jsonl"
+    command("rollout", bundle, "--data", folder / "prompts.jsonl", "--group", GROUP, "--max-completion", ROOM,
+            "--seed", 3, "--threads", 1, "-o", again)  # fmt: skip
+    assert again.read_bytes() == file.read_bytes()
+    run = command("train", bundle, "--rollouts", file, "--objective", "grpo", "--reward",
+                  f"{folder / 'rewards.py'}:vowels", "--steps", 2, "--adapter-out", tmp_path / "adapter")  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert f"4 prompts, {GROUP} completions of each, handed in" in run.stdout
+
+
+def test_refusals(bundle, folder):
+    def says(*options: object, data: Path = folder / "prompts.jsonl") -> str:
+        return refusal("train", bundle, "--data", data, "--objective", "grpo", *options)
+
+    reward = "--reward", f"{folder / 'rewards.py'}:vowels"
+    assert says() == "mebp: --objective grpo needs a reward; give --reward MODULE:FUNCTION, or a command"
+    assert says(*reward, "--group", 1).startswith("mebp: --group is 1; a group needs at least 2 completions")
+    assert says(*reward, "--temperature", 0).startswith("mebp: temperature is 0, so all completions of a prompt would")
+    assert says(*reward, "--loss-type", "ppo").startswith("mebp: loss_type is 'ppo'; choose grpo")
+    two = "--reward", f"{folder / 'rewards.py'}:two"
+    assert "reward two: gives 2 for 8 completions" in says(*two, "--max-completion", 4, "--steps", 1)
+    same = "--reward", f"{folder / 'rewards.py'}:same"
+    line = says(*same, "--group", 2, "--max-completion", 4, "--epochs", 1)
+    assert "all 4 groups of the epoch had equal rewards, so nothing was learned" in line
