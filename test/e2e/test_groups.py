@@ -26,8 +26,8 @@ from support.textmodel import make_tokenizer
 LENGTH, ROOM, GROUP, TEMPERATURE = 40, 12, 4, 0.8
 PROMPTS = ["The lamp", "A wick", "Oil", "Who trims it"]
 REWARD = """
-def vowels(completions, **columns):
-    return [sum(letter in "aeiou" for letter in text) / (1 + len(text)) for text in completions]
+def high(completion_ids, **columns):
+    return [sum(ids) / (300 * len(ids)) for ids in completion_ids]
 
 def two(completions, **columns):
     return [1.0, 2.0]
@@ -94,7 +94,7 @@ def test_log_probabilities_are_those_of_training(bundle, folder):
 def test_gradients(bundle, folder, monkeypatch, show, options):
     """At the third update of a rollout, where ratios are not 1."""
     asked = TrainingOptions(bundle, folder / "prompts.jsonl", objective="grpo", accumulate=2,
-                            reward=[f"{folder / 'rewards.py'}:vowels"],
+                            reward=[f"{folder / 'rewards.py'}:high"],
                             objective_options={"group": GROUP, "temperature": TEMPERATURE, "max_completion": ROOM,
                                                "num_iterations": 3, **options})  # fmt: skip
     objective = make_objective(asked, Tokenizer(bundle), LENGTH)
@@ -114,6 +114,7 @@ def test_gradients(bundle, folder, monkeypatch, show, options):
     apply = session.apply
     monkeypatch.setattr(session, "apply", lambda: (found.update(session.gradients()), apply())[1])
     step = objective.step(session, 2)
+    assert len({each.advantage for each in objective._current}) == 2 * GROUP
     assert step.result.loss == pytest.approx(exact[0], abs=2e-6)
     errors = {key: relative_error(found[key], value) for key, value in exact[1].items()}
     of_torch = {key: relative_error(torchs[1][key], value) for key, value in exact[1].items()}
@@ -148,7 +149,7 @@ def true_loss(of, sequences, options):
 def test_command(bundle, folder, tmp_path):
     def run(name, steps, *more):
         return command("train", bundle, "--data", folder / "prompts.jsonl", "--objective", "grpo", "--reward",
-                       f"{folder / 'rewards.py'}:vowels", "--group", GROUP, "--max-completion", ROOM, "--lr", 2e-2,
+                       f"{folder / 'rewards.py'}:high", "--group", GROUP, "--max-completion", ROOM, "--lr", 2e-2,
                        "--num-iterations", 2, "--accumulate", 2, "--steps", steps, "--state", tmp_path / name,
                        "--adapter-out", tmp_path / f"{name}-adapter", *more)  # fmt: skip
 
@@ -161,7 +162,7 @@ def test_command(bundle, folder, tmp_path):
     weights = "adapter_model.safetensors"
     assert (tmp_path / "parts-adapter" / weights).read_bytes() == (tmp_path / "whole-adapter" / weights).read_bytes()
     steps = [entry for entry in read_log(tmp_path / "run.jsonl") if isinstance(entry, Record)]
-    assert {"reward", "reward_std", "rewards/vowels/mean", "completions/mean_length"} <= steps[0].metrics.keys()
+    assert {"reward", "reward_std", "rewards/high/mean", "completions/mean_length"} <= steps[0].metrics.keys()
     assert steps[0].metrics == {**steps[1].metrics, "entropy": steps[0].metrics["entropy"]}
 
 
@@ -179,7 +180,7 @@ def test_rollouts(bundle, folder, tmp_path):
             "--seed", 3, "--threads", 1, "-o", again)  # fmt: skip
     assert again.read_bytes() == file.read_bytes()
     run = command("train", bundle, "--rollouts", file, "--objective", "grpo", "--reward",
-                  f"{folder / 'rewards.py'}:vowels", "--steps", 2, "--adapter-out", tmp_path / "adapter")  # fmt: skip
+                  f"{folder / 'rewards.py'}:high", "--steps", 2, "--adapter-out", tmp_path / "adapter")  # fmt: skip
     assert run.returncode == 0, run.stderr
     assert f"4 prompts, {GROUP} completions of each, handed in" in run.stdout
 
@@ -188,7 +189,7 @@ def test_refusals(bundle, folder):
     def says(*options: object, data: Path = folder / "prompts.jsonl") -> str:
         return refusal("train", bundle, "--data", data, "--objective", "grpo", *options)
 
-    reward = "--reward", f"{folder / 'rewards.py'}:vowels"
+    reward = "--reward", f"{folder / 'rewards.py'}:high"
     assert says() == "mebp: --objective grpo needs a reward; give --reward MODULE:FUNCTION, or a command"
     assert says(*reward, "--group", 1).startswith("mebp: --group is 1; a group needs at least 2 completions")
     assert says(*reward, "--temperature", 0).startswith("mebp: temperature is 0, so all completions of a prompt would")
