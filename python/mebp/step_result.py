@@ -17,9 +17,9 @@ class StepResult:
     peak_bytes: int  # the highest anonymous and written memory of this process that the session has seen
     written_bytes: int = 0  # by this step, into the file in the session's spill_folder
 
-    def of(self, loss: float, tokens: int) -> "StepResult":
-        """The same with a loss and tokens that the session does not know."""
-        return replace(self, loss=loss, tokens=tokens)
+    def of(self, loss: float, tokens: int, seconds: float) -> "StepResult":
+        """The same of a step over sequences, of which the session knows the update alone."""
+        return replace(self, loss=loss, tokens=tokens, seconds=seconds)
 
     def __repr__(self) -> str:
         return (

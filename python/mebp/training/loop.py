@@ -106,9 +106,8 @@ def _open_session(options: TrainingOptions, objective: Objective) -> Session:
     )
 
 
-def _check_budget(session: Session) -> None:
-    """Another optimizer, accumulation or clipping than was planned for may need more than was promised."""
-    peak, budget = session.plan["planned_peak_bytes"], session.plan["budget_bytes"]
+def _check_budget(peak: int, budget: int) -> None:
+    """Another optimizer, accumulation, clipping or objective than was planned for may need more than was promised."""
     if budget and peak > budget:
         raise Error(
             f"this run needs {peak / 1e6:.1f} MB, and the bundle was compiled for a budget of {budget / 1e6:.1f} MB; "
@@ -131,7 +130,8 @@ class _Run:
         command: str | None,
     ) -> None:
         self.session = session = _open_session(options, objective)
-        _check_budget(session)
+        planned = session.plan["planned_peak_bytes"] + objective.bytes_beside(session)
+        _check_budget(planned, session.plan["budget_bytes"])
         session.check_space(options.state, options.adapter_out)
         if options.model_out:
             session.model.check(
@@ -145,7 +145,7 @@ class _Run:
         self.total = options.total_steps(steps_per_epoch)
         self.eval_every = options.eval_every or steps_per_epoch
         # The plan is of the runtime alone; this process holds Python, the tokenizer and the data as well.
-        self.planned_bytes = session.plan["planned_peak_bytes"] + max(0, before - session.plan["process_bytes"])
+        self.planned_bytes = planned + max(0, before - session.plan["process_bytes"])
         self.description = {
             "data": objective.digest,
             "--seed": options.seed,
@@ -341,7 +341,8 @@ class _Run:
             reporter.say(note)
         if options.connect:
             reporter.say(exposure(inspect(options.bundle), options.connect))
-        planned, compiled = session.plan["planned_peak_bytes"], session.plan["peak_bytes"]
+        compiled = session.plan["peak_bytes"]
+        planned = session.plan["planned_peak_bytes"] + self.objective.bytes_beside(session)
         how = "as compiled" if planned == compiled else f"with these options ({compiled / 1e6:.1f} MB as compiled)"
         beside = (self.planned_bytes - planned) / 1e6
         reporter.say(

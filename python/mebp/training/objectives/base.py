@@ -55,6 +55,10 @@ class Objective(ABC):
         """What of mebp.Session's options it needs."""
         return {"accumulate": self.options.accumulate > 1}
 
+    def bytes_beside(self, session: Session) -> int:
+        """The most that it has in memory beside what the session plans."""
+        return 0
+
     @abstractmethod
     def begin(self, session: Session) -> Iterator[str]:
         """Takes the session of the run, before its first step; yields what is worth saying."""

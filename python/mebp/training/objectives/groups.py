@@ -9,6 +9,7 @@
    the state of the run.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -128,6 +129,11 @@ class Groups(Objective):
     def session_options(self) -> Mapping[str, object]:
         return {"accumulate": True}
 
+    def bytes_beside(self, session: Session) -> int:
+        """Of writing: what a session that trains has already is counted there."""
+        own = [each for each in session.plan["generation"] if each["name"] not in ("trainables", "workspace")]
+        return 0 if self._handed else sum(each["bytes"] for each in own)
+
     def begin(self, session: Session) -> Iterator[str]:
         yield from self.notes
         if self._grpo.note:
@@ -155,6 +161,7 @@ class Groups(Objective):
         return self._updates * steps_per_epoch(len((self._handed or self._prompts).rows), self.options.accumulate)
 
     def step(self, session: Session, number: int) -> Step:
+        begun = time.perf_counter()
         rollout, update = divmod(number, self._updates)
         if update == 0:
             self._begin_rollout(session, rollout)
@@ -164,8 +171,8 @@ class Groups(Objective):
         metrics = self._outcome | {"entropy": _mean(entropies)}
         if update + 1 == self._updates:
             self._end_rollout(rollout)
-        seen = sum(each.ids.size for each in self._current)
-        return Step(result.of(sum(each.loss for each in results), tokens), seen, metrics)
+        loss, seen = sum(each.loss for each in results), sum(each.ids.size for each in self._current)
+        return Step(result.of(loss, tokens, time.perf_counter() - begun), seen, metrics)
 
     def _begin_rollout(self, session: Session, rollout: int) -> None:
         rows = rows_of_step(

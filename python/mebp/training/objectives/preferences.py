@@ -11,6 +11,7 @@ it may come later:
                losses that need all pairs of a step.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,7 +149,7 @@ class Preferences(Objective):
         return steps_per_epoch(len(self._data["train"].pairs), self._pairs_per_step(session))
 
     def step(self, session: Session, number: int) -> Step:
-        data = self._data["train"]
+        begun, data = time.perf_counter(), self._data["train"]
         rows = rows_of_step(len(data.pairs), number, self._pairs_per_step(session), self.options.seed)
         # Before the first sequence: the adapter is set aside where their gradients will be.
         references = [self._references(session, data, int(row)) for row in rows]
@@ -159,7 +160,7 @@ class Preferences(Objective):
         loss = sum(outcome.loss for outcome, _ in outcomes)
         metrics = _mean([self._dpo.metrics(*scored) for _, scored in outcomes])
         seen = tokens + 2 * sum(len(pair.prompt) for pair in pairs)
-        return Step(result.of(loss, tokens), seen, metrics)
+        return Step(result.of(loss, tokens, time.perf_counter() - begun), seen, metrics)
 
     def _add(self, session: Session, pairs: list[Preference], references: list[np.ndarray]) -> list[_Added]:
         """Adds the gradient of each pair; its share of the loss, and both completions as they were scored."""
