@@ -13,7 +13,7 @@
 
 #include "runtime/bundle/programs.h"
 #include "runtime/train/finite.h"
-#include "runtime/train/session.h"
+#include "runtime/train/lane.h"
 
 namespace mebp {
 
@@ -35,14 +35,14 @@ static void collect(float *values, Rows rows, uint64_t total) {
   gatherRows(values, sizeof(float), rows);
 }
 
-Status Session::runHead(std::string_view program) {
+Status Lane::runHead(std::string_view program) {
   if (!blocks.has(blocks.head(), program))
     return failure(MEBP_UNSUPPORTED, "the bundle has no program for log-probabilities alone; compile it again");
   Status status = blocks.runHead(program, labels);
   return status.ok() ? blocks.wait() : status;
 }
 
-Status Session::runLogProbabilities() {
+Status Lane::runLogProbabilities() {
   if (Status status = runForward(headRows()); !status.ok())
     return status;
   if (Status status = blocks.wait(); !status.ok())
@@ -51,21 +51,21 @@ Status Session::runLogProbabilities() {
   return runHead(format::logProbabilitiesProgram);
 }
 
-Status Session::runLoss(double &out) {
+Status Lane::runLoss(const Objective &objective, double &out) {
   out = 0;
   if (labels == 0)
     return Status(); // adds nothing
   if (Status status = runLogProbabilities(); !status.ok())
     return status;
   if (objective.function)
-    return askObjective(out);
-  std::fill_n(batch.coefficients(), labels, coefficient);
+    return askObjective(objective, out);
+  std::fill_n(batch.coefficients(), labels, objective.coefficient);
   out = dot(batch.coefficients(), batch.logProbabilities(), labels);
   return checkFinite("loss", out);
 }
 
 // Leaves the coefficients beside the labels.
-Status Session::askObjective(double &out) {
+Status Lane::askObjective(const Objective &objective, double &out) {
   const uint64_t total = live.rows();
   spread(batch.logProbabilities(), headRows(), total);
   std::fill_n(batch.coefficients(), total, 0.0f);
@@ -78,7 +78,7 @@ Status Session::askObjective(double &out) {
 }
 
 // The cotangents of the head's input are there afterwards.
-Status Session::runObjective(double &out) {
+Status Lane::runObjective(const Objective &objective, double &out) {
   if (Status status = blocks.wait(); !status.ok())
     return status;
   checkpoints.gatherHeadInput(headRows());
@@ -86,10 +86,10 @@ Status Session::runObjective(double &out) {
   if (objective.function && trainsHead) {
     if (Status status = runHead(format::logProbabilitiesProgram); !status.ok())
       return status;
-    if (Status status = askObjective(out); !status.ok())
+    if (Status status = askObjective(objective, out); !status.ok())
       return status;
   } else {
-    std::fill_n(batch.coefficients(), labels, objective.function ? 1.0f : coefficient);
+    std::fill_n(batch.coefficients(), labels, objective.function ? 1.0f : objective.coefficient);
   }
   if (Status status = runHead(format::objectiveProgram); !status.ok())
     return status;
@@ -98,32 +98,11 @@ Status Session::runObjective(double &out) {
     if (Status status = checkFinite("loss", out); !status.ok())
       return status;
   } else if (!trainsHead) {
-    if (Status status = askObjective(out); !status.ok())
+    if (Status status = askObjective(objective, out); !status.ok())
       return status;
     checkpoints.scaleHeadCotangents(batch.coefficients(), labels);
   }
   checkpoints.scatterHeadCotangents(headRows(), live.rows());
-  return Status();
-}
-
-Status Session::logProbabilities(const Tokens &tokens, float *out, float *entropy) {
-  if (Status status = take(tokens); !status.ok())
-    return status;
-  const uint64_t total = live.rows();
-  std::fill_n(out, total, 0.0f);
-  if (entropy)
-    std::fill_n(entropy, total, 0.0f);
-  if (labels == 0)
-    return Status();
-  if (Status status = runLogProbabilities(); !status.ok())
-    return status;
-  for (uint64_t i = 0; i < labels; ++i) {
-    const int32_t place = batch.rows()[i] + 1;
-    out[place] = batch.logProbabilities()[i];
-    if (entropy)
-      entropy[place] = batch.entropy()[i];
-  }
-  peak.sample();
   return Status();
 }
 

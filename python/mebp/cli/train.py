@@ -112,7 +112,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--profile", type=Path, metavar="trace.json", help="record every kernel call, for ui.perfetto.dev")
     add("--threads", type=int, metavar="N", help="CPU threads to use (default: all)")
     add("--device", metavar="NAME", help=DEVICE)
-    add_connection(parser)
+    add_connection(parser, trains=True)
     compiling = parser.add_argument_group("options of mebpc, for a model")
     for name, kind, value, help in compile_option_helps():
         how = {"action": "store_true"} if kind is bool else {"type": kind, "metavar": value}

@@ -104,7 +104,9 @@ def _open_session(options: TrainingOptions) -> Session:
         return_gradients=False,
         spill_folder=options.spill,
         profile=options.profile,
-        stream=open_stream(options.bundle, **{name: getattr(options, name) for name in CONNECTION}),
+        stream=open_stream(
+            options.bundle, in_flight=options.in_flight, **{name: getattr(options, name) for name in CONNECTION}
+        ),
     )
 
 
@@ -114,8 +116,8 @@ def _check_budget(session: Session) -> None:
     if budget and peak > budget:
         raise Error(
             f"this run needs {peak / 1e6:.1f} MB, and the bundle was compiled for a budget of {budget / 1e6:.1f} MB; "
-            "leave out --accumulate or --momentum, give --clip-recompute or no --clip, take --optimizer sgd or fewer "
-            "--threads, or compile with a larger --memory-budget"
+            "leave out --accumulate, --in-flight or --momentum, give --clip-recompute or no --clip, take --optimizer "
+            "sgd or fewer --threads, or compile with a larger --memory-budget"
         )
 
 

@@ -284,6 +284,10 @@ typedef struct mebp_session_options {
    * tried again for so long; then the call gives MEBP_DISCONNECTED, and nothing has changed. 0: for a minute. */
   const struct mebp_transport *transport;
   uint32_t retry_ms;
+  /* Of such a half, with accumulate: micro-batches of a step under way at once, up to 64; 0: one. Each beyond the first
+   * takes memory, a thread, and a stream of its own, further_transports[in_flight - 1]. */
+  uint32_t in_flight;
+  const struct mebp_transport *const *further_transports;
 } mebp_session_options;
 /* The defaults of the first `size` bytes. */
 void mebp_session_options_init_sized(mebp_session_options *options, size_t size);
