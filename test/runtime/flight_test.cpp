@@ -63,13 +63,20 @@ TEST(Flight, AddsInTheSamplesOrderAndComputesOneAtATime) {
   }
 }
 
+// Until it is so, or for far too long.
+template <typename Condition> Status waitUntil(const Condition &isSo) {
+  for (int turn = 0; turn < 20'000 && !isSo(); ++turn)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return Status();
+}
+
 TEST(Flight, SeveralAreUnderWayAtOnce) {
   Flight flight;
   ASSERT_TRUE(flight.create(4, blocks).ok());
-  int waiting = 0, most = 0;
+  std::atomic<int> waiting{0}, most{0};
   auto work = [&](uint32_t, uint32_t) {
-    most = std::max(most, ++waiting);
-    Status status = flight.away([&] { return sleepFor(20'000); });
+    most = std::max(most.load(), ++waiting);
+    Status status = flight.away([&] { return waitUntil([&] { return most == 4; }); });
     --waiting;
     return status;
   };
@@ -81,24 +88,25 @@ TEST(Flight, SeveralAreUnderWayAtOnce) {
 TEST(Flight, TellsTheFirstSampleThatFailedAndEndsTheOthers) {
   Flight flight;
   ASSERT_TRUE(flight.create(3, blocks).ok());
-  std::atomic<int> begun{0}, stopped{0};
+  std::atomic<int> begun{0}, stopped{0}, failed{0};
   auto work = [&](uint32_t, uint32_t sample) {
     ++begun;
     const uint32_t place = flight.lineUp();
-    // The first fails last, the second waits for it, the third fails first.
-    if (sample != 1)
-      (void)flight.away([&] { return sleepFor(sample == 0 ? 60'000 : 20'000); });
-    if (sample == 1) {
+    if (sample == 1) { // waits for the first
       Status status = flight.enter(0, place);
       stopped += !status.ok();
       return status;
     }
+    // The third one fails when all have begun, and the first after it.
+    (void)flight.away([&] { return waitUntil([&] { return sample == 0 ? failed == 1 : begun == 3; }); });
+    ++failed;
     return failure(MEBP_NOT_FINITE, "sample %u", sample);
   };
   Status status = flight.run(9, std::ref(work));
   EXPECT_EQ(status.code(), MEBP_NOT_FINITE);
   EXPECT_EQ(status.message(), "sample 0");
   EXPECT_EQ(begun, 3);
+  EXPECT_EQ(failed, 2);
   EXPECT_EQ(stopped, 1);
   auto works = [&](uint32_t, uint32_t) { return Status(); };
   EXPECT_TRUE(flight.run(9, std::ref(works)).ok());
