@@ -4,8 +4,9 @@
     .venv/bin/python bench/in_flight.py [--rtt 20] [--mbit 0] [--seq-len 64] [--accumulate 8] [--in-flight 1 2 4 8]
         [--steps 3] [--markdown docs/private-lora.md]
 
-SmolLM2-135M in bf16, M of 32 x 32 on q, k and v of all layers, which are all on the server. Both halves run here, one
-thread each for every micro-batch, over a shaped stream. What is printed is the median of the steps after a first one.
+SmolLM2-135M in bf16, M of 32 x 32 on q, k and v of all layers, which are all on the server. Both halves run here, over
+a shaped stream: the device with one thread, the server with one for each micro-batch in flight. What is printed is the
+median of the steps after a first one.
 Losses have to be the same bits for every number in flight.
 """
 
