@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # make        installs what is missing and builds
 # make demo   fine-tunes a real model on this machine
+# make demo-grpo   teaches one by a reward alone
 # make test   runs all tests
 # make soak   what takes hours: every write fails once, runs are killed at random moments, each fuzzer runs for an hour
 # make cross  links the runtime and its tests for glibc, musl and macOS on AArch64, and prints sizes
@@ -9,7 +10,7 @@
 # make docs   writes docs/cli.md anew from the commands' own help, docs/ops.md and docs/passes.md from the .td files,
 #             docs/models.md from what bench/models.py found
 # make clean  removes what was built; .venv stays
-.PHONY: all setup build demo test soak cross lint docs wheel clean
+.PHONY: all setup build demo demo-grpo test soak cross lint docs wheel clean
 
 all: build
 
@@ -21,6 +22,9 @@ build: setup
 
 demo: build
 	@scripts/demo.sh
+
+demo-grpo: build
+	@scripts/demo_grpo.sh
 
 test: build
 	@scripts/test.sh

@@ -150,6 +150,7 @@ void addPlan(const Options &options, const MemoryPlan &plan, format::Plan &messa
   message.set_generation_peak_bytes(plan.generationPeakBytes);
   for (const PlannedBuffer &buffer : plan.generation)
     add(buffer, *message.add_generation());
+  message.set_in_flight_bytes(plan.inFlightBytes);
   message.set_device(options.training.device);
   message.set_device_bytes(plan.deviceBytes);
   message.set_generation_device_bytes(plan.generationDeviceBytes);

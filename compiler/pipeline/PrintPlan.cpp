@@ -66,6 +66,8 @@ void printPlan(llvm::raw_ostream &stream, const format::Bundle &bundle, bool exp
     printRow(stream, "resident limit", plan.resident_limit(), "of the weights, in memory at once");
   if (plan.file_bytes())
     printRow(stream, "spilled", plan.file_bytes(), "written to a file in each step and read back");
+  if (plan.in_flight_bytes())
+    printRow(stream, "in flight", plan.in_flight_bytes(), "each micro-batch beyond the first, of --in-flight N");
   if (plan.generation_peak_bytes())
     printGeneration(stream, bundle);
   if (!explain)
@@ -108,6 +110,7 @@ void printPlanJson(llvm::raw_ostream &stream, const format::Bundle &bundle) {
       {"other_peaks", toJson(plan.other_peaks())},
       {"at_peak", toJson(plan.at_peak())},
       {"generation_peak_bytes", static_cast<int64_t>(plan.generation_peak_bytes())},
+      {"in_flight_bytes", static_cast<int64_t>(plan.in_flight_bytes())},
       {"device", plan.device()},
       {"device_bytes", static_cast<int64_t>(plan.device_bytes())},
       {"generation_device_bytes", static_cast<int64_t>(plan.generation_device_bytes())},

@@ -102,6 +102,7 @@ format::TrainedShape getTrainedShape(nn::ParameterOp parameter) {
 /// What gradients need, by what becomes of them (runtime/train/gradients.h).
 struct GradientNeeds {
   uint64_t applied = 0, kept = 0, summed = 0;
+  uint64_t scratch = 0; // of `summed`: before it is added
 };
 
 /// A gradient that is applied at once has memory while its block runs, one that is kept or summed its own. One of
@@ -140,7 +141,7 @@ GradientNeeds countGradients(ModuleOp module, uint64_t headBytes, uint64_t subsp
     mostKept = std::max(mostKept, kept);
     mostSummed = std::max(mostSummed, summed);
   }
-  return {ownOfShared + mostApplied, own + mostKept, std::max(own, subspaceSums) + mostSummed};
+  return {ownOfShared + mostApplied, own + mostKept, std::max(own, subspaceSums) + mostSummed, mostSummed};
 }
 
 /// What programs need while they run.
@@ -344,6 +345,15 @@ uint64_t countDeviceBytes(Memory memory, ArrayRef<UsedProgram> programs, const f
   return scratch + memory.deviceCopies();
 }
 
+/// What a session has once for each micro-batch under way (runtime/train/layout.h), where there may be several.
+uint64_t countInFlight(ModuleOp module, SessionMemory memory, const GradientNeeds &gradients) {
+  auto half = module->getAttrOfType<DictionaryAttr>("mebp.half");
+  if (!half || half.getAs<StringAttr>("place").getValue() != StringRef(format::devicePlace))
+    return 0;
+  memory.forwardOnly = false;
+  return memory.checkpoints() + memory.flow() + memory.remote() + memory.tokens + memory.wire + gradients.scratch;
+}
+
 void planGeneration(ModuleOp module, ArrayRef<UsedProgram> programs, const Options &options,
                     const format::DeviceTraits &device, MemoryPlan &plan) {
   if (programs.empty())
@@ -471,6 +481,7 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const Options &options, const Plan
   plan.seconds = plan.stepSeconds.total(memory, inputs.machine.rates);
   plan.peakBytes = plan.processBytes + memory.total();
   plan.liveBytes = plan.peakBytes - memory.scratch - memory.gradients + largest.live;
+  plan.inFlightBytes = countInFlight(module, memory, needs.ofGradients);
   plan.deviceBytes = countDeviceBytes(memory, trainingPrograms, device);
   planGeneration(module, generatingPrograms, options, device, plan);
   return plan;

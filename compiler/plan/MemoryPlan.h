@@ -34,9 +34,10 @@ struct MemoryPlan {
   double seconds = 0;      // of a step, predicted ...
   bool calibrated = false; // ... by rates that were measured
   uint64_t processBytes = 0;
-  uint64_t liveBytes = 0;   // what the step needs at its fullest moment: the peak but for gaps between values
-  uint64_t peakBytes = 0;   // processBytes and the buffers
-  uint64_t deviceBytes = 0; // what a device with memory of its own holds in a step, beside the weights
+  uint64_t liveBytes = 0;     // what the step needs at its fullest moment: the peak but for gaps between values
+  uint64_t peakBytes = 0;     // processBytes and the buffers
+  uint64_t inFlightBytes = 0; // of a device's half: what each micro-batch of a step under way beside the first has
+  uint64_t deviceBytes = 0;   // what a device with memory of its own holds in a step, beside the weights
 
   // Of a process that only generates text; nothing where the bundle cannot.
   std::vector<PlannedBuffer> generation;

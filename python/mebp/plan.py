@@ -57,6 +57,9 @@ class Plan(dict):
         rows.append(
             ["weights", megabytes(self["weights_bytes"]), "", "mapped from disk, read only; not counted in the peak"]
         )
+        if self["in_flight_bytes"]:
+            more = "each micro-batch in flight beyond the first, where a step has several"
+            rows.append(["in flight", megabytes(self["in_flight_bytes"]), "", more])
         if self["file_bytes"]:
             rows.append(["spilled", megabytes(self["file_bytes"]), "", "written to a file in each step and read back"])
         title = (

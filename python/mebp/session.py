@@ -165,8 +165,7 @@ class Session(Sequences):
         model, trained = self._description["model"], describe_shortly(self._description)
         return (
             f"Session({self.path.name}: batch {self.max_batch}, up to {self.max_sequence} tokens, "
-            f"{model['activation']}, {trained}, "
-            f"{self.optimizer}, step {self.steps})"
+            f"{model['activation']}, {trained}, {self.optimizer}, step {self.steps})"
         )
 
     @property
@@ -205,6 +204,7 @@ class Session(Sequences):
         live_bytes: what a step needs at its fullest moment; peak_bytes is that and the gaps between values.
         at_peak: the values in use where the scratch arena is fullest.
         other_peaks: what peak_bytes is with each optimizer and each use of the gradients.
+        in_flight_bytes: of a device's half of a split model, what each micro-batch in flight beyond the first takes.
         generation, generation_peak_bytes: what a process needs that only generates text; 0 where the bundle cannot.
         device: what it was reckoned for. device_bytes, generation_device_bytes: what a GPU holds beside the weights, in
             a step and to generate text; on a device, planned_peak_bytes has them in it.

@@ -12,6 +12,7 @@ from mebp.extension import load_runtime
 from mebp.files import user_path
 
 RETRY_SECONDS = 60.0
+MOST_IN_FLIGHT = 64
 LONGEST_MS = 2**32 - 2  # of a uint32_t, whose largest value never ends
 
 
@@ -77,6 +78,7 @@ def connect(
     identity: str = "here",
     retry_for: float = RETRY_SECONDS,
     records: bool = False,
+    in_flight: int = 1,
 ) -> object:
     """What mebp.Session takes as its `stream`.
 
@@ -85,14 +87,20 @@ def connect(
     retry_for: seconds in which a server that cannot be reached is tried again before a call fails; nothing has changed
         then.
     records: of such a Server, keep what it receives and sends: recorded() of what is returned.
+    in_flight: so many micro-batches of a step are under way at once, up to 64, in a session with accumulate=True: one
+        is computed while others wait for the server. Steps have the bits of 1. Each more takes memory, a stream, and a
+        session of the server's.
     """
     runtime = load_runtime()
+    if not 1 <= in_flight <= MOST_IN_FLIGHT:
+        raise Error(f"--in-flight is {in_flight}; give 1 to {MOST_IN_FLIGHT}")
     if isinstance(server, Server):
-        return runtime.Stream(server._native, identity, records)
+        return runtime.Stream(server._native, identity, records, in_flight)
     frame_bytes = runtime.Bundle(os.fspath(user_path(bundle))).info()["frame_bytes"]
     if not frame_bytes:
         raise Error(f"{bundle}: is a whole model, which needs no server; leave out --connect")
-    return runtime.Stream(_endpoint(server, credentials), frame_bytes, milliseconds("--retry-for", retry_for))
+    retry_ms = milliseconds("--retry-for", retry_for)
+    return runtime.Stream(_endpoint(server, credentials), frame_bytes, retry_ms, in_flight)
 
 
 def kept_layers(description: Mapping[str, object]) -> tuple[int, int]:

@@ -40,20 +40,21 @@ def open_stream(
     ca: os.PathLike[str] | None = None,
     plain_text: bool = False,
     retry_for: float | None = None,
+    in_flight: int = 1,
 ) -> object | None:
     """`connect`, by the options of the command line; None where no server is named.
 
     Raises mebp.Error where options are missing or do not go together.
     """
     if connect is None:
-        given = {"--cert": cert, "--key": key, "--ca": ca, "--plain-text": plain_text, "--retry-for": retry_for}
+        given = {"--cert": cert, "--key": key, "--ca": ca, "--plain-text": plain_text, "--retry-for": retry_for,
+                 "--in-flight": in_flight > 1}  # fmt: skip
         for name in (name for name, value in given.items() if value not in (None, False)):
             raise Error(f"{name} is about a server; give --connect HOST:PORT, too")
         return None
     credentials = credentials_of(cert, key, ca, plain_text)
-    return split.connect(
-        bundle, connect, credentials, retry_for=split.RETRY_SECONDS if retry_for is None else retry_for
-    )
+    retry_for = split.RETRY_SECONDS if retry_for is None else retry_for
+    return split.connect(bundle, connect, credentials, retry_for=retry_for, in_flight=in_flight)
 
 
 def exposure(description: dict, address: str) -> str:

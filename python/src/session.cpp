@@ -89,8 +89,8 @@ public:
         static_cast<Session *>(user)->warned.emplace_back(line);
     };
     options.log_user = this;
-    options.transport = stream ? stream->get() : nullptr;
-    options.retry_ms = stream ? stream->retry() : 0;
+    if (stream)
+      stream->giveTo(options);
     options.pending_gradients = pendingGradients;
     memoryBytes = mebp_session_memory_bytes(bundle.get(), &options);
     plannedPeakBytes = mebp_session_peak_bytes(bundle.get(), &options);

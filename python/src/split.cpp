@@ -56,28 +56,43 @@ std::vector<std::string> Server::lines() {
   return std::exchange(said, {});
 }
 
-Stream::Stream(Server &server, const std::string &identity, bool records) {
+Stream::Stream(Server &server, const std::string &identity, bool records, uint32_t count) : ways(count) {
   limits.frameBytes = server.frameBytes();
-  if (records)
-    recorder = std::make_unique<Recorder>(server.get());
-  pipe = records ? std::make_unique<net::ServedPipe>(limits, &Recorder::serve, recorder.get(), identity)
-                 : std::make_unique<net::ServedPipe>(limits, &mebp_server_serve, server.get(), identity);
-  inner = transport = net::transportOf(*pipe);
+  for (Way &way : ways) {
+    if (records)
+      way.recorder = std::make_unique<Recorder>(server.get());
+    way.pipe = records ? std::make_unique<net::ServedPipe>(limits, &Recorder::serve, way.recorder.get(), identity)
+                       : std::make_unique<net::ServedPipe>(limits, &mebp_server_serve, server.get(), identity);
+    way.inner = way.transport = net::transportOf(*way.pipe);
+  }
+  finish();
 }
 
-Stream::Stream(const Endpoint &endpoint, uint64_t frameBytes, uint32_t retryMs)
-    : connection(std::make_unique<net::GrpcConnection>()), retryMs(retryMs) {
+Stream::Stream(const Endpoint &endpoint, uint64_t frameBytes, uint32_t retryMs, uint32_t count)
+    : ways(count), retryMs(retryMs) {
   limits.frameBytes = frameBytes;
-  check(connection->create(endpoint, frameBytes));
-  inner = transport = connection->get();
+  for (Way &way : ways) {
+    way.connection = std::make_unique<net::GrpcConnection>();
+    check(way.connection->create(endpoint, frameBytes));
+    way.inner = way.transport = way.connection->get();
+  }
+  finish();
+}
+
+void Stream::finish() {
+  for (const Way &way : ways)
+    transports.push_back(&way.transport);
 }
 
 Stream::~Stream() {
   nb::gil_scoped_release release;
-  transport.close(transport.user);
-  shaped.reset();
-  pipe.reset();
-  connection.reset();
+  for (Way &way : ways) {
+    if (way.transport.close)
+      way.transport.close(way.transport.user);
+    way.shaped.reset();
+    way.pipe.reset();
+    way.connection.reset();
+  }
 }
 
 void Stream::shape(double upMbit, double downMbit, double delayMs, uint64_t framesPerCut, uint64_t seed) {
@@ -87,16 +102,27 @@ void Stream::shape(double upMbit, double downMbit, double delayMs, uint64_t fram
   shape.delayMs = delayMs;
   shape.framesPerCut = static_cast<uint32_t>(framesPerCut);
   shape.seed = seed;
-  shaped = std::make_unique<net::Shaped>(inner, shape, limits);
-  transport = net::transportOf(*shaped);
+  for (Way &way : ways) {
+    way.shaped = std::make_unique<net::Shaped>(way.inner, shape, limits);
+    way.transport = net::transportOf(*way.shaped);
+    ++shape.seed;
+  }
 }
 
 nb::list Stream::recorded() {
   nb::list list;
-  for (const RecordedFrame &frame : recorder ? recorder->take() : std::vector<RecordedFrame>())
-    list.append(nb::make_tuple(frame.isFromDevice, nb::bytes(frame.head.data(), frame.head.size()),
-                               nb::bytes(frame.body.data(), frame.body.size())));
+  for (const Way &way : ways)
+    for (const RecordedFrame &frame : way.recorder ? way.recorder->take() : std::vector<RecordedFrame>())
+      list.append(nb::make_tuple(frame.isFromDevice, nb::bytes(frame.head.data(), frame.head.size()),
+                                 nb::bytes(frame.body.data(), frame.body.size())));
   return list;
+}
+
+void Stream::giveTo(mebp_session_options &options) const {
+  options.transport = transports.front();
+  options.further_transports = transports.data() + 1;
+  options.in_flight = static_cast<uint32_t>(transports.size());
+  options.retry_ms = retryMs;
 }
 
 void bindSplit(nb::module_ &module) {
@@ -117,10 +143,10 @@ void bindSplit(nb::module_ &module) {
       .def("lines", &Server::lines)
       .def("stop", &Server::stop);
   nb::class_<Stream>(module, "Stream")
-      .def(nb::init<Server &, const std::string &, bool>(), nb::arg("server"), nb::arg("identity"), nb::arg("records"),
-           nb::keep_alive<1, 2>())
-      .def(nb::init<const Endpoint &, uint64_t, uint32_t>(), nb::arg("endpoint"), nb::arg("frame_bytes"),
-           nb::arg("retry_ms"))
+      .def(nb::init<Server &, const std::string &, bool, uint32_t>(), nb::arg("server"), nb::arg("identity"),
+           nb::arg("records"), nb::arg("count"), nb::keep_alive<1, 2>())
+      .def(nb::init<const Endpoint &, uint64_t, uint32_t, uint32_t>(), nb::arg("endpoint"), nb::arg("frame_bytes"),
+           nb::arg("retry_ms"), nb::arg("count"))
       .def("recorded", &Stream::recorded)
       .def("shape", &Stream::shape, nb::arg("up_mbit"), nb::arg("down_mbit"), nb::arg("delay_ms"),
            nb::arg("frames_per_cut"), nb::arg("seed"));

@@ -40,30 +40,37 @@ private:
   mebp_grpc_server *listening = nullptr;
 };
 
-// A device's; what is under it lives as long.
+// A device's, or several for as many micro-batches in flight; what is under them lives as long.
 class Stream {
 public:
-  // Within this process; it may keep what the server's end receives and sends.
-  Stream(Server &server, const std::string &identity, bool records);
-  Stream(const Endpoint &endpoint, uint64_t frameBytes, uint32_t retryMs);
+  // Within this process; it may keep what the server's ends receive and send.
+  Stream(Server &server, const std::string &identity, bool records, uint32_t count);
+  Stream(const Endpoint &endpoint, uint64_t frameBytes, uint32_t retryMs, uint32_t count);
+  Stream(const Stream &) = delete;
   ~Stream();
-  // Makes the network as slow as that, in Mbit/s and ms.
+  // Makes the network as slow as that, in Mbit/s and ms; each stream has its own.
   void shape(double upMbit, double downMbit, double delayMs, uint64_t cutEvery, uint64_t seed);
-  // [(whether the device sent it, head, body)], in their order, since this was asked the last time.
+  // [(whether the device sent it, head, body)] of one stream after the other, in their order, since this was asked the
+  // last time.
   nb::list recorded();
-  const mebp_transport *get() const { return &transport; }
-  // So long its session tries again to reach the server; 0: as long as the runtime would.
-  uint32_t retry() const { return retryMs; }
+  // For options that live no longer.
+  void giveTo(mebp_session_options &options) const;
 
 private:
+  struct Way {
+    std::unique_ptr<Recorder> recorder;
+    std::unique_ptr<net::ServedPipe> pipe;
+    std::unique_ptr<net::GrpcConnection> connection;
+    mebp_transport inner = {};
+    std::unique_ptr<net::Shaped> shaped;
+    mebp_transport transport = {};
+  };
+  void finish();
+
   net::StreamLimits limits;
-  std::unique_ptr<Recorder> recorder;
-  std::unique_ptr<net::ServedPipe> pipe;
-  std::unique_ptr<net::GrpcConnection> connection;
-  mebp_transport inner = {};
-  std::unique_ptr<net::Shaped> shaped;
-  mebp_transport transport = {};
-  uint32_t retryMs = 0;
+  std::vector<Way> ways;                          // stay where they are
+  std::vector<const mebp_transport *> transports; // theirs
+  uint32_t retryMs = 0; // so long the session tries again to reach the server; 0: as long as the runtime would
 };
 
 void bindSplit(nb::module_ &module);

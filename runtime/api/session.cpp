@@ -108,18 +108,8 @@ mebp_code mebp_session_refreshes(const mebp_session *session, uint64_t *made, ui
 }
 
 mebp_code mebp_session_count_crossed(const mebp_session *session, mebp_session_crossed *out, mebp_error *error) {
-  return withSession(session, error, {{"out", out}}, [&](const Session &used) {
-    mebp_session_crossed own = {};
-    own.size = sizeof(own);
-    if (const Exchange *passing = used.passing()) {
-      const ReliableStream &stream = passing->stream;
-      own.sent_bytes = stream.payloadBytes[0];
-      own.received_bytes = stream.payloadBytes[1];
-      own.sent_messages = stream.messages[0];
-      own.received_messages = stream.messages[1];
-    }
-    return writeSized(own, out), Status();
-  });
+  return withSession(session, error, {{"out", out}},
+                     [&](const Session &used) { return writeSized(used.countCrossed(), out), Status(); });
 }
 
 const char *mebp_session_kernels(const mebp_session *session) {

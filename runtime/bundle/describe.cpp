@@ -83,6 +83,7 @@ static Json describePlan(const format::Plan &plan) {
           {"other_peaks", describeBuffers(plan.other_peaks())},
           {"at_peak", describeBuffers(plan.at_peak())},
           {"generation_peak_bytes", plan.generation_peak_bytes()},
+          {"in_flight_bytes", plan.in_flight_bytes()},
           {"device", plan.device().empty() ? "cpu" : plan.device()},
           {"device_bytes", plan.device_bytes()},
           {"generation_device_bytes", plan.generation_device_bytes()},

@@ -32,10 +32,10 @@ Status Generation::create(Session &owner) {
   }
   buffers.create(*owner.backend, &owner.buffers);
   buffers.add(arena.data(), layout.total, Access::Shared);
-  const BoundMemory memory = {owner.bundle(),  buffers,         tokens, flows,  owner.trainables,
-                              owner.gradients, owner.subspaces, remote, &places};
+  const BoundMemory memory = {owner.bundle(),         buffers,         tokens, flows,  owner.trainables,
+                              owner.lane().gradients, owner.subspaces, remote, &places};
   blocks.create(memory, owner.settings, *owner.backend, buffers.find(arena.data() + layout.scratch), owner.weights,
-                owner.peak, owner.cancellation, owner.trace, owner.exchange.get());
+                owner.peak, owner.cancellation, owner.trace, owner.passing());
   return Status();
 }
 
@@ -114,10 +114,10 @@ Status Generation::askForLast(uint32_t count) {
   const format::Bundle &content = session->bundle().content();
   if (!content.has_split())
     return Status();
-  if (!session->exchange)
+  if (!session->passing())
     return noServer(content);
-  if (session->exchange->isDevice())
-    session->exchange->select(lastRows(count));
+  if (session->passing()->isDevice())
+    session->passing()->select(lastRows(count));
   return Status();
 }
 
@@ -135,7 +135,7 @@ Status Generation::serve(const Command &command) {
   batch = command.batch;
   length = command.position;
   written = std::max(written, length + command.sequence);
-  const Exchange &exchange = *session->exchange;
+  const Exchange &exchange = *session->passing();
   for (uint32_t block = exchange.first(); block < exchange.end(); ++block)
     if (Status status = blocks.decode(block, {batch, command.sequence}, length); !status.ok())
       return status;

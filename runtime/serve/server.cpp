@@ -138,10 +138,10 @@ Status Server::run(Client &client) {
       case FrameKind::Bye:
         return Status();
       case FrameKind::Forward:
-        status = client.session.serveForward(command);
+        status = client.session.lane().serveForward(command);
         break;
       case FrameKind::Backward:
-        status = client.session.serveBackward();
+        status = client.session.lane().serveBackward();
         break;
       default:
         status = generate(client, command);

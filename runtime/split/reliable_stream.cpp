@@ -145,6 +145,14 @@ void ReliableStream::bye() {
     status = receiveFrame(transport, head, inbox, largest, momentMs);
 }
 
+// It finds the stream closed, and opens one for a session that nobody knows yet.
+void ReliableStream::abandon() {
+  bye();
+  transport.close(transport.user);
+  hello.session = 0;
+  sent = got = 0;
+}
+
 void ReliableStream::close() {
   if (transport.close)
     transport.close(transport.user);
@@ -210,6 +218,7 @@ Status ReliableStream::recover(const Status &reason) {
 
 Status ReliableStream::send(FrameHead head, uint64_t bytes) {
   lost = false;
+  hasSpoken = true;
   head.sequence = ++sent;
   head.received = got;
   head.bytes = static_cast<uint32_t>(bytes);

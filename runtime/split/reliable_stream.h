@@ -50,6 +50,11 @@ public:
   void bye();
   // Whether the last failure has lost what the server was at.
   bool hasLost() const { return lost; }
+  // The device's: the next frame begins another session.
+  void abandon();
+  // Whether anything was sent, or lost, since a call began.
+  void beginCall() { hasSpoken = lost = false; }
+  bool hasSpoken = false;
   void close();
 
   uint64_t payloadBytes[2] = {}; // of messages: sent, received

@@ -51,11 +51,20 @@ uint64_t Exchange::frameBytes(const format::Bundle &bundle) {
   return bundle.has_split() ? sizeof(FrameHead) + std::max<uint64_t>(largestMessage(bundle), 512) : 0;
 }
 
-void Exchange::create(const format::Bundle &content, unsigned char *memory, StreamTimes times) {
+void Exchange::create(const format::Bundle &content, unsigned char *memory, StreamTimes times, Flight &lanes) {
   bundle = &content;
+  flight = &lanes;
   split = &content.split();
   stream.create(memory, largestMessage(content), times);
   received.reserve(isDevice() ? 0 : static_cast<size_t>(tokensOf(content)));
+}
+
+Status Exchange::sendFrame(const FrameHead &head, uint64_t bytes) {
+  return flight->away([&] { return stream.send(head, bytes); });
+}
+
+Status Exchange::receiveFrame(FrameHead &head) {
+  return flight->away([&] { return stream.receive(head); });
 }
 
 Status Exchange::command(const Command &command) {
@@ -67,7 +76,7 @@ Status Exchange::command(const Command &command) {
   const uint64_t bytes = selectsRows() ? selected.count * sizeof(int32_t) : 0;
   if (bytes)
     std::memcpy(stream.body(), selected.numbers, bytes);
-  return stream.send(head, bytes);
+  return sendFrame(head, bytes);
 }
 
 Status Exchange::awaitCommand(Command &out) {
@@ -109,7 +118,7 @@ Status Exchange::send(Stage stage, uint32_t block, uint64_t rows, uint64_t bytes
   head.stage = static_cast<uint16_t>(stage);
   head.block = block;
   head.rows = static_cast<uint32_t>(rows);
-  return stream.send(head, bytes);
+  return sendFrame(head, bytes);
 }
 
 static const char *nameOf(Stage stage) {
@@ -125,8 +134,10 @@ static const char *nameOf(Stage stage) {
 // Every size is our own.
 Status Exchange::receive(Stage stage, uint32_t block, uint64_t rows, uint64_t bytes) {
   FrameHead head;
-  if (Status status = stream.receive(head); !status.ok())
+  if (Status status = receiveFrame(head); !status.ok())
     return status;
+  if (head.kind == static_cast<uint8_t>(FrameKind::Bye))
+    return failure(MEBP_DISCONNECTED, "the device has left in the middle of what it asked for");
   const std::string &name = bundle->blocks(static_cast<int>(block)).name();
   if (head.kind != static_cast<uint8_t>(FrameKind::Message) || head.stage != static_cast<uint16_t>(stage) ||
       head.block != block || head.rows != rows || head.bytes != bytes)

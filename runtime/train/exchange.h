@@ -11,6 +11,7 @@
 #include "runtime/bundle/programs.h"
 #include "runtime/split/reliable_stream.h"
 #include "runtime/train/checkpoints.h"
+#include "runtime/train/flight.h"
 #include "runtime/train/remote.h"
 
 namespace mebp {
@@ -34,7 +35,7 @@ public:
   static uint64_t memoryBytes(const format::Bundle &bundle);
   // The largest that passes; 0 of a whole model.
   static uint64_t frameBytes(const format::Bundle &bundle);
-  void create(const format::Bundle &content, unsigned char *memory, StreamTimes times);
+  void create(const format::Bundle &content, unsigned char *memory, StreamTimes times, Flight &lanes);
 
   bool isDevice() const { return split->place() == format::Split::DEVICE; }
   uint32_t first() const { return split->first_block(); }
@@ -64,11 +65,15 @@ public:
   ReliableStream stream;
 
 private:
+  // Other lanes have the turn meanwhile.
+  Status sendFrame(const format::FrameHead &head, uint64_t bytes);
+  Status receiveFrame(format::FrameHead &head);
   Status send(format::Stage stage, uint32_t block, uint64_t rows, uint64_t bytes);
   Status receive(format::Stage stage, uint32_t block, uint64_t rows, uint64_t bytes);
 
   const format::Bundle *bundle = nullptr;
   const format::Split *split = nullptr;
+  Flight *flight = nullptr;
   Rows selected = {nullptr, 0};
   std::vector<int32_t> received; // a server's selection
 };

@@ -30,11 +30,12 @@ static std::vector<uint32_t> gradientsOf(const format::Bundle &bundle, const for
 }
 
 GradientPlan planGradients(const format::Bundle &bundle, const mebp_session_options &options, uint64_t headBytes,
-                           uint64_t ownBytes, Placer &memory) {
+                           uint64_t ownBytes, Placer &memory, Placer &lane) {
   GradientPlan plan;
   plan.begin = memory.total();
+  plan.scratch = lane.total();
   if (isForwardOnly(options)) {
-    plan.head = memory.take(headBytes);
+    plan.head = lane.take(headBytes);
     return plan;
   }
   GradientUse use = plan.use = gradientUseOf(bundle, options);
@@ -43,47 +44,49 @@ GradientPlan planGradients(const format::Bundle &bundle, const mebp_session_opti
     for (uint32_t trainable : gradientsOf(bundle, block))
       ++left[trainable];
 
-  Placer placer;
+  Placer own;
   plan.own.assign(left.size(), noOffset);
   for (uint32_t i = 0; i < left.size(); ++i)
     if (use != GradientUse::Apply || left[i] > 1)
-      plan.own[i] = placer.take(gradientBytes(bundle, i));
-  plan.ownBytes = placer.total();
-  plan.pending = options.pending_gradients ? placer.take(plan.ownBytes) : noOffset;
-  placer.take(std::max(ownBytes, placer.total()) - placer.total());
+      plan.own[i] = own.take(gradientBytes(bundle, i));
+  plan.ownBytes = own.total();
+  plan.pending = options.pending_gradients ? own.take(plan.ownBytes) : noOffset;
+  plan.bytes = std::max(ownBytes, own.total());
+  memory.take(plan.bytes);
 
   plan.blocks.resize(static_cast<size_t>(bundle.blocks_size()));
   // A sum over micro-batches begins with zeros, any other with its first contribution.
   std::vector<bool> begun(left.size(), use == GradientUse::Sum);
-  uint64_t most = placer.total();
   for (int number = bundle.blocks_size() - 1; number >= 0; --number) {
-    Placer scratch = placer;
+    Placer scratch;
     if (number + 1 == bundle.blocks_size())
-      plan.head = plan.begin + scratch.take(headBytes);
+      plan.head = plan.scratch + scratch.take(headBytes);
     for (uint32_t trainable : gradientsOf(bundle, bundle.blocks(number))) {
       Contribution contribution;
       contribution.trainable = trainable;
       contribution.add = begun[trainable];
       contribution.last = --left[trainable] == 0;
-      bool direct = plan.own[trainable] != noOffset && !begun[trainable];
-      contribution.offset = direct ? plan.own[trainable] : scratch.take(gradientBytes(bundle, trainable));
+      contribution.isDirect = plan.own[trainable] != noOffset && !begun[trainable];
+      contribution.offset = contribution.isDirect ? 0 : scratch.take(gradientBytes(bundle, trainable));
       begun[trainable] = true;
       plan.blocks[static_cast<size_t>(number)].push_back(contribution);
     }
-    most = std::max(most, scratch.total());
+    plan.scratchBytes = std::max(plan.scratchBytes, scratch.total());
   }
-  plan.bytes = most;
-  memory.take(plan.bytes);
+  lane.take(plan.scratchBytes);
   return plan;
 }
 
 void Gradients::create(const format::Bundle &content, GradientPlan planned, unsigned char *sessionMemory,
-                       bool isFresh) {
+                       unsigned char *laneMemory, bool isFresh) {
   bundle = &content;
   plan = std::move(planned);
   memory = sessionMemory + plan.begin;
-  if (!isFresh)
-    std::memset(memory, 0, plan.bytes);
+  scratch = laneMemory + plan.scratch;
+  if (isFresh)
+    return;
+  std::memset(memory, 0, plan.bytes);
+  std::memset(scratch, 0, plan.scratchBytes);
 }
 
 void Gradients::clearSums() {
@@ -104,7 +107,7 @@ void Gradients::settle(float factor) {
 
 Status Gradients::deliver(uint32_t block, GradientSink &sink) {
   for (const Contribution &contribution : plan.blocks[block]) {
-    float *gradient = at(contribution.offset);
+    float *gradient = placeOf(contribution);
     if (contribution.add) {
       float *sum = at(ownBegin + plan.own[contribution.trainable]);
       uint64_t count = gradientElements(*bundle, contribution.trainable);

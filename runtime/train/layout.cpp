@@ -21,45 +21,49 @@ static uint64_t largestArena(const format::Bundle &bundle, bool forwardOnly) {
   return largest;
 }
 
-// What every session has, whatever it runs.
-static Layout withMachine(Layout layout, const format::Bundle &bundle, const mebp_session_options &options,
-                          const Backend &backend, Placer &memory) {
+// What only a session that runs steps has.
+static void planStep(const format::Bundle &bundle, const mebp_session_options &options, Placer &memory, Placer &lane,
+                     Placer &file, Layout &layout) {
+  const uint64_t tokens = static_cast<uint64_t>(bundle.model().batch()) * bundle.model().sequence();
+  layout.lane.checkpoints = planCheckpoints(bundle, options, lane, file);
+  layout.lane.remote = planRemote(bundle, false, !isForwardOnly(options), lane);
+  layout.trainables = planTrainables(bundle, options, memory, file);
+  Placer head;
+  std::array<uint64_t, std::size(format::stepPorts)> &stepPorts = layout.lane.stepPorts;
+  for (size_t i = 0; i < stepPorts.size(); ++i)
+    if (uint64_t bytes = format::bytesOf(format::stepPorts[i], tokens))
+      stepPorts[i] = (format::stepPorts[i].ofHead ? head : lane).take(bytes);
+  layout.gradients = planGradients(bundle, options, head.total(), subspaceSumBytes(bundle, options), memory, lane);
+  layout.subspaces = planSubspaces(bundle, options, layout.gradients.begin, memory);
+  for (size_t i = 0; i < stepPorts.size(); ++i)
+    if (format::stepPorts[i].ofHead && stepPorts[i] != noOffset)
+      stepPorts[i] += layout.gradients.head;
+}
+
+Layout planSession(const format::Bundle &bundle, const mebp_session_options &options, const Backend &backend) {
+  Layout layout;
+  Placer memory, lane, file;
+  layout.lane.stepPorts.fill(noOffset);
+  if (options.generate_only)
+    layout.trainables = planTrainables(bundle, options, memory, file);
+  else
+    planStep(bundle, options, memory, lane, file, layout);
+  layout.lane.wire = lane.take(Exchange::memoryBytes(bundle));
+  layout.lane.bytes = lane.total();
+  layout.lanes = memory.take(layout.lane.bytes);
+  for (uint32_t further = 1; further < countLanes(options); ++further)
+    memory.take(layout.lane.bytes);
+  if (!options.generate_only && backend.followsPlacements())
+    layout.scratch = memory.take(largestArena(bundle, isForwardOnly(options)));
   layout.workspace = memory.take(backend.workspaceBytes());
-  layout.wire = memory.take(Exchange::memoryBytes(bundle));
   if (options.resident_limit)
     layout.residency = memory.take(format::residencyBytes(bundle.weights_bytes()));
+  layout.fileBytes = file.total();
   layout.total = memory.total();
   const format::Plan &plan = bundle.plan();
   if (!backend.followsPlacements())
     layout.device = options.generate_only ? plan.generation_device_bytes() : plan.device_bytes();
   return layout;
-}
-
-Layout planSession(const format::Bundle &bundle, const mebp_session_options &options, const Backend &backend) {
-  Layout layout;
-  Placer memory, file;
-  uint64_t tokens = static_cast<uint64_t>(bundle.model().batch()) * bundle.model().sequence();
-  layout.stepPorts.fill(noOffset);
-  if (options.generate_only) {
-    layout.trainables = planTrainables(bundle, options, memory, file);
-    layout.fileBytes = file.total();
-    return withMachine(layout, bundle, options, backend, memory);
-  }
-  layout.checkpoints = planCheckpoints(bundle, options, memory, file);
-  layout.remote = planRemote(bundle, false, !isForwardOnly(options), memory);
-  layout.trainables = planTrainables(bundle, options, memory, file);
-  Placer head;
-  for (size_t i = 0; i < layout.stepPorts.size(); ++i)
-    if (uint64_t bytes = format::bytesOf(format::stepPorts[i], tokens))
-      layout.stepPorts[i] = (format::stepPorts[i].ofHead ? head : memory).take(bytes);
-  layout.gradients = planGradients(bundle, options, head.total(), subspaceSumBytes(bundle, options), memory);
-  layout.subspaces = planSubspaces(bundle, options, layout.gradients.begin, memory);
-  for (size_t i = 0; i < layout.stepPorts.size(); ++i)
-    if (format::stepPorts[i].ofHead && layout.stepPorts[i] != noOffset)
-      layout.stepPorts[i] += layout.gradients.head;
-  layout.scratch = memory.take(backend.followsPlacements() ? largestArena(bundle, isForwardOnly(options)) : 0);
-  layout.fileBytes = file.total();
-  return withMachine(layout, bundle, options, backend, memory);
 }
 
 } // namespace mebp

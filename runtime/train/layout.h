@@ -18,14 +18,22 @@
 
 namespace mebp {
 
-struct Layout {
+// What one micro-batch needs while it is under way (lane.h). Several have as many pieces of memory, all laid out alike.
+struct LanePlan {
   CheckpointPlan checkpoints;
-  TrainablePlan trainables;
-  GradientPlan gradients;
-  SubspacePlan subspaces;
   RemotePlan remote;
   std::array<uint64_t, std::size(format::stepPorts)> stepPorts; // noOffset: the caller's
   uint64_t wire = 0;                                            // frames to the other half of a split model
+  uint64_t bytes = 0;
+};
+
+struct Layout {
+  LanePlan lane; // offsets are in a lane's memory
+  TrainablePlan trainables;
+  GradientPlan gradients; // of which scratch is in a lane's
+  SubspacePlan subspaces;
+  uint64_t lanes = 0; // the first one, the others behind it
+  uint64_t laneOf(uint32_t number) const { return lanes + number * lane.bytes; }
   uint64_t scratch = 0;   // the running program's arena, where the backend uses one
   uint64_t workspace = 0; // the backend's
   uint64_t residency = 0; // which weights are in memory, where they are limited

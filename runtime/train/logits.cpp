@@ -10,6 +10,7 @@ namespace mebp {
 Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, float *out) {
   if (Status status = checkRuns(); !status.ok())
     return status;
+  Blocks &blocks = lane().blocks;
   if (!blocks.has(blocks.head(), format::logitsProgram))
     return failure(MEBP_UNSUPPORTED, "the bundle was compiled without a program for logits; compile it again");
   if (Status status = weights.checkLogits(); !status.ok())
@@ -23,15 +24,15 @@ Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, flo
   uint64_t wanted = 0;
   for (uint32_t item = 0; item < tokens.batch; ++item)
     for (uint32_t row = first; row < first + count; ++row)
-      batch.rows()[wanted++] = static_cast<int32_t>(item * tokens.sequence + row);
-  if (Status status = runForward({batch.rows(), wanted}); !status.ok())
+      lane().batch.rows()[wanted++] = static_cast<int32_t>(item * tokens.sequence + row);
+  if (Status status = lane().runForward({lane().batch.rows(), wanted}); !status.ok())
     return status;
 
   uint64_t vocabulary = owner->model().vocabulary();
   for (uint64_t item = 0; item < tokens.batch; ++item) {
     for (uint64_t done = 0, rows; done < count; done += rows) {
       rows = std::min<uint64_t>(blocks.logitRows(), count - done);
-      const uint64_t row = checkpoints.isGathered() ? item * count : item * tokens.sequence + first;
+      const uint64_t row = lane().checkpoints.isGathered() ? item * count : item * tokens.sequence + first;
       if (Status status =
               blocks.logits(row + done, static_cast<uint32_t>(rows), out + (item * count + done) * vocabulary);
           !status.ok())

@@ -17,9 +17,9 @@ Status Session::lossAlongDirection(const Tokens *batches, uint32_t count, float 
   loss = 0;
   for (uint32_t i = 0; i < count; ++i) {
     double part = 0;
-    if (Status status = takeAgain(batches, count, i); !status.ok())
+    if (Status status = takeAgain(lane(), batches, count, i); !status.ok())
       return status;
-    if (Status status = runLoss(part); !status.ok())
+    if (Status status = lane().runLoss(objective, part); !status.ok())
       return status;
     loss += part;
   }

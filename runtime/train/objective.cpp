@@ -14,7 +14,7 @@
 
 #include "runtime/bundle/programs.h"
 #include "runtime/train/finite.h"
-#include "runtime/train/session.h"
+#include "runtime/train/lane.h"
 
 namespace mebp {
 
@@ -36,14 +36,14 @@ static void collect(float *values, Rows rows, uint64_t total) {
   gatherRows(values, sizeof(float), rows);
 }
 
-Status Session::runHead(std::string_view program) {
+Status Lane::runHead(std::string_view program) {
   if (!blocks.has(blocks.head(), program))
     return failure(MEBP_UNSUPPORTED, "the bundle has no program for log-probabilities alone; compile it again");
   Status status = blocks.runHead(program, labels, live.logitScale);
   return status.ok() ? blocks.wait() : status;
 }
 
-Status Session::runLogProbabilities() {
+Status Lane::runLogProbabilities() {
   if (Status status = runForward(headRows()); !status.ok())
     return status;
   if (Status status = blocks.wait(); !status.ok())
@@ -52,21 +52,21 @@ Status Session::runLogProbabilities() {
   return runHead(format::logProbabilitiesProgram);
 }
 
-Status Session::runLoss(double &out) {
+Status Lane::runLoss(const Objective &objective, double &out) {
   out = 0;
   if (labels == 0)
     return Status(); // adds nothing
   if (Status status = runLogProbabilities(); !status.ok())
     return status;
   if (objective.function)
-    return askObjective(out);
-  std::fill_n(batch.coefficients(), labels, coefficient);
+    return askObjective(objective, out);
+  std::fill_n(batch.coefficients(), labels, objective.coefficient);
   out = dot(batch.coefficients(), batch.logProbabilities(), labels);
   return checkFinite("loss", out);
 }
 
 // Leaves the coefficients beside the labels.
-Status Session::askObjective(double &out) {
+Status Lane::askObjective(const Objective &objective, double &out) {
   const uint64_t total = live.rows();
   spread(batch.logProbabilities(), headRows(), total);
   std::fill_n(batch.coefficients(), total, 0.0f);
@@ -78,7 +78,7 @@ Status Session::askObjective(double &out) {
   return checkFinite("loss", out);
 }
 
-Status Session::sweepHead() {
+Status Lane::sweepHead() {
   if (Status status = blocks.wait(); !status.ok())
     return status;
   checkpoints.gatherHeadInput(headRows());
@@ -88,7 +88,7 @@ Status Session::sweepHead() {
   return runHead(format::objectiveProgram);
 }
 
-Status Session::finishHead() {
+Status Lane::finishHead() {
   if (!gradients.has(blocks.head()))
     checkpoints.scaleHeadCotangents(batch.coefficients(), labels);
   else if (Status status = runHead(format::objectiveProgram); !status.ok())
@@ -98,17 +98,17 @@ Status Session::finishHead() {
 }
 
 // The cotangents of the head's input are there afterwards.
-Status Session::runObjective(double &out) {
+Status Lane::runObjective(const Objective &objective, double &out) {
   if (objective.function) {
     if (Status status = sweepHead(); !status.ok())
       return status;
-    Status status = askObjective(out);
+    Status status = askObjective(objective, out);
     return status.ok() ? finishHead() : status;
   }
   if (Status status = blocks.wait(); !status.ok())
     return status;
   checkpoints.gatherHeadInput(headRows());
-  std::fill_n(batch.coefficients(), labels, coefficient);
+  std::fill_n(batch.coefficients(), labels, objective.coefficient);
   if (Status status = runHead(format::objectiveProgram); !status.ok())
     return status;
   out = dot(batch.coefficients(), batch.logProbabilities(), labels);
@@ -118,7 +118,7 @@ Status Session::runObjective(double &out) {
   return Status();
 }
 
-void Session::giveLogProbabilities(float *out, float *entropy) const {
+void Lane::giveLogProbabilities(float *out, float *entropy) const {
   const uint64_t total = live.rows();
   std::fill_n(out, total, 0.0f);
   if (entropy)
@@ -129,22 +129,6 @@ void Session::giveLogProbabilities(float *out, float *entropy) const {
     if (entropy)
       entropy[place] = batch.entropy()[i];
   }
-}
-
-Status Session::logProbabilities(const Tokens &tokens, const Scoring &scoring, float *out, float *entropy) {
-  if (Status status = takeScored(tokens, scoring); !status.ok())
-    return status;
-  if (labels) {
-    Substitute substitute(*owner, trainables, gradients);
-    Status status = substitute.begin(scoring);
-    if (status.ok())
-      status = runLogProbabilities();
-    if (Status ended = substitute.end(); !status.ok() || !ended.ok())
-      return status.ok() ? ended : status;
-  }
-  giveLogProbabilities(out, entropy);
-  peak.sample();
-  return Status();
 }
 
 } // namespace mebp

@@ -52,6 +52,30 @@ static Status checkProjection(const format::Bundle &bundle, const mebp_session_o
                  format::nameOf(projector), traits.name, fitting->name);
 }
 
+static Status checkInFlight(const format::Bundle &bundle, const mebp_session_options &options) {
+  constexpr uint32_t most = 64;
+  if (countLanes(options) == 1)
+    return Status();
+  if (options.in_flight > most)
+    return failure(MEBP_INVALID_ARGUMENT, "%u micro-batches in flight are more than the %u that a session may have",
+                   options.in_flight, most);
+  if (!bundle.has_split() || bundle.split().place() != format::Split::DEVICE)
+    return failure(MEBP_INVALID_ARGUMENT,
+                   "several micro-batches in flight are for NAME.edge.mebp, the device's half of a split model, which "
+                   "would wait for its server; leave out in_flight");
+  if (isForwardOnly(options))
+    return failure(MEBP_INVALID_ARGUMENT, "several micro-batches in flight are for steps by gradients; leave out "
+                                          "in_flight where there are none, as with MeZO");
+  if (!options.accumulate)
+    return failure(MEBP_INVALID_ARGUMENT, "micro-batches in flight are those of one step, which has one; create the "
+                                          "session with accumulate, or leave out in_flight");
+  for (uint32_t i = 0; options.transport && i + 1 < options.in_flight; ++i)
+    if (!options.further_transports || !options.further_transports[i])
+      return failure(MEBP_INVALID_ARGUMENT, "%u micro-batches in flight take a stream each, and stream %u is NULL",
+                     options.in_flight, i + 2);
+  return Status();
+}
+
 Status checkSessionOptions(const format::Bundle &bundle, const mebp_session_options &given,
                            const mebp_session_options &followed) {
   if (given.spill_folder && isForwardOnly(given))
@@ -79,6 +103,8 @@ Status checkSessionOptions(const format::Bundle &bundle, const mebp_session_opti
   if (followed.pending_gradients && !followed.accumulate)
     return failure(MEBP_INVALID_ARGUMENT, "pending_gradients is room beside a sum over micro-batches; give accumulate, "
                                           "too, or leave it out");
+  if (Status status = checkInFlight(bundle, followed); !status.ok())
+    return status;
   if (followed.state_in_file && !followed.spill_folder)
     return failure(MEBP_INVALID_ARGUMENT, "the optimizer's state cannot be in a file without a folder to spill to");
   if (!followed.allocator.allocate != !followed.allocator.release)

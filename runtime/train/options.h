@@ -23,6 +23,9 @@ Status checkSessionOptions(const format::Bundle &bundle, const mebp_session_opti
 // Where a caller says so, and with MeZO, unless a caller wants gradients.
 bool isForwardOnly(const mebp_session_options &options);
 
+// Micro-batches of a step that are under way at once.
+inline uint32_t countLanes(const mebp_session_options &options) { return options.in_flight ? options.in_flight : 1; }
+
 // The backend that the options name, which must be known; nothing is loaded yet.
 Result<std::unique_ptr<Backend>> makeBackendOf(const mebp_session_options &options, const Routes &routes = {});
 

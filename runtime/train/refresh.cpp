@@ -7,14 +7,18 @@
 namespace mebp {
 
 // Forwards and backwards of all micro-batches, whose gradients nobody takes.
-Status Session::passOver(const Tokens *batches, uint32_t count, const AtBlock &atBlock, uint32_t last) {
+Status Session::passOver(const Tokens *batches, uint32_t count, const Lane::AtBlock &atBlock, uint32_t last) {
   for (uint32_t i = 0; i < count; ++i) {
     double ignored;
-    if (Status status = runToBackward(batches, count, i, ignored); !status.ok())
+    if (Status status = takeAgain(lane(), batches, count, i); !status.ok())
       return status;
-    if (labels == 0)
-      continue;
-    if (Status status = runBackward(nullptr, atBlock, last); !status.ok())
+    if (lane().labels == 0)
+      continue; // adds nothing
+    if (Status status = lane().runForwardForBackward(); !status.ok())
+      return status;
+    if (Status status = lane().runObjective(objective, ignored); !status.ok())
+      return status;
+    if (Status status = lane().runBackward(nullptr, atBlock, last); !status.ok())
       return status;
   }
   return Status();
@@ -25,7 +29,9 @@ Status Session::findSubspaces(const Tokens *batches, uint32_t count) {
     return findExactly(batches, count);
   for (uint32_t pass = 0; pass < Subspaces::passes; ++pass) {
     subspaces.beginPass(pass, trainables);
-    auto addProduct = [&](uint32_t block) { return subspaces.addProduct(pass, block, blocks, live, trainables); };
+    auto addProduct = [&](uint32_t block) {
+      return subspaces.addProduct(pass, block, lane().blocks, lane().live, trainables);
+    };
     if (Status status = passOver(batches, count, std::ref(addProduct)); !status.ok())
       return status;
     if (Status status = subspaces.endPass(pass, trainables); !status.ok())
@@ -35,11 +41,11 @@ Status Session::findSubspaces(const Tokens *batches, uint32_t count) {
 }
 
 Status Session::findExactly(const Tokens *batches, uint32_t count) {
-  for (uint32_t block = blocks.head(); block-- > 0;)
+  for (uint32_t block = lane().blocks.head(); block-- > 0;)
     for (uint32_t group = 0; group < subspaces.groups(block); ++group) {
       subspaces.clearGradients(block, group, trainables);
       auto addGradients = [&](uint32_t at) {
-        return at == block ? subspaces.addGradients(block, group, blocks, live, trainables) : Status();
+        return at == block ? subspaces.addGradients(block, group, lane().blocks, lane().live, trainables) : Status();
       };
       if (Status status = passOver(batches, count, std::ref(addGradients), block); !status.ok())
         return status;

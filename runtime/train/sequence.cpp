@@ -22,7 +22,7 @@ namespace mebp {
 
 Status Session::takeScored(const Tokens &tokens, const Scoring &scoring) {
   const bool substitutes = scoring.trainables || scoring.byBase;
-  if (substitutes && !gradients.areKept())
+  if (substitutes && !lane().gradients.areKept())
     return failure(MEBP_INVALID_ARGUMENT, "the session has no room to set its adapter aside; create it with accumulate "
                                           "or return_gradients");
   if (substitutes && hasSums)
@@ -33,14 +33,14 @@ Status Session::takeScored(const Tokens &tokens, const Scoring &scoring) {
                                      "compute what is compared with before training");
   if (Status status = take(tokens); !status.ok())
     return status;
-  live.logitScale = scoring.logitScale;
+  lane().live.logitScale = scoring.logitScale;
   return Status();
 }
 
 Status Session::beginSequence(const Tokens &tokens, const Scoring &scoring, float *out, float *entropy) {
   if (Status status = checkTrains(); !status.ok())
     return status;
-  if (!settings.accumulate || !gradients.areKept())
+  if (!settings.accumulate || !lane().gradients.areKept())
     return failure(MEBP_INVALID_ARGUMENT, "a step over sequences needs room for the sum of their gradients; create the "
                                           "session with accumulate, and an optimizer that takes gradients");
   if (trainables.areProjected())
@@ -51,46 +51,51 @@ Status Session::beginSequence(const Tokens &tokens, const Scoring &scoring, floa
                                           "with mebp_session_score");
   if (Status status = takeScored(tokens, scoring); !status.ok())
     return status;
-  if (labels == 0)
+  Lane &own = lane();
+  if (own.labels == 0)
     return failure(MEBP_INVALID_ARGUMENT, "the sequence has no label that counts: all are -100, or stand at a row's "
                                           "first position, which nothing predicts");
-  if (Status status = runForwardForBackward(); !status.ok())
+  if (Status status = own.runForwardForBackward(); !status.ok())
     return status;
-  if (Status status = sweepHead(); !status.ok())
+  if (Status status = own.sweepHead(); !status.ok())
     return status;
-  giveLogProbabilities(out, entropy);
+  own.giveLogProbabilities(out, entropy);
   isOpen = true;
   peak.sample();
   return Status();
 }
 
 Status Session::runSequenceBackward(bool isPending) {
-  if (Status status = finishHead(); !status.ok())
+  Lane &own = lane();
+  if (Status status = own.finishHead(); !status.ok())
     return status;
   KeepSink keep;
   auto nothing = [](uint32_t) { return Status(); };
-  gradients.deliverToPending(isPending && gradients.hasPending());
-  Status status = runBackward(&keep, std::ref(nothing));
-  gradients.deliverToPending(false);
+  own.gradients.deliverToPending(isPending && own.gradients.hasPending());
+  Status status = own.gradients.deliver(own.blocks.head(), keep);
+  if (status.ok())
+    status = own.runBackward(&keep, std::ref(nothing));
+  own.gradients.deliverToPending(false);
   return status;
 }
 
 Status Session::endSequence(const float *coefficients, bool isPending) {
   if (!isOpen)
     return failure(MEBP_INVALID_ARGUMENT, "no sequence is open: another call has taken its memory, or it has ended");
-  if (isPending && !gradients.hasPending() && hasSums)
+  Lane &own = lane();
+  if (isPending && !own.gradients.hasPending() && hasSums)
     return failure(MEBP_INVALID_ARGUMENT, "a gradient whose factor comes later has to be the step's first, or to have "
                                           "room of its own; create the session with pending_gradients");
-  if (!isPending && isUnsettled && !gradients.hasPending())
+  if (!isPending && isUnsettled && !own.gradients.hasPending())
     return failure(MEBP_INVALID_ARGUMENT, "the last gradient waits for its factor; give it first");
-  for (uint64_t i = 0; i < labels; ++i) {
-    batch.coefficients()[i] = coefficients[batch.rows()[i] + 1];
-    if (Status status = checkFinite("objective's coefficient", batch.coefficients()[i]); !status.ok())
+  for (uint64_t i = 0; i < own.labels; ++i) {
+    own.batch.coefficients()[i] = coefficients[own.batch.rows()[i] + 1];
+    if (Status status = checkFinite("objective's coefficient", own.batch.coefficients()[i]); !status.ok())
       return status;
   }
   isOpen = false;
   if (!hasSums)
-    gradients.clearSums();
+    own.gradients.clearSums();
   if (Status status = runSequenceBackward(isPending); !status.ok()) {
     discard(); // a part of it is in the sum
     return status;
@@ -106,7 +111,7 @@ Status Session::settle(double factor) {
     return failure(MEBP_INVALID_ARGUMENT, "no gradient waits for a factor");
   if (Status status = checkFinite("factor", factor); !status.ok())
     return status;
-  gradients.settle(static_cast<float>(factor));
+  lane().gradients.settle(static_cast<float>(factor));
   isUnsettled = false;
   return Status();
 }
@@ -130,6 +135,22 @@ Status Session::applySums(mebp_step_result &out) {
   out.peak_bytes = peak.bytes();
   out.written_bytes = spill.writtenBytes() - writtenBefore;
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return Status();
+}
+
+Status Session::logProbabilities(const Tokens &tokens, const Scoring &scoring, float *out, float *entropy) {
+  if (Status status = takeScored(tokens, scoring); !status.ok())
+    return status;
+  if (lane().labels) {
+    Substitute substitute(*owner, trainables, lane().gradients);
+    Status status = substitute.begin(scoring);
+    if (status.ok())
+      status = lane().runLogProbabilities();
+    if (Status ended = substitute.end(); !status.ok() || !ended.ok())
+      return status.ok() ? ended : status;
+  }
+  lane().giveLogProbabilities(out, entropy);
+  peak.sample();
   return Status();
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A session of half a split model: what a server runs when the device asks, and what the device asks for.
+// Half a split model: what a server runs when the device asks.
 #include "runtime/train/serve.h"
 
-#include "runtime/train/session.h"
+#include "runtime/train/lane.h"
 
 namespace mebp {
 
@@ -16,7 +16,7 @@ Status noServer(const format::Bundle &bundle) {
                  "its address, with --connect HOST:PORT");
 }
 
-Status Session::serveForward(const Command &command) {
+Status Lane::serveForward(const Command &command) {
   live = {command.batch, command.sequence};
   for (uint32_t i = exchange->first(); i < exchange->end(); ++i)
     if (Status status = blocks.forward(i, live); !status.ok())
@@ -24,7 +24,7 @@ Status Session::serveForward(const Command &command) {
   return blocks.wait();
 }
 
-Status Session::serveBackward() {
+Status Lane::serveBackward() {
   if (live.rows() == 0)
     return failure(MEBP_CORRUPT, "the device asks for a backward without a forward");
   for (uint32_t i = exchange->end(); i-- > exchange->first() && blocks.hasBackward(i);)

@@ -34,22 +34,25 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
   buffers.add(opened.mappedWeights().data(), opened.mappedWeights().size(), Access::Constant);
   if (spill.data())
     buffers.add(spill.data(), layout.trainables.mappedBytes, Access::Shared);
-  for (size_t i = 0; i < batch.places.size(); ++i)
-    batch.places[i] = layout.stepPorts[i] == noOffset ? nullptr : memory + layout.stepPorts[i];
   bool isFresh = !given.memory && !given.allocator.allocate;
-  checkpoints.create(layout.checkpoints, memory, spill);
   trainables.create(opened.content(), layout.trainables, given, memory, isFresh, spill, backend->workers());
-  gradients.create(opened.content(), layout.gradients, memory, isFresh);
+  lanes = std::vector<Lane>(countLanes(given));
+  for (uint32_t i = 0; i < lanes.size(); ++i)
+    lanes[i].create(opened, layout, i, memory, isFresh, spill, flight);
+  if (Status status = flight.create(countLanes(given), static_cast<uint32_t>(opened.content().blocks_size()));
+      !status.ok())
+    return status;
   squares.resize(given.clip_recompute ? trainables.count() : 0);
-  remote.create(layout.remote, memory);
   subspaces.create(layout.subspaces, opened.content().model().lora().seed(), memory);
   if (Status status = trainables.readInitial(opened); !status.ok())
     return status;
-  if (Status status = openExchange(layout); !status.ok())
+  if (Status status = openExchanges(layout); !status.ok())
     return status;
-  if (!given.generate_only)
-    blocks.create({opened, buffers, batch, checkpoints, trainables, gradients, subspaces, remote}, given, *backend,
-                  buffers.find(memory + layout.scratch), weights, peak, cancellation, trace, exchange.get());
+  for (Lane &own : lanes)
+    if (!given.generate_only)
+      own.blocks.create({opened, buffers, own.batch, own.checkpoints, trainables, own.gradients, subspaces, own.remote},
+                        given, *backend, buffers.find(memory + layout.scratch), weights, peak, cancellation, trace,
+                        own.exchange.get());
   Status status = given.trace_file ? trace.open(given.trace_file) : Status();
   if (status.ok())
     status = weights.create(opened, given.resident_limit, options.resident_limit == 0, memory + layout.residency);
@@ -68,7 +71,7 @@ void Session::log(mebp_log_level level, const std::string &line) const {
 }
 
 // The device greets its server before anything is computed.
-Status Session::openExchange(const Layout &layout) {
+Status Session::openExchanges(const Layout &layout) {
   const format::Bundle &bundle = owner->content();
   if (!bundle.has_split())
     return Status();
@@ -77,13 +80,60 @@ Status Session::openExchange(const Layout &layout) {
   const bool isDevice = bundle.split().place() == format::Split::DEVICE;
   if (isDevice && !settings.transport)
     return Status();
-  exchange = std::make_unique<Exchange>();
-  exchange->create(bundle, memory + layout.wire, times);
-  if (!isDevice)
-    return Status();
   format::Hello hello;
   hello.pair = bundle.split().pair();
-  return exchange->stream.open(*settings.transport, hello);
+  for (uint32_t i = 0; i < lanes.size(); ++i) {
+    auto exchange = std::make_unique<Exchange>();
+    exchange->create(bundle, memory + layout.laneOf(i) + layout.lane.wire, times, flight);
+    if (isDevice)
+      if (Status status = exchange->stream.open(i ? *settings.further_transports[i - 1] : *settings.transport, hello);
+          !status.ok())
+        return status;
+    lanes[i].exchange = std::move(exchange);
+  }
+  return Status();
+}
+
+void Session::beginCall() {
+  for (Lane &own : lanes)
+    if (own.exchange)
+      own.exchange->stream.beginCall();
+}
+
+// And whether the call can be made once more with the same outcome: MeZO has moved parameters and moved them back by
+// then, which rounds.
+bool Session::hasLostServer(const Status &status) {
+  bool hasLost = false;
+  for (const Lane &own : lanes)
+    hasLost |= own.exchange && own.exchange->stream.hasLost();
+  if (!hasLost || status.code() != MEBP_DISCONNECTED || settings.optimizer == MEBP_MEZO)
+    return false;
+  endCall(status);
+  beginCall();
+  return true;
+}
+
+// A server that has heard of half a call waits for the rest, which never comes: the next call has another session. One
+// that was started again has it already.
+void Session::endCall(const Status &status) {
+  for (Lane &own : lanes)
+    if (own.exchange && !status.ok() && own.exchange->stream.hasSpoken && !own.exchange->stream.hasLost())
+      own.exchange->stream.abandon();
+}
+
+mebp_session_crossed Session::countCrossed() const {
+  mebp_session_crossed all = {};
+  all.size = sizeof(all);
+  for (const Lane &own : lanes) {
+    if (!own.exchange)
+      continue;
+    const ReliableStream &stream = own.exchange->stream;
+    all.sent_bytes += stream.payloadBytes[0];
+    all.received_bytes += stream.payloadBytes[1];
+    all.sent_messages += stream.messages[0];
+    all.received_messages += stream.messages[1];
+  }
+  return all;
 }
 
 // By the ways that the self-test trusts, where the kernels are not ours.

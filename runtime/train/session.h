@@ -4,7 +4,6 @@
 // only runs programs: forwards that leave a checkpoint a block, the objective, backwards in reverse.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,25 +14,16 @@
 #include "runtime/core/spill_file.h"
 #include "runtime/core/status.h"
 #include "runtime/exec/backend.h"
-#include "runtime/train/blocks.h"
-#include "runtime/train/checkpoints.h"
+#include "runtime/train/flight.h"
 #include "runtime/train/gradients.h"
+#include "runtime/train/lane.h"
 #include "runtime/train/layout.h"
-#include "runtime/train/remote.h"
 #include "runtime/train/resident_weights.h"
 #include "runtime/train/scoring.h"
 #include "runtime/train/subspaces.h"
-#include "runtime/train/tokens.h"
 #include "runtime/train/trainables.h"
 
 namespace mebp {
-
-// What is minimised: the mean of -log p over the labels or, with a function, what that one makes of the
-// log-probabilities.
-struct Objective {
-  mebp_objective function = nullptr;
-  void *user = nullptr;
-};
 
 // What of a session outlives a pause, in which it has no memory.
 struct Lasting {
@@ -68,20 +58,24 @@ public:
   // Tells who asked for it by options.log.
   void log(mebp_log_level level, const std::string &line) const;
   bool hasGradients() const { return gradientsKept; }
-  const float *gradient(uint32_t trainable) const { return gradients.of(trainable); }
+  const float *gradient(uint32_t trainable) const { return lanes.front().gradients.of(trainable); }
 
   // Of a half of a split model. What the device's greets the server with; the server's has streams handed to it.
-  bool isServed() const { return exchange && !exchange->isDevice(); }
-  // Whether the last call failed since the server was started again, another one has been found, and the call can be
-  // made once more with the same outcome. MeZO has moved parameters and moved them back by then, which rounds.
-  bool hasLostServer() const {
-    return exchange && exchange->isDevice() && exchange->stream.hasLost() && settings.optimizer != MEBP_MEZO;
+  bool isServed() const { return passing() && !passing()->isDevice(); }
+  // Makes a call of a device's, and again where the server was started again meanwhile and knows nothing of it.
+  template <typename Call> Status withServer(const Call &call) {
+    beginCall();
+    Status status = call();
+    while (hasLostServer(status))
+      status = call();
+    endCall(status);
+    return status;
   }
-  Exchange *passing() { return exchange.get(); }
-  const Exchange *passing() const { return exchange.get(); }
-  // The server's: what one command asks for.
-  Status serveForward(const Command &command);
-  Status serveBackward();
+  Exchange *passing() { return lane().exchange.get(); }
+  const Exchange *passing() const { return lanes.front().exchange.get(); }
+  mebp_session_crossed countCrossed() const;
+  // The one that runs what is no step of several micro-batches.
+  Lane &lane() { return lanes.front(); }
 
   Trainables trainables;
   std::string notes;               // of the last state that was loaded: what its user should know, in one line
@@ -92,46 +86,31 @@ private:
   friend class Generation; // runs by the same adapter, weights and backend
 
   Status openBackend();
-  Status openExchange(const Layout &layout);
+  Status openExchanges(const Layout &layout);
+  void beginCall();
+  bool hasLostServer(const Status &status);
+  void endCall(const Status &status);
   Status claimDevice(const Layout &layout);
   Status takeMemory(uint64_t bytes);
   Status openSpill(const Layout &layout, bool byPlan); // or by an option
 
   // The parts of a step, in step.cpp.
   Status checkRuns() const;
-  Status take(Tokens tokens);
-  Status takeBatches(const Tokens *batches, uint32_t count, uint64_t &allLabels);
-  Status takeAgain(const Tokens *batches, uint32_t count, uint32_t index);
-  Status runForward(Rows wanted); // of whose results alone the head takes any
-  Status runForwardForBackward();
-  Status runLoss(double &out);
-  // What is called at each block. A std::ref of a lambda, so that it needs no memory of its own.
-  using AtBlock = std::function<Status(uint32_t block)>;
-  // Calls atBlock(block) before the backward of each, the head's apart; that of `last` does not run. Without a sink,
-  // gradients stay where they are.
-  static constexpr uint32_t noBlock = UINT32_MAX;
-  Status runBackward(GradientSink *sink, const AtBlock &atBlock, uint32_t last = noBlock);
-  Status runToBackward(const Tokens *batches, uint32_t count, uint32_t index, double &loss);
-  // Those of subspaces, in refresh.cpp.
-  Status findSubspaces(const Tokens *batches, uint32_t count);
-  Status findExactly(const Tokens *batches, uint32_t count);
-  Status passOver(const Tokens *batches, uint32_t count, const AtBlock &atBlock, uint32_t last = noBlock);
+  Status take(const Tokens &tokens);
+  Status takeBatches(const Tokens *batches, uint32_t count, const Objective &of, uint64_t &allLabels);
+  static Status takeAgain(Lane &taking, const Tokens *batches, uint32_t count, uint32_t index);
+  Status runSample(Lane &own, const Tokens *batches, uint32_t count, uint32_t index, GradientSink &sink, bool refreshes,
+                   double &loss);
   Status runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, bool refreshes, double &loss);
   Status applyKept(double &squaredNorm);
   Status stepClippedTwice(const Tokens *batches, uint32_t count, double &loss, double &squaredNorm);
   Status stepByGradient(const Tokens *batches, uint32_t count, double &loss, double &squaredNorm);
   Status checkTrains() const;
 
-  // Those of the head, in objective.cpp.
-  Rows headRows() const { return {batch.rows(), labels}; }
-  Status runHead(std::string_view program);
-  Status runLogProbabilities();
-  // Before coefficients are known, and then.
-  Status sweepHead();
-  Status finishHead();
-  void giveLogProbabilities(float *out, float *entropy) const;
-  Status runObjective(double &out);
-  Status askObjective(double &out);
+  // Those of subspaces, in refresh.cpp.
+  Status findSubspaces(const Tokens *batches, uint32_t count);
+  Status findExactly(const Tokens *batches, uint32_t count);
+  Status passOver(const Tokens *batches, uint32_t count, const Lane::AtBlock &atBlock, uint32_t last = Lane::noBlock);
 
   // Those of sequences, in sequence.cpp.
   Status takeScored(const Tokens &tokens, const Scoring &scoring);
@@ -148,24 +127,17 @@ private:
   DeviceClaim claim;               // of a device that is not the CPU
   uint64_t deviceBytes = 0;        // that such a device has; 0: it does not tell
   std::unique_ptr<Backend> backend;
-  Buffers buffers; // all memory that programs are bound to
-  SpillFile spill; // open where settings.spill_folder was given
-  BatchMemory batch;
-  uint64_t labels = 0;   // of what is in it
-  Objective objective;   // of the step that runs
-  float coefficient = 0; // of each label, where the objective is the mean loss
-  Checkpoints checkpoints;
-  Gradients gradients;
+  Buffers buffers;             // all memory that programs are bound to
+  SpillFile spill;             // open where settings.spill_folder was given
+  Objective objective;         // of the step that runs
   std::vector<double> squares; // of each trainable's gradient, where it is computed twice
   Subspaces subspaces;
-  Remote remote;
-  std::unique_ptr<Exchange> exchange; // null: the whole model is here, or a device has no server
   ResidentWeights weights;
-  Blocks blocks;
+  std::vector<Lane> lanes; // which stay where they are
+  Flight flight;           // of all these; its threads end first
 
   PeakMemory &peak;
-  Trace trace;    // open where settings.trace_file names a file
-  LiveShape live; // of the micro-batch that runs
+  Trace trace; // open where settings.trace_file names a file
   bool gradientsKept = false;
   bool isOpen = false;      // a sequence, whose backward can run
   bool hasSums = false;     // of the gradients of sequences

@@ -14,106 +14,62 @@
 namespace mebp {
 
 Status Session::checkRuns() const {
-  if (owner->content().has_split() && (!exchange || isServed()))
+  if (owner->content().has_split() && (!passing() || isServed()))
     return noServer(owner->content());
   if (!settings.generate_only)
     return Status();
   return failure(MEBP_INVALID_ARGUMENT, "the session was created with generate_only, so it has no room for a step");
 }
 
-// By value: the caller's own may change meanwhile.
-Status Session::take(Tokens tokens) {
-  if (Status status = checkRuns(); !status.ok())
-    return status;
-  live = {tokens.batch, tokens.sequence};
+Status Session::take(const Tokens &tokens) {
   isOpen = false;
-  return takeBatch(owner->model(), tokens, batch, labels);
+  Status status = checkRuns();
+  return status.ok() ? lane().take(tokens) : status;
 }
 
 // Every micro-batch is checked, and all labels are counted, before anything runs. One alone stays where it is; several
 // are taken once more, each before it runs.
-Status Session::takeBatches(const Tokens *batches, uint32_t count, uint64_t &allLabels) {
+Status Session::takeBatches(const Tokens *batches, uint32_t count, const Objective &of, uint64_t &allLabels) {
   allLabels = 0;
+  objective = of;
   for (uint32_t i = 0; i < count; ++i) {
     if (Status status = take(batches[i]); !status.ok())
       return count == 1 ? status : status.in("micro-batch " + std::to_string(i));
-    allLabels += labels;
+    allLabels += lane().labels;
   }
   if (allLabels == 0)
     return failure(MEBP_INVALID_ARGUMENT,
                    "no label counts: all are -100, or stand at a row's first position, which nothing predicts");
-  coefficient = static_cast<float>(-1.0 / static_cast<double>(allLabels));
+  objective.coefficient = static_cast<float>(-1.0 / static_cast<double>(allLabels));
   return Status();
 }
 
-Status Session::takeAgain(const Tokens *batches, uint32_t count, uint32_t index) {
-  return count == 1 ? Status() : take(batches[index]);
+Status Session::takeAgain(Lane &taking, const Tokens *batches, uint32_t count, uint32_t index) {
+  return count == 1 ? Status() : taking.take(batches[index]);
 }
 
-Status Session::runForward(Rows wanted) {
-  if (exchange)
-    exchange->select(wanted);
-  for (uint32_t i = 0; i < blocks.head(); ++i)
-    if (Status status = blocks.forward(i, live); !status.ok())
-      return status;
-  return Status();
-}
-
-Status Session::runForwardForBackward() {
-  if (exchange)
-    exchange->select(headRows());
-  for (uint32_t i = 0; i < blocks.head(); ++i) {
-    if (Status status = blocks.forward(i, live); !status.ok())
-      return status;
-    if (!checkpoints.isSpilled(i))
-      continue;
-    if (Status status = blocks.wait(); !status.ok())
-      return status;
-    if (Status status = checkpoints.keepOutput(i, live.rows()); !status.ok())
-      return status;
-  }
-  return Status();
-}
-
-// The head's gradients are there since the objective ran.
-Status Session::runBackward(GradientSink *sink, const AtBlock &atBlock, uint32_t last) {
-  if (sink)
-    if (Status status = gradients.deliver(blocks.head(), *sink); !status.ok())
-      return status;
-  for (uint32_t i = blocks.head(); i-- > 0;) {
-    if (!blocks.hasBackward(i))
-      break; // nothing before it is trained
-    // None of the lost ones has been updated yet: the backward is behind them.
-    BlockRange lost = checkpoints.lostBefore(i);
-    for (uint32_t again = lost.begin; again < lost.end; ++again)
-      if (Status status = blocks.recompute(again, live); !status.ok())
-        return status;
-    if (Status status = atBlock(i); !status.ok())
-      return status;
-    if (i == last)
-      break;
-    if (Status status = blocks.backward(i, live); !status.ok())
-      return status;
-    if (!sink || !gradients.has(i))
-      continue;
-    if (Status status = blocks.wait(); !status.ok())
-      return status;
-    if (Status status = gradients.deliver(i, *sink); !status.ok())
-      return status;
-  }
-  return blocks.wait();
-}
-
-// Of one micro-batch, all that comes before its backwards; a loss of zero where it has no labels, and so adds nothing.
-Status Session::runToBackward(const Tokens *batches, uint32_t count, uint32_t index, double &loss) {
-  loss = 0;
-  if (Status status = takeAgain(batches, count, index); !status.ok())
+// From the head on, in the order of those that add something: one without labels does not.
+Status Session::runSample(Lane &own, const Tokens *batches, uint32_t count, uint32_t index, GradientSink &sink,
+                          bool refreshes, double &loss) {
+  if (Status status = takeAgain(own, batches, count, index); !status.ok() || own.labels == 0)
     return status;
-  if (labels == 0)
-    return Status();
-  if (Status status = runForwardForBackward(); !status.ok())
+  own.place = flight.lineUp();
+  if (Status status = own.runForwardForBackward(); !status.ok())
     return status;
-  return runObjective(loss);
+  const uint32_t head = own.blocks.head();
+  if (Status status = flight.enter(head, own.place); !status.ok())
+    return status;
+  double part = 0;
+  if (Status status = own.runObjective(objective, part); !status.ok())
+    return status;
+  loss += part;
+  if (Status status = own.gradients.deliver(head, sink); !status.ok())
+    return status;
+  flight.leave(head);
+  auto atBlock = [&](uint32_t block) {
+    return refreshes ? subspaces.refresh(block, own.blocks, own.live, trainables) : Status();
+  };
+  return own.runBackward(&sink, std::ref(atBlock));
 }
 
 // The objective over all micro-batches, and its gradient.
@@ -122,22 +78,12 @@ Status Session::runBatches(const Tokens *batches, uint32_t count, GradientSink &
   if (refreshes && count > 1)
     if (Status status = findSubspaces(batches, count); !status.ok())
       return status;
-  auto atBlock = [&](uint32_t block) {
-    return refreshes && count == 1 ? subspaces.refresh(block, blocks, live, trainables) : Status();
-  };
-  gradients.clearSums();
+  lane().gradients.clearSums();
   loss = 0;
-  for (uint32_t i = 0; i < count; ++i) {
-    double part;
-    if (Status status = runToBackward(batches, count, i, part); !status.ok())
-      return status;
-    if (labels == 0)
-      continue; // adds nothing
-    loss += part;
-    if (Status status = runBackward(&sink, std::ref(atBlock)); !status.ok())
-      return status;
-  }
-  return Status();
+  auto runOne = [&](uint32_t number, uint32_t index) {
+    return runSample(lanes[number], batches, count, index, sink, refreshes && count == 1, loss);
+  };
+  return flight.run(count, std::ref(runOne));
 }
 
 namespace {
@@ -191,13 +137,13 @@ private:
 // Clips as torch's clip_grad_norm_ does, in place. Nothing is updated before the whole gradient is known to be finite.
 Status Session::applyKept(double &squaredNorm) {
   for (uint32_t i = 0; i < trainables.count(); ++i)
-    squaredNorm += trainables.squareOf(gradients.of(i), trainables.gradientElements(i));
+    squaredNorm += trainables.squareOf(lane().gradients.of(i), trainables.gradientElements(i));
   double norm = std::sqrt(squaredNorm);
   if (Status status = checkFinite("gradient's norm", norm); !status.ok())
     return status;
   const float factor = clipFactor(settings.clip, squaredNorm);
   for (uint32_t i = 0; i < trainables.count(); ++i) {
-    float *gradient = gradients.of(i);
+    float *gradient = lane().gradients.of(i);
     multiply(gradient, trainables.gradientElements(i), factor);
     if (Status status = trainables.update(i, gradient); !status.ok())
       return status;
@@ -224,7 +170,7 @@ Status Session::stepClippedTwice(const Tokens *batches, uint32_t count, double &
 
 // What is to become of gradients before they are applied, as a reduction over machines, would be a sink before these.
 Status Session::stepByGradient(const Tokens *batches, uint32_t count, double &loss, double &squaredNorm) {
-  if (gradients.areKept()) {
+  if (lane().gradients.areKept()) {
     KeepSink keep;
     if (Status status = runBatches(batches, count, keep, trainables.isRefreshDue(), loss); !status.ok())
       return status;
@@ -262,14 +208,14 @@ Status Session::step(const Tokens *batches, uint32_t count, const Objective &of,
   if (count > 1 && !settings.accumulate)
     return failure(MEBP_INVALID_ARGUMENT,
                    "a step of %u micro-batches needs room for their sum; create the session with accumulate", count);
-  if (Status status = takeBatches(batches, count, allLabels); !status.ok())
+  if (Status status = takeBatches(batches, count, of, allLabels); !status.ok())
     return status;
-  objective = of;
   double squaredNorm = 0;
   trainables.beginStep();
   Status status = settings.optimizer == MEBP_MEZO ? stepAlongDirection(batches, count, out.loss, squaredNorm)
                                                   : stepByGradient(batches, count, out.loss, squaredNorm);
-  const bool isUndone = status.code() == MEBP_IO && findBackend(settings.backend)->isForeign && gradients.areKept();
+  const bool isUndone =
+      status.code() == MEBP_IO && findBackend(settings.backend)->isForeign && lane().gradients.areKept();
   if (status = trainables.endStep(status); !status.ok())
     return isUndone && trainables.checkWhole().ok() ? undone(status) : status;
   // Nothing that a step touches is given back, so the memory at its end is the most that it had.
@@ -284,10 +230,9 @@ Status Session::step(const Tokens *batches, uint32_t count, const Objective &of,
 
 Status Session::loss(const Tokens &tokens, double &out) {
   uint64_t allLabels = 0;
-  if (Status status = takeBatches(&tokens, 1, allLabels); !status.ok())
+  if (Status status = takeBatches(&tokens, 1, {}, allLabels); !status.ok())
     return status;
-  objective = {};
-  Status status = runLoss(out);
+  Status status = lane().runLoss(objective, out);
   peak.sample();
   return status;
 }
@@ -297,9 +242,8 @@ Status Session::lossAndGradients(const Tokens &tokens, const Objective &of, doub
   if (!settings.return_gradients || settings.forward_only)
     return failure(MEBP_INVALID_ARGUMENT,
                    "the session was created without return_gradients, so it has no room for them");
-  if (Status status = takeBatches(&tokens, 1, allLabels); !status.ok())
+  if (Status status = takeBatches(&tokens, 1, of, allLabels); !status.ok())
     return status;
-  objective = of;
   KeepSink keep;
   if (Status status = runBatches(&tokens, 1, keep, trainables.isRefreshDue(), out); !status.ok())
     return status;

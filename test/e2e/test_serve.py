@@ -63,12 +63,12 @@ def test_train_eval_and_generate(halves, certificates, tmp_path):
     whole, edge, cloud = halves
     data = tmp_path / "data.txt"
     data.write_text(TEXT)
-    train = ["--data", data, "--steps=3", "--lr=1e-2", "--threads=1"]
+    train = ["--data", data, "--steps=3", "--lr=1e-2", "--threads=1", "--accumulate=3"]
     one = mebp("train", whole, *train, "--adapter-out", tmp_path / "one")
     assert one.returncode == 0, one.stderr
     with serving(cloud, *shown(certificates, "server", "--client-ca")) as port:
         connected = ["--connect", f"127.0.0.1:{port}", *shown(certificates, "client", "--ca")]
-        two = mebp("train", edge, *train, "--adapter-out", tmp_path / "two", *connected)
+        two = mebp("train", edge, *train, "--adapter-out", tmp_path / "two", *connected, "--in-flight=2")
         assert two.returncode == 0, two.stderr
         for name in ("adapter_model.safetensors", "private_lora.safetensors"):
             assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()

@@ -10,7 +10,7 @@ import pytest
 
 from mebp.errors import Error
 from mebp.training.log import Evaluation, Record, RunLog, Test, read_log, write_table
-from mebp.training.plot import plot_loss
+from mebp.training.plot import plot_run
 
 
 def record(step: int) -> Record:
@@ -97,24 +97,24 @@ def test_a_log_that_cannot_be_read(tmp_path):
 
 def test_the_picture_has_every_curve(tmp_path):
     records = [record(step) for step in range(1, 41)]
-    plot_loss(records, [Evaluation(20, 1.0), Evaluation(40, 0.5)], tmp_path / "run.svg", title="model.mebp")
+    plot_run(records, [Evaluation(20, 1.0), Evaluation(40, 0.5)], tmp_path / "run.svg", title="model.mebp")
     drawn = (tmp_path / "run.svg").read_text()  # which names each text that it draws
     assert all(f"<!-- {text} -->" in drawn for text in ("model.mebp", "each step", "mean of 4 steps", "evaluation"))
-    plot_loss(records[:3], [], tmp_path / "short.svg", title="model.mebp")
+    plot_run(records[:3], [], tmp_path / "short.svg", title="model.mebp")
     drawn = (tmp_path / "short.svg").read_text()
     assert "mean of" not in drawn and "evaluation" not in drawn
-    plot_loss(records[:1], [], tmp_path / "folder" / "run.png", title="model.mebp")
+    plot_run(records[:1], [], tmp_path / "folder" / "run.png", title="model.mebp")
     assert (tmp_path / "folder" / "run.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_picture_that_cannot_be_written_is_refused(tmp_path):
     with pytest.raises(Error, match=r"run.what: cannot be written \(.*\); choose another --plot"):
-        plot_loss([record(1)], [], tmp_path / "run.what", title="")
+        plot_run([record(1)], [], tmp_path / "run.what", title="")
 
 
 def test_a_picture_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "run.png"
-    plot_loss([record(1)], [], path, title="")
+    plot_run([record(1)], [], path, title="")
     before = path.read_bytes()
 
     def fill_the_disk(figure, target, **options):
@@ -123,5 +123,5 @@ def test_a_picture_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", fill_the_disk)
     with pytest.raises(Error, match=r"run.png: cannot be written \(No space left on device\); choose another --plot"):
-        plot_loss([record(1), record(2)], [], path, title="")
+        plot_run([record(1), record(2)], [], path, title="")
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]

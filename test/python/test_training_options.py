@@ -13,6 +13,11 @@ from mebp.training.options import TrainingOptions
         ({"steps": 1, "epochs": 1}, "--steps and --epochs cannot be used together; give one"),
         ({"steps": 0}, "--steps is 0; give at least 1"),
         ({"accumulate": 0}, "--accumulate is 0; give at least 1"),
+        ({"in_flight": 0}, "--in-flight is 0; give at least 1"),
+        (
+            {"accumulate": 2, "in_flight": 3},
+            "--in-flight 3 is more than the 2 of --accumulate, which are all batches of a step; give at most as many",
+        ),
         ({"eval": "x", "eval_every": 0}, "--eval-every is 0; give at least 1"),
         ({"save_every": -1}, "--save-every is -1; give at least 1"),
         ({"warmup": -1}, "--warmup is -1; give at least 0"),

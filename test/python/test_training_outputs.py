@@ -11,7 +11,7 @@ from mebp.outputs import PICTURE, check_output
 from mebp.training.log import Record, write_table
 from mebp.training.options import TrainingOptions
 from mebp.training.outputs import check_outputs
-from mebp.training.plot import plot_loss
+from mebp.training.plot import plot_run
 
 RECORD = Record(1, loss=3.0, grad_norm=1.0, lr=1e-3, tokens=31, seconds=0.1, peak_bytes=1000)
 
@@ -94,7 +94,7 @@ def test_what_is_not_ours_stays(tmp_path, option, kind, content):
 def test_what_another_run_left_is_replaced_when_asked(tmp_path):
     log, plot, profile = tmp_path / "run.jsonl", tmp_path / "run.png", tmp_path / "trace.json"
     log.write_text('{"step": 1, "eval_loss": 2.0}\n')
-    plot_loss([RECORD], [], plot, title="")
+    plot_run([RECORD], [], plot, title="")
     profile.write_text('[\n{"name": "add", "cat": "kernel", "args": {"source": "layer"}')
     for option, path in (("log", log), ("plot", plot), ("profile", profile)):
         assert "; add --overwrite to replace it or choose another" in refusal(**{option: path})
@@ -111,7 +111,7 @@ def test_what_another_run_left_is_replaced_when_asked(tmp_path):
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf", "jpg"])
 def test_pictures_of_every_kind_are_recognised(tmp_path, ending):
     path = tmp_path / f"run.{ending}"
-    plot_loss([RECORD], [], path, title="")
+    plot_run([RECORD], [], path, title="")
     assert check_output("--plot", path, PICTURE, {})
 
 
@@ -136,7 +136,7 @@ def test_what_comes_beside_an_adapter_replaces_nothing_else(tmp_path, name, kind
         line = refusal(adapter_out=tmp_path, **given)
         assert line == f"--adapter-out {tmp_path / name}: exists and is not {kind}; choose another"
     write_table([RECORD], tmp_path / "training.csv")
-    plot_loss([RECORD], [], tmp_path / "training.png", title="")
+    plot_run([RECORD], [], tmp_path / "training.png", title="")
     check(adapter_out=tmp_path)
 
 

@@ -8,7 +8,7 @@ from mebp.split import RETRY_SECONDS
 from mebp.split_options import CONNECTION, open_stream
 
 
-def add_connection(parser: argparse.ArgumentParser) -> None:
+def add_connection(parser: argparse.ArgumentParser, trains: bool = False) -> None:
     group = parser.add_argument_group("of NAME.edge.mebp, a device's half of a split model")
     add = group.add_argument
     add("--connect", metavar="HOST:PORT", help="the layers are at this server, which runs mebp serve")
@@ -26,6 +26,14 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help=f"try so long to reach a server that is gone (default: {RETRY_SECONDS:g})",
     )
+    if trains:
+        add(
+            "--in-flight",
+            type=int,
+            metavar="N",
+            help="batches of --accumulate that are under way at once: one is computed while others wait for the server "
+            "(default: 1)",
+        )
 
 
 def connection(arguments: argparse.Namespace) -> object | None:

@@ -118,7 +118,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--profile", type=Path, metavar="trace.json", help="record every kernel call, for ui.perfetto.dev")
     add("--threads", type=int, metavar="N", help="CPU threads to use (default: all)")
     add("--device", metavar="NAME", help=DEVICE)
-    add_connection(parser)
+    add_connection(parser, trains=True)
     of_objective = parser.add_argument_group("options of --objective, by TRL's names")
     of_objective.add_argument(
         "--reference", metavar="WHAT", help="base, initial, a PEFT folder or a file of its log-probabilities"

@@ -31,10 +31,10 @@ def train(
         weight_decay, betas, eps, momentum, galore_scale, galore_update_interval, galore_refresh, galore_cos_threshold,
         clip, clip_recompute, accumulate, schedule, warmup, eval, eval_every, test, patience, adapter, adapter_out,
         model_out, keep, state, save_every, pause_on, resume, overwrite, log, plot, report_to, spill, profile, threads,
-        device; of a device's half of a split model connect, cert, key, ca, plain_text and retry_for. objective ("sft",
-        "dpo" or "grpo"), reference, reward, rollouts, and what else an objective has, its objective_options, by TRL's
-        names (docs/objectives.md). Of a model, also those of mebpc that CompileOptions lists: seq_len, batch, weights,
-        lora_rank, adapter_kind, memory_budget and others.
+        device; of a device's half of a split model connect, cert, key, ca, plain_text, retry_for and in_flight.
+        objective ("sft", "dpo" or "grpo"), reference, reward, rollouts, and what else an objective has, its
+        objective_options, by TRL's names (docs/objectives.md). Of a model, also those of mebpc that CompileOptions
+        lists: seq_len, batch, weights, lora_rank, adapter_kind, memory_budget and others.
 
     Returns the records, the evaluations, and the session as the run left it. Ctrl-C is seen when the step has ended:
     state and adapter are saved where they were asked for, then KeyboardInterrupt is raised; SIGTERM and SIGHUP take

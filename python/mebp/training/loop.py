@@ -101,7 +101,9 @@ def _open_session(options: TrainingOptions, objective: Objective) -> Session:
         return_gradients=False,
         spill_folder=options.spill,
         profile=options.profile,
-        stream=open_stream(options.bundle, **{name: getattr(options, name) for name in CONNECTION}),
+        stream=open_stream(
+            options.bundle, in_flight=options.in_flight, **{name: getattr(options, name) for name in CONNECTION}
+        ),
         **objective.session_options(),
     )
 
@@ -111,8 +113,8 @@ def _check_budget(peak: int, budget: int) -> None:
     if budget and peak > budget:
         raise Error(
             f"this run needs {peak / 1e6:.1f} MB, and the bundle was compiled for a budget of {budget / 1e6:.1f} MB; "
-            "leave out --accumulate or --momentum, give --clip-recompute or no --clip, take --optimizer sgd or fewer "
-            "--threads, or compile with a larger --memory-budget"
+            "leave out --accumulate, --in-flight or --momentum, give --clip-recompute or no --clip, take --optimizer "
+            "sgd or fewer --threads, or compile with a larger --memory-budget"
         )
 
 
@@ -448,8 +450,10 @@ class _Run:
             pictures += [picture] if options.plot is None or not is_same(options.plot, picture) else []
         if not (log.records and pictures):
             return
-        from mebp.training.plot import plot_loss  # matplotlib costs a second and 50 MB
+        from mebp.training.plot import Curve, plot_run  # matplotlib costs a second and 50 MB
 
+        curve, title = Curve(*self.objective.curve), f"{options.bundle.name} on {options.data.name}"
         for picture in pictures:
-            plot_loss(log.records, log.evaluations, picture, title=f"{options.bundle.name} on {options.data.name}")
-        reporter.say(f"loss curve: {', '.join(map(str, pictures))}")
+            plot_run(log.records, log.evaluations, picture, title, curve)
+        name = curve.metric or "loss"
+        reporter.say(f"{name} curve: {', '.join(map(str, pictures))}")

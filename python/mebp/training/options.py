@@ -85,6 +85,7 @@ class TrainingOptions:
     ca: Path | None = None
     plain_text: bool = False
     retry_for: float | None = None
+    in_flight: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "objective_options", objective_options(self.objective, self.objective_options))
@@ -95,7 +96,7 @@ class TrainingOptions:
                 raise Error(f"{option} is of completions that the model writes; give --objective grpo, too")
         if self.steps is not None and self.epochs is not None:
             raise Error("--steps and --epochs cannot be used together; give one")
-        for name in ("steps", "epochs", "accumulate", "eval_every", "patience", "save_every"):
+        for name in ("steps", "epochs", "accumulate", "eval_every", "patience", "save_every", "in_flight"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise Error(f"--{name.replace('_', '-')} is {value}; give at least 1")
@@ -106,6 +107,11 @@ class TrainingOptions:
             raise Error(f"--clip is {self.clip:g}; give a number above 0")
         if self.clip_recompute and self.clip is None:
             raise Error("--clip-recompute says how to clip; give --clip X, too")
+        if self.in_flight > self.accumulate:
+            raise Error(
+                f"--in-flight {self.in_flight} is more than the {self.accumulate} of --accumulate, which are all "
+                "batches of a step; give at most as many"
+            )
         if self.schedule not in SCHEDULES:
             raise Error(f"--schedule is '{self.schedule}'; choose {', '.join(SCHEDULES)}")
         if self.resume and self.state is None:

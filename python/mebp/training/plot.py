@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loss curve as a picture."""
+"""The curve of a run as a picture."""
 
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -36,11 +37,29 @@ _MANY_STEPS = 200  # of which single dots would be a blot
 _TRAINING, _EVALUATION = "tab:blue", "tab:orange"
 
 
-def plot_loss(records: Sequence[Record], evaluations: Sequence[Evaluation], path: Path, title: str) -> None:
-    """Each step's loss, its running mean over about a tenth of the run (each step saw other text), and the loss on
-    other data."""
+@dataclass(frozen=True)
+class Curve:
+    """What a picture draws of a run."""
+
+    label: str = "loss (nats per token)"
+    metric: str | None = None  # by its name; None for the loss
+
+    def of(self, entry: Record | Evaluation) -> float | None:
+        """None where it has none."""
+        if self.metric is None:
+            return entry.eval_loss if isinstance(entry, Evaluation) else entry.loss
+        return entry.metrics.get(self.metric)
+
+
+def plot_run(
+    records: Sequence[Record], evaluations: Sequence[Evaluation], path: Path, title: str, curve: Curve | None = None
+) -> None:
+    """Each step's value, its running mean over about a tenth of the run (each step saw other text), and that of other
+    data."""
+    curve = curve or Curve()
     steps = np.array([record.step for record in records])
-    losses = np.array([record.loss for record in records])
+    losses = np.array([np.nan if curve.of(record) is None else curve.of(record) for record in records])
+    evaluations = [evaluation for evaluation in evaluations if curve.of(evaluation) is not None]
     figure = Figure(figsize=(8, 4.5), layout="constrained")  # without pyplot, whose backend is the notebook's
     axes = figure.subplots()
     window = max(1, len(losses) // 10)
@@ -61,7 +80,7 @@ def plot_loss(records: Sequence[Record], evaluations: Sequence[Evaluation], path
     if evaluations:
         axes.plot(
             [evaluation.step for evaluation in evaluations],
-            [evaluation.eval_loss for evaluation in evaluations],
+            [curve.of(evaluation) for evaluation in evaluations],
             color=_EVALUATION,
             linewidth=2.5,
             marker="o",
@@ -72,7 +91,7 @@ def plot_loss(records: Sequence[Record], evaluations: Sequence[Evaluation], path
         axes.legend(frameon=False, fontsize=12)
     axes.set_title(title, loc="left", fontsize=14, parse_math=False)  # a $ in a name is a $
     axes.set_xlabel("step", fontsize=12)
-    axes.set_ylabel("loss (nats per token)", fontsize=12)
+    axes.set_ylabel(curve.label, fontsize=12)
     axes.tick_params(labelsize=11)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.grid(axis="y", alpha=0.3)

@@ -286,6 +286,10 @@ typedef struct mebp_session_options {
   uint32_t retry_ms;
   /* With accumulate, room for a sum of gradients whose factor comes later (mebp_session_end_sequence). */
   bool pending_gradients;
+  /* Of such a half, with accumulate: micro-batches of a step under way at once, up to 64; 0: one. Each beyond the first
+   * takes memory, a thread, and a stream of its own, further_transports[in_flight - 1]. */
+  uint32_t in_flight;
+  const struct mebp_transport *const *further_transports;
 } mebp_session_options;
 /* The defaults of the first `size` bytes. */
 void mebp_session_options_init_sized(mebp_session_options *options, size_t size);

@@ -39,7 +39,7 @@ class Objective(ABC):
 
     metrics: Sequence[str] = ()  # what is logged of a step beside its loss, by name
     has_perplexity = False  # whether exp(loss) says anything
-    unit = ""  # of the loss
+    curve: tuple[str, ...] = ("loss",)  # what a picture draws: its label and, if it is not the loss, its metric
     digest: str  # of what is trained on
     notes: Sequence[str] = ()  # on the data, a line each
 

@@ -82,6 +82,8 @@ class _Scored:
 
 
 class Groups(Objective):
+    curve = ("reward", "reward")
+
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
         super().__init__(options)
         parts = parts_of("grpo", options.objective_options)

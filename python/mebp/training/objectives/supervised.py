@@ -14,7 +14,7 @@ from mebp.words import counted
 
 class Supervised(Objective):
     has_perplexity = True
-    unit = "nats per token"
+    curve = ("loss (nats per token)",)
 
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
         super().__init__(options)

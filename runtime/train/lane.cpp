@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/train/lane.h"
+
+namespace mebp {
+
+void Lane::create(const Bundle &opened, const Layout &layout, uint32_t number, unsigned char *sessionMemory,
+                  bool isFresh, SpillFile &spill, Flight &sharedFlight) {
+  const LanePlan &plan = layout.lane;
+  unsigned char *memory = sessionMemory + layout.laneOf(number);
+  model = &opened.model();
+  flight = &sharedFlight;
+  for (size_t i = 0; i < batch.places.size(); ++i)
+    batch.places[i] = plan.stepPorts[i] == noOffset ? nullptr : memory + plan.stepPorts[i];
+  checkpoints.create(plan.checkpoints, memory, spill);
+  gradients.create(opened.content(), layout.gradients, sessionMemory, memory, isFresh);
+  remote.create(plan.remote, memory);
+}
+
+Status Lane::take(Tokens tokens) {
+  live = {tokens.batch, tokens.sequence};
+  return takeBatch(*model, tokens, batch, labels);
+}
+
+Status Lane::runForward(Rows wanted) {
+  if (exchange)
+    exchange->select(wanted);
+  for (uint32_t i = 0; i < blocks.head(); ++i)
+    if (Status status = blocks.forward(i, live); !status.ok())
+      return status;
+  return Status();
+}
+
+Status Lane::runForwardForBackward() {
+  if (exchange)
+    exchange->select(headRows());
+  for (uint32_t i = 0; i < blocks.head(); ++i) {
+    if (Status status = blocks.forward(i, live); !status.ok())
+      return status;
+    if (!checkpoints.isSpilled(i))
+      continue;
+    if (Status status = blocks.wait(); !status.ok())
+      return status;
+    if (Status status = checkpoints.keepOutput(i, live.rows()); !status.ok())
+      return status;
+  }
+  return Status();
+}
+
+// Onto what micro-batches before this one have given.
+Status Lane::deliver(uint32_t block, GradientSink &sink) {
+  if (Status status = flight->enter(block, place); !status.ok())
+    return status;
+  Status status = gradients.deliver(block, sink);
+  flight->leave(block);
+  return status;
+}
+
+Status Lane::runBackward(GradientSink *sink, const AtBlock &atBlock, uint32_t last) {
+  for (uint32_t i = blocks.head(); i-- > 0;) {
+    if (!blocks.hasBackward(i))
+      break; // nothing before it is trained
+    // None of the lost ones has been updated yet: the backward is behind them.
+    BlockRange lost = checkpoints.lostBefore(i);
+    for (uint32_t again = lost.begin; again < lost.end; ++again)
+      if (Status status = blocks.recompute(again, live); !status.ok())
+        return status;
+    if (Status status = atBlock(i); !status.ok())
+      return status;
+    if (i == last)
+      break;
+    if (Status status = blocks.backward(i, live); !status.ok())
+      return status;
+    if (!sink || !gradients.has(i))
+      continue;
+    if (Status status = blocks.wait(); !status.ok())
+      return status;
+    if (Status status = deliver(i, *sink); !status.ok())
+      return status;
+  }
+  return blocks.wait();
+}
+
+} // namespace mebp
