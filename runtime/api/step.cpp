@@ -23,9 +23,7 @@ static mebp_code runs(mebp_session *session, mebp_error *error, std::initializer
                       const Body &body) {
   return withSession(session, error, arguments, [&](Session &used) {
     used.cancellation.heed(true);
-    Status status = body(used);
-    while (used.hasLostServer()) // nothing has changed yet
-      status = body(used);
+    Status status = used.withServer([&] { return body(used); }); // nothing has changed before it is whole
     if (status.code() == MEBP_CANCELLED)
       used.cancellation.settle();
     return status;

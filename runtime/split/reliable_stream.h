@@ -50,10 +50,19 @@ public:
   void bye();
   // Whether the last failure has lost what the server was at.
   bool hasLost() const { return lost; }
-  void close();
+  // The device's: the next frame begins another session.
+  void abandon();
+  // The family of kernels that the server runs, as it has said.
+  const std::string &peerKernels() const { return peer; }
+  // The server's: nothing runs the session any more. What it was sent until then still arrives.
+  void end();
+  // The server's, on another thread: the session is to end, if its device is gone, which it says; or at once.
+  bool giveUp();
+  void stop();
 
   uint64_t payloadBytes[2] = {}; // of messages: sent, received
   uint64_t messages[2] = {};
+  bool hasSpoken = false; // since somebody has set it false
 
 private:
   struct Frame {
@@ -67,6 +76,7 @@ private:
   Status recover(const Status &reason);
   Status reopen();
   Status waitForStream();
+  Status lastWord(const Status &reason);
   static Status of(mebp_code code, const mebp_error &error) { return Status(code, error.message); }
 
   unsigned char *memory = nullptr, *inbox = nullptr;
@@ -74,13 +84,14 @@ private:
   StreamTimes waits;
   mebp_transport transport = {};
   format::Hello hello; // what we say
+  std::string peer;
   bool isDevice = true, isOpen = false, lost = false;
   uint32_t sent = 0, got = 0; // numbers of the last frames
 
   std::mutex mutex; // of what follows: a stream that was handed over
   std::condition_variable changed;
-  bool hasNext = false, isOver = false;
-  uint64_t generation = 0; // of streams
+  bool hasNext = false, isOver = false, isWaiting = false, isGivenUp = false;
+  uint64_t offered = 0, taken = 0; // numbers of streams that were handed over: the last one, and the one in use
   mebp_transport next = {};
   uint32_t nextReceived = 0;
 };

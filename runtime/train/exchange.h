@@ -70,7 +70,7 @@ private:
   const format::Bundle *bundle = nullptr;
   const format::Split *split = nullptr;
   Rows selected = {nullptr, 0};
-  std::vector<int32_t> received; // a server's selection
+  std::vector<int32_t> received;  // a server's selection
 };
 
 } // namespace mebp

@@ -83,7 +83,50 @@ Status Session::openExchange(const Layout &layout) {
     return Status();
   format::Hello hello;
   hello.pair = bundle.split().pair();
-  return exchange->stream.open(*settings.transport, hello);
+  hello.setFamily(kernels());
+  Status status = exchange->stream.open(*settings.transport, hello);
+  if (status.ok())
+    tellOfKernels();
+  return status;
+}
+
+// The server's are those of another machine, and after a restart perhaps others than before.
+void Session::tellOfKernels() {
+  const std::string &theirs = exchange->stream.peerKernels();
+  if (theirs == serverKernels)
+    return;
+  serverKernels = theirs;
+  if (theirs != kernels())
+    log(MEBP_LOG_WARNING,
+        textOf("the server runs %s kernels and this device %s ones, so results may differ by rounding "
+               "from those of one process; MEBP_KERNELS names others",
+               theirs.c_str(), kernels()));
+}
+
+void Session::beginCall() {
+  if (exchange)
+    exchange->stream.hasSpoken = false;
+}
+
+// And whether the call can be made once more with the same outcome: MeZO has moved parameters and moved them back by
+// then, which rounds.
+bool Session::hasLostServer(Status &status, uint32_t restarts) {
+  if (status.code() != MEBP_DISCONNECTED || !exchange || !exchange->isDevice() || !exchange->stream.hasLost())
+    return false;
+  tellOfKernels();
+  constexpr uint32_t most = 10;
+  if (restarts > most)
+    status = failure(MEBP_DISCONNECTED,
+                     "the server has been started again %u times during one call and has never finished it; see there "
+                     "why it ends",
+                     restarts);
+  return restarts <= most && settings.optimizer != MEBP_MEZO;
+}
+
+// A server that has heard of half a call waits for the rest, which never comes: the next call has another session.
+void Session::endCall(const Status &status) {
+  if (!status.ok() && exchange && exchange->isDevice() && exchange->stream.hasSpoken)
+    exchange->stream.abandon();
 }
 
 // By the ways that the self-test trusts, where the kernels are not ours.

@@ -72,16 +72,20 @@ public:
 
   // Of a half of a split model. What the device's greets the server with; the server's has streams handed to it.
   bool isServed() const { return exchange && !exchange->isDevice(); }
-  // Whether the last call failed since the server was started again, another one has been found, and the call can be
-  // made once more with the same outcome. MeZO has moved parameters and moved them back by then, which rounds.
-  bool hasLostServer() const {
-    return exchange && exchange->isDevice() && exchange->stream.hasLost() && settings.optimizer != MEBP_MEZO;
+  // Makes a call of a device's, and again where the server was started again meanwhile and knows nothing of it.
+  template <typename Call> Status withServer(const Call &call) {
+    beginCall();
+    Status status = call();
+    for (uint32_t restarts = 1; hasLostServer(status, restarts); ++restarts)
+      status = call();
+    endCall(status);
+    return status;
   }
   Exchange *passing() { return exchange.get(); }
   const Exchange *passing() const { return exchange.get(); }
   // The server's: what one command asks for.
   Status serveForward(const Command &command);
-  Status serveBackward();
+  Status serveBackward(const Command &command);
 
   Trainables trainables;
   std::string notes;               // of the last state that was loaded: what its user should know, in one line
@@ -93,6 +97,10 @@ private:
 
   Status openBackend();
   Status openExchange(const Layout &layout);
+  void tellOfKernels();
+  void beginCall();
+  bool hasLostServer(Status &status, uint32_t restarts);
+  void endCall(const Status &status);
   Status claimDevice(const Layout &layout);
   Status takeMemory(uint64_t bytes);
   Status openSpill(const Layout &layout, bool byPlan); // or by an option
@@ -160,6 +168,7 @@ private:
   Subspaces subspaces;
   Remote remote;
   std::unique_ptr<Exchange> exchange; // null: the whole model is here, or a device has no server
+  std::string serverKernels;          // the family that the server runs
   ResidentWeights weights;
   Blocks blocks;
 
