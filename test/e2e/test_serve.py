@@ -13,9 +13,8 @@ import pytest
 from mebp.certificates import make_certificates
 from mebp.tools import find_tool
 from support.commands import TIMEOUT
-from support.textmodel import TEXT, make_text_bundle
-
-ADAPTER = ["--adapter=private-lora", "--rank-down=5", "--rank-up=7", "--precision=f32", "--generate-len=48"]
+from support.split import make_text_halves
+from support.textmodel import TEXT
 
 
 def mebp(*arguments: object) -> subprocess.CompletedProcess:
@@ -24,15 +23,8 @@ def mebp(*arguments: object) -> subprocess.CompletedProcess:
 
 
 @pytest.fixture(scope="module")
-def halves(tmp_path_factory) -> tuple[Path, Path, Path]:
-    folder = tmp_path_factory.mktemp("serve")
-    make_text_bundle(folder, layers=3)
-    whole = folder / "whole.mebp"
-    for extra in ([], ["--split=private-lora"]):
-        subprocess.run(
-            [find_tool("mebpc"), folder / "model.onnx", "-o", whole, *ADAPTER, *extra], check=True, timeout=TIMEOUT
-        )
-    return whole, whole.with_suffix(".edge.mebp"), whole.with_suffix(".cloud.mebp")
+def halves() -> tuple[Path, Path, Path]:
+    return make_text_halves()
 
 
 @pytest.fixture(scope="module")
