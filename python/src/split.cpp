@@ -35,13 +35,14 @@ Server::~Server() {
   mebp_server_destroy(handle);
 }
 
-// A device whose stream broke opens another while the session still has the one before.
+// A session has its first stream, on whose thread it runs, the one in use, and the next one of a device that comes
+// back.
 void Server::listen(const Endpoint &endpoint) {
   Result<net::GrpcLibrary> opened = net::openGrpcLibrary();
   check(opened.status());
   library = *opened;
   mebp_grpc_options options = endpoint.options(bytes);
-  options.streams = 2 * maxSessions;
+  options.streams = 3 * maxSessions;
   mebp_error error;
   check(library.startServer(&options, &mebp_server_serve, handle, &listening, &error), error);
 }

@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 
 import mebp
+from mebp.certificates import make_certificates
 from mebp.cli.main import main
-from mebp.split import Server, connect, served
+from mebp.split import Credentials, Server, connect, served
 from support.commands import running
+from support.relay import Relay
 from support.split import STEPS, compile_both, make_text_halves, same, tokens, trained
 from support.textmodel import TEXT
 
@@ -41,6 +43,29 @@ def test_cuts(halves, seed):
     stream.shape(0, 0, 0.1, 12, seed)
     assert same(trained(whole), trained(edge, stream))
     assert any("came back" in line for line in server.lines())
+
+
+@pytest.mark.parametrize("is_secret", [True, False], ids=["TLS", "plain text"])
+def test_reset_connections(halves, tmp_path, is_secret):
+    """A device comes back to its session, though the server serves one alone, which it still has."""
+    whole, edge, cloud = halves
+    make_certificates(tmp_path)
+    ours, theirs = (
+        Credentials(tmp_path / f"{name}.pem", tmp_path / f"{name}.key", tmp_path / "ca.pem") if is_secret else None
+        for name in ("client", "server")
+    )
+    with served(cloud, threads=1, max_sessions=1) as server:
+        with Relay("127.0.0.1", server.listen("127.0.0.1:0", theirs)) as relay:
+            session = mebp.Session(edge, stream=connect(edge, f"127.0.0.1:{relay.port}", ours), lr=5e-2, threads=1)
+            for step in range(STEPS):
+                session.step(*tokens(session, step))
+                relay.cut()
+            assert same(trained(whole), session.trainables())
+        assert sum("came back" in line for line in server.lines()) == STEPS - 1
+        with pytest.raises(mebp.Error, match="^the server serves as many devices as it may, 1; try again later$"):
+            mebp.Session(edge, stream=connect(edge, server, identity="another"))
+        stopped = time.monotonic()
+    assert time.monotonic() - stopped < 20  # and not as long as a session waits for its device
 
 
 SERVE = """

@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     for name in ("threads", "max_sessions"):
         value = getattr(arguments, name)
-        if value is not None and not 0 < value < 2**31:
+        if value is not None and not 0 < value < 2**30:
             raise Error(f"--{name.replace('_', '-')} is {value}; give at least 1")
     files = (arguments.cert, arguments.key, arguments.client_ca)
     credentials = credentials_of(*files, arguments.plain_text, ("--cert", "--key", "--client-ca"))
