@@ -23,7 +23,8 @@ from support.relay import Relay
 from support.split import STEPS, compile_both, make_text_halves, same, tokens, trained
 from support.textmodel import TEXT
 
-FAULTS = 50 if os.environ.get("MEBP_SOAK") else 3
+SOAKS = bool(os.environ.get("MEBP_SOAK"))
+FAULTS = 50 if SOAKS else 3
 RUN_STEPS = 40
 KILLED = -9
 ADAPTER = ("adapter_model.safetensors", "private_lora.safetensors")
@@ -66,6 +67,29 @@ def test_reset_connections(halves, tmp_path, is_secret):
             mebp.Session(edge, stream=connect(edge, server, identity="another"))
         stopped = time.monotonic()
     assert time.monotonic() - stopped < 20  # and not as long as a session waits for its device
+
+
+@pytest.mark.skipif(not SOAKS, reason="waits for minutes, as a device does; make soak")
+@pytest.mark.parametrize("rate", [0, 1], ids=["stalls", "trickles"])
+def test_a_network_that_gives_nothing_or_a_byte_a_second(halves, rate):
+    """The call fails in time, with nothing changed, and the next one is as if nothing had been."""
+    whole, edge, cloud = halves
+    with served(cloud, threads=1) as server, Relay("127.0.0.1", server.listen("127.0.0.1:0")) as relay:
+        stream = connect(edge, f"127.0.0.1:{relay.port}", retry_for=1)
+        session = mebp.Session(edge, stream=stream, lr=5e-2, threads=1)
+        session.step(*tokens(session, 0))
+        before = session.trainables()
+        relay.trickle(rate)
+        started = time.monotonic()
+        with pytest.raises(mebp.Error) as refused:
+            session.step(*tokens(session, 1))
+        assert time.monotonic() - started < 150
+        assert len(str(refused.value).splitlines()) == 1
+        assert same(before, session.trainables())
+        relay.go()
+        for step in range(1, STEPS):
+            session.step(*tokens(session, step))
+        assert same(trained(whole), session.trainables())
 
 
 SERVE = """
