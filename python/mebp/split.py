@@ -68,7 +68,7 @@ class Server:
         return self._native.lines()
 
     def stop(self) -> None:
-        """Ends all sessions."""
+        """Ends all sessions, and begins no other."""
         self._native.stop()
 
 
