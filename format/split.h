@@ -7,7 +7,9 @@
 // is that of the programs, and both halves know each before it comes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "format/alignment.h"
@@ -56,8 +58,21 @@ struct Hello {
   uint64_t pair = 0;     // of both bundles
   uint64_t session = 0;  // that goes on; 0: a new one
   uint32_t received = 0; // the last frame of the peer's
-  uint32_t reserved = 0;
+  char kernels[28] = {}; // the family that runs, for people: where both have the same, bits are those of one process
+
+  void setFamily(std::string_view name) {
+    for (size_t i = 0; i + 1 < sizeof kernels; ++i)
+      kernels[i] = i < name.size() ? name[i] : '\0';
+  }
+  // Of letters that a line may have, whatever the peer has sent.
+  std::string family() const {
+    std::string name;
+    for (size_t i = 0; i < sizeof kernels && kernels[i]; ++i)
+      name += kernels[i] > ' ' && kernels[i] <= '~' ? kernels[i] : '?';
+    return name;
+  }
 };
+static_assert(sizeof(Hello) == 48, "a greeting is the same on every machine");
 
 // The last frames that were sent, kept until the peer has them: a command and a message, and the one before.
 constexpr uint64_t keptFrames = 4;

@@ -25,15 +25,15 @@ struct AssignPlaces : impl::AssignPlacesBase<AssignPlaces> {
       if (block.getKind() == train::BlockKind::Layer)
         layers.push_back(block);
     const auto count = static_cast<int64_t>(layers.size());
-    if (deviceFirst < 0 || deviceLast < 0 || deviceFirst + deviceLast >= count) {
-      module.emitError() << "--device-first " << deviceFirst << " --device-last " << deviceLast << ": the model has "
-                         << count << " layers, and one at least has to be the server's";
+    const int64_t first = deviceFirst, last = deviceLast; // an option itself would be printed as a character
+    if (first < 0 || last < 0 || first + last >= count) {
+      module.emitError() << "--device-first " << first << " --device-last " << last << ": the model has " << count
+                         << " layers, and one at least has to be the server's";
       return signalPassFailure();
     }
     Builder builder(&getContext());
     for (auto [number, block] : llvm::enumerate(layers)) {
-      const bool isServed =
-          static_cast<int64_t>(number) >= deviceFirst && static_cast<int64_t>(number) < count - deviceLast;
+      const bool isServed = static_cast<int64_t>(number) >= first && static_cast<int64_t>(number) < count - last;
       NamedAttrList places;
       for (NamedAttribute program : block.getPrograms()) {
         bool onServer = isServed && !format::isOfAdapter(program.getName().strref());

@@ -46,20 +46,22 @@ class Server:
         threads: int | None = None,
         memory_limit: int = 0,
         resume_window: float = 120.0,
+        max_sessions: int = 64,
     ) -> None:
         """threads: of each session; None for as many as the process may run on.
 
         memory_limit: bytes of all sessions together, as planned; one more is refused. 0 for none.
         resume_window: seconds that a session waits for its device to come back.
+        max_sessions: devices at once; one more is refused.
         """
         runtime = load_runtime()
         self._bundle = runtime.Bundle(os.fspath(user_path(path)))
         window = milliseconds("--resume-window", resume_window)
-        self._native = runtime.Server(self._bundle, threads or 0, memory_limit, window)
+        self._native = runtime.Server(self._bundle, threads or 0, memory_limit, window, max_sessions)
 
-    def listen(self, address: str, credentials: Credentials | None = None, streams: int = 64) -> int:
+    def listen(self, address: str, credentials: Credentials | None = None) -> int:
         """Serves devices at HOST:PORT from now on, and returns the port. Without credentials on loopback alone."""
-        self._native.listen(_endpoint(address, credentials), streams)
+        self._native.listen(_endpoint(address, credentials))
         return self._native.port()
 
     def lines(self) -> list[str]:
@@ -67,7 +69,7 @@ class Server:
         return self._native.lines()
 
     def stop(self) -> None:
-        """Ends all sessions."""
+        """Ends all sessions, and begins no other."""
         self._native.stop()
 
 

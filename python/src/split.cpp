@@ -11,13 +11,15 @@ static void check(const Status &status) {
   check(report(status, &error), error);
 }
 
-Server::Server(const Bundle &bundle, uint32_t threads, uint64_t memoryLimit, uint32_t resumeWindowMs)
-    : bytes(bundle.info().frame_bytes) {
+Server::Server(const Bundle &bundle, uint32_t threads, uint64_t memoryLimit, uint32_t resumeWindowMs,
+               uint32_t maxSessions)
+    : bytes(bundle.info().frame_bytes), maxSessions(maxSessions) {
   mebp_server_options options;
   mebp_server_options_init(&options);
   options.threads = threads;
   options.memory_limit = memoryLimit;
   options.resume_window_ms = resumeWindowMs;
+  options.max_sessions = maxSessions;
   options.log = [](void *user, mebp_log_level, const char *line) {
     auto &server = *static_cast<Server *>(user);
     std::lock_guard<std::mutex> lock(server.mutex);
@@ -33,17 +35,20 @@ Server::~Server() {
   mebp_server_destroy(handle);
 }
 
-void Server::listen(const Endpoint &endpoint, uint32_t streams) {
+// A session has its first stream, on whose thread it runs, the one in use, and the next one of a device that comes
+// back.
+void Server::listen(const Endpoint &endpoint) {
   Result<net::GrpcLibrary> opened = net::openGrpcLibrary();
   check(opened.status());
   library = *opened;
   mebp_grpc_options options = endpoint.options(bytes);
-  options.streams = streams;
+  options.streams = 3 * maxSessions;
   mebp_error error;
   check(library.startServer(&options, &mebp_server_serve, handle, &listening, &error), error);
 }
 
 void Server::stop() {
+  mebp_server_stop(handle);
   if (!listening)
     return;
   nb::gil_scoped_release release;
@@ -136,9 +141,9 @@ void bindSplit(nb::module_ &module) {
           },
           nb::arg("address"), nb::arg("certificate"), nb::arg("key"), nb::arg("authority"));
   nb::class_<Server>(module, "Server")
-      .def(nb::init<const Bundle &, uint32_t, uint64_t, uint32_t>(), nb::arg("bundle"), nb::arg("threads"),
-           nb::arg("memory_limit"), nb::arg("resume_window_ms"), nb::keep_alive<1, 2>())
-      .def("listen", &Server::listen, nb::arg("endpoint"), nb::arg("streams"))
+      .def(nb::init<const Bundle &, uint32_t, uint64_t, uint32_t, uint32_t>(), nb::arg("bundle"), nb::arg("threads"),
+           nb::arg("memory_limit"), nb::arg("resume_window_ms"), nb::arg("max_sessions"), nb::keep_alive<1, 2>())
+      .def("listen", &Server::listen, nb::arg("endpoint"))
       .def("port", &Server::port)
       .def("lines", &Server::lines)
       .def("stop", &Server::stop);

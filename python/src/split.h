@@ -21,9 +21,9 @@ using Endpoint = net::GrpcEndpoint;
 
 class Server {
 public:
-  Server(const Bundle &bundle, uint32_t threads, uint64_t memoryLimit, uint32_t resumeWindowMs);
+  Server(const Bundle &bundle, uint32_t threads, uint64_t memoryLimit, uint32_t resumeWindowMs, uint32_t maxSessions);
   ~Server();
-  void listen(const Endpoint &endpoint, uint32_t streams);
+  void listen(const Endpoint &endpoint);
   uint32_t port() const { return library.port(listening); }
   void stop();
   // What there was to say since the last call.
@@ -33,6 +33,7 @@ public:
 
 private:
   uint64_t bytes;
+  uint32_t maxSessions;
   std::mutex mutex;
   std::vector<std::string> said;
   mebp_server *handle = nullptr;

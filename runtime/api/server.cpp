@@ -37,4 +37,9 @@ void mebp_server_serve(void *server, const mebp_transport *stream, const char *i
       [] { return 0; });
 }
 
+void mebp_server_stop(mebp_server *server) {
+  if (server)
+    server->server.stop();
+}
+
 void mebp_server_destroy(mebp_server *server) { delete server; }

@@ -66,19 +66,52 @@ Status Generation::append(const int32_t *ids, uint32_t sequences, uint32_t count
   if (Status status = check(ids, sequences, count); !status.ok())
     return status;
   batch = sequences;
+  const uint32_t before = length;
+  remember(ids, count);
+  return session->withServer([&]() -> Status {
+    if (Status status = catchUp(before); !status.ok())
+      return status;
+    if (Status status = extend(ids, count, count); !status.ok())
+      return status;
+    return logits ? giveLogits(lastTaken, logits) : Status();
+  });
+}
+
+// Of a device that has a server, which may forget.
+void Generation::remember(const int32_t *ids, uint32_t count) {
+  if (!session->passing())
+    return;
+  const uint32_t positions = session->bundle().content().model().positions();
+  for (uint32_t item = 0; item < batch; ++item)
+    std::memcpy(history() + static_cast<size_t>(item) * positions + length, ids + static_cast<size_t>(item) * count,
+                count * sizeof(int32_t));
+}
+
+// Where the server has not the keys and values of what came before, they are computed again, as those of a prompt.
+Status Generation::catchUp(uint32_t before) {
+  Exchange *exchange = session->passing();
+  if (!exchange || exchange->isDecoding(this))
+    return Status();
+  exchange->beginDecoding(this);
+  length = written = 0;
+  return extend(history(), session->bundle().content().model().positions(), before);
+}
+
+// `ids` points to the first sequence's; those of the next one lie `stride` further.
+Status Generation::extend(const int32_t *ids, uint32_t stride, uint32_t count) {
   const uint32_t most = std::min(layout.rows / batch, session->bundle().content().model().sequence());
   uint32_t taken = 0;
   for (uint32_t done = 0; done < count; done += taken) {
     taken = std::min(most, count - done);
     if (count - done - taken == 1 && taken > 2)
       --taken; // so that two are left
-    if (Status status = step(ids + done, count, taken); !status.ok())
+    if (Status status = step(ids + done, stride, taken); !status.ok())
       return status;
   }
-  return logits ? giveLogits(taken, logits) : Status();
+  lastTaken = taken;
+  return Status();
 }
 
-// `ids` points to the first sequence's; those of the next one lie `stride` further.
 Status Generation::step(const int32_t *ids, uint32_t stride, uint32_t count) {
   for (uint32_t item = 0; item < batch; ++item)
     std::memcpy(tokens.ids() + static_cast<size_t>(item) * count, ids + static_cast<size_t>(item) * stride,
@@ -170,6 +203,11 @@ Status Generation::spread(uint32_t count) {
                     std::min<uint64_t>(written, state.capacity) * state.rowBytes);
     }
   batch = count;
+  if (!session->passing())
+    return Status();
+  for (uint32_t item = 1; item < count; ++item)
+    std::memcpy(history() + static_cast<size_t>(item) * model.positions(), history(), length * sizeof(int32_t));
+  session->passing()->beginDecoding(nullptr); // the server has those of one
   return Status();
 }
 

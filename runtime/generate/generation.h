@@ -32,10 +32,15 @@ public:
 
 private:
   Status check(const int32_t *ids, uint32_t sequences, uint32_t count) const;
+  void remember(const int32_t *ids, uint32_t count);
+  Status catchUp(uint32_t before);
+  Status extend(const int32_t *ids, uint32_t stride, uint32_t count);
   Status step(const int32_t *ids, uint32_t stride, uint32_t count);
   Rows lastRows(uint32_t count);
   Status askForLast(uint32_t count);
   Status giveLogits(uint32_t count, float *logits);
+  // Of a device: all tokens so far, [batch, positions].
+  int32_t *history() { return reinterpret_cast<int32_t *>(arena.data() + layout.history); }
 
   Session *session = nullptr;
   GenerationLayout layout;
@@ -46,8 +51,9 @@ private:
   Remote remote;
   Blocks blocks;
   uint32_t batch = 1;
-  uint32_t length = 0;  // of every sequence
-  uint32_t written = 0; // the highest length that any step wrote up to since the last time that there was none
+  uint32_t length = 0;    // of every sequence
+  uint32_t lastTaken = 0; // rows of each in the last step
+  uint32_t written = 0;   // the highest length that any step wrote up to since the last time that there was none
 };
 
 } // namespace mebp

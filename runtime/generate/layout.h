@@ -27,6 +27,7 @@ struct GenerationLayout {
   RemotePlan remote;                           // likewise, within a block
   std::vector<std::vector<StatePlace>> states; // of each block, in the order of its program's ports
   uint64_t ids = 0, lastRows = 0;
+  uint64_t history = 0; // of half a model alone
   uint64_t scratch = 0;
   uint64_t total = 0;
 };

@@ -38,6 +38,56 @@ Status Server::check(const Hello &hello) const {
   return Status();
 }
 
+static Status isBeingStopped() { return failure(MEBP_DISCONNECTED, "the server is being stopped"); }
+
+// Why there is no room for one more session; ok: there is.
+Status Server::whyFull(uint64_t bytes) const {
+  if (isStopping)
+    return isBeingStopped();
+  if (options.max_sessions && sessions >= options.max_sessions)
+    return failure(MEBP_REFUSED, "the server serves as many devices as it may, %u; try again later",
+                   options.max_sessions);
+  if (options.memory_limit && taken + bytes > options.memory_limit)
+    return failure(MEBP_REFUSED,
+                   "the server has no room for one more session, which needs %.1f MB of the %.1f MB that are left; "
+                   "try again later",
+                   static_cast<double>(bytes) / 1e6, static_cast<double>(options.memory_limit - taken) / 1e6);
+  return Status();
+}
+
+// A device that was killed is there again before the session that it had is given up: it may have that one's room.
+Status Server::reserve(const std::string &identity, uint64_t bytes) {
+  std::unique_lock<std::mutex> lock(mutex);
+  if (!whyFull(bytes).ok()) {
+    bool isGivenUp = false;
+    for (const auto &[name, client] : clients)
+      if (client->identity == identity)
+        isGivenUp |= client->session.passing()->stream.giveUp();
+    if (isGivenUp)
+      changed.wait_for(lock, std::chrono::milliseconds(greetingMs), [&] { return whyFull(bytes).ok(); });
+  }
+  Status status = whyFull(bytes);
+  if (status.ok()) {
+    ++sessions;
+    taken += bytes;
+  }
+  return status;
+}
+
+void Server::release(const Client &client) {
+  --sessions;
+  taken -= client.bytes;
+  changed.notify_all();
+}
+
+void Server::stop() {
+  std::lock_guard<std::mutex> lock(mutex);
+  isStopping = true;
+  changed.notify_all();
+  for (const auto &[name, client] : clients)
+    client->session.passing()->stream.stop();
+}
+
 // A session for a device, if all sessions have room for it.
 Status Server::admit(const std::string &identity, const Hello &hello, std::shared_ptr<Client> &out) {
   auto client = std::make_shared<Client>();
@@ -51,19 +101,14 @@ Status Server::admit(const std::string &identity, const Hello &hello, std::share
   client->bytes = plan.peak_bytes() - plan.process_bytes();
   if (bundle->content().model().positions())
     client->bytes += plan.generation_peak_bytes() - plan.process_bytes();
-  {
-    std::lock_guard<std::mutex> lock(mutex);
-    if (options.memory_limit && taken + client->bytes > options.memory_limit)
-      return failure(MEBP_REFUSED,
-                     "the server has no room for one more session, which needs %.1f MB of the %.1f MB that are left; "
-                     "try again later",
-                     static_cast<double>(client->bytes) / 1e6, static_cast<double>(options.memory_limit - taken) / 1e6);
-    taken += client->bytes;
-  }
+  if (Status status = reserve(identity, client->bytes); !status.ok())
+    return status;
   Status status = client->session.create(*bundle, session);
   std::lock_guard<std::mutex> lock(mutex);
+  if (status.ok() && isStopping)
+    status = isBeingStopped();
   if (!status.ok()) {
-    taken -= client->bytes;
+    release(*client);
     return status;
   }
   std::random_device random;
@@ -74,6 +119,7 @@ Status Server::admit(const std::string &identity, const Hello &hello, std::share
   Hello answer;
   answer.pair = hello.pair;
   answer.session = name;
+  answer.setFamily(client->session.kernels());
   out = client;
   client->session.passing()->stream.begin(answer);
   return Status();
@@ -105,7 +151,8 @@ void Server::serve(const mebp_transport &stream, const std::string &identity) {
   bool isNew = false;
   if (Status status = greet(stream, identity, hello, client, isNew); !status.ok()) {
     log(MEBP_LOG_WARNING, "refused " + identity + ": " + status.message());
-    (void)sendWelcome(stream, {}, status.message().substr(0, 400));
+    if (status.code() != MEBP_DISCONNECTED) // else nobody listens, or it may well come again
+      (void)sendWelcome(stream, {}, status.message().substr(0, 400));
     return;
   }
   ReliableStream &own = client->session.passing()->stream;
@@ -120,13 +167,13 @@ void Server::serve(const mebp_transport &stream, const std::string &identity) {
     status = run(*client);
   if (!status.ok() && status.code() != MEBP_DISCONNECTED)
     (void)client->session.passing()->sendError(status.message());
-  own.close();
+  own.end();
   const bool isUsual = status.ok() || status.code() == MEBP_DISCONNECTED;
   log(isUsual ? MEBP_LOG_INFO : MEBP_LOG_WARNING,
       identity + " has ended" + (status.ok() ? "" : ": " + status.message()));
   std::lock_guard<std::mutex> lock(mutex);
   clients.erase(own.session());
-  taken -= client->bytes;
+  release(*client);
 }
 
 Status Server::run(Client &client) {
@@ -141,7 +188,7 @@ Status Server::run(Client &client) {
         status = client.session.lane().serveForward(command);
         break;
       case FrameKind::Backward:
-        status = client.session.lane().serveBackward();
+        status = client.session.lane().serveBackward(command);
         break;
       default:
         status = generate(client, command);

@@ -22,6 +22,8 @@ public:
   Status create(Bundle &opened, const mebp_server_options &given);
   // On the calling thread, until the stream has ended.
   void serve(const mebp_transport &stream, const std::string &identity);
+  // Ends all sessions and begins no other; on any thread.
+  void stop();
 
 private:
   struct Client {
@@ -35,6 +37,9 @@ private:
   Status greet(const mebp_transport &stream, const std::string &identity, format::Hello &hello,
                std::shared_ptr<Client> &client, bool &isNew);
   Status admit(const std::string &identity, const format::Hello &hello, std::shared_ptr<Client> &out);
+  Status reserve(const std::string &identity, uint64_t bytes);
+  Status whyFull(uint64_t bytes) const;
+  void release(const Client &client);
   Status check(const format::Hello &hello) const;
   // The device's commands, one after another.
   static Status run(Client &client);
@@ -45,7 +50,10 @@ private:
   mebp_server_options options = {};
   std::mutex mutex; // of what follows
   std::map<uint64_t, std::shared_ptr<Client>> clients;
+  uint32_t sessions = 0;
   uint64_t taken = 0; // bytes that all have
+  bool isStopping = false;
+  std::condition_variable changed;
 };
 
 } // namespace mebp

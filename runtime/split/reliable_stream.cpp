@@ -41,9 +41,14 @@ static Status receiveFrame(const mebp_transport &stream, FrameHead &head, void *
       stream.receive(stream.user, &head, sizeof head, body, static_cast<size_t>(capacity), &bytes, timeoutMs, &error);
   if (code != MEBP_OK)
     return Status(code, error.message);
-  if (head.version != FrameHead().version || head.bytes != bytes)
+  const unsigned own = FrameHead().version;
+  if (head.version != own)
     return failure(MEBP_CORRUPT,
-                   "the other half sent a frame that is none; use the same version of mebp on both sides");
+                   "the other half speaks version %u of the protocol and this one version %u; use the same release of "
+                   "mebp on both sides",
+                   static_cast<unsigned>(head.version), own);
+  if (head.bytes != bytes)
+    return failure(MEBP_CORRUPT, "the other half sent a frame of %zu bytes and says that it has %u", bytes, head.bytes);
   return Status();
 }
 
@@ -100,6 +105,7 @@ Status ReliableStream::greet() {
   std::memcpy(&welcome, answer, sizeof welcome);
   const uint64_t before = hello.session;
   hello.session = welcome.session;
+  peer = welcome.family();
   if (before && before != welcome.session) {
     lost = true;
     sent = got = 0;
@@ -114,22 +120,25 @@ void ReliableStream::begin(const Hello &answer) {
 }
 
 Status ReliableStream::greetFirst(const mebp_transport &stream) {
-  transport = stream;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    transport = stream;
+  }
   return sendWelcome(transport, hello);
 }
 
 void ReliableStream::handOver(const mebp_transport &stream, const Hello &greeting) {
   std::unique_lock<std::mutex> lock(mutex);
-  if (isOver)
+  if (isOver || isGivenUp)
     return;
   if (transport.close)
     transport.close(transport.user); // the thread that waits in it takes the new one
   next = stream;
   nextReceived = greeting.received;
   hasNext = true;
-  const uint64_t own = ++generation;
+  const uint64_t own = ++offered;
   changed.notify_all();
-  changed.wait(lock, [&] { return isOver || generation != own; });
+  changed.wait(lock, [&] { return isOver || (offered != own && taken != own); });
 }
 
 void ReliableStream::bye() {
@@ -140,24 +149,37 @@ void ReliableStream::bye() {
   head.sequence = ++sent;
   head.received = got;
   constexpr uint32_t momentMs = 1000;
+  const Clock::time_point end = Clock::now() + std::chrono::milliseconds(momentMs);
   Status status = sendFrame(transport, head, nullptr);
-  while (status.ok())
+  while (status.ok() && Clock::now() < end)
     status = receiveFrame(transport, head, inbox, largest, momentMs);
 }
 
-// It finds the stream closed, and opens one for a session that nobody knows yet.
+// The next frame finds the stream closed, and opens one for a session that nobody knows yet.
 void ReliableStream::abandon() {
-  bye();
   transport.close(transport.user);
   hello.session = 0;
   sent = got = 0;
 }
 
-void ReliableStream::close() {
-  if (transport.close)
-    transport.close(transport.user);
+void ReliableStream::end() {
   std::lock_guard<std::mutex> lock(mutex);
   isOver = true;
+  changed.notify_all();
+}
+
+bool ReliableStream::giveUp() {
+  std::lock_guard<std::mutex> lock(mutex);
+  isGivenUp |= isWaiting;
+  changed.notify_all();
+  return isGivenUp;
+}
+
+void ReliableStream::stop() {
+  std::lock_guard<std::mutex> lock(mutex);
+  isGivenUp = true;
+  if (transport.close)
+    transport.close(transport.user);
   changed.notify_all();
 }
 
@@ -188,18 +210,28 @@ Status ReliableStream::reopen() {
   }
 }
 
-// A device that has never spoken may not know the session's name.
+// A device that has never spoken may not know the session's name. One that was only silent sees that its stream has
+// ended, and opens another.
 Status ReliableStream::waitForStream() {
+  if (transport.close)
+    transport.close(transport.user);
   if (got == 0)
     return failure(MEBP_DISCONNECTED, "the device has gone before it began");
   for (;;) {
     std::unique_lock<std::mutex> lock(mutex);
-    const auto hasCome = [&] { return hasNext || isOver; };
-    if (!changed.wait_for(lock, std::chrono::milliseconds(waits.retryMs), hasCome) || !hasNext)
+    isWaiting = true;
+    const bool isInTime =
+        changed.wait_for(lock, std::chrono::milliseconds(waits.retryMs), [&] { return hasNext || isGivenUp; });
+    isWaiting = false;
+    if (isGivenUp)
+      return failure(MEBP_DISCONNECTED, "nobody waits for the device any more");
+    if (!isInTime)
       return failure(MEBP_DISCONNECTED, "the device has gone and did not come back");
     transport = next;
+    taken = offered;
     hasNext = false;
     const uint32_t received = nextReceived;
+    changed.notify_all(); // the stream before is of no use to anybody now
     lock.unlock();
     hello.received = got;
     Status status = sendWelcome(transport, hello);
@@ -229,25 +261,47 @@ Status ReliableStream::send(FrameHead head, uint64_t bytes) {
     ++messages[0];
   }
   Status status = sendFrame(transport, head, frame.body);
+  if (status.code() == MEBP_DISCONNECTED && isDevice)
+    status = lastWord(status);
   return status.ok() ? status : recover(status); // which has sent it
 }
 
+static Status wordOf(const FrameHead &head, const unsigned char *body) {
+  return Status(MEBP_REFUSED, std::string(reinterpret_cast<const char *>(body), head.bytes));
+}
+
+// Why the server ended the stream, where it has said so; else the reason that is given.
+Status ReliableStream::lastWord(const Status &reason) {
+  FrameHead head;
+  constexpr int underWay = 16; // more than any stream holds
+  for (int i = 0; i < underWay && receiveFrame(transport, head, inbox, largest, 0).ok(); ++i)
+    if (head.kind == static_cast<uint8_t>(FrameKind::Error))
+      return wordOf(head, inbox);
+  return reason;
+}
+
+// A peer that greets again and again, or sends again what is here, makes nobody wait for ever.
 Status ReliableStream::receive(FrameHead &head) {
   lost = false;
+  const Clock::time_point end = Clock::now() + std::chrono::milliseconds(uint64_t{waits.answerMs} + waits.retryMs);
   for (;;) {
     Status status = receiveFrame(transport, head, inbox, largest, waits.answerMs);
+    const bool isNew = status.ok() && head.sequence > got;
+    if (!isNew && Clock::now() >= end)
+      return status.ok() ? failure(MEBP_DISCONNECTED, "the other half sends nothing but what it has sent before")
+                         : status;
     if (!status.ok()) {
       if (status = recover(status); !status.ok())
         return status;
       continue;
     }
-    if (head.sequence <= got)
+    if (!isNew)
       continue; // sent again, and here already
     if (head.sequence != got + 1)
       return failure(MEBP_CORRUPT, "the other half's frames come out of order");
     ++got;
     if (head.kind == static_cast<uint8_t>(FrameKind::Error))
-      return Status(MEBP_REFUSED, std::string(reinterpret_cast<const char *>(inbox), head.bytes));
+      return wordOf(head, inbox);
     if (head.kind == static_cast<uint8_t>(FrameKind::Message)) {
       payloadBytes[1] += head.bytes;
       ++messages[1];

@@ -55,7 +55,13 @@ public:
   // Whether anything was sent, or lost, since a call began.
   void beginCall() { hasSpoken = lost = false; }
   bool hasSpoken = false;
-  void close();
+  // The family of kernels that the server runs, as it has said.
+  const std::string &peerKernels() const { return peer; }
+  // The server's: nothing runs the session any more. What it was sent until then still arrives.
+  void end();
+  // The server's, on another thread: the session is to end, if its device is gone, which it says; or at once.
+  bool giveUp();
+  void stop();
 
   uint64_t payloadBytes[2] = {}; // of messages: sent, received
   uint64_t messages[2] = {};
@@ -72,6 +78,7 @@ private:
   Status recover(const Status &reason);
   Status reopen();
   Status waitForStream();
+  Status lastWord(const Status &reason);
   static Status of(mebp_code code, const mebp_error &error) { return Status(code, error.message); }
 
   unsigned char *memory = nullptr, *inbox = nullptr;
@@ -79,13 +86,14 @@ private:
   StreamTimes waits;
   mebp_transport transport = {};
   format::Hello hello; // what we say
+  std::string peer;
   bool isDevice = true, isOpen = false, lost = false;
   uint32_t sent = 0, got = 0; // numbers of the last frames
 
   std::mutex mutex; // of what follows: a stream that was handed over
   std::condition_variable changed;
-  bool hasNext = false, isOver = false;
-  uint64_t generation = 0; // of streams
+  bool hasNext = false, isOver = false, isWaiting = false, isGivenUp = false;
+  uint64_t offered = 0, taken = 0; // numbers of streams that were handed over: the last one, and the one in use
   mebp_transport next = {};
   uint32_t nextReceived = 0;
 };

@@ -91,7 +91,7 @@ Status Exchange::awaitCommand(Command &out) {
   }
   const bool isKnown = kind == FrameKind::Forward || kind == FrameKind::Backward || kind == FrameKind::Decode;
   const uint64_t rows = static_cast<uint64_t>(head.block) * head.rows;
-  if (!isKnown || head.block > model.batch() || rows > tokensOf(*bundle) ||
+  if (!isKnown || rows == 0 || head.block > model.batch() || rows > tokensOf(*bundle) ||
       (kind != FrameKind::Decode && head.rows > model.sequence()) || head.bytes % sizeof(int32_t))
     return failure(MEBP_CORRUPT, "the device asks for what the bundle has no room for");
   const auto *numbers = reinterpret_cast<const int32_t *>(stream.received());

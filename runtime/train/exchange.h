@@ -50,6 +50,12 @@ public:
   void select(Rows wanted) { selected = wanted; }
   Rows selection() const { return selected; }
   Status command(const Command &command);
+  // The server keeps keys and values for one generation of a session, until it is started again.
+  bool isDecoding(const void *generation) const { return decoding == generation && decodingAt == stream.session(); }
+  void beginDecoding(const void *generation) {
+    decoding = generation;
+    decodingAt = stream.session();
+  }
   // The server's: the next one, whose rows are the selection then.
   Status awaitCommand(Command &out);
   Status sendError(const std::string &line);
@@ -75,7 +81,9 @@ private:
   const format::Split *split = nullptr;
   Flight *flight = nullptr;
   Rows selected = {nullptr, 0};
-  std::vector<int32_t> received; // a server's selection
+  std::vector<int32_t> received;  // a server's selection
+  const void *decoding = nullptr; // the device's
+  uint64_t decodingAt = 0;
 };
 
 } // namespace mebp

@@ -57,7 +57,7 @@ public:
 
   // The server's: what one command asks for, in serve.cpp.
   Status serveForward(const Command &command);
-  Status serveBackward();
+  Status serveBackward(const Command &command);
 
   BatchMemory batch;
   LiveShape live;

@@ -24,9 +24,9 @@ Status Lane::serveForward(const Command &command) {
   return blocks.wait();
 }
 
-Status Lane::serveBackward() {
-  if (live.rows() == 0)
-    return failure(MEBP_CORRUPT, "the device asks for a backward without a forward");
+Status Lane::serveBackward(const Command &command) {
+  if (command.batch != live.batch || command.sequence != live.sequence)
+    return failure(MEBP_CORRUPT, "the device asks for a backward without its forward");
   for (uint32_t i = exchange->end(); i-- > exchange->first() && blocks.hasBackward(i);)
     if (Status status = blocks.backward(i, live); !status.ok())
       return status;

@@ -82,16 +82,33 @@ Status Session::openExchanges(const Layout &layout) {
     return Status();
   format::Hello hello;
   hello.pair = bundle.split().pair();
+  hello.setFamily(kernels());
   for (uint32_t i = 0; i < lanes.size(); ++i) {
     auto exchange = std::make_unique<Exchange>();
     exchange->create(bundle, memory + layout.laneOf(i) + layout.lane.wire, times, flight);
+    lanes[i].exchange = std::move(exchange);
+    ReliableStream &stream = lanes[i].exchange->stream;
     if (isDevice)
-      if (Status status = exchange->stream.open(i ? *settings.further_transports[i - 1] : *settings.transport, hello);
+      if (Status status = stream.open(i ? *settings.further_transports[i - 1] : *settings.transport, hello);
           !status.ok())
         return status;
-    lanes[i].exchange = std::move(exchange);
   }
+  if (isDevice)
+    tellOfKernels();
   return Status();
+}
+
+// The server's are those of another machine, and after a restart perhaps others than before.
+void Session::tellOfKernels() {
+  const std::string &theirs = passing()->stream.peerKernels();
+  if (theirs == serverKernels)
+    return;
+  serverKernels = theirs;
+  if (theirs != kernels())
+    log(MEBP_LOG_WARNING,
+        textOf("the server runs %s kernels and this device %s ones, so results may differ by rounding "
+               "from those of one process; MEBP_KERNELS names others",
+               theirs.c_str(), kernels()));
 }
 
 void Session::beginCall() {
@@ -102,11 +119,20 @@ void Session::beginCall() {
 
 // And whether the call can be made once more with the same outcome: MeZO has moved parameters and moved them back by
 // then, which rounds.
-bool Session::hasLostServer(const Status &status) {
+bool Session::hasLostServer(Status &status, uint32_t restarts) {
   bool hasLost = false;
   for (const Lane &own : lanes)
-    hasLost |= own.exchange && own.exchange->stream.hasLost();
-  if (!hasLost || status.code() != MEBP_DISCONNECTED || settings.optimizer == MEBP_MEZO)
+    hasLost |= own.exchange && own.exchange->isDevice() && own.exchange->stream.hasLost();
+  if (!hasLost || status.code() != MEBP_DISCONNECTED)
+    return false;
+  tellOfKernels();
+  constexpr uint32_t most = 10;
+  if (restarts > most)
+    status = failure(MEBP_DISCONNECTED,
+                     "the server has been started again %u times during one call and has never finished it; see there "
+                     "why it ends",
+                     restarts);
+  if (restarts > most || settings.optimizer == MEBP_MEZO)
     return false;
   endCall(status);
   beginCall();
@@ -117,7 +143,8 @@ bool Session::hasLostServer(const Status &status) {
 // that was started again has it already.
 void Session::endCall(const Status &status) {
   for (Lane &own : lanes)
-    if (own.exchange && !status.ok() && own.exchange->stream.hasSpoken && !own.exchange->stream.hasLost())
+    if (own.exchange && own.exchange->isDevice() && !status.ok() && own.exchange->stream.hasSpoken &&
+        !own.exchange->stream.hasLost())
       own.exchange->stream.abandon();
 }
 

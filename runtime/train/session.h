@@ -66,7 +66,7 @@ public:
   template <typename Call> Status withServer(const Call &call) {
     beginCall();
     Status status = call();
-    while (hasLostServer(status))
+    for (uint32_t restarts = 1; hasLostServer(status, restarts); ++restarts)
       status = call();
     endCall(status);
     return status;
@@ -87,8 +87,9 @@ private:
 
   Status openBackend();
   Status openExchanges(const Layout &layout);
+  void tellOfKernels();
   void beginCall();
-  bool hasLostServer(const Status &status);
+  bool hasLostServer(Status &status, uint32_t restarts);
   void endCall(const Status &status);
   Status claimDevice(const Layout &layout);
   Status takeMemory(uint64_t bytes);
@@ -132,6 +133,7 @@ private:
   Objective objective;         // of the step that runs
   std::vector<double> squares; // of each trainable's gradient, where it is computed twice
   Subspaces subspaces;
+  std::string serverKernels; // the family that the server runs
   ResidentWeights weights;
   std::vector<Lane> lanes; // which stay where they are
   Flight flight;           // of all these; its threads end first

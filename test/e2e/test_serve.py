@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """mebp serve and --connect: a split model from the command line."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -13,9 +14,8 @@ import pytest
 from mebp.certificates import make_certificates
 from mebp.tools import find_tool
 from support.commands import TIMEOUT
-from support.textmodel import TEXT, make_text_bundle
-
-ADAPTER = ["--adapter=private-lora", "--rank-down=5", "--rank-up=7", "--precision=f32", "--generate-len=48"]
+from support.split import make_text_halves
+from support.textmodel import TEXT
 
 
 def mebp(*arguments: object) -> subprocess.CompletedProcess:
@@ -24,15 +24,8 @@ def mebp(*arguments: object) -> subprocess.CompletedProcess:
 
 
 @pytest.fixture(scope="module")
-def halves(tmp_path_factory) -> tuple[Path, Path, Path]:
-    folder = tmp_path_factory.mktemp("serve")
-    make_text_bundle(folder, layers=3)
-    whole = folder / "whole.mebp"
-    for extra in ([], ["--split=private-lora"]):
-        subprocess.run(
-            [find_tool("mebpc"), folder / "model.onnx", "-o", whole, *ADAPTER, *extra], check=True, timeout=TIMEOUT
-        )
-    return whole, whole.with_suffix(".edge.mebp"), whole.with_suffix(".cloud.mebp")
+def halves() -> tuple[Path, Path, Path]:
+    return make_text_halves()
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +40,12 @@ def shown(folder: Path, name: str, authority: str) -> list[object]:
 
 
 @contextmanager
-def serving(cloud: Path, *options: object):
+def serving(cloud: Path, *options: object, **environment: str):
     """The port of a server, which is ended by Ctrl-C."""
     command = [sys.executable, "-m", "mebp", "serve", cloud, "--listen", "127.0.0.1:0", "--threads=1", *options]
-    process = subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | environment
+    )
     try:
         yield int(process.stdout.readline())
         process.send_signal(signal.SIGINT)
@@ -83,6 +78,16 @@ def test_train_eval_and_generate(halves, certificates, tmp_path):
         tool = [find_tool("mebp-run"), edge, "--tokens", tokens, "--steps=2", *connected]
         run = subprocess.run([*map(str, tool)], capture_output=True, text=True, timeout=TIMEOUT)
         assert run.returncode == 0, run.stderr
+
+
+def test_a_server_with_other_kernels(halves, tmp_path):
+    _, edge, cloud = halves
+    data = tmp_path / "data.txt"
+    data.write_text(TEXT)
+    with serving(cloud, "--plain-text", MEBP_KERNELS="reference") as port:
+        done = mebp("eval", edge, "--data", data, f"--connect=127.0.0.1:{port}", "--plain-text", "--threads=1")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("warning: the server runs reference kernels and this device "), done.stderr
 
 
 def refused(done: subprocess.CompletedProcess, text: str) -> None:

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One model over a device and a server computes the bits of one process, over good networks and bad ones."""
+"""One model over a device and a server computes the bits of one process."""
 
-import subprocess
-import sys
-import threading
 import time
 
 import numpy as np
@@ -13,9 +10,8 @@ import mebp
 from mebp.certificates import make_certificates
 from mebp.inspect import inspect
 from mebp.split import Credentials, Server, connect
-from support.split import BATCH, compile_both
+from support.split import STEPS, compile_both, same, tokens, trained
 
-STEPS = 4
 KEPT = {"K = N = 0": (0, 0), "K = N = 1": (1, 1), "K = 2": (2, 0)}
 
 
@@ -27,25 +23,6 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def halves(folder):
     return compile_both(folder)
-
-
-def tokens(session: mebp.Session, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    ids = np.random.default_rng(seed).integers(0, session.vocabulary, (BATCH, 33), dtype=np.int32)
-    labels = ids.copy()
-    labels[0, :9] = -100
-    labels[:, 20] = -100
-    return ids, labels
-
-
-def trained(bundle, stream=None, steps: int = STEPS, **options) -> dict[str, np.ndarray]:
-    session = mebp.Session(bundle, stream=stream, lr=5e-2, threads=1, **options)
-    for step in range(steps):
-        session.step(*tokens(session, step))
-    return session.trainables()
-
-
-def same(left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> bool:
-    return left.keys() == right.keys() and all(np.array_equal(left[key], right[key]) for key in left)
 
 
 @pytest.mark.parametrize("kept", KEPT)
@@ -87,17 +64,6 @@ def test_accumulated_and_clipped(halves):
     assert same(*states)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_cuts(halves, seed):
-    """The stream breaks again and again, and what was under way is lost."""
-    whole, edge, cloud = halves
-    server = Server(cloud, threads=1, resume_window=3)  # for a last frame that was lost
-    stream = connect(edge, server)
-    stream.shape(0, 0, 0.1, 12, seed)
-    assert same(trained(whole), trained(edge, stream))
-    assert any("came back" in line for line in server.lines())
-
-
 @pytest.fixture(scope="module")
 def credentials(tmp_path_factory) -> tuple[Credentials, Credentials]:
     folder = tmp_path_factory.mktemp("certificates")
@@ -113,55 +79,6 @@ def test_over_tls(halves, credentials):
     port = server.listen("127.0.0.1:0", credentials[0])
     assert same(trained(whole), trained(edge, connect(edge, f"127.0.0.1:{port}", credentials[1])))
     server.stop()
-
-
-SERVE = """
-import sys, time
-from mebp.split import Server
-server = Server(sys.argv[1], threads=1)
-print(server.listen(f"127.0.0.1:{sys.argv[2]}"), flush=True)
-time.sleep(600)
-"""
-
-
-def serve(cloud, port: int = 0) -> tuple[subprocess.Popen, int]:
-    process = subprocess.Popen([sys.executable, "-c", SERVE, cloud, str(port)], stdout=subprocess.PIPE, text=True)
-    return process, int(process.stdout.readline())
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_killed_servers(halves, seed):
-    """A step that a server was killed in begins again with the next one."""
-    whole, edge, cloud = halves
-    process, port = serve(cloud)
-    stop = threading.Event()
-    killed = []
-
-    def kill_and_start() -> None:
-        nonlocal process
-        pauses = np.random.default_rng(seed).uniform(0.05, 0.3, 3)
-        for pause in pauses:
-            if stop.wait(pause):
-                return
-            process.kill()
-            process.wait()
-            process, _ = serve(cloud, port)
-            killed.append(pause)
-
-    thread = threading.Thread(target=kill_and_start)
-    session = mebp.Session(edge, stream=connect(edge, f"127.0.0.1:{port}"), lr=5e-2, threads=1)
-    thread.start()
-    steps = 0
-    while thread.is_alive() or steps < STEPS:
-        session.step(*tokens(session, steps))
-        steps += 1
-    stop.set()
-    thread.join()
-    values = session.trainables()
-    del session
-    process.kill()
-    assert len(killed) == 3
-    assert same(trained(whole, steps=steps), values)
 
 
 def test_halves_alone(halves):

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// write_seeds [--check] CORPUS: writes the seeds of CORPUS/bundle and CORPUS/state in the format of the day, or says
-// which are not as it would write them. A reader refuses a seed of another format at once, and would be tried no more.
+// write_seeds [--check] CORPUS: writes the seeds of CORPUS/bundle, CORPUS/frames and CORPUS/state in the format of
+// the day, or says which are not as it would write them. A reader refuses a seed of another format at once, and would
+// be tried no more.
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include <map>
 #include <string>
 
+#include "frame_seeds.h"
 #include "program_file.h"
 #include "runtime/train/state.h"
 #include "test/runtime/support/generating_model.h"
@@ -68,6 +70,9 @@ static std::map<std::string, std::string> makeSeeds() {
   seeds["bundle/tiny_bf16_shared"] = tiny(options);
   seeds["bundle/tiny_generating"] = programFile(mebp::test::generatingBundle());
   seeds["bundle/tiny_private_lora"] = programFile(mebp::test::privateBundle());
+
+  seeds["frames/to_server"] = serialize(framesOfDevice());
+  seeds["frames/to_device"] = serialize(framesOfServer());
 
   TinySession session;
   for (const char *family : {"avx2", "portable"}) {

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <deque>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -28,6 +29,8 @@ struct Script {
   };
   std::deque<Frame> incoming;
   std::vector<Frame> outgoing;
+  std::optional<Frame> repeated; // comes whenever nothing else does
+  bool hasEnded = false;         // so that nothing can be sent
   unsigned openings = 0;
 
   mebp_transport transport() {
@@ -40,6 +43,8 @@ struct Script {
     };
     made.send = [](void *user, const void *head, size_t headBytes, const void *body, size_t bytes, mebp_error *) {
       Frame frame;
+      if (static_cast<Script *>(user)->hasEnded)
+        return MEBP_DISCONNECTED;
       EXPECT_EQ(headBytes, sizeof frame.head);
       std::memcpy(&frame.head, head, sizeof frame.head);
       frame.body.assign(static_cast<const char *>(body), bytes);
@@ -49,6 +54,8 @@ struct Script {
     made.receive = [](void *user, void *head, size_t, void *body, size_t capacity, size_t *bytes, uint32_t,
                       mebp_error *error) {
       auto &script = *static_cast<Script *>(user);
+      if (script.incoming.empty() && script.repeated)
+        script.incoming.push_back(*script.repeated);
       if (script.incoming.empty()) {
         std::strcpy(error->message, "nothing came");
         return MEBP_DISCONNECTED;
@@ -90,7 +97,7 @@ struct Script {
 class ReliableStreamTest : public testing::Test {
 protected:
   void open() {
-    stream.create(memory.data(), largest, {1000, 50});
+    stream.create(memory.data(), largest, {200, 50});
     script.welcome(7, 0);
     ASSERT_TRUE(stream.open(script.transport(), {}).ok());
     script.outgoing.clear();
@@ -156,8 +163,36 @@ TEST_F(ReliableStreamTest, RefusesAnotherVersionAndAWrongLength) {
     FrameHead head;
     const Status status = stream.receive(head);
     EXPECT_EQ(status.code(), MEBP_CORRUPT);
-    EXPECT_EQ(status.message(), "the other half sent a frame that is none; use the same version of mebp on both sides");
+    EXPECT_EQ(status.message(),
+              isVersion
+                  ? "the other half speaks version 2 of the protocol and this one version 1; use the same release "
+                    "of mebp on both sides"
+                  : "the other half sent a frame of 3 bytes and says that it has 4");
   }
+}
+
+// Each is in time, and none is the next one.
+TEST_F(ReliableStreamTest, WaitsNotForEverForAPeerThatRepeatsItself) {
+  open();
+  script.message(1, "one");
+  FrameHead head;
+  ASSERT_TRUE(stream.receive(head).ok());
+  script.repeated = {head, "one"};
+  const Status status = stream.receive(head);
+  EXPECT_EQ(status.code(), MEBP_DISCONNECTED);
+  EXPECT_EQ(status.message(), "the other half sends nothing but what it has sent before");
+}
+
+// Why the stream ended may have come before it did.
+TEST_F(ReliableStreamTest, SaysWhatTheServerSaidLast) {
+  open();
+  script.message(1, "one");
+  script.message(2, "the server is on fire");
+  script.incoming.back().head.kind = static_cast<uint8_t>(FrameKind::Error);
+  script.hasEnded = true;
+  const Status status = send("two");
+  EXPECT_EQ(status.code(), MEBP_REFUSED);
+  EXPECT_EQ(status.message(), "the server is on fire");
 }
 
 TEST_F(ReliableStreamTest, SaysWhatTheServerSays) {

@@ -43,15 +43,16 @@ def run(arguments: argparse.Namespace) -> int:
 
     for name in ("threads", "max_sessions"):
         value = getattr(arguments, name)
-        if value is not None and not 0 < value < 2**32:
+        if value is not None and not 0 < value < 2**30:
             raise Error(f"--{name.replace('_', '-')} is {value}; give at least 1")
     files = (arguments.cert, arguments.key, arguments.client_ca)
     credentials = credentials_of(*files, arguments.plain_text, ("--cert", "--key", "--client-ca"))
     limit = byte_size("--memory-limit", arguments.memory_limit)
-    options = {"threads": arguments.threads, "memory_limit": limit, "resume_window": arguments.resume_window}
+    options = {"threads": arguments.threads, "memory_limit": limit, "resume_window": arguments.resume_window,
+               "max_sessions": arguments.max_sessions}  # fmt: skip
     try:
         with ended_by_signals(), served(arguments.bundle, **options) as server:
-            print(server.listen(arguments.listen, credentials, arguments.max_sessions), flush=True)
+            print(server.listen(arguments.listen, credentials), flush=True)
             while True:
                 for line in server.lines():
                     print(line, flush=True)

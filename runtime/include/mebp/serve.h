@@ -20,6 +20,7 @@ typedef struct mebp_server_options {
   uint32_t resume_window_ms; /* so long a session waits for its device to come back; 0: two minutes */
   void (*log)(void *user, mebp_log_level level, const char *line); /* on any thread; NULL: nobody is told */
   void *log_user;
+  uint32_t max_sessions; /* one more is refused; 0: as many as the memory limit allows */
 } mebp_server_options;
 static inline void mebp_server_options_init(mebp_server_options *options) {
   memset((void *)options, 0, sizeof(*options));
@@ -29,9 +30,12 @@ static inline void mebp_server_options_init(mebp_server_options *options) {
 mebp_code mebp_server_create(mebp_bundle *bundle, const mebp_server_options *options, mebp_server **out,
                              mebp_error *error);
 /* Serves one stream, on the calling thread, until it ends: a mebp_serve_stream, whose `server` is a mebp_server. A
- * session whose stream breaks goes on with the next one of the same identity. */
+ * session whose stream breaks goes on with the next one of the same identity. One whose device is gone ends at the end
+ * of the window, or where the same identity begins another for which there is no room else. */
 void mebp_server_serve(void *server, const struct mebp_transport *stream, const char *identity);
-/* Ends all sessions; after the last mebp_server_serve has returned. NULL is allowed. */
+/* Ends all sessions and begins no other: every mebp_server_serve returns. On any thread. */
+void mebp_server_stop(mebp_server *server);
+/* After the last mebp_server_serve has returned. NULL is allowed. */
 void mebp_server_destroy(mebp_server *server);
 
 #ifdef __cplusplus

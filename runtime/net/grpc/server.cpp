@@ -15,8 +15,10 @@ namespace mebp::net {
 
 // Who is at the other end, by what TLS has checked.
 static std::string identityOf(const grpc::CallbackServerContext &context, bool plainText) {
-  if (plainText)
-    return "plain text, " + context.peer();
+  if (plainText) {
+    const std::string peer = context.peer(); // whose port is another one for each connection
+    return "plain text, " + peer.substr(0, peer.rfind(':'));
+  }
   const std::vector<grpc::string_ref> pem =
       context.auth_context()->FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
   return pem.empty() ? "" : identityOf(std::string(pem[0].data(), pem[0].size()));

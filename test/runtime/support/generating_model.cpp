@@ -7,16 +7,6 @@ namespace mebp::test {
 
 namespace {
 
-uint32_t stateInput(ProgramBuilder &b, const char *name, uint32_t capacity) {
-  uint32_t value = b.matrix(capacity * tinyBatch, tinyHidden);
-  b.program.mutable_values(static_cast<int>(value))->mutable_placement()->Clear();
-  format::Port *port = b.program.add_inputs();
-  port->set_kind(format::Port::STATE);
-  port->set_name(name);
-  port->set_value(value);
-  return value;
-}
-
 format::Program embedDecode() {
   ProgramBuilder b("embed.decode", tinyRows);
   uint32_t ids = b.idsInput(), w = b.parameter("table", tinyVocabulary, tinyHidden);
@@ -27,7 +17,8 @@ format::Program embedDecode() {
 format::Program layerDecode() {
   ProgramBuilder b("layer.decode", tinyRows);
   uint32_t x = b.flowInput(tinyHidden), w = b.parameter("weight", tinyHidden, tinyHidden);
-  uint32_t k = stateInput(b, "k", tinyRing), v = stateInput(b, "v", tinyRing);
+  uint32_t k = b.stateInput("k", tinyRing * tinyBatch, tinyHidden);
+  uint32_t v = b.stateInput("v", tinyRing * tinyBatch, tinyHidden);
   uint32_t turned = b.tokens(tinyHidden), o = b.tokens(tinyHidden), lse = b.tokens(2), y = b.flowOutput(tinyHidden);
   uint32_t keys = b.inPlaceOf(k), values = b.inPlaceOf(v);
   b.kernel("rope", {x}, {turned}, {{"head_dim", 6}, {"frequencies", 0, {1.0f, 0.3f}}});

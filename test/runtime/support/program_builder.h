@@ -58,6 +58,10 @@ public:
     return addPort(program.mutable_inputs(), format::Port::PARAMETER, name,
                    bound(rows, columns, format::Extent::STATIC, element));
   }
+  uint32_t stateInput(std::string_view name, uint64_t rows, uint64_t columns) {
+    return addPort(program.mutable_inputs(), format::Port::STATE, name,
+                   bound(rows, columns, format::Extent::STATIC, format::F32));
+  }
   // By tokens.
   uint32_t output(format::Port::Kind kind, std::string_view name, uint64_t columns) {
     return addPort(program.mutable_outputs(), kind, name,
