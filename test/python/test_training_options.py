@@ -13,6 +13,10 @@ from mebp.training.options import TrainingOptions
         ({"steps": 1, "epochs": 1}, "--steps and --epochs cannot be used together; give one"),
         ({"steps": 0}, "--steps is 0; give at least 1"),
         ({"accumulate": 0}, "--accumulate is 0; give at least 1"),
+        (
+            {"accumulate": 2, "in_flight": 2, "objective": "dpo"},
+            "--in-flight goes with --objective sft, and dpo takes one sequence after the other; leave one of them out",
+        ),
         ({"in_flight": 0}, "--in-flight is 0; give at least 1"),
         (
             {"accumulate": 2, "in_flight": 3},

@@ -107,6 +107,11 @@ class TrainingOptions:
             raise Error(f"--clip is {self.clip:g}; give a number above 0")
         if self.clip_recompute and self.clip is None:
             raise Error("--clip-recompute says how to clip; give --clip X, too")
+        if self.in_flight > 1 and self.objective != "sft":
+            raise Error(
+                f"--in-flight goes with --objective sft, and {self.objective} takes one sequence after the other; "
+                "leave one of them out"
+            )
         if self.in_flight > self.accumulate:
             raise Error(
                 f"--in-flight {self.in_flight} is more than the {self.accumulate} of --accumulate, which are all "
