@@ -157,6 +157,7 @@ void ReliableStream::bye() {
 
 // The next frame finds the stream closed, and opens one for a session that nobody knows yet.
 void ReliableStream::abandon() {
+  bye(); // or the server would keep the session for its device to come back
   transport.close(transport.user);
   hello.session = 0;
   sent = got = 0;
