@@ -364,7 +364,7 @@ void planGeneration(ModuleOp module, ArrayRef<UsedProgram> programs, const Optio
   for (auto [program, block, runs] : programs)
     memory.scratch = std::max(memory.scratch, countScratch(program, block, device));
   uint64_t rows = countDecodeRows(options), batch = options.shape.batch;
-  memory.tokens = format::alignUp(rows * sizeof(int32_t)) + format::alignUp(batch * sizeof(int32_t));
+  memory.tokens = 2 * format::alignUp(rows * sizeof(int32_t)); // and the numbers of rows whose logits are asked for
   if (auto vocabulary = module->getAttrOfType<IntegerAttr>("mebp.vocabulary"))
     memory.logits = batch * vocabulary.getInt() * sizeof(float);
 

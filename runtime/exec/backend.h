@@ -61,7 +61,7 @@ struct Run {
   int64_t batch = 0;                 // live, of this step
   int64_t sequence = 0;
   int64_t position = 0;         // of each item's first token; what a program keeps in a state lies before it
-  bool isOneToken = false;      // of each item, in generation: kernels may then round otherwise than for many rows
+  bool isDecoding = false;      // of text: each row has the bits that it has alone, maybe others than in a prompt
   Observer *observer = nullptr; // null: nobody asks; else the run is done when it is enqueued
   const Cancellation *cancellation = nullptr; // null: nobody may end it
 };

@@ -65,7 +65,7 @@ GenerationLayout planGeneration(const format::Bundle &bundle, const Backend &bac
         layout.rows = static_cast<uint32_t>(valueOf(*program, output).rows());
   }
   layout.ids = memory.take(layout.rows * sizeof(int32_t));
-  layout.lastRows = memory.take(bundle.model().batch() * sizeof(int32_t));
+  layout.wantedRows = memory.take(layout.rows * sizeof(int32_t));
   layout.scratch = memory.take(backend.followsPlacements() ? scratch : 0);
   layout.total = memory.total();
   return layout;

@@ -451,32 +451,6 @@ const char *mebp_session_notes(const mebp_session *session);
 /* The steps of the state that would be loaded from `folder`; MEBP_NOT_FOUND where there is none. */
 mebp_code mebp_state_steps(const char *folder, uint64_t *steps, mebp_error *error);
 
-/* ---- generation ------------------------------------------------------------------------------------------------ */
-
-/* Text, one token after another, by a bundle that was compiled with --generate-len: it keeps the keys and values of all
- * tokens so far, so that each costs one row. It has memory of its own, beside the session's, whose adapter it runs:
- * what changes that adapter, a step for one, makes a generation forgetful only where it is rewound to 0. The session
- * must outlive it, and is in use while it runs. */
-typedef struct mebp_generation mebp_generation;
-
-/* Its memory; 0 where the bundle cannot generate. */
-uint64_t mebp_generation_memory_bytes(const mebp_bundle *bundle, const mebp_session_options *options);
-/* MEBP_UNSUPPORTED where the bundle cannot generate. */
-mebp_code mebp_generation_create(mebp_session *session, mebp_generation **out, mebp_error *error);
-void mebp_generation_destroy(mebp_generation *generation); /* NULL is allowed */
-/* Extends each of `batch` sequences by `count` tokens, ids[batch * count]; the first call decides how many sequences
- * there are. logits[batch * vocabulary], or NULL, gets those of the token after the last one. Where it fails or is
- * cancelled, mebp_generation_positions says how many tokens were taken. */
-mebp_code mebp_generation_append(mebp_generation *generation, const int32_t *ids, uint32_t batch, uint32_t count,
-                                 float *logits, mebp_error *error);
-/* Forgets all but the first `positions` tokens of each sequence or, where a sliding window has lost what the next token
- * needs of those, all of them. `kept` gets how many remain. */
-mebp_code mebp_generation_rewind(mebp_generation *generation, uint32_t positions, uint32_t *kept, mebp_error *error);
-/* Goes on with `batch` copies of the one sequence that there is. */
-mebp_code mebp_generation_spread(mebp_generation *generation, uint32_t batch, mebp_error *error);
-/* Tokens of each sequence so far. */
-uint32_t mebp_generation_positions(const mebp_generation *generation);
-
 /* ---- locks ----------------------------------------------------------------------------------------------------- */
 
 /* Keeps a folder of states or of an adapter (made where it is not there), or a file such as a log, to one run: whoever
@@ -492,5 +466,6 @@ void mebp_lock_release(mebp_lock *lock); /* NULL is allowed */
 #endif
 
 #include "mebp/calibration.h"
+#include "mebp/generation.h"
 
 #endif /* MEBP_MEBP_H */

@@ -48,7 +48,7 @@ struct Context {
   const Bf16Products *bf16 = nullptr; // multiplies factors of bf16; null: they are widened
   int64_t sequence = 0;               // live, of this step
   int64_t position = 0;               // of the first of them
-  bool isOneToken = false;            // Run::isOneToken
+  bool isDecoding = false;            // Run::isDecoding
 };
 
 // Operands and results in docs/kernels.md's order; an absent optional tensor has no data. A kernel reads its sizes
