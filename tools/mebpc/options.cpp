@@ -309,6 +309,8 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
     app.parse(argc, argv);
     if (out.input.empty() && !checksOptions)
       throw CLI::RequiredError("model");
+  app.add_flag("--explain-wire", out.explainWire,
+               "with --split, list what crosses between the halves: of which block, in which type, how many bytes");
     for (std::string *path : {&out.input, &out.output, &out.rates, &out.planJson})
       *path = format::userPath(*path);
     if (isProgramText(out.input))
