@@ -23,33 +23,12 @@ from pathlib import Path
 
 import numpy as np
 from parts.pages import merge_tables, read_between_marks, write_between_marks
+from parts.questions import QUESTIONS
 from parts.speed.machine import read_cpu
 
 import mebp
 from mebp.tokenizer import Tokenizer
 
-QUESTIONS = (
-    "What is the capital of France?",
-    "Write a haiku about rain.",
-    "Why is the sky blue?",
-    "Tell me a joke.",
-    "How do I boil an egg?",
-    "What is 17 times 3?",
-    "Name three rivers.",
-    "Explain photosynthesis.",
-    "Who wrote Hamlet?",
-    "List the planets.",
-    "What is a prime number?",
-    "How do birds fly?",
-    "Describe a sunset.",
-    "Translate hello to French.",
-    "What is Python?",
-    "Give me a recipe for pancakes.",
-    "What causes tides?",
-    "Who was Einstein?",
-    "Write a short poem about a cat.",
-    "What is the speed of light?",
-)
 PROMPTS, DEPTH, NEW = (256, 1024), 16, 64
 FIGURES = {
     **{f"pp{length}": f"prompt of {length}" for length in PROMPTS},

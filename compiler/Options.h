@@ -41,6 +41,7 @@ struct PrivateLora {
 struct Split {
   bool isChosen = false;
   int64_t deviceFirst = 0, deviceLast = 0; // layers that stay on the device
+  bool narrowsWire = false;                // what crosses is bf16, where activations are f32
 };
 
 /// Parameters of the model that are trained themselves, instead of adapters.

@@ -68,9 +68,7 @@ inline uint64_t ofAttention(const HeldCall &call) {
 }
 
 // Angles, their cosines and sines, and one of those before it is scaled.
-inline uint64_t ofRotation(const HeldCall &call) {
-  return 4 * call.results[0].rows * call.frequencies * sizeof(float);
-}
+inline uint64_t ofRotation(const HeldCall &call) { return 4 * call.results[0].rows * call.frequencies * sizeof(float); }
 
 } // namespace held
 

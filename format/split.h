@@ -46,13 +46,23 @@ enum class FrameKind : uint8_t {
   Forward,   // the device asks for a forward; body: the rows whose result it wants, int32, where the head comes next
   Backward,  // and for the backward of the last one; body: likewise
   Decode,    // for the next rows of sequences; body: likewise
-  Message = 7,
+  Draft,     // likewise, but each row has the bits of one alone
+  Message,
   Error, // the server cannot go on; body: a line
   Bye,   // the device needs the session no more
 };
 
 // What a message is.
 enum class Stage : uint16_t { Hidden = 0, Compressed, Adapted, HiddenCotangent, AdaptedCotangent, CompressedCotangent };
+constexpr const char *nameOf(Stage stage) {
+  constexpr const char *names[] = {"hidden state",
+                                   "compressed rows",
+                                   "adapted rows",
+                                   "cotangent of the hidden state",
+                                   "cotangents of the adapted rows",
+                                   "cotangents of the compressed rows"};
+  return names[static_cast<size_t>(stage)];
+}
 
 struct Hello {
   uint64_t pair = 0;     // of both bundles

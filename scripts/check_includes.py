@@ -19,6 +19,7 @@ ALLOWED = {
     "compiler/*": ["compiler", "dialects/*", "format"],
     "compiler/emit": ["compiler/plan"],
     "compiler/pipeline": ["compiler/*"],
+    "compiler/split": ["compiler/rewrite"],
     "tools/*": ["format"],
     "tools/mebpc": ["compiler", "compiler/pipeline", "runtime/include/mebp"],
     "tools/mebp-opt": ["compiler/pipeline", "dialects/*"],

@@ -11,6 +11,7 @@
 #include "compiler/pipeline/Pipeline.h"
 #include "compiler/pipeline/PlanFile.h"
 #include "compiler/pipeline/PrintPlan.h"
+#include "compiler/pipeline/PrintWire.h"
 #include "compiler/split/Places.h"
 #include "dialects/nn/Locations.h"
 #include "format/byte_size.h"
@@ -63,7 +64,7 @@ public:
       return failure();
     if (isProgramText(compilation.input))
       return runText();
-    if (failed(import()) || failed(chooseShape()) || failed(readRates()))
+    if (failed(checkExplained()) || failed(import()) || failed(chooseShape()) || failed(readRates()))
       return failure();
     PassManager passes(&context);
     buildPipeline(passes, options, compilation.emit.value_or(Level::Exec));
@@ -90,7 +91,7 @@ private:
     if (failed(planned) || failed(verifyPlanned(*module, emitTextError)))
       return failure();
     options = *planned;
-    if (failed(readRates()))
+    if (failed(checkExplained()) || failed(readRates()))
       return failure();
     countWeights();
     return compilation.emit ? print() : emitAll();
@@ -107,6 +108,13 @@ private:
   LogicalResult check(llvm::Error error) {
     if (error)
       return emitError() << llvm::toString(std::move(error));
+    return success();
+  }
+
+  LogicalResult checkExplained() {
+    if (compilation.explainWire && !options.split.isChosen)
+      return emitError() << "--explain-wire: nothing crosses where the model is in one place; give --split "
+                         << "private-lora, or leave it out";
     return success();
   }
 
@@ -247,6 +255,8 @@ private:
         (!compilation.planOnly && failed(write(parameters, bundle, output))))
       return failure();
     printPlan(llvm::outs(), bundle, compilation.explainPeak);
+    if (compilation.explainWire && bundle.split().place() == format::Split::DEVICE)
+      printWire(llvm::outs(), bundle);
     if (!compilation.planOnly)
       llvm::outs() << llvm::formatv("wrote {0}: {1:f2} MB of weights\n", output,
                                     static_cast<double>(bundle.weights_bytes()) / 1e6);

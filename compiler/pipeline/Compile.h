@@ -25,7 +25,8 @@ struct Compilation {
   std::optional<Level> emit;              // print that level and stop
   bool planOnly = false;
   bool explainPeak = false;
-  std::string planJson; // a file
+  bool explainWire = false; // of a split model
+  std::string planJson;     // a file
   // Whether the bundle in this folder is one that a runtime opens and lays out as it is planned, or why not. Asked
   // before it gets its name.
   std::function<std::string(const std::string &folder, const format::Plan &plan)> checkBundle;

@@ -30,6 +30,7 @@ template <typename Visitor, typename AnyOptions> void visit(AnyOptions &options,
   visitor("split", options.split.isChosen);
   visitor("device_first", options.split.deviceFirst);
   visitor("device_last", options.split.deviceLast);
+  visitor("narrows_wire", options.split.narrowsWire);
   visitor("train_full", options.full.isChosen);
   visitor("train_targets", options.full.targets);
   visitor("galore_rank", options.galore.rank);

@@ -85,11 +85,13 @@ void buildSchedulePipeline(OpPassManager &passes, const Options &options, Level 
   passes.addPass(createTileLoss(tile));
   if (options.storage.narrowActivations)
     passes.addNestedPass<func::FuncOp>(createNarrowActivations());
-  if (options.split.isChosen) {
+  if (options.split.isChosen || options.split.narrowsWire) {
     AssignPlacesOptions places;
     places.deviceFirst = options.split.deviceFirst;
     places.deviceLast = options.split.deviceLast;
     passes.addPass(createAssignPlaces(places));
+    if (options.split.narrowsWire)
+      passes.addPass(createNarrowWire());
     passes.addPass(createCheckPrivate());
   }
   if (level == Level::Train)

@@ -77,7 +77,8 @@ private:
     auto frequencies = kernel.getKernelAttributes().getAs<DenseF32ArrayAttr>("frequencies");
     return format::bytesHeldWithin({kernel.getSignature(), operands.data(), operands.size(), results.data(),
                                     results.size(), getNumber("heads"), getNumber("window"),
-                                    static_cast<uint64_t>(frequencies ? frequencies.size() : 0), traits.multipliesDequantised});
+                                    static_cast<uint64_t>(frequencies ? frequencies.size() : 0),
+                                    traits.multipliesDequantised});
   }
 
   exec::ProgramOp program;

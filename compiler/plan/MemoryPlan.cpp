@@ -374,8 +374,8 @@ void planGeneration(ModuleOp module, ArrayRef<UsedProgram> programs, const Optio
   for (auto [program, block, runs] : programs)
     memory.scratch = std::max(memory.scratch, countScratch(program, block, device));
   uint64_t rows = countDecodeRows(options), batch = options.shape.batch;
-  memory.tokens = format::alignUp(rows * sizeof(int32_t)) + format::alignUp(batch * sizeof(int32_t));
-  if (options.split.isChosen) // a server may forget them
+  memory.tokens = 2 * format::alignUp(rows * sizeof(int32_t)); // and the numbers of rows whose logits are asked for
+  if (options.split.isChosen)                                  // a server may forget them
     memory.tokens += format::alignUp(batch * options.generation.positions * sizeof(int32_t));
   if (auto vocabulary = module->getAttrOfType<IntegerAttr>("mebp.vocabulary"))
     memory.logits = batch * vocabulary.getInt() * sizeof(float);

@@ -1,21 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Stores activations in bf16. Kernels go on computing in f32, and round once where they write a result.
-//
-// Terms: an exact value stays in f32: statistics of a softmax, what is summed over many tokens, logits, and the loss
-// (KernelOpInterface::getExactValues), and sums over tiles of the vocabulary. Parameters, their gradients and scalars
-// are no activations.
-// 1. Values in one memory have one type: what a loop carries, a whole and its slices and updates, accumulators. They
-//    form classes, and a class with an exact value is exact.
-// 2. Every other activation becomes bf16.
-// 3. Where an exact value is written into a rounded tensor, or leaves as a checkpoint or cotangent, it is rounded by a
-//    kernel of its own: multiplication by one.
-// 4. An exact cotangent that a linear layer pulls back, such as the loss's probabilities, is kept for other readers
-//    alone: the product may round it (nn.linear_input_gradient's `narrow`).
+#include "compiler/rewrite/Narrower.h"
 #include "compiler/rewrite/Passes.h"
-
-#include "mlir/IR/Builders.h"
-#include "llvm/ADT/EquivalenceClasses.h"
 
 using namespace mlir;
 
@@ -25,102 +12,10 @@ namespace mebp {
 
 namespace {
 
-bool isActivation(Value value) { return nn::isTokens(value.getType()) && getElementTypeOrSelf(value).isF32(); }
-
-class Narrower {
-public:
-  explicit Narrower(func::FuncOp function) : function(function), builder(function.getContext()) {}
-
-  void run() {
-    function.walk([&](Operation *op) { joinValuesOf(op); });
-    auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
-    for (OpOperand &operand : terminator->getOpOperands())
-      if (leavesExact(operand))
-        exact.push_back(operand.get());
-    for (Value value : exact)
-      exactLeaders.insert(classes.getOrInsertLeaderValue(value));
-
-    function.walk([&](Block *block) {
-      for (BlockArgument argument : block->getArguments())
-        narrow(argument);
-      for (Operation &op : *block)
-        for (Value result : op.getResults())
-          narrow(result);
-    });
-    function.walk([&](train::UpdateOp update) { convert(update.getSourceMutable(), update.getType()); });
-    for (OpOperand &operand : terminator->getOpOperands())
-      if (!leavesExact(operand) && isActivation(operand.get()))
-        convert(operand, narrowed(operand.get().getType()));
-    function.walk([&](nn::LinearInputGradientOp product) {
-      if (getElementTypeOrSelf(product.getDy()).isF32())
-        product.setNarrow(true);
-    });
-    function.setFunctionType(
-        builder.getFunctionType(function.getBody().front().getArgumentTypes(), terminator->getOperandTypes()));
-  }
-
-private:
-  void join(Value left, Value right) {
-    if (left && right && isActivation(left) && isActivation(right))
-      classes.unionSets(left, right);
-  }
-
-  void joinValuesOf(Operation *op) {
-    if (auto kernel = dyn_cast<nn::KernelOpInterface>(op)) {
-      for (OpResult result : op->getResults())
-        join(kernel.getAccumulator(result.getResultNumber()), result);
-      for (Value value : kernel.getExactValues())
-        if (value && isActivation(value))
-          exact.push_back(value);
-    } else if (auto loop = dyn_cast<train::LoopOp>(op)) {
-      // Sums over the vocabulary.
-      if (loop.getDomain() == train::Domain::WeightRows)
-        llvm::copy_if(loop.getInits(), std::back_inserter(exact), isActivation);
-      for (auto [init, argument, yielded, result] :
-           llvm::zip(loop.getInits(), loop.getCarried(), loop.getYield().getValues(), loop.getResults()))
-        for (Value other : {Value(argument), Value(yielded), Value(result)})
-          join(init, other);
-    } else if (auto slice = dyn_cast<train::SliceOp>(op)) {
-      join(slice.getSource(), slice.getResult());
-    } else if (auto update = dyn_cast<train::UpdateOp>(op)) {
-      join(update.getDestination(), update.getResult());
-    }
-  }
-
-  /// Results are for the caller.
-  bool leavesExact(OpOperand &returned) {
-    train::PortAttr port = train::getResultPort(function, returned.getOperandNumber());
-    return port && port.getKind() == train::PortKind::Result;
-  }
-
-  Type narrowed(Type type) { return cast<RankedTensorType>(type).clone(builder.getBF16Type()); }
-
-  void narrow(Value value) {
-    if (isActivation(value) && !exactLeaders.contains(classes.getOrInsertLeaderValue(value)))
-      value.setType(narrowed(value.getType()));
-  }
-
-  void convert(OpOperand &operand, Type type) {
-    if (cast<RankedTensorType>(operand.get().getType()).getElementType() ==
-        cast<RankedTensorType>(type).getElementType())
-      return;
-    builder.setInsertionPoint(operand.getOwner());
-    Type rounded = cast<RankedTensorType>(operand.get().getType()).clone(cast<RankedTensorType>(type).getElementType());
-    operand.set(
-        nn::ScaleOp::create(builder, operand.get().getLoc(), rounded, operand.get(), builder.getF32FloatAttr(1.0f)));
-  }
-
-  func::FuncOp function;
-  OpBuilder builder;
-  llvm::EquivalenceClasses<Value> classes;
-  SmallVector<Value> exact;
-  DenseSet<Value> exactLeaders;
-};
-
 struct NarrowActivations : impl::NarrowActivationsBase<NarrowActivations> {
   void runOnOperation() override {
     if (!getOperation().isExternal())
-      Narrower(getOperation()).run();
+      narrowActivations(getOperation());
   }
 };
 

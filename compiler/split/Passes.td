@@ -16,6 +16,22 @@ def AssignPlaces : Pass<"mebp-assign-places", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mebp::train::TrainDialect"];
 }
 
+def NarrowWire : Pass<"mebp-narrow-wire", "::mlir::ModuleOp"> {
+  let summary = "Make bf16 what crosses between device and server";
+  let description = [{
+    Of f32 activations, those that cross: what the first of the server's layers takes, what the last one gives, u and v
+    of each, and the cotangents of these. Kernels round where they store them. Layers that share a function and of which
+    other things cross get clones.
+
+    ```mlir
+    func.func @layer.compress(%x : tensor<?x?x576xf32, #nn.tokens>, ..) -> (tensor<?x?x32xf32, #nn.tokens> {remote "q_proj.u"})
+    // becomes, for a served layer behind another one
+    func.func @layer.compress.remote(%x : tensor<?x?x576xf32, #nn.tokens>, ..) -> (tensor<?x?x32xbf16, #nn.tokens> {remote "q_proj.u"})
+    ```
+  }];
+  let dependentDialects = ["::mebp::train::TrainDialect"];
+}
+
 def CheckPrivate : Pass<"mebp-check-private", "::mlir::ModuleOp"> {
   let summary = "Check that a user's data reaches the server through nothing but what is passed to it";
   let description = [{

@@ -2,13 +2,17 @@
 """Choosing tokens one after another: the likeliest, or drawn from what the model thinks of them."""
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mebp.errors import Error
+from mebp.extension import load_runtime
 from mebp.numbers import whole_number
+from mebp.streaming import TextStream, stop_strings
+from mebp.tokenizer import Tokenizer
+from mebp.words import counted
 
 if TYPE_CHECKING:
     from mebp.session import Session
@@ -108,8 +112,8 @@ class Recomputed:
     def __init__(self, session: "Session") -> None:
         self._session = session
 
-    def logits(self, ids: np.ndarray) -> np.ndarray:
-        """float32 [batch, vocabulary], of the token after ids [batch, sequence]."""
+    def logits(self, ids: np.ndarray, drafts: int = 0) -> np.ndarray:
+        """float32 [batch, vocabulary], of the token after ids [batch, sequence]; drafts would save nothing."""
         return self._session.logits(ids, first=ids.shape[1] - 1)[:, 0]
 
 
@@ -117,16 +121,37 @@ class Kept:
     """The next token's logits by the keys and values of those before, which stay from one call to the next: what two
     calls have in common at their beginning is computed once."""
 
-    def __init__(self, native: object) -> None:
-        """`native`: the runtime's Generation."""
-        self._native = native
+    def __init__(self, native: object, positions: int) -> None:
+        """`native`: the runtime's Generation, which has room for so many positions."""
+        self._native, self._positions = native, positions
         self._ids = np.empty((0, 0), dtype=np.int32)  # whose keys and values are there
+        self._draft: list[int] = []  # what was computed behind them
+        self._drafted = 0  # tokens of the last pass's draft that turned out to be right
+        self.tokens = self.passes = 0  # computed after a prompt, so far
 
-    def logits(self, ids: np.ndarray) -> np.ndarray:
-        """float32 [batch, vocabulary], of the token after ids [batch, sequence]."""
+    @property
+    def most_drafts(self) -> int:
+        """That one pass takes beside the token before them."""
+        return self._native.draft_limit() - 1
+
+    def logits(self, ids: np.ndarray, drafts: int = 0) -> np.ndarray:
+        """float32 [batch, vocabulary], of the token after ids [batch, sequence].
+
+        drafts: of a single sequence, compute up to so many tokens ahead, where it has been as it is now before. When
+        they are asked for, they are there; the numbers are the same.
+        """
+        if self._is_drafted(ids):
+            self._ids, self._draft = ids, self._draft[1:]
+            self._drafted += 1
+            self.tokens += 1
+            return self._native.draft_logits(self._drafted)
         common = self._native.rewind(self._common(ids))
-        self._ids = ids
+        self._ids, self._draft, self._drafted = ids, [], 0
         try:
+            if ids.shape[1] - common == 1 and common > 0:
+                self.tokens, self.passes = self.tokens + 1, self.passes + 1
+                if drafts:
+                    return self._look_ahead(ids[0], drafts)
             # Samples of one prompt: it is computed once.
             if common == 0 and len(ids) > 1 and (ids == ids[0]).all():
                 logits = self._native.append(ids[:1])
@@ -136,6 +161,22 @@ class Kept:
         except BaseException:
             self._ids = np.empty((0, 0), dtype=np.int32)
             raise
+
+    def _is_drafted(self, ids: np.ndarray) -> bool:
+        before = self._ids.shape[1]
+        return (
+            bool(self._draft)
+            and ids.shape == (1, before + 1)
+            and ids[0, -1] == self._draft[0]
+            and bool((ids[:, :before] == self._ids).all())
+        )
+
+    def _look_ahead(self, ids: np.ndarray, drafts: int) -> np.ndarray:
+        wanted = min(drafts, self._positions - len(ids))
+        draft = load_runtime().find_draft(np.ascontiguousarray(ids), wanted)
+        self._native.append_draft(np.array([ids[-1], *draft], dtype=np.int32))
+        self._draft = draft
+        return self._native.draft_logits(0)
 
     def _common(self, ids: np.ndarray) -> int:
         """How many tokens need not be computed. The last one is: its logits are asked for."""
@@ -153,6 +194,7 @@ def new_tokens(
     ends: Collection[int],
     sampler: Sampler,
     finishes: Callable[[int, int], bool] = lambda row, token: False,
+    drafts: int = 0,
 ) -> Iterator[np.ndarray]:
     """Yields int32 [batch] up to `count` times, as soon as each is chosen, after the prompts `ids` [batch, sequence].
 
@@ -160,7 +202,7 @@ def new_tokens(
     """
     finished = np.zeros(len(ids), dtype=bool)
     for _ in range(count):
-        chosen = sampler.choose(source.logits(ids), ids)
+        chosen = sampler.choose(source.logits(ids, drafts), ids)
         chosen = np.where(finished, ids[:, -1], chosen)
         finished |= np.isin(chosen, list(ends))
         for row in np.flatnonzero(~finished):
@@ -169,6 +211,66 @@ def new_tokens(
         if finished.all():
             return
         ids = np.concatenate([ids, chosen[:, None]], axis=1)
+
+
+def continue_prompts(
+    session: "Session",
+    ids: np.ndarray,
+    count: int,
+    sampler: Sampler,
+    ends: int | Collection[int] | None,
+    stop: str | Sequence[str] | None,
+    callback: Callable[[np.ndarray], object] | None,
+    source: Kept | None,
+    drafts: int,
+) -> np.ndarray:
+    """Session.generate, with its arguments read: int64 [batch, sequence + n] from int32 [batch, sequence]."""
+    _check_room(session, ids, count)
+    finals = end_tokens(ends, session.vocabulary)
+    streams = _streams(session, len(ids), stop)
+    if drafts and not session.generates:
+        raise Error("drafts need a bundle that keeps keys and values; compile it with --generate-len, or give none")
+    if drafts and len(ids) > 1:
+        raise Error(f"drafts are of one sequence at a time, and there are {len(ids)}; leave out samples or drafts")
+    if source is None:
+        source = session.keys_and_values() if session.generates else Recomputed(session)
+    if drafts and drafts > source.most_drafts:
+        raise Error(f"drafts is {drafts}, and the bundle computes up to {source.most_drafts} at once; give fewer")
+
+    def finishes(row: int, token: int) -> bool:
+        if not streams:
+            return False
+        streams[row].add(token)
+        return streams[row].has_stopped
+
+    columns = [ids.astype(np.int64)]
+    for tokens in new_tokens(source, ids, count, finals, sampler, finishes, drafts):
+        columns.append(tokens.astype(np.int64)[:, None])
+        if callback is not None:
+            callback(columns[-1][:, 0])
+    return np.concatenate(columns, axis=1)
+
+
+def _check_room(session: "Session", ids: np.ndarray, count: int) -> None:
+    if ids.shape[1] + count > session.max_positions:
+        option = "--generate-len" if session.generates else "--seq-len"
+        raise Error(
+            f"a prompt of {counted(ids.shape[1], 'token')} and {count} new ones exceed the compiled length of "
+            f"{session.max_positions}; shorten them or compile with a longer {option}"
+        )
+    if len(ids) > session.max_batch:
+        raise Error(
+            f"{len(ids)} rows are more than the {session.max_batch} that the bundle was compiled for; compile with "
+            f"--batch {len(ids)}"
+        )
+
+
+def _streams(session: "Session", rows: int, stop: str | Sequence[str] | None) -> list[TextStream]:
+    stops = stop_strings(stop)
+    if not stops:
+        return []
+    tokenizer = Tokenizer(session.path)
+    return [TextStream(tokenizer.decode, stops) for _ in range(rows)]
 
 
 def end_tokens(ends: int | Collection[int] | None, vocabulary: int) -> set[int]:

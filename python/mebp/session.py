@@ -17,10 +17,7 @@ from mebp.plan import Plan
 from mebp.private_lora import is_factor
 from mebp.sequences import Sequences
 from mebp.step_result import StepResult
-from mebp.streaming import TextStream, stop_strings
-from mebp.tokenizer import Tokenizer
 from mebp.trained_model import TrainedModel
-from mebp.words import counted
 
 
 class Session(Sequences):
@@ -300,6 +297,7 @@ class Session(Sequences):
         samples: int = 1,
         callback: Callable[[np.ndarray], object] | None = None,
         source: generation.Kept | None = None,
+        drafts: int = 0,
     ) -> np.ndarray:
         """Prompts and their continuations: int64 [batch, sequence + n], n <= max_new_tokens.
 
@@ -319,6 +317,8 @@ class Session(Sequences):
         callback: called with each step's tokens, int64 [batch], as soon as they are chosen.
         source: keys and values of an earlier call, of `keys_and_values()`: what both prompts begin with is not computed
             again.
+        drafts: of a single sequence whose text repeats itself, up to so many tokens are computed together with the next
+            one, and those that turn out to be right are kept: the same tokens in fewer passes. `source` counts these.
 
         Raises mebp.Error for an invalid value, and where the prompt and max_new_tokens exceed max_positions, or the
         rows the compiled batch.
@@ -329,34 +329,8 @@ class Session(Sequences):
         ids = arrays.token_array("input_ids", input_ids, "give prompts of other lengths in calls of their own")
         ids = np.repeat(ids, whole_number("samples", samples, at_least=1), axis=0)
         count = whole_number("max_new_tokens", max_new_tokens, at_least=1)
-        if ids.shape[1] + count > self.max_positions:
-            option = "--generate-len" if self.generates else "--seq-len"
-            raise Error(
-                f"a prompt of {counted(ids.shape[1], 'token')} and {count} new ones exceed the compiled length of "
-                f"{self.max_positions}; shorten them or compile with a longer {option}"
-            )
-        if len(ids) > self.max_batch:
-            raise Error(
-                f"{len(ids)} rows are more than the {self.max_batch} that the bundle was compiled for; compile with "
-                f"--batch {len(ids)}"
-            )
-        ends = generation.end_tokens(eos_token_id, self.vocabulary)
-        streams = self._streams(len(ids), stop)
-
-        def finishes(row: int, token: int) -> bool:
-            if not streams:
-                return False
-            streams[row].add(token)
-            return streams[row].has_stopped
-
-        columns = [ids.astype(np.int64)]
-        if source is None:
-            source = self.keys_and_values() if self.generates else generation.Recomputed(self)
-        for tokens in generation.new_tokens(source, ids, count, ends, sampler, finishes):
-            columns.append(tokens.astype(np.int64)[:, None])
-            if callback is not None:
-                callback(columns[-1][:, 0])
-        return np.concatenate(columns, axis=1)
+        drafts = whole_number("drafts", drafts, at_least=0)
+        return generation.continue_prompts(self, ids, count, sampler, eos_token_id, stop, callback, source, drafts)
 
     @property
     def generates(self) -> bool:
@@ -368,14 +342,7 @@ class Session(Sequences):
 
         Raises mebp.Error where the bundle was compiled without --generate-len.
         """
-        return generation.Kept(load_runtime().Generation(self._session))
-
-    def _streams(self, rows: int, stop: str | Sequence[str] | None) -> list[TextStream]:
-        stops = stop_strings(stop)
-        if not stops:
-            return []
-        tokenizer = Tokenizer(self.path)
-        return [TextStream(tokenizer.decode, stops) for _ in range(rows)]
+        return generation.Kept(load_runtime().Generation(self._session), self.max_positions)
 
     def trainables(self) -> dict[str, np.ndarray]:
         """Copies of all trainable tensors, {PEFT key: float32 array}, keys as in adapter_model.safetensors.

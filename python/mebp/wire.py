@@ -3,7 +3,7 @@
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 
@@ -14,7 +14,6 @@ from mebp.split import kept_layers
 
 HEAD_BYTES = 32  # of a frame: format/split.h
 ROW_NUMBER_BYTES = 4  # of a command, for each row whose result the device wants
-_COTANGENT = ".cotangent"
 
 
 @dataclass(frozen=True)
@@ -76,13 +75,13 @@ class Wire:
     def step(self, rows: int | None = None, labelled: int | None = None) -> Crossing:
         """A training step over so many tokens, of which so many predict a label; None for all."""
         rows, labelled = self._rows(rows, labelled)
-        messages = [*self._forward(rows, self._top(rows, labelled)), *self._backward(rows, self._top(rows, labelled))]
+        messages = self._messages("forward", rows, labelled) + self._messages("backward", rows, labelled)
         return _crossing("training step", rows, messages, 2, 2 * labelled if self._selects() else 0)
 
     def evaluation(self, rows: int | None = None, labelled: int | None = None) -> Crossing:
         """A loss, likewise."""
         rows, labelled = self._rows(rows, labelled)
-        messages = self._forward(rows, self._top(rows, labelled))
+        messages = self._messages("forward", rows, labelled)
         return _crossing("evaluation", rows, messages, 1, labelled if self._selects() else 0)
 
     def prompt(self, rows: int) -> Crossing:
@@ -93,14 +92,12 @@ class Wire:
                 f"{self.model['positions']:,}"
             )
         passes = self._passes(rows)
-        messages = [
-            message for taken in passes for message in self._forward(taken, self._top(taken, 1), generates=True)
-        ]
+        messages = [message for taken in passes for message in self._messages("decode", taken, 1)]
         return _crossing("prompt", rows, messages, len(passes), len(passes) if self._selects() else 0)
 
     def token(self) -> Crossing:
         """One decoded token."""
-        return _crossing("decoded token", 1, self._forward(1, 1, generates=True), 1, 1 if self._selects() else 0)
+        return _crossing("decoded token", 1, self._messages("decode", 1, 1), 1, 1 if self._selects() else 0)
 
     def _rows(self, rows: int | None, labelled: int | None) -> tuple[int, int]:
         rows = self.tokens if rows is None else rows
@@ -114,9 +111,6 @@ class Wire:
     def _selects(self) -> bool:
         """Whether the head comes next, so that only rows that it wants cross."""
         return self.device_last == 0
-
-    def _top(self, rows: int, wanted: int) -> int:
-        return wanted if self._selects() else rows
 
     def _passes(self, rows: int) -> list[int]:
         """As the runtime cuts a prompt: never one row alone at its end where two may be."""
@@ -136,41 +130,12 @@ class Wire:
             described["tensors"][port["value"]]["rows"] for port in described["takes"] if port["kind"] == "batch"
         )
 
-    def _forward(self, rows: int, top: int, generates: bool = False) -> list[tuple[bool, int]]:
-        """(whether to the server, bytes) of each message."""
-        prefix = "decode_" if generates else ""
-        messages = [(True, rows * self._hidden_row())]
-        for block in self.served:
-            program = block["programs"].get(f"{prefix}adapt")
-            if program is not None:
-                messages += [(False, rows * self._remote_row(program, "takes", False))]
-                messages += [(True, rows * self._remote_row(program, "gives", False))]
-        return [*messages, (False, top * self._hidden_row())]
-
-    def _backward(self, rows: int, top: int) -> Iterator[tuple[bool, int]]:
-        lowest = self.split["lowest_trained"]
-        yield True, top * self._hidden_row()
-        for number in range(self.end - 1, max(self.first, lowest) - 1, -1):
-            program = self.description["blocks"][number]["programs"].get("adapt_backward")
-            if program is None:
-                continue
-            yield False, rows * self._remote_row(program, "takes", True)
-            if number > lowest:
-                yield True, rows * self._remote_row(program, "gives", True)
-        if self.first > lowest:
-            yield False, rows * self._hidden_row()
-
-    def _remote_row(self, program: int, side: str, cotangents: bool) -> int:
-        described = self.description["programs"][program]
-        return sum(
-            _row_bytes(described, port)
-            for port in described[side]
-            if port["kind"] == "remote" and port["name"].endswith(_COTANGENT) == cotangents
-        )
-
-    def _hidden_row(self) -> int:
-        described = self.description["programs"][self.description["blocks"][0]["programs"]["forward"]]
-        return sum(_row_bytes(described, port) for port in described["gives"] if port["kind"] == "flow")
+    def _messages(self, passing: str, rows: int, wanted: int) -> list[tuple[bool, int]]:
+        """(whether to the server, bytes) of each, of so many rows; `wanted`: on which the head runs."""
+        return [
+            (channel["to_server"], (wanted if channel["selected_rows"] else rows) * channel["row_bytes"])
+            for channel in self.split["channels"][passing]
+        ]
 
 
 def crossed(session: Session) -> tuple[int, int, int, int]:
@@ -196,11 +161,6 @@ def as_json(crossing: Crossing, network: Network | None, compute_ms: float = 0.0
         seconds = crossing.seconds(network, compute_ms)
         fields |= {"seconds": seconds, "tokens_per_second": crossing.rows / seconds["total"]}
     return fields
-
-
-def _row_bytes(program: Mapping[str, Sequence[dict]], port: Mapping[str, object]) -> int:
-    value = program["tensors"][port["value"]]
-    return value["bytes"] // value["rows"]
 
 
 def _crossing(what: str, rows: int, messages: Sequence[tuple[bool, int]], commands: int, row_numbers: int) -> Crossing:

@@ -17,6 +17,7 @@ namespace mebp::python {
 namespace nb = nanobind;
 
 using TokenArray = nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using TokenRow = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using FloatArray = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 using FloatResult = nb::ndarray<nb::numpy, float>;
 

@@ -352,6 +352,18 @@ public:
     check(mebp_generation_spread(handle.get(), batch, &error), error);
   }
   uint32_t positions() const { return mebp_generation_positions(handle.get()); }
+  void appendDraft(TokenRow ids) {
+    const auto count = static_cast<uint32_t>(ids.shape(0));
+    unlocked([&](mebp_error *error) { return mebp_generation_append_draft(handle.get(), ids.data(), count, error); });
+  }
+  // [1, vocabulary]
+  FloatResult draftLogits(uint32_t index) {
+    FloatResult result = makeArray({1, session.vocabulary()});
+    float *out = result.data();
+    unlocked([&](mebp_error *error) { return mebp_generation_draft_logits(handle.get(), index, out, error); });
+    return result;
+  }
+  uint32_t draftLimit() const { return mebp_generation_draft_limit(handle.get()); }
 
 private:
   struct Destroy {
@@ -375,6 +387,12 @@ private:
   mebp_lock *handle = nullptr;
 };
 
+std::vector<int32_t> findDraft(TokenRow ids, uint32_t wanted) {
+  std::vector<int32_t> draft(wanted);
+  draft.resize(mebp_draft_find(ids.data(), static_cast<uint32_t>(ids.shape(0)), draft.data(), wanted));
+  return draft;
+}
+
 // None where the folder has no state.
 std::optional<uint64_t> stateSteps(const char *folder) {
   uint64_t steps = 0;
@@ -393,12 +411,16 @@ void bindSession(nb::module_ &module) {
       .def(nb::init<const char *, bool>(), nb::arg("path"), nb::arg("is_folder"))
       .def("release", &Lock::release);
   module.def("state_steps", &stateSteps, nb::arg("folder"));
+  module.def("find_draft", &findDraft, nb::arg("ids"), nb::arg("wanted"));
   nb::class_<Generation>(module, "Generation")
       .def(nb::init<const Session &>(), nb::arg("session"), nb::keep_alive<1, 2>())
       .def("append", &Generation::append, nb::arg("ids"))
       .def("rewind", &Generation::rewind, nb::arg("positions"))
       .def("spread", &Generation::spread, nb::arg("batch"))
-      .def("positions", &Generation::positions);
+      .def("positions", &Generation::positions)
+      .def("append_draft", &Generation::appendDraft, nb::arg("ids"))
+      .def("draft_logits", &Generation::draftLogits, nb::arg("index"))
+      .def("draft_limit", &Generation::draftLimit);
   nb::class_<Session>(module, "Session")
       .def(nb::init<const Bundle &, const std::string &, double, double, double, double, double, uint32_t, bool, bool,
                     bool, double, uint64_t, const std::string &, bool, double, double, double, double, double, double,

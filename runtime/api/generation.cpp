@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "runtime/api/handle.h"
+#include "runtime/generate/draft.h"
 #include "runtime/train/options.h"
 
 using namespace mebp;
@@ -87,4 +88,22 @@ mebp_code mebp_generation_spread(mebp_generation *generation, uint32_t batch, me
 
 uint32_t mebp_generation_positions(const mebp_generation *generation) {
   return generation ? generation->generation.positions() : 0;
+}
+
+uint32_t mebp_draft_find(const int32_t *ids, uint32_t count, int32_t *out, uint32_t wanted) {
+  return ids && out ? findDraft(ids, count, out, wanted) : 0;
+}
+
+mebp_code mebp_generation_append_draft(mebp_generation *generation, const int32_t *ids, uint32_t count,
+                                       mebp_error *error) {
+  return generates(generation, error, {{"ids", ids}}, [&](Generation &used) { return used.appendDraft(ids, count); });
+}
+
+mebp_code mebp_generation_draft_logits(mebp_generation *generation, uint32_t index, float *logits, mebp_error *error) {
+  return generates(generation, error, {{"logits", logits}},
+                   [&](Generation &used) { return used.draftLogits(index, logits); });
+}
+
+uint32_t mebp_generation_draft_limit(const mebp_generation *generation) {
+  return generation ? generation->generation.mostDrafted() : 0;
 }

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "format/channels.h"
 #include "format/storage.h"
 #include "runtime/bundle/describe_program.h"
 #include "runtime/bundle/enum_names.h"
@@ -90,12 +91,35 @@ static Json describePlan(const format::Plan &plan) {
           {"generation", describeBuffers(plan.generation())}};
 }
 
-static Json describeSplit(const format::Split &split) {
-  return {{"place", inLowerCase(format::Split::Place_Name(split.place()))},
-          {"pair", split.pair()},
-          {"first_block", split.first_block()},
-          {"end_block", split.end_block()},
-          {"lowest_trained", split.lowest_trained()}};
+static Json describeChannels(const format::Bundle &device, format::Passing passing) {
+  Json list = Json::array();
+  for (const format::Channel &channel : format::listChannels(device, passing))
+    list.push_back({{"block", channel.block},
+                    {"what", nameOf(channel.stage)},
+                    {"to_server", channel.isUp},
+                    {"columns", channel.columns},
+                    {"storage", format::nameOf(channel.storage)},
+                    {"row_bytes", channel.rowBytes()},
+                    {"selected_rows", channel.isSelected}});
+  return list;
+}
+
+// The device's half also knows what passes.
+static Json describeSplit(const format::Bundle &bundle) {
+  const format::Split &split = bundle.split();
+  Json described = {{"place", inLowerCase(format::Split::Place_Name(split.place()))},
+                    {"pair", split.pair()},
+                    {"first_block", split.first_block()},
+                    {"end_block", split.end_block()},
+                    {"lowest_trained", split.lowest_trained()}};
+  if (split.place() != format::Split::DEVICE)
+    return described;
+  Json channels = {{"forward", describeChannels(bundle, format::Passing::Forward)},
+                   {"backward", describeChannels(bundle, format::Passing::Backward)}};
+  if (bundle.model().positions())
+    channels["decode"] = describeChannels(bundle, format::Passing::Decode);
+  described["channels"] = channels;
+  return described;
 }
 
 std::string describeBundle(const format::Bundle &bundle) {
@@ -134,7 +158,7 @@ std::string describeBundle(const format::Bundle &bundle) {
                       {"weights", weights},
                       {"trainables", trainables}};
   if (bundle.has_split())
-    description["split"] = describeSplit(bundle.split());
+    description["split"] = describeSplit(bundle);
   // A name that is no UTF-8 must not stop a report.
   return description.dump(2, ' ', false, Json::error_handler_t::replace);
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "runtime/train/rows.h"
 #include "runtime/train/serve.h"
@@ -100,19 +101,53 @@ Status Generation::catchUp(uint32_t before) {
 // `ids` points to the first sequence's; those of the next one lie `stride` further.
 Status Generation::extend(const int32_t *ids, uint32_t stride, uint32_t count) {
   const uint32_t most = std::min(layout.rows / batch, session->bundle().content().model().sequence());
+  drafted = 0;
   uint32_t taken = 0;
   for (uint32_t done = 0; done < count; done += taken) {
     taken = std::min(most, count - done);
     if (count - done - taken == 1 && taken > 2)
       --taken; // so that two are left
-    if (Status status = step(ids + done, stride, taken); !status.ok())
+    if (Status status = step(ids + done, stride, {batch, taken}); !status.ok())
       return status;
   }
   lastTaken = taken;
   return Status();
 }
 
-Status Generation::step(const int32_t *ids, uint32_t stride, uint32_t count) {
+Status Generation::appendDraft(const int32_t *ids, uint32_t count) {
+  drafted = 0;
+  if (Status status = check(ids, 1, count); !status.ok())
+    return status;
+  if (count > mostDrafted())
+    return failure(MEBP_OUT_OF_RANGE, "a draft has %u tokens, and one pass takes up to %u; give fewer", count,
+                   mostDrafted());
+  batch = 1;
+  const uint32_t before = length;
+  remember(ids, count);
+  return session->withServer([&]() -> Status {
+    if (Status status = catchUp(before); !status.ok())
+      return status;
+    if (Status status = step(ids, count, {batch, count, true}); !status.ok())
+      return status;
+    drafted = count;
+    return Status();
+  });
+}
+
+uint32_t Generation::mostDrafted() const {
+  return std::min(layout.rows, session->bundle().content().model().sequence());
+}
+
+Status Generation::draftLogits(uint32_t number, float *logits) {
+  if (number >= drafted)
+    return failure(MEBP_OUT_OF_RANGE, "the last pass drafted %u tokens, so there are no logits after number %u",
+                   drafted, number);
+  return blocks.decodeLogits(number, 1, logits);
+}
+
+// `ids` points to the first sequence's; those of the next one lie `stride` further.
+Status Generation::step(const int32_t *ids, uint32_t stride, LiveShape live) {
+  const uint32_t count = live.sequence;
   for (uint32_t item = 0; item < batch; ++item)
     std::memcpy(tokens.ids() + static_cast<size_t>(item) * count, ids + static_cast<size_t>(item) * stride,
                 count * sizeof(int32_t));
@@ -121,42 +156,48 @@ Status Generation::step(const int32_t *ids, uint32_t stride, uint32_t count) {
     if (static_cast<uint32_t>(tokens.ids()[i]) >= vocabulary)
       return failure(MEBP_OUT_OF_RANGE, "token %d is beyond the vocabulary of %u", tokens.ids()[i], vocabulary);
   written = std::max(written, length + count);
-  if (Status status = askForLast(count); !status.ok())
+  if (Status status = askFor(live.isDraft ? allRows(count) : lastRows(count)); !status.ok())
     return status;
   for (uint32_t block = 0; block < blocks.head(); ++block)
-    if (Status status = blocks.decode(block, {batch, count}, length); !status.ok())
+    if (Status status = blocks.decode(block, live, length); !status.ok())
       return status;
   if (Status status = blocks.wait(); !status.ok())
     return status;
   length += count;
-  if (count > 1)
+  if (count > 1 && !live.isDraft)
     session->peak.sample();
   return Status();
 }
 
 // The last of each sequence's rows, of which a step has so many.
 Rows Generation::lastRows(uint32_t count) {
-  auto *last = reinterpret_cast<int32_t *>(arena.data() + layout.lastRows);
+  auto *last = reinterpret_cast<int32_t *>(arena.data() + layout.wantedRows);
   for (uint32_t item = 0; item < batch; ++item)
     last[item] = static_cast<int32_t>((item + 1) * count - 1);
   return {last, batch};
 }
 
+Rows Generation::allRows(uint32_t count) {
+  auto *all = reinterpret_cast<int32_t *>(arena.data() + layout.wantedRows);
+  std::iota(all, all + count, 0);
+  return {all, count};
+}
+
 // Of a server, which gives no others.
-Status Generation::askForLast(uint32_t count) {
+Status Generation::askFor(Rows rows) {
   const format::Bundle &content = session->bundle().content();
   if (!content.has_split())
     return Status();
   if (!session->passing())
     return noServer(content);
   if (session->passing()->isDevice())
-    session->passing()->select(lastRows(count));
+    session->passing()->select(rows);
   return Status();
 }
 
 Status Generation::giveLogits(uint32_t count, float *logits) {
   flows.gatherHeadInput(lastRows(count));
-  return blocks.decodeLogits(batch, logits);
+  return blocks.decodeLogits(0, batch, logits);
 }
 
 Status Generation::serve(const Command &command) {
@@ -169,8 +210,9 @@ Status Generation::serve(const Command &command) {
   length = command.position;
   written = std::max(written, length + command.sequence);
   const Exchange &exchange = *session->passing();
+  const LiveShape live = {batch, command.sequence, command.kind == format::FrameKind::Draft};
   for (uint32_t block = exchange.first(); block < exchange.end(); ++block)
-    if (Status status = blocks.decode(block, {batch, command.sequence}, length); !status.ok())
+    if (Status status = blocks.decode(block, live, length); !status.ok())
       return status;
   length += command.sequence;
   return blocks.wait();
@@ -182,6 +224,7 @@ void Generation::rewind(uint32_t wanted) {
     for (const StatePlace &state : block)
       if (state.window && written > state.capacity)
         isKept &= wanted >= written || written - wanted <= state.capacity - state.window + 1;
+  drafted = 0;
   length = isKept ? std::min(wanted, length) : 0;
   if (length == 0)
     written = 0;

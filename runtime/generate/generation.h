@@ -21,6 +21,11 @@ public:
   // Extends each of `batch` sequences by `count` tokens, ids[batch * count]. Where `logits` is not null, it gets those
   // of the last token of each: [batch, vocabulary]. Where this fails, `positions` says what there is.
   Status append(const int32_t *ids, uint32_t batch, uint32_t count, float *logits);
+  // Extends the one sequence by tokens that may be forgotten again, in one pass that gives the bits of one token after
+  // the other; then the logits after each, by its number among them.
+  Status appendDraft(const int32_t *ids, uint32_t count);
+  Status draftLogits(uint32_t number, float *logits);
+  uint32_t mostDrafted() const; // at once
   // Forgets all but the first `wanted` positions, or everything where a window has lost what lies before these.
   void rewind(uint32_t wanted);
   // Continues the one sequence as `count` of them.
@@ -35,9 +40,10 @@ private:
   void remember(const int32_t *ids, uint32_t count);
   Status catchUp(uint32_t before);
   Status extend(const int32_t *ids, uint32_t stride, uint32_t count);
-  Status step(const int32_t *ids, uint32_t stride, uint32_t count);
+  Status step(const int32_t *ids, uint32_t stride, LiveShape live);
   Rows lastRows(uint32_t count);
-  Status askForLast(uint32_t count);
+  Rows allRows(uint32_t count);
+  Status askFor(Rows rows);
   Status giveLogits(uint32_t count, float *logits);
   // Of a device: all tokens so far, [batch, positions].
   int32_t *history() { return reinterpret_cast<int32_t *>(arena.data() + layout.history); }
@@ -52,6 +58,7 @@ private:
   Blocks blocks;
   uint32_t batch = 1;
   uint32_t length = 0;    // of every sequence
+  uint32_t drafted = 0;   // tokens of the last pass, whose logits may be asked for
   uint32_t lastTaken = 0; // rows of each in the last step
   uint32_t written = 0;   // the highest length that any step wrote up to since the last time that there was none
 };

@@ -65,7 +65,7 @@ GenerationLayout planGeneration(const format::Bundle &bundle, const Backend &bac
         layout.rows = static_cast<uint32_t>(valueOf(*program, output).rows());
   }
   layout.ids = memory.take(layout.rows * sizeof(int32_t));
-  layout.lastRows = memory.take(bundle.model().batch() * sizeof(int32_t));
+  layout.wantedRows = memory.take(layout.rows * sizeof(int32_t));
   layout.history =
       memory.take(bundle.has_split() ? bundle.model().batch() * bundle.model().positions() * sizeof(int32_t) : 0);
   layout.scratch = memory.take(backend.followsPlacements() ? scratch : 0);

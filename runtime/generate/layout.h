@@ -26,8 +26,8 @@ struct GenerationLayout {
   CheckpointPlan flows;                        // what passes between blocks, and is nowhere kept
   RemotePlan remote;                           // likewise, within a block
   std::vector<std::vector<StatePlace>> states; // of each block, in the order of its program's ports
-  uint64_t ids = 0, lastRows = 0;
-  uint64_t history = 0; // of half a model alone
+  uint64_t ids = 0, wantedRows = 0;            // numbers of rows whose logits are asked for
+  uint64_t history = 0;                        // of half a model alone
   uint64_t scratch = 0;
   uint64_t total = 0;
 };

@@ -61,7 +61,7 @@ Status Blocks::enqueue(const BoundProgram &program, LiveShape live, uint32_t pos
   run.sequence = live.sequence;
   run.position = position;
   run.logitScale = live.logitScale;
-  run.isOneToken = program.use->generates && live.sequence == 1;
+  run.isDecoding = program.use->generates && (live.sequence == 1 || live.isDraft);
   run.cancellation = cancellation;
   SessionObserver observer;
   observer.peak = peak;
@@ -83,10 +83,17 @@ Status Blocks::wait() {
   return status.ok() ? opened->checkWeights() : status;
 }
 
-Status Blocks::runInto(float *out, uint64_t count, BoundProgram &program, LiveShape live) {
-  const Buffer buffer = backend->take(out, count * sizeof(float), Access::Shared);
-  program.bindings.back().data = {buffer, 0}; // alone of what comes out
-  Status status = run(program, live);
+Status Blocks::runInto(float *out, uint64_t row, LiveShape live, BoundProgram &bound) {
+  const format::Program &program = bundle->programs(bound.program);
+  size_t index = 0;
+  for (const format::Port &input : program.inputs()) {
+    if (isFlow(input))
+      bound.bindings[index].data = buffers->find(checkpoints->headInput(input.name(), row));
+    ++index;
+  }
+  const Buffer buffer = backend->take(out, live.rows() * bundle->model().vocabulary() * sizeof(float), Access::Shared);
+  bound.bindings.back().data = {buffer, 0}; // alone of what comes out
+  Status status = run(bound, live);
   if (status.ok())
     status = wait();
   backend->giveBack(buffer);
@@ -125,14 +132,13 @@ Status Blocks::thinProduct(uint32_t block, std::string_view program, LiveShape l
 }
 
 Status Blocks::decode(uint32_t block, LiveShape live, uint32_t position) {
-  if (live.sequence > 1) // one token's time is too short to ask for what the last one has read
+  if (live.sequence > 1 && !live.isDraft) // one token's time is too short to ask for what the last one has read
     weights->readAhead(block, block + 1);
   return runForwards(block, live, position, true);
 }
 
-Status Blocks::decodeLogits(uint32_t batch, float *out) {
-  const uint64_t count = static_cast<uint64_t>(batch) * bundle->model().vocabulary();
-  return runInto(out, count, programs.back()[indexOf(format::decodeLogitsProgram)], {batch, 1});
+Status Blocks::decodeLogits(uint64_t row, uint32_t batch, float *out) {
+  return runInto(out, row, {batch, 1}, programs.back()[indexOf(format::decodeLogitsProgram)]);
 }
 
 uint64_t Blocks::logitRows() const {
@@ -142,15 +148,7 @@ uint64_t Blocks::logitRows() const {
 }
 
 Status Blocks::logits(uint64_t row, uint32_t rows, float *out) {
-  BoundProgram &bound = programs.back()[indexOf(format::logitsProgram)];
-  const format::Program &program = bundle->programs(bound.program);
-  size_t index = 0;
-  for (const format::Port &input : program.inputs()) {
-    if (isFlow(input))
-      bound.bindings[index].data = buffers->find(checkpoints->headInput(input.name(), row));
-    ++index;
-  }
-  return runInto(out, uint64_t(rows) * bundle->model().vocabulary(), bound, {1, rows});
+  return runInto(out, row, {1, rows}, programs.back()[indexOf(format::logitsProgram)]);
 }
 
 } // namespace mebp

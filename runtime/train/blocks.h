@@ -23,6 +23,7 @@ namespace mebp {
 // What is live of the largest batch and sequence.
 struct LiveShape {
   uint32_t batch = 0, sequence = 0;
+  bool isDraft = false; // of generation: tokens that have the bits of one after the other
   float logitScale = 1; // of the head: 1 / temperature
   uint64_t rows() const { return static_cast<uint64_t>(batch) * sequence; }
 };
@@ -55,11 +56,11 @@ public:
   Status thinProduct(uint32_t block, std::string_view program, LiveShape live);
   // The head's objective or log-probabilities, of so many rows from the first on.
   Status runHead(std::string_view program, uint64_t rows, float logitScale) {
-    return run(of(head(), program), {1, static_cast<uint32_t>(rows), logitScale});
+    return run(of(head(), program), {1, static_cast<uint32_t>(rows), false, logitScale});
   }
-  // Of generation: a block before the head, and the head for one row of each batch item, the first ones of its input.
+  // Of generation: a block before the head, and the head for one row of each batch item, from a row of its input on.
   Status decode(uint32_t block, LiveShape live, uint32_t position);
-  Status decodeLogits(uint32_t batch, float *out);
+  Status decodeLogits(uint64_t row, uint32_t batch, float *out);
   // The head's logits, at most logitRows() of them, from a row of its input on.
   Status logits(uint64_t row, uint32_t rows, float *out);
   uint64_t logitRows() const;
@@ -80,8 +81,8 @@ private:
   const BoundProgram &of(uint32_t block, std::string_view program) const { return programs[block][indexOf(program)]; }
   Status run(const BoundProgram &program, LiveShape live, uint32_t position = 0);
   Status enqueue(const BoundProgram &program, LiveShape live, uint32_t position);
-  // Into the memory of the caller's, of so many floats; done when it returns.
-  Status runInto(float *out, uint64_t count, BoundProgram &program, LiveShape live);
+  // The head, from a row of its input on, into the memory of the caller's; done when it returns.
+  Status runInto(float *out, uint64_t row, LiveShape live, BoundProgram &program);
 
   const Bundle *opened = nullptr;
   const format::Bundle *bundle = nullptr;

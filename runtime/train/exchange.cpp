@@ -89,10 +89,11 @@ Status Exchange::awaitCommand(Command &out) {
     out.kind = kind;
     return Status();
   }
-  const bool isKnown = kind == FrameKind::Forward || kind == FrameKind::Backward || kind == FrameKind::Decode;
+  const bool generates = kind == FrameKind::Decode || kind == FrameKind::Draft;
+  const bool isKnown = kind == FrameKind::Forward || kind == FrameKind::Backward || generates;
   const uint64_t rows = static_cast<uint64_t>(head.block) * head.rows;
   if (!isKnown || rows == 0 || head.block > model.batch() || rows > tokensOf(*bundle) ||
-      (kind != FrameKind::Decode && head.rows > model.sequence()) || head.bytes % sizeof(int32_t))
+      (!generates && head.rows > model.sequence()) || head.bytes % sizeof(int32_t))
     return failure(MEBP_CORRUPT, "the device asks for what the bundle has no room for");
   const auto *numbers = reinterpret_cast<const int32_t *>(stream.received());
   received.assign(numbers, numbers + head.bytes / sizeof(int32_t));
@@ -119,16 +120,6 @@ Status Exchange::send(Stage stage, uint32_t block, uint64_t rows, uint64_t bytes
   head.block = block;
   head.rows = static_cast<uint32_t>(rows);
   return sendFrame(head, bytes);
-}
-
-static const char *nameOf(Stage stage) {
-  constexpr const char *names[] = {"hidden state",
-                                   "compressed rows",
-                                   "adapted rows",
-                                   "cotangent of the hidden state",
-                                   "cotangents of the adapted rows",
-                                   "cotangents of the compressed rows"};
-  return names[static_cast<size_t>(stage)];
 }
 
 // Every size is our own.

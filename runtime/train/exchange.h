@@ -20,7 +20,7 @@ namespace mebp {
 struct Command {
   format::FrameKind kind = format::FrameKind::Forward;
   uint32_t batch = 0, sequence = 0;
-  uint32_t position = 0; // of a Decode
+  uint32_t position = 0; // of a Decode or Draft
 };
 
 // The memory that messages come from and go to, of a session or of its generation.

@@ -26,7 +26,9 @@ Status Blocks::enterForward(uint32_t block, LiveShape live, uint32_t position, b
     return exchange->receiveFlows(block - 1, live.rows(), {*checkpoints, *remote}, false);
   if (Status status = wait(); !status.ok())
     return status;
-  const format::FrameKind kind = generates ? format::FrameKind::Decode : format::FrameKind::Forward;
+  const format::FrameKind kind = live.isDraft ? format::FrameKind::Draft
+                                 : generates  ? format::FrameKind::Decode
+                                              : format::FrameKind::Forward;
   if (Status status = exchange->command({kind, live.batch, live.sequence, position}); !status.ok())
     return status;
   return exchange->sendFlows(block - 1, live.rows(), {*checkpoints, *remote}, false);

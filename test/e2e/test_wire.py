@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mebp wire says to the byte what crosses between the halves of a split model."""
+"""mebp wire says to the byte what crosses between the halves of a split model, and mebpc lists it."""
 
 import json
+import subprocess
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ import pytest
 import mebp
 from mebp.cli.main import main
 from mebp.split import Server, connect
+from mebp.tools import find_tool
 from mebp.wire import HEAD_BYTES, Network, Wire, crossed
+from support.commands import TIMEOUT
 from support.split import BATCH, LAYERS, SEQUENCE, compile_both
 
 HIDDEN, DOWN, UP, ADAPTED = 96, 5, 7, 3
@@ -161,4 +164,38 @@ def test_other_bundles(folder, capsys):
     assert capsys.readouterr().err == (
         f"mebp: {whole}: is a whole model, of which nothing crosses; compile it with --split private-lora\n"
         f"mebp: {cloud}: is the server's half; give the device's, NAME.edge.mebp\n"
+    )
+
+
+def explained(folder, *options: str) -> subprocess.CompletedProcess:
+    command = [find_tool("mebpc"), folder / "model.onnx", "--plan-only", "--explain-wire", *options]
+    return subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=TIMEOUT)
+
+
+def test_mebpc_lists_what_crosses(folder):
+    """Layer by layer, to what mebp wire counts."""
+    wire = Wire(compile_both(folder, "f32", (1, 1))[1])
+    run = explained(folder, "--adapter=private-lora", "--rank-down=5", "--rank-up=7", "--precision=f32",
+                    "--generate-len=48", "--split=private-lora", "--device-first=1", "--device-last=1")  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    lines = run.stdout.splitlines()
+    totals = [
+        [int(number.replace(",", "")) for number in line.split()[2:]] for line in lines if line.startswith("  all ")
+    ]
+    (forward_up, forward_down, back_up, back_down, text_up, text_down), step = totals, wire.step()
+    assert forward_up[1] + back_up[1] == step.up_bytes and forward_down[1] + back_down[1] == step.down_bytes
+    token, prompt = wire.token(), wire.prompt(24)
+    assert text_up == [token.up_bytes, prompt.up_bytes] and text_down == [token.down_bytes, prompt.down_bytes]
+    row = next(line for line in lines if "compressed rows" in line)
+    assert row.split() == ["model.layers.1", "to", "model.layers.2", "compressed", "rows", "down", "15", "f32", "2",
+                           "120", f"{2 * TOKENS * 60:,}"]  # fmt: skip
+
+
+def test_nothing_to_list(folder):
+    compile_both(folder)
+    run = explained(folder)
+    assert (run.returncode, run.stderr) == (
+        2,
+        "mebpc: --explain-wire: nothing crosses where the model is in one place; give --split private-lora, or leave "
+        "it out\n",
     )

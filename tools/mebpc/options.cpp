@@ -29,7 +29,7 @@ struct OptionError : std::runtime_error {
 /// What is written as text and meant as something else.
 struct Texts {
   std::string precision, weights, embeddingWeights, memoryBudget, maxSequenceFor, residentLimit, spill, emit;
-  std::string train = "lora", adapter = "lora", splitLayers, split;
+  std::string train = "lora", adapter = "lora", splitLayers, split, wire;
 };
 
 uint64_t getMachineMemory() {
@@ -94,6 +94,9 @@ void readTexts(const Texts &texts, Compilation &out) {
   if (!texts.residentLimit.empty())
     training.residentLimit = readSize("--resident-limit", texts.residentLimit);
   storage.narrowActivations = texts.precision == "bf16";
+  if (texts.wire == "f32" && storage.narrowActivations)
+    throw OptionError("--wire f32: activations are bf16, and cross as they are; leave it out, or give --precision f32");
+  split.narrowsWire = texts.wire == "bf16" && !storage.narrowActivations;
   storage.matrices = readFormat("--weights", texts.weights);
   if (!texts.embeddingWeights.empty())
     storage.embeddings = readFormat("--embedding-weights", texts.embeddingWeights);
@@ -132,8 +135,11 @@ void refuseOtherAdapter(const CLI::App &app, const std::string &train, const std
   for (const char *option : {"--lora-rank", "--lora-alpha"})
     if (isPrivate && app.get_option(option)->count() > 0)
       throw OptionError(std::string(option) + ": is not for --adapter private-lora; give --rank-down and --rank-up");
+  if (!isPrivate && app.get_option("--wire")->count() > 0)
+    throw OptionError("--wire: is of what crosses between a device and a server; give --adapter private-lora");
   for (const char *option : {"--device-first", "--device-last"})
-    if (app.get_option("--split")->count() == 0 && app.get_option(option)->count() > 0)
+    if (app.get_option("--split")->count() + app.get_option("--wire")->count() == 0 &&
+        app.get_option(option)->count() > 0)
       throw OptionError(std::string(option) + ": says what --split keeps on the device; give --split private-lora");
   for (const char *option : {"--memory-budget", "--max-seq-for", "--spill", "--checkpoint-spacing", "--plan-json"})
     if (app.get_option("--split")->count() > 0 && app.get_option(option)->count() > 0)
@@ -247,6 +253,11 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   app.add_option("--device-last", split.deviceLast, "with --split, how many last layers stay on the device")
       ->check(CLI::Range(0, 1 << 16))
       ->capture_default_str();
+  app.add_option("--wire", texts.wire,
+                 "type of what crosses between the halves (default: as --precision); bf16 under f32 halves the bytes "
+                 "and rounds what crosses, so that gradients are those of the rounded model; without --split, one "
+                 "process rounds alike")
+      ->check(CLI::IsMember({"bf16", "f32"}));
   app.add_option("--galore-rank", galore.rank,
                  "with --optimizer galore or qgalore, dimensions that a matrix's gradient is projected to")
       ->capture_default_str();
@@ -298,6 +309,8 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
       ->excludes(budget);
   app.add_flag("--plan-only", out.planOnly, "print the plan and write no bundle");
   app.add_flag("--explain-peak", out.explainPeak, "list what is in use at the peak");
+  app.add_flag("--explain-wire", out.explainWire,
+               "with --split, list what crosses between the halves: of which block, in which type, how many bytes");
   app.add_option("--plan-json", out.planJson, "write the plan to this file as JSON");
   app.add_option("--emit", texts.emit, "print the program at this level and stop")
       ->check(CLI::IsMember({"nn", "train", "exec"}));

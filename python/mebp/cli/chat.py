@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from mebp.cli.connection import add_connection
-from mebp.cli.sampling import add_sampling, check_sampling, sampling
+from mebp.cli.sampling import add_sampling, check_sampling, note_passes, sampling
 from mebp.cli.session import add_adapter, add_bundle, add_machine, open_session
 from mebp.errors import Error
 
@@ -48,6 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     while (question := _read()) is not None:
         if question:
             conversation.ask(question)
+    conversation.end()
     return 0
 
 
@@ -101,6 +102,11 @@ class _Conversation:
         print(pieces[-1], flush=True)
         self._options["seed"] += 1
         self._chat.keep(question, "".join(pieces))
+
+    def end(self) -> None:
+        """After the last question: what there is to say of it."""
+        if self._options["drafts"]:
+            note_passes(self._source)
 
     def _prompt(self, question: str) -> list[int]:
         """With as many of the turns before as there is room for."""

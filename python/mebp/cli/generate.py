@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from mebp.cli.connection import add_connection
-from mebp.cli.sampling import add_sampling, check_sampling, sampling
+from mebp.cli.sampling import add_sampling, check_sampling, note_passes, sampling
 from mebp.cli.session import add_adapter, add_bundle, add_machine, open_session
 from mebp.errors import Error
 from mebp.words import counted
@@ -147,8 +147,11 @@ def _answer(
             print(pieces[-1], end="", flush=True)
 
     count = _count(session, prompt, arguments)
+    source = session.keys_and_values() if arguments.drafts and session.generates else None
     try:
-        ids = session.generate([prompt], max_new_tokens=count, eos_token_id=ends, callback=show, **sampling(arguments))
+        ids = session.generate(
+            [prompt], max_new_tokens=count, eos_token_id=ends, callback=show, source=source, **sampling(arguments)
+        )
     except KeyboardInterrupt:
         if streams:
             print()  # what is there of the answer stays, on a line of its own
@@ -158,6 +161,7 @@ def _answer(
         print(pieces[-1], flush=True)
     else:
         _print(text, "".join(pieces), ids[0, len(prompt) :].tolist(), stream.has_stopped, ends, arguments)
+    note_passes(source)
 
 
 def _samples(

@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How tokens are chosen, as the commands that generate text take it."""
+"""How tokens are chosen and computed, as the commands that generate text take it."""
 
 import argparse
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mebp.generation import Kept
 
 
 def add_sampling(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +45,14 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
         help="end an answer before this text; repeat for several",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed for sampling (default: 0)")
+    parser.add_argument(
+        "--drafts",
+        type=int,
+        default=0,
+        metavar="N",
+        help="where the text repeats itself, compute up to N tokens ahead in one pass; the answer stays the same "
+        "(default: 0)",
+    )
 
 
 def sampling(arguments: argparse.Namespace) -> dict[str, object]:
@@ -52,14 +65,27 @@ def sampling(arguments: argparse.Namespace) -> dict[str, object]:
         "repetition_penalty": arguments.repetition_penalty,
         "stop": arguments.stop,
         "seed": arguments.seed,
+        "drafts": arguments.drafts,
     }
 
 
 def check_sampling(arguments: argparse.Namespace) -> None:
     """Raises mebp.Error for what cannot be meant, before anything is read."""
     from mebp.generation import Sampler
+    from mebp.numbers import whole_number
     from mebp.streaming import stop_strings
 
     given = sampling(arguments)
     stop_strings(given.pop("stop"))
+    whole_number("drafts", given.pop("drafts"), at_least=0)
     Sampler(**given)
+
+
+def note_passes(source: "Kept | None") -> None:
+    """Says how much drafts have saved, where there were any."""
+    if source and source.passes:
+        print(
+            f"mebp: note: drafts gave {source.tokens / source.passes:.2f} tokens a pass, {source.tokens:,} in "
+            f"{source.passes:,}",
+            file=sys.stderr,
+        )

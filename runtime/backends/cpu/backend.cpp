@@ -79,7 +79,7 @@ public:
       bound[i] = {at(binding.data), reinterpret_cast<const uint16_t *>(at(binding.scales)),
                   reinterpret_cast<const uint16_t *>(at(binding.minima))};
     }
-    cpu::Context context = machine->contextOf(run.sequence, run.position, run.isOneToken);
+    cpu::Context context = machine->contextOf(run.sequence, run.position, run.isDecoding);
     context.logitScale = run.logitScale;
     bool isWhole = interpret(programs[program], bound.data(), at(run.arena), run, context);
     return isWhole ? Status() : run.cancellation->refusal();

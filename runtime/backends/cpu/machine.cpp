@@ -20,11 +20,11 @@ Machine::Machine(InstructionSet set, uint32_t threads, unsigned char *workspace)
 
 void Machine::use(InstructionSet set) { context.bf16 = findBf16Products(set); }
 
-Context Machine::contextOf(int64_t sequence, int64_t position, bool isOneToken) const {
+Context Machine::contextOf(int64_t sequence, int64_t position, bool isDecoding) const {
   Context live = context;
   live.sequence = sequence;
   live.position = position;
-  live.isOneToken = isOneToken;
+  live.isDecoding = isDecoding;
   return live;
 }
 

@@ -24,7 +24,7 @@ public:
   // Another family, from the next step on.
   void use(InstructionSet set);
   // Of a step whose sequences have that many live tokens, from a position on.
-  Context contextOf(int64_t sequence, int64_t position = 0, bool isOneToken = false) const;
+  Context contextOf(int64_t sequence, int64_t position = 0, bool isDecoding = false) const;
 
 private:
   uint32_t threads;

@@ -330,30 +330,12 @@ static inline void mebp_step_result_init(mebp_step_result *result) {
 /* These take the fields of one mebp_batch. */
 mebp_code mebp_session_loss(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
                             uint32_t sequence, double *loss, mebp_error *error);
-/* How log-probabilities are computed; NULL has the defaults. */
-typedef struct mebp_scoring {
-  size_t size MEBP_SIZE_OF(mebp_scoring);
-  double temperature; /* logits are divided by it; 0: 1 */
-  /* By the base model; or with these values, one pointer for each trainable, NULL for what the base model has. The
-   * session's own are set aside where it keeps gradients, so it has to have been created with accumulate or
-   * return_gradients. */
-  bool by_base;
-  const float *const *trainables; /* NULL: the session's own */
-} mebp_scoring;
-static inline void mebp_scoring_init(mebp_scoring *scoring) {
-  memset((void *)scoring, 0, sizeof(*scoring));
-  scoring->size = sizeof(*scoring);
-}
 /* The log-probability, in nats, that the model gives each label: out[batch * sequence], each at its label's place, 0
  * where there is none. With `entropy`, that of the distribution which the label is from, likewise; NULL leaves it out.
  */
 mebp_code mebp_session_log_probabilities(mebp_session *session, const int32_t *ids, const int32_t *labels,
                                          uint32_t batch, uint32_t sequence, float *out, float *entropy,
                                          mebp_error *error);
-/* The same at another temperature, or by another adapter. */
-mebp_code mebp_session_score(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
-                             uint32_t sequence, const mebp_scoring *scoring, float *out, float *entropy,
-                             mebp_error *error);
 /* Needs options.return_gradients. Leaves parameters alone; read the gradients with mebp_session_read_gradient. */
 mebp_code mebp_session_gradients(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
                                  uint32_t sequence, double *loss, mebp_error *error);
@@ -384,22 +366,6 @@ mebp_code mebp_session_objective_gradients(mebp_session *session, const int32_t 
 mebp_code mebp_session_objective_step(mebp_session *session, const mebp_batch *batches, uint32_t count,
                                       mebp_objective objective, void *user, mebp_step_result *result,
                                       mebp_error *error);
-/* A step whose caller makes the coefficients when it has seen all that they depend on: sequences one after another,
- * so that a step holds the activations of one however many it has. Needs options.accumulate.
- * begin_sequence gives what mebp_session_log_probabilities gives; the sequence is open until another call computes.
- * end_sequence takes dL/dlogp of each label at its place, and adds the gradient to the step's sum. With `pending` the
- * coefficients lack a factor that comes later, with settle: for that it is the step's first, or the session has
- * options.pending_gradients. apply is the update, clipped as the options say; of its result, loss and tokens are 0.
- * discard forgets the sum. Where end_sequence or apply fails, the sum is forgotten, too; nothing else has changed.
- * mebp_session_read_gradient reads the sum. */
-mebp_code mebp_session_begin_sequence(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
-                                      uint32_t sequence, const mebp_scoring *scoring, float *log_probabilities,
-                                      float *entropy, mebp_error *error);
-bool mebp_session_has_open_sequence(const mebp_session *session); /* whether its end can follow */
-mebp_code mebp_session_end_sequence(mebp_session *session, const float *coefficients, bool pending, mebp_error *error);
-mebp_code mebp_session_settle(mebp_session *session, double factor, mebp_error *error);
-mebp_code mebp_session_apply(mebp_session *session, mebp_step_result *result, mebp_error *error);
-mebp_code mebp_session_discard(mebp_session *session, mebp_error *error);
 /* One optimizer update with gradients given by the caller, which are not clipped: gradients[i] has the i-th trainable's
  * elements. */
 mebp_code mebp_session_apply_gradients(mebp_session *session, const float *const *gradients, mebp_error *error);
@@ -491,32 +457,6 @@ const char *mebp_session_notes(const mebp_session *session);
 /* The steps of the state that would be loaded from `folder`; MEBP_NOT_FOUND where there is none. */
 mebp_code mebp_state_steps(const char *folder, uint64_t *steps, mebp_error *error);
 
-/* ---- generation ------------------------------------------------------------------------------------------------ */
-
-/* Text, one token after another, by a bundle that was compiled with --generate-len: it keeps the keys and values of all
- * tokens so far, so that each costs one row. It has memory of its own, beside the session's, whose adapter it runs:
- * what changes that adapter, a step for one, makes a generation forgetful only where it is rewound to 0. The session
- * must outlive it, and is in use while it runs. */
-typedef struct mebp_generation mebp_generation;
-
-/* Its memory; 0 where the bundle cannot generate. */
-uint64_t mebp_generation_memory_bytes(const mebp_bundle *bundle, const mebp_session_options *options);
-/* MEBP_UNSUPPORTED where the bundle cannot generate. */
-mebp_code mebp_generation_create(mebp_session *session, mebp_generation **out, mebp_error *error);
-void mebp_generation_destroy(mebp_generation *generation); /* NULL is allowed */
-/* Extends each of `batch` sequences by `count` tokens, ids[batch * count]; the first call decides how many sequences
- * there are. logits[batch * vocabulary], or NULL, gets those of the token after the last one. Where it fails or is
- * cancelled, mebp_generation_positions says how many tokens were taken. */
-mebp_code mebp_generation_append(mebp_generation *generation, const int32_t *ids, uint32_t batch, uint32_t count,
-                                 float *logits, mebp_error *error);
-/* Forgets all but the first `positions` tokens of each sequence or, where a sliding window has lost what the next token
- * needs of those, all of them. `kept` gets how many remain. */
-mebp_code mebp_generation_rewind(mebp_generation *generation, uint32_t positions, uint32_t *kept, mebp_error *error);
-/* Goes on with `batch` copies of the one sequence that there is. */
-mebp_code mebp_generation_spread(mebp_generation *generation, uint32_t batch, mebp_error *error);
-/* Tokens of each sequence so far. */
-uint32_t mebp_generation_positions(const mebp_generation *generation);
-
 /* ---- locks ----------------------------------------------------------------------------------------------------- */
 
 /* Keeps a folder of states or of an adapter (made where it is not there), or a file such as a log, to one run: whoever
@@ -532,5 +472,7 @@ void mebp_lock_release(mebp_lock *lock); /* NULL is allowed */
 #endif
 
 #include "mebp/calibration.h"
+#include "mebp/generation.h"
+#include "mebp/sequences.h"
 
 #endif /* MEBP_MEBP_H */

@@ -144,9 +144,34 @@ TEST(Attention, OfAState) {
         attributes,  it.count,  {},
         it.position};
     expectAgreement(spec, 3e-6);
-    spec.isOneToken = it.count == 1;
-    if (spec.isOneToken)
+    spec.isDecoding = it.count == 1;
+    if (spec.isDecoding)
       expectAgreement(spec, 3e-6);
+  }
+}
+
+TEST(Attention, DraftsDoNotKnowOfEachOther) {
+  for (int32_t window : {0, 20}) {
+    constexpr int64_t count = 7, position = 130, dim = 24;
+    Attributes attributes = attributesOf({1, count, 4, 2, dim, window});
+    attributes.capacity = window ? 64 : 200;
+    Value q = Value::random(count, 4 * dim, 1, 2.0f), k = Value::random(attributes.capacity, 2 * dim, 2);
+    Value v = Value::random(attributes.capacity, 2 * dim, 3);
+    auto callOf = [&](int64_t first, int64_t rows) {
+      return CallSpec{"attention",
+                      {q.rows(first, rows).at(0), k, v},
+                      {Value::constant(rows, 4 * dim, 0), Value::constant(rows, 4, 0)},
+                      attributes,
+                      rows,
+                      {},
+                      position + first,
+                      true};
+    };
+    for (InstructionSet set : availableInstructionSets()) {
+      const Value whole = run(callOf(0, count), set, 2)[0];
+      for (int64_t row = 0; row < count; ++row)
+        EXPECT_EQ(run(callOf(row, 1), set)[0].elements(), whole.rows(row, 1).elements()) << nameOf(set);
+    }
   }
 }
 

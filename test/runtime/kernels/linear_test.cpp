@@ -65,6 +65,35 @@ TEST_P(Linear, OneToken) {
   }
 }
 
+// Drafted tokens of one sequence: however many there are, each has the bits that it has alone.
+TEST_P(Linear, DraftsDoNotKnowOfEachOther) {
+  // The last one's workspace has room for fewer rows at once than it could multiply.
+  for (Shape shape : {Shape{9, 600, 80}, {5, 64, 4100}, {6, 40'000, 5}})
+    for (Storage storage : {Storage::F32, Storage::BF16}) {
+      Value x = Value::random(shape.rows, shape.inputs, 1).stored(storage);
+      Value w = Value::weight(shape.outputs, shape.inputs, GetParam(), 2);
+      Value addend = Value::random(shape.rows, shape.outputs, 4), low = Value::random(shape.rows, 8, 5, 0.2f);
+      Value lowWeight = Value::weight(shape.outputs, 8, Storage::F32, 6);
+      auto callOf = [&](int64_t first, int64_t rows) {
+        auto of = [&](const Value &value) { return value.rows(first, rows); };
+        return CallSpec{"linear",
+                        {of(x), w, {}, of(addend), of(low), lowWeight},
+                        {Value::constant(rows, shape.outputs, 0)},
+                        {},
+                        rows,
+                        {},
+                        0,
+                        true};
+      };
+      expectAgreement(callOf(0, shape.rows));
+      for (InstructionSet set : availableInstructionSets()) {
+        const Value whole = run(callOf(0, shape.rows), set, 2)[0];
+        for (int64_t row = 0; row < shape.rows; ++row)
+          EXPECT_EQ(run(callOf(row, 1), set)[0].elements(), whole.rows(row, 1).elements()) << nameOf(set);
+      }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Storages, Linear, testing::Values(Storage::F32, Storage::BF16, Storage::Int4, Storage::Int8));
 
 // LoRA's product is added before the result is rounded; ranks below, at and above a vector, and the highest.

@@ -181,7 +181,7 @@ std::vector<Value> run(CallSpec spec, InstructionSet set, int threads, const Bf1
   for (size_t i = 0; i < spec.results.size(); ++i)
     results.push_back(sharedOf(i) < 0 ? spec.results[i].tensor() : operands[sharedOf(i)]);
 
-  Context context = machineOf(set, threads).contextOf(spec.sequence, spec.position, spec.isOneToken);
+  Context context = machineOf(set, threads).contextOf(spec.sequence, spec.position, spec.isDecoding);
   if (products)
     context.bf16 = products;
   Kernel kernel = findKernel(spec.name, set);
@@ -278,12 +278,16 @@ static void expectRounded(const Results &actual, const Results &wide) {
         << "result " << i << " of shape " << wide[i].shape.rows << " x " << wide[i].shape.columns;
 }
 
-// One token's products with codes as they lie are sums in another order than those with widened weights.
+// Decoded tokens, of one sequence or of few.
+static bool isThin(const CallSpec &spec) {
+  return spec.isDecoding && (spec.sequence > 1 || spec.operands[0].shape.rows <= CodeFactors::maximumRows);
+}
+
+// Their products with codes as they lie are sums in another order than those with widened weights.
 static bool multipliesCodes(const CallSpec &spec) {
   const Bf16Products *products = findBf16Products(instructionSet());
-  return products && products->multiplyCodes && spec.isOneToken && spec.name == "linear" &&
-         spec.operands[0].shape.rows <= CodeFactors::maximumRows && spec.operands[0].shape.storage == Storage::BF16 &&
-         isQuantised(spec.operands[1].shape.storage);
+  return products && products->multiplyCodes && isThin(spec) && spec.name == "linear" &&
+         spec.operands[0].shape.storage == Storage::BF16 && isQuantised(spec.operands[1].shape.storage);
 }
 
 // Whether products with factors in bf16 compute this; one token is multiplied with weights that nobody rounds.
@@ -292,9 +296,8 @@ static bool multipliesBf16(const CallSpec &spec) {
     return false;
   auto narrow = [&](size_t operand) { return spec.operands[operand].shape.storage == Storage::BF16; };
   if (spec.name == "attention" || spec.name == "attention_gradient")
-    return !spec.isOneToken && narrow(0) && narrow(1) && narrow(2) && (spec.name == "attention" || narrow(5));
-  const bool thin = spec.isOneToken && spec.operands[0].shape.rows <= CodeFactors::maximumRows;
-  const bool linear = spec.name == "linear_input_gradient" || (spec.name == "linear" && !thin);
+    return !spec.isDecoding && narrow(0) && narrow(1) && narrow(2) && (spec.name == "attention" || narrow(5));
+  const bool linear = spec.name == "linear_input_gradient" || (spec.name == "linear" && !isThin(spec));
   return linear && spec.operands[1].shape.storage != Storage::F32 && (narrow(0) || spec.attributes.narrow);
 }
 

@@ -56,7 +56,7 @@ struct CallSpec {
   int64_t sequence = 1;
   std::vector<int> shared = {}; // for each result the operand whose memory it has, or -1; missing means -1
   int64_t position = 0;         // of each sequence's first token
-  bool isOneToken = false;
+  bool isDecoding = false;
 };
 
 // The results of one run; `products` instead of those that the set has.

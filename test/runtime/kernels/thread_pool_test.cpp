@@ -26,7 +26,7 @@ TEST(ThreadPool, DoesEachTaskOnce) {
     Threads threads(count);
     ASSERT_EQ(threads.pool.threads(), count);
     for (int call = 0; call < 3000; ++call) {
-      threads.context.isOneToken = call / 100 % 2;
+      threads.context.isDecoding = call / 100 % 2;
       std::vector<int> done(static_cast<size_t>(call % 40));
       parallelFor(threads.context, call % 40,
                   [&](int64_t task, unsigned char *) { ++done[static_cast<size_t>(task)]; });

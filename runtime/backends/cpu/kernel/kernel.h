@@ -49,7 +49,7 @@ struct Context {
   int64_t sequence = 0;               // live, of this step
   int64_t position = 0;               // of the first of them
   float logitScale = 1;               // Run::logitScale
-  bool isOneToken = false;            // Run::isOneToken
+  bool isDecoding = false;            // Run::isDecoding
 };
 
 // Operands and results in docs/kernels.md's order; an absent optional tensor has no data. A kernel reads its sizes

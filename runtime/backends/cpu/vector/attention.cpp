@@ -118,7 +118,7 @@ static void attendTokens(const Call &call, const Context &context, const Attenti
 
 void Attention(const Call &call, const Context &context) {
   AttentionShape shape(call, context);
-  if (context.isOneToken && TokenAttention(call, shape, nullptr).fits())
+  if (context.isDecoding && TokenAttention(call, shape, nullptr).fits())
     return attendTokens(call, context, shape);
   if (multipliesBf16(call, context, shape.dim) && Buffers<Bf16Attention>(shape, context, nullptr).cutter.fits())
     return attend<Bf16Attention>(call, context, shape);

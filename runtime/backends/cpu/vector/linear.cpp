@@ -69,7 +69,7 @@ void Linear(const Call &call, const Context &context) {
     Accumulate{y, addend, bias.present() ? piece : nullptr, call.attributes.alpha}(products);
   };
   const Bf16Products *products = productsFor(x, w, false, context);
-  if (context.isOneToken && multiplyThin(context, products, x, w, low, finish))
+  if (context.isDecoding && multiplyThin(context, products, x, w, low, finish))
     return;
   if (products)
     return multiplyPanels(context, x.rows, Bf16Factors(*products, x), RightMatrix{w, true}, low, finish);

@@ -51,7 +51,7 @@ template <typename Task> void parallelFor(const Context &context, int64_t count,
   };
   // Idle threads sleep: it costs a call a few microseconds, where on a busy machine one that spins away its time slice
   // would keep the next call waiting for milliseconds.
-  context.pool->run(work, &shared, static_cast<size_t>(workers), context.isOneToken);
+  context.pool->run(work, &shared, static_cast<size_t>(workers), context.isDecoding);
 }
 
 // Calls body(row, workspace) for each row, in tasks of about 16 thousand elements; prepare(workspace) comes first in

@@ -51,10 +51,11 @@ inline void storeThin(FloatVector value, uint16_t *to) { hn::StoreU(roundToBf16(
 
 // x in the order of codes in their bytes, which for int4 have two neighbours: the even ones of 32 come first. `Element`
 // float, or uint16_t for an x of bf16.
-template <typename Element> void layOutThin(const Tensor &x, const Tensor &w, const ThinWorkspace &thin, Element *out) {
+template <typename Element>
+void layOutThin(const Tensor &x, int64_t row, int64_t rows, const Tensor &w, const ThinWorkspace &thin, Element *out) {
   constexpr int64_t half = panelWidth / 2;
-  for (int64_t r = 0; r < x.rows; ++r) {
-    const Row from = rowOf(x, r);
+  for (int64_t r = 0; r < rows; ++r) {
+    const Row from = rowOf(x, row + r);
     float *sums = thin.sums + r * thin.groups;
     std::fill_n(sums, thin.groups, 0.0f);
     for (int64_t first = 0; first < thin.depth; first += panelWidth, out += panelWidth) {
@@ -171,50 +172,63 @@ void multiplyCodeRows(int64_t rows, const Tensor &w, int64_t column, int64_t wid
 }
 
 // Of a weight that is not quantised.
-inline void multiplyRowsThin(const Tensor &x, const Tensor &w, int64_t column, int64_t width, float *tile) {
+inline void multiplyRowsThin(const Tensor &x, int64_t row, int64_t rows, const Tensor &w, int64_t column, int64_t width,
+                             float *tile) {
   for (int64_t c = 0; c < width; ++c)
-    for (int64_t r = 0; r < x.rows; ++r)
-      withRows([&](auto a, auto b) HWY_ATTR { tile[r * panelWidth + c] = dotRow(a, b, w.columns); }, rowOf(x, r),
+    for (int64_t r = 0; r < rows; ++r)
+      withRows([&](auto a, auto b) HWY_ATTR { tile[r * panelWidth + c] = dotRow(a, b, w.columns); }, rowOf(x, row + r),
                rowOf(w, column + c));
 }
 
-// x[rows, depth] w[columns, depth]^T; `finish` as multiplyPanels has it, `products` as it has them for bf16. False
-// where there are too many rows or the workspace is too small.
+// Of so many rows of x, of which a thread's workspace has room for.
 template <typename Finish>
-bool multiplyThin(const Context &context, const Bf16Products *products, const Tensor &x, const Tensor &w,
-                  const LowRank &low, const Finish &finish) {
-  if (x.rows > thinRows || !ThinWorkspace::fits(x.rows, w))
-    return false;
+void multiplyThinRows(const Context &context, const Bf16Products *products, const Tensor &x, int64_t row, int64_t rows,
+                      const Tensor &w, const LowRank &low, const Finish &finish) {
   const bool inBf16 = products && products->multiplyCodes && quantized(w) && w.group == panelWidth;
   // Laid out once: beside what the first thread has of its own in its workspace.
-  const ThinWorkspace shared(context.workspace, x.rows, w);
+  const ThinWorkspace shared(context.workspace, rows, w);
   if (inBf16)
-    layOutThin(x, w, shared, shared.halves());
+    layOutThin(x, row, rows, w, shared, shared.halves());
   else if (quantized(w))
-    layOutThin(x, w, shared, shared.x);
+    layOutThin(x, row, rows, w, shared, shared.x);
   // Handing work over takes as long as multiplying 32 thousand weights, and a task is long beside finding it.
   constexpr int64_t worthThreads = 1 << 16, ofTask = 1 << 14;
   const int64_t panels = ceilDivide(w.rows, panelWidth);
   const int64_t share = w.rows * w.columns < worthThreads ? panels : ceilDivide(ofTask, w.columns * panelWidth);
   parallelFor(context, ceilDivide(panels, share), [&](int64_t task, unsigned char *workspace) HWY_ATTR {
-    ThinWorkspace thin(workspace, x.rows, w);
+    ThinWorkspace thin(workspace, rows, w);
     thin.x = shared.x, thin.sums = shared.sums;
     HWY_ALIGN float tile[thinRows * panelWidth];
     for (int64_t panel = task * share; panel < std::min(panels, (task + 1) * share); ++panel) {
       const int64_t column = panel * panelWidth, width = std::min(panelWidth, w.rows - column);
       if (inBf16)
-        products->multiplyCodes({w, x.rows, thin.groups, thin.halves(), thin.sums, thin.scales}, column, width, tile);
+        products->multiplyCodes({w, rows, thin.groups, thin.halves(), thin.sums, thin.scales}, column, width, tile);
       else if (quantized(w))
-        multiplyCodeRows<thinRows>(x.rows, w, column, width, thin, tile);
+        multiplyCodeRows<thinRows>(rows, w, column, width, thin, tile);
       else
-        multiplyRowsThin(x, w, column, width, tile);
+        multiplyRowsThin(x, row, rows, w, column, width, tile);
       if (low.present()) {
         low.expand(column, thin.lowPanel);
-        low.addTo(tile, 0, x.rows, width, thin.lowPanel, thin.lowRoom);
+        low.addTo(tile, row, rows, width, thin.lowPanel, thin.lowRoom);
       }
-      finish(Products{0, x.rows, column, width, tile, true, true, nullptr});
+      finish(Products{row, rows, column, width, tile, true, true, nullptr});
     }
   });
+}
+
+// x[rows, depth] w[columns, depth]^T; `finish` as multiplyPanels has it, `products` as it has them for bf16. A row has
+// the same bits whatever is beside it. False where the workspace is too small, or where panels are faster.
+template <typename Finish>
+bool multiplyThin(const Context &context, const Bf16Products *products, const Tensor &x, const Tensor &w,
+                  const LowRank &low, const Finish &finish) {
+  int64_t most = thinRows;
+  while (most > 0 && !ThinWorkspace::fits(most, w))
+    --most;
+  const bool isSideBySide = context.sequence == 1; // else of one sequence, whose rows are to be as if they came alone
+  if (most == 0 || (isSideBySide && x.rows > thinRows))
+    return false;
+  for (int64_t row = 0; row < x.rows; row += most)
+    multiplyThinRows(context, products, x, row, std::min(most, x.rows - row), w, low, finish);
   return true;
 }
 

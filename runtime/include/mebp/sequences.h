@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Steps over sequences whose coefficients the caller makes, as preferences and rewards need it. mebp.h includes this.
+ */
+#ifndef MEBP_SEQUENCES_H
+#define MEBP_SEQUENCES_H
+
+#include "mebp/mebp.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How log-probabilities are computed; NULL has the defaults. */
+typedef struct mebp_scoring {
+  size_t size MEBP_SIZE_OF(mebp_scoring);
+  double temperature; /* logits are divided by it; 0: 1 */
+  /* By the base model; or with these values, one pointer for each trainable, NULL for what the base model has. The
+   * session's own are set aside where it keeps gradients, so it has to have been created with accumulate or
+   * return_gradients. */
+  bool by_base;
+  const float *const *trainables; /* NULL: the session's own */
+} mebp_scoring;
+static inline void mebp_scoring_init(mebp_scoring *scoring) {
+  memset((void *)scoring, 0, sizeof(*scoring));
+  scoring->size = sizeof(*scoring);
+}
+/* mebp_session_log_probabilities at another temperature, or by another adapter. */
+mebp_code mebp_session_score(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
+                             uint32_t sequence, const mebp_scoring *scoring, float *out, float *entropy,
+                             mebp_error *error);
+/* A step whose caller makes the coefficients when it has seen all that they depend on: sequences one after another,
+ * so that a step holds the activations of one however many it has. Needs options.accumulate.
+ * begin_sequence gives what mebp_session_log_probabilities gives; the sequence is open until another call computes.
+ * end_sequence takes dL/dlogp of each label at its place, and adds the gradient to the step's sum. With `pending` the
+ * coefficients lack a factor that comes later, with settle: for that it is the step's first, or the session has
+ * options.pending_gradients. apply is the update, clipped as the options say; of its result, loss and tokens are 0.
+ * discard forgets the sum. Where end_sequence or apply fails, the sum is forgotten, too; nothing else has changed.
+ * mebp_session_read_gradient reads the sum. */
+mebp_code mebp_session_begin_sequence(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
+                                      uint32_t sequence, const mebp_scoring *scoring, float *log_probabilities,
+                                      float *entropy, mebp_error *error);
+bool mebp_session_has_open_sequence(const mebp_session *session); /* whether its end can follow */
+mebp_code mebp_session_end_sequence(mebp_session *session, const float *coefficients, bool pending, mebp_error *error);
+mebp_code mebp_session_settle(mebp_session *session, double factor, mebp_error *error);
+mebp_code mebp_session_apply(mebp_session *session, mebp_step_result *result, mebp_error *error);
+mebp_code mebp_session_discard(mebp_session *session, mebp_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
