@@ -22,7 +22,7 @@ run() {
   "$@" || status=$?
   finish "$name" $((SECONDS - started)) "$status"
 }
-# What builds and runs by itself goes on beside pytest, much of which is one process on one core. Its output comes when it
+# What builds and runs by itself goes on beside the others, which leave a core idle here and there. Its output comes when it
 # has ended.
 beside=build/beside
 mkdir -p "$beside"
@@ -48,17 +48,17 @@ finish_beside() { # what start_beside began
   done
 }
 
+start_beside "the runtime with sanitizers (googletest)" scripts/test_sanitizers.sh
 run "formats and rules (ruff, clang-format)" scripts/lint.sh
 run "C++ and compiler (googletest, lit)" ctest --test-dir build --output-on-failure --no-tests=error -j "$(nproc)"
 run "kernels on AArch64 (googletest, qemu)" scripts/test_aarch64.sh kernels # before pytest, which runs what it builds
 start_beside "the runtime on AArch64 (googletest, qemu)" scripts/test_aarch64.sh runtime
-start_beside "the runtime with sanitizers (googletest)" scripts/test_sanitizers.sh
+start_beside "Android package (JUnit)" scripts/test_jni.sh
+start_beside "MLX for CUDA and Metal (symbols)" .venv/bin/python scripts/check_mlx_symbols.py --folder build/mlx_wheels
 # Tests move to the process that has none left: by files, one file of minutes at the end would leave a core idle.
 run "Python and end to end (pytest)" .venv/bin/python -m pytest -n 2 --dist worksteal test/python test/e2e
 finish_beside
-run "Android package (JUnit)" scripts/test_jni.sh
 run "conformance of devices (googletest)" scripts/test_conformance.sh
-run "MLX for CUDA and Metal (symbols)" .venv/bin/python scripts/check_mlx_symbols.py --folder build/mlx_wheels
 
 printf '\n'
 printf '%s\n' "${results[@]}"

@@ -3,6 +3,7 @@
 
 import atexit
 import fcntl
+import functools
 import hashlib
 import os
 import shutil
@@ -11,12 +12,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from torch.onnx._internal.exporter._registration import ONNXRegistry
 from transformers import PreTrainedModel
 
 import mebp
 
 _FOLDER = "MEBP_TEST_EXPORTS"  # of the session: pytest-xdist's workers inherit it
 _LARGE = 1 << 26  # bytes; such a file is linked, and no test may change it
+
+# Each export reads the source of all of torch's ONNX functions anew, which is a quarter of its time here.
+ONNXRegistry.from_torchlib = staticmethod(functools.cache(ONNXRegistry.from_torchlib))
 
 
 def begin_session() -> None:

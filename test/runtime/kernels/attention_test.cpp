@@ -17,11 +17,12 @@ struct Shape {
 };
 
 // Sequences around the tiles of 64 keys and 32 lanes, head sizes that are no multiple of a vector, one that leaves the
-// gradient little of the workspace, one that exceeds it, and heads enough that tasks take two tiles of keys.
-constexpr Shape shapes[] = {{1, 1, 1, 1, 8, 0},    {3, 1, 4, 2, 5, 0},     {2, 40, 6, 2, 24, 0},
-                            {1, 65, 3, 3, 64, 0},  {1, 130, 3, 1, 33, 0},  {1, 200, 4, 1, 16, 50},
-                            {2, 110, 2, 2, 40, 7}, {1, 33, 5, 1, 256, 0},  {1, 20, 2, 1, 400, 0},
-                            {1, 65, 1, 1, 383, 0}, {4, 140, 12, 6, 16, 0}, {6, 170, 4, 4, 8, 50}};
+// gradient little of the workspace, one that exceeds it, and heads enough that tasks take two tiles of keys on as many
+// as three threads (24 tasks).
+constexpr Shape shapes[] = {{1, 1, 1, 1, 8, 0},    {3, 1, 4, 2, 5, 0},    {2, 40, 6, 2, 24, 0},
+                            {1, 65, 3, 3, 64, 0},  {1, 130, 3, 1, 33, 0}, {1, 200, 4, 1, 16, 50},
+                            {2, 110, 2, 2, 40, 7}, {1, 33, 5, 1, 256, 0}, {1, 20, 2, 1, 400, 0},
+                            {1, 65, 1, 1, 383, 0}, {3, 140, 8, 4, 8, 0},  {3, 170, 4, 4, 8, 50}};
 
 Attributes attributesOf(const Shape &shape) {
   Attributes attributes;
