@@ -89,7 +89,7 @@ def _example_text() -> str:
     lines = [
         line for path in sorted(EXAMPLES.glob("*.jsonl")) for line in path.read_text(encoding="utf-8").splitlines()
     ]
-    return "\n".join(turn["content"] for line in lines for turn in json.loads(line)["messages"])
+    return "\n".join(turn["content"] for line in lines for turn in json.loads(line).get("messages", ()))
 
 
 @pytest.fixture(scope="session")

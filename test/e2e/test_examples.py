@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from rewards import one_short_sentence
 from score import Question, read_questions
 
 from mebp.errors import Error
@@ -50,6 +51,27 @@ def test_one_trained_fact_answers_each_question():
     for question in read_questions(QUESTIONS):
         answers = [answer for _, answer in taught() if question.is_answered_by(answer)]
         assert len(set(answers)) == 1 and len(answers) >= 3, (question, set(answers))
+
+
+def test_pairs_are_the_taught_answers_and_wrong_ones():
+    for name in ("brindle_rock", "brindle_rock_questions"):
+        pairs = [json.loads(line) for line in (EXAMPLES / f"{name.replace('rock', 'rock_pairs')}.jsonl").open()]
+        source = [json.loads(line)["messages"] for line in (EXAMPLES / f"{name}.jsonl").open()]
+        assert [[*pair["prompt"], *pair["chosen"]] for pair in pairs] == source
+        assert all(pair["chosen"] != pair["rejected"] for pair in pairs)
+
+
+def test_the_reward_is_for_one_short_sentence():
+    (ten, three, two_sentences, long) = one_short_sentence(
+        [
+            "It is made of flour, water, salt and some yeast.",
+            "It is bread.",
+            "It is made of flour. It rises with some yeast.",
+            [{"role": "assistant", "content": "word " * 50}],
+        ]
+    )
+    assert ten == 1 > three > long == 0
+    assert ten > two_sentences > three / 2
 
 
 def test_an_answer_needs_the_whole_word_in_any_case():
