@@ -185,7 +185,7 @@ struct Unhurried {
 // On a busy machine MLX's thread frees a tile when the next is there: a few tries, while there is more than `enough`.
 uint64_t leastPeakOf(const Call &call, uint64_t enough) {
   uint64_t least = ~uint64_t(0);
-  for (int tries = 0; tries < 4 && least > enough; ++tries) {
+  for (int tries = 0; tries < 20 && least > enough; ++tries) {
     const Trial trial(call);
     std::unique_ptr<Backend> backend = makeBackend(mx::Device::cpu);
     const uint64_t before = mx::get_active_memory();
