@@ -103,11 +103,12 @@ public:
     Exchange *exchange = session.passing();
     std::destroy_at(exchange);
     new (exchange) Exchange;
-    exchange->create(bundle.content(), memory.get(), {});
+    exchange->create(bundle.content(), memory.get(), {}, flight);
     return *exchange;
   }
 
   Bundle bundle;
+  Flight flight; // of one lane
   Lasting lasting;
   Session session{lasting};
   Generation generation;
