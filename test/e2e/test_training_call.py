@@ -5,13 +5,13 @@ import json
 import subprocess
 import sys
 import threading
-from dataclasses import asdict
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import mebp
+from mebp.training.log import numbers_of
 from support.commands import TIMEOUT
 from support.commands import mebp as command
 
@@ -35,7 +35,7 @@ def test_it_is_the_command(bundle, data, tmp_path, capfd):
     assert [{key: value for key, value in line.items() if key not in varying} for line in ours] == [
         {key: value for key, value in line.items() if key not in varying} for line in theirs
     ]
-    assert [asdict(entry) for entry in [*run.records, *run.evaluations]] == ours
+    assert [{"step": entry.step, **numbers_of(entry)} for entry in [*run.records, *run.evaluations]] == ours
     tensors = "adapter_model.safetensors"
     assert (tmp_path / "call" / tensors).read_bytes() == (tmp_path / "command" / tensors).read_bytes()
 
