@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 export PATH="$PWD/.venv/bin:$PATH"
 
 say() { printf '\n== %s\n' "$1"; }
-ask() { mebp generate demo/grpo.mebp --chat --prompt "How do you make a kite?" --max-new-tokens 60 "$@"; }
+ask() { mebp generate demo/grpo.mebp --chat --prompt "How do you make a kite?" --max-new-tokens 48 "$@"; }
 
 mkdir -p demo
 say "export SmolLM2-135M-Instruct to ONNX, and compile it to 4 bits"
