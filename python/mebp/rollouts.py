@@ -14,7 +14,7 @@ import numpy as np
 from mebp.data.prompts import Prompt
 from mebp.data.rollouts import Completion, Rollout
 from mebp.errors import Error
-from mebp.generation import Recomputed, Sampler
+from mebp.generation import Kept, Recomputed, Sampler, new_tokens
 from mebp.numbers import whole_number
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
@@ -62,12 +62,24 @@ class _Draws:
         )
 
 
+class _Watched:
+    """A source of logits that keeps the last ones."""
+
+    def __init__(self, source: Recomputed | Kept) -> None:
+        self._source = source
+        self.last = np.empty((0, 0))
+
+    def logits(self, ids: np.ndarray, drafts: int = 0) -> np.ndarray:
+        self.last = self._source.logits(ids, drafts)
+        return self.last
+
+
 class Writer:
     """Writes completions with a session, by its adapter as it is."""
 
     def __init__(self, session: Session, tokenizer: Tokenizer, options: RolloutOptions) -> None:
         self._session, self._tokenizer, self._options = session, tokenizer, options
-        self._ends = np.array(sorted(tokenizer.stop_tokens))
+        self._ends = tokenizer.stop_tokens
 
     def write(self, prompt: Prompt, seed: int, number: int, index: int) -> Rollout:
         """A group of completions of `prompt`, the `index`-th of rollout `number`.
@@ -96,30 +108,21 @@ class Writer:
         self, prompt: Prompt, count: int, draws: _Draws, rows: int
     ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
         """Tokens of each row, up to and with what ends it, and their log-probabilities as they were drawn from."""
-        session, sampler = self._session, self._options.sampler(draws)
-        source = session.keys_and_values() if session.generates else Recomputed(session)
+        session = self._session
+        source = _Watched(session.keys_and_values() if session.generates else Recomputed(session))
         ids = np.repeat(prompt.ids[None], rows, axis=0)
-        logps = np.empty((rows, 0))
-        finished = np.zeros(rows, dtype=bool)
-        for _ in range(count):
-            logits = source.logits(ids)
-            chosen = np.where(finished, ids[:, -1], sampler.choose(logits, ids))
-            scaled = logits.astype(np.float64) / self._options.temperature
+        chosen, logps = [], []
+        for tokens in new_tokens(source, ids, count, self._ends, self._options.sampler(draws)):
+            scaled = source.last.astype(np.float64) / self._options.temperature
             scaled -= scaled.max(axis=1, keepdims=True)
-            known = scaled[np.arange(rows), chosen] - np.log(np.exp(scaled).sum(axis=1))
-            ids = np.concatenate([ids, chosen[:, None].astype(np.int32)], axis=1)
-            logps = np.concatenate([logps, known[:, None]], axis=1)
-            finished |= np.isin(chosen, self._ends)
-            if finished.all():
-                break
-        written = ids[:, len(prompt.ids) :]
+            chosen.append(tokens.astype(np.int32))
+            logps.append(scaled[np.arange(rows), tokens] - np.log(np.exp(scaled).sum(axis=1)))
+        written, known = np.stack(chosen, axis=1), np.stack(logps, axis=1)
         ends = [self._length(row) for row in written]
-        return [row[:end] for row, end in zip(written, ends, strict=True)], [
-            row[:end] for row, end in zip(logps, ends, strict=True)
-        ]
+        return tuple([row[:end] for row, end in zip(values, ends, strict=True)] for values in (written, known))
 
     def _length(self, row: np.ndarray) -> int:
-        ends = np.flatnonzero(np.isin(row, self._ends))
+        ends = np.flatnonzero(np.isin(row, list(self._ends)))
         return int(ends[0]) + 1 if len(ends) else len(row)
 
     def _completion(self, prompt: Prompt, member: int, ids: np.ndarray, logps: np.ndarray) -> Completion:

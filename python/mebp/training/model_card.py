@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 
-from mebp.compile_options import as_arguments
+from mebp.compile_options import as_arguments, flag
 from mebp.files import replaced_file
 from mebp.gguf import GGUF_SUFFIX
 from mebp.inspect import describe_trained, inspect, model_title, storage_options
@@ -79,16 +79,12 @@ def command_of(options: TrainingOptions, compiling: Mapping[str, object] | None 
         value = getattr(options, field.name)
         plain = None if field.default is MISSING else field.default
         if field.name == "objective_options":
-            words += [word for name, given in value.items() for word in (_flag(name), _written(given))]
+            words += [word for name, given in value.items() for word in (flag(name), _written(given))]
             continue
         if field.name == "bundle" or field.name in _INCIDENTAL or value is None or value == plain:
             continue
-        words += [_flag(field.name), *([] if value is True else [str(value)])]
+        words += [flag(field.name), *([] if value is True else [str(value)])]
     return shlex.join([*words, *as_arguments(compiling or {})])
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def _written(value: object) -> str:

@@ -6,6 +6,7 @@ from dataclasses import fields
 from types import NoneType, UnionType
 from typing import get_args, get_origin, get_type_hints
 
+from mebp.compile_options import flag
 from mebp.errors import Error
 from mebp.objectives.advantages import AdvantageOptions
 from mebp.objectives.groups import GRPOOptions
@@ -87,8 +88,7 @@ def objective_options(objective: str, given: Mapping[str, object]) -> dict[str, 
     for name in given:
         if name not in known:
             owners = [other for other, parts in PARTS.items() if any(name in _kinds_of(part) for part in parts)]
-            flag = f"--{name.replace('_', '-')}"
-            raise Error(f"{flag} is an option of --objective {' and '.join(owners)}, and this is {objective}")
+            raise Error(f"{flag(name)} is an option of --objective {' and '.join(owners)}, and this is {objective}")
     options = {name: _listed(name, value) for name, value in given.items()}
     parts_of(objective, options)
     return options

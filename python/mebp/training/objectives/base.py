@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mebp.compile_options import flag
 from mebp.inspect import inspect
 from mebp.session import Session
 from mebp.step_result import StepResult
@@ -50,6 +51,10 @@ class Objective(ABC):
         """Options of its own that a resumed run must have in common with the one before, by the names of the command
         line."""
         return {}
+
+    def own_options(self) -> dict[str, object]:
+        """Those that no other objective has, likewise."""
+        return {flag(name): value for name, value in self.options.objective_options.items()}
 
     def session_options(self) -> Mapping[str, object]:
         """What of mebp.Session's options it needs."""

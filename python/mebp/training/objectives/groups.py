@@ -101,7 +101,8 @@ class Groups(Objective):
         self._handed = load_rollouts(options.data, **read) if options.rollouts else None
         self._prompts = None if self._handed else load_prompts(options.data, **read)
         self._eval = load_prompts(options.eval, **read) if options.eval else None
-        self.digest = (self._handed or self._prompts).digest
+        self._given = self._handed or self._prompts
+        self.digest = self._given.digest
         self.notes = list(self._handed.notes) if self._handed else []
         self._check_rewards()
         self.metrics = (*_METRICS, *(f"rewards/{name}/mean" for name in (self._rewards.names if self._rewards else ())))
@@ -125,8 +126,7 @@ class Groups(Objective):
     def description(self) -> Mapping[str, object]:
         options = self.options
         own = {"--objective": "grpo", "--reference": options.reference, "--reward": options.reward}
-        given = {f"--{name.replace('_', '-')}": value for name, value in options.objective_options.items()}
-        return own | {"--rollouts": options.rollouts} | given
+        return own | {"--rollouts": options.rollouts} | self.own_options()
 
     def session_options(self) -> Mapping[str, object]:
         return {"accumulate": True}
@@ -151,7 +151,7 @@ class Groups(Objective):
 
     def summary(self, session: Session) -> str:
         size = len(self._handed.rows[0].completions) if self._handed else self._writing.group
-        rows = (self._handed or self._prompts).rows
+        rows = self._given.rows
         how = "handed in" if self._handed else f"of up to {self._room} tokens"
         return f"{counted(len(rows), 'prompt')}, {size} completions of each, {how}"
 
@@ -160,7 +160,7 @@ class Groups(Objective):
         return self._grpo.options.num_iterations
 
     def steps_per_epoch(self, session: Session) -> int:
-        return self._updates * steps_per_epoch(len((self._handed or self._prompts).rows), self.options.accumulate)
+        return self._updates * steps_per_epoch(len(self._given.rows), self.options.accumulate)
 
     def step(self, session: Session, number: int) -> Step:
         begun = time.perf_counter()
@@ -177,9 +177,7 @@ class Groups(Objective):
         return Step(result.of(loss, tokens, time.perf_counter() - begun), seen, metrics)
 
     def _begin_rollout(self, session: Session, rollout: int) -> None:
-        rows = rows_of_step(
-            len((self._handed or self._prompts).rows), rollout, self.options.accumulate, self.options.seed
-        )
+        rows = rows_of_step(len(self._given.rows), rollout, self.options.accumulate, self.options.seed)
         if self._handed:
             written = [self._handed.rows[row] for row in rows]
         else:
@@ -228,7 +226,7 @@ class Groups(Objective):
         return found.values
 
     def _end_rollout(self, rollout: int) -> None:
-        rollouts = steps_per_epoch(len((self._handed or self._prompts).rows), self.options.accumulate)
+        rollouts = steps_per_epoch(len(self._given.rows), self.options.accumulate)
         if (rollout + 1) % rollouts == 0:
             self._equal.end_epoch()
 

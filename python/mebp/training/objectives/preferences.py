@@ -98,10 +98,7 @@ class Preferences(Objective):
         self._way = DEFERRED
 
     def description(self) -> Mapping[str, object]:
-        return {"--objective": "dpo", "--reference": self.options.reference, **self._options_given()}
-
-    def _options_given(self) -> dict[str, object]:
-        return {f"--{name.replace('_', '-')}": value for name, value in self.options.objective_options.items()}
+        return {"--objective": "dpo", "--reference": self.options.reference, **self.own_options()}
 
     def session_options(self) -> Mapping[str, object]:
         return {"accumulate": True, "pending_gradients": self.options.accumulate > 1 and not self._dpo.needs_batch}
