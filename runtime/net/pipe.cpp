@@ -72,23 +72,23 @@ Status Pipe::End::open(uint32_t) {
 }
 
 Status Pipe::End::send(const void *head, size_t headBytes, const void *body, size_t bodyBytes) {
-  return orClose(out.push(head, headBytes, body, bodyBytes));
+  Status status = out.push(head, headBytes, body, bodyBytes);
+  if (status.code() == MEBP_DISCONNECTED)
+    out.end(); // and why the other end has gone may still be read
+  return status;
 }
 
 Status Pipe::End::receive(void *head, size_t headBytes, void *body, size_t bodyCapacity, size_t &bodyBytes,
                           uint32_t timeoutMs) {
-  return orClose(in.pop(head, headBytes, body, bodyCapacity, bodyBytes, timeoutMs));
+  Status status = in.pop(head, headBytes, body, bodyCapacity, bodyBytes, timeoutMs);
+  if (status.code() == MEBP_DISCONNECTED)
+    close();
+  return status;
 }
 
 void Pipe::End::close() {
   out.end();
   in.abort();
-}
-
-Status Pipe::End::orClose(Status status) {
-  if (status.code() == MEBP_DISCONNECTED)
-    close();
-  return status;
 }
 
 ServedPipe::ServedPipe(const StreamLimits &limits, mebp_serve_stream serve, void *user, std::string identity)

@@ -55,7 +55,6 @@ private:
     void close() override;
 
   private:
-    Status orClose(Status status);
     FrameQueue &out, &in;
   };
 

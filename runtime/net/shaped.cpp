@@ -36,8 +36,9 @@ void Shaped::start() {
     for (Lane *lane : {&up, &down}) {
       lane->frames = lane->bytes = 0;
       lane->underWay.clear();
+      lane->ended = Status();
     }
-    ended = downEnded = Status();
+    ended = Status();
     ++opened;
   }
   upwards = std::thread([this] { carryUp(); });
@@ -89,7 +90,7 @@ Status Shaped::receive(void *head, size_t headBytes, void *body, size_t bodyCapa
   if (!ended.ok())
     return ended;
   if (!arrived) {
-    Status status = downEnded.ok() ? isSilent(Peer::Server, timeoutMs) : downEnded;
+    Status status = down.ended.ok() ? isSilent(Peer::Server, timeoutMs) : down.ended;
     lock.unlock();
     return end(std::move(status));
   }
@@ -114,11 +115,12 @@ void Shaped::carryUp() {
     lock.unlock();
     mebp_error error = {};
     const mebp_code code = inner.send(inner.user, nullptr, 0, bytes.data(), bytes.size(), &error);
+    lock.lock();
     if (code != MEBP_OK) {
-      (void)end(Status(code, error.message));
+      up.ended = Status(code, error.message); // what the server has said until then still arrives
+      changed.notify_all();
       return;
     }
-    lock.lock();
     up.spare.push_back(std::move(bytes));
   }
 }
@@ -134,7 +136,7 @@ void Shaped::carryDown() {
     const mebp_code code = inner.receive(inner.user, nullptr, 0, whole.data(), whole.size(), &size, UINT32_MAX, &error);
     lock.lock();
     if (code != MEBP_OK) {
-      downEnded = Status(code, error.message);
+      down.ended = Status(code, error.message);
       changed.notify_all();
       return;
     }
@@ -150,12 +152,12 @@ void Shaped::carryDown() {
 
 Status Shaped::waitForRoom(std::unique_lock<std::mutex> &lock, Lane &lane) {
   const auto isFull = [&] { return lane.bytes > mostUnderWay; };
-  while (ended.ok() && (isFull() || Clock::now() < lane.link.roomAt()))
+  while (ended.ok() && lane.ended.ok() && (isFull() || Clock::now() < lane.link.roomAt()))
     if (isFull())
       changed.wait(lock);
     else
       changed.wait_until(lock, lane.link.roomAt());
-  return ended;
+  return ended.ok() ? lane.ended : ended;
 }
 
 bool Shaped::waitForArrival(std::unique_lock<std::mutex> &lock, Lane &lane, Clock::time_point deadline) {
@@ -164,7 +166,7 @@ bool Shaped::waitForArrival(std::unique_lock<std::mutex> &lock, Lane &lane, Cloc
     const Clock::time_point now = Clock::now();
     if (isUnderWay && lane.underWay.front().arrives <= now)
       return true;
-    if (now >= deadline || (!isUnderWay && &lane == &down && !downEnded.ok()))
+    if (now >= deadline || (!isUnderWay && !lane.ended.ok()))
       return false;
     changed.wait_until(lock, isUnderWay ? std::min(deadline, lane.underWay.front().arrives) : deadline);
   }

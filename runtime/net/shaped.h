@@ -47,6 +47,7 @@ private:
     size_t bytes = 0;    // under way
     std::deque<Frame> underWay;
     std::vector<std::vector<std::byte>> spare;
+    Status ended; // why nothing comes after what is under way
   };
 
   void start();
@@ -69,7 +70,6 @@ private:
   std::mutex mutex;
   std::condition_variable changed;
   Status ended = isClosed(); // why nothing goes on; ok while it does
-  Status downEnded;          // why nothing comes after what is under way
   Lane up, down;
   std::thread upwards, downwards;
   std::atomic<uint64_t> opened = 0, cut = 0;

@@ -154,6 +154,23 @@ TEST_P(StreamTest, WhatWasSentArrivesBeforeTheEnd) {
   EXPECT_EQ(device.send(head, body), MEBP_DISCONNECTED);
 }
 
+// Why a server has ended the stream is for a device that was still sending, too.
+TEST_P(StreamTest, WhatWasSaidAtTheEndArrivesAfterAFailedSend) {
+  StreamLimits limits;
+  const Bytes word = bytesOf(50, 1);
+  auto connection = GetParam().connect(
+      limits, [&](End stream, const std::string &) { EXPECT_EQ(stream.send({}, word), MEBP_OK) << stream.error.message; });
+  End device = connection->device();
+  ASSERT_EQ(device.open(), MEBP_OK) << device.error.message;
+  while (device.send({}, bytesOf(10, 0)) == MEBP_OK)
+    ;
+  Bytes head, body(100);
+  ASSERT_EQ(device.receive(head, body), MEBP_OK) << device.error.message;
+  EXPECT_EQ(body, word);
+  body.resize(100);
+  EXPECT_EQ(device.receive(head, body), MEBP_DISCONNECTED);
+}
+
 TEST_P(StreamTest, AServerSeesThatItsDeviceHasGone) {
   StreamLimits limits;
   std::promise<std::string> seen;
