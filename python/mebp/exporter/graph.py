@@ -8,6 +8,7 @@ from onnxscript.optimizer import fold_constants_ir
 from transformers import PreTrainedModel
 
 from mebp.errors import Error, reason
+from mebp.exporter.rotary import computed_tables
 
 _OPSET = 23
 _SCOPES = "pkg.torch.onnx.name_scopes"
@@ -20,7 +21,8 @@ def trace(model: PreTrainedModel, batch: int, seq_len: int) -> ir.Model:
     ids = torch.zeros(batch, seq_len, dtype=torch.int64)
     try:
         # Left to torch.onnx, what fails would be tried in other ways, one of which computes the whole model.
-        exported = torch.export.export(model, (), {"input_ids": ids}, strict=False)
+        with computed_tables():
+            exported = torch.export.export(model, (), {"input_ids": ids}, strict=False)
         program = torch.onnx.export(
             exported,
             dynamo=True,
