@@ -51,7 +51,7 @@ def export_plainly(model: torch.nn.Module, path: Path, opset: int, attention: st
     return path
 
 
-@pytest.mark.parametrize("family", models.FAMILIES)
+@pytest.mark.parametrize("family", models.ALL_FAMILIES)
 def test_exported(family: str, tmp_path: Path) -> None:
     model = models.build(family)
     assert_same_model(model, mebp.export(model, tmp_path / "model.onnx", seq_len=24, batch=2))

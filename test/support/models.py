@@ -47,7 +47,7 @@ _FAMILIES: dict[str, dict] = {
     "gpt2": {**_GPT2, "activation_function": "gelu"},
     "arcee": _DECODER,
     "cohere": {**_DECODER, "logit_scale": 0.4},
-    "falcon": {**_WITHOUT_HEAD_SIZE, "new_decoder_architecture": True, "num_kv_heads": 2, "alibi": False},
+    "falcon": {**_WITHOUT_HEAD_SIZE, "alibi": False},
     "gemma2": {**_GEMMA, "attn_logit_softcapping": 3.0, "final_logit_softcapping": 2.0},
     "glm": {**_DECODER, "pad_token_id": 0},
     "gpt_neo": {

@@ -82,7 +82,8 @@ def _capped(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, scaling: float, softcap: float
 ) -> torch.Tensor:
     """The formula, which torch has no function for: the mask hides what the cap would bring back."""
-    key, value = (each.repeat_interleave(query.shape[1] // each.shape[1], dim=1) for each in (key, value))
+    shared = query.shape[1] // key.shape[1]
+    key, value = (each[:, :, None].expand(-1, -1, shared, -1, -1).flatten(1, 2) for each in (key, value))
     scores = softcap * torch.tanh(query @ key.transpose(2, 3) * scaling / softcap)
     hidden = torch.finfo(scores.dtype).min
     return torch.softmax(torch.where(mask, scores, hidden), dim=-1) @ value

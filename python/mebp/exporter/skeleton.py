@@ -2,9 +2,11 @@
 """A model without its weights: parameters that take no memory, position tables and the like real."""
 
 import re
+import sys
 
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from mebp.errors import Error, reason
 from mebp.exporter import attention
@@ -42,20 +44,18 @@ def aliases(model: PreTrainedModel) -> dict[str, list[str]]:
 
 
 def _make(config: PreTrainedConfig) -> PreTrainedModel:
-    """With this project's attention, or with transformers' formula where a class has its own table of attentions."""
+    """With this project's attention, or with transformers' formula where a class has attentions of its own alone: that
+    would be handed a mask which it does not read."""
     try:
-        return AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation=attention.NAME)
+        kind = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+        shared = hasattr(sys.modules[kind.__module__], "ALL_ATTENTION_FUNCTIONS")
+        return AutoModelForCausalLM.from_config(
+            config, dtype=torch.float32, attn_implementation=attention.NAME if shared else "eager"
+        )
     except (ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
-        if error.args != (attention.NAME,):
-            raise _refusal(config, error) from error
-    try:
-        return AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager")
-    except (ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
-        raise _refusal(config, error) from error
-
-
-def _refusal(config: PreTrainedConfig, error: Exception) -> Error:
-    return Error(f"{config.model_type}: transformers makes no causal language model of it: {reason(error)}")
+        raise Error(
+            f"{config.model_type}: transformers makes no causal language model of it: {reason(error)}"
+        ) from error
 
 
 def _refuse_experts(model: PreTrainedModel) -> None:
@@ -83,6 +83,11 @@ def _leave_meta(model: PreTrainedModel) -> None:
     mix devices wherever its code makes a tensor."""
     made: dict[int, torch.nn.Parameter] = {}
     for module in model.modules():
+        for name, value in vars(module).items():
+            if isinstance(value, torch.Tensor) and value.is_meta:
+                raise Error(
+                    f"{type(module).__name__}.{name}: transformers does not say its value; it cannot be exported"
+                )
         for name, parameter in module._parameters.items():
             if parameter is not None:
                 number = torch.zeros((), dtype=parameter.dtype).expand(parameter.shape)
