@@ -93,8 +93,12 @@ _SIZES = {
 # Hides nothing of a longer sequence unless it is small; a type without one keeps none.
 _WINDOWS = {"sliding_window": 16, "attention_window_size": 16, "local_attention": 32, "window_size": 16}
 
+# These compare ids with the padding's.
+_PADDED = ("camembert", "data2vec-text", "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod")
+
 # What a type needs besides.
 _OF_TYPE = {
+    **{name: {"pad_token_id": 1} for name in _PADDED},
     "bamba": {"attn_layer_indices": [1]},
     "cpmant": {"prompt_length": 4, "prompt_types": 4, "segment_types": 4},
     "dots1": {"n_shared_experts": 1},
