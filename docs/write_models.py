@@ -15,9 +15,10 @@ _INTRODUCTION = """\
 `bench/models.py` tries every causal language model type of transformers. It makes a random model of some thousand
 parameters, exports it, compiles it to f32, and compares the gradients of all its adapters with those that transformers
 and PEFT compute in float64 (`mebp verify`). A type whose gradients all agree is trained exactly; "worst" is the largest
-relative error among them. Of such a type other configurations are tried, too, where it has them: embeddings tied or
-not, one key and value head, biases, gelu. "Not so" says which of these are refused. Yet another configuration may need
-something that none of these does: the exporter and the compiler then refuse it in one line.
+relative error among them. Of some such types other configurations were tried, too (`--variants`), where there are any:
+embeddings tied or not, one key and value head, biases, gelu. "Configurations" counts those that are exact, and "not so"
+says which are refused. Yet another configuration may need something that none of these does: the exporter and the
+compiler then refuse it in one line.
 """
 _MEANINGS = {
     "wrong": "It exports and compiles, but at least one gradient disagrees. Do not train these.",

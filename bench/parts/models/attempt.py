@@ -19,8 +19,8 @@ _SEQUENCE, _BATCH = 40, 2
 _MOST_PARAMETERS = 20_000_000
 
 
-def attempt(model_type: str) -> ModelType:
-    """What came of it; whatever goes wrong is part of that."""
+def attempt(model_type: str, variants: bool = False) -> ModelType:
+    """What came of it, and of its other configurations; whatever goes wrong is part of that."""
     with tempfile.TemporaryDirectory() as folder, quiet():
         try:
             try:
@@ -29,7 +29,7 @@ def attempt(model_type: str) -> ModelType:
                 refusal = _refuse_any_size(model_type, Path(folder))
                 return refusal or ModelType(model_type, "untried", _line(error, folder))
             found = _verify(model_type, model, Path(folder))
-            return _with_variants(found, Path(folder)) if found.outcome == "exact" else found
+            return _with_variants(found, Path(folder)) if variants and found.outcome == "exact" else found
         except mebp.Error as error:
             return ModelType(model_type, "refused", _line(error, folder))
         except Exception as error:
@@ -79,7 +79,8 @@ def _verify(model_type: str, model: PreTrainedModel, folder: Path) -> ModelType:
     except mebp.Error as error:
         return ModelType(model_type, "unverified", _line(error, str(folder)))
     outcome, why = ("exact", "") if found.agrees else ("wrong", str(found.beyond[0]))
-    return ModelType(model_type, outcome, why, len(found.bundle.gradients), float(f"{found.bundle.worst:.1e}"))
+    worst = float(f"{found.bundle.worst:.1e}")
+    return ModelType(model_type, outcome, why, len(found.bundle.gradients), worst, int(found.agrees))
 
 
 def _refuse_any_size(model_type: str, folder: Path) -> ModelType | None:
