@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One model over a device and a server computes the bits of one process."""
 
+import shutil
 import time
 
 import numpy as np
@@ -93,8 +94,12 @@ def test_halves_alone(halves):
         Server(edge)
 
 
-def test_another_pair_is_refused(folder, halves):
-    other = compile_both(folder, "bf16")
+@pytest.mark.parametrize("precision, more, rank", [("bf16", [], 5), ("f32", ["--wire=bf16"], 5), ("f32", [], 6)],
+                         ids=["type", "wire", "rank"])  # fmt: skip
+def test_another_pair_is_refused(folder, halves, tmp_path, precision, more, rank):
+    for file in folder.glob("model.*"):
+        shutil.copy(file, tmp_path)
+    other = compile_both(tmp_path, precision, (0, 0), *more, rank_down=rank)
     with pytest.raises(mebp.Error, match="half of another model"):
         mebp.Session(halves[1], stream=connect(halves[1], Server(other[2])))
 
