@@ -42,10 +42,11 @@ def test_bits_of_one_process(folder, precision, kept):
     assert all(values.any() for values in first[1].values())
     assert same(one.trainables(), two.trainables())
     assert one.loss(ids, labels) == two.loss(ids, labels)
-    for greedy in ({}, {"temperature": 0.7, "seed": 3}):
-        prompt = ids[:1, :11]
-        answers = [session.generate(prompt, max_new_tokens=16, **greedy) for session in (one, two)]
-        assert np.array_equal(*answers)
+    # In one wave; in two; and likewise of two sequences at once.
+    for prompt in (ids[:1, :11], ids[:1, :35], ids[:, :20]):
+        for way in ({}, {"temperature": 0.7, "seed": 3}):
+            answers = [session.generate(prompt, max_new_tokens=12, **way) for session in (one, two)]
+            assert np.array_equal(*answers)
 
 
 def test_chunks(folder):
