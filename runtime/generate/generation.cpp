@@ -50,8 +50,8 @@ void Generation::create(Wave &wave, uint32_t firstRow, const StatePlaces &states
   wave.remote.create(std::move(remote), arena.data());
   wave.tokens.placeOf(format::idsPort) = arena.data() + layout.ids + firstRow * sizeof(int32_t);
   Session &owner = *session;
-  const BoundMemory memory = {owner.bundle(),   buffers,          wave.tokens, wave.flows, owner.trainables, owner.lane().gradients,
-                              owner.subspaces, wave.remote, &states};
+  const BoundMemory memory = {owner.bundle(),         buffers,         wave.tokens, wave.flows, owner.trainables,
+                              owner.lane().gradients, owner.subspaces, wave.remote, &states};
   wave.blocks.create(memory, owner.settings, *owner.backend, buffers.find(arena.data() + layout.scratch), owner.weights,
                      owner.peak, owner.cancellation, owner.trace, owner.passing());
 }

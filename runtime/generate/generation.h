@@ -66,9 +66,9 @@ private:
   Session *session = nullptr;
   GenerationLayout layout;
   Arena arena;
-  Buffers buffers; // it, beside the session's
-  Wave waves[2];           // the second one of half a model alone
-  Wave *last = &waves[0];  // whose results logits are of
+  Buffers buffers;        // it, beside the session's
+  Wave waves[2];          // the second one of half a model alone
+  Wave *last = &waves[0]; // whose results logits are of
   uint32_t batch = 1;
   uint32_t length = 0;    // of every sequence
   uint32_t drafted = 0;   // tokens of the last pass, whose logits may be asked for

@@ -58,7 +58,8 @@ Status Generation::crossInWaves(uint32_t first, uint32_t count) {
   const Rows wanted[] = {{nullptr, 0}, exchange.selection()};
   for (uint32_t wave : {0, 1}) {
     Blocks &blocks = waves[wave].blocks;
-    Status status = exchange.isDevice() ? decodeHere(0, exchange.first(), blocks, live[wave], position[wave]) : Status();
+    Status status =
+        exchange.isDevice() ? decodeHere(0, exchange.first(), blocks, live[wave], position[wave]) : Status();
     if (status.ok() && exchange.isDevice() && wave == 0)
       status = exchange.command({FrameKind::Waves, batch, count, length});
     if (status.ok())

@@ -173,8 +173,8 @@ bool Shaped::waitForArrival(std::unique_lock<std::mutex> &lock, Lane &lane, Cloc
   return false;
 }
 
-// Or until something has changed. The system ends a wait some 60 us late, and a decoded token has dozens of messages: so
-// the clock is looked at for the last part.
+// Or until something has changed. The system ends a wait some 60 us late, and a decoded token has dozens of messages:
+// so the clock is looked at for the last part.
 void Shaped::waitUntil(std::unique_lock<std::mutex> &lock, Clock::time_point time) {
   constexpr auto late = std::chrono::microseconds(150);
   if (time - Clock::now() > late) {
