@@ -249,11 +249,17 @@ Status Generation::serve(const Command &command) {
 }
 
 void Generation::rewind(uint32_t wanted) {
+  const format::Bundle &content = session->bundle().content();
+  // What has been written since then lies where a ring of this length had what came before it.
+  auto keeps = [&](uint64_t ring, uint64_t slack) {
+    return written <= ring || wanted >= written || written - wanted <= slack;
+  };
   bool isKept = true;
   for (const std::vector<StatePlace> &block : layout.states)
     for (const StatePlace &state : block)
-      if (state.window && written > state.capacity)
-        isKept &= wanted >= written || written - wanted <= state.capacity - state.window + 1;
+      isKept &= !state.window || keeps(state.capacity, state.capacity - state.window + 1);
+  if (const format::Split &split = content.split(); split.ring() && split.ring() < content.model().positions())
+    isKept &= keeps(split.ring(), split.ring_slack());
   drafted = 0;
   length = isKept ? std::min(wanted, length) : 0;
   if (length == 0)

@@ -11,7 +11,8 @@ import mebp
 from mebp.certificates import make_certificates
 from mebp.inspect import inspect
 from mebp.split import Credentials, Server, connect
-from support.split import STEPS, compile_both, same, tokens, trained
+from support import models
+from support.split import BATCH, SEQUENCE, STEPS, compile_both, same, tokens, trained
 
 KEPT = {"K = N = 0": (0, 0), "K = N = 1": (1, 1), "K = 2": (2, 0)}
 
@@ -52,6 +53,19 @@ def test_bits_of_one_process(folder, precision, kept):
 def test_chunks(folder):
     whole, edge, cloud = compile_both(folder, "f32", (0, 0), "--chunk-size=7")
     assert same(trained(whole), trained(edge, connect(edge, Server(cloud))))
+
+
+def test_text_that_a_window_has_lost(tmp_path):
+    """A conversation that goes on further back than the server's layers keep is computed again from its beginning."""
+    model = models.build("mistral", num_hidden_layers=3, sliding_window=8)
+    mebp.export(model, tmp_path / "model.onnx", seq_len=SEQUENCE, batch=BATCH)
+    whole, edge, cloud = compile_both(tmp_path, "f32", (0, 0), "--chunk-size=8", positions=200)
+    one = mebp.Session(whole, threads=1)
+    two = mebp.Session(edge, threads=1, stream=connect(edge, Server(cloud)))
+    said, source = np.arange(180, dtype=np.int32)[np.newaxis], two.keys_and_values()
+    for kept, new in ((180, 6), (176, 3), (90, 5), (20, 1), (60, 2)):
+        prompt = np.concatenate([said[:, :kept], np.full((1, new), 7, np.int32)], axis=1)
+        assert np.array_equal(one.generate(prompt, 4), two.generate(prompt, 4, source=source))
 
 
 def test_accumulated_and_clipped(halves):
