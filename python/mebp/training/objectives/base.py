@@ -60,6 +60,10 @@ class Objective(ABC):
         """What of mebp.Session's options it needs."""
         return {"accumulate": self.options.accumulate > 1}
 
+    def saves_memory(self) -> bool:
+        """Whether session_options asks for less from now on, at the price of time: of a run that has too little."""
+        return False
+
     def bytes_beside(self, session: Session) -> int:
         """The most that it has in memory beside what the session plans."""
         return 0
