@@ -17,8 +17,16 @@ from mebp.objectives.pairs import DPO, DPOOptions, PairResult, Scored
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 from mebp.training.objective_options import parts_of
-from mebp.training.objectives.base import Measured, Objective, Step, vocabulary_of
-from mebp.training.objectives.pair_ways import DEFERRED, INTERLEAVED, SCORED_FIRST, PairWay, choose_way, gradient_bytes
+from mebp.training.objectives.base import ANY_LENGTH, Measured, Objective, Step, vocabulary_of
+from mebp.training.objectives.pair_ways import (
+    DEFERRED,
+    INTERLEAVED,
+    SCORED_FIRST,
+    SHORT,
+    PairWay,
+    choose_way,
+    gradient_bytes,
+)
 from mebp.training.objectives.references import Reference
 from mebp.training.options import TrainingOptions
 from mebp.words import counted
@@ -75,11 +83,18 @@ class _Data:
     @property
     def lengths(self) -> list[tuple[int, int]]:
         """Of each pair's sequences."""
-        return [tuple(len(pair.prompt) + len(each) for each in (pair.chosen, pair.rejected)) for pair in self.pairs]
+        return [pair.lengths for pair in self.pairs]
 
 
 class Preferences(Objective):
     metrics = _METRICS
+    pairs_up_to = SHORT
+
+    @classmethod
+    def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int]:
+        paths = filter(None, (options.data, options.eval, options.test))
+        data = [load_preferences(path, tokenizer, ANY_LENGTH) for path in paths]
+        return [max(pair.lengths) for each in data for pair in each.rows]
 
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
         super().__init__(options)
