@@ -24,11 +24,11 @@ from mebp.objectives.entropy import entropy_threshold
 from mebp.objectives.groups import GRPO, GRPOOptions, SequenceResult
 from mebp.rewards import Sampled, load_rewards
 from mebp.rewards.sampled import Progress
-from mebp.rollouts import RolloutOptions, Writer
+from mebp.rollouts import MOST_WRITTEN, RolloutOptions, Writer
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 from mebp.training.objective_options import parts_of
-from mebp.training.objectives.base import Measured, Objective, Step, vocabulary_of
+from mebp.training.objectives.base import ANY_LENGTH, Measured, Objective, Step, vocabulary_of
 from mebp.training.objectives.references import Reference
 from mebp.training.options import TrainingOptions
 from mebp.words import counted
@@ -83,6 +83,21 @@ class _Scored:
 
 class Groups(Objective):
     curve = ("reward", "reward")
+    writes = True
+
+    @classmethod
+    def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int]:
+        """Of completions that are still to be written, as long as they may become."""
+        room = parts_of(options.objective, options.objective_options)[RolloutOptions].most(2 * MOST_WRITTEN)
+        prompts = [options.eval] if options.eval else []
+        lengths = []
+        if options.rollouts:
+            rows = load_rollouts(options.data, tokenizer, ANY_LENGTH).rows
+            lengths = [len(row.prompt.ids) + max(len(each.ids) for each in row.completions) for row in rows]
+        else:
+            prompts.append(options.data)
+        read = [load_prompts(path, tokenizer, ANY_LENGTH).rows for path in prompts]
+        return lengths + [len(prompt.ids) + room for rows in read for prompt in rows]
 
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
         super().__init__(options)
