@@ -31,7 +31,7 @@ from mebp.split import connect
 KEPT = ((0, 0), (2, 2))
 OFTEN = 0.002  # seconds
 HEADER = [
-    "| K, N | tokens | device, planned MB | grew by | of it in a second session | server, planned MB | grew by |",
+    "| K, N | tokens | device, planned MB | grew by | by a second session | server, planned MB | grew by |",
     "| --- |" + " ---: |" * 6,
 ]
 
