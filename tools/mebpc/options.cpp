@@ -52,14 +52,14 @@ format::WeightFormat readFormat(const std::string &option, const std::string &te
   throw OptionError(option + " " + text + ": choose " + format::weightFormatNames);
 }
 
-/// Without a budget a plan spills only where it is told to; within one, checkpoints may go.
-Spill readSpill(const std::string &name, const Training &training, bool trainsWeights) {
+/// A plan spills only where it is told to; where it is chosen, checkpoints may go.
+Spill readSpill(const std::string &name, const Training &training, bool isChosen, bool trainsWeights) {
   if (isForwardOnly(training.optimizer) && !name.empty() && name != "none")
     throw OptionError("--spill " + name + ": " + training.optimizer + " keeps no checkpoints and no state to spill");
   if (isForwardOnly(training.optimizer) || name == "none")
     return Spill::None;
   if (name.empty())
-    return training.budget ? Spill::Checkpoints : Spill::None;
+    return isChosen ? Spill::Checkpoints : Spill::None;
   return name == "all" && (keepsState(training) || trainsWeights) ? Spill::All : Spill::Checkpoints;
 }
 
@@ -106,7 +106,7 @@ void readTexts(const Texts &texts, Compilation &out) {
     throw OptionError("--lora-alpha " + std::to_string(lora.alpha) + ": give a finite number that is not 0");
   if (training.threads == 0)
     training.threads = std::max(1u, std::thread::hardware_concurrency());
-  training.mostSpill = readSpill(texts.spill, training, full.isChosen);
+  training.mostSpill = readSpill(texts.spill, training, training.budget || out.showFrontier, full.isChosen);
   if (!training.budget)
     schedule.spill = training.mostSpill;
   if (!texts.emit.empty())
@@ -141,7 +141,7 @@ void refuseOtherAdapter(const CLI::App &app, const std::string &train, const std
     if (app.get_option("--split")->count() + app.get_option("--wire")->count() == 0 &&
         app.get_option(option)->count() > 0)
       throw OptionError(std::string(option) + ": says what --split keeps on the device; give --split private-lora");
-  for (const char *option : {"--memory-budget", "--max-seq-for", "--spill", "--checkpoint-spacing", "--plan-json"})
+  for (const char *option : {"--memory-budget", "--max-seq-for", "--spill", "--checkpoint-spacing", "--plan-json", "--frontier"})
     if (app.get_option("--split")->count() > 0 && app.get_option(option)->count() > 0)
       throw OptionError(std::string(option) + ": is not for --split, whose halves have a plan each; leave it out");
   for (const char *option : {"--rank-down", "--rank-up", "--share-a", "--split-layers"})
@@ -281,22 +281,26 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
       "(default: ~/.cache/mebp/rates.json, if it exists)");
   CLI::Option *budget = app.add_option("--memory-budget", texts.memoryBudget,
                                        "choose the fastest plan with at most this peak, such as 64MiB");
+  CLI::Option *frontier = app.add_flag("--frontier", out.showFrontier,
+                                       "print what each budget buys, from the least peak to where more does not help, "
+                                       "and stop")
+                              ->excludes(budget);
   app.add_option("--chunk-size", schedule.chunk,
                  "process sequences in chunks of this many tokens; 0 for whole sequences")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str()
-      ->excludes(budget);
+      ->excludes(budget, frontier);
   app.add_option("--checkpoint-spacing", schedule.spacing,
                  "keep the input of every N-th layer and recompute the others")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str()
-      ->excludes(budget);
+      ->excludes(budget, frontier);
   app.add_option("--loss-rows", schedule.lossRows, "tokens in a tile of the loss")
       ->capture_default_str()
-      ->excludes(budget);
+      ->excludes(budget, frontier);
   app.add_option("--loss-columns", schedule.lossColumns, "vocabulary entries in a tile of the loss")
       ->capture_default_str()
-      ->excludes(budget);
+      ->excludes(budget, frontier);
   app.add_option(
          "--spill", texts.spill,
          "what a step may keep in a file on a disk: none, checkpoints, or all (optimizer state too); with a budget, "
@@ -306,13 +310,14 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
                  "keep at most this much of the mapped weights in memory, such as 128MiB");
   app.add_option("--max-seq-for", texts.maxSequenceFor,
                  "print the longest sequence that trains within this peak, such as 1GiB, and stop")
-      ->excludes(budget);
+      ->excludes(budget, frontier);
   app.add_flag("--plan-only", out.planOnly, "print the plan and write no bundle");
   app.add_flag("--explain-peak", out.explainPeak, "list what is in use at the peak");
   app.add_flag("--explain-wire", out.explainWire,
                "with --split, list what crosses between the halves: of which block, in which type, how many bytes");
   app.add_option("--plan-json", out.planJson, "write the plan to this file as JSON");
   app.add_option("--emit", texts.emit, "print the program at this level and stop")
+      ->excludes(frontier)
       ->check(CLI::IsMember({"nn", "train", "exec"}));
   bool checksOptions = false;
   app.add_flag("--check-options", checksOptions, "check the other options, without a model, and stop");
