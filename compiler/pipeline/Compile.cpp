@@ -191,9 +191,9 @@ private:
 
   LogicalResult sayFrontier() {
     FailureOr<std::vector<Choice>> frontier = findFrontier(*module, options, inputs);
-    if (failed(frontier) ||
-        failed(check(writePlanFile(compilation.planJson,
-                                   [&](llvm::raw_ostream &stream) { printFrontierJson(stream, *frontier); }))))
+    if (failed(frontier) || failed(check(writePlanFile(compilation.planJson, [&](llvm::raw_ostream &stream) {
+          printFrontierJson(stream, *frontier);
+        }))))
       return failure();
     printFrontier(llvm::outs(), *frontier);
     return success();
@@ -264,8 +264,8 @@ private:
                          << "; give a shorter --generate-len or a larger budget";
     format::Bundle bundle;
     SmallVector<nn::ParameterOp> parameters = buildBundle(*module, options, plan, bundle);
-    if (failed(check(writePlanFile(compilation.planJson,
-                                    [&](llvm::raw_ostream &stream) { printPlanJson(stream, bundle); }))) ||
+    if (failed(check(
+            writePlanFile(compilation.planJson, [&](llvm::raw_ostream &stream) { printPlanJson(stream, bundle); }))) ||
         (!compilation.planOnly && failed(write(parameters, bundle, output))))
       return failure();
     printPlan(llvm::outs(), bundle, compilation.explainPeak);

@@ -141,7 +141,8 @@ void refuseOtherAdapter(const CLI::App &app, const std::string &train, const std
     if (app.get_option("--split")->count() + app.get_option("--wire")->count() == 0 &&
         app.get_option(option)->count() > 0)
       throw OptionError(std::string(option) + ": says what --split keeps on the device; give --split private-lora");
-  for (const char *option : {"--memory-budget", "--max-seq-for", "--spill", "--checkpoint-spacing", "--plan-json", "--frontier"})
+  for (const char *option :
+       {"--memory-budget", "--max-seq-for", "--spill", "--checkpoint-spacing", "--plan-json", "--frontier"})
     if (app.get_option("--split")->count() > 0 && app.get_option(option)->count() > 0)
       throw OptionError(std::string(option) + ": is not for --split, whose halves have a plan each; leave it out");
   for (const char *option : {"--rank-down", "--rank-up", "--share-a", "--split-layers"})
