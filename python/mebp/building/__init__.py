@@ -17,7 +17,7 @@ from pathlib import Path
 
 from mebp.building.budget import free_budget
 from mebp.building.fingerprint import bundle_fingerprint, export_fingerprint
-from mebp.building.length import choose_length, model_limit
+from mebp.building.length import MOST, choose_length, length_of, model_limit
 from mebp.cache import Cache
 from mebp.compile_options import AUTO, CompileOptions, as_arguments
 from mebp.compiler import run_mebpc
@@ -47,6 +47,8 @@ class Builder:
 
     say: Say
     stage: Say
+    # Of data that is no text to predict: the tokens of its samples.
+    lengths: Callable[[Tokenizer], list[int]] | None = None
 
     def build(self, model: str, data: Path, options: CompileOptions, also: Mapping[str, object]) -> Path:
         """The bundle of `model`, for the file `data`, from the cache or made now.
@@ -88,7 +90,9 @@ class Builder:
         chosen = options.given()
         if options.seq_len is None:
             self.stage(f"reading {data}")
-            length = choose_length(data, Tokenizer.of_model(settings), limit)
+            tokenizer = Tokenizer.of_model(settings)
+            most = min(MOST, limit or MOST)
+            length = length_of(self.lengths(tokenizer), most) if self.lengths else choose_length(data, tokenizer, limit)
             self.say(f"--seq-len {length.tokens}: {length.reason}")
             chosen["seq_len"] = length.tokens
         if options.memory_budget == AUTO:

@@ -11,7 +11,8 @@ from mebp.tokenizer import Tokenizer
 from mebp.words import counted
 
 _PACKED = 256
-_MULTIPLE, _MOST = 32, 1024
+_MULTIPLE = 32
+MOST = 1024
 _HELD = 0.98  # of the samples: one long one would cost memory in every step
 _LOOKED_AT = 2000  # samples, from all over the file
 
@@ -31,11 +32,16 @@ def model_limit(folder: Path) -> int | None:
 
 def choose_length(data: Path, tokenizer: Tokenizer, limit: int | None) -> Length:
     """The smallest multiple of 32 that holds 98 % of the samples, and of packed text 256; at most 1024, or `limit`."""
-    most = min(_MOST, limit or _MOST)
+    most = min(MOST, limit or MOST)
     lengths = sample_lengths(data, tokenizer, _LOOKED_AT)
     if lengths is None:
         return Length(min(_PACKED, most), "as usual for packed text")
-    lengths.sort()
+    return length_of(lengths, most)
+
+
+def length_of(lengths: list[int], most: int) -> Length:
+    """The same for samples of these lengths."""
+    lengths = sorted(lengths)
     wanted = lengths[math.ceil(_HELD * len(lengths)) - 1]
     tokens = min(most, -(-wanted // _MULTIPLE) * _MULTIPLE)
     held = sum(length <= tokens for length in lengths)
