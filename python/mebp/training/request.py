@@ -16,7 +16,8 @@ from mebp.session_options import takes_losses
 from mebp.training.interrupts import ended_by_signals
 from mebp.training.loop import Callback, TrainingRun, train
 from mebp.training.model_card import command_of
-from mebp.training.objective_options import objective_kinds
+from mebp.training.objective_options import needed_options, objective_kinds
+from mebp.training.objectives import sample_lengths_of
 from mebp.training.options import TrainingOptions, option_kinds
 from mebp.training.outputs import check_outputs
 from mebp.training.reports import check_installed
@@ -83,6 +84,7 @@ class Request:
         if training.optimizer:
             takes_losses(training.optimizer)  # refuses one that is not there
         also = {name: getattr(training, name) for name in ("optimizer", "momentum", "threads", "device")}
+        also |= needed_options(training.objective, training.objective_options)
         given = self.compiling.given()
         if self.compiling.memory_budget == AUTO:
             del given["memory_budget"]
@@ -90,14 +92,15 @@ class Request:
             check_options(CompileOptions.named_by_mebpc(given | also))  # likewise, as mebpc would after the export
         except Error as error:
             raise Error(CompileOptions.named_here(str(error))) from None
-        for path in filter(None, (training.data, training.eval, training.test)):
+        lengths = sample_lengths_of(training)
+        for path in filter(None, (training.data, training.eval, training.test)) if lengths is None else ():
             read_samples(path)  # what is wrong in them is told now, not in some minutes
         with ExitStack() as stack:
             stack.enter_context(ended_by_signals())
             say = stage = _silent
             if progress:
                 stage, say = stack.enter_context(stages("starting")), _say
-            return Builder(say, stage).build(str(training.bundle), training.data, self._compiling(say), also)
+            return Builder(say, stage, lengths).build(str(training.bundle), training.data, self._compiling(say), also)
 
     def _compiling(self, say: Callable[[str], None]) -> CompileOptions:
         """With the budget that the run began with, where it goes on: another one may be another bundle."""

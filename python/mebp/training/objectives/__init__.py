@@ -4,11 +4,13 @@
 The loop knows an objective by the interface in base.py alone. A new one is a file here and a line in OBJECTIVES.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from mebp.errors import Error
 from mebp.tokenizer import Tokenizer
 from mebp.training.objectives.base import Measured, Objective
+from mebp.training.objectives.episodes import Episodes
 from mebp.training.objectives.groups import Groups
 from mebp.training.objectives.preferences import Preferences
 from mebp.training.objectives.supervised import Supervised
@@ -16,7 +18,18 @@ from mebp.training.options import TrainingOptions
 
 __all__ = ["Measured", "Objective", "make_objective"]
 
-OBJECTIVES: Mapping[str, type[Objective]] = {"sft": Supervised, "dpo": Preferences, "grpo": Groups}
+OBJECTIVES: Mapping[str, type[Objective]] = {
+    "sft": Supervised,
+    "dpo": Preferences,
+    "grpo": Groups,
+    "ppo": Episodes,
+}
+
+
+def sample_lengths_of(options: TrainingOptions) -> Callable[[Tokenizer], list[int]] | None:
+    """The tokens of each sample of the data, by a tokenizer; None where the data is text to predict."""
+    objective = OBJECTIVES.get(options.objective)
+    return None if objective in (None, Supervised) else partial(objective.sample_lengths, options)
 
 
 def make_objective(options: TrainingOptions, tokenizer: Tokenizer, length: int) -> Objective:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mebp.compile_options import flag
+from mebp.errors import Error
 from mebp.inspect import inspect
 from mebp.session import Session
 from mebp.step_result import StepResult
+from mebp.tokenizer import Tokenizer
 from mebp.training.options import TrainingOptions
 
 
@@ -28,6 +30,15 @@ class Measured:
 
     loss: float
     metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+ANY_LENGTH = 1 << 30  # of data that is read before there is a bundle
+
+
+def check_compiled(bundle: Path, option: str, why: str) -> None:
+    """Raises mebp.Error, which begins with `why`, where the bundle was compiled without this option of mebpc's."""
+    if not inspect(bundle)["manifest"].get("options", {}).get(option):
+        raise Error(f"{why}, which {bundle} was compiled without; compile it with {flag(option)}")
 
 
 def vocabulary_of(bundle: Path) -> int:
@@ -63,6 +74,11 @@ class Objective(ABC):
     def bytes_beside(self, session: Session) -> int:
         """The most that it has in memory beside what the session plans."""
         return 0
+
+    @classmethod
+    def sample_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int]:
+        """The tokens of each sample of its data, of a model that is to be compiled for it."""
+        raise NotImplementedError
 
     @abstractmethod
     def begin(self, session: Session) -> Iterator[str]:
