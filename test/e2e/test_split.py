@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One model over a device and a server computes the bits of one process."""
 
+import shutil
 import time
 
 import numpy as np
@@ -41,10 +42,11 @@ def test_bits_of_one_process(folder, precision, kept):
     assert all(values.any() for values in first[1].values())
     assert same(one.trainables(), two.trainables())
     assert one.loss(ids, labels) == two.loss(ids, labels)
-    for greedy in ({}, {"temperature": 0.7, "seed": 3}):
-        prompt = ids[:1, :11]
-        answers = [session.generate(prompt, max_new_tokens=16, **greedy) for session in (one, two)]
-        assert np.array_equal(*answers)
+    # In one wave; in two; and likewise of two sequences at once.
+    for prompt in (ids[:1, :11], ids[:1, :35], ids[:, :20]):
+        for way in ({}, {"temperature": 0.7, "seed": 3}):
+            answers = [session.generate(prompt, max_new_tokens=12, **way) for session in (one, two)]
+            assert np.array_equal(*answers)
 
 
 def test_chunks(folder):
@@ -93,8 +95,12 @@ def test_halves_alone(halves):
         Server(edge)
 
 
-def test_another_pair_is_refused(folder, halves):
-    other = compile_both(folder, "bf16")
+@pytest.mark.parametrize("precision, more, rank", [("bf16", [], 5), ("f32", ["--wire=bf16"], 5), ("f32", [], 6)],
+                         ids=["type", "wire", "rank"])  # fmt: skip
+def test_another_pair_is_refused(folder, halves, tmp_path, precision, more, rank):
+    for file in folder.glob("model.*"):
+        shutil.copy(file, tmp_path)
+    other = compile_both(tmp_path, precision, (0, 0), *more, rank_down=rank)
     with pytest.raises(mebp.Error, match="half of another model"):
         mebp.Session(halves[1], stream=connect(halves[1], Server(other[2])))
 
