@@ -90,6 +90,8 @@ void LogProbabilityLogitsGradient(const Call &call, const Context &context) {
     const double own = std::exp(-gap), z = others + own, logitScale = context.logitScale;
     const double factor = logitScale * *floatRowOf(coefficients, row) / z;
     const FloatVector negative = hn::Set(d, static_cast<float>(-factor)), shift = hn::Set(d, *floatRowOf(max, row));
+    const int64_t label = labelOf(labels, row) - logits.firstColumn;
+    const bool hit = label >= 0 && label < logits.columns;
     double ofLabel = factor * others;
     if (!entropyCoefficients.present()) {
       mapRow(out, logits.columns, [&](int64_t i, int64_t n) HWY_ATTR {
@@ -101,14 +103,16 @@ void LogProbabilityLogitsGradient(const Call &call, const Context &context) {
       const double mean = (*floatRowOf(weighted, row) - own * gap) / z;
       const FloatVector slope = hn::Set(d, static_cast<float>(ofEntropy)),
                         middle = hn::Set(d, static_cast<float>(mean));
+      if (hit) { // its logit may lie where its cotangent goes
+        const double below = logitScale * in[label] - *floatRowOf(max, row);
+        ofLabel -= ofEntropy * std::exp(below) * (below - mean);
+      }
       mapRow(out, logits.columns, [&](int64_t i, int64_t n) HWY_ATTR {
         const FloatVector below = hn::MulSub(scale, loadSome(in + i, n), shift);
         return hn::Mul(hn::NegMulAdd(slope, hn::Sub(below, middle), negative), exponentialOf(below));
       });
-      ofLabel -= ofEntropy * own * (-gap - mean);
     }
-    int64_t label = labelOf(labels, row) - logits.firstColumn;
-    if (label >= 0 && label < logits.columns)
+    if (hit)
       out[label] = static_cast<float>(ofLabel);
   });
 }
