@@ -76,7 +76,7 @@ void readLayers(const std::string &text, PrivateLora &out) {
 }
 
 void readTexts(const Texts &texts, Compilation &out) {
-  auto &[shape, lora, privateLora, split, full, galore, storage, schedule, training, generation] = out.options;
+  auto &[shape, lora, privateLora, split, full, galore, head, storage, schedule, training, generation] = out.options;
   full.isChosen = texts.train == "full";
   privateLora.isChosen = texts.adapter == "private-lora";
   split.isChosen = !texts.split.empty();
@@ -151,6 +151,14 @@ void refuseOtherAdapter(const CLI::App &app, const std::string &train, const std
                         ": is not for --adapter lora; leave it out, or give --adapter private-lora");
 }
 
+/// It lies beside LoRA's adapters.
+void refuseValueHead(const Options &options) {
+  if (options.head.hasValues && (options.full.isChosen || options.privateLora.isChosen))
+    throw OptionError(std::string("--value-head: is not for ") +
+                      (options.full.isChosen ? "--train full" : "--adapter private-lora") +
+                      "; leave it out, or train LoRA");
+}
+
 void refuseValues(const Options &options) {
   for (auto [option, rank] :
        {std::pair("--lora-rank", options.lora.rank), std::pair("--galore-rank", options.galore.rank)})
@@ -188,7 +196,7 @@ void refuseChoices(const CLI::App &app, const std::string &text) {
 } // namespace
 
 std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
-  auto &[shape, lora, privateLora, split, full, galore, storage, schedule, training, generation] = out.options;
+  auto &[shape, lora, privateLora, split, full, galore, head, storage, schedule, training, generation] = out.options;
   training.threads = 0; // this machine's
   Texts texts;
   texts.precision = storage.narrowActivations ? "bf16" : "f32";
@@ -262,6 +270,10 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   app.add_option("--galore-rank", galore.rank,
                  "with --optimizer galore or qgalore, dimensions that a matrix's gradient is projected to")
       ->capture_default_str();
+  app.add_flag("--value-head", head.hasValues,
+               "train a linear layer that gives a value of each token, too, as PPO needs it");
+  app.add_flag("--entropy-bonus", head.hasEntropyBonus,
+               "let objectives depend on the entropy; the head's backward then takes a second sweep of the vocabulary");
   app.add_option("--seed", lora.seed, "seed for the adapters' initial values")->capture_default_str();
   app.add_option("--random-weights", storage.randomSeed,
                  "draw random weights with this seed, for a --shape-only export");
@@ -338,6 +350,7 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
     if (privateLora.isChosen && app.get_option("--lora-targets")->count() == 0)
       lora.targets = PrivateLora::usualTargets();
     refuseGalore(app, texts.train, training);
+    refuseValueHead(out.options);
     refuseValues(out.options);
     if (checksOptions)
       return 0;
