@@ -8,7 +8,7 @@ from safetensors.numpy import load_file, save_file
 
 import mebp
 from mebp.compiler import check_options
-from mebp.inspect import inspect
+from mebp.inspect import describe_trained, inspect
 from mebp.verification.comparison import relative_error
 from mebp.verification.inputs import randomise_adapter
 from support import models
@@ -131,6 +131,7 @@ def test_in_bf16(tmp_path):
 def test_adapter(tmp_path):
     """The value head lies beside the adapter, which PEFT and bundles without one read."""
     model, bundle, session = make(tmp_path, "values")
+    assert describe_trained(inspect(bundle)).endswith(" and a value head")
     session.save_adapter(tmp_path / "adapter")
     assert load_file(tmp_path / "adapter" / "value_head.safetensors").keys() == {WEIGHT, BIAS}
     assert not any("value" in name for name in load_file(tmp_path / "adapter" / "adapter_model.safetensors"))
