@@ -33,7 +33,9 @@ from mebp.training.objectives.references import Reference
 from mebp.training.options import TrainingOptions
 from mebp.words import counted
 
-_METRICS = "reward", "reward_std", "completions/mean_length", "entropy"
+_EQUAL = "frac_reward_zero_std"  # groups whose rewards are all the same
+_METRICS = "reward", "reward_std", _EQUAL, "completions/mean_length", "entropy"
+_OVERFLOWS = "ratio_overflows"  # tokens whose ratio was beyond e^20, and was taken as that
 
 
 @dataclass
@@ -83,7 +85,7 @@ class _Scored:
 
 class Groups(Objective):
     curve = ("reward", "reward")
-    writes = True
+    writes, planned_as = True, "grpo"
 
     @classmethod
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int]:
@@ -120,7 +122,7 @@ class Groups(Objective):
         self.digest = self._given.digest
         self.notes = list(self._handed.notes) if self._handed else []
         self._check_rewards()
-        self.metrics = (*_METRICS, *(f"rewards/{name}/mean" for name in (self._rewards.names if self._rewards else ())))
+        self.metrics = tuple(self._names())
         self._equal = EqualGroups()
         self._current: list[_Scored] = []
         self._outcome: dict[str, float] = {}
@@ -137,6 +139,15 @@ class Groups(Objective):
             return
         rows = self._prompts.rows if self._prompts else [row.prompt for row in self._handed.rows]
         self._rewards.check_columns(list(rows[0].columns))
+
+    def _names(self) -> Iterator[str]:
+        yield from _METRICS
+        if self._grpo.needs_reference:
+            yield "kl"
+        if self._updates > 1:
+            yield "clip_ratio/region_mean"
+        yield _OVERFLOWS
+        yield from (f"rewards/{name}/mean" for name in (self._rewards.names if self._rewards else ()))
 
     def description(self) -> Mapping[str, object]:
         options = self.options
@@ -182,10 +193,10 @@ class Groups(Objective):
         rollout, update = divmod(number, self._updates)
         if update == 0:
             self._begin_rollout(session, rollout)
-        results, entropies = self._add(session, keeps_old=update == 0 and self._grpo.needs_old)
+        results = self._add(session, keeps_old=update == 0 and self._grpo.needs_old)
         result = session.apply()
         tokens = sum(int(each.mask.sum()) for each in self._current)
-        metrics = self._outcome | {"entropy": _mean(entropies)}
+        metrics = self._outcome | _means(results) | {_OVERFLOWS: float(sum(each.overflows for each in results))}
         if update + 1 == self._updates:
             self._end_rollout(rollout)
         loss, seen = sum(each.loss for each in results), sum(each.ids.size for each in self._current)
@@ -237,7 +248,7 @@ class Groups(Objective):
             self._outcome |= {name: value for name, value in scores.metrics.items() if name in self.metrics}
         found = advantages(rewards, replace(self._advantages, num_generations=size))
         self._equal.add(found, size)
-        self._outcome |= found.metrics
+        self._outcome |= found.metrics | {_EQUAL: found.equal_groups / len(written)}
         return found.values
 
     def _end_rollout(self, rollout: int) -> None:
@@ -249,12 +260,12 @@ class Groups(Objective):
     def _temperature(self) -> float:
         return self._writing.temperature
 
-    def _add(self, session: Session, keeps_old: bool) -> tuple[list[SequenceResult], list[float]]:
-        """Adds the gradient of each sequence; its share of the loss, and the mean entropy of its tokens."""
+    def _add(self, session: Session, keeps_old: bool) -> list[SequenceResult]:
+        """Adds the gradient of each sequence."""
         lengths = [int(each.mask.sum()) for each in self._current]
         weights = self._grpo.weights(lengths, self._room)
         threshold = self._threshold(session) if self._grpo.needs_all_entropies else None
-        results, entropies = [], []
+        results = []
         for each, weight in zip(self._current, weights, strict=True):
             sequence = session.sequence(each.ids, each.scored, temperature=self._temperature)
             logps, entropy = each.of(sequence.logprobs), each.of(sequence.entropy)
@@ -273,9 +284,7 @@ class Groups(Objective):
             if keeps_old:
                 each.old = logps.copy()
             results.append(result)
-            if each.mask.any():
-                entropies.append(float(entropy[each.mask].mean()))
-        return results, entropies
+        return results
 
     def _threshold(self, session: Session) -> float:
         found = []
@@ -312,5 +321,10 @@ class Groups(Objective):
         self._current = [_Scored.restored(entry) for entry in saved.get("rollout", [])]
 
 
-def _mean(values: Sequence[float]) -> float:
-    return float(np.mean(values)) if values else 0.0
+def _means(results: Sequence[SequenceResult]) -> dict[str, float]:
+    """Over the tokens of all sequences, by TRL's names."""
+    sums: dict[str, tuple[float, float]] = {}
+    for name, (total, count) in (found for each in results for found in each.metrics.items()):
+        before = sums.get(name, (0.0, 0.0))
+        sums[name] = before[0] + total, before[1] + count
+    return {name: total / count if count else 0.0 for name, (total, count) in sums.items()}
