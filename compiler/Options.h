@@ -99,7 +99,12 @@ struct Training {
   Spill mostSpill = Spill::None; // what a schedule that is chosen may come to
   uint64_t budget = 0;           // what the peak may be, in bytes; 0: whatever it comes to
   uint64_t residentLimit = 0;    // of the mapped weights in memory, in bytes; 0: the system decides
+  bool sums = false;             // gradients of several sequences, as preferences and rewards do
+  bool writes = false;           // the text that it trains on: what generating needs is beside
 };
+
+/// What a plan calls the memory of text that training writes.
+constexpr const char *writingBuffer = "writing";
 
 /// Text, one token after another.
 struct Generation {

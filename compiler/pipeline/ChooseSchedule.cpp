@@ -44,7 +44,8 @@ FailureOr<ScheduleChooser> ScheduleChooser::create(ModuleOp module, const Option
   auto lowerWith = [&](const Schedule &schedule, std::vector<Part> &parts) -> LogicalResult {
     Options trial = options;
     trial.schedule = schedule;
-    trial.generation = {}; // a session that trains runs none of it
+    if (!options.training.writes)
+      trial.generation = {}; // a session that trains runs none of it
     FailureOr<Part> part = chooser.lower(module, trial, inputs);
     if (succeeded(part))
       parts.push_back(*part);
@@ -81,13 +82,15 @@ FailureOr<ScheduleChooser::Part> ScheduleChooser::lower(ModuleOp module, const O
     uint64_t &scratch = block.getKind() == train::BlockKind::Head ? part.headScratch : part.layerScratch;
     for (NamedAttribute named : block.getPrograms()) {
       auto program = copy->lookupSymbol<exec::ProgramOp>(cast<FlatSymbolRefAttr>(named.getValue()));
-      bool runs = !device.placesValues || named.getName() != format::logitsProgram;
+      bool runs = (!device.placesValues || named.getName() != format::logitsProgram) &&
+                  !format::generates(named.getName().strref());
       if (runs && (!fixedPlan.memory.forwardOnly || !program.givesGradients()))
         scratch = std::max(scratch, countScratch(program, block, device));
     }
   }
   part.seconds = fixedPlan.stepSeconds;
   part.flowsInPlace = fixedPlan.memory.flowsInPlace;
+  part.besideBytes = fixedPlan.besideBytes;
   return part;
 }
 
@@ -102,7 +105,7 @@ Choice ScheduleChooser::evaluate(const Part &chunk, const Part &tile, int64_t sp
   memory.scratch = std::max(chunk.layerScratch, tile.headScratch);
   memory.spacing = spacing;
   memory.spill = spill;
-  choice.peakBytes = fixedPlan.processBytes + memory.total();
+  choice.peakBytes = fixedPlan.processBytes + memory.total() + chunk.besideBytes;
   StepSeconds seconds = chunk.seconds;
   seconds.head = tile.seconds.head;
   seconds.loss = tile.seconds.loss;

@@ -42,6 +42,7 @@ private:
     StepSeconds seconds;
     uint64_t layerScratch = 0, headScratch = 0;
     bool flowsInPlace = false; // which the chunk may decide
+    uint64_t besideBytes = 0;  // likewise
   };
 
   mlir::FailureOr<Part> lower(mlir::ModuleOp module, const Options &options, const PlanInputs &inputs);

@@ -53,6 +53,8 @@ template <typename Visitor, typename AnyOptions> void visit(AnyOptions &options,
   visitor("most_spill", options.training.mostSpill);
   visitor("memory_budget", options.training.budget);
   visitor("resident_limit", options.training.residentLimit);
+  visitor("sums_gradients", options.training.sums);
+  visitor("writes_text", options.training.writes);
   visitor("generate_len", options.generation.positions);
 }
 

@@ -59,6 +59,7 @@ def compile(
     train: str | None = None,
     train_targets: str | Sequence[str] | None = None,
     optimizer: str | None = None,
+    objective: str | None = None,
     momentum: float | None = None,
     device: str | None = None,
     galore_rank: int | None = None,
@@ -90,6 +91,7 @@ def compile(
         ["*norm*", "*.layers.0.*"].
     optimizer: what the printed plan counts, "adamw", "sgd", "lion", "adamw8bit", "galore", "qgalore" or "mezo". A
         bundle that is compiled for "galore" or "qgalore" projects gradients of matrices, and trains with that alone.
+    objective: likewise, "sft", "dpo" or "grpo": what a step sums, and the text that it writes, is in the plan.
     momentum: of "sgd", which then has a state that is planned; None for none.
     galore_rank: dimensions that GaLore projects them to; None for 64.
     value_head: train a linear layer that gives a value of each token, too, as PPO needs it.
@@ -128,6 +130,7 @@ def compile(
         "train": train,
         "train_targets": _names(train_targets),
         "optimizer": optimizer,
+        "objective": objective,
         "momentum": momentum,
         "device": device,
         "galore_rank": galore_rank,

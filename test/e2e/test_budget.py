@@ -213,6 +213,35 @@ def test_other_peaks_are_those_of_the_sessions(exported, tmp_path):
     assert not peaks
 
 
+@pytest.mark.parametrize("objective", ["dpo", "grpo"])
+def test_objectives_are_planned(exported, tmp_path, objective):
+    """What a step sums, and the text that it writes, is in the peak, and within the budget."""
+    _, path = exported
+    options = {"objective": objective, "generate_len": 64}
+    mebp.compile(path, tmp_path / "model.mebp", **options)
+    session = mebp.Session(tmp_path / "model.mebp", accumulate=True, return_gradients=False)
+    shared = "trainables", "workspace"
+    writing = sum(part["bytes"] for part in session.plan["generation"] if part["name"] not in shared)
+    beside = writing if objective == "grpo" else 0
+    peak = session.plan["peak_bytes"]
+    assert peak == session.plan["planned_peak_bytes"] + beside
+    assert session.plan["arenas"].get("writing", 0) == beside
+    mebp.compile(path, tmp_path / "fits.mebp", **options, memory_budget=peak, spill="none")
+    with pytest.raises(mebp.Error, match="--memory-budget"):
+        mebp.compile(path, tmp_path / "none.mebp", **options, memory_budget=peak // 4, spill="none")
+    fitted = mebp.Session(tmp_path / "fits.mebp", accumulate=True).plan
+    assert fitted["peak_bytes"] <= peak
+
+
+def test_an_objective_that_an_optimizer_cannot_train_is_refused(exported, tmp_path):
+    _, path = exported
+    with pytest.raises(mebp.Error) as caught:
+        mebp.compile(path, tmp_path / "model.mebp", objective="dpo", optimizer="mezo")
+    assert str(caught.value) == (
+        "--objective dpo: sums whole gradients, which --optimizer mezo does not have; give another optimizer"
+    )
+
+
 def test_plan_of_shapes_alone_is_the_compiled_one(tmp_path):
     model = models.build("qwen2", num_hidden_layers=3)
     model.config.save_pretrained(tmp_path / "shapes")

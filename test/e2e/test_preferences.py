@@ -156,6 +156,18 @@ def aot(chosen, rejected):
     return -torch.nn.functional.logsigmoid(BETA * torch.sort(chosen - rejected)[0])
 
 
+def test_another_reference_than_the_adapter_that_is_trained_is_said(bundles, folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEBP_CACHE", str(tmp_path / "cache"))
+    session = mebp.Session(bundles[1])
+    randomise_adapter(session, seed=2)
+    session.save_adapter(tmp_path / "adapter")
+    run = command("train", bundles[1], "--data", folder / "pairs.jsonl", "--objective", "dpo", "--steps", 1,
+                  "--adapter", tmp_path / "adapter", "--reference", "base")  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    note = f"--reference base: {tmp_path / 'adapter'} is trained on, and compared with the model without it"
+    assert note in run.stdout.splitlines()
+
+
 def test_reference_is_kept(bundles, folder, monkeypatch, tmp_path):
     """What was computed once is read, by who has the same bundle, reference and data."""
     _, session, _ = prepared(bundles[1], folder, monkeypatch)

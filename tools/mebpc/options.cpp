@@ -29,7 +29,7 @@ struct OptionError : std::runtime_error {
 /// What is written as text and meant as something else.
 struct Texts {
   std::string precision, weights, embeddingWeights, memoryBudget, maxSequenceFor, residentLimit, spill, emit;
-  std::string train = "lora", adapter = "lora", splitLayers, split, wire;
+  std::string train = "lora", adapter = "lora", splitLayers, split, wire, objective = "sft";
 };
 
 uint64_t getMachineMemory() {
@@ -109,6 +109,11 @@ void readTexts(const Texts &texts, Compilation &out) {
   training.mostSpill = readSpill(texts.spill, training, training.budget || out.showFrontier, full.isChosen);
   if (!training.budget)
     schedule.spill = training.mostSpill;
+  training.sums = texts.objective != "sft";
+  training.writes = texts.objective == "grpo" && out.generateLength.value_or(0) > 0;
+  if (training.sums && (isForwardOnly(training.optimizer) || projectsGradients(training.optimizer)))
+    throw OptionError("--objective " + texts.objective + ": sums whole gradients, which --optimizer " +
+                      training.optimizer + " does not have; give another optimizer");
   if (!texts.emit.empty())
     out.emit = texts.emit == "nn" ? Level::Nn : texts.emit == "train" ? Level::Train : Level::Exec;
 }
@@ -279,6 +284,11 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
                  "draw random weights with this seed, for a --shape-only export");
   app.add_option("--optimizer", training.optimizer, "plan memory for this optimizer: " + format::listOptimizers())
       ->check(CLI::IsMember(format::optimizerNames()))
+      ->capture_default_str();
+  app.add_option("--objective", texts.objective,
+                 "plan memory for this objective of mebp train: with dpo and grpo a step sums gradients over its "
+                 "sequences; with grpo and --generate-len it writes text, too")
+      ->check(CLI::IsMember({"sft", "dpo", "grpo"}))
       ->capture_default_str();
   app.add_option("--momentum", training.momentum, "with --optimizer sgd, plan for this momentum, which has to be kept")
       ->capture_default_str();

@@ -83,8 +83,11 @@ class Request:
             return training.bundle
         if training.optimizer:
             takes_losses(training.optimizer)  # refuses one that is not there
+        objective = class_of(training)
         also = {name: getattr(training, name) for name in ("optimizer", "momentum", "threads", "device")}
         also |= needed_options(training.objective, training.objective_options)
+        if objective.planned_as:
+            also["objective"] = objective.planned_as
         given = self.compiling.given()
         if self.compiling.memory_budget == AUTO:
             del given["memory_budget"]
@@ -92,7 +95,6 @@ class Request:
             check_options(CompileOptions.named_by_mebpc(given | also))  # likewise, as mebpc would after the export
         except Error as error:
             raise Error(CompileOptions.named_here(str(error))) from None
-        objective = class_of(training)
         for path in filter(None, (training.data, training.eval, training.test)) if objective.cuts_samples else ():
             read_samples(path)  # what is wrong in them is told now, not in some minutes
         trained = Trained(

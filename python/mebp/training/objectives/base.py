@@ -56,6 +56,7 @@ class Objective(ABC):
     notes: Sequence[str] = ()  # on the data, a line each
     # What a bundle is compiled for that is made for it, as mebp.building.Trained has them.
     cuts_samples, pairs_up_to, writes = False, 0, False
+    planned_as = ""  # mebpc's --objective; empty for its default
 
     @classmethod
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int] | None:

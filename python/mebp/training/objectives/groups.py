@@ -10,7 +10,7 @@ from mebp.data.rollouts import Rollout
 from mebp.errors import Error
 from mebp.objectives.advantages import AdvantageOptions, EqualGroups, advantages
 from mebp.objectives.entropy import entropy_threshold
-from mebp.objectives.groups import GRPO, GRPOOptions
+from mebp.objectives.groups import GRPO, GRPOOptions, SequenceResult
 from mebp.rewards.sampled import Progress
 from mebp.rollouts import RolloutOptions
 from mebp.session import Session
@@ -19,6 +19,9 @@ from mebp.training.objective_options import parts_of
 from mebp.training.objectives.base import check_compiled
 from mebp.training.objectives.rollouts import Added, Kept, Rollouts
 from mebp.training.options import TrainingOptions
+
+_EQUAL = "frac_reward_zero_std"  # groups whose rewards are all the same
+_OVERFLOWS = "ratio_overflows"  # tokens whose ratio was beyond e^20, and was taken as that
 
 
 @dataclass
@@ -32,7 +35,6 @@ class _Scored(Kept):
 
 class Groups(Rollouts):
     name, kept, writing, curve = "grpo", _Scored, RolloutOptions, ("reward", "reward")
-    own_metrics = "reward", "reward_std", "entropy"
 
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
         parts = parts_of("grpo", options.objective_options)
@@ -43,11 +45,20 @@ class Groups(Rollouts):
             check_compiled(options.bundle, "entropy_bonus", "--entropy-coef needs the derivative of the head's entropy")
         self._advantages = replace(parts[AdvantageOptions], num_generations=writing.group)
         self._equal = EqualGroups()
+        self.own_metrics = tuple(self._names())
         super().__init__(options, tokenizer, length, writing, least=2)
 
     def _have_own(self, rows: Sequence[Rollout]) -> bool:
         every = [each for row in rows for each in row.completions]
         return all(each.rewards is not None or each.advantage is not None for each in every)
+
+    def _names(self) -> Iterator[str]:
+        yield from ("reward", "reward_std", _EQUAL, "entropy")
+        if self._grpo.needs_reference:
+            yield "kl"
+        if self._updates > 1:
+            yield "clip_ratio/region_mean"
+        yield _OVERFLOWS
 
     def begin(self, session: Session) -> Iterator[str]:
         yield from super().begin(session)
@@ -83,7 +94,7 @@ class Groups(Rollouts):
         size = self._group
         found = advantages(rewards, replace(self._advantages, num_generations=size))
         self._equal.add(found, size)
-        self._outcome |= found.metrics
+        self._outcome |= found.metrics | {_EQUAL: found.equal_groups / len(written)}
         return found.values
 
     def _end_epoch(self) -> None:
@@ -98,7 +109,7 @@ class Groups(Rollouts):
             found = self._entropies(session)
             threshold = entropy_threshold(found, self._grpo.options.top_entropy_quantile)
             kept = [int((entropy >= threshold).sum()) for entropy in found]
-        results, entropies = [], []
+        results: list[SequenceResult] = []
         for each, weight, entropy_weight in zip(self._current, weights, self._grpo.entropy_weights(kept), strict=True):
             sequence = session.sequence(each.ids, each.scored, temperature=self._temperature)
             logps, entropy = each.of(sequence.logprobs), each.of(sequence.entropy)
@@ -119,10 +130,9 @@ class Groups(Rollouts):
             if keeps_old:
                 each.old = logps.copy()
             results.append(result)
-            if each.mask.any():
-                entropies.append(float(entropy[each.mask].mean()))
         loss, seen = sum(each.loss for each in results), sum(each.ids.size for each in self._current)
-        return Added(loss, sum(lengths), seen, {"entropy": float(np.mean(entropies)) if entropies else 0.0})
+        metrics = _means(results) | {_OVERFLOWS: float(sum(each.overflows for each in results))}
+        return Added(loss, sum(lengths), seen, metrics)
 
     def _entropies(self, session: Session) -> list[np.ndarray]:
         """Of the tokens that count."""
@@ -137,3 +147,12 @@ class Groups(Rollouts):
     def restore(self, saved: dict) -> None:
         super().restore(saved)
         self._equal = EqualGroups(*saved.get("equal", (0, 0)))
+
+
+def _means(results: Sequence[SequenceResult]) -> dict[str, float]:
+    """Over the tokens of all sequences, by TRL's names."""
+    sums: dict[str, tuple[float, float]] = {}
+    for name, (total, count) in (found for each in results for found in each.metrics.items()):
+        before = sums.get(name, (0.0, 0.0))
+        sums[name] = before[0] + total, before[1] + count
+    return {name: total / count if count else 0.0 for name, (total, count) in sums.items()}

@@ -70,7 +70,7 @@ class _Data:
 
 class Preferences(Objective):
     metrics = _METRICS
-    pairs_up_to = SHORT
+    pairs_up_to, planned_as = SHORT, "dpo"
 
     @classmethod
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int]:

@@ -67,7 +67,7 @@ class Rollouts(Objective):
     writing: type[RolloutOptions]
     kept: type[Kept]
     own_metrics: tuple[str, ...]
-    writes = True
+    writes, planned_as = True, "grpo"
 
     def __init__(
         self, options: TrainingOptions, tokenizer: Tokenizer, length: int, writing: RolloutOptions, least: int
