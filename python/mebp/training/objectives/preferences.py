@@ -204,13 +204,13 @@ class Preferences(Objective):
         self, session: Session, pair: Preference, reference: np.ndarray, pairs: int, tokens: int
     ) -> _Added:
         won, lost = _completions(pair)
-        chosen = self._score(won, session.logprobs(won.ids, won.mask), reference[0])
-        second = session.sequence(lost.ids, lost.mask)
+        chosen = self._score(won, session.logprobs(won.ids, won.scored), reference[0])
+        second = session.sequence(lost.ids, lost.scored)
         rejected = self._score(lost, second.logprobs, reference[1])
         result = self._dpo.pair(chosen, rejected, pairs, tokens)
-        second.backward(lost.coefficients(result.rejected * self._weights(lost)))
-        first = session.sequence(won.ids, won.mask)
-        first.backward(won.coefficients(result.chosen * self._weights(won)))
+        second.backward(lost.spread(result.rejected * self._weights(lost)))
+        first = session.sequence(won.ids, won.scored)
+        first.backward(won.spread(result.chosen * self._weights(won)))
         return result, (chosen, rejected)
 
     def _add_batch(self, session: Session, pairs: list[Preference], references: list[np.ndarray]) -> list[_Added]:

@@ -92,7 +92,7 @@ class Rollouts(Objective):
     @classmethod
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int]:
         """Of completions that are still to be written, as long as they may become."""
-        room = parts_of(cls.name, options.objective_options)[cls.writing].most(2 * MOST_WRITTEN)
+        room = parts_of(options.objective, options.objective_options)[cls.writing].most(2 * MOST_WRITTEN)
         prompts = [options.eval] if options.eval else []
         lengths = []
         if options.rollouts:
