@@ -55,6 +55,12 @@ struct Galore {
   int64_t rank = 64;
 };
 
+/// What the head gives and takes beside log-probabilities.
+struct Head {
+  bool hasValues = false;       // a trained linear layer to one value of each row
+  bool hasEntropyBonus = false; // the objective may depend on the entropy
+};
+
 struct Storage {
   format::WeightFormat matrices = format::WeightFormat::Int4;
   format::WeightFormat embeddings = format::WeightFormat::Int8; // tables and the head
@@ -112,6 +118,7 @@ struct Options {
   Split split;
   Full full;
   Galore galore;
+  Head head;
   Storage storage;
   Schedule schedule;
   Training training;

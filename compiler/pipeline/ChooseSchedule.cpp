@@ -10,7 +10,8 @@
 // 1. For each chunk size and for each tile of the loss, lower a copy of the module, and note scratch and time of the
 //    layers' programs or of the head's.
 // 2. Look at every combination with every spacing. There are a few thousand, and each is a sum.
-// 3. Take the fastest that fits, and of equally fast ones the one with the lowest peak.
+// 3. Take the fastest that fits, and of equally fast ones the one with the lowest peak. For all budgets at once these
+//    are the frontier.
 #include "compiler/pipeline/ChooseSchedule.h"
 
 #include "compiler/plan/Scratch.h"
@@ -135,6 +136,26 @@ std::optional<Choice> ScheduleChooser::chooseFastest(uint64_t budget, Spill most
         best = choice;
   }
   return best;
+}
+
+std::vector<Choice> ScheduleChooser::listFrontier(Spill most) const {
+  std::vector<Choice> frontier; // from the highest peak down, for a plan that spills comes below all that do not
+  for (Spill spill : {Spill::None, Spill::Checkpoints, Spill::All}) {
+    if (spill > most)
+      break;
+    std::vector<Choice> choices = listChoices(spill);
+    llvm::sort(choices, [](const Choice &left, const Choice &right) {
+      return std::tie(left.peakBytes, left.seconds) < std::tie(right.peakBytes, right.seconds);
+    });
+    const uint64_t below = frontier.empty() ? UINT64_MAX : frontier.back().peakBytes;
+    std::vector<Choice> faster;
+    for (const Choice &choice : choices)
+      if (choice.peakBytes < below && (faster.empty() || choice.seconds < faster.back().seconds))
+        faster.push_back(choice);
+    frontier.insert(frontier.end(), faster.rbegin(), faster.rend());
+  }
+  std::reverse(frontier.begin(), frontier.end());
+  return frontier;
 }
 
 Choice ScheduleChooser::chooseSmallest(Spill most) const {

@@ -30,6 +30,8 @@ public:
   std::optional<Choice> chooseFastest(uint64_t budget, Spill most) const;
   /// The one with the lowest peak.
   Choice chooseSmallest(Spill most) const;
+  /// Every schedule that chooseFastest gives for some budget, from the lowest peak to where more does not help.
+  std::vector<Choice> listFrontier(Spill most) const;
   /// One of the plans that were looked at: what it says of trainables and optimizer holds for all.
   const MemoryPlan &getFixedPlan() const { return fixedPlan; }
 

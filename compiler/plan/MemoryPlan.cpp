@@ -3,6 +3,7 @@
 
 #include "compiler/plan/RemoteMemory.h"
 #include "compiler/plan/Scratch.h"
+#include "compiler/plan/StepPorts.h"
 #include "dialects/exec/Placement.h"
 #include "dialects/nn/Locations.h"
 #include "format/alignment.h"
@@ -438,9 +439,7 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const Options &options, const Plan
   const auto [trainingPrograms, generatingPrograms] = separatePrograms(module);
   const format::DeviceTraits &device = *format::findDevice(std::string_view(training.device));
   const uint64_t tokens = options.shape.batch * options.shape.sequence;
-  uint64_t tokenBytes = 0, headBytes = 0;
-  for (const format::StepPort &port : format::stepPorts)
-    (port.ofHead ? headBytes : tokenBytes) += format::alignUp(format::bytesOf(port, tokens));
+  const auto [tokenBytes, headBytes] = countStepPorts(module, tokens);
   NeedsBySession needs = findProgramNeeds(trainingPrograms, headBytes, device);
   needs.subspaces = countSubspaces(module);
   needs.ofGradients = countGradients(module, headBytes, needs.subspaces.sums);

@@ -49,6 +49,14 @@ class RolloutOptions:
         return self.max_completion or min(MOST_WRITTEN, length // 2)
 
 
+@dataclass(frozen=True)
+class EpisodeOptions(RolloutOptions):
+    """The same with PPO's defaults, of TRL 1.12."""
+
+    group: int = 1
+    temperature: float = 0.7
+
+
 class _Draws:
     """One number for each row and each call, by what it is drawn for."""
 

@@ -410,3 +410,17 @@ def test_data_of_other_objectives_is_read_before_the_export(model, empty, tmp_pa
             mebp.train(model, data, objective="dpo", progress=False, **length)
         assert str(caught.value).startswith(f'{data}:2: "chosen" and "rejected" are the same')
     assert not (empty / "exports").exists()
+
+
+def test_objectives(model, empty, tmp_path):
+    """Data of pairs and of prompts says how long a sequence has to be, and the bundle has what the objective needs."""
+    pairs = write(tmp_path / "pairs.jsonl", {"prompt": "Lamp:", "chosen": " is lit" * 8, "rejected": " is out"})
+    run = mebp.train(model, pairs, objective="dpo", steps=1, progress=False)
+    assert run.session.max_sequence == 64 and not run.session.has_values
+    prompts = write(tmp_path / "prompts.jsonl", *({"prompt": f"Lamp {index}:"} for index in range(2)))
+    (tmp_path / "rewards.py").write_text("def length(completions, **columns): return [len(c) for c in completions]")
+    sampling = {"reward": f"{tmp_path / 'rewards.py'}:length", "max_completion": 8, "steps": 1, "progress": False}
+    run = mebp.train(model, prompts, objective="ppo", generate_len=32, **sampling)
+    assert run.session.max_sequence == 32 and run.session.has_values
+    run = mebp.train(model, prompts, objective="grpo", group=2, entropy_coef=0.01, generate_len=32, **sampling)
+    assert run.session.has_entropy_bonus and not run.session.has_values

@@ -16,7 +16,7 @@ from mebp.session_options import takes_losses
 from mebp.training.interrupts import ended_by_signals
 from mebp.training.loop import Callback, TrainingRun, train
 from mebp.training.model_card import command_of
-from mebp.training.objective_options import objective_kinds
+from mebp.training.objective_options import needed_options, objective_kinds
 from mebp.training.objectives import class_of
 from mebp.training.options import TrainingOptions, option_kinds
 from mebp.training.outputs import check_outputs
@@ -87,6 +87,7 @@ class Request:
         also = {name: getattr(training, name) for name in ("optimizer", "momentum", "threads", "device")}
         if objective.planned_as:
             also["objective"] = objective.planned_as
+        also |= needed_options(training.objective, training.objective_options)
         given = self.compiling.given()
         if self.compiling.memory_budget == AUTO:
             del given["memory_budget"]

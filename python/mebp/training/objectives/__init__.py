@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from mebp.errors import Error
 from mebp.tokenizer import Tokenizer
 from mebp.training.objectives.base import Measured, Objective
+from mebp.training.objectives.episodes import Episodes
 from mebp.training.objectives.groups import Groups
 from mebp.training.objectives.preferences import Preferences
 from mebp.training.objectives.supervised import Supervised
@@ -16,7 +17,12 @@ from mebp.training.options import TrainingOptions
 
 __all__ = ["Measured", "Objective", "class_of", "make_objective"]
 
-OBJECTIVES: Mapping[str, type[Objective]] = {"sft": Supervised, "dpo": Preferences, "grpo": Groups}
+OBJECTIVES: Mapping[str, type[Objective]] = {
+    "sft": Supervised,
+    "dpo": Preferences,
+    "grpo": Groups,
+    "ppo": Episodes,
+}
 
 
 def class_of(options: TrainingOptions) -> type[Objective]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mebp.compile_options import flag
+from mebp.errors import Error
 from mebp.inspect import inspect
 from mebp.session import Session
 from mebp.step_result import StepResult
@@ -32,6 +33,12 @@ class Measured:
 
 
 ANY_LENGTH = 1 << 40  # tokens, for reading data that no bundle holds to its length
+
+
+def check_compiled(bundle: Path, option: str, why: str) -> None:
+    """Raises mebp.Error, which begins with `why`, where the bundle was compiled without this option of mebpc's."""
+    if not inspect(bundle)["manifest"].get("options", {}).get(option):
+        raise Error(f"{why}, which {bundle} was compiled without; compile it with {flag(option)}")
 
 
 def vocabulary_of(bundle: Path) -> int:

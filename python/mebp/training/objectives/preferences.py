@@ -18,6 +18,7 @@ from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 from mebp.training.objective_options import parts_of
 from mebp.training.objectives.base import ANY_LENGTH, Measured, Objective, Step, vocabulary_of
+from mebp.training.objectives.continuation import Continuation
 from mebp.training.objectives.pair_ways import (
     DEFERRED,
     INTERLEAVED,
@@ -34,39 +35,20 @@ from mebp.words import counted
 _METRICS = "rewards/chosen", "rewards/rejected", "rewards/accuracies", "rewards/margins"
 
 
-@dataclass(frozen=True)
-class _Completion:
-    """One of a pair, behind its prompt."""
-
-    ids: np.ndarray  # int32 [1, tokens]
-    mask: np.ndarray  # likewise: the completion
-    length: int  # of the completion
-    other_length: int  # of the pair's other one
-
-    def of(self, logprobs: np.ndarray) -> np.ndarray:
-        """[length] of [1, tokens - 1]."""
-        return logprobs[0, -self.length :]
-
-    def coefficients(self, values: np.ndarray) -> np.ndarray:
-        """[1, tokens - 1] of [length]."""
-        whole = np.zeros((1, self.ids.shape[1] - 1))
-        whole[0, -self.length :] = values
-        return whole
+@dataclass
+class _OfPair(Continuation):
+    other_length: int  # of the pair's other completion
 
     def padded(self, tokens: int) -> tuple[np.ndarray, np.ndarray]:
         """ids and mask [1, tokens]; what comes behind is not scored."""
-        room = ((0, 0), (0, tokens - self.ids.shape[1]))
-        return np.pad(self.ids, room), np.pad(self.mask, room)
+        room = ((0, 0), (0, tokens - self.ids.size))
+        return np.pad(self.ids, room), np.pad(self.scored, room)
 
 
-def _completions(pair: Preference) -> tuple[_Completion, _Completion]:
+def _completions(pair: Preference) -> tuple[_OfPair, _OfPair]:
     """The chosen one, and the rejected one."""
-
-    def completion(own: np.ndarray, other: np.ndarray) -> _Completion:
-        ids = np.concatenate([pair.prompt, own])[None]
-        return _Completion(ids, (np.arange(ids.shape[1]) >= len(pair.prompt))[None], len(own), len(other))
-
-    return completion(pair.chosen, pair.rejected), completion(pair.rejected, pair.chosen)
+    chosen, rejected = pair.chosen, pair.rejected
+    return _OfPair(pair.prompt, chosen, len(rejected)), _OfPair(pair.prompt, rejected, len(chosen))
 
 
 _Added = tuple[PairResult, tuple[Scored, Scored]]
@@ -189,14 +171,14 @@ class Preferences(Objective):
         self, session: Session, pair: Preference, reference: np.ndarray, pairs: int, tokens: int
     ) -> _Added:
         won, lost = _completions(pair)
-        first = session.sequence(won.ids, won.mask)
+        first = session.sequence(won.ids, won.scored)
         chosen = self._score(won, first.logprobs, reference[0])
-        first.backward(won.coefficients(self._weights(won)), pending=True)
-        second = session.sequence(lost.ids, lost.mask)
+        first.backward(won.spread(self._weights(won)), pending=True)
+        second = session.sequence(lost.ids, lost.scored)
         rejected = self._score(lost, second.logprobs, reference[1])
         result = self._dpo.pair(chosen, rejected, pairs, tokens)
         session.settle(result.chosen)
-        second.backward(lost.coefficients(result.rejected * self._weights(lost)))
+        second.backward(lost.spread(result.rejected * self._weights(lost)))
         return result, (chosen, rejected)
 
     def _add_interleaved(
@@ -214,7 +196,7 @@ class Preferences(Objective):
         result = self._dpo.pair(chosen, rejected, pairs, tokens)
         coefficients = np.zeros_like(sequence.logprobs)
         for row, (each, factor) in enumerate(zip(both, (result.chosen, result.rejected), strict=True)):
-            coefficients[row, : each.ids.shape[1] - 1] = each.coefficients(factor * self._weights(each))
+            coefficients[row, : each.ids.shape[1] - 1] = each.spread(factor * self._weights(each))
         sequence.backward(coefficients)
         return result, (chosen, rejected)
 
@@ -222,13 +204,13 @@ class Preferences(Objective):
         self, session: Session, pair: Preference, reference: np.ndarray, pairs: int, tokens: int
     ) -> _Added:
         won, lost = _completions(pair)
-        chosen = self._score(won, session.logprobs(won.ids, won.mask), reference[0])
-        second = session.sequence(lost.ids, lost.mask)
+        chosen = self._score(won, session.logprobs(won.ids, won.scored), reference[0])
+        second = session.sequence(lost.ids, lost.scored)
         rejected = self._score(lost, second.logprobs, reference[1])
         result = self._dpo.pair(chosen, rejected, pairs, tokens)
-        second.backward(lost.coefficients(result.rejected * self._weights(lost)))
-        first = session.sequence(won.ids, won.mask)
-        first.backward(won.coefficients(result.chosen * self._weights(won)))
+        second.backward(lost.spread(result.rejected * self._weights(lost)))
+        first = session.sequence(won.ids, won.scored)
+        first.backward(won.spread(result.chosen * self._weights(won)))
         return result, (chosen, rejected)
 
     def _add_batch(self, session: Session, pairs: list[Preference], references: list[np.ndarray]) -> list[_Added]:
@@ -236,14 +218,14 @@ class Preferences(Objective):
         results = self._results(scored)
         for pair, result in zip(pairs, results, strict=True):
             for each, factor in zip(_completions(pair), (result.chosen, result.rejected), strict=True):
-                sequence = session.sequence(each.ids, each.mask)
-                sequence.backward(each.coefficients(factor * self._weights(each)))
+                sequence = session.sequence(each.ids, each.scored)
+                sequence.backward(each.spread(factor * self._weights(each)))
         return list(zip(results, scored, strict=True))
 
-    def _weights(self, completion: _Completion) -> np.ndarray:
+    def _weights(self, completion: _OfPair) -> np.ndarray:
         return self._dpo.token_weights(completion.length, completion.other_length)
 
-    def _score(self, completion: _Completion, logprobs: np.ndarray, reference: float) -> Scored:
+    def _score(self, completion: _OfPair, logprobs: np.ndarray, reference: float) -> Scored:
         return self._dpo.score(completion.of(logprobs), completion.other_length, reference)
 
     def _results(self, scored: list[tuple[Scored, Scored]]) -> list[PairResult]:
@@ -255,7 +237,7 @@ class Preferences(Objective):
     def _scored(self, session: Session, pair: Preference, reference: np.ndarray) -> tuple[Scored, Scored]:
         """By the policy, without a backward."""
         chosen, rejected = (
-            self._score(each, session.logprobs(each.ids, each.mask), compared)
+            self._score(each, session.logprobs(each.ids, each.scored), compared)
             for each, compared in zip(_completions(pair), reference, strict=True)
         )
         return chosen, rejected
@@ -263,9 +245,9 @@ class Preferences(Objective):
     def _references(self, session: Session, data: _Data, row: int) -> np.ndarray:
         """float64 [2], the reference's log-probabilities of the pair's completions."""
 
-        def total(number: int, each: _Completion) -> float:
+        def total(number: int, each: _OfPair) -> float:
             def compute() -> np.ndarray:
-                return each.of(self._reference.logprobs(session, each.ids, each.mask))
+                return each.of(self._reference.logprobs(session, each.ids, each.scored))
 
             return self._dpo.total(data.references.get(number, compute), each.other_length)
 

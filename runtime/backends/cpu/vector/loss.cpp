@@ -76,6 +76,7 @@ void LogProbabilityLogitsGradient(const Call &call, const Context &context) {
   const FloatTag d;
   const Tensor &logits = call.operands[0], &labels = call.operands[1], &max = call.operands[2], &sum = call.operands[3];
   const Tensor &target = call.operands[4], &coefficients = call.operands[5], &gradient = call.results[0];
+  const Tensor &weighted = operandOf(call, 6), &entropyCoefficients = operandOf(call, 7);
   const FloatVector scale = hn::Set(d, context.logitScale);
   parallelRows(context, logits.rows, logits.columns, [&](int64_t row) HWY_ATTR {
     const float *in = floatRowOf(logits, row);
@@ -84,16 +85,35 @@ void LogProbabilityLogitsGradient(const Call &call, const Context &context) {
       std::fill_n(out, logits.columns, 0.0f);
       return;
     }
-    const double others = *floatRowOf(sum, row), maximum = *floatRowOf(max, row);
-    const double coefficient = static_cast<double>(context.logitScale) * *floatRowOf(coefficients, row);
-    const double factor = coefficient / (others + std::exp(*floatRowOf(target, row) - maximum));
+    const double others = *floatRowOf(sum, row);
+    const double gap = static_cast<double>(*floatRowOf(max, row)) - *floatRowOf(target, row);
+    const double own = std::exp(-gap), z = others + own, logitScale = context.logitScale;
+    const double factor = logitScale * *floatRowOf(coefficients, row) / z;
     const FloatVector negative = hn::Set(d, static_cast<float>(-factor)), shift = hn::Set(d, *floatRowOf(max, row));
-    mapRow(out, logits.columns, [&](int64_t i, int64_t n) HWY_ATTR {
-      return hn::Mul(negative, exponentialOf(hn::MulSub(scale, loadSome(in + i, n), shift)));
-    });
-    int64_t label = labelOf(labels, row) - logits.firstColumn;
-    if (label >= 0 && label < logits.columns)
-      out[label] = static_cast<float>(factor * others);
+    const int64_t label = labelOf(labels, row) - logits.firstColumn;
+    const bool hit = label >= 0 && label < logits.columns;
+    double ofLabel = factor * others;
+    if (!entropyCoefficients.present()) {
+      mapRow(out, logits.columns, [&](int64_t i, int64_t n) HWY_ATTR {
+        return hn::Mul(negative, exponentialOf(hn::MulSub(scale, loadSome(in + i, n), shift)));
+      });
+    } else {
+      // What is multiplied with an exponential is -factor - ofEntropy (below - mean).
+      const double ofEntropy = logitScale * *floatRowOf(entropyCoefficients, row) / z;
+      const double mean = (*floatRowOf(weighted, row) - own * gap) / z;
+      const FloatVector slope = hn::Set(d, static_cast<float>(ofEntropy)),
+                        middle = hn::Set(d, static_cast<float>(mean));
+      if (hit) { // its logit may lie where its cotangent goes
+        const double below = logitScale * in[label] - *floatRowOf(max, row);
+        ofLabel -= ofEntropy * std::exp(below) * (below - mean);
+      }
+      mapRow(out, logits.columns, [&](int64_t i, int64_t n) HWY_ATTR {
+        const FloatVector below = hn::MulSub(scale, loadSome(in + i, n), shift);
+        return hn::Mul(hn::NegMulAdd(slope, hn::Sub(below, middle), negative), exponentialOf(below));
+      });
+    }
+    if (hit)
+      out[label] = static_cast<float>(ofLabel);
   });
 }
 

@@ -13,9 +13,9 @@ static array scaledLogits(const Call &call) {
   const float scale = call.live.logitScale;
   return scale == 1 ? call.numbers(0) : scale * call.numbers(0);
 }
-static array scaledCoefficients(const Call &call) {
+static array scaledCoefficients(const Call &call, size_t operand = 5) {
   const float scale = call.live.logitScale;
-  return scale == 1 ? call.numbers(5) : scale * call.numbers(5);
+  return scale == 1 ? call.numbers(operand) : scale * call.numbers(operand);
 }
 
 static void logProbabilityTile(Call &call) {
@@ -41,9 +41,14 @@ static void logProbabilityLogitsGradient(Call &call) {
   array labels = call.value(1).data, max = call.numbers(2), others = call.numbers(3);
   const int columns = call.results[0].columns;
   array isLabel = mx::equal(labels, range(call.firstColumn, columns));
-  array terms = mx::where(isLabel, others, -mx::exp(scaledLogits(call) - max));
-  array factor = scaledCoefficients(call) / (others + mx::exp(call.numbers(4) - max));
-  call.give(0, mx::where(labels >= 0, factor * terms, array(0.0f)));
+  array below = scaledLogits(call) - max, exponential = mx::exp(below), gap = max - call.numbers(4);
+  array own = mx::exp(-gap), z = others + own;
+  array terms = scaledCoefficients(call) / z * mx::where(isLabel, others, -exponential);
+  if (call.has(7)) {
+    array mean = (call.numbers(6) - own * gap) / z;
+    terms = terms - scaledCoefficients(call, 7) / z * exponential * (below - mean);
+  }
+  call.give(0, mx::where(labels >= 0, terms, array(0.0f)));
 }
 
 static void logProbabilityFromTiles(Call &call) {
