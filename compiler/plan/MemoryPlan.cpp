@@ -478,8 +478,7 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const Options &options, const Plan
     memory.residency = format::alignUp(format::residencyBytes(inputs.weightsBytes));
   memory = withOptimizer(memory, *format::findOptimizer(std::string_view(training.optimizer)), {training.momentum != 0},
                          needs);
-  if (training.sums)
-    memory.gradients = needs.ofGradients.summed;
+  memory.gradients = training.sums ? needs.ofGradients.summed : memory.gradients;
   planGeneration(module, generatingPrograms, options, device, plan);
 
   ProgramNeeds &largest = memory.forwardOnly ? needs.losses : needs.gradients;

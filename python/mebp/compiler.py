@@ -91,7 +91,7 @@ def compile(
         ["*norm*", "*.layers.0.*"].
     optimizer: what the printed plan counts, "adamw", "sgd", "lion", "adamw8bit", "galore", "qgalore" or "mezo". A
         bundle that is compiled for "galore" or "qgalore" projects gradients of matrices, and trains with that alone.
-    objective: likewise, "sft", "dpo" or "grpo": what a step sums, and the text that it writes, is in the plan.
+    objective: likewise, "sft", "dpo", "grpo" or "ppo": what a step sums, and the text that it writes, is in the plan.
     momentum: of "sgd", which then has a state that is planned; None for none.
     galore_rank: dimensions that GaLore projects them to; None for 64.
     value_head: train a linear layer that gives a value of each token, too, as PPO needs it.

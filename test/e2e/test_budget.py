@@ -213,7 +213,7 @@ def test_other_peaks_are_those_of_the_sessions(exported, tmp_path):
     assert not peaks
 
 
-@pytest.mark.parametrize("objective", ["dpo", "grpo"])
+@pytest.mark.parametrize("objective", ["dpo", "grpo", "ppo"])
 def test_objectives_are_planned(exported, tmp_path, objective):
     """What a step sums, and the text that it writes, is in the peak, and within the budget."""
     _, path = exported
@@ -222,7 +222,7 @@ def test_objectives_are_planned(exported, tmp_path, objective):
     session = mebp.Session(tmp_path / "model.mebp", accumulate=True, return_gradients=False)
     shared = "trainables", "workspace"
     writing = sum(part["bytes"] for part in session.plan["generation"] if part["name"] not in shared)
-    beside = writing if objective == "grpo" else 0
+    beside = 0 if objective == "dpo" else writing
     peak = session.plan["peak_bytes"]
     assert peak == session.plan["planned_peak_bytes"] + beside
     assert session.plan["arenas"].get("writing", 0) == beside

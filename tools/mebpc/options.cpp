@@ -110,7 +110,7 @@ void readTexts(const Texts &texts, Compilation &out) {
   if (!training.budget)
     schedule.spill = training.mostSpill;
   training.sums = texts.objective != "sft";
-  training.writes = texts.objective == "grpo" && out.generateLength.value_or(0) > 0;
+  training.writes = (texts.objective == "grpo" || texts.objective == "ppo") && out.generateLength.value_or(0) > 0;
   if (training.sums && (isForwardOnly(training.optimizer) || projectsGradients(training.optimizer)))
     throw OptionError("--objective " + texts.objective + ": sums whole gradients, which --optimizer " +
                       training.optimizer + " does not have; give another optimizer");
@@ -286,9 +286,9 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
       ->check(CLI::IsMember(format::optimizerNames()))
       ->capture_default_str();
   app.add_option("--objective", texts.objective,
-                 "plan memory for this objective of mebp train: with dpo and grpo a step sums gradients over its "
-                 "sequences; with grpo and --generate-len it writes text, too")
-      ->check(CLI::IsMember({"sft", "dpo", "grpo"}))
+                 "plan memory for this objective of mebp train: but for sft, a step sums gradients over its "
+                 "sequences; with grpo or ppo and --generate-len it writes text, too")
+      ->check(CLI::IsMember({"sft", "dpo", "grpo", "ppo"}))
       ->capture_default_str();
   app.add_option("--momentum", training.momentum, "with --optimizer sgd, plan for this momentum, which has to be kept")
       ->capture_default_str();

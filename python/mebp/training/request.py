@@ -85,9 +85,9 @@ class Request:
             takes_losses(training.optimizer)  # refuses one that is not there
         objective = class_of(training)
         also = {name: getattr(training, name) for name in ("optimizer", "momentum", "threads", "device")}
-        also |= needed_options(training.objective, training.objective_options)
         if objective.planned_as:
             also["objective"] = objective.planned_as
+        also |= needed_options(training.objective, training.objective_options)
         given = self.compiling.given()
         if self.compiling.memory_budget == AUTO:
             del given["memory_budget"]

@@ -52,6 +52,7 @@ class _Episode(Kept):
 
 class Episodes(Rollouts):
     name, kept, writing, curve = "ppo", _Episode, EpisodeOptions, ("score", "objective/scores")
+    planned_as = "ppo"
     own_metrics = _OF_EPISODES + _OF_UPDATES
 
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:

@@ -35,6 +35,7 @@ class _Scored(Kept):
 
 class Groups(Rollouts):
     name, kept, writing, curve = "grpo", _Scored, RolloutOptions, ("reward", "reward")
+    planned_as = "grpo"
 
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
         parts = parts_of("grpo", options.objective_options)
@@ -48,10 +49,6 @@ class Groups(Rollouts):
         self.own_metrics = tuple(self._names())
         super().__init__(options, tokenizer, length, writing, least=2)
 
-    def _have_own(self, rows: Sequence[Rollout]) -> bool:
-        every = [each for row in rows for each in row.completions]
-        return all(each.rewards is not None or each.advantage is not None for each in every)
-
     def _names(self) -> Iterator[str]:
         yield from ("reward", "reward_std", _EQUAL, "entropy")
         if self._grpo.needs_reference:
@@ -59,6 +56,10 @@ class Groups(Rollouts):
         if self._updates > 1:
             yield "clip_ratio/region_mean"
         yield _OVERFLOWS
+
+    def _have_own(self, rows: Sequence[Rollout]) -> bool:
+        every = [each for row in rows for each in row.completions]
+        return all(each.rewards is not None or each.advantage is not None for each in every)
 
     def begin(self, session: Session) -> Iterator[str]:
         yield from super().begin(session)
@@ -109,7 +110,7 @@ class Groups(Rollouts):
             found = self._entropies(session)
             threshold = entropy_threshold(found, self._grpo.options.top_entropy_quantile)
             kept = [int((entropy >= threshold).sum()) for entropy in found]
-        results: list[SequenceResult] = []
+        results = []
         for each, weight, entropy_weight in zip(self._current, weights, self._grpo.entropy_weights(kept), strict=True):
             sequence = session.sequence(each.ids, each.scored, temperature=self._temperature)
             logps, entropy = each.of(sequence.logprobs), each.of(sequence.entropy)
@@ -131,8 +132,7 @@ class Groups(Rollouts):
                 each.old = logps.copy()
             results.append(result)
         loss, seen = sum(each.loss for each in results), sum(each.ids.size for each in self._current)
-        metrics = _means(results) | {_OVERFLOWS: float(sum(each.overflows for each in results))}
-        return Added(loss, sum(lengths), seen, metrics)
+        return Added(loss, sum(lengths), seen, _metrics(results))
 
     def _entropies(self, session: Session) -> list[np.ndarray]:
         """Of the tokens that count."""
@@ -149,10 +149,11 @@ class Groups(Rollouts):
         self._equal = EqualGroups(*saved.get("equal", (0, 0)))
 
 
-def _means(results: Sequence[SequenceResult]) -> dict[str, float]:
-    """Over the tokens of all sequences, by TRL's names."""
+def _metrics(results: Sequence[SequenceResult]) -> dict[str, float]:
+    """Means over the tokens of all sequences, by TRL's names, and how many ratios were bounded."""
     sums: dict[str, tuple[float, float]] = {}
     for name, (total, count) in (found for each in results for found in each.metrics.items()):
         before = sums.get(name, (0.0, 0.0))
         sums[name] = before[0] + total, before[1] + count
-    return {name: total / count if count else 0.0 for name, (total, count) in sums.items()}
+    means = {name: total / count if count else 0.0 for name, (total, count) in sums.items()}
+    return means | {_OVERFLOWS: float(sum(each.overflows for each in results))}

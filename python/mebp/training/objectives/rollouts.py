@@ -67,7 +67,7 @@ class Rollouts(Objective):
     writing: type[RolloutOptions]
     kept: type[Kept]
     own_metrics: tuple[str, ...]
-    writes, planned_as = True, "grpo"
+    writes = True
 
     def __init__(
         self, options: TrainingOptions, tokenizer: Tokenizer, length: int, writing: RolloutOptions, least: int
