@@ -2,6 +2,7 @@
 # make        installs what is missing and builds
 # make demo   fine-tunes a real model on this machine
 # make demo-grpo   teaches one by a reward alone
+# make demo-dpo    teaches one which of two answers is preferred
 # make test   runs all tests
 # make soak   what takes hours: every write fails once, runs are killed at random moments, each fuzzer runs for an hour
 # make cross  links the runtime and its tests for glibc, musl and macOS on AArch64, and prints sizes
@@ -10,7 +11,7 @@
 # make docs   writes docs/cli.md anew from the commands' own help, docs/ops.md and docs/passes.md from the .td files,
 #             docs/models.md from what bench/models.py found
 # make clean  removes what was built; .venv stays
-.PHONY: all setup build demo demo-grpo test soak cross lint docs wheel clean
+.PHONY: all setup build demo demo-grpo demo-dpo test soak cross lint docs wheel clean
 
 all: build
 
@@ -25,6 +26,9 @@ demo: build
 
 demo-grpo: build
 	@scripts/demo_grpo.sh
+
+demo-dpo: build
+	@scripts/demo_dpo.sh
 
 test: build
 	@scripts/test.sh

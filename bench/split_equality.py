@@ -4,8 +4,9 @@
     .venv/bin/python bench/split_equality.py [--steps 30] [--prompts 20] [--new 64] [--drafts 4] [--folder DIR]
 
 Trains in bf16 and f32, on 1 and 4 threads, with 0 and with 2 first and last layers on the device, and compares each
-step's loss, the gradient of every M at the beginning and at the end, and the adapter. Then answers the prompts
-greedily, with drafts and without. Ends with status 1 where anything differs.
+step's loss, the gradient of every M at the beginning and at the end, and the adapter; then with steps of 4
+micro-batches, of which 1, 2 and 4 are in flight. Answers the prompts greedily, with drafts and without. Ends with
+status 1 where anything differs.
 """
 
 import argparse
@@ -28,10 +29,13 @@ from mebp.tokenizer import Tokenizer
 
 SEQUENCE, POSITIONS, RATE = 32, 192, 5e-3
 KEPT = ((0, 0), (2, 2))
+IN_FLIGHT = (1, 2, 4)
 
 
 @contextmanager
-def over_tls(bundles: Bundles, certificates: Path, threads: int, **options: object) -> Iterator[mebp.Session]:
+def over_tls(
+    bundles: Bundles, certificates: Path, threads: int, in_flight: int = 1, **options: object
+) -> Iterator[mebp.Session]:
     """A device's session, whose server is reached by the network."""
     ours, theirs = (
         Credentials(certificates / f"{name}.pem", certificates / f"{name}.key", certificates / "ca.pem")
@@ -39,19 +43,20 @@ def over_tls(bundles: Bundles, certificates: Path, threads: int, **options: obje
     )
     with served(bundles.cloud, threads=threads) as server:
         port = server.listen("127.0.0.1:0", theirs)
-        stream = connect(bundles.edge, f"127.0.0.1:{port}", ours)
+        stream = connect(bundles.edge, f"127.0.0.1:{port}", ours, in_flight=in_flight)
         session = mebp.Session(bundles.edge, stream=stream, threads=threads, **options)
         yield session
         del session, stream
 
 
-def train(session: mebp.Session, steps: int) -> list[bytes]:
+def train(session: mebp.Session, steps: int, micro_batches: int = 1) -> list[bytes]:
     """All that has to be equal, one after the other."""
     random = np.random.default_rng(0)
-    given = [random.integers(0, session.vocabulary, (1, SEQUENCE), dtype=np.int32) for _ in range(steps + 1)]
+    shape = (steps + 1, micro_batches, 1, SEQUENCE)
+    given = [list(ids) for ids in random.integers(0, session.vocabulary, shape, dtype=np.int32)]
 
     def gradients() -> list[bytes]:
-        loss, found = session.loss_and_gradients(given[-1], given[-1])
+        loss, found = session.loss_and_gradients(given[-1][0], given[-1][0])
         return [np.float64(loss).tobytes(), *(found[key].tobytes() for key in sorted(found))]
 
     begun = gradients()
@@ -61,9 +66,21 @@ def train(session: mebp.Session, steps: int) -> list[bytes]:
 
 
 def training_is_equal(bundles: Bundles, certificates: Path, threads: int, steps: int) -> bool:
-    expected = train(mebp.Session(bundles.whole, threads=threads, lr=RATE), steps)
-    with over_tls(bundles, certificates, threads, lr=RATE) as session:
+    options = {"lr": RATE, "accumulate": True, "return_gradients": True}
+    expected = train(mebp.Session(bundles.whole, threads=threads, **options), steps)
+    with over_tls(bundles, certificates, threads, **options) as session:
         return train(session, steps) == expected
+
+
+def count_equal_in_flight(bundles: Bundles, certificates: Path, steps: int) -> int:
+    """Of IN_FLIGHT, how many train as one process does."""
+    options, micro_batches = {"lr": RATE, "accumulate": True, "return_gradients": True}, max(IN_FLIGHT)
+    expected = train(mebp.Session(bundles.whole, threads=1, **options), steps, micro_batches)
+    same = 0
+    for count in IN_FLIGHT:
+        with over_tls(bundles, certificates, 1, count, **options) as session:
+            same += train(session, steps, micro_batches) == expected
+    return same
 
 
 def count_equal_answers(bundles: Bundles, certificates: Path, prompts: int, new: int, drafts: int) -> str:
@@ -117,6 +134,9 @@ def main() -> None:
                     f"{time.perf_counter() - begun:.0f} s",
                     flush=True,
                 )
+            same = count_equal_in_flight(bundles, certificates, arguments.steps)
+            differs |= same != len(IN_FLIGHT)
+            print(f"  {arguments.steps} steps of 4, 1, 2 and 4 in flight: {same} of {len(IN_FLIGHT)} equal", flush=True)
             if precision == "bf16" and arguments.prompts:
                 said = count_equal_answers(bundles, certificates, arguments.prompts, arguments.new, arguments.drafts)
                 differs |= said.count(f"{arguments.prompts} of {arguments.prompts} equal") != 3

@@ -55,6 +55,12 @@ struct Galore {
   int64_t rank = 64;
 };
 
+/// What the head gives and takes beside log-probabilities.
+struct Head {
+  bool hasValues = false;       // a trained linear layer to one value of each row
+  bool hasEntropyBonus = false; // the objective may depend on the entropy
+};
+
 struct Storage {
   format::WeightFormat matrices = format::WeightFormat::Int4;
   format::WeightFormat embeddings = format::WeightFormat::Int8; // tables and the head
@@ -93,7 +99,12 @@ struct Training {
   Spill mostSpill = Spill::None; // what a schedule that is chosen may come to
   uint64_t budget = 0;           // what the peak may be, in bytes; 0: whatever it comes to
   uint64_t residentLimit = 0;    // of the mapped weights in memory, in bytes; 0: the system decides
+  bool sums = false;             // gradients of several sequences, as preferences and rewards do
+  bool writes = false;           // the text that it trains on: what generating needs is beside
 };
+
+/// What a plan calls the memory of text that training writes.
+constexpr const char *writingBuffer = "writing";
 
 /// Text, one token after another.
 struct Generation {
@@ -107,6 +118,7 @@ struct Options {
   Split split;
   Full full;
   Galore galore;
+  Head head;
   Storage storage;
   Schedule schedule;
   Training training;

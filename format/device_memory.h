@@ -67,6 +67,13 @@ inline uint64_t ofAttention(const HeldCall &call) {
   return bytes;
 }
 
+// Exponentials and what they are multiplied with, beside the cotangents, where the entropy has a coefficient.
+inline uint64_t ofEntropy(const HeldCall &call) {
+  constexpr size_t coefficients = 7; // among the operands
+  const bool isAsked = call.operandCount > coefficients && call.operands[coefficients].rows > 0;
+  return isAsked ? 2 * call.results[0].bytesAsNumbers() : 0;
+}
+
 // Angles, their cosines and sines, and one of those before it is scaled.
 inline uint64_t ofRotation(const HeldCall &call) { return 4 * call.results[0].rows * call.frequencies * sizeof(float); }
 
@@ -92,6 +99,8 @@ inline uint64_t bytesHeldWithin(const HeldCall &call) {
   case Cost::AttentionGradient:
     return bytes + held::ofAttention(call);
   default:
+    if (call.signature.rule == Rule::Entropy)
+      return bytes + held::ofEntropy(call);
     return call.signature.rule == Rule::Rotary ? bytes + held::ofRotation(call) : bytes;
   }
 }

@@ -55,7 +55,7 @@ enum class Cost : uint8_t { Elements, Product, WeightGradient, Attention, Attent
 enum class Per : uint8_t { Unstated, Nothing, WeightColumn, HeadColumn, Frequency };
 
 // What shapes alone do not say, and the runtime checks (runtime/bundle/kernel_rules.cpp).
-enum class Rule : uint8_t { None, LowRank, Groups, Features, Heads, State, Rotary, Loss };
+enum class Rule : uint8_t { None, LowRank, Groups, Features, Heads, State, Rotary, Loss, Entropy };
 
 struct KernelSignature {
   const char *name;
@@ -272,9 +272,11 @@ inline constexpr KernelSignature table[] = {
         .withoutRoom(),
     KernelSignature{"log_probability_logits_gradient",
                     {inPlace(exact("logits", "NC")), labels("labels"), exact("max", "N1"), exact("sum", "N1"),
-                     exact("target", "N1"), exact("coefficients", "N1")},
+                     exact("target", "N1"), exact("coefficients", "N1"), optional(exact("weighted", "N1")),
+                     optional(exact("entropy_coefficients", "N1"))},
                     {exact("dlogits", "NC")}}
         .costing(Cost::LossTile)
+        .under(Rule::Entropy)
         .withoutRoom(),
     KernelSignature{"log_probability_from_tiles",
                     {labels("labels"), exact("max", "N1"), exact("sum", "N1"), exact("weighted", "N1"),

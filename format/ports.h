@@ -58,18 +58,25 @@ constexpr std::string_view flowOf(std::string_view name) {
 // training step kept for the backward. Its cotangent comes back the other way.
 
 // BATCH: token ids. The head runs on the rows that predict a label, one after the other: the labels; which rows these
-// are; dL/d(log-probability) of each.
-constexpr std::string_view idsPort = "ids", labelsPort = "labels", rowsPort = "rows", coefficientsPort = "coefficients";
-// RESULT: of each label; of each row's distribution, in nats.
-constexpr std::string_view logProbabilitiesPort = "log_probabilities", entropyPort = "entropy", logitsPort = "logits";
+// are; dL/d(log-probability) of each, and by its other results where it has a derivative of them.
+constexpr std::string_view idsPort = "ids", labelsPort = "labels", rowsPort = "rows", coefficientsPort = "coefficients",
+                           entropyCoefficientsPort = "entropy_coefficients",
+                           valueCoefficientsPort = "value_coefficients";
+// RESULT: of each label; of each row's distribution, in nats; of a value head.
+constexpr std::string_view logProbabilitiesPort = "log_probabilities", entropyPort = "entropy", valuesPort = "values",
+                           logitsPort = "logits";
+
+// What a value head (mebpc --value-head) is called as the head block's parameters, and as trainables.
+constexpr std::string_view valueHeadWeight = "value_head.weight", valueHeadBias = "value_head.bias";
 
 // What a step takes (BATCH) and gives (RESULT), a row for each token: a program that asks for another is refused.
 struct StepPort {
   std::string_view name;
   bool isResult;
   Storage element;
-  bool ofHead;       // of no use once the head has run: gradients of the blocks before it may take its place
-  bool ofVocabulary; // a column for each word, else one; this is so much that it is written to the caller's memory
+  bool ofHead;         // of no use once the head has run: gradients of the blocks before it may take its place
+  bool ofVocabulary;   // a column for each word, else one; this is so much that it is written to the caller's memory
+  bool ofSome = false; // has memory only where a program has the port
 };
 inline constexpr StepPort stepPorts[] = {
     {idsPort, false, Storage::I32, false, false},
@@ -79,6 +86,9 @@ inline constexpr StepPort stepPorts[] = {
     {logProbabilitiesPort, true, Storage::F32, true, false},
     {entropyPort, true, Storage::F32, true, false},
     {logitsPort, true, Storage::F32, true, true},
+    {entropyCoefficientsPort, false, Storage::F32, true, false, true},
+    {valueCoefficientsPort, false, Storage::F32, true, false, true},
+    {valuesPort, true, Storage::F32, true, false, true},
 };
 
 constexpr const StepPort *findStepPort(std::string_view name) {

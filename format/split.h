@@ -50,7 +50,19 @@ enum class FrameKind : uint8_t {
   Message,
   Error, // the server cannot go on; body: a line
   Bye,   // the device needs the session no more
+  Waves, // as Decode, for rows of a prompt that come in two waves (firstWave); the body's are of the second one
 };
+
+// A pass of a prompt crosses in two waves, so that one is computed while the other is under way. The second one lies in
+// the second half of the memory that a pass of `most` rows has, where every row's place is aligned.
+constexpr uint32_t leastWave = 16;
+constexpr uint32_t secondWaveRow(uint32_t most) { return most / 2 / 32 * 32; }
+// Of a pass of `count` tokens of each sequence, how many the first wave has; 0: the pass goes as one.
+constexpr uint32_t firstWave(uint32_t most, uint32_t batch, uint32_t count) {
+  const uint32_t half = (count + 1) / 2, room = secondWaveRow(most) / batch, first = half < room ? half : room;
+  const uint32_t second = count - first;
+  return first * batch >= leastWave && second * batch <= most - secondWaveRow(most) ? first : 0;
+}
 
 // What a message is.
 enum class Stage : uint16_t { Hidden = 0, Compressed, Adapted, HiddenCotangent, AdaptedCotangent, CompressedCotangent };

@@ -65,6 +65,21 @@ def AddPrivateLora : Pass<"mebp-add-private-lora", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"adapted", "adapted", "linear layers with an adapter">];
 }
 
+def AddValueHead : Pass<"mebp-add-value-head", "::mlir::ModuleOp"> {
+  let summary = "Let the head give a value of each row, by a linear layer that is trained";
+  let description = [{
+    ```mlir
+    func.func @head.log_probabilities(%x, %labels, %w) { return nn.log_probability(%x, %w, %labels) }
+    // becomes, with w_v and b_v as trainable parameters of the head, zeros at first
+    func.func @head.log_probabilities(%x, %labels, %w, %w_v, %b_v) {
+      %values = nn.linear(%x, %w_v bias %b_v)
+      return nn.log_probability(%x, %w, %labels), %values
+    }
+    ```
+  }];
+  let dependentDialects = ["::mebp::train::TrainDialect"];
+}
+
 def TrainParameters : Pass<"mebp-train-parameters", "::mlir::ModuleOp"> {
   let summary = "Make parameters of the model themselves trainable";
   let description = [{

@@ -5,7 +5,7 @@
 // 1. Clone the forward function: the clone recomputes from the checkpoint whatever its backward half reads.
 // 2. Differentiate with respect to what is passed in, by the block before or by another program of the block, and the
 //    trainable parameters (Differentiate.h). The seeds are new arguments: the cotangents of what is passed on or, at
-//    the head, the coefficients of the log-probabilities.
+//    the head, the coefficients of the log-probabilities, and of what else an objective may depend on.
 // 3. Return the results for the caller, the cotangents of what was passed in, and the gradients. Drop what nobody
 //    reads: the last linear layer of a block, for one, is never recomputed.
 // 4. Where two programs of a block take one flow, the backward of the later one comes first, and the other adds to its
@@ -26,6 +26,8 @@ namespace mebp {
 namespace {
 
 struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> {
+  using DifferentiateBlocksBase::DifferentiateBlocksBase;
+
   void runOnOperation() override {
     for (auto block : getOperation().getOps<train::BlockOp>()) {
       LogicalResult result = success();
@@ -84,11 +86,16 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
   }
 
   /// The port of an output's cotangent; none of what has none.
-  static std::optional<std::pair<train::PortKind, std::string>> getCotangentPort(train::PortAttr output) {
+  std::optional<std::pair<train::PortKind, std::string>> getCotangentPort(train::PortAttr output) {
     if (output.isPassed())
       return std::pair(output.getKind(), format::cotangentOf(std::string_view(output.getName())));
+    auto taken = [](std::string_view name) { return std::pair(train::PortKind::Batch, std::string(name)); };
     if (output.is(train::PortKind::Result, format::logProbabilitiesPort))
-      return std::pair(train::PortKind::Batch, std::string(format::coefficientsPort));
+      return taken(format::coefficientsPort);
+    if (output.is(train::PortKind::Result, format::valuesPort))
+      return taken(format::valueCoefficientsPort);
+    if (entropy && output.is(train::PortKind::Result, format::entropyPort))
+      return taken(format::entropyCoefficientsPort);
     return std::nullopt;
   }
 

@@ -22,8 +22,8 @@ def DifferentiateBlocks : Pass<"mebp-differentiate-blocks", "::mlir::ModuleOp"> 
   let description = [{
     A backward function maps (flows in, cotangents of the flows out, parameters) to (cotangents of the flows in,
     gradients of the trainable parameters). It recomputes what it needs of the forward function; nothing is computed for
-    frozen parameters. The head's objective takes coefficients, the cotangents of the log-probabilities, and gives these
-    beside what a backward gives.
+    frozen parameters. The head's objective takes coefficients, the cotangents of the log-probabilities, of values
+    where there are any, and with `entropy` of the entropy. It gives what it takes these of, and what a backward gives.
 
     ```mlir
     func.func @layer.forward(%x, %w, %A, %B) { .. return %y }
@@ -31,6 +31,7 @@ def DifferentiateBlocks : Pass<"mebp-differentiate-blocks", "::mlir::ModuleOp"> 
     func.func @layer.backward(%x, %dy, %w, %A, %B) { .. return %dx, %dA, %dB }
     ```
   }];
+  let options = [Option<"entropy", "entropy", "bool", "false", "the objective depends on the entropy, too">];
   let dependentDialects = ["::mebp::train::TrainDialect"];
   let statistics = [Statistic<"gradients", "gradients", "gradients of trainable parameters, over distinct functions">];
 }

@@ -105,6 +105,8 @@ void addSplit(ModuleOp module, format::Bundle &bundle) {
   split.set_first_block(getNumber("first_block"));
   split.set_end_block(getNumber("end_block"));
   split.set_lowest_trained(getNumber("lowest_trained"));
+  split.set_ring(getNumber("ring"));
+  split.set_ring_slack(getNumber("ring_slack"));
   if (isServer)
     bundle.mutable_model()->mutable_lora()->set_seed(0);
 }
@@ -209,6 +211,8 @@ std::string makeManifest(const Options &options, StringRef tokenizer, const form
                                {"momentum", options.training.momentum},
                                {"chunk_size", options.schedule.chunk},
                                {"checkpoint_spacing", options.schedule.spacing},
+                               {"value_head", options.head.hasValues},
+                               {"entropy_bonus", options.head.hasEntropyBonus},
                                {"lora", describeAdapter(options, bundle.model().lora())}}},
       {"tokenizer", std::move(tokenizerFiles)},
   };

@@ -55,6 +55,13 @@ FailureOr<Choice> chooseWithinBudget(ModuleOp module, const Options &options, co
   return refuse(*chooser, options, emitError);
 }
 
+FailureOr<std::vector<Choice>> findFrontier(ModuleOp module, const Options &options, const PlanInputs &inputs) {
+  FailureOr<ScheduleChooser> chooser = ScheduleChooser::create(module, options, inputs);
+  if (failed(chooser))
+    return failure();
+  return chooser->listFrontier(options.training.mostSpill);
+}
+
 FailureOr<LongestSequence> findLongestSequence(ModuleOp module, const Options &options, const PlanInputs &inputs,
                                                int64_t limit, EmitError emitError) {
   // A longer sequence never needs less, so halving finds the last one that fits. Of one token nothing is learned.

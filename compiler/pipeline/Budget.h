@@ -10,6 +10,10 @@ namespace mebp {
 mlir::FailureOr<Choice> chooseWithinBudget(mlir::ModuleOp module, const Options &options, const PlanInputs &inputs,
                                            EmitError emitError);
 
+/// What every budget would choose, of which there may be none in the options.
+mlir::FailureOr<std::vector<Choice>> findFrontier(mlir::ModuleOp module, const Options &options,
+                                                  const PlanInputs &inputs);
+
 struct LongestSequence {
   int64_t sequence = 0;
   Choice choice; // the fastest schedule for it

@@ -10,7 +10,8 @@
 // 1. For each chunk size and for each tile of the loss, lower a copy of the module, and note scratch and time of the
 //    layers' programs or of the head's.
 // 2. Look at every combination with every spacing. There are a few thousand, and each is a sum.
-// 3. Take the fastest that fits, and of equally fast ones the one with the lowest peak.
+// 3. Take the fastest that fits, and of equally fast ones the one with the lowest peak. For all budgets at once these
+//    are the frontier.
 #include "compiler/pipeline/ChooseSchedule.h"
 
 #include "compiler/plan/Scratch.h"
@@ -43,7 +44,8 @@ FailureOr<ScheduleChooser> ScheduleChooser::create(ModuleOp module, const Option
   auto lowerWith = [&](const Schedule &schedule, std::vector<Part> &parts) -> LogicalResult {
     Options trial = options;
     trial.schedule = schedule;
-    trial.generation = {}; // a session that trains runs none of it
+    if (!options.training.writes)
+      trial.generation = {}; // a session that trains runs none of it
     FailureOr<Part> part = chooser.lower(module, trial, inputs);
     if (succeeded(part))
       parts.push_back(*part);
@@ -80,13 +82,15 @@ FailureOr<ScheduleChooser::Part> ScheduleChooser::lower(ModuleOp module, const O
     uint64_t &scratch = block.getKind() == train::BlockKind::Head ? part.headScratch : part.layerScratch;
     for (NamedAttribute named : block.getPrograms()) {
       auto program = copy->lookupSymbol<exec::ProgramOp>(cast<FlatSymbolRefAttr>(named.getValue()));
-      bool runs = !device.placesValues || named.getName() != format::logitsProgram;
+      bool runs = (!device.placesValues || named.getName() != format::logitsProgram) &&
+                  !format::generates(named.getName().strref());
       if (runs && (!fixedPlan.memory.forwardOnly || !program.givesGradients()))
         scratch = std::max(scratch, countScratch(program, block, device));
     }
   }
   part.seconds = fixedPlan.stepSeconds;
   part.flowsInPlace = fixedPlan.memory.flowsInPlace;
+  part.besideBytes = fixedPlan.besideBytes;
   return part;
 }
 
@@ -101,7 +105,7 @@ Choice ScheduleChooser::evaluate(const Part &chunk, const Part &tile, int64_t sp
   memory.scratch = std::max(chunk.layerScratch, tile.headScratch);
   memory.spacing = spacing;
   memory.spill = spill;
-  choice.peakBytes = fixedPlan.processBytes + memory.total();
+  choice.peakBytes = fixedPlan.processBytes + memory.total() + chunk.besideBytes;
   StepSeconds seconds = chunk.seconds;
   seconds.head = tile.seconds.head;
   seconds.loss = tile.seconds.loss;
@@ -132,6 +136,26 @@ std::optional<Choice> ScheduleChooser::chooseFastest(uint64_t budget, Spill most
         best = choice;
   }
   return best;
+}
+
+std::vector<Choice> ScheduleChooser::listFrontier(Spill most) const {
+  std::vector<Choice> frontier; // from the highest peak down, for a plan that spills comes below all that do not
+  for (Spill spill : {Spill::None, Spill::Checkpoints, Spill::All}) {
+    if (spill > most)
+      break;
+    std::vector<Choice> choices = listChoices(spill);
+    llvm::sort(choices, [](const Choice &left, const Choice &right) {
+      return std::tie(left.peakBytes, left.seconds) < std::tie(right.peakBytes, right.seconds);
+    });
+    const uint64_t below = frontier.empty() ? UINT64_MAX : frontier.back().peakBytes;
+    std::vector<Choice> faster;
+    for (const Choice &choice : choices)
+      if (choice.peakBytes < below && (faster.empty() || choice.seconds < faster.back().seconds))
+        faster.push_back(choice);
+    frontier.insert(frontier.end(), faster.rbegin(), faster.rend());
+  }
+  std::reverse(frontier.begin(), frontier.end());
+  return frontier;
 }
 
 Choice ScheduleChooser::chooseSmallest(Spill most) const {

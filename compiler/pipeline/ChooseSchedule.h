@@ -30,6 +30,8 @@ public:
   std::optional<Choice> chooseFastest(uint64_t budget, Spill most) const;
   /// The one with the lowest peak.
   Choice chooseSmallest(Spill most) const;
+  /// Every schedule that chooseFastest gives for some budget, from the lowest peak to where more does not help.
+  std::vector<Choice> listFrontier(Spill most) const;
   /// One of the plans that were looked at: what it says of trainables and optimizer holds for all.
   const MemoryPlan &getFixedPlan() const { return fixedPlan; }
 
@@ -40,6 +42,7 @@ private:
     StepSeconds seconds;
     uint64_t layerScratch = 0, headScratch = 0;
     bool flowsInPlace = false; // which the chunk may decide
+    uint64_t besideBytes = 0;  // likewise
   };
 
   mlir::FailureOr<Part> lower(mlir::ModuleOp module, const Options &options, const PlanInputs &inputs);

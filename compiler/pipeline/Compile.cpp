@@ -10,6 +10,7 @@
 #include "compiler/pipeline/ModuleOptions.h"
 #include "compiler/pipeline/Pipeline.h"
 #include "compiler/pipeline/PlanFile.h"
+#include "compiler/pipeline/PrintFrontier.h"
 #include "compiler/pipeline/PrintPlan.h"
 #include "compiler/pipeline/PrintWire.h"
 #include "compiler/split/Places.h"
@@ -75,6 +76,8 @@ public:
     countWeights();
     if (compilation.findLongest)
       return sayLongest();
+    if (compilation.showFrontier)
+      return sayFrontier();
     if (failed(runSchedule()))
       return failure();
     return compilation.emit ? print() : emitAll();
@@ -186,6 +189,16 @@ private:
     return success();
   }
 
+  LogicalResult sayFrontier() {
+    FailureOr<std::vector<Choice>> frontier = findFrontier(*module, options, inputs);
+    if (failed(frontier) || failed(check(writePlanFile(compilation.planJson, [&](llvm::raw_ostream &stream) {
+          printFrontierJson(stream, *frontier);
+        }))))
+      return failure();
+    printFrontier(llvm::outs(), *frontier);
+    return success();
+  }
+
   LogicalResult runSchedule() {
     if (options.training.budget) {
       FailureOr<Choice> choice =
@@ -251,7 +264,8 @@ private:
                          << "; give a shorter --generate-len or a larger budget";
     format::Bundle bundle;
     SmallVector<nn::ParameterOp> parameters = buildBundle(*module, options, plan, bundle);
-    if (failed(check(writePlanFile(compilation.planJson, bundle))) ||
+    if (failed(check(
+            writePlanFile(compilation.planJson, [&](llvm::raw_ostream &stream) { printPlanJson(stream, bundle); }))) ||
         (!compilation.planOnly && failed(write(parameters, bundle, output))))
       return failure();
     printPlan(llvm::outs(), bundle, compilation.explainPeak);

@@ -21,6 +21,7 @@ struct Compilation {
   Options options;                        // but for the shape, which the above decide
   std::string budgetOption;               // "--memory-budget 64MiB": where the budget comes from; empty without one
   bool findLongest = false;               // say how long a sequence trains in the budget, and stop
+  bool showFrontier = false;              // say what each budget buys, and stop
   std::string rates;                      // a file; "none": estimates; empty: the default file, where it is there
   std::optional<Level> emit;              // print that level and stop
   bool planOnly = false;

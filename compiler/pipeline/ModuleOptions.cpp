@@ -34,6 +34,8 @@ template <typename Visitor, typename AnyOptions> void visit(AnyOptions &options,
   visitor("train_full", options.full.isChosen);
   visitor("train_targets", options.full.targets);
   visitor("galore_rank", options.galore.rank);
+  visitor("value_head", options.head.hasValues);
+  visitor("entropy_bonus", options.head.hasEntropyBonus);
   visitor("weights", options.storage.matrices);
   visitor("embedding_weights", options.storage.embeddings);
   visitor("weights_for", options.storage.rules);
@@ -51,6 +53,8 @@ template <typename Visitor, typename AnyOptions> void visit(AnyOptions &options,
   visitor("most_spill", options.training.mostSpill);
   visitor("memory_budget", options.training.budget);
   visitor("resident_limit", options.training.residentLimit);
+  visitor("sums_gradients", options.training.sums);
+  visitor("writes_text", options.training.writes);
   visitor("generate_len", options.generation.positions);
 }
 

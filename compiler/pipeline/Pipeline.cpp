@@ -54,7 +54,11 @@ void buildPipeline(OpPassManager &passes, const Options &options, Level level) {
   passes.addPass(createShareFunctions());
 
   passes.addPass(createAttachObjective());
-  passes.addPass(createDifferentiateBlocks());
+  if (options.head.hasValues)
+    passes.addPass(createAddValueHead());
+  DifferentiateBlocksOptions gradients;
+  gradients.entropy = options.head.hasEntropyBonus;
+  passes.addPass(createDifferentiateBlocks(gradients));
   if (projectsGradients(options.training.optimizer)) {
     ProjectGradientsOptions galore;
     galore.rank = options.galore.rank;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/pipeline/PlanFile.h"
 
-#include "compiler/pipeline/PrintPlan.h"
-
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -25,7 +23,7 @@ static bool isPlan(llvm::StringRef path, uint64_t size) {
     return false;
   }
   const llvm::json::Object *object = parsed->getAsObject();
-  return object && object->getArray("at_peak") && object->getInteger("peak_bytes");
+  return object && (object->getArray("frontier") || (object->getArray("at_peak") && object->getInteger("peak_bytes")));
 }
 
 static llvm::Error refuse(llvm::StringRef path, llvm::StringRef reason) {
@@ -49,13 +47,13 @@ llvm::Error checkPlanFile(llvm::StringRef path, llvm::StringRef input) {
   return llvm::Error::success();
 }
 
-llvm::Error writePlanFile(llvm::StringRef path, const format::Bundle &bundle) {
+llvm::Error writePlanFile(llvm::StringRef path, llvm::function_ref<void(llvm::raw_ostream &)> print) {
   if (path.empty())
     return llvm::Error::success();
   std::error_code error;
   llvm::raw_fd_ostream stream(path, error);
   if (!error) {
-    printPlanJson(stream, bundle);
+    print(stream);
     stream.flush();
     error = stream.error();
     stream.clear_error(); // which would end the process

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "format/program.pb.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/Support/Error.h"
+#include "llvm/Support/raw_ostream.h"
 
 namespace mebp {
 
@@ -10,7 +11,7 @@ namespace mebp {
 /// An empty `path` asks for none, here and below.
 llvm::Error checkPlanFile(llvm::StringRef path, llvm::StringRef input);
 
-/// The plan for programs, as `printPlanJson` has it.
-llvm::Error writePlanFile(llvm::StringRef path, const format::Bundle &bundle);
+/// The plan for programs, as `print` has it.
+llvm::Error writePlanFile(llvm::StringRef path, llvm::function_ref<void(llvm::raw_ostream &)> print);
 
 } // namespace mebp

@@ -3,6 +3,7 @@
 
 #include "compiler/plan/RemoteMemory.h"
 #include "compiler/plan/Scratch.h"
+#include "compiler/plan/StepPorts.h"
 #include "dialects/exec/Placement.h"
 #include "dialects/nn/Locations.h"
 #include "format/alignment.h"
@@ -315,7 +316,10 @@ std::vector<PlannedBuffer> listBuffers(const SessionMemory &memory, const Option
   add("subspaces", memory.subspaces, "of one block, while they are found");
   add("wire", memory.wire, "frames that the other half may not have yet");
   const bool keeps = memory.onDevice || options.split.isChosen;
-  add("gradients", memory.gradients, keeps ? "of all blocks" : "of one block, applied at once");
+  add("gradients", memory.gradients,
+      training.sums ? "of all blocks, summed over a step's sequences"
+      : keeps       ? "of all blocks"
+                    : "of one block, applied at once");
   add("scratch", memory.scratch, scratchOf.str() + (memory.onDevice ? ", on the device" : ""));
   add("device", memory.deviceCopies(), "checkpoints, cotangents and trainables there, too");
   add("workspace", memory.workspace, std::to_string(training.threads) + " threads");
@@ -398,6 +402,8 @@ void planGeneration(ModuleOp module, ArrayRef<UsedProgram> programs, const Optio
   add("residency", memory.residency, "which weights are in memory");
   add("device", memory.deviceCopies(), "states, flow and trainables there, too");
   plan.generationPeakBytes = plan.processBytes + memory.total();
+  if (options.training.writes) // what a session that trains has, too, is counted there
+    plan.besideBytes = memory.total() - memory.trainables - memory.workspace;
   plan.generationDeviceBytes = countDeviceBytes(memory, programs, device);
 }
 
@@ -433,9 +439,7 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const Options &options, const Plan
   const auto [trainingPrograms, generatingPrograms] = separatePrograms(module);
   const format::DeviceTraits &device = *format::findDevice(std::string_view(training.device));
   const uint64_t tokens = options.shape.batch * options.shape.sequence;
-  uint64_t tokenBytes = 0, headBytes = 0;
-  for (const format::StepPort &port : format::stepPorts)
-    (port.ofHead ? headBytes : tokenBytes) += format::alignUp(format::bytesOf(port, tokens));
+  const auto [tokenBytes, headBytes] = countStepPorts(module, tokens);
   NeedsBySession needs = findProgramNeeds(trainingPrograms, headBytes, device);
   needs.subspaces = countSubspaces(module);
   needs.ofGradients = countGradients(module, headBytes, needs.subspaces.sums);
@@ -474,6 +478,8 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const Options &options, const Plan
     memory.residency = format::alignUp(format::residencyBytes(inputs.weightsBytes));
   memory = withOptimizer(memory, *format::findOptimizer(std::string_view(training.optimizer)), {training.momentum != 0},
                          needs);
+  memory.gradients = training.sums ? needs.ofGradients.summed : memory.gradients;
+  planGeneration(module, generatingPrograms, options, device, plan);
 
   ProgramNeeds &largest = memory.forwardOnly ? needs.losses : needs.gradients;
   plan.buffers = listBuffers(memory, options, largest.largest.getSymName());
@@ -481,11 +487,12 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const Options &options, const Plan
   plan.atPeak = largest.scratch.atPeak;
   plan.stepSeconds = predictStep(module, options.shape.sequence, training.optimizer, inputs.machine);
   plan.seconds = plan.stepSeconds.total(memory, inputs.machine.rates);
-  plan.peakBytes = plan.processBytes + memory.total();
+  if (plan.besideBytes)
+    plan.buffers.push_back({writingBuffer, plan.besideBytes, "keys, values and logits of the text that it trains on"});
+  plan.peakBytes = plan.processBytes + memory.total() + plan.besideBytes;
   plan.liveBytes = plan.peakBytes - memory.scratch - memory.gradients + largest.live;
   plan.inFlightBytes = countInFlight(module, memory, needs.ofGradients);
   plan.deviceBytes = countDeviceBytes(memory, trainingPrograms, device);
-  planGeneration(module, generatingPrograms, options, device, plan);
   return plan;
 }
 

@@ -35,7 +35,8 @@ struct MemoryPlan {
   bool calibrated = false; // ... by rates that were measured
   uint64_t processBytes = 0;
   uint64_t liveBytes = 0;     // what the step needs at its fullest moment: the peak but for gaps between values
-  uint64_t peakBytes = 0;     // processBytes and the buffers
+  uint64_t besideBytes = 0;   // of generating, where training does so
+  uint64_t peakBytes = 0;     // processBytes, the buffers, and these
   uint64_t inFlightBytes = 0; // of a device's half: what each micro-batch of a step under way beside the first has
   uint64_t deviceBytes = 0;   // what a device with memory of its own holds in a step, beside the weights
 

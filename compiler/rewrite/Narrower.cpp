@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Terms: an exact value stays in f32: statistics of a softmax, what is summed over many tokens, logits, and the loss
-// (KernelOpInterface::getExactValues), and sums over tiles of the vocabulary. Parameters, their gradients and scalars
-// are no activations.
+// (KernelOpInterface::getExactValues), sums over tiles of the vocabulary, and what the caller gives and takes.
+// Parameters, their gradients and scalars are no activations.
 // 1. Values in one memory have one type: what a loop carries, a whole and its slices and updates, accumulators. They
 //    form classes, and a class with an exact value is exact.
 // 2. Of the other classes all become bf16, or those alone of the ports that are asked for.
@@ -30,10 +30,21 @@ public:
 
   void run() {
     function.walk([&](Operation *op) { joinValuesOf(op); });
+    for (BlockArgument argument : function.getArguments())
+      if (isActivation(argument) && comesExact(argument))
+        exact.push_back(argument);
     auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
     for (OpOperand &operand : terminator->getOpOperands())
       if (leavesExact(operand))
         exact.push_back(operand.get());
+    function.walk([&](train::UpdateOp update) {
+      // Rows of what the caller takes, as a value head gives them.
+      if (isActivation(update.getSource()) && llvm::any_of(terminator->getOpOperands(), [&](OpOperand &operand) {
+            return leavesExact(operand) && isActivation(operand.get()) &&
+                   classes.isEquivalent(operand.get(), update.getResult());
+          }))
+        exact.push_back(update.getSource());
+    });
     for (Value value : exact)
       exactLeaders.insert(classes.getOrInsertLeaderValue(value));
     if (isChosen)
@@ -85,6 +96,12 @@ private:
     } else if (auto update = dyn_cast<train::UpdateOp>(op)) {
       join(update.getDestination(), update.getResult());
     }
+  }
+
+  /// What is of the batch is the caller's.
+  bool comesExact(BlockArgument argument) {
+    train::PortAttr port = train::getArgumentPort(function, argument.getArgNumber());
+    return port && port.getKind() == train::PortKind::Batch;
   }
 
   /// Results are for the caller.

@@ -13,7 +13,8 @@
 //    numbers.
 // 5. A trained weight needs one: p is known only when the maximum and the sum are. Its gradient is added up in place,
 //    tile by tile. So does an adapter: B is as tall as the weight and tiled with it, and what it is multiplied with
-//    gets its cotangent from the same sweep.
+//    gets its cotangent from the same sweep. So does dx where the entropy has a cotangent: what a tile adds to it
+//    depends on the mean of all logits.
 #include "compiler/rewrite/LoopBuilder.h"
 #include "compiler/rewrite/LowRank.h"
 #include "compiler/rewrite/Passes.h"
@@ -95,7 +96,7 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
       if (auto head = dyn_cast<nn::LogProbabilityOp>(op))
         sweep(builder, loop, head, Value(), Value());
       else if (auto gradient = dyn_cast<nn::LogProbabilityGradientOp>(op))
-        sweep(builder, loop, gradient, gradient.getCoefficients(), gradient.getDx());
+        sweepForInput(builder, loop, gradient);
       else if (auto gradient = dyn_cast<nn::LogProbabilityWeightGradientOp>(op))
         sweepForWeight(builder, loop, gradient);
       else if (auto gradient = dyn_cast<nn::LogProbabilityLowGradientOp>(op))
@@ -159,6 +160,24 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
     loop.map(op.getEntropy(), head.getEntropy());
     if (dx)
       loop.map(dx, head.getDx());
+  }
+
+  void sweepForInput(OpBuilder &builder, LoopBuilder &loop, nn::LogProbabilityGradientOp op) {
+    if (!op.getEntropyCoefficients())
+      return sweep(builder, loop, op, op.getCoefficients(), op.getDx());
+    sweep(builder, loop, op, Value(), Value());
+    for (Value ofRows : {op.getCoefficients(), op.getEntropyCoefficients()})
+      (void)loop.lookup(ofRows); // their rows, before there is a loop within this one
+    Value dx = op.getDx();
+    LoopBuilder tiles(builder, op.getLoc(), train::Domain::WeightRows, columns, op.getWeight());
+    tiles.carry(dx, fill(builder, loop.lookup(op.getX()).getType(), 0.0f, op.getLoc()));
+    tiles.begin();
+    Tile tile = makeLogits(builder, loop, tiles, op);
+    Value sum = tiles.getCarried(dx);
+    tiles.setCarried(dx, nn::LinearInputGradientOp::create(builder, op.getLoc(), sum.getType(),
+                                                           pullBack(builder, loop, op, tile), tile.weight, sum));
+    tiles.end();
+    loop.map(dx, tiles.getResult(dx));
   }
 
   /// The cotangents of a tile's logits times x are added to its rows of the weight's gradient.
@@ -225,9 +244,11 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
 
   /// The cotangents of a tile's logits, now that the softmax is known.
   template <typename Op> Value pullBack(OpBuilder &builder, LoopBuilder &loop, Op op, const Tile &tile) {
-    return nn::LogProbabilityLogitsGradientOp::create(builder, op.getLoc(), tile.logits.getType(), tile.logits,
-                                                      loop.lookup(op.getLabels()), softmax[0], softmax[1], softmax[3],
-                                                      loop.lookup(op.getCoefficients()), op.getSoftcapAttr());
+    Value ofEntropy = op.getEntropyCoefficients();
+    return nn::LogProbabilityLogitsGradientOp::create(
+        builder, op.getLoc(), tile.logits.getType(), tile.logits, loop.lookup(op.getLabels()), softmax[0], softmax[1],
+        softmax[3], loop.lookup(op.getCoefficients()), ofEntropy ? softmax[2] : Value(),
+        ofEntropy ? loop.lookup(ofEntropy) : Value(), op.getSoftcapAttr());
   }
 
   /// Adds alpha dyᵀ x to this tile's rows of what is carried for `sum`.

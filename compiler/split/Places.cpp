@@ -2,6 +2,7 @@
 #include "compiler/split/Places.h"
 
 #include "compiler/split/Passes.h"
+#include "dialects/exec/Exec.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
@@ -35,11 +36,34 @@ static unsigned findLowestTrained(ModuleOp module) {
   return 0;
 }
 
+namespace {
+struct Ring {
+  int64_t capacity = 0, slack = 0; // 0: none is read through a window
+};
+} // namespace
+
+/// Of all that read keys and values through a window, the shortest.
+static Ring findRing(ModuleOp module) {
+  Ring ring;
+  module.walk([&](exec::KernelOp kernel) {
+    const DictionaryAttr attributes = kernel.getKernelAttributes();
+    auto capacity = attributes.getAs<IntegerAttr>("capacity"), window = attributes.getAs<IntegerAttr>("window");
+    if (!capacity || !window || capacity.getInt() <= 0 || window.getInt() <= 0)
+      return;
+    const int64_t slack = capacity.getInt() - window.getInt() + 1;
+    const bool isFirst = ring.capacity == 0;
+    ring.capacity = isFirst ? capacity.getInt() : std::min(ring.capacity, capacity.getInt());
+    ring.slack = isFirst ? slack : std::min(ring.slack, slack);
+  });
+  return ring;
+}
+
 LogicalResult keepHalf(ModuleOp module, std::string_view place) {
   std::string text; // of all that decides on what passes between the halves
   llvm::raw_string_ostream stream(text);
   module->print(stream, OpPrintingFlags().elideLargeElementsAttrs());
   const ServedBlocks served = findServedBlocks(module);
+  const Ring ring = findRing(module);
   Builder builder(module.getContext());
   auto number = [&](StringRef name, uint64_t value) {
     return builder.getNamedAttr(name, builder.getI64IntegerAttr(static_cast<int64_t>(value)));
@@ -50,6 +74,8 @@ LogicalResult keepHalf(ModuleOp module, std::string_view place) {
                                    number("first_block", served.begin),
                                    number("end_block", served.end),
                                    number("lowest_trained", findLowestTrained(module)),
+                                   number("ring", ring.capacity),
+                                   number("ring_slack", ring.slack),
                                }));
   PassManager passes(module.getContext());
   KeepPlaceOptions keep;

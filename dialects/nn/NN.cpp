@@ -232,6 +232,11 @@ LogicalResult LogProbabilityLowGradientOp::verify() {
                  succeeded(checkFeatures(*this, getDlow(), "dlow", features(getLow()))) &&
                  succeeded(checkLike(*this, getDlowWeight(), "dlow_weight", getLowWeight())));
 }
+LogicalResult LogProbabilityLogitsGradientOp::verify() {
+  if (!getWeighted() != !getEntropyCoefficients())
+    return emitOpError("needs 'weighted' and 'entropy_coefficients' together, or none of them");
+  return success();
+}
 LogicalResult LogProbabilityTileOp::verify() {
   if (!getAccumulator() != !getNewAccumulator())
     return emitOpError("has an accumulator as operand or as result only; give both or none");

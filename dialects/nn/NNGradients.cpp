@@ -178,25 +178,26 @@ LogicalResult SplitOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotange
   return success();
 }
 
-// Uses all of its operands: the softmax is computed again.
+// Uses all of its operands: the softmax is computed again. Where the entropy has no cotangent, nothing is asked of it.
 LogicalResult LogProbabilityOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents,
                                               const SmallBitVector &wanted, MutableArrayRef<Value> gradients) {
-  if (cotangents[1])
-    return emitOpError("has no gradient rule for its entropy");
   Value x = getX(), weight = getWeight(), low = getLow(), lowWeight = getLowWeight(), bias = getBias();
   if (bias && wanted.test(low ? 5 : 3))
     return emitOpError("has no gradient rule for the head's bias: it stays as it is, and only adapters can be trained");
+  Value coefficients = cotangents[0];
+  if (!coefficients)
+    coefficients = FillOp::create(builder, getLoc(), getLogProbabilities().getType(), builder.getF32FloatAttr(0.0f));
   auto gradient = LogProbabilityGradientOp::create(
       builder, getLoc(), getLogProbabilities().getType(), getEntropy().getType(), x.getType(), x, weight, getLabels(),
-      cotangents[0], low, lowWeight, bias, getLowAlphaAttr(), getSoftcapAttr());
+      coefficients, cotangents[1], low, lowWeight, bias, getLowAlphaAttr(), getSoftcapAttr());
   gradients[0] = gradient.getDx();
   if (wanted.test(1))
     gradients[1] = LogProbabilityWeightGradientOp::create(builder, getLoc(), weight.getType(), x, weight, getLabels(),
-                                                          cotangents[0], low, lowWeight, bias, getLowAlphaAttr(),
-                                                          getSoftcapAttr());
+                                                          coefficients, cotangents[1], low, lowWeight, bias,
+                                                          getLowAlphaAttr(), getSoftcapAttr());
   if (low && (wanted.test(3) || wanted.test(4))) {
     auto ofLow = LogProbabilityLowGradientOp::create(builder, getLoc(), low.getType(), lowWeight.getType(), x, weight,
-                                                     getLabels(), cotangents[0], low, lowWeight, bias,
+                                                     getLabels(), coefficients, cotangents[1], low, lowWeight, bias,
                                                      getLowAlphaAttr(), getSoftcapAttr());
     gradients[3] = ofLow.getDlow();
     gradients[4] = ofLow.getDlowWeight();

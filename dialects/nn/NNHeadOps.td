@@ -16,8 +16,8 @@ def NN_LogProbabilityOp : NN_HeadOp<"log_probability", [AttrSizedOperandSegments
     With l = x wᵀ + low_alpha low low_weightᵀ + bias, or c tanh(l / c) of it with a `softcap` c, and p = softmax(l):
     log_probabilities = log p_label,
     entropy = −Σ_v p_v log p_v; both 0 where the label is −100. x [B,T,D], w [V,D], labels [B,T,1] (shifted already),
-    low [B,T,R], low_weight [V,R], bias [V], results [B,T,1]. The entropy has no gradient. Not a kernel: it becomes loops over
-    tiles of rows and of the vocabulary, so that whole logits never exist.
+    low [B,T,R], low_weight [V,R], bias [V], results [B,T,1]. Not a kernel: it becomes
+    loops over tiles of rows and of the vocabulary, so that whole logits never exist.
   }];
   let arguments = (ins Tokens:$x, Matrix:$weight, TokenIds:$labels, Optional<Tokens>:$low, Optional<Matrix>:$low_weight,
                        Optional<Vector>:$bias, OptionalAttr<F32Attr>:$low_alpha, OptionalAttr<F32Attr>:$softcap);
@@ -28,27 +28,29 @@ def NN_LogProbabilityOp : NN_HeadOp<"log_probability", [AttrSizedOperandSegments
   }];
 }
 class NN_HeadGradientOp<string mnemonic> : NN_HeadOp<mnemonic, [AttrSizedOperandSegments]> {
-  let arguments = (ins Tokens:$x, Matrix:$weight, TokenIds:$labels, Tokens:$coefficients, Optional<Tokens>:$low,
-                       Optional<Matrix>:$low_weight, Optional<Vector>:$bias, OptionalAttr<F32Attr>:$low_alpha,
-                       OptionalAttr<F32Attr>:$softcap);
+  let arguments = (ins Tokens:$x, Matrix:$weight, TokenIds:$labels, Tokens:$coefficients,
+                       Optional<Tokens>:$entropy_coefficients, Optional<Tokens>:$low, Optional<Matrix>:$low_weight,
+                       Optional<Vector>:$bias, OptionalAttr<F32Attr>:$low_alpha, OptionalAttr<F32Attr>:$softcap);
   let assemblyFormat = [{
-    `(` $x `,` $weight `,` $labels `,` $coefficients (`low` $low^ `,` $low_weight)? (`bias` $bias^)? `)` attr-dict `:`
-    functional-type(operands, results)
+    `(` $x `,` $weight `,` $labels `,` $coefficients (`entropy` $entropy_coefficients^)?
+    (`low` $low^ `,` $low_weight)? (`bias` $bias^)? `)` attr-dict `:` functional-type(operands, results)
   }];
 }
 def NN_LogProbabilityGradientOp : NN_HeadGradientOp<"log_probability_gradient"> {
   let summary = "The cotangent of the head's input, and what log_probability gives, in one sweep";
   let description = [{
     dx = coefficients (w[label] − p w), coefficients [B,T,1] the cotangents of the log-probabilities; 0 where the label
-    is −100. With a softcap, each row of w counts times 1 − (l / c)². What goes back through `low` is not part of it.
+    is −100. With a softcap, each row of w counts times 1 − (l / c)². What goes back through `low` is not part of it. With
+    entropy_coefficients, the cotangents of the entropies, dx = dl w with dl as in nn.log_probability_weight_gradient,
+    which takes a second sweep.
   }];
   let results = (outs Tokens:$log_probabilities, Tokens:$entropy, Tokens:$dx);
 }
 def NN_LogProbabilityWeightGradientOp : NN_HeadGradientOp<"log_probability_weight_gradient"> {
   let summary = "The gradient of the head's weight";
   let description = [{
-    dw = dlᵀ x summed over batch and sequence, dl = coefficients (onehot(label) − p), times 1 − (l / c)² with a softcap,
-    0 where the label is −100. A sweep of its own: p is known only when the running softmax has ended.
+    dw = dlᵀ x summed over batch and sequence, dl = coefficients (onehot(label) − p) − entropy_coefficients p (log p +
+    entropy), times 1 − (l / c)² with a softcap, 0 where the label is −100. A sweep of its own: p is known only when the running softmax has ended.
   }];
   let results = (outs Matrix:$dweight);
 }
@@ -60,15 +62,19 @@ def NN_LogProbabilityLowGradientOp : NN_HeadGradientOp<"log_probability_low_grad
   }];
   let results = (outs Tokens:$dlow, Matrix:$dlow_weight);
 }
-def NN_LogProbabilityLogitsGradientOp : NN_KernelOp<"log_probability_logits_gradient"> {
+def NN_LogProbabilityLogitsGradientOp : NN_KernelOp<"log_probability_logits_gradient", [AttrSizedOperandSegments]> {
   let summary = "The cotangent of one tile of logits, from the whole running softmax";
   let description = [{
-    With z = sum + exp(target − max): dl_v = −coefficients exp(l_v − max) / z, but coefficients sum / z at the label; 0
-    where the label is −100. With a softcap c, l is c tanh(logits / c), and dl_v is times 1 − (l_v / c)².
+    With z = sum + exp(target − max) and p_v = exp(l_v − max) / z: dl_v = −coefficients p_v, but coefficients sum / z at
+    the label; 0 where the label is −100. With entropy_coefficients, dl_v −= entropy_coefficients p_v (l_v − max − mean),
+    mean = (weighted + (target − max) exp(target − max)) / z, the mean of l − max. With a softcap c, l is
+    c tanh(logits / c), and dl_v is times 1 − (l_v / c)².
   }];
   let arguments = (ins Tokens:$logits, TokenIds:$labels, Tokens:$max, Tokens:$sum, Tokens:$target, Tokens:$coefficients,
+                       Optional<Tokens>:$weighted, Optional<Tokens>:$entropy_coefficients,
                        OptionalAttr<F32Attr>:$softcap);
   let results = (outs Tokens:$dlogits);
+  let hasVerifier = 1;
 }
 def NN_LogProbabilityTileOp : NN_KernelOp<"log_probability_tile"> {
   let summary = "One tile of logits into the running softmax";

@@ -59,9 +59,12 @@ def compile(
     train: str | None = None,
     train_targets: str | Sequence[str] | None = None,
     optimizer: str | None = None,
+    objective: str | None = None,
     momentum: float | None = None,
     device: str | None = None,
     galore_rank: int | None = None,
+    value_head: bool = False,
+    entropy_bonus: bool = False,
     memory_budget: str | int | None = None,
     chunk_size: int | None = None,
     checkpoint_spacing: int | None = None,
@@ -88,8 +91,12 @@ def compile(
         ["*norm*", "*.layers.0.*"].
     optimizer: what the printed plan counts, "adamw", "sgd", "lion", "adamw8bit", "galore", "qgalore" or "mezo". A
         bundle that is compiled for "galore" or "qgalore" projects gradients of matrices, and trains with that alone.
+    objective: likewise, "sft", "dpo", "grpo" or "ppo": what a step sums, and the text that it writes, is in the plan.
     momentum: of "sgd", which then has a state that is planned; None for none.
     galore_rank: dimensions that GaLore projects them to; None for 64.
+    value_head: train a linear layer that gives a value of each token, too, as PPO needs it.
+    entropy_bonus: let objectives depend on the entropy; the head's backward then takes a second sweep of the
+        vocabulary.
     device: what runs it, "cpu", "mlx" or "mlx-cpu": memory is planned for that one.
     memory_budget: the peak that the plan must keep, in bytes or as text such as "64MiB".
     chunk_size: positions of a chunk along the sequence; 0 for whole sequences.
@@ -123,9 +130,12 @@ def compile(
         "train": train,
         "train_targets": _names(train_targets),
         "optimizer": optimizer,
+        "objective": objective,
         "momentum": momentum,
         "device": device,
         "galore_rank": galore_rank,
+        "value_head": value_head,
+        "entropy_bonus": entropy_bonus,
         "memory_budget": _size(memory_budget),
         "chunk_size": chunk_size,
         "checkpoint_spacing": checkpoint_spacing,

@@ -40,7 +40,8 @@ def describe_trained(description: dict) -> str:
     if private:
         return f"PrivateLoRA of ranks {private[0]} down and {private[1]} up, {on}"
     if lora["rank"]:
-        return f"LoRA of rank {lora['rank']}, alpha {lora['alpha']:g}, {on}"
+        values = any(trained["name"] == "value_head.weight" for trained in description["trainables"])
+        return f"LoRA of rank {lora['rank']}, alpha {lora['alpha']:g}, {on}{' and a value head' if values else ''}"
     return f"{len(description['trainables'])} of the model's own tensors"
 
 

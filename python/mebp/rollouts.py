@@ -19,6 +19,8 @@ from mebp.numbers import whole_number
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 
+MOST_WRITTEN = 256  # tokens of a completion, where nobody says
+
 
 @dataclass(frozen=True)
 class RolloutOptions:
@@ -44,7 +46,15 @@ class RolloutOptions:
 
     def most(self, length: int) -> int:
         """Tokens of a completion, of a bundle that takes `length`."""
-        return self.max_completion or min(256, length // 2)
+        return self.max_completion or min(MOST_WRITTEN, length // 2)
+
+
+@dataclass(frozen=True)
+class EpisodeOptions(RolloutOptions):
+    """The same with PPO's defaults, of TRL 1.12."""
+
+    group: int = 1
+    temperature: float = 0.7
 
 
 class _Draws:

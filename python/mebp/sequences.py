@@ -3,11 +3,13 @@
 
 from collections.abc import Mapping
 from types import TracebackType
+from typing import NamedTuple
 
 import numpy as np
 
 from mebp import arrays
 from mebp.errors import Error
+from mebp.session_options import above_zero
 from mebp.step_result import StepResult
 
 
@@ -30,32 +32,43 @@ class Sequence:
 
     def __init__(self, owner: "Sequences", ids: np.ndarray, labels: np.ndarray, temperature: float) -> None:
         self._owner, self._native, self._shape = owner, owner._session, ids.shape
-        logprobs, entropy = self._native.begin_sequence(ids, labels, temperature)
+        logprobs, entropy, values = self._native.begin_sequence(ids, labels, temperature)
         owner._begun = self
         self.logprobs: np.ndarray = logprobs[:, 1:]  # float32 [batch, sequence - 1], of the next tokens; 0: not scored
         self.entropy: np.ndarray = entropy[:, 1:]  # of the distributions that they are from
+        # What a value head says before each of these tokens; None where the bundle has none.
+        self.values: np.ndarray | None = None if values is None else values[:, 1:]
 
     @property
     def is_open(self) -> bool:
         """Whether its backward can run: no other call has taken its memory, and it has not run yet."""
         return self._owner._begun is self and self._native.has_open_sequence()
 
-    def backward(self, coefficients: object, pending: bool = False) -> None:
+    def backward(
+        self, coefficients: object, pending: bool = False, *, entropy: object = None, values: object = None
+    ) -> None:
         """Adds the gradient to the step's: `coefficients` [batch, sequence - 1] are dL/dlogprobs.
 
+        entropy, values: the derivatives by these, likewise, None for zeros. The bundle has to have been compiled with
+            entropy_bonus, and with value_head.
         Where tokens were not scored, they are without meaning. With `pending`, they lack a factor that comes later, by
         Session.settle: the gradient is then the step's first, or the session has pending_gradients.
         Raises mebp.Error for another shape, a number that is not finite, and a sequence that has ended.
         """
         if not self.is_open:
             raise Error("this sequence has ended, or another call has taken its memory; begin it again")
+        others = (None if each is None else self._whole(each) for each in (entropy, values))
+        self._native.end_sequence(self._whole(coefficients), pending, *others)
+
+    def _whole(self, coefficients: object) -> np.ndarray:
+        """With the first tokens', which nothing predicts."""
         given = np.asarray(coefficients, dtype=np.float32)
         batch, length = self._shape
         if given.shape != (batch, length - 1):
             raise Error(f"coefficients have shape {list(given.shape)}; give [{batch}, {length - 1}], as logprobs has")
         whole = np.zeros(self._shape, np.float32)
         whole[:, 1:] = given
-        self._native.end_sequence(whole.ravel(), pending)
+        return whole.ravel()
 
     def __enter__(self) -> "Sequence":
         return self
@@ -66,11 +79,29 @@ class Sequence:
         pass
 
 
+class Scores(NamedTuple):
+    """What the head says of each token after the first, float32 [batch, sequence - 1]; 0 where it is not scored."""
+
+    logprobs: np.ndarray  # in nats
+    entropy: np.ndarray  # of the distributions that they are from
+    values: np.ndarray | None  # before each of them; None where the bundle has no value head
+
+
 class Sequences:
     """What a Session can do with sequences one by one; see Session."""
 
     has_pending_gradients: bool  # room for a gradient whose factor comes later, among others
     _begun: Sequence | None = None  # the last one
+
+    @property
+    def has_values(self) -> bool:
+        """Whether the bundle was compiled with value_head."""
+        return self._info["has_values"]
+
+    @property
+    def has_entropy_bonus(self) -> bool:
+        """Whether it was compiled with entropy_bonus, so that a loss may depend on the entropy."""
+        return self._info["has_entropy_bonus"]
 
     def log_probabilities(self, input_ids: object, labels: object) -> tuple[np.ndarray, np.ndarray]:
         """The log-probability that the model gives each label, and the entropy of the distribution that it is from.
@@ -78,7 +109,7 @@ class Sequences:
         Both are float32 [batch, sequence], in nats, each at its label's place, 0 where there is none. Labels are as
         loss() has them, so nothing predicts the first of a row.
         """
-        return self._session.log_probabilities(*arrays.token_arrays(input_ids, labels), 1.0, False, [])
+        return self._session.log_probabilities(*arrays.token_arrays(input_ids, labels), 1.0, False, [])[:2]
 
     def scores(
         self,
@@ -86,10 +117,9 @@ class Sequences:
         mask: object = None,
         adapter: bool | Mapping[str, object] = True,
         temperature: float = 1.0,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The log-probability of each token after the first, and the entropy of the distribution that it is from.
-
-        Both are float32 [batch, sequence - 1], in nats.
+    ) -> Scores:
+        """The log-probability of each token after the first, the entropy of the distribution that it is from, and a
+        value.
 
         mask: [batch, sequence], the tokens that are scored; the others have 0, and cost no head. None for all.
         adapter: False for the base model; or other values of all trainables, {PEFT key: array}. The session's own wait
@@ -102,8 +132,9 @@ class Sequences:
             checked = arrays.named_arrays("trainable", adapter, self._shapes, complete=True)
             others = [checked[key].ravel() for key in self._shapes]
         labels = scored_labels(ids, mask)
-        found, entropy = self._session.log_probabilities(ids, labels, above_zero(temperature), adapter is False, others)
-        return found[:, 1:], entropy[:, 1:]
+        kept = above_zero("temperature", temperature)
+        found = self._session.log_probabilities(ids, labels, kept, adapter is False, others)
+        return Scores(*(None if each is None else each[:, 1:] for each in found))
 
     def logprobs(
         self,
@@ -113,15 +144,15 @@ class Sequences:
         temperature: float = 1.0,
     ) -> np.ndarray:
         """The first of scores()."""
-        return self.scores(input_ids, mask, adapter, temperature)[0]
+        return self.scores(input_ids, mask, adapter, temperature).logprobs
 
     def sequence(self, input_ids: object, mask: object = None, temperature: float = 1.0) -> Sequence:
-        """Runs a forward whose backward follows: `with session.sequence(ids, mask) as q`, where q has `logprobs` and
-        `entropy` and takes coefficients by q.backward(c). Session.apply is the update, when all sequences of a step
-        have added their gradients; the step holds the memory of one. Needs a session with accumulate=True.
+        """Runs a forward whose backward follows: `with session.sequence(ids, mask) as q`, where q has `logprobs`,
+        `entropy` and `values` and takes coefficients by q.backward(c). Session.apply is the update, when all sequences
+        of a step have added their gradients; the step holds the memory of one. Needs a session with accumulate=True.
         """
         ids = arrays.token_array("input_ids", input_ids)
-        return Sequence(self, ids, scored_labels(ids, mask), above_zero(temperature))
+        return Sequence(self, ids, scored_labels(ids, mask), above_zero("temperature", temperature))
 
     def settle(self, factor: float) -> None:
         """Multiplies what q.backward(c, pending=True) has given by `factor`, and adds it to the step's gradient."""
@@ -142,9 +173,3 @@ class Sequences:
     def gradients(self) -> dict[str, np.ndarray]:
         """What the last call that keeps gradients has left, or sequences so far, {PEFT key: float32 array}."""
         return {key: self._session.read_gradient(index) for index, key in enumerate(self._shapes)}
-
-
-def above_zero(temperature: float) -> float:
-    if not (isinstance(temperature, int | float) and 0 < temperature < float("inf")):
-        raise Error(f"temperature is {temperature}; give a finite number above 0")
-    return float(temperature)

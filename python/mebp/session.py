@@ -383,7 +383,10 @@ class Session(Sequences):
         return weights
 
     def save_adapter(self, folder: str | os.PathLike[str]) -> None:
-        """Writes a PEFT folder (adapter_config.json, adapter_model.safetensors), whole or not at all."""
+        """Writes a PEFT folder (adapter_config.json, adapter_model.safetensors), whole or not at all.
+
+        A value head lies beside it, in value_head.safetensors.
+        """
         make_parent(folder, "choose another folder")
         self._session.save_adapter(os.fspath(user_path(folder)))
 
@@ -411,6 +414,7 @@ class Session(Sequences):
     def load_adapter(self, folder: str | os.PathLike[str]) -> None:
         """Takes the adapter of a PEFT folder, in float32, bfloat16 or float16; the optimizer's state stays as it is.
 
+        A value head comes with it, or begins anew where the folder has none.
         Raises mebp.Error, with nothing taken, where the adapter is not LoRA as this bundle computes it: of another
         rank, alpha, target layers or shapes, or with parts (DoRA, biases, saved modules) that would be lost.
         """

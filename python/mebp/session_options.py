@@ -11,10 +11,10 @@ OWN_DEFAULT = -1.0  # MEBP_OWN_DEFAULT of mebp.h: the optimizer's own value
 
 
 def above_zero(name: str, value: float | None) -> float:
-    """The value, or 0 where it is not given: the optimizer's own."""
+    """The value, or 0 where it is None: the optimizer's own."""
     if value is None:
         return 0.0
-    if not (np.isfinite(value) and value > 0):
+    if not (isinstance(value, int | float | np.number) and 0 < value < float("inf")):
         raise Error(f"{name} is {value}; give a finite number above 0")
     return float(value)
 

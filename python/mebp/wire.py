@@ -14,6 +14,7 @@ from mebp.split import kept_layers
 
 HEAD_BYTES = 32  # of a frame: format/split.h
 ROW_NUMBER_BYTES = 4  # of a command, for each row whose result the device wants
+LEAST_WAVE = 16  # rows of the first of two waves: format/split.h
 
 
 @dataclass(frozen=True)
@@ -85,14 +86,15 @@ class Wire:
         return _crossing("evaluation", rows, messages, 1, labelled if self._selects() else 0)
 
     def prompt(self, rows: int) -> Crossing:
-        """What one prompt of so many tokens lets cross, in as many passes as the bundle's rows make of it."""
+        """What one prompt of so many tokens lets cross, in as many passes as the bundle's rows make of it, most of them
+        in two waves."""
         if not 1 <= rows <= self.model["positions"]:
             raise Error(
                 f"--prompt {rows}: the bundle has room for {self.model['positions']:,} positions; give 1 to "
                 f"{self.model['positions']:,}"
             )
         passes = self._passes(rows)
-        messages = [message for taken in passes for message in self._messages("decode", taken, 1)]
+        messages = [message for taken in passes for message in self._messages("decode", taken, 1, self._wave(taken))]
         return _crossing("prompt", rows, messages, len(passes), len(passes) if self._selects() else 0)
 
     def token(self) -> Crossing:
@@ -124,17 +126,27 @@ class Wire:
             rows -= taken
         return passes
 
+    def _wave(self, taken: int) -> int:
+        """Of a pass of so many tokens, how many go in its first wave; 0: it goes as one. As format/split.h has it."""
+        most = self._port_rows(self.description["blocks"][0]["programs"]["decode"])
+        begin = most // 2 // 32 * 32
+        first = min((taken + 1) // 2, begin)
+        return first if first >= LEAST_WAVE and taken - first <= most - begin else 0
+
     def _port_rows(self, program: int) -> int:
         described = self.description["programs"][program]
         return next(
             described["tensors"][port["value"]]["rows"] for port in described["takes"] if port["kind"] == "batch"
         )
 
-    def _messages(self, passing: str, rows: int, wanted: int) -> list[tuple[bool, int]]:
-        """(whether to the server, bytes) of each, of so many rows; `wanted`: on which the head runs."""
+    def _messages(self, passing: str, rows: int, wanted: int, wave: int = 0) -> list[tuple[bool, int]]:
+        """(whether to the server, bytes) of each, of so many rows; `wanted`: on which the head runs; `wave`: how many
+        rows come first, in messages of their own."""
+        waves = [(wave, 0), (rows - wave, wanted)] if wave else [(rows, wanted)]
         return [
-            (channel["to_server"], (wanted if channel["selected_rows"] else rows) * channel["row_bytes"])
+            (channel["to_server"], (selected if channel["selected_rows"] else taken) * channel["row_bytes"])
             for channel in self.split["channels"][passing]
+            for taken, selected in waves
         ]
 
 

@@ -42,6 +42,8 @@ nb::dict Bundle::describeInfo() const {
   result["max_positions"] = info.max_positions;
   result["half"] = info.half;
   result["frame_bytes"] = info.frame_bytes;
+  result["has_values"] = info.has_values;
+  result["has_entropy_bonus"] = info.has_entropy_bonus;
   return result;
 }
 

@@ -47,6 +47,25 @@ template <typename Call> void unlocked(Call call) {
   check(code, error);
 }
 
+// What the head gives of each token, and values where it has them.
+struct Scores {
+  Scores(const TokenArray &ids, const mebp_bundle_info &info)
+      : logProbabilities(makeArray({ids.shape(0), ids.shape(1)})), entropy(makeArray({ids.shape(0), ids.shape(1)})) {
+    mebp_scores_init(&to);
+    to.log_probabilities = logProbabilities.data();
+    to.entropy = entropy.data();
+    if (!info.has_values)
+      return;
+    values = makeArray({ids.shape(0), ids.shape(1)});
+    to.values = values->data();
+  }
+  nb::tuple asTuple() const { return nb::make_tuple(logProbabilities, entropy, values); }
+
+  mebp_scores to;
+  FloatResult logProbabilities, entropy;
+  std::optional<FloatResult> values;
+};
+
 class Session {
 public:
   Session(const Bundle &bundle, const std::string &optimizer, double learningRate, double beta1, double beta2,
@@ -110,8 +129,7 @@ public:
   // With other trainables, an array for each, all of its elements (checked in Python); with none, its own.
   nb::tuple logProbabilities(TokenArray ids, TokenArray labels, double temperature, bool byBase,
                              const std::vector<FloatArray> &trainables) {
-    FloatResult out = makeArray({ids.shape(0), ids.shape(1)}), entropy = makeArray({ids.shape(0), ids.shape(1)});
-    float *to[] = {out.data(), entropy.data()};
+    Scores out(ids, bundle.info());
     std::vector<const float *> pointers;
     for (const FloatArray &values : trainables)
       pointers.push_back(values.data());
@@ -121,29 +139,33 @@ public:
     scoring.by_base = byBase;
     scoring.trainables = pointers.empty() ? nullptr : pointers.data();
     unlocked([&](mebp_error *error) {
-      return mebp_session_score(handle.get(), ids.data(), labels.data(), rows(ids), columns(ids), &scoring, to[0],
-                                to[1], error);
+      return mebp_session_score(handle.get(), ids.data(), labels.data(), rows(ids), columns(ids), &scoring, &out.to,
+                                error);
     });
-    return nb::make_tuple(out, entropy);
+    return out.asTuple();
   }
 
   nb::tuple beginSequence(TokenArray ids, TokenArray labels, double temperature) {
-    FloatResult out = makeArray({ids.shape(0), ids.shape(1)}), entropy = makeArray({ids.shape(0), ids.shape(1)});
-    float *to[] = {out.data(), entropy.data()};
+    Scores out(ids, bundle.info());
     mebp_scoring scoring;
     mebp_scoring_init(&scoring);
     scoring.temperature = temperature;
     unlocked([&](mebp_error *error) {
       return mebp_session_begin_sequence(handle.get(), ids.data(), labels.data(), rows(ids), columns(ids), &scoring,
-                                         to[0], to[1], error);
+                                         &out.to, error);
     });
-    return nb::make_tuple(out, entropy);
+    return out.asTuple();
   }
 
-  // `coefficients` has one for each token of the sequence that is open (checked in Python).
-  void endSequence(const FloatArray &coefficients, bool pending) {
-    const float *data = coefficients.data();
-    unlocked([&](mebp_error *error) { return mebp_session_end_sequence(handle.get(), data, pending, error); });
+  // Each has a number for each token of the sequence that is open (checked in Python).
+  void endSequence(const FloatArray &ofLogProbabilities, bool pending, const std::optional<FloatArray> &ofEntropy,
+                   const std::optional<FloatArray> &ofValues) {
+    mebp_coefficients given;
+    mebp_coefficients_init(&given);
+    given.log_probabilities = ofLogProbabilities.data();
+    given.entropy = ofEntropy ? ofEntropy->data() : nullptr;
+    given.values = ofValues ? ofValues->data() : nullptr;
+    unlocked([&](mebp_error *error) { return mebp_session_end_sequence(handle.get(), &given, pending, error); });
   }
 
   bool hasOpenSequence() const { return mebp_session_has_open_sequence(handle.get()); }
@@ -437,7 +459,8 @@ void bindSession(nb::module_ &module) {
       .def("log_probabilities", &Session::logProbabilities, nb::arg("ids"), nb::arg("labels"), nb::arg("temperature"),
            nb::arg("by_base"), nb::arg("trainables"))
       .def("begin_sequence", &Session::beginSequence, nb::arg("ids"), nb::arg("labels"), nb::arg("temperature"))
-      .def("end_sequence", &Session::endSequence, nb::arg("coefficients"), nb::arg("pending"))
+      .def("end_sequence", &Session::endSequence, nb::arg("coefficients"), nb::arg("pending"),
+           nb::arg("entropy").none(), nb::arg("values").none())
       .def("has_open_sequence", &Session::hasOpenSequence)
       .def("settle", &Session::settle, nb::arg("factor"))
       .def("apply", &Session::apply)

@@ -20,6 +20,8 @@ namespace mebp {
 
 static constexpr char tensorsName[] = "/adapter_model.safetensors";
 static constexpr char configName[] = "/adapter_config.json";
+// A value head is for training on alone, and PEFT would not know it.
+static constexpr char valueHeadName[] = "/value_head.safetensors";
 
 Status checkLora(const Session &session) {
   if (session.bundle().model().lora().rank() > 0)
@@ -37,6 +39,21 @@ static Status finish(FileReplacement &file) {
   if (Status status = file.sync(); !status.ok())
     return status;
   return file.replace();
+}
+
+using Numbers = std::vector<uint32_t>; // of trainables
+
+static bool isOfValueHead(std::string_view name) {
+  return name == format::valueHeadWeight || name == format::valueHeadBias;
+}
+
+// All of the adapter, or of the value head.
+static Numbers numbersOf(const format::Bundle &bundle, bool ofValueHead) {
+  Numbers numbers;
+  for (int i = 0; i < bundle.trainables_size(); ++i)
+    if (isOfValueHead(bundle.trainables(i).name()) == ofValueHead)
+      numbers.push_back(static_cast<uint32_t>(i));
+  return numbers;
 }
 
 // An adapter B M A, as LoRA.
@@ -58,23 +75,35 @@ static Status writeAsLora(const Session &session, const std::string &folder) {
   return finish(file);
 }
 
-static Status writeTensors(const Session &session, const std::string &folder) {
-  const format::Bundle &bundle = session.bundle().content();
-  FileReplacement file(folder + ownTensorsName(bundle));
+static Status writeFile(const Session &session, const Numbers &numbers, const SafeMetadata &metadata,
+                        const std::string &path) {
+  FileReplacement file(path);
   std::vector<TensorHead> matrices;
-  for (const format::Trainable &trainable : session.bundle().content().trainables())
+  for (uint32_t i : numbers) {
+    const format::Trainable &trainable = session.bundle().content().trainables(static_cast<int>(i));
     matrices.push_back({trainable.name(), "F32", sizeof(float), {trainable.rows(), trainable.columns()}});
-  std::string head =
-      safetensorsHead(matrices, isPrivateLora(bundle) ? metadataOfDrawn(bundle) : SafeMetadata{{"format", "pt"}});
+  }
+  std::string head = safetensorsHead(matrices, metadata);
   file.write(head.data(), head.size());
   std::vector<float> values;
-  for (uint32_t i = 0; i < session.trainables.count(); ++i) {
+  for (uint32_t i : numbers) {
     values.resize(session.trainables.elements(i));
     if (Status status = session.trainables.read(i, values.data()); !status.ok())
       return status;
     file.write(values.data(), values.size() * sizeof(float));
   }
-  if (Status status = finish(file); !status.ok())
+  return finish(file);
+}
+
+static Status writeTensors(const Session &session, const std::string &folder) {
+  const format::Bundle &bundle = session.bundle().content();
+  const SafeMetadata plain = {{"format", "pt"}};
+  if (const Numbers numbers = numbersOf(bundle, true); !numbers.empty())
+    if (Status status = writeFile(session, numbers, plain, folder + valueHeadName); !status.ok())
+      return status;
+  const SafeMetadata metadata = isPrivateLora(bundle) ? metadataOfDrawn(bundle) : plain;
+  if (Status status = writeFile(session, numbersOf(bundle, false), metadata, folder + ownTensorsName(bundle));
+      !status.ok())
     return status;
   return isPrivateLora(bundle) ? writeAsLora(session, folder) : Status();
 }
@@ -93,7 +122,8 @@ static Status linkOthers(const std::string &folder, const format::FolderReplacem
   for (const std::string &name : names) {
     const std::string path = folder + "/" + name;
     struct stat information;
-    if ("/" + name == tensorsName || "/" + name == configName || "/" + name == privateTensorsName)
+    if ("/" + name == tensorsName || "/" + name == configName || "/" + name == privateTensorsName ||
+        "/" + name == valueHeadName)
       continue;
     if (::stat(path.c_str(), &information) != 0 || !S_ISREG(information.st_mode))
       return failure(MEBP_INVALID_ARGUMENT,
@@ -134,8 +164,10 @@ Status saveAdapter(const Session &session, const std::string &folder) {
   Result<std::string> settings = readFile(folder + configName, 1 << 20);
   if (!settings.ok() && settings.status().code() != MEBP_NOT_FOUND)
     return settings.status();
-  const bool hasOtherM = !isPrivateLora(session.bundle().content()) && fileSize(folder + privateTensorsName).ok();
-  if (settings.ok() && (*settings != text || hasOtherM))
+  const format::Bundle &bundle = session.bundle().content();
+  const bool hasOtherM = !isPrivateLora(bundle) && fileSize(folder + privateTensorsName).ok();
+  const bool hasOtherValues = numbersOf(bundle, true).empty() && fileSize(folder + valueHeadName).ok();
+  if (settings.ok() && (*settings != text || hasOtherM || hasOtherValues))
     return replaceAdapter(session, text, folder);
   if (Status status = writeTensors(session, folder); !status.ok() || settings.ok())
     return status;
@@ -198,19 +230,44 @@ static Status checkTensor(const SafeTensor &tensor, const format::Trainable &tra
   return Status();
 }
 
-static Status loadTensors(Session &session, const MappedFile &file) {
-  const format::Bundle &bundle = session.bundle().content();
+// A file whose tensors have been found to fit.
+struct Matched {
+  MappedFile file;
   std::vector<SafeTensor> tensors;
-  SafeMetadata metadata;
-  if (Status status = readSafetensors(file, "save the adapter again", tensors, &metadata); !status.ok())
-    return status;
+  Numbers numbers;                        // of the trainables,
+  std::vector<const SafeTensor *> values; // and what each is to have; none: zeros
+};
+
+static Status open(const std::string &path, Matched &out, SafeMetadata *metadata = nullptr) {
+  Result<MappedFile> file = MappedFile::open(path);
+  if (!file.ok())
+    return file.status();
+  out.file = std::move(*file);
+  return readSafetensors(out.file, "save the adapter again", out.tensors, metadata).in(path);
+}
+
+static Status take(Session &session, const Matched &matched) {
+  std::vector<float> values;
+  for (size_t i = 0; i < matched.numbers.size(); ++i) {
+    values.assign(session.trainables.elements(matched.numbers[i]), 0.0f);
+    if (!matched.values.empty())
+      widen(*matched.values[i], values.data());
+    if (Status status = session.trainables.write(matched.numbers[i], values.data()); !status.ok())
+      return status;
+  }
+  return matched.file.isCut() ? failure(MEBP_IO, "was cut off while it was read; load an adapter again") : Status();
+}
+
+static Status match(const format::Bundle &bundle, const SafeMetadata &metadata, Matched &out) {
+  const std::vector<SafeTensor> &tensors = out.tensors;
   if (Status status = checkNoOthers(tensors, bundle); !status.ok())
     return status;
   std::unordered_map<std::string, const SafeTensor *> byName;
   for (const SafeTensor &tensor : tensors)
     byName[tensor.name] = &tensor;
-  std::vector<const SafeTensor *> matched;
-  for (const format::Trainable &trainable : bundle.trainables()) {
+  out.numbers = numbersOf(bundle, false);
+  for (uint32_t i : out.numbers) {
+    const format::Trainable &trainable = bundle.trainables(static_cast<int>(i));
     auto found = byName.find(trainable.name());
     if (found == byName.end())
       return failure(MEBP_INCOMPATIBLE,
@@ -219,19 +276,23 @@ static Status loadTensors(Session &session, const MappedFile &file) {
                      trainable.name().c_str(), targetsOf(tensors).c_str());
     if (Status status = checkTensor(*found->second, trainable); !status.ok())
       return status;
-    matched.push_back(found->second);
+    out.values.push_back(found->second);
   }
-  if (isPrivateLora(bundle))
-    if (Status status = checkDrawn(metadata, bundle); !status.ok())
+  return isPrivateLora(bundle) ? checkDrawn(metadata, bundle) : Status();
+}
+
+static Status matchValueHead(const format::Bundle &bundle, Matched &out) {
+  for (uint32_t i : out.numbers) {
+    const format::Trainable &trainable = bundle.trainables(static_cast<int>(i));
+    auto found = std::find_if(out.tensors.begin(), out.tensors.end(),
+                              [&](const SafeTensor &tensor) { return tensor.name == trainable.name(); });
+    if (found == out.tensors.end())
+      return failure(MEBP_CORRUPT, "lacks '%s'; save the adapter again, or remove the file", trainable.name().c_str());
+    if (Status status = checkTensor(*found, trainable); !status.ok())
       return status;
-  std::vector<float> values;
-  for (uint32_t i = 0; i < matched.size(); ++i) {
-    values.resize(session.trainables.elements(i));
-    widen(*matched[i], values.data());
-    if (Status status = session.trainables.write(i, values.data()); !status.ok())
-      return status;
+    out.values.push_back(&*found);
   }
-  return file.isCut() ? failure(MEBP_IO, "was cut off while it was read; load an adapter again") : Status();
+  return Status();
 }
 
 Status loadAdapter(Session &session, const std::string &folder) {
@@ -240,18 +301,33 @@ Status loadAdapter(Session &session, const std::string &folder) {
   Result<std::string> config = readFile(folder + configName, 1 << 20);
   if (!config.ok())
     return config.status();
-  const std::string path = folder + ownTensorsName(session.bundle().content());
-  if (isPrivateLora(session.bundle().content()) && fileSize(path).status().code() == MEBP_NOT_FOUND)
+  const format::Bundle &bundle = session.bundle().content();
+  const std::string path = folder + ownTensorsName(bundle);
+  if (isPrivateLora(bundle) && fileSize(path).status().code() == MEBP_NOT_FOUND)
     return failure(MEBP_INCOMPATIBLE,
                    "%s: has no %s, of which a bundle of --adapter private-lora reads its M; choose an adapter that "
                    "such a bundle wrote",
                    folder.c_str(), privateTensorsName + 1);
-  if (Status status = checkAdapterConfig(*config, session.bundle().content()); !status.ok())
+  if (Status status = checkAdapterConfig(*config, bundle); !status.ok())
     return status.in(folder + configName);
-  Result<MappedFile> file = MappedFile::open(path);
-  if (!file.ok())
-    return file.status();
-  return loadTensors(session, *file).in(path);
+  // Nothing is taken before all is known to fit. An adapter without a value head brings one that has learned nothing.
+  Matched adapter, valueHead;
+  SafeMetadata metadata;
+  if (Status status = open(path, adapter, &metadata); !status.ok())
+    return status;
+  if (Status status = match(bundle, metadata, adapter); !status.ok())
+    return status.in(path);
+  const std::string valuePath = folder + valueHeadName;
+  valueHead.numbers = numbersOf(bundle, true);
+  if (!valueHead.numbers.empty() && fileSize(valuePath).ok()) {
+    Status status = open(valuePath, valueHead);
+    if (status.ok())
+      status = matchValueHead(bundle, valueHead).in(valuePath);
+    if (!status.ok())
+      return status;
+  }
+  Status status = take(session, adapter).in(path);
+  return status.ok() ? take(session, valueHead).in(valuePath) : status;
 }
 
 } // namespace mebp

@@ -71,32 +71,46 @@ static Status readScoring(const mebp_scoring *given, Scoring &out) {
 mebp_code mebp_session_log_probabilities(mebp_session *session, const int32_t *ids, const int32_t *labels,
                                          uint32_t batch, uint32_t sequence, float *out, float *entropy,
                                          mebp_error *error) {
-  return mebp_session_score(session, ids, labels, batch, sequence, nullptr, out, entropy, error);
+  if (!out)
+    return refuseMissing("out", error);
+  mebp_scores scores;
+  mebp_scores_init(&scores);
+  scores.log_probabilities = out;
+  scores.entropy = entropy;
+  return mebp_session_score(session, ids, labels, batch, sequence, nullptr, &scores, error);
 }
 
-mebp_code mebp_session_score(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
-                             uint32_t sequence, const mebp_scoring *scoring, float *out, float *entropy,
-                             mebp_error *error) {
+// A call on tokens that gives scores.
+template <typename Body>
+static mebp_code scores(mebp_session *session, const mebp_batch &given, const mebp_scoring *scoring,
+                        const mebp_scores *out, mebp_error *error, const Body &body) {
   return runs(session, error, {{"out", out}}, [&](Session &used) {
-    const mebp_batch given = {ids, labels, batch, sequence};
-    Scoring read;
+    Scoring how;
+    mebp_scores to;
+    mebp_scores_init(&to);
     Status status = checkPointers(given);
     if (status.ok())
-      status = readScoring(scoring, read);
-    return status.ok() ? used.logProbabilities(given, read, out, entropy) : status;
+      status = readScoring(scoring, how);
+    if (status.ok())
+      status = readSized("mebp_scores", out, to);
+    return status.ok() ? body(used, how, to) : status;
   });
 }
 
+mebp_code mebp_session_score(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
+                             uint32_t sequence, const mebp_scoring *scoring, const mebp_scores *out,
+                             mebp_error *error) {
+  const mebp_batch given = {ids, labels, batch, sequence};
+  return scores(session, given, scoring, out, error,
+                [&](Session &used, const Scoring &how, const mebp_scores &to) { return used.score(given, how, to); });
+}
+
 mebp_code mebp_session_begin_sequence(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
-                                      uint32_t sequence, const mebp_scoring *scoring, float *log_probabilities,
-                                      float *entropy, mebp_error *error) {
-  return runs(session, error, {{"log_probabilities", log_probabilities}}, [&](Session &used) {
-    const mebp_batch given = {ids, labels, batch, sequence};
-    Scoring read;
-    Status status = checkPointers(given);
-    if (status.ok())
-      status = readScoring(scoring, read);
-    return status.ok() ? used.beginSequence(given, read, log_probabilities, entropy) : status;
+                                      uint32_t sequence, const mebp_scoring *scoring, const mebp_scores *out,
+                                      mebp_error *error) {
+  const mebp_batch given = {ids, labels, batch, sequence};
+  return scores(session, given, scoring, out, error, [&](Session &used, const Scoring &how, const mebp_scores &to) {
+    return used.beginSequence(given, how, to);
   });
 }
 
@@ -104,9 +118,14 @@ bool mebp_session_has_open_sequence(const mebp_session *session) {
   return session && session->session && session->session->hasOpenSequence();
 }
 
-mebp_code mebp_session_end_sequence(mebp_session *session, const float *coefficients, bool pending, mebp_error *error) {
-  return runs(session, error, {{"coefficients", coefficients}},
-              [&](Session &used) { return used.endSequence(coefficients, pending); });
+mebp_code mebp_session_end_sequence(mebp_session *session, const mebp_coefficients *coefficients, bool pending,
+                                    mebp_error *error) {
+  return runs(session, error, {{"coefficients", coefficients}}, [&](Session &used) {
+    mebp_coefficients given;
+    mebp_coefficients_init(&given);
+    Status status = readSized("mebp_coefficients", coefficients, given);
+    return status.ok() ? used.endSequence(given, pending) : status;
+  });
 }
 
 mebp_code mebp_session_settle(mebp_session *session, double factor, mebp_error *error) {

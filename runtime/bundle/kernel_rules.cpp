@@ -24,6 +24,12 @@ static Status checkLoss(const KernelShape &shape) {
   return Status();
 }
 
+static Status checkEntropy(const KernelShape &shape) {
+  if (shape.hasOperand(6) != shape.hasOperand(7))
+    return wrong(shape, "has coefficients of the entropy without the sum that it is made of, or the sum alone");
+  return Status();
+}
+
 static Status checkGroups(const KernelShape &shape) {
   if (shape['F'] % shape['G'] != 0)
     return wrong(shape, "has columns that its weight's do not divide");
@@ -95,6 +101,8 @@ Status checkRule(const KernelShape &shape, const format::KernelSignature &signat
     return checkRotary(shape);
   case format::Rule::Loss:
     return checkLoss(shape);
+  case format::Rule::Entropy:
+    return checkEntropy(shape);
   }
   return Status();
 }

@@ -55,6 +55,13 @@ bool givesResult(const KnownProgram &program, std::string_view port) {
   return program.givesLogProbabilities && (port == format::logProbabilitiesPort || port == format::entropyPort);
 }
 
+bool hasStepPort(const format::Bundle &bundle, const format::StepPort &port) {
+  const Port::Kind kind = port.isResult ? Port::RESULT : Port::BATCH;
+  return std::any_of(bundle.programs().begin(), bundle.programs().end(), [&](const format::Program &program) {
+    return findPort(port.isResult ? program.outputs() : program.inputs(), kind, port.name);
+  });
+}
+
 bool selectsRows(const format::Bundle &half) {
   return half.split().end_block() + 1 == static_cast<uint32_t>(half.blocks_size());
 }

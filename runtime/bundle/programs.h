@@ -88,8 +88,13 @@ bool isCotangent(const format::Port &port);
 // The flow in whose memory a program that is in place may leave one that it gives; null where none comes in.
 const format::Port *findPlaceOf(const format::Program &program, const format::Port &output);
 
-// Whether it has to give this RESULT, and may.
+// Whether it has to give this RESULT, and may; and whether it may beside those.
 bool givesResult(const KnownProgram &program, std::string_view port);
+inline bool mayGiveResult(const KnownProgram &program, std::string_view port) {
+  return givesResult(program, port) || (program.givesLogProbabilities && port == format::valuesPort);
+}
+// Whether any program takes this of the step, or gives it.
+bool hasStepPort(const format::Bundle &bundle, const format::StepPort &port);
 // Of half a model: whether the last of the server's blocks is the one before the head. Then the rows alone that the
 // head runs on cross behind it.
 bool selectsRows(const format::Bundle &half);

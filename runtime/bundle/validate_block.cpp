@@ -78,7 +78,7 @@ private:
     if (port.kind() == Port::REMOTE)
       return checkRemote(port);
     if (port.kind() == Port::RESULT)
-      return givesResult(use, port.name()) ? checkStepPort(port) : unknown(port);
+      return mayGiveResult(use, port.name()) ? checkStepPort(port) : unknown(port);
     if (port.kind() != Port::GRADIENT)
       return unknown(port);
     if (isThin())

@@ -22,9 +22,6 @@ Status Generation::create(Session &owner) {
   if (!allocated.ok())
     return allocated.status();
   arena = std::move(*allocated);
-  flows.create(layout.flows, arena.data(), owner.spill);
-  remote.create(layout.remote, arena.data());
-  tokens.placeOf(format::idsPort) = arena.data() + layout.ids;
   StatePlaces places;
   for (const std::vector<StatePlace> &block : layout.states) {
     places.emplace_back();
@@ -33,11 +30,30 @@ Status Generation::create(Session &owner) {
   }
   buffers.create(*owner.backend, &owner.buffers);
   buffers.add(arena.data(), layout.total, Access::Shared);
-  const BoundMemory memory = {owner.bundle(),         buffers,         tokens, flows,  owner.trainables,
-                              owner.lane().gradients, owner.subspaces, remote, &places};
-  blocks.create(memory, owner.settings, *owner.backend, buffers.find(arena.data() + layout.scratch), owner.weights,
-                owner.peak, owner.cancellation, owner.trace, owner.passing());
+  create(waves[0], 0, places);
+  if (content.has_split() && format::secondWaveRow(layout.rows))
+    create(waves[1], format::secondWaveRow(layout.rows), places);
   return Status();
+}
+
+// From a row of the layout's memory on.
+void Generation::create(Wave &wave, uint32_t firstRow, const StatePlaces &states) {
+  CheckpointPlan flows = layout.flows;
+  for (Border &border : flows.borders)
+    for (Flow &flow : border.flows)
+      flow.offset += firstRow * flow.rowBytes;
+  RemotePlan remote = layout.remote;
+  for (std::vector<RemoteValue> &block : remote.blocks)
+    for (RemoteValue &value : block)
+      value.offset += firstRow * value.rowBytes;
+  wave.flows.create(std::move(flows), arena.data(), session->spill);
+  wave.remote.create(std::move(remote), arena.data());
+  wave.tokens.placeOf(format::idsPort) = arena.data() + layout.ids + firstRow * sizeof(int32_t);
+  Session &owner = *session;
+  const BoundMemory memory = {owner.bundle(),         buffers,         wave.tokens, wave.flows, owner.trainables,
+                              owner.lane().gradients, owner.subspaces, wave.remote, &states};
+  wave.blocks.create(memory, owner.settings, *owner.backend, buffers.find(arena.data() + layout.scratch), owner.weights,
+                     owner.peak, owner.cancellation, owner.trace, owner.passing());
 }
 
 Status Generation::check(const int32_t *ids, uint32_t sequences, uint32_t count) const {
@@ -107,10 +123,13 @@ Status Generation::extend(const int32_t *ids, uint32_t stride, uint32_t count) {
     taken = std::min(most, count - done);
     if (count - done - taken == 1 && taken > 2)
       --taken; // so that two are left
-    if (Status status = step(ids + done, stride, {batch, taken}); !status.ok())
+    const uint32_t first = session->passing() ? format::firstWave(layout.rows, batch, taken) : 0;
+    Status status = first ? stepInWaves(ids + done, stride, first, taken) : step(ids + done, stride, {batch, taken});
+    if (!status.ok())
       return status;
+    last = &waves[first ? 1 : 0];
+    lastTaken = taken - first;
   }
-  lastTaken = taken;
   return Status();
 }
 
@@ -142,19 +161,27 @@ Status Generation::draftLogits(uint32_t number, float *logits) {
   if (number >= drafted)
     return failure(MEBP_OUT_OF_RANGE, "the last pass drafted %u tokens, so there are no logits after number %u",
                    drafted, number);
-  return blocks.decodeLogits(number, 1, logits);
+  return waves[0].blocks.decodeLogits(number, 1, logits);
 }
 
 // `ids` points to the first sequence's; those of the next one lie `stride` further.
-Status Generation::step(const int32_t *ids, uint32_t stride, LiveShape live) {
-  const uint32_t count = live.sequence;
+Status Generation::take(Wave &wave, const int32_t *ids, uint32_t stride, uint32_t count) {
+  int32_t *own = wave.tokens.ids();
   for (uint32_t item = 0; item < batch; ++item)
-    std::memcpy(tokens.ids() + static_cast<size_t>(item) * count, ids + static_cast<size_t>(item) * stride,
+    std::memcpy(own + static_cast<size_t>(item) * count, ids + static_cast<size_t>(item) * stride,
                 count * sizeof(int32_t));
   const uint32_t vocabulary = session->bundle().content().model().vocabulary();
   for (uint32_t i = 0; i < batch * count; ++i) // the copy: the caller's own may have changed since
-    if (static_cast<uint32_t>(tokens.ids()[i]) >= vocabulary)
-      return failure(MEBP_OUT_OF_RANGE, "token %d is beyond the vocabulary of %u", tokens.ids()[i], vocabulary);
+    if (static_cast<uint32_t>(own[i]) >= vocabulary)
+      return failure(MEBP_OUT_OF_RANGE, "token %d is beyond the vocabulary of %u", own[i], vocabulary);
+  return Status();
+}
+
+Status Generation::step(const int32_t *ids, uint32_t stride, LiveShape live) {
+  const uint32_t count = live.sequence;
+  Blocks &blocks = waves[0].blocks;
+  if (Status status = take(waves[0], ids, stride, count); !status.ok())
+    return status;
   written = std::max(written, length + count);
   if (Status status = askFor(live.isDraft ? allRows(count) : lastRows(count)); !status.ok())
     return status;
@@ -196,8 +223,8 @@ Status Generation::askFor(Rows rows) {
 }
 
 Status Generation::giveLogits(uint32_t count, float *logits) {
-  flows.gatherHeadInput(lastRows(count));
-  return blocks.decodeLogits(0, batch, logits);
+  last->flows.gatherHeadInput(lastRows(count));
+  return last->blocks.decodeLogits(0, batch, logits);
 }
 
 Status Generation::serve(const Command &command) {
@@ -209,6 +236,9 @@ Status Generation::serve(const Command &command) {
   batch = command.batch;
   length = command.position;
   written = std::max(written, length + command.sequence);
+  if (command.kind == format::FrameKind::Waves)
+    return serveWaves(command);
+  Blocks &blocks = waves[0].blocks;
   const Exchange &exchange = *session->passing();
   const LiveShape live = {batch, command.sequence, command.kind == format::FrameKind::Draft};
   for (uint32_t block = exchange.first(); block < exchange.end(); ++block)
@@ -219,11 +249,17 @@ Status Generation::serve(const Command &command) {
 }
 
 void Generation::rewind(uint32_t wanted) {
+  const format::Bundle &content = session->bundle().content();
+  // What has been written since then lies where a ring of this length had what came before it.
+  auto keeps = [&](uint64_t ring, uint64_t slack) {
+    return written <= ring || wanted >= written || written - wanted <= slack;
+  };
   bool isKept = true;
   for (const std::vector<StatePlace> &block : layout.states)
     for (const StatePlace &state : block)
-      if (state.window && written > state.capacity)
-        isKept &= wanted >= written || written - wanted <= state.capacity - state.window + 1;
+      isKept &= !state.window || keeps(state.capacity, state.capacity - state.window + 1);
+  if (const format::Split &split = content.split(); split.ring() && split.ring() < content.model().positions())
+    isKept &= keeps(split.ring(), split.ring_slack());
   drafted = 0;
   length = isKept ? std::min(wanted, length) : 0;
   if (length == 0)

@@ -41,6 +41,21 @@ private:
   Status catchUp(uint32_t before);
   Status extend(const int32_t *ids, uint32_t stride, uint32_t count);
   Status step(const int32_t *ids, uint32_t stride, LiveShape live);
+
+  // What passes between blocks, and the programs that take it from there.
+  struct Wave {
+    BatchMemory tokens;
+    Checkpoints flows;
+    Remote remote;
+    Blocks blocks;
+  };
+  void create(Wave &wave, uint32_t firstRow, const StatePlaces &states);
+  Status take(Wave &wave, const int32_t *ids, uint32_t stride, uint32_t count);
+  // A pass of a prompt of half a model in two waves, in waves.cpp.
+  Status stepInWaves(const int32_t *ids, uint32_t stride, uint32_t first, uint32_t count);
+  Status serveWaves(const Command &command);
+  Status crossInWaves(uint32_t first, uint32_t count);
+
   Rows lastRows(uint32_t count);
   Rows allRows(uint32_t count);
   Status askFor(Rows rows);
@@ -51,15 +66,13 @@ private:
   Session *session = nullptr;
   GenerationLayout layout;
   Arena arena;
-  Buffers buffers; // it, beside the session's
-  BatchMemory tokens;
-  Checkpoints flows;
-  Remote remote;
-  Blocks blocks;
+  Buffers buffers;        // it, beside the session's
+  Wave waves[2];          // the second one of half a model alone
+  Wave *last = &waves[0]; // whose results logits are of
   uint32_t batch = 1;
   uint32_t length = 0;    // of every sequence
   uint32_t drafted = 0;   // tokens of the last pass, whose logits may be asked for
-  uint32_t lastTaken = 0; // rows of each in the last step
+  uint32_t lastTaken = 0; // rows of each in the last step, of its last wave
   uint32_t written = 0;   // the highest length that any step wrote up to since the last time that there was none
 };
 

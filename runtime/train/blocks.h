@@ -60,6 +60,12 @@ public:
   }
   // Of generation: a block before the head, and the head for one row of each batch item, from a row of its input on.
   Status decode(uint32_t block, LiveShape live, uint32_t position);
+  // What that is of a split model, for who does other things in between: what comes before the first block that the
+  // server has, behind the last one, and each program.
+  Status enterForward(uint32_t block, LiveShape live);
+  Status leaveForward(uint32_t block, LiveShape live);
+  Status runForward(const format::ForwardProgram &program, uint32_t block, LiveShape live, uint32_t position,
+                    bool generates);
   Status decodeLogits(uint64_t row, uint32_t batch, float *out);
   // The head's logits, at most logitRows() of them, from a row of its input on.
   Status logits(uint64_t row, uint32_t rows, float *out);
@@ -67,8 +73,7 @@ public:
 
 private:
   // Where both halves of a split model meet: before and after one's first and last block, and its programs.
-  Status enterForward(uint32_t block, LiveShape live, uint32_t position, bool generates);
-  Status leaveForward(uint32_t block, LiveShape live);
+  Status ask(uint32_t block, LiveShape live, uint32_t position, bool generates);
   Status enterBackward(uint32_t block, LiveShape live);
   Status leaveBackward(uint32_t block, LiveShape live);
   Status runPassing(uint32_t block, std::string_view program, LiveShape live, uint32_t position);

@@ -89,7 +89,7 @@ Status Exchange::awaitCommand(Command &out) {
     out.kind = kind;
     return Status();
   }
-  const bool generates = kind == FrameKind::Decode || kind == FrameKind::Draft;
+  const bool generates = kind == FrameKind::Decode || kind == FrameKind::Draft || kind == FrameKind::Waves;
   const bool isKnown = kind == FrameKind::Forward || kind == FrameKind::Backward || generates;
   const uint64_t rows = static_cast<uint64_t>(head.block) * head.rows;
   if (!isKnown || rows == 0 || head.block > model.batch() || rows > tokensOf(*bundle) ||

@@ -20,7 +20,7 @@ namespace mebp {
 struct Command {
   format::FrameKind kind = format::FrameKind::Forward;
   uint32_t batch = 0, sequence = 0;
-  uint32_t position = 0; // of a Decode or Draft
+  uint32_t position = 0; // of generation's
 };
 
 // The memory that messages come from and go to, of a session or of its generation.
@@ -46,7 +46,7 @@ public:
   // The rows of the last layer's result that the device wants, where the head comes next; all of them else.
   bool selectsRows() const { return mebp::selectsRows(*bundle); }
 
-  // The device's. `wanted`: see selectsRows; they have to stay until the backward.
+  // `wanted`: see selectsRows; they have to stay until the backward. A server takes them from each command.
   void select(Rows wanted) { selected = wanted; }
   Rows selection() const { return selected; }
   Status command(const Command &command);

@@ -52,8 +52,9 @@ public:
   // The same in two: before coefficients are known, and then.
   Status sweepHead();
   Status finishHead();
-  // To the labels' places.
-  void giveLogProbabilities(float *out, float *entropy) const;
+  // From and to the labels' places. What the head lacks has been refused.
+  void giveScores(const mebp_scores &out) const;
+  Status takeCoefficients(const mebp_coefficients &given);
 
   // The server's: what one command asks for, in serve.cpp.
   Status serveForward(const Command &command);
@@ -72,6 +73,8 @@ public:
 private:
   Status deliver(uint32_t block, GradientSink &sink);
   Status runHead(std::string_view program);
+  bool needsCoefficientsFirst() const;
+  void fillCoefficients(float ofLogProbabilities) const;
   Status askObjective(const Objective &objective, double &out);
 
   const format::Model *model = nullptr;

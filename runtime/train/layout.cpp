@@ -30,9 +30,12 @@ static void planStep(const format::Bundle &bundle, const mebp_session_options &o
   layout.trainables = planTrainables(bundle, options, memory, file);
   Placer head;
   std::array<uint64_t, std::size(format::stepPorts)> &stepPorts = layout.lane.stepPorts;
-  for (size_t i = 0; i < stepPorts.size(); ++i)
-    if (uint64_t bytes = format::bytesOf(format::stepPorts[i], tokens))
-      stepPorts[i] = (format::stepPorts[i].ofHead ? head : lane).take(bytes);
+  for (size_t i = 0; i < stepPorts.size(); ++i) {
+    const format::StepPort &port = format::stepPorts[i];
+    const uint64_t bytes = format::bytesOf(port, tokens);
+    if (bytes && (!port.ofSome || hasStepPort(bundle, port)))
+      stepPorts[i] = (port.ofHead ? head : lane).take(bytes);
+  }
   layout.gradients = planGradients(bundle, options, head.total(), subspaceSumBytes(bundle, options), memory, lane);
   layout.subspaces = planSubspaces(bundle, options, layout.gradients.begin, memory);
   for (size_t i = 0; i < stepPorts.size(); ++i)

@@ -7,8 +7,10 @@
 //    it gives are moved back to their places, among zeros. So rows without a label cost nothing.
 // 2. Of the mean loss every coefficient is -1 / labels, known before; the sweep of the vocabulary multiplies by it.
 // 3. Of any other objective they are known after: the sweep gives the derivatives of logp, whose rows are multiplied
-//    then. Where the head itself is trained, its gradients are sums over rows, so the log-probabilities come first.
-//    So it is with a sequence whose coefficients its user makes (sequence.cpp).
+//    then. Where the head itself is trained, its gradients are sums over rows, so the log-probabilities come first; so
+//    do they where it has derivatives of its entropy or of values, for one row cannot be multiplied by two numbers.
+//    So it is with a sequence whose coefficients its user makes (sequence.cpp). What an objective does not depend on
+//    has coefficients of zero.
 #include <algorithm>
 #include <cstring>
 
@@ -78,18 +80,27 @@ Status Lane::askObjective(const Objective &objective, double &out) {
   return checkFinite("loss", out);
 }
 
+bool Lane::needsCoefficientsFirst() const {
+  return gradients.has(blocks.head()) || batch.entropyCoefficients() || batch.valueCoefficients();
+}
+
+void Lane::fillCoefficients(float ofLogProbabilities) const {
+  std::fill_n(batch.coefficients(), labels, ofLogProbabilities);
+  for (float *others : {batch.entropyCoefficients(), batch.valueCoefficients()})
+    if (others)
+      std::fill_n(others, labels, 0.0f);
+}
+
 Status Lane::sweepHead() {
   if (Status status = blocks.wait(); !status.ok())
     return status;
   checkpoints.gatherHeadInput(headRows());
-  if (gradients.has(blocks.head()))
-    return runHead(format::logProbabilitiesProgram);
-  std::fill_n(batch.coefficients(), labels, 1.0f);
-  return runHead(format::objectiveProgram);
+  fillCoefficients(1);
+  return runHead(needsCoefficientsFirst() ? format::logProbabilitiesProgram : format::objectiveProgram);
 }
 
 Status Lane::finishHead() {
-  if (!gradients.has(blocks.head()))
+  if (!needsCoefficientsFirst())
     checkpoints.scaleHeadCotangents(batch.coefficients(), labels);
   else if (Status status = runHead(format::objectiveProgram); !status.ok())
     return status;
@@ -108,7 +119,7 @@ Status Lane::runObjective(const Objective &objective, double &out) {
   if (Status status = blocks.wait(); !status.ok())
     return status;
   checkpoints.gatherHeadInput(headRows());
-  std::fill_n(batch.coefficients(), labels, objective.coefficient);
+  fillCoefficients(objective.coefficient);
   if (Status status = runHead(format::objectiveProgram); !status.ok())
     return status;
   out = dot(batch.coefficients(), batch.logProbabilities(), labels);
@@ -118,17 +129,32 @@ Status Lane::runObjective(const Objective &objective, double &out) {
   return Status();
 }
 
-void Lane::giveLogProbabilities(float *out, float *entropy) const {
-  const uint64_t total = live.rows();
-  std::fill_n(out, total, 0.0f);
-  if (entropy)
-    std::fill_n(entropy, total, 0.0f);
-  for (uint64_t i = 0; i < labels; ++i) {
-    const int32_t place = batch.rows()[i] + 1;
-    out[place] = batch.logProbabilities()[i];
-    if (entropy)
-      entropy[place] = batch.entropy()[i];
+void Lane::giveScores(const mebp_scores &out) const {
+  for (auto [to, from] : {std::pair(out.log_probabilities, batch.logProbabilities()),
+                          {out.entropy, batch.entropy()},
+                          {out.values, batch.values()}}) {
+    if (!to)
+      continue;
+    std::fill_n(to, live.rows(), 0.0f);
+    for (uint64_t i = 0; i < labels; ++i)
+      to[batch.rows()[i] + 1] = from[i];
   }
+}
+
+Status Lane::takeCoefficients(const mebp_coefficients &given) {
+  fillCoefficients(0);
+  for (auto [to, from] : {std::pair(batch.coefficients(), given.log_probabilities),
+                          {batch.entropyCoefficients(), given.entropy},
+                          {batch.valueCoefficients(), given.values}}) {
+    if (!from)
+      continue;
+    for (uint64_t i = 0; i < labels; ++i) {
+      to[i] = from[batch.rows()[i] + 1];
+      if (Status status = checkFinite("objective's coefficient", to[i]); !status.ok())
+        return status;
+    }
+  }
+  return Status();
 }
 
 } // namespace mebp

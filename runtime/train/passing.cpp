@@ -19,17 +19,22 @@ uint64_t Blocks::topRows(LiveShape live) const {
   return exchange->selectsRows() ? exchange->selection().count : live.rows();
 }
 
-Status Blocks::enterForward(uint32_t block, LiveShape live, uint32_t position, bool generates) {
+// The server for its blocks.
+Status Blocks::ask(uint32_t block, LiveShape live, uint32_t position, bool generates) {
+  if (!exchange || !exchange->isDevice() || block != exchange->first())
+    return Status();
+  const format::FrameKind kind = live.isDraft ? format::FrameKind::Draft
+                                 : generates  ? format::FrameKind::Decode
+                                              : format::FrameKind::Forward;
+  return exchange->command({kind, live.batch, live.sequence, position});
+}
+
+Status Blocks::enterForward(uint32_t block, LiveShape live) {
   if (!exchange || block != exchange->first())
     return Status();
   if (!exchange->isDevice())
     return exchange->receiveFlows(block - 1, live.rows(), {*checkpoints, *remote}, false);
   if (Status status = wait(); !status.ok())
-    return status;
-  const format::FrameKind kind = live.isDraft ? format::FrameKind::Draft
-                                 : generates  ? format::FrameKind::Decode
-                                              : format::FrameKind::Forward;
-  if (Status status = exchange->command({kind, live.batch, live.sequence, position}); !status.ok())
     return status;
   return exchange->sendFlows(block - 1, live.rows(), {*checkpoints, *remote}, false);
 }
@@ -104,16 +109,20 @@ Status Blocks::runPassing(uint32_t block, std::string_view name, LiveShape live,
   return exchange->sendPorts(program, block, live.rows(), {*checkpoints, *remote});
 }
 
+Status Blocks::runForward(const format::ForwardProgram &program, uint32_t block, LiveShape live, uint32_t position,
+                          bool generates) {
+  const std::string_view name = generates ? program.decode : program.name;
+  return has(block, name) ? runPassing(block, name, live, position) : Status();
+}
+
 Status Blocks::runForwards(uint32_t block, LiveShape live, uint32_t position, bool generates) {
-  if (Status status = enterForward(block, live, position, generates); !status.ok())
+  if (Status status = ask(block, live, position, generates); !status.ok())
     return status;
-  for (const format::ForwardProgram &program : format::forwardPrograms) {
-    const std::string_view name = generates ? program.decode : program.name;
-    if (!has(block, name))
-      continue;
-    if (Status status = runPassing(block, name, live, position); !status.ok())
+  if (Status status = enterForward(block, live); !status.ok())
+    return status;
+  for (const format::ForwardProgram &program : format::forwardPrograms)
+    if (Status status = runForward(program, block, live, position, generates); !status.ok())
       return status;
-  }
   return leaveForward(block, live);
 }
 

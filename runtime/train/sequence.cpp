@@ -11,16 +11,22 @@
 // 4. applySums is the update.
 //
 // So a step holds the checkpoints of one sequence, however many it has.
-#include <chrono>
-#include <cmath>
-#include <cstring>
-
 #include "runtime/train/finite.h"
 #include "runtime/train/session.h"
 
 namespace mebp {
 
-Status Session::takeScored(const Tokens &tokens, const Scoring &scoring) {
+// What the head does not give cannot be asked for, or be depended on.
+static Status checkHead(const BatchMemory &batch, bool asksValues, bool asksEntropy) {
+  if (asksValues && !(batch.values() && batch.valueCoefficients()))
+    return failure(MEBP_UNSUPPORTED, "the bundle's head gives no values; compile it with --value-head");
+  if (asksEntropy && !batch.entropyCoefficients())
+    return failure(MEBP_UNSUPPORTED, "the bundle's head has no derivative of its entropy; compile it with "
+                                     "--entropy-bonus");
+  return Status();
+}
+
+Status Session::takeScored(const Tokens &tokens, const Scoring &scoring, const mebp_scores &out) {
   const bool substitutes = scoring.trainables || scoring.byBase;
   if (substitutes && !lane().gradients.areKept())
     return failure(MEBP_INVALID_ARGUMENT, "the session has no room to set its adapter aside; create it with accumulate "
@@ -33,11 +39,13 @@ Status Session::takeScored(const Tokens &tokens, const Scoring &scoring) {
                                      "compute what is compared with before training");
   if (Status status = take(tokens); !status.ok())
     return status;
+  if (Status status = checkHead(lane().batch, out.values, false); !status.ok())
+    return status;
   lane().live.logitScale = scoring.logitScale;
   return Status();
 }
 
-Status Session::beginSequence(const Tokens &tokens, const Scoring &scoring, float *out, float *entropy) {
+Status Session::beginSequence(const Tokens &tokens, const Scoring &scoring, const mebp_scores &out) {
   if (Status status = checkTrains(); !status.ok())
     return status;
   if (!settings.accumulate || !lane().gradients.areKept())
@@ -49,7 +57,7 @@ Status Session::beginSequence(const Tokens &tokens, const Scoring &scoring, floa
   if (scoring.trainables || scoring.byBase)
     return failure(MEBP_INVALID_ARGUMENT, "a sequence is trained with the session's own adapter; score by another one "
                                           "with mebp_session_score");
-  if (Status status = takeScored(tokens, scoring); !status.ok())
+  if (Status status = takeScored(tokens, scoring, out); !status.ok())
     return status;
   Lane &own = lane();
   if (own.labels == 0)
@@ -59,7 +67,7 @@ Status Session::beginSequence(const Tokens &tokens, const Scoring &scoring, floa
     return status;
   if (Status status = own.sweepHead(); !status.ok())
     return status;
-  own.giveLogProbabilities(out, entropy);
+  own.giveScores(out);
   isOpen = true;
   peak.sample();
   return Status();
@@ -79,7 +87,7 @@ Status Session::runSequenceBackward(bool isPending) {
   return status;
 }
 
-Status Session::endSequence(const float *coefficients, bool isPending) {
+Status Session::endSequence(const mebp_coefficients &coefficients, bool isPending) {
   if (!isOpen)
     return failure(MEBP_INVALID_ARGUMENT, "no sequence is open: another call has taken its memory, or it has ended");
   Lane &own = lane();
@@ -88,11 +96,10 @@ Status Session::endSequence(const float *coefficients, bool isPending) {
                                           "room of its own; create the session with pending_gradients");
   if (!isPending && isUnsettled && !own.gradients.hasPending())
     return failure(MEBP_INVALID_ARGUMENT, "the last gradient waits for its factor; give it first");
-  for (uint64_t i = 0; i < own.labels; ++i) {
-    own.batch.coefficients()[i] = coefficients[own.batch.rows()[i] + 1];
-    if (Status status = checkFinite("objective's coefficient", own.batch.coefficients()[i]); !status.ok())
-      return status;
-  }
+  if (Status status = checkHead(own.batch, coefficients.values, coefficients.entropy); !status.ok())
+    return status;
+  if (Status status = own.takeCoefficients(coefficients); !status.ok())
+    return status;
   isOpen = false;
   if (!hasSums)
     own.gradients.clearSums();
@@ -117,8 +124,7 @@ Status Session::settle(double factor) {
 }
 
 Status Session::applySums(mebp_step_result &out) {
-  auto begin = std::chrono::steady_clock::now();
-  const uint64_t writtenBefore = spill.writtenBytes();
+  const Begun begun = beginMeasuring();
   if (Status status = checkTrains(); !status.ok())
     return status;
   if (!hasSums || isUnsettled)
@@ -130,16 +136,12 @@ Status Session::applySums(mebp_step_result &out) {
   discard();
   if (status = trainables.endStep(status); !status.ok())
     return status;
-  peak.sample();
-  out.grad_norm = std::sqrt(squaredNorm);
-  out.peak_bytes = peak.bytes();
-  out.written_bytes = spill.writtenBytes() - writtenBefore;
-  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  report(begun, squaredNorm, out);
   return Status();
 }
 
-Status Session::logProbabilities(const Tokens &tokens, const Scoring &scoring, float *out, float *entropy) {
-  if (Status status = takeScored(tokens, scoring); !status.ok())
+Status Session::score(const Tokens &tokens, const Scoring &scoring, const mebp_scores &out) {
+  if (Status status = takeScored(tokens, scoring, out); !status.ok())
     return status;
   if (lane().labels) {
     Substitute substitute(*owner, trainables, lane().gradients);
@@ -149,7 +151,7 @@ Status Session::logProbabilities(const Tokens &tokens, const Scoring &scoring, f
     if (Status ended = substitute.end(); !status.ok() || !ended.ok())
       return status.ok() ? ended : status;
   }
-  lane().giveLogProbabilities(out, entropy);
+  lane().giveScores(out);
   peak.sample();
   return Status();
 }

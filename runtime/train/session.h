@@ -4,6 +4,7 @@
 // only runs programs: forwards that leave a checkpoint a block, the objective, backwards in reverse.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,13 +38,13 @@ public:
   Status create(Bundle &opened, const mebp_session_options &options);
 
   Status loss(const Tokens &tokens, double &out);
-  Status logProbabilities(const Tokens &tokens, const Scoring &scoring, float *out, float *entropy);
+  Status score(const Tokens &tokens, const Scoring &scoring, const mebp_scores &out);
   Status lossAndGradients(const Tokens &tokens, const Objective &of, double &out);
   Status step(const Tokens *batches, uint32_t count, const Objective &of, mebp_step_result &out);
   Status applyGradients(const float *const *given);
   // Sequences whose coefficients their user makes, in sequence.cpp.
-  Status beginSequence(const Tokens &tokens, const Scoring &scoring, float *out, float *entropy);
-  Status endSequence(const float *coefficients, bool isPending);
+  Status beginSequence(const Tokens &tokens, const Scoring &scoring, const mebp_scores &out);
+  Status endSequence(const mebp_coefficients &coefficients, bool isPending);
   bool hasOpenSequence() const { return isOpen; }
   Status settle(double factor);
   Status applySums(mebp_step_result &out);
@@ -107,6 +108,13 @@ private:
   Status stepClippedTwice(const Tokens *batches, uint32_t count, double &loss, double &squaredNorm);
   Status stepByGradient(const Tokens *batches, uint32_t count, double &loss, double &squaredNorm);
   Status checkTrains() const;
+  // What of a result each step has, from its beginning on.
+  struct Begun {
+    std::chrono::steady_clock::time_point time;
+    uint64_t writtenBytes;
+  };
+  Begun beginMeasuring() const { return {std::chrono::steady_clock::now(), spill.writtenBytes()}; }
+  void report(const Begun &begun, double squaredNorm, mebp_step_result &out);
 
   // Those of subspaces, in refresh.cpp.
   Status findSubspaces(const Tokens *batches, uint32_t count);
@@ -114,7 +122,7 @@ private:
   Status passOver(const Tokens *batches, uint32_t count, const Lane::AtBlock &atBlock, uint32_t last = Lane::noBlock);
 
   // Those of sequences, in sequence.cpp.
-  Status takeScored(const Tokens &tokens, const Scoring &scoring);
+  Status takeScored(const Tokens &tokens, const Scoring &scoring, const mebp_scores &out);
   Status runSequenceBackward(bool isPending);
 
   // Those of MeZO, in mezo.cpp.

@@ -2,7 +2,6 @@
 //
 // What happens in a step, in its order. Nothing here allocates, but for the message of a refusal.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 
@@ -198,9 +197,18 @@ static Status undone(const Status &status) {
   return Status(status.code(), status.message() + "; the step did not happen, and the session is as it was before");
 }
 
+// Nothing that a step touches is given back, so the memory at its end is the most that it had.
+void Session::report(const Begun &begun, double squaredNorm, mebp_step_result &out) {
+  peak.sample();
+  out.grad_norm = std::sqrt(squaredNorm);
+  out.peak_bytes = peak.bytes();
+  out.written_bytes = spill.writtenBytes() - begun.writtenBytes;
+  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun.time).count();
+}
+
 Status Session::step(const Tokens *batches, uint32_t count, const Objective &of, mebp_step_result &out) {
-  auto begin = std::chrono::steady_clock::now();
-  uint64_t writtenBefore = spill.writtenBytes(), allLabels = 0;
+  const Begun begun = beginMeasuring();
+  uint64_t allLabels = 0;
   if (Status status = checkTrains(); !status.ok())
     return status;
   if (count == 0)
@@ -218,13 +226,8 @@ Status Session::step(const Tokens *batches, uint32_t count, const Objective &of,
       status.code() == MEBP_IO && findBackend(settings.backend)->isForeign && lane().gradients.areKept();
   if (status = trainables.endStep(status); !status.ok())
     return isUndone && trainables.checkWhole().ok() ? undone(status) : status;
-  // Nothing that a step touches is given back, so the memory at its end is the most that it had.
-  peak.sample();
-  out.grad_norm = std::sqrt(squaredNorm);
+  report(begun, squaredNorm, out);
   out.tokens = allLabels;
-  out.peak_bytes = peak.bytes();
-  out.written_bytes = spill.writtenBytes() - writtenBefore;
-  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return Status();
 }
 

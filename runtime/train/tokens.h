@@ -36,6 +36,10 @@ struct BatchMemory {
   float *coefficients() const { return static_cast<float *>(find(format::coefficientsPort)); }
   float *logProbabilities() const { return static_cast<float *>(find(format::logProbabilitiesPort)); }
   float *entropy() const { return static_cast<float *>(find(format::entropyPort)); }
+  // Null where the head has none.
+  float *values() const { return static_cast<float *>(find(format::valuesPort)); }
+  float *valueCoefficients() const { return static_cast<float *>(find(format::valueCoefficientsPort)); }
+  float *entropyCoefficients() const { return static_cast<float *>(find(format::entropyCoefficientsPort)); }
 };
 
 // Copies a batch, then checks the copy, since whoever gave it may still write to it: shapes beyond the compiled ones,

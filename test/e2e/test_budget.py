@@ -2,6 +2,7 @@
 """mebpc --memory-budget: the plan that it chooses, and what it says where there is none."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from support import models
 from support.exports import export
 
 SEQUENCE = 256
+SOAK = "MEBP_SOAK" in os.environ
 PROTO = Path(__file__).resolve().parents[2] / "format" / "program.proto"
 
 
@@ -211,6 +213,35 @@ def test_other_peaks_are_those_of_the_sessions(exported, tmp_path):
     assert not peaks
 
 
+@pytest.mark.parametrize("objective", ["dpo", "grpo", "ppo"])
+def test_objectives_are_planned(exported, tmp_path, objective):
+    """What a step sums, and the text that it writes, is in the peak, and within the budget."""
+    _, path = exported
+    options = {"objective": objective, "generate_len": 64}
+    mebp.compile(path, tmp_path / "model.mebp", **options)
+    session = mebp.Session(tmp_path / "model.mebp", accumulate=True, return_gradients=False)
+    shared = "trainables", "workspace"
+    writing = sum(part["bytes"] for part in session.plan["generation"] if part["name"] not in shared)
+    beside = 0 if objective == "dpo" else writing
+    peak = session.plan["peak_bytes"]
+    assert peak == session.plan["planned_peak_bytes"] + beside
+    assert session.plan["arenas"].get("writing", 0) == beside
+    mebp.compile(path, tmp_path / "fits.mebp", **options, memory_budget=peak, spill="none")
+    with pytest.raises(mebp.Error, match="--memory-budget"):
+        mebp.compile(path, tmp_path / "none.mebp", **options, memory_budget=peak // 4, spill="none")
+    fitted = mebp.Session(tmp_path / "fits.mebp", accumulate=True).plan
+    assert fitted["peak_bytes"] <= peak
+
+
+def test_an_objective_that_an_optimizer_cannot_train_is_refused(exported, tmp_path):
+    _, path = exported
+    with pytest.raises(mebp.Error) as caught:
+        mebp.compile(path, tmp_path / "model.mebp", objective="dpo", optimizer="mezo")
+    assert str(caught.value) == (
+        "--objective dpo: sums whole gradients, which --optimizer mezo does not have; give another optimizer"
+    )
+
+
 def test_plan_of_shapes_alone_is_the_compiled_one(tmp_path):
     model = models.build("qwen2", num_hidden_layers=3)
     model.config.save_pretrained(tmp_path / "shapes")
@@ -224,6 +255,42 @@ def test_plan_of_shapes_alone_is_the_compiled_one(tmp_path):
     planned = json.loads((tmp_path / "plan.json").read_text())
     assert planned["peak_bytes"] == compiled["peak_bytes"]
     assert {buffer["name"]: buffer["bytes"] for buffer in planned["buffers"]} == compiled["arenas"]
+
+
+def frontier(exported, tmp_path, *options: str) -> tuple[list[dict], list[str]]:
+    """The points as JSON has them, and the lines of the table."""
+    path = tmp_path / "frontier.json"
+    command = [find_tool("mebpc"), str(exported), "--frontier", "--plan-json", str(path), "--threads", "1", *options]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return json.loads(path.read_text())["frontier"], run.stdout.splitlines()
+
+
+def test_frontier_is_what_budgets_choose(exported, tmp_path):
+    """Budgets between two points get the plan of the lower one, so a larger one never gets a slower plan."""
+    _, path = exported
+    points, lines = frontier(path, tmp_path, "--spill", "none")
+    peaks, seconds = ([point[key] for point in points] for key in ("peak_bytes", "seconds"))
+    assert peaks == sorted(set(peaks)) and seconds == sorted(set(seconds), reverse=True)
+    assert lines[1].split()[0] == f"{peaks[0] / 1e6:.2f}" and lines[-1].split()[0] == f"{peaks[-1] / 1e6:.2f}"
+    assert 2 <= len(lines) - 1 <= len(points)
+    for budget in np.linspace(peaks[0], 1.2 * peaks[-1], 60 if SOAK else 12, dtype=np.int64):
+        expected = [point for point in points if point["peak_bytes"] <= budget][-1]
+        chosen = plan(path, tmp_path, "--spill", "none", "--memory-budget", f"{budget}B")
+        assert chosen["peak_bytes"] == expected["peak_bytes"], budget
+        assert chosen["predicted_seconds"] == pytest.approx(expected["seconds"], rel=1e-6), budget
+
+
+def test_frontier_spills_below_what_does_not(exported, tmp_path):
+    _, path = exported
+    points, _ = frontier(path, tmp_path)
+    spilled = [point["spill"] != "none" for point in points]
+    assert spilled == sorted(spilled, reverse=True) and any(spilled) and not all(spilled)
+    assert f"{points[0]['peak_bytes'] / 1e6:.2f}" == f"{smallest_peak(path):.2f}"
+    # An older one may be written over, and nothing is with a schedule of one's own.
+    assert frontier(path, tmp_path)[0] == points
+    line = refusal(path, "--frontier", "--chunk-size", "16")
+    assert "--frontier excludes --chunk-size" in line
 
 
 def longest(exported, budget: str) -> int:

@@ -14,6 +14,7 @@ from score import Question, read_questions
 
 from mebp.errors import Error
 from support.commands import TIMEOUT, mebp
+from support.textmodel import make_text_bundle
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 DATA, QUESTIONS = EXAMPLES / "brindle_rock.jsonl", EXAMPLES / "brindle_rock_questions.jsonl"
@@ -35,6 +36,21 @@ def script(name: str, *arguments: object) -> subprocess.CompletedProcess:
     # Two of torch's threads wait by spinning where another process has a core.
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False, env=environment)
+
+
+def test_pairs_that_are_preferred(tmp_path):
+    """One way round or the other."""
+    bundle, lines = make_text_bundle(tmp_path, seq_len=48, batch=1), [("a lamp", "oil"), ("a wick", "trim it")]
+    counts = []
+    for first, second in (("chosen", "rejected"), ("rejected", "chosen")):
+        pairs = tmp_path / f"{first}.jsonl"
+        pairs.write_text("".join(json.dumps({"prompt": "The", first: a, second: b}) + "\n" for a, b in lines))
+        run = script("prefer.py", bundle, "--pairs", pairs)
+        assert run.returncode == 0, run.stderr
+        counts.append(int(re.fullmatch(r"of (\d) in 2 pairs the chosen answer is likelier \(\d+%\)\n", run.stdout)[1]))
+    assert sum(counts) == 2
+    run = script("prefer.py", tmp_path / "none.mebp", "--pairs", pairs)
+    assert run.returncode == 2 and run.stderr.startswith("prefer.py: ") and len(run.stderr.splitlines()) == 1
 
 
 def test_no_question_is_trained_on():

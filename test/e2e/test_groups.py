@@ -52,6 +52,13 @@ def bundle(folder):
     return make_bundle(folder / "source", folder, seq_len=LENGTH, batch=2, generate_len=LENGTH)
 
 
+@pytest.fixture(scope="module")
+def bonus(folder):
+    (folder / "bonus").mkdir()
+    made = {"seq_len": LENGTH, "batch": 2, "generate_len": LENGTH}
+    return make_bundle(folder / "source", folder / "bonus", **made, entropy_bonus=True)
+
+
 def rolled_out(bundle, folder, **options) -> list:
     session = mebp.Session(bundle, **options)
     randomise_adapter(session, seed=1)
@@ -88,11 +95,14 @@ def test_log_probabilities_are_those_of_training(bundle, folder):
         {"loss_type": "grpo", "beta": 0.1, "use_bias_correction_kl": False},
         {"loss_type": "dapo", "beta": 0.04, "epsilon": 0.02},
         {"loss_type": "dr_grpo", "importance_sampling_level": "sequence"},
+        {"loss_type": "grpo", "entropy_coef": 0.5},
+        {"loss_type": "dapo", "entropy_coef": 0.5, "top_entropy_quantile": 0.3},
     ],
-    ids=["grpo with a reference", "dapo, clipped", "of sequences"],
+    ids=["grpo with a reference", "dapo, clipped", "of sequences", "entropy bonus", "of the highest entropies"],
 )
-def test_gradients(bundle, folder, monkeypatch, show, options):
+def test_gradients(bundle, bonus, folder, monkeypatch, show, options):
     """At the third update of a rollout, where ratios are not 1."""
+    bundle = bonus if "entropy_coef" in options else bundle
     asked = TrainingOptions(bundle, folder / "prompts.jsonl", objective="grpo", accumulate=2,
                             reward=[f"{folder / 'rewards.py'}:high"],
                             objective_options={"group": GROUP, "temperature": TEMPERATURE, "max_completion": ROOM,
@@ -125,18 +135,24 @@ def test_gradients(bundle, folder, monkeypatch, show, options):
 
 def true_loss(of, sequences, options):
     """By formulas of its own."""
-    total, count = 0.0, len(sequences)
+    count = len(sequences)
     tokens = sum(len(each.completion) for each in sequences)
+    every = []
     for each in sequences:
         ids = torch.from_numpy(each.ids.astype(np.int64))
-        logits = of.model(ids).logits[:, :-1].double() / TEMPERATURE
-        logps = logits.log_softmax(-1).gather(-1, ids[:, 1:, None])[0, -len(each.completion) :, 0]
+        logits = of.model(ids).logits[0, -len(each.completion) - 1 : -1].double() / TEMPERATURE
+        every.append((logits.log_softmax(-1), torch.distributions.Categorical(logits=logits).entropy()))
+    entropies = torch.cat([entropy for _, entropy in every])
+    threshold = torch.quantile(entropies.detach(), 1 - options.top_entropy_quantile)
+    total = -options.entropy_coef * entropies[entropies >= threshold].mean()
+    for each, (all_logps, entropy) in zip(sequences, every, strict=True):
+        logps = all_logps.gather(-1, torch.from_numpy(each.completion.astype(np.int64))[:, None])[:, 0]
         log_ratio = logps - torch.from_numpy(each.old).double()
         if options.importance_sampling_level == "sequence":
             log_ratio = log_ratio.mean() + 0 * log_ratio
         ratio = log_ratio.exp()
         clipped = ratio.clamp(1 - options.epsilon, 1 + options.epsilon)
-        losses = -torch.minimum(ratio * each.advantage, clipped * each.advantage)
+        losses = -torch.minimum(ratio * each.advantage, clipped * each.advantage) * (entropy >= threshold)
         if options.beta:
             behind = torch.from_numpy(each.reference).double() - logps
             kl = behind.exp() - behind - 1
@@ -144,6 +160,29 @@ def true_loss(of, sequences, options):
         by = {"grpo": len(losses) * count, "dapo": tokens, "dr_grpo": count * ROOM}[options.loss_type]
         total = total + losses.sum() / by
     return total
+
+
+def test_ratios_beyond_all_measure_are_counted(bundle, folder):
+    options = {"group": 2, "max_completion": 4, "num_iterations": 2, "beta": 0.1}
+    asked = TrainingOptions(bundle, folder / "prompts.jsonl", objective="grpo",
+                            reward=[f"{folder / 'rewards.py'}:high"], objective_options=options)  # fmt: skip
+    objective = make_objective(asked, Tokenizer(bundle), LENGTH)
+    session = mebp.Session(bundle, lr=0.0, **objective.session_options())
+    list(objective.begin(session))
+    step = objective.step(session, 0)
+    assert step.metrics["ratio_overflows"] == 0 and step.metrics["kl"] == 0  # the base model is the reference
+    objective._current[0].old -= 30
+    assert objective.step(session, 1).metrics["ratio_overflows"] == len(objective._current[0].completion)
+
+
+def test_groups_with_equal_rewards_are_counted(bundle, folder):
+    asked = TrainingOptions(bundle, folder / "prompts.jsonl", objective="grpo",
+                            reward=[f"{folder / 'rewards.py'}:same"],
+                            objective_options={"group": 2, "max_completion": 4})  # fmt: skip
+    objective = make_objective(asked, Tokenizer(bundle), LENGTH)
+    session = mebp.Session(bundle, **objective.session_options())
+    list(objective.begin(session))
+    assert objective.step(session, 0).metrics["frac_reward_zero_std"] == 1
 
 
 def test_command(bundle, folder, tmp_path):
@@ -163,7 +202,9 @@ def test_command(bundle, folder, tmp_path):
     assert (tmp_path / "parts-adapter" / weights).read_bytes() == (tmp_path / "whole-adapter" / weights).read_bytes()
     steps = [entry for entry in read_log(tmp_path / "run.jsonl") if isinstance(entry, Record)]
     assert {"reward", "reward_std", "rewards/high/mean", "completions/mean_length"} <= steps[0].metrics.keys()
-    assert steps[0].metrics == {**steps[1].metrics, "entropy": steps[0].metrics["entropy"]}
+    of_rollout = "reward", "reward_std", "rewards/high/mean", "completions/mean_length"
+    assert all(steps[0].metrics[name] == steps[1].metrics[name] for name in of_rollout)
+    assert {"entropy", "clip_ratio/region_mean"} <= steps[1].metrics.keys()
 
 
 def test_rollouts(bundle, folder, tmp_path):
@@ -193,6 +234,10 @@ def test_refusals(bundle, folder):
     assert says() == "mebp: --objective grpo needs a reward; give --reward MODULE:FUNCTION, or a command"
     assert says(*reward, "--group", 1).startswith("mebp: --group is 1; a group needs at least 2 completions")
     assert says(*reward, "--temperature", 0).startswith("mebp: temperature is 0, so all completions of a prompt would")
+    assert says(*reward, "--entropy-coef", 0.1) == (
+        f"mebp: --entropy-coef needs the derivative of the head's entropy, which {bundle} was compiled without; "
+        "compile it with --entropy-bonus"
+    )
     assert says(*reward, "--loss-type", "ppo").startswith("mebp: loss_type is 'ppo'; choose grpo")
     two = "--reward", f"{folder / 'rewards.py'}:two"
     assert "reward two: gives 2 for 8 completions" in says(*two, "--max-completion", 4, "--steps", 1)

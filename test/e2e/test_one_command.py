@@ -375,3 +375,51 @@ def test_refusals(model, bundle, cached, samples, tmp_path, capsys):
 def test_what_mebpc_refuses_is_not_exported(model, empty, samples, capsys, options, line):
     assert refusal_in_process(capsys, "train", model, "--data", samples, *options.split()) == f"mebp: {line}\n"
     assert not empty.exists()
+
+
+PAIR = {"prompt": "Lamp:", "chosen": " is lit", "rejected": " is out"}
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "said"),
+    [
+        (PAIR, {"objective": "dpo"}, "--batch 2: pairs of up to 64 tokens are faster side by side"),
+        (
+            {"prompt": "Lamp:"},
+            {"objective": "grpo", "reward": [], "max_completion": 60, "group": 2},
+            "--seq-len 96: which hold all 3 samples, the longest of 65",
+        ),
+    ],
+    ids=["dpo", "grpo"],
+)
+def test_other_objectives(model, cached, tmp_path, capsys, data, options, said):
+    """The length is what their data asks for."""
+    if "reward" in options:
+        source = "def reward(completion_ids, **_):\n    return [ids[0] for ids in completion_ids]\n"
+        (tmp_path / "reward.py").write_text(source)
+        options = options | {"reward": [f"{tmp_path / 'reward.py'}:reward"]}
+    run = mebp.train(model, write(tmp_path / "data.jsonl", *[data] * 3), steps=1, **options)
+    assert said in capsys.readouterr().out
+    assert run.session.max_batch == (2 if options["objective"] == "dpo" else 1) and run.session.generates
+
+
+def test_data_of_other_objectives_is_read_before_the_export(model, empty, tmp_path):
+    data = write(tmp_path / "data.jsonl", PAIR, PAIR | {"rejected": " is lit"})
+    for length in ({}, {"seq_len": 64}):
+        with pytest.raises(Error) as caught:
+            mebp.train(model, data, objective="dpo", progress=False, **length)
+        assert str(caught.value).startswith(f'{data}:2: "chosen" and "rejected" are the same')
+    assert not (empty / "exports").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "has"),
+    [({"objective": "ppo"}, (True, False)), ({"objective": "grpo", "group": 2, "entropy_coef": 0.01}, (False, True))],
+    ids=["ppo", "entropy bonus"],
+)
+def test_the_bundle_has_what_the_objective_needs(model, cached, tmp_path, options, has):
+    prompts = write(tmp_path / "prompts.jsonl", {"prompt": "Lamp:"})
+    (tmp_path / "rewards.py").write_text("def length(completions, **columns): return [len(c) for c in completions]")
+    sampling = {"reward": f"{tmp_path / 'rewards.py'}:length", "max_completion": 8, "steps": 1, "progress": False}
+    session = mebp.train(model, prompts, generate_len=32, **sampling, **options).session
+    assert session.max_sequence == 32 and (session.has_values, session.has_entropy_bonus) == has

@@ -10,16 +10,18 @@ import pytest
 import torch
 
 import mebp
+from mebp.inspect import inspect
 from mebp.tokenizer import Tokenizer
 from mebp.training.log import Record, read_log
 from mebp.training.objectives import make_objective
-from mebp.training.objectives.preferences import DEFERRED, INTERLEAVED, SCORED_FIRST
+from mebp.training.objectives.pair_ways import DEFERRED, INTERLEAVED, SCORED_FIRST, gradient_bytes
 from mebp.training.options import TrainingOptions
 from mebp.verification.comparison import relative_error
 from mebp.verification.inputs import randomise_adapter
 from support import models
 from support.commands import mebp as command
 from support.commands import refusal
+from support.peaks import other_peaks
 from support.pipeline import make_bundle, reference_for
 from support.textmodel import make_tokenizer
 
@@ -80,8 +82,7 @@ def test_ways_agree(bundles, folder, monkeypatch):
         (SCORED_FIRST, 1, {"accumulate": 2}),
     ):
         objective, session, gradients = prepared(bundles[batch], folder, monkeypatch, **changes)
-        assert objective._way == (INTERLEAVED if batch == 2 else DEFERRED)
-        objective._way = way
+        objective._way = replace(objective._way, name=way)
         steps = [objective.step(session, number) for number in range(3)]
         found[way] = gradients, [step.result.loss for step in steps], [dict(step.metrics) for step in steps]
     for way in (INTERLEAVED, SCORED_FIRST):
@@ -155,6 +156,18 @@ def aot(chosen, rejected):
     return -torch.nn.functional.logsigmoid(BETA * torch.sort(chosen - rejected)[0])
 
 
+def test_another_reference_than_the_adapter_that_is_trained_is_said(bundles, folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEBP_CACHE", str(tmp_path / "cache"))
+    session = mebp.Session(bundles[1])
+    randomise_adapter(session, seed=2)
+    session.save_adapter(tmp_path / "adapter")
+    run = command("train", bundles[1], "--data", folder / "pairs.jsonl", "--objective", "dpo", "--steps", 1,
+                  "--adapter", tmp_path / "adapter", "--reference", "base")  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    note = f"--reference base: {tmp_path / 'adapter'} is trained on, and compared with the model without it"
+    assert note in run.stdout.splitlines()
+
+
 def test_reference_is_kept(bundles, folder, monkeypatch, tmp_path):
     """What was computed once is read, by who has the same bundle, reference and data."""
     _, session, _ = prepared(bundles[1], folder, monkeypatch)
@@ -209,13 +222,28 @@ def test_command(bundles, folder, tmp_path, monkeypatch):
     assert "--objective dpo" in card and f"--beta {BETA}" in card
 
 
+def test_a_budget_without_room_for_a_gradient(folder, tmp_path, monkeypatch):
+    """Then the chosen completion is scored first, within the budget."""
+    monkeypatch.setenv("MEBP_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "free").mkdir()
+    free = make_bundle(folder / "source", tmp_path / "free", seq_len=LENGTH)
+    waiting = gradient_bytes(inspect(free))
+    budget = other_peaks(free)["adamw, accumulated"] + waiting // 2
+    bundle = make_bundle(folder / "source", tmp_path, seq_len=LENGTH, memory_budget=f"{budget}B", spill="none")
+    run = command("train", bundle, "--data", folder / "pairs.jsonl", "--objective", "dpo", "--accumulate", 2,
+                  "--steps", 1, "--adapter-out", tmp_path / "adapter")  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    why = f"the budget has no {waiting / 1e6:.1f} MB for a gradient that waits"
+    assert f"pairs: scored first: {why}, so the chosen completion runs forward once more" in run.stdout
+
+
 def test_refusals(bundles, folder, tmp_path):
     data = folder / "pairs.jsonl"
 
     def says(*options):
         return refusal("train", bundles[1], "--data", data, *options)
 
-    assert says("--objective", "rlhf") == "mebp: --objective is 'rlhf'; choose sft, dpo, grpo"
+    assert says("--objective", "rlhf") == "mebp: --objective is 'rlhf'; choose sft, dpo, grpo, ppo"
     assert says("--beta", 1) == "mebp: --beta is an option of --objective dpo and grpo, and this is sft"
     assert says("--objective", "dpo", "--beta", -1) == "mebp: beta is -1.0; give a finite number above 0"
     assert says("--objective", "dpo", "--loss-type", "best").startswith(

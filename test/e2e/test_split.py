@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One model over a device and a server computes the bits of one process."""
 
+import shutil
 import time
 
 import numpy as np
@@ -10,7 +11,8 @@ import mebp
 from mebp.certificates import make_certificates
 from mebp.inspect import inspect
 from mebp.split import Credentials, Server, connect
-from support.split import STEPS, compile_both, same, tokens, trained
+from support import models
+from support.split import BATCH, SEQUENCE, STEPS, compile_both, same, tokens, trained
 
 KEPT = {"K = N = 0": (0, 0), "K = N = 1": (1, 1), "K = 2": (2, 0)}
 
@@ -41,15 +43,29 @@ def test_bits_of_one_process(folder, precision, kept):
     assert all(values.any() for values in first[1].values())
     assert same(one.trainables(), two.trainables())
     assert one.loss(ids, labels) == two.loss(ids, labels)
-    for greedy in ({}, {"temperature": 0.7, "seed": 3}):
-        prompt = ids[:1, :11]
-        answers = [session.generate(prompt, max_new_tokens=16, **greedy) for session in (one, two)]
-        assert np.array_equal(*answers)
+    # In one wave; in two; and likewise of two sequences at once.
+    for prompt in (ids[:1, :11], ids[:1, :35], ids[:, :20]):
+        for way in ({}, {"temperature": 0.7, "seed": 3}):
+            answers = [session.generate(prompt, max_new_tokens=12, **way) for session in (one, two)]
+            assert np.array_equal(*answers)
 
 
 def test_chunks(folder):
     whole, edge, cloud = compile_both(folder, "f32", (0, 0), "--chunk-size=7")
     assert same(trained(whole), trained(edge, connect(edge, Server(cloud))))
+
+
+def test_text_that_a_window_has_lost(tmp_path):
+    """A conversation that goes on further back than the server's layers keep is computed again from its beginning."""
+    model = models.build("mistral", num_hidden_layers=3, sliding_window=8)
+    mebp.export(model, tmp_path / "model.onnx", seq_len=SEQUENCE, batch=BATCH)
+    whole, edge, cloud = compile_both(tmp_path, "f32", (0, 0), "--chunk-size=8", positions=200)
+    one = mebp.Session(whole, threads=1)
+    two = mebp.Session(edge, threads=1, stream=connect(edge, Server(cloud)))
+    said, source = np.arange(180, dtype=np.int32)[np.newaxis], two.keys_and_values()
+    for kept, new in ((180, 6), (176, 3), (90, 5), (20, 1), (60, 2)):
+        prompt = np.concatenate([said[:, :kept], np.full((1, new), 7, np.int32)], axis=1)
+        assert np.array_equal(one.generate(prompt, 4), two.generate(prompt, 4, source=source))
 
 
 def test_accumulated_and_clipped(halves):
@@ -93,8 +109,12 @@ def test_halves_alone(halves):
         Server(edge)
 
 
-def test_another_pair_is_refused(folder, halves):
-    other = compile_both(folder, "bf16")
+@pytest.mark.parametrize("precision, more, rank", [("bf16", [], 5), ("f32", ["--wire=bf16"], 5), ("f32", [], 6)],
+                         ids=["type", "wire", "rank"])  # fmt: skip
+def test_another_pair_is_refused(folder, halves, tmp_path, precision, more, rank):
+    for file in folder.glob("model.*"):
+        shutil.copy(file, tmp_path)
+    other = compile_both(tmp_path, precision, (0, 0), *more, rank_down=rank)
     with pytest.raises(mebp.Error, match="half of another model"):
         mebp.Session(halves[1], stream=connect(halves[1], Server(other[2])))
 

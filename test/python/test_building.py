@@ -11,6 +11,7 @@ from mebp.building.budget import free_budget
 from mebp.building.fingerprint import bundle_fingerprint, export_fingerprint
 from mebp.building.length import Length, choose_length, model_limit
 from mebp.compile_options import CompileOptions, compile_option_kinds, flag
+from mebp.data.loading import sample_lengths
 from mebp.errors import Error
 from mebp.exporter.finding import Found
 from mebp.memory import free_bytes
@@ -49,19 +50,26 @@ def completions(path: Path, *lengths: int) -> Path:
 )
 def test_the_length_holds_the_samples(source, tmp_path, lengths, limit, expected):
     data = completions(tmp_path / "data.jsonl", *lengths)
-    assert choose_length(data, Tokenizer.of_model(source), limit) == expected
+    assert choose_length(sample_lengths(data, Tokenizer.of_model(source), 2000), limit) == expected
+
+
+def test_what_is_not_cut_is_held():
+    assert choose_length([10] * 99 + [5000], None, may_cut=False).tokens == 5024
+    assert choose_length([10] * 99 + [5000], 2048, may_cut=False).reason == (
+        "which hold 99 of 100 samples, the longest of 5,000"
+    )
 
 
 def test_packed_text_has_the_usual_length(source, tmp_path):
     (tmp_path / "data.txt").write_text("The lamp is lit.")
     for limit, tokens in ((None, 256), (512, 256), (128, 128)):
-        length = choose_length(tmp_path / "data.txt", Tokenizer.of_model(source), limit)
+        length = choose_length(sample_lengths(tmp_path / "data.txt", Tokenizer.of_model(source), 2000), limit)
         assert length == Length(tokens, "as usual for packed text")
 
 
 def test_many_samples_are_not_all_read(source, tmp_path):
     data = completions(tmp_path / "data.jsonl", *[10] * 1999, *[200] * 2001)
-    assert choose_length(data, Tokenizer.of_model(source), None).reason == (
+    assert choose_length(sample_lengths(data, Tokenizer.of_model(source), 2000), None).reason == (
         "which hold all 2,000 samples, the longest of 200"
     )
 

@@ -124,6 +124,11 @@ OBJECTS = "write one object a line, or one array of objects"
             '"history" is not read; write the conversation as "messages"',
         ),
         ({"instruction": "a", "output": "b", "text": "c"}, 'has both "text" and "instruction"; keep one of them'),
+        (
+            {"prompt": "a", "chosen": "b", "rejected": "c"},
+            'has "chosen" and "rejected", a pair of which one is preferred; give --objective dpo, or keep what is '
+            'chosen, as "completion"',
+        ),
         ({"conversations": "a"}, '"conversations" is a string; give a list of {"from", "value"}'),
         ({"conversations": [{"from": "gpt"}]}, 'conversations[0] has no "value"; give {"from", "value"}'),
         ({"conversations": [{"value": "a"}]}, 'conversations[0] has no "from"; give {"from", "value"}'),

@@ -30,7 +30,7 @@ def batch(written="2+2=", **columns):
     ]
     texts = ["4", "four", "", "5"]
     return [
-        Sampled(prompts[index // 2], text, list(text.encode()), number=index % 2 + 1)
+        Sampled(prompts[index // 2], text, np.array(list(text.encode()), np.int32), number=index % 2 + 1)
         for index, text in enumerate(texts)
     ]
 
@@ -65,6 +65,7 @@ def test_a_function_is_called_as_trl_calls_it(functions):
         """
 def reward(prompts, completions, completion_ids, answer, **others):
     assert prompts == ["2+2="] * 4 and completion_ids[1] == [102, 111, 117, 114]
+    assert type(completion_ids[1]) is list and type(completion_ids[1][0]) is int
     assert answer == [4, 4, 5, 5] and others["trainer_state"].global_step == 7
     others["log_metric"]("longest", 4)
     others["log_extra"]("extra", completions)

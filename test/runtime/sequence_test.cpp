@@ -19,6 +19,13 @@ mebp_session_options summing(bool pending = false) {
   return options;
 }
 
+mebp_scores scoresTo(float *logProbabilities) {
+  mebp_scores scores;
+  mebp_scores_init(&scores);
+  scores.log_probabilities = logProbabilities;
+  return scores;
+}
+
 struct Model {
   explicit Model(const mebp_session_options &options = summing())
       : folder(tinyBundle({})), bundle(folder.path()), session(bundle.handle, options) {}
@@ -28,12 +35,15 @@ struct Model {
     mebp_scoring_init(&scoring);
     scoring.temperature = temperature;
     const int32_t *tokens = ids.data() + static_cast<size_t>(number) * sequence;
-    return mebp_session_begin_sequence(session.handle, tokens, tokens, batch, sequence, &scoring, logProbabilities,
-                                       nullptr, &error);
+    const mebp_scores out = scoresTo(logProbabilities);
+    return mebp_session_begin_sequence(session.handle, tokens, tokens, batch, sequence, &scoring, &out, &error);
   }
   mebp_code end(float coefficient, bool pending = false) {
-    const std::vector<float> coefficients(sequence, coefficient);
-    return mebp_session_end_sequence(session.handle, coefficients.data(), pending, &error);
+    const std::vector<float> all(sequence, coefficient);
+    mebp_coefficients coefficients;
+    mebp_coefficients_init(&coefficients);
+    coefficients.log_probabilities = all.data();
+    return mebp_session_end_sequence(session.handle, &coefficients, pending, &error);
   }
   void add(uint32_t number, float coefficient, bool pending = false) {
     ASSERT_EQ(begin(number), MEBP_OK) << error.message;
@@ -155,9 +165,10 @@ TEST(Sequence, DerivativeKnowsTheTemperature) {
 
 std::vector<float> scored(Model &model, const mebp_scoring &scoring) {
   std::vector<float> found(sequence);
-  EXPECT_EQ(mebp_session_score(model.session.handle, ids.data(), ids.data(), batch, sequence, &scoring, found.data(),
-                               nullptr, &model.error),
-            MEBP_OK)
+  const mebp_scores out = scoresTo(found.data());
+  EXPECT_EQ(
+      mebp_session_score(model.session.handle, ids.data(), ids.data(), batch, sequence, &scoring, &out, &model.error),
+      MEBP_OK)
       << model.error.message;
   return found;
 }
@@ -196,8 +207,8 @@ TEST(Scoring, IsRefused) {
   mebp_scoring_init(&scoring);
   std::vector<float> found(sequence);
   auto score = [&](Model &of) {
-    return mebp_session_score(of.session.handle, ids.data(), ids.data(), batch, sequence, &scoring, found.data(),
-                              nullptr, &of.error);
+    const mebp_scores out = scoresTo(found.data());
+    return mebp_session_score(of.session.handle, ids.data(), ids.data(), batch, sequence, &scoring, &out, &of.error);
   };
   for (double temperature : {-1.0, static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
     scoring.temperature = temperature;
@@ -247,11 +258,27 @@ TEST(Sequence, IsRefused) {
   ASSERT_EQ(model.begin(1), MEBP_OK);
   EXPECT_EQ(model.end(NAN), MEBP_NOT_FINITE);
   const std::vector<int32_t> none(sequence, -100);
-  says(mebp_session_begin_sequence(model.session.handle, ids.data(), none.data(), batch, sequence, nullptr,
-                                   model.logProbabilities, nullptr, &model.error),
+  const mebp_scores out = scoresTo(model.logProbabilities);
+  says(mebp_session_begin_sequence(model.session.handle, ids.data(), none.data(), batch, sequence, nullptr, &out,
+                                   &model.error),
        "the sequence has no label that counts: all are -100, or stand at a row's first position, which nothing "
        "predicts");
   EXPECT_EQ(model.trainables(), before);
+
+  mebp_scores values = out;
+  values.values = model.logProbabilities;
+  EXPECT_EQ(
+      mebp_session_score(model.session.handle, ids.data(), ids.data(), batch, sequence, nullptr, &values, &model.error),
+      MEBP_UNSUPPORTED);
+  EXPECT_STREQ(model.error.message, "the bundle's head gives no values; compile it with --value-head");
+  ASSERT_EQ(model.begin(0), MEBP_OK);
+  const std::vector<float> zeros(sequence);
+  mebp_coefficients coefficients;
+  mebp_coefficients_init(&coefficients);
+  coefficients.entropy = zeros.data();
+  EXPECT_EQ(mebp_session_end_sequence(model.session.handle, &coefficients, false, &model.error), MEBP_UNSUPPORTED);
+  EXPECT_STREQ(model.error.message,
+               "the bundle's head has no derivative of its entropy; compile it with --entropy-bonus");
 
   Model keeping(defaultOptions());
   EXPECT_EQ(keeping.begin(0), MEBP_INVALID_ARGUMENT);

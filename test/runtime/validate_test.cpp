@@ -98,6 +98,20 @@ TEST(Validate, RefusesEachDamageByName) {
        [](format::Bundle &b) { b.mutable_blocks(1)->mutable_parameters(0)->set_name("other"); }},
       {"gives a gradient 'weight' of nothing that is trained",
        [](format::Bundle &b) { b.mutable_programs(2)->mutable_outputs(1)->set_name("weight"); }},
+      {"'log_probability_logits_gradient' has coefficients of the entropy without the sum that it is made of",
+       [](format::Bundle &b) {
+         // In place of the tile's own kernel, whose operands these are but for the last.
+         format::Kernel *tile = kernelOf(b, 3, "log_probability_tile");
+         const std::vector<int64_t> operands = {tile->operands(0), tile->operands(1), tile->operands(2),
+                                                tile->operands(3), tile->operands(5), tile->operands(3), -1,
+                                                tile->operands(2)};
+         const int64_t result = tile->results(0);
+         tile->Clear();
+         tile->set_name("log_probability_logits_gradient");
+         for (int64_t operand : operands)
+           tile->add_operands(static_cast<int32_t>(operand));
+         tile->add_results(static_cast<int32_t>(result));
+       }},
       {"nothing here supplies its port 'colours'; use a newer runtime",
        [](format::Bundle &b) { portOf(b, 3, "coefficients")->set_name("colours"); }, MEBP_UNSUPPORTED},
       {"nothing here supplies its port 'hidden'; use a newer runtime",

@@ -17,13 +17,14 @@ SEQUENCE, BATCH, LAYERS = 40, 2, 4
 STEPS = 4
 
 
-def compile_both(folder, precision: str = "f32", kept: tuple[int, int] = (0, 0), *more: str):
+def compile_both(folder, precision: str = "f32", kept: tuple[int, int] = (0, 0), *more: str,
+                 rank_down: int = 5, positions: int = 48):  # fmt: skip
     """The same module in one process, and in two halves."""
     model = folder / "model.onnx"
     if not model.exists():
         mebp.export(models.build("llama", num_hidden_layers=LAYERS), model, seq_len=SEQUENCE, batch=BATCH)
-    options = ["--adapter=private-lora", "--rank-down=5", "--rank-up=7", f"--precision={precision}", "--threads=1",
-               "--generate-len=48", *more]  # fmt: skip
+    options = ["--adapter=private-lora", f"--rank-down={rank_down}", "--rank-up=7", f"--precision={precision}",
+               "--threads=1", f"--generate-len={positions}", *more]  # fmt: skip
     name = folder / f"{precision}-{kept[0]}-{kept[1]}.mebp"
     halves = ["--split=private-lora", f"--device-first={kept[0]}", f"--device-last={kept[1]}"]
     for extra in ([], halves):

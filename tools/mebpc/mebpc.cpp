@@ -9,7 +9,7 @@
 namespace {
 
 // What a process has when it runs as planned, as the runtime lays it out: it trains, or it only generates text.
-uint64_t peakOf(const mebp_bundle *bundle, const mebp::format::Plan &plan, bool generates) {
+uint64_t peakOf(const mebp_bundle *bundle, const mebp::format::Plan &plan, bool sums, bool generates) {
   mebp_session_options options;
   mebp_session_options_init(&options);
   options.optimizer = static_cast<mebp_optimizer>(mebp::format::findOptimizer(plan.optimizer())->number);
@@ -17,6 +17,7 @@ uint64_t peakOf(const mebp_bundle *bundle, const mebp::format::Plan &plan, bool 
   options.momentum = plan.momentum();
   options.threads = plan.threads();
   options.generate_only = generates;
+  options.accumulate = sums && !generates;
   const uint64_t peak = mebp_session_peak_bytes(bundle, &options);
   if (!generates)
     return peak;
@@ -34,17 +35,25 @@ std::string comparePeak(const char *of, uint64_t planned, uint64_t laidOut) {
                                                   " bytes where the runtime lays out " + std::to_string(laidOut);
 }
 
+// Of training, of text that it writes.
+uint64_t bytesBeside(const mebp::format::Plan &plan) {
+  for (const mebp::format::Buffer &buffer : plan.buffers())
+    if (buffer.name() == mebp::writingBuffer)
+      return buffer.bytes();
+  return 0;
+}
+
 // The runtime's own reader says whether it opens what was written, and has the last word on what a plan needs.
-std::string checkBundle(const std::string &folder, const mebp::format::Plan &plan) {
+std::string checkBundle(const std::string &folder, const mebp::format::Plan &plan, bool sums) {
   mebp_error error;
   mebp_bundle *bundle = nullptr;
   std::string wrong;
   if (mebp_bundle_open(folder.c_str(), &bundle, &error) != MEBP_OK)
     wrong = error.message;
   else if (plan.generation_peak_bytes())
-    wrong = comparePeak("generation", plan.generation_peak_bytes(), peakOf(bundle, plan, true));
+    wrong = comparePeak("generation", plan.generation_peak_bytes(), peakOf(bundle, plan, sums, true));
   if (wrong.empty())
-    wrong = comparePeak("training", plan.peak_bytes(), peakOf(bundle, plan, false));
+    wrong = comparePeak("training", plan.peak_bytes() - bytesBeside(plan), peakOf(bundle, plan, sums, false));
   mebp_bundle_close(bundle);
   return wrong;
 }
@@ -55,6 +64,9 @@ int main(int argc, char **argv) {
   mebp::Compilation compilation;
   if (std::optional<int> status = mebp::parseCommandLine(argc, argv, compilation))
     return *status;
-  compilation.checkBundle = checkBundle;
+  const bool sums = compilation.options.training.sums;
+  compilation.checkBundle = [sums](const std::string &folder, const mebp::format::Plan &plan) {
+    return checkBundle(folder, plan, sums);
+  };
   return mebp::compile(compilation);
 }

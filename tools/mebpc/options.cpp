@@ -29,7 +29,7 @@ struct OptionError : std::runtime_error {
 /// What is written as text and meant as something else.
 struct Texts {
   std::string precision, weights, embeddingWeights, memoryBudget, maxSequenceFor, residentLimit, spill, emit;
-  std::string train = "lora", adapter = "lora", splitLayers, split, wire;
+  std::string train = "lora", adapter = "lora", splitLayers, split, wire, objective = "sft";
 };
 
 uint64_t getMachineMemory() {
@@ -52,14 +52,14 @@ format::WeightFormat readFormat(const std::string &option, const std::string &te
   throw OptionError(option + " " + text + ": choose " + format::weightFormatNames);
 }
 
-/// Without a budget a plan spills only where it is told to; within one, checkpoints may go.
-Spill readSpill(const std::string &name, const Training &training, bool trainsWeights) {
+/// A plan spills only where it is told to; where it is chosen, checkpoints may go.
+Spill readSpill(const std::string &name, const Training &training, bool isChosen, bool trainsWeights) {
   if (isForwardOnly(training.optimizer) && !name.empty() && name != "none")
     throw OptionError("--spill " + name + ": " + training.optimizer + " keeps no checkpoints and no state to spill");
   if (isForwardOnly(training.optimizer) || name == "none")
     return Spill::None;
   if (name.empty())
-    return training.budget ? Spill::Checkpoints : Spill::None;
+    return isChosen ? Spill::Checkpoints : Spill::None;
   return name == "all" && (keepsState(training) || trainsWeights) ? Spill::All : Spill::Checkpoints;
 }
 
@@ -76,7 +76,7 @@ void readLayers(const std::string &text, PrivateLora &out) {
 }
 
 void readTexts(const Texts &texts, Compilation &out) {
-  auto &[shape, lora, privateLora, split, full, galore, storage, schedule, training, generation] = out.options;
+  auto &[shape, lora, privateLora, split, full, galore, head, storage, schedule, training, generation] = out.options;
   full.isChosen = texts.train == "full";
   privateLora.isChosen = texts.adapter == "private-lora";
   split.isChosen = !texts.split.empty();
@@ -106,9 +106,14 @@ void readTexts(const Texts &texts, Compilation &out) {
     throw OptionError("--lora-alpha " + std::to_string(lora.alpha) + ": give a finite number that is not 0");
   if (training.threads == 0)
     training.threads = std::max(1u, std::thread::hardware_concurrency());
-  training.mostSpill = readSpill(texts.spill, training, full.isChosen);
+  training.mostSpill = readSpill(texts.spill, training, training.budget || out.showFrontier, full.isChosen);
   if (!training.budget)
     schedule.spill = training.mostSpill;
+  training.sums = texts.objective != "sft";
+  training.writes = (texts.objective == "grpo" || texts.objective == "ppo") && out.generateLength.value_or(0) > 0;
+  if (training.sums && (isForwardOnly(training.optimizer) || projectsGradients(training.optimizer)))
+    throw OptionError("--objective " + texts.objective + ": sums whole gradients, which --optimizer " +
+                      training.optimizer + " does not have; give another optimizer");
   if (!texts.emit.empty())
     out.emit = texts.emit == "nn" ? Level::Nn : texts.emit == "train" ? Level::Train : Level::Exec;
 }
@@ -141,13 +146,22 @@ void refuseOtherAdapter(const CLI::App &app, const std::string &train, const std
     if (app.get_option("--split")->count() + app.get_option("--wire")->count() == 0 &&
         app.get_option(option)->count() > 0)
       throw OptionError(std::string(option) + ": says what --split keeps on the device; give --split private-lora");
-  for (const char *option : {"--memory-budget", "--max-seq-for", "--spill", "--checkpoint-spacing", "--plan-json"})
+  for (const char *option :
+       {"--memory-budget", "--max-seq-for", "--spill", "--checkpoint-spacing", "--plan-json", "--frontier"})
     if (app.get_option("--split")->count() > 0 && app.get_option(option)->count() > 0)
       throw OptionError(std::string(option) + ": is not for --split, whose halves have a plan each; leave it out");
   for (const char *option : {"--rank-down", "--rank-up", "--share-a", "--split-layers"})
     if (!isPrivate && app.get_option(option)->count() > 0)
       throw OptionError(std::string(option) +
                         ": is not for --adapter lora; leave it out, or give --adapter private-lora");
+}
+
+/// It lies beside LoRA's adapters.
+void refuseValueHead(const Options &options) {
+  if (options.head.hasValues && (options.full.isChosen || options.privateLora.isChosen))
+    throw OptionError(std::string("--value-head: is not for ") +
+                      (options.full.isChosen ? "--train full" : "--adapter private-lora") +
+                      "; leave it out, or train LoRA");
 }
 
 void refuseValues(const Options &options) {
@@ -187,7 +201,7 @@ void refuseChoices(const CLI::App &app, const std::string &text) {
 } // namespace
 
 std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
-  auto &[shape, lora, privateLora, split, full, galore, storage, schedule, training, generation] = out.options;
+  auto &[shape, lora, privateLora, split, full, galore, head, storage, schedule, training, generation] = out.options;
   training.threads = 0; // this machine's
   Texts texts;
   texts.precision = storage.narrowActivations ? "bf16" : "f32";
@@ -261,11 +275,20 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   app.add_option("--galore-rank", galore.rank,
                  "with --optimizer galore or qgalore, dimensions that a matrix's gradient is projected to")
       ->capture_default_str();
+  app.add_flag("--value-head", head.hasValues,
+               "train a linear layer that gives a value of each token, too, as PPO needs it");
+  app.add_flag("--entropy-bonus", head.hasEntropyBonus,
+               "let objectives depend on the entropy; the head's backward then takes a second sweep of the vocabulary");
   app.add_option("--seed", lora.seed, "seed for the adapters' initial values")->capture_default_str();
   app.add_option("--random-weights", storage.randomSeed,
                  "draw random weights with this seed, for a --shape-only export");
   app.add_option("--optimizer", training.optimizer, "plan memory for this optimizer: " + format::listOptimizers())
       ->check(CLI::IsMember(format::optimizerNames()))
+      ->capture_default_str();
+  app.add_option("--objective", texts.objective,
+                 "plan memory for this objective of mebp train: but for sft, a step sums gradients over its "
+                 "sequences; with grpo or ppo and --generate-len it writes text, too")
+      ->check(CLI::IsMember({"sft", "dpo", "grpo", "ppo"}))
       ->capture_default_str();
   app.add_option("--momentum", training.momentum, "with --optimizer sgd, plan for this momentum, which has to be kept")
       ->capture_default_str();
@@ -281,22 +304,26 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
       "(default: ~/.cache/mebp/rates.json, if it exists)");
   CLI::Option *budget = app.add_option("--memory-budget", texts.memoryBudget,
                                        "choose the fastest plan with at most this peak, such as 64MiB");
+  CLI::Option *frontier = app.add_flag("--frontier", out.showFrontier,
+                                       "print what each budget buys, from the least peak to where more does not help, "
+                                       "and stop")
+                              ->excludes(budget);
   app.add_option("--chunk-size", schedule.chunk,
                  "process sequences in chunks of this many tokens; 0 for whole sequences")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str()
-      ->excludes(budget);
+      ->excludes(budget, frontier);
   app.add_option("--checkpoint-spacing", schedule.spacing,
                  "keep the input of every N-th layer and recompute the others")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str()
-      ->excludes(budget);
+      ->excludes(budget, frontier);
   app.add_option("--loss-rows", schedule.lossRows, "tokens in a tile of the loss")
       ->capture_default_str()
-      ->excludes(budget);
+      ->excludes(budget, frontier);
   app.add_option("--loss-columns", schedule.lossColumns, "vocabulary entries in a tile of the loss")
       ->capture_default_str()
-      ->excludes(budget);
+      ->excludes(budget, frontier);
   app.add_option(
          "--spill", texts.spill,
          "what a step may keep in a file on a disk: none, checkpoints, or all (optimizer state too); with a budget, "
@@ -306,13 +333,14 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
                  "keep at most this much of the mapped weights in memory, such as 128MiB");
   app.add_option("--max-seq-for", texts.maxSequenceFor,
                  "print the longest sequence that trains within this peak, such as 1GiB, and stop")
-      ->excludes(budget);
+      ->excludes(budget, frontier);
   app.add_flag("--plan-only", out.planOnly, "print the plan and write no bundle");
   app.add_flag("--explain-peak", out.explainPeak, "list what is in use at the peak");
   app.add_flag("--explain-wire", out.explainWire,
                "with --split, list what crosses between the halves: of which block, in which type, how many bytes");
   app.add_option("--plan-json", out.planJson, "write the plan to this file as JSON");
   app.add_option("--emit", texts.emit, "print the program at this level and stop")
+      ->excludes(frontier)
       ->check(CLI::IsMember({"nn", "train", "exec"}));
   bool checksOptions = false;
   app.add_flag("--check-options", checksOptions, "check the other options, without a model, and stop");
@@ -332,6 +360,7 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
     if (privateLora.isChosen && app.get_option("--lora-targets")->count() == 0)
       lora.targets = PrivateLora::usualTargets();
     refuseGalore(app, texts.train, training);
+    refuseValueHead(out.options);
     refuseValues(out.options);
     if (checksOptions)
       return 0;

@@ -10,7 +10,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,14 +42,25 @@ def is_bundle(path: Path) -> bool:
 
 
 @dataclass(frozen=True)
+class Trained:
+    """What a bundle is to train on."""
+
+    data: Path
+    lengths: Callable[[Tokenizer], Sequence[int] | None]  # of its samples; None of packed text
+    may_cut: bool = True  # those that are too long, instead of refusing them
+    pairs_up_to: int = 0  # tokens, where sequences come in pairs that may run side by side
+    writes: bool = False  # the model itself, as it trains
+
+
+@dataclass(frozen=True)
 class Builder:
     """Says what it chose, line by line, and what it is doing, stage by stage."""
 
     say: Say
     stage: Say
 
-    def build(self, model: str, data: Path, options: CompileOptions, also: Mapping[str, object]) -> Path:
-        """The bundle of `model`, for the file `data`, from the cache or made now.
+    def build(self, model: str, trained: Trained, options: CompileOptions, also: Mapping[str, object]) -> Path:
+        """The bundle of `model`, for what it is `trained` on, from the cache or made now.
 
         also: options of mebpc that the run knows by itself.
         Raises mebp.Error where the model cannot be found, exported or compiled as asked.
@@ -58,7 +69,7 @@ class Builder:
         found = find_model(model)
         with _settings(found) as settings:
             limit = model_limit(settings)
-            chosen = {**self._choose(settings, limit, data, options), **also}
+            chosen = {**self._choose(settings, limit, trained, options), **also}
             longest = max(_EXPORTED, chosen["seq_len"], chosen["generate_len"] or 0)
             exporting = {"seq_len": min(longest, limit or longest)}
             export_key = export_fingerprint(found, settings, exporting)
@@ -83,20 +94,29 @@ class Builder:
         self.say(_summary(inspect(bundle)))
         return bundle
 
-    def _choose(self, settings: Path, limit: int | None, data: Path, options: CompileOptions) -> dict[str, object]:
+    def _choose(
+        self, settings: Path, limit: int | None, trained: Trained, options: CompileOptions
+    ) -> dict[str, object]:
         """What mebpc is given: the options, and what they leave open."""
         chosen = options.given()
+        if options.seq_len is None or not trained.may_cut:
+            self.stage(f"reading {trained.data}")
+            lengths = trained.lengths(Tokenizer.of_model(settings))  # which also says what is wrong in the data
         if options.seq_len is None:
-            self.stage(f"reading {data}")
-            length = choose_length(data, Tokenizer.of_model(settings), limit)
+            length = choose_length(lengths, limit, trained.may_cut)
             self.say(f"--seq-len {length.tokens}: {length.reason}")
             chosen["seq_len"] = length.tokens
         if options.memory_budget == AUTO:
             budget = free_budget()
             self.say(f"--memory-budget {budget.bytes / 1e6:.0f}MB: {budget.reason}")
             chosen["memory_budget"] = f"{budget.bytes}B"
+        if options.batch is None and options.memory_budget is None and chosen["seq_len"] <= trained.pairs_up_to:
+            self.say(f"--batch 2: pairs of up to {trained.pairs_up_to} tokens are faster side by side")
+            chosen["batch"] = 2
         if options.generate_len is None and options.memory_budget is None:
             chosen["generate_len"] = min(_GENERATED, limit or _GENERATED)
+        elif options.generate_len is None and trained.writes:
+            chosen["generate_len"] = chosen["seq_len"]
         return {"batch": 1, "generate_len": None, **chosen}
 
     def _export(self, model: str, onnx: Path, options: Mapping[str, object]) -> None:

@@ -2,18 +2,16 @@
 """The sequence length that data asks for."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mebp.data.loading import sample_lengths
 from mebp.files import read_json
-from mebp.tokenizer import Tokenizer
 from mebp.words import counted
 
 _PACKED = 256
 _MULTIPLE, _MOST = 32, 1024
 _HELD = 0.98  # of the samples: one long one would cost memory in every step
-_LOOKED_AT = 2000  # samples, from all over the file
 
 
 @dataclass(frozen=True)
@@ -29,14 +27,16 @@ def model_limit(folder: Path) -> int | None:
     return stated if type(stated) is int and stated > 0 else None
 
 
-def choose_length(data: Path, tokenizer: Tokenizer, limit: int | None) -> Length:
-    """The smallest multiple of 32 that holds 98 % of the samples, and of packed text 256; at most 1024, or `limit`."""
+def choose_length(lengths: Sequence[int] | None, limit: int | None, may_cut: bool = True) -> Length:
+    """The smallest multiple of 32 that holds 98 % of samples of these lengths, and of packed text (None) 256; at most
+    1024, or `limit`. Without `may_cut` it holds all of them, unless `limit` is shorter."""
     most = min(_MOST, limit or _MOST)
-    lengths = sample_lengths(data, tokenizer, _LOOKED_AT)
     if lengths is None:
         return Length(min(_PACKED, most), "as usual for packed text")
-    lengths.sort()
+    lengths = sorted(lengths)
     wanted = lengths[math.ceil(_HELD * len(lengths)) - 1]
+    if not may_cut:
+        wanted, most = lengths[-1], limit or lengths[-1] + _MULTIPLE
     tokens = min(most, -(-wanted // _MULTIPLE) * _MULTIPLE)
     held = sum(length <= tokens for length in lengths)
     of = f"all {counted(len(lengths), 'sample')}" if held == len(lengths) else f"{held:,} of {len(lengths):,} samples"

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from mebp.rollouts import RolloutOptions
 
     own, kinds = {each.name for each in fields(RolloutOptions)}, objective_kinds()
-    for name, value, help in objective_helps():
+    for name, value, help in objective_helps(["grpo"]):
         if name in own:
             add(flag(name), type=kinds[name], metavar=value, help=help.replace(" with grpo", ""))
 

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--objective",
         metavar="NAME",
-        help="sft, dpo with pairs of which one is preferred, or grpo with rewards (default: sft)",
+        help="sft, dpo with pairs of which one is preferred, grpo or ppo with rewards (default: sft)",
     )
     add("--test", type=Path, metavar="FILE", help="measure the loss on this data once, at the end")
     add("--steps", type=int, metavar="N", help="train for N optimizer steps")

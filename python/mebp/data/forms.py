@@ -79,6 +79,11 @@ _WANTED = f"give {', '.join(map(str, FORMS[:-1]))}, or {FORMS[-1]}"
 
 def find_form(where: str, entry: dict) -> Form:
     """The form of a sample, by its keys; raises mebp.Error where they are of none or of several."""
+    if "chosen" in entry and "rejected" in entry:
+        raise Error(
+            f'{where}: has "chosen" and "rejected", a pair of which one is preferred; give --objective dpo, or keep '
+            'what is chosen, as "completion"'
+        )
     begun = [form for form in FORMS if any(key in entry for key in form.keys)]
     if not begun:
         found = f"has {' and '.join(map(json.dumps, entry))}" if entry else "is empty"

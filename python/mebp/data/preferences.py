@@ -29,6 +29,11 @@ class Preference:
     chosen: np.ndarray
     rejected: np.ndarray
 
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """Tokens of the prompt and each completion."""
+        return len(self.prompt) + len(self.chosen), len(self.prompt) + len(self.rejected)
+
 
 @dataclass(frozen=True)
 class Preferences:

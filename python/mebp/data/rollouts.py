@@ -65,17 +65,17 @@ class Rollouts:
 
 
 def load_rollouts(
-    path: str | os.PathLike[str], tokenizer: Tokenizer, length: int, vocabulary: int | None = None
+    path: str | os.PathLike[str], tokenizer: Tokenizer, length: int, vocabulary: int | None = None, least: int = 2
 ) -> Rollouts:
     """Reads a file of JSON objects {"prompt" or "prompt_ids", "completions": [...]}; other keys are columns.
 
     A completion is {"text" or "ids", and perhaps "reward" or "rewards", "logps", "mask", "advantage"}. Ids are taken as
     they are; a text becomes tokens after those of the prompt, with the token that ends it.
-    length: tokens that the bundle takes; vocabulary: tokens that the model knows.
+    length: tokens that the bundle takes; vocabulary: tokens that the model knows; least: completions of a prompt.
     Raises mebp.Error, with the line and the completion, for what cannot be trained on.
     """
     path = user_path(path)
-    reader = _Reader(PromptTokens(path, tokenizer, vocabulary), tokenizer, length)
+    reader = _Reader(PromptTokens(path, tokenizer, vocabulary), tokenizer, length, least)
     rows = []
     for number, entry in json_objects(path, read_text(path, "check the path")):
         rows.append(reader.rollout(f"{path}:{number}", entry))
@@ -118,8 +118,8 @@ def _with_null(values: np.ndarray) -> list[float | None]:
 
 
 class _Reader:
-    def __init__(self, tokens: PromptTokens, tokenizer: Tokenizer, length: int) -> None:
-        self._tokens, self._tokenizer, self._length = tokens, tokenizer, length
+    def __init__(self, tokens: PromptTokens, tokenizer: Tokenizer, length: int, least: int) -> None:
+        self._tokens, self._tokenizer, self._length, self._least = tokens, tokenizer, length, least
 
     def rollout(self, where: str, entry: dict) -> Rollout:
         check_kept_out(where, entry)
@@ -132,9 +132,10 @@ class _Reader:
             ids = self._tokens.of_prompt(where, written, read_tools(where, entry))
         prompt = Prompt(where, written, np.array(ids, dtype=np.int32), columns)
         group = entry.get("completions")
-        if not isinstance(group, list) or len(group) < 2:
+        if not isinstance(group, list) or len(group) < self._least:
             found = kind(group) if not isinstance(group, list) else f"a list of {len(group)}"
-            raise Error(f'{where}: "completions" is {found}; a group needs at least 2, for an advantage compares them')
+            advice = "a group needs at least 2, for an advantage compares them" if self._least > 1 else "give a list"
+            raise Error(f'{where}: "completions" is {found}; {advice}')
         places = [f"{where}, completion {number}" for number in range(1, len(group) + 1)]
         return Rollout(prompt, [self._completion(*each, prompt) for each in zip(places, group, strict=True)])
 

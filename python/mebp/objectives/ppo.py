@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from mebp.errors import Error
 from mebp.numbers import whole_number
 from mebp.objectives.checks import check_choice, check_number
 from mebp.objectives.ratios import bounded_ratio, clipped, k3
@@ -29,17 +30,25 @@ class PPOOptions:
     cliprange: float = 0.2
     cliprange_value: float = 0.2
     vf_coef: float = 0.1
+    value_model: str = "shared"  # with the policy's adapter; TRL has a model of its own
     num_ppo_epochs: int = 4
+    num_mini_batches: int = 1  # updates of an epoch, each with its share of the rollout's completions
     missing_eos_penalty: float | None = None
     temperature: float = 0.7
 
     def __post_init__(self) -> None:
         check_choice("kl_estimator", self.kl_estimator, ("k1", "k3"))
+        if self.value_model != "shared":
+            raise Error(
+                f"value_model is '{self.value_model}', and the value is learned with the policy's adapter alone; leave "
+                "it at shared"
+            )
         for name in ("kl_coef", "cliprange", "cliprange_value", "vf_coef"):
             check_number(name, getattr(self, name), at_least=0)
         for name in ("gamma", "lam"):
             check_number(name, getattr(self, name), at_least=0, at_most=1)
         whole_number("num_ppo_epochs", self.num_ppo_epochs, at_least=1)
+        whole_number("num_mini_batches", self.num_mini_batches, at_least=1)
         check_number("temperature", self.temperature, above=0)
         if self.missing_eos_penalty is not None:
             check_number("missing_eos_penalty", self.missing_eos_penalty, above=0)

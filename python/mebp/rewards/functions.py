@@ -44,7 +44,7 @@ class FunctionReward:
             **{name: [one.prompt.columns[name] for one in batch] for name in batch[0].prompt.columns},
             "prompts": [one.prompt.written for one in batch],
             "completions": [one.completion for one in batch],
-            "completion_ids": [list(one.ids) for one in batch],
+            "completion_ids": [[int(token) for token in one.ids] for one in batch],
             "trainer_state": progress,
             "log_extra": lambda column, values: None,  # for a table of completions, which mebp does not write
             "log_metric": lambda name, value: self._metrics.setdefault(name, []).append(float(value)),

@@ -108,6 +108,18 @@ def _open_session(options: TrainingOptions, objective: Objective) -> Session:
     )
 
 
+def _open_within_budget(options: TrainingOptions, objective: Objective) -> tuple[Session, int]:
+    """The session, and the peak that is planned for it."""
+    while True:
+        session = _open_session(options, objective)
+        planned = session.plan["planned_peak_bytes"] + objective.bytes_beside(session)
+        budget = session.plan["budget_bytes"]
+        if not budget or planned <= budget or not objective.saves_memory():
+            _check_budget(planned, budget)
+            return session, planned
+        del session
+
+
 def _check_budget(peak: int, budget: int) -> None:
     """Another optimizer, accumulation, clipping or objective than was planned for may need more than was promised."""
     if budget and peak > budget:
@@ -131,9 +143,8 @@ class _Run:
         pauses: interrupts.Pauses,
         command: str | None,
     ) -> None:
-        self.session = session = _open_session(options, objective)
-        planned = session.plan["planned_peak_bytes"] + objective.bytes_beside(session)
-        _check_budget(planned, session.plan["budget_bytes"])
+        session, planned = _open_within_budget(options, objective)
+        self.session = session
         session.check_space(options.state, options.adapter_out)
         if options.model_out:
             session.model.check(

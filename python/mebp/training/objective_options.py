@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The options that objectives other than sft have of their own, by TRL's names: the one table of them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from types import NoneType, UnionType
 from typing import get_args, get_origin, get_type_hints
@@ -11,13 +11,17 @@ from mebp.errors import Error
 from mebp.objectives.advantages import AdvantageOptions
 from mebp.objectives.groups import GRPOOptions
 from mebp.objectives.pairs import DPOOptions
-from mebp.rollouts import RolloutOptions
+from mebp.objectives.ppo import PPOOptions
+from mebp.rollouts import EpisodeOptions, RolloutOptions
 
 # What each objective's options are made into.
 PARTS: Mapping[str, tuple[type, ...]] = {
     "dpo": (DPOOptions,),
     "grpo": (GRPOOptions, AdvantageOptions, RolloutOptions),
+    "ppo": (PPOOptions, EpisodeOptions),
 }
+# The objectives of completions that the model writes.
+WRITING = tuple(name for name, parts in PARTS.items() if issubclass(parts[-1], RolloutOptions))
 
 # What the command line calls the value, and what it is.
 _HELPS = {
@@ -48,6 +52,18 @@ _HELPS = {
     "scale_rewards": ("NAME", "divide by the deviation in the group, in the batch, or by none"),
     "multi_objective_aggregation": ("NAME", "sum_then_normalize or normalize_then_sum, of several rewards"),
     "reward_weights": ("X,...", "weights of several rewards (default: 1 each)"),
+    "kl_coef": ("X", "weight of the divergence from the reference in the rewards"),
+    "kl_estimator": ("NAME", "how it is estimated, k1 or k3"),
+    "whiten_rewards": ("", "bring rewards to variance 1"),
+    "gamma": ("X", "discount of a later token's reward"),
+    "lam": ("X", "lambda of the advantages' estimation"),
+    "cliprange": ("X", "how far from 1 a ratio counts"),
+    "cliprange_value": ("X", "how far a value may move from the rollout's"),
+    "vf_coef": ("X", "weight of the value's loss"),
+    "value_model": ("NAME", "what the value head is on: the policy's own adapter"),
+    "num_ppo_epochs": ("N", "passes over a rollout"),
+    "num_mini_batches": ("N", "updates of each pass"),
+    "missing_eos_penalty": ("X", "taken from the reward of a completion that was cut off (default: nothing)"),
     "group": ("N", "completions of a prompt"),
     "temperature": ("X", "of sampling, and of the log-probabilities"),
     "max_completion": ("N", "tokens of a completion (default: half of the bundle's length, up to 256)"),
@@ -65,10 +81,17 @@ def objective_kinds() -> dict[str, type]:
     return {name: kind for parts in PARTS.values() for part in parts for name, kind in _kinds_of(part).items()}
 
 
-def objective_helps() -> list[tuple[str, str, str]]:
-    """Name, what its value is called (nothing for one that is on or off), and help of each."""
+def needed_options(objective: str, given: Mapping[str, object]) -> dict[str, object]:
+    """Those of mebpc that a bundle for an objective with these options of its own needs."""
+    if objective == "ppo":
+        return {"value_head": True}
+    return {"entropy_bonus": True} if given.get("entropy_coef") else {}
+
+
+def objective_helps(of: Collection[str] = tuple(PARTS)) -> list[tuple[str, str, str]]:
+    """Name, what its value is called (nothing for one that is on or off), and help of each option of these."""
     defaults: dict[str, dict[str, object]] = {}
-    for objective, parts in PARTS.items():
+    for objective, parts in ((name, PARTS[name]) for name in of):
         for each in (each for part in parts for each in fields(part) if each.name not in _WITHOUT):
             defaults.setdefault(each.name, {})[objective] = each.default
     helps = []

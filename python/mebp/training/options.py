@@ -14,7 +14,7 @@ from typing import get_args, get_type_hints
 from mebp.errors import Error
 from mebp.files import user_path
 from mebp.training.interrupts import PAUSING
-from mebp.training.objective_options import objective_options
+from mebp.training.objective_options import WRITING, objective_options
 from mebp.training.reports import programs
 from mebp.training.schedule import SCHEDULES
 
@@ -92,8 +92,9 @@ class TrainingOptions:
         if self.reference is not None and self.objective == "sft":
             raise Error("--reference is what preferences and rewards are compared with; give --objective dpo, too")
         for option, value in {"--reward": self.reward, "--rollouts": self.rollouts}.items():
-            if value and self.objective != "grpo":
-                raise Error(f"{option} is of completions that the model writes; give --objective grpo, too")
+            if value and self.objective not in WRITING:
+                objectives = " or ".join(WRITING)
+                raise Error(f"{option} is of completions that the model writes; give --objective {objectives}, too")
         if self.steps is not None and self.epochs is not None:
             raise Error("--steps and --epochs cannot be used together; give one")
         for name in ("steps", "epochs", "accumulate", "eval_every", "patience", "save_every", "in_flight"):

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 
-from mebp.building import Builder, is_bundle
+from mebp.building import Builder, Trained, is_bundle
 from mebp.compile_options import AUTO, CompileOptions, compile_option_kinds, flag
 from mebp.compiler import check_options
 from mebp.data.reading import read_samples
@@ -16,7 +16,8 @@ from mebp.session_options import takes_losses
 from mebp.training.interrupts import ended_by_signals
 from mebp.training.loop import Callback, TrainingRun, train
 from mebp.training.model_card import command_of
-from mebp.training.objective_options import objective_kinds
+from mebp.training.objective_options import needed_options, objective_kinds
+from mebp.training.objectives import class_of
 from mebp.training.options import TrainingOptions, option_kinds
 from mebp.training.outputs import check_outputs
 from mebp.training.reports import check_installed
@@ -82,7 +83,11 @@ class Request:
             return training.bundle
         if training.optimizer:
             takes_losses(training.optimizer)  # refuses one that is not there
+        objective = class_of(training)
         also = {name: getattr(training, name) for name in ("optimizer", "momentum", "threads", "device")}
+        if objective.planned_as:
+            also["objective"] = objective.planned_as
+        also |= needed_options(training.objective, training.objective_options)
         given = self.compiling.given()
         if self.compiling.memory_budget == AUTO:
             del given["memory_budget"]
@@ -90,14 +95,21 @@ class Request:
             check_options(CompileOptions.named_by_mebpc(given | also))  # likewise, as mebpc would after the export
         except Error as error:
             raise Error(CompileOptions.named_here(str(error))) from None
-        for path in filter(None, (training.data, training.eval, training.test)):
+        for path in filter(None, (training.data, training.eval, training.test)) if objective.cuts_samples else ():
             read_samples(path)  # what is wrong in them is told now, not in some minutes
+        trained = Trained(
+            training.data,
+            lambda tokenizer: objective.sequence_lengths(training, tokenizer),
+            objective.cuts_samples,
+            objective.pairs_up_to,
+            objective.writes,
+        )
         with ExitStack() as stack:
             stack.enter_context(ended_by_signals())
             say = stage = _silent
             if progress:
                 stage, say = stack.enter_context(stages("starting")), _say
-            return Builder(say, stage).build(str(training.bundle), training.data, self._compiling(say), also)
+            return Builder(say, stage).build(str(training.bundle), trained, self._compiling(say), also)
 
     def _compiling(self, say: Callable[[str], None]) -> CompileOptions:
         """With the budget that the run began with, where it goes on: another one may be another bundle."""

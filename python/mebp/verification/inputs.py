@@ -17,12 +17,13 @@ def random_batch(session: Session, sequence: int, seed: int = 0) -> tuple[np.nda
 
 
 def randomise_adapter(session: Session, seed: int = 0, scale: float = 0.05) -> None:
-    """B and M are zero at first, which would leave other gradients zero. What the model itself begins with stays."""
+    """B, M and a value head are zero at first, which would leave other gradients zero. What the model itself begins
+    with stays."""
     generator = np.random.default_rng(seed)
     session.set_trainables(
         {
             key: generator.normal(0, scale, values.shape).astype(np.float32)
-            if key.endswith((".lora_B.weight", ".lora_M.weight"))
+            if key.endswith((".lora_B.weight", ".lora_M.weight")) or key.startswith("value_head.")
             else values
             for key, values in session.trainables().items()
         }

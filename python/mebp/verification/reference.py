@@ -49,6 +49,12 @@ class Reference:
         base.requires_grad_(False)
         load_weights(base, weights)
         own = dict(base.named_parameters(remove_duplicate=False))
+        value_head = {
+            name: torch.nn.Parameter(torch.from_numpy(values).to(adapter_dtype or dtype))
+            for name, values in trainables.items()
+            if name.startswith("value_head.")
+        }
+        trainables = {name: values for name, values in trainables.items() if name not in value_head}
         if trainables.keys() <= own.keys():
             self.model = base
             self._parameters = {name: own[name].requires_grad_() for name in trainables}
@@ -63,6 +69,7 @@ class Reference:
                 if parameter.requires_grad
             }
         self.set_trainables(trainables)
+        self._parameters |= value_head
 
     def parameters(self) -> dict[str, torch.nn.Parameter]:
         """The trainable parameters by PEFT key, or by the model's own name where they are the model's."""
@@ -81,6 +88,12 @@ class Reference:
         """[batch, sequence, vocabulary] in the model's type."""
         with torch.no_grad():
             return self._logits(input_ids).numpy()
+
+    def logits_and_values(self, input_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """[batch, sequence, vocabulary] and, of a value head, [batch, sequence]."""
+        found = self.model(input_ids=input_ids, use_cache=False, output_hidden_states=True)
+        weight, bias = (self._parameters[f"value_head.{name}"] for name in ("weight", "bias"))
+        return found.logits, (found.hidden_states[-1].to(weight.dtype) @ weight.T + bias)[..., 0]
 
     def loss(self, input_ids: np.ndarray, labels: np.ndarray) -> torch.Tensor:
         """The mean over the labels that count, shifted as in transformers."""
@@ -101,7 +114,8 @@ class Reference:
 
     def gradients_of(self, loss: Callable[["Reference"], torch.Tensor]) -> tuple[float, dict[str, np.ndarray]]:
         """Likewise of any other loss, a function of this."""
-        self.model.zero_grad(set_to_none=True)
+        for parameter in self.parameters().values():
+            parameter.grad = torch.zeros_like(parameter)  # which what the loss does not depend on keeps
         value = loss(self)
         value.backward()
         return value.item(), {key: _array(parameter.grad) for key, parameter in self.parameters().items()}

@@ -206,6 +206,8 @@ private:
           attributes);
       add("log_probability_logits_gradient", {logits, labels(), column, positive, column, column}, {logits},
           attributes);
+      add("log_probability_logits_gradient", {logits, labels(), column, positive, column, column, column, column},
+          {logits}, attributes);
       add("log_probability_from_tiles",
           {labels(), column, positive, column, column, column, dx, {few, 36, format::INT8}},
           {column, column, accumulating(dx, 6)}, attributes);

@@ -151,6 +151,8 @@ typedef struct mebp_bundle_info {
    * number that no optimizer has stands for one that this build does not know. */
   mebp_optimizer optimizer;
   double momentum;
+  bool has_values;        /* of each token, by --value-head (mebp/sequences.h) */
+  bool has_entropy_bonus; /* objectives may depend on the entropy, by --entropy-bonus */
 } mebp_bundle_info;
 static inline void mebp_bundle_info_init(mebp_bundle_info *info) {
   memset((void *)info, 0, sizeof(*info));

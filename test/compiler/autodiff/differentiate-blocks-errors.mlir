@@ -54,23 +54,6 @@ train.block layer @layer parameters () programs {}
 // expected-error @below {{'train.block' op has no function 'log_probabilities'}}
 train.block head @head parameters () programs {}
 
-
-// -----
-
-!r = tensor<?x?x1xf32, #nn.tokens>
-!x = tensor<?x?x4xf32, #nn.tokens>
-nn.parameter @p : tensor<50x4xf32>
-train.block head @head parameters ("p" = @p) programs {log_probabilities = @head.log_probabilities}
-func.func private @head.log_probabilities(%x: !x {train.port = #train.port<flow, "hidden">},
-    %labels: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "labels">},
-    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "p">})
-    -> (!r {train.port = #train.port<result, "log_probabilities">}) {
-  // expected-error @below {{'nn.log_probability' op has no gradient rule for its entropy}}
-  %0:2 = nn.log_probability(%x, %w, %labels) : (!x, tensor<50x4xf32>, tensor<?x?x1xi32, #nn.tokens>) -> (!r, !r)
-  %1 = nn.add(%0#0, %0#1) : (!r, !r) -> !r
-  return %1 : !r
-}
-
 // -----
 
 !r = tensor<?x?x1xf32, #nn.tokens>

@@ -144,3 +144,12 @@ func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<50x8xf32>, %labels: t
   %0:2 = nn.log_probability(%x, %w, %labels) {softcap = -2.0 : f32} : (tensor<?x?x8xf32, #nn.tokens>, tensor<50x8xf32>, tensor<?x?x1xi32, #nn.tokens>) -> (tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>)
   return
 }
+
+// -----
+
+func.func @f(%l: tensor<?x?x?xf32, #nn.tokens>, %labels: tensor<?x?x1xi32, #nn.tokens>, %c: tensor<?x?x1xf32, #nn.tokens>) {
+  // expected-error @below {{'nn.log_probability_logits_gradient' op needs 'weighted' and 'entropy_coefficients' together, or none of them}}
+  %0 = "nn.log_probability_logits_gradient"(%l, %labels, %c, %c, %c, %c, %c) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0>}>
+      : (tensor<?x?x?xf32, #nn.tokens>, tensor<?x?x1xi32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>) -> tensor<?x?x?xf32, #nn.tokens>
+  return
+}

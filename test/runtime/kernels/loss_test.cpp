@@ -15,12 +15,13 @@ constexpr int64_t rows = 37, dim = 50, vocabulary = 113;
 
 struct Outcome {
   std::vector<float> logProbabilities, entropy, dx, dw;
+  std::vector<float> dwWithEntropy; // where the entropy has coefficients, too
 };
 
 struct Head {
   Value x = Value::random(rows, dim, 1), w;
   std::vector<int32_t> labels;
-  Value coefficients = Value::random(rows, 1, 3);
+  Value coefficients = Value::random(rows, 1, 3), entropyCoefficients = Value::random(rows, 1, 4);
   Attributes attributes;
 
   Head(Storage storage, float softcap) : w(Value::weight(vocabulary, dim, storage, 2)) {
@@ -72,20 +73,25 @@ struct Head {
     auto alone = run({"log_probability_from_tiles", {ids, max, sum, weighted, target}, {column, column}}, set, threads);
     EXPECT_EQ(alone[0].elements(), results[0].elements());
     EXPECT_EQ(alone[1].elements(), results[1].elements());
-    std::vector<float> dw;
-    for (int64_t first = 0; first < vocabulary; first += tile) {
-      int64_t count = std::min(tile, vocabulary - first);
-      CallSpec step{"log_probability_logits_gradient",
-                    {logits(part(first, count), first, set, threads), ids, max, sum, target, coefficients},
-                    {Value::constant(rows, count, 0)},
-                    attributes};
-      step.shared = {inPlace ? 0 : -1};
-      Value gradient = run(step, set, threads)[0];
-      gradient = run({"linear_weight_gradient", {gradient, x}, {Value::constant(count, dim, 0)}}, set, threads)[0];
-      for (float element : gradient.elements())
-        dw.push_back(element);
-    }
-    return {results[0].elements(), results[1].elements(), results[2].elements(), dw};
+    auto sweepAgain = [&](std::vector<Value> more) {
+      std::vector<float> dw;
+      for (int64_t first = 0; first < vocabulary; first += tile) {
+        int64_t count = std::min(tile, vocabulary - first);
+        CallSpec step{"log_probability_logits_gradient",
+                      {logits(part(first, count), first, set, threads), ids, max, sum, target, coefficients},
+                      {Value::constant(rows, count, 0)},
+                      attributes};
+        step.operands.insert(step.operands.end(), more.begin(), more.end());
+        step.shared = {inPlace ? 0 : -1};
+        Value gradient = run(step, set, threads)[0];
+        gradient = run({"linear_weight_gradient", {gradient, x}, {Value::constant(count, dim, 0)}}, set, threads)[0];
+        for (float element : gradient.elements())
+          dw.push_back(element);
+      }
+      return dw;
+    };
+    return {results[0].elements(), results[1].elements(), results[2].elements(), sweepAgain({}),
+            sweepAgain({weighted, entropyCoefficients})};
   }
 
   Outcome exact() {
@@ -96,7 +102,7 @@ struct Head {
       dequantizeRow(w.tensor(), v, dense.data());
       weights.push_back(dense);
     }
-    std::vector<double> dw(vocabulary * dim);
+    std::vector<double> dw(vocabulary * dim), ofEntropy(vocabulary * dim);
     for (int64_t r = 0; r < rows; ++r) {
       std::vector<double> logits(vocabulary), slopes(vocabulary, 1.0), gradient(dim);
       double z = 0, entropy = 0, logProbability = 0;
@@ -119,6 +125,11 @@ struct Head {
             dw[v * dim + c] += coefficients.element(r, 0) * ((v == labels[r]) - p) * slopes[v] * x.element(r, c);
           }
         }
+        for (int64_t v = 0; v < vocabulary; ++v) {
+          const double logP = logits[v] - std::log(z), slope = -std::exp(logP) * (logP + entropy);
+          for (int64_t c = 0; c < dim; ++c)
+            ofEntropy[v * dim + c] += entropyCoefficients.element(r, 0) * slope * slopes[v] * x.element(r, c);
+        }
       }
       outcome.logProbabilities.push_back(static_cast<float>(logProbability));
       outcome.entropy.push_back(static_cast<float>(entropy));
@@ -126,6 +137,8 @@ struct Head {
         outcome.dx.push_back(static_cast<float>(value * coefficients.element(r, 0)));
     }
     outcome.dw.assign(dw.begin(), dw.end());
+    for (size_t i = 0; i < dw.size(); ++i)
+      outcome.dwWithEntropy.push_back(static_cast<float>(dw[i] + ofEntropy[i]));
     return outcome;
   }
 };
@@ -143,6 +156,7 @@ TEST(LogProbability, TilesMakeTheWhole) {
           EXPECT_LE(distance(outcome.logProbabilities, exact.logProbabilities), 1e-6);
           EXPECT_LE(distance(outcome.entropy, exact.entropy), 1e-6);
           EXPECT_LE(distance(outcome.dw, exact.dw), 2e-6);
+          EXPECT_LE(distance(outcome.dwWithEntropy, exact.dwWithEntropy), 2e-6);
           EXPECT_LE(distance(outcome.dx, exact.dx), 2e-6);
           Outcome threaded = head.tiled(set, 2, tile, inPlace);
           EXPECT_EQ(threaded.logProbabilities, outcome.logProbabilities);

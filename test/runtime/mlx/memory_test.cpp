@@ -124,6 +124,8 @@ private:
         {logits, accumulating(column, 2), accumulating(column, 3), accumulating(column, 4), accumulating(column, 5),
          accumulating(dx, 6)});
     add("log_probability_logits_gradient", {logits, labels, column, positive, column, column}, {logits});
+    add("log_probability_logits_gradient", {logits, labels, column, positive, column, column, column, column},
+        {logits});
     add("log_probability_from_tiles", {labels, column, positive, column, column, column, dx, {few, 512, format::INT8}},
         {column, column, accumulating(dx, 6)});
   }

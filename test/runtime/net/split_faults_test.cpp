@@ -123,6 +123,12 @@ TEST_F(SplitFaults, TheDeviceSendsWhatItShouldNot) {
          frame.head.kind = static_cast<uint8_t>(FrameKind::Decode);
          frame.head.position = 1;
        }},
+      {"the device asks for waves that the bundle has no room for", FrameKind::Forward,
+       [](Frame &frame) {
+         frame.head.kind = static_cast<uint8_t>(FrameKind::Waves);
+         frame.head.rows = 2;
+         frame.body.assign(frame.head.bytes = sizeof(int32_t), '\0');
+       }},
   };
   for (const Case &each : cases) {
     SCOPED_TRACE(each.line);

@@ -158,8 +158,9 @@ TEST_P(StreamTest, WhatWasSentArrivesBeforeTheEnd) {
 TEST_P(StreamTest, WhatWasSaidAtTheEndArrivesAfterAFailedSend) {
   StreamLimits limits;
   const Bytes word = bytesOf(50, 1);
-  auto connection = GetParam().connect(
-      limits, [&](End stream, const std::string &) { EXPECT_EQ(stream.send({}, word), MEBP_OK) << stream.error.message; });
+  auto connection = GetParam().connect(limits, [&](End stream, const std::string &) {
+    EXPECT_EQ(stream.send({}, word), MEBP_OK) << stream.error.message;
+  });
   End device = connection->device();
   ASSERT_EQ(device.open(), MEBP_OK) << device.error.message;
   while (device.send({}, bytesOf(10, 0)) == MEBP_OK)

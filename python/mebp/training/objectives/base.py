@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mebp.compile_options import flag
+from mebp.errors import Error
 from mebp.inspect import inspect
 from mebp.session import Session
 from mebp.step_result import StepResult
+from mebp.tokenizer import Tokenizer
 from mebp.training.options import TrainingOptions
 
 
@@ -30,6 +32,15 @@ class Measured:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
+ANY_LENGTH = 1 << 40  # tokens, for reading data that no bundle holds to its length
+
+
+def check_compiled(bundle: Path, option: str, why: str) -> None:
+    """Raises mebp.Error, which begins with `why`, where the bundle was compiled without this option of mebpc's."""
+    if not inspect(bundle)["manifest"].get("options", {}).get(option):
+        raise Error(f"{why}, which {bundle} was compiled without; compile it with {flag(option)}")
+
+
 def vocabulary_of(bundle: Path) -> int:
     """Ids are below this number."""
     return inspect(bundle)["model"]["vocabulary"]
@@ -43,6 +54,15 @@ class Objective(ABC):
     curve: tuple[str, ...] = ("loss",)  # what a picture draws: its label and, if it is not the loss, its metric
     digest: str  # of what is trained on
     notes: Sequence[str] = ()  # on the data, a line each
+    # What a bundle is compiled for that is made for it, as mebp.building.Trained has them.
+    cuts_samples, pairs_up_to, writes = False, 0, False
+    planned_as = ""  # mebpc's --objective; empty for its default
+
+    @classmethod
+    def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int] | None:
+        """Tokens of the data's sequences, before there is a bundle; None of packed text. Raises mebp.Error where they
+        cannot be read."""
+        return None
 
     def __init__(self, options: TrainingOptions) -> None:
         self.options = options
@@ -59,6 +79,10 @@ class Objective(ABC):
     def session_options(self) -> Mapping[str, object]:
         """What of mebp.Session's options it needs."""
         return {"accumulate": self.options.accumulate > 1}
+
+    def saves_memory(self) -> bool:
+        """Whether session_options asks for less from now on, at the price of time: of a run that has too little."""
+        return False
 
     def bytes_beside(self, session: Session) -> int:
         """The most that it has in memory beside what the session plans."""

@@ -1,15 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Preference pairs (DPO and its relatives), with the memory of one sequence.
-
-What a completion's gradient is multiplied by depends on both completions of the pair. The backward is linear in it, so
-it may come later:
-  deferred     the chosen one runs forward and backward without its factor, the rejected one forward; then both are
-               known. Where a step has several pairs, the gradient that waits has room of its own.
-  interleaved  both in one batch of two, where the bundle was compiled for one: no gradient waits, and two sequences are
-               in memory.
-  scored first the chosen one runs forward once more: where a budget has no room for a gradient that waits, and for
-               losses that need all pairs of a step.
-"""
+"""Preference pairs (DPO and its relatives), with the memory of one sequence; pair_ways.py says how pairs are run."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,52 +12,43 @@ from mebp.data.dataset import rows_of_step, steps_per_epoch
 from mebp.data.preferences import Preference, load_preferences
 from mebp.data.reference_file import ReferenceFile
 from mebp.errors import Error
+from mebp.inspect import inspect
 from mebp.objectives.pairs import DPO, DPOOptions, PairResult, Scored
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 from mebp.training.objective_options import parts_of
-from mebp.training.objectives.base import Measured, Objective, Step, vocabulary_of
+from mebp.training.objectives.base import ANY_LENGTH, Measured, Objective, Step, vocabulary_of
+from mebp.training.objectives.continuation import Continuation
+from mebp.training.objectives.pair_ways import (
+    DEFERRED,
+    INTERLEAVED,
+    SCORED_FIRST,
+    SHORT,
+    PairWay,
+    choose_way,
+    gradient_bytes,
+)
 from mebp.training.objectives.references import Reference
 from mebp.training.options import TrainingOptions
 from mebp.words import counted
 
-DEFERRED, INTERLEAVED, SCORED_FIRST = "deferred", "interleaved", "scored first"
 _METRICS = "rewards/chosen", "rewards/rejected", "rewards/accuracies", "rewards/margins"
 
 
-@dataclass(frozen=True)
-class _Completion:
-    """One of a pair, behind its prompt."""
-
-    ids: np.ndarray  # int32 [1, tokens]
-    mask: np.ndarray  # likewise: the completion
-    length: int  # of the completion
-    other_length: int  # of the pair's other one
-
-    def of(self, logprobs: np.ndarray) -> np.ndarray:
-        """[length] of [1, tokens - 1]."""
-        return logprobs[0, -self.length :]
-
-    def coefficients(self, values: np.ndarray) -> np.ndarray:
-        """[1, tokens - 1] of [length]."""
-        whole = np.zeros((1, self.ids.shape[1] - 1))
-        whole[0, -self.length :] = values
-        return whole
+@dataclass
+class _OfPair(Continuation):
+    other_length: int  # of the pair's other completion
 
     def padded(self, tokens: int) -> tuple[np.ndarray, np.ndarray]:
         """ids and mask [1, tokens]; what comes behind is not scored."""
-        room = ((0, 0), (0, tokens - self.ids.shape[1]))
-        return np.pad(self.ids, room), np.pad(self.mask, room)
+        room = ((0, 0), (0, tokens - self.ids.size))
+        return np.pad(self.ids, room), np.pad(self.scored, room)
 
 
-def _completions(pair: Preference) -> tuple[_Completion, _Completion]:
+def _completions(pair: Preference) -> tuple[_OfPair, _OfPair]:
     """The chosen one, and the rejected one."""
-
-    def completion(own: np.ndarray, other: np.ndarray) -> _Completion:
-        ids = np.concatenate([pair.prompt, own])[None]
-        return _Completion(ids, (np.arange(ids.shape[1]) >= len(pair.prompt))[None], len(own), len(other))
-
-    return completion(pair.chosen, pair.rejected), completion(pair.rejected, pair.chosen)
+    chosen, rejected = pair.chosen, pair.rejected
+    return _OfPair(pair.prompt, chosen, len(rejected)), _OfPair(pair.prompt, rejected, len(chosen))
 
 
 _Added = tuple[PairResult, tuple[Scored, Scored]]
@@ -81,9 +62,21 @@ class _Data:
         self.pairs, self.notes, self.digest = loaded.rows, loaded.notes, loaded.digest
         self.references: ReferenceFile | None = None
 
+    @property
+    def lengths(self) -> list[tuple[int, int]]:
+        """Of each pair's sequences."""
+        return [pair.lengths for pair in self.pairs]
+
 
 class Preferences(Objective):
     metrics = _METRICS
+    pairs_up_to, planned_as = SHORT, "dpo"
+
+    @classmethod
+    def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int]:
+        paths = filter(None, (options.data, options.eval, options.test))
+        data = [load_preferences(path, tokenizer, ANY_LENGTH) for path in paths]
+        return [max(pair.lengths) for each in data for pair in each.rows]
 
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
         super().__init__(options)
@@ -95,18 +88,22 @@ class Preferences(Objective):
         self._data = {name: _Data(path, tokenizer, length, vocabulary) for name, path in named.items() if path}
         self.notes = [note for data in self._data.values() for note in data.notes]
         self.digest = self._data["train"].digest
-        self._way = DEFERRED
+        self._description = inspect(options.bundle)
+        self._way = self._choose_way(has_room=True)
 
     def description(self) -> Mapping[str, object]:
         return {"--objective": "dpo", "--reference": self.options.reference, **self.own_options()}
 
     def session_options(self) -> Mapping[str, object]:
-        return {"accumulate": True, "pending_gradients": self.options.accumulate > 1 and not self._dpo.needs_batch}
+        return {"accumulate": True, "pending_gradients": self._way.room > 0}
+
+    def saves_memory(self) -> bool:
+        had_room, self._way = self._way.room > 0, self._choose_way(has_room=False)
+        return had_room
 
     def begin(self, session: Session) -> Iterator[str]:
         yield from self.notes
-        self._way = self._choose_way(session)
-        yield self._told(session)
+        yield str(self._way)
         if not self._dpo.needs_reference:
             return
         self._reference = Reference(self.options)
@@ -119,35 +116,31 @@ class Preferences(Objective):
                 data.digest, lengths, self._reference.file if name == "train" else None
             )
 
-    def _choose_way(self, session: Session) -> str:
-        if self._dpo.needs_batch:
-            return SCORED_FIRST
-        if session.max_batch >= 2:
-            return INTERLEAVED
-        return DEFERRED if self.options.accumulate == 1 or session.has_pending_gradients else SCORED_FIRST
-
-    def _told(self, session: Session) -> str:
-        what = {
-            DEFERRED: "the chosen completion's gradient waits for the pair's coefficient",
-            INTERLEAVED: "both completions run side by side",
-            SCORED_FIRST: "completions are scored before they are trained, one more forward",
-        }[self._way]
-        return f"pairs: {self._way}: {what}"
+    def _choose_way(self, has_room: bool) -> PairWay:
+        rows = self._description["model"]["batch"]
+        return choose_way(
+            needs_batch=self._dpo.needs_batch,
+            rows=rows,
+            lengths=self._data["train"].lengths,
+            several=self._pairs_per_step(rows) > 1,
+            has_room=has_room,
+            waiting=gradient_bytes(self._description),
+        )
 
     def summary(self, session: Session) -> str:
-        pairs = self._data["train"].pairs
-        longest = max(len(pair.prompt) + max(len(pair.chosen), len(pair.rejected)) for pair in pairs)
-        return f"{counted(len(pairs), 'pair')} of up to {longest} tokens"
+        lengths = self._data["train"].lengths
+        return f"{counted(len(lengths), 'pair')} of up to {max(map(max, lengths))} tokens"
 
-    def _pairs_per_step(self, session: Session) -> int:
-        return self.options.accumulate * max(1, session.max_batch // 2)
+    def _pairs_per_step(self, rows: int) -> int:
+        """By rows of the bundle's batch."""
+        return self.options.accumulate * max(1, rows // 2)
 
     def steps_per_epoch(self, session: Session) -> int:
-        return steps_per_epoch(len(self._data["train"].pairs), self._pairs_per_step(session))
+        return steps_per_epoch(len(self._data["train"].pairs), self._pairs_per_step(session.max_batch))
 
     def step(self, session: Session, number: int) -> Step:
         begun, data = time.perf_counter(), self._data["train"]
-        rows = rows_of_step(len(data.pairs), number, self._pairs_per_step(session), self.options.seed)
+        rows = rows_of_step(len(data.pairs), number, self._pairs_per_step(session.max_batch), self.options.seed)
         # Before the first sequence: the adapter is set aside where their gradients will be.
         references = [self._references(session, data, int(row)) for row in rows]
         pairs = [data.pairs[row] for row in rows]
@@ -161,9 +154,14 @@ class Preferences(Objective):
 
     def _add(self, session: Session, pairs: list[Preference], references: list[np.ndarray]) -> list[_Added]:
         """Adds the gradient of each pair; its share of the loss, and both completions as they were scored."""
-        if self._way == SCORED_FIRST:
-            return self._add_scored(session, pairs, references)
-        add = {DEFERRED: self._add_deferred, INTERLEAVED: self._add_interleaved}[self._way]
+        if self._dpo.needs_batch:
+            return self._add_batch(session, pairs, references)
+        ways = {
+            DEFERRED: self._add_deferred,
+            INTERLEAVED: self._add_interleaved,
+            SCORED_FIRST: self._add_scored_first,
+        }
+        add = ways[self._way.name]
         tokens = sum(len(pair.chosen) for pair in pairs)
         return [
             add(session, pair, reference, len(pairs), tokens) for pair, reference in zip(pairs, references, strict=True)
@@ -173,14 +171,14 @@ class Preferences(Objective):
         self, session: Session, pair: Preference, reference: np.ndarray, pairs: int, tokens: int
     ) -> _Added:
         won, lost = _completions(pair)
-        first = session.sequence(won.ids, won.mask)
+        first = session.sequence(won.ids, won.scored)
         chosen = self._score(won, first.logprobs, reference[0])
-        first.backward(won.coefficients(self._weights(won)), pending=True)
-        second = session.sequence(lost.ids, lost.mask)
+        first.backward(won.spread(self._weights(won)), pending=True)
+        second = session.sequence(lost.ids, lost.scored)
         rejected = self._score(lost, second.logprobs, reference[1])
         result = self._dpo.pair(chosen, rejected, pairs, tokens)
         session.settle(result.chosen)
-        second.backward(lost.coefficients(result.rejected * self._weights(lost)))
+        second.backward(lost.spread(result.rejected * self._weights(lost)))
         return result, (chosen, rejected)
 
     def _add_interleaved(
@@ -198,23 +196,36 @@ class Preferences(Objective):
         result = self._dpo.pair(chosen, rejected, pairs, tokens)
         coefficients = np.zeros_like(sequence.logprobs)
         for row, (each, factor) in enumerate(zip(both, (result.chosen, result.rejected), strict=True)):
-            coefficients[row, : each.ids.shape[1] - 1] = each.coefficients(factor * self._weights(each))
+            coefficients[row, : each.ids.shape[1] - 1] = each.spread(factor * self._weights(each))
         sequence.backward(coefficients)
         return result, (chosen, rejected)
 
-    def _add_scored(self, session: Session, pairs: list[Preference], references: list[np.ndarray]) -> list[_Added]:
+    def _add_scored_first(
+        self, session: Session, pair: Preference, reference: np.ndarray, pairs: int, tokens: int
+    ) -> _Added:
+        won, lost = _completions(pair)
+        chosen = self._score(won, session.logprobs(won.ids, won.scored), reference[0])
+        second = session.sequence(lost.ids, lost.scored)
+        rejected = self._score(lost, second.logprobs, reference[1])
+        result = self._dpo.pair(chosen, rejected, pairs, tokens)
+        second.backward(lost.spread(result.rejected * self._weights(lost)))
+        first = session.sequence(won.ids, won.scored)
+        first.backward(won.spread(result.chosen * self._weights(won)))
+        return result, (chosen, rejected)
+
+    def _add_batch(self, session: Session, pairs: list[Preference], references: list[np.ndarray]) -> list[_Added]:
         scored = [self._scored(session, pair, reference) for pair, reference in zip(pairs, references, strict=True)]
         results = self._results(scored)
         for pair, result in zip(pairs, results, strict=True):
             for each, factor in zip(_completions(pair), (result.chosen, result.rejected), strict=True):
-                sequence = session.sequence(each.ids, each.mask)
-                sequence.backward(each.coefficients(factor * self._weights(each)))
+                sequence = session.sequence(each.ids, each.scored)
+                sequence.backward(each.spread(factor * self._weights(each)))
         return list(zip(results, scored, strict=True))
 
-    def _weights(self, completion: _Completion) -> np.ndarray:
+    def _weights(self, completion: _OfPair) -> np.ndarray:
         return self._dpo.token_weights(completion.length, completion.other_length)
 
-    def _score(self, completion: _Completion, logprobs: np.ndarray, reference: float) -> Scored:
+    def _score(self, completion: _OfPair, logprobs: np.ndarray, reference: float) -> Scored:
         return self._dpo.score(completion.of(logprobs), completion.other_length, reference)
 
     def _results(self, scored: list[tuple[Scored, Scored]]) -> list[PairResult]:
@@ -226,7 +237,7 @@ class Preferences(Objective):
     def _scored(self, session: Session, pair: Preference, reference: np.ndarray) -> tuple[Scored, Scored]:
         """By the policy, without a backward."""
         chosen, rejected = (
-            self._score(each, session.logprobs(each.ids, each.mask), compared)
+            self._score(each, session.logprobs(each.ids, each.scored), compared)
             for each, compared in zip(_completions(pair), reference, strict=True)
         )
         return chosen, rejected
@@ -234,9 +245,9 @@ class Preferences(Objective):
     def _references(self, session: Session, data: _Data, row: int) -> np.ndarray:
         """float64 [2], the reference's log-probabilities of the pair's completions."""
 
-        def total(number: int, each: _Completion) -> float:
+        def total(number: int, each: _OfPair) -> float:
             def compute() -> np.ndarray:
-                return each.of(self._reference.logprobs(session, each.ids, each.mask))
+                return each.of(self._reference.logprobs(session, each.ids, each.scored))
 
             return self._dpo.total(data.references.get(number, compute), each.other_length)
 

@@ -4,6 +4,7 @@
 from collections.abc import Callable, Iterator
 
 from mebp.data import load_dataset
+from mebp.data.loading import sample_lengths
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 from mebp.training.evaluation import evaluate
@@ -11,10 +12,17 @@ from mebp.training.objectives.base import Measured, Objective, Step
 from mebp.training.options import TrainingOptions
 from mebp.words import counted
 
+_LOOKED_AT = 2000  # samples, from all over the file
+
 
 class Supervised(Objective):
     has_perplexity = True
     curve = ("loss (nats per token)",)
+    cuts_samples = True
+
+    @classmethod
+    def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int] | None:
+        return sample_lengths(options.data, tokenizer, _LOOKED_AT)
 
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
         super().__init__(options)

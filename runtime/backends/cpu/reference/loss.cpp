@@ -59,14 +59,20 @@ static void logProbabilityLogitsGradient(const Call &call, const Context &contex
   const Logits scaled{context.logitScale, call.attributes.softcap};
   const Tensor &logits = call.operands[0], &labels = call.operands[1], &max = call.operands[2], &sum = call.operands[3];
   const Tensor &target = call.operands[4], &coefficients = call.operands[5], &gradient = call.results[0];
+  const Tensor &weighted = operandOf(call, 6), &entropyCoefficients = operandOf(call, 7);
   for (int64_t n = 0; n < logits.rows; ++n) {
     int64_t label = labelOf(labels, n) - logits.firstColumn;
-    double maximum = *floatRowOf(max, n), others = *floatRowOf(sum, n);
-    double factor = *floatRowOf(coefficients, n) / (others + std::exp(*floatRowOf(target, n) - maximum));
+    const double maximum = *floatRowOf(max, n), others = *floatRowOf(sum, n), gap = maximum - *floatRowOf(target, n);
+    const double own = std::exp(-gap), z = others + own, factor = *floatRowOf(coefficients, n) / z;
+    double ofEntropy = 0, mean = 0;
+    if (entropyCoefficients.present()) {
+      ofEntropy = *floatRowOf(entropyCoefficients, n) / z;
+      mean = (*floatRowOf(weighted, n) - own * gap) / z;
+    }
     for (int64_t c = 0; c < logits.columns; ++c) {
-      double logit = scaled.at(floatRowOf(logits, n)[c]), term = c == label ? others : -std::exp(logit - maximum);
-      double slope = factor * term * scaled.slopeAt(logit);
-      floatRowOf(gradient, n)[c] = labelOf(labels, n) < 0 ? 0.0f : static_cast<float>(slope);
+      const double logit = scaled.at(floatRowOf(logits, n)[c]), below = logit - maximum, exponential = std::exp(below);
+      const double term = factor * (c == label ? others : -exponential) - ofEntropy * exponential * (below - mean);
+      floatRowOf(gradient, n)[c] = labelOf(labels, n) < 0 ? 0.0f : static_cast<float>(term * scaled.slopeAt(logit));
     }
   }
 }

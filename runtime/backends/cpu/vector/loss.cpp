@@ -141,6 +141,7 @@ void LogProbabilityLogitsGradient(const Call &call, const Context &context) {
   const FloatTag d;
   const Tensor &logits = call.operands[0], &labels = call.operands[1], &max = call.operands[2], &sum = call.operands[3];
   const Tensor &target = call.operands[4], &coefficients = call.operands[5], &gradient = call.results[0];
+  const Tensor &weighted = operandOf(call, 6), &entropyCoefficients = operandOf(call, 7);
   const FloatVector scale = hn::Set(d, context.logitScale);
   const CappedLogits capped(call, context);
   parallelRows(context, logits.rows, logits.columns, [&](int64_t row) HWY_ATTR {
@@ -150,20 +151,26 @@ void LogProbabilityLogitsGradient(const Call &call, const Context &context) {
       std::fill_n(out, logits.columns, 0.0f);
       return;
     }
-    const double others = *floatRowOf(sum, row), maximum = *floatRowOf(max, row);
-    const double coefficient = static_cast<double>(context.logitScale) * *floatRowOf(coefficients, row);
-    const double factor = coefficient / (others + std::exp(*floatRowOf(target, row) - maximum));
+    const double others = *floatRowOf(sum, row);
+    const double gap = static_cast<double>(*floatRowOf(max, row)) - *floatRowOf(target, row);
+    const double own = std::exp(-gap), z = others + own, logitScale = context.logitScale;
+    const double factor = logitScale * *floatRowOf(coefficients, row) / z;
     const FloatVector negative = hn::Set(d, static_cast<float>(-factor)), shift = hn::Set(d, *floatRowOf(max, row));
+    const int64_t label = labelOf(labels, row) - logits.firstColumn;
+    const bool hasEntropy = entropyCoefficients.present();
+    const double ofEntropy = hasEntropy ? logitScale * *floatRowOf(entropyCoefficients, row) / z : 0;
+    const double mean = hasEntropy ? (*floatRowOf(weighted, row) - own * gap) / z : 0;
+    const FloatVector slope = hn::Set(d, static_cast<float>(ofEntropy)), middle = hn::Set(d, static_cast<float>(mean));
     mapRow(out, logits.columns, [&](int64_t i, int64_t n) HWY_ATTR {
-      const FloatVector product = loadSome(in + i, n);
-      if (!capped)
-        return hn::Mul(negative, exponentialOf(hn::MulSub(scale, product, shift)));
-      const FloatVector logit = capped.at(product);
-      return hn::Mul(hn::Mul(negative, exponentialOf(hn::Sub(logit, shift))), capped.slopeAt(logit));
+      const FloatVector product = loadSome(in + i, n), logit = capped ? capped.at(product) : product;
+      const FloatVector below = capped ? hn::Sub(logit, shift) : hn::MulSub(scale, product, shift);
+      const FloatVector factors = hasEntropy ? hn::NegMulAdd(slope, hn::Sub(below, middle), negative) : negative;
+      const FloatVector gradients = hn::Mul(factors, exponentialOf(below));
+      return capped ? hn::Mul(gradients, capped.slopeAt(logit)) : gradients;
     });
-    int64_t label = labelOf(labels, row) - logits.firstColumn;
-    if (label >= 0 && label < logits.columns)
-      out[label] = static_cast<float>(factor * others * (capped ? capped.slopeAt(*floatRowOf(target, row)) : 1.0f));
+    if (label >= 0 && label < logits.columns) // whose logit is the target
+      out[label] = static_cast<float>((factor * others + ofEntropy * own * (gap + mean)) *
+                                      (capped ? capped.slopeAt(*floatRowOf(target, row)) : 1.0f));
   });
 }
 

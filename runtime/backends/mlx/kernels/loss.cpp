@@ -19,9 +19,9 @@ static array throughCap(const Call &call, const array &terms, const array &logit
   const float cap = call.attributes.softcap;
   return cap > 0 ? terms * (1 - mx::square(logits / (call.live.logitScale * cap))) : terms;
 }
-static array scaledCoefficients(const Call &call) {
+static array scaledCoefficients(const Call &call, size_t operand = 5) {
   const float scale = call.live.logitScale;
-  return scale == 1 ? call.numbers(5) : scale * call.numbers(5);
+  return scale == 1 ? call.numbers(operand) : scale * call.numbers(operand);
 }
 
 static void logProbabilityTile(Call &call) {
@@ -47,10 +47,14 @@ static void logProbabilityLogitsGradient(Call &call) {
   array labels = call.value(1).data, max = call.numbers(2), others = call.numbers(3);
   const int columns = call.results[0].columns;
   array isLabel = mx::equal(labels, range(call.firstColumn, columns));
-  array logits = scaledLogits(call),
-        terms = throughCap(call, mx::where(isLabel, others, -mx::exp(logits - max)), logits);
-  array factor = scaledCoefficients(call) / (others + mx::exp(call.numbers(4) - max));
-  call.give(0, mx::where(labels >= 0, factor * terms, array(0.0f)));
+  array logits = scaledLogits(call), below = logits - max, exponential = mx::exp(below), gap = max - call.numbers(4);
+  array own = mx::exp(-gap), z = others + own;
+  array terms = scaledCoefficients(call) / z * mx::where(isLabel, others, -exponential);
+  if (call.has(7)) {
+    array mean = (call.numbers(6) - own * gap) / z;
+    terms = terms - scaledCoefficients(call, 7) / z * exponential * (below - mean);
+  }
+  call.give(0, mx::where(labels >= 0, throughCap(call, terms, logits), array(0.0f)));
 }
 
 static void logProbabilityFromTiles(Call &call) {

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rewards of completions whose tokens are compared with what a value head expects (PPO, as TRL 1.12 has it).
+
+The value shares the policy's adapter: one backward of a sequence takes the coefficients of its log-probabilities and
+those of its values. After the last token one more value counts, for which a token follows it that nothing else sees.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mebp.data.rollouts import Completion, Rollout
+from mebp.errors import Error
+from mebp.objectives.ppo import PPO, Episode, PPOOptions
+from mebp.rewards.sampled import Progress
+from mebp.rollouts import EpisodeOptions
+from mebp.session import Session
+from mebp.tokenizer import Tokenizer
+from mebp.training.objective_options import parts_of
+from mebp.training.objectives.base import check_compiled
+from mebp.training.objectives.rollouts import Added, Kept, Rollouts
+from mebp.training.options import TrainingOptions
+
+_OF_EPISODES = (
+    "objective/kl",
+    "objective/entropy",
+    "objective/non_score_reward",
+    "objective/rlhf_reward",
+    "objective/scores",
+)
+_OF_UPDATES = (
+    "policy/approxkl_avg",
+    "policy/clipfrac_avg",
+    "policy/entropy_avg",
+    "loss/policy_avg",
+    "loss/value_avg",
+    "val/clipfrac_avg",
+    "val/ratio",
+)
+
+
+@dataclass
+class _Episode(Kept):
+    tokens: int  # of the completion; one more follows where its value counts
+    old: np.ndarray | None = None  # [tokens], the policy's log-probabilities before the first update
+    values: np.ndarray | None = None  # [length], from then, too
+    reference: np.ndarray | None = None  # [length]
+    advantages: np.ndarray | None = None  # [tokens]
+    returns: np.ndarray | None = None  # [length]
+
+
+class Episodes(Rollouts):
+    name, kept, writing, curve = "ppo", _Episode, EpisodeOptions, ("score", "objective/scores")
+    planned_as = "ppo"
+    own_metrics = _OF_EPISODES + _OF_UPDATES
+
+    def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
+        parts = parts_of("ppo", options.objective_options)
+        self._ppo = PPO(parts[PPOOptions])
+        check_compiled(options.bundle, "value_head", "--objective ppo needs a value head")
+        super().__init__(options, tokenizer, length, parts[EpisodeOptions], least=1)
+        self._length = length
+        for row in self._handed.rows if self._handed else ():
+            for each in row.completions:
+                _check_handed(each)
+        rows = len(self._given.rows)
+        fewest = self._group * (rows % options.accumulate or min(rows, options.accumulate))
+        if self._ppo.options.num_mini_batches > fewest:
+            raise Error(
+                f"--num-mini-batches is {self._ppo.options.num_mini_batches}, and a rollout may have "
+                f"{fewest} completions; give at most as many, or a larger --accumulate"
+            )
+
+    @property
+    def _needs_reference(self) -> bool:
+        return True
+
+    @property
+    def _updates(self) -> int:
+        return self._ppo.options.num_ppo_epochs * self._ppo.options.num_mini_batches
+
+    def _keep(self, session: Session, written: Sequence[Rollout]) -> list[Kept]:
+        every = [(group.prompt.ids, each) for group in written for each in group.completions]
+        rewards = self._rewarded(written, Progress(session.steps, 0))
+        missing = np.flatnonzero(np.isnan(rewards).all(axis=1))
+        if len(missing):
+            raise Error(f"{every[missing[0]][1].where}: has no reward, and ppo needs one of each completion")
+        kept = [self._episode(prompt, each) for prompt, each in every]
+        self._set_references(session, kept)
+        for each in kept:
+            found = session.scores(each.ids, each.scored, temperature=self._temperature)
+            each.old, each.values = each.of(found.logprobs)[: each.tokens].copy(), each.of(found.values).copy()
+        targets = self._ppo.targets([
+            Episode(each.old, each.reference[: each.tokens], each.values, float(score), self._is_ended(each))
+            for each, score in zip(kept, np.nansum(rewards, axis=1), strict=True)
+        ])  # fmt: skip
+        for each, target in zip(kept, targets, strict=True):
+            each.advantages, each.returns = np.float32(target.advantages), np.float32(target.returns)
+        self._outcome |= {name: float(np.mean([each.metrics[name] for each in targets])) for name in _OF_EPISODES}
+        return kept
+
+    def _episode(self, prompt: np.ndarray, each: Completion) -> _Episode:
+        tokens, longest = len(each.ids), min(self._room, self._length - len(prompt))
+        return _Episode(prompt, np.append(each.ids, each.ids[-1:]) if tokens < longest else each.ids, tokens)
+
+    def _is_ended(self, each: _Episode) -> bool:
+        return int(each.completion[each.tokens - 1]) in self._tokenizer.stop_tokens
+
+    def _add(self, session: Session, rollout: int, update: int) -> Added:
+        batch = self._batch(rollout, update)
+        tokens, positions = sum(each.tokens for each in batch), sum(each.length for each in batch)
+        losses, sums = np.zeros(2), {"policy/entropy_avg": np.zeros(2)}
+        for each in batch:
+            sequence = session.sequence(each.ids, each.scored, temperature=self._temperature)
+            policy = self._ppo.policy(each.of(sequence.logprobs)[: each.tokens], each.old, each.advantages, tokens)
+            value = self._ppo.value(each.of(sequence.values), each.values, each.returns, positions)
+            sequence.backward(each.spread(policy.coefficients), values=each.spread(value.coefficients))
+            losses += policy.loss, value.loss
+            sums["policy/entropy_avg"] += each.of(sequence.entropy)[: each.tokens].sum(), each.tokens
+            for name, of in (policy.metrics | value.metrics).items():
+                sums[name] = sums.get(name, 0.0) + np.array(of)
+        metrics = {name: float(total / by) for name, (total, by) in sums.items()}
+        metrics |= {"loss/policy_avg": float(losses[0]), "loss/value_avg": self._unscaled(losses[1])}
+        return Added(float(losses.sum()), tokens, sum(each.ids.size for each in batch), metrics)
+
+    def _unscaled(self, loss: float) -> float:
+        """TRL logs the value's loss without vf_coef."""
+        return float(loss / self._ppo.options.vf_coef) if self._ppo.options.vf_coef else 0.0
+
+    def _batch(self, rollout: int, update: int) -> list[_Episode]:
+        """An epoch's order depends on seed, rollout and epoch alone."""
+        epoch, batch = divmod(update, self._ppo.options.num_mini_batches)
+        order = np.random.default_rng([self.options.seed, rollout, epoch]).permutation(len(self._current))
+        return [self._current[row] for row in np.array_split(order, self._ppo.options.num_mini_batches)[batch]]
+
+
+def _check_handed(each: Completion) -> None:
+    """PPO makes advantages itself, and its episodes have no tokens of others."""
+    wrong: Mapping[str, bool] = {"an advantage": each.advantage is not None, "a mask": not each.mask.all()}
+    for what, is_there in wrong.items():
+        if is_there:
+            raise Error(f"{each.where}: has {what}, which --objective ppo does not take; leave it out, or choose grpo")

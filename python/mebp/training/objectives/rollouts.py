@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What objectives of completions that the model writes have in common (GRPO, PPO), with the memory of one sequence.
+
+1. At the first of a rollout's updates, the session writes completions for each prompt of the step, or takes them from
+   --rollouts, and rewards score them. What all updates have in common is made of that, and kept.
+2. Each update runs sequences one after another: forward, coefficients, backward. Nothing of one is left when the next
+   begins, so the peak does not know how many there are.
+3. What later updates of a rollout need travels in the state of the run.
+"""
+
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mebp.data.dataset import rows_of_step, steps_per_epoch
+from mebp.data.prompts import load_prompts
+from mebp.data.rollouts import Rollout, load_rollouts
+from mebp.errors import Error
+from mebp.rewards import Sampled, load_rewards
+from mebp.rewards.sampled import Progress
+from mebp.rollouts import MOST_WRITTEN, RolloutOptions, Writer
+from mebp.session import Session
+from mebp.tokenizer import Tokenizer
+from mebp.training.objective_options import parts_of
+from mebp.training.objectives.base import ANY_LENGTH, Measured, Objective, Step, vocabulary_of
+from mebp.training.objectives.continuation import Continuation
+from mebp.training.objectives.references import Reference
+from mebp.training.options import TrainingOptions
+from mebp.words import counted
+
+
+@dataclass
+class Kept(Continuation):
+    """What all updates of a rollout have in common of a completion. Fields are numbers, None, or arrays of [tokens]:
+    int32 of ids, bool of a mask, float32 of all others."""
+
+    _TYPES: ClassVar[Mapping[str, type]] = {"prompt": np.int32, "completion": np.int32, "mask": bool}
+
+    def saved(self) -> dict:
+        """As JSON has it."""
+        return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in vars(self).items()}
+
+    @classmethod
+    def restored(cls, saved: Mapping[str, object]) -> "Kept":
+        return cls(**{
+            name: np.array(value, cls._TYPES.get(name, np.float32)) if isinstance(value, list) else value
+            for name, value in saved.items()
+        })  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Added:
+    """What the gradients of an update are of."""
+
+    loss: float
+    tokens: int  # that count
+    seen: int  # prompts and those that do not count, too
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+class Rollouts(Objective):
+    name: str  # as --objective has it
+    writing: type[RolloutOptions]
+    kept: type[Kept]
+    own_metrics: tuple[str, ...]
+    writes = True
+
+    def __init__(
+        self, options: TrainingOptions, tokenizer: Tokenizer, length: int, writing: RolloutOptions, least: int
+    ) -> None:
+        """least: completions that a prompt has at least."""
+        super().__init__(options)
+        self._writing, self._tokenizer, self._room = writing, tokenizer, writing.most(length)
+        self._rewards = load_rewards(options.reward) if options.reward else None
+        read = {"tokenizer": tokenizer, "length": length, "vocabulary": vocabulary_of(options.bundle)}
+        self._handed = load_rollouts(options.data, **read, least=least) if options.rollouts else None
+        self._prompts = None if self._handed else load_prompts(options.data, **read)
+        self._eval = load_prompts(options.eval, **read) if options.eval else None
+        self._given = self._handed or self._prompts
+        self.digest = self._given.digest
+        self.notes = list(self._handed.notes) if self._handed else []
+        self._check_rewards()
+        of_rewards = (f"rewards/{name}/mean" for name in (self._rewards.names if self._rewards else ()))
+        self.metrics = (*self.own_metrics, "completions/mean_length", *of_rewards)
+        self._current: list[Any] = []  # of `kept`
+        self._outcome: dict[str, float] = {}  # metrics that all updates of a rollout have
+
+    @classmethod
+    def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int]:
+        """Of completions that are still to be written, as long as they may become."""
+        room = parts_of(options.objective, options.objective_options)[cls.writing].most(2 * MOST_WRITTEN)
+        prompts = [options.eval] if options.eval else []
+        lengths = []
+        if options.rollouts:
+            rows = load_rollouts(options.data, tokenizer, ANY_LENGTH, least=1).rows
+            lengths = [len(row.prompt.ids) + max(len(each.ids) for each in row.completions) for row in rows]
+        else:
+            prompts.append(options.data)
+        read = [load_prompts(path, tokenizer, ANY_LENGTH).rows for path in prompts]
+        return lengths + [len(prompt.ids) + room for rows in read for prompt in rows]
+
+    def _check_rewards(self) -> None:
+        if self._rewards is None:
+            if not (self._handed and self._have_own(self._handed.rows)):
+                raise Error(f"--objective {self.name} needs a reward; give --reward MODULE:FUNCTION, or a command")
+            return
+        rows = self._prompts.rows if self._prompts else [row.prompt for row in self._handed.rows]
+        self._rewards.check_columns(list(rows[0].columns))
+
+    def _have_own(self, rows: Sequence[Rollout]) -> bool:
+        """Whether completions that are handed in need no reward."""
+        return all(each.rewards is not None for row in rows for each in row.completions)
+
+    def description(self) -> Mapping[str, object]:
+        options = self.options
+        own = {"--objective": self.name, "--reference": options.reference, "--reward": options.reward}
+        return own | {"--rollouts": options.rollouts} | self.own_options()
+
+    def session_options(self) -> Mapping[str, object]:
+        return {"accumulate": True}
+
+    def bytes_beside(self, session: Session) -> int:
+        """Of writing: what a session that trains has already is counted there."""
+        own = [each for each in session.plan["generation"] if each["name"] not in ("trainables", "workspace")]
+        return 0 if self._handed else sum(each["bytes"] for each in own)
+
+    def begin(self, session: Session) -> Iterator[str]:
+        yield from self.notes
+        if self._handed is None and not session.generates:
+            yield "the bundle was compiled without --generate-len, so each token computes the whole text again"
+        self._writer = Writer(session, self._tokenizer, self._writing)
+        if self._needs_reference:
+            self._reference = Reference(self.options)
+            if self._reference.note:
+                yield self._reference.note
+            self._reference.begin(session)
+
+    @property
+    @abstractmethod
+    def _needs_reference(self) -> bool: ...
+
+    @property
+    @abstractmethod
+    def _updates(self) -> int:
+        """Of a rollout."""
+
+    def summary(self, session: Session) -> str:
+        size, rows = self._group, self._given.rows
+        how = "handed in" if self._handed else f"of up to {self._room} tokens"
+        return f"{counted(len(rows), 'prompt')}, {counted(size, 'completion')} of each, {how}"
+
+    @property
+    def _group(self) -> int:
+        return len(self._handed.rows[0].completions) if self._handed else self._writing.group
+
+    def steps_per_epoch(self, session: Session) -> int:
+        return self._updates * self._rollouts_per_epoch
+
+    @property
+    def _rollouts_per_epoch(self) -> int:
+        return steps_per_epoch(len(self._given.rows), self.options.accumulate)
+
+    def step(self, session: Session, number: int) -> Step:
+        begun = time.perf_counter()
+        rollout, update = divmod(number, self._updates)
+        if update == 0:
+            self._current = self._keep(session, self._write(rollout))
+        added = self._add(session, rollout, update)
+        result = session.apply()
+        if update + 1 == self._updates and (rollout + 1) % self._rollouts_per_epoch == 0:
+            self._end_epoch()
+        seconds = time.perf_counter() - begun
+        return Step(result.of(added.loss, added.tokens, seconds), added.seen, self._outcome | added.metrics)
+
+    def _write(self, rollout: int) -> list[Rollout]:
+        seed = self.options.seed
+        rows = rows_of_step(len(self._given.rows), rollout, self.options.accumulate, seed)
+        if self._handed:
+            return [self._handed.rows[row] for row in rows]
+        return [self._writer.write(self._prompts.rows[row], seed, rollout, int(row)) for row in rows]
+
+    @abstractmethod
+    def _keep(self, session: Session, written: Sequence[Rollout]) -> list[Kept]:
+        """What a rollout's updates are made with; sets the metrics that they have in common."""
+
+    @abstractmethod
+    def _add(self, session: Session, rollout: int, update: int) -> Added:
+        """Adds the gradients of an update."""
+
+    def _end_epoch(self) -> None:
+        """After its last update."""
+
+    def _rewarded(self, written: Sequence[Rollout], progress: Progress) -> np.ndarray:
+        """float64 [completions, rewards], NaN where there is none; sets the metrics of these."""
+        every = [each for group in written for each in group.completions]
+        self._outcome = {"completions/mean_length": float(np.mean([len(each.ids) for each in every]))}
+        if self._rewards is None:
+            return np.stack([each.rewards for each in every])
+        sampled = [
+            Sampled(group.prompt, each.text, each.ids, index)
+            for group in written
+            for index, each in enumerate(group.completions, start=1)
+        ]
+        scores = self._rewards.score(sampled, progress)
+        self._outcome |= {name: value for name, value in scores.metrics.items() if name in self.metrics}
+        return scores.rewards
+
+    def _set_references(self, session: Session, kept: Sequence[Any]) -> None:
+        """Before the first sequence: the adapter is set aside where gradients will be."""
+        for each in kept if self._needs_reference else ():
+            each.reference = each.of(self._reference.logprobs(session, each.ids, each.scored, self._temperature)).copy()
+
+    @property
+    def _temperature(self) -> float:
+        return self._writing.temperature
+
+    def measure(self, session: Session, which: str, stop: Callable[[], bool]) -> Measured | None:
+        """The mean reward of one completion of each prompt, drawn in the same way each time; its opposite is a loss."""
+        if self._rewards is None:
+            raise Error(f"--{which} needs a reward for what the model writes; give --reward")
+        writer = Writer(session, self._tokenizer, replace(self._writing, group=1))
+        sampled = []
+        for index, prompt in enumerate(self._eval.rows):
+            if stop():
+                return None
+            (completion,) = writer.write(prompt, self.options.seed, 2**32, index).completions
+            sampled.append(Sampled(prompt, completion.text, completion.ids))
+        rewards = self._rewards.score(sampled, Progress(session.steps, 0)).rewards
+        reward = float(np.nanmean(np.nansum(rewards, axis=1)))
+        return Measured(-reward, {self.curve[1]: reward})
+
+    def saved(self) -> dict:
+        kept = [each.saved() for each in self._current] if self._updates > 1 else []
+        return {"outcome": self._outcome, "rollout": kept}
+
+    def restore(self, saved: dict) -> None:
+        self._outcome = saved.get("outcome", {})
+        self._current = [self.kept.restored(entry) for entry in saved.get("rollout", [])]

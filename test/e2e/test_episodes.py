@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PPO with a value head: TRL 1.12's formulas drive the same gradients in float64, and a run is resumed bitwise."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import mebp
+from mebp.tokenizer import Tokenizer
+from mebp.training.log import Record, read_log
+from mebp.training.objectives import make_objective
+from mebp.training.options import TrainingOptions
+from mebp.verification.comparison import relative_error
+from mebp.verification.inputs import randomise_adapter
+from support import models, ppo_reference
+from support.commands import mebp as command
+from support.commands import refusal
+from support.pipeline import make_bundle, reference_for
+from support.textmodel import make_tokenizer
+
+LENGTH, ROOM, TEMPERATURE = 40, 12, 0.8
+PROMPTS = ["The lamp", "A wick", "Oil", "Who trims it"]
+REWARD = """
+def high(completion_ids, **columns):
+    return [sum(ids) / (300 * len(ids)) for ids in completion_ids]
+
+def none(completions, **columns):
+    return [None for _ in completions]
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("episodes")
+    models.save(models.build("llama", num_hidden_layers=2), folder / "source")
+    make_tokenizer(folder / "source")
+    (folder / "prompts.jsonl").write_text("".join(json.dumps({"prompt": text}) + "\n" for text in PROMPTS))
+    (folder / "rewards.py").write_text(REWARD)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bundle(folder):
+    return make_bundle(folder / "source", folder, seq_len=LENGTH, generate_len=LENGTH, value_head=True)
+
+
+def prepared(bundle, folder, rollouts=None, **options):
+    asked = TrainingOptions(bundle, rollouts or folder / "prompts.jsonl", objective="ppo", accumulate=4,
+                            rollouts=rollouts, reward=[f"{folder / 'rewards.py'}:high"],
+                            objective_options={"temperature": TEMPERATURE, "max_completion": ROOM,
+                                               **options})  # fmt: skip
+    objective = make_objective(asked, Tokenizer(bundle), LENGTH)
+    session = mebp.Session(bundle, optimizer="sgd", lr=0.02, **objective.session_options())
+    randomise_adapter(session, seed=1)
+    list(objective.begin(session))
+    return objective, session
+
+
+def padded(values: list[np.ndarray], longest: int) -> torch.Tensor:
+    return torch.stack([torch.from_numpy(np.pad(np.float64(each), (0, longest - len(each)))) for each in values])
+
+
+def scored(reference, each) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probabilities [tokens], and values [length], in torch."""
+    ids = torch.from_numpy(each.ids.astype(np.int64))
+    logits, values = reference.logits_and_values(ids)
+    logps = (logits[:, :-1].double() / TEMPERATURE).log_softmax(-1).gather(-1, ids[:, 1:, None])[0, :, 0]
+    first = len(each.prompt) - 1
+    return logps[first : first + each.tokens], values[0, first : first + each.length].double()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kl_coef": 0.2, "gamma": 0.9},
+        {"kl_estimator": "k3", "whiten_rewards": True, "missing_eos_penalty": 1.0, "vf_coef": 1.0},
+        {"num_mini_batches": 2, "cliprange": 0.001, "cliprange_value": 0.001, "vf_coef": 0.5},
+    ],
+    ids=["k1", "k3, whitened", "two batches, clipped"],
+)
+def test_gradients(bundle, folder, monkeypatch, show, options):
+    """At the third update of a rollout, where ratios are not 1 and values have moved, against TRL's own formulas on a
+    padded batch. Completions end, are cut off, and are as long as they may be."""
+    random = np.random.default_rng(3)
+    written = [random.integers(3, 200, length).tolist() for length in (4, 7, ROOM, 5)]
+    written[0][-1] = next(iter(Tokenizer(bundle).stop_tokens))
+    lines = [{"prompt": text, "completions": [{"ids": ids}]} for text, ids in zip(PROMPTS, written, strict=True)]
+    (folder / "rollouts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    objective, session = prepared(bundle, folder, folder / "rollouts.jsonl", **options)
+    base = reference_for(bundle, session, models.build("llama", num_hidden_layers=2), torch.float64)
+    for number in range(2):
+        objective.step(session, number)
+    episodes = objective._current
+    assert sorted(each.length for each in episodes) == [5, 6, 8, ROOM]
+    assert sum(map(objective._is_ended, episodes)) == 1
+
+    # What all updates have in common, by TRL's formulas from the log-probabilities and values before the first.
+    given = objective._ppo.options
+    with torch.no_grad():
+        begun = [scored(base, each) for each in episodes]
+    for each, (logps, values) in zip(episodes, begun, strict=True):
+        assert relative_error(each.old, logps.numpy()) <= 2e-6
+        assert relative_error(each.values, values.numpy()) <= 2e-6
+    lengths = torch.tensor([each.tokens for each in episodes])
+    rewards = torch.tensor([
+        sum(each.completion[: each.tokens].tolist()) / (300 * each.tokens) for each in episodes
+    ]).double()  # fmt: skip
+    ended = torch.tensor([objective._is_ended(each) for each in episodes])
+    old, reference, values = (
+        padded([getattr(each, name)[: each.length] for each in episodes], ROOM)
+        for name in ("old", "reference", "values")
+    )
+    reference = reference * (torch.arange(ROOM) < lengths[:, None])
+    advantages, returns = ppo_reference.targets(given, old, reference, values, rewards, lengths, ended)
+
+    batch = objective._batch(0, 2)
+    rows = [next(row for row, other in enumerate(episodes) if other is each) for each in batch]
+
+    def loss(of):
+        found = [scored(of, each) for each in batch]
+        pads = [
+            [torch.nn.functional.pad(each, (0, ROOM - len(each))) for each in part] for part in zip(*found, strict=True)
+        ]
+        logps, now = (torch.stack(each) for each in pads)
+        return ppo_reference.loss(
+            given, logps, old[rows], now, values[rows], advantages[rows], returns[rows], lengths[rows]
+        )
+
+    exact, torchs = (
+        reference_for(bundle, session, models.build("llama", num_hidden_layers=2), dtype).gradients_of(loss)
+        for dtype in (torch.float64, torch.float32)
+    )
+    found = {}
+    apply = session.apply
+    monkeypatch.setattr(session, "apply", lambda: (found.update(session.gradients()), apply())[1])
+    step = objective.step(session, 2)
+    assert step.result.loss == pytest.approx(exact[0], rel=1e-4, abs=2e-6)
+    assert step.result.tokens == sum(each.tokens for each in batch)
+    errors = {key: relative_error(found[key], value) for key, value in exact[1].items()}
+    of_torch = {key: relative_error(torchs[1][key], value) for key, value in exact[1].items()}
+    show(f"worst gradient {max(errors.values()):.1e}, torch f32 {max(of_torch.values()):.1e}")
+    for key, error in errors.items():
+        assert error <= max(2e-5, 2 * of_torch[key]), key
+    assert set(step.metrics) >= set(objective.own_metrics)
+    if given.cliprange < 0.01:
+        assert step.metrics["policy/clipfrac_avg"] > 0 and step.metrics["val/clipfrac_avg"] > 0
+
+
+def test_values_are_learned(bundle, folder):
+    """The scores are alike, so what is expected comes close to them."""
+    objective, session = prepared(bundle, folder, kl_coef=0.0, vf_coef=1.0, cliprange_value=10.0, gamma=1.0)
+    session.set_learning_rate(0.05)
+    losses = [objective.step(session, number).metrics["loss/value_avg"] for number in range(8)]
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_command(bundle, folder, tmp_path):
+    def run(name, steps, *more):
+        return command("train", bundle, "--data", folder / "prompts.jsonl", "--objective", "ppo", "--reward",
+                       f"{folder / 'rewards.py'}:high", "--max-completion", ROOM, "--lr", 2e-2,
+                       "--num-ppo-epochs", 2, "--num-mini-batches", 2, "--accumulate", 4, "--steps", steps,
+                       "--state", tmp_path / name, "--adapter-out", tmp_path / f"{name}-adapter",
+                       *more)  # fmt: skip
+
+    whole = run("whole", 6, "--threads", 1, "--log", tmp_path / "run.jsonl")
+    assert whole.returncode == 0, whole.stderr
+    first = run("parts", 3, "--threads", 2)  # within a rollout's updates
+    assert first.returncode == 0, first.stderr
+    rest = run("parts", 6, "--resume")
+    assert rest.returncode == 0, rest.stderr
+    for file in ("adapter_model.safetensors", "value_head.safetensors"):
+        assert (tmp_path / "parts-adapter" / file).read_bytes() == (tmp_path / "whole-adapter" / file).read_bytes()
+    steps = [entry for entry in read_log(tmp_path / "run.jsonl") if isinstance(entry, Record)]
+    assert {"objective/kl", "objective/scores", "loss/value_avg", "val/ratio"} <= steps[0].metrics.keys()
+    assert steps[0].metrics["objective/scores"] == steps[3].metrics["objective/scores"]
+    assert steps[0].metrics["val/ratio"] == pytest.approx(1, abs=1e-5)
+    # An adapter of PPO is trained on by a bundle without a value head.
+    assert command("generate", bundle, "--adapter", tmp_path / "whole-adapter", "--prompt", "Oil").returncode == 0
+
+
+def test_handed_in(bundle, folder, tmp_path):
+    file = tmp_path / "rollouts.jsonl"
+    completions = [{"ids": [5, 6, 7], "reward": 1.0}]
+    file.write_text(json.dumps({"prompt": "Oil", "completions": completions}) + "\n")
+
+    def run(*more):
+        return command("train", bundle, "--objective", "ppo", "--rollouts", file, "--steps", 2, *more)
+
+    ran = run()
+    assert ran.returncode == 0, ran.stderr
+    assert "1 prompt, 1 completion of each, handed in" in ran.stdout
+    for what, given in (("an advantage", {"advantage": 1.0}), ("a mask", {"mask": [1, 1, 0]})):
+        file.write_text(json.dumps({"prompt": "Oil", "completions": [completions[0] | given]}) + "\n")
+        ran = run()
+        assert ran.returncode == 2
+        assert ran.stderr == (f"mebp: {file}:1, completion 1: has {what}, which --objective ppo does not take; leave "
+                              "it out, or choose grpo\n")  # fmt: skip
+
+
+def test_refusals(bundle, folder, tmp_path):
+    def says(*options: object, of=bundle) -> str:
+        return refusal("train", of, "--data", folder / "prompts.jsonl", "--objective", "ppo", *options)
+
+    reward = "--reward", f"{folder / 'rewards.py'}:high"
+    assert says() == "mebp: --objective ppo needs a reward; give --reward MODULE:FUNCTION, or a command"
+    assert says(*reward, "--value-model", "adapter") == (
+        "mebp: value_model is 'adapter', and the value is learned with the policy's adapter alone; leave it at shared"
+    )
+    assert says(*reward, "--epsilon", 0.1) == ("mebp: --epsilon is an option of --objective grpo, and this is ppo")
+    assert says(*reward, "--num-mini-batches", 3, "--accumulate", 2) == (
+        "mebp: --num-mini-batches is 3, and a rollout may have 2 completions; give at most as many, or a larger "
+        "--accumulate"
+    )
+    none = "--reward", f"{folder / 'rewards.py'}:none"
+    line = says(*none, "--max-completion", 2, "--steps", 1)
+    assert "completion 1: has no reward, and ppo needs one of each completion" in line
+    plain = make_bundle(folder / "source", tmp_path, seq_len=LENGTH)
+    assert says(*reward, of=plain) == (
+        f"mebp: --objective ppo needs a value head, which {plain} was compiled without; compile it with --value-head"
+    )
