@@ -156,7 +156,7 @@ Status Shaped::waitForRoom(std::unique_lock<std::mutex> &lock, Lane &lane) {
     if (isFull())
       changed.wait(lock);
     else
-      waitUntil(lock, lane.link.roomAt());
+      changed.wait_until(lock, lane.link.roomAt());
   return ended.ok() ? lane.ended : ended;
 }
 
@@ -168,22 +168,9 @@ bool Shaped::waitForArrival(std::unique_lock<std::mutex> &lock, Lane &lane, Cloc
       return true;
     if (now >= deadline || (!isUnderWay && !lane.ended.ok()))
       return false;
-    waitUntil(lock, isUnderWay ? std::min(deadline, lane.underWay.front().arrives) : deadline);
+    changed.wait_until(lock, isUnderWay ? std::min(deadline, lane.underWay.front().arrives) : deadline);
   }
   return false;
-}
-
-// Or until something has changed. The system ends a wait some 60 us late, and a decoded token has dozens of messages:
-// so the clock is looked at for the last part.
-void Shaped::waitUntil(std::unique_lock<std::mutex> &lock, Clock::time_point time) {
-  constexpr auto late = std::chrono::microseconds(150);
-  if (time - Clock::now() > late) {
-    changed.wait_until(lock, time - late);
-    return;
-  }
-  lock.unlock();
-  std::this_thread::yield();
-  lock.lock();
 }
 
 std::vector<std::byte> Shaped::takeSpare(Lane &lane) {

@@ -57,7 +57,6 @@ private:
   // The wait's end, with the reason if the stream is over.
   Status waitForRoom(std::unique_lock<std::mutex> &lock, Lane &lane);
   bool waitForArrival(std::unique_lock<std::mutex> &lock, Lane &lane, Clock::time_point deadline);
-  void waitUntil(std::unique_lock<std::mutex> &lock, Clock::time_point time);
   std::vector<std::byte> takeSpare(Lane &lane);
   Status put(Lane &lane, std::vector<std::byte> bytes);
   std::vector<std::byte> take(Lane &lane);
