@@ -7,6 +7,7 @@
 #include "format/weight_format.h"
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -75,6 +76,13 @@ enum class Spill { None, Checkpoints, All }; // all: the optimizer's state, too
 /// As the command line calls it: "none", "checkpoints" or "all".
 const char *nameOf(Spill spill);
 
+/// What layers keep of their forward instead of computing it again: what is worth its memory at a price, in seconds for
+/// a byte of each token's row (compiler/keep). An infinite price: nothing.
+struct Keep {
+  int64_t layers = 0; // the first ones, which keep by `price`, the others by `restPrice`
+  double price = std::numeric_limits<double>::infinity(), restPrice = std::numeric_limits<double>::infinity();
+};
+
 /// What trades time for memory: the choices that a plan consists of.
 struct Schedule {
   int64_t chunk = 0;   // positions of a chunk along the sequence; 0: layers run on whole sequences
@@ -82,6 +90,7 @@ struct Schedule {
   int64_t lossRows = 128;
   int64_t lossColumns = 2048;
   Spill spill = Spill::None;
+  Keep keep;
 };
 
 /// "chunks of 64 tokens, one checkpoint in 2 layers, loss in tiles of 128 x 2048".

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 OPS, PASSES = ROOT / "docs" / "ops.md", ROOT / "docs" / "passes.md"
 _DIALECTS = {"nn": "NN", "train": "Train", "exec": "Exec"}
-_STAGES = ["import", "partition", "adapt", "autodiff", "rewrite", "split", "plan"]  # as in docs/architecture.md
+_STAGES = ["import", "partition", "adapt", "autodiff", "keep", "rewrite", "split", "plan"]  # as in docs/architecture.md
 _HEAD = "<!-- written by docs/write_ir.py (make docs) from {source}; do not edit -->\n# {title}\n\n{about}\n"
 _ABOUT_OPS = """\
 The three dialects of the compiler, from the mathematics of a model to its programs, each in the order of its `.td`

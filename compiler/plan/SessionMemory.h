@@ -15,6 +15,7 @@ struct SessionMemory {
   // Its programs.
   bool flowsInPlace = false;                                   // else a block's input and output are two
   uint64_t remoteKept = 0, remotePassing = 0, remoteWhole = 0; // what programs of a block give each other
+  uint64_t values = 0;  // in remoteKept, those of layers that a backward need not compute again
   uint64_t scratch = 0; // of the program that needs the most; on a device, in the device's memory
   // What becomes of the gradients.
   uint64_t gradients = 0;
