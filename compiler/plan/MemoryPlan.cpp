@@ -256,7 +256,7 @@ std::vector<PlannedBuffer> listBuffers(ModuleOp module, const SessionMemory &mem
       : memory.flowsInPlace ? "of a layer's output, replaced by its input's"
                             : "of a layer's input and output");
   const uint64_t values = memory.forwardOnly ? 0 : memory.values;
-  add("kept values", values, describeKeptValues(module));
+  add("kept", values, describeKeptValues(module));
   add("remote", memory.remote() - values, "between layers and their adapters");
   add("trainables", memory.trained(), describeTrained(memory, options));
   add("optimizer", memory.state(),

@@ -50,7 +50,7 @@ def test_every_point_has_the_gradients_of_recomputation(exported, tmp_path, prec
         mebp.compile(path, bundle, precision=precision, memory_budget=point["peak_bytes"], spill="none")
         plan = mebp.Session(bundle, return_gradients=False).plan
         assert plan["planned_peak_bytes"] == point["peak_bytes"]
-        assert plan["arenas"].get("kept values", 0) == point["kept_bytes"]
+        assert plan["arenas"].get("kept", 0) == point["kept_bytes"]
         assert (point["kept_bytes"] > 0) == (point["kept_values"] != "")
         kept += point["kept_bytes"] > 0
         chunk = point["chunk"]
@@ -112,11 +112,11 @@ def test_a_session_without_backwards_keeps_nothing(exported, tmp_path):
     bundle = tmp_path / "kept.mebp"
     mebp.compile(path, bundle, memory_budget="1GB")
     keeping, without = (mebp.Session(bundle, optimizer=optimizer).plan for optimizer in ("sgd", "mezo"))
-    kept = keeping["arenas"]["kept values"]
+    kept = keeping["arenas"]["kept"]
     assert kept > 0 and without["session_bytes"] < keeping["session_bytes"] - kept / 2
     assert ("mezo", True) in [tuple(each) for each in load_runtime().optimizers()]
     command = [find_tool("mebpc"), str(path), "--plan-only", "--optimizer", "mezo", "--memory-budget", "1GB"]
-    assert "kept values" not in subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert "kept" not in subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def test_a_plan_says_what_twice_the_memory_would_buy(exported):
@@ -128,6 +128,6 @@ def test_a_plan_says_what_twice_the_memory_would_buy(exported):
     assert len(said) == 1
     assert float(said[0].split(" takes ")[1].split(" of that")[0]) < 0.97
     budget = said[0].rsplit(" ", 1)[1]
-    assert any("kept values" in line for line in run("--memory-budget", budget))
+    assert any("kept" in line for line in run("--memory-budget", budget))
     for options in (["--chunk-size", "16"], ["--memory-budget", budget], ["--optimizer", "mezo"]):
         assert not any("twice" in line for line in run(*options))
