@@ -31,7 +31,7 @@ def read_frontier(path: Path) -> list[dict]:
 def draw_frontier(points: list[dict], peak_bytes: int) -> str:
     """`peak_bytes`: of the page's own plan, which is marked where it is among them."""
     low, high = points[0]["peak_bytes"], max(points[-1]["peak_bytes"], points[0]["peak_bytes"] * 1.01)
-    slowest = points[0]["seconds"] * 1.05
+    slowest = max(point["seconds"] for point in points) * 1.05  # what spills may be faster than the next above it
 
     def x(count: float) -> float:
         return LEFT + 12 + math.log(count / low) / math.log(high / low) * (WIDTH - LEFT - RIGHT - 24)
@@ -43,11 +43,12 @@ def draw_frontier(points: list[dict], peak_bytes: int) -> str:
     for tick in ticks(slowest):
         parts.append(element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y(tick), y2=y(tick), class_="grid"))
         parts.append(text(f"{tick:g}", LEFT - 6, y(tick) + 4, class_="end"))
-    for power in range(40):
-        count = low * 2 ** (power / 2)
-        if count > high:
-            break
-        parts.append(text(megabytes(int(count)), x(count), HEIGHT - BOTTOM + 18, class_="middle"))
+    marks = [first * 10**power for power in range(3, 13) for first in (1, 1.5, 2, 3, 5, 7)]
+    parts += [
+        text(f"{count / 1e6:g}", x(count), HEIGHT - BOTTOM + 18, class_="middle")
+        for count in marks
+        if low <= count <= high
+    ]
     parts.append(text("peak of mebp-run, MB", (LEFT + WIDTH) / 2, HEIGHT - 6, class_="middle"))
     path = "".join(
         f"{'M' if index == 0 else 'H'}{x(point['peak_bytes']):.1f}{' ' if index == 0 else 'V'}{y(point['seconds']):.1f}"
