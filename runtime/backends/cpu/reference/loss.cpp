@@ -70,7 +70,8 @@ static void logProbabilityLogitsGradient(const Call &call, const Context &contex
       mean = (*floatRowOf(weighted, n) - own * gap) / z;
     }
     for (int64_t c = 0; c < logits.columns; ++c) {
-      const double logit = scaled.at(floatRowOf(logits, n)[c]), below = logit - maximum, exponential = std::exp(below);
+      const double logit = c == label ? *floatRowOf(target, n) : scaled.at(floatRowOf(logits, n)[c]);
+      const double below = logit - maximum, exponential = std::exp(below);
       const double term = factor * (c == label ? others : -exponential) - ofEntropy * exponential * (below - mean);
       floatRowOf(gradient, n)[c] = labelOf(labels, n) < 0 ? 0.0f : static_cast<float>(term * scaled.slopeAt(logit));
     }
