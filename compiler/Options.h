@@ -71,7 +71,7 @@ struct Storage {
 };
 
 /// What lies in a file on a disk instead of in memory. Each includes those before it.
-enum class Spill { None, Checkpoints, All }; // all: the optimizer's state, too
+enum class Spill { None, Checkpoints, All }; // all: what is trained and the optimizer's state, too
 
 /// As the command line calls it: "none", "checkpoints" or "all".
 const char *nameOf(Spill spill);

@@ -148,9 +148,10 @@ uint64_t getTrainedBytes(nn::ParameterOp parameter) {
 }
 
 std::string describeTrained(const SessionMemory &memory, const Options &options) {
+  const char *filed = "in a file; of one tensor at once";
   if (!options.full.isChosen)
-    return "adapter, f32";
-  return memory.filesWeights() ? "the model's own, in a file; of one tensor at once" : "the model's own, as stored";
+    return std::string("adapter, ") + (memory.filesTrainables() ? filed : "f32");
+  return std::string("the model's own, ") + (memory.filesTrainables() ? filed : "as stored");
 }
 
 /// By what a session computes: one that computes gradients has room for every program.
@@ -409,7 +410,6 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const Options &options, const Plan
     memory.trainables += getTrainedBytes(parameter);
     memory.largestTrainable = std::max(memory.largestTrainable, getTrainedBytes(parameter));
   }
-  memory.trainsWeights = options.full.isChosen;
   memory.flowsInPlace = flowsInPlace(trainingPrograms);
   const RemoteMemory remote = countRemote(module, false);
   memory.remoteKept = remote.kept;

@@ -53,14 +53,14 @@ format::WeightFormat readFormat(const std::string &option, const std::string &te
 }
 
 /// A plan spills only where it is told to; where it is chosen, checkpoints may go.
-Spill readSpill(const std::string &name, const Training &training, bool isChosen, bool trainsWeights) {
+Spill readSpill(const std::string &name, const Training &training, bool isChosen) {
   if (isForwardOnly(training.optimizer) && !name.empty() && name != "none")
     throw OptionError("--spill " + name + ": " + training.optimizer + " keeps no checkpoints and no state to spill");
   if (isForwardOnly(training.optimizer) || name == "none")
     return Spill::None;
   if (name.empty())
     return isChosen ? Spill::Checkpoints : Spill::None;
-  return name == "all" && (keepsState(training) || trainsWeights) ? Spill::All : Spill::Checkpoints;
+  return name == "all" ? Spill::All : Spill::Checkpoints;
 }
 
 /// "0-7", or one number.
@@ -106,7 +106,7 @@ void readTexts(const Texts &texts, Compilation &out) {
     throw OptionError("--lora-alpha " + std::to_string(lora.alpha) + ": give a finite number that is not 0");
   if (training.threads == 0)
     training.threads = std::max(1u, std::thread::hardware_concurrency());
-  training.mostSpill = readSpill(texts.spill, training, training.budget || out.showFrontier, full.isChosen);
+  training.mostSpill = readSpill(texts.spill, training, training.budget || out.showFrontier);
   if (!training.budget)
     schedule.spill = training.mostSpill;
   training.sums = texts.objective != "sft";
@@ -326,8 +326,8 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
       ->excludes(budget, frontier);
   app.add_option(
          "--spill", texts.spill,
-         "what a step may keep in a file on a disk: none, checkpoints, or all (optimizer state too); with a budget, "
-         "no more than it needs (default: none; with a budget, checkpoints)")
+         "what a step may keep in a file on a disk: none, checkpoints, or all (what is trained and the optimizer's "
+         "state, too); with a budget, no more than it needs (default: none; with a budget, checkpoints)")
       ->check(CLI::IsMember({"none", "checkpoints", "all"}));
   app.add_option("--resident-limit", texts.residentLimit,
                  "keep at most this much of the mapped weights in memory, such as 128MiB");

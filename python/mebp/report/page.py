@@ -86,7 +86,7 @@ def _scrolled(content: str) -> str:
 def _schedule(plan: dict) -> list[str]:
     facts = [f"layers in chunks of {plan['chunk']:,} positions"] if plan["chunk"] else []
     if plan["spill_checkpoints"]:
-        what = "checkpoints and the optimizer's state" if plan["spill_optimizer"] else "checkpoints"
+        what = "checkpoints, what is trained and the optimizer's state" if plan["spill_optimizer"] else "checkpoints"
         facts.append(f"{what} in a file, {megabytes(plan['file_bytes'])} MB written in each step")
     elif plan["spacing"] > 1:
         facts.append(f"one checkpoint in {plan['spacing']} kept, the others recomputed")
