@@ -109,6 +109,7 @@ struct Training {
   uint64_t budget = 0;           // what the peak may be, in bytes; 0: whatever it comes to
   uint64_t residentLimit = 0;    // of the mapped weights in memory, in bytes; 0: the system decides
   bool sums = false;             // gradients of several sequences, as preferences and rewards do
+  bool keeps = false;            // all gradients of a step, as clipping does, which needs their norm
   bool writes = false;           // the text that it trains on: what generating needs is beside
 };
 

@@ -264,7 +264,7 @@ std::vector<PlannedBuffer> listBuffers(ModuleOp module, const SessionMemory &mem
       describeOptimizer(training) + (memory.filesState() ? ", of one tensor at once" : ""));
   add("subspaces", memory.subspaces, "of one block, while they are found");
   add("wire", memory.wire, "frames that the other half may not have yet");
-  const bool keeps = memory.onDevice || options.split.isChosen;
+  const bool keeps = training.keeps || memory.onDevice || options.split.isChosen;
   add("gradients", memory.gradients,
       training.sums ? "of all blocks, summed over a step's sequences"
       : keeps       ? "of all blocks"
@@ -427,7 +427,8 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const Options &options, const Plan
     memory.residency = format::alignUp(format::residencyBytes(inputs.weightsBytes));
   memory = withOptimizer(memory, *format::findOptimizer(std::string_view(training.optimizer)), {training.momentum != 0},
                          needs);
-  memory.gradients = training.sums ? needs.ofGradients.summed : memory.gradients;
+  if (training.sums || training.keeps)
+    memory.gradients = training.sums ? needs.ofGradients.summed : needs.ofGradients.kept;
   planGeneration(module, generatingPrograms, options, device, plan);
 
   ProgramNeeds &largest = memory.forwardOnly ? needs.losses : needs.gradients;

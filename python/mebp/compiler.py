@@ -60,6 +60,8 @@ def compile(
     train_targets: str | Sequence[str] | None = None,
     optimizer: str | None = None,
     objective: str | None = None,
+    accumulate: bool = False,
+    clip: bool = False,
     momentum: float | None = None,
     device: str | None = None,
     galore_rank: int | None = None,
@@ -92,6 +94,8 @@ def compile(
     optimizer: what the printed plan counts, "adamw", "sgd", "lion", "adamw8bit", "galore", "qgalore" or "mezo". A
         bundle that is compiled for "galore" or "qgalore" projects gradients of matrices, and trains with that alone.
     objective: likewise, "sft", "dpo", "grpo" or "ppo": what a step sums, and the text that it writes, is in the plan.
+    accumulate, clip: likewise, steps over several micro-batches, whose gradients are summed, and clipping, which keeps
+        all gradients of a step.
     momentum: of "sgd", which then has a state that is planned; None for none.
     galore_rank: dimensions that GaLore projects them to; None for 64.
     value_head: train a linear layer that gives a value of each token, too, as PPO needs it.
@@ -131,6 +135,8 @@ def compile(
         "train_targets": _names(train_targets),
         "optimizer": optimizer,
         "objective": objective,
+        "accumulate": accumulate,
+        "clip": clip,
         "momentum": momentum,
         "device": device,
         "galore_rank": galore_rank,

@@ -233,6 +233,22 @@ def test_objectives_are_planned(exported, tmp_path, objective):
     assert fitted["peak_bytes"] <= peak
 
 
+@pytest.mark.parametrize("option", ["accumulate", "clip"])
+def test_what_a_step_does_with_gradients_is_planned(exported, tmp_path, option):
+    """A plan that fills its budget has room for that, too."""
+    _, path = exported
+    opened = {"accumulate": {"accumulate": True}, "clip": {"clip": 1.0}}[option]
+    mebp.compile(path, tmp_path / "model.mebp", **{option: True})
+    session = mebp.Session(tmp_path / "model.mebp", return_gradients=False, **opened)
+    assert session.plan["peak_bytes"] == session.plan["planned_peak_bytes"]
+    budget = int(1.2 * session.plan["peak_bytes"])
+    mebp.compile(path, tmp_path / "fits.mebp", **{option: True}, memory_budget=budget)
+    fitted = mebp.Session(tmp_path / "fits.mebp", return_gradients=False, **opened).plan
+    assert session.plan["peak_bytes"] < fitted["planned_peak_bytes"] <= budget and fitted["arenas"]["kept"] > 0
+    line = refusal(path, f"--{option}", "--optimizer", "mezo")
+    assert line == f"mebpc: --{option}: mezo computes no gradients; leave it out"
+
+
 def test_an_objective_that_an_optimizer_cannot_train_is_refused(exported, tmp_path):
     _, path = exported
     with pytest.raises(mebp.Error) as caught:

@@ -30,6 +30,7 @@ struct OptionError : std::runtime_error {
 struct Texts {
   std::string precision, weights, embeddingWeights, memoryBudget, maxSequenceFor, residentLimit, spill, emit;
   std::string train = "lora", adapter = "lora", splitLayers, split, wire, objective = "sft";
+  bool accumulates = false;
 };
 
 uint64_t getMachineMemory() {
@@ -109,9 +110,13 @@ void readTexts(const Texts &texts, Compilation &out) {
   training.mostSpill = readSpill(texts.spill, training, training.budget || out.showFrontier);
   if (!training.budget)
     schedule.spill = training.mostSpill;
-  training.sums = texts.objective != "sft";
+  const bool sumsWhole = texts.objective != "sft";
+  training.sums = sumsWhole || texts.accumulates;
   training.writes = (texts.objective == "grpo" || texts.objective == "ppo") && out.generateLength.value_or(0) > 0;
-  if (training.sums && (isForwardOnly(training.optimizer) || projectsGradients(training.optimizer)))
+  for (auto [option, isGiven] : {std::pair("--accumulate", texts.accumulates), {"--clip", training.keeps}})
+    if (isGiven && isForwardOnly(training.optimizer))
+      throw OptionError(std::string(option) + ": " + training.optimizer + " computes no gradients; leave it out");
+  if (sumsWhole && (isForwardOnly(training.optimizer) || projectsGradients(training.optimizer)))
     throw OptionError("--objective " + texts.objective + ": sums whole gradients, which --optimizer " +
                       training.optimizer + " does not have; give another optimizer");
   if (!texts.emit.empty())
@@ -290,6 +295,9 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
                  "sequences; with grpo or ppo and --generate-len it writes text, too")
       ->check(CLI::IsMember({"sft", "dpo", "grpo", "ppo"}))
       ->capture_default_str();
+  app.add_flag("--accumulate", texts.accumulates,
+               "plan memory for steps over several micro-batches, whose gradients are summed");
+  app.add_flag("--clip", training.keeps, "plan memory for clipping, which keeps all gradients of a step");
   app.add_option("--momentum", training.momentum, "with --optimizer sgd, plan for this momentum, which has to be kept")
       ->capture_default_str();
   app.add_option("--device", training.device,

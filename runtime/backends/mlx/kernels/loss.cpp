@@ -47,7 +47,8 @@ static void logProbabilityLogitsGradient(Call &call) {
   array labels = call.value(1).data, max = call.numbers(2), others = call.numbers(3);
   const int columns = call.results[0].columns;
   array isLabel = mx::equal(labels, range(call.firstColumn, columns));
-  array logits = scaledLogits(call), below = logits - max, exponential = mx::exp(below), gap = max - call.numbers(4);
+  array target = call.numbers(4), logits = mx::where(isLabel, target, scaledLogits(call)), gap = max - target;
+  array below = logits - max, exponential = mx::exp(below);
   array own = mx::exp(-gap), z = others + own;
   array terms = scaledCoefficients(call) / z * mx::where(isLabel, others, -exponential);
   if (call.has(7)) {
