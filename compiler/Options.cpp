@@ -17,7 +17,8 @@ const char *nameOf(Spill spill) {
 std::string describeSchedule(const Schedule &schedule) {
   std::string text = schedule.chunk ? "chunks of " + std::to_string(schedule.chunk) + " tokens" : "whole sequences";
   if (schedule.spill != Spill::None)
-    text += schedule.spill == Spill::All ? ", checkpoints, what is trained and its state in a file" : ", checkpoints in a file";
+    text += schedule.spill == Spill::All ? ", checkpoints, what is trained and its state in a file"
+                                         : ", checkpoints in a file";
   else if (schedule.spacing > 1)
     text += ", one checkpoint in " + std::to_string(schedule.spacing) + " layers";
   const Keep &keep = schedule.keep;
