@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What memory buys: steps of plans from the least memory to where more does not help, in turns with PEFT's.
 
-    .venv/bin/python bench/frontier.py [--models SmolLM2-135M ...] [--tokens 256 1024] [--points 10] [--rounds 6]
-        [--seconds 120] [--threads N] [--rates FILE] [--compiled] [--folder DIR] [--json FILE]
-        [--markdown docs/measurements.md] [--plot docs/images/frontier.png]
+    .venv/bin/python bench/frontier.py [--models SmolLM2-135M ...] [--tokens 256 1024] [--points 10]
+        [--budgets MB ...] [--rounds 6] [--seconds 120] [--threads N] [--rates FILE] [--compiled] [--folder DIR]
+        [--json FILE] [--markdown docs/measurements.md] [--plot docs/images/frontier.png]
     .venv/bin/python bench/frontier.py --from FILE [--markdown PAGE] [--plot PICTURE]
 
 bf16, int4 weights here, LoRA r=8 on all linear layers, batch 1, SGD here and AdamW there, which is less than a
-hundredth of a step. Rates are calibrated first. The points are of `mebpc --frontier`, equally far from each other in
-predicted time, and the plan without a budget is one of them. Each contender is a process that loads once and then makes
-its steps in turn with the others. A plan's peak is measured in a process of its own, mebp-run, PEFT's in its contender.
+hundredth of a step. Rates are calibrated first. The points are of `mebpc --frontier`, equally far from each other
+along the curve, and the plan without a budget is one of them. Each contender is a process that loads once and then
+makes its steps in turn with the others. A plan's peak is measured in a process of its own, mebp-run, PEFT's in its contender.
 --compiled adds torch.compile with half of the activations kept (activation_memory_budget), which takes minutes to load.
 """
 
@@ -49,10 +49,14 @@ def list_points(model: Model, tokens: int, arguments: argparse.Namespace, rates:
     usual = json.loads(output.read_text())["peak_bytes"]
     run_tool([find_tool("mebpc"), str(model.exported), "--frontier", *flags])
     points = json.loads(output.read_text())["frontier"]
-    seconds = np.array([point["seconds"] for point in points])
-    wanted = np.linspace(seconds[0], seconds[-1], arguments.points)
-    chosen = {int(np.abs(seconds - one).argmin()) for one in wanted}
+    # Along the curve, with as much of its way in time as in (the logarithm of) memory.
+    curve = np.array([[point["seconds"], np.log(point["peak_bytes"])] for point in points])
+    steps = np.linalg.norm(np.diff(curve, axis=0) / np.ptp(curve, axis=0), axis=1)
+    way = np.concatenate([[0], steps.cumsum()])
+    chosen = {int(np.abs(way - one).argmin()) for one in np.linspace(0, way[-1], arguments.points)}
     chosen.add(next(i for i, point in enumerate(points) if point["peak_bytes"] == usual))
+    for budget in arguments.budgets:
+        chosen.add(max(i for i, point in enumerate(points) if point["peak_bytes"] <= budget * 1e6))
     return [points[i] | {"is_usual": points[i]["peak_bytes"] == usual} for i in sorted(chosen)]
 
 
@@ -129,6 +133,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--tokens", nargs="+", type=int, default=[256, 1024], help="in a row")
     parser.add_argument("--points", type=int, default=10, help="of the frontier")
+    parser.add_argument("--budgets", nargs="*", type=float, default=[], help="in MB, whose plans are points, too")
     parser.add_argument("--rounds", type=int, default=6, help="the most, of each model and length")
     parser.add_argument("--seconds", type=float, default=120, help="no round begins after them")
     parser.add_argument("--threads", type=int, default=available_cores(), help="of everyone; one for each core")
