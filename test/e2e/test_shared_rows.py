@@ -65,6 +65,12 @@ def test_an_evaluation_has_the_loss_of_rows_apart(shared, samples, tmp_path):
     assert found[0]["loss"] == pytest.approx(found[1]["loss"], rel=1e-5)
 
 
+@pytest.mark.parametrize("option", ["--packing", "--no-packing"])
+def test_text_fills_rows_in_any_case(bundle, data, option):
+    run = mebp("train", bundle, "--data", data, "--steps", 1, option)
+    assert run.returncode == 0 and f"{data}: text fills whole rows in any case" in run.stdout, run.stderr
+
+
 def test_refusals(shared, samples, bundle, tmp_path):
     assert f"which {bundle} was compiled without; compile it with --packing" in refusal(
         "train", bundle, "--data", samples, "--packing"

@@ -145,6 +145,7 @@ def _summary(description: dict) -> str:
         f"{stored['weights']} weights, {stored['embedding_weights']} embedding, {model['activation']} activations",
         describe_trained(description),
         f"batch {model['batch']}",
+        *(["samples share rows"] if description["manifest"]["options"].get("packing") else []),
         *([f"generates text up to {model['positions']:,} tokens"] if model["positions"] else []),
     ]
     return "; ".join(parts)

@@ -44,6 +44,8 @@ class Supervised(Objective):
         self._measured = {name: load(path) for name, path in named.items() if path}
         self.digest = self._data.digest
         self.notes = [note for data in (self._data, *self._measured.values()) for note in data.notes]
+        if options.packing is not None and not has_samples(options.data):
+            self.notes.append(f"{options.data}: text fills whole rows in any case, with --packing or --no-packing")
 
     def _sharing(self) -> Sharing | None:
         options = self.options
