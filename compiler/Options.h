@@ -19,6 +19,7 @@ namespace mebp {
 struct StepShape {
   int64_t batch = 1;
   int64_t sequence = 256;
+  bool packs = false; // several samples into one row
 };
 
 struct Lora {

@@ -26,7 +26,13 @@ enum class SlotType : uint8_t {
   Weight,     // f32, bf16 or quantised
   Ids,        // i32 below the vocabulary
   Labels,     // i32 below the vocabulary, or -100
+  Starts,     // i32: of each row the position within its batch item where its sample starts
 };
+
+// Numbers of rows, which the step is given.
+constexpr bool isIndex(SlotType type) {
+  return type == SlotType::Ids || type == SlotType::Labels || type == SlotType::Starts;
+}
 
 constexpr int8_t noSlot = -1;
 
@@ -42,7 +48,7 @@ struct Slot {
   int8_t reused = noSlot;      // the result that may take over this operand's memory if nothing reads it later
 };
 
-constexpr size_t maximumSlots = 8;
+constexpr size_t maximumSlots = 9;
 
 // Kernels that cut a matrix [N,F] into its columns or join them: which side has any number of parts.
 enum class Parts : uint8_t { None, Operands, Results };
@@ -106,6 +112,8 @@ constexpr Slot exact(const char *name, const char *shape) { return {name, shape,
 constexpr Slot weight(const char *name, const char *shape) { return {name, shape, SlotType::Weight}; }
 constexpr Slot ids(const char *name) { return {name, "N1", SlotType::Ids}; }
 constexpr Slot labels(const char *name) { return {name, "N1", SlotType::Labels}; }
+// Absent: every batch item is one sample.
+constexpr Slot starts() { return {"starts", "N1", SlotType::Starts, true}; }
 constexpr Slot optional(Slot slot) {
   slot.optional = true;
   return slot;
@@ -137,14 +145,16 @@ constexpr uint32_t widenedColumn = sizeof(float), headColumn = workspaceBytes / 
 
 inline constexpr KernelSignature table[] = {
     KernelSignature{"embedding", {ids("ids"), weight("w", "VD")}, {activation("y", "ND")}}.gathering().withoutRoom(),
-    KernelSignature{"position_embedding", {weight("w", "PD")}, {activation("y", "ND")}}.ofTokens().withoutRoom(),
+    KernelSignature{"position_embedding", {weight("w", "PD"), starts()}, {activation("y", "ND")}}
+        .ofTokens()
+        .withoutRoom(),
     KernelSignature{"embedding_weight_gradient",
                     {ids("ids"), activation("dy", "ND"), optional(accumulating(exact("accumulator", "VD"), 0))},
                     {exact("dw", "VD")}}
         .copying(1, 1)
         .withoutRoom(),
     KernelSignature{"position_embedding_weight_gradient",
-                    {activation("dy", "ND"), optional(accumulating(exact("accumulator", "PD"), 0))},
+                    {activation("dy", "ND"), optional(accumulating(exact("accumulator", "PD"), 0)), starts()},
                     {exact("dw", "PD")}}
         .ofTokens()
         .copying(1, 1)
@@ -212,9 +222,13 @@ inline constexpr KernelSignature table[] = {
         .under(Rule::Features)
         .copying(1, 3)
         .withoutRoom(),
-    elementwise("rope").copying(2).ofTokens().under(Rule::Rotary).needing(2 * sizeof(float), Per::Frequency),
+    KernelSignature{"rope", {inPlace(activation("x", "NF")), starts()}, {activation("y", "NF")}}
+        .copying(2)
+        .ofTokens()
+        .under(Rule::Rotary)
+        .needing(2 * sizeof(float), Per::Frequency),
     KernelSignature{"attention",
-                    {activation("q", "NQ"), activation("k", "SU"), activation("v", "SU")},
+                    {activation("q", "NQ"), activation("k", "SU"), activation("v", "SU"), starts()},
                     {activation("o", "NQ"), exact("lse", "NH")}}
         .ofTokens()
         .inOrder()
@@ -226,7 +240,7 @@ inline constexpr KernelSignature table[] = {
                     {activation("q", "NQ"), activation("k", "SU"), activation("v", "SU"), activation("o", "NQ"),
                      exact("lse", "NH"), activation("do", "NQ"),
                      optional(accumulating(exact("dk_accumulator", "SU"), 1)),
-                     optional(accumulating(exact("dv_accumulator", "SU"), 2))},
+                     optional(accumulating(exact("dv_accumulator", "SU"), 2)), starts()},
                     {activation("dq", "NQ"), exact("dk", "SU"), exact("dv", "SU")}}
         .ofTokens()
         .inOrder()

@@ -65,6 +65,18 @@ def AddPrivateLora : Pass<"mebp-add-private-lora", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"adapted", "adapted", "linear layers with an adapter">];
 }
 
+def AddStarts : Pass<"mebp-add-starts", "::mlir::ModuleOp"> {
+  let summary = "Let several samples share a row of tokens";
+  let description = [{
+    ```mlir
+    func.func @layer.forward(%x, %w) { .. %o, %lse = nn.attention(%q, %k, %v) .. }
+    // becomes, with the rows where samples start as a port of the batch
+    func.func @layer.forward(%x, %w, %starts) { .. %o, %lse = nn.attention(%q, %k, %v, %starts) .. }
+    ```
+  }];
+  let dependentDialects = ["::mebp::train::TrainDialect"];
+}
+
 def AddValueHead : Pass<"mebp-add-value-head", "::mlir::ModuleOp"> {
   let summary = "Let the head give a value of each row, by a linear layer that is trained";
   let description = [{

@@ -211,6 +211,7 @@ std::string makeManifest(const Options &options, StringRef tokenizer, const form
                                {"momentum", options.training.momentum},
                                {"chunk_size", options.schedule.chunk},
                                {"checkpoint_spacing", options.schedule.spacing},
+                               {"packing", options.shape.packs},
                                {"value_head", options.head.hasValues},
                                {"entropy_bonus", options.head.hasEntropyBonus},
                                {"lora", describeAdapter(options, bundle.model().lora())}}},

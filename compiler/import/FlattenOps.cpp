@@ -112,7 +112,8 @@ LogicalResult TokenFlattener::flattenGather(nn::OnnxOp node) {
   axes.push_back({{1, sequence, 1}});
   axes.push_back({{2, width, 1}});
   define(node,
-         nn::PositionEmbeddingOp::create(builder, node.getLoc(), tokenType(width), table, positions.getOffsetAttr()),
+         nn::PositionEmbeddingOp::create(builder, node.getLoc(), tokenType(width), table, Value(),
+                                         positions.getOffsetAttr()),
          AxisLayout(axes));
   return success();
 }
@@ -174,9 +175,9 @@ LogicalResult TokenFlattener::flattenRotary(nn::OnnxOp node) {
   int64_t axis = static_cast<int64_t>(x->layout.getRank()) + getInteger(node, "position_axis");
   if (axis < 0 || !isSequence(x->layout[axis]) || getRun(*x) < 2 * static_cast<int64_t>(frequencies.size()))
     return emitUnsupported(node) << "it does not rotate each head by its token's position";
-  auto flat =
-      nn::RopeOp::create(builder, node.getLoc(), x->flat.getType(), x->flat, getRun(*x), frequencies.asArrayRef(),
-                         toFloat(getFloat(node, "scale", 1)), false, getInteger(node, "interleaved") != 0);
+  auto flat = nn::RopeOp::create(builder, node.getLoc(), x->flat.getType(), x->flat, Value(), getRun(*x),
+                                 frequencies.asArrayRef(), toFloat(getFloat(node, "scale", 1)), false,
+                                 getInteger(node, "interleaved") != 0);
   define(node, flat, x->layout);
   return success();
 }
@@ -212,8 +213,8 @@ LogicalResult TokenFlattener::flattenAttention(nn::OnnxOp node) {
     return emitUnsupported(node) << "queries, keys and values are not of one width, or key heads do not divide the "
                                     "query heads";
   auto attention = nn::AttentionOp::create(builder, node.getLoc(), tokenType(heads[0] * width), tokenType(heads[0]),
-                                           operands[0]->flat, operands[1]->flat, operands[2]->flat, heads[0], heads[1],
-                                           toFloat(getFloat(node, "scale")), getInteger(node, "window"),
+                                           operands[0]->flat, operands[1]->flat, operands[2]->flat, Value(), heads[0],
+                                           heads[1], toFloat(getFloat(node, "scale")), getInteger(node, "window"),
                                            /*capacity=*/0, dyn_cast_or_null<FloatAttr>(getAttribute(node, "softcap")));
   define(node, attention.getOutput(), operands[0]->layout);
   return success();

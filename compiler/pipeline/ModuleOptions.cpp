@@ -17,6 +17,7 @@ constexpr StringLiteral attributeName = "mebp.options";
 template <typename Visitor, typename AnyOptions> void visit(AnyOptions &options, Visitor &visitor) {
   visitor("batch", options.shape.batch);
   visitor("sequence", options.shape.sequence);
+  visitor("packing", options.shape.packs);
   visitor("lora_rank", options.lora.rank);
   visitor("lora_alpha", options.lora.alpha);
   visitor("lora_targets", options.lora.targets);

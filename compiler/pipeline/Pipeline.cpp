@@ -53,6 +53,8 @@ void buildPipeline(OpPassManager &passes, const Options &options, Level level) {
     passes.addPass(createAddLora(lora));
   }
   passes.addPass(createShareFunctions());
+  if (options.shape.packs)
+    passes.addPass(createAddStarts());
 
   passes.addPass(createAttachObjective());
   if (options.head.hasValues)

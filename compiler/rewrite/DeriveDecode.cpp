@@ -5,12 +5,15 @@
 //
 // Terms, as SequenceOpInterface has them: an operand is read row by row, or with everything before. A state keeps the
 // rows of one value from step to step, as many as any reader looks back.
-// 1. Clone the forward function, or the head's logits, for as many rows as a step of generation has.
+// 1. Clone the forward function, or the head's logits, for as many rows as a step of generation has. Each sequence is
+// one
+//    sample: where samples start is not asked.
 // 2. What an op reads with everything before is appended to a state, and the op reads that. Where all its readers have
 //    a window, the state is a ring: it has room for the window and the step's other rows, in whole tiles of keys.
 // 3. An op that reads rows behind its own, or sums rows up, needs tokens that are not there yet, and is refused.
 #include "compiler/rewrite/Passes.h"
 
+#include "dialects/nn/Kernels.h"
 #include "format/kernels.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/MapVector.h"
@@ -33,6 +36,7 @@ public:
       : function(function), positions(positions), rows(rows) {}
 
   LogicalResult run() {
+    dropStarts();
     for (Operation &op : function.getBody().front().without_terminator())
       if (failed(collect(&op)))
         return failure();
@@ -49,6 +53,16 @@ private:
     std::string name; // as the first reader calls it
     SmallVector<OpOperand *> readers;
   };
+
+  void dropStarts() {
+    for (Operation &op : function.getBody().front())
+      if (int slot = nn::findStartsSlot(&op); slot != format::noSlot)
+        nn::setSlotOperand(&op, slot, {});
+    for (unsigned i = function.getNumArguments(); i-- > 0;)
+      if (train::PortAttr port = train::getArgumentPort(function, i);
+          port && port.is(train::PortKind::Batch, format::startsPort))
+        (void)function.eraseArgument(i);
+  }
 
   /// Notes what the op reads of earlier rows.
   LogicalResult collect(Operation *op) {

@@ -69,8 +69,9 @@ private:
 
   LogicalResult verifySlot(const Slot &slot, Value value) {
     Type element = getElementTypeOrSelf(value);
-    bool isIndex = slot.type == SlotType::Ids || slot.type == SlotType::Labels;
-    bool fits = isIndex ? element.isInteger(32) : element.isF32() || (slot.type != SlotType::Exact && element.isBF16());
+    bool fits = mebp::format::isIndex(slot.type)
+                    ? element.isInteger(32)
+                    : element.isF32() || (slot.type != SlotType::Exact && element.isBF16());
     if (!fits)
       return kernel.emitOpError() << "'" << slot.name << "' cannot be of " << element;
     if (failed(bind(slot, slot.shape[0], getRows(value))))

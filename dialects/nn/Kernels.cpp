@@ -55,11 +55,17 @@ bool KernelOpInterface::canAccumulate(unsigned result) {
 }
 
 void KernelOpInterface::setAccumulator(unsigned result, Value accumulator) {
-  Operation *op = *this;
-  size_t slot = findAccumulatorSlot(op, result);
+  setSlotOperand(*this, findAccumulatorSlot(*this, result), accumulator);
+}
+
+int mebp::nn::findStartsSlot(Operation *op) {
+  return isa<KernelOpInterface>(op) ? mebp::format::findOperand(getSignature(op), "starts") : mebp::format::noSlot;
+}
+
+void mebp::nn::setSlotOperand(Operation *op, size_t slot, Value value) {
   SmallVector<Value> bySlot = getSlotOperands(op);
   bySlot.resize(std::max(bySlot.size(), slot + 1));
-  bySlot[slot] = accumulator;
+  bySlot[slot] = value;
   SmallVector<Value> operands;
   SmallVector<int32_t> sizes;
   for (Value operand : bySlot) {
@@ -120,7 +126,7 @@ public:
 
 private:
   LogicalResult check(const Slot &slot, Value value) {
-    if (slot.type == SlotType::Ids || slot.type == SlotType::Labels)
+    if (mebp::format::isIndex(slot.type))
       return success();
     auto type = cast<RankedTensorType>(value.getType());
     // The rows of tokens are known at run time.

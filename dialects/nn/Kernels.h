@@ -17,6 +17,12 @@ const format::KernelSignature &getSignature(mlir::Operation *op);
 /// operands: these.
 llvm::SmallVector<mlir::Value> getSlotOperands(mlir::Operation *op);
 
+/// Makes `value` the operand of that slot; null: takes it away where it is optional.
+void setSlotOperand(mlir::Operation *op, size_t slot, mlir::Value value);
+
+/// The slot of an op's operand `starts`, or format::noSlot.
+int findStartsSlot(mlir::Operation *op);
+
 /// Whether it is a product with a weight, which may be trained.
 bool isProduct(mlir::Operation *op);
 

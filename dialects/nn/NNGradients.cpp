@@ -22,7 +22,7 @@ LogicalResult EmbeddingOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cot
 LogicalResult PositionEmbeddingOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &,
                                                  MutableArrayRef<Value> gradients) {
   gradients[0] = PositionEmbeddingWeightGradientOp::create(builder, getLoc(), getWeight().getType(), cotangents[0],
-                                                           Value(), getOffsetAttr());
+                                                           Value(), getStarts(), getOffsetAttr());
   return success();
 }
 
@@ -81,8 +81,8 @@ LogicalResult RopeOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangen
                                     MutableArrayRef<Value> gradients) {
   if (wanted.test(0))
     gradients[0] =
-        RopeOp::create(builder, getLoc(), getX().getType(), cotangents[0], getHeadDimAttr(), getFrequenciesAttr(),
-                       getScaleAttr(), builder.getBoolAttr(!getInverse()), getInterleavedAttr());
+        RopeOp::create(builder, getLoc(), getX().getType(), cotangents[0], getStarts(), getHeadDimAttr(),
+                       getFrequenciesAttr(), getScaleAttr(), builder.getBoolAttr(!getInverse()), getInterleavedAttr());
   return success();
 }
 
@@ -93,7 +93,7 @@ LogicalResult AttentionOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cot
     return emitError("'nn.attention' has no gradient rule for 'lse'");
   auto gradient =
       AttentionGradientOp::create(builder, getLoc(), getQ().getType(), getK().getType(), getV().getType(), getQ(),
-                                  getK(), getV(), getOutput(), getLse(), cotangents[0], Value(), Value(),
+                                  getK(), getV(), getOutput(), getLse(), cotangents[0], Value(), Value(), getStarts(),
                                   getHeadsAttr(), getKvHeadsAttr(), getScaleAttr(), getWindowAttr(), getSoftcapAttr());
   for (unsigned i = 0; i < 3; ++i)
     if (wanted.test(i))

@@ -108,6 +108,8 @@ class TokensOf<list<Type> elements>
            "tokens of " # AnyTypeOf<elements>.summary # " values", "::mlir::RankedTensorType">;
 def Tokens : TokensOf<[AnyFloat]>;
 def TokenIds : TokensOf<[I32, I64]>;
+// [B,T,1]: the position in its batch item of the first token of the sample that a token belongs to. Absent: all zeros.
+def Starts : TokensOf<[I32]>;
 def Matrix : 2DTensorOf<[AnyFloat]>;
 def Vector : 1DTensorOf<[AnyFloat]>;
 // Activations, or the gradients that a parameter has from two readers.
@@ -122,8 +124,10 @@ def NN_EmbeddingOp : NN_KernelOp<"embedding", [Differentiable]> {
 
 def NN_PositionEmbeddingOp : NN_KernelOp<"position_embedding", [Differentiable]> {
   let summary = "Learned positions";
-  let description = "y[b,t,:] = w[offset + t,:]. w [P,D], y [B,T,D]; a sequence is at most P − offset long.";
-  let arguments = (ins Matrix:$weight, OptionalAttr<I64Attr>:$offset);
+  let description = [{
+    y[b,t,:] = w[offset + t − starts[b,t],:]. w [P,D], y [B,T,D]; a sequence is at most P − offset long.
+  }];
+  let arguments = (ins Matrix:$weight, Optional<Starts>:$starts, OptionalAttr<I64Attr>:$offset);
   let results = (outs Tokens:$result);
   let hasVerifier = 1;
 }
@@ -138,12 +142,14 @@ def NN_EmbeddingWeightGradientOp : NN_KernelOp<"embedding_weight_gradient"> {
   let results = (outs Matrix:$result);
 }
 
-def NN_PositionEmbeddingWeightGradientOp : NN_KernelOp<"position_embedding_weight_gradient"> {
+def NN_PositionEmbeddingWeightGradientOp
+    : NN_KernelOp<"position_embedding_weight_gradient", [AttrSizedOperandSegments]> {
   let summary = "The gradient of learned positions";
   let description = [{
-    dw[offset + t,:] = accumulator[offset + t,:] + the sum of dy[b,t,:] over b; other rows are the accumulator's, or 0.
+    dw[p,:] = accumulator[p,:] + the sum of dy[b,t,:] over all b, t with offset + t − starts[b,t] = p.
   }];
-  let arguments = (ins Tokens:$dy, Optional<Matrix>:$accumulator, OptionalAttr<I64Attr>:$offset);
+  let arguments = (ins Tokens:$dy, Optional<Matrix>:$accumulator, Optional<Starts>:$starts,
+                       OptionalAttr<I64Attr>:$offset);
   let results = (outs Matrix:$result);
 }
 
@@ -268,11 +274,11 @@ def NN_LayerNormWeightGradientOp : NN_KernelOp<"layer_norm_weight_gradient"> {
 def NN_RopeOp : NN_KernelOp<"rope", [Differentiable]> {
   let summary = "Rotary position embedding, in halves or interleaved";
   let description = [{
-    In each head of head_dim features, for i < f = size(frequencies) and a = t · frequencies[i] (inverse: −a):
+    In each head of head_dim features, for i < f = size(frequencies) and a = (t − starts[t]) · frequencies[i] (inverse: −a):
     y[i] = scale (x[i] cos a − x[i+f] sin a), y[i+f] = scale (x[i+f] cos a + x[i] sin a); features from 2f on are
     copied. `interleaved`: a pair is not i and i+f, but 2i and 2i+1. The rotation is orthogonal, so its pullback is the inverse rotation times scale.
   }];
-  let arguments = (ins Tokens:$x, I64Attr:$head_dim, DenseF32ArrayAttr:$frequencies,
+  let arguments = (ins Tokens:$x, Optional<Starts>:$starts, I64Attr:$head_dim, DenseF32ArrayAttr:$frequencies,
                        DefaultValuedAttr<F32Attr, "1.0f">:$scale, DefaultValuedAttr<BoolAttr, "false">:$inverse,
                        UnitAttr:$interleaved);
   let results = (outs Tokens:$result);
@@ -282,11 +288,11 @@ def NN_RopeOp : NN_KernelOp<"rope", [Differentiable]> {
 def NN_AttentionOp : NN_KernelOp<"attention", [Differentiable]> {
   let summary = "Causal attention with grouped heads";
   let description = [{
-    Per head, with keys j ≤ t (and j > t − window where window > 0) and s = scale q kᵀ, or c tanh(scale q kᵀ / c) with a
+    Per head, with keys starts[t] ≤ j ≤ t (and j > t − window where window > 0) and s = scale q kᵀ, or c tanh(scale q kᵀ / c) with a
     `softcap` c > 0: p = softmax(s), o = p v, lse = log Σ exp(s). q, o [B,T,H·d], k, v [B,T,K·d], lse [B,T,H]; head h reads kv head h / (H/K). With
     `capacity`, k and v are states of nn.append: they have what earlier steps left as well.
   }];
-  let arguments = (ins Tokens:$q, Tokens:$k, Tokens:$v, I64Attr:$heads, I64Attr:$kv_heads, F32Attr:$scale,
+  let arguments = (ins Tokens:$q, Tokens:$k, Tokens:$v, Optional<Starts>:$starts, I64Attr:$heads, I64Attr:$kv_heads, F32Attr:$scale,
                        DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<I64Attr, "0">:$capacity,
                        OptionalAttr<F32Attr>:$softcap);
   let results = (outs Tokens:$output, Tokens:$lse);
@@ -312,7 +318,7 @@ def NN_AttentionGradientOp : NN_KernelOp<"attention_gradient", [AttrSizedOperand
     dk and dv are added to their accumulators, which a loop over chunks of queries carries.
   }];
   let arguments = (ins Tokens:$q, Tokens:$k, Tokens:$v, Tokens:$o, Tokens:$lse, Tokens:$cotangent,
-                       Optional<Tokens>:$dk_accumulator, Optional<Tokens>:$dv_accumulator,
+                       Optional<Tokens>:$dk_accumulator, Optional<Tokens>:$dv_accumulator, Optional<Starts>:$starts,
                        I64Attr:$heads, I64Attr:$kv_heads, F32Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window,
                        OptionalAttr<F32Attr>:$softcap);
   let results = (outs Tokens:$dq, Tokens:$dk, Tokens:$dv);

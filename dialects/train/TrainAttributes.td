@@ -32,7 +32,7 @@ def Train_PortAttr : AttrDef<Train_Dialect, "Port"> {
     | parameter | the block | under the name by which the block binds it |
     | gradient | the session, until it is applied | of the trainable parameter of this name |
     | state | the block, from step to step | |
-    | batch | the step | `ids`, `labels`, `rows`, `coefficients` |
+    | batch | the step | `ids`, `labels`, `rows`, `coefficients`, `starts` |
     | result | the caller | `log_probabilities`, `entropy`, `logits` |
     | remote | the block, for a step | what goes between its programs, one of which may be in another place; as `NAME.cotangent` the way back |
     | kept | the block, for a step | of its forward, for its backward, which need not compute it again |

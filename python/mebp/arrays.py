@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of the arrays that callers hand in, so that the runtime gets what its C API promises to take."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -61,6 +61,29 @@ def micro_batches(input_ids: object, labels: object) -> tuple[list[np.ndarray], 
                 "make them alike"
             )
     return ids, targets
+
+
+def starts_array(name: str, values: object | None, ids: np.ndarray) -> np.ndarray | None:
+    """`values` as an int32 array of the shape of `ids`; None for None."""
+    if values is None:
+        return None
+    starts = token_array(name, values, "give one for each token")
+    if starts.shape != ids.shape:
+        raise Error(f"{name} has shape {list(starts.shape)}; give one for each token, {list(ids.shape)}")
+    return starts
+
+
+def starts_of_batches(starts: object | None, ids: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Those of each micro-batch, as starts_array has them; an empty list for None."""
+    if starts is None:
+        return []
+    if not _is_list_of_arrays(starts):
+        if len(ids) != 1:
+            raise Error("input_ids is a list of micro-batches; give starts as a list of one array for each")
+        return [starts_array("starts", starts, ids[0])]
+    if len(starts) != len(ids):
+        raise Error("input_ids and starts are lists of different lengths; give one array of each for every micro-batch")
+    return [starts_array(f"starts[{index}]", each, ids[index]) for index, each in enumerate(starts)]
 
 
 def _is_list_of_arrays(values: object) -> bool:

@@ -65,6 +65,7 @@ def compile(
     momentum: float | None = None,
     device: str | None = None,
     galore_rank: int | None = None,
+    packing: bool = False,
     value_head: bool = False,
     entropy_bonus: bool = False,
     memory_budget: str | int | None = None,
@@ -98,6 +99,7 @@ def compile(
         all gradients of a step.
     momentum: of "sgd", which then has a state that is planned; None for none.
     galore_rank: dimensions that GaLore projects them to; None for 64.
+    packing: let a step put several samples into one row, each with positions and attention of its own.
     value_head: train a linear layer that gives a value of each token, too, as PPO needs it.
     entropy_bonus: let objectives depend on the entropy; the head's backward then takes a second sweep of the
         vocabulary.
@@ -140,6 +142,7 @@ def compile(
         "momentum": momentum,
         "device": device,
         "galore_rank": galore_rank,
+        "packing": packing,
         "value_head": value_head,
         "entropy_bonus": entropy_bonus,
         "memory_budget": _size(memory_budget),

@@ -27,6 +27,10 @@ class Session(Sequences):
     compiled batch and sequence; a shorter sequence costs its own length. Labels are as in transformers: -100 is
     ignored, the shift happens inside. Losses are in nats per token.
 
+    Where a bundle `packs`, rows may have several samples, one after another, with `starts` [batch, sequence]: of each
+    token the position in its row where its sample starts. A token attends to its own sample alone, and nothing
+    predicts a sample's first token: loss and gradients are those of the samples in rows of their own.
+
     Whatever goes wrong is an mebp.Error whose line names the thing and says what to do: an array of another shape or
     type, a token or label beyond the vocabulary, a batch or sequence beyond the compiled one, no label that counts.
 
@@ -237,21 +241,30 @@ class Session(Sequences):
         check_not_negative("lr", lr)
         self._session.set_learning_rate(lr)
 
-    def loss(self, input_ids: object, labels: object) -> float:
-        """The mean loss over the labels that count, in nats; nothing is changed."""
-        return float(self._session.loss(*arrays.token_arrays(input_ids, labels)))
+    @property
+    def packs(self) -> bool:
+        """Whether several samples may share a row: the bundle was compiled with packing."""
+        return self._info["packs"]
 
-    def loss_and_gradients(self, input_ids: object, labels: object) -> tuple[float, dict[str, np.ndarray]]:
+    def loss(self, input_ids: object, labels: object, starts: object = None) -> float:
+        """The mean loss over the labels that count, in nats; nothing is changed."""
+        ids, targets = arrays.token_arrays(input_ids, labels)
+        return float(self._session.loss(ids, targets, arrays.starts_array("starts", starts, ids)))
+
+    def loss_and_gradients(
+        self, input_ids: object, labels: object, starts: object = None
+    ) -> tuple[float, dict[str, np.ndarray]]:
         """The loss and its gradient by every trainable; nothing is changed.
 
         Gradients are {PEFT key: float32 array} of the shapes of trainables(): lora_A [rank, in], lora_B [out, rank]; or
         {the model's own name: float32 array} where its own weights are trained.
         Raises mebp.Error in a session without return_gradients, and where the loss is not finite.
         """
-        loss = self._session.gradients(*arrays.token_arrays(input_ids, labels))
+        ids, targets = arrays.token_arrays(input_ids, labels)
+        loss = self._session.gradients(ids, targets, arrays.starts_array("starts", starts, ids))
         return float(loss), self.gradients()
 
-    def step(self, input_ids: object, labels: object) -> StepResult:
+    def step(self, input_ids: object, labels: object, starts: object = None) -> StepResult:
         """Forward, backward and one update.
 
         Lists of arrays are micro-batches of one update, each [batch, sequence] of its own shape, which needs a session
@@ -260,7 +273,8 @@ class Session(Sequences):
         optimizer's state are then as they were before. (A session without return_gradients, accumulate and clip
         applies each gradient at once, and guards against the loss alone.)
         """
-        return StepResult(*self._session.step(*arrays.micro_batches(input_ids, labels)))
+        ids, targets = arrays.micro_batches(input_ids, labels)
+        return StepResult(*self._session.step(ids, targets, arrays.starts_of_batches(starts, ids)))
 
     def apply_gradients(self, gradients: Mapping[str, object]) -> None:
         """One update with gradients that the caller gives, {PEFT key: array} of the shapes of trainables().

@@ -44,6 +44,7 @@ nb::dict Bundle::describeInfo() const {
   result["frame_bytes"] = info.frame_bytes;
   result["has_values"] = info.has_values;
   result["has_entropy_bonus"] = info.has_entropy_bonus;
+  result["packs"] = info.packs;
   return result;
 }
 

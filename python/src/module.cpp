@@ -144,6 +144,7 @@ NB_MODULE(_runtime, module) {
   nanobind::set_leak_warnings(false); // a thread that lasts to the end keeps its session
   nanobind::module_::import_("atexit").attr("register")(nanobind::cpp_function(&mebp::python::waitForCalls));
   mebp::python::bindBundle(module);
+  mebp::python::bindFolders(module);
   mebp::python::bindSplit(module);
   mebp::python::bindSession(module);
 }

@@ -52,6 +52,7 @@ private:
 std::vector<size_t> shapeOf(const mebp_tensor_info &info);
 
 void bindBundle(nb::module_ &module);
+void bindFolders(nb::module_ &module);
 void bindSession(nb::module_ &module);
 
 } // namespace mebp::python

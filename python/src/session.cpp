@@ -118,10 +118,12 @@ public:
     handle.reset(created);
   }
 
-  double loss(TokenArray ids, TokenArray labels) {
+  // Here and below, arrays of one shape (checked in Python).
+  double loss(TokenArray ids, TokenArray labels, const std::optional<TokenArray> &starts) {
     double result = 0;
+    const mebp_batch batch = batchOf(ids, labels);
     unlocked([&](mebp_error *error) {
-      return mebp_session_loss(handle.get(), ids.data(), labels.data(), rows(ids), columns(ids), &result, error);
+      return mebp_session_packed_loss(handle.get(), &batch, dataOf(starts), &result, error);
     });
     return result;
   }
@@ -187,23 +189,28 @@ public:
     check(mebp_session_discard(handle.get(), &error), error);
   }
 
-  double gradients(TokenArray ids, TokenArray labels) {
+  double gradients(TokenArray ids, TokenArray labels, const std::optional<TokenArray> &starts) {
     double result = 0;
+    const mebp_batch batch = batchOf(ids, labels);
     unlocked([&](mebp_error *error) {
-      return mebp_session_gradients(handle.get(), ids.data(), labels.data(), rows(ids), columns(ids), &result, error);
+      return mebp_session_packed_gradients(handle.get(), &batch, dataOf(starts), &result, error);
     });
     return result;
   }
 
-  // One array of each for every micro-batch, of the same shapes (checked in Python).
-  nb::tuple step(const std::vector<TokenArray> &ids, const std::vector<TokenArray> &labels) {
+  // One array of each for every micro-batch; all have starts, or none has.
+  nb::tuple step(const std::vector<TokenArray> &ids, const std::vector<TokenArray> &labels,
+                 const std::vector<TokenArray> &starts) {
     std::vector<mebp_batch> batches;
+    std::vector<const int32_t *> pointers;
     for (size_t i = 0; i < ids.size(); ++i)
-      batches.push_back({ids[i].data(), labels[i].data(), rows(ids[i]), columns(ids[i])});
+      batches.push_back(batchOf(ids[i], labels[i]));
+    for (const TokenArray &each : starts)
+      pointers.push_back(each.data());
     mebp_step_result result;
     unlocked([&](mebp_error *error) {
-      return mebp_session_step_batches(handle.get(), batches.data(), static_cast<uint32_t>(batches.size()), &result,
-                                       error);
+      return mebp_session_packed_step(handle.get(), batches.data(), pointers.empty() ? nullptr : pointers.data(),
+                                      static_cast<uint32_t>(batches.size()), &result, error);
     });
     return nb::make_tuple(result.loss, result.grad_norm, result.tokens, result.seconds, result.peak_bytes,
                           result.written_bytes);
@@ -331,6 +338,10 @@ public:
 private:
   static uint32_t rows(const TokenArray &ids) { return static_cast<uint32_t>(ids.shape(0)); }
   static uint32_t columns(const TokenArray &ids) { return static_cast<uint32_t>(ids.shape(1)); }
+  static mebp_batch batchOf(const TokenArray &ids, const TokenArray &labels) {
+    return {ids.data(), labels.data(), rows(ids), columns(ids)};
+  }
+  static const int32_t *dataOf(const std::optional<TokenArray> &starts) { return starts ? starts->data() : nullptr; }
 
   std::vector<size_t> trainableShape(uint32_t index) const {
     mebp_tensor_info info;
@@ -395,44 +406,15 @@ private:
   std::unique_ptr<mebp_generation, Destroy> handle;
 };
 
-class Lock {
-public:
-  Lock(const char *path, bool isFolder) {
-    mebp_error error;
-    check(isFolder ? mebp_lock_folder(path, &handle, &error) : mebp_lock_file(path, &handle, &error), error);
-  }
-  Lock(const Lock &) = delete;
-  ~Lock() { release(); }
-  void release() { mebp_lock_release(std::exchange(handle, nullptr)); }
-
-private:
-  mebp_lock *handle = nullptr;
-};
-
 std::vector<int32_t> findDraft(TokenRow ids, uint32_t wanted) {
   std::vector<int32_t> draft(wanted);
   draft.resize(mebp_draft_find(ids.data(), static_cast<uint32_t>(ids.shape(0)), draft.data(), wanted));
   return draft;
 }
 
-// None where the folder has no state.
-std::optional<uint64_t> stateSteps(const char *folder) {
-  uint64_t steps = 0;
-  mebp_error error;
-  mebp_code code = mebp_state_steps(folder, &steps, &error);
-  if (code == MEBP_NOT_FOUND)
-    return std::nullopt;
-  check(code, error);
-  return steps;
-}
-
 } // namespace
 
 void bindSession(nb::module_ &module) {
-  nb::class_<Lock>(module, "Lock")
-      .def(nb::init<const char *, bool>(), nb::arg("path"), nb::arg("is_folder"))
-      .def("release", &Lock::release);
-  module.def("state_steps", &stateSteps, nb::arg("folder"));
   module.def("find_draft", &findDraft, nb::arg("ids"), nb::arg("wanted"));
   nb::class_<Generation>(module, "Generation")
       .def(nb::init<const Session &>(), nb::arg("session"), nb::keep_alive<1, 2>())
@@ -455,7 +437,7 @@ void bindSession(nb::module_ &module) {
            nb::arg("galore_cos_threshold"), nb::arg("clip_recompute"), nb::arg("forward_only"),
            nb::arg("generate_only"), nb::arg("trace_file"), nb::arg("device"), nb::arg("stream").none(),
            nb::arg("pending_gradients"), nb::keep_alive<1, 2>(), nb::keep_alive<1, 28>())
-      .def("loss", &Session::loss, nb::arg("ids"), nb::arg("labels"))
+      .def("loss", &Session::loss, nb::arg("ids"), nb::arg("labels"), nb::arg("starts").none())
       .def("log_probabilities", &Session::logProbabilities, nb::arg("ids"), nb::arg("labels"), nb::arg("temperature"),
            nb::arg("by_base"), nb::arg("trainables"))
       .def("begin_sequence", &Session::beginSequence, nb::arg("ids"), nb::arg("labels"), nb::arg("temperature"))
@@ -465,8 +447,8 @@ void bindSession(nb::module_ &module) {
       .def("settle", &Session::settle, nb::arg("factor"))
       .def("apply", &Session::apply)
       .def("discard", &Session::discard)
-      .def("gradients", &Session::gradients, nb::arg("ids"), nb::arg("labels"))
-      .def("step", &Session::step, nb::arg("ids"), nb::arg("labels"))
+      .def("gradients", &Session::gradients, nb::arg("ids"), nb::arg("labels"), nb::arg("starts").none())
+      .def("step", &Session::step, nb::arg("ids"), nb::arg("labels"), nb::arg("starts"))
       .def("logits", &Session::logits, nb::arg("ids"), nb::arg("first"), nb::arg("count"))
       .def("apply_gradients", &Session::applyGradients, nb::arg("gradients"))
       .def("read_trainable", &Session::readTrainable, nb::arg("index"))

@@ -107,6 +107,7 @@ mebp_code mebp_bundle_get_info(const mebp_bundle *bundle, mebp_bundle_info *out,
     info.optimizer = plannedOptimizer(content.plan());
     info.momentum = content.plan().momentum();
     info.has_values = hasStepPort(content, *format::findStepPort(format::valueCoefficientsPort));
+    info.packs = hasStepPort(content, *format::findStepPort(format::startsPort));
     info.has_entropy_bonus = hasStepPort(content, *format::findStepPort(format::entropyCoefficientsPort));
     writeSized(info, out);
     return Status();

@@ -42,12 +42,17 @@ void mebp_session_clear_cancel(mebp_session *session) {
 
 mebp_code mebp_session_loss(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
                             uint32_t sequence, double *loss, mebp_error *error) {
-  return runs(session, error, {{"loss", loss}}, [&](Session &used) {
-    const mebp_batch given = {ids, labels, batch, sequence};
+  const mebp_batch given = {ids, labels, batch, sequence};
+  return mebp_session_packed_loss(session, &given, nullptr, loss, error);
+}
+
+mebp_code mebp_session_packed_loss(mebp_session *session, const mebp_batch *batch, const int32_t *starts, double *loss,
+                                   mebp_error *error) {
+  return runs(session, error, {{"batch", batch}, {"loss", loss}}, [&](Session &used) {
     double own = 0;
-    Status status = checkPointers(given);
+    Status status = checkPointers(*batch);
     if (status.ok())
-      status = used.loss(given, own);
+      status = used.loss({*batch, starts}, own);
     if (status.ok())
       *loss = own;
     return status;
@@ -152,7 +157,7 @@ mebp_code mebp_session_discard(mebp_session *session, mebp_error *error) {
   });
 }
 
-static mebp_code gradientsOf(mebp_session *session, const mebp_batch &given, const Objective &objective, double *loss,
+static mebp_code gradientsOf(mebp_session *session, const Tokens &given, const Objective &objective, double *loss,
                              mebp_error *error) {
   return runs(session, error, {{"loss", loss}}, [&](Session &used) {
     double own = 0;
@@ -167,7 +172,14 @@ static mebp_code gradientsOf(mebp_session *session, const mebp_batch &given, con
 
 mebp_code mebp_session_gradients(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
                                  uint32_t sequence, double *loss, mebp_error *error) {
-  return gradientsOf(session, {ids, labels, batch, sequence}, {}, loss, error);
+  return gradientsOf(session, mebp_batch{ids, labels, batch, sequence}, {}, loss, error);
+}
+
+mebp_code mebp_session_packed_gradients(mebp_session *session, const mebp_batch *batch, const int32_t *starts,
+                                        double *loss, mebp_error *error) {
+  if (!batch)
+    return refuseMissing("batch", error);
+  return gradientsOf(session, {*batch, starts}, {}, loss, error);
 }
 
 mebp_code mebp_session_objective_gradients(mebp_session *session, const int32_t *ids, const int32_t *labels,
@@ -175,7 +187,7 @@ mebp_code mebp_session_objective_gradients(mebp_session *session, const int32_t 
                                            double *loss, mebp_error *error) {
   if (!objective)
     return refuseMissing("objective", error);
-  return gradientsOf(session, {ids, labels, batch, sequence}, {objective, user}, loss, error);
+  return gradientsOf(session, mebp_batch{ids, labels, batch, sequence}, {objective, user}, loss, error);
 }
 
 mebp_code mebp_session_step(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
@@ -184,18 +196,18 @@ mebp_code mebp_session_step(mebp_session *session, const int32_t *ids, const int
   return mebp_session_step_batches(session, &one, 1, result, error);
 }
 
-static mebp_code stepOf(mebp_session *session, const mebp_batch *batches, uint32_t count, const Objective &objective,
+static mebp_code stepOf(mebp_session *session, const Batches &batches, const Objective &objective,
                         mebp_step_result *result, mebp_error *error) {
   return runs(session, error, {{"result", result}}, [&](Session &used) {
     Status status = checkSize("mebp_step_result", *result);
-    if (status.ok() && count)
-      status = checkArguments({{"batches", batches}});
-    for (uint32_t i = 0; status.ok() && i < count; ++i)
+    if (status.ok() && batches.count)
+      status = checkArguments({{"batches", batches.tokens}});
+    for (uint32_t i = 0; status.ok() && i < batches.count; ++i)
       status = checkPointers(batches[i]);
     if (!status.ok())
       return status;
     mebp_step_result own = {};
-    status = used.step(batches, count, objective, own);
+    status = used.step(batches, objective, own);
     session->steps = used.trainables.stepsDone;
     if (status.ok())
       writeSized(own, result);
@@ -205,7 +217,12 @@ static mebp_code stepOf(mebp_session *session, const mebp_batch *batches, uint32
 
 mebp_code mebp_session_step_batches(mebp_session *session, const mebp_batch *batches, uint32_t count,
                                     mebp_step_result *result, mebp_error *error) {
-  return stepOf(session, batches, count, {}, result, error);
+  return mebp_session_packed_step(session, batches, nullptr, count, result, error);
+}
+
+mebp_code mebp_session_packed_step(mebp_session *session, const mebp_batch *batches, const int32_t *const *starts,
+                                   uint32_t count, mebp_step_result *result, mebp_error *error) {
+  return stepOf(session, {batches, starts, count}, {}, result, error);
 }
 
 mebp_code mebp_session_objective_step(mebp_session *session, const mebp_batch *batches, uint32_t count,
@@ -213,7 +230,7 @@ mebp_code mebp_session_objective_step(mebp_session *session, const mebp_batch *b
                                       mebp_error *error) {
   if (!objective)
     return refuseMissing("objective", error);
-  return stepOf(session, batches, count, {objective, user}, result, error);
+  return stepOf(session, {batches, nullptr, count}, {objective, user}, result, error);
 }
 
 mebp_code mebp_session_apply_gradients(mebp_session *session, const float *const *gradients, mebp_error *error) {
@@ -231,6 +248,6 @@ mebp_code mebp_session_logits(mebp_session *session, const int32_t *ids, uint32_
                               uint32_t first, uint32_t count, float *out, mebp_error *error) {
   return runs(session, error, {{"out", out}}, [&](Session &used) {
     Status status = checkPointers({ids, ids, batch, sequence});
-    return !status.ok() ? status : used.logits({ids, nullptr, batch, sequence}, first, count, out);
+    return !status.ok() ? status : used.logits(mebp_batch{ids, nullptr, batch, sequence}, first, count, out);
   });
 }

@@ -139,6 +139,9 @@ private:
     const format::StepPort *known = format::findStepPort(port.name());
     if (!known || known->isResult != (port.kind() == Port::RESULT))
       return unknown(port);
+    // Of a step on a whole model alone.
+    if (port.name() == format::startsPort && (use.generates || use.ofHead || bundle.has_split()))
+      return unknown(port);
     const format::Value &value = valueOf(port);
     uint64_t columns = known->ofVocabulary ? bundle.model().vocabulary() : 1;
     bool fits = value.row_extent().kind() == format::Extent::TOKENS && value.columns() == columns &&

@@ -123,6 +123,9 @@ Status ProgramValidator::checkType(const format::Slot &slot, uint32_t index) con
   case format::SlotType::Labels:
     fits = isBatch(index, format::labelsPort);
     break;
+  case format::SlotType::Starts:
+    fits = isBatch(index, format::startsPort);
+    break;
   }
   return fits ? Status() : failure(MEBP_CORRUPT, "'%s' has the wrong element type", slot.name);
 }

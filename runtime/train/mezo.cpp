@@ -12,12 +12,12 @@
 namespace mebp {
 
 // Moves there, and stays.
-Status Session::lossAlongDirection(const Tokens *batches, uint32_t count, float distance, double &loss) {
+Status Session::lossAlongDirection(const Batches &batches, float distance, double &loss) {
   trainables.addDirection(distance);
   loss = 0;
-  for (uint32_t i = 0; i < count; ++i) {
+  for (uint32_t i = 0; i < batches.count; ++i) {
     double part = 0;
-    if (Status status = takeAgain(lane(), batches, count, i); !status.ok())
+    if (Status status = takeAgain(lane(), batches, i); !status.ok())
       return status;
     if (Status status = lane().runLoss(objective, part); !status.ok())
       return status;
@@ -26,16 +26,16 @@ Status Session::lossAlongDirection(const Tokens *batches, uint32_t count, float 
   return Status();
 }
 
-Status Session::stepAlongDirection(const Tokens *batches, uint32_t count, double &loss, double &squaredNorm) {
+Status Session::stepAlongDirection(const Batches &batches, double &loss, double &squaredNorm) {
   gradientsKept = hasSums = false;
   const OptimizerOptions &options = trainables.options;
   auto perturbation = static_cast<float>(options.perturbation);
   double above = 0, below = 0;
-  if (Status status = lossAlongDirection(batches, count, perturbation, above); !status.ok()) {
+  if (Status status = lossAlongDirection(batches, perturbation, above); !status.ok()) {
     trainables.addDirection(-perturbation);
     return status;
   }
-  if (Status status = lossAlongDirection(batches, count, -2 * perturbation, below); !status.ok()) {
+  if (Status status = lossAlongDirection(batches, -2 * perturbation, below); !status.ok()) {
     trainables.addDirection(perturbation);
     return status;
   }

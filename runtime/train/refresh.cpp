@@ -7,10 +7,10 @@
 namespace mebp {
 
 // Forwards and backwards of all micro-batches, whose gradients nobody takes.
-Status Session::passOver(const Tokens *batches, uint32_t count, const Lane::AtBlock &atBlock, uint32_t last) {
-  for (uint32_t i = 0; i < count; ++i) {
+Status Session::passOver(const Batches &batches, const Lane::AtBlock &atBlock, uint32_t last) {
+  for (uint32_t i = 0; i < batches.count; ++i) {
     double ignored;
-    if (Status status = takeAgain(lane(), batches, count, i); !status.ok())
+    if (Status status = takeAgain(lane(), batches, i); !status.ok())
       return status;
     if (lane().labels == 0)
       continue; // adds nothing
@@ -24,15 +24,15 @@ Status Session::passOver(const Tokens *batches, uint32_t count, const Lane::AtBl
   return Status();
 }
 
-Status Session::findSubspaces(const Tokens *batches, uint32_t count) {
+Status Session::findSubspaces(const Batches &batches) {
   if (subspaces.isExact())
-    return findExactly(batches, count);
+    return findExactly(batches);
   for (uint32_t pass = 0; pass < Subspaces::passes; ++pass) {
     subspaces.beginPass(pass, trainables);
     auto addProduct = [&](uint32_t block) {
       return subspaces.addProduct(pass, block, lane().blocks, lane().live, trainables);
     };
-    if (Status status = passOver(batches, count, std::ref(addProduct)); !status.ok())
+    if (Status status = passOver(batches, std::ref(addProduct)); !status.ok())
       return status;
     if (Status status = subspaces.endPass(pass, trainables); !status.ok())
       return status;
@@ -40,14 +40,14 @@ Status Session::findSubspaces(const Tokens *batches, uint32_t count) {
   return Status();
 }
 
-Status Session::findExactly(const Tokens *batches, uint32_t count) {
+Status Session::findExactly(const Batches &batches) {
   for (uint32_t block = lane().blocks.head(); block-- > 0;)
     for (uint32_t group = 0; group < subspaces.groups(block); ++group) {
       subspaces.clearGradients(block, group, trainables);
       auto addGradients = [&](uint32_t at) {
         return at == block ? subspaces.addGradients(block, group, lane().blocks, lane().live, trainables) : Status();
       };
-      if (Status status = passOver(batches, count, std::ref(addGradients), block); !status.ok())
+      if (Status status = passOver(batches, std::ref(addGradients), block); !status.ok())
         return status;
       if (Status status = subspaces.decompose(block, group, trainables); !status.ok())
         return status;

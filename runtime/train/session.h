@@ -40,7 +40,7 @@ public:
   Status loss(const Tokens &tokens, double &out);
   Status score(const Tokens &tokens, const Scoring &scoring, const mebp_scores &out);
   Status lossAndGradients(const Tokens &tokens, const Objective &of, double &out);
-  Status step(const Tokens *batches, uint32_t count, const Objective &of, mebp_step_result &out);
+  Status step(const Batches &batches, const Objective &of, mebp_step_result &out);
   Status applyGradients(const float *const *given);
   // Sequences whose coefficients their user makes, in sequence.cpp.
   Status beginSequence(const Tokens &tokens, const Scoring &scoring, const mebp_scores &out);
@@ -99,14 +99,13 @@ private:
   // The parts of a step, in step.cpp.
   Status checkRuns() const;
   Status take(const Tokens &tokens);
-  Status takeBatches(const Tokens *batches, uint32_t count, const Objective &of, uint64_t &allLabels);
-  static Status takeAgain(Lane &taking, const Tokens *batches, uint32_t count, uint32_t index);
-  Status runSample(Lane &own, const Tokens *batches, uint32_t count, uint32_t index, GradientSink &sink, bool refreshes,
-                   double &loss);
-  Status runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, bool refreshes, double &loss);
+  Status takeBatches(const Batches &batches, const Objective &of, uint64_t &allLabels);
+  static Status takeAgain(Lane &taking, const Batches &batches, uint32_t index);
+  Status runSample(Lane &own, const Batches &batches, uint32_t index, GradientSink &sink, bool refreshes, double &loss);
+  Status runBatches(const Batches &batches, GradientSink &sink, bool refreshes, double &loss);
   Status applyKept(double &squaredNorm);
-  Status stepClippedTwice(const Tokens *batches, uint32_t count, double &loss, double &squaredNorm);
-  Status stepByGradient(const Tokens *batches, uint32_t count, double &loss, double &squaredNorm);
+  Status stepClippedTwice(const Batches &batches, double &loss, double &squaredNorm);
+  Status stepByGradient(const Batches &batches, double &loss, double &squaredNorm);
   Status checkTrains() const;
   // What of a result each step has, from its beginning on.
   struct Begun {
@@ -117,17 +116,17 @@ private:
   void report(const Begun &begun, double squaredNorm, mebp_step_result &out);
 
   // Those of subspaces, in refresh.cpp.
-  Status findSubspaces(const Tokens *batches, uint32_t count);
-  Status findExactly(const Tokens *batches, uint32_t count);
-  Status passOver(const Tokens *batches, uint32_t count, const Lane::AtBlock &atBlock, uint32_t last = Lane::noBlock);
+  Status findSubspaces(const Batches &batches);
+  Status findExactly(const Batches &batches);
+  Status passOver(const Batches &batches, const Lane::AtBlock &atBlock, uint32_t last = Lane::noBlock);
 
   // Those of sequences, in sequence.cpp.
   Status takeScored(const Tokens &tokens, const Scoring &scoring, const mebp_scores &out);
   Status runSequenceBackward(bool isPending);
 
   // Those of MeZO, in mezo.cpp.
-  Status stepAlongDirection(const Tokens *batches, uint32_t count, double &loss, double &squaredNorm);
-  Status lossAlongDirection(const Tokens *batches, uint32_t count, float distance, double &loss);
+  Status stepAlongDirection(const Batches &batches, double &loss, double &squaredNorm);
+  Status lossAlongDirection(const Batches &batches, float distance, double &loss);
 
   Bundle *owner = nullptr;
   mebp_session_options settings = {};

@@ -28,12 +28,12 @@ Status Session::take(const Tokens &tokens) {
 
 // Every micro-batch is checked, and all labels are counted, before anything runs. One alone stays where it is; several
 // are taken once more, each before it runs.
-Status Session::takeBatches(const Tokens *batches, uint32_t count, const Objective &of, uint64_t &allLabels) {
+Status Session::takeBatches(const Batches &batches, const Objective &of, uint64_t &allLabels) {
   allLabels = 0;
   objective = of;
-  for (uint32_t i = 0; i < count; ++i) {
+  for (uint32_t i = 0; i < batches.count; ++i) {
     if (Status status = take(batches[i]); !status.ok())
-      return count == 1 ? status : status.in("micro-batch " + std::to_string(i));
+      return batches.count == 1 ? status : status.in("micro-batch " + std::to_string(i));
     allLabels += lane().labels;
   }
   if (allLabels == 0)
@@ -43,14 +43,14 @@ Status Session::takeBatches(const Tokens *batches, uint32_t count, const Objecti
   return Status();
 }
 
-Status Session::takeAgain(Lane &taking, const Tokens *batches, uint32_t count, uint32_t index) {
-  return count == 1 ? Status() : taking.take(batches[index]);
+Status Session::takeAgain(Lane &taking, const Batches &batches, uint32_t index) {
+  return batches.count == 1 ? Status() : taking.take(batches[index]);
 }
 
 // From the head on, in the order of those that add something: one without labels does not.
-Status Session::runSample(Lane &own, const Tokens *batches, uint32_t count, uint32_t index, GradientSink &sink,
-                          bool refreshes, double &loss) {
-  if (Status status = takeAgain(own, batches, count, index); !status.ok() || own.labels == 0)
+Status Session::runSample(Lane &own, const Batches &batches, uint32_t index, GradientSink &sink, bool refreshes,
+                          double &loss) {
+  if (Status status = takeAgain(own, batches, index); !status.ok() || own.labels == 0)
     return status;
   own.place = flight.lineUp();
   if (Status status = own.runForwardForBackward(); !status.ok())
@@ -72,17 +72,17 @@ Status Session::runSample(Lane &own, const Tokens *batches, uint32_t count, uint
 }
 
 // The objective over all micro-batches, and its gradient.
-Status Session::runBatches(const Tokens *batches, uint32_t count, GradientSink &sink, bool refreshes, double &loss) {
+Status Session::runBatches(const Batches &batches, GradientSink &sink, bool refreshes, double &loss) {
   gradientsKept = hasSums = false;
-  if (refreshes && count > 1)
-    if (Status status = findSubspaces(batches, count); !status.ok())
+  if (refreshes && batches.count > 1)
+    if (Status status = findSubspaces(batches); !status.ok())
       return status;
   lane().gradients.clearSums();
   loss = 0;
   auto runOne = [&](uint32_t number, uint32_t index) {
-    return runSample(lanes[number], batches, count, index, sink, refreshes && count == 1, loss);
+    return runSample(lanes[number], batches, index, sink, refreshes && batches.count == 1, loss);
   };
-  return flight.run(count, std::ref(runOne));
+  return flight.run(batches.count, std::ref(runOne));
 }
 
 namespace {
@@ -151,10 +151,10 @@ Status Session::applyKept(double &squaredNorm) {
 }
 
 // Computes all gradients twice instead of keeping them. Squares are added up in applyKept's order, for its bits.
-Status Session::stepClippedTwice(const Tokens *batches, uint32_t count, double &loss, double &squaredNorm) {
+Status Session::stepClippedTwice(const Batches &batches, double &loss, double &squaredNorm) {
   std::fill(squares.begin(), squares.end(), 0.0);
   NormSink norm(trainables, squares);
-  if (Status status = runBatches(batches, count, norm, trainables.isRefreshDue(), loss); !status.ok())
+  if (Status status = runBatches(batches, norm, trainables.isRefreshDue(), loss); !status.ok())
     return status;
   for (double square : squares)
     squaredNorm += square;
@@ -164,22 +164,22 @@ Status Session::stepClippedTwice(const Tokens *batches, uint32_t count, double &
   if (Status status = take(batches[0]); !status.ok())
     return status;
   ApplySink apply(trainables, cancellation, clipFactor(settings.clip, squaredNorm));
-  return runBatches(batches, count, apply, false, loss);
+  return runBatches(batches, apply, false, loss);
 }
 
 // What is to become of gradients before they are applied, as a reduction over machines, would be a sink before these.
-Status Session::stepByGradient(const Tokens *batches, uint32_t count, double &loss, double &squaredNorm) {
+Status Session::stepByGradient(const Batches &batches, double &loss, double &squaredNorm) {
   if (lane().gradients.areKept()) {
     KeepSink keep;
-    if (Status status = runBatches(batches, count, keep, trainables.isRefreshDue(), loss); !status.ok())
+    if (Status status = runBatches(batches, keep, trainables.isRefreshDue(), loss); !status.ok())
       return status;
     gradientsKept = settings.return_gradients;
     return applyKept(squaredNorm);
   }
   if (settings.clip_recompute)
-    return stepClippedTwice(batches, count, loss, squaredNorm);
+    return stepClippedTwice(batches, loss, squaredNorm);
   ApplySink apply(trainables, cancellation);
-  Status status = runBatches(batches, count, apply, trainables.isRefreshDue(), loss);
+  Status status = runBatches(batches, apply, trainables.isRefreshDue(), loss);
   squaredNorm = apply.squaredNorm;
   return status;
 }
@@ -206,22 +206,23 @@ void Session::report(const Begun &begun, double squaredNorm, mebp_step_result &o
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun.time).count();
 }
 
-Status Session::step(const Tokens *batches, uint32_t count, const Objective &of, mebp_step_result &out) {
+Status Session::step(const Batches &batches, const Objective &of, mebp_step_result &out) {
   const Begun begun = beginMeasuring();
   uint64_t allLabels = 0;
   if (Status status = checkTrains(); !status.ok())
     return status;
-  if (count == 0)
+  if (batches.count == 0)
     return failure(MEBP_INVALID_ARGUMENT, "a step needs at least one micro-batch");
-  if (count > 1 && !settings.accumulate)
+  if (batches.count > 1 && !settings.accumulate)
     return failure(MEBP_INVALID_ARGUMENT,
-                   "a step of %u micro-batches needs room for their sum; create the session with accumulate", count);
-  if (Status status = takeBatches(batches, count, of, allLabels); !status.ok())
+                   "a step of %u micro-batches needs room for their sum; create the session with accumulate",
+                   batches.count);
+  if (Status status = takeBatches(batches, of, allLabels); !status.ok())
     return status;
   double squaredNorm = 0;
   trainables.beginStep();
-  Status status = settings.optimizer == MEBP_MEZO ? stepAlongDirection(batches, count, out.loss, squaredNorm)
-                                                  : stepByGradient(batches, count, out.loss, squaredNorm);
+  Status status = settings.optimizer == MEBP_MEZO ? stepAlongDirection(batches, out.loss, squaredNorm)
+                                                  : stepByGradient(batches, out.loss, squaredNorm);
   const bool isUndone =
       status.code() == MEBP_IO && findBackend(settings.backend)->isForeign && lane().gradients.areKept();
   if (status = trainables.endStep(status); !status.ok())
@@ -233,7 +234,7 @@ Status Session::step(const Tokens *batches, uint32_t count, const Objective &of,
 
 Status Session::loss(const Tokens &tokens, double &out) {
   uint64_t allLabels = 0;
-  if (Status status = takeBatches(&tokens, 1, {}, allLabels); !status.ok())
+  if (Status status = takeBatches(Batches(tokens), {}, allLabels); !status.ok())
     return status;
   Status status = lane().runLoss(objective, out);
   peak.sample();
@@ -245,10 +246,10 @@ Status Session::lossAndGradients(const Tokens &tokens, const Objective &of, doub
   if (!settings.return_gradients || settings.forward_only)
     return failure(MEBP_INVALID_ARGUMENT,
                    "the session was created without return_gradients, so it has no room for them");
-  if (Status status = takeBatches(&tokens, 1, of, allLabels); !status.ok())
+  if (Status status = takeBatches(Batches(tokens), of, allLabels); !status.ok())
     return status;
   KeepSink keep;
-  if (Status status = runBatches(&tokens, 1, keep, trainables.isRefreshDue(), out); !status.ok())
+  if (Status status = runBatches(Batches(tokens), keep, trainables.isRefreshDue(), out); !status.ok())
     return status;
   gradientsKept = true;
   peak.sample();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a step is given: token ids and labels of some rows.
+// What a step is given: token ids and labels of some rows, and which samples are packed into them.
 #pragma once
 
 #include <array>
@@ -14,7 +14,25 @@
 
 namespace mebp {
 
-using Tokens = mebp_batch; // labels are null where there is no objective
+// Labels are null where there is no objective.
+struct Tokens : mebp_batch {
+  Tokens(const mebp_batch &batch, const int32_t *starts = nullptr) : mebp_batch(batch), starts(starts) {}
+
+  const int32_t *starts; // of each token's sample, the position in its row; null: each row is one sample
+};
+
+// The micro-batches of a step.
+struct Batches {
+  Batches(const mebp_batch *tokens, const int32_t *const *starts, uint32_t count)
+      : tokens(tokens), starts(starts), count(count) {}
+  explicit Batches(const Tokens &one) : Batches(&one, &one.starts, 1) {}
+
+  Tokens operator[](uint32_t index) const { return {tokens[index], starts ? starts[index] : nullptr}; }
+
+  const mebp_batch *tokens;
+  const int32_t *const *starts; // null: none has any
+  uint32_t count;
+};
 
 // The memory of the micro-batch that runs: what programs read of it, and what they write for the caller. One place for
 // each of format::stepPorts; the caller's own is null.
@@ -32,6 +50,7 @@ struct BatchMemory {
   }
   int32_t *ids() const { return static_cast<int32_t *>(find(format::idsPort)); }
   int32_t *labels() const { return static_cast<int32_t *>(find(format::labelsPort)); }
+  int32_t *starts() const { return static_cast<int32_t *>(find(format::startsPort)); }
   int32_t *rows() const { return static_cast<int32_t *>(find(format::rowsPort)); }
   float *coefficients() const { return static_cast<float *>(find(format::coefficientsPort)); }
   float *logProbabilities() const { return static_cast<float *>(find(format::logProbabilitiesPort)); }
@@ -44,7 +63,8 @@ struct BatchMemory {
 
 // Copies a batch, then checks the copy, since whoever gave it may still write to it: shapes beyond the compiled ones,
 // ids beyond the vocabulary and labels that are neither ignored nor in it are refused. The row of token t predicts
-// token t + 1; the labels that are predicted stand one after the other, and beside them their rows. Gives their number.
+// token t + 1, where that is of the same sample; the labels that are predicted stand one after the other, and beside
+// them their rows. Gives their number.
 Status takeBatch(const format::Model &model, const Tokens &tokens, const BatchMemory &memory, uint64_t &labels);
 
 } // namespace mebp

@@ -84,6 +84,8 @@ private:
         auto id = static_cast<int32_t>(format::randomBits(12, stream, i) % bundle.model().vocabulary());
         if (input.name() == format::labelsPort && i % 3 == 1)
           id = -100;
+        if (input.name() == format::startsPort) // samples of five tokens
+          id = static_cast<int32_t>(i % static_cast<uint64_t>(sequence) / 5 * 5);
         std::memcpy(bytes + 4 * i, &id, 4);
       } else if (value.element() == format::BF16) {
         uint16_t rounded = format::floatToBfloat(number);

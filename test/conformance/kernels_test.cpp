@@ -38,6 +38,8 @@ void expectAgreementInBoth(const Call &call) {
 }
 
 constexpr Matrix ids = {tokens, 1, format::I32}, labels = {tokens, 1, format::I32, true};
+// Samples of two tokens.
+constexpr Matrix starts = {tokens, 1, format::I32, false, false, -1, false, 2};
 constexpr Matrix exact(uint64_t columns) { return {tokens, columns}; }
 constexpr Matrix rows(uint64_t columns) { return {tokens, columns, format::F32, false, true}; }
 
@@ -45,6 +47,7 @@ TEST(BackendKernels, Embeddings) {
   for (format::ElementType storage : storages) {
     expectAgreementInBoth({"embedding", {ids, {vocabulary, 37, storage}}, {rows(37)}});
     expectAgreementInBoth({"position_embedding", {{sequence, 37, storage}}, {rows(37)}});
+    expectAgreementInBoth({"position_embedding", {{sequence, 37, storage}, starts}, {rows(37)}});
   }
 }
 
@@ -99,6 +102,7 @@ TEST(BackendKernels, ParameterGradients) {
   expectAgreementInBoth({"embedding_weight_gradient", {ids, rows(36), table}, {accumulating(table, 2)}});
   expectAgreementInBoth({"position_embedding_weight_gradient", {rows(36)}, {table}});
   expectAgreementInBoth({"position_embedding_weight_gradient", {rows(36), table}, {accumulating(table, 1)}});
+  expectAgreementInBoth({"position_embedding_weight_gradient", {rows(36), table, starts}, {accumulating(table, 1)}});
 }
 
 TEST(BackendKernels, Rope) {
@@ -111,6 +115,8 @@ TEST(BackendKernels, Rope) {
   for (std::vector<float> frequencies : {std::vector<float>{1.0f, 0.3f, 0.01f, 40.0f}, {1, 1, 1, 1, 1, 2}})
     expectAgreementInBoth(
         {"rope", {rows(36)}, {rows(36)}, {{"head_dim", 12}, {"frequencies", 0, frequencies}, {"interleaved", 1}}});
+  expectAgreementInBoth(
+      {"rope", {rows(36), starts}, {rows(36)}, {{"head_dim", 12}, {"frequencies", 0, {1.0f, 0.3f, 0.01f, 40.0f}}}});
 }
 
 TEST(BackendKernels, Attention) {
@@ -120,6 +126,7 @@ TEST(BackendKernels, Attention) {
     if (softcap > 0)
       attributes.push_back({"softcap", softcap});
     expectAgreementInBoth({"attention", {rows(30), rows(10), rows(10)}, {rows(30), lse}, attributes});
+    expectAgreementInBoth({"attention", {rows(30), rows(10), rows(10), starts}, {rows(30), lse}, attributes});
     Matrix sum = {tokens, 10};
     Call gradient = {"attention_gradient",
                      {rows(30), rows(10), rows(10), rows(30), lse, rows(30)},
@@ -130,6 +137,8 @@ TEST(BackendKernels, Attention) {
       gradient.operands.push_back(sum);
       gradient.results[static_cast<size_t>(i)].accumulates = 5 + i;
     }
+    expectAgreementInBoth(gradient);
+    gradient.operands.push_back(starts);
     expectAgreementInBoth(gradient);
   }
 }

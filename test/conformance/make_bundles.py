@@ -15,7 +15,8 @@ import mebp
 from support.models import build
 
 WEIGHTS = ("f32", "bf16", "int8", "int4", "int4-sym")
-# Beside llama, for what it lacks: norms of heads and sliding windows; layer norms, biases, positions and erf.
+# Beside llama, for what it lacks: norms of heads and sliding windows; layer norms, biases, positions and erf. Several
+# samples in a row, too.
 OTHERS = ("gemma3_text", "gpt2")
 CHUNK = 7  # which divides no length of a step
 
@@ -43,7 +44,7 @@ def main() -> None:
         options = ("--weights", "int4", "--precision", "f32", "--chunk-size", chunk, "--lora-targets", "q_proj,lm_head")
         compile_model(mebpc, models["llama"], folder / f"llama-head-{name}.mebp", *options)
         for family in OTHERS:
-            options = ("--weights", "int4", "--precision", "f32", "--chunk-size", chunk)
+            options = ("--weights", "int4", "--precision", "f32", "--chunk-size", chunk, "--packing")
             compile_model(mebpc, models[family], folder / f"{family}-int4-{name}.mebp", *options)
 
 

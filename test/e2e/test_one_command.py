@@ -423,3 +423,17 @@ def test_the_bundle_has_what_the_objective_needs(model, cached, tmp_path, option
     sampling = {"reward": f"{tmp_path / 'rewards.py'}:length", "max_completion": 8, "steps": 1, "progress": False}
     session = mebp.train(model, prompts, generate_len=32, **sampling, **options).session
     assert session.max_sequence == 32 and (session.has_values, session.has_entropy_bonus) == has
+
+
+def test_samples_share_rows_where_they_fill_some(cached, model, tmp_path):
+    many = write(tmp_path / "many.jsonl", *SAMPLES * 50)
+    few = write(tmp_path / "few.jsonl", *SAMPLES)
+    for data, options, length, packs in [
+        (many, {}, 64, True),
+        (many, {"packing": False}, 32, False),
+        (many, {"memory_budget": "1GB"}, 32, True),
+        (few, {}, 32, False),
+        (few, {"packing": True}, 32, True),
+    ]:
+        session = mebp.train(model, data, steps=1, progress=False, **options).session
+        assert (session.max_sequence, session.packs) == (length, packs), (data, options)

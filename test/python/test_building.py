@@ -9,7 +9,7 @@ import pytest
 
 from mebp.building.budget import free_budget
 from mebp.building.fingerprint import bundle_fingerprint, export_fingerprint
-from mebp.building.length import Length, choose_length, model_limit
+from mebp.building.length import Length, choose_length, is_enough_to_share, model_limit
 from mebp.compile_options import CompileOptions, compile_option_kinds, flag
 from mebp.data.loading import sample_lengths
 from mebp.errors import Error
@@ -51,6 +51,21 @@ def completions(path: Path, *lengths: int) -> Path:
 def test_the_length_holds_the_samples(source, tmp_path, lengths, limit, expected):
     data = completions(tmp_path / "data.jsonl", *lengths)
     assert choose_length(sample_lengths(data, Tokenizer.of_model(source), 2000), limit) == expected
+
+
+def test_rows_that_are_shared_are_longer():
+    many = [9, 33] * 1000
+    assert choose_length(many, None, packs=True) == Length(
+        256, "for rows that several samples share, the longest of 33"
+    )
+    assert choose_length(many, 100, packs=True).tokens == 100
+    assert choose_length([50] * 160, None, packs=True).tokens == 96  # 64 rows of 125 would do, and 128 are fewer
+    for few in ([3, 5, 33], [300] * 100):
+        assert choose_length(few, None, packs=True) == choose_length(few, None)
+
+
+def test_few_samples_do_not_share_rows():
+    assert is_enough_to_share([10] * 205, 32) and not is_enough_to_share([10] * 204, 32)
 
 
 def test_what_is_not_cut_is_held():

@@ -82,14 +82,14 @@ def test_accumulation_changes_no_order():
 
 def test_a_shorter_row_is_padded_and_its_padding_does_not_count():
     data = dataset([1, 2, 3], [4, 5])
-    (ids,), (labels,) = data.step_batches(0, 2, 1, seed=0)
+    (ids,), (labels,), _ = data.step_batches(0, 2, 1, seed=0)
     short = ids[:, 0].tolist().index(4)
     assert ids[short].tolist() == [4, 5, 99] and labels[short].tolist() == [4, 5, -100]
 
 
 def test_micro_batches_are_as_long_as_their_own_rows():
     data = dataset([1, 2, 3], [4, 5])
-    ids, labels = data.step_batches(0, 1, 2, seed=0)
+    ids, labels, _ = data.step_batches(0, 1, 2, seed=0)
     assert sorted(array.shape for array in ids) == sorted(array.shape for array in labels) == [(1, 2), (1, 3)]
 
 

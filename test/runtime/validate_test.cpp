@@ -114,6 +114,8 @@ TEST(Validate, RefusesEachDamageByName) {
        }},
       {"nothing here supplies its port 'colours'; use a newer runtime",
        [](format::Bundle &b) { portOf(b, 3, "coefficients")->set_name("colours"); }, MEBP_UNSUPPORTED},
+      {"nothing here supplies its port 'starts'; use a newer runtime", // of the head
+       [](format::Bundle &b) { portOf(b, 3, "coefficients")->set_name("starts"); }, MEBP_UNSUPPORTED},
       {"nothing here supplies its port 'hidden'; use a newer runtime",
        [](format::Bundle &b) { b.mutable_programs(1)->mutable_inputs(0)->set_kind(format::Port::STATE); },
        MEBP_UNSUPPORTED},
@@ -153,7 +155,11 @@ TEST(Validate, RefusesEachDamageByName) {
       {"value -7 does not exist", [](format::Bundle &b) { kernelOf(b, 1, "linear")->set_operands(0, -7); }},
       {"value -1 does not exist", [](format::Bundle &b) { kernelOf(b, 1, "linear")->set_operands(1, -1); }},
       {"does not fit the shapes", [](format::Bundle &b) { kernelOf(b, 1, "linear")->set_operands(1, 2); }},
-      {"too many operands", [](format::Bundle &b) { kernelOf(b, 1, "rope")->add_operands(0); }},
+      {"too many operands",
+       [](format::Bundle &b) {
+         for (int i = 0; i < 2; ++i)
+           kernelOf(b, 1, "rope")->add_operands(0);
+       }},
       {"attribute 'head_dim' is not a count",
        [](format::Bundle &b) { kernelOf(b, 1, "rope")->mutable_attributes(0)->set_number(2.5); }},
       {"head_dim does not divide",

@@ -155,6 +155,8 @@ void refuseOtherAdapter(const CLI::App &app, const std::string &train, const std
        {"--memory-budget", "--max-seq-for", "--spill", "--checkpoint-spacing", "--plan-json", "--frontier"})
     if (app.get_option("--split")->count() > 0 && app.get_option(option)->count() > 0)
       throw OptionError(std::string(option) + ": is not for --split, whose halves have a plan each; leave it out");
+  if (app.get_option("--split")->count() > 0 && app.get_option("--packing")->count() > 0)
+    throw OptionError("--packing: is not for --split, whose server does not know where samples start; leave it out");
   for (const char *option : {"--rank-down", "--rank-up", "--share-a", "--split-layers"})
     if (!isPrivate && app.get_option(option)->count() > 0)
       throw OptionError(std::string(option) +
@@ -218,6 +220,8 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
       ->check(CLI::Range(1, 1 << 20));
   app.add_option("--batch", out.batch, "the largest batch, in sequences (default: as exported)")
       ->check(CLI::Range(1, 1 << 16));
+  app.add_flag("--packing", shape.packs,
+               "let a step put several samples into one row, each with positions and attention of its own");
   app.add_option("--generate-len", out.generateLength,
                  "let the bundle generate text, prompt and answer together up to this many tokens")
       ->check(CLI::Range(0, 1 << 20));

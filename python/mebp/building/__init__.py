@@ -17,7 +17,7 @@ from pathlib import Path
 
 from mebp.building.budget import free_budget
 from mebp.building.fingerprint import bundle_fingerprint, export_fingerprint
-from mebp.building.length import choose_length, model_limit
+from mebp.building.length import choose_length, is_enough_to_share, model_limit
 from mebp.cache import Cache
 from mebp.compile_options import AUTO, CompileOptions, as_arguments
 from mebp.compiler import run_mebpc
@@ -50,6 +50,7 @@ class Trained:
     may_cut: bool = True  # those that are too long, instead of refusing them
     pairs_up_to: int = 0  # tokens, where sequences come in pairs that may run side by side
     writes: bool = False  # the model itself, as it trains
+    packs: bool | None = False  # several samples into a row; None: where the data is enough for it
 
 
 @dataclass(frozen=True)
@@ -99,13 +100,17 @@ class Builder:
     ) -> dict[str, object]:
         """What mebpc is given: the options, and what they leave open."""
         chosen = options.given()
-        if options.seq_len is None or not trained.may_cut:
+        lengths = None
+        if options.seq_len is None or not trained.may_cut or trained.packs is None:
             self.stage(f"reading {trained.data}")
             lengths = trained.lengths(Tokenizer.of_model(settings))  # which also says what is wrong in the data
         if options.seq_len is None:
-            length = choose_length(lengths, limit, trained.may_cut)
+            longer = trained.packs is not False and options.memory_budget is None  # for they take memory
+            length = choose_length(lengths, limit, trained.may_cut, longer)
             self.say(f"--seq-len {length.tokens}: {length.reason}")
             chosen["seq_len"] = length.tokens
+        if trained.packs or (trained.packs is None and is_enough_to_share(lengths, chosen["seq_len"])):
+            chosen["packing"] = True
         if options.memory_budget == AUTO:
             budget = free_budget()
             self.say(f"--memory-budget {budget.bytes / 1e6:.0f}MB: {budget.reason}")
@@ -140,6 +145,7 @@ def _summary(description: dict) -> str:
         f"{stored['weights']} weights, {stored['embedding_weights']} embedding, {model['activation']} activations",
         describe_trained(description),
         f"batch {model['batch']}",
+        *(["samples share rows"] if description["manifest"]["options"].get("packing") else []),
         *([f"generates text up to {model['positions']:,} tokens"] if model["positions"] else []),
     ]
     return "; ".join(parts)

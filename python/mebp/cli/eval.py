@@ -27,11 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from mebp.data import load_dataset
+    from mebp.data.sharing import Sharing
     from mebp.tokenizer import Tokenizer
     from mebp.training.evaluation import evaluate, perplexity
 
     session = open_session(arguments)
-    data = load_dataset(arguments.data, Tokenizer(arguments.bundle), session.max_sequence)
+    sharing = Sharing() if session.packs else None  # the same loss, sooner
+    data = load_dataset(arguments.data, Tokenizer(arguments.bundle), session.max_sequence, sharing)
     loss = evaluate(session, data)
     found = {"loss": loss, "perplexity": perplexity(loss), "tokens": data.counted}
     if arguments.json:

@@ -41,6 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="sft, dpo with pairs of which one is preferred, grpo or ppo with rewards (default: sft)",
     )
+    add(
+        "--packing",
+        action=argparse.BooleanOptionalAction,
+        help="put several prompts or conversations into one row, each with attention of its own (default: where the "
+        "bundle can)",
+    )
     add("--test", type=Path, metavar="FILE", help="measure the loss on this data once, at the end")
     add("--steps", type=int, metavar="N", help="train for N optimizer steps")
     add("--epochs", type=int, metavar="N", help="train for N passes over the data (default: 1, without --steps)")

@@ -13,10 +13,14 @@ from mebp.arrays import IGNORED_LABEL
 
 @dataclass(frozen=True)
 class Row:
-    """One sequence: int32 ids [length], and labels [length] as in transformers (-100 does not count)."""
+    """One sequence: int32 ids [length], and labels [length] as in transformers (-100 does not count).
+
+    starts: int32 [length], of each token the position where its sample starts; None: the row is one sample.
+    """
 
     ids: np.ndarray
     labels: np.ndarray
+    starts: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -34,6 +38,7 @@ class Dataset:
     rows: Sequence[Row]
     padding: int  # fills up a shorter row within a batch; its labels do not count
     notes: Sequence[str] = ()  # what was cut or left out, a line each
+    samples: int | None = None  # that were packed into the rows; None: each row is one, or text without any
 
     @cached_property
     def tokens(self) -> int:
@@ -52,6 +57,8 @@ class Dataset:
             digest.update(len(row).to_bytes(4, "little"))
             digest.update(row.ids.tobytes())
             digest.update(row.labels.tobytes())
+            if row.starts is not None:
+                digest.update(row.starts.tobytes())
         return digest.hexdigest()
 
     def steps_per_epoch(self, rows_per_step: int) -> int:
@@ -59,17 +66,21 @@ class Dataset:
 
     def step_batches(
         self, step: int, batch: int, accumulate: int, seed: int
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Ids and labels of a step, counted from 0: up to `accumulate` arrays of each, [up to batch, length].
+    ) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray] | None]:
+        """Ids, labels and starts of a step, counted from 0: up to `accumulate` arrays of each, [up to batch, length].
 
-        rows_of_step says which rows.
+        rows_of_step says which rows. Without packed samples there are no starts.
         """
         chosen = rows_of_step(len(self.rows), step, batch * accumulate, seed)
         batches = [self.padded(chosen[start : start + batch]) for start in range(0, len(chosen), batch)]
-        return [ids for ids, _ in batches], [labels for _, labels in batches]
+        ids, labels, starts = (list(each) for each in zip(*batches, strict=True))
+        return ids, labels, None if starts[0] is None else starts
 
-    def padded(self, indices: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-        """Ids and labels [len(indices), length of the longest] of these rows, padded at the end."""
+    def padded(self, indices: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Ids, labels and starts [len(indices), length of the longest] of these rows, padded at the end.
+
+        Padding is a sample of its own. Without packed samples there are no starts.
+        """
         rows = [self.rows[index] for index in indices]
         shape = (len(rows), max(len(row) for row in rows))
         ids = np.full(shape, self.padding, dtype=np.int32)
@@ -77,7 +88,13 @@ class Dataset:
         for index, row in enumerate(rows):
             ids[index, : len(row)] = row.ids
             labels[index, : len(row)] = row.labels
-        return ids, labels
+        if self.samples is None:
+            return ids, labels, None
+        starts = np.empty(shape, dtype=np.int32)
+        for index, row in enumerate(rows):
+            starts[index, : len(row)] = row.starts
+            starts[index, len(row) :] = len(row)
+        return ids, labels, starts
 
 
 def steps_per_epoch(rows: int, rows_per_step: int) -> int:

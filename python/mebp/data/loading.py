@@ -11,17 +11,22 @@ from mebp.data.dataset import Dataset, Row
 from mebp.data.forms import Completion, Document, Sample
 from mebp.data.packing import pack
 from mebp.data.reading import read_samples
+from mebp.data.sharing import Sharing, share_rows
 from mebp.errors import Error, translate_errors
 from mebp.files import user_path
 from mebp.tokenizer import Tokenizer
 
 
-def load_dataset(path: str | os.PathLike[str], tokenizer: Tokenizer, length: int) -> Dataset:
+def load_dataset(
+    path: str | os.PathLike[str], tokenizer: Tokenizer, length: int, sharing: Sharing | None = None
+) -> Dataset:
     """Reads a file and makes rows of up to `length` tokens of it.
 
-    Documents (plain text, or "text" in JSON) are packed. A prompt with its completion or a conversation is a row, cut
-    at its end where it is longer, and left out where nothing to learn remains.
-    Raises mebp.Error where the file cannot be read or nothing in it can be learned.
+    Documents (plain text, or "text" in JSON) are packed. A prompt with its completion or a conversation is a row, or
+    with `sharing` one of several in a row. It is cut at its end where it is longer, and left out where nothing to learn
+    remains.
+    Raises mebp.Error where the file cannot be read, nothing in it can be learned, or a sample is too long and may not
+    be cut.
     """
     path = user_path(path)
     samples = read_samples(path)
@@ -31,8 +36,18 @@ def load_dataset(path: str | os.PathLike[str], tokenizer: Tokenizer, length: int
             raise Error(f"{path}: has too little text; training needs at least two tokens")
         return Dataset(rows, tokenizer.end_of_text, notes)
     rows, partial = _whole_rows(path, samples, tokenizer)
+    if sharing and not sharing.may_cut:
+        _check_lengths(path, rows, length)
     rows, notes = _fit(path, rows, length, "completion" if isinstance(samples[0], Completion) else "assistant")
-    return Dataset(rows, tokenizer.end_of_text, [*notes, *partial])
+    notes += partial
+    if sharing:
+        return Dataset(share_rows(rows, length, sharing.seed), tokenizer.end_of_text, notes, len(rows))
+    return Dataset(rows, tokenizer.end_of_text, notes)
+
+
+def has_samples(path: str | os.PathLike[str]) -> bool:
+    """Whether the file has prompts or conversations, which may share rows, and no text to cut into rows."""
+    return not isinstance(read_samples(user_path(path))[0], Document)
 
 
 def sample_lengths(path: str | os.PathLike[str], tokenizer: Tokenizer, at_most: int) -> list[int] | None:
@@ -66,6 +81,15 @@ def _whole_rows(path: Path, samples: Sequence[Sample], tokenizer: Tokenizer) -> 
     if with_tools and hides_tools(with_tools, template):
         notes.append(f"{path}: the model's chat template writes no tools, so the model does not see them")
     return [conversation_row(each, tokenizer) for each in turns], notes
+
+
+def _check_lengths(path: Path, rows: Sequence[Row], length: int) -> None:
+    for number, row in enumerate(rows, 1):
+        if len(row) > length:
+            raise Error(
+                f"{path}: sample {number:,} has {len(row):,} tokens, and a row {length:,}; shorten it, compile with a "
+                "longer --seq-len, or leave --packing out, which cuts it"
+            )
 
 
 def _fit(path: Path, rows: Sequence[Row], length: int, learned: str) -> tuple[list[Row], list[str]]:

@@ -160,6 +160,7 @@ class _Run:
         # The plan is of the runtime alone; this process holds Python, the tokenizer and the data as well.
         self.planned_bytes = planned + max(0, before - session.plan["process_bytes"])
         self.description = {
+            **objective.description(),  # before the data, which is read by them
             "data": objective.digest,
             "--seed": options.seed,
             "--lr": options.lr,
@@ -169,7 +170,6 @@ class _Run:
             "--schedule": options.schedule,
             "--warmup": options.warmup,
             "--adapter": options.adapter and _digest(options.adapter),
-            **objective.description(),
         }
         if options.schedule != "constant":
             self.description["--steps"] = self.total  # the rates depend on it

@@ -83,6 +83,9 @@ def command_of(options: TrainingOptions, compiling: Mapping[str, object] | None 
             continue
         if field.name == "bundle" or field.name in _INCIDENTAL or value is None or value == plain:
             continue
+        if value is False:  # of what is on or off by itself
+            words.append(flag(f"no_{field.name}"))
+            continue
         words += [flag(field.name), *([] if value is True else [str(value)])]
     return shlex.join([*words, *as_arguments(compiling or {})])
 

@@ -57,6 +57,7 @@ class TrainingOptions:
     clip: float | None = None
     clip_recompute: bool = False
     accumulate: int = 1
+    packing: bool | None = None
     schedule: str = "constant"
     warmup: int = 0
     eval: Path | None = None
@@ -95,6 +96,11 @@ class TrainingOptions:
             if value and self.objective not in WRITING:
                 objectives = " or ".join(WRITING)
                 raise Error(f"{option} is of completions that the model writes; give --objective {objectives}, too")
+        if self.packing and self.objective != "sft":
+            raise Error(
+                f"--packing goes with --objective sft, and {self.objective} takes each sequence by itself; "
+                "leave one of them out"
+            )
         if self.steps is not None and self.epochs is not None:
             raise Error("--steps and --epochs cannot be used together; give one")
         for name in ("steps", "epochs", "accumulate", "eval_every", "patience", "save_every", "in_flight"):

@@ -106,6 +106,7 @@ class Request:
             objective.cuts_samples,
             objective.pairs_up_to,
             objective.writes,
+            objective.packs(training),
         )
         with ExitStack() as stack:
             stack.enter_context(ended_by_signals())

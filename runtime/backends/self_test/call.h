@@ -18,6 +18,7 @@ struct Matrix {
   bool isActivation = false; // may be stored in bf16
   int accumulates = -1;      // of a result: the operand that it must share memory with
   bool isUnread = false;     // of a result: nobody asks for it
+  int64_t sampleLength = 0;  // of starts: the tokens of each sample in an item; 0: it is none
 };
 
 struct Attribute {

@@ -48,6 +48,12 @@ private:
   uint64_t tokens() const { return static_cast<uint64_t>(batch * sequence); }
   Matrix rows(uint64_t columns) const { return {tokens(), columns, format::F32, false, true}; }
   Matrix ids() const { return {tokens(), 1, format::I32}; }
+  // Samples that end in the middle of an item's tokens.
+  Matrix starts() const {
+    Matrix starts = ids();
+    starts.sampleLength = std::max<int64_t>(1, sequence * 2 / 5);
+    return starts;
+  }
   Matrix labels() const { return {tokens(), 1, format::I32, true}; }
 
   Call &add(const char *kernel, std::vector<Matrix> operands, std::vector<Matrix> results, Attributes attributes = {}) {
@@ -96,6 +102,9 @@ private:
       const Attributes attributes = {{"heads", 6}, {"kv_heads", 2}, {"scale", 0.25}, {"window", window}};
       addBoth("attention", {rows(96), rows(32), rows(32)}, {rows(96), lse}, attributes);
       addBoth("attention_gradient", {rows(96), rows(32), rows(32), rows(96), lse, rows(96), sum, sum},
+              {rows(96), accumulating(sum, 6), accumulating(sum, 7)}, attributes);
+      addBoth("attention", {rows(96), rows(32), rows(32), starts()}, {rows(96), lse}, attributes);
+      addBoth("attention_gradient", {rows(96), rows(32), rows(32), rows(96), lse, rows(96), sum, sum, starts()},
               {rows(96), accumulating(sum, 6), accumulating(sum, 7)}, attributes);
     }
     const Attributes capped = {{"heads", 6}, {"kv_heads", 2}, {"scale", 0.25}, {"softcap", 0.5}};
@@ -148,7 +157,10 @@ private:
               {{"head_dim", 12}, {"frequencies", 0, {1.0f, 0.3f, 0.01f, 40.0f}}, {"scale", 1.5}, {"inverse", inverse}});
     addBoth("rope", {rows(36)}, {rows(36)},
             {{"head_dim", 12}, {"frequencies", 0, {1.0f, 0.3f, 0.01f, 40.0f}}, {"interleaved", 1}});
+    addBoth("rope", {rows(36), starts()}, {rows(36)},
+            {{"head_dim", 12}, {"frequencies", 0, {1.0f, 0.3f, 0.01f, 40.0f}}, {"interleaved", 1}});
     addBoth("position_embedding", {{few, 37, format::INT8}}, {rows(37)}, {{"offset", 2}});
+    addBoth("position_embedding", {{few, 37, format::INT8}, starts()}, {rows(37)}, {{"offset", 2}});
     const Matrix state = {static_cast<uint64_t>(batch) * 64, 10, format::F32, false, true};
     at(3, 7, 60).addBoth("append", {state, rows(10)}, {accumulating(state, 0)}, {{"capacity", 64}});
     at(3, 7);
@@ -162,6 +174,7 @@ private:
     addBoth("bias_gradient", {rows(36), wide}, {accumulating(wide, 1)});
     addBoth("embedding_weight_gradient", {ids(), rows(36), table}, {accumulating(table, 2)});
     addBoth("position_embedding_weight_gradient", {rows(36), table}, {accumulating(table, 1)});
+    addBoth("position_embedding_weight_gradient", {rows(36), table, starts()}, {accumulating(table, 1)});
     for (int64_t count : {1, 21, 134}) {
       const Matrix dw = exact(21, 37);
       at(1, count).addBoth("linear_weight_gradient", {rows(21), rows(37), dw}, {accumulating(dw, 2)}, {{"alpha", 0.5}});

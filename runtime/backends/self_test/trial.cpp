@@ -69,6 +69,11 @@ Trial::Content Trial::makeContent(const Matrix &matrix, uint64_t stream) const {
     return content;
   }
   for (uint64_t i = 0; i < matrix.rows * matrix.columns; ++i) {
+    if (matrix.sampleLength) {
+      const int64_t position = static_cast<int64_t>(i) % call.sequence;
+      put(data, i, static_cast<int32_t>(position - position % matrix.sampleLength));
+      continue;
+    }
     if (matrix.element == format::I32) {
       const auto id = static_cast<int32_t>(format::randomBits(6, stream, i) % call.vocabulary);
       put(data, i, i % 4 == 3 && matrix.positive ? -100 : id);

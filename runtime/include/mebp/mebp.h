@@ -153,6 +153,7 @@ typedef struct mebp_bundle_info {
   double momentum;
   bool has_values;        /* of each token, by --value-head (mebp/sequences.h) */
   bool has_entropy_bonus; /* objectives may depend on the entropy, by --entropy-bonus */
+  bool packs;             /* several samples into one row, by --packing (mebp/packing.h) */
 } mebp_bundle_info;
 static inline void mebp_bundle_info_init(mebp_bundle_info *info) {
   memset((void *)info, 0, sizeof(*info));
@@ -475,6 +476,7 @@ void mebp_lock_release(mebp_lock *lock); /* NULL is allowed */
 
 #include "mebp/calibration.h"
 #include "mebp/generation.h"
+#include "mebp/packing.h"
 #include "mebp/sequences.h"
 
 #endif /* MEBP_MEBP_H */

@@ -250,7 +250,7 @@ func.func @f(%q: tensor<?x?x12xf32, #nn.tokens>) {
 func.func @f(%q: tensor<?x?x12xf32, #nn.tokens>, %lse: tensor<?x?x4xf32, #nn.tokens>) {
   // expected-error @below {{'nn.attention_gradient' op has one of its two accumulators; give both or none}}
   %0:3 = nn.attention_gradient(%q, %q, %q, %q, %lse, %q, %q) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f32,
-      operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0>}
+      operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0, 0>}
       : (tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>,
          tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>) -> (tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>)
   return
@@ -336,7 +336,7 @@ func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<8xf32>) {
 func.func @f(%q: tensor<?x?x12xf32, #nn.tokens>, %lse: tensor<?x?x4xf32, #nn.tokens>) {
   // expected-error @below {{'nn.attention_gradient' op 'lse' has size 12 where 4 is needed}}
   %0:3 = nn.attention_gradient(%q, %q, %q, %q, %q, %q) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f32,
-      operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0>}
+      operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0, 0>}
       : (tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>,
          tensor<?x?x12xf32, #nn.tokens>) -> (tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>)
   return
@@ -347,7 +347,7 @@ func.func @f(%q: tensor<?x?x12xf32, #nn.tokens>, %lse: tensor<?x?x4xf32, #nn.tok
 func.func @f(%q: tensor<?x?x12xf32, #nn.tokens>, %lse: tensor<?x?x4xf32, #nn.tokens>) {
   // expected-error @below {{'nn.attention_gradient' op 'dk' has size 4 where 12 is needed}}
   %0:3 = nn.attention_gradient(%q, %q, %q, %q, %lse, %q) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f32,
-      operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0>}
+      operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0, 0>}
       : (tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>,
          tensor<?x?x12xf32, #nn.tokens>) -> (tensor<?x?x12xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>, tensor<?x?x12xf32, #nn.tokens>)
   return

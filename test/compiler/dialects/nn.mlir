@@ -31,9 +31,9 @@ func.func @attention(%q: tensor<?x?x8xf32, #nn.tokens>, %k: tensor<?x?x4xf32, #n
   // CHECK: %[[O:.*]], %[[LSE:.*]] = nn.attention({{.*}}) {heads = 4 : i64, kv_heads = 2 : i64, scale = 5.000000e-01 : f32, window = 3 : i64}
   %o, %lse = nn.attention(%q, %k, %k) {heads = 4 : i64, kv_heads = 2 : i64, scale = 0.5 : f32, window = 3 : i64}
       : (tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>) -> (tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>)
-  // CHECK: nn.attention_gradient({{.*}}, {{.*}}, {{.*}}, %[[O]], %[[LSE]], %[[O]]) {{.*}}array<i32: 1, 1, 1, 1, 1, 1, 0, 0>
+  // CHECK: nn.attention_gradient({{.*}}, {{.*}}, {{.*}}, %[[O]], %[[LSE]], %[[O]]) {{.*}}array<i32: 1, 1, 1, 1, 1, 1, 0, 0, 0>
   %dq, %dk, %dv = nn.attention_gradient(%q, %k, %k, %o, %lse, %o) {heads = 4 : i64, kv_heads = 2 : i64, scale = 0.5 : f32,
-      operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0>}
+      operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0, 0>}
       : (tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>)
       -> (tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>)
   return

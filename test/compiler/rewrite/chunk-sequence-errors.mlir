@@ -32,7 +32,7 @@ func.func private @early.forward(%x: !x {train.port = #train.port<flow, "hidden"
 train.block layer @unfinished parameters () programs {forward = @unfinished.forward}
 func.func private @unfinished.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %o, %lse = nn.attention(%x, %x, %x) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, !l)
-  %dq, %dk, %dv = "nn.attention_gradient"(%x, %x, %x, %o, %lse, %x) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0>} : (!x, !x, !x, !x, !l, !x) -> (!x, !x, !x)
+  %dq, %dk, %dv = "nn.attention_gradient"(%x, %x, %x, %o, %lse, %x) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0, 0>} : (!x, !x, !x, !x, !l, !x) -> (!x, !x, !x)
   // expected-error@below {{reads the rows of other chunks, which are still added to}}
   %y, %l = nn.attention(%dq, %dk, %dv) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, !l)
   return %y : !x
@@ -47,6 +47,6 @@ train.block layer @moving parameters () programs {forward = @moving.forward}
 func.func private @moving.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %o, %lse = nn.attention(%x, %x, %x) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, !l)
   // expected-error@below {{adds to rows that are computed chunk by chunk}}
-  %dq, %dk, %dv = "nn.attention_gradient"(%x, %x, %x, %o, %lse, %x, %o, %o) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1>} : (!x, !x, !x, !x, !l, !x, !x, !x) -> (!x, !x, !x)
+  %dq, %dk, %dv = "nn.attention_gradient"(%x, %x, %x, %o, %lse, %x, %o, %o) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 0>} : (!x, !x, !x, !x, !l, !x, !x, !x) -> (!x, !x, !x)
   return %dk : !x
 }

@@ -28,7 +28,7 @@ func.func private @attend(%x: !x {train.port = #train.port<flow, "hidden">}, %w:
   %q = nn.linear(%x, %w) : (!x, !w) -> !x
   %o, %lse = nn.attention(%q, %x, %x) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, !l)
   %dq, %dk, %dv = nn.attention_gradient(%q, %x, %x, %o, %lse, %x) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32,
-      operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0>} : (!x, !x, !x, !x, !l, !x) -> (!x, !x, !x)
+      operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0, 0>} : (!x, !x, !x, !x, !l, !x) -> (!x, !x, !x)
   %dx = nn.silu_gradient(%q, %dk) : (!x, !x) -> !x
   %dx2 = nn.silu_gradient(%q, %dx) : (!x, !x) -> !x
   %dw = nn.linear_weight_gradient(%dv, %x) : (!x, !x) -> !w
@@ -53,7 +53,7 @@ func.func private @chunked(%x: !x {train.port = #train.port<flow, "hidden">}) ->
     %q = train.slice %x[%t] : !x -> !x
     %o, %lse = nn.attention(%q, %x, %x) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, !l)
     %dq, %dk1, %dv1 = nn.attention_gradient(%q, %x, %x, %o, %lse, %q, %dk, %dv) {heads = 1 : i64, kv_heads = 1 : i64,
-        scale = 1.0 : f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1>}
+        scale = 1.0 : f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 0>}
         : (!x, !x, !x, !x, !l, !x, !x, !x) -> (!x, !x, !x)
     %rows = train.slice %dk1[%t] : !x -> !x
     %half = nn.scale(%rows) {alpha = 0.5 : f32} : (!x) -> !x
@@ -80,7 +80,7 @@ func.func private @logits(%x: !x {train.port = #train.port<flow, "hidden">}, %w:
 // CHECK: return %[[ROUNDED]]
 func.func private @leaves(%x: !x {train.port = #train.port<flow, "hidden">}, %lse: !l {train.port = #train.port<flow, "lse">}) -> (!x {train.port = #train.port<flow, "hidden.cotangent">}) {
   %dq, %dk, %dv = nn.attention_gradient(%x, %x, %x, %x, %lse, %x) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32,
-      operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0>} : (!x, !x, !x, !x, !l, !x) -> (!x, !x, !x)
+      operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0, 0>} : (!x, !x, !x, !x, !l, !x) -> (!x, !x, !x)
   return %dv : !x
 }
 

@@ -15,16 +15,23 @@ struct Shape {
   int64_t dim;
   int32_t window;
   float softcap = 0;
+  int64_t sampleLength = 0; // several in a sequence; 0: it is one
 };
 
 // Sequences around the tiles of 64 keys and 32 lanes, head sizes that are no multiple of a vector, one that leaves the
 // gradient little of the workspace, one that exceeds it, and heads enough that tasks take two tiles of keys on as many
-// as three threads (24 tasks). Two have a softcap that scores reach.
-constexpr Shape shapes[] = {{1, 1, 1, 1, 8, 0},         {3, 1, 4, 2, 5, 0},          {2, 40, 6, 2, 24, 0},
-                            {1, 65, 3, 3, 64, 0},       {1, 130, 3, 1, 33, 0},       {1, 200, 4, 1, 16, 50},
-                            {2, 110, 2, 2, 40, 7},      {1, 33, 5, 1, 256, 0},       {1, 20, 2, 1, 400, 0},
-                            {1, 65, 1, 1, 383, 0},      {3, 140, 8, 4, 8, 0},        {3, 170, 4, 4, 8, 50},
-                            {2, 70, 6, 2, 24, 0, 1.5f}, {1, 200, 4, 1, 33, 50, 3.0f}};
+// as three threads (24 tasks). Two have a softcap that scores reach. The last ones have samples that begin within
+// tiles, at their borders, and with each token.
+constexpr Shape shapes[] = {{1, 1, 1, 1, 8, 0},           {3, 1, 4, 2, 5, 0},
+                            {2, 40, 6, 2, 24, 0},         {1, 65, 3, 3, 64, 0},
+                            {1, 130, 3, 1, 33, 0},        {1, 200, 4, 1, 16, 50},
+                            {2, 110, 2, 2, 40, 7},        {1, 33, 5, 1, 256, 0},
+                            {1, 20, 2, 1, 400, 0},        {1, 65, 1, 1, 383, 0},
+                            {3, 140, 8, 4, 8, 0},         {3, 170, 4, 4, 8, 50},
+                            {2, 70, 6, 2, 24, 0, 1.5f},   {1, 200, 4, 1, 33, 50, 3.0f},
+                            {2, 200, 4, 2, 16, 0, 0, 37}, {3, 130, 6, 2, 24, 20, 0, 64},
+                            {1, 70, 2, 1, 8, 0, 1.5f, 1}, {1, 300, 3, 3, 64, 0, 0, 110},
+                            {1, 20, 2, 1, 400, 0, 0, 7}};
 
 Attributes attributesOf(const Shape &shape) {
   Attributes attributes;
@@ -40,13 +47,18 @@ struct Case {
         kvWidth(shape.kvHeads * shape.dim), q(Value::random(tokens, width, 1, 2.0f)),
         k(Value::random(tokens, kvWidth, 2)), v(Value::random(tokens, kvWidth, 3)),
         upstream(Value::random(tokens, width, 4)) {
+    std::vector<int32_t> positions;
+    for (int64_t token = 0; shape.sampleLength && token < tokens; ++token)
+      positions.push_back(static_cast<int32_t>(token % shape.sequence / shape.sampleLength * shape.sampleLength));
+    if (shape.sampleLength)
+      starts = Value::integers(positions);
     auto results = run(forward(0, tokens), InstructionSet::Reference);
     o = results[0], lse = results[1];
   }
 
   CallSpec forward(int64_t first, int64_t count) const {
     return {"attention",
-            {q.rows(first, count), k, v},
+            {q.rows(first, count), k, v, startsOf(first, count)},
             {Value::constant(count, width, 0), Value::constant(count, shape.heads, 0)},
             attributesOf(shape),
             shape.sequence};
@@ -54,15 +66,20 @@ struct Case {
   CallSpec backward(int64_t first, int64_t count, const Value &dk, const Value &dv) const {
     return {
         "attention_gradient",
-        {q.rows(first, count), k, v, o.rows(first, count), lse.rows(first, count), upstream.rows(first, count), dk, dv},
+        {q.rows(first, count), k, v, o.rows(first, count), lse.rows(first, count), upstream.rows(first, count), dk, dv,
+         startsOf(first, count)},
         {Value::constant(count, width, 0), Value::constant(tokens, kvWidth, 0), Value::constant(tokens, kvWidth, 0)},
         attributesOf(shape),
         shape.sequence};
   }
 
+  Value startsOf(int64_t first, int64_t count) const {
+    return starts.shape.rows > 0 ? starts.rows(first, count) : Value();
+  }
+
   Shape shape;
   int64_t tokens, width, kvWidth;
-  Value q, k, v, upstream, o, lse;
+  Value q, k, v, starts, upstream, o, lse;
 };
 
 } // namespace
@@ -114,6 +131,28 @@ TEST(Attention, ChunksMakeTheWhole) {
   }
   EXPECT_LE(distance(dk.elements(), whole[1].elements()), 2e-6);
   EXPECT_LE(distance(dv.elements(), whole[2].elements()), 2e-6);
+}
+
+// What comes before a sample in its row changes nothing.
+TEST(Attention, SamplesDoNotKnowOfEachOther) {
+  for (int32_t window : {0, 9, 50}) {
+    constexpr int64_t length = 60;
+    Case packed({1, 3 * length, 4, 2, 16, window, 0, length});
+    const auto forward = run(packed.forward(0, packed.tokens), instructionSet());
+    const auto backward = run(packed.backward(0, packed.tokens, {}, {}), instructionSet());
+    for (int64_t first = 0; first < packed.tokens; first += length) {
+      Case alone({1, length, 4, 2, 16, window});
+      auto cut = [&](const Value &whole) { return whole.rows(first, length).at(0); };
+      alone.q = cut(packed.q), alone.k = cut(packed.k), alone.v = cut(packed.v), alone.upstream = cut(packed.upstream);
+      const auto expected = run(alone.forward(0, length), instructionSet());
+      alone.o = expected[0], alone.lse = expected[1];
+      const auto gradients = run(alone.backward(0, length, {}, {}), instructionSet());
+      for (size_t i = 0; i < 2; ++i)
+        EXPECT_LE(distance(forward[i].rows(first, length).elements(), expected[i].elements()), 2e-6);
+      for (size_t i = 0; i < 3; ++i)
+        EXPECT_LE(distance(backward[i].rows(first, length).elements(), gradients[i].elements()), 4e-6);
+    }
+  }
 }
 
 TEST(Attention, LargeScoresStayFinite) {

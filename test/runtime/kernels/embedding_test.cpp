@@ -31,3 +31,14 @@ TEST(Embedding, OfPositionsStartsAnewInEachBatchItem) {
   EXPECT_EQ(later.element(0, 5), w.element(5, 5));
   EXPECT_EQ(later.element(1, 5), w.element(2, 5));
 }
+
+TEST(Embedding, OfPositionsStartsAnewInEachSample) {
+  Value w = Value::weight(10, 33, Storage::F32, 1), y = Value::constant(4, 33, 0);
+  Attributes attributes;
+  attributes.offset = 1;
+  CallSpec spec = {"position_embedding", {w, Value::integers({0, 0, 2, 2})}, {y}, attributes, 4};
+  expectAgreement(spec, 0);
+  Value rows = run(spec, instructionSet())[0];
+  for (int64_t row = 0; row < 4; ++row)
+    EXPECT_EQ(rows.element(row, 5), w.element(1 + row % 2, 5));
+}

@@ -75,6 +75,13 @@ TEST(Gradient, Attention) {
         "attention_gradient", {q, k, v, results[0], results[1], upstream, {}, {}}, {q, k, v}, attributes, 6};
     for (size_t operand : {0, 1, 2})
       expectGradient(forward, operand, upstream, gradient, operand);
+    const Value starts = Value::integers({0, 0, 0, 0, 4, 4, 0, 1, 1, 1, 1, 5});
+    forward.operands.push_back(starts);
+    results = run(forward, InstructionSet::Reference);
+    gradient.operands[3] = results[0], gradient.operands[4] = results[1];
+    gradient.operands.push_back(starts);
+    for (size_t operand : {0, 1, 2})
+      expectGradient(forward, operand, upstream, gradient, operand);
   }
 }
 

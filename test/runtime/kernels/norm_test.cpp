@@ -83,8 +83,18 @@ TEST(Rope, TurnsHeadsByTheirPosition) {
     expectAgreement({"rope", {x}, {y}, attributes, 50, {0}});
     // A chunk far along a long sequence.
     expectAgreement({"rope", {x.at(100000)}, {y.at(100000)}, attributes, 131072, {0}});
+    // Samples of 30 and 20 tokens, which have the positions of sequences of their own.
+    std::vector<int32_t> starts;
+    for (int token = 0; token < 150; ++token)
+      starts.push_back(token % 50 < 30 ? 0 : 30);
+    expectAgreement({"rope", {x, Value::integers(starts)}, {y}, attributes, 50, {0}});
+    const Value packed = run({"rope", {x, Value::integers(starts)}, {y}, attributes, 50}, instructionSet())[0];
+    const Value alone =
+        run({"rope", {x.rows(30, 20).at(0)}, {y.rows(30, 20).at(0)}, attributes, 20}, instructionSet())[0];
+    EXPECT_EQ(packed.rows(30, 20).elements(), alone.elements());
     attributes.interleaved = true;
     expectAgreement({"rope", {x}, {y}, attributes, 50});
+    expectAgreement({"rope", {x, Value::integers(starts)}, {y}, attributes, 50});
     expectAgreement({"rope", {x.at(100000)}, {y.at(100000)}, attributes, 131072, {0}});
   }
 }

@@ -84,4 +84,7 @@ TEST(ParameterGradient, OfTablesIsTheDerivative) {
   attributes.offset = 1;
   expectDerivative({"position_embedding", {w}, {out}, attributes, 5}, 0,
                    {"position_embedding_weight_gradient", {dy}, {dw}, attributes, 5}, dy);
+  const Value starts = Value::integers({0, 0, 2, 2, 2, 0, 1, 1});
+  expectDerivative({"position_embedding", {w, starts}, {out}, attributes, 5}, 0,
+                   {"position_embedding_weight_gradient", {dy, {}, starts}, {dw}, attributes, 5}, dy);
 }

@@ -104,6 +104,8 @@ Value Value::dequantised() const {
 }
 
 Value Value::rows(int64_t first, int64_t count) const {
+  if (!ints.empty())
+    return integers({ints.begin() + first, ints.begin() + first + count}).at(shape.firstRow + first);
   Value part = stored(Storage::F32);
   part.shape.rows = count;
   part.shape.firstRow = shape.firstRow + first;

@@ -52,6 +52,7 @@ public:
   }
   uint32_t idsInput() { return input(format::Port::BATCH, format::idsPort, 1, format::I32); }
   uint32_t labelsInput() { return input(format::Port::BATCH, format::labelsPort, 1, format::I32); }
+  uint32_t startsInput() { return input(format::Port::BATCH, format::startsPort, 1, format::I32); }
   uint32_t coefficientsInput() { return input(format::Port::BATCH, format::coefficientsPort, 1); }
   uint32_t parameter(std::string_view name, uint64_t rows, uint64_t columns,
                      format::ElementType element = format::F32) {

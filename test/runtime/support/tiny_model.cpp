@@ -31,12 +31,15 @@ static format::Program embedForward() {
 static format::Program layerForward(const TinyOptions &options) {
   ProgramBuilder b("layer.forward", allTokens);
   uint32_t x = b.flowInput(tinyHidden);
+  std::vector<int64_t> position = {x};
+  if (options.packs)
+    position.push_back(b.startsInput());
   uint32_t w = b.parameter("weight", tinyHidden, tinyHidden, options.storage);
   uint32_t a = b.parameter("lora_A", tinyRank, tinyHidden), bMatrix = b.parameter("lora_B", tinyHidden, tinyRank);
   uint32_t y = b.flowOutput(tinyHidden);
   if (!options.chunk) {
     uint32_t turned = b.tokens(tinyHidden), base = b.tokens(tinyHidden), h = b.tokens(tinyRank);
-    b.kernel("rope", {x}, {turned}, rope(false));
+    b.kernel("rope", position, {turned}, rope(false));
     b.kernel("linear", {turned, w, -1, turned}, {base});
     b.kernel("linear", {turned, a}, {h});
     b.kernel("linear", {h, bMatrix, -1, base}, {y}, {{"alpha", alpha}});
@@ -47,10 +50,12 @@ static format::Program layerForward(const TinyOptions &options) {
     b.kernel("fill", {}, {empty});
   uint32_t whole = b.beginLoop(Loop::SEQUENCE, options.chunk, {empty})[0];
   uint64_t rows = std::min(options.chunk, tinySequence);
-  uint32_t part = b.slice(x, 0, rows), turned = b.loopRows(0, rows, tinyHidden);
+  for (int64_t &value : position)
+    value = b.slice(static_cast<uint32_t>(value), 0, rows);
+  uint32_t turned = b.loopRows(0, rows, tinyHidden);
   uint32_t base = b.loopRows(0, rows, tinyHidden), h = b.loopRows(0, rows, tinyRank);
   uint32_t out = b.loopRows(0, rows, tinyHidden);
-  b.kernel("rope", {part}, {turned}, rope(false));
+  b.kernel("rope", position, {turned}, rope(false));
   b.kernel("linear", {turned, w, -1, turned}, {base});
   b.kernel("linear", {turned, a}, {h});
   b.kernel("linear", {h, bMatrix, -1, base}, {out}, {{"alpha", alpha}});
@@ -61,6 +66,7 @@ static format::Program layerForward(const TinyOptions &options) {
 static format::Program layerBackward(const TinyOptions &options) {
   ProgramBuilder b("layer.backward", allTokens);
   uint32_t x = b.flowInput(tinyHidden), dy = b.cotangentInput(tinyHidden);
+  uint32_t starts = options.packs ? b.startsInput() : 0;
   uint32_t w = b.parameter("weight", tinyHidden, tinyHidden, options.storage);
   uint32_t a = b.parameter("lora_A", tinyRank, tinyHidden), bMatrix = b.parameter("lora_B", tinyHidden, tinyRank);
   uint32_t dx = b.cotangentOutput(tinyHidden);
@@ -80,19 +86,23 @@ static format::Program layerBackward(const TinyOptions &options) {
     carried = b.beginLoop(Loop::SEQUENCE_REVERSED, options.chunk, initial);
     xPart = b.slice(x, 0, rows);
     dyPart = b.slice(dy, 0, rows);
+    starts = options.packs ? b.slice(starts, 0, rows) : 0;
   }
+  auto withStarts = [&](uint32_t value) {
+    return options.packs ? std::vector<int64_t>{value, starts} : std::vector<int64_t>{value};
+  };
   uint32_t turned = temporary(tinyHidden), h = temporary(tinyRank), dh = temporary(tinyRank);
   uint32_t base = temporary(tinyHidden), sum = temporary(tinyHidden);
   uint32_t dxPart = chunked ? temporary(tinyHidden) : dx;
   uint32_t daPart = chunked ? b.inPlaceOf(da) : da, dbPart = chunked ? b.inPlaceOf(db) : db;
-  b.kernel("rope", {xPart}, {turned}, rope(false));
+  b.kernel("rope", withStarts(xPart), {turned}, rope(false));
   b.kernel("linear", {turned, a}, {h});
   b.kernel("linear_weight_gradient", {dyPart, h, chunked ? int64_t(carried[2]) : -1}, {dbPart}, {{"alpha", alpha}});
   b.kernel("linear_input_gradient", {dyPart, bMatrix}, {dh}, {{"alpha", alpha}});
   b.kernel("linear_weight_gradient", {dh, turned, chunked ? int64_t(carried[1]) : -1}, {daPart});
   b.kernel("linear_input_gradient", {dyPart, w, dyPart}, {base});
   b.kernel("linear_input_gradient", {dh, a, base}, {sum});
-  b.kernel("rope", {sum}, {dxPart}, rope(true));
+  b.kernel("rope", withStarts(sum), {dxPart}, rope(true));
   if (chunked)
     b.endLoop({b.update(carried[0], dxPart, 0), daPart, dbPart}, {dx, da, db});
   return b.program;

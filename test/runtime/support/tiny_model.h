@@ -19,6 +19,7 @@ struct TinyOptions {
   bool inPlace = false;                      // what flows from block to block is replaced where it lies
   format::ElementType storage = format::F32; // of the layers' weights
   uint32_t logitRows = 10;                   // that the logits program is planned for
+  bool packs = false;                        // layers take where samples start
   float bound = 0.5f;                        // of the trainables' initial values
   float loraAlpha = 4;                       // as the adapter's configuration has it
 };

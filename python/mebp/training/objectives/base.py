@@ -64,6 +64,11 @@ class Objective(ABC):
         cannot be read."""
         return None
 
+    @classmethod
+    def packs(cls, options: TrainingOptions) -> bool | None:
+        """Whether a bundle that is made for the run lets samples share rows; None: where that is worth it."""
+        return False
+
     def __init__(self, options: TrainingOptions) -> None:
         self.options = options
 

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Text to be predicted: the mean of -log p over the labels that count."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
-from mebp.data import load_dataset
-from mebp.data.loading import sample_lengths
+from mebp.data import Dataset, load_dataset
+from mebp.data.loading import has_samples, sample_lengths
+from mebp.data.sharing import Sharing
+from mebp.errors import Error
+from mebp.inspect import inspect
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 from mebp.training.evaluation import evaluate
@@ -24,21 +28,49 @@ class Supervised(Objective):
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int] | None:
         return sample_lengths(options.data, tokenizer, _LOOKED_AT)
 
+    @classmethod
+    def packs(cls, options: TrainingOptions) -> bool | None:
+        return options.packing if has_samples(options.data) else False
+
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
         super().__init__(options)
-        self._data = load_dataset(options.data, tokenizer, length)
+        sharing = self._sharing()
+
+        def load(path: Path) -> Dataset:
+            return load_dataset(path, tokenizer, length, sharing)
+
+        self._data = load(options.data)
         named = {"eval": options.eval, "test": options.test}
-        self._measured = {name: load_dataset(path, tokenizer, length) for name, path in named.items() if path}
+        self._measured = {name: load(path) for name, path in named.items() if path}
         self.digest = self._data.digest
         self.notes = [note for data in (self._data, *self._measured.values()) for note in data.notes]
+        if options.packing is not None and not has_samples(options.data):
+            self.notes.append(f"{options.data}: text fills whole rows in any case, with --packing or --no-packing")
+
+    def _sharing(self) -> Sharing | None:
+        options = self.options
+        if options.packing is False:
+            return None
+        if not inspect(options.bundle)["manifest"].get("options", {}).get("packing"):
+            if options.packing and has_samples(options.data):
+                raise Error(
+                    f"--packing puts several samples into a row, which {options.bundle} was compiled without; compile "
+                    "it with --packing, or leave --packing out"
+                )
+            return None
+        return Sharing(options.seed, may_cut=not options.packing)
+
+    def description(self) -> Mapping[str, object]:
+        return {"--packing": None if self._data.samples is None else "on"}
 
     def begin(self, session: Session) -> Iterator[str]:
         yield from self.notes
 
     def summary(self, session: Session) -> str:
         data = self._data
+        of = "" if data.samples is None else f"{counted(data.samples, 'sample')} in "
         return (
-            f"{counted(data.counted, 'token')} to predict in {counted(len(data.rows), 'row')} of up to "
+            f"{counted(data.counted, 'token')} to predict in {of}{counted(len(data.rows), 'row')} of up to "
             f"{session.max_sequence}"
         )
 
@@ -47,8 +79,8 @@ class Supervised(Objective):
 
     def step(self, session: Session, number: int) -> Step:
         options = self.options
-        ids, labels = self._data.step_batches(number, session.max_batch, options.accumulate, options.seed)
-        return Step(session.step(ids, labels), sum(batch.size for batch in ids))
+        batches = self._data.step_batches(number, session.max_batch, options.accumulate, options.seed)
+        return Step(session.step(*batches), sum(ids.size for ids in batches[0]))
 
     def measure(self, session: Session, which: str, stop: Callable[[], bool]) -> Measured | None:
         loss = evaluate(session, self._measured[which], stop)

@@ -32,14 +32,19 @@ inline Place placeOf(const Tensor &tensor, int64_t row, const Context &context) 
   return {token / context.sequence, context.position + token % context.sequence};
 }
 
+// The position, in its batch item, where the sample starts that a row belongs to: 0 without `starts`.
+inline int64_t startOf(const Tensor &starts, int64_t row) {
+  return starts.present() ? starts.i32()[row * starts.stride] : 0;
+}
+
 // The row of a position of a batch item, in keys or values: of the step's tokens, or of a state of some capacity.
 inline int64_t rowOfKey(int64_t item, int64_t position, int64_t capacity, const Context &context) {
   return capacity ? item * capacity + position % capacity : item * context.sequence + position;
 }
 
-// The first key position that a query at `position` sees.
-inline int64_t firstVisible(int64_t position, int64_t window) {
-  return window > 0 && position >= window ? position - window + 1 : 0;
+// The first key position that a query at `position`, of a sample from `start` on, sees.
+inline int64_t firstVisible(int64_t position, int64_t window, int64_t start) {
+  return window > 0 && position - start >= window ? position - window + 1 : start;
 }
 
 } // namespace mebp::cpu

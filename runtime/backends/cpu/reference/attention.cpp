@@ -2,7 +2,7 @@
 //
 // q, o, do, dq [N,H*d] (maybe a chunk of the tokens), lse [N,H]; k, v, dk, dv [S,K*d], all tokens or a
 // state. Scores are computed
-// again wherever they are needed, so nothing of T x T is stored.
+// again wherever they are needed, so nothing of T x T is stored. starts [N,1].
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/reference/kernels.h"
 
@@ -26,7 +26,7 @@ static double scoreOf(double product, const Attributes &attributes) {
 
 void attention(const Call &call, const Context &context) {
   const Tensor &q = call.operands[0], &k = call.operands[1], &v = call.operands[2];
-  const Tensor &o = call.results[0], &lse = call.results[1];
+  const Tensor &o = call.results[0], &lse = call.results[1], &starts = operandOf(call, 3);
   const Attributes &attributes = call.attributes;
   int64_t dim = q.columns / attributes.heads, group = attributes.heads / attributes.kvHeads;
   auto *sums = reinterpret_cast<double *>(context.workspace);
@@ -36,7 +36,7 @@ void attention(const Call &call, const Context &context) {
       auto keyAt = [&](int64_t j) { return rowOfKey(place.item, j, attributes.capacity, context); };
       int64_t column = head / group * dim;
       const Row query = rowOf(q, n) + head * dim;
-      int64_t begin = firstVisible(place.position, attributes.window);
+      int64_t begin = firstVisible(place.position, attributes.window, startOf(starts, n));
       double maximum = -INFINITY, total = 0;
       for (int64_t j = begin; j <= place.position; ++j)
         maximum = std::max(maximum, scoreOf(dot(query, rowOf(k, keyAt(j)) + column, dim), attributes));
@@ -89,7 +89,7 @@ struct Gradient {
 } // namespace
 
 void attentionGradient(const Call &call, const Context &context) {
-  const Tensor &dkBefore = operandOf(call, 6), &dvBefore = operandOf(call, 7);
+  const Tensor &dkBefore = operandOf(call, 6), &dvBefore = operandOf(call, 7), &starts = operandOf(call, 8);
   const Tensor &dq = call.results[0], &dk = call.results[1], &dv = call.results[2];
   const Attributes &attributes = call.attributes;
   Gradient gradient{call.operands[0],
@@ -108,7 +108,7 @@ void attentionGradient(const Call &call, const Context &context) {
     for (int64_t head = 0; head < attributes.heads; ++head) {
       Place place = placeOf(gradient.q, n, context);
       std::fill_n(keySums, dim, 0.0);
-      for (int64_t j = firstVisible(place.position, attributes.window); j <= place.position; ++j) {
+      for (int64_t j = firstVisible(place.position, attributes.window, startOf(starts, n)); j <= place.position; ++j) {
         int64_t token = place.item * context.sequence + j;
         double ds = gradient.scoreGradient(n, head, token, gradient.probability(n, head, token));
         for (int64_t c = 0; c < dim; ++c)
@@ -125,7 +125,7 @@ void attentionGradient(const Call &call, const Context &context) {
       for (int64_t n = 0; n < gradient.q.rows; ++n) {
         Place query = placeOf(gradient.q, n, context);
         if (query.item != key.item || key.position > query.position ||
-            key.position < firstVisible(query.position, attributes.window))
+            key.position < firstVisible(query.position, attributes.window, startOf(starts, n)))
           continue;
         for (int64_t head = kvHead * group; head < (kvHead + 1) * group; ++head) {
           double p = gradient.probability(n, head, token);

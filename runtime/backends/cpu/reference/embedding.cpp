@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ids [N,1], w [V,D] or [P,D], y [N,D].
+// ids, starts [N,1], w [V,D] or [P,D], y [N,D].
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/reference/kernels.h"
 
@@ -15,7 +15,8 @@ static void embedding(const Call &call, const Context &) {
 static void positionEmbedding(const Call &call, const Context &context) {
   const Tensor &w = call.operands[0], &y = call.results[0];
   for (int64_t r = 0; r < y.rows; ++r)
-    dequantizeRow(w, placeOf(y, r, context).position + call.attributes.offset, rowOf(y, r));
+    dequantizeRow(w, placeOf(y, r, context).position - startOf(operandOf(call, 1), r) + call.attributes.offset,
+                  rowOf(y, r));
 }
 
 constexpr KernelTable embeddingKernels = {{"embedding", embedding}, {"position_embedding", positionEmbedding}};

@@ -69,9 +69,11 @@ static void embeddingWeightGradient(const Call &call, const Context &) {
 static void positionEmbeddingWeightGradient(const Call &call, const Context &context) {
   const Tensor &dy = call.operands[0], &dw = call.results[0];
   begin(dw, operandOf(call, 1));
-  for (int64_t n = 0; n < dy.rows; ++n)
+  for (int64_t n = 0; n < dy.rows; ++n) {
+    const int64_t position = placeOf(dy, n, context).position - startOf(operandOf(call, 2), n);
     for (int64_t i = 0; i < dy.columns; ++i)
-      addTo(rowOf(dw, placeOf(dy, n, context).position + call.attributes.offset), i, rowOf(dy, n)[i]);
+      addTo(rowOf(dw, position + call.attributes.offset), i, rowOf(dy, n)[i]);
+  }
 }
 
 constexpr KernelTable parameterGradientKernels = {

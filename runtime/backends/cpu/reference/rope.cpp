@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// x, y [N,F], F a multiple of head_dim; frequencies [f], 2 f <= head_dim.
+// x, y [N,F], F a multiple of head_dim; starts [N,1]; frequencies [f], 2 f <= head_dim.
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/reference/kernels.h"
 
@@ -15,7 +15,7 @@ static void rope(const Call &call, const Context &context) {
   for (int64_t n = 0; n < x.rows; ++n)
     for (int64_t head = 0; head < x.columns; head += attributes.headDim) {
       const Row in = rowOf(x, n) + head, out = rowOf(y, n) + head;
-      auto position = static_cast<float>(placeOf(x, n, context).position);
+      auto position = static_cast<float>(placeOf(x, n, context).position - startOf(operandOf(call, 1), n));
       for (int64_t i = 0; i < count; ++i) {
         int64_t a = attributes.interleaved ? 2 * i : i, b = attributes.interleaved ? 2 * i + 1 : i + count;
         // The f32 product that models were trained with; from there on in double.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// q, o [N,H*d], lse [N,H]; k, v [S,K*d]. A task is a tile of 32 lanes (see attention-inl.h) and walks over the keys in
-// tiles with a running softmax: when a lane's maximum grows, what it has summed so far is scaled down. `Products` are
-// F32Attention or Bf16Attention.
+// q, o [N,H*d], lse [N,H]; k, v [S,K*d]; starts [N,1]. A task is a tile of 32 lanes (see attention-inl.h) and walks
+// over the keys in tiles with a running softmax: when a lane's maximum grows, what it has summed so far is scaled down.
+// `Products` are F32Attention or Bf16Attention.
 #include "runtime/backends/cpu/reference/kernels.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 
@@ -118,7 +118,7 @@ static void attendTokens(const Call &call, const Context &context, const Attenti
 }
 
 void Attention(const Call &call, const Context &context) {
-  AttentionShape shape(call, context);
+  AttentionShape shape(call, context, 3);
   if (context.isDecoding && TokenAttention(call, shape, nullptr).fits())
     return attendTokens(call, context, shape);
   if (multipliesBf16(call, context, shape.dim) && Buffers<Bf16Attention>(shape, context, nullptr).cutter.fits())

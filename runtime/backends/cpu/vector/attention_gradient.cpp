@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// q, o, do, dq [N,H*d], lse [N,H]; k, v, dk, dv [S,K*d]. Two sweeps, so that every sum has one task and a fixed order
-// however few heads there are: dk and dv by tiles of keys, dq by tiles of queries. Both recompute the probabilities,
-// which costs seven products where one sweep would need five. `Products` are F32Attention or Bf16Attention.
+// q, o, do, dq [N,H*d], lse [N,H]; k, v, dk, dv [S,K*d]; starts [N,1]. Two sweeps, so that every sum has one task and a
+// fixed order however few heads there are: dk and dv by tiles of keys, dq by tiles of queries. Both recompute the
+// probabilities, which costs seven products where one sweep would need five. `Products` are F32Attention or
+// Bf16Attention.
 #include "runtime/backends/cpu/reference/kernels.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 
@@ -176,7 +177,7 @@ template <typename Products> static void sweep(const Call &call, const Context &
 }
 
 void AttentionGradient(const Call &call, const Context &context) {
-  AttentionShape shape(call, context);
+  AttentionShape shape(call, context, 8);
   if (multipliesBf16(call, context, shape.dim) && GradientBuffers<Bf16Attention>(shape, context, nullptr).cutter.fits())
     return sweep<Bf16Attention>(call, context, shape);
   if (GradientBuffers<F32Attention>(shape, context, nullptr).cutter.fits())

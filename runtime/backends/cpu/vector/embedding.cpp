@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ids [N,1], w [V,D] or [P,D], y [N,D].
+// ids, starts [N,1], w [V,D] or [P,D], y [N,D].
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 #include "runtime/backends/cpu/vector/parallel.h"
@@ -15,7 +15,8 @@ static void embedding(const Call &call, const Context &context) {
 static void positionEmbedding(const Call &call, const Context &context) {
   const Tensor &w = call.operands[0], &y = call.results[0];
   parallelRows(context, y.rows, y.columns, [&](int64_t row) {
-    dequantizeRow(w, placeOf(y, row, context).position + call.attributes.offset, rowOf(y, row));
+    const int64_t position = placeOf(y, row, context).position - startOf(operandOf(call, 1), row);
+    dequantizeRow(w, position + call.attributes.offset, rowOf(y, row));
   });
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// x, y [N,F], F a multiple of head_dim; frequencies [f], 2 f <= head_dim. Pairs lie in halves, or interleaved. Sines
-// and cosines of a position are computed once for all heads: the angle is the f32 product that models were trained
-// with, the rest is in double.
+// x, y [N,F], F a multiple of head_dim; starts [N,1]; frequencies [f], 2 f <= head_dim. Pairs lie in halves, or
+// interleaved. Sines and cosines of a position are computed once for all heads: the angle is the f32 product that
+// models were trained with, the rest is in double.
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 #include "runtime/backends/cpu/vector/parallel.h"
@@ -65,7 +65,7 @@ void Rope(const Call &call, const Context &context) {
       context, x.rows, x.columns, [](float *) {},
       [&](int64_t row, float *cosines) HWY_ATTR {
         float *sines = cosines + half;
-        auto position = static_cast<float>(placeOf(x, row, context).position);
+        auto position = static_cast<float>(placeOf(x, row, context).position - startOf(operandOf(call, 1), row));
         prepareAngles(attributes, attributes.inverse ? -position : position, cosines, sines);
         auto turn = [&](auto in, auto out) HWY_ATTR {
           for (int64_t head = 0; head < x.columns; head += attributes.headDim)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// q, o, do, dq [N,H*d] (maybe a chunk of the tokens), lse [N,H]; k, v, dk, dv [S,K*d], all tokens. Queries are taken
-// in pieces of one batch item, each with the keys that it can see, so that scores stay small.
+// q, o, do, dq [N,H*d] (maybe a chunk of the tokens), lse [N,H]; k, v, dk, dv [S,K*d], all tokens; starts [N,1].
+// Queries are taken in pieces of one batch item, each with the keys that it can see, so that scores stay small.
 #include "format/device_memory.h"
 #include "runtime/backends/mlx/kernels.h"
 #include "runtime/backends/mlx/kernels/heads.h"
@@ -13,8 +13,11 @@ namespace mebp::mlx {
 
 namespace mx = ::mlx::core;
 
-array Heads::scores(const array &q, const array &k, const array &query, const array &key) const {
+array Heads::scores(const array &q, const array &k, const array &query, const array &key,
+                    const std::optional<array> &start) const {
   array visible = key <= query;
+  if (start)
+    visible = mx::logical_and(visible, key >= *start);
   if (attributes.window > 0)
     visible = mx::logical_and(visible, key > query - array(attributes.window));
   array values = attributes.scale * product(q, mx::swapaxes(k, 2, 3));
@@ -73,6 +76,13 @@ static array keyRowsOf(const array &matrix, const Piece &piece) {
                              : mx::slice(matrix, piece.key.node(), {0}, mx::Shape{piece.keys, matrix.shape(1)});
 }
 
+// Where the samples of a piece's queries start; nothing without the operand.
+static std::optional<array> startsOf(const Call &call, size_t operand, const Piece &piece) {
+  if (!call.has(operand))
+    return std::nullopt;
+  return rowsOf(call.value(operand).data, piece.row, piece.rows);
+}
+
 static void addKeyRows(array &sum, const array &part, const Piece &piece) {
   if (piece.keys == sum.shape(0))
     sum = sum + part;
@@ -94,7 +104,7 @@ static void attention(Call &call) {
     // One piece after the other, so that there are the scores of one at once.
     const array rows = behind(outputs, rowsOf(q, piece.row, piece.rows));
     Softmax softmax(heads.scores(heads.queries(rows), heads.keys(keyRowsOf(k, piece)), piece.queryPositions(),
-                                 piece.keyPositions()));
+                                 piece.keyPositions(), startsOf(call, 3, piece)));
     outputs.push_back(heads.fromQueries(product(softmax.p, heads.keys(keyRowsOf(v, piece))) / softmax.total));
     sums.push_back(heads.fromQueries(softmax.logarithm()));
   }
@@ -114,7 +124,7 @@ static void attentionGradient(Call &call) {
     auto ofPiece = [&](const array &matrix) { return heads.queries(rowsOf(matrix, piece.row, piece.rows)); };
     array query = dq.empty() ? ofPiece(q) : behind({dq.back(), dk, dv}, ofPiece(q));
     array key = heads.keys(keyRowsOf(k, piece)), dout = ofPiece(upstream);
-    array scores = heads.scores(query, key, piece.queryPositions(), piece.keyPositions());
+    array scores = heads.scores(query, key, piece.queryPositions(), piece.keyPositions(), startsOf(call, 8, piece));
     array p = mx::exp(scores - ofPiece(lse));
     array mean = sumOf(dout * ofPiece(o));
     array ds = call.attributes.scale * p * (product(dout, mx::swapaxes(heads.keys(keyRowsOf(v, piece)), 2, 3)) - mean);

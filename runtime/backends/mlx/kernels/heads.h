@@ -17,8 +17,10 @@ public:
   // Adds up what the heads of a group give to the keys that they share.
   array fromKeys(const array &heads) const { return toRows(::mlx::core::sum(heads, 1, true)); }
 
-  // scale q kᵀ, and -inf where a query does not see a key: `query` [rows,1] and `key` [keys] are their positions.
-  array scores(const array &q, const array &k, const array &query, const array &key) const;
+  // scale q kᵀ, and -inf where a query does not see a key: `query` [rows,1] and `key` [keys] are their positions,
+  // `start` [rows,1] those where the queries' samples start.
+  array scores(const array &q, const array &k, const array &query, const array &key,
+               const std::optional<array> &start = std::nullopt) const;
 
 private:
   array byHead(const array &rows, int shared) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What knows where a row stands: ids [N,1], w [V,D] or [P,D], x, y [N,F], F a multiple of head_dim.
+// What knows where a row stands: ids, starts [N,1], w [V,D] or [P,D], x, y [N,F], F a multiple of head_dim.
 #include "runtime/backends/mlx/kernels.h"
 
 namespace mebp::mlx {
@@ -12,17 +12,23 @@ array positionsOf(const Call &call, int count) {
   return call.live.position.isKnown() ? within : within + *call.live.position.given;
 }
 
+// Counted from where each row's sample starts; operand `starts` says where, if it is there.
+static array positionsInSample(const Call &call, int count, size_t starts) {
+  const array positions = positionsOf(call, count);
+  return call.has(starts) ? positions - mx::flatten(call.value(starts).data) : positions;
+}
+
 static void embedding(Call &call) { call.give(0, gatherRows(call.value(1), mx::flatten(call.value(0).data))); }
 
 // The rows of a table of positions, which may have others before them.
-static array rowsOfPositions(const Call &call, int count) {
-  const array positions = positionsOf(call, count);
+static array rowsOfPositions(const Call &call, int count, size_t starts) {
+  const array positions = positionsInSample(call, count, starts);
   return call.attributes.offset == 0 ? positions : positions + array(call.attributes.offset);
 }
 
 static void positionEmbedding(Call &call) {
   const Window &y = call.results[0];
-  call.give(0, gatherRows(call.value(0), rowsOfPositions(call, y.rows)));
+  call.give(0, gatherRows(call.value(0), rowsOfPositions(call, y.rows, 1)));
 }
 
 static void rope(Call &call) {
@@ -32,7 +38,7 @@ static void rope(Call &call) {
   array x = mx::reshape(call.numbers(0), {y.rows, -1, headDim});
   auto columns = [&](int begin, int end) { return mx::slice(x, {0, 0, begin}, {y.rows, x.shape(1), end}); };
   // The product of position and frequency is rounded to f32, as models are trained with it.
-  array positions = mx::reshape(mx::astype(positionsOf(call, y.rows), mx::float32), {-1, 1, 1});
+  array positions = mx::reshape(mx::astype(positionsInSample(call, y.rows, 1), mx::float32), {-1, 1, 1});
   array angles = positions * array(attributes.frequencies, {1, 1, pairs}, mx::float32);
   array cosine = attributes.scale * mx::cos(angles), sine = attributes.scale * mx::sin(angles);
   if (attributes.inverse)
@@ -63,7 +69,7 @@ static void embeddingWeightGradient(Call &call) { scatter(call, mx::flatten(call
 
 static void positionEmbeddingWeightGradient(Call &call) {
   array dy = call.numbers(0);
-  scatter(call, rowsOfPositions(call, dy.shape(0)), dy, 1);
+  scatter(call, rowsOfPositions(call, dy.shape(0), 2), dy, 1);
 }
 
 constexpr KernelTable positionKernels = {{"embedding", embedding},

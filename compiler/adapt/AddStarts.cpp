@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lets samples share a row of tokens: whatever looks at other tokens or at positions is told where each token's sample
+// starts (mebpc --packing). Which ops these are, format/kernels.h says. The head has none: which rows it predicts from
+// is the runtime's to say.
+#include "compiler/adapt/Passes.h"
+
+#include "dialects/nn/Kernels.h"
+
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+
+namespace mebp {
+#define GEN_PASS_DEF_ADDSTARTS
+#include "compiler/adapt/Passes.h.inc"
+
+namespace {
+
+struct AddStarts : impl::AddStartsBase<AddStarts> {
+  void runOnOperation() override {
+    DenseSet<Attribute> done;
+    for (auto block : getOperation().getOps<train::BlockOp>())
+      for (NamedAttribute program : block.getPrograms()) {
+        if (!done.insert(program.getValue()).second)
+          continue;
+        func::FuncOp function = block.lookupFunction(program.getName());
+        if (!function)
+          return signalPassFailure();
+        addTo(function);
+      }
+  }
+
+  static void addTo(func::FuncOp function) {
+    Value starts;
+    for (Operation &op : function.getBody().front()) {
+      int slot = nn::findStartsSlot(&op);
+      if (slot == format::noSlot)
+        continue;
+      if (!starts) {
+        unsigned index = function.getNumArguments();
+        Type type = nn::getTokensType(1, IntegerType::get(function.getContext(), 32));
+        (void)function.insertArgument(index, type, {}, function.getLoc());
+        train::setArgumentPort(function, index, train::PortKind::Batch, format::startsPort);
+        starts = function.getArgument(index);
+      }
+      nn::setSlotOperand(&op, slot, starts);
+    }
+  }
+};
+
+} // namespace
+} // namespace mebp
