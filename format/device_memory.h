@@ -94,6 +94,7 @@ inline uint64_t bytesHeldWithin(const HeldCall &call) {
   bytes += call.signature.copiesOfResult * largestResult + call.signature.copiesOfOperand * largestRows;
   switch (call.signature.cost) {
   case Cost::Product:
+  case Cost::ExpertProduct:
     return bytes + held::ofWeight(call);
   case Cost::Attention:
   case Cost::AttentionGradient:
