@@ -5,6 +5,10 @@
 // is the sum of one slot, which a router of one expert weighs.
 #include "compiler/import/OnnxMatchers.h"
 
+#include "mlir/IR/BuiltinOps.h"
+
+#include <cmath>
+
 using namespace mlir;
 using namespace mebp;
 
@@ -35,6 +39,17 @@ Value getSummand(Value value, int64_t fromBack, bool keepsAxis) {
   int64_t axis = static_cast<int64_t>(getShape(summand).size()) - fromBack;
   bool matches = getInteger(sum, "axis") == axis && (getInteger(sum, "keepdims") != 0) == keepsAxis;
   return matches ? summand : Value();
+}
+
+/// A table that the file holds comes as a parameter.
+bool areOnes(Value value) {
+  auto read = value.getDefiningOp<nn::ReadParameterOp>();
+  if (!read)
+    return isSplat(value, 1);
+  auto parameter = read->getParentOfType<ModuleOp>().lookupSymbol<nn::ParameterOp>(read.getParameter());
+  auto held = parameter ? dyn_cast_or_null<DenseElementsAttr>(parameter.getInlineDataAttr()) : DenseElementsAttr();
+  return held && held.isSplat() && isa<FloatType>(held.getElementType()) &&
+         held.getSplatValue<APFloat>().isExactlyValue(1.0);
 }
 
 struct Router {
@@ -142,7 +157,7 @@ private:
     }
     nn::OnnxOp scatter = getNode(strip(condition, {"Reshape", "Expand", "Cast"}), "ScatterElements");
     if (!isSplat(other, hidden) || !scatter || !isSplat(scatter.getInputs()[0], 0) ||
-        !isSplat(scatter.getInputs()[2], 1))
+        !areOnes(scatter.getInputs()[2]))
       return {};
     nn::OnnxOp top = getNodeOfResult(scatter.getInputs()[1], "TopK", 1);
     return top && matchGroupScores(top.getInputs()[0], shown, getShape(top.getOutputs()[1]).back()) ? shown : Value();

@@ -8,10 +8,12 @@ bfloat16 models are as transformers has them, but for the loss.
 """
 
 from collections.abc import Callable, Mapping
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from peft import LoraConfig, get_peft_model
+from peft.utils import transformers_weight_conversion
 from torch.overrides import TorchFunctionMode
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
@@ -183,7 +185,9 @@ def add_adapter(
         fan_in_fan_out=transposed,
         task_type="CAUSAL_LM",
     )
-    adapted = get_peft_model(model, config, autocast_adapter_dtype=False)
+    # PEFT takes the dense layers of a model with experts for these, which have other names since transformers 5.
+    with patch.object(transformers_weight_conversion, "_convert_peft_config_moe", lambda *_: None):
+        adapted = get_peft_model(model, config, autocast_adapter_dtype=False)
     for name, parameter in adapted.named_parameters():
         if "lora_" in name:
             parameter.data = parameter.data.to(dtype)
