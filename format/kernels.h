@@ -275,26 +275,26 @@ inline constexpr KernelSignature table[] = {
         .under(Rule::Route)
         .copying(4)
         .needing(expertRoom, Per::Expert),
-    KernelSignature{"expert_linear",
-                    {activation("x", "NX"), weight("w", "MK"), exact("ids", "NJ"),
-                     optional(inPlace(activation("addend", "NY")))},
-                    {activation("y", "NY")}}
+    KernelSignature{
+        "expert_linear",
+        {activation("x", "NX"), weight("w", "MK"), exact("ids", "NJ"), optional(inPlace(activation("addend", "NY")))},
+        {activation("y", "NY")}}
         .costing(Cost::ExpertProduct)
         .under(Rule::Experts)
         .copying(3, 1)
         .needing(widenedColumn + sizeof(double), Per::WeightColumn),
-    KernelSignature{"expert_linear_input_gradient",
-                    {activation("dy", "NY"), weight("w", "MK"), exact("ids", "NJ"),
-                     optional(inPlace(activation("addend", "NX")))},
-                    {activation("dx", "NX")}}
+    KernelSignature{
+        "expert_linear_input_gradient",
+        {activation("dy", "NY"), weight("w", "MK"), exact("ids", "NJ"), optional(inPlace(activation("addend", "NX")))},
+        {activation("dx", "NX")}}
         .costing(Cost::ExpertProduct)
         .under(Rule::Experts)
         .copying(3, 1)
         .needing(widenedColumn + sizeof(double), Per::WeightColumn),
-    KernelSignature{"expert_linear_shared_gradient",
-                    {activation("dy", "NY"), weight("w", "MK"), exact("ids", "NJ"),
-                     optional(inPlace(exact("addend", "NX")))},
-                    {exact("dx", "NX")}}
+    KernelSignature{
+        "expert_linear_shared_gradient",
+        {activation("dy", "NY"), weight("w", "MK"), exact("ids", "NJ"), optional(inPlace(exact("addend", "NX")))},
+        {exact("dx", "NX")}}
         .costing(Cost::ExpertProduct)
         .under(Rule::Experts)
         .copying(3, 1)

@@ -57,7 +57,7 @@ struct ExpertExtents {
   double slots = 0, tokens = 0, inputs = 0, outputs = 0, experts = 0;
 
   explicit ExpertExtents(const CountedCall &call) {
-    auto find = [&](char letter, const Slot (&slotsOf)[maximumSlots], const Extents *extents, size_t count) {
+    auto find = [&](char letter, const Slot(&slotsOf)[maximumSlots], const Extents *extents, size_t count) {
       for (size_t i = 0; i < count; ++i)
         if (slotsOf[i].shape[1] == letter && extents[i].rows > 0)
           return extents[i];

@@ -97,8 +97,7 @@ void WeightSource::readRow(uint64_t row, float *out) const {
     std::memcpy(out, piece.bytes + 4 * row * columns, 4 * columns);
   } else {
     for (uint64_t column = 0; column < columns; ++column)
-      out[column] =
-          readElement(piece.bytes, piece.element, transposed ? column * rows + row : row * columns + column);
+      out[column] = readElement(piece.bytes, piece.element, transposed ? column * rows + row : row * columns + column);
   }
 }
 

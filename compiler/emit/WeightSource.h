@@ -30,7 +30,7 @@ private:
   llvm::LogicalResult openPiece(nn::ParameterOp parameter, nn::ExternalDataAttr data, uint64_t rows);
   llvm::FailureOr<const llvm::MemoryBuffer *> openFile(nn::ParameterOp parameter, llvm::StringRef name);
 
-  std::optional<uint64_t> randomSeed, seed; // of what has no data; of this parameter
+  std::optional<uint64_t> randomSeed, seed;                   // of what has no data; of this parameter
   llvm::StringMap<std::unique_ptr<llvm::MemoryBuffer>> files; // mapped, none is read before its rows are
   std::vector<float> inlineValues;
   std::vector<Piece> pieces; // of equal size; none: random

@@ -58,8 +58,7 @@ LogicalResult TokenFlattener::flattenExpertLinear(nn::OnnxOp node) {
   const Token *x = find(node.getInputs()[0]), *ids = find(node.getInputs()[2]);
   ArrayRef<int64_t> shape = getShape(node.getOutputs()[0]);
   int64_t slots = shape[1], outputs = shape[2], inputs = getShape(node.getInputs()[0])[2];
-  if (!x || !ids || !hasWholeRows(*ids) || features(ids->flat) != slots ||
-      !ids->flat.getDefiningOp<nn::RouteOp>())
+  if (!x || !ids || !hasWholeRows(*ids) || features(ids->flat) != slots || !ids->flat.getDefiningOp<nn::RouteOp>())
     return emitUnsupported(node) << "its experts are not chosen by a router that is known";
   ArrayRef<AxisLayout::Pieces> axes = x->layout.getAxes();
   bool isShared = axes[1].empty(), isEach = axes[1] == featuresOf(slots, inputs);

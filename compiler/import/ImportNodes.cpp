@@ -381,10 +381,9 @@ LogicalResult GraphImporter::importReduction(const OnnxNode &node, Entries &inpu
   shape[*axis] = 1;
   if (!keepsAxis)
     shape.erase(shape.begin() + *axis);
-  define(node.getProto().output(0),
-         emit(node, node.getOp(), value, shape, type.getElementType(),
-              {builder.getNamedAttr("axis", builder.getI64IntegerAttr(*axis)),
-               builder.getNamedAttr("keepdims", builder.getI64IntegerAttr(keepsAxis))}));
+  define(node.getProto().output(0), emit(node, node.getOp(), value, shape, type.getElementType(),
+                                         {builder.getNamedAttr("axis", builder.getI64IntegerAttr(*axis)),
+                                          builder.getNamedAttr("keepdims", builder.getI64IntegerAttr(keepsAxis))}));
   return success();
 }
 

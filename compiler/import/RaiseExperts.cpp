@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Mixtures of experts: Route(logits, bias) gives weights and ids, ExpertLinear(x, weight, ids) multiplies each slot of a
-// token with the weights of its expert, ExpertSum(y, weights) adds up what the slots give. A gate of one number, σ(g) x,
-// is the sum of one slot, which a router of one expert weighs.
+// Mixtures of experts: Route(logits, bias) gives weights and ids, ExpertLinear(x, weight, ids) multiplies each slot of
+// a token with the weights of its expert, ExpertSum(y, weights) adds up what the slots give. A gate of one number, σ(g)
+// x, is the sum of one slot, which a router of one expert weighs.
 #include "compiler/import/OnnxMatchers.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -156,8 +156,7 @@ private:
       std::swap(shown, other);
     }
     nn::OnnxOp scatter = getNode(strip(condition, {"Reshape", "Expand", "Cast"}), "ScatterElements");
-    if (!isSplat(other, hidden) || !scatter || !isSplat(scatter.getInputs()[0], 0) ||
-        !areOnes(scatter.getInputs()[2]))
+    if (!isSplat(other, hidden) || !scatter || !isSplat(scatter.getInputs()[0], 0) || !areOnes(scatter.getInputs()[2]))
       return {};
     nn::OnnxOp top = getNodeOfResult(scatter.getInputs()[1], "TopK", 1);
     return top && matchGroupScores(top.getInputs()[0], shown, getShape(top.getOutputs()[1]).back()) ? shown : Value();

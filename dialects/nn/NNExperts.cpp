@@ -100,9 +100,9 @@ LogicalResult RouteOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotange
   if (getBias() && wanted.test(1))
     return emitError("'nn.route' has no gradient rule for its bias, which chooses and counts for nothing else");
   if (wanted.test(0))
-    gradients[0] = RouteGradientOp::create(builder, getLoc(), getLogits().getType(), getLogits(), getIds(),
-                                           cotangents[0], getScoreAttr(), getNormalizedAttr(), getEpsilonAttr(),
-                                           getScaleAttr());
+    gradients[0] =
+        RouteGradientOp::create(builder, getLoc(), getLogits().getType(), getLogits(), getIds(), cotangents[0],
+                                getScoreAttr(), getNormalizedAttr(), getEpsilonAttr(), getScaleAttr());
   return success();
 }
 

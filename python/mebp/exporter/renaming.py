@@ -13,14 +13,12 @@ def rename(checkpoint: dict[str, StoredTensor], model: PreTrainedModel) -> dict[
     """The checkpoint by the names that transformers loads it under. What transformers would have to compute, such as
     tensors that it joins, keeps its name."""
     names, known = _loaded_names(checkpoint, model), model.state_dict().keys()
-    return {
-        new if new in known and new not in checkpoint else name: checkpoint[name] for name, new in names.items()
-    }
+    return {new if new in known and new not in checkpoint else name: checkpoint[name] for name, new in names.items()}
 
 
 def find_pieces(checkpoint: dict[str, StoredTensor], model: PreTrainedModel) -> dict[str, dict[str, StoredTensor]]:
-    """For each parameter [experts, out, in] that the checkpoint has expert by expert: its pieces, whose rows are those of
-    the parameter, by the names that the checkpoint has them under."""
+    """For each parameter [experts, out, in] that the checkpoint has expert by expert: its pieces, whose rows are its
+    own one after the other, by the names that the checkpoint has them under."""
     old = {new: name for name, new in _loaded_names(checkpoint, model).items()}
     found = {}
     for joining in get_model_conversion_mapping(model):

@@ -133,8 +133,8 @@ def _attention_of(model: PreTrainedModel) -> str:
 
 
 def load_weights(model: PreTrainedModel, weights: Mapping[str, np.ndarray]) -> None:
-    """Overwrites all of the model's parameters; a tied one may come under either name, or under both as one array. Those
-    of experts [experts, out, in] come as one matrix, and vectors without axes of size 1."""
+    """Overwrites all of the model's parameters; a tied one may come under either name, or under both as one array.
+    Those of experts [experts, out, in] come as one matrix, and vectors without axes of size 1."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
     buffers = dict(model.named_buffers())
     written: dict[int, np.ndarray] = {}

@@ -18,6 +18,7 @@ struct Matrix {
   bool isActivation = false; // may be stored in bf16
   int accumulates = -1;      // of a result: the operand that it must share memory with
   bool isUnread = false;     // of a result: nobody asks for it
+  uint64_t below = 0;        // of experts' numbers: how many there are. A row has each at most once.
 };
 
 struct Attribute {

@@ -10,7 +10,7 @@
 // CHECK: nn.log_probability_from_tiles({{.*}}, softcap = 3.000000e+01 : f32}
 // CHECK: train.loop weight_rows 32
 // CHECK: nn.linear({{.*}} bias
-// CHECK: nn.log_probability_logits_gradient({{.*}}) {softcap = 3.000000e+01 : f32}
+// CHECK: nn.log_probability_logits_gradient({{.*}}, softcap = 3.000000e+01 : f32}
 !x = tensor<?x?x4xf32, #nn.tokens>
 !r = tensor<?x?x1xf32, #nn.tokens>
 !i = tensor<?x?x1xi32, #nn.tokens>

@@ -18,9 +18,9 @@ struct Shape {
 };
 
 // Below, at and above the tiles of 12 rows, 32 columns, 256 of depth; experts that no slot goes to.
-constexpr Shape shapes[] = {{0, 2, 4, 40, 40},    {1, 1, 1, 1, 1},   {1, 2, 3, 67, 45},   {3, 2, 9, 576, 40},
-                            {50, 2, 3, 300, 8},   {50, 3, 4, 8, 70}, {30, 4, 5, 256, 20}, {14, 2, 2, 257, 65},
-                            {101, 2, 16, 40, 130}};
+constexpr Shape shapes[] = {{0, 2, 4, 40, 40},   {1, 1, 1, 1, 1},     {1, 2, 3, 67, 45},
+                            {3, 2, 9, 576, 40},  {50, 2, 3, 300, 8},  {50, 3, 4, 8, 70},
+                            {30, 4, 5, 256, 20}, {14, 2, 2, 257, 65}, {101, 2, 16, 40, 130}};
 
 enum class Choice { Distinct, AllOne, Damaged };
 
@@ -88,8 +88,7 @@ TEST_P(Experts, InputGradients) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Storages, Experts,
-                         testing::Values(Storage::F32, Storage::BF16, Storage::Int8, Storage::Int4));
+INSTANTIATE_TEST_SUITE_P(Storages, Experts, testing::Values(Storage::F32, Storage::BF16, Storage::Int8, Storage::Int4));
 
 TEST(ExpertKernels, WeightGradient) {
   forEachCall([](Shape shape, const Value &chosen) {

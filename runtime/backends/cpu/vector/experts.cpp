@@ -60,9 +60,7 @@ struct ListedRows {
   const int32_t *slots;
   int64_t slotsOfToken, columns;
 
-  Row operator[](int64_t i) const {
-    return slotOf(matrix, slots[i] / slotsOfToken, slots[i] % slotsOfToken, columns);
-  }
+  Row operator[](int64_t i) const { return slotOf(matrix, slots[i] / slotsOfToken, slots[i] % slotsOfToken, columns); }
 };
 
 // As FloatFactors, with listed rows on the left.
@@ -174,8 +172,8 @@ void ExpertLinear(const Call &call, const Context &context) {
     for (int64_t i = 0; i < count; ++i) {
       const int64_t column = x.columns == w.columns ? 0 : list[i] % ids.columns * w.columns;
       Tensor row = x;
-      row.data = static_cast<unsigned char *>(x.data) +
-                 format::bytesOf(x.storage, list[i] / ids.columns * x.stride + column);
+      row.data =
+          static_cast<unsigned char *>(x.data) + format::bytesOf(x.storage, list[i] / ids.columns * x.stride + column);
       row.rows = 1, row.columns = w.columns;
       multiplyThinRows(context, products, row, 0, 1, part, LowRank(), finishFrom(list + i));
     }
@@ -190,10 +188,9 @@ void ExpertLinearInputGradient(const Call &call, const Context &context) {
   finishWithout(slots, dx, addend, w.columns);
   forEachExpert(context, slots, experts, false, [&](int64_t expert, const int32_t *list, int64_t count) HWY_ATTR {
     const Tensor part = expertOf(w, expert, outputs);
-    multiplyListed(context, {dy, list, ids.columns, outputs}, count, {part, false},
-                   Scatter{{dx, list, ids.columns, w.columns},
-                           {addend, list, ids.columns, w.columns},
-                           call.attributes.alpha});
+    multiplyListed(
+        context, {dy, list, ids.columns, outputs}, count, {part, false},
+        Scatter{{dx, list, ids.columns, w.columns}, {addend, list, ids.columns, w.columns}, call.attributes.alpha});
   });
 }
 
