@@ -56,6 +56,15 @@ inline uint64_t ofWeight(const HeldCall &call) {
   return std::min(weight.elements(), std::max(productTile, weight.columns)) * perNumber;
 }
 
+// All of them as numbers, for each slot chooses one; and of each slot what it multiplies, where a token has that once.
+inline uint64_t ofExperts(const HeldCall &call) {
+  const HeldMatrix &weight = call.operands[1], &ids = call.operands[2];
+  const uint64_t numbers = weight.storage == Storage::F32 ? 0
+                           : isQuantised(weight.storage)  ? weight.elements() * perNumber
+                                                          : weight.bytesAsNumbers();
+  return numbers + ids.elements() * weight.columns * sizeof(float);
+}
+
 // Scores, and what softmax makes of them; queries, keys and values once more, with their heads in front.
 inline uint64_t ofAttention(const HeldCall &call) {
   const uint64_t rows = std::min(call.operands[0].rows, queryPiece), all = call.operands[1].rows;
@@ -95,6 +104,8 @@ inline uint64_t bytesHeldWithin(const HeldCall &call) {
   switch (call.signature.cost) {
   case Cost::Product:
     return bytes + held::ofWeight(call);
+  case Cost::ExpertProduct:
+    return bytes + held::ofExperts(call);
   case Cost::Attention:
   case Cost::AttentionGradient:
     return bytes + held::ofAttention(call);

@@ -54,14 +54,36 @@ constexpr size_t maximumSlots = 9;
 enum class Parts : uint8_t { None, Operands, Results };
 
 // What a call's time is made of (rates.h).
-enum class Cost : uint8_t { Elements, Product, WeightGradient, Attention, AttentionGradient, LossTile };
+enum class Cost : uint8_t {
+  Elements,
+  Product,
+  WeightGradient,
+  ExpertProduct,
+  ExpertWeightGradient,
+  Attention,
+  AttentionGradient,
+  LossTile
+};
 
 // What a thread's workspace has to hold of a call, besides what is as large in every call: so many bytes for each
-// column of its weight `w` or of a head, or for each frequency.
-enum class Per : uint8_t { Unstated, Nothing, WeightColumn, HeadColumn, Frequency };
+// column of its weight `w` or of a head, or for each frequency or expert.
+enum class Per : uint8_t { Unstated, Nothing, WeightColumn, HeadColumn, Frequency, Expert };
 
 // What shapes alone do not say, and the runtime checks (runtime/bundle/kernel_rules.cpp).
-enum class Rule : uint8_t { None, LowRank, Groups, Features, Heads, State, Rotary, Loss, Entropy };
+enum class Rule : uint8_t {
+  None,
+  LowRank,
+  Groups,
+  Features,
+  Heads,
+  State,
+  Rotary,
+  Loss,
+  Entropy,
+  Route,
+  Experts,
+  ExpertSum
+};
 
 struct KernelSignature {
   const char *name;
@@ -142,6 +164,8 @@ constexpr KernelSignature binary(const char *name) {
 
 // A row of a weight as floats; and of heads, what keeps them at most 1,024 wide.
 constexpr uint32_t widenedColumn = sizeof(float), headColumn = workspaceBytes / 1024;
+// What a router has of an expert: its score, what it is chosen by, that of a group, and whether both are taken.
+constexpr uint32_t expertRoom = 3 * sizeof(double) + 2;
 
 inline constexpr KernelSignature table[] = {
     KernelSignature{"embedding", {ids("ids"), weight("w", "VD")}, {activation("y", "ND")}}.gathering().withoutRoom(),
@@ -253,6 +277,59 @@ inline constexpr KernelSignature table[] = {
         .inOrder()
         .orOfState()
         .under(Rule::State)
+        .withoutRoom(),
+    KernelSignature{
+        "route", {exact("logits", "NE"), optional(weight("bias", "1E"))}, {exact("weights", "NJ"), exact("ids", "NJ")}}
+        .under(Rule::Route)
+        .copying(1, 4)
+        .needing(expertRoom, Per::Expert),
+    KernelSignature{"route_gradient",
+                    {exact("logits", "NE"), exact("ids", "NJ"), exact("dweights", "NJ")},
+                    {exact("dlogits", "NE")}}
+        .under(Rule::Route)
+        .copying(4)
+        .needing(expertRoom, Per::Expert),
+    KernelSignature{
+        "expert_linear",
+        {activation("x", "NX"), weight("w", "MK"), exact("ids", "NJ"), optional(inPlace(activation("addend", "NY")))},
+        {activation("y", "NY")}}
+        .costing(Cost::ExpertProduct)
+        .under(Rule::Experts)
+        .copying(3, 1)
+        .needing(widenedColumn + sizeof(double), Per::WeightColumn),
+    KernelSignature{
+        "expert_linear_input_gradient",
+        {activation("dy", "NY"), weight("w", "MK"), exact("ids", "NJ"), optional(inPlace(activation("addend", "NX")))},
+        {activation("dx", "NX")}}
+        .costing(Cost::ExpertProduct)
+        .under(Rule::Experts)
+        .copying(3, 1)
+        .needing(widenedColumn + sizeof(double), Per::WeightColumn),
+    KernelSignature{
+        "expert_linear_shared_gradient",
+        {activation("dy", "NY"), weight("w", "MK"), exact("ids", "NJ"), optional(inPlace(exact("addend", "NX")))},
+        {exact("dx", "NX")}}
+        .costing(Cost::ExpertProduct)
+        .under(Rule::Experts)
+        .copying(3, 1)
+        .needing(widenedColumn + sizeof(double), Per::WeightColumn),
+    KernelSignature{"expert_linear_weight_gradient",
+                    {activation("dy", "NY"), activation("x", "NX"), exact("ids", "NJ"),
+                     optional(accumulating(exact("accumulator", "MK"), 0))},
+                    {exact("dw", "MK")}}
+        .costing(Cost::ExpertWeightGradient)
+        .under(Rule::Experts)
+        .copying(3, 1)
+        .withoutRoom(),
+    KernelSignature{"expert_sum", {activation("y", "NY"), exact("weights", "NJ")}, {activation("out", "ND")}}
+        .under(Rule::ExpertSum)
+        .copying(2, 1)
+        .withoutRoom(),
+    KernelSignature{"expert_sum_gradient",
+                    {inPlace(activation("y", "NY")), exact("weights", "NJ"), activation("dout", "ND")},
+                    {activation("dy", "NY"), exact("dweights", "NJ")}}
+        .under(Rule::ExpertSum)
+        .copying(3)
         .withoutRoom(),
     elementwise("silu"),
     elementwise("relu"),

@@ -6,6 +6,7 @@
 
 #include "format/kernels.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string>
@@ -51,6 +52,34 @@ struct CountedCall {
   }
 };
 
+// Of a call that multiplies the slots of each token with an expert's share of a weight.
+struct ExpertExtents {
+  double slots = 0, tokens = 0, inputs = 0, outputs = 0, experts = 0;
+
+  explicit ExpertExtents(const CountedCall &call) {
+    auto find = [&](char letter, const Slot(&slotsOf)[maximumSlots], const Extents *extents, size_t count) {
+      for (size_t i = 0; i < count; ++i)
+        if (slotsOf[i].shape[1] == letter && extents[i].rows > 0)
+          return extents[i];
+      return Extents();
+    };
+    auto extentsOf = [&](char letter) {
+      const Extents operand = find(letter, call.signature.operands, call.operands, call.operandCount);
+      return operand.rows > 0 ? operand : find(letter, call.signature.results, call.results, call.resultCount);
+    };
+    const Extents ids = extentsOf('J'), y = extentsOf('Y'), weight = extentsOf('K');
+    if (ids.columns <= 0 || y.columns <= 0)
+      return;
+    slots = ids.columns, tokens = ids.rows, inputs = weight.columns;
+    outputs = y.columns / slots;
+    experts = weight.rows / outputs;
+  }
+  // Every slot of every token once, whichever expert it goes to.
+  double products() const { return tokens * slots * inputs * outputs; }
+  // At most as many experts are read as there are slots.
+  double weights() const { return std::min(experts, tokens * slots) * inputs * outputs; }
+};
+
 inline Amounts countAmounts(const CountedCall &call) {
   const Extents *in = call.operands, *out = call.results;
   double elements = 0;
@@ -62,6 +91,11 @@ inline Amounts countAmounts(const CountedCall &call) {
             in[0].elements() + out[0].elements()};
   case Cost::WeightGradient:
     return {1, in[0].rows * out[0].elements(), out[0].elements(), in[0].elements() + in[1].elements()};
+  case Cost::ExpertProduct:
+  case Cost::ExpertWeightGradient: {
+    const ExpertExtents experts(call);
+    return {1, experts.products(), experts.weights(), in[0].elements() + out[0].elements()};
+  }
   case Cost::Attention: // scores and values
     return {1, 2 * in[0].elements() * call.visibleKeys, 0, in[0].elements()};
   case Cost::AttentionGradient: // the scores are made anew, once for queries and once for keys

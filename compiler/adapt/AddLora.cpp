@@ -54,9 +54,10 @@ struct AddLora : impl::AddLoraBase<AddLora> {
     const std::string &layer = target.layer;
     auto weight = cast<RankedTensorType>(linear.getWeight().getType());
     int64_t outputs = weight.getDimSize(0), inputs = weight.getDimSize(1);
-    if (rank > std::min(inputs, outputs))
+    // Gates and routers have few outputs; PEFT adapts them by the same rank.
+    if (rank > inputs)
       return linear.emitError() << "--lora-rank " << rank.getValue() << " is above the width of '" << layer << "' ("
-                                << outputs << " x " << inputs << "): give at most " << std::min(inputs, outputs);
+                                << outputs << " x " << inputs << "): give at most " << inputs;
     std::string nameA = format::factorOf(layer, format::Factor::A), nameB = format::factorOf(layer, format::Factor::B);
     if (module.lookupSymbol(nameA))
       return linear.emitError() << "--lora-targets: '" << layer << "' is used in several places, which would need one "

@@ -18,6 +18,10 @@ SmallVector<AdaptedLinear> Targets::collect(train::BlockOp block, func::FuncOp f
     if (!argument || train::isTrainable(function, argument.getArgNumber()))
       continue;
     StringRef name = train::getArgumentPort(function, argument.getArgNumber()).getName();
+    auto module = block->getParentOfType<ModuleOp>();
+    auto parameter = module.lookupSymbol<nn::ParameterOp>(block.getParameter(name));
+    if (parameter && parameter.getBare())
+      continue;
     StringRef layer = format::layerOf(block.getParameter(name).getValue());
     found.push_back({linear, layer.str(), std::string(format::layerOf(std::string_view(name)))});
   }

@@ -32,21 +32,26 @@ LogicalResult WeightSource::open(nn::ParameterOp parameter, uint64_t index) {
   transposed = parameter.getTransposed();
   seed = randomSeed;
   stream = index;
-  bytes = nullptr;
+  pieces.clear();
   if (auto drawn = parameter.getDrawn()) {
     seed = drawn->getSeed();
     stream = drawn->getStream();
     return success();
   }
   if (auto data = parameter.getData())
-    return openFile(parameter, *data);
+    return openPiece(parameter, *data, rows);
+  if (auto places = parameter.getPieces()) {
+    for (auto place : places->getAsRange<nn::ExternalDataAttr>())
+      if (failed(openPiece(parameter, place, rows / places->size())))
+        return failure();
+    return success();
+  }
   if (auto data = parameter.getInlineData()) {
     auto dense = dyn_cast<DenseElementsAttr>(*data);
     if (!dense || !dense.getElementType().isF32())
       return parameter.emitError() << "'" << parameter.getSymName() << "' has inline data of another type than f32";
     inlineValues.assign(dense.value_begin<float>(), dense.value_end<float>());
-    bytes = reinterpret_cast<const char *>(inlineValues.data());
-    element = "f32";
+    pieces.push_back({rows, reinterpret_cast<const char *>(inlineValues.data()), "f32"});
     return success();
   }
   if (!randomSeed)
@@ -55,35 +60,44 @@ LogicalResult WeightSource::open(nn::ParameterOp parameter, uint64_t index) {
   return success();
 }
 
-LogicalResult WeightSource::openFile(nn::ParameterOp parameter, nn::ExternalDataAttr data) {
-  element = data.getElement().str();
-  if (fileName != data.getFile() || !file) {
-    fileName = data.getFile().str();
-    auto opened = llvm::MemoryBuffer::getFile(fileName, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+FailureOr<const llvm::MemoryBuffer *> WeightSource::openFile(nn::ParameterOp parameter, StringRef name) {
+  std::unique_ptr<llvm::MemoryBuffer> &file = files[name];
+  if (!file) {
+    auto opened = llvm::MemoryBuffer::getFile(name, /*IsText=*/false, /*RequiresNullTerminator=*/false);
     if (!opened)
-      return parameter.emitError() << fileName << ": " << opened.getError().message() << "; it has the weights of '"
+      return parameter.emitError() << name << ": " << opened.getError().message() << "; it has the weights of '"
                                    << parameter.getSymName() << "'";
     file = std::move(*opened);
   }
-  uint64_t needed = rows * columns * (element == "f32" ? 4 : 2);
-  uint64_t size = file->getBufferSize();
+  return file.get();
+}
+
+LogicalResult WeightSource::openPiece(nn::ParameterOp parameter, nn::ExternalDataAttr data, uint64_t count) {
+  auto file = openFile(parameter, data.getFile());
+  if (failed(file))
+    return failure();
+  uint64_t needed = count * columns * (data.getElement() == "f32" ? 4 : 2), size = (*file)->getBufferSize();
   if (data.getBytes() != needed || needed > size || data.getOffset() > size - needed)
-    return parameter.emitError() << fileName << ": cut off: '" << parameter.getSymName() << "' needs " << needed
+    return parameter.emitError() << data.getFile() << ": cut off: '" << parameter.getSymName() << "' needs " << needed
                                  << " bytes at " << data.getOffset() << ", the file has " << size;
-  bytes = file->getBufferStart() + data.getOffset();
+  pieces.push_back({count, (*file)->getBufferStart() + data.getOffset(), data.getElement().str()});
   return success();
 }
 
 void WeightSource::readRow(uint64_t row, float *out) const {
-  if (!bytes) {
+  if (pieces.empty()) {
     for (uint64_t column = 0; column < columns; ++column)
       out[column] =
           isVector ? 1.0f : format::drawnDeviation * format::randomNormal(*seed, stream, row * columns + column);
-  } else if (element == "f32" && !transposed) {
-    std::memcpy(out, bytes + 4 * row * columns, 4 * columns);
+    return;
+  }
+  const Piece &piece = pieces[row / pieces.front().rows];
+  row %= pieces.front().rows;
+  if (piece.element == "f32" && !transposed) {
+    std::memcpy(out, piece.bytes + 4 * row * columns, 4 * columns);
   } else {
     for (uint64_t column = 0; column < columns; ++column)
-      out[column] = readElement(bytes, element, transposed ? column * rows + row : row * columns + column);
+      out[column] = readElement(piece.bytes, piece.element, transposed ? column * rows + row : row * columns + column);
   }
 }
 

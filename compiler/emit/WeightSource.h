@@ -2,6 +2,7 @@
 #pragma once
 
 #include "dialects/nn/NN.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/Support/MemoryBuffer.h"
 
 namespace mebp {
@@ -19,14 +20,20 @@ public:
   void readRow(uint64_t row, float *out) const;
 
 private:
-  llvm::LogicalResult openFile(nn::ParameterOp parameter, nn::ExternalDataAttr data);
+  /// Some rows that lie one after the other in a file.
+  struct Piece {
+    uint64_t rows = 0;
+    const char *bytes = nullptr;
+    std::string element;
+  };
 
-  std::optional<uint64_t> randomSeed, seed; // of what has no data; of this parameter
-  std::string fileName;
-  std::unique_ptr<llvm::MemoryBuffer> file;
+  llvm::LogicalResult openPiece(nn::ParameterOp parameter, nn::ExternalDataAttr data, uint64_t rows);
+  llvm::FailureOr<const llvm::MemoryBuffer *> openFile(nn::ParameterOp parameter, llvm::StringRef name);
+
+  std::optional<uint64_t> randomSeed, seed;                   // of what has no data; of this parameter
+  llvm::StringMap<std::unique_ptr<llvm::MemoryBuffer>> files; // mapped, none is read before its rows are
   std::vector<float> inlineValues;
-  const char *bytes = nullptr; // null: random
-  std::string element;
+  std::vector<Piece> pieces; // of equal size; none: random
   uint64_t rows = 0, columns = 0, stream = 0;
   bool transposed = false, isVector = false;
 };

@@ -56,11 +56,14 @@ LogicalResult TokenFlattener::run() {
   if (failed(flattenArgument()) || failed(storeWeightsOutByIn()))
     return failure();
   // Attention that was not raised is named by its softmax, not by the first of its many nodes.
-  for (auto node : main.getOps<nn::OnnxOp>())
+  for (auto node : main.getOps<nn::OnnxOp>()) {
+    if (node.getOpType() == "TopK" || node.getOpType() == "ArgMax")
+      return emitUnsupported(node) << "it does not choose experts as any router that is known";
     if (node.getOpType() == "Softmax")
       return emitUnsupported(node)
              << "it is not causal attention, softmax(scale q kᵀ + mask) v, with a mask that depends on "
                 "positions alone; export without padding masks, dropout and soft-capping";
+  }
   for (Operation &op : llvm::make_early_inc_range(main.getBody().front())) {
     builder.setInsertionPoint(&op);
     LogicalResult result = success();
@@ -127,6 +130,9 @@ LogicalResult TokenFlattener::flattenNode(nn::OnnxOp node) {
                       .Cases({"RMSNormalization", "LayerNormalization"}, &TokenFlattener::flattenNorm)
                       .Case("RotaryEmbedding", &TokenFlattener::flattenRotary)
                       .Case("Attention", &TokenFlattener::flattenAttention)
+                      .Case("Route", &TokenFlattener::flattenRoute)
+                      .Case("ExpertLinear", &TokenFlattener::flattenExpertLinear)
+                      .Case("ExpertSum", &TokenFlattener::flattenExpertSum)
                       .Cases({"Swish", "Relu", "Gelu", "Softcap"}, &TokenFlattener::flattenActivation)
                       .Case("Pow", &TokenFlattener::flattenSquare)
                       .Cases({"Add", "Mul", "Gated"}, &TokenFlattener::flattenBinary)

@@ -43,6 +43,12 @@ private:
   mlir::LogicalResult flattenScaled(nn::OnnxOp node);
   mlir::LogicalResult flattenBinary(nn::OnnxOp node);
   mlir::LogicalResult refuseAttention(nn::OnnxOp node);
+  // Mixtures of experts: FlattenExperts.cpp.
+  mlir::LogicalResult flattenRoute(nn::OnnxOp node);
+  mlir::LogicalResult flattenExpertLinear(nn::OnnxOp node);
+  mlir::LogicalResult flattenExpertSum(nn::OnnxOp node);
+  /// A parameter, declared and read in this shape from now on: the same numbers in the same order.
+  mlir::FailureOr<mlir::Value> viewParameter(nn::OnnxOp node, mlir::Value value, llvm::ArrayRef<int64_t> shape);
 
   /// The activation that an operand is; null where it is none.
   const Token *find(mlir::Value value) const;

@@ -300,10 +300,36 @@ Value GraphImporter::makeParameter(const OnnxNode &node, const onnx::Tensor &ten
   }
   if (failed(file.attachData(tensor, parameter)))
     return {};
+  parameter.setBare(file.isBare(tensor.name()));
   SmallVector<StringRef> aliases(file.getAliases(tensor.name()));
   if (!aliases.empty())
     parameter.setAliasesAttr(builder.getStrArrayAttr(aliases));
   return nn::ReadParameterOp::create(builder, node.getLocation(), type, tensor.name());
+}
+
+Value GraphImporter::joinParameters(const OnnxNode &node, Entries &pieces) {
+  Extents shape = getShape(*pieces.front());
+  SmallVector<Attribute> places;
+  for (Entry *piece : pieces) {
+    if (getShape(*piece) != shape || shape.empty()) {
+      node.emitError() << "joins parameters of different shapes; export the model again";
+      return {};
+    }
+    auto place = file.getPlace(*piece->initializer);
+    if (failed(place))
+      return {};
+    places.push_back(*place);
+  }
+  const std::string &name = node.getProto().output(0);
+  shape.front() *= static_cast<int64_t>(pieces.size());
+  RankedTensorType type = tensorType(&context, shape, Kind::Float);
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPoint(main);
+    Location location = NameLoc::get(builder.getStringAttr(name));
+    nn::ParameterOp::create(builder, location, name, type).setPiecesAttr(builder.getArrayAttr(places));
+  }
+  return nn::ReadParameterOp::create(builder, node.getLocation(), type, name);
 }
 
 Value GraphImporter::emit(const OnnxNode &node, StringRef op, ValueRange inputs, ArrayRef<int64_t> shape, Type element,

@@ -47,6 +47,8 @@ private:
   mlir::RankedTensorType getType(const Entry &entry) const;
   Extents getShape(const Entry &entry) const;
   mlir::Value makeParameter(const OnnxNode &node, const onnx::Tensor &tensor);
+  /// One parameter of several, whose rows are theirs, one after the other.
+  mlir::Value joinParameters(const OnnxNode &node, Entries &pieces);
   mlir::Value emit(const OnnxNode &node, llvm::StringRef op, mlir::ValueRange inputs, llvm::ArrayRef<int64_t> shape,
                    mlir::Type element, Attributes attributes = {});
   void define(llvm::StringRef name, mlir::Value value);
@@ -59,6 +61,7 @@ private:
   mlir::LogicalResult importOp(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importShape(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importCast(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult defineCast(const OnnxNode &node, Entry &input);
   mlir::LogicalResult importDropout(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importView(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importTranspose(const OnnxNode &node, Entries &inputs);
@@ -69,6 +72,9 @@ private:
   mlir::LogicalResult importConcat(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importGather(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importGatherND(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importTopK(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importGatherElements(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importReduction(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importReduceMean(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importMatMul(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importGemm(const OnnxNode &node, Entries &inputs);

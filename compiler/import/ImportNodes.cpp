@@ -41,12 +41,15 @@ LogicalResult GraphImporter::importOp(const OnnxNode &node, Entries &inputs) {
           .Case("Gather", &GraphImporter::importGather)
           .Case("GatherND", &GraphImporter::importGatherND)
           .Case("ReduceMean", &GraphImporter::importReduceMean)
+          .Cases({"ReduceSum", "ReduceMax"}, &GraphImporter::importReduction)
+          .Case("TopK", &GraphImporter::importTopK)
+          .Cases({"GatherElements", "ScatterElements"}, &GraphImporter::importGatherElements)
           .Case("MatMul", &GraphImporter::importMatMul)
           .Case("Gemm", &GraphImporter::importGemm)
           .Cases({"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min"}, &GraphImporter::importElementwise)
           .Cases({"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Not"},
                  &GraphImporter::importElementwise)
-          .Cases({"Where", "IsNaN"}, &GraphImporter::importElementwise)
+          .Cases({"Where", "IsNaN", "Clip"}, &GraphImporter::importElementwise)
           .Cases({"Neg", "Abs", "Exp", "Log", "Sqrt", "Reciprocal"}, &GraphImporter::importElementwise)
           .Cases({"Sigmoid", "Tanh", "Erf", "Relu"}, &GraphImporter::importElementwise)
           .Cases({"Gelu", "Softmax", "LayerNormalization", "RMSNormalization"}, &GraphImporter::importLikeFirst)
@@ -77,6 +80,9 @@ LogicalResult GraphImporter::importCast(const OnnxNode &node, Entries &inputs) {
     to = element::kind(static_cast<int>(node.getInteger("to", 0)));
   bool keeps = node.getOp() == "Identity" || (to && tensorType(&context, {}, *to).getElementType() == from) ||
                (node.getOp() == "CastLike" && inputs.size() == 2 && getType(*inputs[1]).getElementType() == from);
+  // A router hides experts by numbers that are 0 or 1.
+  if (to == Kind::Boolean && from.isF32())
+    return defineCast(node, *inputs[0]);
   if (!keeps)
     return node.emitError() << "casts an activation to another kind of number, which is not supported";
   // CastLike of a constant, like an activation.
@@ -88,6 +94,14 @@ LogicalResult GraphImporter::importCast(const OnnxNode &node, Entries &inputs) {
   if (!value)
     return failure();
   define(node.getProto().output(0), value);
+  return success();
+}
+
+LogicalResult GraphImporter::defineCast(const OnnxNode &node, Entry &input) {
+  Value value = getValue(node, input);
+  if (!value)
+    return failure();
+  define(node.getProto().output(0), emit(node, "Cast", value, getShape(input), builder.getI1Type()));
   return success();
 }
 
@@ -229,6 +243,14 @@ LogicalResult GraphImporter::importExpand(const OnnxNode &node, Entries &inputs)
 
 LogicalResult GraphImporter::importConcat(const OnnxNode &node, Entries &inputs) {
   llvm::erase_if(inputs, [&](Entry *entry) { return entry && entry->constant && entry->constant->data.empty(); });
+  if (node.getInteger("axis", 0) == 0 &&
+      llvm::all_of(inputs, [](Entry *entry) { return entry && entry->isParameter && !entry->value; })) {
+    Value joined = joinParameters(node, inputs);
+    if (!joined)
+      return failure();
+    define(node.getProto().output(0), joined);
+    return success();
+  }
   SmallVector<Value> values;
   if (failed(getValues(node, inputs, values)))
     return failure();
@@ -296,6 +318,72 @@ LogicalResult GraphImporter::importGatherND(const OnnxNode &node, Entries &input
   define(node.getProto().output(0), emit(node, "Slice", value, shape, type.getElementType(),
                                          {builder.getNamedAttr("axis", builder.getI64IntegerAttr(0)),
                                           builder.getNamedAttr("start", builder.getI64IntegerAttr(*start))}));
+  return success();
+}
+
+/// The largest elements of the last axis, and where they are.
+LogicalResult GraphImporter::importTopK(const OnnxNode &node, Entries &inputs) {
+  const HostTensor *count = getConstant(inputs, 1);
+  RankedTensorType type = getType(*inputs[0]);
+  auto axis = normalizedAxis(node.getInteger("axis", -1), type.getRank());
+  if (!count || count->data.size() != 1 || !axis || *axis != type.getRank() - 1 || !node.getInteger("largest", 1) ||
+      node.getProto().output_size() != 2)
+    return node.emitError() << "does not take the largest elements of the last axis, which is not supported";
+  int64_t number = count->integers()[0];
+  if (number < 1 || number > type.getShape().back())
+    return node.emitError() << "takes the " << number << " largest of " << type.getShape().back() << " elements";
+  Value value = getValue(node, *inputs[0]);
+  if (!value)
+    return failure();
+  Extents shape(type.getShape());
+  shape.back() = number;
+  Type types[] = {RankedTensorType::get(shape, type.getElementType()),
+                  RankedTensorType::get(shape, builder.getI64Type())};
+  auto top = nn::OnnxOp::create(builder, node.getLocation(), TypeRange(types), builder.getStringAttr("TopK"), value,
+                                DictionaryAttr());
+  for (auto [name, result] : llvm::zip(node.getProto().output(), top.getOutputs()))
+    define(name, result);
+  return success();
+}
+
+/// Elements of the last axis by their places: what is taken, or what is replaced.
+LogicalResult GraphImporter::importGatherElements(const OnnxNode &node, Entries &inputs) {
+  bool isGather = node.getOp() == "GatherElements";
+  if (inputs.size() != (isGather ? 2 : 3) || !inputs[1])
+    return emitMismatch(node);
+  RankedTensorType type = getType(*inputs[0]), places = getType(*inputs[1]);
+  auto axis = normalizedAxis(node.getInteger("axis", 0), type.getRank());
+  if (!axis || *axis != type.getRank() - 1 || places.getRank() != type.getRank() ||
+      node.getString("reduction", "none") != "none")
+    return node.emitError() << "is not over the last axis alone, which is not supported";
+  SmallVector<Value> values;
+  if (failed(getValues(node, inputs, values)))
+    return failure();
+  define(node.getProto().output(0),
+         emit(node, node.getOp(), values, (isGather ? places : type).getShape(), type.getElementType()));
+  return success();
+}
+
+/// A sum or the largest, along one axis.
+LogicalResult GraphImporter::importReduction(const OnnxNode &node, Entries &inputs) {
+  RankedTensorType type = getType(*inputs[0]);
+  SmallVector<int64_t> axes = node.getIntegers("axes");
+  if (const HostTensor *request = getConstant(inputs, 1))
+    axes = request->integers();
+  auto axis = axes.size() == 1 ? normalizedAxis(axes[0], type.getRank()) : std::nullopt;
+  if (!axis)
+    return node.emitError() << "is not along one axis, which is not supported";
+  Value value = getValue(node, *inputs[0]);
+  if (!value)
+    return failure();
+  bool keepsAxis = node.getInteger("keepdims", 1);
+  Extents shape(type.getShape());
+  shape[*axis] = 1;
+  if (!keepsAxis)
+    shape.erase(shape.begin() + *axis);
+  define(node.getProto().output(0), emit(node, node.getOp(), value, shape, type.getElementType(),
+                                         {builder.getNamedAttr("axis", builder.getI64IntegerAttr(*axis)),
+                                          builder.getNamedAttr("keepdims", builder.getI64IntegerAttr(keepsAxis))}));
   return success();
 }
 

@@ -42,7 +42,7 @@ InFlightDiagnostic OnnxFile::emitError() const { return mlir::emitError(getLocat
 
 std::unique_ptr<OnnxFile> OnnxFile::read(StringRef path, MLIRContext &context) {
   std::unique_ptr<OnnxFile> file(new OnnxFile(path, context));
-  if (failed(file->parse()) || failed(file->check()) || failed(file->readAliases()))
+  if (failed(file->parse()) || failed(file->check()) || failed(file->readAliases()) || failed(file->readBare()))
     return nullptr;
   return file;
 }
@@ -95,14 +95,34 @@ LogicalResult OnnxFile::check() {
   return success();
 }
 
+/// Metadata in JSON; null where it is none.
+static llvm::json::Value parseJson(StringRef text) {
+  auto json = llvm::json::parse(isDeep(text) ? "" : text);
+  if (json)
+    return std::move(*json);
+  llvm::consumeError(json.takeError());
+  return nullptr;
+}
+
+LogicalResult OnnxFile::readBare() {
+  StringRef text = getMetadata("mebp.bare");
+  if (text.empty())
+    return success();
+  llvm::json::Value json = parseJson(text);
+  if (!json.getAsArray())
+    return emitError() << "has metadata 'mebp.bare' that is not a JSON array; export the model again";
+  for (const llvm::json::Value &name : *json.getAsArray())
+    if (auto parameter = name.getAsString())
+      bare.insert(*parameter);
+  return success();
+}
+
 LogicalResult OnnxFile::readAliases() {
   StringRef text = getMetadata("mebp.tied");
   if (text.empty())
     return success();
-  auto json = llvm::json::parse(isDeep(text) ? "" : text);
-  const llvm::json::Object *tied = json ? json->getAsObject() : nullptr;
-  if (!json)
-    llvm::consumeError(json.takeError());
+  llvm::json::Value json = parseJson(text);
+  const llvm::json::Object *tied = json.getAsObject();
   if (!tied)
     return emitError() << "has metadata 'mebp.tied' that is not a JSON object; export the model again";
   for (const auto &[name, alias] : *tied)

@@ -7,6 +7,7 @@
 #include "compiler/import/onnx.pb.h"
 #include "dialects/nn/NN.h"
 #include "mlir/IR/Diagnostics.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace mebp {
 
@@ -24,11 +25,15 @@ public:
   std::optional<int64_t> getMetadataNumber(llvm::StringRef key) const;
   /// Names that the model has for one tensor: mebp.tied.
   llvm::ArrayRef<std::string> getAliases(llvm::StringRef name) const;
+  /// Whether no layer of the model's code has that matrix: mebp.bare.
+  bool isBare(llvm::StringRef name) const { return bare.contains(name); }
 
   mlir::InFlightDiagnostic emitError() const;
 
   /// A tensor's values; fails with a diagnostic.
   mlir::FailureOr<HostTensor> readConstant(const onnx::Tensor &tensor) const;
+  /// Where an initializer lies in a file beside the model; fails with a diagnostic where it does not.
+  mlir::FailureOr<nn::ExternalDataAttr> getPlace(const onnx::Tensor &tensor) const;
   /// Where a weight's bytes lie, as attributes of `parameter`; fails with a diagnostic.
   mlir::LogicalResult attachData(const onnx::Tensor &tensor, nn::ParameterOp parameter) const;
 
@@ -42,6 +47,7 @@ private:
   mlir::LogicalResult parse();
   mlir::LogicalResult check();
   mlir::LogicalResult readAliases();
+  mlir::LogicalResult readBare();
   mlir::InFlightDiagnostic emitTensorError(const onnx::Tensor &tensor) const;
   /// The size of the tensor's data; fails for an element type or a shape that cannot be.
   mlir::FailureOr<uint64_t> getBytes(const onnx::Tensor &tensor) const;
@@ -53,6 +59,7 @@ private:
   mlir::MLIRContext &context;
   onnx::Model model;
   std::vector<std::pair<std::string, std::vector<std::string>>> aliases;
+  llvm::StringSet<> bare;
 };
 
 /// ONNX's numbers for element types, as far as they are read here.

@@ -20,6 +20,7 @@ struct Raise : mebp::impl::RaiseBase<Raise> {
     populateRaiseNorm(patterns);
     populateRaiseRope(patterns);
     populateRaiseActivation(patterns);
+    populateRaiseExperts(patterns);
     populateRaiseLinear(patterns);
     populateRaiseAttention(patterns);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))

@@ -259,6 +259,17 @@ FailureOr<HostTensor> OnnxFile::readConstant(const onnx::Tensor &tensor) const {
   return result;
 }
 
+FailureOr<nn::ExternalDataAttr> OnnxFile::getPlace(const onnx::Tensor &tensor) const {
+  if (tensor.data_type() == element::f64 || tensor.data_location() != 1)
+    return emitTensorError(tensor) << "is a part of a weight, but not f32, bf16 or f16 in a file beside the model; "
+                                   << "export the model again";
+  auto place = locate(tensor);
+  if (failed(place))
+    return failure();
+  return nn::ExternalDataAttr::get(&context, place->file, place->offset, place->bytes,
+                                   element::name(tensor.data_type()));
+}
+
 LogicalResult OnnxFile::attachData(const onnx::Tensor &tensor, nn::ParameterOp parameter) const {
   Builder builder(&context);
   if (tensor.data_type() == element::f64)

@@ -107,7 +107,7 @@ private:
   std::string getKind(exec::KernelOp kernel, const format::CountedCall &call) {
     if (auto activation = kernel.getKernelAttributes().getAs<StringAttr>("activation"))
       return activation.str();
-    if (call.signature.cost != format::Cost::Product)
+    if (!llvm::is_contained({format::Cost::Product, format::Cost::ExpertProduct}, call.signature.cost))
       return "";
     nn::ParameterOp parameter = findParameter(program, block, kernel.getInputs()[1]);
     if (parameter && parameter.getInitialBound())

@@ -96,7 +96,8 @@ SmallVector<Value> KernelOpInterface::getExactValues() {
 }
 
 bool mebp::nn::isProduct(Operation *op) {
-  return isa<KernelOpInterface>(op) && getSignature(op).cost == mebp::format::Cost::Product;
+  using mebp::format::Cost;
+  return isa<KernelOpInterface>(op) && llvm::is_contained({Cost::Product, Cost::ExpertProduct}, getSignature(op).cost);
 }
 
 //===- Shapes ----------------------------------------------------------------------------------------------------===//

@@ -13,16 +13,19 @@ def NN_ParameterOp : Op<NN_Dialect, "parameter", [Symbol]> {
   let summary = "A named tensor of the model: frozen, or trainable";
   let description = [{
     Declares a parameter under its Hugging Face name (a trainable one under its PEFT key). `data` says where the bytes
-    lie, `inline_data` holds them where the ONNX file does, `drawn` says which random numbers they are; none of these
-    means that --random-weights draws it. `transposed`: the tensor there is the transpose of this type. `storage`: how weights.bin has it, as --weights calls it, once
+    lie, `pieces` where those of its rows do that come one after the other, `inline_data` holds them where the ONNX file
+    does, `drawn` says which random numbers they are; none of these means that --random-weights draws it. `transposed`:
+    the tensor there is the transpose of this type. `bare`: no linear layer of the model's code has it, as none has a
+    router's, and PEFT finds none to adapt. `storage`: how weights.bin has it, as --weights calls it, once
     mebp-assign-storage has decided. A trainable parameter starts as it is stored or, with an `initial_bound`, uniform
     in [-initial_bound, initial_bound]; it is stored nowhere then. `gradient_rank`: its gradient is projected to so many
     dimensions. `between`: it is the M of an adapter B M A, of these A and B.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<AnyRankedTensor>:$type,
-                       OptionalAttr<NN_ExternalDataAttr>:$data, OptionalAttr<ElementsAttr>:$inline_data,
-                       OptionalAttr<NN_DrawnAttr>:$drawn, UnitAttr:$transposed, OptionalAttr<StrArrayAttr>:$aliases,
-                       OptionalAttr<StrAttr>:$storage, UnitAttr:$trainable, OptionalAttr<F32Attr>:$initial_bound,
+                       OptionalAttr<NN_ExternalDataAttr>:$data, OptionalAttr<ArrayAttr>:$pieces,
+                       OptionalAttr<ElementsAttr>:$inline_data,
+                       OptionalAttr<NN_DrawnAttr>:$drawn, UnitAttr:$transposed, UnitAttr:$bare,
+                       OptionalAttr<StrArrayAttr>:$aliases, OptionalAttr<StrAttr>:$storage, UnitAttr:$trainable, OptionalAttr<F32Attr>:$initial_bound,
                        OptionalAttr<I64Attr>:$gradient_rank, OptionalAttr<FlatSymbolRefArrayAttr>:$between);
   let assemblyFormat = "$sym_name `:` $type attr-dict";
   let hasVerifier = 1;
@@ -424,6 +427,7 @@ def NN_FillOp : NN_KernelOp<"fill"> {
   let results = (outs AnyRankedTensor:$result);
 }
 
+include "dialects/nn/NNExpertOps.td"
 include "dialects/nn/NNHeadOps.td"
 
 #endif

@@ -59,6 +59,33 @@ static Status checkState(const KernelShape &shape) {
   return shape.attributes.capacity ? Status() : wrong(shape, "does not say the capacity of its state");
 }
 
+// Letters of what a call does not have are 0.
+static Status checkRoute(const KernelShape &shape) {
+  const Attributes &attributes = shape.attributes;
+  const int64_t experts = shape['E'], chosen = shape['J'], groups = attributes.groups;
+  const int64_t kept = attributes.topGroups ? attributes.topGroups : groups, best = attributes.bestOfGroup;
+  if (groups <= 0 || experts % groups != 0 || kept > groups || best <= 0 || best > experts / groups)
+    return wrong(shape, "has groups that its experts do not make up");
+  if (chosen > experts / groups * kept)
+    return wrong(shape, "chooses more experts than there are");
+  return Status();
+}
+
+static Status checkExperts(const KernelShape &shape) {
+  const int64_t slots = shape['J'], inputs = shape['K'], outputs = shape['Y'] / slots;
+  if (shape['Y'] % slots != 0 || shape['M'] % outputs != 0)
+    return wrong(shape, "has columns that do not fit its slots and experts");
+  const bool mustShare = shape.kernel.name() == "expert_linear_shared_gradient";
+  const bool mayShare = mustShare || shape.kernel.name() != "expert_linear_input_gradient";
+  if ((mayShare && shape['X'] == inputs) || (!mustShare && shape['X'] == slots * inputs))
+    return Status();
+  return wrong(shape, "has columns that do not fit its weight");
+}
+
+static Status checkExpertSum(const KernelShape &shape) {
+  return shape['Y'] == shape['J'] * shape['D'] ? Status() : wrong(shape, "has columns that do not fit its slots");
+}
+
 // How much of a call there is of what the room grows with, and its name.
 static std::pair<int64_t, const char *> countOf(const KernelShape &shape, const format::KernelSignature &signature) {
   switch (signature.roomPer) {
@@ -70,6 +97,8 @@ static std::pair<int64_t, const char *> countOf(const KernelShape &shape, const 
     return {shape['Q'] / shape.attributes.heads, "wider heads"};
   case format::Per::Frequency:
     return {shape.attributes.frequencyCount, "more frequencies"};
+  case format::Per::Expert:
+    return {shape['E'], "more experts"};
   case format::Per::Unstated:
   case format::Per::Nothing:
     break;
@@ -103,6 +132,12 @@ Status checkRule(const KernelShape &shape, const format::KernelSignature &signat
     return checkLoss(shape);
   case format::Rule::Entropy:
     return checkEntropy(shape);
+  case format::Rule::Route:
+    return checkRoute(shape);
+  case format::Rule::Experts:
+    return checkExperts(shape);
+  case format::Rule::ExpertSum:
+    return checkExpertSum(shape);
   }
   return Status();
 }

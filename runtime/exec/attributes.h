@@ -8,6 +8,7 @@
 namespace mebp {
 
 enum class Activation : uint8_t { Silu, Gelu, GeluTanh, Relu };
+enum class Score : uint8_t { Softmax, Sigmoid, SoftmaxOfChosen };
 
 // Every attribute that a kernel may have, read once when the program is loaded.
 struct Attributes {
@@ -24,10 +25,14 @@ struct Attributes {
   int32_t capacity = 0; // of a state, for each batch item; 0: none
   int32_t offset = 0;
   int32_t groups = 1;
+  int32_t topGroups = 0; // 0: all
+  int32_t bestOfGroup = 1;
   float softcap = 0.0f; // 0: none
   bool inverse = false;
   bool interleaved = false;
   bool narrow = false;
+  bool normalized = false;
+  Score score = Score::Softmax;
   Activation activation = Activation::Silu;
   const float *frequencies = nullptr;
   int32_t frequencyCount = 0;

@@ -28,6 +28,18 @@ static Status readActivation(const std::string &name, Activation &out) {
   return Status();
 }
 
+static Status readScore(const std::string &name, Score &out) {
+  if (name == "softmax")
+    out = Score::Softmax;
+  else if (name == "sigmoid")
+    out = Score::Sigmoid;
+  else if (name == "softmax_of_chosen")
+    out = Score::SoftmaxOfChosen;
+  else
+    return failure(MEBP_UNSUPPORTED, "score '%s' is not known to this runtime; use a newer one", name.c_str());
+  return Status();
+}
+
 static Status readAttribute(const format::Attribute &attribute, Attributes &out) {
   const std::string &name = attribute.name();
   float number = static_cast<float>(attribute.number());
@@ -54,6 +66,8 @@ static Status readAttribute(const format::Attribute &attribute, Attributes &out)
     out.interleaved = number != 0;
   else if (name == "narrow")
     out.narrow = number != 0;
+  else if (name == "normalized")
+    out.normalized = number != 0;
   else if (name == "approximation")
     out.activation = number != 0 ? Activation::GeluTanh : Activation::Gelu;
   else if (name == "head_dim")
@@ -70,6 +84,12 @@ static Status readAttribute(const format::Attribute &attribute, Attributes &out)
     return readCount(attribute, out.offset);
   else if (name == "groups")
     return readCount(attribute, out.groups);
+  else if (name == "top_groups")
+    return readCount(attribute, out.topGroups);
+  else if (name == "best_of_group")
+    return readCount(attribute, out.bestOfGroup);
+  else if (name == "score")
+    return readScore(attribute.text(), out.score);
   else if (name == "activation")
     return readActivation(attribute.text(), out.activation);
   else if (name == "frequencies") {

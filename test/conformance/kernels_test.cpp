@@ -173,6 +173,53 @@ TEST(BackendKernels, Elementwise) {
   expectAgreementInBoth({"fill", {}, {rows(37)}, {{"value", 0.3}}});
 }
 
+TEST(BackendKernels, Experts) {
+  constexpr uint64_t slots = 3, experts = 5, inputs = 37, outputs = 21;
+  const Matrix logits = exact(experts), weights = exact(slots);
+  Matrix ids = weights;
+  ids.below = experts;
+  for (const char *score : {"softmax", "sigmoid", "softmax_of_chosen"})
+    for (double normalized : {0, 1}) {
+      const std::vector<Attribute> attributes = {{"score", 0, {}, score}, {"normalized", normalized}, {"scale", 2.5}};
+      expectAgreement({"route", {logits}, {weights, weights}, attributes});
+      expectAgreement({"route", {logits, {1, experts}}, {weights, weights}, attributes});
+      expectAgreement({"route_gradient", {logits, ids, weights}, {logits}, attributes});
+    }
+  for (double best : {1, 2})
+    expectAgreement({"route",
+                     {exact(12)},
+                     {weights, weights},
+                     {{"score", 0, {}, "sigmoid"}, {"groups", 4}, {"top_groups", 2}, {"best_of_group", best}}});
+  const Matrix shared = exact(inputs);
+  for (format::ElementType storage : storages) {
+    const Matrix w = {experts * outputs, inputs, storage};
+    for (uint64_t copies : {uint64_t(1), slots}) {
+      expectAgreementInBoth({"expert_linear", {rows(copies * inputs), w, ids}, {rows(slots * outputs)}});
+      expectAgreementInBoth({"expert_linear",
+                             {rows(copies * inputs), w, ids, rows(slots * outputs)},
+                             {rows(slots * outputs)},
+                             {{"alpha", 0.5}}});
+    }
+    expectAgreementInBoth({"expert_linear_input_gradient", {rows(slots * outputs), w, ids}, {rows(slots * inputs)}});
+    expectAgreementInBoth({"expert_linear_input_gradient",
+                           {rows(slots * outputs), w, ids, rows(slots * inputs)},
+                           {rows(slots * inputs)}});
+    expectAgreementInBoth({"expert_linear_shared_gradient", {rows(slots * outputs), w, ids}, {shared}});
+    expectAgreementInBoth({"expert_linear_shared_gradient", {rows(slots * outputs), w, ids, shared}, {shared}});
+  }
+  Matrix dw = {experts * outputs, inputs}, sum = dw;
+  sum.accumulates = 3;
+  for (uint64_t copies : {uint64_t(1), slots}) {
+    expectAgreementInBoth(
+        {"expert_linear_weight_gradient", {rows(slots * outputs), rows(copies * inputs), ids}, {dw}, {{"alpha", 0.5}}});
+    expectAgreementInBoth(
+        {"expert_linear_weight_gradient", {rows(slots * outputs), rows(copies * inputs), ids, dw}, {sum}});
+  }
+  expectAgreementInBoth({"expert_sum", {rows(slots * outputs), weights}, {rows(outputs)}});
+  expectAgreementInBoth(
+      {"expert_sum_gradient", {rows(slots * outputs), weights, rows(outputs)}, {rows(slots * outputs), weights}});
+}
+
 TEST(BackendKernels, Loss) {
   Matrix positive = {tokens, 1, format::F32, true};
   auto accumulating = [](Matrix matrix, int operand) {

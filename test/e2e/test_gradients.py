@@ -46,6 +46,10 @@ CASES = {
     "olmo: norms without a weight": ("olmo", {}),
     "opt: positions from 2": ("opt", {}),
     "phi: a head with a bias": ("phi", {}),
+    "qwen2_moe: experts beside one with a gate": ("qwen2_moe", {}),
+    "qwen3_moe: experts and a dense layer": ("qwen3_moe", {}),
+    "glm4_moe: a bias chooses, from groups": ("glm4_moe", {}),
+    "granitemoe: a softmax of those that are chosen": ("granitemoe", {}),
 }
 COMPILED_SEQUENCE, COMPILED_BATCH = 48, 3
 

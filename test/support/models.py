@@ -28,6 +28,12 @@ _GEMMA = {
     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
     "query_pre_attn_scalar": 24,
 }
+_EXPERTS = {
+    "num_experts": 6,
+    "num_local_experts": 6,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 56,
+}
 _GPT2 = {
     "n_embd": 60,
     "n_layer": 2,
@@ -65,6 +71,10 @@ _FAMILIES: dict[str, dict] = {
     "olmo": _DECODER,
     "opt": {**_DECODER, "ffn_dim": 200, "word_embed_proj_dim": 96},
     "phi": _DECODER,
+    "qwen2_moe": {**_DECODER, **_EXPERTS, "shared_expert_intermediate_size": 72, "norm_topk_prob": True},
+    "qwen3_moe": {**_DECODER, **_EXPERTS, "mlp_only_layers": [1]},
+    "glm4_moe": {**_DECODER, **_EXPERTS, "n_group": 3, "topk_group": 2, "first_k_dense_replace": 1},
+    "granitemoe": {**_DECODER, **_EXPERTS},
     "vaultgemma": {**_GEMMA, "attn_logit_softcapping": 3.0, "final_logit_softcapping": 2.0},
     "gpt2_tanh": {**_GPT2, "model_type": "gpt2", "activation_function": "gelu_new"},
 }
@@ -80,11 +90,16 @@ def build(family: str, seed: int = 0, dtype: torch.dtype = torch.float32, **over
     config = AutoConfig.for_model(**fields)
     generator = torch.Generator().manual_seed(seed)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    if model._can_set_experts_implementation():
+        model.set_experts_implementation("eager")  # in any type
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
             is_scale = parameter.dim() == 1 and name.endswith("weight") and not _is_offset(family)
             parameter.copy_(1 + 0.2 * noise if is_scale else noise * (0.2 if parameter.dim() == 1 else 0.08))
+        for name, buffer in model.named_buffers():
+            if name.endswith("correction_bias"):  # by which routers choose
+                buffer.copy_(0.2 * torch.randn(buffer.shape, generator=generator))
     return model.to(dtype).eval()
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluates the `nn` dialect's text with numpy, in f64: what the importer made of a graph, computed independently.
 
-Weights must be external f32 data, since mebpc does not print those that the ONNX file holds."""
+Weights must be external f32 data, in one piece or several: mebpc does not print those that the ONNX file holds."""
 
 import math
 import re
@@ -45,9 +45,10 @@ class NNText:
 def _read_parameter(match: re.Match) -> np.ndarray:
     shape = [int(size) for size in match["shape"].split("x")]
     stored = shape[::-1] if "transposed" in match["rest"] else shape
-    external = _EXTERNAL.search(match["rest"])
-    assert external["element"] == "f32"
-    data = Path(external["file"]).read_bytes()[int(external["offset"]) :][: int(external["bytes"])]
+    data = b""
+    for external in _EXTERNAL.finditer(match["rest"]):
+        assert external["element"] == "f32"
+        data += Path(external["file"]).read_bytes()[int(external["offset"]) :][: int(external["bytes"])]
     array = np.frombuffer(data, np.float32).reshape(stored).astype(np.float64)
     return array.T if "transposed" in match["rest"] else array
 
@@ -138,6 +139,39 @@ def _attention(q, k, v, heads, kv_heads, scale, window=0, softcap=None):
     return output.transpose(0, 2, 1, 3).reshape(batch, sequence, -1), lse.transpose(0, 2, 1)
 
 
+def _route(logits, bias=0.0, *, score, normalized=False, epsilon=0.0, scale=1.0, sizes, **groups):
+    experts = logits.shape[-1]
+    exponentials = np.exp(logits - logits.max(-1, keepdims=True))
+    s = {
+        "softmax": exponentials / exponentials.sum(-1, keepdims=True),
+        "sigmoid": 1 / (1 + np.exp(-logits)),
+        "softmax_of_chosen": logits,
+    }[score]
+    c = s + bias
+    if count := groups.get("groups"):
+        grouped = c.reshape(*c.shape[:-1], count, -1)
+        best = np.sort(grouped, -1)[..., -groups["best_of_group"] :].sum(-1)
+        kept = np.argsort(np.argsort(-best, -1), -1) < groups["top_groups"]
+        c = np.where(np.repeat(kept, experts // count, -1), c, -np.inf)
+    ids = np.argsort(-c, -1, kind="stable")[..., : sizes[0]]
+    p = np.take_along_axis(s, ids, -1)
+    if score == "softmax_of_chosen":
+        p = np.exp(p) / np.exp(p).sum(-1, keepdims=True)
+    return scale * p / (p.sum(-1, keepdims=True) + epsilon if normalized else 1), ids
+
+
+def _expert_linear(x, w, ids, sizes):
+    slots = ids.shape[-1]
+    outputs = sizes[0] // slots
+    matrices = w.reshape(-1, outputs, w.shape[1])[ids]  # [batch, sequence, slots, out, in]
+    each = x[..., None, :] if x.shape[-1] == w.shape[1] else x.reshape(*x.shape[:-1], slots, -1)
+    return (matrices @ each[..., None])[..., 0].reshape(*x.shape[:-1], -1)
+
+
+def _expert_sum(y, weights):
+    return (y.reshape(*weights.shape, -1) * weights[..., None]).sum(-2)
+
+
 def _kernel(function, *names):
     return lambda *inputs, **attributes: function(*inputs, **{n: attributes[n] for n in names if n in attributes})
 
@@ -165,4 +199,9 @@ _KERNELS = {
     "softcap": _kernel(_softcap, "softcap"),
     "fill": lambda value, **_: np.float64(value),  # the same for all elements, whatever the shape
     "split": _split,
+    "route": _kernel(
+        _route, "score", "normalized", "epsilon", "scale", "groups", "top_groups", "best_of_group", "sizes"
+    ),
+    "expert_linear": _kernel(_expert_linear, "sizes"),
+    "expert_sum": _kernel(_expert_sum),
 }

@@ -67,6 +67,9 @@ def _build(config: PreTrainedConfig) -> PreTrainedModel:
         for parameter in model.parameters():
             noise = torch.randn(parameter.shape)
             parameter.copy_(parameter + 0.2 * noise if parameter.dim() == 1 else 0.08 * noise)
+        for name, buffer in model.named_buffers():
+            if name.endswith("correction_bias"):  # by which routers choose
+                buffer.copy_(0.2 * torch.randn(buffer.shape))
     return model.eval()
 
 

@@ -7,9 +7,10 @@ import sys
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+from transformers.pytorch_utils import Conv1D
 
 from mebp.errors import Error, reason
-from mebp.exporter import attention
+from mebp.exporter import attention, experts
 
 _EXPERTS = re.compile(r"Experts$|Mo[eE]$|Mo[eE]Block$|MoELayer$|MoA$")  # what transformers' classes of them are called
 # These change their frequencies beyond a length that no export goes beyond (lengths.py).
@@ -43,6 +44,18 @@ def aliases(model: PreTrainedModel) -> dict[str, list[str]]:
     return {name: [name, *(n for n in group if n != name)] for group in names.values() for name in group}
 
 
+def bare(model: PreTrainedModel) -> list[str]:
+    """The matrices that the model's code multiplies with outside of any layer that PEFT would adapt."""
+    layers = (torch.nn.Linear, torch.nn.Embedding, Conv1D)
+    return [
+        f"{prefix}.{name}"
+        for prefix, module in model.named_modules()
+        if not isinstance(module, layers)
+        for name, parameter in module.named_parameters(recurse=False)
+        if parameter.dim() > 1
+    ]
+
+
 def _make(config: PreTrainedConfig) -> PreTrainedModel:
     """With this project's attention, or with transformers' formula where a class has attentions of its own alone: that
     would be handed a mask which it does not read."""
@@ -50,7 +63,10 @@ def _make(config: PreTrainedConfig) -> PreTrainedModel:
         kind = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
         shared = hasattr(sys.modules[kind.__module__], "ALL_ATTENTION_FUNCTIONS")
         return AutoModelForCausalLM.from_config(
-            config, dtype=torch.float32, attn_implementation=attention.NAME if shared else "eager"
+            config,
+            dtype=torch.float32,
+            attn_implementation=attention.NAME if shared else "eager",
+            experts_implementation=experts.NAME,
         )
     except (ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
         raise Error(
@@ -60,8 +76,8 @@ def _make(config: PreTrainedConfig) -> PreTrainedModel:
 
 def _refuse_experts(model: PreTrainedModel) -> None:
     for name, module in model.named_modules():
-        if _EXPERTS.search(type(module).__name__):
-            advice = "mebp cannot train this model yet: it needs a router"
+        if _EXPERTS.search(type(module).__name__) and not any(map(experts.are_replaced, module.modules())):
+            advice = "mebp cannot train this model yet: transformers computes it in a way of its own"
             raise Error(f"{type(model).__name__}: '{name}' is a mixture of experts; {advice}")
 
 

@@ -39,19 +39,31 @@ def locate(
                 f"{folder}: no tensor '{name}', which its config.json asks for; either the two do not belong together,"
                 " or the weights are stored in a form that export does not read"
             )
-        tensor = checkpoint[stored]
-        if tensor.shape != shape:
-            raise Error(
-                f"{tensor.file}: tensor '{stored}' is {list(tensor.shape)}, config.json makes it {list(shape)};"
-                " use the config that belongs to the weights"
-            )
-        if tensor.dtype not in STORED_TYPES:
-            types = ", ".join(STORED_TYPES)
-            raise Error(f"{tensor.file}: tensor '{stored}' is {tensor.dtype}; export takes {types} weights")
-        if tensor.length != math.prod(shape) * STORED_TYPES[tensor.dtype].bytes:
-            raise Error(f"{tensor.file}: tensor '{stored}' has {tensor.length} bytes for its shape; download it again")
-        located[name] = tensor
+        _check(stored, checkpoint[stored], shape)
+        located[name] = checkpoint[stored]
     return located
+
+
+def check_pieces(name: str, shape: tuple[int, ...], pieces: dict[str, StoredTensor]) -> None:
+    """Raises Error where the pieces do not make up a parameter [experts, out, in] of this shape."""
+    experts, rows, width = shape
+    for piece, tensor in pieces.items():
+        _check(piece, tensor, (experts * rows // len(pieces), width))
+    if len({tensor.dtype for tensor in pieces.values()}) > 1:
+        raise Error(f"{next(iter(pieces.values())).file}: the parts of '{name}' differ in type; save the model again")
+
+
+def _check(stored: str, tensor: StoredTensor, shape: tuple[int, ...]) -> None:
+    if tensor.shape != shape:
+        raise Error(
+            f"{tensor.file}: tensor '{stored}' is {list(tensor.shape)}, config.json makes it {list(shape)};"
+            " use the config that belongs to the weights"
+        )
+    if tensor.dtype not in STORED_TYPES:
+        types = ", ".join(STORED_TYPES)
+        raise Error(f"{tensor.file}: tensor '{stored}' is {tensor.dtype}; export takes {types} weights")
+    if tensor.length != math.prod(shape) * STORED_TYPES[tensor.dtype].bytes:
+        raise Error(f"{tensor.file}: tensor '{stored}' has {tensor.length} bytes for its shape; download it again")
 
 
 def refer(graph: ir.Graph, tensors: dict[str, StoredTensor]) -> None:
@@ -66,6 +78,36 @@ def refer(graph: ir.Graph, tensors: dict[str, StoredTensor]) -> None:
         )
         if computed != stored:
             _cast(graph, value, stored, computed)
+
+
+def refer_to_pieces(graph: ir.Graph, name: str, pieces: dict[str, StoredTensor]) -> None:
+    """Makes the initializer `name` [experts, out, in] the pieces' rows one after the other, each external data."""
+    value = graph.initializers.pop(name)
+    computed, shape = value.dtype, value.shape
+    inputs = []
+    for piece, tensor in pieces.items():
+        stored = ir.DataType[STORED_TYPES[tensor.dtype].onnx]
+        external = ir.ExternalTensor(
+            tensor.file.name, tensor.offset, tensor.length, stored, shape=ir.Shape(tensor.shape), name=piece
+        )
+        graph.register_initializer(
+            ir.Value(name=piece, type=ir.TensorType(stored), shape=external.shape, const_value=external)
+        )
+        inputs.append(graph.initializers[piece])
+    axes = ir.tensor(list(shape.numpy()), name=f"{name}.shape")
+    nodes = [ir.node("Concat", inputs, attributes={"axis": 0}, name=f"{name}.concat")]
+    nodes[-1].outputs[0].name = name
+    if inputs[0].dtype != computed:
+        nodes.append(ir.node("Cast", [nodes[-1].outputs[0]], attributes={"to": computed}, name=f"{name}.cast"))
+        nodes[-1].outputs[0].name = f"{name}.as_{computed.name.lower()}"
+    nodes.append(ir.node("Constant", [], attributes={"value": axes}, name=f"{name}.shape"))
+    nodes[-1].outputs[0].name = f"{name}.shape"
+    nodes.append(ir.node("Reshape", [nodes[-2].outputs[0], nodes[-1].outputs[0]], name=f"{name}.view"))
+    nodes[-1].outputs[0].name, nodes[-1].outputs[0].dtype = f"{name}.view", computed
+    nodes[-1].outputs[0].shape = shape
+    value.name = None
+    ir.convenience.replace_all_uses_with(value, nodes[-1].outputs[0])
+    graph.insert_before(graph[0], nodes)
 
 
 def refer_to_nothing(graph: ir.Graph, parameters: Iterable[str]) -> None:

@@ -13,11 +13,11 @@ from mebp.exporter.checkpoint import StoredTensor, read_checkpoint, same_bytes
 from mebp.exporter.graph import trace
 from mebp.exporter.lengths import longest_sequence
 from mebp.exporter.output import Stage
-from mebp.exporter.renaming import rename
-from mebp.exporter.skeleton import aliases, build_skeleton
+from mebp.exporter.renaming import find_pieces, rename
+from mebp.exporter.skeleton import aliases, bare, build_skeleton
 from mebp.exporter.source import Source, resolve
 from mebp.exporter.tokenizer import copy_tokenizer
-from mebp.exporter.weights import locate, place, refer, refer_to_nothing
+from mebp.exporter.weights import check_pieces, locate, place, refer, refer_to_nothing, refer_to_pieces
 
 
 def write(
@@ -48,8 +48,14 @@ def write(
         refer_to_nothing(graph.graph, parameters)
         graph.metadata_props["mebp.shape_only"] = "1"
     else:
-        located = locate(parameters, names, skeleton.base_model_prefix, checkpoint, source.folder)
+        pieces = find_pieces(checkpoint, skeleton)
+        whole = {name: shape for name, shape in parameters.items() if name not in pieces}
+        located = locate(whole, names, skeleton.base_model_prefix, checkpoint, source.folder)
         refer(graph.graph, located)
+        for name in (name for name in parameters if name in pieces):
+            check_pieces(name, parameters[name], pieces[name])
+            refer_to_pieces(graph.graph, name, pieces[name])
+            located.update(pieces[name])
         files = sorted({tensor.file for tensor in located.values()})
         size = sum(file.stat().st_size for file in files) / 1e6
         say(f"placing {', '.join(file.name for file in files)} beside the graph, {size:,.1f} MB of weights")
@@ -57,6 +63,8 @@ def write(
     tied = {name: names[name][1] for name in parameters if len(names.get(name, ())) > 1}
     if tied:
         graph.metadata_props["mebp.tied"] = json.dumps(tied)
+    if names := [name for name in bare(skeleton) if name in parameters]:
+        graph.metadata_props["mebp.bare"] = json.dumps(names)
     graph.metadata_props.update(_notes(source, seq_len, batch, longest))
     stage.onnx.write_bytes(_serialise(graph, type(skeleton).__name__))
     copy_tokenizer(source.folder, stage.folder / "tokenizer", source.name)

@@ -8,10 +8,12 @@ bfloat16 models are as transformers has them, but for the loss.
 """
 
 from collections.abc import Callable, Mapping
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from peft import LoraConfig, get_peft_model
+from peft.utils import transformers_weight_conversion
 from torch.overrides import TorchFunctionMode
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
@@ -46,6 +48,8 @@ class Reference:
         for parameter in base.parameters():  # not the rotary frequencies, which are buffers and float32 in every model
             parameter.data = parameter.data.to(dtype)
         base.set_attn_implementation(attention or _attention_of(base))
+        if base._can_set_experts_implementation():
+            base.set_experts_implementation("eager")  # others multiply in types of their own
         base.requires_grad_(False)
         load_weights(base, weights)
         own = dict(base.named_parameters(remove_duplicate=False))
@@ -129,24 +133,33 @@ def _attention_of(model: PreTrainedModel) -> str:
 
 
 def load_weights(model: PreTrainedModel, weights: Mapping[str, np.ndarray]) -> None:
-    """Overwrites all of the model's parameters; a tied one may come under either name, or under both as one array."""
+    """Overwrites all of the model's parameters; a tied one may come under either name, or under both as one array.
+    Those of experts [experts, out, in] come as one matrix, and vectors without axes of size 1."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
+    buffers = dict(model.named_buffers())
     written: dict[int, np.ndarray] = {}
     advice = "give the exported model with --reference"
     with torch.no_grad():
         for name, values in weights.items():
-            if name not in parameters:
+            if name not in parameters and name not in buffers:
                 raise Error(f"{name}: in the bundle but not in the reference; {advice}")
-            parameter = parameters[name]
-            if parameter.shape != values.shape:
+            parameter = parameters[name] if name in parameters else buffers[name]
+            if values.shape not in (parameter.shape, _as_stored(parameter.shape)):
                 shapes = f"{list(values.shape)} in the bundle, {list(parameter.shape)} in the reference"
                 raise Error(f"{name}: {shapes}; {advice}")
             if written.setdefault(id(parameter), values) is not values:
                 raise Error(f"{name}: tied to another weight in the reference, not in the bundle; {advice}")
-            parameter.copy_(torch.from_numpy(values))
+            parameter.copy_(torch.from_numpy(values).reshape(parameter.shape))
     missing = [name for name, parameter in parameters.items() if id(parameter) not in written]
     if missing:
         raise Error(f"{missing[0]}: in the reference but not in the bundle; {advice}")
+
+
+def _as_stored(shape: torch.Size) -> tuple[int, ...]:
+    sizes = tuple(shape)
+    if len(sizes) == 3:
+        return (sizes[0] * sizes[1], sizes[2])
+    return sizes[1:] if len(sizes) == 2 and sizes[0] == 1 else sizes
 
 
 def _array(values: torch.Tensor) -> np.ndarray:
@@ -172,7 +185,9 @@ def add_adapter(
         fan_in_fan_out=transposed,
         task_type="CAUSAL_LM",
     )
-    adapted = get_peft_model(model, config, autocast_adapter_dtype=False)
+    # PEFT takes the dense layers of a model with experts for these, which have other names since transformers 5.
+    with patch.object(transformers_weight_conversion, "_convert_peft_config_moe", lambda *_: None):
+        adapted = get_peft_model(model, config, autocast_adapter_dtype=False)
     for name, parameter in adapted.named_parameters():
         if "lora_" in name:
             parameter.data = parameter.data.to(dtype)

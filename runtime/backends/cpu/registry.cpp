@@ -9,15 +9,16 @@ namespace mebp::cpu {
 static Kernel findReference(std::string_view name) {
   using namespace reference;
   return findKernelIn<Kernel>({&activationKernels, &attentionKernels, &elementwiseKernels, &embeddingKernels,
-                               &linearKernels, &lossKernels, &normKernels, &parameterGradientKernels, &ropeKernels},
+                               &expertKernels, &linearKernels, &lossKernels, &normKernels, &parameterGradientKernels,
+                               &ropeKernels, &routeKernels},
                               name);
 }
 
 static Kernel findVector(std::string_view name) {
   using namespace vector;
   return findKernelIn<Kernel>({&activationKernels, &attentionKernels, &attentionGradientKernels, &elementwiseKernels,
-                               &embeddingKernels, &linearKernels, &lossKernels, &normKernels, &parameterGradientKernels,
-                               &ropeKernels},
+                               &embeddingKernels, &expertKernels, &linearKernels, &lossKernels, &normKernels,
+                               &parameterGradientKernels, &ropeKernels},
                               name);
 }
 

@@ -10,6 +10,7 @@ namespace mebp::mlx {
 extern const KernelTable activationKernels;
 extern const KernelTable attentionKernels;
 extern const KernelTable elementwiseKernels;
+extern const KernelTable expertKernels;
 extern const KernelTable linearKernels;
 extern const KernelTable lossKernels;
 extern const KernelTable normKernels;

@@ -98,6 +98,10 @@ static array addParts(int first, int count, const Part &part, const std::vector<
   return left + addParts(first + half, count - half, part, {left});
 }
 
+array addedInParts(int depth, const std::function<array(int, int, const std::vector<array> &)> &part) {
+  return addParts(0, depth, part);
+}
+
 // Likewise. What is off in a norm's mean is off in its whole row.
 array sumOf(const array &x) {
   constexpr int part = 32;

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <vector>
 
 #include <mlx/array.h>
 #include <mlx/ops.h>
@@ -37,6 +39,10 @@ array gatherRows(const Value &value, const array &rows);
 
 // Over the last axis, which stays, of length 1.
 array sumOf(const array &x);
+
+// The sum of part(first, count, before) over pieces of a depth: a part is computed when all of `before` is there. In
+// one piece where that is exact enough.
+array addedInParts(int depth, const std::function<array(int, int, const std::vector<array> &)> &part);
 
 // a b, of matrices or of as many pairs of them.
 array product(const array &a, const array &b);

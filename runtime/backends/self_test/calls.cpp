@@ -35,6 +35,7 @@ public:
     listForwardAttention();
     listParameterGradients();
     listElementwise();
+    listExperts();
     listLoss();
     listManyRows();
     return std::move(calls);
@@ -206,6 +207,33 @@ private:
     addBoth("softcap", {rows(37)}, {rows(37)}, {{"softcap", 1.5}});
     addBoth("softcap_gradient", {rows(37), rows(37)}, {rows(37)}, {{"softcap", 1.5}});
     addBoth("fill", {}, {rows(37)}, {{"value", 0.3}});
+  }
+
+  // Four experts, two for a token.
+  void listExperts() {
+    constexpr uint64_t slots = 2, experts = 4, inputs = 37, outputs = 21;
+    const Matrix logits = exact(tokens(), experts), weights = exact(tokens(), slots), shared = exact(tokens(), inputs);
+    Matrix ids = weights;
+    ids.below = experts;
+    for (const char *score : {"softmax", "sigmoid", "softmax_of_chosen"}) {
+      const Attributes attributes = {{"score", 0, {}, score}, {"normalized", 1}, {"scale", 1.5}};
+      add("route", {logits, exact(1, experts)}, {weights, weights}, attributes);
+      add("route_gradient", {logits, ids, weights}, {logits}, attributes);
+    }
+    add("route", {logits}, {weights, weights},
+        {{"score", 0, {}, "sigmoid"}, {"groups", 2}, {"top_groups", 1}, {"best_of_group", 2}});
+    for (format::ElementType storage : storages) {
+      const Matrix w = {experts * outputs, inputs, storage};
+      for (uint64_t copies : {uint64_t(1), slots})
+        addBoth("expert_linear", {rows(copies * inputs), w, ids, rows(slots * outputs)}, {rows(slots * outputs)},
+                {{"alpha", 0.5}});
+      addBoth("expert_linear_input_gradient", {rows(slots * outputs), w, ids}, {rows(slots * inputs)});
+      addBoth("expert_linear_shared_gradient", {rows(slots * outputs), w, ids, shared}, {shared});
+    }
+    const Matrix dw = exact(experts * outputs, inputs);
+    addBoth("expert_linear_weight_gradient", {rows(slots * outputs), rows(inputs), ids, dw}, {accumulating(dw, 3)});
+    addBoth("expert_sum", {rows(slots * outputs), weights}, {rows(outputs)});
+    addBoth("expert_sum_gradient", {rows(slots * outputs), weights, rows(outputs)}, {rows(slots * outputs), weights});
   }
 
   // Tiles of five of the vocabulary's rows.

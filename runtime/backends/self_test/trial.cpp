@@ -79,7 +79,11 @@ Trial::Content Trial::makeContent(const Matrix &matrix, uint64_t stream) const {
       put(data, i, i % 4 == 3 && matrix.positive ? -100 : id);
       continue;
     }
-    const float drawn = draw(), number = matrix.positive ? std::abs(drawn) + 0.5f : drawn;
+    const float drawn = draw();
+    float number = matrix.positive ? std::abs(drawn) + 0.5f : drawn;
+    if (matrix.below)
+      number =
+          static_cast<float>((format::randomBits(6, stream, i / matrix.columns) + i % matrix.columns) % matrix.below);
     if (matrix.element == format::BF16)
       put(data, i, format::floatToBfloat(number));
     else

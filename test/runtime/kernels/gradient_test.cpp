@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+using mebp::Score;
 using namespace mebp::cpu;
 using namespace mebp::cpu::test;
 
@@ -101,6 +102,41 @@ TEST(Gradient, Activations) {
   expectGradient({"softcap", {x}, {dy}, capped}, 0, dy, {"softcap_gradient", {x, dy}, {x}, capped});
   expectGradient({"silu", {x}, {dy}}, 0, dy, {"silu_gradient", {x, dy}, {x}});
   expectGradient({"relu", {x}, {dy}}, 0, dy, {"relu_gradient", {x, dy}, {x}});
+}
+
+TEST(Gradient, Route) {
+  Value logits = Value::random(4, 6, 1), dweights = Value::random(4, 2, 2), bias = Value::random(1, 6, 3);
+  for (Score score : {Score::Softmax, Score::Sigmoid, Score::SoftmaxOfChosen})
+    for (bool normalized : {false, true}) {
+      Attributes attributes;
+      attributes.score = score, attributes.normalized = normalized, attributes.scale = 1.5f;
+      attributes.epsilon = normalized ? 0.1f : 0.0f;
+      CallSpec forward{"route", {logits, bias}, {dweights, dweights}, attributes};
+      Value ids = run(forward, InstructionSet::Reference)[1];
+      expectGradient(forward, 0, dweights, {"route_gradient", {logits, ids, dweights}, {logits}, attributes});
+    }
+}
+
+TEST(Gradient, Experts) {
+  constexpr int64_t rows = 5, slots = 2, experts = 3, inputs = 4, outputs = 3;
+  Value w = Value::random(experts * outputs, inputs, 1), dy = Value::random(rows, slots * outputs, 2);
+  Value ids = Value::constant(rows, slots, 0);
+  for (int64_t r = 0; r < rows; ++r)
+    ids.element(r, 0) = static_cast<float>(r % 2), ids.element(r, 1) = r == 3 ? 2.0f : static_cast<float>(1 - r % 2);
+  Attributes attributes;
+  attributes.alpha = 1.5f;
+  for (int64_t copies : {int64_t{1}, slots}) {
+    Value x = Value::random(rows, copies * inputs, 3);
+    CallSpec forward{"expert_linear", {x, w, ids}, {dy}, attributes};
+    const char *name = copies == 1 ? "expert_linear_shared_gradient" : "expert_linear_input_gradient";
+    expectGradient(forward, 0, dy, {name, {dy, w, ids}, {x}, attributes});
+    expectGradient(forward, 1, dy, {"expert_linear_weight_gradient", {dy, x, ids}, {w}, attributes});
+  }
+  Value weights = Value::random(rows, slots, 4), dout = Value::random(rows, outputs, 5);
+  CallSpec sum{"expert_sum", {dy, weights}, {dout}};
+  CallSpec gradient{"expert_sum_gradient", {dy, weights, dout}, {dy, weights}};
+  expectGradient(sum, 0, dout, gradient, 0);
+  expectGradient(sum, 1, dout, gradient, 1);
 }
 
 TEST(Gradient, PartsOfGroups) {

@@ -221,7 +221,7 @@ double distance(const std::vector<float> &actual, const std::vector<float> &expe
 template <typename Body> static void forEachInstructionSet(const std::string &kernel, const Body &body) {
   const std::vector<InstructionSet> &sets = availableInstructionSets();
   for (auto set = sets.rbegin() + 1; set != sets.rend(); ++set) {
-    if (findBf16Products(*set) && kernel.rfind("linear", 0) != 0 && kernel.rfind("attention", 0) != 0)
+    if (findBf16Products(*set) && kernel.find("linear") == std::string::npos && kernel.rfind("attention", 0) != 0)
       continue;
     useInstructionSet(*set);
     SCOPED_TRACE(nameOf(*set));
@@ -285,10 +285,12 @@ static bool isThin(const CallSpec &spec) {
   return spec.isDecoding && (spec.sequence > 1 || spec.operands[0].shape.rows <= CodeFactors::maximumRows);
 }
 
+static bool isForward(const CallSpec &spec) { return spec.name == "linear" || spec.name == "expert_linear"; }
+
 // Their products with codes as they lie are sums in another order than those with widened weights.
 static bool multipliesCodes(const CallSpec &spec) {
   const Bf16Products *products = findBf16Products(instructionSet());
-  return products && products->multiplyCodes && isThin(spec) && spec.name == "linear" &&
+  return products && products->multiplyCodes && isThin(spec) && isForward(spec) &&
          spec.operands[0].shape.storage == Storage::BF16 && isQuantised(spec.operands[1].shape.storage);
 }
 
@@ -299,7 +301,9 @@ static bool multipliesBf16(const CallSpec &spec) {
   auto narrow = [&](size_t operand) { return spec.operands[operand].shape.storage == Storage::BF16; };
   if (spec.name == "attention" || spec.name == "attention_gradient")
     return !spec.isDecoding && narrow(0) && narrow(1) && narrow(2) && (spec.name == "attention" || narrow(5));
-  const bool linear = spec.name == "linear_input_gradient" || (spec.name == "linear" && !isThin(spec));
+  const bool backward = spec.name == "linear_input_gradient" || spec.name == "expert_linear_input_gradient" ||
+                        spec.name == "expert_linear_shared_gradient";
+  const bool linear = backward || (isForward(spec) && !isThin(spec));
   return linear && spec.operands[1].shape.storage != Storage::F32 && (narrow(0) || spec.attributes.narrow);
 }
 
@@ -338,7 +342,7 @@ static void expectFamiliesAgree(const CallSpec &spec, double tolerance, double s
   forEachInstructionSet(spec.name, [&] {
     if (multipliesBf16(spec)) {
       best = run(spec, instructionSet());
-      if (spec.name.rfind("linear", 0) == 0)
+      if (spec.name.find("linear") != std::string::npos)
         expectRoundedFactors(spec, best[0], tolerance);
       else
         expectClose(best, expected, tolerance + roundedWeights, scale);

@@ -12,11 +12,13 @@ extern const KernelTable activationKernels;
 extern const KernelTable attentionKernels;
 extern const KernelTable elementwiseKernels;
 extern const KernelTable embeddingKernels;
+extern const KernelTable expertKernels;
 extern const KernelTable linearKernels;
 extern const KernelTable lossKernels;
 extern const KernelTable normKernels;
 extern const KernelTable parameterGradientKernels;
 extern const KernelTable ropeKernels;
+extern const KernelTable routeKernels;
 
 // For heads that are too wide for the vectors' workspace.
 void attention(const Call &call, const Context &context);

@@ -21,6 +21,15 @@ namespace mebp::cpu::HWY_NAMESPACE {
 
 static_assert(Bf16Products::panelWidth == panelWidth);
 
+// Some of a row, with zeros behind it up to `stride`.
+inline void copyInBf16(const Bf16Products &products, Row from, int64_t count, int64_t stride, uint16_t *to) {
+  if (from.isBf16())
+    std::copy_n(from.halves(), count, to);
+  else
+    products.round(from.floats(), count, to);
+  std::fill(to + count, to + stride, uint16_t(0));
+}
+
 // A matrix whose blocks are left factors in bf16, as they lie there or rounded to it.
 class Bf16Factors {
 public:
@@ -49,15 +58,8 @@ public:
     if (from.isBf16() && whole)
       return {from.halves(), matrix.stride};
     int64_t stride = products.wholeUnits(count);
-    for (int64_t r = 0; r < rows; ++r) {
-      uint16_t *to = room + r * stride;
-      Row row = from + r * matrix.stride;
-      if (row.isBf16())
-        std::copy_n(row.halves(), count, to);
-      else
-        products.round(row.floats(), count, to);
-      std::fill(to + count, to + stride, uint16_t(0));
-    }
+    for (int64_t r = 0; r < rows; ++r)
+      copyInBf16(products, from + r * matrix.stride, count, stride, room + r * stride);
     return {room, stride};
   }
   void multiply(int64_t rows, int64_t, int64_t d, int64_t count, const Left &left, const uint16_t *panel, float *sums,

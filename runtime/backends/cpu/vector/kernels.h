@@ -17,6 +17,7 @@ extern const KernelTable attentionKernels;
 extern const KernelTable attentionGradientKernels;
 extern const KernelTable elementwiseKernels;
 extern const KernelTable embeddingKernels;
+extern const KernelTable expertKernels;
 extern const KernelTable linearKernels;
 extern const KernelTable lossKernels;
 extern const KernelTable normKernels;

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Mixtures of experts: Route(logits, bias) gives weights and ids, ExpertLinear(x, weight, ids) multiplies each slot of
+// a token with the weights of its expert, ExpertSum(y, weights) adds up what the slots give. A gate of one number, σ(g)
+// x, is the sum of one slot, which a router of one expert weighs.
+#include "compiler/import/OnnxMatchers.h"
+
+#include "mlir/IR/BuiltinOps.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mebp;
+
+namespace {
+
+/// What a value is a view of, through the nodes of these names.
+Value strip(Value value, ArrayRef<StringRef> views = {"Reshape"}) {
+  while (auto node = value.getDefiningOp<nn::OnnxOp>()) {
+    if (!llvm::is_contained(views, node.getOpType()))
+      break;
+    value = node.getInputs()[0];
+  }
+  return value;
+}
+
+/// The node whose result of that number `value` is.
+nn::OnnxOp getNodeOfResult(Value value, StringRef op, unsigned number) {
+  nn::OnnxOp node = getNode(value, op);
+  return node && node.getOutputs().size() > number && node.getOutputs()[number] == value ? node : nn::OnnxOp();
+}
+
+/// Σ over the last axis, or over the one before it, of what is returned.
+Value getSummand(Value value, int64_t fromBack, bool keepsAxis) {
+  nn::OnnxOp sum = getNode(value, "ReduceSum");
+  if (!sum)
+    return {};
+  Value summand = sum.getInputs()[0];
+  int64_t axis = static_cast<int64_t>(getShape(summand).size()) - fromBack;
+  bool matches = getInteger(sum, "axis") == axis && (getInteger(sum, "keepdims") != 0) == keepsAxis;
+  return matches ? summand : Value();
+}
+
+/// A table that the file holds comes as a parameter.
+bool areOnes(Value value) {
+  auto read = value.getDefiningOp<nn::ReadParameterOp>();
+  if (!read)
+    return isSplat(value, 1);
+  auto parameter = read->getParentOfType<ModuleOp>().lookupSymbol<nn::ParameterOp>(read.getParameter());
+  auto held = parameter ? dyn_cast_or_null<DenseElementsAttr>(parameter.getInlineDataAttr()) : DenseElementsAttr();
+  return held && held.isSplat() && isa<FloatType>(held.getElementType()) &&
+         held.getSplatValue<APFloat>().isExactlyValue(1.0);
+}
+
+struct Router {
+  Value logits, bias, ids;
+  StringRef score;
+  bool isNormalized = false;
+  double epsilon = 0, scale = 1;
+  int64_t groups = 1, topGroups = 1, bestOfGroup = 1;
+
+  int64_t experts() const { return getShape(logits).back(); }
+};
+
+/// Finds out what a value [tokens, slots] that weighs experts is made of.
+class RouterMatcher {
+public:
+  std::optional<Router> match(Value weights) {
+    Scaled scaled = stripScale(strip(weights));
+    router.scale = scaled.factor;
+    Value p = strip(scaled.source);
+    if (nn::OnnxOp division = getNode(p, "Div")) {
+      p = division.getInputs()[0];
+      if (!matchSum(division.getInputs()[1], p))
+        return std::nullopt;
+      router.isNormalized = true;
+    }
+    if (!matchChosen(p) || router.experts() < getShape(router.ids).back())
+      return std::nullopt;
+    return router;
+  }
+
+private:
+  /// Σ p, Σ p + epsilon, or max(Σ p, bound) with a bound that no sum of a softmax's largest falls below.
+  bool matchSum(Value sum, Value p) {
+    if (getSummand(sum, 1, true) == p)
+      return true;
+    if (nn::OnnxOp clip = getNode(sum, "Clip")) {
+      auto bound = clip.getInputs().size() == 2 ? getSplat(clip.getInputs()[1]) : std::nullopt;
+      return bound && *bound <= 1e-6 && getSummand(clip.getInputs()[0], 1, true) == p;
+    }
+    nn::OnnxOp add = getNode(sum, "Add");
+    return add && matchEitherWay(add, [&](Value inner, Value number) {
+             auto epsilon = getSplat(number);
+             if (!epsilon || getSummand(inner, 1, true) != p)
+               return false;
+             router.epsilon = *epsilon;
+             return true;
+           });
+  }
+
+  bool matchChosen(Value p) {
+    if (nn::OnnxOp top = getNodeOfResult(p, "TopK", 0)) {
+      Value scores = matchGroups(top.getInputs()[0], 0);
+      router.ids = top.getOutputs()[1];
+      return scores && matchScores(scores);
+    }
+    if (nn::OnnxOp softmax = getNode(p, "Softmax")) {
+      nn::OnnxOp top = getNodeOfResult(softmax.getInputs()[0], "TopK", 0);
+      if (!top || !top.getInputs()[0].getDefiningOp<nn::OnnxOp>())
+        return false;
+      router.score = "softmax_of_chosen";
+      router.logits = top.getInputs()[0];
+      router.ids = top.getOutputs()[1];
+      return true;
+    }
+    nn::OnnxOp gather = getNode(p, "GatherElements");
+    nn::OnnxOp top = gather ? getNodeOfResult(gather.getInputs()[1], "TopK", 1) : nn::OnnxOp();
+    if (!top)
+      return false;
+    router.ids = gather.getInputs()[1];
+    Value scores = gather.getInputs()[0], choice = matchGroups(top.getInputs()[0], -INFINITY);
+    return choice && matchScores(scores) && (choice == scores || matchBias(choice, scores));
+  }
+
+  bool matchScores(Value scores) {
+    for (auto [op, name] : {std::pair<StringRef, StringRef>{"Softmax", "softmax"}, {"Sigmoid", "sigmoid"}})
+      if (nn::OnnxOp node = getNode(scores, op)) {
+        router.score = name;
+        router.logits = node.getInputs()[0];
+        return true;
+      }
+    return false;
+  }
+
+  bool matchBias(Value choice, Value scores) {
+    nn::OnnxOp add = getNode(choice, "Add");
+    return add && matchEitherWay(add, [&](Value left, Value bias) {
+             Value parameter = strip(bias);
+             auto count = cast<RankedTensorType>(parameter.getType()).getNumElements();
+             if (left != scores || !parameter.getDefiningOp<nn::ReadParameterOp>() || count != router.experts())
+               return false;
+             router.bias = parameter;
+             return true;
+           });
+  }
+
+  /// What is chosen from the best groups of it alone: the rest is `hidden`. The value itself where nothing is hidden.
+  Value matchGroups(Value choice, double hidden) {
+    nn::OnnxOp where = getNode(choice, "Where");
+    if (!where)
+      return choice;
+    Value condition = where.getInputs()[0], shown = where.getInputs()[1], other = where.getInputs()[2];
+    if (nn::OnnxOp inverted = getNode(condition, "Not")) {
+      condition = inverted.getInputs()[0];
+      std::swap(shown, other);
+    }
+    nn::OnnxOp scatter = getNode(strip(condition, {"Reshape", "Expand", "Cast"}), "ScatterElements");
+    if (!isSplat(other, hidden) || !scatter || !isSplat(scatter.getInputs()[0], 0) || !areOnes(scatter.getInputs()[2]))
+      return {};
+    nn::OnnxOp top = getNodeOfResult(scatter.getInputs()[1], "TopK", 1);
+    return top && matchGroupScores(top.getInputs()[0], shown, getShape(top.getOutputs()[1]).back()) ? shown : Value();
+  }
+
+  bool matchGroupScores(Value scores, Value choice, int64_t kept) {
+    Value grouped;
+    if (nn::OnnxOp largest = getNode(scores, "ReduceMax")) {
+      grouped = largest.getInputs()[0];
+    } else {
+      Value summand = getSummand(scores, 1, false);
+      nn::OnnxOp best = summand ? getNodeOfResult(summand, "TopK", 0) : nn::OnnxOp();
+      if (!best)
+        return false;
+      grouped = best.getInputs()[0];
+      router.bestOfGroup = getShape(best.getOutputs()[0]).back();
+    }
+    ArrayRef<int64_t> shape = getShape(grouped);
+    if (strip(grouped) != strip(choice) || shape.size() != getShape(choice).size() + 1 ||
+        shape.back() * shape[shape.size() - 2] != getShape(choice).back())
+      return false;
+    router.groups = shape[shape.size() - 2];
+    router.topGroups = kept;
+    return true;
+  }
+
+  Router router;
+};
+
+/// Makes the node where its ids were chosen, and returns it.
+nn::OnnxOp makeRoute(PatternRewriter &rewriter, const Router &router, Type weights, Type ids, Operation *place) {
+  OpBuilder::InsertionGuard guard(rewriter);
+  rewriter.setInsertionPoint(place);
+  SmallVector<NamedAttribute> attributes;
+  auto set = [&](StringRef name, Attribute value) { attributes.push_back(rewriter.getNamedAttr(name, value)); };
+  set("score", rewriter.getStringAttr(router.score));
+  set("scale", rewriter.getF32FloatAttr(static_cast<float>(router.scale)));
+  if (router.isNormalized)
+    set("normalized", rewriter.getUnitAttr());
+  if (router.epsilon != 0)
+    set("epsilon", rewriter.getF32FloatAttr(static_cast<float>(router.epsilon)));
+  // Of one group, or of all, nothing is hidden.
+  if (router.topGroups < router.groups) {
+    set("groups", rewriter.getI64IntegerAttr(router.groups));
+    set("top_groups", rewriter.getI64IntegerAttr(router.topGroups));
+    set("best_of_group", rewriter.getI64IntegerAttr(router.bestOfGroup));
+  }
+  SmallVector<Value> inputs = {router.logits};
+  if (router.bias)
+    inputs.push_back(router.bias);
+  return nn::OnnxOp::create(rewriter, place->getLoc(), {weights, ids}, rewriter.getStringAttr("Route"), inputs,
+                            rewriter.getDictionaryAttr(attributes));
+}
+
+/// w[ids] x, with a weight [experts, out, in].
+struct RaiseExpertLinear : NodePattern {
+  explicit RaiseExpertLinear(MLIRContext *context) : NodePattern(context, "MatMul", 2) {}
+  bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
+    Value chosen = root.getInputs()[0], x = root.getInputs()[1];
+    nn::OnnxOp gather = getNode(strip(chosen), "Gather");
+    if (!gather || getInteger(gather, "axis") != 0)
+      return false;
+    Value weight = gather.getInputs()[0], parameter = strip(weight), ids = strip(gather.getInputs()[1]);
+    ArrayRef<int64_t> shape = getShape(chosen), all = getShape(weight), inputs = getShape(x);
+    if (!parameter.getDefiningOp<nn::ReadParameterOp>() || all.size() != 3 || shape.size() != 4 ||
+        shape.drop_front(2) != all.drop_front() || getShape(parameter).back() != all.back() || inputs.size() != 4 ||
+        inputs.back() != 1 || getShape(ids) != shape.take_front(2))
+      return false;
+    replaceByNode(rewriter, root, "ExpertLinear", {x, parameter, ids});
+    return true;
+  }
+};
+
+/// Σ y_j weights_j over the slots.
+struct RaiseExpertSum : NodePattern {
+  explicit RaiseExpertSum(MLIRContext *context) : NodePattern(context, "ReduceSum", 2) {}
+  bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
+    Value summand = getSummand(root.getOutputs()[0], 2, false);
+    nn::OnnxOp product = summand ? getNode(summand, "Mul") : nn::OnnxOp();
+    if (!product || getShape(summand).size() != 3)
+      return false;
+    return matchEitherWay(product, [&](Value y, Value weights) {
+      ArrayRef<int64_t> shape = getShape(weights);
+      if (getShape(y) != getShape(summand) || shape.size() != 3 || shape.back() != 1)
+        return false;
+      auto router = RouterMatcher().match(weights);
+      if (!router)
+        return false;
+      auto type = cast<RankedTensorType>(weights.getType()).clone(shape.drop_back());
+      nn::OnnxOp route = makeRoute(rewriter, *router, type, router->ids.getType(), router->ids.getDefiningOp());
+      rewriter.replaceAllUsesWith(router->ids, route.getOutputs()[1]);
+      replaceByNode(rewriter, root, "ExpertSum", {y, route.getOutputs()[0]});
+      return true;
+    });
+  }
+};
+
+/// σ(g) x with one g for each token.
+struct RaiseTokenGate : NodePattern {
+  explicit RaiseTokenGate(MLIRContext *context) : NodePattern(context, "Mul", 2) {}
+  bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
+    return matchEitherWay(root, [&](Value gate, Value x) {
+      nn::OnnxOp sigmoid = getNode(gate, "Sigmoid");
+      ArrayRef<int64_t> one = getShape(gate), all = getShape(x);
+      if (!sigmoid || one.back() != 1 || all.back() == 1 || one.drop_back() != all.drop_back())
+        return false;
+      Router router;
+      router.logits = sigmoid.getInputs()[0];
+      router.score = "sigmoid";
+      auto type = cast<RankedTensorType>(gate.getType());
+      nn::OnnxOp route = makeRoute(rewriter, router, type, type.clone(rewriter.getI64Type()), sigmoid);
+      replaceByNode(rewriter, root, "ExpertSum", {x, route.getOutputs()[0]});
+      return true;
+    });
+  }
+};
+
+} // namespace
+
+void mebp::populateRaiseExperts(RewritePatternSet &patterns) {
+  patterns.add<RaiseExpertLinear, RaiseExpertSum, RaiseTokenGate>(patterns.getContext());
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Mixtures of experts. logits [N,E]; ids, weights [N,J]; x, dx [N,J·K] or [N,K], w [E·O,K], y [N,J·O]. Each slot is a
+// row of its own here, which MLX multiplies with the matrix of its expert.
+#include "runtime/backends/mlx/kernels.h"
+
+#include <limits>
+
+namespace mebp::mlx {
+
+namespace mx = ::mlx::core;
+
+static array scoresOf(const array &logits, Score score) {
+  if (score == Score::Softmax)
+    return mx::softmax(logits, -1, true);
+  return score == Score::Sigmoid ? mx::sigmoid(logits) : logits;
+}
+
+// Of `choices` those of the best groups; the others are hidden.
+static array chooseGroups(const array &choices, const Attributes &attributes) {
+  const int rows = choices.shape(0), groups = attributes.groups, size = choices.shape(1) / groups;
+  const int kept = attributes.topGroups ? attributes.topGroups : groups;
+  const array grouped = mx::reshape(choices, {rows, groups, size});
+  const array best = mx::slice(mx::sort(grouped, -1), {0, 0, size - attributes.bestOfGroup}, {rows, groups, size});
+  const array order = mx::argsort(mx::argsort(-mx::sum(best, -1), -1), -1);
+  const array chosen = mx::less(order, array(kept, order.dtype()));
+  const array hidden = array(-std::numeric_limits<float>::infinity());
+  return mx::reshape(mx::where(mx::expand_dims(chosen, -1), grouped, hidden), {rows, groups * size});
+}
+
+static void route(Call &call) {
+  const Attributes &attributes = call.attributes;
+  const array logits = call.numbers(0), scores = scoresOf(logits, attributes.score);
+  array choices = call.has(1) ? scores + call.numbers(1) : scores;
+  if (attributes.groups > 1)
+    choices = chooseGroups(choices, attributes);
+  const array ids = columnsOf(mx::argsort(-choices, -1), 0, call.results[1].columns);
+  array p = mx::take_along_axis(scores, ids, 1);
+  if (attributes.score == Score::SoftmaxOfChosen)
+    p = mx::softmax(p, -1, true);
+  if (attributes.normalized)
+    p = p / (mx::sum(p, -1, true) + attributes.epsilon);
+  call.give(0, attributes.scale * p);
+  call.give(1, ids);
+}
+
+static void routeGradient(Call &call) {
+  const Attributes &attributes = call.attributes;
+  const array logits = call.numbers(0), ids = mx::astype(call.numbers(1), mx::int32);
+  const array scores = scoresOf(logits, attributes.score);
+  const bool ofChosen = attributes.score == Score::SoftmaxOfChosen;
+  array p = mx::take_along_axis(scores, ids, 1);
+  if (ofChosen)
+    p = mx::softmax(p, -1, true);
+  array g = attributes.scale * call.numbers(2);
+  if (attributes.normalized) {
+    const array z = mx::sum(p, -1, true) + attributes.epsilon;
+    g = (g - mx::sum(g * p, -1, true) / z) / z;
+  }
+  const array product = mx::sum(g * p, -1, true);
+  if (attributes.score == Score::Softmax) {
+    const array ds = mx::put_along_axis(mx::zeros_like(logits), ids, g, 1);
+    return call.give(0, scores * (ds - product));
+  }
+  const array chosen = ofChosen ? p * (g - product) : g * p * (1 - p);
+  call.give(0, mx::put_along_axis(mx::zeros_like(logits), ids, chosen, 1));
+}
+
+// [N·J, columns]: what a matrix has for each slot, or has once for all of a token.
+static array slotsOf(const array &whole, int slots, int columns) {
+  const int rows = whole.shape(0);
+  const array each = whole.shape(1) == columns ? mx::broadcast_to(mx::expand_dims(whole, 1), {rows, slots, columns})
+                                               : mx::reshape(whole, {rows, slots, columns});
+  return mx::reshape(each, {rows * slots, columns});
+}
+
+// x w[e]ᵀ, or x w[e], for each row of x and its expert e.
+static array multiply(const array &x, const Value &w, const array &ids, int outputs, bool transposed) {
+  const int experts = w.data.shape(0) / outputs;
+  const array numbers = mx::reshape(numbersOf(w), {experts, outputs, w.columns});
+  const array right = transposed ? mx::swapaxes(numbers, 1, 2) : numbers;
+  const array chosen = mx::reshape(mx::astype(ids, mx::uint32), {-1});
+  return addedInParts(x.shape(1), [&](int first, int count, const std::vector<array> &before) {
+    const array part = mx::slice(right, {0, first, 0}, {experts, first + count, right.shape(2)});
+    const array rows = mx::expand_dims(behind(before, columnsOf(x, first, count)), 1);
+    return mx::squeeze(mx::gather_mm(rows, part, std::nullopt, chosen), 1);
+  });
+}
+
+static void expertLinear(Call &call) {
+  const array ids = call.numbers(2);
+  const int slots = ids.shape(1), outputs = call.results[0].columns / slots;
+  const array x = slotsOf(call.numbers(0), slots, call.value(1).columns);
+  const array y = call.attributes.alpha * multiply(x, call.value(1), ids, outputs, true);
+  const array flat = mx::reshape(y, {ids.shape(0), slots * outputs});
+  call.give(0, call.has(3) ? flat + call.numbers(3) : flat);
+}
+
+// Of each slot, or their sum.
+static array inputGradient(const Call &call, bool shared) {
+  const array ids = call.numbers(2), dy = call.numbers(0);
+  const int slots = ids.shape(1), outputs = dy.shape(1) / slots, inputs = call.value(1).columns;
+  const array each = call.attributes.alpha * multiply(slotsOf(dy, slots, outputs), call.value(1), ids, outputs, false);
+  const array flat = shared ? mx::sum(mx::reshape(each, {ids.shape(0), slots, inputs}), 1)
+                            : mx::reshape(each, {ids.shape(0), slots * inputs});
+  return call.has(3) ? flat + call.numbers(3) : flat;
+}
+static void expertLinearInputGradient(Call &call) { call.give(0, inputGradient(call, false)); }
+static void expertLinearSharedGradient(Call &call) { call.give(0, inputGradient(call, true)); }
+
+// Expert by expert: the slots of others are zeros.
+static void expertLinearWeightGradient(Call &call) {
+  const array ids = call.numbers(2), dy = call.numbers(0);
+  const int slots = ids.shape(1), outputs = dy.shape(1) / slots, experts = call.results[0].rows / outputs;
+  const array rows = slotsOf(dy, slots, outputs), x = slotsOf(call.numbers(1), slots, call.results[0].columns);
+  const array numbers = mx::reshape(ids, {-1, 1});
+  std::vector<array> parts;
+  for (int expert = 0; expert < experts; ++expert) {
+    const array own = mx::where(mx::equal(numbers, array(static_cast<float>(expert))), rows, array(0.0f));
+    const std::vector<array> before = parts.empty() ? parts : std::vector<array>{parts.back()};
+    parts.push_back(product(mx::transpose(behind(before, own)), x));
+  }
+  const array sum = call.attributes.alpha * mx::concatenate(parts, 0);
+  call.give(0, call.has(3) ? sum + call.numbers(3) : sum);
+}
+
+// y [N,J,D] and weights [N,J,1].
+static void expertSum(Call &call) {
+  const array weights = mx::expand_dims(call.numbers(1), -1);
+  const array y = mx::reshape(call.numbers(0), {weights.shape(0), weights.shape(1), call.results[0].columns});
+  call.give(0, mx::sum(weights * y, 1));
+}
+
+static void expertSumGradient(Call &call) {
+  const array weights = mx::expand_dims(call.numbers(1), -1), dout = mx::expand_dims(call.numbers(2), 1);
+  const array y = call.numbers(0), each = mx::reshape(y, {weights.shape(0), weights.shape(1), dout.shape(2)});
+  call.give(0, mx::reshape(weights * dout, y.shape()));
+  call.give(1, mx::squeeze(sumOf(each * dout), -1));
+}
+
+constexpr KernelTable expertKernels = {{"route", route},
+                                       {"route_gradient", routeGradient},
+                                       {"expert_linear", expertLinear},
+                                       {"expert_linear_input_gradient", expertLinearInputGradient},
+                                       {"expert_linear_shared_gradient", expertLinearSharedGradient},
+                                       {"expert_linear_weight_gradient", expertLinearWeightGradient},
+                                       {"expert_sum", expertSum},
+                                       {"expert_sum_gradient", expertSumGradient}};
+
+} // namespace mebp::mlx

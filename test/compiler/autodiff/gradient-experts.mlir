@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// RUN: mebp-opt %s --mebp-differentiate-blocks | FileCheck %s
+// RUN: mebp-opt %s --mebp-differentiate-blocks --mebp-chunk-sequence=size=16 | FileCheck %s --check-prefix=CHUNK
+// RUN: mebp-opt %s --mebp-differentiate-blocks --mebp-chunk-sequence=size=16 --mebp-narrow-activations --mebp-lower-to-exec="batch=2 sequence=40" --mebp-place-values -o /dev/null
+
+!x = tensor<?x?x4xf32, #nn.tokens>
+!e = tensor<?x?x3xf32, #nn.tokens>
+!j = tensor<?x?x2xf32, #nn.tokens>
+!y = tensor<?x?x10xf32, #nn.tokens>
+!z = tensor<?x?x8xf32, #nn.tokens>
+nn.parameter @gate : tensor<3x4xf32>
+nn.parameter @up : tensor<15x4xf32> {trainable}
+nn.parameter @down : tensor<12x5xf32>
+
+// The choice is made again and has no gradient; every value has a row for each token, so all is cut into chunks, and
+// the gradient of the experts' weight is carried.
+train.block layer @experts parameters ("down" = @down, "gate" = @gate, "up" = @up) programs {forward = @experts.forward}
+func.func private @experts.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %gate: tensor<3x4xf32> {train.port = #train.port<parameter, "gate">},
+    %up: tensor<15x4xf32> {train.port = #train.port<parameter, "up">, train.trainable},
+    %down: tensor<12x5xf32> {train.port = #train.port<parameter, "down">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
+  %logits = nn.linear(%x, %gate) : (!x, tensor<3x4xf32>) -> !e
+  %weights, %ids = nn.route(%logits) {score = "softmax", normalized, scale = 2.0 : f32} : (!e) -> (!j, !j)
+  %h = nn.expert_linear(%x, %up, %ids) : (!x, tensor<15x4xf32>, !j) -> !y
+  %z = nn.expert_linear(%h, %down, %ids) {alpha = 3.0 : f32} : (!y, tensor<12x5xf32>, !j) -> !z
+  %sum = nn.expert_sum(%z, %weights) : (!z, !j) -> !x
+  return %sum : !x
+}
+// CHECK-LABEL: func.func private @experts.backward(
+// CHECK: %[[L:.*]] = nn.linear
+// CHECK: %[[W:.*]], %[[I:.*]] = nn.route(%[[L]])
+// CHECK: %[[H:.*]] = nn.expert_linear(%[[X:.*]], %[[UP:.*]], %[[I]])
+// CHECK: %[[Z:.*]] = nn.expert_linear(%[[H]], %[[DOWN:.*]], %[[I]])
+// CHECK: %[[DZ:.*]], %[[DW:.*]] = nn.expert_sum_gradient(%[[Z]], %[[W]], %[[D:.*]])
+// CHECK: %[[DH:.*]] = nn.expert_linear_input_gradient(%[[DZ]], %[[DOWN]], %[[I]]) {alpha = 3.000000e+00 : f32}
+// CHECK-DAG: nn.expert_linear_shared_gradient(%[[DH]], %[[UP]], %[[I]])
+// CHECK-DAG: nn.expert_linear_weight_gradient(%[[DH]], %[[X]], %[[I]])
+// CHECK-DAG: nn.route_gradient(%[[L]], %[[I]], %[[DW]]) {normalized, scale = 2.000000e+00 : f32, score = "softmax"}
+// CHUNK-LABEL: func.func private @experts.backward(
+// CHUNK: train.loop
+// CHUNK: %[[DW:.*]] = nn.expert_linear_weight_gradient(%{{[^ ]*}}, %{{[^ ]*}}, %{{[^ ]*}}, %[[SUM:.*]])
+// CHUNK: train.yield {{.*}}%[[DW]]

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// RUN: mebp-opt %s --mebp-raise | FileCheck %s
+!x = tensor<16x4xf32>
+!l = tensor<16x6xf32>
+!w = tensor<16x2xf32>
+!i = tensor<16x2xi64>
+!s = tensor<f32>
+!one = tensor<16x1xf32>
+nn.parameter @up : tensor<6x3x4xf32>
+nn.parameter @bias : tensor<6xf32>
+
+// The largest of a softmax, divided by their sum, weigh what each slot's expert gives.
+// CHECK-LABEL: @softmax
+// CHECK: %[[R:.*]]:2 = nn.onnx "Route"(%arg1) {normalized, scale = 1.000000e+00 : f32, score = "softmax"}
+// CHECK: %[[Y:.*]] = nn.onnx "ExpertLinear"(%{{.*}}, %{{.*}}, %[[R]]#1)
+// CHECK: %[[V:.*]] = nn.onnx "Reshape"(%[[Y]])
+// CHECK: %[[Z:.*]] = nn.onnx "ExpertSum"(%[[V]], %[[R]]#0)
+// CHECK-NEXT: return %[[Z]]
+func.func @softmax(%x: !x, %logits: !l) -> tensor<16x3xf32> {
+  %p = nn.onnx "Softmax"(%logits) : (!l) -> !l
+  %v, %ids = nn.onnx "TopK"(%p) : (!l) -> (!w, !i)
+  %sum = nn.onnx "ReduceSum"(%v) {axis = 1 : i64, keepdims = 1 : i64} : (!w) -> !one
+  %weights = nn.onnx "Div"(%v, %sum) : (!w, !one) -> !w
+  %all = nn.read_parameter @up : tensor<6x3x4xf32>
+  %flat = nn.onnx "Reshape"(%ids) : (!i) -> tensor<32xi64>
+  %own = nn.onnx "Gather"(%all, %flat) {axis = 0 : i64} : (tensor<6x3x4xf32>, tensor<32xi64>) -> tensor<32x3x4xf32>
+  %matrices = nn.onnx "Reshape"(%own) : (tensor<32x3x4xf32>) -> tensor<16x2x3x4xf32>
+  %column = nn.onnx "Reshape"(%x) : (!x) -> tensor<16x1x4x1xf32>
+  %product = nn.onnx "MatMul"(%matrices, %column) : (tensor<16x2x3x4xf32>, tensor<16x1x4x1xf32>) -> tensor<16x2x3x1xf32>
+  %y = nn.onnx "Reshape"(%product) : (tensor<16x2x3x1xf32>) -> tensor<16x2x3xf32>
+  %each = nn.onnx "Reshape"(%weights) : (!w) -> tensor<16x2x1xf32>
+  %weighed = nn.onnx "Mul"(%y, %each) : (tensor<16x2x3xf32>, tensor<16x2x1xf32>) -> tensor<16x2x3xf32>
+  %z = nn.onnx "ReduceSum"(%weighed) {axis = 1 : i64, keepdims = 0 : i64} : (tensor<16x2x3xf32>) -> tensor<16x3xf32>
+  return %z : tensor<16x3xf32>
+}
+
+// CHECK-LABEL: @softmax_of_chosen
+// CHECK: nn.onnx "Route"(%{{.*}}) {scale = 1.000000e+00 : f32, score = "softmax_of_chosen"}
+func.func @softmax_of_chosen(%y: tensor<16x2x3xf32>, %logits: !l) -> tensor<16x3xf32> {
+  %some = nn.onnx "Relu"(%logits) : (!l) -> !l
+  %v, %ids = nn.onnx "TopK"(%some) : (!l) -> (!w, !i)
+  %weights = nn.onnx "Softmax"(%v) : (!w) -> !w
+  %each = nn.onnx "Reshape"(%weights) : (!w) -> tensor<16x2x1xf32>
+  %weighed = nn.onnx "Mul"(%y, %each) : (tensor<16x2x3xf32>, tensor<16x2x1xf32>) -> tensor<16x2x3xf32>
+  %z = nn.onnx "ReduceSum"(%weighed) {axis = 1 : i64, keepdims = 0 : i64} : (tensor<16x2x3xf32>) -> tensor<16x3xf32>
+  return %z : tensor<16x3xf32>
+}
+
+// A bias chooses, the best two of three groups are chosen from, and what weighs has neither.
+// CHECK-LABEL: @groups
+// CHECK: nn.onnx "Route"(%arg1, %{{.*}}) {best_of_group = 2 : i64, epsilon = 9.99999968E-21 : f32, groups = 3 : i64, normalized, scale = 2.500000e+00 : f32, score = "sigmoid", top_groups = 2 : i64}
+// CHECK-NOT: TopK
+func.func @groups(%y: tensor<16x2x3xf32>, %logits: !l) -> tensor<16x3xf32> {
+  %zeros = nn.constant dense<0.0> : tensor<16x3xf32> : tensor<16x3xf32>
+  %ones = nn.constant dense<1.0> : !w : !w
+  %hidden = nn.constant dense<0xFF800000> : !s : !s
+  %epsilon = nn.constant dense<1.0e-20> : !s : !s
+  %factor = nn.constant dense<2.5> : !s : !s
+  %bias = nn.read_parameter @bias : tensor<6xf32>
+  %scores = nn.onnx "Sigmoid"(%logits) : (!l) -> !l
+  %choice = nn.onnx "Add"(%scores, %bias) : (!l, tensor<6xf32>) -> !l
+  %grouped = nn.onnx "Reshape"(%choice) : (!l) -> tensor<16x3x2xf32>
+  %best, %unused = nn.onnx "TopK"(%grouped) : (tensor<16x3x2xf32>) -> (tensor<16x3x2xf32>, tensor<16x3x2xi64>)
+  %ofGroup = nn.onnx "ReduceSum"(%best) {axis = 2 : i64, keepdims = 0 : i64} : (tensor<16x3x2xf32>) -> tensor<16x3xf32>
+  %unused2, %groups = nn.onnx "TopK"(%ofGroup) : (tensor<16x3xf32>) -> (!w, !i)
+  %mask = nn.onnx "ScatterElements"(%zeros, %groups, %ones) : (tensor<16x3xf32>, !i, !w) -> tensor<16x3xf32>
+  %column = nn.onnx "Reshape"(%mask) : (tensor<16x3xf32>) -> tensor<16x3x1xf32>
+  %each = nn.onnx "Expand"(%column) : (tensor<16x3x1xf32>) -> tensor<16x3x2xf32>
+  %flat = nn.onnx "Reshape"(%each) : (tensor<16x3x2xf32>) -> !l
+  %shown = nn.onnx "Cast"(%flat) : (!l) -> tensor<16x6xi1>
+  %not = nn.onnx "Not"(%shown) : (tensor<16x6xi1>) -> tensor<16x6xi1>
+  %left = nn.onnx "Where"(%not, %hidden, %choice) : (tensor<16x6xi1>, !s, !l) -> !l
+  %unused3, %ids = nn.onnx "TopK"(%left) : (!l) -> (!w, !i)
+  %p = nn.onnx "GatherElements"(%scores, %ids) : (!l, !i) -> !w
+  %sum = nn.onnx "ReduceSum"(%p) {axis = 1 : i64, keepdims = 1 : i64} : (!w) -> !one
+  %more = nn.onnx "Add"(%sum, %epsilon) : (!one, !s) -> !one
+  %normal = nn.onnx "Div"(%p, %more) : (!w, !one) -> !w
+  %weights = nn.onnx "Mul"(%normal, %factor) : (!w, !s) -> !w
+  %slots = nn.onnx "Reshape"(%weights) : (!w) -> tensor<16x2x1xf32>
+  %weighed = nn.onnx "Mul"(%y, %slots) : (tensor<16x2x3xf32>, tensor<16x2x1xf32>) -> tensor<16x2x3xf32>
+  %z = nn.onnx "ReduceSum"(%weighed) {axis = 1 : i64, keepdims = 0 : i64} : (tensor<16x2x3xf32>) -> tensor<16x3xf32>
+  return %z : tensor<16x3xf32>
+}
+
+// What hides other numbers than the groups that were left out is no router that is known.
+// CHECK-LABEL: @unknown
+// CHECK: nn.onnx "TopK"
+// CHECK-NOT: "Route"
+func.func @unknown(%y: tensor<16x2x3xf32>, %logits: !l, %mask: tensor<16x6xi1>) -> tensor<16x3xf32> {
+  %hidden = nn.constant dense<0.0> : !s : !s
+  %p = nn.onnx "Softmax"(%logits) : (!l) -> !l
+  %left = nn.onnx "Where"(%mask, %p, %hidden) : (tensor<16x6xi1>, !l, !s) -> !l
+  %v, %ids = nn.onnx "TopK"(%left) : (!l) -> (!w, !i)
+  %slots = nn.onnx "Reshape"(%v) : (!w) -> tensor<16x2x1xf32>
+  %weighed = nn.onnx "Mul"(%y, %slots) : (tensor<16x2x3xf32>, tensor<16x2x1xf32>) -> tensor<16x2x3xf32>
+  %z = nn.onnx "ReduceSum"(%weighed) {axis = 1 : i64, keepdims = 0 : i64} : (tensor<16x2x3xf32>) -> tensor<16x3xf32>
+  return %z : tensor<16x3xf32>
+}
+
+// The gate of a shared expert is a router of one.
+// CHECK-LABEL: @gate
+// CHECK: %[[R:.*]]:2 = nn.onnx "Route"(%arg1) {scale = 1.000000e+00 : f32, score = "sigmoid"}
+// CHECK-NEXT: nn.onnx "ExpertSum"(%arg0, %[[R]]#0)
+func.func @gate(%x: !x, %logit: !one) -> !x {
+  %gate = nn.onnx "Sigmoid"(%logit) : (!one) -> !one
+  %y = nn.onnx "Mul"(%gate, %x) : (!one, !x) -> !x
+  return %y : !x
+}
