@@ -9,7 +9,8 @@
 bf16, int4 weights here, LoRA r=8 on all linear layers, batch 1, SGD here and AdamW there, which is less than a
 hundredth of a step. Rates are calibrated first. The points are of `mebpc --frontier`, equally far from each other
 along the curve, and the plan without a budget is one of them. Each contender is a process that loads once and then
-makes its steps in turn with the others. A plan's peak is measured in a process of its own, mebp-run, PEFT's in its contender.
+makes its steps in turn with the others. A plan's peak is measured in a process of its own, mebp-run, PEFT's in its
+contender.
 --compiled adds torch.compile with half of the activations kept (activation_memory_budget), which takes minutes to load.
 """
 
