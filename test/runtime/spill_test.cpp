@@ -281,8 +281,8 @@ TEST(SpilledState, SaysThatAStepIsHalfDoneWhereTheDiskFails) {
   BundleFolder model(deepBundle(6, 1));
   OpenBundle bundle(model.path());
   OpenSession session(bundle.handle, withState(folder.path));
-  // Room for the first trainable's two arrays of 64 bytes each, behind six checkpoints and twelve trainables; the second
-  // one's is not there.
+  // Room for the first trainable's two arrays of 64 bytes each, behind six checkpoints and twelve trainables; the
+  // second one's is not there.
   constexpr uint64_t checkpoints = 6 * 16384, trainables = 12 * 16384, array = 12 * 64;
   std::string part = folder.path + "/part";
   writeWhole(part, std::string(checkpoints + trainables + array + 64, '\0'));
