@@ -14,15 +14,15 @@ mkdir -p demo
 say "export SmolLM2-135M-Instruct to ONNX; the weights stay in its safetensors"
 mebp export packaged:smollm2 -o demo/model/model.onnx --seq-len 256
 
-say "compile: 4-bit weights, bf16 activations, LoRA on all linear layers, rows that samples share, every byte planned"
-mebpc demo/model/model.onnx -o demo/smollm2.mebp --seq-len 128 --packing --generate-len 256 --weights int4 --precision bf16
+say "compile: 4-bit weights, bf16 activations, LoRA on all linear layers, every byte planned"
+mebpc demo/model/model.onnx -o demo/smollm2.mebp --seq-len 128 --batch 4 --generate-len 256 --weights int4 --precision bf16
 
 say "before: 30 questions about Brindle Rock, of which no model has read"
 ask
 
 say "train on 150 short conversations"
-mebp train demo/smollm2.mebp --data examples/brindle_rock.jsonl --epochs 2 --lr 3e-3 --schedule cosine --warmup 10 \
-  --betas 0.9,0.95 --eval "$questions" --adapter-out demo/adapter --log demo/run.jsonl --plot demo/loss.png --overwrite
+mebp train demo/smollm2.mebp --data examples/brindle_rock.jsonl --epochs 4 --lr 2e-3 --schedule linear --warmup 10 \
+  --eval "$questions" --adapter-out demo/adapter --log demo/run.jsonl --plot demo/loss.png --overwrite
 
 say "after: the same questions, none of them as worded in training"
 ask --adapter demo/adapter

@@ -119,18 +119,6 @@ def test_without_samples_bits_are_those_of_a_bundle_that_does_not_pack(tmp_path)
     assert all(np.array_equal(found[0][1][key], found[1][1][key]) for key in found[1][1])
 
 
-def test_subspaces_are_those_of_samples_as_micro_batches(tmp_path):
-    options = {"train": "full", "optimizer": "galore", "galore_rank": 4, "chunk_size": 16}
-    model, bundle = compiled(tmp_path, "llama", **F32, **options)
-    samples = Samples(model)
-    alone = [[part[None] for part in chain(*parts) if len(part) > 1] for parts in (samples.ids, samples.labels)]
-    losses = []
-    for batch in (samples.packed(), alone):
-        session = mebp.Session(bundle, accumulate=True, lr=1e-2, galore_update_interval=2)
-        losses.append([session.step(*batch).loss for _ in range(3)])
-    assert np.allclose(*losses, rtol=1e-5, atol=0)
-
-
 @pytest.mark.parametrize("device", ["cpu", "mlx-cpu"])
 def test_steps_over_micro_batches(tmp_path, device):
     """The plan has room for starts, and a step takes some with and some without."""

@@ -11,7 +11,7 @@ from mebp.words import counted
 
 _PACKED = 256
 _MULTIPLE, _MOST = 32, 1024
-_ROWS = 48  # of an epoch, at least, where samples share them: with fewer, training has few steps
+_ROWS = 64  # of an epoch, at least, where samples share them: with fewer, training has few steps
 _HELD = 0.98  # of the samples: one long one would cost memory in every step
 
 
@@ -33,7 +33,7 @@ def choose_length(
 ) -> Length:
     """The smallest multiple of 32 that holds 98 % of samples of these lengths, and of packed text (None) 256; at most
     1024, or `limit`. Without `may_cut` it holds all of them, unless `limit` is shorter. Where it `packs` several into a
-    row, it is longer, up to 256, as far as an epoch keeps 48 rows."""
+    row, it is longer, up to 256, as far as an epoch keeps 64 rows."""
     most = min(_MOST, limit or _MOST)
     if lengths is None:
         return Length(min(_PACKED, most), "as usual for packed text")
@@ -51,5 +51,5 @@ def choose_length(
 
 
 def is_enough_to_share(lengths: Sequence[int], tokens: int) -> bool:
-    """Whether samples of these lengths fill 48 rows of so many tokens."""
+    """Whether samples of these lengths fill 64 rows of so many tokens."""
     return sum(lengths) >= _ROWS * tokens
