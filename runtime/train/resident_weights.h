@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "runtime/bundle/bundle.h"
 #include "runtime/bundle/programs.h"
@@ -34,6 +35,7 @@ private:
   bool limitOfPlan = false;
   bool roomForTwo = true; // layers at once, within the limit
   WeightReads logitsReads;
+  std::vector<bool> ofExperts; // for each weight
   Residency residency; // in use where there is a limit
 };
 
