@@ -74,8 +74,7 @@ private:
 } // namespace
 
 // Calls visit(kernel) for each kernel call of the steps.
-template <typename Visit>
-static void forEachKernel(const format::Repeated<format::Step> &steps, const Visit &visit) {
+template <typename Visit> static void forEachKernel(const format::Repeated<format::Step> &steps, const Visit &visit) {
   for (const format::Step &step : steps) {
     if (step.has_kernel())
       visit(step.kernel());

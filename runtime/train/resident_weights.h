@@ -36,7 +36,7 @@ private:
   bool roomForTwo = true; // layers at once, within the limit
   WeightReads logitsReads;
   std::vector<bool> ofExperts; // for each weight
-  Residency residency; // in use where there is a limit
+  Residency residency;         // in use where there is a limit
 };
 
 } // namespace mebp
