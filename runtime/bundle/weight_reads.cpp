@@ -73,6 +73,37 @@ private:
 
 } // namespace
 
+// Calls visit(kernel) for each kernel call of the steps.
+template <typename Visit> static void forEachKernel(const format::Repeated<format::Step> &steps, const Visit &visit) {
+  for (const format::Step &step : steps) {
+    if (step.has_kernel())
+      visit(step.kernel());
+    else if (step.has_loop())
+      forEachKernel(step.loop().steps(), visit);
+  }
+}
+
+std::vector<bool> findExpertWeights(const format::Bundle &bundle, const format::Block &block) {
+  std::vector<bool> found(static_cast<size_t>(bundle.weights_size()));
+  for (const KnownProgram &use : knownPrograms) {
+    const int32_t number = programOf(block, use.name);
+    if (number == noProgram)
+      continue;
+    const format::Program &program = bundle.programs(number);
+    forEachKernel(program.steps(), [&](const format::Kernel &kernel) {
+      const format::KernelSignature &signature = *format::findSignature(kernel.name());
+      if (signature.cost != format::Cost::ExpertProduct)
+        return;
+      const int32_t weight = kernel.operands(format::findOperand(signature, "w"));
+      for (const format::Port &input : program.inputs())
+        if (input.kind() == format::Port::PARAMETER && static_cast<int32_t>(input.value()) == weight)
+          if (const format::Parameter *parameter = findParameter(block, input.name()); parameter->has_weight())
+            found[parameter->weight()] = true;
+    });
+  }
+  return found;
+}
+
 WeightReads largestWeightReads(const format::Bundle &bundle, const format::Block &block, int32_t number) {
   if (number == noProgram)
     return {};

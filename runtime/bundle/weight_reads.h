@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "format/program.pb.h"
 
@@ -17,5 +18,9 @@ struct WeightReads {
 
 // The call of a block's program that reads the most weights. `number` may be noProgram.
 WeightReads largestWeightReads(const format::Bundle &bundle, const format::Block &block, int32_t number);
+
+// For each weight of the bundle, whether a program of this block multiplies with some experts' rows of it: which, is
+// known when it has come to them.
+std::vector<bool> findExpertWeights(const format::Bundle &bundle, const format::Block &block);
 
 } // namespace mebp

@@ -2,6 +2,7 @@
 #include "runtime/train/resident_weights.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "format/container.h"
 #include "format/storage.h"
@@ -9,8 +10,10 @@
 namespace mebp {
 
 // Calls take(offset, bytes) for each stretch of the file that holds a block's weights: its region, and any other where
-// a weight lies that an earlier block has bound already.
-template <typename Take> static void forEachStretch(const format::Bundle &bundle, uint32_t block, Take take) {
+// a weight lies that an earlier block has bound already. `except`: weights that are left out.
+template <typename Take>
+static void forEachStretch(const format::Bundle &bundle, uint32_t block, Take take,
+                           const std::vector<bool> &except = {}) {
   uint64_t begin = 0, end = 0;
   auto add = [&](uint64_t offset, uint64_t bytes) {
     if (end == 0 || offset < end || offset - end >= format::regionAlignment) {
@@ -21,7 +24,7 @@ template <typename Take> static void forEachStretch(const format::Bundle &bundle
     end = offset + bytes;
   };
   for (const format::Parameter &parameter : bundle.blocks(static_cast<int>(block)).parameters()) {
-    if (!parameter.has_weight())
+    if (!parameter.has_weight() || (!except.empty() && except[parameter.weight()]))
       continue;
     const format::Weight &weight = bundle.weights(static_cast<int>(parameter.weight()));
     const format::StoredSize size = format::storedSize(weight);
@@ -51,6 +54,11 @@ static Status tooLow(uint64_t limit, const WeightReads &reads, const std::string
 Status ResidentWeights::create(const Bundle &bundle, uint64_t bytes, bool isOfPlan, void *memory) {
   owner = &bundle;
   limit = bytes;
+  ofExperts.assign(static_cast<size_t>(bundle.content().weights_size()), false);
+  for (const format::Block &block : bundle.content().blocks()) {
+    const std::vector<bool> found = findExpertWeights(bundle.content(), block);
+    std::transform(found.begin(), found.end(), ofExperts.begin(), ofExperts.begin(), std::logical_or<>());
+  }
   limitOfPlan = isOfPlan;
   if (!limit)
     return Status();
@@ -83,7 +91,8 @@ Status ResidentWeights::create(const Bundle &bundle, uint64_t bytes, bool isOfPl
   return Status();
 }
 
-// Layers alone: of the embedding few rows are read, and the head's matrix may be larger than memory.
+// Layers alone: of the embedding few rows are read, and the head's matrix may be larger than memory. Of experts, those
+// that tokens go to, whichever these will be.
 void ResidentWeights::readAhead(uint32_t block, uint32_t next) {
   const format::Bundle &content = owner->content();
   if (!roomForTwo || next >= static_cast<uint32_t>(content.blocks_size()) || !isLayer(content, next))
@@ -92,7 +101,7 @@ void ResidentWeights::readAhead(uint32_t block, uint32_t next) {
   auto use = [&](uint64_t offset, uint64_t bytes) { residency.use(weights.data() + offset, bytes); };
   auto advise = [&](uint64_t offset, uint64_t bytes) { weights.adviseIn(offset, bytes); };
   if (!limit)
-    return forEachStretch(content, next, advise);
+    return forEachStretch(content, next, advise, ofExperts);
   // What runs now is older than what ran before, and would have to go first.
   if (isLayer(content, block))
     forEachStretch(content, block, use);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "runtime/bundle/bundle.h"
 #include "runtime/bundle/programs.h"
@@ -34,7 +35,8 @@ private:
   bool limitOfPlan = false;
   bool roomForTwo = true; // layers at once, within the limit
   WeightReads logitsReads;
-  Residency residency; // in use where there is a limit
+  std::vector<bool> ofExperts; // for each weight
+  Residency residency;         // in use where there is a limit
 };
 
 } // namespace mebp

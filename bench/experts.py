@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What mixtures of experts of public shapes need: by plan, and in one real step.
+
+    .venv/bin/python bench/experts.py [--shapes Qwen3-30B-A3B ...] [--lengths 256 4096] [--markdown docs/memory.md]
+    .venv/bin/python bench/experts.py --step [--layers 4] [--lengths 8 256] [--markdown docs/memory.md]
+
+Int4 weights, bf16 activations, LoRA r=8 on all linear layers (attention and what every token goes through), AdamW,
+batch 1. A plan needs no weights. A step is made with random ones, of the first shape cut to a few layers, with none of
+its weights in memory before: afterwards, those pages of the file that are in memory have been read.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+from parts.pages import write_between_marks
+from parts.runs import command, last_step, write_tokens
+
+import mebp
+from mebp.inspect import inspect
+from mebp.tools import find_tool, run_tool
+
+PLANS, STEPS = "bench/experts.py: plans", "bench/experts.py: steps"
+# As published; what is not said is transformers' default.
+SHAPES = {
+    "Qwen3-30B-A3B": {
+        "model_type": "qwen3_moe",
+        "hidden_size": 2048,
+        "num_hidden_layers": 48,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 4,
+        "head_dim": 128,
+        "intermediate_size": 6144,
+        "moe_intermediate_size": 768,
+        "num_experts": 128,
+        "num_experts_per_tok": 8,
+        "norm_topk_prob": True,
+        "vocab_size": 151936,
+        "max_position_embeddings": 40960,
+        "rope_theta": 1e6,
+    },
+    "Mixtral-8x7B": {
+        "model_type": "mixtral",
+        "hidden_size": 4096,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "intermediate_size": 14336,
+        "num_local_experts": 8,
+        "num_experts_per_tok": 2,
+        "vocab_size": 32000,
+        "max_position_embeddings": 32768,
+        "sliding_window": None,
+        "rope_theta": 1e6,
+    },
+}
+OPTIMIZER = "adamw"
+
+
+def export(name: str, folder: Path, length: int, **fields: object) -> Path:
+    """The shape's graph, without weights."""
+    config = folder / name
+    config.mkdir(parents=True)
+    (config / "config.json").write_text(json.dumps({**SHAPES[name], "tie_word_embeddings": False, **fields}))
+    exported = folder / f"{name}-onnx" / "model.onnx"
+    mebp.export(config, exported, seq_len=min(length, 256), shape_only=True)
+    return exported
+
+
+def plan(exported: Path, length: int, *options: str) -> dict:
+    output = exported.with_name("plan.json")
+    call = [find_tool("mebpc"), str(exported), "--seq-len", str(length), *options]
+    run_tool([*call, "--plan-only", "--plan-json", str(output)])
+    return json.loads(output.read_text())
+
+
+def least(exported: Path, length: int) -> int:
+    """The lowest peak that mebpc plans in memory, in bytes: chunks of 64 tokens, and checkpoints in a file."""
+    return plan(exported, length, "--chunk-size", "64", "--spill", "checkpoints")["peak_bytes"]
+
+
+def row(*cells: str | int) -> str:
+    """Of texts, and of bytes as MB."""
+    return "| " + " | ".join(each if isinstance(each, str) else f"{each / 1e6:,.1f} MB" for each in cells) + " |"
+
+
+def plans(names: list[str], lengths: list[int]) -> list[str]:
+    """Markdown, a line each."""
+    lines = ["| shape | tokens | weights, mapped | peak | in chunks of 64, checkpoints in a file |"]
+    lines.append("| --- |" + " ---: |" * 4)
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            exported = export(name, Path(folder), max(lengths))
+            for length in lengths:
+                found = plan(exported, length)
+                numbers = (found["weights_bytes"], found["peak_bytes"], least(exported, length))
+                lines.append(row(name, f"{length:,}", *numbers))
+                print(lines[-1], flush=True)
+    return lines
+
+
+def resident(file: Path) -> int:
+    """How many bytes of the file the page cache has."""
+    return int(subprocess.run(["fincore", "-nb", "-o", "RES", file], capture_output=True, check=True, text=True).stdout)
+
+
+def steps(name: str, layers: int, lengths: list[int], folder: Path) -> list[str]:
+    """Markdown, a line each. The bundle stays in `folder`, and is used again."""
+    lines = ["| shape | layers | tokens | peak | plan | weights read | of |", "| --- |" + " ---: |" * 6]
+    bundle = folder / f"{name}-{layers}.mebp"
+    if not bundle.exists():
+        exported = export(name, folder, max(lengths), num_hidden_layers=layers)
+        mebp.compile(exported, bundle, seq_len=max(lengths), optimizer=OPTIMIZER, random_weights=0)
+    weights = bundle / "weights.bin"
+    for length in lengths:
+        tokens = write_tokens(folder / "tokens.npy", length, rows=1)
+        with weights.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        before = resident(weights)
+        found = last_step(run_tool(command(bundle, tokens, "--sample-memory", steps=1, optimizer=OPTIMIZER)))
+        read = resident(weights) - before
+        planned = inspect(bundle)["plan"]["peak_bytes"]
+        cells = (found["peak_bytes"], planned, read, weights.stat().st_size)
+        lines.append(row(name, str(layers), f"{length:,}", *cells))
+        print(lines[-1], flush=True)
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
+    parser.add_argument("--lengths", nargs="+", type=int)
+    parser.add_argument("--step", action="store_true", help="make a step instead of plans")
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--folder", type=Path, help="where the bundle of a step is kept (a temporary folder)")
+    parser.add_argument("--markdown", type=Path, metavar="PAGE", help="write the table into this page, too")
+    arguments = parser.parse_args()
+    if arguments.step:
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = arguments.folder or Path(scratch)
+            table = steps(arguments.shapes[0], arguments.layers, arguments.lengths or [8, 256], folder)
+    else:
+        table = plans(arguments.shapes, arguments.lengths or [256, 4096])
+    if arguments.markdown:
+        write_between_marks(arguments.markdown, STEPS if arguments.step else PLANS, table)
+
+
+if __name__ == "__main__":
+    main()
