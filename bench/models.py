@@ -1,22 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which of transformers' causal language models can be trained: each type is tried with a tiny random model.
 
-    .venv/bin/python bench/models.py [TYPE ...] [--missing] [--part 1/10]
+    .venv/bin/python bench/models.py [TYPE ...] [--missing | --check] [--part 1/10] [--variants]
 
 Tries the types that are named, or all. What it finds replaces their entries in python/mebp/models.json, which `mebp
 models` prints; `make docs` writes docs/models.md from it; -o FILE keeps it elsewhere. Entries of another transformers
 are dropped. A run that was stopped goes on with --missing, which leaves out types that have an entry. --part 3/10 tries
-every tenth type, from the third.
+every tenth type, from the third. --check keeps nothing: it ends with status 1 where a type has another outcome than its
+entry; `make soak` runs it. --variants tries other configurations of each type that trains exactly, too, which takes
+four times as long.
 """
 
 import argparse
 import json
 import os
+import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import transformers
-from parts.models.worker import Worker
+from parts.models.worker import Worker, serve
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from mebp.files import replaced_file
@@ -27,8 +31,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("types", nargs="*", metavar="TYPE", help="such as llama (all)")
     parser.add_argument("-o", "--output", type=Path, default=TABLE, metavar="FILE", help="(python/mebp/models.json)")
-    parser.add_argument("--missing", action="store_true", help="only types that have no entry yet")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--missing", action="store_true", help="only types that have no entry yet")
+    only.add_argument("--check", action="store_true", help="compare with the entries, and keep nothing")
     parser.add_argument("--part", metavar="I/N", default="1/1", help="every N-th type, from the I-th")
+    parser.add_argument("--variants", action="store_true", help="other configurations of what trains exactly, too")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.types if name not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES]
     if unknown:
@@ -36,14 +43,21 @@ def main() -> None:
     part, parts = map(int, arguments.part.split("/"))
     found = {each.name: each for each in read_entries(arguments.output)}
     chosen = (arguments.types or sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES))[part - 1 :: parts]
-    worker = Worker()
+    worker, changed = Worker(partial(serve, variants=arguments.variants)), []
     for name in chosen:
         if arguments.missing and name in found:
             continue
-        found[name] = worker.attempt(name)
-        print(f"{name}: {found[name].outcome} {found[name].reason}", flush=True)
+        entry = worker.attempt(name)
+        print(f"{name}: {entry.outcome} {entry.reason}", flush=True)
+        if arguments.check:
+            changed += [name] if name not in found or entry.outcome != found[name].outcome else []
+            continue
+        found[name] = entry
         write_entries(arguments.output, found)
     worker.stop()
+    if arguments.check:
+        print(f"{len(chosen)} types tried, {len(changed)} otherwise than kept", *changed)
+        sys.exit(1 if changed else 0)
     print(tried_models(arguments.output).summary())
 
 

@@ -7,6 +7,7 @@
 #include "format/weight_format.h"
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -70,10 +71,17 @@ struct Storage {
 };
 
 /// What lies in a file on a disk instead of in memory. Each includes those before it.
-enum class Spill { None, Checkpoints, All }; // all: the optimizer's state, too
+enum class Spill { None, Checkpoints, All }; // all: what is trained and the optimizer's state, too
 
 /// As the command line calls it: "none", "checkpoints" or "all".
 const char *nameOf(Spill spill);
+
+/// What layers keep of their forward instead of computing it again: what is worth its memory at a price, in seconds for
+/// a byte of each token's row (compiler/keep). An infinite price: nothing.
+struct Keep {
+  int64_t layers = 0; // the first ones, which keep by `price`, the others by `restPrice`
+  double price = std::numeric_limits<double>::infinity(), restPrice = std::numeric_limits<double>::infinity();
+};
 
 /// What trades time for memory: the choices that a plan consists of.
 struct Schedule {
@@ -82,6 +90,7 @@ struct Schedule {
   int64_t lossRows = 128;
   int64_t lossColumns = 2048;
   Spill spill = Spill::None;
+  Keep keep;
 };
 
 /// "chunks of 64 tokens, one checkpoint in 2 layers, loss in tiles of 128 x 2048".
@@ -100,6 +109,7 @@ struct Training {
   uint64_t budget = 0;           // what the peak may be, in bytes; 0: whatever it comes to
   uint64_t residentLimit = 0;    // of the mapped weights in memory, in bytes; 0: the system decides
   bool sums = false;             // gradients of several sequences, as preferences and rewards do
+  bool keeps = false;            // all gradients of a step, as clipping does, which needs their norm
   bool writes = false;           // the text that it trains on: what generating needs is beside
 };
 

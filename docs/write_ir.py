@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 OPS, PASSES = ROOT / "docs" / "ops.md", ROOT / "docs" / "passes.md"
 _DIALECTS = {"nn": "NN", "train": "Train", "exec": "Exec"}
-_STAGES = ["import", "partition", "adapt", "autodiff", "rewrite", "split", "plan"]  # as in docs/architecture.md
+_STAGES = ["import", "partition", "adapt", "autodiff", "keep", "rewrite", "split", "plan"]  # as in docs/architecture.md
 _HEAD = "<!-- written by docs/write_ir.py (make docs) from {source}; do not edit -->\n# {title}\n\n{about}\n"
 _ABOUT_OPS = """\
 The three dialects of the compiler, from the mathematics of a model to its programs, each in the order of its `.td`
@@ -53,6 +53,10 @@ def _ops_page() -> str:
     return _HEAD.format(source="dialects/*/*.td", title="Ops", about=_ABOUT_OPS) + "".join(map(_dialect, _DIALECTS))
 
 
+def _read(source: str) -> str:
+    return (ROOT / source).read_text(encoding="utf-8")
+
+
 def _dialect(name: str) -> str:
     source = f"dialects/{name}/{_DIALECTS[name]}Ops.td"
     text = _tablegen("-gen-dialect-doc", f"-dialect={name}", str(ROOT / source))
@@ -60,7 +64,7 @@ def _dialect(name: str) -> str:
     ops, _, others = re.sub(r"(?s).*?## Operations\n", "", rest, count=1).partition("\n## ")
     summary, description = re.fullmatch(r"(?s).*?\n_(.*?)_\n(.*)", intro).groups()
     parts = [f"\n## {name}\n\n{_sentence(summary)}\n\n{description.strip()}\n"]
-    declared = (ROOT / source).read_text(encoding="utf-8")
+    declared = re.sub(rf'include "(dialects/{name}/\w+Ops\.td)"', lambda part: _read(part[1]), _read(source))
     for section, op in _in_order(ops, declared):
         if section:
             parts.append(f"\n### {section}\n")

@@ -13,10 +13,12 @@ _INTRODUCTION = """\
 {summary}. `mebp models` prints the same list.
 
 `bench/models.py` tries every causal language model type of transformers. It makes a random model of some thousand
-parameters, of one configuration a type, exports it, compiles it to f32, and compares the gradients of all its adapters
-with those that transformers and PEFT compute in float64 (`mebp verify`). A type whose gradients all agree is trained
-exactly; "worst" is the largest relative error among them. Another configuration of the same type may need something
-that this one does not: the exporter and the compiler then refuse it in one line.
+parameters, exports it, compiles it to f32, and compares the gradients of all its adapters with those that transformers
+and PEFT compute in float64 (`mebp verify`). A type whose gradients all agree is trained exactly; "worst" is the largest
+relative error among them. Of some such types other configurations were tried, too (`--variants`), where there are any:
+embeddings tied or not, one key and value head, biases, gelu. "Configurations" counts those that are exact, and "not so"
+says which are refused. Yet another configuration may need something that none of these does: the exporter and the
+compiler then refuse it in one line.
 """
 _MEANINGS = {
     "wrong": "It exports and compiles, but at least one gradient disagrees. Do not train these.",
@@ -35,8 +37,12 @@ def page() -> str:
 
 
 def _exact(models: Models) -> str:
-    rows = [f"| {each.name} | {each.gradients} | {each.worst:.1e} |" for each in _of(models, "exact")]
-    return "\n".join(["## Trained exactly", "", "| type | gradients | worst |", "| --- | --- | --- |", *rows, ""])
+    rows = [
+        f"| {each.name} | {each.configurations} | {each.gradients} | {each.worst:.1e} | {_escape(each.others)} |"
+        for each in _of(models, "exact")
+    ]
+    head = ["| type | configurations | gradients | worst | not so |", "| --- | --- | --- | --- | --- |"]
+    return "\n".join(["## Trained exactly", "", *head, *rows, ""])
 
 
 def _section(models: Models, outcome: str, meaning: str) -> str:

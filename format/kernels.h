@@ -243,9 +243,11 @@ inline constexpr KernelSignature table[] = {
     elementwise("silu"),
     elementwise("relu"),
     elementwise("gelu"),
+    elementwise("softcap"),
     elementwiseGradient("silu_gradient"),
     elementwiseGradient("relu_gradient"),
     elementwiseGradient("gelu_gradient"),
+    elementwiseGradient("softcap_gradient"),
     KernelSignature{"gated", {activation("gate", "NF"), inPlace(activation("up", "NF"))}, {activation("y", "NF")}}
         .withoutRoom(),
     KernelSignature{"gated_gradient",

@@ -55,7 +55,8 @@ constexpr std::string_view flowOf(std::string_view name) {
 }
 
 // REMOTE: what one of a block's programs gives another one of it, which may run in another place: rows of tokens, in a
-// training step kept for the backward. Its cotangent comes back the other way.
+// training step kept for the backward. Its cotangent comes back the other way. KEPT: what a backward takes from the
+// forward instead of computing it again.
 
 // BATCH: token ids. The head runs on the rows that predict a label, one after the other: the labels; which rows these
 // are; dL/d(log-probability) of each, and by its other results where it has a derivative of them.

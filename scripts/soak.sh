@@ -21,6 +21,7 @@ section() {
   fi
 }
 
+section models .venv/bin/python bench/models.py --check
 section swift scripts/test_swift.sh
 section aarch64 scripts/test_aarch64.sh devices musl
 section faults .venv/bin/python -m pytest test/e2e/test_faults.py

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-from parts.shapes import SHAPES, VOCABULARY
+from parts.shapes import LARGE, SHAPES, VOCABULARY
 
 import mebp
 from mebp.tools import find_tool
@@ -16,7 +16,7 @@ STEPS = 2  # the first step also pays for what is made once
 def export(name: str, folder: Path, length: int) -> Path:
     """The shape's graph, without weights, for sequences up to `length`."""
     config, exported = folder / "config", folder / "onnx" / "model.onnx"
-    SHAPES[name].write_config(config)
+    (SHAPES | LARGE)[name].write_config(config)
     mebp.export(config, exported, seq_len=length, shape_only=True)
     return exported
 
@@ -25,8 +25,8 @@ def compile_random(exported: Path, bundle: Path, length: int, **options) -> None
     mebp.compile(exported, bundle, seq_len=length, optimizer="sgd", random_weights=0, **options)
 
 
-def write_tokens(path: Path, length: int, rows: int = STEPS) -> Path:
-    np.save(path, np.random.default_rng(0).integers(0, VOCABULARY, (rows, length), dtype=np.int32))
+def write_tokens(path: Path, length: int, rows: int = STEPS, vocabulary: int = VOCABULARY) -> Path:
+    np.save(path, np.random.default_rng(0).integers(0, vocabulary, (rows, length), dtype=np.int32))
     return path
 
 

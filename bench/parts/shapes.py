@@ -21,6 +21,7 @@ class Shape:
     budgets: dict[int, int]
     mesp: dict[int, float]
     vocabulary: int = VOCABULARY
+    tied: bool = True  # the head's weight is the embedding's
 
     def write_config(self, folder: Path) -> None:
         """What transformers needs to build the model: its config.json."""
@@ -35,7 +36,7 @@ class Shape:
             "vocab_size": self.vocabulary,
             "rope_theta": 1e6,
             "rms_norm_eps": 1e-6,
-            "tie_word_embeddings": True,
+            "tie_word_embeddings": self.tied,
             "max_position_embeddings": 32768,
             "torch_dtype": "bfloat16",
         }
@@ -47,6 +48,11 @@ SHAPES = {
     "Qwen2.5-0.5B": Shape(896, 24, 14, 2, 4864, {256: 40, 1024: 80}, {256: 136.2, 1024: 513.6}),
     "Qwen2.5-1.5B": Shape(1536, 28, 12, 2, 8960, {256: 75, 1024: 115}, {256: 262.6, 1024: 798.5}),
     "Qwen2.5-3B": Shape(2048, 36, 16, 2, 11008, {256: 120, 1024: 170}, {256: 368.4, 1024: 925.8}),
+}
+# Too large to be measured with the others; by what `mebpc --spill all` comes to.
+LARGE = {
+    "Llama-3-8B": Shape(4096, 32, 32, 8, 14336, {256: 64}, {}, vocabulary=128256, tied=False),
+    "Llama-3-70B": Shape(8192, 80, 64, 8, 28672, {256: 160}, {}, vocabulary=128256, tied=False),
 }
 SMALL = {"small": Shape(256, 4, 4, 2, 1024, {}, {}, vocabulary=8192)}  # of nobody's: for devices that are slow
 LENGTHS = (256, 1024)

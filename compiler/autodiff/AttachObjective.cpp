@@ -31,18 +31,20 @@ struct AttachObjective : impl::AttachObjectiveBase<AttachObjective> {
     }
   }
 
-  /// A linear layer without a bias whose result goes into one other value.
-  static bool isAlone(nn::LinearOp linear) { return linear && linear->hasOneUse() && !linear.getBias(); }
+  /// A linear layer whose result goes into one other value.
+  static bool isAlone(nn::LinearOp linear) { return linear && linear->hasOneUse(); }
 
   func::FuncOp makeLogProbabilities(func::FuncOp logits) {
     OpBuilder builder(logits);
     auto function = cast<func::FuncOp>(builder.clone(*logits));
     function.setName("head.log_probabilities");
     auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
-    auto linear = terminator.getOperand(0).getDefiningOp<nn::LinearOp>();
+    auto softcap = terminator.getOperand(0).getDefiningOp<nn::SoftcapOp>();
+    auto linear = (softcap ? softcap.getX() : terminator.getOperand(0)).getDefiningOp<nn::LinearOp>();
     auto adapter = linear && linear.getAddend() ? linear.getAddend().getDefiningOp<nn::LinearOp>() : nn::LinearOp();
-    if (!isAlone(linear) || (linear.getAddend() && (!isAlone(adapter) || adapter.getAddend()))) {
-      logits.emitError("the logits must come from a linear layer without a bias");
+    bool adapts = isAlone(adapter) && !adapter.getAddend() && !adapter.getBias();
+    if (!isAlone(linear) || (linear.getAddend() && !adapts)) {
+      logits.emitError("the logits must come from a linear layer, with or without a softcap");
       return {};
     }
     (void)function.insertArgument(1, nn::getTokensType(1, builder.getI32Type()), {}, function.getLoc());
@@ -50,11 +52,13 @@ struct AttachObjective : impl::AttachObjectiveBase<AttachObjective> {
 
     builder.setInsertionPoint(linear);
     Type ofRow = nn::getTokensType(1, cast<RankedTensorType>(linear.getType()).getElementType());
-    auto head = nn::LogProbabilityOp::create(builder, linear.getLoc(), ofRow, ofRow, linear.getX(), linear.getWeight(),
-                                             function.getArgument(1), adapter ? adapter.getX() : Value(),
-                                             adapter ? adapter.getWeight() : Value(),
-                                             adapter ? adapter.getAlphaAttr() : FloatAttr());
+    auto head = nn::LogProbabilityOp::create(
+        builder, linear.getLoc(), ofRow, ofRow, linear.getX(), linear.getWeight(), function.getArgument(1),
+        adapter ? adapter.getX() : Value(), adapter ? adapter.getWeight() : Value(), linear.getBias(),
+        adapter ? adapter.getAlphaAttr() : FloatAttr(), softcap ? softcap.getSoftcapAttr() : FloatAttr());
     terminator->setOperands(head.getResults());
+    if (softcap)
+      softcap.erase();
     linear.erase();
     if (adapter)
       adapter.erase();

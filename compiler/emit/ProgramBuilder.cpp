@@ -17,7 +17,8 @@ static_assert(static_cast<int>(train::PortKind::Flow) == format::Port::FLOW &&
               static_cast<int>(train::PortKind::State) == format::Port::STATE &&
               static_cast<int>(train::PortKind::Batch) == format::Port::BATCH &&
               static_cast<int>(train::PortKind::Result) == format::Port::RESULT &&
-              static_cast<int>(train::PortKind::Remote) == format::Port::REMOTE);
+              static_cast<int>(train::PortKind::Remote) == format::Port::REMOTE &&
+              static_cast<int>(train::PortKind::Kept) == format::Port::KEPT);
 
 class Builder {
 public:

@@ -44,6 +44,22 @@ static std::optional<HostTensor> expand(const HostTensor &source, ArrayRef<int64
   return gatherStrided(source, *shape, alignedStrides(source.shape, shape->size()));
 }
 
+static std::optional<HostTensor> tile(const HostTensor &source, ArrayRef<int64_t> repeats) {
+  if (repeats.size() != source.shape.size() || llvm::any_of(repeats, [](int64_t count) { return count < 1; }))
+    return std::nullopt;
+  // [a, b] is repeated as [1, a, 1, b] is expanded.
+  HostTensor apart = source;
+  Extents within, whole;
+  apart.shape.clear();
+  for (auto [size, count] : llvm::zip(source.shape, repeats)) {
+    apart.shape.append({1, size});
+    within.append({count, size});
+    whole.push_back(count * size);
+  }
+  auto repeated = expand(apart, within);
+  return repeated ? withShape(*repeated, whole) : std::nullopt;
+}
+
 static std::optional<HostTensor> slice(const HostTensor &source, int64_t axis, SliceRange range) {
   Extents strides = rowMajorStrides(source.shape);
   Extents shape = source.shape;
@@ -229,6 +245,8 @@ Results mebp::evaluateMovement(const OnnxNode &node, TensorRefs inputs) {
     return std::nullopt;
   if (op == "Expand")
     return one(expand(source, inputs[1]->integers()));
+  if (op == "Tile")
+    return one(tile(source, inputs[1]->integers()));
   if (op == "Gather")
     return one(gather(source, inputs[1]->evaluated(), node.getInteger("axis", 0)));
   if (op == "GatherND" && node.getInteger("batch_dims", 0) == 0)

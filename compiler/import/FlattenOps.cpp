@@ -24,7 +24,8 @@ LogicalResult TokenFlattener::flattenView(nn::OnnxOp node) {
   return success();
 }
 
-/// Slices of one value along one axis become one split, with parts for what nobody reads.
+/// Slices of one value along one axis become one split, with parts for what nobody reads. Where the axis lies within
+/// another, as a head's queries, keys and values do, all that is around it are groups that are split alike.
 LogicalResult TokenFlattener::flattenSlice(nn::OnnxOp node) {
   if (find(node.getOutputs()[0]))
     return success();
@@ -35,16 +36,16 @@ LogicalResult TokenFlattener::flattenSlice(nn::OnnxOp node) {
   Token x = *found;
   int64_t axis = getInteger(node, "axis"), width = features(x.flat);
   ArrayRef<AxisPiece> pieces = x.layout[axis];
-  if (pieces.size() != 1 || pieces[0].axis != 2 || pieces[0].size * pieces[0].stride != width)
-    return emitUnsupported(node)
-           << "it takes a part of the batch, of the sequence or of each head; only whole parts of "
-              "the features can be split";
-  int64_t stride = pieces[0].stride, extent = pieces[0].size;
+  if (getInteger(node, "step", 1) != 1)
+    return emitUnsupported(node) << "it takes every " << getInteger(node, "step") << "th element of an activation";
+  if (pieces.size() != 1 || pieces[0].axis != 2)
+    return emitUnsupported(node) << "it takes a part of the batch or of the sequence; only features can be split";
+  int64_t stride = pieces[0].stride, extent = pieces[0].size, group = extent * stride, groups = width / group;
 
   SmallVector<nn::OnnxOp> slices;
   for (Operation *user : input.getUsers())
     if (auto slice = dyn_cast<nn::OnnxOp>(user);
-        slice && slice.getOpType() == "Slice" && getInteger(slice, "axis") == axis)
+        slice && slice.getOpType() == "Slice" && getInteger(slice, "axis") == axis && getInteger(slice, "step", 1) == 1)
       slices.push_back(slice);
   llvm::sort(slices, [](nn::OnnxOp a, nn::OnnxOp b) { return getInteger(a, "start") < getInteger(b, "start"); });
   auto sizeOf = [&](nn::OnnxOp slice) { return getShape(slice.getOutputs()[0])[axis]; };
@@ -52,7 +53,7 @@ LogicalResult TokenFlattener::flattenSlice(nn::OnnxOp node) {
   SmallVector<Type> types;
   SmallVector<std::pair<nn::OnnxOp, size_t>> parts;
   int64_t end = 0, lastStart = -1;
-  auto addPart = [&](int64_t size) { types.push_back(tokenType(size * stride)); };
+  auto addPart = [&](int64_t size) { types.push_back(tokenType(groups * size * stride)); };
   for (nn::OnnxOp slice : slices) {
     int64_t start = getInteger(slice, "start"), size = sizeOf(slice);
     bool isSame = start == lastStart && start + size == end;
@@ -69,10 +70,16 @@ LogicalResult TokenFlattener::flattenSlice(nn::OnnxOp node) {
   if (end < extent)
     addPart(extent - end);
 
-  auto split = nn::SplitOp::create(builder, node.getLoc(), types, x.flat);
+  auto split = nn::SplitOp::create(builder, node.getLoc(), types, x.flat,
+                                   groups > 1 ? builder.getI64IntegerAttr(groups) : IntegerAttr());
   for (auto [slice, part] : parts) {
     SmallVector<AxisLayout::Pieces> axes(x.layout.getAxes());
     axes[axis] = {{2, sizeOf(slice), stride}};
+    // The groups of a part are closer together.
+    for (auto [index, around] : llvm::enumerate(axes))
+      for (AxisPiece &piece : around)
+        if (static_cast<int64_t>(index) != axis && piece.axis == 2 && piece.stride >= group)
+          piece.stride = piece.stride / group * sizeOf(slice) * stride;
     define(slice, split.getResults()[part], AxisLayout(axes));
   }
   return success();
@@ -91,8 +98,9 @@ LogicalResult TokenFlattener::flattenGather(nn::OnnxOp node) {
            AxisLayout(axes));
     return success();
   }
-  if (!indices.getDefiningOp<nn::PositionsOp>())
-    return emitUnsupported(node) << "only rows of a parameter can be looked up, by token id or by position from 0";
+  auto positions = indices.getDefiningOp<nn::PositionsOp>();
+  if (!positions)
+    return emitUnsupported(node) << "only rows of a parameter can be looked up, by token id or by position";
   SmallVector<AxisLayout::Pieces> axes;
   for (int64_t size : getShape(indices).drop_back()) {
     axes.emplace_back();
@@ -103,7 +111,9 @@ LogicalResult TokenFlattener::flattenGather(nn::OnnxOp node) {
   }
   axes.push_back({{1, sequence, 1}});
   axes.push_back({{2, width, 1}});
-  define(node, nn::PositionEmbeddingOp::create(builder, node.getLoc(), tokenType(width), table), AxisLayout(axes));
+  define(node,
+         nn::PositionEmbeddingOp::create(builder, node.getLoc(), tokenType(width), table, positions.getOffsetAttr()),
+         AxisLayout(axes));
   return success();
 }
 
@@ -121,6 +131,12 @@ LogicalResult TokenFlattener::flattenLinear(nn::OnnxOp node) {
   return success();
 }
 
+/// What is added to a norm's weight; null where nothing is.
+static FloatAttr getOffset(nn::OnnxOp norm) {
+  double offset = getFloat(norm, "weight_offset");
+  return offset == 0 ? FloatAttr() : FloatAttr::get(Float32Type::get(norm.getContext()), toFloat(offset));
+}
+
 LogicalResult TokenFlattener::flattenNorm(nn::OnnxOp node) {
   const Token *x = find(node.getInputs()[0]);
   bool isRms = node.getOpType() == "RMSNormalization";
@@ -128,15 +144,24 @@ LogicalResult TokenFlattener::flattenNorm(nn::OnnxOp node) {
     return emitUnsupported(node) << "a norm needs an activation and a weight";
   Value weight = node.getInputs()[1], bias = node.getInputs().size() > 2 ? node.getInputs()[2] : Value();
   int64_t run = getRun(*x);
-  if (!isParameterVector(weight, run) || (bias && !isParameterVector(bias, run)))
+  if (bias && isSplat(bias, 0))
+    bias = Value();
+  // A norm without a weight has ones.
+  if (getShape(weight) == ArrayRef<int64_t>{run} && isSplat(weight, 1))
+    weight = nn::FillOp::create(builder, node.getLoc(), weight.getType(), builder.getF32FloatAttr(1.0f));
+  else if (!isParameterVector(weight, run))
     return emitUnsupported(node) << "its weight is not a vector of parameters over the last axis";
+  if (bias && !isParameterVector(bias, run))
+    return emitUnsupported(node) << "its bias is not a vector of parameters over the last axis";
   if (!isRms && run != features(x->flat))
     return emitUnsupported(node) << "it is over each head; layer norms are over all features";
   APFloat epsilon = toFloat(getFloat(node, "epsilon", 1e-5));
   Type type = x->flat.getType();
-  Value flat = isRms ? Value(nn::RmsNormOp::create(builder, node.getLoc(), type, x->flat, weight, epsilon,
-                                                   toFloat(getFloat(node, "weight_offset"))))
-                     : Value(nn::LayerNormOp::create(builder, node.getLoc(), type, x->flat, weight, bias, epsilon));
+  Value flat =
+      isRms ? Value(nn::RmsNormOp::create(builder, node.getLoc(), type, x->flat, weight, epsilon,
+                                          toFloat(getFloat(node, "weight_offset"))))
+            : Value(nn::LayerNormOp::create(builder, node.getLoc(), type, x->flat, weight, bias,
+                                            builder.getFloatAttr(builder.getF32Type(), epsilon), getOffset(node)));
   define(node, flat, x->layout);
   return success();
 }
@@ -149,15 +174,16 @@ LogicalResult TokenFlattener::flattenRotary(nn::OnnxOp node) {
   int64_t axis = static_cast<int64_t>(x->layout.getRank()) + getInteger(node, "position_axis");
   if (axis < 0 || !isSequence(x->layout[axis]) || getRun(*x) < 2 * static_cast<int64_t>(frequencies.size()))
     return emitUnsupported(node) << "it does not rotate each head by its token's position";
-  auto flat = nn::RopeOp::create(builder, node.getLoc(), x->flat.getType(), x->flat, getRun(*x),
-                                 frequencies.asArrayRef(), toFloat(getFloat(node, "scale", 1)), false);
+  auto flat =
+      nn::RopeOp::create(builder, node.getLoc(), x->flat.getType(), x->flat, getRun(*x), frequencies.asArrayRef(),
+                         toFloat(getFloat(node, "scale", 1)), false, getInteger(node, "interleaved") != 0);
   define(node, flat, x->layout);
   return success();
 }
 
 LogicalResult TokenFlattener::refuseAttention(nn::OnnxOp node) {
   if (getFloat(node, "softcap") != 0)
-    return emitUnsupported(node) << "it caps its logits; export a model without soft-capping";
+    return emitUnsupported(node) << "it caps its logits in an order that is not known";
   if (node.getInputs().size() > 4)
     return emitUnsupported(node) << "it reads past keys and values; export with use_cache=False";
   if (getShape(node.getInputs()[0]).size() != 4)
@@ -187,8 +213,29 @@ LogicalResult TokenFlattener::flattenAttention(nn::OnnxOp node) {
                                     "query heads";
   auto attention = nn::AttentionOp::create(builder, node.getLoc(), tokenType(heads[0] * width), tokenType(heads[0]),
                                            operands[0]->flat, operands[1]->flat, operands[2]->flat, heads[0], heads[1],
-                                           toFloat(getFloat(node, "scale")), getInteger(node, "window"));
+                                           toFloat(getFloat(node, "scale")), getInteger(node, "window"),
+                                           /*capacity=*/0, dyn_cast_or_null<FloatAttr>(getAttribute(node, "softcap")));
   define(node, attention.getOutput(), operands[0]->layout);
+  return success();
+}
+
+/// x σ(factor x) = silu(factor x) / factor.
+Value TokenFlattener::flattenSwish(nn::OnnxOp node, Value x) {
+  double factor = getFloat(node, "factor", 1);
+  auto scale = [&](Value value, double by) -> Value {
+    if (by == 1)
+      return value;
+    return nn::ScaleOp::create(builder, node.getLoc(), x.getType(), value, toFloat(by));
+  };
+  Value activated = nn::SiluOp::create(builder, node.getLoc(), x.getType(), scale(x, factor));
+  return scale(activated, 1 / factor);
+}
+
+LogicalResult TokenFlattener::flattenSquare(nn::OnnxOp node) {
+  const Token *x = find(node.getInputs()[0]);
+  if (!x || node.getInputs().size() != 2 || !isSplat(node.getInputs()[1], 2))
+    return emitUnsupported(node) << "activations can be squared, and raised to no other power";
+  define(node, nn::MultiplyOp::create(builder, node.getLoc(), x->flat.getType(), x->flat, x->flat), x->layout);
   return success();
 }
 
@@ -200,7 +247,9 @@ LogicalResult TokenFlattener::flattenActivation(nn::OnnxOp node) {
   auto approximate = dyn_cast_or_null<StringAttr>(getAttribute(node, "approximate"));
   Value flat;
   if (node.getOpType() == "Swish")
-    flat = nn::SiluOp::create(builder, node.getLoc(), type, x->flat);
+    flat = flattenSwish(node, x->flat);
+  else if (node.getOpType() == "Softcap")
+    flat = nn::SoftcapOp::create(builder, node.getLoc(), type, x->flat, toFloat(getFloat(node, "softcap")));
   else if (node.getOpType() == "Relu")
     flat = nn::ReluOp::create(builder, node.getLoc(), type, x->flat);
   else

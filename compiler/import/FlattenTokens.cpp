@@ -127,7 +127,8 @@ LogicalResult TokenFlattener::flattenNode(nn::OnnxOp node) {
                       .Cases({"RMSNormalization", "LayerNormalization"}, &TokenFlattener::flattenNorm)
                       .Case("RotaryEmbedding", &TokenFlattener::flattenRotary)
                       .Case("Attention", &TokenFlattener::flattenAttention)
-                      .Cases({"Swish", "Relu", "Gelu"}, &TokenFlattener::flattenActivation)
+                      .Cases({"Swish", "Relu", "Gelu", "Softcap"}, &TokenFlattener::flattenActivation)
+                      .Case("Pow", &TokenFlattener::flattenSquare)
                       .Cases({"Add", "Mul", "Gated"}, &TokenFlattener::flattenBinary)
                       .Cases({"Div", "Neg"}, &TokenFlattener::flattenScaled)
                       .Default(nullptr);
@@ -141,8 +142,20 @@ LogicalResult TokenFlattener::flattenReturn(func::ReturnOp terminator) {
   const Token *logits = terminator.getNumOperands() == 1 ? find(terminator.getOperand(0)) : nullptr;
   if (!logits || logits->layout.getRank() != 3 || !hasWholeRows(*logits))
     return terminator.emitError("the result is not logits [batch, sequence, vocabulary]");
-  terminator.setOperand(0, logits->flat);
+  auto scale = logits->flat.getDefiningOp<nn::ScaleOp>();
+  terminator.setOperand(0, scale ? scaleInput(scale) : logits->flat);
   return success();
+}
+
+/// The head is a linear layer: what multiplies the logits can as well multiply its input, of which there is less.
+Value TokenFlattener::scaleInput(nn::ScaleOp scale) {
+  auto head = scale.getX().getDefiningOp<nn::LinearOp>();
+  if (!head || head.getBias() || !head->hasOneUse())
+    return scale;
+  builder.setInsertionPoint(head);
+  Value x = nn::ScaleOp::create(builder, scale.getLoc(), head.getX().getType(), head.getX(), scale.getAlpha());
+  head.getXMutable().assign(x);
+  return head;
 }
 
 void TokenFlattener::eraseNodes() {

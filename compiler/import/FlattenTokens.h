@@ -27,6 +27,7 @@ private:
   mlir::LogicalResult storeWeightsOutByIn();
   mlir::LogicalResult flattenNode(nn::OnnxOp node);
   mlir::LogicalResult flattenReturn(mlir::func::ReturnOp terminator);
+  mlir::Value scaleInput(nn::ScaleOp scale);
   void eraseNodes();
 
   mlir::LogicalResult flattenView(nn::OnnxOp node);
@@ -37,6 +38,8 @@ private:
   mlir::LogicalResult flattenRotary(nn::OnnxOp node);
   mlir::LogicalResult flattenAttention(nn::OnnxOp node);
   mlir::LogicalResult flattenActivation(nn::OnnxOp node);
+  mlir::Value flattenSwish(nn::OnnxOp node, mlir::Value x);
+  mlir::LogicalResult flattenSquare(nn::OnnxOp node);
   mlir::LogicalResult flattenScaled(nn::OnnxOp node);
   mlir::LogicalResult flattenBinary(nn::OnnxOp node);
   mlir::LogicalResult refuseAttention(nn::OnnxOp node);

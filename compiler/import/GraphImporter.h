@@ -68,6 +68,7 @@ private:
   mlir::LogicalResult importExpand(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importConcat(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importGather(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importGatherND(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importReduceMean(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importMatMul(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importGemm(const OnnxNode &node, Entries &inputs);

@@ -39,6 +39,7 @@ LogicalResult GraphImporter::importOp(const OnnxNode &node, Entries &inputs) {
           .Case("Expand", &GraphImporter::importExpand)
           .Case("Concat", &GraphImporter::importConcat)
           .Case("Gather", &GraphImporter::importGather)
+          .Case("GatherND", &GraphImporter::importGatherND)
           .Case("ReduceMean", &GraphImporter::importReduceMean)
           .Case("MatMul", &GraphImporter::importMatMul)
           .Case("Gemm", &GraphImporter::importGemm)
@@ -159,9 +160,9 @@ LogicalResult GraphImporter::importSlice(const OnnxNode &node, Entries &inputs) 
     if (!axis)
       return emitMismatch(node);
     int64_t step = steps ? steps->integers()[i] : 1;
-    if (step != 1)
-      return node.emitError() << "takes every " << step << "th element of an activation, which is not supported";
-    SliceRange range = sliceRange(starts->integers()[i], ends->integers()[i], 1, shape[*axis]);
+    if (step < 1)
+      return node.emitError() << "takes the elements of an activation in reverse, which is not supported";
+    SliceRange range = sliceRange(starts->integers()[i], ends->integers()[i], step, shape[*axis]);
     if (range.size == shape[*axis])
       continue;
     shape[*axis] = range.size;
@@ -170,9 +171,11 @@ LogicalResult GraphImporter::importSlice(const OnnxNode &node, Entries &inputs) 
       define(node.getProto().output(0), HostTensor{Kind::Float, shape, {}});
       return success();
     }
-    value = emit(node, "Slice", value, shape, type.getElementType(),
-                 {builder.getNamedAttr("axis", builder.getI64IntegerAttr(*axis)),
-                  builder.getNamedAttr("start", builder.getI64IntegerAttr(range.start))});
+    SmallVector<NamedAttribute> attributes = {builder.getNamedAttr("axis", builder.getI64IntegerAttr(*axis)),
+                                              builder.getNamedAttr("start", builder.getI64IntegerAttr(range.start))};
+    if (step != 1)
+      attributes.push_back(builder.getNamedAttr("step", builder.getI64IntegerAttr(step)));
+    value = emit(node, "Slice", value, shape, type.getElementType(), attributes);
   }
   define(node.getProto().output(0), value);
   return success();
@@ -256,7 +259,8 @@ LogicalResult GraphImporter::importGather(const OnnxNode &node, Entries &inputs)
   SmallVector<Value> values;
   Extents shape = gatheredShape(type.getShape(), indices.getShape(), *axis);
   // One element of an activation's axis is a slice.
-  if (const HostTensor *index = getConstant(inputs, 1); index && indices.getRank() == 0 && !inputs[0]->isParameter) {
+  if (const HostTensor *index = getConstant(inputs, 1);
+      index && index->data.size() == 1 && indices.getRank() <= 1 && !inputs[0]->isParameter) {
     auto start = normalizedAxis(index->integers()[0], type.getDimSize(*axis));
     Value value = getValue(node, *inputs[0]);
     if (!start || !value)
@@ -273,6 +277,25 @@ LogicalResult GraphImporter::importGather(const OnnxNode &node, Entries &inputs)
     return failure();
   define(node.getProto().output(0), emit(node, "Gather", values, shape, type.getElementType(),
                                          builder.getNamedAttr("axis", builder.getI64IntegerAttr(*axis))));
+  return success();
+}
+
+/// x[[i]], which torch writes for one element of an axis that stays: a slice of the first axis.
+LogicalResult GraphImporter::importGatherND(const OnnxNode &node, Entries &inputs) {
+  const HostTensor *index = getConstant(inputs, 1);
+  RankedTensorType type = getType(*inputs[0]);
+  auto start =
+      index && index->data.size() == 1 ? normalizedAxis(index->integers()[0], type.getDimSize(0)) : std::nullopt;
+  if (!start || index->shape.size() != 2 || node.getInteger("batch_dims", 0) || inputs[0]->isParameter)
+    return node.emitError() << "takes elements of an activation by their places, which is not supported";
+  Value value = getValue(node, *inputs[0]);
+  if (!value)
+    return failure();
+  Extents shape(type.getShape());
+  shape[0] = 1;
+  define(node.getProto().output(0), emit(node, "Slice", value, shape, type.getElementType(),
+                                         {builder.getNamedAttr("axis", builder.getI64IntegerAttr(0)),
+                                          builder.getNamedAttr("start", builder.getI64IntegerAttr(*start))}));
   return success();
 }
 

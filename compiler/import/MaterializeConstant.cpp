@@ -66,13 +66,15 @@ static Value makeCausalMask(OpBuilder &builder, Location location, const HostTen
   return nn::CausalMaskOp::create(builder, location, type, window == sequence ? 0 : window);
 }
 
-static bool arePositions(const HostTensor &tensor, int64_t sequence) {
+/// Where positions begin, if these are any.
+static std::optional<int64_t> matchPositions(const HostTensor &tensor, int64_t sequence) {
   if (tensor.kind != Kind::Integer || tensor.shape.empty() || tensor.shape.back() != sequence)
-    return false;
+    return std::nullopt;
+  const double first = tensor.data[0];
   for (size_t at = 0; at < tensor.data.size(); ++at)
-    if (tensor.data[at] != static_cast<double>(at % sequence))
-      return false;
-  return true;
+    if (first < 0 || tensor.data[at] != first + static_cast<double>(at % sequence))
+      return std::nullopt;
+  return static_cast<int64_t>(first);
 }
 
 RankedTensorType mebp::tensorType(MLIRContext *context, ArrayRef<int64_t> shape, Kind kind) {
@@ -88,8 +90,9 @@ Value mebp::materializeConstant(OpBuilder &builder, Location location, const Hos
     for (auto *make : {makeRotaryTable, makeCausalMask})
       if (Value table = make(builder, location, tensor, type, sequence))
         return table;
-    if (arePositions(tensor, sequence))
-      return nn::PositionsOp::create(builder, location, type);
+    if (auto first = matchPositions(tensor, sequence))
+      return nn::PositionsOp::create(builder, location, type,
+                                     *first ? builder.getI64IntegerAttr(*first) : IntegerAttr());
   }
   HostTensor plain = tensor.evaluated();
   bool isSplat =

@@ -147,7 +147,7 @@ std::vector<View> mebp::listViews(Value value) {
 std::optional<Part> mebp::getPartOfLastAxis(Value value) {
   nn::OnnxOp slice = getNode(value, "Slice");
   int64_t rank = getShape(value).size();
-  if (!slice || getInteger(slice, "axis") != rank - 1)
+  if (!slice || getInteger(slice, "axis") != rank - 1 || getInteger(slice, "step", 1) != 1)
     return std::nullopt;
   return Part{slice.getInputs()[0], getInteger(slice, "start"), getShape(value).back()};
 }

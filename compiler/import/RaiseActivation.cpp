@@ -13,15 +13,23 @@ namespace {
 /// How far a model in bf16 may be from the constants of gelu.
 constexpr double kRounding = 2e-3;
 
-/// x σ(x).
+/// x σ(x), or x σ(factor x), which is gelu's quick form.
 struct RaiseSilu : NodePattern {
   explicit RaiseSilu(MLIRContext *context) : NodePattern(context, "Mul", 2) {}
   bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
     return matchEitherWay(root, [&](Value x, Value gate) {
       nn::OnnxOp sigmoid = getNode(gate, "Sigmoid");
-      if (!sigmoid || sigmoid.getInputs()[0] != x)
+      if (!sigmoid)
         return false;
-      replaceByNode(rewriter, root, "Swish", x);
+      if (sigmoid.getInputs()[0] == x) {
+        replaceByNode(rewriter, root, "Swish", x);
+        return true;
+      }
+      Scaled scaled = stripScale(sigmoid.getInputs()[0]);
+      if (scaled.source != x || scaled.factor == 0)
+        return false;
+      replaceByNode(rewriter, root, "Swish", x,
+                    rewriter.getNamedAttr("factor", rewriter.getF32FloatAttr(static_cast<float>(scaled.factor))));
       return true;
     });
   }
@@ -79,12 +87,39 @@ private:
   StringRef function, approximate;
 };
 
+/// c tanh(x / c).
+struct RaiseSoftcap : NodePattern {
+  explicit RaiseSoftcap(MLIRContext *context) : NodePattern(context, "Mul", 2) {}
+  bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
+    return matchEitherWay(root, [&](Value bounded, Value factor) {
+      nn::OnnxOp tangent = getNode(bounded, "Tanh");
+      auto cap = getSplat(factor);
+      nn::OnnxOp inner = tangent && cap && *cap > 0 ? tangent.getInputs()[0].getDefiningOp<nn::OnnxOp>() : nn::OnnxOp();
+      if (!inner || inner.getInputs().size() != 2)
+        return false;
+      Value x = inner.getInputs()[0];
+      auto number = getSplat(inner.getInputs()[1]);
+      double divisor = !number                      ? 0
+                       : inner.getOpType() == "Div" ? *number
+                       : inner.getOpType() == "Mul" ? 1 / *number
+                                                    : 0;
+      if (std::fabs(divisor - *cap) > 1e-5 * *cap || getShape(x) != getShape(root.getOutputs()[0]))
+        return false;
+      replaceByNode(rewriter, root, "Softcap", x,
+                    rewriter.getNamedAttr("softcap", rewriter.getF32FloatAttr(static_cast<float>(*cap))));
+      return true;
+    });
+  }
+};
+
 /// f(gate) · up.
 struct RaiseGated : NodePattern {
   explicit RaiseGated(MLIRContext *context) : NodePattern(context, "Mul") {}
   bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
     return matchEitherWay(root, [&](Value activated, Value up) {
       nn::OnnxOp silu = getNode(activated, "Swish"), gelu = getNode(activated, "Gelu");
+      if (silu && getAttribute(silu, "factor"))
+        return false;
       if ((!silu && !gelu) || !activated.hasOneUse() || !up.getDefiningOp<nn::OnnxOp>() ||
           getShape(up) != getShape(activated))
         return false;
@@ -104,7 +139,7 @@ struct RaiseGated : NodePattern {
 
 void mebp::populateRaiseActivation(RewritePatternSet &patterns) {
   MLIRContext *context = patterns.getContext();
-  patterns.add<RaiseSilu, RaiseGated>(context);
+  patterns.add<RaiseSilu, RaiseSoftcap, RaiseGated>(context);
   patterns.add<RaiseGelu>(context, "Erf", "none");
   patterns.add<RaiseGelu>(context, "Tanh", "tanh");
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention(q, k, v) {scale, window}: causal, q [B,H,T,d], k and v [B,K,T,d] with K dividing H. Found in ONNX's own op
-// and in its formula; the mask becomes the window, factors on q and k the scale, and repeated heads vanish.
+// Attention(q, k, v) {scale, window, softcap}: causal, q [B,H,T,d], k and v [B,K,T,d] with K dividing H. Found in
+// ONNX's own op and in its formula; the mask becomes the window, factors on q and k the scale, and repeated heads
+// vanish.
 #include "compiler/import/OnnxMatchers.h"
 
 #include "mlir/IR/TypeUtilities.h"
@@ -36,10 +37,14 @@ Value matchUnscaledHeads(Value value) {
   return heads && heads->factor == 1 ? heads->source : value;
 }
 
-void replaceByAttention(PatternRewriter &rewriter, nn::OnnxOp root, ValueRange inputs, double scale, int64_t window) {
-  replaceByNode(rewriter, root, "Attention", inputs,
-                {rewriter.getNamedAttr("scale", rewriter.getF32FloatAttr(static_cast<float>(scale))),
-                 rewriter.getNamedAttr("window", rewriter.getI64IntegerAttr(window))});
+void replaceByAttention(PatternRewriter &rewriter, nn::OnnxOp root, ValueRange inputs, double scale, int64_t window,
+                        double softcap) {
+  SmallVector<NamedAttribute> attributes = {
+      rewriter.getNamedAttr("scale", rewriter.getF32FloatAttr(static_cast<float>(scale))),
+      rewriter.getNamedAttr("window", rewriter.getI64IntegerAttr(window))};
+  if (softcap != 0)
+    attributes.push_back(rewriter.getNamedAttr("softcap", rewriter.getF32FloatAttr(static_cast<float>(softcap))));
+  replaceByNode(rewriter, root, "Attention", inputs, attributes);
 }
 
 /// The window of a mask that is causal.
@@ -58,7 +63,8 @@ struct RaiseFusedAttention : NodePattern {
   explicit RaiseFusedAttention(MLIRContext *context) : NodePattern(context, "Attention") {}
   bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
     size_t count = root.getInputs().size();
-    if (getAttribute(root, "window") || count < 3 || count > 4 || getFloat(root, "softcap") != 0)
+    // ONNX adds the mask before it caps; what is hidden then counts a little, unless the mask is no addend.
+    if (getAttribute(root, "window") || count < 3 || count > 4 || (getFloat(root, "softcap") != 0 && count == 4))
       return false;
     std::optional<int64_t> window;
     if (count == 4)
@@ -69,7 +75,8 @@ struct RaiseFusedAttention : NodePattern {
     if (!window || getShape(q).size() != 4 || getShape(k).size() != 4 || getShape(v).size() != 4)
       return false;
     double scale = getFloat(root, "scale", 1 / std::sqrt(static_cast<double>(getShape(q).back())));
-    replaceByAttention(rewriter, root, {q, matchUnscaledHeads(k), matchUnscaledHeads(v)}, scale, *window);
+    replaceByAttention(rewriter, root, {q, matchUnscaledHeads(k), matchUnscaledHeads(v)}, scale, *window,
+                       getFloat(root, "softcap"));
     return true;
   }
 };
@@ -84,20 +91,28 @@ struct RaiseScaledOperand : NodePattern {
     if (q.source == root.getInputs()[0] && k.source == root.getInputs()[1])
       return false;
     replaceByAttention(rewriter, root, {q.source, k.source, root.getInputs()[2]},
-                       getFloat(root, "scale") * q.factor * k.factor, getInteger(root, "window"));
+                       getFloat(root, "scale") * q.factor * k.factor, getInteger(root, "window"),
+                       getFloat(root, "softcap"));
     return true;
   }
 };
 
-/// softmax(scale q kᵀ + mask) v.
+/// softmax(scale q kᵀ + mask) v, with or without a softcap before the mask.
 struct RaiseAttentionFormula : NodePattern {
   explicit RaiseAttentionFormula(MLIRContext *context) : NodePattern(context, "MatMul") {}
   bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
     nn::OnnxOp softmax = getNode(stripNanGuard(root.getInputs()[0]), "Softmax");
-    auto masked = softmax ? matchMasked(softmax.getInputs()[0]) : std::nullopt;
+    if (!softmax)
+      return false;
+    // Where the mask is added before the scale, what it hides stays hidden.
+    Scaled scaled = stripScale(softmax.getInputs()[0]);
+    auto masked = scaled.factor > 0 ? matchMasked(scaled.source) : std::nullopt;
     if (!masked)
       return false;
-    Scaled logits = stripScale(masked->logits);
+    nn::OnnxOp softcap = getNode(masked->logits, "Softcap");
+    if (softcap && scaled.factor != 1)
+      return false;
+    Scaled logits = stripScale(softcap ? softcap.getInputs()[0] : masked->logits);
     nn::OnnxOp product = getNode(logits.source, "MatMul");
     if (!product || getShape(product.getInputs()[0]).size() != 4)
       return false;
@@ -105,8 +120,9 @@ struct RaiseAttentionFormula : NodePattern {
     auto k = matchHeads(product.getInputs()[1], true), v = matchHeads(root.getInputs()[1], false);
     if (!k || !v || v->factor != 1 || getShape(root.getOutputs()[0]) != getShape(q.source))
       return false;
-    replaceByAttention(rewriter, root, {q.source, k->source, v->source}, logits.factor * q.factor * k->factor,
-                       masked->window);
+    replaceByAttention(rewriter, root, {q.source, k->source, v->source},
+                       scaled.factor * logits.factor * q.factor * k->factor, masked->window,
+                       softcap ? getFloat(softcap, "softcap") : 0);
     return true;
   }
 
@@ -123,8 +139,17 @@ private:
     return test && test.getInputs()[0] == where.getInputs()[2] ? where.getInputs()[2] : value;
   }
 
-  /// logits + mask, or mask ? logits : a number that hides.
+  /// logits + mask, or mask ? logits : a number that hides. A key is seen where several masks show it (GPT-Neo).
   static std::optional<Masked> matchMasked(Value value) {
+    auto masked = matchOneMask(value);
+    while (auto inner = masked ? matchOneMask(masked->logits) : std::nullopt) {
+      bool both = masked->window && inner->window;
+      masked = {inner->logits, both ? std::min(masked->window, inner->window) : masked->window + inner->window};
+    }
+    return masked;
+  }
+
+  static std::optional<Masked> matchOneMask(Value value) {
     std::optional<Masked> result;
     matchEitherWay(getNode(value, "Add"), [&](Value logits, Value mask) {
       auto window = matchCausalMask(mask);

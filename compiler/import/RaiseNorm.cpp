@@ -57,16 +57,22 @@ std::optional<RootMeanSquare> matchInverseRoot(Value value) {
   return power && isSplat(power.getInputs()[1], -0.5) ? matchShiftedMeanSquare(power.getInputs()[0]) : std::nullopt;
 }
 
+/// Whether two values are one, or the same difference written down twice.
+bool areSame(Value a, Value b) {
+  nn::OnnxOp left = getNode(a, "Sub"), right = getNode(b, "Sub");
+  return a == b || (left && right && llvm::equal(left.getInputs(), right.getInputs()));
+}
+
 /// x and epsilon of x / sqrt(mean(x²) + epsilon).
 std::optional<RootMeanSquare> matchNormalized(Value value) {
   std::optional<RootMeanSquare> result;
   if (nn::OnnxOp quotient = getNode(value, "Div"))
     result = matchRoot(quotient.getInputs()[1]);
   if (result)
-    return result->x == getNode(value, "Div").getInputs()[0] ? result : std::nullopt;
+    return areSame(result->x, getNode(value, "Div").getInputs()[0]) ? result : std::nullopt;
   matchEitherWay(getNode(value, "Mul"), [&](Value x, Value inverse) {
     result = matchInverseRoot(inverse);
-    return result && result->x == x;
+    return result && areSame(result->x, x);
   });
   return result && getShape(result->x) == getShape(value) ? result : std::nullopt;
 }
@@ -108,12 +114,12 @@ struct RaiseWeightedNorm : NodePattern {
       if (!weight)
         return false;
       NamedAttribute epsilon = rewriter.getNamedAttr("epsilon", rewriter.getF32FloatAttr(norm->epsilon));
-      if (Value x = matchCentered(norm->x); x && weight->offset == 0) {
-        replaceByNode(rewriter, root, "LayerNormalization", {x, weight->weight}, epsilon);
-        return true;
-      }
-      replaceByNode(rewriter, root, "RMSNormalization", {norm->x, weight->weight},
-                    {epsilon, rewriter.getNamedAttr("weight_offset", rewriter.getF32FloatAttr(weight->offset))});
+      Value centered = matchCentered(norm->x);
+      SmallVector<NamedAttribute> attributes = {epsilon};
+      if (!centered || weight->offset != 0)
+        attributes.push_back(rewriter.getNamedAttr("weight_offset", rewriter.getF32FloatAttr(weight->offset)));
+      replaceByNode(rewriter, root, centered ? "LayerNormalization" : "RMSNormalization",
+                    {centered ? centered : norm->x, weight->weight}, attributes);
       return true;
     });
   }
@@ -134,16 +140,41 @@ struct RaiseNormBias : NodePattern {
   }
 };
 
-/// A fused RMS norm of offset + weight.
+/// normalized, which nothing weighs.
+struct RaiseUnweightedNorm : NodePattern {
+  explicit RaiseUnweightedNorm(MLIRContext *context) : NodePattern(context, "Mul") {}
+  bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
+    Value normalized = root.getOutputs()[0];
+    auto norm = matchNormalized(normalized);
+    if (!norm)
+      return false;
+    int64_t size = getShape(normalized).back();
+    for (Operation *user : normalized.getUsers())
+      if (matchEitherWay(dyn_cast<nn::OnnxOp>(user),
+                         [&](Value, Value factor) { return matchWeight(factor, size).has_value(); }))
+        return false;
+    auto type = RankedTensorType::get({size}, rewriter.getF32Type());
+    Value ones = nn::ConstantOp::create(rewriter, root.getLoc(), type, DenseElementsAttr::get(type, 1.0f));
+    Value centered = matchCentered(norm->x);
+    replaceByNode(rewriter, root, centered ? "LayerNormalization" : "RMSNormalization",
+                  {centered ? centered : norm->x, ones},
+                  rewriter.getNamedAttr("epsilon", rewriter.getF32FloatAttr(norm->epsilon)));
+    return true;
+  }
+};
+
+/// A fused norm of offset + weight.
 struct RaiseOffsetWeight : NodePattern {
-  explicit RaiseOffsetWeight(MLIRContext *context) : NodePattern(context, "RMSNormalization") {}
+  RaiseOffsetWeight(MLIRContext *context, StringRef norm) : NodePattern(context, norm) {}
   bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
     std::optional<NormWeight> weight;
-    if (root.getInputs().size() == 2)
+    if (root.getInputs().size() >= 2)
       weight = matchWeight(root.getInputs()[1], getShape(root.getInputs()[0]).back());
     if (!weight || weight->offset == 0)
       return false;
-    replaceByNode(rewriter, root, "RMSNormalization", {root.getInputs()[0], weight->weight},
+    SmallVector<Value> inputs(root.getInputs());
+    inputs[1] = weight->weight;
+    replaceByNode(rewriter, root, root.getOpType(), inputs,
                   {rewriter.getNamedAttr("epsilon", rewriter.getF32FloatAttr(getFloat(root, "epsilon", 1e-5))),
                    rewriter.getNamedAttr("weight_offset", rewriter.getF32FloatAttr(weight->offset))});
     return true;
@@ -153,5 +184,8 @@ struct RaiseOffsetWeight : NodePattern {
 } // namespace
 
 void mebp::populateRaiseNorm(RewritePatternSet &patterns) {
-  patterns.add<RaiseWeightedNorm, RaiseNormBias, RaiseOffsetWeight>(patterns.getContext());
+  MLIRContext *context = patterns.getContext();
+  patterns.add<RaiseWeightedNorm, RaiseUnweightedNorm, RaiseNormBias>(context);
+  patterns.add<RaiseOffsetWeight>(context, "RMSNormalization");
+  patterns.add<RaiseOffsetWeight>(context, "LayerNormalization");
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rotary embeddings in halves: RotaryEmbedding(x) {frequencies, scale, position_axis}, the axis counted from the back.
+// Rotary embeddings: RotaryEmbedding(x) {frequencies, scale, position_axis, interleaved}, the axis counted from the
+// back. Pairs lie in halves, or one after the other.
 #include "compiler/import/OnnxMatchers.h"
 
 using namespace mlir;
@@ -30,11 +31,60 @@ bool haveEqualHalves(ArrayRef<float> frequencies) {
 }
 
 void replaceByRope(PatternRewriter &rewriter, nn::OnnxOp root, Value x, ArrayRef<float> frequencies,
-                   nn::RotaryTableOp table) {
-  replaceByNode(rewriter, root, "RotaryEmbedding", x,
-                {rewriter.getNamedAttr("frequencies", rewriter.getDenseF32ArrayAttr(frequencies)),
-                 rewriter.getNamedAttr("scale", rewriter.getFloatAttr(rewriter.getF32Type(), table.getScale())),
-                 rewriter.getNamedAttr("position_axis", rewriter.getI64IntegerAttr(axisFromBack(table)))});
+                   nn::RotaryTableOp table, bool interleaved = false) {
+  SmallVector<NamedAttribute> attributes = {
+      rewriter.getNamedAttr("frequencies", rewriter.getDenseF32ArrayAttr(frequencies)),
+      rewriter.getNamedAttr("scale", rewriter.getFloatAttr(rewriter.getF32Type(), table.getScale())),
+      rewriter.getNamedAttr("position_axis", rewriter.getI64IntegerAttr(axisFromBack(table)))};
+  if (interleaved)
+    attributes.push_back(rewriter.getNamedAttr("interleaved", rewriter.getI64IntegerAttr(1)));
+  replaceByNode(rewriter, root, "RotaryEmbedding", x, attributes);
+}
+
+/// One frequency of each pair of neighbours, if they are equal.
+std::optional<SmallVector<float>> halveNeighbours(ArrayRef<float> frequencies) {
+  SmallVector<float> found;
+  for (size_t i = 0; i + 1 < frequencies.size(); i += 2) {
+    if (frequencies[i] != frequencies[i + 1])
+      return std::nullopt;
+    found.push_back(frequencies[i]);
+  }
+  return frequencies.size() % 2 == 0 ? std::optional(found) : std::nullopt;
+}
+
+/// The x of which a value, [..., pairs, 1], is every second element from `start` on.
+Value matchEverySecond(Value value, int64_t start) {
+  nn::OnnxOp view = getNode(value, "Reshape");
+  nn::OnnxOp slice = view ? getNode(view.getInputs()[0], "Slice") : nn::OnnxOp();
+  if (!slice || getShape(value).back() != 1 || getShape(value).drop_back() != getShape(slice.getOutputs()[0]))
+    return {};
+  Value x = slice.getInputs()[0];
+  bool isLastAxis = getInteger(slice, "axis") == static_cast<int64_t>(getShape(x).size()) - 1;
+  return isLastAxis && getInteger(slice, "step", 1) == 2 && getInteger(slice, "start") == start ? x : Value();
+}
+
+/// The x of (−x₁, x₀, −x₃, x₂, ...).
+Value matchRotatedPairs(Value value) {
+  nn::OnnxOp view = getNode(value, "Reshape");
+  nn::OnnxOp concat = view ? getNode(view.getInputs()[0], "Concat") : nn::OnnxOp();
+  if (!concat || concat.getInputs().size() != 2)
+    return {};
+  ArrayRef<int64_t> pairs = getShape(concat.getOutputs()[0]), shape = getShape(value);
+  if (getInteger(concat, "axis") != static_cast<int64_t>(pairs.size()) - 1 || pairs.size() != shape.size() + 1 ||
+      pairs.drop_back(2) != shape.drop_back())
+    return {};
+  // The sign may be taken before the axis is added, or after.
+  Value negative = concat.getInputs()[0], even = matchEverySecond(concat.getInputs()[1], 0), odd;
+  if (nn::OnnxOp negated = getNode(negative, "Neg"))
+    odd = matchEverySecond(negated.getInputs()[0], 1);
+  else if (nn::OnnxOp added = getNode(negative, "Reshape"))
+    if (nn::OnnxOp inner = getNode(added.getInputs()[0], "Neg"))
+      if (nn::OnnxOp slice = getNode(inner.getInputs()[0], "Slice");
+          slice && getShape(negative).back() == 1 && getInteger(slice, "step", 1) == 2 &&
+          getInteger(slice, "start") == 1 &&
+          getInteger(slice, "axis") == static_cast<int64_t>(getShape(slice.getInputs()[0]).size()) - 1)
+        odd = slice.getInputs()[0];
+  return even && odd == even && getShape(even) == shape ? even : Value();
 }
 
 /// The x of Concat(−x₂, x₁), x = [x₁, x₂] in halves.
@@ -62,9 +112,17 @@ struct RaiseRotatedSum : NodePattern {
       Value x, y;
       matchEitherWay(getNode(straight, "Mul"), [&](Value a, Value b) { return x = a, cosines = getTable(b, "cos"); });
       matchEitherWay(getNode(rotated, "Mul"), [&](Value a, Value b) { return y = a, sines = getTable(b, "sin"); });
-      if (!belongTogether(cosines, sines) || matchRotatedHalves(y) != x)
+      if (!belongTogether(cosines, sines) || !x)
         return false;
       ArrayRef<float> frequencies = cosines.getFrequencies();
+      if (auto ofPairs = halveNeighbours(frequencies); ofPairs && matchRotatedPairs(y) == x &&
+                                                       getShape(x) == getShape(root.getOutputs()[0]) &&
+                                                       static_cast<int64_t>(frequencies.size()) == getShape(x).back()) {
+        replaceByRope(rewriter, root, x, *ofPairs, cosines, /*interleaved=*/true);
+        return true;
+      }
+      if (matchRotatedHalves(y) != x)
+        return false;
       if (!haveEqualHalves(frequencies) || static_cast<int64_t>(frequencies.size()) != getShape(x).back() ||
           getShape(x) != getShape(root.getOutputs()[0]))
         return false;
@@ -119,14 +177,15 @@ private:
 struct RaiseFused : NodePattern {
   explicit RaiseFused(MLIRContext *context) : NodePattern(context, "RotaryEmbedding") {}
   bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
-    if (root.getInputs().size() != 3 || getShape(root.getInputs()[0]).size() != 4 || getInteger(root, "interleaved"))
+    if (root.getInputs().size() != 3 || getShape(root.getInputs()[0]).size() != 4)
       return false;
     auto cosines = getTable(root.getInputs()[1], "cos"), sines = getTable(root.getInputs()[2], "sin");
     int64_t rotated = getInteger(root, "rotary_embedding_dim");
     int64_t width = rotated ? rotated : getShape(root.getInputs()[0]).back();
     if (!belongTogether(cosines, sines) || static_cast<int64_t>(cosines.getFrequencies().size()) * 2 != width)
       return false;
-    replaceByRope(rewriter, root, root.getInputs()[0], cosines.getFrequencies(), cosines);
+    replaceByRope(rewriter, root, root.getInputs()[0], cosines.getFrequencies(), cosines,
+                  getInteger(root, "interleaved") != 0);
     return true;
   }
 };

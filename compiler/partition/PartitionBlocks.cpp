@@ -94,9 +94,16 @@ struct PartitionBlocks : impl::PartitionBlocksBase<PartitionBlocks> {
       return signalPassFailure();
     }
     Operation *last = segments.back().ops.back();
-    auto head = dyn_cast<nn::LinearOp>(last);
-    if (!head || head.getBias() || head.getAddend()) {
-      last->emitError("the logits must come from a linear layer without a bias");
+    // Of the head, a softcap is a segment of its own.
+    if (auto softcap = dyn_cast<nn::SoftcapOp>(last); softcap && segments.size() > 3) {
+      segments[segments.size() - 2].ops.append(segments.back().ops);
+      segments[segments.size() - 2].output = segments.back().output;
+      segments.pop_back();
+      last = softcap.getX().getDefiningOp();
+    }
+    auto head = dyn_cast_or_null<nn::LinearOp>(last);
+    if (!head || head.getAddend()) {
+      segments.back().ops.back()->emitError("the logits must come from a linear layer, with or without a softcap");
       return signalPassFailure();
     }
 
@@ -113,6 +120,13 @@ struct PartitionBlocks : impl::PartitionBlocksBase<PartitionBlocks> {
                              << "linear layers and attention, then the head's linear layer";
         return signalPassFailure();
       }
+      Value output = segments[range.end - 1].output;
+      if (range.kind == BlockKind::Layer && output.getType() != input.getType()) {
+        // One buffer flows through all blocks.
+        ops.back()->emitError() << "gives " << nn::features(output) << " features a token where " << nn::features(input)
+                                << " came in; mebp trains only models that are as wide from the embedding to the head";
+        return signalPassFailure();
+      }
       std::string name = stringifyBlockKind(range.kind).str();
       if (range.kind == BlockKind::Layer) {
         std::string scope = commonScope(ops);
@@ -124,8 +138,8 @@ struct PartitionBlocks : impl::PartitionBlocksBase<PartitionBlocks> {
         parameter.emitError() << "parameter '" << parameter.getSymName() << "' has the name of a block; rename it";
         return signalPassFailure();
       }
-      outline(module, name, range.kind, ops, input, segments[range.end - 1].output);
-      input = segments[range.end - 1].output;
+      outline(module, name, range.kind, ops, input, output);
+      input = output;
     }
     layers = layer;
     function.erase();

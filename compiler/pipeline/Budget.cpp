@@ -2,6 +2,7 @@
 #include "compiler/pipeline/Budget.h"
 
 #include "format/byte_size.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 
@@ -55,6 +56,20 @@ FailureOr<Choice> chooseWithinBudget(ModuleOp module, const Options &options, co
   return refuse(*chooser, options, emitError);
 }
 
+FailureOr<std::string> suggestTwice(ModuleOp module, const Options &options, const PlanInputs &inputs) {
+  FailureOr<ScheduleChooser> chooser = ScheduleChooser::create(module, options, inputs, Search::KeptAlone);
+  if (failed(chooser))
+    return failure();
+  constexpr double worthwhile = 0.97;
+  Choice planned = chooser->getUsual();
+  std::optional<Choice> faster = chooser->chooseFastest(2 * planned.peakBytes, Spill::None);
+  if (!faster || faster->seconds > worthwhile * planned.seconds)
+    return std::string();
+  return llvm::formatv("with twice the memory a step takes {0:f2} of that: --memory-budget {1}MB",
+                       faster->seconds / planned.seconds, 2 * planned.peakBytes / 1'000'000)
+      .str();
+}
+
 FailureOr<std::vector<Choice>> findFrontier(ModuleOp module, const Options &options, const PlanInputs &inputs) {
   FailureOr<ScheduleChooser> chooser = ScheduleChooser::create(module, options, inputs);
   if (failed(chooser))
@@ -69,7 +84,7 @@ FailureOr<LongestSequence> findLongestSequence(ModuleOp module, const Options &o
   for (int64_t fits = 1, tooLong = limit + 1; fits + 1 < tooLong;) {
     Options trial = options;
     trial.shape.sequence = fits + (tooLong - fits) / 2;
-    FailureOr<ScheduleChooser> chooser = ScheduleChooser::create(module, trial, inputs);
+    FailureOr<ScheduleChooser> chooser = ScheduleChooser::create(module, trial, inputs, Search::NothingKept);
     if (failed(chooser))
       return failure();
     if (std::optional<Choice> choice = chooser->chooseFastest(options.training.budget, options.training.mostSpill)) {

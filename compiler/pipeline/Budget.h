@@ -6,9 +6,12 @@
 namespace mebp {
 
 /// The fastest schedule whose peak is at most the training's budget; where there is none, the error says what would
-/// have to give. `module` has been differentiated, has no schedule yet, and stays as it is.
+/// have to give. `module` has been differentiated and has no schedule yet.
 mlir::FailureOr<Choice> chooseWithinBudget(mlir::ModuleOp module, const Options &options, const PlanInputs &inputs,
                                            EmitError emitError);
+
+/// What twice the memory would buy a plan without a budget, in a line for people; empty where that is not much.
+mlir::FailureOr<std::string> suggestTwice(mlir::ModuleOp module, const Options &options, const PlanInputs &inputs);
 
 /// What every budget would choose, of which there may be none in the options.
 mlir::FailureOr<std::vector<Choice>> findFrontier(mlir::ModuleOp module, const Options &options,

@@ -7,15 +7,21 @@
 // spacing adds the forward of every block whose checkpoint is not kept. A plan that spills wears the disk, so it is
 // taken only where none that does not spill fits, and the optimizer's state goes only where checkpoints alone are not
 // enough.
-// 1. For each chunk size and for each tile of the loss, lower a copy of the module, and note scratch and time of the
-//    layers' programs or of the head's.
-// 2. Look at every combination with every spacing. There are a few thousand, and each is a sum.
+// 1. For each chunk size, with each choice of values that layers keep (compiler/keep), and for each tile of the loss,
+//    lower a copy of the module, and note scratch and time of the layers' programs or of the head's.
+// 2. Look at every combination with every spacing, and of two neighbouring choices of what is kept with every number of
+//    layers that keep more. There are some ten thousand, and each is a sum.
 // 3. Take the fastest that fits, and of equally fast ones the one with the lowest peak. For all budgets at once these
 //    are the frontier.
 #include "compiler/pipeline/ChooseSchedule.h"
 
+#include "compiler/keep/Prices.h"
+#include "compiler/pipeline/PriceRecomputation.h"
+#include "compiler/plan/RemoteMemory.h"
 #include "compiler/plan/Scratch.h"
 #include "mlir/Pass/PassManager.h"
+
+#include <numeric>
 
 using namespace mlir;
 
@@ -38,7 +44,8 @@ std::vector<int64_t> listChunks(int64_t sequence) {
 
 } // namespace
 
-FailureOr<ScheduleChooser> ScheduleChooser::create(ModuleOp module, const Options &options, const PlanInputs &inputs) {
+FailureOr<ScheduleChooser> ScheduleChooser::create(ModuleOp module, const Options &options, const PlanInputs &inputs,
+                                                   Search search) {
   ScheduleChooser chooser;
   chooser.rates = inputs.machine.rates;
   auto lowerWith = [&](const Schedule &schedule, std::vector<Part> &parts) -> LogicalResult {
@@ -52,12 +59,27 @@ FailureOr<ScheduleChooser> ScheduleChooser::create(ModuleOp module, const Option
     return part;
   };
   Schedule schedule;
-  for (int64_t chunk : listChunks(options.shape.sequence)) {
+  std::vector<double> prices;
+  if (search != Search::NothingKept && !options.split.isChosen && !isForwardOnly(options.training.optimizer)) {
+    if (failed(priceRecomputation(module, options, inputs.machine)))
+      return failure();
+    prices = listKeepPrices(module, options.storage.narrowActivations);
+  }
+  const bool chunks = search != Search::KeptAlone;
+  for (int64_t chunk : chunks ? listChunks(options.shape.sequence) : std::vector<int64_t>{0}) {
     schedule.chunk = chunk;
+    schedule.keep = {};
     if (failed(lowerWith(schedule, chooser.chunks)))
       return failure();
+    std::vector<Part> &kept = chooser.kept.emplace_back();
+    for (double price : prices) {
+      schedule.keep.restPrice = price;
+      if (failed(lowerWith(schedule, kept)))
+        return failure();
+    }
   }
-  for (Tile tile : lossTiles) {
+  schedule = {};
+  for (Tile tile : llvm::ArrayRef(lossTiles).take_front(chunks ? std::size(lossTiles) : 1)) {
     schedule.lossRows = tile.rows;
     schedule.lossColumns = tile.columns;
     if (failed(lowerWith(schedule, chooser.tiles)))
@@ -91,6 +113,8 @@ FailureOr<ScheduleChooser::Part> ScheduleChooser::lower(ModuleOp module, const O
   part.seconds = fixedPlan.stepSeconds;
   part.flowsInPlace = fixedPlan.memory.flowsInPlace;
   part.besideBytes = fixedPlan.besideBytes;
+  part.values = countRemote(*copy, false).values;
+  part.keptValues = describeKeptValues(*copy);
   return part;
 }
 
@@ -100,8 +124,12 @@ Choice ScheduleChooser::evaluate(const Part &chunk, const Part &tile, int64_t sp
   choice.schedule.chunk = chunk.schedule.chunk;
   choice.schedule.spacing = spacing;
   choice.schedule.spill = spill;
+  choice.schedule.keep = chunk.schedule.keep;
   SessionMemory memory = fixedPlan.memory;
   memory.flowsInPlace = chunk.flowsInPlace;
+  choice.keptValues = chunk.keptValues;
+  choice.valueBytes = std::accumulate(chunk.values.begin(), chunk.values.end(), uint64_t(0));
+  memory.remoteKept += choice.valueBytes;
   memory.scratch = std::max(chunk.layerScratch, tile.headScratch);
   memory.spacing = spacing;
   memory.spill = spill;
@@ -122,7 +150,33 @@ std::vector<Choice> ScheduleChooser::listChoices(Spill spill) const {
     for (const Part &tile : tiles)
       for (int64_t spacing = 1; spacing <= mostSpacing; ++spacing)
         choices.push_back(evaluate(chunk, tile, spacing, spill));
+  if (spill == Spill::None)
+    addKept(choices);
   return choices;
+}
+
+ScheduleChooser::Part ScheduleChooser::join(const Part &first, const Part &rest, int64_t layers) {
+  Part part = rest;
+  part.keptValues = first.keptValues;
+  part.schedule.keep = {layers, first.schedule.keep.restPrice, rest.schedule.keep.restPrice};
+  part.layerScratch = std::max(first.layerScratch, rest.layerScratch);
+  part.flowsInPlace = first.flowsInPlace && rest.flowsInPlace;
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    part.values[layer] = first.values[layer];
+    part.seconds.layersBackward += first.seconds.backwardByLayer[layer] - rest.seconds.backwardByLayer[layer];
+  }
+  return part;
+}
+
+void ScheduleChooser::addKept(std::vector<Choice> &choices) const {
+  for (const std::vector<Part> &byPrice : kept)
+    for (size_t i = 1; i < byPrice.size(); ++i)
+      for (size_t layers = 1; layers <= byPrice[i].values.size(); ++layers) {
+        const bool isAll = layers == byPrice[i].values.size();
+        const Part chunk = isAll ? byPrice[i] : join(byPrice[i], byPrice[i - 1], static_cast<int64_t>(layers));
+        for (const Part &tile : tiles)
+          choices.push_back(evaluate(chunk, tile, 1, Spill::None));
+      }
 }
 
 std::optional<Choice> ScheduleChooser::chooseFastest(uint64_t budget, Spill most) const {

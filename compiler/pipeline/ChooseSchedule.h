@@ -14,20 +14,30 @@ namespace mebp {
 struct Choice {
   Schedule schedule;
   uint64_t peakBytes = 0;
-  double seconds = 0; // of a step, predicted
+  uint64_t valueBytes = 0; // of these, what layers keep for their backward
+  std::string keptValues;  // what that is, of the layers that keep the most
+  double seconds = 0;      // of a step, predicted
 };
 
-/// Finds schedules for one model. Every choice of chunk, loss tile and spacing is looked at, but only as many programs
-/// are lowered as there are chunks and tiles: layers do not depend on the loss's tile, nor the head on the chunk.
+/// What a search looks at, beside the loss's tiles: all there is; nothing that layers keep, which the smallest plan
+/// does not; nothing but that, with whole sequences.
+enum class Search { All, NothingKept, KeptAlone };
+
+/// Finds schedules for one model. Every choice of chunk, loss tile, spacing and kept values is looked at, but only as
+/// many programs are lowered as there are chunks with prices of memory, and tiles: layers do not depend on the loss's
+/// tile, nor the head on the chunk.
 class ScheduleChooser {
 public:
-  /// Lowers copies of `module`, which has been differentiated and has no schedule yet.
+  /// Lowers copies of `module`, which has been differentiated and has no schedule yet, and marks what its backwards
+  /// compute again with how long that takes.
   static mlir::FailureOr<ScheduleChooser> create(mlir::ModuleOp module, const Options &options,
-                                                 const PlanInputs &inputs);
+                                                 const PlanInputs &inputs, Search search = Search::All);
 
   /// The fastest whose peak is at most `budget` bytes, of those that spill the least; nothing where there is none. It
   /// spills at most `most`.
   std::optional<Choice> chooseFastest(uint64_t budget, Spill most) const;
+  /// The one that a plan without a budget has.
+  Choice getUsual() const { return evaluate(chunks.front(), tiles.front(), 1, Spill::None); }
   /// The one with the lowest peak.
   Choice chooseSmallest(Spill most) const;
   /// Every schedule that chooseFastest gives for some budget, from the lowest peak to where more does not help.
@@ -36,9 +46,12 @@ public:
   const MemoryPlan &getFixedPlan() const { return fixedPlan; }
 
 private:
-  /// One chunk size, or one tile of the loss: what the layers and what the head then need.
+  /// One chunk size with one price of memory in all layers, or one tile of the loss: what the layers and what the head
+  /// then need.
   struct Part {
     Schedule schedule;
+    std::vector<uint64_t> values; // that each layer keeps, in bytes
+    std::string keptValues;       // their names
     StepSeconds seconds;
     uint64_t layerScratch = 0, headScratch = 0;
     bool flowsInPlace = false; // which the chunk may decide
@@ -47,9 +60,13 @@ private:
 
   mlir::FailureOr<Part> lower(mlir::ModuleOp module, const Options &options, const PlanInputs &inputs);
   Choice evaluate(const Part &chunk, const Part &tile, int64_t spacing, Spill spill) const;
+  /// Some layers keep by the one's price, the others by the other's.
+  static Part join(const Part &first, const Part &rest, int64_t layers);
+  void addKept(std::vector<Choice> &choices) const;
   std::vector<Choice> listChoices(Spill spill) const;
 
   std::vector<Part> chunks, tiles;
+  std::vector<std::vector<Part>> kept; // of each chunk size, by price, descending: the first keeps nothing
   MemoryPlan fixedPlan;
   MachineRates rates;
 };

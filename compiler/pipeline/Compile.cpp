@@ -206,12 +206,25 @@ private:
       if (failed(choice))
         return failure();
       options.schedule = choice->schedule;
+    } else if (maySuggestTwice()) {
+      FailureOr<std::string> found = suggestTwice(*module, options, inputs);
+      if (failed(found))
+        return failure();
+      suggestion = *found;
     }
     PassManager passes(&context);
     buildSchedulePipeline(passes, options, compilation.emit.value_or(Level::Exec));
     (*module)->setAttr(folderAttribute, StringAttr::get(&context, llvm::sys::path::parent_path(compilation.input)));
     setOptions(*module, options);
     return passes.run(*module);
+  }
+
+  /// Where nothing of the schedule was asked for, and a backward recomputes.
+  bool maySuggestTwice() const {
+    const Schedule &schedule = options.schedule, usual;
+    return !compilation.emit && !options.split.isChosen && !isForwardOnly(options.training.optimizer) &&
+           std::tie(schedule.chunk, schedule.spacing, schedule.spill, schedule.lossRows, schedule.lossColumns) ==
+               std::tie(usual.chunk, usual.spacing, usual.spill, usual.lossRows, usual.lossColumns);
   }
 
   /// A program's text is whole, since a bundle can be made of it; what comes before is for people.
@@ -269,6 +282,8 @@ private:
         (!compilation.planOnly && failed(write(parameters, bundle, output))))
       return failure();
     printPlan(llvm::outs(), bundle, compilation.explainPeak);
+    if (!suggestion.empty())
+      llvm::outs() << suggestion << "\n";
     if (compilation.explainWire && bundle.split().place() == format::Split::DEVICE)
       printWire(llvm::outs(), bundle);
     if (!compilation.planOnly)
@@ -301,6 +316,7 @@ private:
   OwningOpRef<ModuleOp> module;
   PlanInputs inputs;
   int64_t sequenceLimit = 0; // that the model is right for
+  std::string suggestion;    // another plan, for people
 };
 
 } // namespace

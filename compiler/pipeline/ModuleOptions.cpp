@@ -46,6 +46,9 @@ template <typename Visitor, typename AnyOptions> void visit(AnyOptions &options,
   visitor("loss_rows", options.schedule.lossRows);
   visitor("loss_columns", options.schedule.lossColumns);
   visitor("spill", options.schedule.spill);
+  visitor("keep_layers", options.schedule.keep.layers);
+  visitor("keep_price", options.schedule.keep.price);
+  visitor("keep_rest_price", options.schedule.keep.restPrice);
   visitor("optimizer", options.training.optimizer);
   visitor("momentum", options.training.momentum);
   visitor("device", options.training.device);
@@ -54,6 +57,7 @@ template <typename Visitor, typename AnyOptions> void visit(AnyOptions &options,
   visitor("memory_budget", options.training.budget);
   visitor("resident_limit", options.training.residentLimit);
   visitor("sums_gradients", options.training.sums);
+  visitor("keeps_gradients", options.training.keeps);
   visitor("writes_text", options.training.writes);
   visitor("generate_len", options.generation.positions);
 }

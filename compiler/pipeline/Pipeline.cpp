@@ -5,6 +5,7 @@
 #include "compiler/autodiff/Passes.h"
 #include "compiler/import/Import.h"
 #include "compiler/import/Passes.h"
+#include "compiler/keep/Passes.h"
 #include "compiler/partition/Passes.h"
 #include "compiler/plan/Passes.h"
 #include "compiler/rewrite/Passes.h"
@@ -78,6 +79,12 @@ void buildSchedulePipeline(OpPassManager &passes, const Options &options, Level 
     decode.batch = options.shape.batch;
     passes.addPass(createDeriveDecode(decode));
   }
+  KeepValuesOptions keep;
+  keep.layers = options.schedule.keep.layers;
+  keep.price = options.schedule.keep.price;
+  keep.restPrice = options.schedule.keep.restPrice;
+  keep.narrow = options.storage.narrowActivations;
+  passes.addPass(createKeepValues(keep));
   if (options.schedule.chunk) {
     ChunkSequenceOptions chunk;
     chunk.size = options.schedule.chunk;
@@ -113,6 +120,7 @@ void registerAllPasses() {
   registerPartitionPasses();
   registerAdaptPasses();
   registerAutodiffPasses();
+  registerKeepPasses();
   registerRewritePasses();
   registerPlanPasses();
   registerSplitPasses();

@@ -10,14 +10,15 @@ static constexpr double noticed = 0.01; // of a step's seconds
 
 void printFrontier(llvm::raw_ostream &stream, llvm::ArrayRef<Choice> frontier) {
   const double fastest = frontier.back().seconds;
-  stream << "      peak        step  of the fastest\n";
+  stream << "      peak        step  of the fastest     values kept\n";
   const Choice *last = nullptr;
   for (const Choice &choice : frontier) {
     if (last && choice.seconds > (1 - noticed) * last->seconds && &choice != &frontier.back())
       continue;
     last = &choice;
-    stream << llvm::formatv("{0,7:f2} MB  {1,8:f2} s  {2,5:f2}  {3}\n", static_cast<double>(choice.peakBytes) / 1e6,
-                            choice.seconds, choice.seconds / fastest, describeSchedule(choice.schedule));
+    stream << llvm::formatv("{0,7:f2} MB  {1,8:f2} s  {2,14:f2}  {3,11:f2} MB  {4}\n",
+                            static_cast<double>(choice.peakBytes) / 1e6, choice.seconds, choice.seconds / fastest,
+                            static_cast<double>(choice.valueBytes) / 1e6, describeSchedule(choice.schedule));
   }
 }
 
@@ -34,6 +35,8 @@ void printFrontierJson(llvm::raw_ostream &stream, llvm::ArrayRef<Choice> frontie
           json.attribute("loss_columns", choice.schedule.lossColumns);
           json.attribute("checkpoint_spacing", choice.schedule.spacing);
           json.attribute("spill", nameOf(choice.schedule.spill));
+          json.attribute("kept_bytes", static_cast<int64_t>(choice.valueBytes));
+          json.attribute("kept_values", choice.keptValues);
         });
     });
   });

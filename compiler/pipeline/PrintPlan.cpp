@@ -49,7 +49,7 @@ void printPlan(llvm::raw_ostream &stream, const format::Bundle &bundle, bool exp
                           model.name().empty() ? "model" : model.name(), model.batch(), model.sequence(),
                           bundle.blocks_size(), bundle.programs_size());
   const bool onDevice = format::findDevice(plan.device())->placesValues;
-  Schedule schedule{plan.chunk(), plan.spacing(), plan.loss_rows(), plan.loss_columns(), getSpill(plan)};
+  Schedule schedule{plan.chunk(), plan.spacing(), plan.loss_rows(), plan.loss_columns(), getSpill(plan), {}};
   stream << "  " << describeSchedule(schedule)
          << llvm::formatv(plan.calibrated() ? "; predicted {0:f2} s a step (calibrated on this machine)\n"
                                             : "; estimated {0:f2} s a step\n",

@@ -26,8 +26,8 @@ struct Trips {
 
 class Predictor {
 public:
-  Predictor(exec::ProgramOp program, train::BlockOp block, int64_t sequence, const Machine &machine)
-      : program(program), block(block), sequence(sequence), machine(machine) {
+  Predictor(exec::ProgramOp program, train::BlockOp block, int64_t sequence, bool narrow, const Machine &machine)
+      : program(program), block(block), sequence(sequence), narrow(narrow), machine(machine) {
     for (BlockArgument argument : program.getBody().front().getArguments()) {
       if (exec::getExtents(argument).rows == exec::Extent::Tokens)
         tokens = cast<RankedTensorType>(argument.getType()).getDimSize(0);
@@ -35,6 +35,7 @@ public:
   }
 
   double predict() { return predict(program.getBody().front(), Trips()); }
+  double predict(exec::KernelOp kernel) { return predict(kernel, Trips()); }
 
 private:
   double predict(Block &body, const Trips &trips) {
@@ -94,8 +95,8 @@ private:
   }
 
   /// How its activations are stored, or what a kernel may take them for.
-  static StringRef getStorage(exec::KernelOp kernel) {
-    if (kernel.getKernelAttributes().contains("narrow"))
+  StringRef getStorage(exec::KernelOp kernel) {
+    if (narrow || kernel.getKernelAttributes().contains("narrow"))
       return "bf16";
     for (Value value : llvm::concat<Value>(kernel.getInputs(), kernel.getOutputs()))
       if (Type type = cast<RankedTensorType>(value.getType()).getElementType(); isa<FloatType>(type))
@@ -118,6 +119,7 @@ private:
   exec::ProgramOp program;
   train::BlockOp block; // one that runs the program
   int64_t sequence, tokens = 1;
+  bool narrow; // whatever the types say
   const Machine &machine;
 };
 
@@ -137,6 +139,15 @@ double StepSeconds::total(const SessionMemory &memory, const MachineRates &rates
   return layersForward * (1 + again) + layersBackward + head + update + file;
 }
 
+std::vector<double> predictCalls(exec::ProgramOp program, train::BlockOp block, int64_t sequence, bool narrow,
+                                 const Machine &machine) {
+  Predictor predictor(program, block, sequence, narrow, machine);
+  std::vector<double> seconds;
+  for (auto kernel : program.getBody().front().getOps<exec::KernelOp>())
+    seconds.push_back(predictor.predict(kernel));
+  return seconds;
+}
+
 StepSeconds predictStep(ModuleOp module, int64_t sequence, StringRef optimizer, const Machine &machine) {
   llvm::StringMap<double> seconds;
   auto of = [&](std::string_view program, train::BlockOp block) {
@@ -145,15 +156,19 @@ StepSeconds predictStep(ModuleOp module, int64_t sequence, StringRef optimizer, 
       return 0.0;
     auto [entry, isNew] = seconds.try_emplace(name.getValue());
     if (isNew)
-      entry->second = Predictor(module.lookupSymbol<exec::ProgramOp>(name), block, sequence, machine).predict();
+      entry->second = Predictor(module.lookupSymbol<exec::ProgramOp>(name), block, sequence, false, machine).predict();
     return entry->second;
   };
   StepSeconds step;
   for (auto block : module.getOps<train::BlockOp>()) {
+    double backward = 0;
     for (const format::ForwardProgram &program : format::forwardPrograms) {
       step.layersForward += of(program.name, block);
-      step.layersBackward += of(program.backward, block);
+      backward += of(program.backward, block);
     }
+    step.layersBackward += backward;
+    if (block.getKind() == train::BlockKind::Layer)
+      step.backwardByLayer.push_back(backward);
     step.head += of(format::objectiveProgram, block);
     step.loss += of(format::logProbabilitiesProgram, block);
   }

@@ -17,6 +17,7 @@ struct Machine {
 /// What runs in a step, in predicted seconds: every kernel call, times the trips of the loops around it.
 struct StepSeconds {
   double layersForward = 0, layersBackward = 0; // embed and layers
+  std::vector<double> backwardByLayer;          // of the latter, those of layers
   double head = 0;                              // its objective
   double loss = 0;                              // the head's loss alone
   double update = 0;                            // by the optimizer
@@ -25,6 +26,11 @@ struct StepSeconds {
   /// in a file is written and read.
   double total(const SessionMemory &memory, const MachineRates &rates) const;
 };
+
+/// Of each kernel call of a program without loops, in order, where `block` runs it and the sequence is the longest.
+/// `narrow`: as if activations were bf16.
+std::vector<double> predictCalls(exec::ProgramOp program, train::BlockOp block, int64_t sequence, bool narrow,
+                                 const Machine &machine);
 
 /// Of a module of placed programs, with the longest sequence and the largest batch.
 StepSeconds predictStep(mlir::ModuleOp module, int64_t sequence, llvm::StringRef optimizer, const Machine &machine);

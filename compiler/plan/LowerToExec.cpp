@@ -188,6 +188,7 @@ private:
   LogicalResult lowerOp(nn::KernelOpInterface op) {
     if (auto positions = dyn_cast<nn::PositionEmbeddingOp>(op.getOperation())) {
       int64_t learned = cast<RankedTensorType>(positions.getWeight().getType()).getDimSize(0);
+      learned -= positions.getOffset().value_or(0);
       if (sequence > learned)
         return op->emitError() << "--seq-len " << sequence << " is beyond the " << learned
                                << " positions that the model has learned; give at most " << learned;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/plan/MemoryPlan.h"
 
+#include "compiler/plan/GradientMemory.h"
 #include "compiler/plan/RemoteMemory.h"
 #include "compiler/plan/Scratch.h"
 #include "compiler/plan/StepPorts.h"
@@ -12,6 +13,8 @@
 #include "format/residency.h"
 #include "format/split.h"
 #include "mlir/IR/BuiltinOps.h"
+
+#include <numeric>
 
 using namespace mlir;
 
@@ -37,10 +40,6 @@ uint64_t getOutputBytes(exec::ProgramOp program, llvm::function_ref<bool(train::
 }
 
 bool isFlow(train::PortAttr port) { return port.isFlow(); }
-/// One that goes to a sink; what a projector is found by does not.
-bool isGradient(train::PortAttr port) {
-  return port.getKind() == train::PortKind::Gradient && format::thinSuffixOf(std::string_view(port.getName())).empty();
-}
 bool isLogProbability(train::PortAttr port) { return port.is(train::PortKind::Result, format::logProbabilitiesPort); }
 
 /// A program, and a block that runs it.
@@ -89,60 +88,6 @@ bool flowsInPlace(ArrayRef<UsedProgram> programs) {
     return program.getInPlace() || !program.takesFlow() ||
            !gives(program, [](train::PortAttr port) { return port.getKind() == train::PortKind::Flow; });
   });
-}
-
-format::TrainedShape getTrainedShape(nn::ParameterOp parameter) {
-  ArrayRef<int64_t> shape = parameter.getTensorType().getShape();
-  format::TrainedShape trained;
-  trained.columns = shape.back();
-  trained.rows = parameter.getTensorType().getNumElements() / trained.columns;
-  trained.rank = parameter.getGradientRank().value_or(0);
-  return trained;
-}
-
-/// What gradients need, by what becomes of them (runtime/train/gradients.h).
-struct GradientNeeds {
-  uint64_t applied = 0, kept = 0, summed = 0;
-  uint64_t scratch = 0; // of `summed`: before it is added
-};
-
-/// A gradient that is applied at once has memory while its block runs, one that is kept or summed its own. One of
-/// several blocks, as of a tied table, has its own in any case, where the first of them writes it. Beside those of the
-/// head is what it takes and gives, which nobody reads when others come.
-GradientNeeds countGradients(ModuleOp module, uint64_t headBytes, uint64_t subspaceSums) {
-  SmallVector<SmallVector<nn::ParameterOp>> byBlock; // as the backward comes to them
-  DenseMap<Operation *, unsigned> readers;
-  SmallVector<train::BlockOp> blocks = llvm::to_vector(module.getOps<train::BlockOp>());
-  for (train::BlockOp block : llvm::reverse(blocks)) {
-    SmallVector<nn::ParameterOp> &ofBlock = byBlock.emplace_back();
-    for (NamedAttribute named : block.getPrograms()) {
-      auto program = module.lookupSymbol<exec::ProgramOp>(cast<FlatSymbolRefAttr>(named.getValue()));
-      for (auto port : program.getOutputPorts().getAsRange<train::PortAttr>())
-        if (isGradient(port))
-          ofBlock.push_back(module.lookupSymbol<nn::ParameterOp>(block.getParameter(port.getName())));
-    }
-    for (nn::ParameterOp parameter : ofBlock)
-      ++readers[parameter];
-  }
-  GradientNeeds needs;
-  DenseSet<Operation *> begun;
-  uint64_t ownOfShared = 0, own = 0, mostApplied = 0, mostKept = 0, mostSummed = 0;
-  for (auto [index, ofBlock] : llvm::enumerate(byBlock)) {
-    uint64_t ofHead = index == 0 ? headBytes : 0, applied = ofHead, kept = ofHead, summed = ofHead;
-    for (nn::ParameterOp parameter : ofBlock) {
-      uint64_t bytes = format::alignUp(getTrainedShape(parameter).gradientElements() * sizeof(float));
-      bool isFirst = begun.insert(parameter).second, isShared = readers.lookup(parameter) > 1;
-      own += isFirst ? bytes : 0;
-      ownOfShared += isFirst && isShared ? bytes : 0;
-      applied += isFirst && isShared ? 0 : bytes;
-      kept += isFirst ? 0 : bytes;
-      summed += bytes;
-    }
-    mostApplied = std::max(mostApplied, applied);
-    mostKept = std::max(mostKept, kept);
-    mostSummed = std::max(mostSummed, summed);
-  }
-  return {ownOfShared + mostApplied, own + mostKept, std::max(own, subspaceSums) + mostSummed, mostSummed};
 }
 
 /// What programs need while they run.
@@ -203,9 +148,10 @@ uint64_t getTrainedBytes(nn::ParameterOp parameter) {
 }
 
 std::string describeTrained(const SessionMemory &memory, const Options &options) {
+  const char *filed = "in a file; of one tensor at once";
   if (!options.full.isChosen)
-    return "adapter, f32";
-  return memory.filesWeights() ? "the model's own, in a file; of one tensor at once" : "the model's own, as stored";
+    return std::string("adapter, ") + (memory.filesTrainables() ? filed : "f32");
+  return std::string("the model's own, ") + (memory.filesTrainables() ? filed : "as stored");
 }
 
 /// By what a session computes: one that computes gradients has room for every program.
@@ -296,7 +242,8 @@ std::vector<PlannedBuffer> listOtherPeaks(const MemoryPlan &plan, const NeedsByS
 }
 
 /// The parts of a session's memory that are there, for people.
-std::vector<PlannedBuffer> listBuffers(const SessionMemory &memory, const Options &options, StringRef scratchOf) {
+std::vector<PlannedBuffer> listBuffers(ModuleOp module, const SessionMemory &memory, const Options &options,
+                                       StringRef scratchOf) {
   const Training &training = options.training;
   std::vector<PlannedBuffer> buffers;
   auto add = [&](std::string name, uint64_t bytes, std::string source) {
@@ -309,13 +256,15 @@ std::vector<PlannedBuffer> listBuffers(const SessionMemory &memory, const Option
       memory.forwardOnly    ? "none: what flows forward"
       : memory.flowsInPlace ? "of a layer's output, replaced by its input's"
                             : "of a layer's input and output");
-  add("remote", memory.remote(), "between layers and their adapters");
+  const uint64_t values = memory.forwardOnly ? 0 : memory.values;
+  add("kept", values, describeKeptValues(module));
+  add("remote", memory.remote() - values, "between layers and their adapters");
   add("trainables", memory.trained(), describeTrained(memory, options));
   add("optimizer", memory.state(),
       describeOptimizer(training) + (memory.filesState() ? ", of one tensor at once" : ""));
   add("subspaces", memory.subspaces, "of one block, while they are found");
   add("wire", memory.wire, "frames that the other half may not have yet");
-  const bool keeps = memory.onDevice || options.split.isChosen;
+  const bool keeps = training.keeps || memory.onDevice || options.split.isChosen;
   add("gradients", memory.gradients,
       training.sums ? "of all blocks, summed over a step's sequences"
       : keeps       ? "of all blocks"
@@ -461,12 +410,12 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const Options &options, const Plan
     memory.trainables += getTrainedBytes(parameter);
     memory.largestTrainable = std::max(memory.largestTrainable, getTrainedBytes(parameter));
   }
-  memory.trainsWeights = options.full.isChosen;
   memory.flowsInPlace = flowsInPlace(trainingPrograms);
   const RemoteMemory remote = countRemote(module, false);
   memory.remoteKept = remote.kept;
   memory.remotePassing = remote.passing;
   memory.remoteWhole = remote.whole;
+  memory.values = std::accumulate(remote.values.begin(), remote.values.end(), uint64_t(0));
   if (options.split.isChosen)
     memory.wire = format::bytesOfKeptFrames(countLargestMessage(module, tokens));
   memory.spacing = options.schedule.spacing;
@@ -478,11 +427,12 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const Options &options, const Plan
     memory.residency = format::alignUp(format::residencyBytes(inputs.weightsBytes));
   memory = withOptimizer(memory, *format::findOptimizer(std::string_view(training.optimizer)), {training.momentum != 0},
                          needs);
-  memory.gradients = training.sums ? needs.ofGradients.summed : memory.gradients;
+  if (training.sums || training.keeps)
+    memory.gradients = training.sums ? needs.ofGradients.summed : needs.ofGradients.kept;
   planGeneration(module, generatingPrograms, options, device, plan);
 
   ProgramNeeds &largest = memory.forwardOnly ? needs.losses : needs.gradients;
-  plan.buffers = listBuffers(memory, options, largest.largest.getSymName());
+  plan.buffers = listBuffers(module, memory, options, largest.largest.getSymName());
   plan.otherPeaks = listOtherPeaks(plan, needs, format::findOptimizer(training.optimizer)->projector);
   plan.atPeak = largest.scratch.atPeak;
   plan.stepSeconds = predictStep(module, options.shape.sequence, training.optimizer, inputs.machine);

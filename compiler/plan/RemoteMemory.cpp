@@ -6,6 +6,7 @@
 #include "format/ports.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 
@@ -16,16 +17,19 @@ namespace {
 struct Passed {
   uint64_t bytes = 0;
   bool isKept = false;
+  bool isRemote = false;
 };
 
-void collect(exec::ProgramOp program, llvm::MapVector<StringRef, Passed> &passed) {
+void collect(exec::ProgramOp program, llvm::MapVector<train::PortAttr, Passed> &passed) {
   const bool isBackward = program.givesGradients();
   auto add = [&](train::PortAttr port, Value value, bool comesIn) {
-    if (port.getKind() != train::PortKind::Remote)
+    const bool isRemote = port.getKind() == train::PortKind::Remote;
+    if (!isRemote && port.getKind() != train::PortKind::Kept)
       return;
-    Passed &entry = passed[port.getName()];
+    Passed &entry = passed[port];
     entry.bytes = format::alignUp(exec::sizeInBytes(value));
-    entry.isKept |= comesIn && isBackward && port.isPassed();
+    entry.isRemote = isRemote;
+    entry.isKept |= comesIn && isBackward && (port.isPassed() || !isRemote);
   };
   for (BlockArgument argument : program.getBody().front().getArguments())
     add(program.getInputPort(argument.getArgNumber()), argument, true);
@@ -38,19 +42,51 @@ void collect(exec::ProgramOp program, llvm::MapVector<StringRef, Passed> &passed
 RemoteMemory countRemote(ModuleOp module, bool generates) {
   RemoteMemory memory;
   for (auto block : module.getOps<train::BlockOp>()) {
-    llvm::MapVector<StringRef, Passed> passed;
+    llvm::MapVector<train::PortAttr, Passed> passed;
     for (NamedAttribute named : block.getPrograms())
       if (format::generates(named.getName().strref()) == generates)
         collect(module.lookupSymbol<exec::ProgramOp>(cast<FlatSymbolRefAttr>(named.getValue())), passed);
-    uint64_t passing = 0, whole = 0;
-    for (auto &[name, entry] : passed) {
+    uint64_t passing = 0, whole = 0, values = 0;
+    for (auto &[port, entry] : passed) {
       (entry.isKept ? memory.kept : passing) += entry.bytes;
-      whole += format::isCotangent(std::string_view(name)) ? 0 : entry.bytes;
+      whole += format::isCotangent(std::string_view(port.getName())) ? 0 : entry.bytes;
+      values += entry.isRemote ? 0 : entry.bytes;
     }
+    if (block.getKind() == train::BlockKind::Layer)
+      memory.values.push_back(values);
     memory.passing = std::max(memory.passing, passing);
     memory.whole = std::max(memory.whole, whole);
   }
   return memory;
+}
+
+std::string describeKeptValues(ModuleOp module) {
+  SmallVector<std::pair<std::string, unsigned>> layers; // in how many layers these are kept
+  for (auto block : module.getOps<train::BlockOp>()) {
+    FlatSymbolRefAttr name = block.getProgram(format::forwardProgram);
+    if (block.getKind() != train::BlockKind::Layer || !name)
+      continue;
+    SmallVector<StringRef> values;
+    unsigned count = 0;
+    for (auto port : module.lookupSymbol<exec::ProgramOp>(name).getOutputPorts().getAsRange<train::PortAttr>()) {
+      auto [place, number] = port.getName().rsplit('.'); // of several values in one place
+      StringRef value = llvm::to_integer(number, count) ? place : port.getName();
+      if (port.getKind() == train::PortKind::Kept && !llvm::is_contained(values, value))
+        values.push_back(value);
+    }
+    if (values.empty())
+      continue;
+    std::string names = llvm::join(values, ", ");
+    auto known = llvm::find_if(layers, [&](const auto &layer) { return layer.first == names; });
+    if (known != layers.end())
+      ++known->second;
+    else
+      layers.push_back({std::move(names), 1});
+  }
+  std::string text;
+  for (const auto &[values, count] : layers)
+    text += (text.empty() ? "of " : "; of ") + std::to_string(count) + (count == 1 ? " layer: " : " layers: ") + values;
+  return text;
 }
 
 uint64_t countLargestMessage(ModuleOp module, uint64_t tokens) {

@@ -11,10 +11,10 @@ struct SessionMemory {
   // The model.
   uint64_t layers = 0, checkpoint = 0; // a checkpoint is a layer's input, one flows between blocks
   uint64_t trainables = 0, largestTrainable = 0;
-  bool trainsWeights = false; // the model's own, which go to the file with the optimizer's state
   // Its programs.
   bool flowsInPlace = false;                                   // else a block's input and output are two
   uint64_t remoteKept = 0, remotePassing = 0, remoteWhole = 0; // what programs of a block give each other
+  uint64_t values = 0;  // in remoteKept, those of layers that a backward need not compute again
   uint64_t scratch = 0; // of the program that needs the most; on a device, in the device's memory
   // What becomes of the gradients.
   uint64_t gradients = 0;
@@ -37,9 +37,9 @@ struct SessionMemory {
   uint64_t checkpoints() const { return countCheckpoints() * checkpoint; }
   uint64_t remote() const { return forwardOnly ? remoteWhole : remoteKept + remotePassing; }
   uint64_t flow() const { return flowsInPlace ? checkpoint : 2 * checkpoint; }
-  bool filesWeights() const { return trainsWeights && spill == Spill::All && !forwardOnly; }
+  bool filesTrainables() const { return spill == Spill::All && !forwardOnly; }
   /// Of what is trained, and of the optimizer. What is in a file is in memory for one trainable at a time.
-  uint64_t trained() const { return filesWeights() ? largestTrainable : trainables; }
+  uint64_t trained() const { return filesTrainables() ? largestTrainable : trainables; }
   bool filesState() const { return spill == Spill::All; }
   uint64_t state() const { return (filesState() ? largestState : keptState) + readState + updateScratch; }
   /// What a device has beside the host, beside the programs' own values.

@@ -119,7 +119,7 @@ private:
       loop.carry(result, beginSum(builder, result));
     SmallVector<Value> byRows;
     llvm::copy_if(terminator.getOperands(), std::back_inserter(byRows),
-                  [&](Value result) { return !addedTo.contains(result); });
+                  [&](Value result) { return !addedTo.contains(result) && !whole.contains(result); });
     loop.carryTokenResults(byRows);
     loop.begin();
     for (Operation *op : ops)
@@ -138,7 +138,9 @@ private:
       builder.clone(*op, after);
     SmallVector<Value> results;
     for (Value result : terminator.getOperands())
-      results.push_back(nn::isTokens(result.getType()) ? loop.getResult(result) : after.lookupOrDefault(result));
+      results.push_back(known.contains(result)           ? known.lookup(result)
+                        : nn::isTokens(result.getType()) ? loop.getResult(result)
+                                                         : after.lookupOrDefault(result));
     terminator->setOperands(results);
     for (Operation *op : llvm::reverse(behind))
       op->erase();

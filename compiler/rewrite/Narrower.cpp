@@ -34,6 +34,7 @@ public:
       if (isActivation(argument) && comesExact(argument))
         exact.push_back(argument);
     auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
+    joinKept(terminator);
     for (OpOperand &operand : terminator->getOpOperands())
       if (leavesExact(operand))
         exact.push_back(operand.get());
@@ -59,7 +60,7 @@ public:
     });
     function.walk([&](train::UpdateOp update) { convert(update.getSourceMutable(), update.getType()); });
     for (OpOperand &operand : terminator->getOpOperands())
-      if (!leavesExact(operand) && nn::isTokens(operand.get().getType()))
+      if (!leavesExact(operand) && !isKept(operand) && nn::isTokens(operand.get().getType()))
         convert(operand, leavesNarrow(operand) ? narrowed(operand.get().getType()) : widened(operand.get().getType()));
     if (!isChosen)
       function.walk([&](nn::LinearInputGradientOp product) {
@@ -108,6 +109,23 @@ private:
   bool leavesExact(OpOperand &returned) {
     train::PortAttr port = train::getResultPort(function, returned.getOperandNumber());
     return port && port.getKind() == train::PortKind::Result;
+  }
+
+  /// As it was computed, so that the backward has the bits that it would compute.
+  bool isKept(OpOperand &returned) {
+    train::PortAttr port = train::getResultPort(function, returned.getOperandNumber());
+    return port && port.getKind() == train::PortKind::Kept;
+  }
+
+  /// What is kept whole has its rows' type.
+  void joinKept(func::ReturnOp terminator) {
+    function.walk([&](train::UpdateOp update) {
+      if (llvm::any_of(terminator->getOpOperands(), [&](OpOperand &operand) {
+            return isKept(operand) && isActivation(operand.get()) &&
+                   classes.isEquivalent(operand.get(), update.getResult());
+          }))
+        join(update.getSource(), update.getResult());
+    });
   }
 
   bool leavesNarrow(OpOperand &returned) {

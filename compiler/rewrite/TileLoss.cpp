@@ -52,7 +52,9 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
   static bool isSameHead(nn::LogProbabilityOp forward, nn::LogProbabilityGradientOp gradient) {
     return forward.getX() == gradient.getX() && forward.getWeight() == gradient.getWeight() &&
            forward.getLabels() == gradient.getLabels() && forward.getLow() == gradient.getLow() &&
-           forward.getLowWeight() == gradient.getLowWeight() && forward.getLowAlphaAttr() == gradient.getLowAlphaAttr();
+           forward.getLowWeight() == gradient.getLowWeight() &&
+           forward.getLowAlphaAttr() == gradient.getLowAlphaAttr() && forward.getBias() == gradient.getBias() &&
+           forward.getSoftcapAttr() == gradient.getSoftcapAttr();
   }
 
   static void shareSweep(func::FuncOp function) {
@@ -137,6 +139,8 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
       types.push_back(value.getType());
     }
     auto next = nn::LogProbabilityTileOp::create(builder, location, types, operands);
+    if (op.getSoftcapAttr())
+      next.setSoftcapAttr(op.getSoftcapAttr());
     for (auto [value, updated] : llvm::zip(running, next->getResults().drop_front()))
       tiles.setCarried(value, updated);
     if (dx)
@@ -149,7 +153,8 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
       value = tiles.getResult(value);
     auto head = nn::LogProbabilityFromTilesOp::create(
         builder, location, statistic, statistic, dx ? dx.getType() : Type(), labels, running[0], running[1], running[2],
-        running[3], dx ? loop.lookup(coefficients) : Value(), dx ? running[4] : Value(), dx ? weight : Value());
+        running[3], dx ? loop.lookup(coefficients) : Value(), dx ? running[4] : Value(), dx ? weight : Value(),
+        op.getSoftcapAttr());
     softmax.assign(running.begin(), running.end());
     loop.map(op.getLogProbabilities(), head.getLogProbabilities());
     loop.map(op.getEntropy(), head.getEntropy());
@@ -208,10 +213,12 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
     return op.getLowAlpha() ? op.getLowAlpha()->convertToFloat() : 1.0f;
   }
 
-  /// A parameter's rows of this trip.
+  /// A parameter's rows of this trip, or elements of a vector.
   static Value slice(OpBuilder &builder, LoopBuilder &tiles, Value matrix) {
     Type element = cast<RankedTensorType>(matrix.getType()).getElementType();
-    auto type = RankedTensorType::get({ShapedType::kDynamic, nn::features(matrix)}, element);
+    SmallVector<int64_t> sizes(cast<RankedTensorType>(matrix.getType()).getShape());
+    sizes[0] = ShapedType::kDynamic;
+    auto type = RankedTensorType::get(sizes, element);
     return train::SliceOp::create(builder, matrix.getLoc(), type, matrix, tiles.getTrip());
   }
 
@@ -223,15 +230,16 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
     Location location = op.getLoc();
     Value x = loop.lookup(op.getX()), weight = slice(builder, tiles, op.getWeight());
     Type type = nn::getTokensType(ShapedType::kDynamic, cast<RankedTensorType>(x.getType()).getElementType());
+    Value bias = op.getBias() ? slice(builder, tiles, op.getBias()) : Value();
     if (!op.getLow())
-      return {weight, Value(), nn::LinearOp::create(builder, location, type, x, weight, Value(), Value())};
+      return {weight, Value(), nn::LinearOp::create(builder, location, type, x, weight, bias, Value())};
     Value low = loop.lookup(op.getLow()), lowWeight = slice(builder, tiles, op.getLowWeight());
     if (isLowRank(nn::features(low), nn::features(x)))
       return {weight, lowWeight,
-              nn::LinearOp::create(builder, location, type, x, weight, Value(), Value(), low, lowWeight,
+              nn::LinearOp::create(builder, location, type, x, weight, bias, Value(), low, lowWeight,
                                    builder.getF32FloatAttr(1.0f), builder.getF32FloatAttr(lowAlpha(op)))};
     Value addend = nn::LinearOp::create(builder, location, type, low, lowWeight, Value(), Value(), lowAlpha(op));
-    return {weight, lowWeight, nn::LinearOp::create(builder, location, type, x, weight, Value(), addend)};
+    return {weight, lowWeight, nn::LinearOp::create(builder, location, type, x, weight, bias, addend)};
   }
 
   /// The cotangents of a tile's logits, now that the softmax is known.
@@ -240,7 +248,7 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
     return nn::LogProbabilityLogitsGradientOp::create(
         builder, op.getLoc(), tile.logits.getType(), tile.logits, loop.lookup(op.getLabels()), softmax[0], softmax[1],
         softmax[3], loop.lookup(op.getCoefficients()), ofEntropy ? softmax[2] : Value(),
-        ofEntropy ? loop.lookup(ofEntropy) : Value());
+        ofEntropy ? loop.lookup(ofEntropy) : Value(), op.getSoftcapAttr());
   }
 
   /// Adds alpha dyᵀ x to this tile's rows of what is carried for `sum`.

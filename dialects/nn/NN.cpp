@@ -60,14 +60,22 @@ LogicalResult checkLike(Operation *op, Value value, StringRef name, Value other)
   return op->emitOpError() << "'" << name << "' is " << value.getType() << " where " << other.getType() << " is needed";
 }
 
+LogicalResult checkSoftcap(Operation *op, std::optional<APFloat> softcap) {
+  if (!softcap || (softcap->isFiniteNonZero() && !softcap->isNegative()))
+    return success();
+  return op->emitOpError() << "has a softcap of " << softcap->convertToFloat() << "; a number above 0 is needed";
+}
+
 /// What reads the head's weight, and beside it perhaps the one of a product of low rank.
 template <typename Op> LogicalResult checkHead(Op op) {
   if (failed(checkFeatures(op, op.getX(), "x", features(op.getWeight()))) ||
-      failed(checkLow(op, op.getLow(), op.getLowWeight())))
+      failed(checkLow(op, op.getLow(), op.getLowWeight())) || failed(checkSoftcap(op, op.getSoftcap())))
+    return failure();
+  int64_t rows = cast<RankedTensorType>(op.getWeight().getType()).getDimSize(0);
+  if (op.getBias() && failed(checkFeatures(op, op.getBias(), "bias", rows)))
     return failure();
   if (!op.getLow())
     return success();
-  int64_t rows = cast<RankedTensorType>(op.getWeight().getType()).getDimSize(0);
   int64_t lowRows = cast<RankedTensorType>(op.getLowWeight().getType()).getDimSize(0);
   if (rows != lowRows)
     return op.emitOpError() << "'low_weight' has " << lowRows << " rows where " << rows << " are needed";
@@ -98,6 +106,18 @@ LogicalResult checkNorm(Operation *op, Value x, Value weight) {
     return op->emitOpError() << "has a weight of " << group << " elements, which do not divide the " << features(x)
                              << " features of 'x'";
   return success();
+}
+
+/// The parts that groups of features are cut into, or made of.
+LogicalResult checkParts(Operation *op, Value whole, StringRef name, ValueRange parts, int64_t groups) {
+  int64_t sum = 0;
+  for (Value part : parts) {
+    sum += features(part);
+    if (groups <= 0 || features(part) % groups)
+      return op->emitOpError() << "has " << groups << " groups, which do not divide the " << features(part)
+                               << " features of a part";
+  }
+  return checkFeatures(op, whole, name, sum);
 }
 
 LogicalResult checkGate(Operation *op, StringRef activation) {
@@ -157,8 +177,15 @@ LogicalResult RopeOp::verify() {
                          << size / 2;
   return success();
 }
+LogicalResult PositionEmbeddingOp::verify() {
+  int64_t positions = cast<RankedTensorType>(getWeight().getType()).getDimSize(0);
+  int64_t first = getOffset().value_or(0);
+  if (first >= 0 && (ShapedType::isDynamic(positions) || first < positions))
+    return success();
+  return emitOpError() << "begins with row " << first << " of a table of " << positions;
+}
 LogicalResult AttentionOp::verify() {
-  if (failed(checkCapacity(*this, {getK(), getV()}, getCapacity())))
+  if (failed(checkCapacity(*this, {getK(), getV()}, getCapacity())) || failed(checkSoftcap(*this, getSoftcap())))
     return failure();
   return checkHeads(*this, getQ(), getK(), getLse(), getHeads(), getKvHeads());
 }
@@ -170,24 +197,20 @@ LogicalResult AppendOp::verify() {
 LogicalResult AttentionGradientOp::verify() {
   if (!getDkAccumulator() != !getDvAccumulator())
     return emitOpError("has one of its two accumulators; give both or none");
+  if (failed(checkSoftcap(*this, getSoftcap())))
+    return failure();
   return checkHeads(*this, getQ(), getK(), getLse(), getHeads(), getKvHeads());
 }
 LogicalResult GeluOp::verify() {
   return getApproximation() <= 1 ? success() : emitOpError("has an approximation that is neither 0 (erf) nor 1 (tanh)");
 }
+LogicalResult SoftcapOp::verify() { return checkSoftcap(*this, getSoftcap()); }
+LogicalResult SoftcapGradientOp::verify() { return checkSoftcap(*this, getSoftcap()); }
 LogicalResult GatedOp::verify() { return checkGate(*this, getActivation()); }
 LogicalResult GatedGradientOp::verify() { return checkGate(*this, getActivation()); }
-LogicalResult SplitOp::verify() {
-  int64_t sum = 0;
-  for (Value part : getResults())
-    sum += features(part);
-  return checkFeatures(*this, getX(), "x", sum);
-}
+LogicalResult SplitOp::verify() { return checkParts(*this, getX(), "x", getResults(), getGroups().value_or(1)); }
 LogicalResult ConcatOp::verify() {
-  int64_t sum = 0;
-  for (Value part : getParts())
-    sum += features(part);
-  return checkFeatures(*this, getResult(), "result", sum);
+  return checkParts(*this, getResult(), "result", getParts(), getGroups().value_or(1));
 }
 LogicalResult LogProbabilityOp::verify() {
   return success(succeeded(checkHead(*this)) &&

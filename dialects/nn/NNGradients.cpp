@@ -21,8 +21,8 @@ LogicalResult EmbeddingOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cot
 
 LogicalResult PositionEmbeddingOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &,
                                                  MutableArrayRef<Value> gradients) {
-  gradients[0] =
-      PositionEmbeddingWeightGradientOp::create(builder, getLoc(), getWeight().getType(), cotangents[0], Value());
+  gradients[0] = PositionEmbeddingWeightGradientOp::create(builder, getLoc(), getWeight().getType(), cotangents[0],
+                                                           Value(), getOffsetAttr());
   return success();
 }
 
@@ -67,7 +67,7 @@ LogicalResult LayerNormOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cot
                                          MutableArrayRef<Value> gradients) {
   if (wanted.test(0))
     gradients[0] = LayerNormInputGradientOp::create(builder, getLoc(), getX().getType(), getX(), getWeight(),
-                                                    cotangents[0], getEpsilonAttr());
+                                                    cotangents[0], getEpsilonAttr(), getWeightOffsetAttr());
   if (wanted.test(1))
     gradients[1] = LayerNormWeightGradientOp::create(builder, getLoc(), getWeight().getType(), getX(), cotangents[0],
                                                      Value(), getEpsilonAttr());
@@ -80,8 +80,9 @@ LogicalResult LayerNormOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cot
 LogicalResult RopeOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
                                     MutableArrayRef<Value> gradients) {
   if (wanted.test(0))
-    gradients[0] = RopeOp::create(builder, getLoc(), getX().getType(), cotangents[0], getHeadDimAttr(),
-                                  getFrequenciesAttr(), getScaleAttr(), builder.getBoolAttr(!getInverse()));
+    gradients[0] =
+        RopeOp::create(builder, getLoc(), getX().getType(), cotangents[0], getHeadDimAttr(), getFrequenciesAttr(),
+                       getScaleAttr(), builder.getBoolAttr(!getInverse()), getInterleavedAttr());
   return success();
 }
 
@@ -90,9 +91,10 @@ LogicalResult AttentionOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cot
                                          MutableArrayRef<Value> gradients) {
   if (cotangents[1])
     return emitError("'nn.attention' has no gradient rule for 'lse'");
-  auto gradient = AttentionGradientOp::create(
-      builder, getLoc(), getQ().getType(), getK().getType(), getV().getType(), getQ(), getK(), getV(), getOutput(),
-      getLse(), cotangents[0], Value(), Value(), getHeadsAttr(), getKvHeadsAttr(), getScaleAttr(), getWindowAttr());
+  auto gradient =
+      AttentionGradientOp::create(builder, getLoc(), getQ().getType(), getK().getType(), getV().getType(), getQ(),
+                                  getK(), getV(), getOutput(), getLse(), cotangents[0], Value(), Value(),
+                                  getHeadsAttr(), getKvHeadsAttr(), getScaleAttr(), getWindowAttr(), getSoftcapAttr());
   for (unsigned i = 0; i < 3; ++i)
     if (wanted.test(i))
       gradients[i] = gradient.getResult(i);
@@ -116,6 +118,13 @@ LogicalResult GeluOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangen
                                     MutableArrayRef<Value> gradients) {
   gradients[0] =
       GeluGradientOp::create(builder, getLoc(), getX().getType(), getX(), cotangents[0], getApproximationAttr());
+  return success();
+}
+
+LogicalResult SoftcapOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &,
+                                       MutableArrayRef<Value> gradients) {
+  gradients[0] =
+      SoftcapGradientOp::create(builder, getLoc(), getX().getType(), getX(), cotangents[0], getSoftcapAttr());
   return success();
 }
 
@@ -165,29 +174,31 @@ LogicalResult SplitOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotange
       value = FillOp::create(builder, getLoc(), part.getType(), builder.getF32FloatAttr(0.0f));
     parts.push_back(value);
   }
-  gradients[0] = ConcatOp::create(builder, getLoc(), getX().getType(), parts);
+  gradients[0] = ConcatOp::create(builder, getLoc(), getX().getType(), parts, getGroupsAttr());
   return success();
 }
 
 // Uses all of its operands: the softmax is computed again. Where the entropy has no cotangent, nothing is asked of it.
 LogicalResult LogProbabilityOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents,
                                               const SmallBitVector &wanted, MutableArrayRef<Value> gradients) {
-  Value x = getX(), weight = getWeight(), low = getLow(), lowWeight = getLowWeight();
+  Value x = getX(), weight = getWeight(), low = getLow(), lowWeight = getLowWeight(), bias = getBias();
+  if (bias && wanted.test(low ? 5 : 3))
+    return emitOpError("has no gradient rule for the head's bias: it stays as it is, and only adapters can be trained");
   Value coefficients = cotangents[0];
   if (!coefficients)
     coefficients = FillOp::create(builder, getLoc(), getLogProbabilities().getType(), builder.getF32FloatAttr(0.0f));
-  auto gradient = LogProbabilityGradientOp::create(builder, getLoc(), getLogProbabilities().getType(),
-                                                   getEntropy().getType(), x.getType(), x, weight, getLabels(),
-                                                   coefficients, cotangents[1], low, lowWeight, getLowAlphaAttr());
+  auto gradient = LogProbabilityGradientOp::create(
+      builder, getLoc(), getLogProbabilities().getType(), getEntropy().getType(), x.getType(), x, weight, getLabels(),
+      coefficients, cotangents[1], low, lowWeight, bias, getLowAlphaAttr(), getSoftcapAttr());
   gradients[0] = gradient.getDx();
   if (wanted.test(1))
-    gradients[1] =
-        LogProbabilityWeightGradientOp::create(builder, getLoc(), weight.getType(), x, weight, getLabels(),
-                                               coefficients, cotangents[1], low, lowWeight, getLowAlphaAttr());
+    gradients[1] = LogProbabilityWeightGradientOp::create(builder, getLoc(), weight.getType(), x, weight, getLabels(),
+                                                          coefficients, cotangents[1], low, lowWeight, bias,
+                                                          getLowAlphaAttr(), getSoftcapAttr());
   if (low && (wanted.test(3) || wanted.test(4))) {
     auto ofLow = LogProbabilityLowGradientOp::create(builder, getLoc(), low.getType(), lowWeight.getType(), x, weight,
-                                                     getLabels(), coefficients, cotangents[1], low, lowWeight,
-                                                     getLowAlphaAttr());
+                                                     getLabels(), coefficients, cotangents[1], low, lowWeight, bias,
+                                                     getLowAlphaAttr(), getSoftcapAttr());
     gradients[3] = ofLow.getDlow();
     gradients[4] = ofLow.getDlowWeight();
   }

@@ -88,7 +88,8 @@ def NN_CausalMaskOp : Op<NN_Dialect, "causal_mask", [Pure]> {
 }
 
 def NN_PositionsOp : Op<NN_Dialect, "positions", [Pure]> {
-  let summary = "0, 1, 2, ... along the sequence, which is the last axis; import only";
+  let summary = "offset, offset + 1, ... along the sequence, which is the last axis; import only";
+  let arguments = (ins OptionalAttr<I64Attr>:$offset);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "attr-dict `:` type($result)";
 }
@@ -121,9 +122,10 @@ def NN_EmbeddingOp : NN_KernelOp<"embedding", [Differentiable]> {
 
 def NN_PositionEmbeddingOp : NN_KernelOp<"position_embedding", [Differentiable]> {
   let summary = "Learned positions";
-  let description = "y[b,t,:] = w[t,:]. w [P,D], y [B,T,D]; a sequence is at most P long.";
-  let arguments = (ins Matrix:$weight);
+  let description = "y[b,t,:] = w[offset + t,:]. w [P,D], y [B,T,D]; a sequence is at most P − offset long.";
+  let arguments = (ins Matrix:$weight, OptionalAttr<I64Attr>:$offset);
   let results = (outs Tokens:$result);
+  let hasVerifier = 1;
 }
 
 def NN_EmbeddingWeightGradientOp : NN_KernelOp<"embedding_weight_gradient"> {
@@ -138,8 +140,10 @@ def NN_EmbeddingWeightGradientOp : NN_KernelOp<"embedding_weight_gradient"> {
 
 def NN_PositionEmbeddingWeightGradientOp : NN_KernelOp<"position_embedding_weight_gradient"> {
   let summary = "The gradient of learned positions";
-  let description = "dw[t,:] = accumulator[t,:] + the sum of dy[b,t,:] over b; other rows are the accumulator's, or 0.";
-  let arguments = (ins Tokens:$dy, Optional<Matrix>:$accumulator);
+  let description = [{
+    dw[offset + t,:] = accumulator[offset + t,:] + the sum of dy[b,t,:] over b; other rows are the accumulator's, or 0.
+  }];
+  let arguments = (ins Tokens:$dy, Optional<Matrix>:$accumulator, OptionalAttr<I64Attr>:$offset);
   let results = (outs Matrix:$result);
 }
 
@@ -236,15 +240,21 @@ def NN_RmsNormWeightGradientOp : NN_KernelOp<"rms_norm_weight_gradient"> {
 
 def NN_LayerNormOp : NN_KernelOp<"layer_norm", [Differentiable]> {
   let summary = "Layer norm";
-  let description = "n = (x − mean) / sqrt(var + epsilon), y = n w + b. x, y [B,T,F], w, b [F].";
-  let arguments = (ins Tokens:$x, Vector:$weight, Optional<Vector>:$bias, F32Attr:$epsilon);
+  let description = [{
+    n = (x − mean) / sqrt(var + epsilon), y = n (weight_offset + w) + b. x, y [B,T,F], w, b [F].
+  }];
+  let arguments = (ins Tokens:$x, Vector:$weight, Optional<Vector>:$bias, F32Attr:$epsilon,
+                       OptionalAttr<F32Attr>:$weight_offset);
   let results = (outs Tokens:$result);
 }
 
 def NN_LayerNormInputGradientOp : NN_KernelOp<"layer_norm_input_gradient"> {
   let summary = "The cotangent of a layer norm's input";
-  let description = "With u = dy w: dx = (u − mean(u) − n mean(u n)) / sqrt(var + epsilon).";
-  let arguments = (ins Tokens:$x, Vector:$weight, Tokens:$dy, F32Attr:$epsilon);
+  let description = [{
+    With u = dy (weight_offset + w): dx = (u − mean(u) − n mean(u n)) / sqrt(var + epsilon).
+  }];
+  let arguments = (ins Tokens:$x, Vector:$weight, Tokens:$dy, F32Attr:$epsilon,
+                       OptionalAttr<F32Attr>:$weight_offset);
   let results = (outs Tokens:$result);
 }
 
@@ -256,14 +266,15 @@ def NN_LayerNormWeightGradientOp : NN_KernelOp<"layer_norm_weight_gradient"> {
 }
 
 def NN_RopeOp : NN_KernelOp<"rope", [Differentiable]> {
-  let summary = "Rotary position embedding, in halves";
+  let summary = "Rotary position embedding, in halves or interleaved";
   let description = [{
     In each head of head_dim features, for i < f = size(frequencies) and a = t · frequencies[i] (inverse: −a):
     y[i] = scale (x[i] cos a − x[i+f] sin a), y[i+f] = scale (x[i+f] cos a + x[i] sin a); features from 2f on are
-    copied. The rotation is orthogonal, so its pullback is the inverse rotation times scale.
+    copied. `interleaved`: a pair is not i and i+f, but 2i and 2i+1. The rotation is orthogonal, so its pullback is the inverse rotation times scale.
   }];
   let arguments = (ins Tokens:$x, I64Attr:$head_dim, DenseF32ArrayAttr:$frequencies,
-                       DefaultValuedAttr<F32Attr, "1.0f">:$scale, DefaultValuedAttr<BoolAttr, "false">:$inverse);
+                       DefaultValuedAttr<F32Attr, "1.0f">:$scale, DefaultValuedAttr<BoolAttr, "false">:$inverse,
+                       UnitAttr:$interleaved);
   let results = (outs Tokens:$result);
   let hasVerifier = 1;
 }
@@ -271,12 +282,13 @@ def NN_RopeOp : NN_KernelOp<"rope", [Differentiable]> {
 def NN_AttentionOp : NN_KernelOp<"attention", [Differentiable]> {
   let summary = "Causal attention with grouped heads";
   let description = [{
-    Per head, with keys j ≤ t (and j > t − window where window > 0): p = softmax(scale q kᵀ), o = p v,
-    lse = log Σ exp(scale q kᵀ). q, o [B,T,H·d], k, v [B,T,K·d], lse [B,T,H]; head h reads kv head h / (H/K). With
+    Per head, with keys j ≤ t (and j > t − window where window > 0) and s = scale q kᵀ, or c tanh(scale q kᵀ / c) with a
+    `softcap` c > 0: p = softmax(s), o = p v, lse = log Σ exp(s). q, o [B,T,H·d], k, v [B,T,K·d], lse [B,T,H]; head h reads kv head h / (H/K). With
     `capacity`, k and v are states of nn.append: they have what earlier steps left as well.
   }];
   let arguments = (ins Tokens:$q, Tokens:$k, Tokens:$v, I64Attr:$heads, I64Attr:$kv_heads, F32Attr:$scale,
-                       DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<I64Attr, "0">:$capacity);
+                       DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<I64Attr, "0">:$capacity,
+                       OptionalAttr<F32Attr>:$softcap);
   let results = (outs Tokens:$output, Tokens:$lse);
   let hasVerifier = 1;
 }
@@ -295,12 +307,14 @@ def NN_AppendOp : NN_KernelOp<"append"> {
 def NN_AttentionGradientOp : NN_KernelOp<"attention_gradient", [AttrSizedOperandSegments]> {
   let summary = "The cotangents of attention's inputs";
   let description = [{
-    p = exp(scale q kᵀ − lse), D = rowsum(dO · o), ds = p (dO vᵀ − D): dv = pᵀ dO, dq = scale ds k, dk = scale dsᵀ q;
+    With s as in nn.attention: p = exp(s − lse), D = rowsum(dO · o), ds = p (dO vᵀ − D), times 1 − (s / c)² with a
+    softcap c: dv = pᵀ dO, dq = scale ds k, dk = scale dsᵀ q;
     dk and dv are added to their accumulators, which a loop over chunks of queries carries.
   }];
   let arguments = (ins Tokens:$q, Tokens:$k, Tokens:$v, Tokens:$o, Tokens:$lse, Tokens:$cotangent,
                        Optional<Tokens>:$dk_accumulator, Optional<Tokens>:$dv_accumulator,
-                       I64Attr:$heads, I64Attr:$kv_heads, F32Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window);
+                       I64Attr:$heads, I64Attr:$kv_heads, F32Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window,
+                       OptionalAttr<F32Attr>:$softcap);
   let results = (outs Tokens:$dq, Tokens:$dk, Tokens:$dv);
   let hasVerifier = 1;
 }
@@ -333,6 +347,17 @@ def NN_GeluOp : NN_ActivationOp<"gelu", "y = x Φ(x); approximation 1: x/2 (1 + 
 def NN_GeluGradientOp : NN_ActivationGradientOp<"gelu_gradient", "dx = dy (Φ(x) + x φ(x)), or that of the tanh form"> {
   let summary = "The cotangent of gelu's input";
   let arguments = (ins Tokens:$x, Tokens:$dy, DefaultValuedAttr<I64Attr, "0">:$approximation);
+}
+
+def NN_SoftcapOp : NN_ActivationOp<"softcap", "y = c tanh(x / c) with c = softcap."> {
+  let summary = "Keeps numbers between two bounds";
+  let arguments = (ins Tokens:$x, F32Attr:$softcap);
+  let hasVerifier = 1;
+}
+def NN_SoftcapGradientOp : NN_ActivationGradientOp<"softcap_gradient", "dx = dy (1 − tanh(x / c)²) with c = softcap."> {
+  let summary = "The cotangent of softcap's input";
+  let arguments = (ins Tokens:$x, Tokens:$dy, F32Attr:$softcap);
+  let hasVerifier = 1;
 }
 
 def NN_GatedOp : NN_KernelOp<"gated", [Differentiable, SameOperandsAndResultShape]> {
@@ -370,15 +395,19 @@ def NN_ScaleOp : NN_KernelOp<"scale", [Differentiable, SameOperandsAndResultShap
 }
 def NN_SplitOp : NN_KernelOp<"split", [Differentiable]> {
   let summary = "Parts of the features, in order";
-  let description = "y_i = x[:, :, start_i : start_i + size_i]; the sizes are the results' and add up to x's.";
-  let arguments = (ins Tokens:$x);
+  let description = [{
+    x's features are `groups` groups of equal size. y_i has of each group the features start_i to start_i + size_i, where
+    the sizes, times the groups, are the results' and add up to x's. Queries, keys and values of each head side by side
+    are one group a head.
+  }];
+  let arguments = (ins Tokens:$x, OptionalAttr<I64Attr>:$groups);
   let results = (outs Variadic<Tokens>:$results);
   let hasVerifier = 1;
 }
 def NN_ConcatOp : NN_KernelOp<"concat"> {
   let summary = "Features side by side";
-  let description = "y = [x_0, x_1, ...] along the features; split's pullback.";
-  let arguments = (ins Variadic<Tokens>:$parts);
+  let description = "y = [x_0, x_1, ...] along the features, or along those of each group; split's pullback.";
+  let arguments = (ins Variadic<Tokens>:$parts, OptionalAttr<I64Attr>:$groups);
   let results = (outs Tokens:$result);
   let hasVerifier = 1;
 }
@@ -389,97 +418,6 @@ def NN_FillOp : NN_KernelOp<"fill"> {
   let results = (outs AnyRankedTensor:$result);
 }
 
-//===- Objective -------------------------------------------------------------------------------------------------===//
-
-class NN_HeadOp<string mnemonic, list<Trait> traits> :
-    Op<NN_Dialect, mnemonic, !listconcat(traits, [Pure, NN_SequenceOpInterface])> {
-  let hasVerifier = 1;
-}
-def NN_LogProbabilityOp : NN_HeadOp<"log_probability", [AttrSizedOperandSegments, Differentiable]> {
-  let summary = "The language model's head: each row's log-probability of its label, and the entropy";
-  let description = [{
-    With l = x wᵀ + low_alpha low low_weightᵀ and p = softmax(l): log_probabilities = log p_label,
-    entropy = −Σ_v p_v log p_v; both 0 where the label is −100. x [B,T,D], w [V,D], labels [B,T,1] (shifted already),
-    low [B,T,R], low_weight [V,R], results [B,T,1]. Not a kernel: it becomes loops over tiles of rows and of the
-    vocabulary, so that whole logits never exist.
-  }];
-  let arguments = (ins Tokens:$x, Matrix:$weight, TokenIds:$labels, Optional<Tokens>:$low, Optional<Matrix>:$low_weight,
-                       OptionalAttr<F32Attr>:$low_alpha);
-  let results = (outs Tokens:$log_probabilities, Tokens:$entropy);
-  let assemblyFormat = [{
-    `(` $x `,` $weight `,` $labels (`low` $low^ `,` $low_weight)? `)` attr-dict `:`
-    functional-type(operands, results)
-  }];
-}
-class NN_HeadGradientOp<string mnemonic> : NN_HeadOp<mnemonic, [AttrSizedOperandSegments]> {
-  let arguments = (ins Tokens:$x, Matrix:$weight, TokenIds:$labels, Tokens:$coefficients,
-                       Optional<Tokens>:$entropy_coefficients, Optional<Tokens>:$low, Optional<Matrix>:$low_weight,
-                       OptionalAttr<F32Attr>:$low_alpha);
-  let assemblyFormat = [{
-    `(` $x `,` $weight `,` $labels `,` $coefficients (`entropy` $entropy_coefficients^)?
-    (`low` $low^ `,` $low_weight)? `)` attr-dict `:` functional-type(operands, results)
-  }];
-}
-def NN_LogProbabilityGradientOp : NN_HeadGradientOp<"log_probability_gradient"> {
-  let summary = "The cotangent of the head's input, and what log_probability gives, in one sweep";
-  let description = [{
-    dx = coefficients (w[label] − p w), coefficients [B,T,1] the cotangents of the log-probabilities; 0 where the label
-    is −100. What goes back through `low` is not part of it. With entropy_coefficients, the cotangents of the entropies,
-    dx = dl w with dl as in nn.log_probability_weight_gradient, which takes a second sweep.
-  }];
-  let results = (outs Tokens:$log_probabilities, Tokens:$entropy, Tokens:$dx);
-}
-def NN_LogProbabilityWeightGradientOp : NN_HeadGradientOp<"log_probability_weight_gradient"> {
-  let summary = "The gradient of the head's weight";
-  let description = [{
-    dw = dlᵀ x summed over batch and sequence, dl = coefficients (onehot(label) − p) − entropy_coefficients p (log p +
-    entropy), 0 where the label is −100. A sweep of its own: p is known only when the running softmax has ended.
-  }];
-  let results = (outs Matrix:$dweight);
-}
-def NN_LogProbabilityLowGradientOp : NN_HeadGradientOp<"log_probability_low_gradient"> {
-  let summary = "The cotangent of the head's product of low rank, and the gradient of its weight";
-  let description = [{
-    With dl as in nn.log_probability_weight_gradient: dlow = low_alpha dl low_weight, dlow_weight = low_alpha dlᵀ low
-    summed over batch and sequence. One sweep gives both.
-  }];
-  let results = (outs Tokens:$dlow, Matrix:$dlow_weight);
-}
-def NN_LogProbabilityLogitsGradientOp : NN_KernelOp<"log_probability_logits_gradient", [AttrSizedOperandSegments]> {
-  let summary = "The cotangent of one tile of logits, from the whole running softmax";
-  let description = [{
-    With z = sum + exp(target − max) and p_v = exp(l_v − max) / z: dl_v = −coefficients p_v, but coefficients sum / z at
-    the label; 0 where the label is −100. With entropy_coefficients, dl_v −= entropy_coefficients p_v (l_v − max − mean),
-    mean = (weighted + (target − max) exp(target − max)) / z, the mean of l − max.
-  }];
-  let arguments = (ins Tokens:$logits, TokenIds:$labels, Tokens:$max, Tokens:$sum, Tokens:$target, Tokens:$coefficients,
-                       Optional<Tokens>:$weighted, Optional<Tokens>:$entropy_coefficients);
-  let results = (outs Tokens:$dlogits);
-  let hasVerifier = 1;
-}
-def NN_LogProbabilityTileOp : NN_KernelOp<"log_probability_tile"> {
-  let summary = "One tile of logits into the running softmax";
-  let description = [{
-    For the vocabulary rows of this tile: m = max(max, rowmax(l)), c = exp(max − m), p_v = exp(l_v − m) but 0 at the
-    label, weighted = c (weighted + (max − m) sum) + Σ p_v (l_v − m), sum = c sum + Σ p_v, accumulator = c accumulator,
-    target = l_label if it is here.
-  }];
-  let arguments = (ins Tokens:$logits, TokenIds:$labels, Tokens:$max, Tokens:$sum, Tokens:$weighted, Tokens:$target,
-                       Optional<Tokens>:$accumulator);
-  let results = (outs Tokens:$p, Tokens:$new_max, Tokens:$new_sum, Tokens:$new_weighted, Tokens:$new_target,
-                      Optional<Tokens>:$new_accumulator);
-  let hasVerifier = 1;
-}
-def NN_LogProbabilityFromTilesOp : NN_KernelOp<"log_probability_from_tiles", [AttrSizedOperandSegments]> {
-  let summary = "Log-probabilities, entropy, and the cotangent of the head's input, from the running softmax";
-  let description = [{
-    With gap = max − target, e = exp(−gap), z = sum + e, for rows with a label: log_probabilities = −(log z + gap),
-    entropy = log z − (weighted − e gap) / z, dx = coefficients (sum w[label] − accumulator) / z. 0 for the others.
-  }];
-  let arguments = (ins TokenIds:$labels, Tokens:$max, Tokens:$sum, Tokens:$weighted, Tokens:$target,
-                       Optional<Tokens>:$coefficients, Optional<Tokens>:$accumulator, Optional<Matrix>:$weight);
-  let results = (outs Tokens:$log_probabilities, Tokens:$entropy, Optional<Tokens>:$dx);
-  let hasVerifier = 1;
-}
+include "dialects/nn/NNHeadOps.td"
 
 #endif

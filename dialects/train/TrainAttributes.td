@@ -14,7 +14,8 @@ def Train_PortKind : I32EnumAttr<"PortKind", "Whose memory a port is, and for ho
   I32EnumAttrCase<"State", 4, "state">,
   I32EnumAttrCase<"Batch", 5, "batch">,
   I32EnumAttrCase<"Result", 6, "result">,
-  I32EnumAttrCase<"Remote", 7, "remote">]> {
+  I32EnumAttrCase<"Remote", 7, "remote">,
+  I32EnumAttrCase<"Kept", 8, "kept">]> {
   let cppNamespace = "::mebp::train";
 }
 
@@ -34,6 +35,7 @@ def Train_PortAttr : AttrDef<Train_Dialect, "Port"> {
     | batch | the step | `ids`, `labels`, `rows`, `coefficients` |
     | result | the caller | `log_probabilities`, `entropy`, `logits` |
     | remote | the block, for a step | what goes between its programs, one of which may be in another place; as `NAME.cotangent` the way back |
+    | kept | the block, for a step | of its forward, for its backward, which need not compute it again |
   }];
   let parameters = (ins EnumParameter<Train_PortKind>:$kind, StringRefParameter<>:$name);
   let assemblyFormat = "`<` $kind `,` $name `>`";

@@ -60,6 +60,8 @@ def compile(
     train_targets: str | Sequence[str] | None = None,
     optimizer: str | None = None,
     objective: str | None = None,
+    accumulate: bool = False,
+    clip: bool = False,
     momentum: float | None = None,
     device: str | None = None,
     galore_rank: int | None = None,
@@ -92,6 +94,8 @@ def compile(
     optimizer: what the printed plan counts, "adamw", "sgd", "lion", "adamw8bit", "galore", "qgalore" or "mezo". A
         bundle that is compiled for "galore" or "qgalore" projects gradients of matrices, and trains with that alone.
     objective: likewise, "sft", "dpo", "grpo" or "ppo": what a step sums, and the text that it writes, is in the plan.
+    accumulate, clip: likewise, steps over several micro-batches, whose gradients are summed, and clipping, which keeps
+        all gradients of a step.
     momentum: of "sgd", which then has a state that is planned; None for none.
     galore_rank: dimensions that GaLore projects them to; None for 64.
     value_head: train a linear layer that gives a value of each token, too, as PPO needs it.
@@ -101,8 +105,8 @@ def compile(
     memory_budget: the peak that the plan must keep, in bytes or as text such as "64MiB".
     chunk_size: positions of a chunk along the sequence; 0 for whole sequences.
     checkpoint_spacing: every how many layers an input is kept; the others are computed again.
-    spill: what a run keeps in a file on a disk: "none", "checkpoints", or "all", the optimizer's state, too. Within a
-        budget no more than it needs; None for "none" or, within a budget, "checkpoints".
+    spill: what a run keeps in a file on a disk: "none", "checkpoints", or "all", what is trained and the optimizer's
+        state, too. Within a budget no more than it needs; None for "none" or, within a budget, "checkpoints".
     resident_limit: the most of the mapped weights that a run holds in memory at once, in bytes or as text.
     rates: the file of mebp calibrate that times are predicted by, or "none" to estimate them; None for this machine's
         own, where it is there. A schedule that is chosen within a budget may depend on it.
@@ -131,6 +135,8 @@ def compile(
         "train_targets": _names(train_targets),
         "optimizer": optimizer,
         "objective": objective,
+        "accumulate": accumulate,
+        "clip": clip,
         "momentum": momentum,
         "device": device,
         "galore_rank": galore_rank,

@@ -23,7 +23,8 @@ OUTCOMES = {
 class ModelType:
     """What came of a tiny random model of one type: one of OUTCOMES, and why, where it is not exact.
 
-    gradients: how many were compared with float64; worst: the largest relative error among them.
+    gradients: how many were compared with float64; worst: the largest relative error among them, and those of the other
+    configurations; configurations: how many are exact; others: why the rest is not.
     """
 
     name: str
@@ -31,6 +32,8 @@ class ModelType:
     reason: str = ""
     gradients: int = 0
     worst: float = 0.0
+    configurations: int = 0
+    others: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class Models:
 
     def summary(self) -> str:
         counts = [f"{self.count(outcome)} {text}" for outcome, text in OUTCOMES.items() if self.count(outcome)]
+        if configurations := sum(each.configurations for each in self.types):
+            counts[0] += f" in {configurations} configurations"
         of = "" if len(self.types) == self.known else f" of {self.known}"
         return f"{len(self.types)}{of} model types of transformers {self.transformers}: {', '.join(counts)}"
 

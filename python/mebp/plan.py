@@ -6,6 +6,7 @@ from mebp.tables import Table, megabytes
 # What each arena holds; `source` is the compiler's own word on it.
 _MEANINGS = {
     "checkpoints": "{source}, kept for the backward pass",
+    "kept": "values {source}, for the backward pass",
     "cotangents": "gradients {source}",
     "optimizer": "state of {source}",
     "scratch": "values within the largest program, {source}",

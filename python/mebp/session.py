@@ -95,7 +95,7 @@ class Session(Sequences):
             "128MiB"; None for the plan's, or the system's choice.
         spill_folder: a folder on a disk for checkpoints, none of which is then in memory; None for the plan's choice,
             in $TMPDIR or /var/tmp where it spills.
-        state_in_file: the optimizer's state goes there, too; every step then writes all of it, which wears flash.
+        state_in_file: trainables and optimizer state go there, too; every step then writes them, which wears flash.
         perturbation: what MeZO's directions, standard normal numbers, are multiplied with; None for 1e-3.
         forward_only: losses, logits and generation alone: no room for gradients, checkpoints or an optimizer's state.
         generate_only: generation alone, by a bundle that was compiled for it: not even room for a loss.

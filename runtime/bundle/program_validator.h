@@ -67,7 +67,8 @@ private:
   Status walk(const Steps &steps, Values &defined);
   Status walkStep(const format::Step &step, Values &defined);
   Status checkKernel(const format::Kernel &kernel, Values &defined);
-  Status checkParts(const format::Kernel &kernel, format::Parts side, Values &defined);
+  Status checkParts(const format::Kernel &kernel, const format::KernelSignature &signature,
+                    const Attributes &attributes, Values &defined);
   Status checkSlice(const format::Slice &slice, Values &defined);
   Status checkUpdate(const format::Update &update, Values &defined);
   Status checkLoop(const format::Loop &loop, Values &defined);

@@ -58,7 +58,7 @@ private:
       return checkStepPort(port);
     if (port.kind() == Port::STATE && use.generates)
       return checkState(port);
-    if (port.kind() == Port::REMOTE)
+    if (port.kind() == Port::REMOTE || (port.kind() == Port::KEPT && use.name == format::backwardProgram))
       return checkRemote(port);
     if (port.kind() != Port::PARAMETER)
       return unknown(port);
@@ -75,7 +75,7 @@ private:
   Status checkOutput(const Port &port) const {
     if (port.kind() == Port::FLOW)
       return Status();
-    if (port.kind() == Port::REMOTE)
+    if (port.kind() == Port::REMOTE || (port.kind() == Port::KEPT && use.name == format::forwardProgram))
       return checkRemote(port);
     if (port.kind() == Port::RESULT)
       return mayGiveResult(use, port.name()) ? checkStepPort(port) : unknown(port);

@@ -24,7 +24,7 @@ public:
         continue;
       const format::Program &program = programOf(named);
       for (const Port &port : program.inputs())
-        if (port.kind() == Port::REMOTE)
+        if (port.kind() == Port::REMOTE || port.kind() == Port::KEPT)
           if (Status status = check(program, port, port.name(), true); !status.ok())
             return status.in("its " + named.name() + " program");
       for (const Port &port : program.outputs())
@@ -50,7 +50,7 @@ private:
       if (!isOurs(named))
         continue;
       const format::Program &other = programOf(named);
-      const Port *found = findPort(isGiven ? other.outputs() : other.inputs(), Port::REMOTE, name);
+      const Port *found = findPort(isGiven ? other.outputs() : other.inputs(), port.kind(), name);
       if (!found)
         continue;
       const format::Value &given = valueOf(other, *found);
@@ -58,7 +58,7 @@ private:
         return Status();
       return failure(MEBP_CORRUPT, "its port '%s' is of another type elsewhere in the block", port.name().c_str());
     }
-    if (bundle.has_split()) // the other half has it
+    if (bundle.has_split() && port.kind() == Port::REMOTE) // the other half has it
       return Status();
     return failure(MEBP_CORRUPT, "its port '%s' is of nothing in the block", port.name().c_str());
   }

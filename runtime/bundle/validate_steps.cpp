@@ -136,7 +136,8 @@ Status ProgramValidator::checkLetter(const format::Slot &slot, char letter, cons
   if (letter == 'V' && (dimension.kind != Extent::STATIC || dimension.count < model.vocabulary()))
     return failure(MEBP_CORRUPT, "'%s' has fewer rows than the vocabulary", slot.name);
   if (letter == 'P' &&
-      (dimension.kind != Extent::STATIC || dimension.count < std::max(model.sequence(), model.positions())))
+      (dimension.kind != Extent::STATIC || dimension.count < std::max(model.sequence(), model.positions()) +
+                                                                 static_cast<uint64_t>(shape.attributes.offset)))
     return failure(MEBP_CORRUPT, "'%s' has fewer rows than the sequence", slot.name);
   if (letter == 'S')
     if (Status status = checkKept(slot, dimension, shape); !status.ok())
@@ -169,7 +170,7 @@ Status ProgramValidator::checkKernel(const format::Kernel &kernel, Values &defin
   if (attributes.capacity && !signature->ofState)
     return failure(MEBP_CORRUPT, "'%s' has a capacity, but no state", kernel.name().c_str());
   if (signature->parts != format::Parts::None)
-    return checkParts(kernel, signature->parts, defined);
+    return checkParts(kernel, *signature, attributes, defined);
 
   size_t operandCount = format::slotCount(signature->operands), resultCount = format::slotCount(signature->results);
   if (static_cast<size_t>(kernel.operands_size()) > operandCount ||
@@ -228,9 +229,10 @@ Status ProgramValidator::checkAppended(uint32_t index) {
   return Status();
 }
 
-Status ProgramValidator::checkParts(const format::Kernel &kernel, format::Parts side, Values &defined) {
+Status ProgramValidator::checkParts(const format::Kernel &kernel, const format::KernelSignature &signature,
+                                    const Attributes &attributes, Values &defined) {
   const std::string place = "'" + kernel.name() + "'";
-  bool splits = side == format::Parts::Results;
+  bool splits = signature.parts == format::Parts::Results;
   const auto &parts = splits ? kernel.results() : kernel.operands();
   if ((splits ? kernel.operands_size() : kernel.results_size()) != 1 || parts.empty())
     return failure(MEBP_CORRUPT, "%s has the wrong number of operands or results", place.c_str());
@@ -249,6 +251,8 @@ Status ProgramValidator::checkParts(const format::Kernel &kernel, format::Parts 
     auto part = static_cast<uint32_t>(index);
     if (!isFloat(storageOf(part)) || rowsOf(part) != rowsOf(whole) || columnsOf(part).kind != Extent::STATIC)
       return failure(MEBP_CORRUPT, "%s: a part does not fit the whole", place.c_str());
+    if (attributes.groups <= 0 || value(part).columns() % static_cast<uint64_t>(attributes.groups) != 0)
+      return failure(MEBP_CORRUPT, "%s: a part has columns that its groups do not divide", place.c_str());
     columns += value(part).columns();
   }
   if (!isFloat(storageOf(whole)) || columnsOf(whole) != Dimension{columns})

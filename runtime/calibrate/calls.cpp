@@ -149,6 +149,9 @@ private:
     add(rows, "rope", "", {full()}, {out()}, {{"head_dim", headDim}, {"frequencies", 0, frequenciesOf(headDim)}});
     for (const char *unary : {"silu", "relu", "gelu", "scale", "split", "concat"})
       add(rows, unary, "", {full()}, {out()});
+    const Attributes cap = {{"softcap", 30.0}};
+    add(rows, "softcap", "", {full()}, {out()}, cap);
+    add(rows, "softcap_gradient", "", {full(), full()}, {out()}, cap);
     for (const char *binary : {"silu_gradient", "relu_gradient", "gelu_gradient", "add", "multiply"})
       add(rows, binary, "", {full(), full()}, {out()});
     add(rows, "fill", "", {}, {out()});

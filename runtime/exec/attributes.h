@@ -22,7 +22,11 @@ struct Attributes {
   int32_t kvHeads = 0;
   int32_t window = 0;
   int32_t capacity = 0; // of a state, for each batch item; 0: none
+  int32_t offset = 0;
+  int32_t groups = 1;
+  float softcap = 0.0f; // 0: none
   bool inverse = false;
+  bool interleaved = false;
   bool narrow = false;
   Activation activation = Activation::Silu;
   const float *frequencies = nullptr;

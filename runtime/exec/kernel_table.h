@@ -42,7 +42,7 @@ public:
   }
 
 private:
-  NamedKernel<Kernel> entries[8] = {};
+  NamedKernel<Kernel> entries[10] = {};
   size_t count = 0;
 };
 

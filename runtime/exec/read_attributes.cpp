@@ -46,8 +46,12 @@ static Status readAttribute(const format::Attribute &attribute, Attributes &out)
     out.weightOffset = number;
   else if (name == "scale")
     out.scale = number;
+  else if (name == "softcap")
+    out.softcap = number;
   else if (name == "inverse")
     out.inverse = number != 0;
+  else if (name == "interleaved")
+    out.interleaved = number != 0;
   else if (name == "narrow")
     out.narrow = number != 0;
   else if (name == "approximation")
@@ -62,6 +66,10 @@ static Status readAttribute(const format::Attribute &attribute, Attributes &out)
     return readCount(attribute, out.window);
   else if (name == "capacity")
     return readCount(attribute, out.capacity);
+  else if (name == "offset")
+    return readCount(attribute, out.offset);
+  else if (name == "groups")
+    return readCount(attribute, out.groups);
   else if (name == "activation")
     return readActivation(attribute.text(), out.activation);
   else if (name == "frequencies") {

@@ -37,7 +37,8 @@ private:
     case Port::GRADIENT:
       return at(memory.gradients.outputOf(number, gradients++));
     case Port::REMOTE:
-      return at(memory.remote.at(number, port.name()));
+    case Port::KEPT:
+      return at(memory.remote.at(number, port));
     case Port::STATE:
       return at((*memory.states)[number][states++]);
     case Port::BATCH:

@@ -37,7 +37,7 @@ size_t Blocks::indexOf(std::string_view program) {
   return index;
 }
 
-// Trained weights in a file are in memory while their block runs.
+// Trainables in a file are in memory while their block runs.
 Status Blocks::run(const BoundProgram &program, LiveShape live, uint32_t position) {
   if (!trainables->areWeightsFiled())
     return enqueue(program, live, position);

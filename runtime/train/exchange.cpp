@@ -168,7 +168,7 @@ Status Exchange::sendPorts(const format::Program &program, uint32_t block, uint6
       continue;
     cotangents = format::isCotangent(port.name());
     const uint64_t size = rows * rowBytesOf(valueOf(program, port));
-    std::memcpy(body + bytes, memory.remote.at(block, port.name()), size);
+    std::memcpy(body + bytes, memory.remote.at(block, port), size);
     bytes += size;
   }
   // A server gives u and takes v, a device the other way.
@@ -195,7 +195,7 @@ Status Exchange::receivePorts(const format::Program &program, uint32_t block, ui
     const uint64_t size = rows * rowBytesOf(value);
     if (!isFinite(body, size, format::storageOf(value.element())))
       return notFinite(stage, *bundle, block);
-    std::memcpy(memory.remote.at(block, port.name()), body, size);
+    std::memcpy(memory.remote.at(block, port), body, size);
     body += size;
   }
   return Status();

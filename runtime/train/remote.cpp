@@ -39,14 +39,14 @@ public:
 
 private:
   static void add(const format::Program &program, const Port &port, bool isKept, std::vector<Passed> &passed) {
-    if (port.kind() != Port::REMOTE)
+    if (port.kind() != Port::REMOTE && port.kind() != Port::KEPT)
       return;
-    auto entry =
-        std::find_if(passed.begin(), passed.end(), [&](const Passed &one) { return one.value.name == port.name(); });
+    auto entry = std::find_if(passed.begin(), passed.end(),
+                              [&](const Passed &one) { return one.value.isOf(port.kind(), port.name()); });
     if (entry == passed.end()) {
       const format::Value &value = valueOf(program, port);
       const uint64_t rowBytes = rowBytesOf(value);
-      passed.push_back({{port.name(), 0, rowBytes}, value.rows() * rowBytes, false});
+      passed.push_back({{port.kind(), port.name(), 0, rowBytes}, value.rows() * rowBytes, false});
       entry = passed.end() - 1;
     }
     entry->isKept |= isKept;
@@ -82,9 +82,9 @@ RemotePlan planRemote(const format::Bundle &bundle, bool generates, bool hasGrad
   return plan;
 }
 
-const RemoteValue &Remote::find(uint32_t block, std::string_view name) const {
+const RemoteValue &Remote::find(uint32_t block, Port::Kind kind, std::string_view name) const {
   for (const RemoteValue &value : plan.blocks[block])
-    if (value.name == name)
+    if (value.isOf(kind, name))
       return value;
   return plan.blocks[block].front(); // never: ports are validated
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a block's programs give each other: the REMOTE ports of a layer whose adapter may be in another place. What a
-// backward reads again is kept for each block, the rest has one place for all.
+// What a block's programs give each other: the REMOTE ports of a layer whose adapter may be in another place, and the
+// KEPT ones of a forward that saves its backward work. What a backward reads again is kept for each block, the rest has
+// one place for all.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +15,12 @@
 namespace mebp {
 
 struct RemoteValue {
+  format::Port::Kind kind = format::Port::REMOTE;
   std::string_view name; // of the bundle
   uint64_t offset = 0;   // in the session's memory
   uint64_t rowBytes = 0;
+
+  bool isOf(format::Port::Kind wanted, std::string_view named) const { return kind == wanted && name == named; }
 };
 
 struct RemotePlan {
@@ -32,8 +36,13 @@ public:
     plan = std::move(planned);
     memory = sessionMemory;
   }
-  const RemoteValue &find(uint32_t block, std::string_view name) const;
-  void *at(uint32_t block, std::string_view name) const { return memory + find(block, name).offset; }
+  const RemoteValue &find(uint32_t block, std::string_view name) const {
+    return find(block, format::Port::REMOTE, name);
+  }
+  const RemoteValue &find(uint32_t block, format::Port::Kind kind, std::string_view name) const;
+  void *at(uint32_t block, const format::Port &port) const {
+    return memory + find(block, port.kind(), port.name()).offset;
+  }
 
 private:
   RemotePlan plan;

@@ -44,7 +44,7 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
     return status;
   squares.resize(given.clip_recompute ? trainables.count() : 0);
   subspaces.create(layout.subspaces, opened.content().model().lora().seed(), memory);
-  if (Status status = trainables.readInitial(opened); !status.ok())
+  if (Status status = trainables.initialize(opened); !status.ok())
     return status;
   if (Status status = openExchanges(layout); !status.ok())
     return status;

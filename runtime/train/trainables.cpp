@@ -44,10 +44,6 @@ struct WeightParts {
 
 static uint64_t weightBytes(const format::Bundle &bundle, uint32_t index) { return WeightParts(bundle, index).bytes(); }
 
-static bool trainsWeights(const format::Bundle &bundle) {
-  return bundle.trainables_size() > 0 && bundle.trainables(0).has_initial_weight();
-}
-
 // Each in pages of its own, which come and go with it.
 static uint64_t inPages(uint64_t bytes) {
   return (bytes + format::regionAlignment - 1) / format::regionAlignment * format::regionAlignment;
@@ -77,7 +73,7 @@ TrainablePlan planTrainables(const format::Bundle &bundle, const mebp_session_op
   const format::OptimizerTraits &traits = *format::findOptimizer(options.optimizer);
   plan.memoryBegin = memory.total();
   plan.isKeptFiled = options.state_in_file;
-  plan.areWeightsFiled = options.state_in_file && trainsWeights(bundle) && !traits.forwardOnly;
+  plan.areWeightsFiled = options.state_in_file && count > 0 && !traits.forwardOnly;
   Placer &weights = plan.areWeightsFiled ? file : memory;
   plan.begin = weights.total();
   for (uint32_t i = 0; i < count; ++i) {
@@ -120,26 +116,29 @@ void Trainables::create(const format::Bundle &content, TrainablePlan planned, co
   // Fresh pages stay untouched until a step needs them.
   if (!isFresh)
     std::memset(memory + plan.memoryBegin, 0, plan.memoryEnd - plan.memoryBegin);
-  uint64_t seed = bundle->model().lora().seed();
+}
+
+Status Trainables::initialize(Bundle &opened) {
+  const uint64_t seed = bundle->model().lora().seed();
   for (uint32_t i = 0; i < count(); ++i) {
     const format::Trainable &trainable = bundle->trainables(static_cast<int>(i));
-    if (trainable.has_initial_weight() || trainable.initial_bound() == 0)
+    if (trainable.initial_bound() == 0 && !trainable.has_initial_weight())
+      continue; // zeros, which fresh memory and a new file have
+    if (trainable.has_initial_weight()) {
+      if (Status status = takeBase(i, opened); !status.ok())
+        return status;
       continue;
+    }
     auto *values = reinterpret_cast<float *>(tensorOf(i).parameters);
     for (uint64_t element = 0; element < elements(i); ++element)
       values[element] = format::randomUniform(seed, i, element, trainable.initial_bound());
+    if (Status status = storeWeight(i); !status.ok())
+      return status;
   }
-}
-
-// Bytes as they are stored: both have the same type.
-Status Trainables::readInitial(Bundle &opened) {
-  for (uint32_t i = 0; i < count(); ++i)
-    if (bundle->trainables(static_cast<int>(i)).has_initial_weight())
-      if (Status status = takeBase(i, opened); !status.ok())
-        return status;
   return opened.checkWeights();
 }
 
+// Bytes as they are stored: both have the same type.
 Status Trainables::takeBase(uint32_t number, Bundle &opened) {
   const format::Trainable &trainable = bundle->trainables(static_cast<int>(number));
   unsigned char *parameters = tensorOf(number).parameters;

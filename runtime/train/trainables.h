@@ -31,8 +31,8 @@ inline uint64_t gradientBytes(const format::Bundle &bundle, uint32_t index) {
 }
 
 // Where they lie: one trainable after another, then what the optimizer keeps of each, in the same order. What is in the
-// file has room in memory for one trainable's. There the model's own weights lie in pages of their own, and programs
-// read them in place; an adapter stays in memory.
+// file has room in memory for one trainable's. There trainables lie in pages of their own, and programs read them in
+// place.
 struct TrainablePlan {
   uint64_t begin = 0;           // of the first trainable, in memory or in the file
   std::vector<uint64_t> places; // of each, counted from there
@@ -71,12 +71,12 @@ struct SavedTensor {
 
 class Trainables {
 public:
-  // With the values that the bundle's seed gives. Fresh memory is zero; the file is open where the plan needs one.
+  // Fresh memory is zero; the file is open where the plan needs one.
   void create(const format::Bundle &content, TrainablePlan planned, const mebp_session_options &given,
               unsigned char *sessionMemory, bool isFresh, SpillFile &sessionFile, Workers *sessionWorkers);
 
-  // Of those that begin as a weight of the model.
-  Status readInitial(Bundle &opened);
+  // With the values that they begin with: a weight of the model, or what the bundle's seed gives.
+  Status initialize(Bundle &opened);
   // The value with which it is the base model: the weight, or zeros of an adapter.
   Status takeBase(uint32_t trainable, Bundle &opened);
 

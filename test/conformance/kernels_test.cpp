@@ -74,6 +74,9 @@ TEST(BackendKernels, Norms) {
     Matrix w = {1, 36, storage};
     expectAgreementInBoth({"layer_norm", {rows(36), w, w}, {rows(36)}, {{"epsilon", 1e-5}}});
     expectAgreementInBoth({"layer_norm", {rows(36), w}, {rows(36)}, {{"epsilon", 1e-5}}});
+    expectAgreementInBoth({"layer_norm", {rows(36), w}, {rows(36)}, {{"epsilon", 1e-5}, {"weight_offset", 1}}});
+    expectAgreementInBoth(
+        {"layer_norm_input_gradient", {rows(36), w, rows(36)}, {rows(36)}, {{"epsilon", 1e-5}, {"weight_offset", 1}}});
     expectAgreementInBoth({"layer_norm_input_gradient", {rows(36), w, rows(36)}, {rows(36)}, {{"epsilon", 1e-5}}});
   }
 }
@@ -105,12 +108,17 @@ TEST(BackendKernels, Rope) {
          {rows(36)},
          {rows(36)},
          {{"head_dim", 12}, {"frequencies", 0, {1.0f, 0.3f, 0.01f, 40.0f}}, {"scale", 1.5}, {"inverse", inverse}}});
+  for (std::vector<float> frequencies : {std::vector<float>{1.0f, 0.3f, 0.01f, 40.0f}, {1, 1, 1, 1, 1, 2}})
+    expectAgreementInBoth(
+        {"rope", {rows(36)}, {rows(36)}, {{"head_dim", 12}, {"frequencies", 0, frequencies}, {"interleaved", 1}}});
 }
 
 TEST(BackendKernels, Attention) {
   Matrix lse = {tokens, 6};
-  for (double window : {0, 1, 4}) {
+  for (auto [window, softcap] : {std::pair{0.0, 0.0}, {1.0, 0.0}, {4.0, 0.0}, {0.0, 0.7}, {4.0, 0.7}}) {
     std::vector<Attribute> attributes = {{"heads", 6}, {"kv_heads", 2}, {"scale", 0.3}, {"window", window}};
+    if (softcap > 0)
+      attributes.push_back({"softcap", softcap});
     expectAgreementInBoth({"attention", {rows(30), rows(10), rows(10)}, {rows(30), lse}, attributes});
     Matrix sum = {tokens, 10};
     Call gradient = {"attention_gradient",
@@ -136,6 +144,8 @@ TEST(BackendKernels, Activations) {
       std::string gradient = std::string(name) + "_gradient";
       expectAgreementInBoth({gradient, {rows(37), rows(37)}, {rows(37)}, attributes});
     }
+  expectAgreementInBoth({"softcap", {rows(37)}, {rows(37)}, {{"softcap", 0.8}}});
+  expectAgreementInBoth({"softcap_gradient", {rows(37), rows(37)}, {rows(37)}, {{"softcap", 0.8}}});
   for (const char *activation : {"silu", "gelu", "gelu_tanh"}) {
     std::vector<Attribute> attributes = {{"activation", 0, {}, activation}};
     expectAgreementInBoth({"gated", {rows(37), rows(37)}, {rows(37)}, attributes});
@@ -149,6 +159,8 @@ TEST(BackendKernels, Elementwise) {
   expectAgreementInBoth({"scale", {rows(37)}, {rows(37)}, {{"alpha", -0.7}}});
   expectAgreementInBoth({"split", {rows(37)}, {rows(5), rows(1), rows(31)}});
   expectAgreementInBoth({"concat", {rows(5), rows(1), rows(31)}, {rows(37)}});
+  expectAgreementInBoth({"split", {rows(36)}, {rows(12), rows(3), rows(21)}, {{"groups", 3}}});
+  expectAgreementInBoth({"concat", {rows(12), rows(3), rows(21)}, {rows(36)}, {{"groups", 3}}});
   expectAgreementInBoth({"fill", {}, {rows(37)}, {{"value", 0.3}}});
 }
 

@@ -89,7 +89,7 @@ def test_spills_no_more_than_a_budget_needs(exported, tmp_path):
     layers, checkpoint, adapter = 7, SEQUENCE * 192 * 2, {each["name"]: each["bytes"] for each in free["buffers"]}
     assert written["none"]["file_bytes"] == free["file_bytes"] == 0
     assert written["checkpoints"]["file_bytes"] == layers * checkpoint
-    assert written["all"]["file_bytes"] == layers * checkpoint + 2 * adapter["trainables"]
+    assert written["all"]["file_bytes"] == layers * checkpoint + 3 * adapter["trainables"]
 
 
 @pytest.mark.parametrize("most, more", [("none", "--spill checkpoints"), ("checkpoints", "--spill all"), ("all", "")])
@@ -231,6 +231,22 @@ def test_objectives_are_planned(exported, tmp_path, objective):
         mebp.compile(path, tmp_path / "none.mebp", **options, memory_budget=peak // 4, spill="none")
     fitted = mebp.Session(tmp_path / "fits.mebp", accumulate=True).plan
     assert fitted["peak_bytes"] <= peak
+
+
+@pytest.mark.parametrize("option", ["accumulate", "clip"])
+def test_what_a_step_does_with_gradients_is_planned(exported, tmp_path, option):
+    """A plan that fills its budget has room for that, too."""
+    _, path = exported
+    opened = {"accumulate": {"accumulate": True}, "clip": {"clip": 1.0}}[option]
+    mebp.compile(path, tmp_path / "model.mebp", **{option: True})
+    session = mebp.Session(tmp_path / "model.mebp", return_gradients=False, **opened)
+    assert session.plan["peak_bytes"] == session.plan["planned_peak_bytes"]
+    budget = int(1.2 * session.plan["peak_bytes"])
+    mebp.compile(path, tmp_path / "fits.mebp", **{option: True}, memory_budget=budget)
+    fitted = mebp.Session(tmp_path / "fits.mebp", return_gradients=False, **opened).plan
+    assert session.plan["peak_bytes"] < fitted["planned_peak_bytes"] <= budget and fitted["arenas"]["kept"] > 0
+    line = refusal(path, f"--{option}", "--optimizer", "mezo")
+    assert line == f"mebpc: --{option}: mezo computes no gradients; leave it out"
 
 
 def test_an_objective_that_an_optimizer_cannot_train_is_refused(exported, tmp_path):

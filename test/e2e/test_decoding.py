@@ -11,8 +11,8 @@ from support.models import build, token_ids
 from support.pipeline import make_bundle
 
 POSITIONS, BATCH, CHUNK = 96, 3, 16
-# Gemma 3's window is 16, so its rings go round at 64 positions; the other families read everything.
-FAMILIES = ["llama", "qwen2", "qwen3", "gemma3_text", "phi3", "gpt2"]
+# Gemma's window is 16, so its rings go round at 64 positions; the other families read everything.
+FAMILIES = ["llama", "qwen2", "qwen3", "gemma3_text", "phi3", "gpt2", "cohere", "gemma2", "opt", "phi"]
 
 
 class Model:

@@ -39,6 +39,13 @@ CASES = {
     ),
     "gpt2": ("gpt2", {}),
     "gpt2, tanh gelu": ("gpt2_tanh", {}),
+    "cohere: interleaved rotary, parallel, scaled head": ("cohere", {}),
+    "gemma2: capped attention and logits": ("gemma2", {}),
+    "gpt_neox: partial rotary, parallel, heads of queries, keys and values": ("gpt_neox", {}),
+    "nemotron: 1 + w of a layer norm, squared relu": ("nemotron", {}),
+    "olmo: norms without a weight": ("olmo", {}),
+    "opt: positions from 2": ("opt", {}),
+    "phi: a head with a bias": ("phi", {}),
 }
 COMPILED_SEQUENCE, COMPILED_BATCH = 48, 3
 

@@ -229,7 +229,8 @@ def test_a_budget_without_room_for_a_gradient(folder, tmp_path, monkeypatch):
     free = make_bundle(folder / "source", tmp_path / "free", seq_len=LENGTH)
     waiting = gradient_bytes(inspect(free))
     budget = other_peaks(free)["adamw, accumulated"] + waiting // 2
-    bundle = make_bundle(folder / "source", tmp_path, seq_len=LENGTH, memory_budget=f"{budget}B", spill="none")
+    bundle = make_bundle(folder / "source", tmp_path, seq_len=LENGTH, memory_budget=f"{budget}B", spill="none",
+                         objective="dpo")  # fmt: skip
     run = command("train", bundle, "--data", folder / "pairs.jsonl", "--objective", "dpo", "--accumulate", 2,
                   "--steps", 1, "--adapter-out", tmp_path / "adapter")  # fmt: skip
     assert run.returncode == 0, run.stderr

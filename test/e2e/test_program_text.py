@@ -52,7 +52,8 @@ def test_text_becomes_the_same_bundle(exported, tmp_path, options):
     printed = run(mebpc, exported, "-o", tmp_path / "a.mebp", *options)
     text.write_text(run(mebpc, exported, *options, "--emit", "exec"))
     again = run(mebpc, text, "-o", tmp_path / "b.mebp", "--rates", "none")
-    assert again == printed.replace("a.mebp", "b.mebp")
+    known = [line for line in printed.splitlines() if "twice the memory" not in line]  # the text is of one plan
+    assert again.splitlines() == "\n".join(known).replace("a.mebp", "b.mebp").splitlines()
     assert files(tmp_path / "a.mebp") == files(tmp_path / "b.mebp")
     assert run(mebpc, text, "--emit", "exec") == text.read_text()
 

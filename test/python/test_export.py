@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import mebp
+from mebp.exporter.checkpoint import read_checkpoint
 from support import models
 
 
@@ -167,6 +168,33 @@ def test_half_weights_keep_their_type(dtype: torch.dtype, tmp_path: Path) -> Non
     check(path)
     expected = onnx.TensorProto.BFLOAT16 if dtype == torch.bfloat16 else onnx.TensorProto.FLOAT16
     assert {t.data_type for t in weights(path).values()} == {expected}
+
+
+def test_attention_gives_what_transformers_gives(tmp_path: Path) -> None:
+    """A model may look at its result as it lies in memory."""
+    from types import SimpleNamespace
+
+    from mebp.exporter.attention import _attention
+
+    q, k = torch.randn(2, 4, 6, 8), torch.randn(2, 2, 6, 8)
+    output, _ = _attention(SimpleNamespace(is_causal=True), q, k, k, None)
+    assert output.shape == (2, 6, 4, 8) and output.is_contiguous()
+
+
+def test_checkpoints_of_older_names(tmp_path: Path) -> None:
+    """GPT-NeoX on the hub stores `embed_out.weight` where transformers says `lm_head.weight` by now."""
+    model = models.build("gpt_neox")
+    folder = models.save(model, tmp_path / "model")
+    assert "embed_out.weight" in read_checkpoint(folder)
+    path = mebp.export(folder, tmp_path / "out" / "model.onnx", seq_len=7)
+    assert "lm_head.weight" in weights(path)
+    assert_same_logits(model, path, 1, 7)
+
+
+@pytest.mark.parametrize("family", ["cohere", "falcon", "gptj", "gpt_neo"])
+def test_classes_that_know_no_attention_of_others_or_make_tensors_of_their_own(family: str, tmp_path: Path) -> None:
+    model = models.build(family)
+    assert_same_logits(model, mebp.export(model, tmp_path / "model.onnx", seq_len=7), 1, 7)
 
 
 def test_mixed_types_compute_in_f32(tmp_path: Path) -> None:

@@ -12,8 +12,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AttentionInterface
 
 import mebp
+from mebp.exporter import attention
 from mebp.exporter.checkpoint import read_checkpoint, same_bytes
 from support import models
 
@@ -141,6 +143,36 @@ def test_no_causal_model(model_type: str, folder: Path, tmp_path: Path) -> None:
     (folder / "config.json").write_text(json.dumps({"model_type": model_type}))
     line = f"model type '{model_type}': mebp cannot train this model yet: it needs a causal language model"
     assert refusal(folder, tmp_path).endswith(line)
+
+
+def test_every_token_sees_all(folder: Path, tmp_path: Path) -> None:
+    edit_config(folder, is_causal=False)
+    line = '"is_causal" is false; only decoder models, whose tokens see none that follow, can be trained'
+    assert refusal(folder, tmp_path) == f"{folder / 'config.json'}: {line}"
+
+
+def test_attention_and_mask_of_different_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def attend(*arguments: object, **options: object) -> object:
+        return attention._attention(*arguments, **{**options, "sliding_window": 5})
+
+    monkeypatch.setitem(AttentionInterface._global_mapping, attention.NAME, attend)
+    line = refusal(models.build("mistral", sliding_window=7), tmp_path, seq_len=24)
+    assert "a window of 5 in its attention, of 7 in its mask" in line
+
+
+@pytest.mark.parametrize(
+    ("model_type", "fields", "words"),
+    [
+        ("qwen3_moe", {"num_experts": 4}, "'model.layers.0.mlp' is a mixture of experts"),
+        ("mixtral", {"num_local_experts": 4}, "is a mixture of experts; mebp cannot train this model yet: it needs a"),
+        ("bert", {}, "is not causal; only decoder models can be exported"),
+        ("gemma3n_text", {}, "Gemma3nForCausalLM: "),
+    ],
+)
+def test_families_by_what_is_missing(model_type: str, fields: dict, words: str, tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(json.dumps({"model_type": model_type, **fields}))
+    assert words in refusal(tmp_path / "model", tmp_path, shape_only=True)
 
 
 def test_weights_of_another_kind_of_model(folder: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the importer makes of a graph computes what the model computes, at another batch and sequence than exported."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -8,8 +9,10 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from transformers import AttentionInterface
 
 import mebp
+from mebp.exporter import attention
 from mebp.tools import find_tool
 from support import models
 from support.nn_text import NNText
@@ -48,7 +51,7 @@ def export_plainly(model: torch.nn.Module, path: Path, opset: int, attention: st
     return path
 
 
-@pytest.mark.parametrize("family", models.FAMILIES)
+@pytest.mark.parametrize("family", models.ALL_FAMILIES)
 def test_exported(family: str, tmp_path: Path) -> None:
     model = models.build(family)
     assert_same_model(model, mebp.export(model, tmp_path / "model.onnx", seq_len=24, batch=2))
@@ -57,6 +60,24 @@ def test_exported(family: str, tmp_path: Path) -> None:
 def test_window(tmp_path: Path) -> None:
     model = models.build("mistral", sliding_window=7)
     assert_same_model(model, mebp.export(model, tmp_path / "model.onnx", seq_len=24, batch=2))
+
+
+def test_window_that_only_the_mask_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Qwen2-MoE, PhiMoE and Doge have it."""
+
+    def attend(*arguments: object, sliding_window: int, **options: object) -> object:
+        return attention._attention(*arguments, **options)
+
+    monkeypatch.setitem(AttentionInterface._global_mapping, attention.NAME, attend)
+    model = models.build("mistral", sliding_window=7)
+    assert_same_model(model, mebp.export(model, tmp_path / "model.onnx", seq_len=24, batch=2))
+
+
+def test_constants_of_a_bf16_checkpoint_are_not_rounded(tmp_path: Path) -> None:
+    model = models.build("gemma3_text", dtype=torch.bfloat16)
+    path = mebp.export(model, tmp_path / "model.onnx", seq_len=24)
+    text = subprocess.run([find_tool("mebpc"), path, "--emit", "nn"], check=True, capture_output=True, text=True).stdout
+    assert float(re.search(r"nn.scale.*alpha = ([\d.]+)", text)[1]) == pytest.approx(96**0.5, rel=1e-6)
 
 
 def test_partial_rotary(tmp_path: Path) -> None:

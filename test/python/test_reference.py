@@ -2,11 +2,13 @@
 """The reference by itself: float64 means float64, and torch's float32 lies close to it."""
 
 import copy
+import re
 
 import numpy as np
 import pytest
 import torch
 
+import mebp
 from mebp.verification.comparison import relative_error
 from mebp.verification.reference import Reference
 from support import models
@@ -28,7 +30,7 @@ def random_adapter(model: torch.nn.Module, rank: int = 4) -> dict[str, np.ndarra
     return adapter
 
 
-@pytest.fixture(params=["llama", "qwen2", "gpt2"])
+@pytest.fixture(params=["llama", "qwen2", "gpt2", "gemma3_text", "vaultgemma", "olmo", "cohere"])
 def case(request):
     model = models.build(request.param).float().eval()
     weights = {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
@@ -62,6 +64,14 @@ def test_rotary_frequencies_stay_what_models_are_trained_with(case, dtype):
     frequencies = [buffer for name, buffer in made.named_buffers() if "inv_freq" in name]
     assert all(buffer.dtype == torch.float32 for buffer in frequencies)
     assert bool(frequencies) == (model.config.model_type != "gpt2")
+
+
+def test_layers_that_are_not_adapted_are_named(case):
+    model, weights, adapter, _, _ = case
+    reference = Reference(model, weights, adapter, ALPHA)
+    missing = {key: values for key, values in adapter.items() if key != min(adapter)}
+    with pytest.raises(mebp.Error, match=f"^{re.escape(min(adapter))}: PEFT adapts other layers"):
+        reference.set_trainables(missing)
 
 
 def test_float32_lies_close_to_float64(case):

@@ -19,6 +19,7 @@ from mebp.inspect import inspect
 from mebp.report.lifetimes import Timeline
 from mebp.report.page import make_page
 from mebp.report.step import TrainingStep
+from mebp.tools import find_tool, run_tool
 from support.commands import TIMEOUT
 from support.textmodel import make_text_bundle
 
@@ -28,16 +29,19 @@ _VOID = {"meta"}  # elements without an end
 
 @pytest.fixture(scope="module")
 def bundles(tmp_path_factory) -> dict[str, Path]:
-    """The same three layers: whole sequences and every checkpoint, chunks and every second one, none in memory."""
+    """The same three layers: whole sequences and every checkpoint, chunks and every second one, none in memory, and
+    values kept for the backward."""
     folder = tmp_path_factory.mktemp("report")
     whole = make_text_bundle(folder, layers=3)
     found = {"whole": whole, "spaced": folder / "spaced.mebp", "spilled": folder / "spilled.mebp"}
+    found["kept"] = folder / "kept.mebp"
     mebp.compile(folder / "model.onnx", found["spaced"], checkpoint_spacing=2, chunk_size=8, optimizer="sgd")
     mebp.compile(folder / "model.onnx", found["spilled"], spill="all", chunk_size=8)
+    mebp.compile(folder / "model.onnx", found["kept"], memory_budget="1GB")
     return found
 
 
-@pytest.fixture(scope="module", params=["whole", "spaced", "spilled"])
+@pytest.fixture(scope="module", params=["whole", "spaced", "spilled", "kept"])
 def found(bundles, request) -> dict:
     return inspect(bundles[request.param])
 
@@ -171,6 +175,38 @@ def test_stages_with_checkpoints_in_a_file(bundles):
     stages = TrainingStep(inspect(bundles["spilled"])).stages
     assert {stage.checkpoints for stage in stages} == {0}
     assert len({stage.cotangents for stage in stages}) == 1
+
+
+def test_stages_with_kept_values(bundles):
+    """They are there from a layer's forward to its backward."""
+    step = TrainingStep(inspect(bundles["kept"]))
+    one = step.planned["kept"] // 3
+    assert one > 0 and step.planned["kept"] == 3 * one
+    assert [stage.kept // one for stage in step.stages] == [0, 1, 2, 3, 3, 3, 2, 1]
+
+
+def test_page_shows_what_other_budgets_buy(bundles, tmp_path, capsys):
+    plans, page = tmp_path / "plans.json", tmp_path / "report.html"
+    exported = bundles["whole"].parent / "model.onnx"
+    run_tool([find_tool("mebpc"), str(exported), "--frontier", "--plan-json", str(plans)])
+    points = json.loads(plans.read_text())["frontier"]
+    assert main(["inspect", str(bundles["kept"]), "--html", str(page), "--frontier", str(plans)]) == 0
+    shown = page.read_text()
+    assert shown.count('class="point"') == len(points) - 1 and shown.count('class="point own"') == 1
+    last = points[-1]
+    row = next(row for row in reversed(_Page(shown).rows) if len(row) == 5 and row[2].startswith("whole"))
+    assert row[0] == f"{last['peak_bytes'] / 1e6:.2f}" and row[4] == last["kept_values"] != ""
+    capsys.readouterr()
+    for content in ("{}", "[]", '{"frontier": [{"peak_bytes": 1}]}', "no JSON"):
+        plans.write_text(content)
+        assert refusal(capsys, bundles["kept"], "--html", page, "--frontier", plans) == (
+            f"mebp: --frontier {plans}: is not what mebpc --frontier --plan-json FILE writes"
+        )
+    missing = tmp_path / "none.json"
+    line = refusal(capsys, bundles["kept"], "--html", page, "--frontier", missing)
+    assert line == f"mebp: --frontier {missing}: No such file or directory"
+    line = refusal(capsys, bundles["kept"], "--frontier", plans)
+    assert line == "mebp: --frontier needs --html FILE, the page to show it on"
 
 
 def test_page_has_the_plans_numbers_and_refers_to_nothing_outside(found):

@@ -9,10 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mebp
 from mebp import Error
 from mebp.data.prompts import Prompt
 from mebp.rewards import Sampled, load_rewards
 from mebp.rewards.sampled import Progress
+from mebp.tokenizer import Tokenizer
+from support.textmodel import make_text_bundle
 
 TURNS = [{"role": "user", "content": "2+2="}]
 
@@ -234,3 +237,67 @@ def test_lines_for_a_command_are_json(tmp_path):
     )
     load_rewards([command(source)]).score(batch([{"role": "user", "content": "Wer?\n\u2028ü"}]))
     assert json.loads(seen.read_text())[0]["prompt"] == [{"role": "user", "content": "Wer?\n\u2028ü"}]
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory):
+    return make_text_bundle(tmp_path_factory.mktemp("judge"))
+
+
+def written_by_another(bundle, texts=("a b", "b")):
+    """Completions whose prompt has the judge's tokens, or others."""
+    ids = np.array(Tokenizer(bundle).encode("a b a"), np.int32)
+    prompt = Prompt("data.jsonl:1", "a b a", ids, {})
+    return [Sampled(prompt, text, np.array([5, 3], np.int32), number=number + 1) for number, text in enumerate(texts)]
+
+
+def test_a_bundle_judges_by_log_probabilities(judge):
+    samples = written_by_another(judge)
+    rewards = load_rewards([str(judge)])
+    session = mebp.Session(judge, forward_only=True)
+    ids = np.array([[*samples[0].prompt.ids, 5, 3]])
+    expected = session.logprobs(ids)[0, -2:].mean()
+    assert rewards.names == [judge.stem]
+    assert rewards.score(samples).rewards[:, 0].tolist() == [pytest.approx(expected, rel=1e-6)] * 2
+
+
+def test_a_bundle_reads_text_of_other_tokens_by_its_own_tokenizer(judge):
+    first, second = written_by_another(judge)
+    other = Prompt("data.jsonl:1", "a b a", np.array([0, 0], np.int32), {})
+    tokenizer = Tokenizer(judge)
+    own = [*tokenizer.encode("a b a"), *tokenizer.encode(first.text)]
+    scored = load_rewards([str(judge)]).score([Sampled(other, first.text, first.ids)]).rewards[0, 0]
+    session = mebp.Session(judge, forward_only=True)
+    ids = np.array([[*own, tokenizer.end_of_sequence]])
+    assert scored == pytest.approx(session.logprobs(ids)[0, len(tokenizer.encode("a b a")) - 1 :].mean(), rel=1e-6)
+    assert second.text != first.text
+
+
+def test_a_bundle_judges_by_its_value_head(judge, tmp_path):
+    bundle, adapter = tmp_path / "valued.mebp", tmp_path / "adapter"
+    mebp.compile(judge.parent / "model.onnx", bundle, value_head=True, seq_len=8)
+    session = mebp.Session(bundle)
+    trained = session.trainables()
+    head = next(key for key in trained if key.endswith("value_head.weight"))
+    session.set_trainables({head: np.linspace(-1, 1, trained[head].size).reshape(trained[head].shape)})
+    session.save_adapter(adapter)
+    samples = written_by_another(judge)
+    ids = np.array([[*samples[0].prompt.ids, 5, 3, 0]])
+    expected = session.scores(ids).values[0, -1]
+    scored = load_rewards([f"{bundle}:{adapter}"]).score(samples).rewards[:, 0]
+    assert expected != 0 and scored.tolist() == [pytest.approx(expected, rel=1e-6)] * 2
+    long = Sampled(samples[0].prompt, "", np.array([1] * 5, np.int32))
+    assert score_error(load_rewards([str(bundle)]), [long]) == (
+        "reward valued: data.jsonl:1, completion 1 has 10 tokens with its prompt, and the bundle takes 7; "
+        "compile it with a longer --seq-len"
+    )
+
+
+def test_a_bundle_that_is_no_judge_is_refused(judge, tmp_path):
+    with pytest.raises(Error, match=r"^reward none: .*none\.mebp"):
+        load_rewards([str(tmp_path / "none.mebp")])
+    with pytest.raises(Error, match="^reward "):
+        load_rewards([f"{judge}:{tmp_path / 'no adapter'}"])
+    (beyond,) = written_by_another(judge, ["a"])
+    beyond = Sampled(beyond.prompt, "a", np.array([10**6], np.int32))
+    assert "beyond the model's vocabulary" in score_error(load_rewards([str(judge)]), [beyond])

@@ -68,6 +68,11 @@ TEST(PrivateLora, RefusesEachDamageByName) {
        [](format::Bundle &b) {
          valueOf(programOf(b, "backward"), "proj.v", false)->mutable_row_extent()->set_kind(format::Extent::STATIC);
        }},
+      {"its backward program: its port 'proj.v' is of nothing in the block", // a forward gives it, or nobody
+       [](format::Bundle &b) { portOf(programOf(b, "backward"), "proj.v", false)->set_kind(format::Port::KEPT); }},
+      {"its adapt program: nothing here supplies its port 'proj.u'; use a newer runtime",
+       [](format::Bundle &b) { portOf(programOf(b, "adapt"), "proj.u", false)->set_kind(format::Port::KEPT); },
+       MEBP_UNSUPPORTED},
       {"it has the flow 'hidden.cotangent', which it cannot add to",
        [](format::Bundle &b) { programOf(b, "compress_backward")->set_in_place(false); }},
   };

@@ -211,7 +211,7 @@ TEST(Spill, RefusesAStepThatItCannotReadBack) {
 #endif
 }
 
-// The optimizer's state in the file as well.
+// What is trained and the optimizer's state in the file as well.
 mebp_session_options withState(const std::string &folder) {
   mebp_session_options options = spillingTo(folder);
   options.state_in_file = true;
@@ -229,7 +229,7 @@ TEST(SpilledState, ChangesNothingButTheMemory) {
       options.clip = filed.clip = clip;
       options.return_gradients = filed.return_gradients = gradients;
       EXPECT_EQ(mebp_session_memory_bytes(bundle.handle, &options) - mebp_session_memory_bytes(bundle.handle, &filed),
-                2 * (trainables - 1) * trainable);
+                3 * (trainables - 1) * trainable);
       OpenSession expected(bundle.handle, options), session(bundle.handle, filed);
       EXPECT_EQ(train(session.handle), train(expected.handle));
       EXPECT_EQ(train(session.handle), train(expected.handle));
@@ -241,9 +241,9 @@ TEST(SpilledState, CountsWhatAStepWrites) {
   Folder folder;
   BundleFolder model(deepBundle(6, 1));
   OpenBundle bundle(model.path());
-  // Of twelve trainables of twelve elements two moments, each up to the next aligned place.
+  // Twelve trainables of twelve elements, and of each two moments up to the next aligned place.
   constexpr uint64_t checkpoints = 6 * 3 * tinyHidden * sizeof(float);
-  const uint64_t states = 12 * 2 * mebp::format::alignUp(12 * sizeof(float));
+  const uint64_t states = 12 * (12 * sizeof(float) + 2 * mebp::format::alignUp(12 * sizeof(float)));
   auto written = [&](const mebp_session_options &options) {
     OpenSession session(bundle.handle, options);
     mebp_step_result result;
@@ -281,10 +281,11 @@ TEST(SpilledState, SaysThatAStepIsHalfDoneWhereTheDiskFails) {
   BundleFolder model(deepBundle(6, 1));
   OpenBundle bundle(model.path());
   OpenSession session(bundle.handle, withState(folder.path));
-  // Room for the first trainable's two arrays of 64 bytes each, behind six checkpoints; the second one's is not there.
-  constexpr uint64_t checkpoints = 6 * 16384, array = 12 * 64;
+  // Room for the first trainable's two arrays of 64 bytes each, behind six checkpoints and twelve trainables; the
+  // second one's is not there.
+  constexpr uint64_t checkpoints = 6 * 16384, trainables = 12 * 16384, array = 12 * 64;
   std::string part = folder.path + "/part";
-  writeWhole(part, std::string(checkpoints + array + 64, '\0'));
+  writeWhole(part, std::string(checkpoints + trainables + array + 64, '\0'));
   mebp_step_result result;
   mebp_error error;
   auto refusal = [&](const std::string &file) {

@@ -20,6 +20,14 @@ _DECODER = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
+_WITHOUT_HEAD_SIZE = {name: value for name, value in _DECODER.items() if name != "head_dim"}
+_GEMMA = {
+    **_DECODER,
+    "tie_word_embeddings": True,
+    "sliding_window": 16,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    "query_pre_attn_scalar": 24,
+}
 _GPT2 = {
     "n_embd": 60,
     "n_layer": 2,
@@ -35,17 +43,34 @@ _FAMILIES: dict[str, dict] = {
     "qwen3": _DECODER,
     "mistral": {**_DECODER, "sliding_window": None},
     "phi3": _DECODER,
-    "gemma3_text": {
-        **_DECODER,
-        "tie_word_embeddings": True,
-        "sliding_window": 16,
-        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
-        "query_pre_attn_scalar": 24,
-    },
+    "gemma3_text": _GEMMA,
     "gpt2": {**_GPT2, "activation_function": "gelu"},
+    "arcee": _DECODER,
+    "cohere": {**_DECODER, "logit_scale": 0.4},
+    "falcon": {**_WITHOUT_HEAD_SIZE, "alibi": False},
+    "gemma2": {**_GEMMA, "attn_logit_softcapping": 3.0, "final_logit_softcapping": 2.0},
+    "glm": {**_DECODER, "pad_token_id": 0},
+    "gpt_neo": {
+        **_DECODER,
+        "num_layers": 3,
+        "num_heads": 4,
+        "window_size": 7,
+        "attention_types": [[["global", "local", "global"], 1]],
+    },
+    "gpt_neox": _DECODER,
+    "gptj": {**_GPT2, "rotary_dim": 8},
+    "granite": {**_DECODER, "logits_scaling": 3.0},
+    "helium": _DECODER,
+    "nemotron": _DECODER,
+    "olmo": _DECODER,
+    "opt": {**_DECODER, "ffn_dim": 200, "word_embed_proj_dim": 96},
+    "phi": _DECODER,
+    "vaultgemma": {**_GEMMA, "attn_logit_softcapping": 3.0, "final_logit_softcapping": 2.0},
     "gpt2_tanh": {**_GPT2, "model_type": "gpt2", "activation_function": "gelu_new"},
 }
-FAMILIES = tuple(_FAMILIES)
+ALL_FAMILIES = tuple(_FAMILIES)
+# Where all would take long.
+FAMILIES = ("llama", "qwen2", "qwen3", "mistral", "phi3", "gemma3_text", "gpt2", "gpt2_tanh")
 
 
 def build(family: str, seed: int = 0, dtype: torch.dtype = torch.float32, **overrides: object) -> PreTrainedModel:
@@ -58,9 +83,14 @@ def build(family: str, seed: int = 0, dtype: torch.dtype = torch.float32, **over
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
-            is_scale = parameter.dim() == 1 and name.endswith("weight") and family != "gemma3_text"
+            is_scale = parameter.dim() == 1 and name.endswith("weight") and not _is_offset(family)
             parameter.copy_(1 + 0.2 * noise if is_scale else noise * (0.2 if parameter.dim() == 1 else 0.08))
     return model.to(dtype).eval()
+
+
+def _is_offset(family: str) -> bool:
+    """Whether norms multiply by 1 + weight."""
+    return "gemma" in family or family == "nemotron"
 
 
 def save(model: PreTrainedModel, folder: Path, **options: object) -> Path:

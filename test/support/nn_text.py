@@ -67,7 +67,9 @@ def _attributes(rest: str, shape: tuple[int, int]) -> dict:
     found = {"shape": shape}
     # After the operands' parenthesis, before the types.
     braces = re.search(r"\{(.*?)\} :", rest)
-    for name, value in re.findall(r"(\w+) = (array<[^>]*>|\"[^\"]*\"|[-+.\w]+)", braces[1] if braces else ""):
+    text = braces[1] if braces else ""
+    found.update({name: True for name in text.split(", ") if name.isidentifier()})
+    for name, value in re.findall(r"(\w+) = (array<[^>]*>|\"[^\"]*\"|[-+.\w]+)", text):
         if value.startswith("array"):
             found[name] = [float(v) for v in re.findall(r"[-+.\deE]+", value.split(":", 1)[1])]
         else:
@@ -86,6 +88,15 @@ def _gelu(x, approximation=0):
     return x / 2 * (1 + np.vectorize(math.erf)(x / np.sqrt(2)))
 
 
+def _softcap(x, softcap):
+    return softcap * np.tanh(x / softcap) if softcap else x
+
+
+def _split(x, sizes, groups=1, **_):
+    parts = np.split(x.reshape(*x.shape[:-1], groups, -1), np.cumsum(sizes)[:-1] // groups, axis=-1)
+    return tuple(part.reshape(*x.shape[:-1], -1) for part in parts)
+
+
 _GATES = {"silu": _silu, "gelu": _gelu, "gelu_tanh": lambda x: _gelu(x, 1)}
 
 
@@ -95,27 +106,33 @@ def _rms_norm(x, w, epsilon, weight_offset=0.0):
     return (normal * (weight_offset + w)).reshape(x.shape)
 
 
-def _layer_norm(x, w, b=0.0, *, epsilon):
+def _layer_norm(x, w, b=0.0, *, epsilon, weight_offset=0.0):
     centered = x - x.mean(-1, keepdims=True)
-    return centered / np.sqrt((centered**2).mean(-1, keepdims=True) + epsilon) * w + b
+    return centered / np.sqrt((centered**2).mean(-1, keepdims=True) + epsilon) * (weight_offset + w) + b
 
 
-def _rope(x, head_dim, frequencies, scale=1.0):
+def _rope(x, head_dim, frequencies, scale=1.0, interleaved=False):
     heads = x.reshape(*x.shape[:-1], -1, head_dim)
     f = len(frequencies)
     angle = (np.arange(x.shape[1])[:, None] * np.array(frequencies))[None, :, None, :]
-    a, b = heads[..., :f], heads[..., f : 2 * f]
+    if interleaved:
+        a, b = heads[..., : 2 * f : 2], heads[..., 1 : 2 * f : 2]
+    else:
+        a, b = heads[..., :f], heads[..., f : 2 * f]
     rotated = [a * np.cos(angle) - b * np.sin(angle), b * np.cos(angle) + a * np.sin(angle)]
+    if interleaved:
+        rotated = [np.stack(rotated, -1).reshape(*a.shape[:-1], 2 * f)]
     return np.concatenate([scale * part for part in rotated] + [heads[..., 2 * f :]], -1).reshape(x.shape)
 
 
-def _attention(q, k, v, heads, kv_heads, scale, window=0):
+def _attention(q, k, v, heads, kv_heads, scale, window=0, softcap=None):
     batch, sequence, _ = q.shape
     split = ((q, heads), (k, kv_heads), (v, kv_heads))
     q, k, v = (x.reshape(batch, sequence, count, -1).transpose(0, 2, 1, 3) for x, count in split)
     k, v = (np.repeat(x, heads // kv_heads, 1) for x in (k, v))
     t, j = np.arange(sequence)[:, None], np.arange(sequence)[None, :]
-    logits = np.where((j <= t) & ((j > t - window) if window else True), scale * q @ k.transpose(0, 1, 3, 2), -np.inf)
+    logits = _softcap(scale * q @ k.transpose(0, 1, 3, 2), softcap)
+    logits = np.where((j <= t) & ((j > t - window) if window else True), logits, -np.inf)
     lse = np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1)) + logits.max(-1)
     output = np.exp(logits - lse[..., None]) @ v
     return output.transpose(0, 2, 1, 3).reshape(batch, sequence, -1), lse.transpose(0, 2, 1)
@@ -127,12 +144,14 @@ def _kernel(function, *names):
 
 _KERNELS = {
     "embedding": _kernel(lambda ids, w: w[ids]),
-    "position_embedding": lambda w, shape, **_: np.broadcast_to(w[: shape[1]], (*shape, w.shape[1])),
+    "position_embedding": lambda w, shape, offset=0, **_: np.broadcast_to(
+        w[offset : offset + shape[1]], (*shape, w.shape[1])
+    ),
     "linear": _kernel(lambda x, w, b=0.0: x @ w.T + b),
     "rms_norm": _kernel(_rms_norm, "epsilon", "weight_offset"),
-    "layer_norm": _kernel(_layer_norm, "epsilon"),
-    "rope": _kernel(_rope, "head_dim", "frequencies", "scale"),
-    "attention": _kernel(_attention, "heads", "kv_heads", "scale", "window"),
+    "layer_norm": _kernel(_layer_norm, "epsilon", "weight_offset"),
+    "rope": _kernel(_rope, "head_dim", "frequencies", "scale", "interleaved"),
+    "attention": _kernel(_attention, "heads", "kv_heads", "scale", "window", "softcap"),
     "silu": _kernel(_silu),
     "relu": _kernel(lambda x: np.maximum(x, 0)),
     "gelu": _kernel(_gelu, "approximation"),
@@ -143,5 +162,7 @@ _KERNELS = {
     "add": _kernel(np.add),
     "multiply": _kernel(np.multiply),
     "scale": _kernel(lambda x, alpha: alpha * x, "alpha"),
-    "split": lambda x, sizes, **_: tuple(np.split(x, np.cumsum(sizes)[:-1], axis=-1)),
+    "softcap": _kernel(_softcap, "softcap"),
+    "fill": lambda value, **_: np.float64(value),  # the same for all elements, whatever the shape
+    "split": _split,
 }

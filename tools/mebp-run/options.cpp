@@ -37,8 +37,9 @@ int parseOptions(int argc, char **argv, RunOptions &out) {
   resume.excludes = "--overwrite";
   CommandOption overwrite{"--overwrite", &out.overwrite, "replace the state and adapter of an earlier run"};
   overwrite.excludes = "--resume";
-  CommandOption spillOptimizer{"--spill-optimizer", &out.stateInFile,
-                               "keep the optimizer's state there, too; every step writes all of it"};
+  CommandOption spillOptimizer{
+      "--spill-optimizer", &out.stateInFile,
+      "keep what is trained and the optimizer's state there, too; every step writes all of it"};
   spillOptimizer.needs = "--spill";
   mebp::net::GrpcEndpoint &server = out.server;
   CommandOption certificate{"--cert", &server.certificate, "this device's certificate"};

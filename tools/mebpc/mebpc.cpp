@@ -9,7 +9,8 @@
 namespace {
 
 // What a process has when it runs as planned, as the runtime lays it out: it trains, or it only generates text.
-uint64_t peakOf(const mebp_bundle *bundle, const mebp::format::Plan &plan, bool sums, bool generates) {
+uint64_t peakOf(const mebp_bundle *bundle, const mebp::format::Plan &plan, const mebp::Training &training,
+                bool generates) {
   mebp_session_options options;
   mebp_session_options_init(&options);
   options.optimizer = static_cast<mebp_optimizer>(mebp::format::findOptimizer(plan.optimizer())->number);
@@ -17,7 +18,8 @@ uint64_t peakOf(const mebp_bundle *bundle, const mebp::format::Plan &plan, bool 
   options.momentum = plan.momentum();
   options.threads = plan.threads();
   options.generate_only = generates;
-  options.accumulate = sums && !generates;
+  options.accumulate = training.sums && !generates;
+  options.clip = training.keeps && !generates ? 1 : 0;
   const uint64_t peak = mebp_session_peak_bytes(bundle, &options);
   if (!generates)
     return peak;
@@ -44,16 +46,16 @@ uint64_t bytesBeside(const mebp::format::Plan &plan) {
 }
 
 // The runtime's own reader says whether it opens what was written, and has the last word on what a plan needs.
-std::string checkBundle(const std::string &folder, const mebp::format::Plan &plan, bool sums) {
+std::string checkBundle(const std::string &folder, const mebp::format::Plan &plan, const mebp::Training &training) {
   mebp_error error;
   mebp_bundle *bundle = nullptr;
   std::string wrong;
   if (mebp_bundle_open(folder.c_str(), &bundle, &error) != MEBP_OK)
     wrong = error.message;
   else if (plan.generation_peak_bytes())
-    wrong = comparePeak("generation", plan.generation_peak_bytes(), peakOf(bundle, plan, sums, true));
+    wrong = comparePeak("generation", plan.generation_peak_bytes(), peakOf(bundle, plan, training, true));
   if (wrong.empty())
-    wrong = comparePeak("training", plan.peak_bytes() - bytesBeside(plan), peakOf(bundle, plan, sums, false));
+    wrong = comparePeak("training", plan.peak_bytes() - bytesBeside(plan), peakOf(bundle, plan, training, false));
   mebp_bundle_close(bundle);
   return wrong;
 }
@@ -64,9 +66,8 @@ int main(int argc, char **argv) {
   mebp::Compilation compilation;
   if (std::optional<int> status = mebp::parseCommandLine(argc, argv, compilation))
     return *status;
-  const bool sums = compilation.options.training.sums;
-  compilation.checkBundle = [sums](const std::string &folder, const mebp::format::Plan &plan) {
-    return checkBundle(folder, plan, sums);
+  compilation.checkBundle = [&](const std::string &folder, const mebp::format::Plan &plan) {
+    return checkBundle(folder, plan, compilation.options.training);
   };
   return mebp::compile(compilation);
 }

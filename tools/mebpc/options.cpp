@@ -30,6 +30,7 @@ struct OptionError : std::runtime_error {
 struct Texts {
   std::string precision, weights, embeddingWeights, memoryBudget, maxSequenceFor, residentLimit, spill, emit;
   std::string train = "lora", adapter = "lora", splitLayers, split, wire, objective = "sft";
+  bool accumulates = false;
 };
 
 uint64_t getMachineMemory() {
@@ -53,14 +54,14 @@ format::WeightFormat readFormat(const std::string &option, const std::string &te
 }
 
 /// A plan spills only where it is told to; where it is chosen, checkpoints may go.
-Spill readSpill(const std::string &name, const Training &training, bool isChosen, bool trainsWeights) {
+Spill readSpill(const std::string &name, const Training &training, bool isChosen) {
   if (isForwardOnly(training.optimizer) && !name.empty() && name != "none")
     throw OptionError("--spill " + name + ": " + training.optimizer + " keeps no checkpoints and no state to spill");
   if (isForwardOnly(training.optimizer) || name == "none")
     return Spill::None;
   if (name.empty())
     return isChosen ? Spill::Checkpoints : Spill::None;
-  return name == "all" && (keepsState(training) || trainsWeights) ? Spill::All : Spill::Checkpoints;
+  return name == "all" ? Spill::All : Spill::Checkpoints;
 }
 
 /// "0-7", or one number.
@@ -106,12 +107,16 @@ void readTexts(const Texts &texts, Compilation &out) {
     throw OptionError("--lora-alpha " + std::to_string(lora.alpha) + ": give a finite number that is not 0");
   if (training.threads == 0)
     training.threads = std::max(1u, std::thread::hardware_concurrency());
-  training.mostSpill = readSpill(texts.spill, training, training.budget || out.showFrontier, full.isChosen);
+  training.mostSpill = readSpill(texts.spill, training, training.budget || out.showFrontier);
   if (!training.budget)
     schedule.spill = training.mostSpill;
-  training.sums = texts.objective != "sft";
+  const bool sumsWhole = texts.objective != "sft";
+  training.sums = sumsWhole || texts.accumulates;
   training.writes = (texts.objective == "grpo" || texts.objective == "ppo") && out.generateLength.value_or(0) > 0;
-  if (training.sums && (isForwardOnly(training.optimizer) || projectsGradients(training.optimizer)))
+  for (auto [option, isGiven] : {std::pair("--accumulate", texts.accumulates), {"--clip", training.keeps}})
+    if (isGiven && isForwardOnly(training.optimizer))
+      throw OptionError(std::string(option) + ": " + training.optimizer + " computes no gradients; leave it out");
+  if (sumsWhole && (isForwardOnly(training.optimizer) || projectsGradients(training.optimizer)))
     throw OptionError("--objective " + texts.objective + ": sums whole gradients, which --optimizer " +
                       training.optimizer + " does not have; give another optimizer");
   if (!texts.emit.empty())
@@ -290,6 +295,9 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
                  "sequences; with grpo or ppo and --generate-len it writes text, too")
       ->check(CLI::IsMember({"sft", "dpo", "grpo", "ppo"}))
       ->capture_default_str();
+  app.add_flag("--accumulate", texts.accumulates,
+               "plan memory for steps over several micro-batches, whose gradients are summed");
+  app.add_flag("--clip", training.keeps, "plan memory for clipping, which keeps all gradients of a step");
   app.add_option("--momentum", training.momentum, "with --optimizer sgd, plan for this momentum, which has to be kept")
       ->capture_default_str();
   app.add_option("--device", training.device,
@@ -326,8 +334,8 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
       ->excludes(budget, frontier);
   app.add_option(
          "--spill", texts.spill,
-         "what a step may keep in a file on a disk: none, checkpoints, or all (optimizer state too); with a budget, "
-         "no more than it needs (default: none; with a budget, checkpoints)")
+         "what a step may keep in a file on a disk: none, checkpoints, or all (what is trained and the optimizer's "
+         "state, too); with a budget, no more than it needs (default: none; with a budget, checkpoints)")
       ->check(CLI::IsMember({"none", "checkpoints", "all"}));
   app.add_option("--resident-limit", texts.residentLimit,
                  "keep at most this much of the mapped weights in memory, such as 128MiB");

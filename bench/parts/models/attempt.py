@@ -3,10 +3,11 @@
 
 import re
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import torch
-from parts.models.configuration import make_configuration
+from parts.models.configuration import list_variants, make_configuration
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 import mebp
@@ -18,8 +19,8 @@ _SEQUENCE, _BATCH = 40, 2
 _MOST_PARAMETERS = 20_000_000
 
 
-def attempt(model_type: str) -> ModelType:
-    """What came of it; whatever goes wrong is part of that."""
+def attempt(model_type: str, variants: bool = False) -> ModelType:
+    """What came of it, and of its other configurations; whatever goes wrong is part of that."""
     with tempfile.TemporaryDirectory() as folder, quiet():
         try:
             try:
@@ -27,11 +28,31 @@ def attempt(model_type: str) -> ModelType:
             except Exception as error:
                 refusal = _refuse_any_size(model_type, Path(folder))
                 return refusal or ModelType(model_type, "untried", _line(error, folder))
-            return _verify(model_type, model, Path(folder))
+            found = _verify(model_type, model, Path(folder))
+            return _with_variants(found, Path(folder)) if variants and found.outcome == "exact" else found
         except mebp.Error as error:
             return ModelType(model_type, "refused", _line(error, folder))
         except Exception as error:
             return ModelType(model_type, "failed", f"{type(error).__name__}: {_line(error, folder)}")
+
+
+def _with_variants(found: ModelType, folder: Path) -> ModelType:
+    """Counts in which other configurations the type is trained exactly, too, and says why it is not in the rest."""
+    exact, worst, others = 1, found.worst, []
+    for label, fields in list_variants(found.name).items():
+        here = folder / label
+        try:
+            variant = _verify(found.name, _build(make_configuration(found.name, **fields)), here)
+        except mebp.Error as error:
+            others.append(f"{label}: {_line(error, str(here))}")
+            continue
+        except Exception:
+            continue  # transformers makes no such model
+        if variant.outcome == "exact":
+            exact, worst = exact + 1, max(worst, variant.worst)
+        else:
+            others.append(f"{label}: {variant.outcome}, {variant.reason}")
+    return replace(found, worst=worst, configurations=exact, others="; ".join(others))
 
 
 def _build(config: PreTrainedConfig) -> PreTrainedModel:
@@ -58,7 +79,8 @@ def _verify(model_type: str, model: PreTrainedModel, folder: Path) -> ModelType:
     except mebp.Error as error:
         return ModelType(model_type, "unverified", _line(error, str(folder)))
     outcome, why = ("exact", "") if found.agrees else ("wrong", str(found.beyond[0]))
-    return ModelType(model_type, outcome, why, len(found.bundle.gradients), float(f"{found.bundle.worst:.1e}"))
+    worst = float(f"{found.bundle.worst:.1e}")
+    return ModelType(model_type, outcome, why, len(found.bundle.gradients), worst, int(found.agrees))
 
 
 def _refuse_any_size(model_type: str, folder: Path) -> ModelType | None:

@@ -93,8 +93,12 @@ _SIZES = {
 # Hides nothing of a longer sequence unless it is small; a type without one keeps none.
 _WINDOWS = {"sliding_window": 16, "attention_window_size": 16, "local_attention": 32, "window_size": 16}
 
+# These compare ids with the padding's.
+_PADDED = ("camembert", "data2vec-text", "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod")
+
 # What a type needs besides.
 _OF_TYPE = {
+    **{name: {"pad_token_id": 1} for name in _PADDED},
     "bamba": {"attn_layer_indices": [1]},
     "cpmant": {"prompt_length": 4, "prompt_types": 4, "segment_types": 4},
     "dots1": {"n_shared_experts": 1},
@@ -110,15 +114,35 @@ _OF_TYPE = {
 }
 
 
-def make_configuration(model_type: str) -> PreTrainedConfig:
-    """Raises what transformers raises where the sizes do not go together."""
+# Other configurations that models of a type are published with: each is tried where the type has such fields.
+_VARIANTS = {
+    "one key and value head": {"num_key_value_heads": 1, "num_kv_heads": 1},
+    "biases": {"attention_bias": True, "mlp_bias": True, "qkv_bias": True, "use_bias": True, "add_qkv_bias": True},
+    "gelu": {"hidden_act": "gelu", "hidden_activation": "gelu", "activation_function": "gelu"},
+}
+
+
+def list_variants(model_type: str) -> dict[str, dict[str, object]]:
+    """What to give make_configuration besides, by what it is called; only what differs from the type's own."""
+    known = _fields(CONFIG_MAPPING[model_type])
+    tied = getattr(make_configuration(model_type), "tie_word_embeddings", False)
+    variants = {"embeddings not tied" if tied else "tied embeddings": {"tie_word_embeddings": not tied}}
+    for label, fields in _VARIANTS.items():
+        given = {name: value for name, value in fields.items() if name in known and known[name] != value}
+        if given:
+            variants[label] = given
+    return variants
+
+
+def make_configuration(model_type: str, **fields: object) -> PreTrainedConfig:
+    """With these fields otherwise. Raises what transformers raises where the sizes do not go together."""
     kind = CONFIG_MAPPING[model_type]
     known = _fields(kind)
     renamed = getattr(kind, "attribute_map", {})
     given = {renamed.get(name, name): size for name, size in _SIZES.items()}
     given |= {name: size for name, size in _WINDOWS.items() if isinstance(known.get(name), int)}
     given = {name: size for name, size in given.items() if name in known}
-    config = kind(**{**given, **_OF_TYPE.get(model_type, {})})
+    config = kind(**{**given, **_OF_TYPE.get(model_type, {}), **fields})
     config.use_cache = False
     return config
 

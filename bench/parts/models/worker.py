@@ -10,13 +10,13 @@ from mebp.models import ModelType
 _SECONDS = 300  # for one type: only what hangs takes so long, on however busy a machine
 
 
-def serve(connection: Connection) -> None:
+def serve(connection: Connection, variants: bool = False) -> None:
     """Tries each type that comes, and sends what came of it."""
     from parts.models.attempt import attempt
 
     connection.send(None)
     while True:
-        connection.send(attempt(connection.recv()))
+        connection.send(attempt(connection.recv(), variants))
 
 
 class Worker:

@@ -22,10 +22,11 @@ class Model:
     weights: Path  # a transformers folder, in bf16
     exported: Path  # its ONNX file
 
-    def compile(self, bundle: Path, tokens: int) -> Path:
+    def compile(self, bundle: Path, tokens: int, **others: object) -> Path:
+        """`others`: options of mebp.compile, beside or instead of the usual ones."""
         random = {} if self.name in PACKAGED else {"random_weights": 0}
         options = {"seq_len": tokens, "precision": "bf16", "weights": "int4", "optimizer": "adamw"}
-        mebp.compile(self.exported, bundle, **options, **random)
+        mebp.compile(self.exported, bundle, **options | random | others)
         return bundle
 
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch's side of bench/speed.py: a process that makes a step whenever it is told to, in bf16 throughout.
 
-    PYTHONPATH=bench python -m parts.speed.torch_steps THREADS DEVICE peft FOLDER TOKENS [checkpointing] [no-autocast]
+    PYTHONPATH=bench python -m parts.speed.torch_steps THREADS DEVICE peft FOLDER TOKENS [OPTION ...]
     PYTHONPATH=bench python -m parts.speed.torch_steps THREADS cpu mezo FOLDER TOKENS
     PYTHONPATH=bench python -m parts.speed.torch_steps THREADS cpu matmul TOKENS INPUTSxOUTPUTS ...
 
 FOLDER is a transformers model, DEVICE torch's cpu, cuda or mps. peft is a step of AdamW, mezo one of MeZO, LoRA r=8 on
-all linear layers, batch 1. `no-autocast` is PEFT's autocast_adapter_dtype=False: adapters in bf16, too. matmul answers
-with FLOP/s by shape.
+all linear layers, batch 1. OPTIONs are checkpointing; compiled: torch.compile that may keep half of the activations;
+and no-autocast: PEFT's autocast_adapter_dtype=False, adapters in bf16, too. matmul answers with FLOP/s by shape.
 """
 
 import sys
@@ -31,7 +31,13 @@ def load(folder: str, options: list[str], device: str = "cpu") -> torch.nn.Modul
         model.gradient_checkpointing_enable()
         model.enable_input_require_grads()
     lora = LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM")
-    return get_peft_model(model, lora, autocast_adapter_dtype="no-autocast" not in options).train()
+    model = get_peft_model(model, lora, autocast_adapter_dtype="no-autocast" not in options).train()
+    if "compiled" in options:
+        from torch._functorch import config
+
+        config.activation_memory_budget = 0.5
+        model.compile(dynamic=False)
+    return model
 
 
 def random_ids(model: torch.nn.Module, tokens: int) -> torch.Tensor:

@@ -24,16 +24,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write a page that shows memory over a step and what is in use at the peak",
     )
     parser.add_argument("--measure", action="store_true", help="run one step and show its peak on the page")
+    parser.add_argument(
+        "--frontier", type=Path, metavar="plans.json", help="show what mebpc --frontier --plan-json found on the page"
+    )
     parser.add_argument("--log", type=Path, metavar="run.jsonl", help="show the peak of this run on the page")
 
 
 def run(arguments: argparse.Namespace) -> int:
     from mebp.inspect import inspect
 
-    if arguments.html is None and (arguments.measure or arguments.log):
-        raise Error(f"{'--measure' if arguments.measure else '--log'} needs --html FILE, the page to show it on")
+    shown = {"--measure": arguments.measure, "--log": arguments.log, "--frontier": arguments.frontier}
+    if arguments.html is None and any(shown.values()):
+        raise Error(f"{next(filter(shown.get, shown))} needs --html FILE, the page to show it on")
     if arguments.html is not None:
-        check_output("--html", arguments.html, PAGE, {"the bundle": arguments.bundle, "--log": arguments.log})
+        inputs = {"the bundle": arguments.bundle, "--log": arguments.log, "--frontier": arguments.frontier}
+        check_output("--html", arguments.html, PAGE, inputs)
     found = inspect(arguments.bundle)
     if arguments.html is not None:
         _write_page(arguments, found)
@@ -46,11 +51,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _write_page(arguments: argparse.Namespace, found: dict) -> None:
     from mebp.report import write_report
+    from mebp.report.frontier_chart import read_frontier
     from mebp.report.measure import measure_step, read_run
 
     measurements = [measure_step(arguments.bundle, found)] if arguments.measure else []
     measurements += [read_run(arguments.log)] if arguments.log else []
-    write_report(arguments.html, found, measurements)
+    points = read_frontier(arguments.frontier) if arguments.frontier else []
+    write_report(arguments.html, found, measurements, points)
     if not arguments.json:
         print(f"{arguments.html}: open it in a browser")
 

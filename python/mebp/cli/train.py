@@ -127,7 +127,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--reward",
         action="append",
         metavar="WHAT",
-        help="MODULE:FUNCTION with TRL's signature, or a command that reads and writes JSON lines; also several",
+        help="MODULE:FUNCTION as TRL has it, a command that reads and writes JSON lines, or NAME.mebp; also several",
     )
     of_objective.add_argument(
         "--rollouts", type=Path, metavar="FILE", help="train on completions that were written elsewhere, as data"

@@ -2,11 +2,37 @@
 """The attention that a model is exported with: one ONNX node a layer, causal, key and value heads not repeated."""
 
 import torch
-from transformers import AttentionInterface
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig
 
 from mebp.errors import Error
 
 NAME = "mebp"
+
+
+def _mask(
+    q_length: int,
+    attention_mask: torch.Tensor | None = None,
+    local_size: int | None = None,
+    use_vmap: bool = False,
+    config: PreTrainedConfig | None = None,
+    device: torch.device | str = "cpu",
+    **options: object,
+) -> torch.Tensor:
+    """Called as transformers' own mask functions: bool [1 or batch, 1, q_length, q_length], true where a query sees a
+    key. `window` of it says all that it does, where it is causal and no padding is hidden."""
+    if "allow_is_bidirectional_skip" in options:
+        # Decoders make one for the states of an encoder, and have none.
+        everything = torch.ones(1, 1, q_length, q_length, dtype=torch.bool, device=device)
+        everything.is_causal = False
+        return everything
+    if use_vmap or (local_size is not None and getattr(config, "attention_chunk_size", None)):
+        raise Error(f"{config.model_type}: its mask is neither causal nor a window; it cannot be exported yet")
+    window = windowed(local_size, q_length)
+    mask = _visible(q_length, window, device)[None, None]
+    if attention_mask is not None:
+        return mask & attention_mask[:, None, None, :].bool()
+    mask.window = window
+    return mask
 
 
 def _attention(
@@ -24,22 +50,43 @@ def _attention(
 ) -> tuple[torch.Tensor, None]:
     """query [batch, heads, sequence, width], key and value [batch, kv_heads, sequence, width] ->
     [batch, sequence, heads, width]."""
-    if not getattr(module, "is_causal", True):
-        raise Error(f"{type(module).__name__} is not causal; only decoder models can be exported")
-    if softcap is not None or s_aux is not None:
-        raise Error(f"{type(module).__name__} has soft-capped logits or attention sinks; neither can be exported yet")
-    window = windowed(sliding_window, query.shape[2])
-    mask = _window_mask(query, window) if window else None
+    kind, sequence = type(module).__name__, query.shape[2]
+    if not getattr(module, "is_causal", True) or not getattr(attention_mask, "is_causal", True):
+        raise Error(f"{kind} is not causal; only decoder models can be exported")
+    if s_aux is not None:
+        raise Error(f"{kind} has attention sinks; mebp cannot train these yet")
+    window = windowed(sliding_window, sequence)
+    if hasattr(attention_mask, "window"):
+        # Attention may leave a window to the mask, as transformers' own formula does.
+        if window is not None and window != attention_mask.window:
+            shown = attention_mask.window or "none"
+            raise Error(f"{kind}: a window of {window} in its attention, of {shown} in its mask; it cannot be exported")
+        window, attention_mask = attention_mask.window, None
+    if attention_mask is None and (window is not None or softcap):
+        attention_mask = _visible(sequence, window, query.device)
+    if softcap:
+        return _capped(query, key, value, attention_mask, scaling, softcap).transpose(1, 2).contiguous(), None
     output = torch.nn.functional.scaled_dot_product_attention(
         query,
         key,
         value,
-        attn_mask=mask,
-        is_causal=mask is None,
+        attn_mask=attention_mask,
+        is_causal=attention_mask is None,
         scale=scaling,
         enable_gqa=query.shape[1] != key.shape[1],
     )
-    return output.transpose(1, 2), None
+    return output.transpose(1, 2).contiguous(), None
+
+
+def _capped(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, scaling: float, softcap: float
+) -> torch.Tensor:
+    """The formula, which torch has no function for: the mask hides what the cap would bring back."""
+    shared = query.shape[1] // key.shape[1]
+    key, value = (each[:, :, None].expand(-1, -1, shared, -1, -1).flatten(1, 2) for each in (key, value))
+    scores = softcap * torch.tanh(query @ key.transpose(2, 3) * scaling / softcap)
+    hidden = torch.finfo(scores.dtype).min
+    return torch.softmax(torch.where(mask, scores, hidden), dim=-1) @ value
 
 
 def windowed(sliding_window: int | None, sequence: int) -> int | None:
@@ -47,13 +94,13 @@ def windowed(sliding_window: int | None, sequence: int) -> int | None:
     return sliding_window if sliding_window is not None and sliding_window < sequence else None
 
 
-def _window_mask(query: torch.Tensor, window: int) -> torch.Tensor:
+def _visible(sequence: int, window: int | None, device: torch.device | str) -> torch.Tensor:
     """Bool [sequence, sequence]: true where the key's position is in (position - window, position]. Written in
     positions, so that the graph holds a few nodes for it and not the table."""
-    positions = torch.arange(query.shape[2], device=query.device)
+    positions = torch.arange(sequence, device=device)
     distance = positions[:, None] - positions[None, :]
-    return (distance >= 0) & (distance < window)
+    return distance >= 0 if window is None else (distance >= 0) & (distance < window)
 
 
-# No mask function is registered under this name, so transformers builds no mask at all.
 AttentionInterface.register(NAME, _attention)
+AttentionMaskInterface.register(NAME, _mask)

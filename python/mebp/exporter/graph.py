@@ -8,6 +8,7 @@ from onnxscript.optimizer import fold_constants_ir
 from transformers import PreTrainedModel
 
 from mebp.errors import Error, reason
+from mebp.exporter.rotary import computed_tables
 
 _OPSET = 23
 _SCOPES = "pkg.torch.onnx.name_scopes"
@@ -17,11 +18,13 @@ _SHAPE_ELEMENTS = 16
 def trace(model: PreTrainedModel, batch: int, seq_len: int) -> ir.Model:
     """The graph of `model`, its initializers under the parameters' own names and without data; raises Error where
     torch cannot export it."""
-    ids = torch.zeros(batch, seq_len, dtype=torch.int64, device="meta")
+    ids = torch.zeros(batch, seq_len, dtype=torch.int64)
     try:
+        # Left to torch.onnx, what fails would be tried in other ways, one of which computes the whole model.
+        with computed_tables():
+            exported = torch.export.export(model, (), {"input_ids": ids}, strict=False)
         program = torch.onnx.export(
-            model,
-            kwargs={"input_ids": ids},
+            exported,
             dynamo=True,
             opset_version=_OPSET,
             # Optimizing would transpose, rename, fold and merge parameters.

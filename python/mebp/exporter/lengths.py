@@ -6,6 +6,8 @@ from transformers import PreTrainedConfig
 from mebp.errors import Error
 from mebp.exporter.attention import windowed
 
+_WINDOWS = ("sliding_window", "window_size", "attention_window_size", "local_attention")  # what configurations call it
+
 
 def longest_sequence(config: PreTrainedConfig, name: str, seq_len: int) -> int | None:
     """The longest sequence for which a graph exported at `seq_len` is right once the compiler rebinds its length, None
@@ -20,9 +22,10 @@ def longest_sequence(config: PreTrainedConfig, name: str, seq_len: int) -> int |
     longest = min((limit for limit in limits if limit), default=None)
     if longest is not None and seq_len > longest:
         raise Error(f"--seq-len {seq_len}: {name} can be trained on up to {longest} tokens; choose at most that many")
-    window = getattr(config, "sliding_window", None)
-    windows = "sliding_attention" in (getattr(config, "layer_types", None) or ["sliding_attention"])
-    if window and windows and not windowed(window, seq_len):
-        # The graph has plain causal attention, which is the same only up to here.
-        longest = min(window, longest or window)
+    for name in _WINDOWS:
+        window = getattr(config, name, None)
+        windows = "sliding_attention" in (getattr(config, "layer_types", None) or ["sliding_attention"])
+        if isinstance(window, int) and window > 0 and windows and not windowed(window, seq_len):
+            # The graph has plain causal attention, which is the same only up to here.
+            longest = min(window, longest or window)
     return longest

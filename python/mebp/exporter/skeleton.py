@@ -1,31 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model without its weights: parameters on the meta device, position tables and the like real."""
+"""A model without its weights: parameters that take no memory, position tables and the like real."""
+
+import re
+import sys
 
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from mebp.errors import Error, reason
 from mebp.exporter import attention
 
+_EXPERTS = re.compile(r"Experts$|Mo[eE]$|Mo[eE]Block$|MoELayer$|MoA$")  # what transformers' classes of them are called
 # These change their frequencies beyond a length that no export goes beyond (lengths.py).
 _LENGTH_DEPENDENT_ROPE = ("longrope", "dynamic")
 
 
-def build_skeleton(config: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
-    """The causal language model of `config`; raises Error where transformers has none."""
+def build_skeleton(config: PreTrainedConfig) -> PreTrainedModel:
+    """The causal language model of `config`, in f32; raises Error where transformers has none."""
     config.use_cache = False
-    try:
-        with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention.NAME)
-    except (ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
-        raise Error(
-            f"{config.model_type}: transformers makes no causal language model of it: {reason(error)}"
-        ) from error
+    with torch.device("meta"):
+        model = _make(config)
     model.eval()
-    for module in model.modules():
-        _fill_buffers(model, module)
-        if getattr(module, "rope_type", None) in _LENGTH_DEPENDENT_ROPE:
-            module.rope_type = "default"
+    _refuse_experts(model)
+    try:
+        for module in model.modules():
+            _fill_buffers(model, module)
+            if getattr(module, "rope_type", None) in _LENGTH_DEPENDENT_ROPE:
+                module.rope_type = "default"
+    except (ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
+        kind = type(model).__name__
+        raise Error(f"{kind}: transformers does not initialise its buffers by themselves: {reason(error)}") from error
+    _leave_meta(model)
     return model
 
 
@@ -35,6 +41,28 @@ def aliases(model: PreTrainedModel) -> dict[str, list[str]]:
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(id(parameter), []).append(name)
     return {name: [name, *(n for n in group if n != name)] for group in names.values() for name in group}
+
+
+def _make(config: PreTrainedConfig) -> PreTrainedModel:
+    """With this project's attention, or with transformers' formula where a class has attentions of its own alone: that
+    would be handed a mask which it does not read."""
+    try:
+        kind = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+        shared = hasattr(sys.modules[kind.__module__], "ALL_ATTENTION_FUNCTIONS")
+        return AutoModelForCausalLM.from_config(
+            config, dtype=torch.float32, attn_implementation=attention.NAME if shared else "eager"
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
+        raise Error(
+            f"{config.model_type}: transformers makes no causal language model of it: {reason(error)}"
+        ) from error
+
+
+def _refuse_experts(model: PreTrainedModel) -> None:
+    for name, module in model.named_modules():
+        if _EXPERTS.search(type(module).__name__):
+            advice = "mebp cannot train this model yet: it needs a router"
+            raise Error(f"{type(model).__name__}: '{name}' is a mixture of experts; {advice}")
 
 
 def _fill_buffers(model: PreTrainedModel, module: torch.nn.Module) -> None:
@@ -48,3 +76,20 @@ def _fill_buffers(model: PreTrainedModel, module: torch.nn.Module) -> None:
     for name, buffer in module.named_buffers(recurse=False):
         if buffer.is_floating_point() and not buffer.isfinite().all():
             raise Error(f"{type(module).__name__}.{name}: transformers does not say its value; it cannot be exported")
+
+
+def _leave_meta(model: PreTrainedModel) -> None:
+    """Makes each parameter one number that is seen in all places. Beside buffers that are real, a model on meta would
+    mix devices wherever its code makes a tensor."""
+    made: dict[int, torch.nn.Parameter] = {}
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if isinstance(value, torch.Tensor) and value.is_meta:
+                raise Error(
+                    f"{type(module).__name__}.{name}: transformers does not say its value; it cannot be exported"
+                )
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                number = torch.zeros((), dtype=parameter.dtype).expand(parameter.shape)
+                made.setdefault(id(parameter), torch.nn.Parameter(number, requires_grad=False))
+                module._parameters[name] = made[id(parameter)]

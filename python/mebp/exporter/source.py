@@ -93,6 +93,9 @@ def _check_causal(fields: dict, config: PreTrainedConfig, file: Path) -> None:
         raise Error(
             f"{file}: the weights are those of {stored[0]}, which is not a causal language model; export a {wanted}"
         )
+    if not getattr(config, "is_causal", True):
+        advice = "only decoder models, whose tokens see none that follow, can be trained"
+        raise Error(f'{file}: "is_causal" is false; {advice}')
     if hasattr(config, "vision_config") or hasattr(config, "audio_config"):
         raise Error(f"{file}: model type '{kind}' takes more than text; export its text-only variant")
 

@@ -6,20 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import onnx_ir as ir
-import torch
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
-from mebp.element_types import STORED_TYPES
+from mebp.errors import Error, reason
 from mebp.exporter.checkpoint import StoredTensor, read_checkpoint, same_bytes
 from mebp.exporter.graph import trace
 from mebp.exporter.lengths import longest_sequence
 from mebp.exporter.output import Stage
+from mebp.exporter.renaming import rename
 from mebp.exporter.skeleton import aliases, build_skeleton
 from mebp.exporter.source import Source, resolve
 from mebp.exporter.tokenizer import copy_tokenizer
 from mebp.exporter.weights import locate, place, refer, refer_to_nothing
-
-_TORCH_TYPES = {label: getattr(torch, each.torch) for label, each in STORED_TYPES.items()}
 
 
 def write(
@@ -34,12 +32,17 @@ def write(
     source = resolve(model, stage.scratch, shape_only)
     longest = longest_sequence(source.config, source.name, seq_len)
     checkpoint = {} if shape_only else read_checkpoint(source.folder)
-    skeleton = _build(source.config, checkpoint)
+    skeleton = build_skeleton(source.config)
+    checkpoint = rename(checkpoint, skeleton)
+    if _ties_what_differs(aliases(skeleton), checkpoint):
+        # As transformers loads it: two tensors that differ are not tied, whatever the config says.
+        source.config.tie_word_embeddings = False
+        skeleton = build_skeleton(source.config)
     names = aliases(skeleton)
     say(f"tracing {type(skeleton).__name__} for {batch} x {seq_len} tokens")
     graph = trace(skeleton, batch, seq_len)
     # Buffers are real here, and come from the checkpoint only where it has them.
-    stored = {n: tuple(t.shape) for n, t in skeleton.state_dict().items() if t.is_meta or n in checkpoint}
+    stored = {n: tuple(t.shape) for n, t in skeleton.state_dict().items() if n in names or n in checkpoint}
     parameters = {name: stored[name] for name in graph.graph.initializers if name in stored}
     if shape_only:
         refer_to_nothing(graph.graph, parameters)
@@ -55,28 +58,23 @@ def write(
     if tied:
         graph.metadata_props["mebp.tied"] = json.dumps(tied)
     graph.metadata_props.update(_notes(source, seq_len, batch, longest))
-    stage.onnx.write_bytes(ir.to_proto(graph).SerializeToString())
+    stage.onnx.write_bytes(_serialise(graph, type(skeleton).__name__))
     copy_tokenizer(source.folder, stage.folder / "tokenizer", source.name)
 
 
-def _build(config: PreTrainedConfig, checkpoint: dict[str, StoredTensor]) -> PreTrainedModel:
-    dtype = _compute_type(config, checkpoint)
-    model = build_skeleton(config, dtype)
-    for group in aliases(model).values():
+def _ties_what_differs(names: dict[str, list[str]], checkpoint: dict[str, StoredTensor]) -> bool:
+    for group in names.values():
         copies = [checkpoint[name] for name in group if name in checkpoint]
-        # As transformers loads it: two tensors that differ are not tied, whatever the config says.
-        if len(copies) > 1 and not all(same_bytes(copies[0], copy) for copy in copies[1:]):
-            config.tie_word_embeddings = False
-            return build_skeleton(config, dtype)
-    return model
+        if any(not same_bytes(copies[0], copy) for copy in copies[1:]):
+            return True
+    return False
 
 
-def _compute_type(config: PreTrainedConfig, checkpoint: dict[str, StoredTensor]) -> torch.dtype:
-    """The type that all weights are stored in, else f32."""
-    if not checkpoint:
-        return config.dtype if config.dtype in _TORCH_TYPES.values() else torch.float32
-    stored = {tensor.dtype for tensor in checkpoint.values()} & set(_TORCH_TYPES)
-    return _TORCH_TYPES[stored.pop()] if len(stored) == 1 else torch.float32
+def _serialise(graph: ir.Model, kind: str) -> bytes:
+    try:
+        return ir.to_proto(graph).SerializeToString()
+    except Exception as error:
+        raise Error(f"{kind}: torch exports a graph that ONNX cannot hold: {reason(error)}") from error
 
 
 def _notes(source: Source, seq_len: int, batch: int, longest: int | None) -> dict[str, str]:

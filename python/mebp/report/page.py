@@ -11,6 +11,7 @@ from mebp.inspect import describe_trained, model_title
 from mebp.outputs import MARK
 from mebp.plan import Plan
 from mebp.report.arena_chart import draw_arena
+from mebp.report.frontier_chart import draw_frontier, list_frontier
 from mebp.report.lifetimes import Timeline
 from mebp.report.measure import Measurement
 from mebp.report.step import TrainingStep
@@ -21,16 +22,20 @@ from mebp.tables import megabytes
 _FOLDER = Path(__file__).parent
 
 
-def write_report(path: Path, description: dict, measurements: Sequence[Measurement] = ()) -> None:
+def write_report(
+    path: Path, description: dict, measurements: Sequence[Measurement] = (), frontier: Sequence[dict] = ()
+) -> None:
     """Writes the page of a bundle's description (mebp.inspect) to `path`, whole or not at all.
+
+    frontier: other plans of the model (read_frontier), which the page shows beside the bundle's own.
 
     Raises mebp.Error where it cannot be written.
     """
     with replaced_file(path, "choose another --html") as unfinished:
-        unfinished.write_text(make_page(description, measurements), encoding="utf-8")
+        unfinished.write_text(make_page(description, measurements, frontier), encoding="utf-8")
 
 
-def make_page(description: dict, measurements: Sequence[Measurement] = ()) -> str:
+def make_page(description: dict, measurements: Sequence[Measurement] = (), frontier: Sequence[dict] = ()) -> str:
     step = TrainingStep(description)
     name = model_title(description)
     sections = [
@@ -38,6 +43,7 @@ def make_page(description: dict, measurements: Sequence[Measurement] = ()) -> st
         _over_the_step(step, measurements),
         _planned(description),
         _measured(description["plan"]["peak_bytes"], measurements),
+        *([_frontier(description["plan"]["peak_bytes"], list(frontier))] if frontier else []),
         _programs(description, step),
     ]
     title = f"{name}: planned peak of mebp-run, {megabytes(description['plan']['peak_bytes'])} MB"
@@ -80,7 +86,7 @@ def _scrolled(content: str) -> str:
 def _schedule(plan: dict) -> list[str]:
     facts = [f"layers in chunks of {plan['chunk']:,} positions"] if plan["chunk"] else []
     if plan["spill_checkpoints"]:
-        what = "checkpoints and the optimizer's state" if plan["spill_optimizer"] else "checkpoints"
+        what = "checkpoints, what is trained and the optimizer's state" if plan["spill_optimizer"] else "checkpoints"
         facts.append(f"{what} in a file, {megabytes(plan['file_bytes'])} MB written in each step")
     elif plan["spacing"] > 1:
         facts.append(f"one checkpoint in {plan['spacing']} kept, the others recomputed")
@@ -144,6 +150,14 @@ def _measured_row(name: str, size: int, difference: str, meaning: str, most: int
         f'<tr><td>{escape(name)}</td><td class="number">{megabytes(size)}</td><td class="number">{difference}</td>'
         f'<td class="bars"><div class="bar {kind}" style="width: {100 * size / most:.1f}%"></div></td>'
         f"<td>{escape(meaning)}</td></tr>"
+    )
+
+
+def _frontier(peak_bytes: int, points: list[dict]) -> str:
+    return (
+        "<h2>What other budgets buy</h2><p>Each point is the plan that <code>mebpc --memory-budget</code> chooses "
+        "with so much memory. The large one is this bundle's, if it is among them. Times are predicted. Point at one "
+        "to see what it is.</p>" + _scrolled(draw_frontier(points, peak_bytes)) + _scrolled(list_frontier(points))
     )
 
 

@@ -11,9 +11,9 @@ _ALIGNMENT = 64  # of whatever the runtime lays out
 # From the bottom of the stack. What no step changes lies lowest, what every kernel call changes on top.
 _ARENAS = (
     *("process", "workspace", "tokens", "trainables", "optimizer"),
-    *("checkpoints", "cotangents", "gradients", "scratch"),
+    *("checkpoints", "kept", "cotangents", "gradients", "scratch"),
 )
-_CHANGING = ("checkpoints", "cotangents", "gradients", "scratch")
+_CHANGING = ("checkpoints", "kept", "cotangents", "gradients", "scratch")
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class Stage:
     block: str
     program: int
     checkpoints: int  # bytes in use, and so on
+    kept: int
     cotangents: int
     gradients: int
 
@@ -91,6 +92,7 @@ class TrainingStep:
         # From the last to the first: what a stage reads was needed by it, what it writes is needed from it on.
         stages: list[Stage] = []
         needed: set[tuple[str, int]] = set()
+        kept: set[int] = set()  # blocks whose backward takes values of their forward
         for kind, block, number in reversed(list(self._runs())):
             program = self._programs[number]
             reads, writes = self._traffic(kind, block, program)
@@ -98,12 +100,16 @@ class TrainingStep:
             replaces = program["in_place"] and _flow(reads) and writes == _flow(writes)
             in_use = (needed - writes) | reads if replaces else needed | reads | writes
             needed = (needed - writes) | reads
+            kept |= {block} if kind == "backward" else set()
+            kept_bytes = sum(self._kept_bytes(block) for block in kept)
+            kept -= {block} if kind == "forward" else set()
             stages.append(
                 Stage(
                     kind,
                     self._blocks[block]["name"],
                     number,
                     self._count(in_use, "checkpoint"),
+                    kept_bytes,
                     self._count(in_use, "cotangent"),
                     self._bytes(number, "gives", "gradient") + (self._head_bytes if kind == "objective" else 0),
                 )
@@ -127,6 +133,9 @@ class TrainingStep:
 
     def _count(self, in_use: set[tuple[str, int]], what: str) -> int:
         return self._checkpoint_bytes * sum(kind == what for kind, _ in in_use)
+
+    def _kept_bytes(self, block: int) -> int:
+        return self._bytes(self._blocks[block]["programs"]["forward"], "gives", "kept")
 
     @cached_property
     def _head_bytes(self) -> int:

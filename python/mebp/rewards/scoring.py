@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from mebp.errors import Error
+from mebp.rewards.bundles import load_bundle
 from mebp.rewards.commands import CommandReward
 from mebp.rewards.functions import FunctionReward, load_function
 from mebp.rewards.sampled import Progress, Reward, Sampled, checked
 
+_BUNDLE = re.compile(r".*\.mebp(:.+)?")
 _FUNCTION = re.compile(r"(?P<module>[^\s:]+):(?P<function>[A-Za-z_]\w*)")
 
 
@@ -66,11 +68,17 @@ class Rewards:
 
 
 def load_rewards(written: Sequence[str]) -> Rewards:
-    """Each a MODULE:FUNCTION, where MODULE may be a file that ends in .py, or else a command.
+    """Each a NAME.mebp or NAME.mebp:ADAPTER, a MODULE:FUNCTION, where MODULE may be a file that ends in .py, or else a
+    command.
 
     Raises mebp.Error where one cannot be loaded or run.
     """
-    found = [(each, _FUNCTION.fullmatch(each)) for each in written]
-    return Rewards(
-        [load_function(match["module"], match["function"]) if match else CommandReward(each) for each, match in found]
-    )
+    return Rewards([_load(each) for each in written])
+
+
+def _load(written: str) -> Reward:
+    if _BUNDLE.fullmatch(written):
+        return load_bundle(written)
+    if match := _FUNCTION.fullmatch(written):
+        return load_function(match["module"], match["function"])
+    return CommandReward(written)

@@ -126,7 +126,7 @@ def _check_budget(peak: int, budget: int) -> None:
         raise Error(
             f"this run needs {peak / 1e6:.1f} MB, and the bundle was compiled for a budget of {budget / 1e6:.1f} MB; "
             "leave out --accumulate, --in-flight or --momentum, give --clip-recompute or no --clip, take --optimizer "
-            "sgd or fewer --threads, or compile with a larger --memory-budget"
+            "sgd or fewer --threads, or compile for it: mebpc has --accumulate, --clip, --objective and --threads, too"
         )
 
 

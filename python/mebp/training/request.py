@@ -87,6 +87,9 @@ class Request:
         also = {name: getattr(training, name) for name in ("optimizer", "momentum", "threads", "device")}
         if objective.planned_as:
             also["objective"] = objective.planned_as
+        if not (training.optimizer and takes_losses(training.optimizer)):
+            also["accumulate"] = training.accumulate > 1 and not objective.planned_as
+            also["clip"] = training.clip is not None and not training.clip_recompute
         also |= needed_options(training.objective, training.objective_options)
         given = self.compiling.given()
         if self.compiling.memory_budget == AUTO:

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The independent reference: transformers and PEFT, in true float64 or as torch is in float32 or bfloat16.
 
-transformers rounds to float32 inside a float64 model: RMS norms are computed in float32, and the loss casts its
-logits. Here norms are computed in the model's own type and the loss in float64, so that float64 means it. Rotary angles
-stay the float32 products that every model was trained with: they are constants of the model, like its weights. The
-float32 and bfloat16 models are as transformers has them, but for the loss.
+transformers rounds to float32 inside a float64 model: norms and softmaxes are computed in float32, and the loss casts
+its logits. Here nothing that is float64 becomes float32 (KeepFloat64), so that float64 means it. Rotary angles stay the
+float32 products that every model was trained with: they are constants of the model, like its weights. The float32 and
+bfloat16 models are as transformers has them, but for the loss.
 """
 
-import types
 from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
 from peft import LoraConfig, get_peft_model
+from torch.overrides import TorchFunctionMode
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
@@ -31,12 +31,13 @@ class Reference:
         trainables: Mapping[str, np.ndarray],
         alpha: float,
         dtype: torch.dtype = torch.float64,
-        attention: str = "sdpa",
+        attention: str | None = None,
         adapter_dtype: torch.dtype | None = None,
         factors: Mapping[str, tuple[np.ndarray, np.ndarray]] | None = None,
     ) -> None:
         """`weights` as session.base_weights(), `trainables` as session.trainables(); `model` itself is changed.
 
+        attention: of transformers; None for sdpa where it computes all that the model's attention has.
         factors: of adapters B M A, as mebp.private_lora.factors_of has them; else None.
         adapter_dtype: None for the model's own; PEFT keeps adapters of bfloat16 models in float32 by default.
         Raises mebp.Error where the weights are not the model's.
@@ -44,11 +45,9 @@ class Reference:
         base = model.eval()
         for parameter in base.parameters():  # not the rotary frequencies, which are buffers and float32 in every model
             parameter.data = parameter.data.to(dtype)
-        base.set_attn_implementation(attention)
+        base.set_attn_implementation(attention or _attention_of(base))
         base.requires_grad_(False)
         load_weights(base, weights)
-        if dtype == torch.float64:
-            compute_norms_in_own_type(base)
         own = dict(base.named_parameters(remove_duplicate=False))
         value_head = {
             name: torch.nn.Parameter(torch.from_numpy(values).to(adapter_dtype or dtype))
@@ -79,7 +78,8 @@ class Reference:
     def set_trainables(self, values: Mapping[str, np.ndarray]) -> None:
         """Overwrites all trainables; the key sets must be equal."""
         parameters = self.parameters()
-        assert parameters.keys() == values.keys(), sorted(parameters.keys() ^ values.keys())[:4]
+        if differing := sorted(parameters.keys() ^ values.keys()):
+            raise Error(f"{differing[0]}: PEFT adapts other layers of the reference than the bundle does")
         with torch.no_grad():
             for key, parameter in parameters.items():
                 parameter.copy_(torch.from_numpy(np.asarray(values[key])))
@@ -87,9 +87,7 @@ class Reference:
     def logits(self, input_ids: np.ndarray) -> np.ndarray:
         """[batch, sequence, vocabulary] in the model's type."""
         with torch.no_grad():
-            return self.model(
-                input_ids=torch.from_numpy(np.asarray(input_ids, np.int64)), use_cache=False
-            ).logits.numpy()
+            return self._logits(input_ids).numpy()
 
     def logits_and_values(self, input_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """[batch, sequence, vocabulary] and, of a value head, [batch, sequence]."""
@@ -99,12 +97,16 @@ class Reference:
 
     def loss(self, input_ids: np.ndarray, labels: np.ndarray) -> torch.Tensor:
         """The mean over the labels that count, shifted as in transformers."""
-        logits = self.model(input_ids=torch.from_numpy(np.asarray(input_ids, np.int64)), use_cache=False).logits
+        logits = self._logits(input_ids)
         targets = torch.from_numpy(np.asarray(labels, np.int64))[:, 1:].reshape(-1)
         # Always on float64 logits: torch's float32 log-softmax over a large vocabulary is 1e-5 off on real text, which
         # would hide what the model itself loses.
         rows = logits[:, :-1].reshape(-1, logits.shape[-1]).double()
         return torch.nn.functional.cross_entropy(rows, targets, ignore_index=IGNORED_LABEL)
+
+    def _logits(self, input_ids: np.ndarray) -> torch.Tensor:
+        with KeepFloat64():
+            return self.model(input_ids=torch.from_numpy(np.asarray(input_ids, np.int64)), use_cache=False).logits
 
     def loss_and_gradients(self, input_ids: np.ndarray, labels: np.ndarray) -> tuple[float, dict[str, np.ndarray]]:
         """The loss and its gradient by PEFT key; bfloat16 ones as float32."""
@@ -117,6 +119,13 @@ class Reference:
         value = loss(self)
         value.backward()
         return value.item(), {key: _array(parameter.grad) for key, parameter in self.parameters().items()}
+
+
+def _attention_of(model: PreTrainedModel) -> str:
+    """transformers' formula where sdpa would leave something out."""
+    config = model.config
+    leaves_out = getattr(config, "attn_logit_softcapping", None) or not getattr(model, "_supports_sdpa", True)
+    return "eager" if leaves_out else "sdpa"
 
 
 def load_weights(model: PreTrainedModel, weights: Mapping[str, np.ndarray]) -> None:
@@ -170,15 +179,17 @@ def add_adapter(
     return adapted.eval()
 
 
-def compute_norms_in_own_type(model: torch.nn.Module) -> None:
-    """Replaces the forward of every RMS norm; Gemma's multiply by 1 + weight."""
+class KeepFloat64(TorchFunctionMode):
+    """While it is active, what would make float32 of float64 leaves float64: `x.float()`, `x.to(torch.float32)`,
+    `softmax(x, dtype=torch.float32)`."""
 
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        epsilon = self.variance_epsilon if hasattr(self, "variance_epsilon") else self.eps
-        weight = 1.0 + self.weight if type(self).__name__.startswith("Gemma") else self.weight
-        variance = hidden_states.pow(2).mean(-1, keepdim=True)
-        return weight * (hidden_states * torch.rsqrt(variance + epsilon))
-
-    for module in model.modules():
-        if type(module).__name__.endswith("RMSNorm"):
-            module.forward = types.MethodType(forward, module)
+    def __torch_function__(
+        self, function: Callable, kinds: object, arguments: tuple = (), named: dict | None = None
+    ) -> object:
+        named = named or {}
+        if any(isinstance(each, torch.Tensor) and each.dtype == torch.float64 for each in arguments):
+            if function is torch.Tensor.float:
+                return arguments[0]
+            arguments = tuple(torch.float64 if each is torch.float32 else each for each in arguments)
+            named = {name: torch.float64 if each is torch.float32 else each for name, each in named.items()}
+        return function(*arguments, **named)

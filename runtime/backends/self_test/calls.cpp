@@ -98,6 +98,10 @@ private:
       addBoth("attention_gradient", {rows(96), rows(32), rows(32), rows(96), lse, rows(96), sum, sum},
               {rows(96), accumulating(sum, 6), accumulating(sum, 7)}, attributes);
     }
+    const Attributes capped = {{"heads", 6}, {"kv_heads", 2}, {"scale", 0.25}, {"softcap", 0.5}};
+    addBoth("attention", {rows(96), rows(32), rows(32)}, {rows(96), lse}, capped);
+    addBoth("attention_gradient", {rows(96), rows(32), rows(32), rows(96), lse, rows(96), sum, sum},
+            {rows(96), accumulating(sum, 6), accumulating(sum, 7)}, capped);
   }
 
   // As where a step makes checkpoints, and where text is generated: nobody asks for the log-sum-exp, and a device may
@@ -131,6 +135,8 @@ private:
       addBoth("rms_norm_input_gradient", {rows(36), group, rows(36)}, {rows(36)}, offset);
       addBoth("layer_norm", {rows(36), w, w}, {rows(36)}, epsilon);
       addBoth("layer_norm_input_gradient", {rows(36), w, rows(36)}, {rows(36)}, epsilon);
+      addBoth("layer_norm", {rows(36), w, w}, {rows(36)}, offset);
+      addBoth("layer_norm_input_gradient", {rows(36), w, rows(36)}, {rows(36)}, offset);
     }
     addBoth("rms_norm", {rows(1100), exact(1, 1100)}, {rows(1100)}, epsilon);
   }
@@ -140,6 +146,9 @@ private:
     for (double inverse : {0, 1})
       addBoth("rope", {rows(36)}, {rows(36)},
               {{"head_dim", 12}, {"frequencies", 0, {1.0f, 0.3f, 0.01f, 40.0f}}, {"scale", 1.5}, {"inverse", inverse}});
+    addBoth("rope", {rows(36)}, {rows(36)},
+            {{"head_dim", 12}, {"frequencies", 0, {1.0f, 0.3f, 0.01f, 40.0f}}, {"interleaved", 1}});
+    addBoth("position_embedding", {{few, 37, format::INT8}}, {rows(37)}, {{"offset", 2}});
     const Matrix state = {static_cast<uint64_t>(batch) * 64, 10, format::F32, false, true};
     at(3, 7, 60).addBoth("append", {state, rows(10)}, {accumulating(state, 0)}, {{"capacity", 64}});
     at(3, 7);
@@ -179,6 +188,10 @@ private:
     addBoth("scale", {rows(37)}, {rows(37)}, {{"alpha", -0.7}});
     addBoth("split", {rows(37)}, {rows(5), rows(1), rows(31)});
     addBoth("concat", {rows(5), rows(1), rows(31)}, {rows(37)});
+    addBoth("split", {rows(36)}, {rows(12), rows(3), rows(21)}, {{"groups", 3}});
+    addBoth("concat", {rows(12), rows(3), rows(21)}, {rows(36)}, {{"groups", 3}});
+    addBoth("softcap", {rows(37)}, {rows(37)}, {{"softcap", 1.5}});
+    addBoth("softcap_gradient", {rows(37), rows(37)}, {rows(37)}, {{"softcap", 1.5}});
     addBoth("fill", {}, {rows(37)}, {{"value", 0.3}});
   }
 
@@ -186,14 +199,19 @@ private:
   void listLoss() {
     const Matrix column = exact(tokens(), 1), logits = exact(tokens(), 5), dx = exact(tokens(), 36);
     const Matrix positive = {tokens(), 1, format::F32, true};
-    add("log_probability_tile", {logits, labels(), column, positive, column, column, dx},
-        {logits, accumulating(column, 2), accumulating(column, 3), accumulating(column, 4), accumulating(column, 5),
-         accumulating(dx, 6)});
-    add("log_probability_logits_gradient", {logits, labels(), column, positive, column, column}, {logits});
-    add("log_probability_logits_gradient", {logits, labels(), column, positive, column, column, column, column},
-        {logits});
-    add("log_probability_from_tiles", {labels(), column, positive, column, column, column, dx, {few, 36, format::INT8}},
-        {column, column, accumulating(dx, 6)});
+    for (const Attributes &attributes : {Attributes(), Attributes{{"softcap", 1.5}}}) {
+      add("log_probability_tile", {logits, labels(), column, positive, column, column, dx},
+          {logits, accumulating(column, 2), accumulating(column, 3), accumulating(column, 4), accumulating(column, 5),
+           accumulating(dx, 6)},
+          attributes);
+      add("log_probability_logits_gradient", {logits, labels(), column, positive, column, column}, {logits},
+          attributes);
+      add("log_probability_logits_gradient", {logits, labels(), column, positive, column, column, column, column},
+          {logits}, attributes);
+      add("log_probability_from_tiles",
+          {labels(), column, positive, column, column, column, dx, {few, 36, format::INT8}},
+          {column, column, accumulating(dx, 6)}, attributes);
+    }
   }
 
   void listManyRows() {

@@ -264,7 +264,7 @@ typedef struct mebp_session_options {
   const char *spill_folder; /* checkpoints go into a nameless file here; NULL: where the plan spills,
                                into $TMPDIR or /var/tmp; else they stay in memory */
   const char *trace_file;   /* every kernel call, as Chrome's trace events; NULL: none */
-  bool state_in_file;       /* the optimizer's state is spilled, too, written again in every step */
+  bool state_in_file;       /* trainables and optimizer state are spilled, too, written in every step */
   bool sample_memory;       /* look at the process's memory after every kernel call: slow */
   mebp_allocator allocator; /* of the arena, where `memory` is NULL; NULL: pages from the system */
   /* Told one line of what a session does by itself: what it runs with, and what its user should know (a warning). It is

@@ -208,3 +208,28 @@ func.func private @position_embedding.forward(%x: !x {train.port = #train.port<f
 // CHECK: %[[P:.*]] = nn.position_embedding
 // CHECK-NEXT: %[[DX:.*]] = nn.multiply(%{{.*}}, %[[P]])
 // CHECK-NEXT: return %[[DX]]
+
+// What an op has besides goes into its pullback.
+train.block layer @attributes parameters ("v" = @v) programs {forward = @attributes.forward}
+func.func private @attributes.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %v: !v {train.port = #train.port<parameter, "v">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
+  %0 = nn.softcap(%x) {softcap = 3.0 : f32} : (!x) -> !x
+  %1 = nn.layer_norm(%0, %v) {epsilon = 0.5 : f32, weight_offset = 1.0 : f32} : (!x, !v) -> !x
+  %2 = nn.rope(%1) {frequencies = array<f32: 1.0>, head_dim = 4 : i64, interleaved} : (!x) -> !x
+  %3, %4 = nn.attention(%2, %2, %2) {heads = 1 : i64, kv_heads = 1 : i64, scale = 0.5 : f32, softcap = 2.0 : f32} : (!x, !x, !x) -> (!x, tensor<?x?x1xf32, #nn.tokens>)
+  return %3 : !x
+}
+// CHECK-LABEL: func.func private @attributes.backward(
+// CHECK: nn.attention_gradient({{.*}}scale = 5.000000e-01 : f32, softcap = 2.000000e+00 : f32}
+// CHECK: nn.rope({{.*}}) {frequencies = array<f32: 1.000000e+00>, head_dim = 4 : i64, interleaved, inverse = true}
+// CHECK: nn.layer_norm_input_gradient({{.*}}) {epsilon = 5.000000e-01 : f32, weight_offset = 1.000000e+00 : f32}
+// CHECK: nn.softcap_gradient({{.*}}) {softcap = 3.000000e+00 : f32}
+
+train.block layer @groups parameters () programs {forward = @groups.forward}
+func.func private @groups.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (tensor<?x?x2xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
+  %y:2 = nn.split(%x) {groups = 2 : i64} : (!x) -> (tensor<?x?x2xf32, #nn.tokens>, tensor<?x?x2xf32, #nn.tokens>)
+  %z = nn.add(%y#0, %y#1) : (tensor<?x?x2xf32, #nn.tokens>, tensor<?x?x2xf32, #nn.tokens>) -> tensor<?x?x2xf32, #nn.tokens>
+  return %z : tensor<?x?x2xf32, #nn.tokens>
+}
+// CHECK-LABEL: func.func private @groups.backward(
+// CHECK: nn.concat({{.*}}) {groups = 2 : i64}

@@ -64,7 +64,7 @@ func.func @f(%labels: tensor<?x?x1xi32, #nn.tokens>, %s: tensor<?x?x1xf32, #nn.t
 
 func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<50x8xf32>, %labels: tensor<?x?x1xi32, #nn.tokens>, %c: tensor<?x?x1xf32, #nn.tokens>, %t: tensor<?x?x2xf32, #nn.tokens>, %b: tensor<50x2xf32>) {
   // expected-error @below {{'nn.log_probability' op has one of 'low' and 'low_weight'; give both or none}}
-  %0:2 = "nn.log_probability"(%x, %w, %labels, %t) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0>}
+  %0:2 = "nn.log_probability"(%x, %w, %labels, %t) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>}
       : (tensor<?x?x8xf32, #nn.tokens>, tensor<50x8xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<?x?x2xf32, #nn.tokens>) -> (tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>)
   return
 }
@@ -126,6 +126,22 @@ func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<50x8xf32>, %labels: t
   // expected-error @below {{'nn.log_probability_low_gradient' op 'dlow_weight' is 'tensor<50x3xf32>' where 'tensor<50x2xf32>' is needed}}
   %0:2 = nn.log_probability_low_gradient(%x, %w, %labels, %c low %t, %b)
       : (tensor<?x?x8xf32, #nn.tokens>, tensor<50x8xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x2xf32, #nn.tokens>, tensor<50x2xf32>) -> (tensor<?x?x2xf32, #nn.tokens>, tensor<50x3xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<50x8xf32>, %labels: tensor<?x?x1xi32, #nn.tokens>, %b: tensor<40xf32>) {
+  // expected-error @below {{'nn.log_probability' op 'bias' has size 40 where 50 is needed}}
+  %0:2 = nn.log_probability(%x, %w, %labels bias %b) : (tensor<?x?x8xf32, #nn.tokens>, tensor<50x8xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<40xf32>) -> (tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<50x8xf32>, %labels: tensor<?x?x1xi32, #nn.tokens>) {
+  // expected-error @below {{'nn.log_probability' op has a softcap of -2.000000e+00; a number above 0 is needed}}
+  %0:2 = nn.log_probability(%x, %w, %labels) {softcap = -2.0 : f32} : (tensor<?x?x8xf32, #nn.tokens>, tensor<50x8xf32>, tensor<?x?x1xi32, #nn.tokens>) -> (tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>)
   return
 }
 

@@ -36,7 +36,7 @@ nn.parameter @table : tensor<16x8xf32>
 func.func @main(%ids: !ids) -> tensor<2x5x8xf32> {
   %table = nn.read_parameter @table : tensor<16x8xf32>
   %0 = nn.onnx "Gather"(%table, %ids) {axis = 0 : i64} : (tensor<16x8xf32>, !ids) -> !x
-  // expected-error @below {{it takes a part of the batch, of the sequence or of each head}}
+  // expected-error @below {{it takes a part of the batch or of the sequence; only features can be split}}
   %1 = nn.onnx "Slice"(%0) {axis = 1 : i64, start = 1 : i64} : (!x) -> tensor<2x5x8xf32>
   return %1 : tensor<2x5x8xf32>
 }

@@ -61,3 +61,37 @@ func.func @no_gelu(%x: !x) -> !x {
   %3 = nn.onnx "Mul"(%x, %2) : (!x, !x) -> !x
   return %3 : !x
 }
+
+// CHECK-LABEL: @quick_gelu
+// CHECK: nn.onnx "Swish"(%arg0) {factor = 1.702000e+00 : f32}
+// CHECK-NEXT: return
+func.func @quick_gelu(%x: !x) -> !x {
+  %factor = nn.constant dense<1.702> : !s : !s
+  %0 = nn.onnx "Mul"(%x, %factor) : (!x, !s) -> !x
+  %1 = nn.onnx "Sigmoid"(%0) : (!x) -> !x
+  %2 = nn.onnx "Mul"(%x, %1) : (!x, !x) -> !x
+  return %2 : !x
+}
+
+// CHECK-LABEL: @softcap
+// CHECK: nn.onnx "Softcap"(%arg0) {softcap = 3.000000e+01 : f32}
+// CHECK-NEXT: return
+func.func @softcap(%x: !x) -> !x {
+  %cap = nn.constant dense<30.0> : !s : !s
+  %0 = nn.onnx "Div"(%x, %cap) : (!x, !s) -> !x
+  %1 = nn.onnx "Tanh"(%0) : (!x) -> !x
+  %2 = nn.onnx "Mul"(%1, %cap) : (!x, !s) -> !x
+  return %2 : !x
+}
+
+// A cap that is not what is divided by is another function.
+// CHECK-LABEL: @no_softcap
+// CHECK-NOT: "Softcap"
+func.func @no_softcap(%x: !x) -> !x {
+  %cap = nn.constant dense<30.0> : !s : !s
+  %other = nn.constant dense<15.0> : !s : !s
+  %0 = nn.onnx "Div"(%x, %other) : (!x, !s) -> !x
+  %1 = nn.onnx "Tanh"(%0) : (!x) -> !x
+  %2 = nn.onnx "Mul"(%1, %cap) : (!x, !s) -> !x
+  return %2 : !x
+}

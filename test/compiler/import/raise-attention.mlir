@@ -65,3 +65,43 @@ func.func @interleaved(%q: !q, %k: !q, %v: !k) -> !q {
   %7 = nn.onnx "MatMul"(%3, %6) : (!p, !q) -> !q
   return %7 : !q
 }
+
+// A cap lies between the scaled products and the mask.
+// CHECK-LABEL: @capped
+// CHECK: nn.onnx "Attention"(%arg0, %arg1, %arg1) {scale = 5.000000e-01 : f32, softcap = 3.000000e+01 : f32, window = 0 : i64}
+// CHECK-NEXT: return
+func.func @capped(%q: !q, %k: !q) -> !q {
+  %half = nn.constant dense<0.5> : !s : !s
+  %cap = nn.constant dense<30.0> : !s : !s
+  %hidden = nn.constant dense<-3.0e38> : !s : !s
+  %mask = nn.causal_mask : tensor<8x8xi1>
+  %0 = nn.onnx "Transpose"(%k) {perm = array<i64: 0, 1, 3, 2>} : (!q) -> tensor<2x4x6x8xf32>
+  %1 = nn.onnx "MatMul"(%q, %0) : (!q, tensor<2x4x6x8xf32>) -> !p
+  %2 = nn.onnx "Mul"(%1, %half) : (!p, !s) -> !p
+  %3 = nn.onnx "Div"(%2, %cap) : (!p, !s) -> !p
+  %4 = nn.onnx "Tanh"(%3) : (!p) -> !p
+  %5 = nn.onnx "Mul"(%4, %cap) : (!p, !s) -> !p
+  %6 = nn.onnx "Where"(%mask, %5, %hidden) : (tensor<8x8xi1>, !p, !s) -> !p
+  %7 = nn.onnx "Softmax"(%6) : (!p) -> !p
+  %8 = nn.onnx "MatMul"(%7, %k) : (!p, !q) -> !q
+  return %8 : !q
+}
+
+// GPT-Neo masks twice, CodeGen scales what is masked: a key is seen where both masks show it.
+// CHECK-LABEL: @masked_twice
+// CHECK: nn.onnx "Attention"(%arg0, %arg1, %arg1) {scale = 5.000000e-01 : f32, window = 3 : i64}
+// CHECK-NEXT: return
+func.func @masked_twice(%q: !q, %k: !q) -> !q {
+  %two = nn.constant dense<2.0> : !s : !s
+  %hidden = nn.constant dense<-3.0e38> : !s : !s
+  %near = nn.causal_mask {window = 3 : i64} : tensor<8x8xi1>
+  %mask = nn.causal_mask : tensor<8x8xf32>
+  %0 = nn.onnx "Transpose"(%k) {perm = array<i64: 0, 1, 3, 2>} : (!q) -> tensor<2x4x6x8xf32>
+  %1 = nn.onnx "MatMul"(%q, %0) : (!q, tensor<2x4x6x8xf32>) -> !p
+  %2 = nn.onnx "Where"(%near, %1, %hidden) : (tensor<8x8xi1>, !p, !s) -> !p
+  %3 = nn.onnx "Add"(%2, %mask) : (!p, tensor<8x8xf32>) -> !p
+  %4 = nn.onnx "Div"(%3, %two) : (!p, !s) -> !p
+  %5 = nn.onnx "Softmax"(%4) : (!p) -> !p
+  %6 = nn.onnx "MatMul"(%5, %k) : (!p, !q) -> !q
+  return %6 : !q
+}

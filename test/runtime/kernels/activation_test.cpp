@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support.h"
 
+#include <cmath>
 #include <gtest/gtest.h>
 
 using namespace mebp::cpu;
@@ -52,6 +53,27 @@ TEST(Activation, TailsAreAccurateForTheirSize) {
   }
 }
 
+TEST(Activation, Softcap) {
+  for (float cap : {0.5f, 3.0f, 50.0f}) {
+    Attributes attributes;
+    attributes.softcap = cap;
+    Value x = sweep(), dy = Value::random(7, 1001, 1), out = Value::constant(7, 1001, 0);
+    expectAgreement({"softcap", {x}, {out}, attributes}, 3e-7);
+    expectAgreement({"softcap", {x}, {out}, attributes, 1, {0}}, 3e-7);
+    expectAgreement({"softcap_gradient", {x, dy}, {out}, attributes}, 4e-7);
+    expectAgreement({"softcap_gradient", {x, dy}, {out}, attributes, 1, {1}}, 4e-7);
+    // Small numbers keep their digits.
+    Value small = Value::constant(1, 40, 0);
+    for (int64_t c = 0; c < 40; ++c)
+      small.element(0, c) = cap * std::ldexp(1.0f, static_cast<int>(-c));
+    CallSpec spec{"softcap", {small}, {small}, attributes};
+    auto expected = run(spec, InstructionSet::Reference)[0].elements(),
+         actual = run(spec, instructionSet())[0].elements();
+    for (size_t i = 0; i < expected.size(); ++i)
+      EXPECT_NEAR(actual[i], expected[i], 4e-7 * expected[i]) << "at " << small.element(0, i);
+  }
+}
+
 TEST(Activation, Gated) {
   for (Activation activation : gates) {
     Value gate = sweep(), up = Value::random(7, 1001, 1), dy = Value::random(7, 1001, 2);
@@ -83,6 +105,20 @@ TEST(Elementwise, SplitAndConcatAreInverse) {
   auto parts = run({"split", {x}, {Value::constant(4, 2, 0), Value::constant(4, 7, 0)}}, instructionSet());
   EXPECT_EQ(parts[1].element(3, 0), x.element(3, 2));
   EXPECT_EQ(run({"concat", parts, {Value::constant(4, 9, 0)}}, instructionSet())[0].elements(), x.elements());
+}
+
+TEST(Elementwise, SplitAndConcatOfGroups) {
+  Attributes attributes;
+  attributes.groups = 3;
+  Value x = Value::random(30, 27, 1), whole = Value::constant(30, 27, 0);
+  std::vector<Value> sizes = {Value::constant(30, 6, 0), Value::constant(30, 21, 0)};
+  expectAgreement({"split", {x}, sizes, attributes}, 0);
+  auto parts = run({"split", {x}, sizes, attributes}, instructionSet());
+  // Of the second group, columns 9 to 17: the first two are the first part's, the others the second's.
+  EXPECT_EQ(parts[0].element(3, 3), x.element(3, 10));
+  EXPECT_EQ(parts[1].element(3, 7), x.element(3, 11));
+  expectAgreement({"concat", parts, {whole}, attributes}, 0);
+  EXPECT_EQ(run({"concat", parts, {whole}, attributes}, instructionSet())[0].elements(), x.elements());
 }
 
 TEST(Elementwise, Fill) {

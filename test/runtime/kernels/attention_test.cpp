@@ -14,21 +14,23 @@ struct Shape {
   int32_t heads, kvHeads;
   int64_t dim;
   int32_t window;
+  float softcap = 0;
 };
 
 // Sequences around the tiles of 64 keys and 32 lanes, head sizes that are no multiple of a vector, one that leaves the
 // gradient little of the workspace, one that exceeds it, and heads enough that tasks take two tiles of keys on as many
-// as three threads (24 tasks).
-constexpr Shape shapes[] = {{1, 1, 1, 1, 8, 0},    {3, 1, 4, 2, 5, 0},    {2, 40, 6, 2, 24, 0},
-                            {1, 65, 3, 3, 64, 0},  {1, 130, 3, 1, 33, 0}, {1, 200, 4, 1, 16, 50},
-                            {2, 110, 2, 2, 40, 7}, {1, 33, 5, 1, 256, 0}, {1, 20, 2, 1, 400, 0},
-                            {1, 65, 1, 1, 383, 0}, {3, 140, 8, 4, 8, 0},  {3, 170, 4, 4, 8, 50}};
+// as three threads (24 tasks). Two have a softcap that scores reach.
+constexpr Shape shapes[] = {{1, 1, 1, 1, 8, 0},         {3, 1, 4, 2, 5, 0},          {2, 40, 6, 2, 24, 0},
+                            {1, 65, 3, 3, 64, 0},       {1, 130, 3, 1, 33, 0},       {1, 200, 4, 1, 16, 50},
+                            {2, 110, 2, 2, 40, 7},      {1, 33, 5, 1, 256, 0},       {1, 20, 2, 1, 400, 0},
+                            {1, 65, 1, 1, 383, 0},      {3, 140, 8, 4, 8, 0},        {3, 170, 4, 4, 8, 50},
+                            {2, 70, 6, 2, 24, 0, 1.5f}, {1, 200, 4, 1, 33, 50, 3.0f}};
 
 Attributes attributesOf(const Shape &shape) {
   Attributes attributes;
   attributes.heads = shape.heads, attributes.kvHeads = shape.kvHeads;
   attributes.scale = 0.7f / std::sqrt(static_cast<float>(shape.dim));
-  attributes.window = shape.window;
+  attributes.window = shape.window, attributes.softcap = shape.softcap;
   return attributes;
 }
 
@@ -129,14 +131,15 @@ TEST(Attention, OfAState) {
     int32_t heads, kvHeads;
     int64_t dim;
     int32_t window, capacity;
+    float softcap = 0;
   };
-  constexpr Kept cases[] = {{1, 1, 0, 2, 1, 8, 0, 100},     {1, 1, 99, 3, 1, 64, 0, 100},
-                            {2, 7, 60, 4, 2, 24, 0, 100},   {3, 1, 130, 6, 2, 16, 0, 200},
-                            {1, 1, 500, 2, 2, 40, 20, 64},  {2, 1, 1000, 4, 2, 96, 100, 128},
-                            {2, 30, 111, 4, 1, 16, 35, 64}, {1, 64, 700, 2, 1, 33, 60, 128}};
+  constexpr Kept cases[] = {
+      {1, 1, 0, 2, 1, 8, 0, 100},     {1, 1, 99, 3, 1, 64, 0, 100},    {2, 7, 60, 4, 2, 24, 0, 100},
+      {3, 1, 130, 6, 2, 16, 0, 200},  {1, 1, 500, 2, 2, 40, 20, 64},   {2, 1, 1000, 4, 2, 96, 100, 128},
+      {2, 30, 111, 4, 1, 16, 35, 64}, {1, 64, 700, 2, 1, 33, 60, 128}, {1, 1, 99, 3, 1, 64, 0, 100, 2.0f}};
   for (const Kept &it : cases) {
     Attributes attributes = attributesOf({it.batch, it.count, it.heads, it.kvHeads, it.dim, it.window});
-    attributes.capacity = it.capacity;
+    attributes.capacity = it.capacity, attributes.softcap = it.softcap;
     const int64_t rows = it.batch * it.count, kept = it.batch * it.capacity;
     Value q = Value::random(rows, it.heads * it.dim, 1, 2.0f), k = Value::random(kept, it.kvHeads * it.dim, 2);
     Value v = Value::random(kept, it.kvHeads * it.dim, 3);

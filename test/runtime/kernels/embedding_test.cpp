@@ -24,4 +24,10 @@ TEST(Embedding, OfPositionsStartsAnewInEachBatchItem) {
   Value rows = run({"position_embedding", {w}, {y.at(3)}, {}, 4}, instructionSet())[0];
   EXPECT_EQ(rows.element(0, 5), w.element(3, 5));
   EXPECT_EQ(rows.element(1, 5), w.element(0, 5));
+  Attributes attributes;
+  attributes.offset = 2;
+  expectAgreement({"position_embedding", {w}, {y.at(3)}, attributes, 4}, 0);
+  Value later = run({"position_embedding", {w}, {y.at(3)}, attributes, 4}, instructionSet())[0];
+  EXPECT_EQ(later.element(0, 5), w.element(5, 5));
+  EXPECT_EQ(later.element(1, 5), w.element(2, 5));
 }

@@ -41,8 +41,11 @@ TEST(Gradient, Norms) {
                    {"rms_norm_input_gradient", {x, w, dy}, {x}, attributes});
   }
   Value w = Value::random(1, 8, 3);
-  expectGradient({"layer_norm", {x, w, Value::random(1, 8, 4)}, {dy}, attributes}, 0, dy,
-                 {"layer_norm_input_gradient", {x, w, dy}, {x}, attributes});
+  for (float offset : {0.0f, 1.0f}) {
+    attributes.weightOffset = offset;
+    expectGradient({"layer_norm", {x, w, Value::random(1, 8, 4)}, {dy}, attributes}, 0, dy,
+                   {"layer_norm_input_gradient", {x, w, dy}, {x}, attributes});
+  }
 }
 
 TEST(Gradient, RopeIsItsInverseWithTheSameScale) {
@@ -50,16 +53,20 @@ TEST(Gradient, RopeIsItsInverseWithTheSameScale) {
   Attributes attributes;
   attributes.headDim = 5, attributes.frequencies = frequencies, attributes.frequencyCount = 2, attributes.scale = 1.2f;
   Value x = Value::random(6, 10, 1), dy = Value::random(6, 10, 2);
-  CallSpec forward{"rope", {x}, {dy}, attributes, 3};
-  CallSpec gradient{"rope", {dy}, {x}, attributes, 3};
-  gradient.attributes.inverse = true;
-  expectGradient(forward, 0, dy, gradient);
+  for (bool interleaved : {false, true}) {
+    attributes.interleaved = interleaved;
+    CallSpec forward{"rope", {x}, {dy}, attributes, 3};
+    CallSpec gradient{"rope", {dy}, {x}, attributes, 3};
+    gradient.attributes.inverse = true;
+    expectGradient(forward, 0, dy, gradient);
+  }
 }
 
 TEST(Gradient, Attention) {
-  for (int window : {0, 3}) {
+  for (auto [window, softcap] : {std::pair{0, 0.0f}, {3, 0.0f}, {0, 1.5f}}) {
     Attributes attributes;
     attributes.heads = 4, attributes.kvHeads = 2, attributes.scale = 0.6f, attributes.window = window;
+    attributes.softcap = softcap;
     Value q = Value::random(12, 12, 1), k = Value::random(12, 6, 2), v = Value::random(12, 6, 3);
     Value upstream = Value::random(12, 12, 4);
     CallSpec forward{"attention", {q, k, v}, {q, Value::constant(12, 4, 0)}, attributes, 6};
@@ -82,6 +89,17 @@ TEST(Gradient, Activations) {
     expectGradient(gated, 0, dy, gradient, 0);
     expectGradient(gated, 1, dy, gradient, 1);
   }
+  Attributes capped;
+  capped.softcap = 1.5f;
+  expectGradient({"softcap", {x}, {dy}, capped}, 0, dy, {"softcap_gradient", {x, dy}, {x}, capped});
   expectGradient({"silu", {x}, {dy}}, 0, dy, {"silu_gradient", {x, dy}, {x}});
   expectGradient({"relu", {x}, {dy}}, 0, dy, {"relu_gradient", {x, dy}, {x}});
+}
+
+TEST(Gradient, PartsOfGroups) {
+  Attributes attributes;
+  attributes.groups = 2;
+  Value x = Value::random(3, 8, 1), first = Value::random(3, 2, 2), second = Value::constant(3, 6, 0);
+  // Nothing depends on the second part.
+  expectGradient({"split", {x}, {first, second}, attributes}, 0, first, {"concat", {first, second}, {x}, attributes});
 }

@@ -22,8 +22,10 @@ struct Head {
   Value x = Value::random(rows, dim, 1), w;
   std::vector<int32_t> labels;
   Value coefficients = Value::random(rows, 1, 3), entropyCoefficients = Value::random(rows, 1, 4);
+  Attributes attributes;
 
-  explicit Head(Storage storage) : w(Value::weight(vocabulary, dim, storage, 2)) {
+  Head(Storage storage, float softcap) : w(Value::weight(vocabulary, dim, storage, 2)) {
+    attributes.softcap = softcap;
     for (int64_t r = 0; r < rows; ++r)
       labels.push_back(r % 6 == 4 ? -100 : static_cast<int32_t>(r * 31 % vocabulary));
   }
@@ -54,7 +56,8 @@ struct Head {
       Value part = this->part(first, count);
       CallSpec step{"log_probability_tile",
                     {logits(part, first, set, threads), ids, max, sum, weighted, target, accumulator},
-                    {Value::constant(rows, count, 0), max, sum, weighted, target, accumulator}};
+                    {Value::constant(rows, count, 0), max, sum, weighted, target, accumulator},
+                    attributes};
       step.shared = {inPlace ? 0 : -1, 2, 3, 4, 5, 6};
       auto results = run(step, set, threads);
       max = results[1], sum = results[2], weighted = results[3], target = results[4];
@@ -63,7 +66,7 @@ struct Head {
     auto results = run({"log_probability_from_tiles",
                         {ids, max, sum, weighted, target, coefficients, accumulator, w},
                         {column, column, Value::constant(rows, dim, 0)},
-                        {},
+                        attributes,
                         1,
                         {-1, -1, inPlace ? 6 : -1}},
                        set, threads);
@@ -76,7 +79,8 @@ struct Head {
         int64_t count = std::min(tile, vocabulary - first);
         CallSpec step{"log_probability_logits_gradient",
                       {logits(part(first, count), first, set, threads), ids, max, sum, target, coefficients},
-                      {Value::constant(rows, count, 0)}};
+                      {Value::constant(rows, count, 0)},
+                      attributes};
         step.operands.insert(step.operands.end(), more.begin(), more.end());
         step.shared = {inPlace ? 0 : -1};
         Value gradient = run(step, set, threads)[0];
@@ -100,11 +104,15 @@ struct Head {
     }
     std::vector<double> dw(vocabulary * dim), ofEntropy(vocabulary * dim);
     for (int64_t r = 0; r < rows; ++r) {
-      std::vector<double> logits(vocabulary), gradient(dim);
+      std::vector<double> logits(vocabulary), slopes(vocabulary, 1.0), gradient(dim);
       double z = 0, entropy = 0, logProbability = 0;
       for (int64_t v = 0; v < vocabulary; ++v) {
         for (int64_t c = 0; c < dim; ++c)
           logits[v] += static_cast<double>(x.element(r, c)) * weights[v][c];
+        if (const double cap = attributes.softcap; cap > 0) {
+          const double bounded = std::tanh(logits[v] / cap);
+          logits[v] = cap * bounded, slopes[v] = 1 - bounded * bounded;
+        }
         z += std::exp(logits[v]);
       }
       if (labels[r] >= 0) {
@@ -113,14 +121,14 @@ struct Head {
           const double p = std::exp(logits[v]) / z;
           entropy -= p * std::log(p);
           for (int64_t c = 0; c < dim; ++c) {
-            gradient[c] += ((v == labels[r]) - p) * weights[v][c];
-            dw[v * dim + c] += coefficients.element(r, 0) * ((v == labels[r]) - p) * x.element(r, c);
+            gradient[c] += ((v == labels[r]) - p) * slopes[v] * weights[v][c];
+            dw[v * dim + c] += coefficients.element(r, 0) * ((v == labels[r]) - p) * slopes[v] * x.element(r, c);
           }
         }
         for (int64_t v = 0; v < vocabulary; ++v) {
           const double logP = logits[v] - std::log(z), slope = -std::exp(logP) * (logP + entropy);
           for (int64_t c = 0; c < dim; ++c)
-            ofEntropy[v * dim + c] += entropyCoefficients.element(r, 0) * slope * x.element(r, c);
+            ofEntropy[v * dim + c] += entropyCoefficients.element(r, 0) * slope * slopes[v] * x.element(r, c);
         }
       }
       outcome.logProbabilities.push_back(static_cast<float>(logProbability));
@@ -138,8 +146,8 @@ struct Head {
 } // namespace
 
 TEST(LogProbability, TilesMakeTheWhole) {
-  for (Storage storage : {Storage::F32, Storage::Int8}) {
-    Head head(storage);
+  for (auto [storage, softcap] : {std::pair{Storage::F32, 0.0f}, {Storage::Int8, 0.0f}, {Storage::F32, 5.0f}}) {
+    Head head(storage, softcap);
     Outcome exact = head.exact();
     for (InstructionSet set : {InstructionSet::Reference, instructionSet()})
       for (int64_t tile : {113, 40, 7})

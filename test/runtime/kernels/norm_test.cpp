@@ -42,9 +42,31 @@ TEST(LayerNorm, ForwardAndGradient) {
       Value dy = Value::random(rows, columns, 3), out = Value::constant(rows, columns, 0);
       expectAgreement({"layer_norm", {x, w, {}}, {out}, normAttributes(0)}, 4e-6);
       expectAgreement({"layer_norm", {x, w, b}, {out}, normAttributes(0)}, 4e-6);
+      expectAgreement({"layer_norm", {x, w, b}, {out}, normAttributes(1)}, 4e-6);
+      expectAgreement({"layer_norm_input_gradient", {x, w, dy}, {out}, normAttributes(1)}, 4e-6);
       expectAgreement({"layer_norm_input_gradient", {x, w, dy}, {out}, normAttributes(0)}, 4e-6);
       expectAgreement({"layer_norm_input_gradient", {x, w, dy}, {out}, normAttributes(0), 1, {2}}, 4e-6);
     }
+}
+
+TEST(Rope, InterleavedPairsAreNeighbours) {
+  float frequencies[] = {1.0f, 0.3f};
+  Attributes halves;
+  halves.headDim = 5, halves.frequencies = frequencies, halves.frequencyCount = 2;
+  Attributes interleaved = halves;
+  interleaved.interleaved = true;
+  Value x = Value::random(4, 5, 1), reordered = x, y = Value::constant(4, 5, 0);
+  constexpr int order[] = {0, 2, 1, 3, 4}; // where each column of halves lies among neighbours
+  for (int r = 0; r < 4; ++r)
+    for (int c = 0; c < 5; ++c)
+      reordered.element(r, c) = x.element(r, order[c]);
+  for (InstructionSet set : availableInstructionSets()) {
+    Value expected = run({"rope", {x}, {y}, halves, 4}, set)[0];
+    Value actual = run({"rope", {reordered}, {y}, interleaved, 4}, set)[0];
+    for (int r = 0; r < 4; ++r)
+      for (int c = 0; c < 5; ++c)
+        EXPECT_NEAR(actual.element(r, c), expected.element(r, order[c]), 1e-6) << nameOf(set);
+  }
 }
 
 TEST(Rope, TurnsHeadsByTheirPosition) {
@@ -60,6 +82,9 @@ TEST(Rope, TurnsHeadsByTheirPosition) {
     attributes.inverse = true;
     expectAgreement({"rope", {x}, {y}, attributes, 50, {0}});
     // A chunk far along a long sequence.
+    expectAgreement({"rope", {x.at(100000)}, {y.at(100000)}, attributes, 131072, {0}});
+    attributes.interleaved = true;
+    expectAgreement({"rope", {x}, {y}, attributes, 50});
     expectAgreement({"rope", {x.at(100000)}, {y.at(100000)}, attributes, 131072, {0}});
   }
 }

@@ -80,4 +80,8 @@ TEST(ParameterGradient, OfTablesIsTheDerivative) {
   expectDerivative({"embedding", {ids, w}, {out}}, 1, {"embedding_weight_gradient", {ids, dy}, {dw}}, dy);
   expectDerivative({"position_embedding", {w}, {out}, {}, 6}, 0,
                    {"position_embedding_weight_gradient", {dy}, {dw}, {}, 6}, dy);
+  Attributes attributes;
+  attributes.offset = 1;
+  expectDerivative({"position_embedding", {w}, {out}, attributes, 5}, 0,
+                   {"position_embedding_weight_gradient", {dy}, {dw}, attributes, 5}, dy);
 }

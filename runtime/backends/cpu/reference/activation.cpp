@@ -87,8 +87,26 @@ static void gatedGradient(const Call &call, const Context &) {
     }
 }
 
+static void softcap(const Call &call, const Context &) {
+  const Tensor &x = call.operands[0], &y = call.results[0];
+  const double cap = call.attributes.softcap;
+  for (int64_t n = 0; n < y.rows; ++n)
+    for (int64_t i = 0; i < y.columns; ++i)
+      rowOf(y, n).set(i, static_cast<float>(cap * std::tanh(rowOf(x, n)[i] / cap)));
+}
+
+static void softcapGradient(const Call &call, const Context &) {
+  const Tensor &x = call.operands[0], &dy = call.operands[1], &dx = call.results[0];
+  for (int64_t n = 0; n < dx.rows; ++n)
+    for (int64_t i = 0; i < dx.columns; ++i) {
+      const double tangent = std::tanh(rowOf(x, n)[i] / static_cast<double>(call.attributes.softcap));
+      rowOf(dx, n).set(i, static_cast<float>(rowOf(dy, n)[i] * (1 - tangent * tangent)));
+    }
+}
+
 constexpr KernelTable activationKernels = {
-    {"silu", silu}, {"silu_gradient", siluGradient}, {"relu", relu},   {"relu_gradient", reluGradient},
-    {"gelu", gelu}, {"gelu_gradient", geluGradient}, {"gated", gated}, {"gated_gradient", gatedGradient}};
+    {"silu", silu},   {"silu_gradient", siluGradient},  {"relu", relu},       {"relu_gradient", reluGradient},
+    {"gelu", gelu},   {"gelu_gradient", geluGradient},  {"softcap", softcap}, {"softcap_gradient", softcapGradient},
+    {"gated", gated}, {"gated_gradient", gatedGradient}};
 
 } // namespace mebp::cpu::reference

@@ -18,6 +18,12 @@ static double dot(Row a, Row b, int64_t size) {
   return sum;
 }
 
+// What a product of a query and a key is to the softmax.
+static double scoreOf(double product, const Attributes &attributes) {
+  double score = attributes.scale * product, cap = attributes.softcap;
+  return cap > 0 ? cap * std::tanh(score / cap) : score;
+}
+
 void attention(const Call &call, const Context &context) {
   const Tensor &q = call.operands[0], &k = call.operands[1], &v = call.operands[2];
   const Tensor &o = call.results[0], &lse = call.results[1];
@@ -33,10 +39,10 @@ void attention(const Call &call, const Context &context) {
       int64_t begin = firstVisible(place.position, attributes.window);
       double maximum = -INFINITY, total = 0;
       for (int64_t j = begin; j <= place.position; ++j)
-        maximum = std::max(maximum, attributes.scale * dot(query, rowOf(k, keyAt(j)) + column, dim));
+        maximum = std::max(maximum, scoreOf(dot(query, rowOf(k, keyAt(j)) + column, dim), attributes));
       std::fill_n(sums, dim, 0.0);
       for (int64_t j = begin; j <= place.position; ++j) {
-        double p = std::exp(attributes.scale * dot(query, rowOf(k, keyAt(j)) + column, dim) - maximum);
+        double p = std::exp(scoreOf(dot(query, rowOf(k, keyAt(j)) + column, dim), attributes) - maximum);
         total += p;
         for (int64_t c = 0; c < dim; ++c)
           sums[c] += p * rowOf(v, keyAt(j))[column + c];
@@ -64,15 +70,19 @@ struct Gradient {
   const Attributes &attributes;
   int64_t dim, group;
 
-  double probability(int64_t n, int64_t head, int64_t token) const {
-    double score = dot(rowOf(q, n) + head * dim, rowOf(k, token) + head / group * dim, dim);
-    return std::exp(attributes.scale * score - floatRowOf(lse, n)[head]);
+  double score(int64_t n, int64_t head, int64_t token) const {
+    return scoreOf(dot(rowOf(q, n) + head * dim, rowOf(k, token) + head / group * dim, dim), attributes);
   }
-  // dL/d(score before scaling), times scale.
+  double probability(int64_t n, int64_t head, int64_t token) const {
+    return std::exp(score(n, head, token) - floatRowOf(lse, n)[head]);
+  }
+  // dL/d(product of query and key).
   double scoreGradient(int64_t n, int64_t head, int64_t token, double p) const {
     const Row dout = rowOf(upstream, n) + head * dim;
     double mean = dot(dout, rowOf(o, n) + head * dim, dim);
-    return attributes.scale * p * (dot(dout, rowOf(v, token) + head / group * dim, dim) - mean);
+    double bounded = attributes.softcap > 0 ? score(n, head, token) / attributes.softcap : 0;
+    double slope = attributes.scale * (1 - bounded * bounded);
+    return slope * p * (dot(dout, rowOf(v, token) + head / group * dim, dim) - mean);
   }
 };
 

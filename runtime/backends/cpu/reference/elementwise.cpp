@@ -27,20 +27,27 @@ static void scale(const Call &call, const Context &) {
       rowOf(y, n).set(i, call.attributes.alpha * rowOf(x, n)[i]);
 }
 
-static void split(const Call &call, const Context &) {
-  const Tensor &x = call.operands[0];
+// Calls body(part's row, whole's row, columns) for each part of each group of each row.
+template <typename Body>
+static void forEachPart(const Tensor &whole, const Tensor *parts, size_t count, int64_t groups, const Body &body) {
   int64_t column = 0;
-  for (size_t part = 0; part < call.resultCount; column += call.results[part++].columns)
-    for (int64_t n = 0; n < x.rows; ++n)
-      copyRow(rowOf(x, n) + column, rowOf(call.results[part], n), call.results[part].columns);
+  for (size_t part = 0; part < count; ++part) {
+    const int64_t size = parts[part].columns / groups;
+    for (int64_t n = 0; n < whole.rows; ++n)
+      for (int64_t group = 0; group < groups; ++group)
+        body(rowOf(parts[part], n) + group * size, rowOf(whole, n) + (group * (whole.columns / groups) + column), size);
+    column += size;
+  }
+}
+
+static void split(const Call &call, const Context &) {
+  forEachPart(call.operands[0], call.results, call.resultCount, call.attributes.groups,
+              [](Row part, Row whole, int64_t size) { copyRow(whole, part, size); });
 }
 
 static void concat(const Call &call, const Context &) {
-  const Tensor &y = call.results[0];
-  int64_t column = 0;
-  for (size_t part = 0; part < call.operandCount; column += call.operands[part++].columns)
-    for (int64_t n = 0; n < y.rows; ++n)
-      copyRow(rowOf(call.operands[part], n), rowOf(y, n) + column, call.operands[part].columns);
+  forEachPart(call.results[0], call.operands, call.operandCount, call.attributes.groups,
+              [](Row part, Row whole, int64_t size) { copyRow(part, whole, size); });
 }
 
 static void fill(const Call &call, const Context &) {

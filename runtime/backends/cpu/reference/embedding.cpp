@@ -15,7 +15,7 @@ static void embedding(const Call &call, const Context &) {
 static void positionEmbedding(const Call &call, const Context &context) {
   const Tensor &w = call.operands[0], &y = call.results[0];
   for (int64_t r = 0; r < y.rows; ++r)
-    dequantizeRow(w, placeOf(y, r, context).position, rowOf(y, r));
+    dequantizeRow(w, placeOf(y, r, context).position + call.attributes.offset, rowOf(y, r));
 }
 
 constexpr KernelTable embeddingKernels = {{"embedding", embedding}, {"position_embedding", positionEmbedding}};

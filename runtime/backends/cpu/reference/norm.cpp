@@ -70,6 +70,7 @@ static void layerNorm(const Call &call, const Context &context) {
   const Tensor &x = call.operands[0], &w = call.operands[1], &b = operandOf(call, 2), &y = call.results[0];
   float *weights = weightsOf(w, context);
   float *bias = weights + w.columns;
+  double offset = call.attributes.weightOffset;
   if (b.present())
     dequantizeRow(b, 0, bias);
   for (int64_t n = 0; n < x.rows; ++n) {
@@ -77,7 +78,7 @@ static void layerNorm(const Call &call, const Context &context) {
     Moments moments = momentsOf(in, x.columns, call.attributes.epsilon);
     for (int64_t i = 0; i < x.columns; ++i) {
       double normal = (in[i] - moments.mean) / moments.deviation;
-      rowOf(y, n).set(i, static_cast<float>(normal * weights[i] + (b.present() ? bias[i] : 0.0f)));
+      rowOf(y, n).set(i, static_cast<float>(normal * (offset + weights[i]) + (b.present() ? bias[i] : 0.0f)));
     }
   }
 }
@@ -85,19 +86,20 @@ static void layerNorm(const Call &call, const Context &context) {
 static void layerNormInputGradient(const Call &call, const Context &context) {
   const Tensor &x = call.operands[0], &w = call.operands[1], &dy = call.operands[2], &dx = call.results[0];
   const float *weights = weightsOf(w, context);
+  double offset = call.attributes.weightOffset;
   for (int64_t n = 0; n < x.rows; ++n) {
     const Row in = rowOf(x, n), upstream = rowOf(dy, n);
     Moments moments = momentsOf(in, x.columns, call.attributes.epsilon);
     double mean = 0, product = 0;
     for (int64_t i = 0; i < x.columns; ++i) {
-      double scaled = static_cast<double>(upstream[i]) * weights[i];
+      double scaled = upstream[i] * (offset + weights[i]);
       mean += scaled;
       product += scaled * (in[i] - moments.mean) / moments.deviation;
     }
     mean /= x.columns;
     product /= x.columns;
     for (int64_t i = 0; i < x.columns; ++i) {
-      double scaled = static_cast<double>(upstream[i]) * weights[i];
+      double scaled = upstream[i] * (offset + weights[i]);
       double normal = (in[i] - moments.mean) / moments.deviation;
       rowOf(dx, n).set(i, static_cast<float>((scaled - mean - normal * product) / moments.deviation));
     }

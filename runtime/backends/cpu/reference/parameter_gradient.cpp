@@ -71,7 +71,7 @@ static void positionEmbeddingWeightGradient(const Call &call, const Context &con
   begin(dw, operandOf(call, 1));
   for (int64_t n = 0; n < dy.rows; ++n)
     for (int64_t i = 0; i < dy.columns; ++i)
-      addTo(rowOf(dw, placeOf(dy, n, context).position), i, rowOf(dy, n)[i]);
+      addTo(rowOf(dw, placeOf(dy, n, context).position + call.attributes.offset), i, rowOf(dy, n)[i]);
 }
 
 constexpr KernelTable parameterGradientKernels = {

@@ -17,12 +17,13 @@ static void rope(const Call &call, const Context &context) {
       const Row in = rowOf(x, n) + head, out = rowOf(y, n) + head;
       auto position = static_cast<float>(placeOf(x, n, context).position);
       for (int64_t i = 0; i < count; ++i) {
+        int64_t a = attributes.interleaved ? 2 * i : i, b = attributes.interleaved ? 2 * i + 1 : i + count;
         // The f32 product that models were trained with; from there on in double.
         auto angle = static_cast<double>((attributes.inverse ? -position : position) * attributes.frequencies[i]);
-        double first = in[i], second = in[i + count];
+        double first = in[a], second = in[b];
         double cosine = attributes.scale * std::cos(angle), sine = attributes.scale * std::sin(angle);
-        out.set(i, static_cast<float>(first * cosine - second * sine));
-        out.set(i + count, static_cast<float>(second * cosine + first * sine));
+        out.set(a, static_cast<float>(first * cosine - second * sine));
+        out.set(b, static_cast<float>(second * cosine + first * sine));
       }
       copyRow(in + 2 * count, out + 2 * count, attributes.headDim - 2 * count);
     }

@@ -33,6 +33,24 @@ HWY_INLINE Sigmoid sigmoid(FloatVector x) {
   return {value, hn::Mul(exponential, value)};
 }
 
+// tanh(x), which is sigmoid(2 |x|) - sigmoid(-2 |x|) with x's sign, and its slope.
+struct Tangent {
+  FloatVector value;
+  FloatVector slope;
+};
+HWY_INLINE Tangent tangent(FloatVector x) {
+  const FloatTag d;
+  const FloatVector square = hn::Mul(x, x);
+  Sigmoid s = sigmoid(hn::Mul(hn::Set(d, 2.0f), hn::Abs(x)));
+  // Below 1/4, a series: the difference of two numbers near 1/2 would leave few digits.
+  FloatVector series = hn::Set(d, 62.0f / 2835);
+  for (float coefficient : {-17.0f / 315, 2.0f / 15, -1.0f / 3, 1.0f})
+    series = hn::MulAdd(series, square, hn::Set(d, coefficient));
+  FloatVector large = hn::CopySign(hn::Sub(s.value, s.rest), x);
+  FloatVector value = hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 0.25f)), hn::Mul(x, series), large);
+  return {value, hn::Mul(hn::Set(d, 4.0f), hn::Mul(s.value, s.rest))};
+}
+
 template <Activation activation> struct Formula;
 
 template <> struct Formula<Activation::Silu> {

@@ -40,6 +40,34 @@ void Backward(const Call &call, const Context &context, Activation activation) {
   });
 }
 
+void Softcap(const Call &call, const Context &context) {
+  const FloatTag d;
+  const Tensor &x = call.operands[0], &y = call.results[0];
+  const float cap = call.attributes.softcap;
+  parallelRows(context, y.rows, y.columns, [&](int64_t row) HWY_ATTR {
+    auto body = [&](auto from, auto to) HWY_ATTR {
+      mapRow(to, y.columns, [&](int64_t i, int64_t n) HWY_ATTR {
+        return hn::Mul(hn::Set(d, cap), tangent(hn::Mul(hn::Set(d, 1 / cap), loadSome(from + i, n))).value);
+      });
+    };
+    withRows(body, rowOf(x, row), rowOf(y, row));
+  });
+}
+
+void SoftcapGradient(const Call &call, const Context &context) {
+  const FloatTag d;
+  const Tensor &x = call.operands[0], &dy = call.operands[1], &dx = call.results[0];
+  const float cap = call.attributes.softcap;
+  parallelRows(context, dx.rows, dx.columns, [&](int64_t row) HWY_ATTR {
+    auto body = [&](auto from, auto upstream, auto to) HWY_ATTR {
+      mapRow(to, dx.columns, [&](int64_t i, int64_t n) HWY_ATTR {
+        return hn::Mul(loadSome(upstream + i, n), tangent(hn::Mul(hn::Set(d, 1 / cap), loadSome(from + i, n))).slope);
+      });
+    };
+    withRows(body, rowOf(x, row), rowOf(dy, row), rowOf(dx, row));
+  });
+}
+
 void Gated(const Call &call, const Context &context) {
   const Tensor &gate = call.operands[0], &up = call.operands[1], &y = call.results[0];
   withFormula(call.attributes.activation, [&](auto formula) HWY_ATTR {
@@ -80,6 +108,8 @@ HWY_AFTER_NAMESPACE();
 namespace mebp::cpu::vector {
 HWY_EXPORT(Forward);
 HWY_EXPORT(Backward);
+HWY_EXPORT(Softcap);
+HWY_EXPORT(SoftcapGradient);
 HWY_EXPORT(Gated);
 HWY_EXPORT(GatedGradient);
 
@@ -107,6 +137,8 @@ constexpr KernelTable activationKernels = {{"silu", silu},
                                            {"relu_gradient", reluGradient},
                                            {"gelu", gelu},
                                            {"gelu_gradient", geluGradient},
+                                           {"softcap", MEBP_BEST(Softcap)},
+                                           {"softcap_gradient", MEBP_BEST(SoftcapGradient)},
                                            {"gated", MEBP_BEST(Gated)},
                                            {"gated_gradient", MEBP_BEST(GatedGradient)}};
 

@@ -12,7 +12,7 @@
 
 #include "format/alignment.h"
 #include "runtime/backends/cpu/kernel/operands.h"
-#include "runtime/backends/cpu/vector/exp-inl.h"
+#include "runtime/backends/cpu/vector/activation-inl.h"
 #include "runtime/backends/cpu/vector/expand-inl.h"
 #include "runtime/backends/cpu/vector/parallel.h"
 
@@ -117,6 +117,19 @@ struct QueryTile {
     return hn::And(hn::Le(key, hn::Load(d, last + lane)), hn::Ge(key, hn::Load(d, first + lane)));
   }
 };
+
+// Makes of the products[keys, lanes] of queries and keys what the softmax has to multiply by the result: all that is
+// between, if anything is.
+HWY_INLINE float prepareScores(const Attributes &attributes, float *products, int64_t count) {
+  if (attributes.softcap <= 0)
+    return attributes.scale;
+  const FloatTag d;
+  const FloatVector cap = hn::Set(d, attributes.softcap), factor = hn::Set(d, attributes.scale / attributes.softcap);
+  mapRow(products, count, [&](int64_t i, int64_t n) HWY_ATTR {
+    return hn::Mul(cap, tangent(hn::Mul(factor, loadSome(products + i, n))).value);
+  });
+  return 1.0f;
+}
 
 } // namespace mebp::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

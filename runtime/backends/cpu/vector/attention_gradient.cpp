@@ -59,24 +59,32 @@ template <typename Products> struct GradientTile : QueryTile {
     }
   }
 
-  // Fills probabilities[keys, lanes] with p and scores[keys, lanes] with p (do . v - mean).
+  // Fills probabilities[keys, lanes] with p and scores[keys, lanes] with p (do . v - mean), times the slope of a cap.
   void computeScores(int64_t position, int64_t keys) const {
     const FloatTag d;
     const Tensor &k = call.operands[1], &v = call.operands[2];
     buffers.products.multiply(*this, k, position, keys, buffers.queries, buffers.probabilities);
     buffers.products.multiply(*this, v, position, keys, buffers.upstream, buffers.scores);
+    const float cap = call.attributes.softcap;
+    const float factor = prepareScores(call.attributes, buffers.probabilities, keys * panelWidth);
     withSight(position, keys, [&](auto allSeen) HWY_ATTR {
-      const FloatVector scale = hn::Set(d, call.attributes.scale);
+      const FloatVector scale = hn::Set(d, factor);
       for (int64_t lane = 0; lane < panelWidth; lane += lanes) {
         FloatVector logSum = hn::Load(d, logSums + lane), mean = hn::Load(d, means + lane);
         for (int64_t j = 0; j < keys; ++j) {
           float *probability = buffers.probabilities + j * panelWidth + lane;
           float *score = buffers.scores + j * panelWidth + lane;
-          FloatVector p = exponentialOf(hn::MulSub(scale, hn::Load(d, probability), logSum));
+          const FloatVector prepared = hn::Load(d, probability);
+          FloatVector p = exponentialOf(hn::MulSub(scale, prepared, logSum));
           if (!allSeen)
             p = hn::IfThenElseZero(sees(lane, position + j), p);
+          FloatVector ds = hn::Mul(p, hn::Sub(hn::Load(d, score), mean));
+          if (cap > 0) {
+            const FloatVector bounded = hn::Mul(hn::Set(d, 1 / cap), prepared);
+            ds = hn::Mul(ds, hn::NegMulAdd(bounded, bounded, hn::Set(d, 1.0f)));
+          }
           hn::Store(p, d, probability);
-          hn::Store(hn::Mul(p, hn::Sub(hn::Load(d, score), mean)), d, score);
+          hn::Store(ds, d, score);
         }
       }
     });

@@ -29,8 +29,10 @@ public:
     const int64_t firstKey = firstVisible(place.position, shape.window), column = head / shape.group * shape.dim;
     const FloatTag d;
     const Row q = rowOf(shape.q, row) + head * shape.dim;
+    // Where scores are more than products, those are computed first.
+    const float scale = call.attributes.softcap > 0 ? 1.0f : call.attributes.scale;
     mapRow(query, paddedDim(shape.dim), [&](int64_t i, int64_t) HWY_ATTR {
-      return hn::Mul(hn::Set(d, call.attributes.scale), loadSome(q + i, std::max<int64_t>(0, shape.dim - i)));
+      return hn::Mul(hn::Set(d, scale), loadSome(q + i, std::max<int64_t>(0, shape.dim - i)));
     });
     std::fill_n(sums, paddedDim(shape.dim), 0.0f);
     float maximum = -1e30f, sum = 0; // finite: differences stay numbers
@@ -40,6 +42,8 @@ public:
       auto rowsOf = [&](const Tensor &tensor) { return rowOf(tensor, keyRow) + column; };
       const Tensor &k = call.operands[1], &v = call.operands[2];
       withRows([&](auto keys) HWY_ATTR { multiplyKeys(keys, k.stride, count); }, rowsOf(k));
+      if (call.attributes.softcap > 0)
+        prepareScores(call.attributes, weights, count);
       const float correction = weigh(count, maximum, sum);
       withRows([&](auto values) HWY_ATTR { addValues(values, v.stride, count, correction); }, rowsOf(v));
     }

@@ -14,8 +14,9 @@ static void embedding(const Call &call, const Context &context) {
 
 static void positionEmbedding(const Call &call, const Context &context) {
   const Tensor &w = call.operands[0], &y = call.results[0];
-  parallelRows(context, y.rows, y.columns,
-               [&](int64_t row) { dequantizeRow(w, placeOf(y, row, context).position, rowOf(y, row)); });
+  parallelRows(context, y.rows, y.columns, [&](int64_t row) {
+    dequantizeRow(w, placeOf(y, row, context).position + call.attributes.offset, rowOf(y, row));
+  });
 }
 
 constexpr KernelTable embeddingKernels = {{"embedding", embedding}, {"position_embedding", positionEmbedding}};

@@ -100,7 +100,7 @@ void LayerNorm(const Call &call, const Context &context) {
   parallelRows(
       context, x.rows, x.columns,
       [&](float *weights) HWY_ATTR {
-        dequantizeRow(w, 0, weights);
+        prepareWeights(w, call.attributes.weightOffset, weights);
         if (b.present())
           dequantizeRow(b, 0, weights + w.columns);
         else
@@ -124,7 +124,8 @@ void LayerNormInputGradient(const Call &call, const Context &context) {
   const FloatTag d;
   const Tensor &x = call.operands[0], &w = call.operands[1], &dy = call.operands[2], &dx = call.results[0];
   parallelRows(
-      context, x.rows, x.columns, [&](float *weights) HWY_ATTR { dequantizeRow(w, 0, weights); },
+      context, x.rows, x.columns,
+      [&](float *weights) HWY_ATTR { prepareWeights(w, call.attributes.weightOffset, weights); },
       [&](int64_t row, const float *weights) HWY_ATTR {
         auto body = [&](auto in, auto upstream, auto out) HWY_ATTR {
           Moments moments = momentsOf(in, x.columns, call.attributes.epsilon);

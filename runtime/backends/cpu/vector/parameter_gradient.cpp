@@ -137,7 +137,8 @@ void PositionEmbeddingWeightGradient(const Call &call, const Context &context) {
   const Tensor &dy = call.operands[0], &dw = call.results[0];
   if (!operandOf(call, 1).present())
     zero(dw, context);
-  scatterRows(dy, dw, context, [&](int64_t row) { return placeOf(dy, row, context).position; });
+  scatterRows(dy, dw, context,
+              [&](int64_t row) { return placeOf(dy, row, context).position + call.attributes.offset; });
 }
 
 } // namespace mebp::cpu::HWY_NAMESPACE

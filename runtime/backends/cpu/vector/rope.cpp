@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// x, y [N,F], F a multiple of head_dim; frequencies [f], 2 f <= head_dim. Sines and cosines of a position are computed
-// once for all heads: the angle is the f32 product that models were trained with, the rest is in double.
+// x, y [N,F], F a multiple of head_dim; frequencies [f], 2 f <= head_dim. Pairs lie in halves, or interleaved. Sines
+// and cosines of a position are computed once for all heads: the angle is the f32 product that models were trained
+// with, the rest is in double.
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 #include "runtime/backends/cpu/vector/parallel.h"
@@ -39,6 +40,23 @@ static void prepareAngles(const Attributes &attributes, float position, float *c
   }
 }
 
+// A vector has whole pairs, with their cosines and sines twice: y = x cos + (x with each pair exchanged) (-sin, sin).
+template <typename In, typename Out>
+static void turnInterleaved(In in, Out out, const float *cosines, const float *sines, int64_t pairs) {
+  const FloatTag d;
+  for (int64_t i = 0; i < pairs; i += lanes / 2) {
+    const int64_t n = 2 * std::min<int64_t>(lanes / 2, pairs - i);
+    HWY_ALIGN float cosine[lanes] = {}, sine[lanes] = {};
+    for (int64_t j = 0; j < n / 2; ++j) {
+      cosine[2 * j] = cosine[2 * j + 1] = cosines[i + j];
+      sine[2 * j] = -sines[i + j], sine[2 * j + 1] = sines[i + j];
+    }
+    const FloatVector x = loadSome(in + 2 * i, n);
+    const FloatVector turned = hn::Mul(hn::Shuffle2301(x), hn::Load(d, sine));
+    storeSome(hn::MulAdd(x, hn::Load(d, cosine), turned), out + 2 * i, n);
+  }
+}
+
 void Rope(const Call &call, const Context &context) {
   const Tensor &x = call.operands[0], &y = call.results[0];
   const Attributes &attributes = call.attributes;
@@ -59,7 +77,14 @@ void Rope(const Call &call, const Context &context) {
               storeSome(hn::MulAdd(first, sine, hn::Mul(second, cosine)), out + head + half + i, n);
             }
         };
-        withRows(turn, rowOf(x, row), rowOf(y, row));
+        auto turnPairs = [&](auto in, auto out) HWY_ATTR {
+          for (int64_t head = 0; head < x.columns; head += attributes.headDim)
+            turnInterleaved(in + head, out + head, cosines, sines, half);
+        };
+        if (attributes.interleaved)
+          withRows(turnPairs, rowOf(x, row), rowOf(y, row));
+        else
+          withRows(turn, rowOf(x, row), rowOf(y, row));
         int64_t rest = attributes.headDim - 2 * half;
         for (int64_t column = 2 * half; rest > 0 && column < x.columns; column += attributes.headDim)
           copyRow(rowOf(x, row) + column, rowOf(y, row) + column, rest);

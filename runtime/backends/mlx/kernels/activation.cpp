@@ -55,6 +55,10 @@ static void reluGradient(Call &call) { backward(call, Activation::Relu); }
 static void gelu(Call &call) { forward(call, call.attributes.activation); }
 static void geluGradient(Call &call) { backward(call, call.attributes.activation); }
 
+static array tangentOf(const Call &call) { return mx::tanh(call.numbers(0) / call.attributes.softcap); }
+static void softcap(Call &call) { call.give(0, call.attributes.softcap * tangentOf(call)); }
+static void softcapGradient(Call &call) { call.give(0, call.numbers(1) * (1 - mx::square(tangentOf(call)))); }
+
 static void gated(Call &call) {
   call.give(0, curveOf(call.attributes.activation, call.numbers(0)).value * call.numbers(1));
 }
@@ -67,7 +71,8 @@ static void gatedGradient(Call &call) {
 }
 
 constexpr KernelTable activationKernels = {
-    {"silu", silu}, {"silu_gradient", siluGradient}, {"relu", relu},   {"relu_gradient", reluGradient},
-    {"gelu", gelu}, {"gelu_gradient", geluGradient}, {"gated", gated}, {"gated_gradient", gatedGradient}};
+    {"silu", silu},   {"silu_gradient", siluGradient},  {"relu", relu},       {"relu_gradient", reluGradient},
+    {"gelu", gelu},   {"gelu_gradient", geluGradient},  {"softcap", softcap}, {"softcap_gradient", softcapGradient},
+    {"gated", gated}, {"gated_gradient", gatedGradient}};
 
 } // namespace mebp::mlx

@@ -17,8 +17,10 @@ array Heads::scores(const array &q, const array &k, const array &query, const ar
   array visible = key <= query;
   if (attributes.window > 0)
     visible = mx::logical_and(visible, key > query - array(attributes.window));
-  return mx::where(visible, attributes.scale * product(q, mx::swapaxes(k, 2, 3)),
-                   array(-std::numeric_limits<float>::infinity()));
+  array values = attributes.scale * product(q, mx::swapaxes(k, 2, 3));
+  if (attributes.softcap > 0)
+    values = attributes.softcap * mx::tanh(values / attributes.softcap);
+  return mx::where(visible, values, array(-std::numeric_limits<float>::infinity()));
 }
 
 Softmax::Softmax(const array &scores)
@@ -112,9 +114,12 @@ static void attentionGradient(Call &call) {
     auto ofPiece = [&](const array &matrix) { return heads.queries(rowsOf(matrix, piece.row, piece.rows)); };
     array query = dq.empty() ? ofPiece(q) : behind({dq.back(), dk, dv}, ofPiece(q));
     array key = heads.keys(keyRowsOf(k, piece)), dout = ofPiece(upstream);
-    array p = mx::exp(heads.scores(query, key, piece.queryPositions(), piece.keyPositions()) - ofPiece(lse));
+    array scores = heads.scores(query, key, piece.queryPositions(), piece.keyPositions());
+    array p = mx::exp(scores - ofPiece(lse));
     array mean = sumOf(dout * ofPiece(o));
     array ds = call.attributes.scale * p * (product(dout, mx::swapaxes(heads.keys(keyRowsOf(v, piece)), 2, 3)) - mean);
+    if (const float cap = call.attributes.softcap; cap > 0)
+      ds = ds * (1 - mx::square(mx::maximum(scores, array(-cap)) / cap)); // hidden ones are infinite, and p is 0
     dq.push_back(heads.fromQueries(product(ds, key)));
     addKeyRows(dk, heads.fromKeys(product(mx::swapaxes(ds, 2, 3), query)), piece);
     addKeyRows(dv, heads.fromKeys(product(mx::swapaxes(p, 2, 3), dout)), piece);

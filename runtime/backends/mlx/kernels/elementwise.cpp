@@ -11,18 +11,31 @@ static void add(Call &call) { call.give(0, call.numbers(0) + call.numbers(1)); }
 static void multiply(Call &call) { call.give(0, call.numbers(0) * call.numbers(1)); }
 static void scale(Call &call) { call.give(0, call.attributes.alpha * call.numbers(0)); }
 
+// [rows * groups, columns / groups]: each group is a row of its own.
+static array inGroups(const Call &call, const array &x) {
+  const int groups = call.attributes.groups;
+  return groups == 1 ? x : mx::reshape(x, {x.shape(0) * groups, x.shape(1) / groups});
+}
+static array outOfGroups(const Call &call, const array &x) {
+  const int groups = call.attributes.groups;
+  return groups == 1 ? x : mx::reshape(x, {x.shape(0) / groups, x.shape(1) * groups});
+}
+
 static void split(Call &call) {
-  array x = call.numbers(0);
+  const array x = inGroups(call, call.numbers(0));
   int column = 0;
-  for (size_t part = 0; part < call.results.size(); column += call.results[part++].columns)
-    call.give(part, columnsOf(x, column, call.results[part].columns));
+  for (size_t part = 0; part < call.results.size(); ++part) {
+    const int columns = call.results[part].columns / call.attributes.groups;
+    call.give(part, outOfGroups(call, columnsOf(x, column, columns)));
+    column += columns;
+  }
 }
 
 static void concat(Call &call) {
   std::vector<array> parts;
   for (size_t part = 0; part < call.operands.size(); ++part)
-    parts.push_back(call.numbers(part));
-  call.give(0, mx::concatenate(parts, 1));
+    parts.push_back(inGroups(call, call.numbers(part)));
+  call.give(0, outOfGroups(call, mx::concatenate(parts, 1)));
 }
 
 static void fill(Call &call) {

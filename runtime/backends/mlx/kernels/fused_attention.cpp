@@ -25,7 +25,8 @@ std::optional<array> fusedAttention(const Call &call, bool onlyByItsKernel) {
   const int batch = call.live.batch, count = call.live.sequence;
   const array &q = call.value(0).data;
   // A chunk of the tokens, or a window, would need a mask for each trip.
-  if (!call.routes.fusedAttention || call.wants(1) || attributes.window > 0 || q.shape(0) != batch * count)
+  if (!call.routes.fusedAttention || call.wants(1) || attributes.window > 0 || attributes.softcap > 0 ||
+      q.shape(0) != batch * count)
     return std::nullopt;
   const bool ofState = attributes.capacity > 0;
   const int keys = ofState ? keptRows(call) : count;

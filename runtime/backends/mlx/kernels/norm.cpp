@@ -41,13 +41,14 @@ static Normal normalOf(const array &x, float epsilon) {
 }
 
 static void layerNorm(Call &call) {
-  array y = normalOf(call.numbers(0), call.attributes.epsilon).values * call.numbers(1);
+  array w = call.attributes.weightOffset + call.numbers(1);
+  array y = normalOf(call.numbers(0), call.attributes.epsilon).values * w;
   call.give(0, call.has(2) ? y + call.numbers(2) : y);
 }
 
 static void layerNormInputGradient(Call &call) {
   Normal normal = normalOf(call.numbers(0), call.attributes.epsilon);
-  array upstream = call.numbers(2) * call.numbers(1);
+  array upstream = call.numbers(2) * (call.attributes.weightOffset + call.numbers(1));
   array along = normal.values * meanOf(upstream * normal.values);
   call.give(0, (upstream - meanOf(upstream) - along) / normal.deviation);
 }

@@ -14,9 +14,15 @@ array positionsOf(const Call &call, int count) {
 
 static void embedding(Call &call) { call.give(0, gatherRows(call.value(1), mx::flatten(call.value(0).data))); }
 
+// The rows of a table of positions, which may have others before them.
+static array rowsOfPositions(const Call &call, int count) {
+  const array positions = positionsOf(call, count);
+  return call.attributes.offset == 0 ? positions : positions + array(call.attributes.offset);
+}
+
 static void positionEmbedding(Call &call) {
   const Window &y = call.results[0];
-  call.give(0, gatherRows(call.value(0), positionsOf(call, y.rows)));
+  call.give(0, gatherRows(call.value(0), rowsOfPositions(call, y.rows)));
 }
 
 static void rope(Call &call) {
@@ -31,9 +37,18 @@ static void rope(Call &call) {
   array cosine = attributes.scale * mx::cos(angles), sine = attributes.scale * mx::sin(angles);
   if (attributes.inverse)
     sine = -sine;
-  array first = columns(0, pairs), second = columns(pairs, 2 * pairs);
-  array turned = mx::concatenate(
-      {first * cosine - second * sine, second * cosine + first * sine, columns(2 * pairs, headDim)}, -1);
+  // Pairs lie in halves, or one after the other.
+  const mx::Shape step = {1, 1, attributes.interleaved ? 2 : 1};
+  const int other = attributes.interleaved ? 1 : pairs, end = attributes.interleaved ? 2 * pairs : pairs;
+  array first = mx::slice(x, {0, 0, 0}, {y.rows, x.shape(1), end}, step);
+  array second = mx::slice(x, {0, 0, other}, {y.rows, x.shape(1), 2 * pairs}, step);
+  array a = first * cosine - second * sine, b = second * cosine + first * sine;
+  if (attributes.interleaved) {
+    a = mx::reshape(mx::stack({a, b}, -1), {y.rows, -1, 2 * pairs});
+    b = columns(2 * pairs, headDim);
+  }
+  array turned =
+      attributes.interleaved ? mx::concatenate({a, b}, -1) : mx::concatenate({a, b, columns(2 * pairs, headDim)}, -1);
   call.give(0, mx::reshape(turned, {y.rows, y.columns}));
 }
 
@@ -48,7 +63,7 @@ static void embeddingWeightGradient(Call &call) { scatter(call, mx::flatten(call
 
 static void positionEmbeddingWeightGradient(Call &call) {
   array dy = call.numbers(0);
-  scatter(call, positionsOf(call, dy.shape(0)), dy, 1);
+  scatter(call, rowsOfPositions(call, dy.shape(0)), dy, 1);
 }
 
 constexpr KernelTable positionKernels = {{"embedding", embedding},

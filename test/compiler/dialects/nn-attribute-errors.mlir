@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// RUN: mebp-opt %s --split-input-file --verify-diagnostics
+
+!x = tensor<?x?x4xf32, #nn.tokens>
+func.func @f(%x: !x) {
+  // expected-error @below {{'nn.softcap' op has a softcap of 0.000000e+00; a number above 0 is needed}}
+  %0 = nn.softcap(%x) {softcap = 0.0 : f32} : (!x) -> !x
+  return
+}
+
+// -----
+
+!x = tensor<?x?x4xf32, #nn.tokens>
+func.func @f(%x: !x) {
+  // expected-error @below {{'nn.attention' op has a softcap of -1.000000e+00; a number above 0 is needed}}
+  %0, %1 = nn.attention(%x, %x, %x) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32, softcap = -1.0 : f32} : (!x, !x, !x) -> (!x, tensor<?x?x1xf32, #nn.tokens>)
+  return
+}
+
+// -----
+
+!x = tensor<?x?x4xf32, #nn.tokens>
+func.func @f(%x: !x) {
+  // expected-error @below {{'nn.split' op has 2 groups, which do not divide the 1 features of a part}}
+  %0:2 = nn.split(%x) {groups = 2 : i64} : (!x) -> (tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x3xf32, #nn.tokens>)
+  return
+}
+
+// -----
+
+func.func @f(%p: tensor<64x4xf32>) {
+  // expected-error @below {{'nn.position_embedding' op begins with row 64 of a table of 64}}
+  %0 = nn.position_embedding(%p) {offset = 64 : i64} : (tensor<64x4xf32>) -> tensor<?x?x4xf32, #nn.tokens>
+  return
+}
