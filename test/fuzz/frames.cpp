@@ -141,10 +141,9 @@ Status connect(Half &half, const mebp_transport &stream) {
   if (Status status = exchange.stream.open(stream, {}); !status.ok())
     return status;
   static const std::vector<int32_t> ids = test::tinyTokens(test::tinyBatch * test::tinySequence);
+  const mebp_batch batch = {ids.data(), ids.data(), test::tinyBatch, test::tinySequence};
   double loss;
-  Status status = half.session.withServer([&] {
-    return half.session.lossAndGradients({ids.data(), ids.data(), test::tinyBatch, test::tinySequence}, {}, loss);
-  });
+  Status status = half.session.withServer([&] { return half.session.lossAndGradients(batch, {}, loss); });
   half.generation.rewind(0);
   for (uint32_t count : {3u, 1u})
     if (status.ok())
