@@ -297,8 +297,9 @@ def test_a_signal_while_compiling_leaves_nothing(model, cached, samples, tmp_pat
     tool.chmod(0o755)
     monkeypatch.setenv("MEBP_TOOLS", str(tool.parent))
     started.unlink(missing_ok=True)
-    with running("train", model, "--data", samples, until=lambda _: started.exists()) as process:
-        compiler = int(started.read_text() or 0)
+    written = lambda _: started.exists() and started.read_text().endswith("\n")  # noqa: E731
+    with running("train", model, "--data", samples, until=written) as process:
+        compiler = int(started.read_text())
         process.send_signal(signal.SIGINT)
         assert process.wait(TIMEOUT) == 130
         assert printed(process.stderr) == "mebp: interrupted\n"
