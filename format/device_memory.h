@@ -68,7 +68,7 @@ inline uint64_t ofExperts(const HeldCall &call) {
 // Scores, and what softmax makes of them; queries, keys and values once more, with their heads in front.
 inline uint64_t ofAttention(const HeldCall &call) {
   const uint64_t rows = std::min(call.operands[0].rows, queryPiece), all = call.operands[1].rows;
-  const uint64_t keys = call.window ? std::min(all, call.window - 1 + rows) : all;
+  const uint64_t keys = call.window && call.signature.causal ? std::min(all, call.window - 1 + rows) : all;
   const uint64_t scores = call.heads * rows * keys * sizeof(float);
   uint64_t bytes = call.signature.cost == Cost::Attention ? 2 * scores : 5 * scores / 2;
   for (size_t i = 0; i < call.operandCount; ++i)

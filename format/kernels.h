@@ -27,11 +27,13 @@ enum class SlotType : uint8_t {
   Ids,        // i32 below the vocabulary
   Labels,     // i32 below the vocabulary, or -100
   Starts,     // i32: of each row the position within its batch item where its sample starts
+  Ends,       // i32: and where the next one does
 };
 
 // Numbers of rows, which the step is given.
 constexpr bool isIndex(SlotType type) {
-  return type == SlotType::Ids || type == SlotType::Labels || type == SlotType::Starts;
+  return type == SlotType::Ids || type == SlotType::Labels || type == SlotType::Starts ||
+         type == SlotType::Ends;
 }
 
 constexpr int8_t noSlot = -1;
@@ -48,7 +50,7 @@ struct Slot {
   int8_t reused = noSlot;      // the result that may take over this operand's memory if nothing reads it later
 };
 
-constexpr size_t maximumSlots = 9;
+constexpr size_t maximumSlots = 10;
 
 // Kernels that cut a matrix [N,F] into its columns or join them: which side has any number of parts.
 enum class Parts : uint8_t { None, Operands, Results };
@@ -78,6 +80,7 @@ enum class Rule : uint8_t {
   Heads,
   State,
   Rotary,
+  Row,
   Loss,
   Entropy,
   Route,
@@ -136,6 +139,7 @@ constexpr Slot ids(const char *name) { return {name, "N1", SlotType::Ids}; }
 constexpr Slot labels(const char *name) { return {name, "N1", SlotType::Labels}; }
 // Absent: every batch item is one sample.
 constexpr Slot starts() { return {"starts", "N1", SlotType::Starts, true}; }
+constexpr Slot ends() { return {"ends", "N1", SlotType::Ends, true}; }
 constexpr Slot optional(Slot slot) {
   slot.optional = true;
   return slot;
@@ -172,6 +176,7 @@ inline constexpr KernelSignature table[] = {
     KernelSignature{"position_embedding", {weight("w", "PD"), starts()}, {activation("y", "ND")}}
         .ofTokens()
         .withoutRoom(),
+    KernelSignature{"repeat_row", {weight("w", "RD")}, {activation("y", "ND")}}.under(Rule::Row).withoutRoom(),
     KernelSignature{"embedding_weight_gradient",
                     {ids("ids"), activation("dy", "ND"), optional(accumulating(exact("accumulator", "VD"), 0))},
                     {exact("dw", "VD")}}
@@ -268,6 +273,23 @@ inline constexpr KernelSignature table[] = {
                     {activation("dq", "NQ"), exact("dk", "SU"), exact("dv", "SU")}}
         .ofTokens()
         .inOrder()
+        .costing(Cost::AttentionGradient)
+        .under(Rule::Heads)
+        .needing(headColumn, Per::HeadColumn),
+    KernelSignature{"bidirectional_attention",
+                    {activation("q", "NQ"), activation("k", "SU"), activation("v", "SU"), starts(), ends()},
+                    {activation("o", "NQ"), exact("lse", "NH")}}
+        .ofTokens()
+        .costing(Cost::Attention)
+        .under(Rule::Heads)
+        .needing(headColumn, Per::HeadColumn),
+    KernelSignature{"bidirectional_attention_gradient",
+                    {activation("q", "NQ"), activation("k", "SU"), activation("v", "SU"), activation("o", "NQ"),
+                     exact("lse", "NH"), activation("do", "NQ"),
+                     optional(accumulating(exact("dk_accumulator", "SU"), 1)),
+                     optional(accumulating(exact("dv_accumulator", "SU"), 2)), starts(), ends()},
+                    {activation("dq", "NQ"), exact("dk", "SU"), exact("dv", "SU")}}
+        .ofTokens()
         .costing(Cost::AttentionGradient)
         .under(Rule::Heads)
         .needing(headColumn, Per::HeadColumn),

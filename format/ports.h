@@ -59,11 +59,11 @@ constexpr std::string_view flowOf(std::string_view name) {
 // forward instead of computing it again.
 
 // BATCH: token ids; of each row the number, within its batch item, of the first row of the sample that it belongs to,
-// where several are packed into an item. The head runs on the rows that predict a label, one after the other: the
+// where several are packed into an item, and of the first one behind it. The head runs on the rows that predict a label, one after the other: the
 // labels; which rows these are; dL/d(log-probability) of each, and by its other results where it has a derivative of
 // them.
 constexpr std::string_view idsPort = "ids", labelsPort = "labels", rowsPort = "rows", coefficientsPort = "coefficients",
-                           entropyCoefficientsPort = "entropy_coefficients", startsPort = "starts",
+                           entropyCoefficientsPort = "entropy_coefficients", startsPort = "starts", endsPort = "ends",
                            valueCoefficientsPort = "value_coefficients";
 // RESULT: of each label; of each row's distribution, in nats; of a value head.
 constexpr std::string_view logProbabilitiesPort = "log_probabilities", entropyPort = "entropy", valuesPort = "values",
@@ -93,6 +93,7 @@ inline constexpr StepPort stepPorts[] = {
     {valueCoefficientsPort, false, Storage::F32, true, false, true},
     {valuesPort, true, Storage::F32, true, false, true},
     {startsPort, false, Storage::I32, false, false, true},
+    {endsPort, false, Storage::I32, false, false, true},
 };
 
 constexpr const StepPort *findStepPort(std::string_view name) {

@@ -38,6 +38,9 @@ constexpr std::string_view layerOf(std::string_view weight) {
   return endsWith(weight, weightSuffix) ? weight.substr(0, weight.size() - weightSuffix.size()) : weight;
 }
 
+// A parameter of the model that is trained itself, in a file of adapters: PEFT's modules_to_save.
+inline std::string savedName(std::string_view parameter) { return std::string(peftPrefix).append(parameter); }
+
 constexpr std::string_view moduleOf(std::string_view layer) { return layer.substr(layer.rfind('.') + 1); }
 
 // Empty where it is no factor's name.

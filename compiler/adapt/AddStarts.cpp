@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Lets samples share a row of tokens: whatever looks at other tokens or at positions is told where each token's sample
-// starts (mebpc --packing). Which ops these are, format/kernels.h says. The head has none: which rows it predicts from
-// is the runtime's to say.
+// starts (mebpc --packing), and what looks at later ones, where it ends. Which ops these are, format/kernels.h says. The
+// head has none: which rows it predicts from is the runtime's to say.
 #include "compiler/adapt/Passes.h"
 
 #include "dialects/nn/Kernels.h"
@@ -32,19 +32,21 @@ struct AddStarts : impl::AddStartsBase<AddStarts> {
   }
 
   static void addTo(func::FuncOp function) {
-    Value starts;
-    for (Operation &op : function.getBody().front()) {
-      int slot = nn::findStartsSlot(&op);
-      if (slot == format::noSlot)
-        continue;
-      if (!starts) {
-        unsigned index = function.getNumArguments();
-        Type type = nn::getTokensType(1, IntegerType::get(function.getContext(), 32));
-        (void)function.insertArgument(index, type, {}, function.getLoc());
-        train::setArgumentPort(function, index, train::PortKind::Batch, format::startsPort);
-        starts = function.getArgument(index);
+    for (std::string_view port : {format::startsPort, format::endsPort}) {
+      Value bounds;
+      for (Operation &op : function.getBody().front()) {
+        int slot = nn::findSlot(&op, port);
+        if (slot == format::noSlot)
+          continue;
+        if (!bounds) {
+          unsigned index = function.getNumArguments();
+          Type type = nn::getTokensType(1, IntegerType::get(function.getContext(), 32));
+          (void)function.insertArgument(index, type, {}, function.getLoc());
+          train::setArgumentPort(function, index, train::PortKind::Batch, port);
+          bounds = function.getArgument(index);
+        }
+        nn::setSlotOperand(&op, slot, bounds);
       }
-      nn::setSlotOperand(&op, slot, starts);
     }
   }
 };

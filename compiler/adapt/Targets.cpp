@@ -31,6 +31,13 @@ SmallVector<AdaptedLinear> Targets::collect(train::BlockOp block, func::FuncOp f
 SmallVector<AdaptedLinear> Targets::find(train::BlockOp block, func::FuncOp function) {
   SmallVector<AdaptedLinear> found;
   bool isHead = block.getKind() == train::BlockKind::Head;
+  // PEFT would adapt by their names what is trained itself.
+  for (auto linear : function.getOps<nn::LinearOp>())
+    if (auto weight = dyn_cast<BlockArgument>(linear.getWeight());
+        weight && train::isTrainable(function, weight.getArgNumber())) {
+      StringRef name = train::getArgumentPort(function, weight.getArgNumber()).getName();
+      untouched.insert(std::string(format::moduleOf(format::layerOf(block.getParameter(name).getValue()))));
+    }
   for (const AdaptedLinear &linear : collect(block, function)) {
     std::string module(format::moduleOf(linear.layer));
     available.insert(module + (isHead ? " (the head)" : ""));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes parameters of the model themselves trainable (mebpc --train full).
+// Makes parameters of the model themselves trainable (mebpc --train full, and what a model names beside adapters).
 //
 // 1. A target is a pattern, in which * stands for anything, of a parameter's name, its alias or its layer's; all-linear
 //    is the weight of every linear layer but the head.
@@ -8,6 +8,7 @@
 //    or bf16: what a step changes is far below a quantised weight's grid. An optimizer that rounds at random takes
 //    int8.
 // 3. A target that matches nothing is an error, and so is a parameter that no block reads.
+// 4. What is `whole` is trained in any case, beside adapters, too: the head of a classifier.
 #include "compiler/adapt/Passes.h"
 
 #include "format/tensor_names.h"
@@ -36,6 +37,9 @@ struct TrainParameters : impl::TrainParametersBase<TrainParameters> {
       if (failed(matches) || llvm::any_of(*matches, [&](nn::ParameterOp found) { return failed(train(found)); }))
         return signalPassFailure();
     }
+    for (auto parameter : module.getOps<nn::ParameterOp>())
+      if (parameter.getWhole() && failed(train(parameter)))
+        return signalPassFailure();
   }
 
 private:

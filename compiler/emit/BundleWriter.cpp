@@ -284,6 +284,9 @@ SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const Options &options
   model.set_name(getText(module, "mebp.name"));
   if (auto vocabulary = module->getAttrOfType<IntegerAttr>("mebp.vocabulary"))
     model.set_vocabulary(vocabulary.getInt());
+  if (auto classes = module->getAttrOfType<ArrayAttr>("mebp.classes"))
+    for (auto name : classes.getAsRange<StringAttr>())
+      model.add_classes(name.str());
   RankedTensorType checkpoint = getCheckpointType(module);
   model.set_hidden(checkpoint.getDimSize(1));
   model.set_batch(options.shape.batch);

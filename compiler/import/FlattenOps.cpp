@@ -98,23 +98,47 @@ LogicalResult TokenFlattener::flattenGather(nn::OnnxOp node) {
            AxisLayout(axes));
     return success();
   }
+  if (auto constant = indices.getDefiningOp<nn::ConstantOp>())
+    return flattenRepeatedRow(node, constant);
   auto positions = indices.getDefiningOp<nn::PositionsOp>();
   if (!positions)
     return emitUnsupported(node) << "only rows of a parameter can be looked up, by token id or by position";
+  auto layout = getLayoutByPosition(indices, width);
+  if (!layout)
+    return emitUnsupported(node) << "its positions are repeated in another way than for each batch item";
+  define(node,
+         nn::PositionEmbeddingOp::create(builder, node.getLoc(), tokenType(width), table, Value(),
+                                         positions.getOffsetAttr()),
+         *layout);
+  return success();
+}
+
+/// Of rows that are looked up by indices [.., sequence], the same for each batch item.
+std::optional<AxisLayout> TokenFlattener::getLayoutByPosition(Value indices, int64_t width) const {
   SmallVector<AxisLayout::Pieces> axes;
   for (int64_t size : getShape(indices).drop_back()) {
     axes.emplace_back();
     if (size == batch)
       axes.back().push_back({0, batch, 1});
     else if (size != 1)
-      return emitUnsupported(node) << "its positions are repeated " << size << " times, which is not the batch";
+      return std::nullopt;
   }
   axes.push_back({{1, sequence, 1}});
   axes.push_back({{2, width, 1}});
+  return AxisLayout(axes);
+}
+
+/// All tokens are of one type.
+LogicalResult TokenFlattener::flattenRepeatedRow(nn::OnnxOp node, nn::ConstantOp indices) {
+  Value table = node.getInputs()[0];
+  auto layout = getLayoutByPosition(indices, getShape(table)[1]);
+  auto row = getSplat(indices);
+  if (!layout || !row || getShape(indices).back() != sequence)
+    return emitUnsupported(node) << "only rows of a parameter can be looked up, by token id or by position";
   define(node,
-         nn::PositionEmbeddingOp::create(builder, node.getLoc(), tokenType(width), table, Value(),
-                                         positions.getOffsetAttr()),
-         AxisLayout(axes));
+         nn::RepeatRowOp::create(builder, node.getLoc(), tokenType(getShape(table)[1]), table,
+                                 static_cast<int64_t>(*row)),
+         *layout);
   return success();
 }
 
@@ -195,7 +219,9 @@ LogicalResult TokenFlattener::refuseAttention(nn::OnnxOp node) {
 }
 
 LogicalResult TokenFlattener::flattenAttention(nn::OnnxOp node) {
-  if (!getAttribute(node, "window"))
+  const bool isBidirectional = static_cast<bool>(getAttribute(node, "bidirectional"));
+  if (!getAttribute(node, "window") ||
+      (isBidirectional && !main->getParentOfType<ModuleOp>()->hasAttr("mebp.classes")))
     return refuseAttention(node);
   const Token *operands[3];
   int64_t heads[3];
@@ -212,10 +238,19 @@ LogicalResult TokenFlattener::flattenAttention(nn::OnnxOp node) {
       features(operands[2]->flat) != heads[2] * width)
     return emitUnsupported(node) << "queries, keys and values are not of one width, or key heads do not divide the "
                                     "query heads";
+  auto softcap = dyn_cast_or_null<FloatAttr>(getAttribute(node, "softcap"));
+  if (isBidirectional) {
+    auto attention = nn::BidirectionalAttentionOp::create(
+        builder, node.getLoc(), tokenType(heads[0] * width), tokenType(heads[0]), operands[0]->flat, operands[1]->flat,
+        operands[2]->flat, Value(), Value(), heads[0], heads[1], toFloat(getFloat(node, "scale")),
+        getInteger(node, "window"), softcap);
+    define(node, attention.getOutput(), operands[0]->layout);
+    return success();
+  }
   auto attention = nn::AttentionOp::create(builder, node.getLoc(), tokenType(heads[0] * width), tokenType(heads[0]),
                                            operands[0]->flat, operands[1]->flat, operands[2]->flat, Value(), heads[0],
                                            heads[1], toFloat(getFloat(node, "scale")), getInteger(node, "window"),
-                                           /*capacity=*/0, dyn_cast_or_null<FloatAttr>(getAttribute(node, "softcap")));
+                                           /*capacity=*/0, softcap);
   define(node, attention.getOutput(), operands[0]->layout);
   return success();
 }
@@ -251,6 +286,8 @@ LogicalResult TokenFlattener::flattenActivation(nn::OnnxOp node) {
     flat = flattenSwish(node, x->flat);
   else if (node.getOpType() == "Softcap")
     flat = nn::SoftcapOp::create(builder, node.getLoc(), type, x->flat, toFloat(getFloat(node, "softcap")));
+  else if (node.getOpType() == "Tanh") // with a cap of 1
+    flat = nn::SoftcapOp::create(builder, node.getLoc(), type, x->flat, toFloat(1));
   else if (node.getOpType() == "Relu")
     flat = nn::ReluOp::create(builder, node.getLoc(), type, x->flat);
   else

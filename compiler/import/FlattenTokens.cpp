@@ -133,7 +133,7 @@ LogicalResult TokenFlattener::flattenNode(nn::OnnxOp node) {
                       .Case("Route", &TokenFlattener::flattenRoute)
                       .Case("ExpertLinear", &TokenFlattener::flattenExpertLinear)
                       .Case("ExpertSum", &TokenFlattener::flattenExpertSum)
-                      .Cases({"Swish", "Relu", "Gelu", "Softcap"}, &TokenFlattener::flattenActivation)
+                      .Cases({"Swish", "Relu", "Gelu", "Softcap", "Tanh"}, &TokenFlattener::flattenActivation)
                       .Case("Pow", &TokenFlattener::flattenSquare)
                       .Cases({"Add", "Mul", "Gated"}, &TokenFlattener::flattenBinary)
                       .Cases({"Div", "Neg"}, &TokenFlattener::flattenScaled)

@@ -37,12 +37,14 @@ private:
   mlir::LogicalResult flattenNorm(nn::OnnxOp node);
   mlir::LogicalResult flattenRotary(nn::OnnxOp node);
   mlir::LogicalResult flattenAttention(nn::OnnxOp node);
+  mlir::LogicalResult flattenRepeatedRow(nn::OnnxOp node, nn::ConstantOp indices);
   mlir::LogicalResult flattenActivation(nn::OnnxOp node);
   mlir::Value flattenSwish(nn::OnnxOp node, mlir::Value x);
   mlir::LogicalResult flattenSquare(nn::OnnxOp node);
   mlir::LogicalResult flattenScaled(nn::OnnxOp node);
   mlir::LogicalResult flattenBinary(nn::OnnxOp node);
   mlir::LogicalResult refuseAttention(nn::OnnxOp node);
+  std::optional<AxisLayout> getLayoutByPosition(mlir::Value indices, int64_t width) const;
   // Mixtures of experts: FlattenExperts.cpp.
   mlir::LogicalResult flattenRoute(nn::OnnxOp node);
   mlir::LogicalResult flattenExpertLinear(nn::OnnxOp node);

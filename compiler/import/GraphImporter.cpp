@@ -133,7 +133,15 @@ LogicalResult GraphImporter::finish() {
   set("mebp.name", builder.getStringAttr(name.empty() ? llvm::sys::path::stem(file.getPath()) : name));
   set("mebp.batch", builder.getI64IntegerAttr(batch));
   set("mebp.sequence", builder.getI64IntegerAttr(sequence));
-  set("mebp.vocabulary", builder.getI64IntegerAttr(type.getDimSize(2)));
+  int64_t outputs = type.getDimSize(2), vocabulary = outputs;
+  if (ArrayRef<std::string> classes = file.getClasses(); !classes.empty()) {
+    vocabulary = file.getMetadataNumber("mebp.vocabulary").value_or(0);
+    if (static_cast<int64_t>(classes.size()) != outputs || vocabulary == 0)
+      return file.emitError() << "names " << classes.size() << " classes and a vocabulary of " << vocabulary
+                              << " where it gives " << outputs << " logits; export the model again";
+    set("mebp.classes", builder.getStrArrayAttr(SmallVector<StringRef>(classes.begin(), classes.end())));
+  }
+  set("mebp.vocabulary", builder.getI64IntegerAttr(vocabulary));
   if (auto limit = file.getMetadataNumber("mebp.sequence_limit"))
     set("mebp.sequence_limit", builder.getI64IntegerAttr(*limit));
   return success();
@@ -301,6 +309,7 @@ Value GraphImporter::makeParameter(const OnnxNode &node, const onnx::Tensor &ten
   if (failed(file.attachData(tensor, parameter)))
     return {};
   parameter.setBare(file.isBare(tensor.name()));
+  parameter.setWhole(file.isWhole(tensor.name()));
   SmallVector<StringRef> aliases(file.getAliases(tensor.name()));
   if (!aliases.empty())
     parameter.setAliasesAttr(builder.getStrArrayAttr(aliases));

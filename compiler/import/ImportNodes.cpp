@@ -289,9 +289,10 @@ LogicalResult GraphImporter::importGather(const OnnxNode &node, Entries &inputs)
       return value ? emitMismatch(node) : failure();
     Extents sliced(type.getShape());
     sliced[*axis] = 1;
-    value = emit(node, "Slice", value, sliced, type.getElementType(),
-                 {builder.getNamedAttr("axis", builder.getI64IntegerAttr(*axis)),
-                  builder.getNamedAttr("start", builder.getI64IntegerAttr(*start))});
+    if (type.getDimSize(*axis) != 1)
+      value = emit(node, "Slice", value, sliced, type.getElementType(),
+                   {builder.getNamedAttr("axis", builder.getI64IntegerAttr(*axis)),
+                    builder.getNamedAttr("start", builder.getI64IntegerAttr(*start))});
     define(node.getProto().output(0), emit(node, "Reshape", value, shape, type.getElementType()));
     return success();
   }

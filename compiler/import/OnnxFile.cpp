@@ -42,7 +42,9 @@ InFlightDiagnostic OnnxFile::emitError() const { return mlir::emitError(getLocat
 
 std::unique_ptr<OnnxFile> OnnxFile::read(StringRef path, MLIRContext &context) {
   std::unique_ptr<OnnxFile> file(new OnnxFile(path, context));
-  if (failed(file->parse()) || failed(file->check()) || failed(file->readAliases()) || failed(file->readBare()))
+  if (failed(file->parse()) || failed(file->check()) || failed(file->readAliases()) ||
+      failed(file->readNames("mebp.bare", file->bare)) || failed(file->readNames("mebp.whole", file->whole)) ||
+      failed(file->readNames("mebp.classes", file->classes)))
     return nullptr;
   return file;
 }
@@ -104,16 +106,16 @@ static llvm::json::Value parseJson(StringRef text) {
   return nullptr;
 }
 
-LogicalResult OnnxFile::readBare() {
-  StringRef text = getMetadata("mebp.bare");
+LogicalResult OnnxFile::readNames(StringRef key, std::vector<std::string> &out) const {
+  StringRef text = getMetadata(key);
   if (text.empty())
     return success();
   llvm::json::Value json = parseJson(text);
   if (!json.getAsArray())
-    return emitError() << "has metadata 'mebp.bare' that is not a JSON array; export the model again";
+    return emitError() << "has metadata '" << key << "' that is not a JSON array; export the model again";
   for (const llvm::json::Value &name : *json.getAsArray())
-    if (auto parameter = name.getAsString())
-      bare.insert(*parameter);
+    if (auto text = name.getAsString())
+      out.push_back(text->str());
   return success();
 }
 

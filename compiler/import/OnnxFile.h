@@ -26,7 +26,11 @@ public:
   /// Names that the model has for one tensor: mebp.tied.
   llvm::ArrayRef<std::string> getAliases(llvm::StringRef name) const;
   /// Whether no layer of the model's code has that matrix: mebp.bare.
-  bool isBare(llvm::StringRef name) const { return bare.contains(name); }
+  bool isBare(llvm::StringRef name) const { return llvm::is_contained(bare, name); }
+  /// Whether that parameter is trained itself beside adapters: mebp.whole.
+  bool isWhole(llvm::StringRef name) const { return llvm::is_contained(whole, name); }
+  /// What a classifier tells apart, in the order of its logits: mebp.classes. None: the logits are of next tokens.
+  llvm::ArrayRef<std::string> getClasses() const { return classes; }
 
   mlir::InFlightDiagnostic emitError() const;
 
@@ -47,7 +51,8 @@ private:
   mlir::LogicalResult parse();
   mlir::LogicalResult check();
   mlir::LogicalResult readAliases();
-  mlir::LogicalResult readBare();
+  /// The names that a key lists as a JSON array; none where it is not there.
+  mlir::LogicalResult readNames(llvm::StringRef key, std::vector<std::string> &out) const;
   mlir::InFlightDiagnostic emitTensorError(const onnx::Tensor &tensor) const;
   /// The size of the tensor's data; fails for an element type or a shape that cannot be.
   mlir::FailureOr<uint64_t> getBytes(const onnx::Tensor &tensor) const;
@@ -59,7 +64,7 @@ private:
   mlir::MLIRContext &context;
   onnx::Model model;
   std::vector<std::pair<std::string, std::vector<std::string>>> aliases;
-  llvm::StringSet<> bare;
+  std::vector<std::string> bare, whole, classes;
 };
 
 /// ONNX's numbers for element types, as far as they are read here.

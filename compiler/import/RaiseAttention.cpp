@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention(q, k, v) {scale, window, softcap}: causal, q [B,H,T,d], k and v [B,K,T,d] with K dividing H. Found in
-// ONNX's own op and in its formula; the mask becomes the window, factors on q and k the scale, and repeated heads
-// vanish.
+// Attention(q, k, v) {scale, window, softcap, bidirectional}: causal but where it is bidirectional, q [B,H,T,d], k and v
+// [B,K,T,d] with K dividing H. Found in ONNX's own op and, if causal, in its formula; the mask becomes the window,
+// factors on q and k the scale, and repeated heads vanish.
 #include "compiler/import/OnnxMatchers.h"
 
 #include "mlir/IR/TypeUtilities.h"
@@ -38,12 +38,14 @@ Value matchUnscaledHeads(Value value) {
 }
 
 void replaceByAttention(PatternRewriter &rewriter, nn::OnnxOp root, ValueRange inputs, double scale, int64_t window,
-                        double softcap) {
+                        double softcap, bool isBidirectional = false) {
   SmallVector<NamedAttribute> attributes = {
       rewriter.getNamedAttr("scale", rewriter.getF32FloatAttr(static_cast<float>(scale))),
       rewriter.getNamedAttr("window", rewriter.getI64IntegerAttr(window))};
   if (softcap != 0)
     attributes.push_back(rewriter.getNamedAttr("softcap", rewriter.getF32FloatAttr(static_cast<float>(softcap))));
+  if (isBidirectional)
+    attributes.push_back(rewriter.getNamedAttr("bidirectional", rewriter.getUnitAttr()));
   replaceByNode(rewriter, root, "Attention", inputs, attributes);
 }
 
@@ -67,16 +69,19 @@ struct RaiseFusedAttention : NodePattern {
     if (getAttribute(root, "window") || count < 3 || count > 4 || (getFloat(root, "softcap") != 0 && count == 4))
       return false;
     std::optional<int64_t> window;
+    bool isBidirectional = false;
     if (count == 4)
       window = matchCausalMask(root.getInputs()[3]);
-    if (!window && getInteger(root, "is_causal") && (count == 3 || hidesNothing(root.getInputs()[3])))
+    if (!window && (count == 3 || hidesNothing(root.getInputs()[3]))) {
       window = 0;
+      isBidirectional = !getInteger(root, "is_causal");
+    }
     Value q = root.getInputs()[0], k = root.getInputs()[1], v = root.getInputs()[2];
     if (!window || getShape(q).size() != 4 || getShape(k).size() != 4 || getShape(v).size() != 4)
       return false;
     double scale = getFloat(root, "scale", 1 / std::sqrt(static_cast<double>(getShape(q).back())));
     replaceByAttention(rewriter, root, {q, matchUnscaledHeads(k), matchUnscaledHeads(v)}, scale, *window,
-                       getFloat(root, "softcap"));
+                       getFloat(root, "softcap"), isBidirectional);
     return true;
   }
 };
@@ -92,7 +97,7 @@ struct RaiseScaledOperand : NodePattern {
       return false;
     replaceByAttention(rewriter, root, {q.source, k.source, root.getInputs()[2]},
                        getFloat(root, "scale") * q.factor * k.factor, getInteger(root, "window"),
-                       getFloat(root, "softcap"));
+                       getFloat(root, "softcap"), static_cast<bool>(getAttribute(root, "bidirectional")));
     return true;
   }
 };

@@ -35,8 +35,19 @@ struct Tile {
 constexpr Tile lossTiles[] = {{128, 2048}, {64, 2048}, {64, 1024}, {32, 1024}, {32, 512}, {16, 512}, {16, 128}};
 constexpr int64_t smallestChunk = 16;
 
-std::vector<int64_t> listChunks(int64_t sequence) {
+/// Its backward adds to the keys of later chunks, which no order of chunks makes right: it runs on whole sequences.
+bool readsLater(ModuleOp module) {
+  auto result = module.walk([](nn::SequenceOpInterface op) {
+    return llvm::is_contained(op.getSequenceUses().operands, nn::SequenceUse::Everything) ? WalkResult::interrupt()
+                                                                                          : WalkResult::advance();
+  });
+  return result.wasInterrupted();
+}
+
+std::vector<int64_t> listChunks(ModuleOp module, int64_t sequence) {
   std::vector<int64_t> chunks = {0};
+  if (readsLater(module))
+    return chunks;
   for (int64_t chunk = smallestChunk; chunk < sequence; chunk *= 2)
     chunks.push_back(chunk);
   return chunks;
@@ -66,7 +77,7 @@ FailureOr<ScheduleChooser> ScheduleChooser::create(ModuleOp module, const Option
     prices = listKeepPrices(module, options.storage.narrowActivations);
   }
   const bool chunks = search != Search::KeptAlone;
-  for (int64_t chunk : chunks ? listChunks(options.shape.sequence) : std::vector<int64_t>{0}) {
+  for (int64_t chunk : chunks ? listChunks(module, options.shape.sequence) : std::vector<int64_t>{0}) {
     schedule.chunk = chunk;
     schedule.keep = {};
     if (failed(lowerWith(schedule, chooser.chunks)))

@@ -138,12 +138,34 @@ private:
     shape.sequence = compilation.sequence.value_or(getInteger("mebp.sequence", shape.sequence));
     if (shape.batch < 1 || shape.sequence < 1)
       return emitError() << "--batch " << shape.batch << " --seq-len " << shape.sequence << ": give at least 1";
-    if (shape.sequence == 1)
+    const bool isClassifier = (*module)->hasAttr("mebp.classes");
+    if (isClassifier && failed(checkClassifier()))
+      return failure();
+    shape.packs |= isClassifier; // samples are padded, and told from what is behind them
+    if (shape.sequence == 1 && !isClassifier)
       return emitError() << "--seq-len 1: a token is learned from those before it; give at least 2";
     sequenceLimit = getInteger("mebp.sequence_limit", shape.sequence);
     if (shape.sequence > sequenceLimit)
       return emitError() << "--seq-len " << shape.sequence << " is more than " << compilation.input
                          << " supports; give at most " << sequenceLimit;
+    return checkPositions();
+  }
+
+  /// What is for text that goes on is not for a classifier.
+  LogicalResult checkClassifier() {
+    const std::pair<bool, const char *> asked[] = {{compilation.generateLength.value_or(0) > 0, "--generate-len"},
+                                                   {options.split.isChosen, "--split"},
+                                                   {options.privateLora.isChosen, "--adapter private-lora"},
+                                                   {options.head.hasValues, "--value-head"},
+                                                   {options.head.hasEntropyBonus, "--entropy-bonus"},
+                                                   {options.schedule.chunk > 0, "--chunk-size"}};
+    for (auto [isAsked, option] : asked)
+      if (isAsked)
+        return emitError() << option << ": is not for a classifier, whose tokens see all of their sample; leave it out";
+    return success();
+  }
+
+  LogicalResult checkPositions() {
     int64_t positions = options.generation.positions;
     if (compilation.generateLength && positions < 2)
       return emitError() << "--generate-len " << positions << ": a prompt and its answer have at least 2 tokens";

@@ -46,6 +46,7 @@ void buildPipeline(OpPassManager &passes, const Options &options, Level level) {
     adapter.targets.assign(options.lora.targets.begin(), options.lora.targets.end());
     passes.addPass(createAddPrivateLora(adapter));
   } else {
+    passes.addPass(createTrainParameters());
     AddLoraOptions lora;
     lora.rank = options.lora.rank;
     lora.alpha = options.lora.alpha;

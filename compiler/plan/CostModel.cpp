@@ -85,12 +85,14 @@ private:
     return {calls, whole, overWeight ? whole : calls};
   }
 
-  /// A query sees the keys before it, as many as there is room for in a window.
+  /// A query sees the keys before it, or all of them, as many as there is room for in a window.
   double countVisibleKeys(exec::KernelOp kernel) {
     auto window = kernel.getKernelAttributes().getAs<IntegerAttr>("window");
     auto length = static_cast<double>(sequence), most = length;
     if (window && window.getInt() > 0)
       most = std::min(most, static_cast<double>(window.getInt()));
+    if (!format::findSignature({kernel.getKernel().data(), kernel.getKernel().size()})->causal)
+      return std::min(length, 2 * most);
     return most - most * most / (2 * length);
   }
 

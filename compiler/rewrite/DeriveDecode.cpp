@@ -56,7 +56,7 @@ private:
 
   void dropStarts() {
     for (Operation &op : function.getBody().front())
-      if (int slot = nn::findStartsSlot(&op); slot != format::noSlot)
+      if (int slot = nn::findSlot(&op, format::startsPort); slot != format::noSlot)
         nn::setSlotOperand(&op, slot, {});
     for (unsigned i = function.getNumArguments(); i-- > 0;)
       if (train::PortAttr port = train::getArgumentPort(function, i);

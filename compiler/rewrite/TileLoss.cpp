@@ -99,6 +99,8 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
         sweepForInput(builder, loop, gradient);
       else if (auto gradient = dyn_cast<nn::LogProbabilityWeightGradientOp>(op))
         sweepForWeight(builder, loop, gradient);
+      else if (auto gradient = dyn_cast<nn::LogProbabilityBiasGradientOp>(op))
+        sweepForBias(builder, loop, gradient);
       else if (auto gradient = dyn_cast<nn::LogProbabilityLowGradientOp>(op))
         sweepForLow(builder, loop, gradient);
       else
@@ -188,6 +190,21 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
     tiles.begin();
     Value dlogits = pullBack(builder, loop, op, makeLogits(builder, loop, tiles, op));
     addToRows(builder, tiles, sum, dlogits, loop.lookup(op.getX()), 1.0f);
+    tiles.end();
+    loop.setCarried(sum, tiles.getResult(sum));
+  }
+
+  /// The cotangents of a tile's logits are added to its elements of the bias's gradient.
+  void sweepForBias(OpBuilder &builder, LoopBuilder &loop, nn::LogProbabilityBiasGradientOp op) {
+    Value sum = op.getDbias();
+    LoopBuilder tiles(builder, op.getLoc(), train::Domain::WeightRows, columns, op.getWeight());
+    tiles.carry(sum, loop.getCarried(sum));
+    tiles.begin();
+    Value dlogits = pullBack(builder, loop, op, makeLogits(builder, loop, tiles, op));
+    // Added behind it: only rows of a matrix can be copied, as a kernel's own accumulator would be.
+    Value elements = slice(builder, tiles, tiles.getCarried(sum));
+    Value added = nn::BiasGradientOp::create(builder, op.getLoc(), elements.getType(), dlogits, Value());
+    tiles.updateRows(sum, nn::AddOp::create(builder, op.getLoc(), elements.getType(), added, elements));
     tiles.end();
     loop.setCarried(sum, tiles.getResult(sum));
   }

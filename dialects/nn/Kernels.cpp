@@ -58,8 +58,8 @@ void KernelOpInterface::setAccumulator(unsigned result, Value accumulator) {
   setSlotOperand(*this, findAccumulatorSlot(*this, result), accumulator);
 }
 
-int mebp::nn::findStartsSlot(Operation *op) {
-  return isa<KernelOpInterface>(op) ? mebp::format::findOperand(getSignature(op), "starts") : mebp::format::noSlot;
+int mebp::nn::findSlot(Operation *op, std::string_view name) {
+  return isa<KernelOpInterface>(op) ? mebp::format::findOperand(getSignature(op), name) : mebp::format::noSlot;
 }
 
 void mebp::nn::setSlotOperand(Operation *op, size_t slot, Value value) {

@@ -20,8 +20,8 @@ llvm::SmallVector<mlir::Value> getSlotOperands(mlir::Operation *op);
 /// Makes `value` the operand of that slot; null: takes it away where it is optional.
 void setSlotOperand(mlir::Operation *op, size_t slot, mlir::Value value);
 
-/// The slot of an op's operand `starts`, or format::noSlot.
-int findStartsSlot(mlir::Operation *op);
+/// The slot of an op's operand of that name, or format::noSlot.
+int findSlot(mlir::Operation *op, std::string_view name);
 
 /// Whether it is a product with a weight, which may be trained.
 bool isProduct(mlir::Operation *op);

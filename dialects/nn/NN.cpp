@@ -120,6 +120,14 @@ LogicalResult checkParts(Operation *op, Value whole, StringRef name, ValueRange 
   return checkFeatures(op, whole, name, sum);
 }
 
+template <typename Op> LogicalResult checkAttentionGradient(Op op) {
+  if (!op.getDkAccumulator() != !op.getDvAccumulator())
+    return op.emitOpError("has one of its two accumulators; give both or none");
+  if (failed(checkSoftcap(op, op.getSoftcap())))
+    return failure();
+  return checkHeads(op, op.getQ(), op.getK(), op.getLse(), op.getHeads(), op.getKvHeads());
+}
+
 LogicalResult checkGate(Operation *op, StringRef activation) {
   if (activation == "silu" || activation == "gelu" || activation == "gelu_tanh")
     return success();
@@ -184,6 +192,12 @@ LogicalResult PositionEmbeddingOp::verify() {
     return success();
   return emitOpError() << "begins with row " << first << " of a table of " << positions;
 }
+LogicalResult RepeatRowOp::verify() {
+  int64_t rows = cast<RankedTensorType>(getWeight().getType()).getDimSize(0), row = getOffset();
+  if (row >= 0 && (ShapedType::isDynamic(rows) || row < rows))
+    return success();
+  return emitOpError() << "takes row " << row << " of a table of " << rows;
+}
 LogicalResult AttentionOp::verify() {
   if (failed(checkCapacity(*this, {getK(), getV()}, getCapacity())) || failed(checkSoftcap(*this, getSoftcap())))
     return failure();
@@ -194,13 +208,13 @@ LogicalResult AppendOp::verify() {
     return emitOpError() << "has a capacity of " << getCapacity() << "; at least 1 is needed";
   return checkCapacity(*this, {getState(), getResult()}, getCapacity());
 }
-LogicalResult AttentionGradientOp::verify() {
-  if (!getDkAccumulator() != !getDvAccumulator())
-    return emitOpError("has one of its two accumulators; give both or none");
+LogicalResult BidirectionalAttentionOp::verify() {
   if (failed(checkSoftcap(*this, getSoftcap())))
     return failure();
   return checkHeads(*this, getQ(), getK(), getLse(), getHeads(), getKvHeads());
 }
+LogicalResult AttentionGradientOp::verify() { return checkAttentionGradient(*this); }
+LogicalResult BidirectionalAttentionGradientOp::verify() { return checkAttentionGradient(*this); }
 LogicalResult GeluOp::verify() {
   return getApproximation() <= 1 ? success() : emitOpError("has an approximation that is neither 0 (erf) nor 1 (tanh)");
 }
@@ -224,6 +238,12 @@ LogicalResult LogProbabilityGradientOp::verify() {
 LogicalResult LogProbabilityWeightGradientOp::verify() {
   return success(succeeded(checkHead(*this)) && succeeded(checkFeatures(*this, getCoefficients(), "coefficients", 1)) &&
                  succeeded(checkLike(*this, getDweight(), "dweight", getWeight())));
+}
+LogicalResult LogProbabilityBiasGradientOp::verify() {
+  if (!getBias())
+    return emitOpError("has no 'bias', whose gradient it gives");
+  return success(succeeded(checkHead(*this)) && succeeded(checkFeatures(*this, getCoefficients(), "coefficients", 1)) &&
+                 succeeded(checkLike(*this, getDbias(), "dbias", getBias())));
 }
 LogicalResult LogProbabilityLowGradientOp::verify() {
   if (!getLow())

@@ -101,6 +101,22 @@ LogicalResult AttentionOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cot
   return success();
 }
 
+// As attention does. The cotangents of what samples are laid out by are nothing.
+LogicalResult BidirectionalAttentionOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents,
+                                                      const SmallBitVector &wanted,
+                                                      MutableArrayRef<Value> gradients) {
+  if (cotangents[1])
+    return emitError("'nn.bidirectional_attention' has no gradient rule for 'lse'");
+  auto gradient = BidirectionalAttentionGradientOp::create(
+      builder, getLoc(), getQ().getType(), getK().getType(), getV().getType(), getQ(), getK(), getV(), getOutput(),
+      getLse(), cotangents[0], Value(), Value(), getStarts(), getEnds(), getHeadsAttr(), getKvHeadsAttr(),
+      getScaleAttr(), getWindowAttr(), getSoftcapAttr());
+  for (unsigned i = 0; i < 3; ++i)
+    if (wanted.test(i))
+      gradients[i] = gradient.getResult(i);
+  return success();
+}
+
 // Each activation uses its input.
 LogicalResult SiluOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &,
                                     MutableArrayRef<Value> gradients) {
@@ -182,8 +198,6 @@ LogicalResult SplitOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotange
 LogicalResult LogProbabilityOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents,
                                               const SmallBitVector &wanted, MutableArrayRef<Value> gradients) {
   Value x = getX(), weight = getWeight(), low = getLow(), lowWeight = getLowWeight(), bias = getBias();
-  if (bias && wanted.test(low ? 5 : 3))
-    return emitOpError("has no gradient rule for the head's bias: it stays as it is, and only adapters can be trained");
   Value coefficients = cotangents[0];
   if (!coefficients)
     coefficients = FillOp::create(builder, getLoc(), getLogProbabilities().getType(), builder.getF32FloatAttr(0.0f));
@@ -195,6 +209,10 @@ LogicalResult LogProbabilityOp::buildGradient(OpBuilder &builder, ArrayRef<Value
     gradients[1] = LogProbabilityWeightGradientOp::create(builder, getLoc(), weight.getType(), x, weight, getLabels(),
                                                           coefficients, cotangents[1], low, lowWeight, bias,
                                                           getLowAlphaAttr(), getSoftcapAttr());
+  if (const unsigned place = low ? 5 : 3; bias && wanted.test(place))
+    gradients[place] = LogProbabilityBiasGradientOp::create(builder, getLoc(), bias.getType(), x, weight, getLabels(),
+                                                            coefficients, cotangents[1], low, lowWeight, bias,
+                                                            getLowAlphaAttr(), getSoftcapAttr());
   if (low && (wanted.test(3) || wanted.test(4))) {
     auto ofLow = LogProbabilityLowGradientOp::create(builder, getLoc(), low.getType(), lowWeight.getType(), x, weight,
                                                      getLabels(), coefficients, cotangents[1], low, lowWeight, bias,

@@ -54,6 +54,13 @@ def NN_LogProbabilityWeightGradientOp : NN_HeadGradientOp<"log_probability_weigh
   }];
   let results = (outs Matrix:$dweight);
 }
+def NN_LogProbabilityBiasGradientOp : NN_HeadGradientOp<"log_probability_bias_gradient"> {
+  let summary = "The gradient of the head's bias";
+  let description = [{
+    dbias = dl summed over batch and sequence, dl as in nn.log_probability_weight_gradient.
+  }];
+  let results = (outs Vector:$dbias);
+}
 def NN_LogProbabilityLowGradientOp : NN_HeadGradientOp<"log_probability_low_gradient"> {
   let summary = "The cotangent of the head's product of low rank, and the gradient of its weight";
   let description = [{

@@ -19,12 +19,13 @@ def NN_ParameterOp : Op<NN_Dialect, "parameter", [Symbol]> {
     router's, and PEFT finds none to adapt. `storage`: how weights.bin has it, as --weights calls it, once
     mebp-assign-storage has decided. A trainable parameter starts as it is stored or, with an `initial_bound`, uniform
     in [-initial_bound, initial_bound]; it is stored nowhere then. `gradient_rank`: its gradient is projected to so many
-    dimensions. `between`: it is the M of an adapter B M A, of these A and B.
+    dimensions. `between`: it is the M of an adapter B M A, of these A and B. `whole`: it is trained itself, whatever
+    else is trained by adapters, as a classifier is.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<AnyRankedTensor>:$type,
                        OptionalAttr<NN_ExternalDataAttr>:$data, OptionalAttr<ArrayAttr>:$pieces,
                        OptionalAttr<ElementsAttr>:$inline_data,
-                       OptionalAttr<NN_DrawnAttr>:$drawn, UnitAttr:$transposed, UnitAttr:$bare,
+                       OptionalAttr<NN_DrawnAttr>:$drawn, UnitAttr:$transposed, UnitAttr:$bare, UnitAttr:$whole,
                        OptionalAttr<StrArrayAttr>:$aliases, OptionalAttr<StrAttr>:$storage, UnitAttr:$trainable, OptionalAttr<F32Attr>:$initial_bound,
                        OptionalAttr<I64Attr>:$gradient_rank, OptionalAttr<FlatSymbolRefArrayAttr>:$between);
   let assemblyFormat = "$sym_name `:` $type attr-dict";
@@ -113,6 +114,8 @@ def Tokens : TokensOf<[AnyFloat]>;
 def TokenIds : TokensOf<[I32, I64]>;
 // [B,T,1]: the position in its batch item of the first token of the sample that a token belongs to. Absent: all zeros.
 def Starts : TokensOf<[I32]>;
+// [B,T,1]: that of the first token behind it. Absent: the sequence's length.
+def Ends : TokensOf<[I32]>;
 def Matrix : 2DTensorOf<[AnyFloat]>;
 def Vector : 1DTensorOf<[AnyFloat]>;
 // Activations, or the gradients that a parameter has from two readers.
@@ -123,6 +126,14 @@ def NN_EmbeddingOp : NN_KernelOp<"embedding", [Differentiable]> {
   let description = "y[b,t,:] = w[ids[b,t],:]. ids [B,T,1], w [V,D], y [B,T,D].";
   let arguments = (ins TokenIds:$ids, Matrix:$weight);
   let results = (outs Tokens:$result);
+}
+
+def NN_RepeatRowOp : NN_KernelOp<"repeat_row"> {
+  let summary = "One row of a table for all tokens";
+  let description = "y[b,t,:] = w[offset,:]. w [R,D], y [B,T,D]: the type of a token where all are of one.";
+  let arguments = (ins Matrix:$weight, DefaultValuedAttr<I64Attr, "0">:$offset);
+  let results = (outs Tokens:$result);
+  let hasVerifier = 1;
 }
 
 def NN_PositionEmbeddingOp : NN_KernelOp<"position_embedding", [Differentiable]> {
@@ -299,6 +310,30 @@ def NN_AttentionOp : NN_KernelOp<"attention", [Differentiable]> {
                        DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<I64Attr, "0">:$capacity,
                        OptionalAttr<F32Attr>:$softcap);
   let results = (outs Tokens:$output, Tokens:$lse);
+  let hasVerifier = 1;
+}
+
+def NN_BidirectionalAttentionOp : NN_KernelOp<"bidirectional_attention", [AttrSizedOperandSegments, Differentiable]> {
+  let summary = "Attention of an encoder, which sees all tokens of a sample, with grouped heads";
+  let description = [{
+    As nn.attention, with keys starts[t] ≤ j < ends[t], and |t − j| < window where window > 0.
+  }];
+  let arguments = (ins Tokens:$q, Tokens:$k, Tokens:$v, Optional<Starts>:$starts, Optional<Ends>:$ends, I64Attr:$heads,
+                       I64Attr:$kv_heads, F32Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window,
+                       OptionalAttr<F32Attr>:$softcap);
+  let results = (outs Tokens:$output, Tokens:$lse);
+  let hasVerifier = 1;
+}
+
+def NN_BidirectionalAttentionGradientOp :
+    NN_KernelOp<"bidirectional_attention_gradient", [AttrSizedOperandSegments]> {
+  let summary = "The cotangents of bidirectional attention's inputs";
+  let description = "As nn.attention_gradient, with the keys of nn.bidirectional_attention.";
+  let arguments = (ins Tokens:$q, Tokens:$k, Tokens:$v, Tokens:$o, Tokens:$lse, Tokens:$cotangent,
+                       Optional<Tokens>:$dk_accumulator, Optional<Tokens>:$dv_accumulator, Optional<Starts>:$starts,
+                       Optional<Ends>:$ends, I64Attr:$heads, I64Attr:$kv_heads, F32Attr:$scale,
+                       DefaultValuedAttr<I64Attr, "0">:$window, OptionalAttr<F32Attr>:$softcap);
+  let results = (outs Tokens:$dq, Tokens:$dk, Tokens:$dv);
   let hasVerifier = 1;
 }
 

@@ -26,6 +26,15 @@ def scored_labels(ids: np.ndarray, mask: object) -> np.ndarray:
     return np.where(counted != 0, ids, np.int32(arrays.IGNORED_LABEL))
 
 
+def check_text(session: object) -> None:
+    """Raises mebp.Error where the bundle of a session predicts no tokens."""
+    if session.classes:
+        raise Error(
+            f"{session.path}: tells {len(session.classes)} classes apart and predicts no text; mebp eval "
+            "measures it, and a language model writes"
+        )
+
+
 class Sequence:
     """A sequence whose forward has run: `with session.sequence(ids, mask) as q`. Until another call of its session
     computes, its backward can run."""
@@ -126,6 +135,7 @@ class Sequences:
             where it keeps gradients, so it needs return_gradients or accumulate.
         temperature: what logits are divided by.
         """
+        check_text(self)
         ids = arrays.token_array("input_ids", input_ids)
         others: list[np.ndarray] = []
         if isinstance(adapter, Mapping):
@@ -151,6 +161,7 @@ class Sequences:
         `entropy` and `values` and takes coefficients by q.backward(c). Session.apply is the update, when all sequences
         of a step have added their gradients; the step holds the memory of one. Needs a session with accumulate=True.
         """
+        check_text(self)
         ids = arrays.token_array("input_ids", input_ids)
         return Sequence(self, ids, scored_labels(ids, mask), above_zero("temperature", temperature))
 

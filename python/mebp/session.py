@@ -15,7 +15,7 @@ from mebp.inspect import describe, describe_shortly
 from mebp.numbers import check_not_negative, whole_number
 from mebp.plan import Plan
 from mebp.private_lora import is_factor
-from mebp.sequences import Sequences
+from mebp.sequences import Sequences, check_text
 from mebp.step_result import StepResult
 from mebp.trained_model import TrainedModel
 
@@ -284,16 +284,22 @@ class Session(Sequences):
         checked = arrays.named_arrays("gradient", gradients, self._shapes, complete=True)
         self._session.apply_gradients([checked[key] for key in self._shapes])
 
-    def logits(self, input_ids: object, first: int = 0, count: int | None = None) -> np.ndarray:
+    @property
+    def classes(self) -> list[str]:
+        """What a classifier tells apart, in the order of its logits; empty where the next token is predicted."""
+        return self._description["model"]["classes"]
+
+    def logits(self, input_ids: object, first: int = 0, count: int | None = None, starts: object = None) -> np.ndarray:
         """float32 [batch, count, vocabulary]: the logits at positions [first, first + count); by default all.
 
-        Those at a position are of the token after it. Raises mebp.Error for positions outside of the sequence.
+        Those at a position are of the token after it; a classifier's are of its own class, [batch, count, classes].
+        Raises mebp.Error for positions outside of the sequence.
         """
         ids = arrays.token_array("input_ids", input_ids)
         count = ids.shape[1] - first if count is None else count
         if first < 0 or count < 1 or first + count > ids.shape[1]:
             raise Error(f"positions [{first}, {first + count}) are outside the sequence of {ids.shape[1]} tokens")
-        return self._session.logits(ids, first, count)
+        return self._session.logits(ids, first, count, arrays.starts_array("starts", starts, ids))
 
     def generate(
         self,
@@ -337,6 +343,7 @@ class Session(Sequences):
         Raises mebp.Error for an invalid value, and where the prompt and max_new_tokens exceed max_positions, or the
         rows the compiled batch.
         """
+        check_text(self)
         sampler = generation.Sampler(
             temperature, top_k, top_p, seed, min_p=min_p, repetition_penalty=repetition_penalty
         )

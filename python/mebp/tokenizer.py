@@ -7,7 +7,7 @@ from mebp.errors import Error, translate_errors
 from mebp.files import read_json, user_path
 
 # What models of several families put between documents; where a vocabulary has none, its end-of-sequence token.
-_END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>")
+_END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[SEP]")
 _ADVICE = "export the model again"
 
 
@@ -55,6 +55,16 @@ class Tokenizer:
         """As encode, after what the model wants before a text that stands alone, such as <bos>."""
         return [*self._before_text, *self.encode(text)]
 
+    def encode_sample(self, text: str, pair: str | None = None, at_most: int | None = None) -> list[int]:
+        """As an encoder takes a text or two, with what the model wants around them, such as [CLS] and [SEP]; cut to
+        `at_most` tokens, all of which stay that are not the text's."""
+        if at_most is not None:
+            self._tokenizer.enable_truncation(at_most)
+        try:
+            return self._tokenizer.encode(text, pair, add_special_tokens=True).ids
+        finally:
+            self._tokenizer.no_truncation()
+
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """As encode, and which characters [start, end) of `text` each token stands for."""
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
@@ -63,6 +73,13 @@ class Tokenizer:
     def decode(self, ids: list[int]) -> str:
         """The text of `ids`, without special tokens."""
         return self._tokenizer.decode(ids, skip_special_tokens=True)
+
+    @property
+    def padding(self) -> int:
+        """What the model calls its pad_token; the end of a text where it names none."""
+        named = self.named_special_tokens.get("pad_token")
+        index = None if named is None else self._tokenizer.token_to_id(named)
+        return self.end_of_text if index is None else index
 
     @property
     def named_special_tokens(self) -> dict[str, str]:

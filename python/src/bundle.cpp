@@ -24,6 +24,11 @@ mebp_bundle_info Bundle::info() const {
   return info;
 }
 
+uint32_t Bundle::outputs() const {
+  const mebp_bundle_info info = this->info();
+  return info.classes ? info.classes : info.vocabulary;
+}
+
 nb::dict Bundle::describeInfo() const {
   const mebp_bundle_info info = this->info();
   nb::dict result;
@@ -45,6 +50,7 @@ nb::dict Bundle::describeInfo() const {
   result["has_values"] = info.has_values;
   result["has_entropy_bonus"] = info.has_entropy_bonus;
   result["packs"] = info.packs;
+  result["classes"] = info.classes;
   return result;
 }
 

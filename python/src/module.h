@@ -32,6 +32,8 @@ public:
   explicit Bundle(const char *path);
 
   mebp_bundle_info info() const;
+  // How many logits a token has.
+  uint32_t outputs() const;
   nb::dict describeInfo() const;
   nb::list weights() const;
   nb::list trainables() const;

@@ -216,11 +216,13 @@ public:
                           result.written_bytes);
   }
 
-  FloatResult logits(TokenArray ids, uint32_t first, uint32_t count) {
-    FloatResult result = makeArray({ids.shape(0), count, bundle.info().vocabulary});
+  FloatResult logits(TokenArray ids, uint32_t first, uint32_t count, std::optional<TokenArray> starts) {
+    FloatResult result = makeArray({ids.shape(0), count, bundle.outputs()});
     float *out = result.data();
     unlocked([&](mebp_error *error) {
-      return mebp_session_logits(handle.get(), ids.data(), rows(ids), columns(ids), first, count, out, error);
+      const mebp_batch batch = {ids.data(), nullptr, rows(ids), columns(ids)};
+      return mebp_session_packed_logits(handle.get(), &batch, starts ? starts->data() : nullptr, first, count, out,
+                                        error);
     });
     return result;
   }
@@ -449,7 +451,8 @@ void bindSession(nb::module_ &module) {
       .def("discard", &Session::discard)
       .def("gradients", &Session::gradients, nb::arg("ids"), nb::arg("labels"), nb::arg("starts").none())
       .def("step", &Session::step, nb::arg("ids"), nb::arg("labels"), nb::arg("starts"))
-      .def("logits", &Session::logits, nb::arg("ids"), nb::arg("first"), nb::arg("count"))
+      .def("logits", &Session::logits, nb::arg("ids"), nb::arg("first"), nb::arg("count"),
+           nb::arg("starts").none())
       .def("apply_gradients", &Session::applyGradients, nb::arg("gradients"))
       .def("read_trainable", &Session::readTrainable, nb::arg("index"))
       .def("read_gradient", &Session::readGradient, nb::arg("index"))

@@ -47,6 +47,17 @@ static bool isOfValueHead(std::string_view name) {
   return name == format::valueHeadWeight || name == format::valueHeadBias;
 }
 
+// A tensor in a file. Of adapters, a parameter of the model itself has PEFT's name and transformers' shape.
+static TensorHead headOf(const format::Bundle &bundle, const format::Trainable &trainable) {
+  TensorHead head = {trainable.name(), "F32", sizeof(float), {trainable.rows(), trainable.columns()}};
+  if (!trainable.has_initial_weight())
+    return head;
+  head.name = format::savedName(trainable.name());
+  if (bundle.weights(static_cast<int>(trainable.initial_weight())).rank() == 1)
+    head.shape = {trainable.columns()};
+  return head;
+}
+
 // All of the adapter, or of the value head.
 static Numbers numbersOf(const format::Bundle &bundle, bool ofValueHead) {
   Numbers numbers;
@@ -80,8 +91,8 @@ static Status writeFile(const Session &session, const Numbers &numbers, const Sa
   FileReplacement file(path);
   std::vector<TensorHead> matrices;
   for (uint32_t i : numbers) {
-    const format::Trainable &trainable = session.bundle().content().trainables(static_cast<int>(i));
-    matrices.push_back({trainable.name(), "F32", sizeof(float), {trainable.rows(), trainable.columns()}});
+    const format::Bundle &bundle = session.bundle().content();
+    matrices.push_back(headOf(bundle, bundle.trainables(static_cast<int>(i))));
   }
   std::string head = safetensorsHead(matrices, metadata);
   file.write(head.data(), head.size());
@@ -191,7 +202,8 @@ uint64_t adapterDiskBytes(const Session &session, const std::string &folder) {
 static std::string targetsOf(const std::vector<SafeTensor> &tensors) {
   std::set<std::string> modules;
   for (const SafeTensor &tensor : tensors)
-    modules.emplace(format::moduleOf(format::adaptedLayer(tensor.name)));
+    if (const std::string_view layer = format::adaptedLayer(tensor.name); !layer.empty())
+      modules.emplace(format::moduleOf(layer));
   std::string list;
   for (const std::string &name : modules)
     list += (list.empty() ? "" : ",") + name;
@@ -201,9 +213,9 @@ static std::string targetsOf(const std::vector<SafeTensor> &tensors) {
 static Status checkNoOthers(const std::vector<SafeTensor> &tensors, const format::Bundle &bundle) {
   std::set<std::string> trained;
   for (const format::Trainable &trainable : bundle.trainables())
-    trained.insert(trainable.name());
+    trained.insert(headOf(bundle, trainable).name);
   for (const SafeTensor &tensor : tensors)
-    if (format::adaptedLayer(tensor.name).empty())
+    if (format::adaptedLayer(tensor.name).empty() && !trained.count(tensor.name))
       return failure(MEBP_UNSUPPORTED,
                      "has '%s', and only LoRA of linear layers is supported; train or save the adapter without it",
                      tensor.name.c_str());
@@ -215,9 +227,9 @@ static Status checkNoOthers(const std::vector<SafeTensor> &tensors, const format
   return Status();
 }
 
-static Status checkTensor(const SafeTensor &tensor, const format::Trainable &trainable) {
+static Status checkTensor(const format::Bundle &bundle, const SafeTensor &tensor, const format::Trainable &trainable) {
   const char *name = trainable.name().c_str();
-  if (tensor.shape != std::vector<uint64_t>{trainable.rows(), trainable.columns()}) {
+  if (tensor.shape != headOf(bundle, trainable).shape) {
     std::string shape;
     for (uint64_t extent : tensor.shape)
       shape += (shape.empty() ? "" : " x ") + std::to_string(extent);
@@ -268,13 +280,13 @@ static Status match(const format::Bundle &bundle, const SafeMetadata &metadata, 
   out.numbers = numbersOf(bundle, false);
   for (uint32_t i : out.numbers) {
     const format::Trainable &trainable = bundle.trainables(static_cast<int>(i));
-    auto found = byName.find(trainable.name());
+    auto found = byName.find(headOf(bundle, trainable).name);
     if (found == byName.end())
       return failure(MEBP_INCOMPATIBLE,
                      "lacks '%s', which this bundle trains; take an adapter of all its target modules (this one has "
                      "%s), or compile with this one's",
                      trainable.name().c_str(), targetsOf(tensors).c_str());
-    if (Status status = checkTensor(*found->second, trainable); !status.ok())
+    if (Status status = checkTensor(bundle, *found->second, trainable); !status.ok())
       return status;
     out.values.push_back(found->second);
   }
@@ -288,7 +300,7 @@ static Status matchValueHead(const format::Bundle &bundle, Matched &out) {
                               [&](const SafeTensor &tensor) { return tensor.name == trainable.name(); });
     if (found == out.tensors.end())
       return failure(MEBP_CORRUPT, "lacks '%s'; save the adapter again, or remove the file", trainable.name().c_str());
-    if (Status status = checkTensor(*found, trainable); !status.ok())
+    if (Status status = checkTensor(bundle, *found, trainable); !status.ok())
       return status;
     out.values.push_back(&*found);
   }

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <string>
 #include <unordered_set>
+#include <vector>
 
 #include "format/tensor_names.h"
 #include "runtime/adapter/private_lora.h"
@@ -26,13 +28,24 @@ static bool hasTransposedTarget(const format::Bundle &bundle) {
   });
 }
 
+// The modules of the model that are trained themselves beside the adapter: each one's first name.
+static std::vector<std::string> savedModules(const format::Bundle &bundle) {
+  std::vector<std::string> modules;
+  for (const format::Trainable &trainable : bundle.trainables()) {
+    std::string module = trainable.name().substr(0, trainable.name().find('.'));
+    if (trainable.has_initial_weight() && std::find(modules.begin(), modules.end(), module) == modules.end())
+      modules.push_back(std::move(module));
+  }
+  return modules;
+}
+
 std::string adapterConfig(const format::Bundle &bundle) {
   const format::Lora &lora = bundle.model().lora();
   double alpha = decimalOf(lora.alpha());
   bool whole = std::floor(alpha) == alpha;
   using Json = nlohmann::ordered_json; // as PEFT writes it
   Json config = {{"peft_type", "LORA"},
-                 {"task_type", "CAUSAL_LM"},
+                 {"task_type", bundle.model().classes_size() ? "SEQ_CLS" : "CAUSAL_LM"},
                  {"base_model_name_or_path", bundle.model().name()},
                  {"r", lora.rank()},
                  {"lora_alpha", whole ? Json(static_cast<int64_t>(alpha)) : Json(alpha)},
@@ -44,6 +57,8 @@ std::string adapterConfig(const format::Bundle &bundle) {
                  {"init_lora_weights", true},
                  {"use_rslora", false},
                  {"use_dora", false}};
+  if (const std::vector<std::string> modules = savedModules(bundle); !modules.empty())
+    config["modules_to_save"] = modules;
   return config.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -74,9 +89,10 @@ static bool isUsed(const Json &option) {
 }
 
 // Any other field changes what the adapter computes, or comes from a PEFT that this runtime does not know yet.
-static Status checkOtherFields(const Json &config) {
+static Status checkOtherFields(const Json &config, const format::Bundle &bundle) {
   for (const auto &field : config.items())
-    if (!isAmong(harmless, field.key()) && !isAmong(checked, field.key()) && isUsed(field.value()))
+    if (!(field.key() == "modules_to_save" && !savedModules(bundle).empty()) && // which are by their tensors
+        !isAmong(harmless, field.key()) && !isAmong(checked, field.key()) && isUsed(field.value()))
       return failure(MEBP_UNSUPPORTED, "%s is not supported; train the adapter without it", field.key().c_str());
   return Status();
 }
@@ -111,7 +127,7 @@ Status checkAdapterConfig(const std::string &text, const format::Bundle &bundle)
     return failure(MEBP_CORRUPT, "is not readable as JSON; save the adapter again");
   if (!config.contains("peft_type") || config["peft_type"] != "LORA")
     return failure(MEBP_UNSUPPORTED, "peft_type is not LORA, the only kind that is supported");
-  if (Status status = checkOtherFields(config); !status.ok())
+  if (Status status = checkOtherFields(config, bundle); !status.ok())
     return status;
   if (Status status = checkInitialisation(config); !status.ok())
     return status;

@@ -108,6 +108,7 @@ mebp_code mebp_bundle_get_info(const mebp_bundle *bundle, mebp_bundle_info *out,
     info.momentum = content.plan().momentum();
     info.has_values = hasStepPort(content, *format::findStepPort(format::valueCoefficientsPort));
     info.packs = hasStepPort(content, *format::findStepPort(format::startsPort));
+    info.classes = static_cast<uint32_t>(model.classes_size());
     info.has_entropy_bonus = hasStepPort(content, *format::findStepPort(format::entropyCoefficientsPort));
     writeSized(info, out);
     return Status();

@@ -246,8 +246,15 @@ mebp_code mebp_session_apply_gradients(mebp_session *session, const float *const
 
 mebp_code mebp_session_logits(mebp_session *session, const int32_t *ids, uint32_t batch, uint32_t sequence,
                               uint32_t first, uint32_t count, float *out, mebp_error *error) {
-  return runs(session, error, {{"out", out}}, [&](Session &used) {
-    Status status = checkPointers({ids, ids, batch, sequence});
-    return !status.ok() ? status : used.logits(mebp_batch{ids, nullptr, batch, sequence}, first, count, out);
+  const mebp_batch tokens = {ids, nullptr, batch, sequence};
+  return mebp_session_packed_logits(session, &tokens, nullptr, first, count, out, error);
+}
+
+mebp_code mebp_session_packed_logits(mebp_session *session, const mebp_batch *batch, const int32_t *starts,
+                                     uint32_t first, uint32_t count, float *out, mebp_error *error) {
+  return runs(session, error, {{"batch", batch}, {"out", out}}, [&](Session &used) {
+    const mebp_batch tokens = {batch->ids, nullptr, batch->batch, batch->sequence};
+    Status status = checkPointers({tokens.ids, tokens.ids, tokens.batch, tokens.sequence});
+    return !status.ok() ? status : used.logits({tokens, starts}, first, count, out);
   });
 }

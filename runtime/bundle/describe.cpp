@@ -30,6 +30,7 @@ static Json describeModel(const format::Model &model) {
           {"sequence", model.sequence()},
           {"positions", model.positions()},
           {"activation", nameOf(model.activation())},
+          {"classes", model.classes()},
           {"lora",
            {{"rank", model.lora().rank()},
             {"alpha", model.lora().alpha()},

@@ -55,6 +55,10 @@ static Status checkHeads(const KernelShape &shape) {
   return Status();
 }
 
+static Status checkRow(const KernelShape &shape) {
+  return shape.attributes.offset < shape['R'] ? Status() : wrong(shape, "takes a row beyond its table");
+}
+
 static Status checkState(const KernelShape &shape) {
   return shape.attributes.capacity ? Status() : wrong(shape, "does not say the capacity of its state");
 }
@@ -128,6 +132,8 @@ Status checkRule(const KernelShape &shape, const format::KernelSignature &signat
     return checkState(shape);
   case format::Rule::Rotary:
     return checkRotary(shape);
+  case format::Rule::Row:
+    return checkRow(shape);
   case format::Rule::Loss:
     return checkLoss(shape);
   case format::Rule::Entropy:

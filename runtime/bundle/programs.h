@@ -101,4 +101,9 @@ bool selectsRows(const format::Bundle &half);
 // Whether a session that needs no gradients leaves it out.
 bool givesGradients(const format::Program &program);
 
+// How many logits a row has.
+inline uint32_t outputsOf(const format::Model &model) {
+  return model.classes_size() ? static_cast<uint32_t>(model.classes_size()) : model.vocabulary();
+}
+
 } // namespace mebp

@@ -140,10 +140,10 @@ private:
     if (!known || known->isResult != (port.kind() == Port::RESULT))
       return unknown(port);
     // Of a step on a whole model alone.
-    if (port.name() == format::startsPort && (use.generates || use.ofHead || bundle.has_split()))
+    if ((port.name() == format::startsPort || port.name() == format::endsPort) && (use.generates || use.ofHead || bundle.has_split()))
       return unknown(port);
     const format::Value &value = valueOf(port);
-    uint64_t columns = known->ofVocabulary ? bundle.model().vocabulary() : 1;
+    uint64_t columns = known->ofVocabulary ? outputsOf(bundle.model()) : 1;
     bool fits = value.row_extent().kind() == format::Extent::TOKENS && value.columns() == columns &&
                 value.column_extent().kind() == format::Extent::STATIC;
     return fits && format::storageOf(value.element()) == known->element ? Status() : wrongShape(port);

@@ -3,6 +3,7 @@
 
 #include "format/ports.h"
 #include "runtime/bundle/program_validator.h"
+#include "runtime/bundle/programs.h"
 #include "runtime/exec/read_attributes.h"
 
 namespace mebp {
@@ -126,6 +127,9 @@ Status ProgramValidator::checkType(const format::Slot &slot, uint32_t index) con
   case format::SlotType::Starts:
     fits = isBatch(index, format::startsPort);
     break;
+  case format::SlotType::Ends:
+    fits = isBatch(index, format::endsPort);
+    break;
   }
   return fits ? Status() : failure(MEBP_CORRUPT, "'%s' has the wrong element type", slot.name);
 }
@@ -136,8 +140,12 @@ Status ProgramValidator::checkLetter(const format::Slot &slot, char letter, cons
   Dimension &bound = letters[static_cast<unsigned char>(letter)];
   if (letter == '1' ? dimension != Dimension{1} : count != 0 && dimension != bound)
     return failure(MEBP_CORRUPT, "'%s' does not fit the shapes of the others", slot.name);
-  if (letter == 'V' && (dimension.kind != Extent::STATIC || dimension.count < model.vocabulary()))
-    return failure(MEBP_CORRUPT, "'%s' has fewer rows than the vocabulary", slot.name);
+  if (letter == 'V') {
+    const bool ofHead = format::findOperand(*format::findSignature(shape.kernel.name()), "labels") != format::noSlot;
+    if (dimension.kind != Extent::STATIC || dimension.count < (ofHead ? outputsOf(model) : model.vocabulary()))
+      return failure(MEBP_CORRUPT, "'%s' has fewer rows than %s", slot.name,
+                     ofHead && model.classes_size() ? "there are classes" : "the vocabulary");
+  }
   if (letter == 'P' &&
       (dimension.kind != Extent::STATIC || dimension.count < std::max(model.sequence(), model.positions()) +
                                                                  static_cast<uint64_t>(shape.attributes.offset)))

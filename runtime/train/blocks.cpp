@@ -91,7 +91,7 @@ Status Blocks::runInto(float *out, uint64_t row, LiveShape live, BoundProgram &b
       bound.bindings[index].data = buffers->find(checkpoints->headInput(input.name(), row));
     ++index;
   }
-  const Buffer buffer = backend->take(out, live.rows() * bundle->model().vocabulary() * sizeof(float), Access::Shared);
+  const Buffer buffer = backend->take(out, live.rows() * outputsOf(bundle->model()) * sizeof(float), Access::Shared);
   bound.bindings.back().data = {buffer, 0}; // alone of what comes out
   Status status = run(bound, live);
   if (status.ok())

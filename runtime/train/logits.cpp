@@ -28,13 +28,13 @@ Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, flo
   if (Status status = lane().runForward({lane().batch.rows(), wanted}); !status.ok())
     return status;
 
-  uint64_t vocabulary = owner->model().vocabulary();
+  const uint64_t outputs = outputsOf(owner->model());
   for (uint64_t item = 0; item < tokens.batch; ++item) {
     for (uint64_t done = 0, rows; done < count; done += rows) {
       rows = std::min<uint64_t>(blocks.logitRows(), count - done);
       const uint64_t row = lane().checkpoints.isGathered() ? item * count : item * tokens.sequence + first;
       if (Status status =
-              blocks.logits(row + done, static_cast<uint32_t>(rows), out + (item * count + done) * vocabulary);
+              blocks.logits(row + done, static_cast<uint32_t>(rows), out + (item * count + done) * outputs);
           !status.ok())
         return status;
     }

@@ -27,14 +27,15 @@ static double dot(const float *a, const float *b, uint64_t count) {
   return sum;
 }
 
-// From the rows that predict them, one after the other, to the places of the labels themselves; and back.
-static void spread(float *values, Rows rows, uint64_t total) {
+// From the rows that predict them, one after the other, to the places of the labels themselves, `distance` behind; and
+// back.
+static void spread(float *values, Rows rows, uint64_t total, uint32_t distance) {
   scatterRows(values, sizeof(float), rows, total);
-  std::memmove(values + 1, values, (total - 1) * sizeof(float));
-  values[0] = 0;
+  std::memmove(values + distance, values, (total - distance) * sizeof(float));
+  std::fill_n(values, distance, 0.0f);
 }
-static void collect(float *values, Rows rows, uint64_t total) {
-  std::memmove(values, values + 1, (total - 1) * sizeof(float));
+static void collect(float *values, Rows rows, uint64_t total, uint32_t distance) {
+  std::memmove(values, values + distance, (total - distance) * sizeof(float));
   gatherRows(values, sizeof(float), rows);
 }
 
@@ -70,10 +71,10 @@ Status Lane::runLoss(const Objective &objective, double &out) {
 // Leaves the coefficients beside the labels.
 Status Lane::askObjective(const Objective &objective, double &out) {
   const uint64_t total = live.rows();
-  spread(batch.logProbabilities(), headRows(), total);
+  spread(batch.logProbabilities(), headRows(), total, labelDistance(*model));
   std::fill_n(batch.coefficients(), total, 0.0f);
   out = objective.function(objective.user, batch.logProbabilities(), live.batch, live.sequence, batch.coefficients());
-  collect(batch.coefficients(), headRows(), total);
+  collect(batch.coefficients(), headRows(), total, labelDistance(*model));
   for (uint64_t i = 0; i < labels; ++i)
     if (Status status = checkFinite("objective's coefficient", batch.coefficients()[i]); !status.ok())
       return status;
@@ -137,7 +138,7 @@ void Lane::giveScores(const mebp_scores &out) const {
       continue;
     std::fill_n(to, live.rows(), 0.0f);
     for (uint64_t i = 0; i < labels; ++i)
-      to[batch.rows()[i] + 1] = from[i];
+      to[static_cast<uint32_t>(batch.rows()[i]) + labelDistance(*model)] = from[i];
   }
 }
 
@@ -149,7 +150,7 @@ Status Lane::takeCoefficients(const mebp_coefficients &given) {
     if (!from)
       continue;
     for (uint64_t i = 0; i < labels; ++i) {
-      to[i] = from[batch.rows()[i] + 1];
+      to[i] = from[static_cast<uint32_t>(batch.rows()[i]) + labelDistance(*model)];
       if (Status status = checkFinite("objective's coefficient", to[i]); !status.ok())
         return status;
     }

@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "runtime/bundle/programs.h"
+
 namespace mebp {
 
 constexpr int32_t ignoredLabel = -100;
@@ -47,47 +49,83 @@ static Status checkStarts(const Tokens &tokens, const int32_t *starts) {
   return Status();
 }
 
-static Status takeStarts(const Tokens &tokens, int32_t *starts, uint64_t bytes) {
+// A sample ends where the next one starts.
+static void findEnds(const Tokens &tokens, const int32_t *starts, int32_t *ends) {
+  for (uint32_t row = 0; row < tokens.batch; ++row, starts += tokens.sequence, ends += tokens.sequence) {
+    auto end = static_cast<int32_t>(tokens.sequence);
+    for (uint32_t position = tokens.sequence; position-- > 0;) {
+      ends[position] = end;
+      if (starts[position] == static_cast<int32_t>(position))
+        end = starts[position];
+    }
+  }
+}
+
+static Status takeStarts(const Tokens &tokens, const BatchMemory &memory, uint64_t bytes) {
+  int32_t *starts = memory.starts();
   if (!starts && tokens.starts)
     return failure(MEBP_UNSUPPORTED, "the bundle cannot take several samples in a row; compile it with --packing");
   if (!starts)
     return Status();
-  if (!tokens.starts) {
+  if (tokens.starts)
+    std::memcpy(starts, tokens.starts, bytes);
+  else
     std::memset(starts, 0, bytes);
-    return Status();
-  }
-  std::memcpy(starts, tokens.starts, bytes);
-  return checkStarts(tokens, starts);
+  if (Status status = tokens.starts ? checkStarts(tokens, starts) : Status(); !status.ok())
+    return status;
+  if (memory.ends())
+    findEnds(tokens, starts, memory.ends());
+  return Status();
 }
 
-// Nothing predicts a sample's first token.
-static bool isFirst(const int32_t *starts, uint64_t place, uint32_t sequence) {
-  const uint64_t start = starts ? static_cast<uint64_t>(starts[place]) : 0;
-  return place % sequence == start;
+// What rows predict: a classifier's every label, and else all but a sample's first token.
+class Predicted {
+public:
+  Predicted(const format::Model &model, const Tokens &tokens, const BatchMemory &memory)
+      : distance(labelDistance(model)), sequence(tokens.sequence), starts(memory.starts()) {}
+
+  bool has(uint64_t place) const {
+    const uint64_t start = starts ? static_cast<uint64_t>(starts[place]) : 0;
+    return distance == 0 || place % sequence != start;
+  }
+  int32_t rowOf(uint64_t place) const { return static_cast<int32_t>(place - distance); }
+
+private:
+  uint32_t distance, sequence;
+  const int32_t *starts;
+};
+
+static Status wrongLabel(const format::Model &model, int32_t label, uint32_t row, uint32_t position) {
+  if (!model.classes_size())
+    return failure(MEBP_OUT_OF_RANGE, "label %d at row %u, position %u is neither -100 nor in the vocabulary of %u",
+                   label, row, position, model.vocabulary());
+  return failure(MEBP_OUT_OF_RANGE, "label %d at row %u, position %u is neither -100 nor one of the %d classes", label,
+                 row, position, model.classes_size());
 }
 
 static Status countLabels(const format::Model &model, const Tokens &tokens, const BatchMemory &memory,
                           uint64_t &count) {
+  const Predicted predicted(model, tokens, memory);
   const int32_t *label = memory.labels();
   uint64_t place = 0;
   for (uint32_t row = 0; row < tokens.batch; ++row)
     for (uint32_t position = 0; position < tokens.sequence; ++position, ++place, ++label) {
       if (*label == ignoredLabel)
         continue;
-      if (*label < 0 || static_cast<uint32_t>(*label) >= model.vocabulary())
-        return failure(MEBP_OUT_OF_RANGE, "label %d at row %u, position %u is neither -100 nor in the vocabulary of %u",
-                       *label, row, position, model.vocabulary());
-      count += !isFirst(memory.starts(), place, tokens.sequence);
+      if (*label < 0 || static_cast<uint32_t>(*label) >= outputsOf(model))
+        return wrongLabel(model, *label, row, position);
+      count += predicted.has(place);
     }
   return Status();
 }
 
-static void collectLabels(const Tokens &tokens, const BatchMemory &memory) {
+static void collectLabels(const format::Model &model, const Tokens &tokens, const BatchMemory &memory) {
+  const Predicted predicted(model, tokens, memory);
   int32_t *labels = memory.labels(), *rows = memory.rows();
   uint64_t found = 0;
   for (uint64_t place = 0; place < static_cast<uint64_t>(tokens.batch) * tokens.sequence; ++place)
-    if (!isFirst(memory.starts(), place, tokens.sequence) && labels[place] != ignoredLabel) {
-      rows[found] = static_cast<int32_t>(place - 1);
+    if (predicted.has(place) && labels[place] != ignoredLabel) {
+      rows[found] = predicted.rowOf(place);
       labels[found++] = labels[place];
     }
 }
@@ -100,12 +138,12 @@ Status takeBatch(const format::Model &model, const Tokens &tokens, const BatchMe
   std::memcpy(memory.ids(), tokens.ids, bytes);
   if (Status status = checkIds(model, tokens, memory.ids()); !status.ok())
     return status;
-  if (Status status = takeStarts(tokens, memory.starts(), bytes); !status.ok() || !tokens.labels)
+  if (Status status = takeStarts(tokens, memory, bytes); !status.ok() || !tokens.labels)
     return status;
   std::memcpy(memory.labels(), tokens.labels, bytes);
   if (Status status = countLabels(model, tokens, memory, labels); !status.ok())
     return status;
-  collectLabels(tokens, memory);
+  collectLabels(model, tokens, memory);
   return Status();
 }
 

@@ -51,6 +51,7 @@ struct BatchMemory {
   int32_t *ids() const { return static_cast<int32_t *>(find(format::idsPort)); }
   int32_t *labels() const { return static_cast<int32_t *>(find(format::labelsPort)); }
   int32_t *starts() const { return static_cast<int32_t *>(find(format::startsPort)); }
+  int32_t *ends() const { return static_cast<int32_t *>(find(format::endsPort)); }
   int32_t *rows() const { return static_cast<int32_t *>(find(format::rowsPort)); }
   float *coefficients() const { return static_cast<float *>(find(format::coefficientsPort)); }
   float *logProbabilities() const { return static_cast<float *>(find(format::logProbabilitiesPort)); }
@@ -63,8 +64,11 @@ struct BatchMemory {
 
 // Copies a batch, then checks the copy, since whoever gave it may still write to it: shapes beyond the compiled ones,
 // ids beyond the vocabulary and labels that are neither ignored nor in it are refused. The row of token t predicts
-// token t + 1, where that is of the same sample; the labels that are predicted stand one after the other, and beside
-// them their rows. Gives their number.
+// token t + 1, where that is of the same sample, or of a classifier the label at t itself; the labels that are predicted
+// stand one after the other, and beside them their rows. Gives their number.
 Status takeBatch(const format::Model &model, const Tokens &tokens, const BatchMemory &memory, uint64_t &labels);
+
+// How far behind its row a label stands.
+inline uint32_t labelDistance(const format::Model &model) { return model.classes_size() ? 0 : 1; }
 
 } // namespace mebp

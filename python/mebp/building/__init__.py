@@ -23,7 +23,7 @@ from mebp.compile_options import AUTO, CompileOptions, as_arguments
 from mebp.compiler import run_mebpc
 from mebp.errors import Error
 from mebp.exporter.finding import Found, find_model
-from mebp.files import scratch_folder
+from mebp.files import read_json, scratch_folder
 from mebp.gguf.source import unpack_gguf
 from mebp.inspect import describe_trained, inspect, storage_options
 from mebp.tokenizer import Tokenizer
@@ -51,6 +51,7 @@ class Trained:
     pairs_up_to: int = 0  # tokens, where sequences come in pairs that may run side by side
     writes: bool = False  # the model itself, as it trains
     packs: bool | None = False  # several samples into a row; None: where the data is enough for it
+    classes: Callable[[dict], Sequence[str]] = lambda config: ()  # of a classifier, by its config.json
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,13 @@ class Builder:
         found = find_model(model)
         with _settings(found) as settings:
             limit = model_limit(settings)
-            chosen = {**self._choose(settings, limit, trained, options), **also}
+            classes = trained.classes(read_json(settings / "config.json", "download the model again"))
+            chosen = {**self._choose(settings, limit, trained, options, bool(classes)), **also}
             longest = max(_EXPORTED, chosen["seq_len"], chosen["generate_len"] or 0)
             exporting = {"seq_len": min(longest, limit or longest)}
+            if classes:
+                self.say(f"--task classify: {len(classes)} classes, {', '.join(classes)}")
+                exporting |= {"task": "classify", "classes": ",".join(classes)}
             export_key = export_fingerprint(found, settings, exporting)
         name = re.sub(r"[^\w.-]+", "-", found.name.rpartition("/")[2])
         cache, started = Cache(self.say), time.monotonic()
@@ -96,7 +101,7 @@ class Builder:
         return bundle
 
     def _choose(
-        self, settings: Path, limit: int | None, trained: Trained, options: CompileOptions
+        self, settings: Path, limit: int | None, trained: Trained, options: CompileOptions, classifies: bool
     ) -> dict[str, object]:
         """What mebpc is given: the options, and what they leave open."""
         chosen = options.given()
@@ -118,7 +123,7 @@ class Builder:
         if options.batch is None and options.memory_budget is None and chosen["seq_len"] <= trained.pairs_up_to:
             self.say(f"--batch 2: pairs of up to {trained.pairs_up_to} tokens are faster side by side")
             chosen["batch"] = 2
-        if options.generate_len is None and options.memory_budget is None:
+        if options.generate_len is None and options.memory_budget is None and not classifies:
             chosen["generate_len"] = min(_GENERATED, limit or _GENERATED)
         elif options.generate_len is None and trained.writes:
             chosen["generate_len"] = chosen["seq_len"]

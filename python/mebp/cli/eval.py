@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mebp eval NAME.mebp --data FILE [--adapter DIR]: loss and perplexity"""
+"""mebp eval NAME.mebp --data FILE [--adapter DIR]: loss and perplexity, or accuracy"""
 
 import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mebp.cli.connection import add_connection
 from mebp.cli.session import add_adapter, add_bundle, add_machine, open_session
 from mebp.words import counted
+
+if TYPE_CHECKING:
+    from mebp.session import Session
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
     from mebp.training.evaluation import evaluate, perplexity
 
     session = open_session(arguments)
+    if session.classes:
+        return _classify(arguments, session)
     sharing = Sharing() if session.packs else None  # the same loss, sooner
     data = load_dataset(arguments.data, Tokenizer(arguments.bundle), session.max_sequence, sharing)
     loss = evaluate(session, data)
@@ -42,4 +48,21 @@ def run(arguments: argparse.Namespace) -> int:
         for note in data.notes:
             print(note)
         print(f"loss {loss:.4f}  perplexity {found['perplexity']:.3f}  over {counted(data.counted, 'token')}")
+    return 0
+
+
+def _classify(arguments: argparse.Namespace, session: "Session") -> int:
+    from mebp.data.classes import load_classified
+    from mebp.tokenizer import Tokenizer
+    from mebp.training.objectives.classification import measure
+
+    data = load_classified(arguments.data, Tokenizer(arguments.bundle), session.max_sequence, session.classes)
+    found = measure(session, data)
+    figures = {"loss": found.loss, "accuracy": found.metrics["accuracy"], "samples": len(data.rows)}
+    if arguments.json:
+        print(json.dumps(figures))
+    else:
+        for note in data.notes:
+            print(note)
+        print(f"loss {found.loss:.4f}  accuracy {figures['accuracy']:.4f}  over {counted(len(data.rows), 'sample')}")
     return 0

@@ -15,6 +15,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seq-len", type=int, default=256, metavar="N", help="tokens in a sequence (default: 256)")
     parser.add_argument("--batch", type=int, default=1, metavar="N", help="sequences in a batch (default: 1)")
     parser.add_argument(
+        "--task",
+        choices=["causal", "classify"],
+        default="causal",
+        help="predict the next token, or tell texts apart by an encoder with a head for it (default: causal)",
+    )
+    parser.add_argument(
+        "--classes", metavar="NAMES", help="with --task classify, names of the classes (default: those of config.json)"
+    )
+    parser.add_argument(
         "--shape-only", action="store_true", help="export without weights; the model needs only its config.json"
     )
 
@@ -41,6 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
             batch=arguments.batch,
             shape_only=arguments.shape_only,
             progress=say,
+            task=arguments.task,
+            classes=arguments.classes and arguments.classes.split(","),
         )
     bundle = f"{written.parent.name or 'model'}.mebp"
     weights = " --random-weights 0" if arguments.shape_only else _storage(arguments.model)

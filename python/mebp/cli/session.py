@@ -37,6 +37,7 @@ def open_session(arguments: argparse.Namespace, generates: bool = False) -> "Ses
     """With the adapter that was named; for losses and logits, or where it `generates`, for no more than that needs."""
     import mebp
     from mebp.inspect import inspect
+    from mebp.sequences import check_text
 
     # A bundle that was compiled without generation takes the logits of whole sequences.
     keeps = generates and inspect(arguments.bundle)["model"]["positions"] > 0
@@ -48,6 +49,8 @@ def open_session(arguments: argparse.Namespace, generates: bool = False) -> "Ses
         generate_only=keeps,
         stream=connection(arguments),
     )
+    if generates:
+        check_text(session)
     if arguments.adapter:
         session.load_adapter(arguments.adapter)
     return session

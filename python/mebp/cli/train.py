@@ -37,6 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--data", type=Path, metavar="FILE", help=DATA_FORMS)
     add(
+        "--task",
+        metavar="NAME",
+        help="causal, to predict the next token, or classify, to tell texts apart by an encoder (default: causal, or "
+        "as the bundle does)",
+    )
+    add(
         "--objective",
         metavar="NAME",
         help="sft, dpo with pairs of which one is preferred, grpo or ppo with rewards (default: sft)",

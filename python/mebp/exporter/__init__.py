@@ -12,7 +12,7 @@ output      everything appears at once, or nothing does
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,8 @@ def export(
     batch: int = 1,
     shape_only: bool = False,
     progress: Callable[[str], None] | None = None,
+    task: str = "causal",
+    classes: Sequence[str] | None = None,
 ) -> Path:
     """Writes `model` as ONNX to `path`, its weights hard-linked beside it and its tokenizer in `tokenizer/`.
 
@@ -41,6 +43,9 @@ def export(
     seq_len, batch: the shape of input_ids, int64 [batch, seq_len]; logits are [batch, seq_len, vocabulary].
     shape_only: needs no weights; the graph refers to none, and mebpc takes it with --random-weights.
     progress: called with a line of text when a stage begins: tracing takes most of the time.
+    task: "causal", or "classify" for an encoder with a head that tells samples apart: logits are
+        [batch, seq_len, classes], and a sample's are those of its first token.
+    classes: of a classifier, their names in the order of its logits; None for those of config.json.
 
     Returns the path of the ONNX file. Raises Error, with nothing left half-written, where the model cannot be
     exported or the folder not written.
@@ -57,5 +62,5 @@ def export(
     with staged(path) as stage, quiet():
         from mebp.exporter.write import write
 
-        write(model, stage, seq_len, batch, shape_only, progress or (lambda _: None))
+        write(model, stage, seq_len, batch, shape_only, progress or (lambda _: None), task, classes)
     return path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The attention that a model is exported with: one ONNX node a layer, causal, key and value heads not repeated."""
+"""The attention that a model is exported with: one ONNX node a layer, key and value heads not repeated."""
 
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig
@@ -7,6 +7,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedC
 from mebp.errors import Error
 
 NAME = "mebp"
+ENCODER = "mebp-encoder"  # which has no mask function: padding is hidden by where samples end
 
 
 def _mask(
@@ -78,6 +79,29 @@ def _attention(
     return output.transpose(1, 2).contiguous(), None
 
 
+def _attention_of_encoder(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    **_: object,
+) -> tuple[torch.Tensor, None]:
+    """Likewise, where each token sees all others."""
+    kind = type(module).__name__
+    if getattr(module, "is_causal", False) or attention_mask is not None:
+        raise Error(f"{kind} does not see all tokens; only encoders can be trained to classify")
+    if sliding_window is not None and sliding_window < query.shape[2]:
+        raise Error(f"{kind} sees a window of {sliding_window} tokens at either side; mebp cannot train it yet")
+    output = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, scale=scaling, enable_gqa=query.shape[1] != key.shape[1]
+    )
+    return output.transpose(1, 2).contiguous(), None
+
+
 def _capped(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, scaling: float, softcap: float
 ) -> torch.Tensor:
@@ -103,4 +127,5 @@ def _visible(sequence: int, window: int | None, device: torch.device | str) -> t
 
 
 AttentionInterface.register(NAME, _attention)
+AttentionInterface.register(ENCODER, _attention_of_encoder)
 AttentionMaskInterface.register(NAME, _mask)

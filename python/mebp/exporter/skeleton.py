@@ -5,7 +5,7 @@ import re
 import sys
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 from transformers.pytorch_utils import Conv1D
 
@@ -17,11 +17,11 @@ _EXPERTS = re.compile(r"Experts$|Mo[eE]$|Mo[eE]Block$|MoELayer$|MoA$")  # what t
 _LENGTH_DEPENDENT_ROPE = ("longrope", "dynamic")
 
 
-def build_skeleton(config: PreTrainedConfig) -> PreTrainedModel:
-    """The causal language model of `config`, in f32; raises Error where transformers has none."""
+def build_skeleton(config: PreTrainedConfig, task: str = "causal") -> PreTrainedModel:
+    """The causal language model of `config`, or its classifier, in f32; raises Error where transformers has none."""
     config.use_cache = False
     with torch.device("meta"):
-        model = _make(config)
+        model = _make(config) if task == "causal" else _make_classifier(config)
     model.eval()
     _refuse_experts(model)
     try:
@@ -72,6 +72,15 @@ def _make(config: PreTrainedConfig) -> PreTrainedModel:
         raise Error(
             f"{config.model_type}: transformers makes no causal language model of it: {reason(error)}"
         ) from error
+
+
+def _make_classifier(config: PreTrainedConfig) -> PreTrainedModel:
+    try:
+        return AutoModelForSequenceClassification.from_config(
+            config, dtype=torch.float32, attn_implementation=attention.ENCODER
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
+        raise Error(f"{config.model_type}: transformers makes no classifier of it: {reason(error)}") from error
 
 
 def _refuse_experts(model: PreTrainedModel) -> None:

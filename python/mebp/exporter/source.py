@@ -9,6 +9,7 @@ from pathlib import Path
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from mebp.errors import Error, reason
+from mebp.exporter.classifier import MODEL_TYPES, check_encoder
 from mebp.exporter.finding import find_model
 from mebp.files import read_json
 from mebp.gguf.codes import kept_codes
@@ -26,20 +27,22 @@ class Source:
     config: PreTrainedConfig
 
 
-def resolve(model: str | Path | PreTrainedModel, scratch: Path, shape_only: bool) -> Source:
+def resolve(model: str | Path | PreTrainedModel, scratch: Path, shape_only: bool, task: str = "causal") -> Source:
     """Finds, downloads, unpacks or saves (below `scratch`) the model; raises Error where it cannot be exported."""
     if isinstance(model, PreTrainedModel):
         folder = Path(tempfile.mkdtemp(dir=scratch))
         _save(model, folder, shape_only)
         named = model.name_or_path or model.config.model_type
-        return _open(Path(named).name, _local(named), folder)
+        return _open(Path(named).name, _local(named), folder, task)
     if not isinstance(model, (str, Path)):
         kind = type(model).__name__
         raise Error(f"{kind} is not a model; give a folder, a hub id or a PreTrainedModel (merged)")
     found = find_model(model, shape_only)
     if found.is_gguf:
+        if task != "causal":
+            raise Error(f"{model}: a GGUF file has no classifier; give a Hugging Face folder with --task {task}")
         return _unpack(found.place, scratch, shape_only)
-    return _open(found.name, found.origin, found.place)
+    return _open(found.name, found.origin, found.place, task)
 
 
 def _local(named: str) -> str:
@@ -55,10 +58,10 @@ def _unpack(file: Path, scratch: Path, shape_only: bool) -> Source:
         print(f"note: the weights of {file.name} are saved beside the graph in f32, {size:,.1f} MB", file=sys.stderr)
         for kept in kept_codes(read_container(file)):
             print(f"note: {kept}", file=sys.stderr)
-    return _open(file.stem, str(file.resolve()), folder)
+    return _open(file.stem, str(file.resolve()), folder, "causal")
 
 
-def _open(name: str, origin: str, folder: Path) -> Source:
+def _open(name: str, origin: str, folder: Path, task: str) -> Source:
     file = folder / "config.json"
     if not file.exists():
         raise Error(f"{folder}: no config.json; give the folder of a Hugging Face model")
@@ -75,7 +78,10 @@ def _open(name: str, origin: str, folder: Path) -> Source:
         raise Error(
             f"{file}: transformers cannot read it ({reason(error)}); update transformers, or export another model"
         ) from error
-    _check_causal(fields, config, file)
+    if task == "classify":
+        check_encoder(fields.get("model_type", "unknown"), config, file)
+    else:
+        _check_causal(fields, config, file)
     return Source(name, origin, folder, config)
 
 
@@ -86,6 +92,8 @@ def _check_causal(fields: dict, config: PreTrainedConfig, file: Path) -> None:
     classes = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), ())
     names = {c.__name__ for c in (classes if isinstance(classes, (tuple, list)) else (classes,))}
     stored = fields.get("architectures") or []
+    if kind in MODEL_TYPES and not names & set(stored):
+        raise Error(f"{file}: model type '{kind}' is an encoder; give --task classify to train it")
     if not names or config.is_encoder_decoder:
         raise Error(f"{file}: model type '{kind}': mebp cannot train this model yet: it needs a causal language model")
     if stored and not names & set(stored):

@@ -2,15 +2,17 @@
 """The export itself: source, skeleton, graph, weights, tokenizer, in this order."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import onnx_ir as ir
 from transformers import PreTrainedModel
 
 from mebp.errors import Error, reason
+from mebp.exporter import classifier
 from mebp.exporter.checkpoint import StoredTensor, read_checkpoint, same_bytes
 from mebp.exporter.graph import trace
+from mebp.exporter.heads import missing_of_head, write_new
 from mebp.exporter.lengths import longest_sequence
 from mebp.exporter.output import Stage
 from mebp.exporter.renaming import find_pieces, rename
@@ -27,19 +29,26 @@ def write(
     batch: int,
     shape_only: bool,
     say: Callable[[str], None],
+    task: str = "causal",
+    classes: Sequence[str] | None = None,
 ) -> None:
     """Puts the ONNX file, the weights and the tokenizer of `model` into the stage."""
-    source = resolve(model, stage.scratch, shape_only)
+    source = resolve(model, stage.scratch, shape_only, task)
+    is_renamed = bool(classes) and list(classes) != classifier.named_classes(source.config)
+    if classes:
+        classifier.name_classes(source.config, classes)
     longest = longest_sequence(source.config, source.name, seq_len)
     checkpoint = {} if shape_only else read_checkpoint(source.folder)
-    skeleton = build_skeleton(source.config)
+    skeleton = build_skeleton(source.config, task)
     checkpoint = rename(checkpoint, skeleton)
     if _ties_what_differs(aliases(skeleton), checkpoint):
         # As transformers loads it: two tensors that differ are not tied, whatever the config says.
         source.config.tie_word_embeddings = False
-        skeleton = build_skeleton(source.config)
+        skeleton = build_skeleton(source.config, task)
     names = aliases(skeleton)
     say(f"tracing {type(skeleton).__name__} for {batch} x {seq_len} tokens")
+    if task == "classify":
+        classifier.classify_tokens(skeleton)
     graph = trace(skeleton, batch, seq_len)
     # Buffers are real here, and come from the checkpoint only where it has them.
     stored = {n: tuple(t.shape) for n, t in skeleton.state_dict().items() if n in names or n in checkpoint}
@@ -49,6 +58,12 @@ def write(
         graph.metadata_props["mebp.shape_only"] = "1"
     else:
         pieces = find_pieces(checkpoint, skeleton)
+        if task == "classify":
+            if is_renamed:  # the head that is there tells others apart
+                checkpoint = {name: each for name, each in checkpoint.items() if not classifier.is_of_head(name)}
+            if fresh := missing_of_head(skeleton, parameters, checkpoint):
+                say(f"{source.name} has no {', '.join(fresh)}: they begin at random")
+                checkpoint |= write_new(skeleton, fresh, stage.scratch)
         whole = {name: shape for name, shape in parameters.items() if name not in pieces}
         located = locate(whole, names, skeleton.base_model_prefix, checkpoint, source.folder)
         refer(graph.graph, located)
@@ -66,6 +81,9 @@ def write(
     if names := [name for name in bare(skeleton) if name in parameters]:
         graph.metadata_props["mebp.bare"] = json.dumps(names)
     graph.metadata_props.update(_notes(source, seq_len, batch, longest))
+    if task == "classify":
+        graph.metadata_props["mebp.classes"] = json.dumps(classifier.class_names(source.config))
+        graph.metadata_props["mebp.whole"] = json.dumps(classifier.trained_whole(skeleton))
     stage.onnx.write_bytes(_serialise(graph, type(skeleton).__name__))
     copy_tokenizer(source.folder, stage.folder / "tokenizer", source.name)
 

@@ -19,6 +19,7 @@ from mebp.training.reports import programs
 from mebp.training.schedule import SCHEDULES
 
 ADAPTERS = ("best", "last", "all")
+TASKS = ("causal", "classify")
 _KINDS = {
     int: "a whole number",
     float: "a number",
@@ -36,6 +37,7 @@ class TrainingOptions:
 
     bundle: Path
     data: Path
+    task: str | None = None
     objective: str = "sft"
     objective_options: Mapping[str, object] = field(default_factory=dict)  # its own, by name
     reference: str | None = None
@@ -90,6 +92,10 @@ class TrainingOptions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "objective_options", objective_options(self.objective, self.objective_options))
+        if self.task is not None and self.task not in TASKS:
+            raise Error(f"--task is '{self.task}'; choose {' or '.join(TASKS)}")
+        if self.task == "classify" and self.objective != "sft":
+            raise Error(f"--objective {self.objective} is for language models; leave it or --task classify out")
         if self.reference is not None and self.objective == "sft":
             raise Error("--reference is what preferences and rewards are compared with; give --objective dpo, too")
         for option, value in {"--reward": self.reward, "--rollouts": self.rollouts}.items():

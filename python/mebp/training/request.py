@@ -9,7 +9,6 @@ from pathlib import Path
 from mebp.building import Builder, Trained, is_bundle
 from mebp.compile_options import AUTO, CompileOptions, compile_option_kinds, flag
 from mebp.compiler import check_options
-from mebp.data.reading import read_samples
 from mebp.data.splits import find_splits
 from mebp.errors import Error
 from mebp.session_options import takes_losses
@@ -74,7 +73,8 @@ class Request:
         asked = command_of(self.training, self.compiling.given())
         run = train(replace(self.training, bundle=bundle), callback, progress, asked)
         if progress and not is_bundle(self.training.bundle) and self.training.adapter_out and not run.interrupted:
-            _say(f'next: mebp generate {bundle} --adapter {self.training.adapter_out} --prompt "..."')
+            asks = f"eval {bundle} --data FILE" if run.session.classes else f'generate {bundle} --prompt "..."'
+            _say(f"next: mebp {asks} --adapter {self.training.adapter_out}")
         return run
 
     def _bundle(self, progress: bool) -> Path:
@@ -98,8 +98,8 @@ class Request:
             check_options(CompileOptions.named_by_mebpc(given | also))  # likewise, as mebpc would after the export
         except Error as error:
             raise Error(CompileOptions.named_here(str(error))) from None
-        for path in filter(None, (training.data, training.eval, training.test)) if objective.cuts_samples else ():
-            read_samples(path)  # what is wrong in them is told now, not in some minutes
+        for path in filter(None, (training.data, training.eval, training.test)):
+            objective.check_data(path)  # what is wrong in them is told now, not in some minutes
         trained = Trained(
             training.data,
             lambda tokenizer: objective.sequence_lengths(training, tokenizer),
@@ -107,6 +107,7 @@ class Request:
             objective.pairs_up_to,
             objective.writes,
             objective.packs(training),
+            lambda config: objective.classes_of(training, config),
         )
         with ExitStack() as stack:
             stack.enter_context(ended_by_signals())

@@ -85,7 +85,7 @@ def verify(
     parameters = sum(weight["rows"] * weight["columns"] for weight in description["weights"])
 
     with quiet():
-        config = read_config(bundle, reference)
+        config = read_config(bundle, reference, session.classes)
         check_memory(bundle, parameters, ids.size * session.vocabulary)
         found = Gradients(*session.loss_and_gradients(ids, labels))
         projectors = read_projectors(session) if projects else {}
@@ -94,7 +94,13 @@ def verify(
 
         def compute(dtype: torch.dtype, adapter_dtype: torch.dtype) -> Gradients:
             made = Reference(
-                build_model(config), weights, trainables, alpha, dtype, adapter_dtype=adapter_dtype, factors=factors
+                build_model(config, bool(session.classes)),
+                weights,
+                trainables,
+                alpha,
+                dtype,
+                adapter_dtype=adapter_dtype,
+                factors=factors,
             )
             loss, gradients = made.loss_and_gradients(ids, labels)
             return Gradients(loss, project_all(gradients, projectors))

@@ -8,9 +8,14 @@ from mebp.session import Session
 
 
 def random_batch(session: Session, sequence: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Ids and labels, int32 [largest batch, sequence], of which every tenth label does not count."""
+    """Ids and labels, int32 [largest batch, sequence], of which every tenth label does not count; a classifier's
+    are of first tokens."""
     generator = np.random.default_rng(seed)
     ids = generator.integers(0, session.vocabulary, (session.max_batch, sequence), dtype=np.int32)
+    if session.classes:
+        labels = np.full_like(ids, IGNORED_LABEL)
+        labels[:, 0] = generator.integers(0, len(session.classes), session.max_batch)
+        return ids, labels
     labels = ids.copy()
     labels[:, 9::10] = IGNORED_LABEL
     return ids, labels

@@ -2,12 +2,14 @@
 """The transformers model that a bundle was made of, without its weights, if there is memory for it."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
 
 from mebp.errors import Error
+from mebp.exporter.classifier import name_classes
 from mebp.exporter.source import resolve
 from mebp.memory import free_bytes
 
@@ -15,19 +17,26 @@ _PARAMETER = 12  # bytes: in float64, and beside it as the session gives it
 _LOGIT = 32  # in float64, with their log-softmax and the gradients of both
 
 
-def read_config(bundle: Path, reference: str | os.PathLike[str] | None) -> PreTrainedConfig:
-    """Of the model that `reference` names, or that the bundle brings."""
+def read_config(
+    bundle: Path, reference: str | os.PathLike[str] | None, classes: Sequence[str] = ()
+) -> PreTrainedConfig:
+    """Of the model that `reference` names, or that the bundle brings, with the bundle's classes if it has some."""
     folder = bundle / "tokenizer"
     if reference is None and not (folder / "config.json").exists():
         raise Error(f"{bundle}: has no config.json to build the reference from; name the model with --reference")
     # Only a model that is in memory already is saved anywhere.
-    return resolve(folder if reference is None else os.fspath(reference), bundle, shape_only=True).config
+    named = folder if reference is None else os.fspath(reference)
+    config = resolve(named, bundle, shape_only=True, task="classify" if classes else "causal").config
+    if classes:
+        name_classes(config, classes)
+    return config
 
 
-def build_model(config: PreTrainedConfig) -> PreTrainedModel:
+def build_model(config: PreTrainedConfig, classifies: bool = False) -> PreTrainedModel:
     """In float32, with random weights."""
     config.use_cache = False
-    return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    kind = AutoModelForSequenceClassification if classifies else AutoModelForCausalLM
+    return kind.from_config(config, dtype=torch.float32)
 
 
 def check_memory(bundle: Path, parameters: int, logits: int) -> None:

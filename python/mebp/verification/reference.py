@@ -59,6 +59,8 @@ class Reference:
             if name.startswith("value_head.")
         }
         trainables = {name: values for name, values in trainables.items() if name not in value_head}
+        whole = {name: values for name, values in trainables.items() if name in own}  # a classifier's beside adapters
+        self._classifies = _is_classifier(base)
         if trainables.keys() <= own.keys():
             self.model = base
             self._parameters = {name: own[name].requires_grad_() for name in trainables}
@@ -66,12 +68,14 @@ class Reference:
             self.model = base
             self._parameters = add_private_lora(base, factors, adapter_dtype or dtype)
         else:
-            self.model = add_adapter(base, trainables, alpha, adapter_dtype or dtype)
+            adapters = {name: values for name, values in trainables.items() if name not in whole}
+            self.model = add_adapter(base, adapters, alpha, adapter_dtype or dtype)
             self._parameters = {
                 name.replace(".default.", "."): parameter
                 for name, parameter in self.model.named_parameters()
                 if parameter.requires_grad
             }
+            self._parameters |= {name: own[name].requires_grad_() for name in whole}
         self.set_trainables(trainables)
         self._parameters |= value_head
 
@@ -89,7 +93,7 @@ class Reference:
                 parameter.copy_(torch.from_numpy(np.asarray(values[key])))
 
     def logits(self, input_ids: np.ndarray) -> np.ndarray:
-        """[batch, sequence, vocabulary] in the model's type."""
+        """[batch, sequence, vocabulary] in the model's type; a classifier's are [batch, classes]."""
         with torch.no_grad():
             return self._logits(input_ids).numpy()
 
@@ -100,8 +104,11 @@ class Reference:
         return found.logits, (found.hidden_states[-1].to(weight.dtype) @ weight.T + bias)[..., 0]
 
     def loss(self, input_ids: np.ndarray, labels: np.ndarray) -> torch.Tensor:
-        """The mean over the labels that count, shifted as in transformers."""
+        """The mean over the labels that count, shifted as in transformers; a classifier's are those of first tokens."""
         logits = self._logits(input_ids)
+        if self._classifies:
+            own = torch.from_numpy(np.asarray(labels, np.int64))[:, 0]
+            return torch.nn.functional.cross_entropy(logits.double(), own, ignore_index=IGNORED_LABEL)
         targets = torch.from_numpy(np.asarray(labels, np.int64))[:, 1:].reshape(-1)
         # Always on float64 logits: torch's float32 log-softmax over a large vocabulary is 1e-5 off on real text, which
         # would hide what the model itself loses.
@@ -109,8 +116,9 @@ class Reference:
         return torch.nn.functional.cross_entropy(rows, targets, ignore_index=IGNORED_LABEL)
 
     def _logits(self, input_ids: np.ndarray) -> torch.Tensor:
+        options = {} if self._classifies else {"use_cache": False}
         with KeepFloat64():
-            return self.model(input_ids=torch.from_numpy(np.asarray(input_ids, np.int64)), use_cache=False).logits
+            return self.model(input_ids=torch.from_numpy(np.asarray(input_ids, np.int64)), **options).logits
 
     def loss_and_gradients(self, input_ids: np.ndarray, labels: np.ndarray) -> tuple[float, dict[str, np.ndarray]]:
         """The loss and its gradient by PEFT key; bfloat16 ones as float32."""
@@ -123,6 +131,10 @@ class Reference:
         value = loss(self)
         value.backward()
         return value.item(), {key: _array(parameter.grad) for key, parameter in self.parameters().items()}
+
+
+def _is_classifier(model: PreTrainedModel) -> bool:
+    return type(model).__name__.endswith("ForSequenceClassification")
 
 
 def _attention_of(model: PreTrainedModel) -> str:
@@ -183,7 +195,7 @@ def add_adapter(
         lora_dropout=0.0,
         target_modules=list(ranks),
         fan_in_fan_out=transposed,
-        task_type="CAUSAL_LM",
+        task_type=None if _is_classifier(model) else "CAUSAL_LM",  # whose head is trained as itself here
     )
     # PEFT takes the dense layers of a model with experts for these, which have other names since transformers 5.
     with patch.object(transformers_weight_conversion, "_convert_peft_config_moe", lambda *_: None):

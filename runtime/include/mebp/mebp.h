@@ -154,6 +154,8 @@ typedef struct mebp_bundle_info {
   bool has_values;        /* of each token, by --value-head (mebp/sequences.h) */
   bool has_entropy_bonus; /* objectives may depend on the entropy, by --entropy-bonus */
   bool packs;             /* several samples into one row, by --packing (mebp/packing.h) */
+  uint32_t classes;       /* of a classifier, whose logits are of them and whose labels stand in their own rows; 0: it
+                           * predicts the next token of the vocabulary */
 } mebp_bundle_info;
 static inline void mebp_bundle_info_init(mebp_bundle_info *info) {
   memset((void *)info, 0, sizeof(*info));
@@ -372,7 +374,8 @@ mebp_code mebp_session_objective_step(mebp_session *session, const mebp_batch *b
 /* One optimizer update with gradients given by the caller, which are not clipped: gradients[i] has the i-th trainable's
  * elements. */
 mebp_code mebp_session_apply_gradients(mebp_session *session, const float *const *gradients, mebp_error *error);
-/* Logits of rows [first, first + count) of each batch item: out[batch * count * vocabulary]. */
+/* Logits of rows [first, first + count) of each batch item: out[batch * count * vocabulary], or of
+ * classes where the bundle has some. */
 mebp_code mebp_session_logits(mebp_session *session, const int32_t *ids, uint32_t batch, uint32_t sequence,
                               uint32_t first, uint32_t count, float *out, mebp_error *error);
 

@@ -26,6 +26,10 @@ mebp_code mebp_session_packed_gradients(mebp_session *session, const mebp_batch 
 mebp_code mebp_session_packed_step(mebp_session *session, const mebp_batch *batches, const int32_t *const *starts,
                                    uint32_t count, mebp_step_result *result, mebp_error *error);
 
+/* As mebp_session_logits; the labels are not read. */
+mebp_code mebp_session_packed_logits(mebp_session *session, const mebp_batch *batch, const int32_t *starts,
+                                     uint32_t first, uint32_t count, float *out, mebp_error *error);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

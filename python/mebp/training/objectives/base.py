@@ -64,6 +64,15 @@ class Objective(ABC):
         cannot be read."""
         return None
 
+    def check_data(cls, path: Path) -> None:  # noqa: B027
+    def check_data(cls, path: Path) -> None:
+        """Raises mebp.Error where a file of data cannot be read, of what reads it before the run begins."""
+
+    @classmethod
+    def classes_of(cls, options: TrainingOptions, config: Mapping[str, object]) -> Sequence[str]:
+        """What a model with this config.json is to tell apart; empty of one that predicts the next token."""
+        return ()
+
     @classmethod
     def packs(cls, options: TrainingOptions) -> bool | None:
         """Whether a bundle that is made for the run lets samples share rows; None: where that is worth it."""

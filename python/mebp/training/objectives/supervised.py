@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mebp.data import Dataset, load_dataset
 from mebp.data.loading import has_samples, sample_lengths
+from mebp.data.reading import read_samples
 from mebp.data.sharing import Sharing
 from mebp.errors import Error
 from mebp.inspect import inspect
@@ -27,6 +28,10 @@ class Supervised(Objective):
     @classmethod
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int] | None:
         return sample_lengths(options.data, tokenizer, _LOOKED_AT)
+
+    @classmethod
+    def check_data(cls, path: Path) -> None:
+        read_samples(path)
 
     @classmethod
     def packs(cls, options: TrainingOptions) -> bool | None:

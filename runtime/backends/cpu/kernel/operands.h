@@ -5,6 +5,7 @@
 
 #include "runtime/backends/cpu/kernel/row.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -46,5 +47,28 @@ inline int64_t rowOfKey(int64_t item, int64_t position, int64_t capacity, const 
 inline int64_t firstVisible(int64_t position, int64_t window, int64_t start) {
   return window > 0 && position - start >= window ? position - window + 1 : start;
 }
+
+// Which keys queries see: those of the same sample and within the window, causally up to the query itself.
+struct Sight {
+  const Tensor &starts, &ends;
+  int64_t window, sequence;
+  bool isCausal;
+
+  // `starts`: which operand of the call they are; those of attention in both directions have `ends` behind them.
+  Sight(const Call &call, const Context &context, size_t starts, bool isCausal)
+      : starts(operandOf(call, starts)), ends(operandOf(call, starts + 1)), window(call.attributes.window),
+        sequence(context.sequence), isCausal(isCausal) {}
+
+  struct Keys {
+    int64_t first, end; // positions of the batch item
+  };
+  Keys keysOf(int64_t row, int64_t position) const {
+    const int64_t first = firstVisible(position, window, startOf(starts, row));
+    if (isCausal)
+      return {first, position + 1};
+    const int64_t end = ends.present() ? ends.i32()[row * ends.stride] : sequence;
+    return {first, window > 0 ? std::min(end, position + window) : end};
+  }
+};
 
 } // namespace mebp::cpu

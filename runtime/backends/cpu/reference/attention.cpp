@@ -2,7 +2,7 @@
 //
 // q, o, do, dq [N,H*d] (maybe a chunk of the tokens), lse [N,H]; k, v, dk, dv [S,K*d], all tokens or a
 // state. Scores are computed
-// again wherever they are needed, so nothing of T x T is stored. starts [N,1].
+// again wherever they are needed, so nothing of T x T is stored. starts, ends [N,1].
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/reference/kernels.h"
 
@@ -24,9 +24,9 @@ static double scoreOf(double product, const Attributes &attributes) {
   return cap > 0 ? cap * std::tanh(score / cap) : score;
 }
 
-void attention(const Call &call, const Context &context) {
+static void attend(const Call &call, const Context &context, const Sight &sight) {
   const Tensor &q = call.operands[0], &k = call.operands[1], &v = call.operands[2];
-  const Tensor &o = call.results[0], &lse = call.results[1], &starts = operandOf(call, 3);
+  const Tensor &o = call.results[0], &lse = call.results[1];
   const Attributes &attributes = call.attributes;
   int64_t dim = q.columns / attributes.heads, group = attributes.heads / attributes.kvHeads;
   auto *sums = reinterpret_cast<double *>(context.workspace);
@@ -36,12 +36,12 @@ void attention(const Call &call, const Context &context) {
       auto keyAt = [&](int64_t j) { return rowOfKey(place.item, j, attributes.capacity, context); };
       int64_t column = head / group * dim;
       const Row query = rowOf(q, n) + head * dim;
-      int64_t begin = firstVisible(place.position, attributes.window, startOf(starts, n));
+      const Sight::Keys keys = sight.keysOf(n, place.position);
       double maximum = -INFINITY, total = 0;
-      for (int64_t j = begin; j <= place.position; ++j)
+      for (int64_t j = keys.first; j < keys.end; ++j)
         maximum = std::max(maximum, scoreOf(dot(query, rowOf(k, keyAt(j)) + column, dim), attributes));
       std::fill_n(sums, dim, 0.0);
-      for (int64_t j = begin; j <= place.position; ++j) {
+      for (int64_t j = keys.first; j < keys.end; ++j) {
         double p = std::exp(scoreOf(dot(query, rowOf(k, keyAt(j)) + column, dim), attributes) - maximum);
         total += p;
         for (int64_t c = 0; c < dim; ++c)
@@ -51,6 +51,12 @@ void attention(const Call &call, const Context &context) {
         rowOf(o, n).set(head * dim + c, static_cast<float>(sums[c] / total));
       floatRowOf(lse, n)[head] = static_cast<float>(maximum + std::log(total));
     }
+}
+
+void attention(const Call &call, const Context &context) { attend(call, context, Sight(call, context, 3, true)); }
+
+void bidirectionalAttention(const Call &call, const Context &context) {
+  attend(call, context, Sight(call, context, 3, false));
 }
 
 static void append(const Call &call, const Context &context) {
@@ -88,8 +94,8 @@ struct Gradient {
 
 } // namespace
 
-void attentionGradient(const Call &call, const Context &context) {
-  const Tensor &dkBefore = operandOf(call, 6), &dvBefore = operandOf(call, 7), &starts = operandOf(call, 8);
+static void attendBack(const Call &call, const Context &context, const Sight &sight) {
+  const Tensor &dkBefore = operandOf(call, 6), &dvBefore = operandOf(call, 7);
   const Tensor &dq = call.results[0], &dk = call.results[1], &dv = call.results[2];
   const Attributes &attributes = call.attributes;
   Gradient gradient{call.operands[0],
@@ -108,7 +114,8 @@ void attentionGradient(const Call &call, const Context &context) {
     for (int64_t head = 0; head < attributes.heads; ++head) {
       Place place = placeOf(gradient.q, n, context);
       std::fill_n(keySums, dim, 0.0);
-      for (int64_t j = firstVisible(place.position, attributes.window, startOf(starts, n)); j <= place.position; ++j) {
+      const Sight::Keys keys = sight.keysOf(n, place.position);
+      for (int64_t j = keys.first; j < keys.end; ++j) {
         int64_t token = place.item * context.sequence + j;
         double ds = gradient.scoreGradient(n, head, token, gradient.probability(n, head, token));
         for (int64_t c = 0; c < dim; ++c)
@@ -124,8 +131,8 @@ void attentionGradient(const Call &call, const Context &context) {
       std::fill_n(keySums, 2 * dim, 0.0);
       for (int64_t n = 0; n < gradient.q.rows; ++n) {
         Place query = placeOf(gradient.q, n, context);
-        if (query.item != key.item || key.position > query.position ||
-            key.position < firstVisible(query.position, attributes.window, startOf(starts, n)))
+        const Sight::Keys keys = sight.keysOf(n, query.position);
+        if (query.item != key.item || key.position < keys.first || key.position >= keys.end)
           continue;
         for (int64_t head = kvHead * group; head < (kvHead + 1) * group; ++head) {
           double p = gradient.probability(n, head, token);
@@ -144,7 +151,18 @@ void attentionGradient(const Call &call, const Context &context) {
     }
 }
 
-constexpr KernelTable attentionKernels = {
-    {"attention", attention}, {"append", append}, {"attention_gradient", attentionGradient}};
+void attentionGradient(const Call &call, const Context &context) {
+  attendBack(call, context, Sight(call, context, 8, true));
+}
+
+void bidirectionalAttentionGradient(const Call &call, const Context &context) {
+  attendBack(call, context, Sight(call, context, 8, false));
+}
+
+constexpr KernelTable attentionKernels = {{"attention", attention},
+                                          {"bidirectional_attention", bidirectionalAttention},
+                                          {"append", append},
+                                          {"attention_gradient", attentionGradient},
+                                          {"bidirectional_attention_gradient", bidirectionalAttentionGradient}};
 
 } // namespace mebp::cpu::reference

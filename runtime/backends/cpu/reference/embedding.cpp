@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ids, starts [N,1], w [V,D] or [P,D], y [N,D].
+// ids, starts [N,1], w [V,D], [P,D] or [R,D], y [N,D].
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/reference/kernels.h"
 
@@ -19,6 +19,13 @@ static void positionEmbedding(const Call &call, const Context &context) {
                   rowOf(y, r));
 }
 
-constexpr KernelTable embeddingKernels = {{"embedding", embedding}, {"position_embedding", positionEmbedding}};
+static void repeatRow(const Call &call, const Context &) {
+  const Tensor &w = call.operands[0], &y = call.results[0];
+  for (int64_t r = 0; r < y.rows; ++r)
+    dequantizeRow(w, call.attributes.offset, rowOf(y, r));
+}
+
+constexpr KernelTable embeddingKernels = {
+    {"embedding", embedding}, {"position_embedding", positionEmbedding}, {"repeat_row", repeatRow}};
 
 } // namespace mebp::cpu::reference

@@ -23,5 +23,7 @@ extern const KernelTable routeKernels;
 // For heads that are too wide for the vectors' workspace.
 void attention(const Call &call, const Context &context);
 void attentionGradient(const Call &call, const Context &context);
+void bidirectionalAttention(const Call &call, const Context &context);
+void bidirectionalAttentionGradient(const Call &call, const Context &context);
 
 } // namespace mebp::cpu::reference

@@ -45,17 +45,17 @@ private:
 
 // The sizes of a call, and how its queries are cut into tiles of panelWidth lanes.
 struct AttentionShape {
-  const Tensor &q, &starts;
+  const Tensor &q;
   const Context &context;
-  int64_t sequence, window, capacity;
+  Sight sight;
+  int64_t sequence, capacity;
   int64_t kvHeads, group, dim;
   int64_t firstItem, items; // the batch items that q touches
   int64_t queryTiles;       // of an item and key/value head, at most
 
-  // `starts`: which operand of the call they are.
-  AttentionShape(const Call &call, const Context &context, size_t starts)
-      : q(call.operands[0]), starts(operandOf(call, starts)), context(context), sequence(context.sequence),
-        window(call.attributes.window), capacity(call.attributes.capacity), kvHeads(call.attributes.kvHeads),
+  AttentionShape(const Call &call, const Context &context, const Sight &sight)
+      : q(call.operands[0]), context(context), sight(sight), sequence(context.sequence),
+        capacity(call.attributes.capacity), kvHeads(call.attributes.kvHeads),
         group(call.attributes.heads / call.attributes.kvHeads), dim(q.columns / call.attributes.heads),
         firstItem(q.firstRow / sequence), items(q.rows > 0 ? (q.firstRow + q.rows - 1) / sequence - firstItem + 1 : 0),
         queryTiles(ceilDivide(std::min(q.rows, sequence) * group, panelWidth)) {}
@@ -78,10 +78,11 @@ struct QueryTile {
     int64_t rows = std::min(q.rows, (item + 1) * shape.sequence - q.firstRow) - firstRow;
     count = std::clamp<int64_t>(rows * shape.group - firstLane, 0, panelWidth);
     for (int64_t lane = 0; lane < panelWidth; ++lane) {
-      int64_t position = lane < count ? placeOf(q, rowOfLane(lane), shape.context).position : -1;
-      last[lane] = static_cast<float>(position);
-      const int64_t start = lane < count ? startOf(shape.starts, rowOfLane(lane)) : 0;
-      first[lane] = static_cast<float>(lane < count ? firstVisible(position, shape.window, start) : 0);
+      Sight::Keys keys = {0, 0};
+      if (lane < count)
+        keys = shape.sight.keysOf(rowOfLane(lane), placeOf(q, rowOfLane(lane), shape.context).position);
+      first[lane] = static_cast<float>(keys.first);
+      last[lane] = static_cast<float>(keys.end - 1);
     }
     if (count > 0) {
       keyBegin = static_cast<int64_t>(first[0]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// q, o [N,H*d], lse [N,H]; k, v [S,K*d]; starts [N,1]. A task is a tile of 32 lanes (see attention-inl.h) and walks
+// q, o [N,H*d], lse [N,H]; k, v [S,K*d]; starts, ends [N,1]. A task is a tile of 32 lanes (see attention-inl.h) and walks
 // over the keys in tiles with a running softmax: when a lane's maximum grows, what it has summed so far is scaled down.
 // `Products` are F32Attention or Bf16Attention.
 #include "runtime/backends/cpu/reference/kernels.h"
@@ -117,15 +117,26 @@ static void attendTokens(const Call &call, const Context &context, const Attenti
   });
 }
 
+// False where none of these has room for the heads.
+static bool attend(const Call &call, const Context &context, const AttentionShape &shape) {
+  if (multipliesBf16(call, context, shape.dim) && Buffers<Bf16Attention>(shape, context, nullptr).cutter.fits())
+    return attend<Bf16Attention>(call, context, shape), true;
+  if (Buffers<F32Attention>(shape, context, nullptr).cutter.fits())
+    return attend<F32Attention>(call, context, shape), true;
+  return false;
+}
+
 void Attention(const Call &call, const Context &context) {
-  AttentionShape shape(call, context, 3);
+  AttentionShape shape(call, context, Sight(call, context, 3, true));
   if (context.isDecoding && TokenAttention(call, shape, nullptr).fits())
     return attendTokens(call, context, shape);
-  if (multipliesBf16(call, context, shape.dim) && Buffers<Bf16Attention>(shape, context, nullptr).cutter.fits())
-    return attend<Bf16Attention>(call, context, shape);
-  if (Buffers<F32Attention>(shape, context, nullptr).cutter.fits())
-    return attend<F32Attention>(call, context, shape);
-  reference::attention(call, context);
+  if (!attend(call, context, shape))
+    reference::attention(call, context);
+}
+
+void BidirectionalAttention(const Call &call, const Context &context) {
+  if (!attend(call, context, AttentionShape(call, context, Sight(call, context, 3, false))))
+    reference::bidirectionalAttention(call, context);
 }
 
 } // namespace mebp::cpu::HWY_NAMESPACE
@@ -134,8 +145,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mebp::cpu::vector {
 HWY_EXPORT(Attention);
+HWY_EXPORT(BidirectionalAttention);
 
-constexpr KernelTable attentionKernels = {{"attention", MEBP_BEST(Attention)}};
+constexpr KernelTable attentionKernels = {{"attention", MEBP_BEST(Attention)},
+                                          {"bidirectional_attention", MEBP_BEST(BidirectionalAttention)}};
 
 } // namespace mebp::cpu::vector
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// q, o, do, dq [N,H*d], lse [N,H]; k, v, dk, dv [S,K*d]; starts [N,1]. Two sweeps, so that every sum has one task and a
+// q, o, do, dq [N,H*d], lse [N,H]; k, v, dk, dv [S,K*d]; starts, ends [N,1]. Two sweeps, so that every sum has one task and a
 // fixed order however few heads there are: dk and dv by tiles of keys, dq by tiles of queries. Both recompute the
 // probabilities, which costs seven products where one sweep would need five. `Products` are F32Attention or
 // Bf16Attention.
@@ -176,13 +176,24 @@ template <typename Products> static void sweep(const Call &call, const Context &
   sweepQueries<Products>(shape, call, context);
 }
 
-void AttentionGradient(const Call &call, const Context &context) {
-  AttentionShape shape(call, context, 8);
+// False where none of these has room for the heads.
+static bool attendBack(const Call &call, const Context &context, bool isCausal) {
+  AttentionShape shape(call, context, Sight(call, context, 8, isCausal));
   if (multipliesBf16(call, context, shape.dim) && GradientBuffers<Bf16Attention>(shape, context, nullptr).cutter.fits())
-    return sweep<Bf16Attention>(call, context, shape);
+    return sweep<Bf16Attention>(call, context, shape), true;
   if (GradientBuffers<F32Attention>(shape, context, nullptr).cutter.fits())
-    return sweep<F32Attention>(call, context, shape);
-  reference::attentionGradient(call, context);
+    return sweep<F32Attention>(call, context, shape), true;
+  return false;
+}
+
+void AttentionGradient(const Call &call, const Context &context) {
+  if (!attendBack(call, context, true))
+    reference::attentionGradient(call, context);
+}
+
+void BidirectionalAttentionGradient(const Call &call, const Context &context) {
+  if (!attendBack(call, context, false))
+    reference::bidirectionalAttentionGradient(call, context);
 }
 
 } // namespace mebp::cpu::HWY_NAMESPACE
@@ -191,8 +202,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mebp::cpu::vector {
 HWY_EXPORT(AttentionGradient);
+HWY_EXPORT(BidirectionalAttentionGradient);
 
-constexpr KernelTable attentionGradientKernels = {{"attention_gradient", MEBP_BEST(AttentionGradient)}};
+constexpr KernelTable attentionGradientKernels = {
+    {"attention_gradient", MEBP_BEST(AttentionGradient)},
+    {"bidirectional_attention_gradient", MEBP_BEST(BidirectionalAttentionGradient)}};
 
 } // namespace mebp::cpu::vector
 #endif

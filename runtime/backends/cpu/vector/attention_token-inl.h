@@ -26,7 +26,7 @@ public:
 
   void run(int64_t row, int64_t head) {
     const Place place = placeOf(shape.q, row, shape.context);
-    const int64_t firstKey = firstVisible(place.position, shape.window, startOf(shape.starts, row)),
+    const int64_t firstKey = shape.sight.keysOf(row, place.position).first,
                   column = head / shape.group * shape.dim;
     const FloatTag d;
     const Row q = rowOf(shape.q, row) + head * shape.dim;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ids, starts [N,1], w [V,D] or [P,D], y [N,D].
+// ids, starts [N,1], w [V,D], [P,D] or [R,D], y [N,D].
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 #include "runtime/backends/cpu/vector/parallel.h"
@@ -20,6 +20,13 @@ static void positionEmbedding(const Call &call, const Context &context) {
   });
 }
 
-constexpr KernelTable embeddingKernels = {{"embedding", embedding}, {"position_embedding", positionEmbedding}};
+static void repeatRow(const Call &call, const Context &context) {
+  const Tensor &w = call.operands[0], &y = call.results[0];
+  parallelRows(context, y.rows, y.columns,
+               [&](int64_t row) { dequantizeRow(w, call.attributes.offset, rowOf(y, row)); });
+}
+
+constexpr KernelTable embeddingKernels = {
+    {"embedding", embedding}, {"position_embedding", positionEmbedding}, {"repeat_row", repeatRow}};
 
 } // namespace mebp::cpu::vector

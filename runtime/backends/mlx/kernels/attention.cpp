@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// q, o, do, dq [N,H*d] (maybe a chunk of the tokens), lse [N,H]; k, v, dk, dv [S,K*d], all tokens; starts [N,1].
+// q, o, do, dq [N,H*d] (maybe a chunk of the tokens), lse [N,H]; k, v, dk, dv [S,K*d], all tokens; starts, ends [N,1].
 // Queries are taken in pieces of one batch item, each with the keys that it can see, so that scores stay small.
 #include "format/device_memory.h"
 #include "runtime/backends/mlx/kernels.h"
@@ -14,10 +14,12 @@ namespace mebp::mlx {
 namespace mx = ::mlx::core;
 
 array Heads::scores(const array &q, const array &k, const array &query, const array &key,
-                    const std::optional<array> &start) const {
-  array visible = key <= query;
-  if (start)
-    visible = mx::logical_and(visible, key >= *start);
+                    const Sample &sample) const {
+  array visible = sample.isCausal ? key <= query : sample.end ? key < *sample.end : key >= array(0);
+  if (sample.start)
+    visible = mx::logical_and(visible, key >= *sample.start);
+  if (attributes.window > 0 && !sample.isCausal)
+    visible = mx::logical_and(visible, key < query + array(attributes.window));
   if (attributes.window > 0)
     visible = mx::logical_and(visible, key > query - array(attributes.window));
   array values = attributes.scale * product(q, mx::swapaxes(k, 2, 3));
@@ -47,16 +49,16 @@ struct Piece {
 };
 
 // Where it is not known which rows these are, of a trip, all keys have to be there that any trip's may see.
-std::vector<Piece> cut(const Call &call) {
+std::vector<Piece> cut(const Call &call, bool isCausal) {
   const int all = call.value(0).data.shape(0), sequence = call.live.sequence, window = call.attributes.window;
   std::vector<Piece> pieces;
   for (int row = 0; row < all;) {
     const Start token = call.firstRow + row, position = token % sequence;
     const int left = position.isKnown() ? sequence - position.number : all;
     const int rows = std::min({largestPiece, all - row, left});
-    int keys = position.isKnown() ? position.number + rows : sequence;
+    int keys = isCausal && position.isKnown() ? position.number + rows : sequence;
     Start keyPosition;
-    if (window > 0 && keys > window - 1 + rows) {
+    if (isCausal && window > 0 && keys > window - 1 + rows) {
       keys = window - 1 + rows;
       keyPosition = (position + (1 - window)).clamped(0, sequence - keys);
     }
@@ -76,11 +78,14 @@ static array keyRowsOf(const array &matrix, const Piece &piece) {
                              : mx::slice(matrix, piece.key.node(), {0}, mx::Shape{piece.keys, matrix.shape(1)});
 }
 
-// Where the samples of a piece's queries start; nothing without the operand.
-static std::optional<array> startsOf(const Call &call, size_t operand, const Piece &piece) {
-  if (!call.has(operand))
-    return std::nullopt;
-  return rowsOf(call.value(operand).data, piece.row, piece.rows);
+// Where the samples of a piece's queries start, by the operand `starts`, and end, by the one behind it.
+static Heads::Sample sampleOf(const Call &call, size_t starts, const Piece &piece, bool isCausal) {
+  auto take = [&](size_t operand) -> std::optional<array> {
+    if (!call.has(operand))
+      return std::nullopt;
+    return rowsOf(call.value(operand).data, piece.row, piece.rows);
+  };
+  return {take(starts), isCausal ? std::nullopt : take(starts + 1), isCausal};
 }
 
 static void addKeyRows(array &sum, const array &part, const Piece &piece) {
@@ -92,19 +97,15 @@ static void addKeyRows(array &sum, const array &part, const Piece &piece) {
     sum = mx::slice_update(sum, keyRowsOf(sum, piece) + part, piece.key.node(), {0});
 }
 
-static void attention(Call &call) {
-  if (const std::optional<array> fused = fusedAttention(call))
-    return call.give(0, *fused);
-  if (call.attributes.capacity > 0)
-    return attendToState(call);
+static void attend(Call &call, bool isCausal) {
   array q = call.numbers(0), k = call.numbers(1), v = call.numbers(2);
   Heads heads(call);
   std::vector<array> outputs, sums;
-  for (const Piece &piece : cut(call)) {
+  for (const Piece &piece : cut(call, isCausal)) {
     // One piece after the other, so that there are the scores of one at once.
     const array rows = behind(outputs, rowsOf(q, piece.row, piece.rows));
     Softmax softmax(heads.scores(heads.queries(rows), heads.keys(keyRowsOf(k, piece)), piece.queryPositions(),
-                                 piece.keyPositions(), startsOf(call, 3, piece)));
+                                 piece.keyPositions(), sampleOf(call, 3, piece, isCausal)));
     outputs.push_back(heads.fromQueries(product(softmax.p, heads.keys(keyRowsOf(v, piece))) / softmax.total));
     sums.push_back(heads.fromQueries(softmax.logarithm()));
   }
@@ -113,18 +114,27 @@ static void attention(Call &call) {
     call.give(1, mx::concatenate(sums, 0));
 }
 
-static void attentionGradient(Call &call) {
+static void attention(Call &call) {
+  if (const std::optional<array> fused = fusedAttention(call))
+    return call.give(0, *fused);
+  if (call.attributes.capacity > 0)
+    return attendToState(call);
+  attend(call, true);
+}
+
+static void attendBack(Call &call, bool isCausal) {
   array q = call.numbers(0), k = call.numbers(1), v = call.numbers(2), o = call.numbers(3);
   array lse = call.numbers(4), upstream = call.numbers(5);
   array dk = call.has(6) ? call.numbers(6) : mx::zeros_like(k);
   array dv = call.has(7) ? call.numbers(7) : mx::zeros_like(v);
   Heads heads(call);
   std::vector<array> dq;
-  for (const Piece &piece : cut(call)) {
+  for (const Piece &piece : cut(call, isCausal)) {
     auto ofPiece = [&](const array &matrix) { return heads.queries(rowsOf(matrix, piece.row, piece.rows)); };
     array query = dq.empty() ? ofPiece(q) : behind({dq.back(), dk, dv}, ofPiece(q));
     array key = heads.keys(keyRowsOf(k, piece)), dout = ofPiece(upstream);
-    array scores = heads.scores(query, key, piece.queryPositions(), piece.keyPositions(), startsOf(call, 8, piece));
+    array scores = heads.scores(query, key, piece.queryPositions(), piece.keyPositions(),
+                                sampleOf(call, 8, piece, isCausal));
     array p = mx::exp(scores - ofPiece(lse));
     array mean = sumOf(dout * ofPiece(o));
     array ds = call.attributes.scale * p * (product(dout, mx::swapaxes(heads.keys(keyRowsOf(v, piece)), 2, 3)) - mean);
@@ -139,6 +149,10 @@ static void attentionGradient(Call &call) {
   call.give(2, dv);
 }
 
-constexpr KernelTable attentionKernels = {{"attention", attention}, {"attention_gradient", attentionGradient}};
+constexpr KernelTable attentionKernels = {
+    {"attention", attention},
+    {"attention_gradient", [](Call &call) { attendBack(call, true); }},
+    {"bidirectional_attention", [](Call &call) { attend(call, false); }},
+    {"bidirectional_attention_gradient", [](Call &call) { attendBack(call, false); }}};
 
 } // namespace mebp::mlx

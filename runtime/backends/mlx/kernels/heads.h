@@ -18,9 +18,13 @@ public:
   array fromKeys(const array &heads) const { return toRows(::mlx::core::sum(heads, 1, true)); }
 
   // scale q kᵀ, and -inf where a query does not see a key: `query` [rows,1] and `key` [keys] are their positions,
-  // `start` [rows,1] those where the queries' samples start.
+  // `sample` [rows,1] those where the queries' samples start and, of attention in both directions, end.
+  struct Sample {
+    std::optional<array> start, end;
+    bool isCausal = true;
+  };
   array scores(const array &q, const array &k, const array &query, const array &key,
-               const std::optional<array> &start = std::nullopt) const;
+               const Sample &sample = Sample()) const;
 
 private:
   array byHead(const array &rows, int shared) const {

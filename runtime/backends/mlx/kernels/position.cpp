@@ -31,6 +31,11 @@ static void positionEmbedding(Call &call) {
   call.give(0, gatherRows(call.value(0), rowsOfPositions(call, y.rows, 1)));
 }
 
+static void repeatRow(Call &call) {
+  const Window &y = call.results[0];
+  call.give(0, gatherRows(call.value(0), mx::full({y.rows}, call.attributes.offset, mx::int32)));
+}
+
 static void rope(Call &call) {
   const Window &y = call.results[0];
   const Attributes &attributes = call.attributes;
@@ -74,6 +79,7 @@ static void positionEmbeddingWeightGradient(Call &call) {
 
 constexpr KernelTable positionKernels = {{"embedding", embedding},
                                          {"position_embedding", positionEmbedding},
+                                         {"repeat_row", repeatRow},
                                          {"rope", rope},
                                          {"embedding_weight_gradient", embeddingWeightGradient},
                                          {"position_embedding_weight_gradient", positionEmbeddingWeightGradient}};

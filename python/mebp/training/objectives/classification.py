@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The class of each text: the mean of -log p of its own."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from mebp.data import Dataset
+from mebp.data.classes import choose_classes, classified_lengths, load_classified, read_classified
+from mebp.errors import Error
+from mebp.inspect import inspect
+from mebp.session import Session
+from mebp.tokenizer import Tokenizer
+from mebp.training.objectives.base import Measured, Objective, Step
+from mebp.training.options import TrainingOptions
+from mebp.words import counted
+
+_LOOKED_AT = 2000  # samples, from all over the file
+
+
+class Classification(Objective):
+    curve = ("loss (nats per sample)",)
+    cuts_samples = True
+    metrics = ("accuracy",)
+
+    @classmethod
+    def check_data(cls, path: object) -> None:
+        read_classified(path)
+
+    @classmethod
+    def classes_of(cls, options: TrainingOptions, config: Mapping[str, object]) -> Sequence[str]:
+        return choose_classes(read_classified(options.data), config)
+
+    @classmethod
+    def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int] | None:
+        return classified_lengths(options.data, tokenizer, _LOOKED_AT)
+
+    def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
+        super().__init__(options)
+        if options.packing:
+            raise Error("--packing is for text; a classifier's rows are a sample each, so leave it out")
+        self._classes = inspect(options.bundle)["model"]["classes"]
+        paths = {"train": options.data, "eval": options.eval, "test": options.test}
+        self._data = {
+            name: load_classified(path, tokenizer, length, self._classes) for name, path in paths.items() if path
+        }
+        self.digest = self._data["train"].digest
+        self.notes = [note for data in self._data.values() for note in data.notes]
+
+    def begin(self, session: Session) -> Iterator[str]:
+        yield from self.notes
+        if session.steps == 0 and self.measures("eval"):
+            found = measure(session, self._data["eval"])
+            yield f"before training  eval loss {found.loss:.4f}  accuracy {found.metrics['accuracy']:.4g}"
+
+    def summary(self, session: Session) -> str:
+        samples = counted(len(self._data["train"].rows), "sample")
+        return f"{samples} of {len(self._classes)} classes, of up to {session.max_sequence} tokens"
+
+    def steps_per_epoch(self, session: Session) -> int:
+        return self._data["train"].steps_per_epoch(session.max_batch * self.options.accumulate)
+
+    def step(self, session: Session, number: int) -> Step:
+        options = self.options
+        batches = self._data["train"].step_batches(number, session.max_batch, options.accumulate, options.seed)
+        return Step(session.step(*batches), sum(ids.size for ids in batches[0]))
+
+    def measure(self, session: Session, which: str, stop: Callable[[], bool]) -> Measured | None:
+        return measure(session, self._data[which], stop)
+
+
+def measure(session: Session, data: Dataset, stop: Callable[[], bool] = lambda: False) -> Measured | None:
+    """The mean loss of all samples, and the share of them whose class is the likeliest; changes nothing in the session.
+
+    None where `stop()` became true before all was seen.
+    """
+    losses, right = [], 0
+    for start in range(0, len(data.rows), session.max_batch):
+        if stop():
+            return None
+        ids, labels, starts = data.padded(range(start, min(start + session.max_batch, len(data.rows))))
+        logits = session.logits(ids, 0, 1, starts)[:, 0].astype(np.float64)
+        own = logits[np.arange(len(labels)), labels[:, 0]]
+        highest = logits.max(axis=1)
+        losses += (highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1)) - own).tolist()
+        right += int(np.count_nonzero(logits.argmax(axis=1) == labels[:, 0]))
+    return Measured(math.fsum(losses) / len(data.rows), {"accuracy": right / len(data.rows)})
