@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of transformers' causal language models can be trained: each type is tried with a tiny random model.
+"""Which of transformers' causal language models, and of its encoders with a head for classes, can be trained: each type
+is tried with a tiny random model. The latter are called "TYPE, classify".
 
     .venv/bin/python bench/models.py [TYPE ...] [--missing | --check] [--part 1/10] [--variants]
 
@@ -20,8 +21,8 @@ from functools import partial
 from pathlib import Path
 
 import transformers
+from parts.models.configuration import known_types
 from parts.models.worker import Worker, serve
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from mebp.files import replaced_file
 from mebp.models import TABLE, Models, ModelType, tried_models
@@ -37,12 +38,12 @@ def main() -> None:
     parser.add_argument("--part", metavar="I/N", default="1/1", help="every N-th type, from the I-th")
     parser.add_argument("--variants", action="store_true", help="other configurations of what trains exactly, too")
     arguments = parser.parse_args()
-    unknown = [name for name in arguments.types if name not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES]
+    unknown = [name for name in arguments.types if name not in known_types()]
     if unknown:
-        parser.error(f"transformers has no causal language model of type {unknown[0]}")
+        parser.error(f"transformers has no causal language model of type {unknown[0]}, and no encoder")
     part, parts = map(int, arguments.part.split("/"))
     found = {each.name: each for each in read_entries(arguments.output)}
-    chosen = (arguments.types or sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES))[part - 1 :: parts]
+    chosen = (arguments.types or known_types())[part - 1 :: parts]
     worker, changed = Worker(partial(serve, variants=arguments.variants)), []
     for name in chosen:
         if arguments.missing and name in found:
@@ -69,7 +70,7 @@ def read_entries(table: Path) -> list[ModelType]:
 def write_entries(table: Path, found: dict[str, ModelType]) -> None:
     entries = [{key: value for key, value in asdict(found[name]).items() if value} for name in sorted(found)]
     lines = ",\n".join(f"    {json.dumps(entry, ensure_ascii=False)}" for entry in entries)
-    head = {"transformers": transformers.__version__, "known": len(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)}
+    head = {"transformers": transformers.__version__, "known": len(known_types())}
     fields = "".join(f'  "{name}": {json.dumps(value)},\n' for name, value in head.items())
     with replaced_file(table, "make room there") as file:
         file.write_text(f'{{\n{fields}  "types": [\n{lines}\n  ]\n}}\n', encoding="utf-8")

@@ -19,6 +19,8 @@ relative error among them. Of some such types other configurations were tried, t
 embeddings tied or not, one key and value head, biases, gelu. "Configurations" counts those that are exact, and "not so"
 says which are refused. Yet another configuration may need something that none of these does: the exporter and the
 compiler then refuse it in one line.
+
+Types with `, classify` are encoders with a head that tells texts apart (`mebp train --task classify`).
 """
 _MEANINGS = {
     "wrong": "It exports and compiles, but at least one gradient disagrees. Do not train these.",

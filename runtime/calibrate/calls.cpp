@@ -121,6 +121,13 @@ private:
       add(tokens, "attention", "", {take(tokens, width), take(tokens, kvWidth), take(tokens, kvWidth)},
           {give(tokens, width), giveExact(tokens, heads)}, attributes, visibleKeys);
       const Tensor dk = pools.sum(tokens, kvWidth), dv = pools.sum(tokens, kvWidth);
+      // Of an encoder: a sample fills the sequence.
+      add(tokens, "bidirectional_attention", "", {take(tokens, width), take(tokens, kvWidth), take(tokens, kvWidth)},
+          {give(tokens, width), giveExact(tokens, heads)}, attributes, static_cast<double>(tokens));
+      add(tokens, "bidirectional_attention_gradient", "",
+          {take(tokens, width), take(tokens, kvWidth), take(tokens, kvWidth), take(tokens, width), exact(tokens, heads),
+           take(tokens, width), dk, dv},
+          {give(tokens, width), dk, dv}, attributes, static_cast<double>(tokens));
       add(tokens, "attention_gradient", "",
           {take(tokens, width), take(tokens, kvWidth), take(tokens, kvWidth), take(tokens, width), exact(tokens, heads),
            take(tokens, width), dk, dv},
@@ -136,6 +143,7 @@ private:
     const Tensor table = Pools::weight(format::INT8, Pools::vocabulary, columns);
     add(rows, "embedding", "", {pools.indices(rows), table}, {out()});
     add(rows, "position_embedding", "", {table}, {out()});
+    add(rows, "repeat_row", "", {table}, {out()});
     add(rows, "rms_norm", "", {full(), vector()}, {out()});
     add(rows, "layer_norm", "", {full(), vector(), vector()}, {out()});
     for (const char *norm : {"rms_norm_input_gradient", "layer_norm_input_gradient"})

@@ -86,6 +86,9 @@ private:
           id = -100;
         if (input.name() == format::startsPort) // samples of five tokens
           id = static_cast<int32_t>(i % static_cast<uint64_t>(sequence) / 5 * 5);
+        if (input.name() == format::endsPort)
+          id = static_cast<int32_t>(
+              std::min(i % static_cast<uint64_t>(sequence) / 5 * 5 + 5, static_cast<uint64_t>(sequence)));
         std::memcpy(bytes + 4 * i, &id, 4);
       } else if (value.element() == format::BF16) {
         uint16_t rounded = format::floatToBfloat(number);

@@ -40,6 +40,7 @@ void expectAgreementInBoth(const Call &call) {
 constexpr Matrix ids = {tokens, 1, format::I32}, labels = {tokens, 1, format::I32, true};
 // Samples of two tokens.
 constexpr Matrix starts = {tokens, 1, format::I32, false, false, -1, false, 2};
+constexpr Matrix ends = {tokens, 1, format::I32, false, false, -1, false, 2, true};
 constexpr Matrix exact(uint64_t columns) { return {tokens, columns}; }
 constexpr Matrix rows(uint64_t columns) { return {tokens, columns, format::F32, false, true}; }
 
@@ -48,6 +49,7 @@ TEST(BackendKernels, Embeddings) {
     expectAgreementInBoth({"embedding", {ids, {vocabulary, 37, storage}}, {rows(37)}});
     expectAgreementInBoth({"position_embedding", {{sequence, 37, storage}}, {rows(37)}});
     expectAgreementInBoth({"position_embedding", {{sequence, 37, storage}, starts}, {rows(37)}});
+    expectAgreementInBoth({"repeat_row", {{sequence, 37, storage}}, {rows(37)}, {{"offset", 1}}});
   }
 }
 
@@ -121,6 +123,19 @@ TEST(BackendKernels, Rope) {
 
 TEST(BackendKernels, Attention) {
   Matrix lse = {tokens, 6};
+  for (auto [window, softcap] : {std::pair{0.0, 0.0}, {2.0, 0.0}, {0.0, 0.7}}) {
+    std::vector<Attribute> attributes = {{"heads", 6}, {"kv_heads", 2}, {"scale", 0.3}, {"window", window}};
+    if (softcap > 0)
+      attributes.push_back({"softcap", softcap});
+    expectAgreementInBoth(
+        {"bidirectional_attention", {rows(30), rows(10), rows(10), starts, ends}, {rows(30), lse}, attributes});
+    Matrix sum = {tokens, 10}, dk = sum, dv = sum;
+    dk.accumulates = 6, dv.accumulates = 7;
+    expectAgreementInBoth({"bidirectional_attention_gradient",
+                           {rows(30), rows(10), rows(10), rows(30), lse, rows(30), sum, sum, starts, ends},
+                           {rows(30), dk, dv},
+                           attributes});
+  }
   for (auto [window, softcap] : {std::pair{0.0, 0.0}, {1.0, 0.0}, {4.0, 0.0}, {0.0, 0.7}, {4.0, 0.7}}) {
     std::vector<Attribute> attributes = {{"heads", 6}, {"kv_heads", 2}, {"scale", 0.3}, {"window", window}};
     if (softcap > 0)

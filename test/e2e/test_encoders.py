@@ -12,6 +12,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import mebp
+from mebp.compiler import run_mebpc
 from mebp.inspect import inspect
 from mebp.verification.inputs import randomise_adapter
 from support import encoders
@@ -108,7 +109,7 @@ def test_one_command_learns_the_notes(trained, show):
     after = re.findall(r"eval loss [\d.]+  accuracy ([\d.]+)", said)[-1]
     show(f"accuracy on {EVAL.name}: {before} before, {after} after")
     assert "--task classify: 2 classes, bakery, harbour" in said
-    assert float(before) < 0.8 and float(after) > 0.95
+    assert float(before) < 0.8 and float(after) > 0.9
     logged = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
     assert [line["accuracy"] for line in logged if "eval_loss" in line][-1] == float(after)
 
@@ -119,7 +120,7 @@ def test_eval_gives_accuracy_of_the_adapter(trained):
     run = command("eval", bundle, "--data", EVAL, "--adapter", folder / "adapter", "--json")
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout)
-    assert found["accuracy"] > 0.95 and found["samples"] == 32
+    assert found["accuracy"] > 0.9 and found["samples"] == 32
 
 
 def test_adapter_gives_the_same_logits_in_peft(trained):
@@ -163,8 +164,8 @@ def test_no_text_from_a_classifier(made):
 )
 def test_options_for_text_are_refused(made, option):
     onnx = made[1].parent / "model.onnx"
-    with pytest.raises(mebp.Error, match=f"{option[0]}.*is not for a classifier"):
-        mebp.compile(onnx, onnx.parent / "other.mebp", **{option[0][2:].replace("-", "_"): [*option, True][1]})
+    with pytest.raises(mebp.Error, match=f"{option[0]}.*is not for a classifier, whose tokens see all of their sample"):
+        run_mebpc(onnx, onnx.parent / "other.mebp", {option[0][2:].replace("-", "_"): [*option, True][1]})
 
 
 @pytest.mark.parametrize(
@@ -218,5 +219,6 @@ def test_models_that_are_refused(tmp_path, capsys, fields, expected):
 
 def test_encoder_without_a_task_names_it(tmp_path, capsys):
     encoders.build("bert").save_pretrained(tmp_path / "source")
+    capsys.readouterr()
     told = refusal_in_process(capsys, "export", tmp_path / "source", "-o", tmp_path / "model.onnx")
     assert "model type 'bert' is an encoder; give --task classify to train it" in told

@@ -6,7 +6,7 @@ import json
 import pytest
 import transformers
 from parts.models.attempt import attempt
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from parts.models.configuration import known_types
 
 from mebp.cli import main
 from mebp.models import OUTCOMES, Models, ModelType, tried_models
@@ -16,7 +16,7 @@ def test_every_entry_says_what_came_of_it():
     models = tried_models()
     assert models.transformers == transformers.__version__, "run bench/models.py again"
     names = [each.name for each in models.types]
-    assert names == sorted(set(names)) and set(names) <= MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys()
+    assert names == sorted(set(names)) and set(names) <= set(known_types())
     for each in models.types:
         assert each.outcome in OUTCOMES, each
         if each.outcome == "exact":
@@ -45,9 +45,7 @@ def test_the_command_prints_them(capsys):
 def test_programs_read_them(capsys):
     assert main(["models", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["transformers"] == transformers.__version__ and found["known"] == len(
-        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    )
+    assert found["transformers"] == transformers.__version__ and found["known"] == len(known_types())
     assert [ModelType(**each) for each in found["types"]] == list(tried_models().types)
 
 

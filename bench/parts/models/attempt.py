@@ -7,8 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from parts.models.configuration import list_variants, make_configuration
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from parts.models.configuration import CLASSIFIES, list_variants, make_configuration
+from transformers import (
+    CONFIG_MAPPING,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 
 import mebp
 from mebp.errors import reason
@@ -23,6 +29,9 @@ def attempt(model_type: str, variants: bool = False) -> ModelType:
     """What came of it, and of its other configurations; whatever goes wrong is part of that."""
     with tempfile.TemporaryDirectory() as folder, quiet():
         try:
+            if model_type.endswith(CLASSIFIES):
+                config = make_configuration(model_type.removesuffix(CLASSIFIES), num_labels=3)
+                return _verify(model_type, _build(config, AutoModelForSequenceClassification), Path(folder))
             try:
                 model = _build(make_configuration(model_type))
             except Exception as error:
@@ -55,14 +64,14 @@ def _with_variants(found: ModelType, folder: Path) -> ModelType:
     return replace(found, worst=worst, configurations=exact, others="; ".join(others))
 
 
-def _build(config: PreTrainedConfig) -> PreTrainedModel:
+def _build(config: PreTrainedConfig, kind: type = AutoModelForCausalLM) -> PreTrainedModel:
     """With random parameters all over, norms and biases too, so that none can be mistaken for another."""
     with torch.device("meta"):
-        size = AutoModelForCausalLM.from_config(config).num_parameters()
+        size = kind.from_config(config).num_parameters()
     if size > _MOST_PARAMETERS:
         raise ValueError(f"the smallest configuration that bench/ makes of it has {size:,} parameters")
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    model = kind.from_config(config, dtype=torch.float32)
     with torch.no_grad():
         for parameter in model.parameters():
             noise = torch.randn(parameter.shape)
@@ -74,7 +83,8 @@ def _build(config: PreTrainedConfig) -> PreTrainedModel:
 
 
 def _verify(model_type: str, model: PreTrainedModel, folder: Path) -> ModelType:
-    graph = mebp.export(model, folder / "model" / "model.onnx", seq_len=_SEQUENCE, batch=_BATCH)
+    task = "classify" if model_type.endswith(CLASSIFIES) else "causal"
+    graph = mebp.export(model, folder / "model" / "model.onnx", seq_len=_SEQUENCE, batch=_BATCH, task=task)
     bundle = folder / "tiny.mebp"
     mebp.compile(graph, bundle, weights="f32", precision="f32", rates="none")
     try:

@@ -5,6 +5,9 @@ import inspect
 from functools import cache
 
 from transformers import CONFIG_MAPPING, PreTrainedConfig
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from mebp.exporter.classifier import MODEL_TYPES
 
 # What configurations call the sizes that make a model large. Odd ones, so that no two can be mistaken for each other.
 _SIZES = {
@@ -102,6 +105,7 @@ _OF_TYPE = {
     "bamba": {"attn_layer_indices": [1]},
     "cpmant": {"prompt_length": 4, "prompt_types": 4, "segment_types": 4},
     "dots1": {"n_shared_experts": 1},
+    "electra": {"embedding_size": 96},
     "falcon_h1": {"mamba_d_ssm": 192},
     "gpt_neo": {"attention_types": [[["global", "local", "global"], 1]]},
     "llama4_text": {"intermediate_size_mlp": 200, "attention_chunk_size": 16},
@@ -120,6 +124,14 @@ _VARIANTS = {
     "biases": {"attention_bias": True, "mlp_bias": True, "qkv_bias": True, "use_bias": True, "add_qkv_bias": True},
     "gelu": {"hidden_act": "gelu", "hidden_activation": "gelu", "activation_function": "gelu"},
 }
+
+
+CLASSIFIES = ", classify"  # behind the type of an encoder with a head for it
+
+
+def known_types() -> list[str]:
+    """All that are tried, in alphabetical order."""
+    return sorted([*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *(f"{name}{CLASSIFIES}" for name in MODEL_TYPES)])
 
 
 def list_variants(model_type: str) -> dict[str, dict[str, object]]:

@@ -86,16 +86,12 @@ def _attention_of_encoder(
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
     scaling: float | None = None,
-    dropout: float = 0.0,
-    sliding_window: int | None = None,
     **_: object,
 ) -> tuple[torch.Tensor, None]:
     """Likewise, where each token sees all others."""
     kind = type(module).__name__
     if getattr(module, "is_causal", False) or attention_mask is not None:
         raise Error(f"{kind} does not see all tokens; only encoders can be trained to classify")
-    if sliding_window is not None and sliding_window < query.shape[2]:
-        raise Error(f"{kind} sees a window of {sliding_window} tokens at either side; mebp cannot train it yet")
     output = torch.nn.functional.scaled_dot_product_attention(
         query, key, value, scale=scaling, enable_gqa=query.shape[1] != key.shape[1]
     )

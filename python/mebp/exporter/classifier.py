@@ -12,7 +12,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from mebp.errors import Error
 
 # Those whose head reads the first token of the last hidden states and nothing else.
-MODEL_TYPES = ("bert", "camembert", "distilbert", "electra", "modernbert", "roberta", "xlm-roberta")
+MODEL_TYPES = ("bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta")
 # What PEFT saves whole of a model for SEQ_CLS, and adapts in no other way.
 _TRAINED_WHOLE = re.compile(r"(^|\.)(classifier|score)\.")
 
@@ -28,11 +28,6 @@ def check_encoder(kind: str, config: PreTrainedConfig, place: object) -> None:
         raise Error(f"{place}: model type '{kind}' is none of those that mebp trains to classify: {known}")
     if getattr(config, "is_decoder", False):
         raise Error(f'{place}: "is_decoder" is true, so its tokens do not see the later ones; {known}')
-    if getattr(config, "classifier_pooling", "cls") != "cls":
-        pooling = config.classifier_pooling
-        raise Error(
-            f"{place}: its classifier reads the {pooling} of all tokens; only one of the first token is trained"
-        )
     problem = getattr(config, "problem_type", None)
     if problem not in (None, "single_label_classification"):
         raise Error(f"{place}: its problem_type is {problem}; a sample has one class of several here")
@@ -70,7 +65,7 @@ def trained_whole(model: PreTrainedModel) -> list[str]:
 
 
 def classify_tokens(model: PreTrainedModel) -> None:
-    """Makes `model` give logits [batch, sequence, classes]: of each token those of a sample that would begin with it."""
+    """Makes `model` give logits [batch, sequence, classes]: of each token those of a sample that would begin there."""
     base = model.base_model
     encode, classify = base.forward, model.forward
     takes = inspect.signature(encode).parameters

@@ -37,6 +37,7 @@ def write(
     is_renamed = bool(classes) and list(classes) != classifier.named_classes(source.config)
     if classes:
         classifier.name_classes(source.config, classes)
+    names_of_classes = classifier.class_names(source.config) if task == "classify" else []
     longest = longest_sequence(source.config, source.name, seq_len)
     checkpoint = {} if shape_only else read_checkpoint(source.folder)
     skeleton = build_skeleton(source.config, task)
@@ -82,7 +83,7 @@ def write(
         graph.metadata_props["mebp.bare"] = json.dumps(names)
     graph.metadata_props.update(_notes(source, seq_len, batch, longest))
     if task == "classify":
-        graph.metadata_props["mebp.classes"] = json.dumps(classifier.class_names(source.config))
+        graph.metadata_props["mebp.classes"] = json.dumps(names_of_classes)
         graph.metadata_props["mebp.whole"] = json.dumps(classifier.trained_whole(skeleton))
     stage.onnx.write_bytes(_serialise(graph, type(skeleton).__name__))
     copy_tokenizer(source.folder, stage.folder / "tokenizer", source.name)

@@ -81,11 +81,11 @@ def verify(
         randomise_adapter(session, scale=0.02)  # of a size that training gives
     else:
         session.load_adapter(adapter)
-    ids, labels = random_batch(session, sequence)
     parameters = sum(weight["rows"] * weight["columns"] for weight in description["weights"])
 
     with quiet():
         config = read_config(bundle, reference, session.classes)
+        ids, labels = random_batch(session, sequence, padding=getattr(config, "pad_token_id", None))
         check_memory(bundle, parameters, ids.size * session.vocabulary)
         found = Gradients(*session.loss_and_gradients(ids, labels))
         projectors = read_projectors(session) if projects else {}

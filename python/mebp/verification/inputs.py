@@ -7,12 +7,15 @@ from mebp.arrays import IGNORED_LABEL
 from mebp.session import Session
 
 
-def random_batch(session: Session, sequence: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def random_batch(
+    session: Session, sequence: int, seed: int = 0, padding: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Ids and labels, int32 [largest batch, sequence], of which every tenth label does not count; a classifier's
-    are of first tokens."""
+    are of first tokens, and no id is its `padding`."""
     generator = np.random.default_rng(seed)
     ids = generator.integers(0, session.vocabulary, (session.max_batch, sequence), dtype=np.int32)
     if session.classes:
+        ids = np.where(ids == padding, (ids + 1) % session.vocabulary, ids)  # which would have no position of its own
         labels = np.full_like(ids, IGNORED_LABEL)
         labels[:, 0] = generator.integers(0, len(session.classes), session.max_batch)
         return ids, labels

@@ -19,6 +19,7 @@ struct Matrix {
   int accumulates = -1;      // of a result: the operand that it must share memory with
   bool isUnread = false;     // of a result: nobody asks for it
   int64_t sampleLength = 0;  // of starts: the tokens of each sample in an item; 0: it is none
+  bool isEnd = false;        // of ends, instead
   uint64_t below = 0;        // of experts' numbers: how many there are. A row has each at most once.
 };
 

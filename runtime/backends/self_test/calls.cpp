@@ -55,6 +55,11 @@ private:
     starts.sampleLength = std::max<int64_t>(1, sequence * 2 / 5);
     return starts;
   }
+  Matrix ends() const {
+    Matrix ends = starts();
+    ends.isEnd = true;
+    return ends;
+  }
   Matrix labels() const { return {tokens(), 1, format::I32, true}; }
 
   Call &add(const char *kernel, std::vector<Matrix> operands, std::vector<Matrix> results, Attributes attributes = {}) {
@@ -106,6 +111,14 @@ private:
               {rows(96), accumulating(sum, 6), accumulating(sum, 7)}, attributes);
       addBoth("attention", {rows(96), rows(32), rows(32), starts()}, {rows(96), lse}, attributes);
       addBoth("attention_gradient", {rows(96), rows(32), rows(32), rows(96), lse, rows(96), sum, sum, starts()},
+              {rows(96), accumulating(sum, 6), accumulating(sum, 7)}, attributes);
+    }
+    for (double window : {0, 2}) {
+      const Attributes attributes = {{"heads", 6}, {"kv_heads", 2}, {"scale", 0.25}, {"window", window}};
+      addBoth("bidirectional_attention", {rows(96), rows(32), rows(32), starts(), ends()}, {rows(96), lse},
+              attributes);
+      addBoth("bidirectional_attention_gradient",
+              {rows(96), rows(32), rows(32), rows(96), lse, rows(96), sum, sum, starts(), ends()},
               {rows(96), accumulating(sum, 6), accumulating(sum, 7)}, attributes);
     }
     const Attributes capped = {{"heads", 6}, {"kv_heads", 2}, {"scale", 0.25}, {"softcap", 0.5}};
@@ -162,6 +175,7 @@ private:
             {{"head_dim", 12}, {"frequencies", 0, {1.0f, 0.3f, 0.01f, 40.0f}}, {"interleaved", 1}});
     addBoth("position_embedding", {{few, 37, format::INT8}}, {rows(37)}, {{"offset", 2}});
     addBoth("position_embedding", {{few, 37, format::INT8}, starts()}, {rows(37)}, {{"offset", 2}});
+    addBoth("repeat_row", {{few, 37, format::INT8}}, {rows(37)}, {{"offset", 2}});
     const Matrix state = {static_cast<uint64_t>(batch) * 64, 10, format::F32, false, true};
     at(3, 7, 60).addBoth("append", {state, rows(10)}, {accumulating(state, 0)}, {{"capacity", 64}});
     at(3, 7);

@@ -71,7 +71,9 @@ Trial::Content Trial::makeContent(const Matrix &matrix, uint64_t stream) const {
   for (uint64_t i = 0; i < matrix.rows * matrix.columns; ++i) {
     if (matrix.sampleLength) {
       const int64_t position = static_cast<int64_t>(i) % call.sequence;
-      put(data, i, static_cast<int32_t>(position - position % matrix.sampleLength));
+      const int64_t start = position - position % matrix.sampleLength;
+      const int64_t end = std::min<int64_t>(start + matrix.sampleLength, call.sequence);
+      put(data, i, static_cast<int32_t>(matrix.isEnd ? end : start));
       continue;
     }
     if (matrix.element == format::I32) {

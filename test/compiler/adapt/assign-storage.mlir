@@ -23,6 +23,9 @@ nn.parameter @layers.0.up.bias : tensor<4xf32>
 // AGREE: nn.parameter @layers.1.up.weight : tensor<4x4xf32> {storage = "int8"}
 nn.parameter @layers.1.up.weight : tensor<4x4xf32>
 nn.parameter @layers.1.up.bias : tensor<4xf32>
+// What is trained whole is f32, and so is what it begins with.
+// DEFAULT: nn.parameter @classifier.weight : tensor<2x4xf32> {storage = "f32", whole}
+nn.parameter @classifier.weight : tensor<2x4xf32> {whole}
 // What is trained is not stored here.
 // CHECK: nn.parameter @trained : tensor<2x4xf32> {trainable}
 nn.parameter @trained : tensor<2x4xf32> {trainable}

@@ -53,20 +53,3 @@ train.block layer @layer parameters () programs {}
 
 // expected-error @below {{'train.block' op has no function 'log_probabilities'}}
 train.block head @head parameters () programs {}
-
-// -----
-
-!r = tensor<?x?x1xf32, #nn.tokens>
-!x = tensor<?x?x4xf32, #nn.tokens>
-nn.parameter @p : tensor<50x4xf32>
-nn.parameter @b : tensor<50xf32> {trainable}
-train.block head @head parameters ("p" = @p, "b" = @b) programs {log_probabilities = @head.log_probabilities}
-func.func private @head.log_probabilities(%x: !x {train.port = #train.port<flow, "hidden">},
-    %labels: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "labels">},
-    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "p">},
-    %b: tensor<50xf32> {train.port = #train.port<parameter, "b">, train.trainable})
-    -> (!r {train.port = #train.port<result, "log_probabilities">}, !r {train.port = #train.port<result, "entropy">}) {
-  // expected-error @below {{'nn.log_probability' op has no gradient rule for the head's bias: it stays as it is, and only adapters can be trained}}
-  %0:2 = nn.log_probability(%x, %w, %labels bias %b) : (!x, tensor<50x4xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<50xf32>) -> (!r, !r)
-  return %0#0, %0#1 : !r, !r
-}

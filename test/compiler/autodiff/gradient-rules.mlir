@@ -103,6 +103,14 @@ func.func private @attention.forward(%x: !x {train.port = #train.port<flow, "hid
 // CHECK-NEXT: %[[QKV:.*]] = nn.add(%[[QK]], %[[DV]])
 // CHECK-NEXT: return %[[QKV]]
 
+train.block layer @both_ways parameters () programs {forward = @both_ways.forward}
+func.func private @both_ways.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
+  %y, %lse = nn.bidirectional_attention(%x, %x, %x) {heads = 2 : i64, kv_heads = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>, scale = 0.5 : f32, window = 3 : i64} : (!x, !x, !x) -> (!x, tensor<?x?x2xf32, #nn.tokens>)
+  return %y : !x
+}
+// CHECK-LABEL: func.func private @both_ways.backward(
+// CHECK: nn.bidirectional_attention_gradient({{.*}}) {heads = 2 : i64, kv_heads = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0, 0, 0>, scale = 5.000000e-01 : f32, window = 3 : i64}
+
 train.block layer @silu parameters () programs {forward = @silu.forward}
 func.func private @silu.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %y = nn.silu(%x) : (!x) -> !x

@@ -181,3 +181,23 @@ func.func private @head.log_probabilities(%x: !x {train.port = #train.port<flow,
       : (!x, tensor<50x4xf32>, tensor<?x?x1xi32, #nn.tokens>, !t, tensor<50x2xf32>) -> (!r, !r)
   return %0#0, %0#1 : !r, !r
 }
+
+// -----
+
+// Bias of the head.
+// CHECK-LABEL: func.func private @head.objective(
+// CHECK: %[[G:.*]] = nn.log_probability_bias_gradient(%{{.*}}, %{{.*}}, %{{.*}}, %{{[^ ]*}} bias %{{.*}})
+// CHECK: return {{.*}}%[[G]]
+!r = tensor<?x?x1xf32, #nn.tokens>
+!x = tensor<?x?x4xf32, #nn.tokens>
+nn.parameter @p : tensor<50x4xf32>
+nn.parameter @b : tensor<50xf32> {trainable}
+train.block head @head parameters ("p" = @p, "b" = @b) programs {log_probabilities = @head.log_probabilities}
+func.func private @head.log_probabilities(%x: !x {train.port = #train.port<flow, "hidden">},
+    %labels: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "labels">},
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "p">},
+    %b: tensor<50xf32> {train.port = #train.port<parameter, "b">, train.trainable})
+    -> (!r {train.port = #train.port<result, "log_probabilities">}, !r {train.port = #train.port<result, "entropy">}) {
+  %0:2 = nn.log_probability(%x, %w, %labels bias %b) : (!x, tensor<50x4xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<50xf32>) -> (!r, !r)
+  return %0#0, %0#1 : !r, !r
+}

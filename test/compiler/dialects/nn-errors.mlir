@@ -15,6 +15,14 @@ func.func @f(%ids: tensor<?x?x1xi32, #nn.tokens>, %w: tensor<50x8xf32>) {
 // -----
 
 func.func @f(%w: tensor<64x8xf32>) {
+  // expected-error @below {{'nn.repeat_row' op takes row 64 of a table of 64}}
+  %0 = nn.repeat_row(%w) {offset = 64 : i64} : (tensor<64x8xf32>) -> tensor<?x?x8xf32, #nn.tokens>
+  return
+}
+
+// -----
+
+func.func @f(%w: tensor<64x8xf32>) {
   // expected-error @below {{'nn.position_embedding' op 'y' has size 9 where 8 is needed}}
   %0 = nn.position_embedding(%w) : (tensor<64x8xf32>) -> tensor<?x?x9xf32, #nn.tokens>
   return

@@ -153,3 +153,11 @@ func.func @f(%l: tensor<?x?x?xf32, #nn.tokens>, %labels: tensor<?x?x1xi32, #nn.t
       : (tensor<?x?x?xf32, #nn.tokens>, tensor<?x?x1xi32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>) -> tensor<?x?x?xf32, #nn.tokens>
   return
 }
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<50x8xf32>, %labels: tensor<?x?x1xi32, #nn.tokens>, %c: tensor<?x?x1xf32, #nn.tokens>) {
+  // expected-error @below {{'nn.log_probability_bias_gradient' op has no 'bias', whose gradient it gives}}
+  %0 = nn.log_probability_bias_gradient(%x, %w, %labels, %c) : (tensor<?x?x8xf32, #nn.tokens>, tensor<50x8xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>) -> tensor<50xf32>
+  return
+}

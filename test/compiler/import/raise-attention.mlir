@@ -12,6 +12,16 @@ func.func @fused(%q: !q, %k: !k, %v: !k) -> !q {
   return %0 : !q
 }
 
+// What sees everything is said to; whether a model may, flattening knows.
+// CHECK-LABEL: @everything
+// CHECK: nn.onnx "Attention"(%arg0, %arg1, %arg2) {bidirectional, scale = 1.000000e+00 : f32, window = 0 : i64}
+func.func @everything(%q: !q, %k: !k, %v: !k) -> !q {
+  %two = nn.constant dense<2.0> : !s : !s
+  %0 = nn.onnx "Mul"(%q, %two) : (!q, !s) -> !q
+  %1 = nn.onnx "Attention"(%0, %k, %v) {is_causal = 0 : i64, scale = 0.5 : f32} : (!q, !k, !k) -> !q
+  return %1 : !q
+}
+
 // CHECK-LABEL: @window
 // CHECK: nn.onnx "Attention"(%arg0, %arg1, %arg2) {scale = 2.500000e-01 : f32, window = 3 : i64}
 func.func @window(%q: !q, %k: !k, %v: !k) -> !q {

@@ -16,12 +16,13 @@ struct Shape {
   int32_t window;
   float softcap = 0;
   int64_t sampleLength = 0; // several in a sequence; 0: it is one
+  bool isBidirectional = false;
 };
 
 // Sequences around the tiles of 64 keys and 32 lanes, head sizes that are no multiple of a vector, one that leaves the
 // gradient little of the workspace, one that exceeds it, and heads enough that tasks take two tiles of keys on as many
-// as three threads (24 tasks). Two have a softcap that scores reach. The last ones have samples that begin within
-// tiles, at their borders, and with each token.
+// as three threads (24 tasks). Two have a softcap that scores reach. Then there are samples that begin within
+// tiles, at their borders, and with each token. The last ones see later keys, too.
 constexpr Shape shapes[] = {{1, 1, 1, 1, 8, 0},           {3, 1, 4, 2, 5, 0},
                             {2, 40, 6, 2, 24, 0},         {1, 65, 3, 3, 64, 0},
                             {1, 130, 3, 1, 33, 0},        {1, 200, 4, 1, 16, 50},
@@ -31,7 +32,10 @@ constexpr Shape shapes[] = {{1, 1, 1, 1, 8, 0},           {3, 1, 4, 2, 5, 0},
                             {2, 70, 6, 2, 24, 0, 1.5f},   {1, 200, 4, 1, 33, 50, 3.0f},
                             {2, 200, 4, 2, 16, 0, 0, 37}, {3, 130, 6, 2, 24, 20, 0, 64},
                             {1, 70, 2, 1, 8, 0, 1.5f, 1}, {1, 300, 3, 3, 64, 0, 0, 110},
-                            {1, 20, 2, 1, 400, 0, 0, 7}};
+                            {1, 20, 2, 1, 400, 0, 0, 7},  {2, 40, 6, 2, 24, 0, 0, 0, true},
+                            {3, 130, 4, 2, 33, 0, 0, 64, true}, {1, 200, 4, 1, 16, 50, 0, 0, true},
+                            {2, 170, 2, 2, 24, 20, 0, 37, true}, {1, 70, 2, 1, 8, 9, 1.5f, 0, true},
+                            {1, 65, 1, 1, 383, 0, 0, 20, true}, {1, 20, 2, 1, 400, 0, 0, 7, true}};
 
 Attributes attributesOf(const Shape &shape) {
   Attributes attributes;
@@ -47,39 +51,48 @@ struct Case {
         kvWidth(shape.kvHeads * shape.dim), q(Value::random(tokens, width, 1, 2.0f)),
         k(Value::random(tokens, kvWidth, 2)), v(Value::random(tokens, kvWidth, 3)),
         upstream(Value::random(tokens, width, 4)) {
-    std::vector<int32_t> positions;
-    for (int64_t token = 0; shape.sampleLength && token < tokens; ++token)
-      positions.push_back(static_cast<int32_t>(token % shape.sequence / shape.sampleLength * shape.sampleLength));
+    std::vector<int32_t> firsts, lasts;
+    for (int64_t token = 0; shape.sampleLength && token < tokens; ++token) {
+      const int64_t first = token % shape.sequence / shape.sampleLength * shape.sampleLength;
+      firsts.push_back(static_cast<int32_t>(first));
+      lasts.push_back(static_cast<int32_t>(std::min(first + shape.sampleLength, shape.sequence)));
+    }
     if (shape.sampleLength)
-      starts = Value::integers(positions);
+      starts = Value::integers(firsts);
+    if (shape.sampleLength && shape.isBidirectional)
+      ends = Value::integers(lasts);
     auto results = run(forward(0, tokens), InstructionSet::Reference);
     o = results[0], lse = results[1];
   }
 
   CallSpec forward(int64_t first, int64_t count) const {
-    return {"attention",
-            {q.rows(first, count), k, v, startsOf(first, count)},
+    return {shape.isBidirectional ? "bidirectional_attention" : "attention",
+            withBounds({q.rows(first, count), k, v}, first, count),
             {Value::constant(count, width, 0), Value::constant(count, shape.heads, 0)},
             attributesOf(shape),
             shape.sequence};
   }
   CallSpec backward(int64_t first, int64_t count, const Value &dk, const Value &dv) const {
     return {
-        "attention_gradient",
-        {q.rows(first, count), k, v, o.rows(first, count), lse.rows(first, count), upstream.rows(first, count), dk, dv,
-         startsOf(first, count)},
+        shape.isBidirectional ? "bidirectional_attention_gradient" : "attention_gradient",
+        withBounds({q.rows(first, count), k, v, o.rows(first, count), lse.rows(first, count),
+                    upstream.rows(first, count), dk, dv},
+                   first, count),
         {Value::constant(count, width, 0), Value::constant(tokens, kvWidth, 0), Value::constant(tokens, kvWidth, 0)},
         attributesOf(shape),
         shape.sequence};
   }
 
-  Value startsOf(int64_t first, int64_t count) const {
-    return starts.shape.rows > 0 ? starts.rows(first, count) : Value();
+  std::vector<Value> withBounds(std::vector<Value> operands, int64_t first, int64_t count) const {
+    operands.push_back(starts.shape.rows > 0 ? starts.rows(first, count) : Value());
+    if (shape.isBidirectional)
+      operands.push_back(ends.shape.rows > 0 ? ends.rows(first, count) : Value());
+    return operands;
   }
 
   Shape shape;
   int64_t tokens, width, kvWidth;
-  Value q, k, v, starts, upstream, o, lse;
+  Value q, k, v, starts, ends, upstream, o, lse;
 };
 
 } // namespace
@@ -152,6 +165,28 @@ TEST(Attention, SamplesDoNotKnowOfEachOther) {
       for (size_t i = 0; i < 3; ++i)
         EXPECT_LE(distance(backward[i].rows(first, length).elements(), gradients[i].elements()), 4e-6);
     }
+  }
+}
+
+// In both directions, a sample gives what it gives alone, and padding behind it gets nothing.
+TEST(Attention, NoQuerySeesPadding) {
+  constexpr int64_t length = 70, padding = 30;
+  Case padded({1, length + padding, 4, 2, 16, 0, 0, length, true}), alone({1, length, 4, 2, 16, 0, 0, 0, true});
+  auto cut = [&](const Value &whole) { return whole.rows(0, length).at(0); };
+  alone.q = cut(padded.q), alone.k = cut(padded.k), alone.v = cut(padded.v), alone.upstream = cut(padded.upstream);
+  for (int64_t row = length; row < length + padding; ++row)
+    for (int64_t column = 0; column < padded.width; ++column)
+      padded.upstream.element(row, column) = 0;
+  const auto expected = run(alone.forward(0, length), instructionSet());
+  alone.o = expected[0], alone.lse = expected[1];
+  const auto forward = run(padded.forward(0, padded.tokens), instructionSet());
+  EXPECT_LE(distance(forward[0].rows(0, length).elements(), expected[0].elements()), 2e-6);
+  const auto gradients = run(alone.backward(0, length, {}, {}), instructionSet());
+  const auto backward = run(padded.backward(0, padded.tokens, {}, {}), instructionSet());
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_LE(distance(backward[i].rows(0, length).elements(), gradients[i].elements()), 4e-6);
+    for (float element : backward[i].rows(length, padding).elements())
+      EXPECT_EQ(element, 0);
   }
 }
 

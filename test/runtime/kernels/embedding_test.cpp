@@ -32,6 +32,21 @@ TEST(Embedding, OfPositionsStartsAnewInEachBatchItem) {
   EXPECT_EQ(later.element(1, 5), w.element(2, 5));
 }
 
+TEST(Embedding, OfOneRowIsTheSameForAllTokens) {
+  for (Storage storage : {Storage::F32, Storage::Int8, Storage::Int4}) {
+    Value w = Value::weight(3, 33, storage, 1), y = Value::constant(5, 33, 0);
+    Attributes attributes;
+    attributes.offset = 2;
+    CallSpec spec = {"repeat_row", {w}, {y}, attributes, 5};
+    expectAgreement(spec, 0);
+    Value rows = run(spec, instructionSet())[0];
+    std::vector<float> expected(33);
+    dequantizeRow(w.tensor(), 2, expected.data());
+    for (int64_t row = 0; row < 5; ++row)
+      EXPECT_EQ(rows.rows(row, 1).elements(), expected);
+  }
+}
+
 TEST(Embedding, OfPositionsStartsAnewInEachSample) {
   Value w = Value::weight(10, 33, Storage::F32, 1), y = Value::constant(4, 33, 0);
   Attributes attributes;

@@ -86,6 +86,28 @@ TEST(Gradient, Attention) {
   }
 }
 
+TEST(Gradient, BidirectionalAttention) {
+  for (auto [window, softcap] : {std::pair{0, 0.0f}, {3, 0.0f}, {0, 1.5f}}) {
+    Attributes attributes;
+    attributes.heads = 4, attributes.kvHeads = 2, attributes.scale = 0.6f, attributes.window = window;
+    attributes.softcap = softcap;
+    Value q = Value::random(12, 12, 1), k = Value::random(12, 6, 2), v = Value::random(12, 6, 3);
+    Value upstream = Value::random(12, 12, 4);
+    const Value starts = Value::integers({0, 0, 0, 0, 4, 4, 0, 1, 1, 1, 1, 5});
+    const Value ends = Value::integers({4, 4, 4, 4, 6, 6, 1, 5, 5, 5, 5, 6});
+    CallSpec forward{
+        "bidirectional_attention", {q, k, v, starts, ends}, {q, Value::constant(12, 4, 0)}, attributes, 6};
+    auto results = run(forward, InstructionSet::Reference);
+    CallSpec gradient{"bidirectional_attention_gradient",
+                      {q, k, v, results[0], results[1], upstream, {}, {}, starts, ends},
+                      {q, k, v},
+                      attributes,
+                      6};
+    for (size_t operand : {0, 1, 2})
+      expectGradient(forward, operand, upstream, gradient, operand);
+  }
+}
+
 TEST(Gradient, Activations) {
   Value x = Value::random(3, 7, 1), dy = Value::random(3, 7, 2), up = Value::random(3, 7, 3);
   for (Activation activation : {Activation::Gelu, Activation::GeluTanh, Activation::Silu}) {

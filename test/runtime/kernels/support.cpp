@@ -221,7 +221,7 @@ double distance(const std::vector<float> &actual, const std::vector<float> &expe
 template <typename Body> static void forEachInstructionSet(const std::string &kernel, const Body &body) {
   const std::vector<InstructionSet> &sets = availableInstructionSets();
   for (auto set = sets.rbegin() + 1; set != sets.rend(); ++set) {
-    if (findBf16Products(*set) && kernel.find("linear") == std::string::npos && kernel.rfind("attention", 0) != 0)
+    if (findBf16Products(*set) && kernel.find("linear") == std::string::npos && kernel.find("attention") == std::string::npos)
       continue;
     useInstructionSet(*set);
     SCOPED_TRACE(nameOf(*set));
@@ -299,8 +299,10 @@ static bool multipliesBf16(const CallSpec &spec) {
   if (!findBf16Products(instructionSet()) || multipliesCodes(spec))
     return false;
   auto narrow = [&](size_t operand) { return spec.operands[operand].shape.storage == Storage::BF16; };
-  if (spec.name == "attention" || spec.name == "attention_gradient")
-    return !spec.isDecoding && narrow(0) && narrow(1) && narrow(2) && (spec.name == "attention" || narrow(5));
+  if (spec.name.find("attention") != std::string::npos) {
+    const bool isGradient = spec.name.find("gradient") != std::string::npos;
+    return !spec.isDecoding && narrow(0) && narrow(1) && narrow(2) && (!isGradient || narrow(5));
+  }
   const bool backward = spec.name == "linear_input_gradient" || spec.name == "expert_linear_input_gradient" ||
                         spec.name == "expert_linear_shared_gradient";
   const bool linear = backward || (isForward(spec) && !isThin(spec));

@@ -64,9 +64,9 @@ class Objective(ABC):
         cannot be read."""
         return None
 
-    def check_data(cls, path: Path) -> None:  # noqa: B027
+    @classmethod  # noqa: B027, some read it only when the run begins
     def check_data(cls, path: Path) -> None:
-        """Raises mebp.Error where a file of data cannot be read, of what reads it before the run begins."""
+        """Raises mebp.Error where a file of data cannot be read."""
 
     @classmethod
     def classes_of(cls, options: TrainingOptions, config: Mapping[str, object]) -> Sequence[str]:

@@ -21,10 +21,9 @@ public:
   // `sample` [rows,1] those where the queries' samples start and, of attention in both directions, end.
   struct Sample {
     std::optional<array> start, end;
-    bool isCausal = true;
+    bool isCausal;
   };
-  array scores(const array &q, const array &k, const array &query, const array &key,
-               const Sample &sample = Sample()) const;
+  array scores(const array &q, const array &k, const array &query, const array &key, const Sample &sample) const;
 
 private:
   array byHead(const array &rows, int shared) const {
