@@ -27,6 +27,7 @@ from mebp.tools import find_tool, run_tool
 
 PLANS, STEPS = "bench/public_shapes.py: plans", "bench/public_shapes.py: steps"
 OPTIMIZER = "adamw"
+EXPORTED = 1280  # tokens at most: the graph then has windows of 1,024, and mebpc rebinds its length
 
 
 def export(name: str, folder: Path, length: int, **fields: object) -> Path:
@@ -35,7 +36,7 @@ def export(name: str, folder: Path, length: int, **fields: object) -> Path:
     config.mkdir(parents=True)
     (config / "config.json").write_text(json.dumps({**SHAPES[name], **fields}))
     exported = folder / f"{name}-onnx" / "model.onnx"
-    mebp.export(config, exported, seq_len=min(length, 256), shape_only=True)
+    mebp.export(config, exported, seq_len=min(length, EXPORTED), shape_only=True)
     return exported
 
 
