@@ -32,8 +32,7 @@ enum class SlotType : uint8_t {
 
 // Numbers of rows, which the step is given.
 constexpr bool isIndex(SlotType type) {
-  return type == SlotType::Ids || type == SlotType::Labels || type == SlotType::Starts ||
-         type == SlotType::Ends;
+  return type == SlotType::Ids || type == SlotType::Labels || type == SlotType::Starts || type == SlotType::Ends;
 }
 
 constexpr int8_t noSlot = -1;

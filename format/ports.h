@@ -59,9 +59,9 @@ constexpr std::string_view flowOf(std::string_view name) {
 // forward instead of computing it again.
 
 // BATCH: token ids; of each row the number, within its batch item, of the first row of the sample that it belongs to,
-// where several are packed into an item, and of the first one behind it. The head runs on the rows that predict a label, one after the other: the
-// labels; which rows these are; dL/d(log-probability) of each, and by its other results where it has a derivative of
-// them.
+// where several are packed into an item, and of the first one behind it. The head runs on the rows that predict a
+// label, one after the other: the labels; which rows these are; dL/d(log-probability) of each, and by its other results
+// where it has a derivative of them.
 constexpr std::string_view idsPort = "ids", labelsPort = "labels", rowsPort = "rows", coefficientsPort = "coefficients",
                            entropyCoefficientsPort = "entropy_coefficients", startsPort = "starts", endsPort = "ends",
                            valueCoefficientsPort = "value_coefficients";

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Lets samples share a row of tokens: whatever looks at other tokens or at positions is told where each token's sample
-// starts (mebpc --packing), and what looks at later ones, where it ends. Which ops these are, format/kernels.h says. The
-// head has none: which rows it predicts from is the runtime's to say.
+// starts (mebpc --packing), and what looks at later ones, where it ends. Which ops these are, format/kernels.h says.
+// The head has none: which rows it predicts from is the runtime's to say.
 #include "compiler/adapt/Passes.h"
 
 #include "dialects/nn/Kernels.h"

@@ -135,10 +135,10 @@ LogicalResult TokenFlattener::flattenRepeatedRow(nn::OnnxOp node, nn::ConstantOp
   auto row = getSplat(indices);
   if (!layout || !row || getShape(indices).back() != sequence)
     return emitUnsupported(node) << "only rows of a parameter can be looked up, by token id or by position";
-  define(node,
-         nn::RepeatRowOp::create(builder, node.getLoc(), tokenType(getShape(table)[1]), table,
-                                 static_cast<int64_t>(*row)),
-         *layout);
+  define(
+      node,
+      nn::RepeatRowOp::create(builder, node.getLoc(), tokenType(getShape(table)[1]), table, static_cast<int64_t>(*row)),
+      *layout);
   return success();
 }
 
@@ -220,8 +220,7 @@ LogicalResult TokenFlattener::refuseAttention(nn::OnnxOp node) {
 
 LogicalResult TokenFlattener::flattenAttention(nn::OnnxOp node) {
   const bool isBidirectional = static_cast<bool>(getAttribute(node, "bidirectional"));
-  if (!getAttribute(node, "window") ||
-      (isBidirectional && !main->getParentOfType<ModuleOp>()->hasAttr("mebp.classes")))
+  if (!getAttribute(node, "window") || (isBidirectional && !main->getParentOfType<ModuleOp>()->hasAttr("mebp.classes")))
     return refuseAttention(node);
   const Token *operands[3];
   int64_t heads[3];

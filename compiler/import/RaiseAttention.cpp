@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention(q, k, v) {scale, window, softcap, bidirectional}: causal but where it is bidirectional, q [B,H,T,d], k and v
-// [B,K,T,d] with K dividing H. Found in ONNX's own op and, if causal, in its formula; the mask becomes the window,
+// Attention(q, k, v) {scale, window, softcap, bidirectional}: causal but where it is bidirectional, q [B,H,T,d], k and
+// v [B,K,T,d] with K dividing H. Found in ONNX's own op and, if causal, in its formula; the mask becomes the window,
 // factors on q and k the scale, and repeated heads vanish.
 #include "compiler/import/OnnxMatchers.h"
 

@@ -103,8 +103,7 @@ LogicalResult AttentionOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cot
 
 // As attention does. The cotangents of what samples are laid out by are nothing.
 LogicalResult BidirectionalAttentionOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents,
-                                                      const SmallBitVector &wanted,
-                                                      MutableArrayRef<Value> gradients) {
+                                                      const SmallBitVector &wanted, MutableArrayRef<Value> gradients) {
   if (cotangents[1])
     return emitError("'nn.bidirectional_attention' has no gradient rule for 'lse'");
   auto gradient = BidirectionalAttentionGradientOp::create(
@@ -210,9 +209,9 @@ LogicalResult LogProbabilityOp::buildGradient(OpBuilder &builder, ArrayRef<Value
                                                           coefficients, cotangents[1], low, lowWeight, bias,
                                                           getLowAlphaAttr(), getSoftcapAttr());
   if (const unsigned place = low ? 5 : 3; bias && wanted.test(place))
-    gradients[place] = LogProbabilityBiasGradientOp::create(builder, getLoc(), bias.getType(), x, weight, getLabels(),
-                                                            coefficients, cotangents[1], low, lowWeight, bias,
-                                                            getLowAlphaAttr(), getSoftcapAttr());
+    gradients[place] =
+        LogProbabilityBiasGradientOp::create(builder, getLoc(), bias.getType(), x, weight, getLabels(), coefficients,
+                                             cotangents[1], low, lowWeight, bias, getLowAlphaAttr(), getSoftcapAttr());
   if (low && (wanted.test(3) || wanted.test(4))) {
     auto ofLow = LogProbabilityLowGradientOp::create(builder, getLoc(), low.getType(), lowWeight.getType(), x, weight,
                                                      getLabels(), coefficients, cotangents[1], low, lowWeight, bias,

@@ -451,8 +451,7 @@ void bindSession(nb::module_ &module) {
       .def("discard", &Session::discard)
       .def("gradients", &Session::gradients, nb::arg("ids"), nb::arg("labels"), nb::arg("starts").none())
       .def("step", &Session::step, nb::arg("ids"), nb::arg("labels"), nb::arg("starts"))
-      .def("logits", &Session::logits, nb::arg("ids"), nb::arg("first"), nb::arg("count"),
-           nb::arg("starts").none())
+      .def("logits", &Session::logits, nb::arg("ids"), nb::arg("first"), nb::arg("count"), nb::arg("starts").none())
       .def("apply_gradients", &Session::applyGradients, nb::arg("gradients"))
       .def("read_trainable", &Session::readTrainable, nb::arg("index"))
       .def("read_gradient", &Session::readGradient, nb::arg("index"))

@@ -140,7 +140,8 @@ private:
     if (!known || known->isResult != (port.kind() == Port::RESULT))
       return unknown(port);
     // Of a step on a whole model alone.
-    if ((port.name() == format::startsPort || port.name() == format::endsPort) && (use.generates || use.ofHead || bundle.has_split()))
+    if ((port.name() == format::startsPort || port.name() == format::endsPort) &&
+        (use.generates || use.ofHead || bundle.has_split()))
       return unknown(port);
     const format::Value &value = valueOf(port);
     uint64_t columns = known->ofVocabulary ? outputsOf(bundle.model()) : 1;

@@ -33,8 +33,7 @@ Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, flo
     for (uint64_t done = 0, rows; done < count; done += rows) {
       rows = std::min<uint64_t>(blocks.logitRows(), count - done);
       const uint64_t row = lane().checkpoints.isGathered() ? item * count : item * tokens.sequence + first;
-      if (Status status =
-              blocks.logits(row + done, static_cast<uint32_t>(rows), out + (item * count + done) * outputs);
+      if (Status status = blocks.logits(row + done, static_cast<uint32_t>(rows), out + (item * count + done) * outputs);
           !status.ok())
         return status;
     }

@@ -64,8 +64,8 @@ struct BatchMemory {
 
 // Copies a batch, then checks the copy, since whoever gave it may still write to it: shapes beyond the compiled ones,
 // ids beyond the vocabulary and labels that are neither ignored nor in it are refused. The row of token t predicts
-// token t + 1, where that is of the same sample, or of a classifier the label at t itself; the labels that are predicted
-// stand one after the other, and beside them their rows. Gives their number.
+// token t + 1, where that is of the same sample, or of a classifier the label at t itself; the labels that are
+// predicted stand one after the other, and beside them their rows. Gives their number.
 Status takeBatch(const format::Model &model, const Tokens &tokens, const BatchMemory &memory, uint64_t &labels);
 
 // How far behind its row a label stands.

@@ -115,8 +115,7 @@ private:
     }
     for (double window : {0, 2}) {
       const Attributes attributes = {{"heads", 6}, {"kv_heads", 2}, {"scale", 0.25}, {"window", window}};
-      addBoth("bidirectional_attention", {rows(96), rows(32), rows(32), starts(), ends()}, {rows(96), lse},
-              attributes);
+      addBoth("bidirectional_attention", {rows(96), rows(32), rows(32), starts(), ends()}, {rows(96), lse}, attributes);
       addBoth("bidirectional_attention_gradient",
               {rows(96), rows(32), rows(32), rows(96), lse, rows(96), sum, sum, starts(), ends()},
               {rows(96), accumulating(sum, 6), accumulating(sum, 7)}, attributes);

@@ -95,8 +95,7 @@ TEST(Gradient, BidirectionalAttention) {
     Value upstream = Value::random(12, 12, 4);
     const Value starts = Value::integers({0, 0, 0, 0, 4, 4, 0, 1, 1, 1, 1, 5});
     const Value ends = Value::integers({4, 4, 4, 4, 6, 6, 1, 5, 5, 5, 5, 6});
-    CallSpec forward{
-        "bidirectional_attention", {q, k, v, starts, ends}, {q, Value::constant(12, 4, 0)}, attributes, 6};
+    CallSpec forward{"bidirectional_attention", {q, k, v, starts, ends}, {q, Value::constant(12, 4, 0)}, attributes, 6};
     auto results = run(forward, InstructionSet::Reference);
     CallSpec gradient{"bidirectional_attention_gradient",
                       {q, k, v, results[0], results[1], upstream, {}, {}, starts, ends},

@@ -221,7 +221,8 @@ double distance(const std::vector<float> &actual, const std::vector<float> &expe
 template <typename Body> static void forEachInstructionSet(const std::string &kernel, const Body &body) {
   const std::vector<InstructionSet> &sets = availableInstructionSets();
   for (auto set = sets.rbegin() + 1; set != sets.rend(); ++set) {
-    if (findBf16Products(*set) && kernel.find("linear") == std::string::npos && kernel.find("attention") == std::string::npos)
+    if (findBf16Products(*set) && kernel.find("linear") == std::string::npos &&
+        kernel.find("attention") == std::string::npos)
       continue;
     useInstructionSet(*set);
     SCOPED_TRACE(nameOf(*set));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// q, o [N,H*d], lse [N,H]; k, v [S,K*d]; starts, ends [N,1]. A task is a tile of 32 lanes (see attention-inl.h) and walks
-// over the keys in tiles with a running softmax: when a lane's maximum grows, what it has summed so far is scaled down.
-// `Products` are F32Attention or Bf16Attention.
+// q, o [N,H*d], lse [N,H]; k, v [S,K*d]; starts, ends [N,1]. A task is a tile of 32 lanes (see attention-inl.h) and
+// walks over the keys in tiles with a running softmax: when a lane's maximum grows, what it has summed so far is scaled
+// down. `Products` are F32Attention or Bf16Attention.
 #include "runtime/backends/cpu/reference/kernels.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// q, o, do, dq [N,H*d], lse [N,H]; k, v, dk, dv [S,K*d]; starts, ends [N,1]. Two sweeps, so that every sum has one task and a
-// fixed order however few heads there are: dk and dv by tiles of keys, dq by tiles of queries. Both recompute the
+// q, o, do, dq [N,H*d], lse [N,H]; k, v, dk, dv [S,K*d]; starts, ends [N,1]. Two sweeps, so that every sum has one task
+// and a fixed order however few heads there are: dk and dv by tiles of keys, dq by tiles of queries. Both recompute the
 // probabilities, which costs seven products where one sweep would need five. `Products` are F32Attention or
 // Bf16Attention.
 #include "runtime/backends/cpu/reference/kernels.h"

@@ -26,8 +26,7 @@ public:
 
   void run(int64_t row, int64_t head) {
     const Place place = placeOf(shape.q, row, shape.context);
-    const int64_t firstKey = shape.sight.keysOf(row, place.position).first,
-                  column = head / shape.group * shape.dim;
+    const int64_t firstKey = shape.sight.keysOf(row, place.position).first, column = head / shape.group * shape.dim;
     const FloatTag d;
     const Row q = rowOf(shape.q, row) + head * shape.dim;
     // Where scores are more than products, those are computed first.

@@ -13,8 +13,7 @@ namespace mebp::mlx {
 
 namespace mx = ::mlx::core;
 
-array Heads::scores(const array &q, const array &k, const array &query, const array &key,
-                    const Sample &sample) const {
+array Heads::scores(const array &q, const array &k, const array &query, const array &key, const Sample &sample) const {
   array visible = sample.isCausal ? key <= query : sample.end ? key < *sample.end : key >= array(0);
   if (sample.start)
     visible = mx::logical_and(visible, key >= *sample.start);
@@ -133,8 +132,8 @@ static void attendBack(Call &call, bool isCausal) {
     auto ofPiece = [&](const array &matrix) { return heads.queries(rowsOf(matrix, piece.row, piece.rows)); };
     array query = dq.empty() ? ofPiece(q) : behind({dq.back(), dk, dv}, ofPiece(q));
     array key = heads.keys(keyRowsOf(k, piece)), dout = ofPiece(upstream);
-    array scores = heads.scores(query, key, piece.queryPositions(), piece.keyPositions(),
-                                sampleOf(call, 8, piece, isCausal));
+    array scores =
+        heads.scores(query, key, piece.queryPositions(), piece.keyPositions(), sampleOf(call, 8, piece, isCausal));
     array p = mx::exp(scores - ofPiece(lse));
     array mean = sumOf(dout * ofPiece(o));
     array ds = call.attributes.scale * p * (product(dout, mx::swapaxes(heads.keys(keyRowsOf(v, piece)), 2, 3)) - mean);
