@@ -22,12 +22,12 @@ def train(
     """Trains a bundle's adapter on data: `mebp train BUNDLE --data DATA`, from Python.
 
     bundle: or a model, which is exported and compiled first: a Hugging Face folder, a hub id or "packaged:smollm2".
-    data: plain text, or JSON lines with "text", with "prompt" and "completion", or with "messages"; or a folder with
-        train.jsonl, and valid.jsonl and test.jsonl for eval and test.
+    data: plain text, or JSON lines with "text", with "prompt" and "completion", or with "messages"; of a classifier, with
+        "text" and "label"; or a folder with train.jsonl, and valid.jsonl and test.jsonl for eval and test.
     callback: called after each step with its record: step (from 1), loss (nats per token, before the update),
         grad_norm, lr, tokens (labels that counted), seconds, peak_bytes. The run ends where it returns True.
     progress: False shows nothing.
-    options: those of the command line, with _ for -, and its defaults: steps or epochs, lr, seed, optimizer,
+    options: those of the command line, with _ for -, and its defaults: task, steps or epochs, lr, seed, optimizer,
         weight_decay, betas, eps, momentum, galore_scale, galore_update_interval, galore_refresh, galore_cos_threshold,
         clip, clip_recompute, accumulate, packing, schedule, warmup, eval, eval_every, test, patience, adapter,
         adapter_out, model_out, keep, state, save_every, pause_on, resume, overwrite, log, plot, report_to, spill,
