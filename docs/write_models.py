@@ -5,6 +5,7 @@ from pathlib import Path
 
 from mebp.models import OUTCOMES, Models, ModelType, tried_models
 
+_CLASSIFIES = ", classify"  # which write no text
 PAGE = Path(__file__).resolve().parent / "models.md"
 _INTRODUCTION = """\
 <!-- written by docs/write_models.py (make docs) from what bench/models.py found; do not edit -->
@@ -41,7 +42,7 @@ def page() -> str:
 
 def _exact(models: Models) -> str:
     rows = [
-        f"| {each.name} | {each.configurations} | {each.gradients} | {each.worst:.1e} | {each.text} "
+        f"| {each.name} | {each.configurations} | {each.gradients} | {each.worst:.1e} | {'' if each.name.endswith(_CLASSIFIES) else each.text} "
         f"| {_escape(each.others)} |"
         for each in _of(models, "exact")
     ]

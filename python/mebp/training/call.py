@@ -22,7 +22,7 @@ def train(
     """Trains a bundle's adapter on data: `mebp train BUNDLE --data DATA`, from Python.
 
     bundle: or a model, which is exported and compiled first: a Hugging Face folder, a hub id or "packaged:smollm2".
-    data: plain text, or JSON lines with "text", with "prompt" and "completion", or with "messages"; of a classifier, with
+    data: plain text, or JSON lines with "text", with "prompt" and "completion", or with "messages"; of a classifier,
         "text" and "label"; or a folder with train.jsonl, and valid.jsonl and test.jsonl for eval and test.
     callback: called after each step with its record: step (from 1), loss (nats per token, before the update),
         grad_norm, lr, tokens (labels that counted), seconds, peak_bytes. The run ends where it returns True.
