@@ -42,12 +42,16 @@ def page() -> str:
 
 def _exact(models: Models) -> str:
     rows = [
-        f"| {each.name} | {each.configurations} | {each.gradients} | {each.worst:.1e} | {'' if each.name.endswith(_CLASSIFIES) else each.text} "
+        f"| {each.name} | {each.configurations} | {each.gradients} | {each.worst:.1e} | {_text(each)} "
         f"| {_escape(each.others)} |"
         for each in _of(models, "exact")
     ]
     head = ["| type | configurations | gradients | worst | text | not so |", "| --- | --- | --- | --- | --- | --- |"]
     return "\n".join(["## Trained exactly", "", *head, *rows, ""])
+
+
+def _text(model: ModelType) -> str:
+    return "" if model.name.endswith(_CLASSIFIES) else str(model.text)
 
 
 def _section(models: Models, outcome: str, meaning: str) -> str:

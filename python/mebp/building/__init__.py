@@ -146,11 +146,12 @@ class Builder:
 
 def _summary(description: dict) -> str:
     model, stored = description["model"], storage_options(description)
+    shares = description["manifest"]["options"].get("packing") and not model["classes"]
     parts = [
         f"{stored['weights']} weights, {stored['embedding_weights']} embedding, {model['activation']} activations",
         describe_trained(description),
         f"batch {model['batch']}",
-        *(["samples share rows"] if description["manifest"]["options"].get("packing") else []),
+        *(["samples share rows"] if shares else []),
         *([f"generates text up to {model['positions']:,} tokens"] if model["positions"] else []),
     ]
     return "; ".join(parts)
