@@ -17,11 +17,10 @@ from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 from mebp.training.objective_options import parts_of
 from mebp.training.objectives.base import check_compiled
-from mebp.training.objectives.rollouts import Added, Kept, Rollouts
+from mebp.training.objectives.rollouts import OVERFLOWS, Added, Kept, Rollouts
 from mebp.training.options import TrainingOptions
 
 _EQUAL = "frac_reward_zero_std"  # groups whose rewards are all the same
-_OVERFLOWS = "ratio_overflows"  # tokens whose ratio was beyond e^20, and was taken as that
 
 
 @dataclass
@@ -55,7 +54,7 @@ class Groups(Rollouts):
             yield "kl"
         if self._updates > 1:
             yield "clip_ratio/region_mean"
-        yield _OVERFLOWS
+        yield OVERFLOWS
 
     def _have_own(self, rows: Sequence[Rollout]) -> bool:
         every = [each for row in rows for each in row.completions]
@@ -156,4 +155,4 @@ def _metrics(results: Sequence[SequenceResult]) -> dict[str, float]:
         before = sums.get(name, (0.0, 0.0))
         sums[name] = before[0] + total, before[1] + count
     means = {name: total / count if count else 0.0 for name, (total, count) in sums.items()}
-    return means | {_OVERFLOWS: float(sum(each.overflows for each in results))}
+    return means | {OVERFLOWS: float(sum(each.overflows for each in results))}
