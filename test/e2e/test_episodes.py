@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file
 
 import mebp
 from mebp.tokenizer import Tokenizer
@@ -234,6 +235,15 @@ def test_command(bundle, folder, tmp_path, kind):
     assert {"objective/kl", "objective/scores", "loss/value_avg", "val/ratio"} <= steps[0].metrics.keys()
     assert steps[0].metrics["objective/scores"] == steps[3].metrics["objective/scores"]
     assert steps[0].metrics["val/ratio"] == pytest.approx(1, abs=1e-5)
+    if kind == "own":
+        refused = run("parts", 8, "--resume", "--value-model", "shared")
+        assert refused.returncode == 2 and "has tensors that this session does not keep" in refused.stderr
+        more = run("more", 1, "--adapter", tmp_path / "whole-adapter")  # both go on
+        assert more.returncode == 0, more.stderr
+        for file in files:  # AdamW's first step moves a number by the rate at most
+            now, before = (load_file(tmp_path / name / file) for name in ("more-adapter", "whole-adapter"))
+            moved = max(np.abs(now[key] - before[key]).max() for key in now)
+            assert 0 < moved <= 0.0201 < max(np.abs(now[key]).max() for key in now if "lora_A" not in key)
     # An adapter of PPO is trained on by a bundle without a value head.
     assert command("generate", bundle, "--adapter", tmp_path / "whole-adapter", "--prompt", "Oil").returncode == 0
 
