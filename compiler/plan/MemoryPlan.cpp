@@ -315,7 +315,9 @@ void planGeneration(ModuleOp module, ArrayRef<UsedProgram> programs, const Optio
     return;
   GenerationMemory memory;
   memory.onDevice = device.placesValues;
-  memory.trainables = plan.memory.trained();
+  SessionMemory trained = plan.memory;
+  trained.adapters = 1; // text is the policy's
+  memory.trainables = trained.trained();
   memory.workspace = plan.memory.workspace;
   memory.residency = plan.memory.residency;
   memory.wire = plan.memory.wire;
@@ -344,7 +346,7 @@ void planGeneration(ModuleOp module, ArrayRef<UsedProgram> programs, const Optio
           " positions");
   add("flow", memory.flow, "of " + std::to_string(rows) + " tokens at once");
   add("remote", memory.remote, "between layers and their adapters");
-  add("trainables", memory.trainables, describeTrained(plan.memory, options));
+  add("trainables", memory.trainables, describeTrained(trained, options));
   add("scratch", memory.scratch, "");
   add("workspace", memory.workspace, std::to_string(options.training.threads) + " threads");
   add("tokens", memory.tokens, "ids");

@@ -84,7 +84,7 @@ def objective_kinds() -> dict[str, type]:
 def needed_options(objective: str, given: Mapping[str, object]) -> dict[str, object]:
     """Those of mebpc that a bundle for an objective with these options of its own needs."""
     if objective == "ppo":
-        return {"value_head": True, "value_adapter": given.get("value_model") == "own"}
+        return {"value_head": True} | ({"value_adapter": True} if given.get("value_model") == "own" else {})
     return {"entropy_bonus": True} if given.get("entropy_coef") else {}
 
 
