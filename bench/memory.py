@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Peak memory of a training step: the plan, what the system counts, and other systems beside it.
 
-    .venv/bin/python bench/memory.py [--parts plans optimizers others] [--shapes Qwen2.5-0.5B ...] [--lengths 256 1024]
-        [--streambp CHECKOUT --streambp-python PYTHON]
+    .venv/bin/python bench/memory.py [--parts plans optimizers least others] [--shapes Qwen2.5-0.5B ...]
+        [--lengths 256 1024] [--streambp CHECKOUT --streambp-python PYTHON]
         [--markdown docs/memory.md] [--plot docs/images/memory.png]
 
 Qwen2.5's shapes with random int4 weights, bf16 activations, LoRA r=8 on all linear layers, SGD, batch 1. Every system
@@ -16,10 +16,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from parts.memory.least import BUDGETS, LENGTH, measure_least
 from parts.memory.optimizers import measure_optimizers
 from parts.memory.others import PEFT, measure_other, save_model, streambp
 from parts.memory.plot import draw
-from parts.memory.report import optimizers_table, others_table, plans_table
+from parts.memory.report import least_table, optimizers_table, others_table, plans_table
 from parts.pages import merge_tables, read_between_marks, write_between_marks
 from parts.process_memory import Memory, watch
 from parts.runs import command, compile_random, export, last_step, write_tokens
@@ -27,9 +28,9 @@ from parts.shapes import LENGTHS, SHAPES
 
 from mebp.tools import run_tool
 
-PARTS = ("plans", "optimizers", "others")
-TABLES = {"plans": plans_table, "optimizers": optimizers_table, "others": others_table}
-KEYS = {"plans": 2, "optimizers": 4, "others": 3}  # the first cells of a row, which say what was measured
+PARTS = ("plans", "optimizers", "least", "others")
+TABLES = {"plans": plans_table, "optimizers": optimizers_table, "least": least_table, "others": others_table}
+KEYS = {"plans": 2, "optimizers": 4, "least": 3, "others": 3}  # the first cells of a row, which say what was measured
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,10 @@ class Bench:
                 if "plans" in arguments.parts:
                     for length in arguments.lengths:
                         self.add("plans", measure_plan(name, length, exported, Path(folder), arguments.rounds))
+                if "least" in arguments.parts:
+                    tokens = write_tokens(Path(folder) / "tokens.npy", LENGTH)
+                    for budget in BUDGETS[name]:
+                        self.add("least", measure_least(name, budget, exported, tokens, Path(folder)))
                 if name == arguments.shapes[0]:
                     self.run_first_shape(name, exported, Path(folder))
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """SmolLM2-135M over gRPC and TLS on loopback has the bits of one process: training, and generated text.
 
-    .venv/bin/python bench/split_equality.py [--steps 30] [--prompts 20] [--new 64] [--drafts 4] [--folder DIR]
+    .venv/bin/python bench/split_equality.py [--precision bf16 f32] [--steps 30] [--prompts 20] [--new 64] [--drafts 4]
+        [--folder DIR]
 
 Trains in bf16 and f32, on 1 and 4 threads, with 0 and with 2 first and last layers on the device, and compares each
 step's loss, the gradient of every M at the beginning and at the end, and the adapter; then with steps of 4
@@ -109,6 +110,7 @@ def count_equal_answers(bundles: Bundles, certificates: Path, prompts: int, new:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--precision", nargs="+", choices=["bf16", "f32"], default=["bf16", "f32"])
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--prompts", type=int, default=len(QUESTIONS))
     parser.add_argument("--new", type=int, default=64)
@@ -121,7 +123,7 @@ def main() -> None:
         make_certificates(certificates)
     model = export(arguments.folder, SEQUENCE)
     differs = False
-    for precision in ("bf16", "f32"):
+    for precision in arguments.precision:
         for kept in KEPT:
             bundles = compile_both(model, precision, kept, f"--generate-len={POSITIONS}", "--weights=int8")
             print(f"{precision}, {kept[0]} first and {kept[1]} last layers on the device", flush=True)

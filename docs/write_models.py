@@ -15,7 +15,8 @@ _INTRODUCTION = """\
 `bench/models.py` tries every causal language model type of transformers. It makes a random model of some thousand
 parameters, exports it, compiles it to f32, and compares the gradients of all its adapters with those that transformers
 and PEFT compute in float64 (`mebp verify`). A type whose gradients all agree is trained exactly; "worst" is the largest
-relative error among them. Of some such types other configurations were tried, too (`--variants`), where there are any:
+relative error among them. "Text" counts the tokens, of 32 that it writes greedily in f32, that are transformers' up to the first
+that is not. Of some such types other configurations were tried, too (`--variants`), where there are any:
 embeddings tied or not, one key and value head, biases, gelu. "Configurations" counts those that are exact, and "not so"
 says which are refused. Yet another configuration may need something that none of these does: the exporter and the
 compiler then refuse it in one line.
@@ -38,10 +39,11 @@ def page() -> str:
 
 def _exact(models: Models) -> str:
     rows = [
-        f"| {each.name} | {each.configurations} | {each.gradients} | {each.worst:.1e} | {_escape(each.others)} |"
+        f"| {each.name} | {each.configurations} | {each.gradients} | {each.worst:.1e} | {each.text} "
+        f"| {_escape(each.others)} |"
         for each in _of(models, "exact")
     ]
-    head = ["| type | configurations | gradients | worst | not so |", "| --- | --- | --- | --- | --- |"]
+    head = ["| type | configurations | gradients | worst | text | not so |", "| --- | --- | --- | --- | --- | --- |"]
     return "\n".join(["## Trained exactly", "", *head, *rows, ""])
 
 

@@ -22,7 +22,7 @@ def export(name: str, folder: Path, length: int) -> Path:
 
 
 def compile_random(exported: Path, bundle: Path, length: int, **options) -> None:
-    mebp.compile(exported, bundle, seq_len=length, optimizer="sgd", random_weights=0, **options)
+    mebp.compile(exported, bundle, seq_len=length, random_weights=0, **{"optimizer": "sgd", **options})
 
 
 def write_tokens(path: Path, length: int, rows: int = STEPS, vocabulary: int = VOCABULARY) -> Path:

@@ -3,10 +3,12 @@
 // Outlines the blocks of a model (MeBP, section 3: the training graph is cut into blocks with checkpoints between).
 //
 // 1. Find the narrow cuts of @main and the repeated run between them (NarrowCuts.h).
-// 2. A layer = one period. Before the run, embed ends before the first linear layer or attention; after it, the head
-//    begins behind the last one but its own linear layer. What is left at either side of the run, or between them where
-//    nothing repeats, is one layer more.
-// 3. Each becomes a function (flow, parameters...) -> flow and a train.block that binds the parameters. To the block a
+// 2. Before the run, embed ends before the first linear layer or attention; after it, the head begins behind the last one
+//    but its own linear layer. The layers are between: each period, and what is left at either side of the run.
+// 3. Where one of these reads other positions in several segments, as periods of local and global attention do, it is
+//    cut before each of them, so that a layer has one. A cut lies as far before its segment as the part begins before
+//    the first.
+// 4. Each becomes a function (flow, parameters...) -> flow and a train.block that binds the parameters. To the block a
 //    parameter is known by its name without the scope that all of the block lies in.
 #include "compiler/partition/NarrowCuts.h"
 #include "compiler/partition/Passes.h"
@@ -38,6 +40,24 @@ bool belongsToLayer(const Segment &segment) {
   return llvm::any_of(segment.ops, [](Operation *op) { return nn::isProduct(op) || nn::mixesRows(op); });
 }
 
+/// Adds the layers that segments from `begin` to `end` make.
+void addLayers(ArrayRef<Segment> segments, size_t begin, size_t end, SmallVectorImpl<BlockRange> &blocks) {
+  std::optional<size_t> lead; // of a layer before the segment that reads other positions
+  size_t first = begin;
+  for (size_t segment = begin; segment < end; ++segment) {
+    if (!llvm::any_of(segments[segment].ops, nn::mixesRows))
+      continue;
+    if (!lead)
+      lead = segment - begin;
+    else if (segment - *lead > first) {
+      blocks.push_back({BlockKind::Layer, first, segment - *lead});
+      first = segment - *lead;
+    }
+  }
+  if (first < end)
+    blocks.push_back({BlockKind::Layer, first, end});
+}
+
 SmallVector<BlockRange> chooseBlocks(ArrayRef<Segment> segments) {
   size_t first = 0, last = segments.size() - 1;
   while (first < last && !belongsToLayer(segments[first]))
@@ -51,12 +71,10 @@ SmallVector<BlockRange> chooseBlocks(ArrayRef<Segment> segments) {
   size_t runEnd = run.begin + run.period * run.count;
   size_t layersBegin = std::min(first, run.begin), layersEnd = std::max(last, runEnd);
   SmallVector<BlockRange> blocks = {{BlockKind::Embed, 0, layersBegin}};
-  if (layersBegin < run.begin)
-    blocks.push_back({BlockKind::Layer, layersBegin, run.begin});
+  addLayers(segments, layersBegin, run.begin, blocks);
   for (size_t begin = run.begin; begin < runEnd; begin += run.period)
-    blocks.push_back({BlockKind::Layer, begin, begin + run.period});
-  if (runEnd < layersEnd)
-    blocks.push_back({BlockKind::Layer, runEnd, layersEnd});
+    addLayers(segments, begin, begin + run.period, blocks);
+  addLayers(segments, runEnd, layersEnd, blocks);
   blocks.push_back({BlockKind::Head, layersEnd, segments.size()});
   return blocks;
 }

@@ -6,7 +6,8 @@
 // 1. Values that must share memory (accumulators, updates, values carried by loops) form groups; copies have been made
 //    where they could not (InsertCopies.cpp).
 // 2. A result joins its operand's group where the kernel works in place, sizes agree, and the operand ends there.
-// 3. Groups with an input or an output are bound by the runtime; slices have no memory of their own.
+// 3. Groups with an input or an output are bound by the runtime; slices have no memory of their own. Only what is for the
+//    caller is joined to a group's others (logits, before their cap): what flows may be where the input still is.
 // 4. The other groups, largest first, take the lowest offset that no group alive at the same time covers.
 // 5. Note whether the program may run in place (dialects/exec/InPlace.cpp), which halves what flows between blocks.
 // The verifier of exec.program runs the outcome on a shadow of its memory, and knows nothing of groups.
@@ -45,8 +46,8 @@ public:
       return failure();
     bindInputsAndOutputs();
     for (const Lifetimes::Handover &handover : lifetimes.getHandovers())
-      if (!isBound(handover.from) && !isBound(handover.to))
-        places.unite(handover.from, handover.to);
+      if (!isBound(handover.from) && (!isBound(handover.to) || isForCaller(handover.to)))
+        places.unite(handover.to, handover.from);
     makeGroups();
     placeGroups();
     writePlaces();
@@ -75,6 +76,12 @@ private:
 
   static bool isSlice(Value value) { return value.getDefiningOp<train::SliceOp>() != nullptr; }
   bool isBound(Value value) { return bound.contains(places.getNumber(value)); }
+  /// Whether it is an output whose memory is nothing else's before, unlike that of what flows between blocks.
+  bool isForCaller(Value value) {
+    auto place = bound.find(places.getNumber(value));
+    return place != bound.end() && place->second.getMemory() == exec::Memory::Output &&
+           program.getOutputPort(static_cast<unsigned>(place->second.getNumber())).getKind() == train::PortKind::Result;
+  }
 
   void bindInputsAndOutputs() {
     for (BlockArgument input : program.getBody().front().getArguments())

@@ -37,7 +37,7 @@ public:
     joinKept(terminator);
     for (OpOperand &operand : terminator->getOpOperands())
       if (leavesExact(operand))
-        exact.push_back(operand.get());
+        addExact(operand.get());
     function.walk([&](train::UpdateOp update) {
       // Rows of what the caller takes, as a value head gives them.
       if (isActivation(update.getSource()) && llvm::any_of(terminator->getOpOperands(), [&](OpOperand &operand) {
@@ -96,6 +96,15 @@ private:
       join(slice.getSource(), slice.getResult());
     } else if (auto update = dyn_cast<train::UpdateOp>(op)) {
       join(update.getDestination(), update.getResult());
+    }
+  }
+
+  /// A value for the caller, and what it may lie in the place of: logits before their cap need no memory of their own.
+  void addExact(Value value) {
+    while (value && isActivation(value)) {
+      exact.push_back(value);
+      auto kernel = value.getDefiningOp<nn::KernelOpInterface>();
+      value = kernel ? kernel.getReusable(cast<OpResult>(value).getResultNumber()) : Value();
     }
   }
 

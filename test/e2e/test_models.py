@@ -30,7 +30,8 @@ def test_every_entry_says_what_came_of_it():
 def test_an_entry_is_what_is_found(name):
     (kept,) = [each for each in tried_models().types if each.name == name]
     found = attempt(name)
-    assert (found.outcome, found.reason, found.gradients) == (kept.outcome, kept.reason, kept.gradients)
+    for said in ("outcome", "reason", "gradients", "text"):
+        assert getattr(found, said) == getattr(kept, said), said
 
 
 def test_the_command_prints_them(capsys):

@@ -31,7 +31,7 @@ def measure_optimizers(name: str, length: int, bundle: Path, tokens: Path, folde
         ("sgd", "checkpoints", checkpoints),
         ("adamw", "nothing", []),
         ("adamw", "checkpoints", checkpoints),
-        ("adamw", "checkpoints and state", state),
+        ("adamw", "checkpoints, adapter and state", state),
     ]
     cells = []
     for optimizer, in_file, options in runs:

@@ -33,6 +33,17 @@ def optimizers_table(cells: list) -> list[str]:
     ]
 
 
+def least_table(cells: list) -> list[str]:
+    """Markdown, a line each."""
+    lines = ["| shape | tokens | budget | plan | at every kernel call | polled | to the file a step | s a step |"]
+    lines.append("| --- |" + " ---: |" * 7)
+    return lines + [
+        f"| {cell.shape} | {cell.length:,} | {cell.budget} | {megabytes(cell.planned)} | {megabytes(cell.sampled)} "
+        f"| {megabytes(cell.polled.written)} | {megabytes(cell.to_file)} | {cell.seconds:.1f} |"
+        for cell in cells
+    ]
+
+
 def others_table(cells: list) -> list[str]:
     """Markdown, a line each."""
     lines = ["| system | shape | tokens | polled | clean pages |", "| --- | --- |" + " ---: |" * 3]

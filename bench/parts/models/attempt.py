@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One model type: a tiny random model of it is exported, compiled, and its gradients are compared with float64's."""
+"""One model type: a tiny random model of it is exported and compiled, its gradients are compared with float64's, its
+greedy text with transformers'."""
 
 import re
 import tempfile
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import torch
 from parts.models.configuration import list_variants, make_configuration
+from parts.models.text import NEW, PROMPT, count_equal_tokens
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 import mebp
@@ -29,6 +31,8 @@ def attempt(model_type: str, variants: bool = False) -> ModelType:
                 refusal = _refuse_any_size(model_type, Path(folder))
                 return refusal or ModelType(model_type, "untried", _line(error, folder))
             found = _verify(model_type, model, Path(folder))
+            if found.outcome == "exact":
+                found = _with_text(found, model, Path(folder))
             return _with_variants(found, Path(folder)) if variants and found.outcome == "exact" else found
         except mebp.Error as error:
             return ModelType(model_type, "refused", _line(error, folder))
@@ -36,9 +40,26 @@ def attempt(model_type: str, variants: bool = False) -> ModelType:
             return ModelType(model_type, "failed", f"{type(error).__name__}: {_line(error, folder)}")
 
 
+def _with_text(found: ModelType, model: PreTrainedModel, folder: Path) -> ModelType:
+    """Counts the tokens of its text that are transformers', or says why there is none."""
+    bundle = folder / "text.mebp"
+    try:
+        mebp.compile(
+            folder / "model" / "model.onnx",
+            bundle,
+            weights="f32",
+            precision="f32",
+            rates="none",
+            generate_len=PROMPT + NEW,
+        )
+    except mebp.Error as error:
+        return replace(found, others=f"text: {_line(error, str(folder))}")
+    return replace(found, text=count_equal_tokens(model, bundle))
+
+
 def _with_variants(found: ModelType, folder: Path) -> ModelType:
     """Counts in which other configurations the type is trained exactly, too, and says why it is not in the rest."""
-    exact, worst, others = 1, found.worst, []
+    exact, worst, others = 1, found.worst, [found.others] if found.others else []
     for label, fields in list_variants(found.name).items():
         here = folder / label
         try:

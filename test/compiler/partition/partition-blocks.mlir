@@ -226,3 +226,37 @@ func.func @main(%ids: !ids) -> tensor<?x?x50xf32, #nn.tokens> {
   %y = nn.linear(%o, %table) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32, #nn.tokens>
   return %y : tensor<?x?x50xf32, #nn.tokens>
 }
+
+// -----
+
+// What repeats has two layers, which are not alike: the second has no MLP. Each has an attention of its own.
+// CHECK-LABEL: module
+// CHECK: train.block layer @layers.0 parameters ("q" = @q, "m" = @m)
+// CHECK: train.block layer @layers.1 parameters ("q" = @q)
+// CHECK: train.block layer @layers.2 parameters ("q" = @q, "m" = @m)
+// CHECK: train.block layer @layers.3 parameters ("q" = @q)
+// CHECK: train.block head
+!ids = tensor<?x?x1xi32, #nn.tokens>
+!x = tensor<?x?x4xf32, #nn.tokens>
+!w = tensor<4x4xf32>
+nn.parameter @table : tensor<50x4xf32>
+nn.parameter @q : !w
+nn.parameter @m : !w
+func.func @main(%ids: !ids) -> tensor<?x?x50xf32, #nn.tokens> {
+  %table = nn.read_parameter @table : tensor<50x4xf32>
+  %q = nn.read_parameter @q : !w
+  %m = nn.read_parameter @m : !w
+  %0 = nn.embedding(%ids, %table) : (!ids, tensor<50x4xf32>) -> !x
+  %q0 = nn.linear(%0, %q) : (!x, !w) -> !x
+  %o0, %l0 = nn.attention(%q0, %q0, %q0) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, tensor<?x?x1xf32, #nn.tokens>)
+  %m0 = nn.linear(%o0, %m) : (!x, !w) -> !x
+  %q1 = nn.linear(%m0, %q) : (!x, !w) -> !x
+  %o1, %l1 = nn.attention(%q1, %q1, %q1) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, tensor<?x?x1xf32, #nn.tokens>)
+  %q2 = nn.linear(%o1, %q) : (!x, !w) -> !x
+  %o2, %l2 = nn.attention(%q2, %q2, %q2) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, tensor<?x?x1xf32, #nn.tokens>)
+  %m2 = nn.linear(%o2, %m) : (!x, !w) -> !x
+  %q3 = nn.linear(%m2, %q) : (!x, !w) -> !x
+  %o3, %l3 = nn.attention(%q3, %q3, %q3) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, tensor<?x?x1xf32, #nn.tokens>)
+  %logits = nn.linear(%o3, %table) : (!x, tensor<50x4xf32>) -> tensor<?x?x50xf32, #nn.tokens>
+  return %logits : tensor<?x?x50xf32, #nn.tokens>
+}

@@ -97,3 +97,17 @@ func.func private @written(%x: !x {train.port = #train.port<flow, "hidden">}) ->
   }
   return %all : !l
 }
+
+// What the caller takes is exact, and so is what it may lie in the place of.
+// CHECK-LABEL: func.func private @capped(
+// CHECK: nn.linear({{.*}} -> tensor<?x?x4xf32, #nn.tokens>
+// CHECK: nn.softcap({{.*}} -> tensor<?x?x4xf32, #nn.tokens>
+// EXEC-LABEL: exec.program @capped
+// EXEC: exec.kernel "linear"({{.*}}) at [#exec.place<[[CALLER:.*]]>]
+// EXEC: exec.kernel "softcap"({{.*}}) at [#exec.place<[[CALLER]]>]
+func.func private @capped(%x: !x {train.port = #train.port<flow, "hidden">}, %w: !w {train.port = #train.port<parameter, "p0">})
+    -> (!x {train.port = #train.port<result, "logits">}) {
+  %logits = nn.linear(%x, %w) : (!x, !w) -> !x
+  %capped = nn.softcap(%logits) {softcap = 3.0 : f32} : (!x) -> !x
+  return %capped : !x
+}

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What mixtures of experts of public shapes need: by plan, and in one real step.
+"""What models of public shapes need that are not plain Llamas: by plan, and a mixture of experts in one real step.
 
-    .venv/bin/python bench/experts.py [--shapes Qwen3-30B-A3B ...] [--lengths 256 4096] [--markdown docs/memory.md]
-    .venv/bin/python bench/experts.py --step [--layers 4] [--lengths 8 256] [--markdown docs/memory.md]
+    .venv/bin/python bench/public_shapes.py [--shapes Qwen3-30B-A3B ...] [--lengths 256 4096]
+        [--markdown docs/memory.md]
+    .venv/bin/python bench/public_shapes.py --step [--layers 4] [--lengths 8 256] [--markdown docs/memory.md]
 
 Int4 weights, bf16 activations, LoRA r=8 on all linear layers (attention and what every token goes through), AdamW,
 batch 1. A plan needs no weights. A step is made with random ones, of the first shape cut to a few layers, with none of
@@ -17,56 +18,25 @@ import tempfile
 from pathlib import Path
 
 from parts.pages import write_between_marks
+from parts.public_shapes import SHAPES
 from parts.runs import command, last_step, write_tokens
 
 import mebp
 from mebp.inspect import inspect
 from mebp.tools import find_tool, run_tool
 
-PLANS, STEPS = "bench/experts.py: plans", "bench/experts.py: steps"
-# As published; what is not said is transformers' default.
-SHAPES = {
-    "Qwen3-30B-A3B": {
-        "model_type": "qwen3_moe",
-        "hidden_size": 2048,
-        "num_hidden_layers": 48,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 4,
-        "head_dim": 128,
-        "intermediate_size": 6144,
-        "moe_intermediate_size": 768,
-        "num_experts": 128,
-        "num_experts_per_tok": 8,
-        "norm_topk_prob": True,
-        "vocab_size": 151936,
-        "max_position_embeddings": 40960,
-        "rope_theta": 1e6,
-    },
-    "Mixtral-8x7B": {
-        "model_type": "mixtral",
-        "hidden_size": 4096,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "intermediate_size": 14336,
-        "num_local_experts": 8,
-        "num_experts_per_tok": 2,
-        "vocab_size": 32000,
-        "max_position_embeddings": 32768,
-        "sliding_window": None,
-        "rope_theta": 1e6,
-    },
-}
+PLANS, STEPS = "bench/public_shapes.py: plans", "bench/public_shapes.py: steps"
 OPTIMIZER = "adamw"
+EXPORTED = 1280  # tokens at most: the graph then has windows of 1,024, and mebpc rebinds its length
 
 
 def export(name: str, folder: Path, length: int, **fields: object) -> Path:
     """The shape's graph, without weights."""
     config = folder / name
     config.mkdir(parents=True)
-    (config / "config.json").write_text(json.dumps({**SHAPES[name], "tie_word_embeddings": False, **fields}))
+    (config / "config.json").write_text(json.dumps({**SHAPES[name], **fields}))
     exported = folder / f"{name}-onnx" / "model.onnx"
-    mebp.export(config, exported, seq_len=min(length, 256), shape_only=True)
+    mebp.export(config, exported, seq_len=min(length, EXPORTED), shape_only=True)
     return exported
 
 
