@@ -94,7 +94,7 @@ def scored(policy, value, each) -> tuple[torch.Tensor, torch.Tensor]:
     ids=["k1", "k3, whitened", "two batches, clipped", "own", "own, two batches, clipped"],
 )
 def test_gradients(bundle, folder, monkeypatch, show, options):
-    """At the third update of a rollout, where ratios are not 1 and values have moved, against TRL's own formulas on a
+    """After three updates of a rollout, where ratios are not 1 and values have moved, against TRL's own formulas on a
     padded batch. Completions end, are cut off, and are as long as they may be."""
     random = np.random.default_rng(3)
     written = [random.integers(3, 200, length).tolist() for length in (4, 7, ROOM, 5)]
@@ -112,7 +112,7 @@ def test_gradients(bundle, folder, monkeypatch, show, options):
         return [found[0], found[-1]]
 
     base = references(torch.float64)
-    for number in range(2):
+    for number in range(3):
         objective.step(session, number)
     episodes = objective._current
     assert sorted(each.length for each in episodes) == [5, 6, 8, ROOM]
@@ -137,7 +137,7 @@ def test_gradients(bundle, folder, monkeypatch, show, options):
     reference = reference * (torch.arange(ROOM) < lengths[:, None])
     advantages, returns = ppo_reference.targets(given, old, reference, values, rewards, lengths, ended)
 
-    batch = objective._batch(0, 2)
+    batch = objective._batch(0, 3)
     rows = [next(row for row, other in enumerate(episodes) if other is each) for each in batch]
 
     def loss(policy, value):
@@ -162,7 +162,7 @@ def test_gradients(bundle, folder, monkeypatch, show, options):
     found = []
     apply = session.apply
     monkeypatch.setattr(session, "apply", lambda: (found.append(session.gradients()), apply())[1])
-    step = objective.step(session, 2)
+    step = objective.step(session, 3)
     assert step.result.loss == pytest.approx(total, rel=1e-4, abs=2e-6)
     assert step.result.tokens == sum(each.tokens for each in batch)
     for ours, wanted, by_torch in zip(found, exact, torchs, strict=True):

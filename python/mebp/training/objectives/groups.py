@@ -21,6 +21,7 @@ from mebp.training.objectives.rollouts import OVERFLOWS, Added, Kept, Rollouts
 from mebp.training.options import TrainingOptions
 
 _EQUAL = "frac_reward_zero_std"  # groups whose rewards are all the same
+_UNSCORED = "completions/unscored"  # those that no reward scored, whose advantage is 0
 
 
 @dataclass
@@ -49,7 +50,7 @@ class Groups(Rollouts):
         super().__init__(options, tokenizer, length, writing, least=2)
 
     def _names(self) -> Iterator[str]:
-        yield from ("reward", "reward_std", _EQUAL, "entropy")
+        yield from ("reward", "reward_std", _EQUAL, _UNSCORED, "entropy")
         if self._grpo.needs_reference:
             yield "kl"
         if self._updates > 1:
@@ -94,7 +95,8 @@ class Groups(Rollouts):
         size = self._group
         found = advantages(rewards, replace(self._advantages, num_generations=size))
         self._equal.add(found, size)
-        self._outcome |= found.metrics | {_EQUAL: found.equal_groups / len(written)}
+        unscored = float(np.isnan(rewards).all(axis=1).sum())
+        self._outcome |= found.metrics | {_EQUAL: found.equal_groups / len(written), _UNSCORED: unscored}
         return found.values
 
     def _end_epoch(self) -> None:
