@@ -10,6 +10,7 @@ import torch
 from safetensors.numpy import load_file
 
 import mebp
+from mebp.inspect import inspect
 from mebp.tokenizer import Tokenizer
 from mebp.training.log import Record, read_log
 from mebp.training.objectives import make_objective
@@ -246,6 +247,18 @@ def test_command(bundle, folder, tmp_path, kind):
             assert 0 < moved <= 0.0201 < max(np.abs(now[key]).max() for key in now if "lora_A" not in key)
     # An adapter of PPO is trained on by a bundle without a value head.
     assert command("generate", bundle, "--adapter", tmp_path / "whole-adapter", "--prompt", "Oil").returncode == 0
+
+
+def test_a_budget_without_room_for_two_adapters(folder, tmp_path):
+    """What fits with a shared head does not with two adapters."""
+    options = {"seq_len": LENGTH, "generate_len": LENGTH, "value_head": True, "objective": "ppo", "spill": "none"}
+    (tmp_path / "free").mkdir()
+    peak = inspect(make_bundle(folder / "source", tmp_path / "free", **options))["plan"]["peak_bytes"]
+    bundle = make_bundle(folder / "source", tmp_path, memory_budget=f"{peak}B", **options)
+    asked = {"reward": f"{folder / 'rewards.py'}:high", "max_completion": 4, "steps": 1, "progress": False}
+    with pytest.raises(mebp.Error, match="was compiled for a budget of .* --value-model own.* --value-adapter"):
+        mebp.train(bundle, folder / "prompts.jsonl", objective="ppo", value_model="own", **asked)
+    assert mebp.train(bundle, folder / "prompts.jsonl", objective="ppo", **asked).session.steps == 1
 
 
 def test_handed_in(bundle, folder, tmp_path):

@@ -125,8 +125,9 @@ def _check_budget(peak: int, budget: int) -> None:
     if budget and peak > budget:
         raise Error(
             f"this run needs {peak / 1e6:.1f} MB, and the bundle was compiled for a budget of {budget / 1e6:.1f} MB; "
-            "leave out --accumulate, --in-flight or --momentum, give --clip-recompute or no --clip, take --optimizer "
-            "sgd or fewer --threads, or compile for it: mebpc has --accumulate, --clip, --objective and --threads, too"
+            "leave out --accumulate, --in-flight, --momentum or --value-model own, give --clip-recompute or no --clip, "
+            "take --optimizer sgd or fewer --threads, or compile for it: mebpc has --accumulate, --clip, --objective, "
+            "--value-adapter and --threads, too"
         )
 
 
