@@ -22,6 +22,8 @@ static constexpr char tensorsName[] = "/adapter_model.safetensors";
 static constexpr char configName[] = "/adapter_config.json";
 // A value head is for training on alone, and PEFT would not know it.
 static constexpr char valueHeadName[] = "/value_head.safetensors";
+// The adapter that it is on, where that is not the policy's.
+static constexpr char valueAdapterName[] = "/value_adapter.safetensors";
 
 Status checkLora(const Session &session) {
   if (session.bundle().model().lora().rank() > 0)
@@ -75,7 +77,7 @@ static Status writeAsLora(const Session &session, const std::string &folder) {
   return finish(file);
 }
 
-static Status writeFile(const Session &session, const Numbers &numbers, const SafeMetadata &metadata,
+static Status writeFile(const Session &session, Adapter of, const Numbers &numbers, const SafeMetadata &metadata,
                         const std::string &path) {
   FileReplacement file(path);
   std::vector<TensorHead> matrices;
@@ -88,7 +90,7 @@ static Status writeFile(const Session &session, const Numbers &numbers, const Sa
   std::vector<float> values;
   for (uint32_t i : numbers) {
     values.resize(session.trainables.elements(i));
-    if (Status status = session.trainables.read(i, values.data()); !status.ok())
+    if (Status status = session.trainables.read(i, of, values.data()); !status.ok())
       return status;
     file.write(values.data(), values.size() * sizeof(float));
   }
@@ -98,11 +100,18 @@ static Status writeFile(const Session &session, const Numbers &numbers, const Sa
 static Status writeTensors(const Session &session, const std::string &folder) {
   const format::Bundle &bundle = session.bundle().content();
   const SafeMetadata plain = {{"format", "pt"}};
+  const bool hasOwn = session.trainables.hasValueAdapter();
+  const Adapter ofValues = hasOwn ? Adapter::Value : Adapter::Policy;
   if (const Numbers numbers = numbersOf(bundle, true); !numbers.empty())
-    if (Status status = writeFile(session, numbers, plain, folder + valueHeadName); !status.ok())
+    if (Status status = writeFile(session, ofValues, numbers, plain, folder + valueHeadName); !status.ok())
+      return status;
+  if (hasOwn)
+    if (Status status = writeFile(session, ofValues, numbersOf(bundle, false), plain, folder + valueAdapterName);
+        !status.ok())
       return status;
   const SafeMetadata metadata = isPrivateLora(bundle) ? metadataOfDrawn(bundle) : plain;
-  if (Status status = writeFile(session, numbersOf(bundle, false), metadata, folder + ownTensorsName(bundle));
+  if (Status status =
+          writeFile(session, Adapter::Policy, numbersOf(bundle, false), metadata, folder + ownTensorsName(bundle));
       !status.ok())
     return status;
   return isPrivateLora(bundle) ? writeAsLora(session, folder) : Status();
@@ -123,7 +132,7 @@ static Status linkOthers(const std::string &folder, const format::FolderReplacem
     const std::string path = folder + "/" + name;
     struct stat information;
     if ("/" + name == tensorsName || "/" + name == configName || "/" + name == privateTensorsName ||
-        "/" + name == valueHeadName)
+        "/" + name == valueHeadName || "/" + name == valueAdapterName)
       continue;
     if (::stat(path.c_str(), &information) != 0 || !S_ISREG(information.st_mode))
       return failure(MEBP_INVALID_ARGUMENT,
@@ -156,7 +165,7 @@ static Status replaceAdapter(const Session &session, const std::string &text, co
 Status saveAdapter(const Session &session, const std::string &folder) {
   if (Status status = checkLora(session); !status.ok())
     return status;
-  if (Status status = session.trainables.checkWhole(); !status.ok())
+  if (Status status = session.trainables.checkSaves(); !status.ok())
     return status;
   if (Status status = makeFolder(folder); !status.ok())
     return status;
@@ -166,7 +175,8 @@ Status saveAdapter(const Session &session, const std::string &folder) {
     return settings.status();
   const format::Bundle &bundle = session.bundle().content();
   const bool hasOtherM = !isPrivateLora(bundle) && fileSize(folder + privateTensorsName).ok();
-  const bool hasOtherValues = numbersOf(bundle, true).empty() && fileSize(folder + valueHeadName).ok();
+  const bool hasOtherValues = (numbersOf(bundle, true).empty() && fileSize(folder + valueHeadName).ok()) ||
+                              (!session.trainables.hasValueAdapter() && fileSize(folder + valueAdapterName).ok());
   if (settings.ok() && (*settings != text || hasOtherM || hasOtherValues))
     return replaceAdapter(session, text, folder);
   if (Status status = writeTensors(session, folder); !status.ok() || settings.ok())
@@ -182,6 +192,7 @@ uint64_t adapterDiskBytes(const Session &session, const std::string &folder) {
       for (const TensorHead &head : headsOfLora(trainable))
         elements += head.shape[0] * head.shape[1];
   }
+  elements *= session.trainables.hasValueAdapter() ? 2 : 1;
   uint64_t needed = 2 * elements * sizeof(float);
   Result<uint64_t> there = fileSize(folder + tensorsName);
   return there.ok() ? needed - std::min(needed, *there) : needed;
@@ -302,7 +313,10 @@ Status loadAdapter(Session &session, const std::string &folder) {
   if (!config.ok())
     return config.status();
   const format::Bundle &bundle = session.bundle().content();
-  const std::string path = folder + ownTensorsName(bundle);
+  // The one in use is replaced. A head that is on an adapter of its own comes with that one alone.
+  const bool hasValueAdapter = fileSize(folder + valueAdapterName).ok();
+  const bool takesValues = session.trainables.adapterInUse() == Adapter::Value && hasValueAdapter;
+  const std::string path = folder + (takesValues ? valueAdapterName : ownTensorsName(bundle));
   if (isPrivateLora(bundle) && fileSize(path).status().code() == MEBP_NOT_FOUND)
     return failure(MEBP_INCOMPATIBLE,
                    "%s: has no %s, of which a bundle of --adapter private-lora reads its M; choose an adapter that "
@@ -319,7 +333,7 @@ Status loadAdapter(Session &session, const std::string &folder) {
     return status.in(path);
   const std::string valuePath = folder + valueHeadName;
   valueHead.numbers = numbersOf(bundle, true);
-  if (!valueHead.numbers.empty() && fileSize(valuePath).ok()) {
+  if (!valueHead.numbers.empty() && takesValues == hasValueAdapter && fileSize(valuePath).ok()) {
     Status status = open(valuePath, valueHead);
     if (status.ok())
       status = matchValueHead(bundle, valueHead).in(valuePath);
