@@ -16,7 +16,8 @@ from mebp.training.options import TrainingOptions
 from mebp.training.reports import Reports
 from mebp.training.standing import Standing
 
-ADAPTER_FILES = "adapter_config.json", "adapter_model.safetensors"
+VALUE_FILES = "value_head.safetensors", "value_adapter.safetensors"
+ADAPTER_FILES = "adapter_config.json", "adapter_model.safetensors", *VALUE_FILES
 TABLE, PICTURE = "training.csv", "training.png"  # beside them
 CURVES = {TABLE: outputs.LOG, PICTURE: outputs.PICTURE}
 
