@@ -19,14 +19,17 @@ def NN_ParameterOp : Op<NN_Dialect, "parameter", [Symbol]> {
     router's, and PEFT finds none to adapt. `storage`: how weights.bin has it, as --weights calls it, once
     mebp-assign-storage has decided. A trainable parameter starts as it is stored or, with an `initial_bound`, uniform
     in [-initial_bound, initial_bound]; it is stored nowhere then. `gradient_rank`: its gradient is projected to so many
-    dimensions. `between`: it is the M of an adapter B M A, of these A and B.
+    dimensions. `between`: it is the M of an adapter B M A, of these A and B. `adapts`: it is a factor of this
+    parameter's adapter, whose name PEFT does not make of the parameter's. `shape`: what the model's own tensor has, where
+    that is of another rank, as that of experts is.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<AnyRankedTensor>:$type,
                        OptionalAttr<NN_ExternalDataAttr>:$data, OptionalAttr<ArrayAttr>:$pieces,
                        OptionalAttr<ElementsAttr>:$inline_data,
                        OptionalAttr<NN_DrawnAttr>:$drawn, UnitAttr:$transposed, UnitAttr:$bare,
                        OptionalAttr<StrArrayAttr>:$aliases, OptionalAttr<StrAttr>:$storage, UnitAttr:$trainable, OptionalAttr<F32Attr>:$initial_bound,
-                       OptionalAttr<I64Attr>:$gradient_rank, OptionalAttr<FlatSymbolRefArrayAttr>:$between);
+                       OptionalAttr<I64Attr>:$gradient_rank, OptionalAttr<FlatSymbolRefArrayAttr>:$between,
+                       OptionalAttr<FlatSymbolRefAttr>:$adapts, OptionalAttr<DenseI64ArrayAttr>:$shape);
   let assemblyFormat = "$sym_name `:` $type attr-dict";
   let hasVerifier = 1;
   let skipDefaultBuilders = 1;
