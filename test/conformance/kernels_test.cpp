@@ -127,6 +127,7 @@ TEST(BackendKernels, Attention) {
       attributes.push_back({"softcap", softcap});
     expectAgreementInBoth({"attention", {rows(30), rows(10), rows(10)}, {rows(30), lse}, attributes});
     expectAgreementInBoth({"attention", {rows(30), rows(10), rows(10), starts}, {rows(30), lse}, attributes});
+    expectAgreementInBoth({"attention", {rows(30), rows(10), rows(10), starts, {1, 6}}, {rows(30), lse}, attributes});
     Matrix sum = {tokens, 10};
     Call gradient = {"attention_gradient",
                      {rows(30), rows(10), rows(10), rows(30), lse, rows(30)},

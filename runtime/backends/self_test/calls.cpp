@@ -105,6 +105,7 @@ private:
       addBoth("attention_gradient", {rows(96), rows(32), rows(32), rows(96), lse, rows(96), sum, sum},
               {rows(96), accumulating(sum, 6), accumulating(sum, 7)}, attributes);
       addBoth("attention", {rows(96), rows(32), rows(32), starts()}, {rows(96), lse}, attributes);
+      addBoth("attention", {rows(96), rows(32), rows(32), starts(), exact(1, 6)}, {rows(96), lse}, attributes);
       addBoth("attention_gradient", {rows(96), rows(32), rows(32), rows(96), lse, rows(96), sum, sum, starts()},
               {rows(96), accumulating(sum, 6), accumulating(sum, 7)}, attributes);
     }
