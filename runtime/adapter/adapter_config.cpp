@@ -119,17 +119,25 @@ std::vector<std::string> targetParametersOf(const std::string &text) {
 
 // A factor of a parameter is called by the module that has it, which may have several.
 static Status checkTargetParameters(const std::vector<std::string> &targets, const format::Bundle &bundle) {
+  auto names = [](const std::string &target, const format::Trainable &trainable) {
+    return trainable.adapts() == target || format::endsWith(trainable.adapts(), "." + target);
+  };
   for (const format::Trainable &trainable : bundle.trainables()) {
-    const std::string &name = trainable.adapts();
-    const bool isNamed = std::any_of(targets.begin(), targets.end(), [&](const std::string &target) {
-      return name == target || format::endsWith(name, "." + target);
-    });
-    if (!name.empty() && !isNamed)
+    const bool isNamed = std::any_of(targets.begin(), targets.end(),
+                                     [&](const std::string &target) { return names(target, trainable); });
+    if (!trainable.adapts().empty() && !isNamed)
       return failure(MEBP_INCOMPATIBLE,
                      "target_parameters has no '%s', which this bundle trains; take an adapter that has, or compile "
                      "with this one's in --lora-targets",
-                     name.c_str());
+                     trainable.adapts().c_str());
   }
+  for (const std::string &target : targets)
+    if (std::none_of(bundle.trainables().begin(), bundle.trainables().end(),
+                     [&](const format::Trainable &trainable) { return names(target, trainable); }))
+      return failure(MEBP_UNSUPPORTED,
+                     "target_parameters is not supported for '%s', which this bundle does not train; train the adapter "
+                     "without it, or compile with it in --lora-targets",
+                     target.c_str());
   return Status();
 }
 
