@@ -212,10 +212,18 @@ LogicalResult TokenFlattener::flattenAttention(nn::OnnxOp node) {
       features(operands[2]->flat) != heads[2] * width)
     return emitUnsupported(node) << "queries, keys and values are not of one width, or key heads do not divide the "
                                     "query heads";
-  auto attention = nn::AttentionOp::create(builder, node.getLoc(), tokenType(heads[0] * width), tokenType(heads[0]),
-                                           operands[0]->flat, operands[1]->flat, operands[2]->flat, Value(), heads[0],
-                                           heads[1], toFloat(getFloat(node, "scale")), getInteger(node, "window"),
-                                           /*capacity=*/0, dyn_cast_or_null<FloatAttr>(getAttribute(node, "softcap")));
+  Value sinks;
+  if (node.getInputs().size() > 3) {
+    auto vector = viewParameter(node, node.getInputs()[3], {heads[0]});
+    if (failed(vector))
+      return failure();
+    sinks = *vector;
+  }
+  auto attention =
+      nn::AttentionOp::create(builder, node.getLoc(), tokenType(heads[0] * width), tokenType(heads[0]),
+                              operands[0]->flat, operands[1]->flat, operands[2]->flat, Value(), sinks, heads[0],
+                              heads[1], toFloat(getFloat(node, "scale")), getInteger(node, "window"),
+                              /*capacity=*/0, dyn_cast_or_null<FloatAttr>(getAttribute(node, "softcap")));
   define(node, attention.getOutput(), operands[0]->layout);
   return success();
 }

@@ -17,7 +17,7 @@ from mebp.plan import Plan
 from mebp.private_lora import is_factor
 from mebp.sequences import Sequences
 from mebp.step_result import StepResult
-from mebp.trained_model import TrainedModel
+from mebp.trained_model import TrainedModel, model_shapes
 
 
 class Session(Sequences):
@@ -418,7 +418,8 @@ class Session(Sequences):
             trained = names.get(self._description["weights"][index]["name"])
             return self._bundle.read_weight(index) if trained is None else self._session.read_trainable(trained)
 
-        return TrainedModel(self.path, self._description, [shape for _, shape in self._bundle.weights()], read)
+        shapes = model_shapes(self._description, self._bundle.weights())
+        return TrainedModel(self.path, self._description, shapes, read)
 
     def save_model(self, folder: str | os.PathLike[str]) -> None:
         """Writes the model with its trained weights as the new transformers folder `folder`, whole or not at all.

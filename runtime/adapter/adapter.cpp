@@ -198,18 +198,25 @@ uint64_t adapterDiskBytes(const Session &session, const std::string &folder) {
   return there.ok() ? needed - std::min(needed, *there) : needed;
 }
 
-// The modules that the adapter has tensors of, as mebpc's --lora-targets takes them.
-static std::string targetsOf(const std::vector<SafeTensor> &tensors) {
-  std::set<std::string> modules;
+// The modules that the adapter has tensors of, and the parameters that its settings name, as mebpc's --lora-targets
+// takes them.
+static std::string targetsOf(const std::vector<SafeTensor> &tensors, const std::vector<std::string> &parameters) {
+  std::set<std::string> modules, ofParameters = {"base_layer"}; // an adapter within another
+  for (const std::string &name : parameters)
+    ofParameters.emplace(format::moduleOf(format::ownerOf(name)));
   for (const SafeTensor &tensor : tensors)
     modules.emplace(format::moduleOf(format::adaptedLayer(tensor.name)));
+  for (const std::string &name : ofParameters)
+    modules.erase(name);
+  modules.insert(parameters.begin(), parameters.end());
   std::string list;
   for (const std::string &name : modules)
     list += (list.empty() ? "" : ",") + name;
   return list;
 }
 
-static Status checkNoOthers(const std::vector<SafeTensor> &tensors, const format::Bundle &bundle) {
+static Status checkNoOthers(const std::vector<SafeTensor> &tensors, const std::vector<std::string> &parameters,
+                            const format::Bundle &bundle) {
   std::set<std::string> trained;
   for (const format::Trainable &trainable : bundle.trainables())
     trained.insert(trainable.name());
@@ -222,7 +229,7 @@ static Status checkNoOthers(const std::vector<SafeTensor> &tensors, const format
     if (!trained.count(tensor.name))
       return failure(MEBP_INCOMPATIBLE,
                      "has '%s', which this bundle does not train; compile its base model with --lora-targets %s",
-                     tensor.name.c_str(), targetsOf(tensors).c_str());
+                     tensor.name.c_str(), targetsOf(tensors, parameters).c_str());
   return Status();
 }
 
@@ -269,9 +276,10 @@ static Status take(Session &session, const Matched &matched) {
   return matched.file.isCut() ? failure(MEBP_IO, "was cut off while it was read; load an adapter again") : Status();
 }
 
-static Status match(const format::Bundle &bundle, const SafeMetadata &metadata, Matched &out) {
+static Status match(const format::Bundle &bundle, const std::vector<std::string> &parameters,
+                    const SafeMetadata &metadata, Matched &out) {
   const std::vector<SafeTensor> &tensors = out.tensors;
-  if (Status status = checkNoOthers(tensors, bundle); !status.ok())
+  if (Status status = checkNoOthers(tensors, parameters, bundle); !status.ok())
     return status;
   std::unordered_map<std::string, const SafeTensor *> byName;
   for (const SafeTensor &tensor : tensors)
@@ -284,7 +292,7 @@ static Status match(const format::Bundle &bundle, const SafeMetadata &metadata, 
       return failure(MEBP_INCOMPATIBLE,
                      "lacks '%s', which this bundle trains; take an adapter of all its target modules (this one has "
                      "%s), or compile with this one's",
-                     trainable.name().c_str(), targetsOf(tensors).c_str());
+                     trainable.name().c_str(), targetsOf(tensors, parameters).c_str());
     if (Status status = checkTensor(*found->second, trainable); !status.ok())
       return status;
     out.values.push_back(found->second);
@@ -329,7 +337,7 @@ Status loadAdapter(Session &session, const std::string &folder) {
   SafeMetadata metadata;
   if (Status status = open(path, adapter, &metadata); !status.ok())
     return status;
-  if (Status status = match(bundle, metadata, adapter); !status.ok())
+  if (Status status = match(bundle, targetParametersOf(*config), metadata, adapter); !status.ok())
     return status.in(path);
   const std::string valuePath = folder + valueHeadName;
   valueHead.numbers = numbersOf(bundle, true);

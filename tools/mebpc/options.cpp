@@ -255,7 +255,8 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   app.add_option("--lora-alpha", lora.alpha, "scale adapters by alpha / rank")->capture_default_str();
   app.add_option(
          "--lora-targets", lora.targets,
-         "layers to adapt: all-linear, which leaves the head out, or names such as q_proj,lm_head; private-lora "
+         "layers to adapt: all-linear, which leaves the head out, or names such as q_proj,lm_head or, of experts, "
+         "experts.down_proj; private-lora "
          "adapts q_proj,k_proj,v_proj where nothing is given")
       ->delimiter(',')
       ->capture_default_str();

@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from mebp import outputs
+from mebp.expert_adapters import adapted_parameters, unreached
+from mebp.inspect import inspect
 from mebp.session import Session
 from mebp.trained_model import MODEL_FILE, is_trained_model
 from mebp.training import state
@@ -114,6 +116,11 @@ class Keeper:
             write_card(folder, self._options, self.session, self._description, self._standing, self._command)
         self._kept[f"the {self.what}"] = self.session.steps, folder
         return folder
+
+    def find_unreached(self) -> str | None:
+        """The experts whose adapters no token has changed, in a few words."""
+        description = inspect(self.session.path)
+        return unreached(self.session.trainables(), description) if adapted_parameters(description) else None
 
     @property
     def has_result(self) -> bool:

@@ -422,6 +422,8 @@ class _Run:
         folder = self.keeper.save_result()
         if folder:
             reporter.say(f"{self.keeper.what}: {folder}")
+            if missed := self.keeper.find_unreached():
+                reporter.say(f"note: no token went to {missed}, so their adapters are still zero")
         elif self.keeper.folder:
             best = f"eval loss {self.standing.best_loss:.4f}, after step {self.standing.best_step}"
             reporter.say(f"{self.keeper.what}: {self.keeper.folder} ({best})")

@@ -16,22 +16,35 @@ struct Shape {
   int32_t window;
   float softcap = 0;
   int64_t sampleLength = 0; // several in a sequence; 0: it is one
+  bool hasSinks = false;
 };
 
 // Sequences around the tiles of 64 keys and 32 lanes, head sizes that are no multiple of a vector, one that leaves the
 // gradient little of the workspace, one that exceeds it, and heads enough that tasks take two tiles of keys on as many
 // as three threads (24 tasks). Two have a softcap that scores reach. The last ones have samples that begin within
-// tiles, at their borders, and with each token.
-constexpr Shape shapes[] = {{1, 1, 1, 1, 8, 0},           {3, 1, 4, 2, 5, 0},
-                            {2, 40, 6, 2, 24, 0},         {1, 65, 3, 3, 64, 0},
-                            {1, 130, 3, 1, 33, 0},        {1, 200, 4, 1, 16, 50},
-                            {2, 110, 2, 2, 40, 7},        {1, 33, 5, 1, 256, 0},
-                            {1, 20, 2, 1, 400, 0},        {1, 65, 1, 1, 383, 0},
-                            {3, 140, 8, 4, 8, 0},         {3, 170, 4, 4, 8, 50},
-                            {2, 70, 6, 2, 24, 0, 1.5f},   {1, 200, 4, 1, 33, 50, 3.0f},
-                            {2, 200, 4, 2, 16, 0, 0, 37}, {3, 130, 6, 2, 24, 20, 0, 64},
-                            {1, 70, 2, 1, 8, 0, 1.5f, 1}, {1, 300, 3, 3, 64, 0, 0, 110},
-                            {1, 20, 2, 1, 400, 0, 0, 7}};
+// tiles, at their borders, and with each token; or sinks, which are far above scores in one head and far below in
+// another.
+constexpr Shape shapes[] = {{1, 1, 1, 1, 8, 0},
+                            {3, 1, 4, 2, 5, 0},
+                            {2, 40, 6, 2, 24, 0},
+                            {1, 65, 3, 3, 64, 0},
+                            {1, 130, 3, 1, 33, 0},
+                            {1, 200, 4, 1, 16, 50},
+                            {2, 110, 2, 2, 40, 7},
+                            {1, 33, 5, 1, 256, 0},
+                            {1, 20, 2, 1, 400, 0},
+                            {1, 65, 1, 1, 383, 0},
+                            {3, 140, 8, 4, 8, 0},
+                            {3, 170, 4, 4, 8, 50},
+                            {2, 70, 6, 2, 24, 0, 1.5f},
+                            {1, 200, 4, 1, 33, 50, 3.0f},
+                            {2, 200, 4, 2, 16, 0, 0, 37},
+                            {3, 130, 6, 2, 24, 20, 0, 64},
+                            {1, 70, 2, 1, 8, 0, 1.5f, 1},
+                            {1, 300, 3, 3, 64, 0, 0, 110},
+                            {1, 20, 2, 1, 400, 0, 0, 7},
+                            {2, 70, 6, 2, 24, 0, 0, 0, true},
+                            {1, 200, 4, 1, 33, 50, 0, 37, true}};
 
 Attributes attributesOf(const Shape &shape) {
   Attributes attributes;
@@ -52,13 +65,15 @@ struct Case {
       positions.push_back(static_cast<int32_t>(token % shape.sequence / shape.sampleLength * shape.sampleLength));
     if (shape.sampleLength)
       starts = Value::integers(positions);
+    if (shape.hasSinks)
+      sinks = Value::random(1, shape.heads, 5, 8.0f);
     auto results = run(forward(0, tokens), InstructionSet::Reference);
     o = results[0], lse = results[1];
   }
 
   CallSpec forward(int64_t first, int64_t count) const {
     return {"attention",
-            {q.rows(first, count), k, v, startsOf(first, count)},
+            {q.rows(first, count), k, v, startsOf(first, count), sinks},
             {Value::constant(count, width, 0), Value::constant(count, shape.heads, 0)},
             attributesOf(shape),
             shape.sequence};
@@ -79,7 +94,7 @@ struct Case {
 
   Shape shape;
   int64_t tokens, width, kvWidth;
-  Value q, k, v, starts, upstream, o, lse;
+  Value q, k, v, starts, sinks, upstream, o, lse;
 };
 
 } // namespace
@@ -152,6 +167,19 @@ TEST(Attention, SamplesDoNotKnowOfEachOther) {
       for (size_t i = 0; i < 3; ++i)
         EXPECT_LE(distance(backward[i].rows(first, length).elements(), gradients[i].elements()), 4e-6);
     }
+  }
+}
+
+// What a sink takes is what a key would that has this score, and zeros for its value.
+TEST(Attention, ASinkIsAKeyWithoutAValue) {
+  const Value q = Value::constant(1, 1, 1), k = Value::constant(1, 1, 0.5f), v = Value::constant(1, 1, 3);
+  Attributes attributes;
+  attributes.heads = attributes.kvHeads = 1, attributes.scale = 1;
+  const double all = std::exp(0.5) + std::exp(2);
+  for (InstructionSet set : {instructionSet(), InstructionSet::Reference}) {
+    auto found = run({"attention", {q, k, v, Value(), Value::constant(1, 1, 2)}, {v, v}, attributes, 1}, set);
+    EXPECT_NEAR(found[0].element(0, 0), 3 * std::exp(0.5) / all, 1e-6);
+    EXPECT_NEAR(found[1].element(0, 0), std::log(all), 1e-6);
   }
 }
 

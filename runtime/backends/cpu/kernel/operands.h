@@ -37,6 +37,13 @@ inline int64_t startOf(const Tensor &starts, int64_t row) {
   return starts.present() ? starts.i32()[row * starts.stride] : 0;
 }
 
+// The score without a key that a head's softmax has.
+inline float sinkOf(const Tensor &sinks, int64_t head) {
+  float sink = 0;
+  dequantize(sinks, 0, head, 1, &sink);
+  return sink;
+}
+
 // The row of a position of a batch item, in keys or values: of the step's tokens, or of a state of some capacity.
 inline int64_t rowOfKey(int64_t item, int64_t position, int64_t capacity, const Context &context) {
   return capacity ? item * capacity + position % capacity : item * context.sequence + position;

@@ -52,7 +52,8 @@ void attendToState(Call &call) {
   };
   std::vector<array> outputs, sums;
   for (int item = 0; item < batch; ++item) {
-    const Softmax softmax(heads.scores(heads.queries(rowsOf(q, item * count, count)), keysOf(1, item), query, key));
+    const Softmax softmax(heads.scores(heads.queries(rowsOf(q, item * count, count)), keysOf(1, item), query, key),
+                          heads.sinks(call));
     outputs.push_back(heads.fromQueries(product(softmax.p, keysOf(2, item)) / softmax.total));
     sums.push_back(heads.fromQueries(softmax.logarithm()));
   }
