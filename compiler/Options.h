@@ -111,6 +111,7 @@ struct Training {
   uint64_t residentLimit = 0;    // of the mapped weights in memory, in bytes; 0: the system decides
   bool sums = false;             // gradients of several sequences, as preferences and rewards do
   bool keeps = false;            // all gradients of a step, as clipping does, which needs their norm
+  bool hasValueAdapter = false;  // a second one, of the value head's own
   bool writes = false;           // the text that it trains on: what generating needs is beside
 };
 

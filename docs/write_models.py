@@ -16,13 +16,22 @@ _INTRODUCTION = """\
 `bench/models.py` tries every causal language model type of transformers. It makes a random model of some thousand
 parameters, exports it, compiles it to f32, and compares the gradients of all its adapters with those that transformers
 and PEFT compute in float64 (`mebp verify`). A type whose gradients all agree is trained exactly; "worst" is the largest
-relative error among them. "Text" counts the tokens, of 32 that it writes greedily in f32, that are transformers' up to the first
-that is not. Of some such types other configurations were tried, too (`--variants`), where there are any:
+relative error among them. "Text" counts the tokens, of 32 that it writes greedily in f32, that are transformers' up to
+the first that is not. Of some such types other configurations were tried, too (`--variants`), where there are any:
 embeddings tied or not, one key and value head, biases, gelu. "Configurations" counts those that are exact, and "not so"
 says which are refused. Yet another configuration may need something that none of these does: the exporter and the
 compiler then refuse it in one line.
 
 Types with `, classify` are encoders with a head that tells texts apart (`mebp train --task classify`).
+"""
+_OTHER_EXPORTERS = """\
+## Graphs of other exporters
+
+`mebpc` also reads what `torch.onnx.export` writes of a transformers model, by either of its exporters, in opsets 18 to
+23, with fixed or symbolic sizes (`test/e2e/test_plain_onnx.py` compares logits). Beside input_ids it may read
+attention_mask and position_ids: rows are whole sequences, so these are bound to ones and to 0, 1, 2, ... A linear layer
+whose weight has lost its name gets that of its module. One line refuses a cache, a mask of another shape, and tables of
+cosines that the exporter has computed already: with fixed sizes, give it `optimize=False`.
 """
 _MEANINGS = {
     "wrong": "It exports and compiles, but at least one gradient disagrees. Do not train these.",
@@ -37,7 +46,7 @@ def page() -> str:
     models = tried_models()
     parts = [_INTRODUCTION.format(summary=models.summary()), _exact(models)]
     parts += [_section(models, outcome, meaning) for outcome, meaning in _MEANINGS.items() if models.count(outcome)]
-    return "\n".join(parts)
+    return "\n".join([*parts, _OTHER_EXPORTERS])
 
 
 def _exact(models: Models) -> str:

@@ -57,8 +57,13 @@ inline uint64_t ofWeight(const HeldCall &call) {
 }
 
 // All of them as numbers, for each slot chooses one; and of each slot what it multiplies, where a token has that once.
+// What lies in columns is brought into rows, for which it is as large again.
 inline uint64_t ofExperts(const HeldCall &call) {
   const HeldMatrix &weight = call.operands[1], &ids = call.operands[2];
+  const HeldMatrix &y = call.signature.operands[0].shape[1] == 'Y' ? call.operands[0] : call.results[0];
+  const HeldMatrix &x = call.signature.operands[0].shape[1] == 'Y' ? call.results[0] : call.operands[0];
+  if (weight.rows * ids.columns == y.columns)
+    return 2 * weight.elements() * sizeof(float) + x.bytesAsNumbers();
   const uint64_t numbers = weight.storage == Storage::F32 ? 0
                            : isQuantised(weight.storage)  ? weight.elements() * perNumber
                                                           : weight.bytesAsNumbers();

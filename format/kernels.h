@@ -256,7 +256,8 @@ inline constexpr KernelSignature table[] = {
         .under(Rule::Rotary)
         .needing(2 * sizeof(float), Per::Frequency),
     KernelSignature{"attention",
-                    {activation("q", "NQ"), activation("k", "SU"), activation("v", "SU"), starts()},
+                    {activation("q", "NQ"), activation("k", "SU"), activation("v", "SU"), starts(),
+                     optional(weight("sinks", "1H"))},
                     {activation("o", "NQ"), exact("lse", "NH")}}
         .ofTokens()
         .inOrder()

@@ -70,9 +70,11 @@ struct ExpertExtents {
     const Extents ids = extentsOf('J'), y = extentsOf('Y'), weight = extentsOf('K');
     if (ids.columns <= 0 || y.columns <= 0)
       return;
-    slots = ids.columns, tokens = ids.rows, inputs = weight.columns;
+    slots = ids.columns, tokens = ids.rows;
     outputs = y.columns / slots;
-    experts = weight.rows / outputs;
+    const bool inColumns = weight.rows == outputs; // each expert has some columns of all rows
+    inputs = inColumns ? extentsOf('X').columns / slots : weight.columns;
+    experts = weight.elements() / (outputs * inputs);
   }
   // Every slot of every token once, whichever expert it goes to.
   double products() const { return tokens * slots * inputs * outputs; }

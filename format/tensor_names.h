@@ -7,6 +7,8 @@
 //   module    up_proj                                                      PEFT's target_modules, --lora-targets
 //   factor    base_model.model.model.layers.0.mlp.up_proj.lora_A.weight    PEFT, and a bundle's trainables
 //
+// A factor of a parameter that no linear layer has is called by the parameter's module (compiler/adapt/Targets.h).
+//
 // How checkpoints spell a weight's name, and which of tied names is stored, is python/mebp/tensor_names.py's.
 #pragma once
 
@@ -42,6 +44,12 @@ constexpr std::string_view layerOf(std::string_view weight) {
 inline std::string savedName(std::string_view parameter) { return std::string(peftPrefix).append(parameter); }
 
 constexpr std::string_view moduleOf(std::string_view layer) { return layer.substr(layer.rfind('.') + 1); }
+
+// What a module or a parameter lies in; empty where it lies in nothing.
+constexpr std::string_view ownerOf(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  return dot == std::string_view::npos ? std::string_view() : name.substr(0, dot);
+}
 
 // Empty where it is no factor's name.
 constexpr std::string_view adaptedLayer(std::string_view factor) {

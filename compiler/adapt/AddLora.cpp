@@ -3,7 +3,8 @@
 // Adds LoRA (y = W x + alpha/r B A x) to the linear layers that the targets name.
 //
 // A (r x in, uniform in +-1/sqrt(in), which is PEFT's Kaiming initialisation) and B (out x r, zeros) become trainable
-// parameters under PEFT's keys, and arguments of the block's function.
+// parameters under PEFT's keys, and arguments of the block's function. Of E experts A is (E r x in) with the rows of
+// one after those of another, and B (out x r E) with an expert in every E-th column.
 #include "compiler/Options.h"
 #include "compiler/adapt/Passes.h"
 #include "compiler/adapt/Targets.h"
@@ -28,7 +29,7 @@ struct AddLora : impl::AddLoraBase<AddLora> {
       module.emitError() << wrong;
       return signalPassFailure();
     }
-    Targets chosen(targets, "--lora-targets");
+    Targets chosen(targets, "--lora-targets", /*parameters=*/true);
     for (auto block : llvm::to_vector(module.getOps<train::BlockOp>())) {
       func::FuncOp function = block.lookupFunction(format::forwardProgram);
       if (!function)
@@ -47,40 +48,59 @@ struct AddLora : impl::AddLoraBase<AddLora> {
                                      builder.getNamedAttr("alpha", builder.getF32FloatAttr(alpha)),
                                      builder.getNamedAttr("target_modules", chosen.getModules(&getContext())),
                                  }));
+    if (ArrayAttr parameters = chosen.getParameters(&getContext()); !parameters.empty())
+      module->setAttr("mebp.target_parameters", parameters);
   }
 
   LogicalResult addAdapter(ModuleOp module, train::BlockOp block, func::FuncOp function, const AdaptedLinear &target) {
     nn::LinearOp linear = target.linear;
+    nn::ExpertLinearOp ofExperts = target.experts;
+    Operation *op = ofExperts ? ofExperts.getOperation() : linear.getOperation();
     const std::string &layer = target.layer;
-    auto weight = cast<RankedTensorType>(linear.getWeight().getType());
-    int64_t outputs = weight.getDimSize(0), inputs = weight.getDimSize(1);
+    auto weight = cast<RankedTensorType>(op->getOperand(1).getType());
+    int64_t slots = ofExperts ? nn::features(ofExperts.getIds()) : 1;
+    int64_t outputs = nn::features(op->getResult(0)) / slots, inputs = weight.getDimSize(1);
+    int64_t experts = weight.getDimSize(0) / outputs;
     // Gates and routers have few outputs; PEFT adapts them by the same rank.
     if (rank > inputs)
-      return linear.emitError() << "--lora-rank " << rank.getValue() << " is above the width of '" << layer << "' ("
-                                << outputs << " x " << inputs << "): give at most " << inputs;
+      return op->emitError() << "--lora-rank " << rank.getValue() << " is above the width of '" << layer << "' ("
+                             << outputs << " x " << inputs << "): give at most " << inputs;
     std::string nameA = format::factorOf(layer, format::Factor::A), nameB = format::factorOf(layer, format::Factor::B);
     if (module.lookupSymbol(nameA))
-      return linear.emitError() << "--lora-targets: '" << layer << "' is used in several places, which would need one "
-                                << "adapter for all of them; leave it out";
+      return op->emitError() << "--lora-targets: '" << layer << "' is used in several places, which would need one "
+                             << "adapter for all of them; leave it out";
     auto element = weight.getElementType();
-    auto typeA = RankedTensorType::get({rank, inputs}, element);
-    auto typeB = RankedTensorType::get({outputs, rank}, element);
+    auto typeA = RankedTensorType::get({rank * experts, inputs}, element);
+    auto typeB = RankedTensorType::get({outputs, rank * experts}, element);
     float bound = 1.0f / std::sqrt(static_cast<float>(inputs));
     auto add = [&](const std::string &name, format::Factor factor, RankedTensorType type, float bound) {
-      nn::ParameterOp parameter = declareFactor(block, name, type, linear.getLoc());
+      nn::ParameterOp parameter = declareFactor(block, name, type, op->getLoc());
       parameter.setTrainable(true);
       parameter.setInitialBoundAttr(Builder(&getContext()).getF32FloatAttr(bound));
+      if (target.isParameter)
+        parameter.setAdapts(target.weight);
       return addFactor(block, function, parameter, target.ownName + std::string(format::factorSuffix(factor)));
     };
     Value a = add(nameA, format::Factor::A, typeA, bound);
     Value b = add(nameB, format::Factor::B, typeB, 0.0f);
 
-    OpBuilder builder(linear);
-    auto hidden = nn::LinearOp::create(builder, linear.getLoc(), nn::getTokensType(rank, element), linear.getX(), a,
-                                       Value(), Value());
-    auto low = nn::LinearOp::create(builder, linear.getLoc(), linear.getType(), hidden, b, Value(), linear.getAddend(),
-                                    static_cast<float>(alpha / static_cast<double>(rank)));
-    linear.getAddendMutable().assign(low.getResult());
+    OpBuilder builder(op);
+    FloatAttr one = builder.getF32FloatAttr(1.0f);
+    FloatAttr scale = builder.getF32FloatAttr(static_cast<float>(alpha / static_cast<double>(rank)));
+    Type hiddenType = nn::getTokensType(slots * rank, element);
+    if (ofExperts) {
+      Value ids = ofExperts.getIds();
+      Value hidden =
+          nn::ExpertLinearOp::create(builder, op->getLoc(), hiddenType, ofExperts.getX(), a, ids, Value(), one);
+      Value low = nn::ExpertLinearOp::create(builder, op->getLoc(), ofExperts.getType(), hidden, b, ids,
+                                             ofExperts.getAddend(), scale);
+      ofExperts.getAddendMutable().assign(low);
+      return success();
+    }
+    Value hidden = nn::LinearOp::create(builder, op->getLoc(), hiddenType, linear.getX(), a, Value(), Value());
+    Value low = nn::LinearOp::create(builder, op->getLoc(), linear.getType(), hidden, b, Value(), linear.getAddend(),
+                                     scale.getValue().convertToFloat());
+    linear.getAddendMutable().assign(low);
     return success();
   }
 };

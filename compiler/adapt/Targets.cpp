@@ -10,22 +10,49 @@ using namespace mlir;
 
 namespace mebp {
 
+/// The name of a parameter with its module: experts.down_proj, gate.weight.
+static StringRef withModule(StringRef weight) {
+  size_t dot = weight.rfind('.');
+  dot = dot == StringRef::npos ? dot : weight.rfind('.', dot);
+  return weight.substr(dot == StringRef::npos ? 0 : dot + 1);
+}
+
 /// All that there are.
 SmallVector<AdaptedLinear> Targets::collect(train::BlockOp block, func::FuncOp function) {
   SmallVector<AdaptedLinear> found;
-  for (auto linear : function.getOps<nn::LinearOp>()) {
-    auto argument = dyn_cast<BlockArgument>(linear.getWeight());
+  auto module = block->getParentOfType<ModuleOp>();
+  auto add = [&](nn::LinearOp linear, nn::ExpertLinearOp experts, Value weight) {
+    auto argument = dyn_cast<BlockArgument>(weight);
     if (!argument || train::isTrainable(function, argument.getArgNumber()))
-      continue;
-    StringRef name = train::getArgumentPort(function, argument.getArgNumber()).getName();
-    auto module = block->getParentOfType<ModuleOp>();
-    auto parameter = module.lookupSymbol<nn::ParameterOp>(block.getParameter(name));
-    if (parameter && parameter.getBare())
-      continue;
-    StringRef layer = format::layerOf(block.getParameter(name).getValue());
-    found.push_back({linear, layer.str(), std::string(format::layerOf(std::string_view(name)))});
+      return;
+    StringRef ownName = train::getArgumentPort(function, argument.getArgNumber()).getName();
+    StringRef name = block.getParameter(ownName).getValue();
+    auto parameter = module.lookupSymbol<nn::ParameterOp>(name);
+    bool isParameter = experts || (parameter && parameter.getBare());
+    found.push_back({linear, experts, std::string(format::layerOf(name)), std::string(format::layerOf(ownName)),
+                     name.str(), isParameter});
+  };
+  for (Operation &op : function.getOps()) {
+    if (auto linear = dyn_cast<nn::LinearOp>(op))
+      add(linear, {}, linear.getWeight());
+    else if (auto experts = dyn_cast<nn::ExpertLinearOp>(op))
+      add({}, experts, experts.getWeight());
   }
   return found;
+}
+
+/// Names those of one module's parameters by the module: the last by its own name, the others within it.
+static void nameByModule(MutableArrayRef<AdaptedLinear> found) {
+  llvm::StringMap<std::string> nested; // what the next outer adapter of a module lies in
+  for (AdaptedLinear &target : llvm::reverse(found)) {
+    if (!target.isParameter || target.weight != target.layer)
+      continue;
+    auto moduleOfParameter = [](StringRef name) { return name.rsplit('.').first.str(); };
+    std::string &within = nested[moduleOfParameter(target.weight)];
+    target.layer = moduleOfParameter(target.layer) + within;
+    target.ownName = moduleOfParameter(target.ownName) + within;
+    within += ".base_layer";
+  }
 }
 
 SmallVector<AdaptedLinear> Targets::find(train::BlockOp block, func::FuncOp function) {
@@ -39,30 +66,46 @@ SmallVector<AdaptedLinear> Targets::find(train::BlockOp block, func::FuncOp func
       untouched.insert(std::string(format::moduleOf(format::layerOf(block.getParameter(name).getValue()))));
     }
   for (const AdaptedLinear &linear : collect(block, function)) {
-    std::string module(format::moduleOf(linear.layer));
-    available.insert(module + (isHead ? " (the head)" : ""));
-    if (!isTarget(linear.layer, isHead)) {
-      untouched.insert(module);
+    if (!linear.isParameter)
+      available.insert(std::string(format::moduleOf(linear.layer)) + (isHead ? " (the head)" : ""));
+    else if (parameters)
+      available.insert(withModule(linear.weight).str());
+    if (!isTarget(linear, isHead)) {
+      leave(linear);
       continue;
     }
     found.push_back(linear);
-    adapted.push_back(linear.layer);
+    (linear.isParameter ? adaptedParameters : adapted).push_back(linear.isParameter ? linear.weight : linear.layer);
   }
+  nameByModule(found);
   return found;
 }
 
 void Targets::leave(train::BlockOp block, func::FuncOp function) {
   for (const AdaptedLinear &linear : collect(block, function))
-    untouched.insert(std::string(format::moduleOf(linear.layer)));
+    leave(linear);
 }
 
-bool Targets::isTarget(StringRef layer, bool isHead) {
+void Targets::leave(const AdaptedLinear &linear) {
+  if (linear.layer != linear.weight)
+    untouched.insert(std::string(format::moduleOf(linear.layer)));
+  untouchedParameters.insert(withModule(linear.weight));
+}
+
+bool Targets::isTarget(const AdaptedLinear &linear, bool isHead) {
+  auto endsWith = [](StringRef name, StringRef end) { return name == end || name.ends_with(("." + end).str()); };
+  auto matches = [&](StringRef target) {
+    if (target == "all-linear")
+      return !isHead && !linear.isParameter;
+    if (!linear.isParameter)
+      return endsWith(linear.layer, target);
+    bool isLayer = linear.layer != linear.weight && endsWith(linear.layer, target);
+    return parameters && (isLayer || (target.contains('.') && endsWith(linear.weight, target)));
+  };
   bool any = false;
-  for (auto [i, target] : llvm::enumerate(targets)) {
-    bool matches = target == "all-linear" ? !isHead : layer == target || layer.ends_with("." + target);
-    if (matches)
+  for (auto [i, target] : llvm::enumerate(targets))
+    if (matches(target))
       matched[i] = any = true;
-  }
   return any;
 }
 
@@ -79,6 +122,15 @@ ArrayAttr Targets::getModules(MLIRContext *context) const {
   for (const std::string &layer : adapted) {
     std::string module(format::moduleOf(layer));
     names.insert(StringAttr::get(context, untouched.contains(module) ? layer : module));
+  }
+  return ArrayAttr::get(context, names.getArrayRef());
+}
+
+ArrayAttr Targets::getParameters(MLIRContext *context) const {
+  llvm::SetVector<Attribute> names;
+  for (StringRef weight : adaptedParameters) {
+    StringRef end = withModule(weight);
+    names.insert(StringAttr::get(context, untouchedParameters.contains(end) ? weight : end));
   }
   return ArrayAttr::get(context, names.getArrayRef());
 }

@@ -72,6 +72,8 @@ void addBlocks(ModuleOp module, const llvm::StringMap<uint32_t> &programs, const
         trainable.set_columns(type.getShape().back());
         trainable.set_rank(parameter.getGradientRank().value_or(0));
         addBetween(module, parameter, trainable);
+        if (auto adapted = parameter.getAdapts())
+          trainable.set_adapts(adapted->str());
         if (trainable.rank() && projector != format::F32)
           trainable.set_projector(projector);
         if (auto bound = parameter.getInitialBound())
@@ -163,6 +165,8 @@ llvm::json::Object describeAdapter(const Options &options, const format::Lora &l
   namespace json = llvm::json;
   json::Array targets;
   for (const std::string &name : lora.target_modules())
+    targets.push_back(name);
+  for (const std::string &name : lora.target_parameters())
     targets.push_back(name);
   const auto seed = static_cast<int64_t>(options.lora.seed);
   if (const PrivateLora &adapter = options.privateLora; adapter.isChosen)
@@ -299,6 +303,9 @@ SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const Options &options
     for (auto name : lora.getAs<ArrayAttr>("target_modules").getAsRange<StringAttr>())
       model.mutable_lora()->add_target_modules(name.str());
   }
+  if (auto parameters = module->getAttrOfType<ArrayAttr>("mebp.target_parameters"))
+    for (auto name : parameters.getAsRange<StringAttr>())
+      model.mutable_lora()->add_target_parameters(name.str());
   model.mutable_lora()->set_seed(options.lora.seed);
 
   SmallVector<nn::ParameterOp> parameters = layOutWeights(module, bundle);

@@ -85,6 +85,8 @@ SmallVector<nn::ParameterOp> layOutWeights(ModuleOp module, format::Bundle &bund
       weight.set_minima_offset(groups ? take(rows * groups * 2) : 0);
       weight.set_transposed(parameter.getTransposed());
       weight.set_rank(type.getRank());
+      for (int64_t extent : parameter.getShape().value_or(ArrayRef<int64_t>()))
+        weight.add_shape(static_cast<int32_t>(extent));
       if (auto aliases = parameter.getAliases())
         for (auto alias : aliases->getAsRange<StringAttr>())
           weight.add_aliases(alias.getValue().str());

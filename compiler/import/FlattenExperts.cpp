@@ -23,6 +23,7 @@ FailureOr<Value> TokenFlattener::viewParameter(nn::OnnxOp node, Value value, Arr
   if (!parameter || type.getNumElements() != parameter.getTensorType().getNumElements())
     return emitUnsupported(node) << "its parameter is read in two shapes";
   read.getResult().setType(type);
+  parameter.setShape(parameter.getTensorType().getShape());
   parameter.setType(type);
   return value;
 }
@@ -69,6 +70,10 @@ LogicalResult TokenFlattener::flattenExpertLinear(nn::OnnxOp node) {
   auto weight = viewParameter(node, node.getInputs()[1], {rows, inputs});
   if (failed(weight))
     return failure();
+  // Its file may have it expert by expert.
+  auto read = weight->getDefiningOp<nn::ReadParameterOp>();
+  if (auto parameter = main->getParentOfType<ModuleOp>().lookupSymbol<nn::ParameterOp>(read.getParameter()))
+    parameter.setShape(ArrayRef<int64_t>{rows / outputs, outputs, inputs});
   AxisLayout layout({axes[0], featuresOf(slots, outputs), featuresOf(outputs, 1), {}});
   Value flat = nn::ExpertLinearOp::create(builder, node.getLoc(), tokenType(slots * outputs), x->flat, *weight,
                                           ids->flat, Value(), builder.getF32FloatAttr(1.0f));

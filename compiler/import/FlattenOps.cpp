@@ -246,10 +246,18 @@ LogicalResult TokenFlattener::flattenAttention(nn::OnnxOp node) {
     define(node, attention.getOutput(), operands[0]->layout);
     return success();
   }
-  auto attention = nn::AttentionOp::create(builder, node.getLoc(), tokenType(heads[0] * width), tokenType(heads[0]),
-                                           operands[0]->flat, operands[1]->flat, operands[2]->flat, Value(), heads[0],
-                                           heads[1], toFloat(getFloat(node, "scale")), getInteger(node, "window"),
-                                           /*capacity=*/0, softcap);
+  Value sinks;
+  if (node.getInputs().size() > 3) {
+    auto vector = viewParameter(node, node.getInputs()[3], {heads[0]});
+    if (failed(vector))
+      return failure();
+    sinks = *vector;
+  }
+  auto attention =
+      nn::AttentionOp::create(builder, node.getLoc(), tokenType(heads[0] * width), tokenType(heads[0]),
+                              operands[0]->flat, operands[1]->flat, operands[2]->flat, Value(), sinks, heads[0],
+                              heads[1], toFloat(getFloat(node, "scale")), getInteger(node, "window"),
+                              /*capacity=*/0, softcap);
   define(node, attention.getOutput(), operands[0]->layout);
   return success();
 }

@@ -4,9 +4,9 @@
 // only constants that an activation meets become ops. A float initializer is a parameter, unless cosines or sines are
 // taken of what is made from it (inverse frequencies) or it is a single number.
 #include "compiler/import/GraphImporter.h"
-#include "compiler/Options.h"
 #include "compiler/import/Evaluate.h"
 #include "compiler/import/MaterializeConstant.h"
+#include "dialects/nn/Locations.h"
 
 #include "llvm/Support/Path.h"
 
@@ -31,7 +31,7 @@ OwningOpRef<ModuleOp> GraphImporter::run() {
     ++entries[output.name()].uses;
   for (const onnx::ValueInfo &info : file.getGraph().value_info())
     declared[info.name()] = &info;
-  if (failed(declareInitializers()) || failed(declareInput()))
+  if (failed(declareInitializers()) || failed(declareInputs()))
     return nullptr;
   for (int index = 0; index < file.getGraph().node_size(); ++index)
     if (failed(importNode(OnnxNode(file, index))))
@@ -50,7 +50,8 @@ llvm::StringSet<> GraphImporter::findTables() const {
     bool leadsToTable = node.op_type() == "Cos" || node.op_type() == "Sin";
     for (const std::string &output : node.output())
       leadsToTable |= tables.contains(output);
-    if (leadsToTable)
+    // A size is no number of what it is the size of.
+    if (leadsToTable && node.op_type() != "Shape" && node.op_type() != "Size")
       for (const std::string &input : node.input())
         tables.insert(input);
   }
@@ -70,47 +71,6 @@ LogicalResult GraphImporter::declareInitializers() {
     entry.isParameter = element::kind(tensor.data_type()).value_or(Kind::Float) == Kind::Float && count != 1 &&
                         !tables.contains(tensor.name());
   }
-  return success();
-}
-
-LogicalResult GraphImporter::declareInput() {
-  const onnx::ValueInfo *ids = nullptr;
-  for (const onnx::ValueInfo &input : file.getGraph().input()) {
-    Entry &entry = entries[input.name()];
-    if (entry.initializer || entry.uses == 0)
-      continue;
-    if (ids)
-      return file.emitError() << "reads two inputs, '" << ids->name() << "' and '" << input.name()
-                              << "'; export a graph of input_ids alone";
-    ids = &input;
-  }
-  if (!ids)
-    return file.emitError() << "has no input that is used; export a graph of input_ids";
-  const onnx::TensorType &type = ids->type().tensor_type();
-  if (type.shape().dim_size() != 2 || (type.elem_type() != element::i64 && type.elem_type() != element::i32))
-    return file.emitError() << "input '" << ids->name() << "' is not integers [batch, sequence]; export a graph of "
-                            << "input_ids";
-  auto bind = [&](int axis, StringRef key, int64_t otherwise) {
-    const onnx::Dimension &dimension = type.shape().dim(axis);
-    return dimension.has_dim_value() ? dimension.dim_value() : file.getMetadataNumber(key).value_or(otherwise);
-  };
-  StepShape otherwise; // what a graph of unknown sizes is read at
-  batch = bind(0, "mebp.batch", otherwise.batch);
-  sequence = bind(1, "mebp.sequence", otherwise.sequence);
-  // What depends on positions is recognised by how it goes on from one to the next.
-  if (batch < 1 || sequence < 4)
-    return file.emitError() << "input '" << ids->name() << "' is [" << batch << ", " << sequence
-                            << "]; export with a sequence of at least 4";
-  if (!fitsTable({batch, sequence, sequence}))
-    return file.emitError() << "input '" << ids->name() << "' is [" << batch << ", " << sequence
-                            << "], too large to import; export a shorter sequence and give mebpc --seq-len";
-
-  builder.setInsertionPointToEnd(module->getBody());
-  Type idsType = tensorType(&context, {batch, sequence}, Kind::Integer);
-  main = func::FuncOp::create(builder, file.getLocation(), "main", builder.getFunctionType({idsType}, {}));
-  Block *body = main.addEntryBlock();
-  builder.setInsertionPointToEnd(body);
-  define(ids->name(), body->getArgument(0));
   return success();
 }
 
@@ -288,6 +248,18 @@ RankedTensorType GraphImporter::getType(const Entry &entry) const {
 
 Extents GraphImporter::getShape(const Entry &entry) const { return Extents(getType(entry).getShape()); }
 
+/// A linear layer's weight that an exporter has transposed has lost its name ("onnx::MatMul_12", "val_7"); the module
+/// that reads it has one.
+std::string GraphImporter::nameParameter(const OnnxNode &node, const onnx::Tensor &tensor) {
+  StringRef scope = nn::getScope(node.getLocation());
+  bool isProduct = node.getOp() == "MatMul" || node.getOp() == "Gemm";
+  std::string name = (scope + ".weight").str();
+  bool isFree = !entries.contains(name) && !module->lookupSymbol(name);
+  return isProduct && tensor.dims_size() == 2 && !scope.empty() && !StringRef(tensor.name()).contains('.') && isFree
+             ? name
+             : tensor.name();
+}
+
 Value GraphImporter::makeParameter(const OnnxNode &node, const onnx::Tensor &tensor) {
   ArrayRef<int64_t> shape(tensor.dims().data(), tensor.dims_size());
   if (tensor.name() == main.getName()) {
@@ -299,12 +271,13 @@ Value GraphImporter::makeParameter(const OnnxNode &node, const onnx::Tensor &ten
     return {};
   }
   RankedTensorType type = tensorType(&context, shape, Kind::Float);
+  const std::string name = nameParameter(node, tensor);
   nn::ParameterOp parameter;
   {
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPoint(main);
-    Location location = NameLoc::get(builder.getStringAttr(tensor.name()));
-    parameter = nn::ParameterOp::create(builder, location, tensor.name(), type);
+    Location location = NameLoc::get(builder.getStringAttr(name));
+    parameter = nn::ParameterOp::create(builder, location, name, type);
   }
   if (failed(file.attachData(tensor, parameter)))
     return {};
@@ -313,7 +286,7 @@ Value GraphImporter::makeParameter(const OnnxNode &node, const onnx::Tensor &ten
   SmallVector<StringRef> aliases(file.getAliases(tensor.name()));
   if (!aliases.empty())
     parameter.setAliasesAttr(builder.getStrArrayAttr(aliases));
-  return nn::ReadParameterOp::create(builder, node.getLocation(), type, tensor.name());
+  return nn::ReadParameterOp::create(builder, node.getLocation(), type, name);
 }
 
 Value GraphImporter::joinParameters(const OnnxNode &node, Entries &pieces) {

@@ -29,7 +29,8 @@ private:
 
   // The graph as a whole: GraphImporter.cpp.
   mlir::LogicalResult declareInitializers();
-  mlir::LogicalResult declareInput();
+  mlir::LogicalResult declareInputs(); // DeclareInputs.cpp, with the next one
+  mlir::LogicalResult bindInput(const onnx::ValueInfo &input);
   mlir::LogicalResult finish();
   mlir::LogicalResult importNode(const OnnxNode &node);
   /// Adds to what was evaluated; fails where a file asks for more than any model does.
@@ -46,6 +47,7 @@ private:
   mlir::LogicalResult getValues(const OnnxNode &node, Entries &inputs, llvm::SmallVectorImpl<mlir::Value> &values);
   mlir::RankedTensorType getType(const Entry &entry) const;
   Extents getShape(const Entry &entry) const;
+  std::string nameParameter(const OnnxNode &node, const onnx::Tensor &tensor);
   mlir::Value makeParameter(const OnnxNode &node, const onnx::Tensor &tensor);
   /// One parameter of several, whose rows are theirs, one after the other.
   mlir::Value joinParameters(const OnnxNode &node, Entries &pieces);

@@ -7,16 +7,22 @@ using namespace mlir;
 using namespace mebp;
 
 /// The module that a node belongs to. torch's exporter lists a node's scopes as Python prints a list, from the model
-/// down to the node itself: "['', 'model', 'model.layers.0', 'mul']" is of model.layers.0.
-static StringRef findScope(const onnx::Node &node) {
+/// down to the node itself: "['', 'model', 'model.layers.0', 'mul']" is of model.layers.0. Its older one makes a path
+/// of them, and that the name: "/model/layers.0/Mul".
+static std::string findScope(const onnx::Node &node) {
   for (const onnx::Property &property : node.metadata_props()) {
     if (property.key() != "pkg.torch.onnx.name_scopes")
       continue;
     SmallVector<StringRef> scopes;
     StringRef(property.value()).trim("[]").split(scopes, ", ");
-    return scopes.size() < 2 ? "" : scopes[scopes.size() - 2].trim("'\"");
+    return scopes.size() < 2 ? "" : scopes[scopes.size() - 2].trim("'\"").str();
   }
-  return "";
+  StringRef path = node.name();
+  if (!path.consume_front("/"))
+    return "";
+  std::string scope = path.substr(0, path.rfind('/')).str();
+  std::replace(scope.begin(), scope.end(), '/', '.');
+  return path.contains('/') ? scope : "";
 }
 
 static Location makeLocation(const OnnxFile &file, const onnx::Node &node, int index) {

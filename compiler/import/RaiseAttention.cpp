@@ -2,7 +2,8 @@
 //
 // Attention(q, k, v) {scale, window, softcap, bidirectional}: causal but where it is bidirectional, q [B,H,T,d], k and
 // v [B,K,T,d] with K dividing H. Found in ONNX's own op and, if causal, in its formula; the mask becomes the window,
-// factors on q and k the scale, and repeated heads vanish.
+// factors on q and k the scale, and repeated heads vanish. A fourth operand [H] are sinks: scores without a key, which
+// the softmax has as a last column.
 #include "compiler/import/OnnxMatchers.h"
 
 #include "mlir/IR/TypeUtilities.h"
@@ -95,22 +96,25 @@ struct RaiseScaledOperand : NodePattern {
     Scaled q = stripScale(root.getInputs()[0]), k = stripScale(root.getInputs()[1]);
     if (q.source == root.getInputs()[0] && k.source == root.getInputs()[1])
       return false;
-    replaceByAttention(rewriter, root, {q.source, k.source, root.getInputs()[2]},
-                       getFloat(root, "scale") * q.factor * k.factor, getInteger(root, "window"),
-                       getFloat(root, "softcap"), static_cast<bool>(getAttribute(root, "bidirectional")));
+    SmallVector<Value> inputs = {q.source, k.source};
+    llvm::append_range(inputs, root.getInputs().drop_front(2));
+    replaceByAttention(rewriter, root, inputs, getFloat(root, "scale") * q.factor * k.factor,
+                       getInteger(root, "window"), getFloat(root, "softcap"),
+                       static_cast<bool>(getAttribute(root, "bidirectional")));
     return true;
   }
 };
 
-/// softmax(scale q kᵀ + mask) v, with or without a softcap before the mask.
+/// softmax(scale q kᵀ + mask) v, with or without a softcap before the mask and a column of sinks beside the scores.
 struct RaiseAttentionFormula : NodePattern {
   explicit RaiseAttentionFormula(MLIRContext *context) : NodePattern(context, "MatMul") {}
   bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
+    std::optional<Sunk> sunk = matchSinks(root.getInputs()[0]);
     nn::OnnxOp softmax = getNode(stripNanGuard(root.getInputs()[0]), "Softmax");
-    if (!softmax)
+    if (!softmax && !sunk)
       return false;
     // Where the mask is added before the scale, what it hides stays hidden.
-    Scaled scaled = stripScale(softmax.getInputs()[0]);
+    Scaled scaled = stripScale(sunk ? sunk->scores : softmax.getInputs()[0]);
     auto masked = scaled.factor > 0 ? matchMasked(scaled.source) : std::nullopt;
     if (!masked)
       return false;
@@ -123,19 +127,58 @@ struct RaiseAttentionFormula : NodePattern {
       return false;
     Scaled q = stripScale(product.getInputs()[0]);
     auto k = matchHeads(product.getInputs()[1], true), v = matchHeads(root.getInputs()[1], false);
+    if (!k) // one Transpose from [B,T,K,d], say
+      k = turnKeys(rewriter, product.getInputs()[1]);
     if (!k || !v || v->factor != 1 || getShape(root.getOutputs()[0]) != getShape(q.source))
       return false;
-    replaceByAttention(rewriter, root, {q.source, k->source, v->source},
-                       scaled.factor * logits.factor * q.factor * k->factor, masked->window,
+    SmallVector<Value> inputs = {q.source, k->source, v->source};
+    if (sunk)
+      inputs.push_back(sunk->sinks);
+    replaceByAttention(rewriter, root, inputs, scaled.factor * logits.factor * q.factor * k->factor, masked->window,
                        softcap ? getFloat(softcap, "softcap") : 0);
     return true;
   }
 
 private:
+  /// [B,K,T,d] of [B,K,d,T].
+  static std::optional<View> turnKeys(PatternRewriter &rewriter, Value turned) {
+    ArrayRef<int64_t> shape = getShape(turned);
+    if (shape.size() != 4)
+      return std::nullopt;
+    auto permutation = rewriter.getNamedAttr("perm", rewriter.getDenseI64ArrayAttr({0, 1, 3, 2}));
+    auto type = cast<RankedTensorType>(turned.getType()).clone({shape[0], shape[1], shape[3], shape[2]});
+    Value keys = nn::OnnxOp::create(rewriter, turned.getLoc(), TypeRange(type), rewriter.getStringAttr("Transpose"),
+                                    ValueRange(turned), rewriter.getDictionaryAttr({permutation}))
+                     .getResult(0);
+    return View{keys, AxisLayout::identity(getShape(keys))};
+  }
+
   struct Masked {
     Value logits;
     int64_t window;
   };
+  struct Sunk {
+    Value scores, sinks;
+  };
+
+  /// Of probabilities [B,H,T,T], the first columns of softmax(scores, sinks): what both were before.
+  static std::optional<Sunk> matchSinks(Value probabilities) {
+    nn::OnnxOp slice = getNode(probabilities, "Slice");
+    nn::OnnxOp softmax = slice ? getNode(slice.getInputs()[0], "Softmax") : nn::OnnxOp();
+    nn::OnnxOp concat = softmax ? getNode(softmax.getInputs()[0], "Concat") : nn::OnnxOp();
+    nn::OnnxOp column =
+        concat && concat.getInputs().size() == 2 ? getNode(concat.getInputs()[1], "Expand") : nn::OnnxOp();
+    nn::OnnxOp view = column ? getNode(column.getInputs()[0], "Reshape") : nn::OnnxOp();
+    if (!view || getInteger(slice, "axis") != 3 || getInteger(slice, "start") != 0 || getInteger(slice, "step", 1) != 1)
+      return std::nullopt;
+    Value scores = concat.getInputs()[0], sinks = view.getInputs()[0];
+    int64_t heads = getShape(probabilities)[1];
+    if (getShape(scores) != getShape(probabilities) || getShape(column.getOutputs()[0]).back() != 1 ||
+        getShape(view.getOutputs()[0]) != ArrayRef<int64_t>({1, heads, 1, 1}) ||
+        !sinks.getDefiningOp<nn::ReadParameterOp>())
+      return std::nullopt;
+    return Sunk{scores, sinks};
+  }
 
   /// The S of Where(IsNaN(S), 0, S), which torch puts around rows without any key. A causal row has one.
   static Value stripNanGuard(Value value) {

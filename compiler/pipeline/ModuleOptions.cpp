@@ -59,6 +59,7 @@ template <typename Visitor, typename AnyOptions> void visit(AnyOptions &options,
   visitor("resident_limit", options.training.residentLimit);
   visitor("sums_gradients", options.training.sums);
   visitor("keeps_gradients", options.training.keeps);
+  visitor("value_adapter", options.training.hasValueAdapter);
   visitor("writes_text", options.training.writes);
   visitor("generate_len", options.generation.positions);
 }

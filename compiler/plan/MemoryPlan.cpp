@@ -150,7 +150,8 @@ uint64_t getTrainedBytes(nn::ParameterOp parameter) {
 std::string describeTrained(const SessionMemory &memory, const Options &options) {
   const char *filed = "in a file; of one tensor at once";
   if (!options.full.isChosen)
-    return std::string("adapter, ") + (memory.filesTrainables() ? filed : "f32");
+    return std::string(memory.adapters > 1 ? "the policy's adapter and the value's, " : "adapter, ") +
+           (memory.filesTrainables() ? filed : "f32");
   return std::string("the model's own, ") + (memory.filesTrainables() ? filed : "as stored");
 }
 
@@ -186,6 +187,7 @@ SessionMemory withOptimizer(SessionMemory memory, const format::OptimizerTraits 
                             const format::StateOptions &state, const NeedsBySession &needs) {
   const ProgramNeeds &needed = traits.forwardOnly ? needs.losses : needs.gradients;
   memory.forwardOnly = traits.forwardOnly;
+  memory.adapters = traits.forwardOnly ? 1 : memory.adapters; // sequences have gradients
   memory.keptState = memory.readState = memory.largestState = memory.updateScratch = 0;
   for (const format::TrainedShape &tensor : needs.trained) {
     uint64_t kept = format::keptBytes(traits, tensor, state, false);
@@ -313,7 +315,9 @@ void planGeneration(ModuleOp module, ArrayRef<UsedProgram> programs, const Optio
     return;
   GenerationMemory memory;
   memory.onDevice = device.placesValues;
-  memory.trainables = plan.memory.trained();
+  SessionMemory trained = plan.memory;
+  trained.adapters = 1; // text is the policy's
+  memory.trainables = trained.trained();
   memory.workspace = plan.memory.workspace;
   memory.residency = plan.memory.residency;
   memory.wire = plan.memory.wire;
@@ -342,7 +346,7 @@ void planGeneration(ModuleOp module, ArrayRef<UsedProgram> programs, const Optio
           " positions");
   add("flow", memory.flow, "of " + std::to_string(rows) + " tokens at once");
   add("remote", memory.remote, "between layers and their adapters");
-  add("trainables", memory.trainables, describeTrained(plan.memory, options));
+  add("trainables", memory.trainables, describeTrained(trained, options));
   add("scratch", memory.scratch, "");
   add("workspace", memory.workspace, std::to_string(options.training.threads) + " threads");
   add("tokens", memory.tokens, "ids");
@@ -410,6 +414,7 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const Options &options, const Plan
     memory.trainables += getTrainedBytes(parameter);
     memory.largestTrainable = std::max(memory.largestTrainable, getTrainedBytes(parameter));
   }
+  memory.adapters = training.hasValueAdapter ? 2 : 1;
   memory.flowsInPlace = flowsInPlace(trainingPrograms);
   const RemoteMemory remote = countRemote(module, false);
   memory.remoteKept = remote.kept;

@@ -15,7 +15,7 @@ uint64_t SessionMemory::countCheckpoints() const {
 
 uint64_t SessionMemory::file() const {
   uint64_t checkpoints = forwardOnly || spill == Spill::None ? 0 : layers * checkpoint;
-  return checkpoints + (filesState() ? keptState : 0) + (filesTrainables() ? trainables : 0);
+  return checkpoints + adapters * ((filesState() ? keptState : 0) + (filesTrainables() ? trainables : 0));
 }
 
 } // namespace mebp

@@ -9,8 +9,9 @@ namespace mebp {
 /// one of these; another schedule or optimizer is a copy with other fields.
 struct SessionMemory {
   // The model.
-  uint64_t layers = 0, checkpoint = 0; // a checkpoint is a layer's input, one flows between blocks
-  uint64_t trainables = 0, largestTrainable = 0;
+  uint64_t layers = 0, checkpoint = 0;           // a checkpoint is a layer's input, one flows between blocks
+  uint64_t trainables = 0, largestTrainable = 0; // of one adapter
+  uint64_t adapters = 1;                         // a value head's own is another of the same size
   // Its programs.
   bool flowsInPlace = false;                                   // else a block's input and output are two
   uint64_t remoteKept = 0, remotePassing = 0, remoteWhole = 0; // what programs of a block give each other
@@ -39,9 +40,9 @@ struct SessionMemory {
   uint64_t flow() const { return flowsInPlace ? checkpoint : 2 * checkpoint; }
   bool filesTrainables() const { return spill == Spill::All && !forwardOnly; }
   /// Of what is trained, and of the optimizer. What is in a file is in memory for one trainable at a time.
-  uint64_t trained() const { return filesTrainables() ? largestTrainable : trainables; }
+  uint64_t trained() const { return filesTrainables() ? largestTrainable : adapters * trainables; }
   bool filesState() const { return spill == Spill::All; }
-  uint64_t state() const { return (filesState() ? largestState : keptState) + readState + updateScratch; }
+  uint64_t state() const { return (filesState() ? largestState : adapters * keptState) + readState + updateScratch; }
   /// What a device has beside the host, beside the programs' own values.
   uint64_t deviceCopies() const {
     uint64_t read = trainables + readState;

@@ -20,6 +20,12 @@ namespace mebp {
 
 namespace {
 
+/// What grows expert by expert is f32, and so would its addend be: no other value is made wider for it.
+bool takes(nn::ExpertLinearSharedGradientOp, Value other) {
+  return other.getDefiningOp<nn::ExpertLinearSharedGradientOp>() != nullptr;
+}
+template <typename LinearLike> bool takes(LinearLike, Value) { return true; }
+
 template <typename LinearLike> struct FuseAddend : OpRewritePattern<nn::AddOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -27,7 +33,8 @@ template <typename LinearLike> struct FuseAddend : OpRewritePattern<nn::AddOp> {
     for (unsigned i = 0; i < 2; ++i) {
       auto linear = add->getOperand(i).getDefiningOp<LinearLike>();
       Value other = add->getOperand(1 - i);
-      if (!linear || linear.getAddend() || !linear->hasOneUse() || linear.getType() != add.getType())
+      if (!linear || linear.getAddend() || !linear->hasOneUse() || linear.getType() != add.getType() ||
+          !takes(linear, other))
         continue;
       // The layer moves down to the sum, where the other summand is known.
       rewriter.moveOpBefore(linear, add);
@@ -75,7 +82,9 @@ struct FuseAddends : impl::FuseAddendsBase<FuseAddends> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     patterns.add<FuseLowRank<nn::LinearOp>, FuseLowRank<nn::LinearInputGradientOp>>(&getContext(), 2);
-    patterns.add<FuseAddend<nn::LinearOp>, FuseAddend<nn::LinearInputGradientOp>>(&getContext());
+    patterns.add<FuseAddend<nn::LinearOp>, FuseAddend<nn::LinearInputGradientOp>, FuseAddend<nn::ExpertLinearOp>,
+                 FuseAddend<nn::ExpertLinearInputGradientOp>, FuseAddend<nn::ExpertLinearSharedGradientOp>>(
+        &getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

@@ -44,6 +44,8 @@ def NN_ExpertLinearOp : NN_KernelOp<"expert_linear", [Differentiable]> {
     Of each slot j: y_j = alpha x_j w[e]ᵀ + addend_j with e = ids_j and w[e] the rows e M/E to (e + 1) M/E of w.
     x [B,T,J·K], or [B,T,K] where all slots share it; w [M,K], ids [B,T,J], addend and y [B,T,J·M/E]. Of w, only the
     rows of experts with a token are read.
+    A w with as many rows as y has for each slot, [M,E·K] with x [B,T,J·K] and y [B,T,J·M], has the experts in columns:
+    w[e] are e, e + E, e + 2 E, ... This is how PEFT lays out lora_B.
     dx_j = alpha dy_j w[e], summed over the slots where they share x; dw[e] = alpha Σ dy_jᵀ x_j, daddend = dy.
   }];
   let arguments = (ins Tokens:$x, Matrix:$weight, Tokens:$ids, Optional<Tokens>:$addend,

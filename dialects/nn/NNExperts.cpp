@@ -29,7 +29,8 @@ LogicalResult checkSlots(Operation *op, Value slots, StringRef name, int64_t cou
                            << " features of '" << name << "'";
 }
 
-/// Of a weight [experts · outputs, inputs], y has outputs and x inputs for each slot, or x has them once.
+/// Of a weight [experts · outputs, inputs], y has outputs and x inputs for each slot, or x has them once. A weight
+/// [outputs, inputs · experts] has each expert in columns, and x inputs for each slot.
 LogicalResult checkExperts(Operation *op, Value y, StringRef nameOfY, Value x, StringRef nameOfX, Value ids,
                            Value weight, bool mayShare, bool maySplit) {
   int64_t slots = features(ids), inputs = features(weight);
@@ -39,6 +40,12 @@ LogicalResult checkExperts(Operation *op, Value y, StringRef nameOfY, Value x, S
   if (outputs == 0 || rowsOf(weight) % outputs)
     return op->emitOpError() << "has " << outputs << " features of '" << nameOfY << "' for each slot, which do not "
                              << "divide the " << rowsOf(weight) << " rows of its weight";
+  if (rowsOf(weight) == outputs && maySplit) {
+    if (features(x) % slots == 0 && inputs % (features(x) / slots) == 0)
+      return success();
+    return op->emitOpError() << "'" << nameOfX << "' has " << features(x) << " features for " << slots
+                             << " slots, which do not divide the " << inputs << " columns of the weight";
+  }
   if ((mayShare && features(x) == inputs) || (maySplit && features(x) == slots * inputs))
     return success();
   return op->emitOpError() << "'" << nameOfX << "' has " << features(x) << " features, which are not the " << inputs
@@ -88,7 +95,10 @@ LogicalResult ExpertSumGradientOp::verify() {
   return success();
 }
 
-bool ExpertLinearOp::sharesInput() { return features(getX()) == features(getWeight()); }
+bool ExpertLinearOp::sharesInput() {
+  bool inColumns = rowsOf(getWeight()) * features(getIds()) == features(getResult());
+  return features(getX()) == features(getWeight()) && !inColumns;
+}
 
 //===- Gradients -------------------------------------------------------------------------------------------------===//
 

@@ -86,11 +86,14 @@ LogicalResult RopeOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangen
   return success();
 }
 
-// Uses q, k, v, the output and lse: probabilities are recomputed tile by tile.
+// Uses q, k, v, the output and lse: probabilities are recomputed tile by tile. With sinks they add up to less than one,
+// and the rule is the same: rowsum(dO · o) is still Σ p dp.
 LogicalResult AttentionOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
                                          MutableArrayRef<Value> gradients) {
   if (cotangents[1])
     return emitError("'nn.attention' has no gradient rule for 'lse'");
+  if (getSinks() && wanted.test(getStarts() ? 4 : 3))
+    return emitError("'nn.attention' has no gradient rule for its sinks; leave them frozen");
   auto gradient =
       AttentionGradientOp::create(builder, getLoc(), getQ().getType(), getK().getType(), getV().getType(), getQ(),
                                   getK(), getV(), getOutput(), getLse(), cotangents[0], Value(), Value(), getStarts(),

@@ -20,14 +20,17 @@ def NN_ParameterOp : Op<NN_Dialect, "parameter", [Symbol]> {
     mebp-assign-storage has decided. A trainable parameter starts as it is stored or, with an `initial_bound`, uniform
     in [-initial_bound, initial_bound]; it is stored nowhere then. `gradient_rank`: its gradient is projected to so many
     dimensions. `between`: it is the M of an adapter B M A, of these A and B. `whole`: it is trained itself, whatever
-    else is trained by adapters, as a classifier is.
+    else is trained by adapters, as a classifier is. `adapts`: it is a factor of this parameter's adapter, whose name PEFT
+    does not make of the parameter's. `shape`: what the model's own tensor has, where that is of another rank, as that of
+    experts is.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<AnyRankedTensor>:$type,
                        OptionalAttr<NN_ExternalDataAttr>:$data, OptionalAttr<ArrayAttr>:$pieces,
                        OptionalAttr<ElementsAttr>:$inline_data,
                        OptionalAttr<NN_DrawnAttr>:$drawn, UnitAttr:$transposed, UnitAttr:$bare, UnitAttr:$whole,
                        OptionalAttr<StrArrayAttr>:$aliases, OptionalAttr<StrAttr>:$storage, UnitAttr:$trainable, OptionalAttr<F32Attr>:$initial_bound,
-                       OptionalAttr<I64Attr>:$gradient_rank, OptionalAttr<FlatSymbolRefArrayAttr>:$between);
+                       OptionalAttr<I64Attr>:$gradient_rank, OptionalAttr<FlatSymbolRefArrayAttr>:$between,
+                       OptionalAttr<FlatSymbolRefAttr>:$adapts, OptionalAttr<DenseI64ArrayAttr>:$shape);
   let assemblyFormat = "$sym_name `:` $type attr-dict";
   let hasVerifier = 1;
   let skipDefaultBuilders = 1;
@@ -299,17 +302,21 @@ def NN_RopeOp : NN_KernelOp<"rope", [Differentiable]> {
   let hasVerifier = 1;
 }
 
-def NN_AttentionOp : NN_KernelOp<"attention", [Differentiable]> {
+def NN_AttentionOp : NN_KernelOp<"attention", [AttrSizedOperandSegments, Differentiable]> {
   let summary = "Causal attention with grouped heads";
   let description = [{
     Per head, with keys starts[t] ≤ j ≤ t (and j > t − window where window > 0) and s = scale q kᵀ, or c tanh(scale q kᵀ / c) with a
     `softcap` c > 0: p = softmax(s), o = p v, lse = log Σ exp(s). q, o [B,T,H·d], k, v [B,T,K·d], lse [B,T,H]; head h reads kv head h / (H/K). With
-    `capacity`, k and v are states of nn.append: they have what earlier steps left as well.
+    `capacity`, k and v are states of nn.append: they have what earlier steps left as well. `sinks` [H] has one more score
+    for each head, which counts in Σ exp(s), has no value, and is no output's: what is left of it is lse.
   }];
-  let arguments = (ins Tokens:$q, Tokens:$k, Tokens:$v, Optional<Starts>:$starts, I64Attr:$heads, I64Attr:$kv_heads, F32Attr:$scale,
+  let arguments = (ins Tokens:$q, Tokens:$k, Tokens:$v, Optional<Starts>:$starts, Optional<Vector>:$sinks, I64Attr:$heads, I64Attr:$kv_heads, F32Attr:$scale,
                        DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<I64Attr, "0">:$capacity,
                        OptionalAttr<F32Attr>:$softcap);
   let results = (outs Tokens:$output, Tokens:$lse);
+  let assemblyFormat = [{
+    `(` $q `,` $k `,` $v (`,` $starts^)? (`sinks` $sinks^)? `)` attr-dict `:` functional-type(operands, results)
+  }];
   let hasVerifier = 1;
 }
 

@@ -35,7 +35,9 @@ class CompileOptions:
     train_targets: str | None = _option("NAMES", "with --train full, which weights: all-linear, or patterns of names")
     lora_rank: int | None = _option("N", "rank of the adapters (default: 8)")
     lora_alpha: float | None = _option("X", "scale adapters by alpha / rank (default: 16)")
-    lora_targets: str | None = _option("NAMES", "layers to adapt: all-linear, or names such as q_proj,v_proj")
+    lora_targets: str | None = _option(
+        "NAMES", "layers to adapt: all-linear, or names such as q_proj,experts.down_proj"
+    )
     adapter_kind: str | None = _option(
         "KIND", "train LoRA (lora), or B M A with random B and A (private-lora); mebpc's --adapter (default: lora)"
     )

@@ -67,6 +67,7 @@ def compile(
     galore_rank: int | None = None,
     packing: bool = False,
     value_head: bool = False,
+    value_adapter: bool = False,
     entropy_bonus: bool = False,
     memory_budget: str | int | None = None,
     chunk_size: int | None = None,
@@ -101,6 +102,7 @@ def compile(
     galore_rank: dimensions that GaLore projects them to; None for 64.
     packing: let a step put several samples into one row, each with positions and attention of its own.
     value_head: train a linear layer that gives a value of each token, too, as PPO needs it.
+    value_adapter: likewise planned, for objective "ppo", an adapter of the value head's own.
     entropy_bonus: let objectives depend on the entropy; the head's backward then takes a second sweep of the
         vocabulary.
     device: what runs it, "cpu", "mlx" or "mlx-cpu": memory is planned for that one.
@@ -144,6 +146,7 @@ def compile(
         "galore_rank": galore_rank,
         "packing": packing,
         "value_head": value_head,
+        "value_adapter": value_adapter,
         "entropy_bonus": entropy_bonus,
         "memory_budget": _size(memory_budget),
         "chunk_size": chunk_size,

@@ -36,7 +36,7 @@ def model_title(description: dict) -> str:
 def describe_trained(description: dict) -> str:
     """What a bundle trains, in a few words."""
     lora, private = description["model"]["lora"], _private_ranks(description)
-    on = f"on {', '.join(lora['target_modules'])}"
+    on = f"on {', '.join([*lora['target_modules'], *lora['target_parameters']])}"
     if private:
         return f"PrivateLoRA of ranks {private[0]} down and {private[1]} up, {on}"
     if lora["rank"]:

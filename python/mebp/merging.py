@@ -4,14 +4,16 @@
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from mebp.element_types import ELEMENT_TYPES
 from mebp.errors import Error
+from mebp.expert_adapters import factors_of_parameters, product
 from mebp.extension import load_runtime
 from mebp.files import check_space, new_folder, replaced_file, user_path
 from mebp.gguf import GGUF_SUFFIX, GGUF_TYPES
@@ -21,6 +23,7 @@ from mebp.private_lora import as_lora, is_factor
 from mebp.session import Session
 from mebp.tensor_file import relative_norm, write_tensors
 from mebp.tensor_names import lora_factors, stored_name
+from mebp.trained_model import model_shapes
 
 
 @dataclass(frozen=True)
@@ -75,22 +78,30 @@ def merge(
     scale = np.float32(lora["alpha"] / lora["rank"])
     trainables = as_lora(session.trainables(), description, session.frozen_factors())
     opened = load_runtime().Bundle(os.fspath(bundle))
-    tensors = _tensors(description["weights"], dict(opened.weights()), trainables)
+    tensors = _tensors(description["weights"], model_shapes(description, opened.weights()), trainables)
+    of_parameters = factors_of_parameters(description)
     changes: dict[str, float] = {}
 
     def merged() -> Iterator[np.ndarray]:
         for tensor in tensors:
             weight = opened.read_weight(tensor.index)
-            name_a, name_b = lora_factors(tensor.name)
+            if tensor.name in trainables:  # itself, beside adapters
+                trained = trainables[tensor.name].reshape(weight.shape)
+                changes[tensor.name] = relative_norm(trained - weight, weight)
+                weight = trained
+            name_a, name_b = of_parameters.get(tensor.name) or lora_factors(tensor.name)
             if name_a in trainables:
-                change = scale * (trainables[name_b] @ trainables[name_a])
+                a, b = trainables[name_a], trainables[name_b]
+                change = scale * (product(a, b, lora["rank"]) if tensor.name in of_parameters else b @ a)
                 if tensor.transposed:
                     change = change.T
                 changes[tensor.name] = relative_norm(change, weight)
-                weight += change
+                weight += change.reshape(weight.shape)
             yield weight
 
-    write = _write_gguf if is_gguf else _write_folder
+    if is_gguf and session.classes:
+        raise Error(f"{output}: llama.cpp has no such classifier; merge it to a folder")
+    write = _write_gguf if is_gguf else partial(_write_folder, classes=session.classes)
     # What overflows is refused by the tensor's name.
     with np.errstate(over="ignore", invalid="ignore"):
         size, roundings = write(bundle / "tokenizer", output, tensors, merged(), dtype)
@@ -98,10 +109,18 @@ def merge(
 
 
 def _write_folder(
-    source: Path, output: Path, tensors: list[_Tensor], merged: Iterator[np.ndarray], dtype: str
+    source: Path,
+    output: Path,
+    tensors: list[_Tensor],
+    merged: Iterator[np.ndarray],
+    dtype: str,
+    classes: Sequence[str] = (),
 ) -> tuple[int, dict[str, float]]:
     """For transformers; the bytes of its weights, and their roundings."""
     config = model_config(source / "config.json", dtype)
+    if classes:
+        config["id2label"] = {str(number): name for number, name in enumerate(classes)}
+        config["label2id"] = {name: number for number, name in enumerate(classes)}
     if _has_untied(tensors):
         config["tie_word_embeddings"] = False
     with new_folder(output, "nothing was, choose another place") as folder:
@@ -132,9 +151,7 @@ def _has_untied(tensors: list[_Tensor]) -> bool:
     return len({tensor.index for tensor in tensors}) < len(tensors)
 
 
-def _tensors(
-    weights: list[dict], shapes: dict[str, tuple[int, ...]], trainables: Mapping[str, np.ndarray]
-) -> list[_Tensor]:
+def _tensors(weights: list[dict], shapes: list[tuple[int, ...]], trainables: Mapping[str, np.ndarray]) -> list[_Tensor]:
     """One for each weight; a tied one whose head alone is adapted becomes two, which are not tied any more."""
 
     def names(weight: dict) -> list[str]:
@@ -143,7 +160,7 @@ def _tensors(
         return [stored, *(name for name in every if name != stored and lora_factors(name)[0] in trainables)]
 
     return [
-        _Tensor(name, index, tuple(shapes[weight["name"]]), weight["transposed"])
+        _Tensor(name, index, shapes[index], weight["transposed"])
         for index, weight in enumerate(weights)
         if not is_factor(weight["name"])
         for name in names(weight)

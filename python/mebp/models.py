@@ -24,8 +24,8 @@ class ModelType:
     """What came of a tiny random model of one type: one of OUTCOMES, and why, where it is not exact.
 
     gradients: how many were compared with float64; worst: the largest relative error among them, and those of the other
-    configurations; text: how many of the first 32 tokens that it writes greedily are transformers', up to the first that
-    is not; configurations: how many are exact; others: why the rest is not.
+    configurations; text: how many of the first 32 tokens that it writes greedily are transformers', up to the first
+    that is not; configurations: how many are exact; others: why the rest is not.
     """
 
     name: str

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Log-probabilities, and steps whose coefficients the caller makes of them, as preferences and rewards need it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import NamedTuple
 
@@ -100,6 +101,7 @@ class Sequences:
     """What a Session can do with sequences one by one; see Session."""
 
     has_pending_gradients: bool  # room for a gradient whose factor comes later, among others
+    has_value_adapter: bool  # an adapter of the value head's own
     _begun: Sequence | None = None  # the last one
 
     @property
@@ -176,6 +178,23 @@ class Sequences:
         Raises mebp.Error, with nothing changed, where the gradient is not finite; it is forgotten then.
         """
         return StepResult(*self._session.apply())
+
+    @contextmanager
+    def by_value_adapter(self) -> Iterator[None]:
+        """`with session.by_value_adapter():` computes with the value head's own adapter, and not the policy's: scores,
+        sequences, updates, trainables() and load_adapter are that one's within.
+
+        A step applies each once; until both have, a state cannot be saved. Needs a session with value_adapter=True.
+        Raises mebp.Error where gradients of sequences wait to be applied.
+        """
+        self._session.use_value_adapter(True)
+        try:
+            yield
+        except BaseException:
+            self._session.discard()
+            raise
+        finally:
+            self._session.use_value_adapter(False)
 
     def discard(self) -> None:
         """Forgets the gradients of the sequences since the last update."""

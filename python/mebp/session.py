@@ -17,7 +17,7 @@ from mebp.plan import Plan
 from mebp.private_lora import is_factor
 from mebp.sequences import Sequences, check_text
 from mebp.step_result import StepResult
-from mebp.trained_model import TrainedModel
+from mebp.trained_model import TrainedModel, model_shapes
 
 
 class Session(Sequences):
@@ -68,6 +68,7 @@ class Session(Sequences):
         profile: str | os.PathLike[str] | None = None,
         stream: object | None = None,
         pending_gradients: bool = False,
+        value_adapter: bool = False,
     ) -> None:
         """Opens the bundle folder `path`.
 
@@ -93,6 +94,8 @@ class Session(Sequences):
             soon as it is there, and a step needs as little as was planned. None for True, but for MeZO.
         accumulate: room for steps over several micro-batches, or over sequences.
         pending_gradients: with it, room for a gradient whose factor comes later (sequence, settle).
+        value_adapter: with it, of a bundle with value_head, the head has an adapter and an optimizer state of its own
+            (by_value_adapter).
         clip: the most that the gradient's L2 norm over all trainables may be, as torch's clip_grad_norm_ has it.
         clip_recompute: compute gradients twice instead of keeping them for `clip`; the same bits without their room.
         resident_limit: the most of the mapped weights that may be in memory at once, in bytes or as text such as
@@ -120,6 +123,7 @@ class Session(Sequences):
         self._shapes = dict(self._bundle.trainables())
         self._process = os.getpid()
         self.device, self.has_pending_gradients = device, pending_gradients
+        self.has_value_adapter = value_adapter
         self._native = runtime.Session(
             self._bundle,
             optimizer=self.optimizer,
@@ -149,6 +153,7 @@ class Session(Sequences):
             device=device,
             stream=stream,
             pending_gradients=pending_gradients,
+            value_adapter=value_adapter,
         )
         for warning in self._native.take_warnings():
             print(f"warning: {warning}", file=sys.stderr)
@@ -406,7 +411,7 @@ class Session(Sequences):
     def save_adapter(self, folder: str | os.PathLike[str]) -> None:
         """Writes a PEFT folder (adapter_config.json, adapter_model.safetensors), whole or not at all.
 
-        A value head lies beside it, in value_head.safetensors.
+        A value head lies beside it, in value_head.safetensors, and in value_adapter.safetensors its own adapter.
         """
         make_parent(folder, "choose another folder")
         self._session.save_adapter(os.fspath(user_path(folder)))
@@ -420,7 +425,8 @@ class Session(Sequences):
             trained = names.get(self._description["weights"][index]["name"])
             return self._bundle.read_weight(index) if trained is None else self._session.read_trainable(trained)
 
-        return TrainedModel(self.path, self._description, [shape for _, shape in self._bundle.weights()], read)
+        shapes = model_shapes(self._description, self._bundle.weights())
+        return TrainedModel(self.path, self._description, shapes, read)
 
     def save_model(self, folder: str | os.PathLike[str]) -> None:
         """Writes the model with its trained weights as the new transformers folder `folder`, whole or not at all.
@@ -435,7 +441,8 @@ class Session(Sequences):
     def load_adapter(self, folder: str | os.PathLike[str]) -> None:
         """Takes the adapter of a PEFT folder, in float32, bfloat16 or float16; the optimizer's state stays as it is.
 
-        A value head comes with it, or begins anew where the folder has none.
+        A value head comes with it, or begins anew where the folder has none, or has it on an adapter of its own. That
+        one is taken within by_value_adapter().
         Raises mebp.Error, with nothing taken, where the adapter is not LoRA as this bundle computes it: of another
         rank, alpha, target layers or shapes, or with parts (DoRA, biases, saved modules) that would be lost.
         """

@@ -3,7 +3,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,13 +29,20 @@ def is_trained_model(folder: Path) -> bool:
         return False
 
 
+def model_shapes(description: dict, stored: Iterable[tuple[str, tuple[int, ...]]]) -> list[tuple[int, ...]]:
+    """The shape of the model's own tensor for each weight of a bundle, which stores those of experts as one matrix.
+    `stored`: names and shapes as the bundle has them."""
+    shapes = zip(description["weights"], stored, strict=True)
+    return [tuple(weight.get("shape") or shape) for weight, (_, shape) in shapes]
+
+
 @dataclass(frozen=True)
 class TrainedModel:
     """All weights of a session, those that it trains and the others of its bundle."""
 
     bundle: Path
     description: dict
-    shapes: list[tuple[int, ...]]  # of each weight
+    shapes: list[tuple[int, ...]]  # as model_shapes has them
     read: Callable[[int], np.ndarray]  # a weight as it is now, in float32
 
     @property

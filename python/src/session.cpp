@@ -73,7 +73,8 @@ public:
           bool accumulate, double clip, uint64_t residentLimit, const std::string &spillFolder, bool stateInFile,
           double perturbation, double momentum, double galoreScale, double galoreUpdateInterval, double galoreRefresh,
           double galoreCosThreshold, bool clipRecompute, bool forwardOnly, bool generateOnly,
-          const std::string &traceFile, const std::string &device, const Stream *stream, bool pendingGradients)
+          const std::string &traceFile, const std::string &device, const Stream *stream, bool pendingGradients,
+          bool valueAdapter)
       : bundle(bundle) {
     mebp_session_options options;
     mebp_session_options_init(&options);
@@ -111,6 +112,7 @@ public:
     if (stream)
       stream->giveTo(options);
     options.pending_gradients = pendingGradients;
+    options.value_adapter = valueAdapter;
     memoryBytes = mebp_session_memory_bytes(bundle.get(), &options);
     plannedPeakBytes = mebp_session_peak_bytes(bundle.get(), &options);
     mebp_session *created = nullptr;
@@ -187,6 +189,11 @@ public:
   void discard() {
     mebp_error error;
     check(mebp_session_discard(handle.get(), &error), error);
+  }
+
+  void useValueAdapter(bool uses) {
+    mebp_error error;
+    check(mebp_session_use_value_adapter(handle.get(), uses, &error), error);
   }
 
   double gradients(TokenArray ids, TokenArray labels, const std::optional<TokenArray> &starts) {
@@ -430,7 +437,7 @@ void bindSession(nb::module_ &module) {
   nb::class_<Session>(module, "Session")
       .def(nb::init<const Bundle &, const std::string &, double, double, double, double, double, uint32_t, bool, bool,
                     bool, double, uint64_t, const std::string &, bool, double, double, double, double, double, double,
-                    bool, bool, bool, const std::string &, const std::string &, const Stream *, bool>(),
+                    bool, bool, bool, const std::string &, const std::string &, const Stream *, bool, bool>(),
            nb::arg("bundle"), nb::kw_only(), nb::arg("optimizer"), nb::arg("learning_rate"), nb::arg("beta1"),
            nb::arg("beta2"), nb::arg("epsilon"), nb::arg("weight_decay"), nb::arg("threads"),
            nb::arg("reference_kernels"), nb::arg("return_gradients"), nb::arg("accumulate"), nb::arg("clip"),
@@ -438,7 +445,7 @@ void bindSession(nb::module_ &module) {
            nb::arg("momentum"), nb::arg("galore_scale"), nb::arg("galore_update_interval"), nb::arg("galore_refresh"),
            nb::arg("galore_cos_threshold"), nb::arg("clip_recompute"), nb::arg("forward_only"),
            nb::arg("generate_only"), nb::arg("trace_file"), nb::arg("device"), nb::arg("stream").none(),
-           nb::arg("pending_gradients"), nb::keep_alive<1, 2>(), nb::keep_alive<1, 28>())
+           nb::arg("pending_gradients"), nb::arg("value_adapter"), nb::keep_alive<1, 2>(), nb::keep_alive<1, 28>())
       .def("loss", &Session::loss, nb::arg("ids"), nb::arg("labels"), nb::arg("starts").none())
       .def("log_probabilities", &Session::logProbabilities, nb::arg("ids"), nb::arg("labels"), nb::arg("temperature"),
            nb::arg("by_base"), nb::arg("trainables"))
@@ -449,6 +456,7 @@ void bindSession(nb::module_ &module) {
       .def("settle", &Session::settle, nb::arg("factor"))
       .def("apply", &Session::apply)
       .def("discard", &Session::discard)
+      .def("use_value_adapter", &Session::useValueAdapter, nb::arg("uses"))
       .def("gradients", &Session::gradients, nb::arg("ids"), nb::arg("labels"), nb::arg("starts").none())
       .def("step", &Session::step, nb::arg("ids"), nb::arg("labels"), nb::arg("starts"))
       .def("logits", &Session::logits, nb::arg("ids"), nb::arg("first"), nb::arg("count"), nb::arg("starts").none())

@@ -22,6 +22,8 @@ static constexpr char tensorsName[] = "/adapter_model.safetensors";
 static constexpr char configName[] = "/adapter_config.json";
 // A value head is for training on alone, and PEFT would not know it.
 static constexpr char valueHeadName[] = "/value_head.safetensors";
+// The adapter that it is on, where that is not the policy's.
+static constexpr char valueAdapterName[] = "/value_adapter.safetensors";
 
 Status checkLora(const Session &session) {
   if (session.bundle().model().lora().rank() > 0)
@@ -86,7 +88,7 @@ static Status writeAsLora(const Session &session, const std::string &folder) {
   return finish(file);
 }
 
-static Status writeFile(const Session &session, const Numbers &numbers, const SafeMetadata &metadata,
+static Status writeFile(const Session &session, Adapter of, const Numbers &numbers, const SafeMetadata &metadata,
                         const std::string &path) {
   FileReplacement file(path);
   std::vector<TensorHead> matrices;
@@ -99,7 +101,7 @@ static Status writeFile(const Session &session, const Numbers &numbers, const Sa
   std::vector<float> values;
   for (uint32_t i : numbers) {
     values.resize(session.trainables.elements(i));
-    if (Status status = session.trainables.read(i, values.data()); !status.ok())
+    if (Status status = session.trainables.read(i, of, values.data()); !status.ok())
       return status;
     file.write(values.data(), values.size() * sizeof(float));
   }
@@ -109,11 +111,18 @@ static Status writeFile(const Session &session, const Numbers &numbers, const Sa
 static Status writeTensors(const Session &session, const std::string &folder) {
   const format::Bundle &bundle = session.bundle().content();
   const SafeMetadata plain = {{"format", "pt"}};
+  const bool hasOwn = session.trainables.hasValueAdapter();
+  const Adapter ofValues = hasOwn ? Adapter::Value : Adapter::Policy;
   if (const Numbers numbers = numbersOf(bundle, true); !numbers.empty())
-    if (Status status = writeFile(session, numbers, plain, folder + valueHeadName); !status.ok())
+    if (Status status = writeFile(session, ofValues, numbers, plain, folder + valueHeadName); !status.ok())
+      return status;
+  if (hasOwn)
+    if (Status status = writeFile(session, ofValues, numbersOf(bundle, false), plain, folder + valueAdapterName);
+        !status.ok())
       return status;
   const SafeMetadata metadata = isPrivateLora(bundle) ? metadataOfDrawn(bundle) : plain;
-  if (Status status = writeFile(session, numbersOf(bundle, false), metadata, folder + ownTensorsName(bundle));
+  if (Status status =
+          writeFile(session, Adapter::Policy, numbersOf(bundle, false), metadata, folder + ownTensorsName(bundle));
       !status.ok())
     return status;
   return isPrivateLora(bundle) ? writeAsLora(session, folder) : Status();
@@ -134,7 +143,7 @@ static Status linkOthers(const std::string &folder, const format::FolderReplacem
     const std::string path = folder + "/" + name;
     struct stat information;
     if ("/" + name == tensorsName || "/" + name == configName || "/" + name == privateTensorsName ||
-        "/" + name == valueHeadName)
+        "/" + name == valueHeadName || "/" + name == valueAdapterName)
       continue;
     if (::stat(path.c_str(), &information) != 0 || !S_ISREG(information.st_mode))
       return failure(MEBP_INVALID_ARGUMENT,
@@ -167,7 +176,7 @@ static Status replaceAdapter(const Session &session, const std::string &text, co
 Status saveAdapter(const Session &session, const std::string &folder) {
   if (Status status = checkLora(session); !status.ok())
     return status;
-  if (Status status = session.trainables.checkWhole(); !status.ok())
+  if (Status status = session.trainables.checkSaves(); !status.ok())
     return status;
   if (Status status = makeFolder(folder); !status.ok())
     return status;
@@ -177,7 +186,8 @@ Status saveAdapter(const Session &session, const std::string &folder) {
     return settings.status();
   const format::Bundle &bundle = session.bundle().content();
   const bool hasOtherM = !isPrivateLora(bundle) && fileSize(folder + privateTensorsName).ok();
-  const bool hasOtherValues = numbersOf(bundle, true).empty() && fileSize(folder + valueHeadName).ok();
+  const bool hasOtherValues = (numbersOf(bundle, true).empty() && fileSize(folder + valueHeadName).ok()) ||
+                              (!session.trainables.hasValueAdapter() && fileSize(folder + valueAdapterName).ok());
   if (settings.ok() && (*settings != text || hasOtherM || hasOtherValues))
     return replaceAdapter(session, text, folder);
   if (Status status = writeTensors(session, folder); !status.ok() || settings.ok())
@@ -193,24 +203,32 @@ uint64_t adapterDiskBytes(const Session &session, const std::string &folder) {
       for (const TensorHead &head : headsOfLora(trainable))
         elements += head.shape[0] * head.shape[1];
   }
+  elements *= session.trainables.hasValueAdapter() ? 2 : 1;
   uint64_t needed = 2 * elements * sizeof(float);
   Result<uint64_t> there = fileSize(folder + tensorsName);
   return there.ok() ? needed - std::min(needed, *there) : needed;
 }
 
-// The modules that the adapter has tensors of, as mebpc's --lora-targets takes them.
-static std::string targetsOf(const std::vector<SafeTensor> &tensors) {
-  std::set<std::string> modules;
+// The modules that the adapter has tensors of, and the parameters that its settings name, as mebpc's --lora-targets
+// takes them.
+static std::string targetsOf(const std::vector<SafeTensor> &tensors, const std::vector<std::string> &parameters) {
+  std::set<std::string> modules, ofParameters = {"base_layer"}; // an adapter within another
+  for (const std::string &name : parameters)
+    ofParameters.emplace(format::moduleOf(format::ownerOf(name)));
   for (const SafeTensor &tensor : tensors)
     if (const std::string_view layer = format::adaptedLayer(tensor.name); !layer.empty())
       modules.emplace(format::moduleOf(layer));
+  for (const std::string &name : ofParameters)
+    modules.erase(name);
+  modules.insert(parameters.begin(), parameters.end());
   std::string list;
   for (const std::string &name : modules)
     list += (list.empty() ? "" : ",") + name;
   return list;
 }
 
-static Status checkNoOthers(const std::vector<SafeTensor> &tensors, const format::Bundle &bundle) {
+static Status checkNoOthers(const std::vector<SafeTensor> &tensors, const std::vector<std::string> &parameters,
+                            const format::Bundle &bundle) {
   std::set<std::string> trained;
   for (const format::Trainable &trainable : bundle.trainables())
     trained.insert(headOf(bundle, trainable).name);
@@ -223,7 +241,7 @@ static Status checkNoOthers(const std::vector<SafeTensor> &tensors, const format
     if (!trained.count(tensor.name))
       return failure(MEBP_INCOMPATIBLE,
                      "has '%s', which this bundle does not train; compile its base model with --lora-targets %s",
-                     tensor.name.c_str(), targetsOf(tensors).c_str());
+                     tensor.name.c_str(), targetsOf(tensors, parameters).c_str());
   return Status();
 }
 
@@ -270,9 +288,10 @@ static Status take(Session &session, const Matched &matched) {
   return matched.file.isCut() ? failure(MEBP_IO, "was cut off while it was read; load an adapter again") : Status();
 }
 
-static Status match(const format::Bundle &bundle, const SafeMetadata &metadata, Matched &out) {
+static Status match(const format::Bundle &bundle, const std::vector<std::string> &parameters,
+                    const SafeMetadata &metadata, Matched &out) {
   const std::vector<SafeTensor> &tensors = out.tensors;
-  if (Status status = checkNoOthers(tensors, bundle); !status.ok())
+  if (Status status = checkNoOthers(tensors, parameters, bundle); !status.ok())
     return status;
   std::unordered_map<std::string, const SafeTensor *> byName;
   for (const SafeTensor &tensor : tensors)
@@ -285,7 +304,7 @@ static Status match(const format::Bundle &bundle, const SafeMetadata &metadata, 
       return failure(MEBP_INCOMPATIBLE,
                      "lacks '%s', which this bundle trains; take an adapter of all its target modules (this one has "
                      "%s), or compile with this one's",
-                     trainable.name().c_str(), targetsOf(tensors).c_str());
+                     trainable.name().c_str(), targetsOf(tensors, parameters).c_str());
     if (Status status = checkTensor(bundle, *found->second, trainable); !status.ok())
       return status;
     out.values.push_back(found->second);
@@ -314,7 +333,10 @@ Status loadAdapter(Session &session, const std::string &folder) {
   if (!config.ok())
     return config.status();
   const format::Bundle &bundle = session.bundle().content();
-  const std::string path = folder + ownTensorsName(bundle);
+  // The one in use is replaced. A head that is on an adapter of its own comes with that one alone.
+  const bool hasValueAdapter = fileSize(folder + valueAdapterName).ok();
+  const bool takesValues = session.trainables.adapterInUse() == Adapter::Value && hasValueAdapter;
+  const std::string path = folder + (takesValues ? valueAdapterName : ownTensorsName(bundle));
   if (isPrivateLora(bundle) && fileSize(path).status().code() == MEBP_NOT_FOUND)
     return failure(MEBP_INCOMPATIBLE,
                    "%s: has no %s, of which a bundle of --adapter private-lora reads its M; choose an adapter that "
@@ -327,11 +349,11 @@ Status loadAdapter(Session &session, const std::string &folder) {
   SafeMetadata metadata;
   if (Status status = open(path, adapter, &metadata); !status.ok())
     return status;
-  if (Status status = match(bundle, metadata, adapter); !status.ok())
+  if (Status status = match(bundle, targetParametersOf(*config), metadata, adapter); !status.ok())
     return status.in(path);
   const std::string valuePath = folder + valueHeadName;
   valueHead.numbers = numbersOf(bundle, true);
-  if (!valueHead.numbers.empty() && fileSize(valuePath).ok()) {
+  if (!valueHead.numbers.empty() && takesValues == hasValueAdapter && fileSize(valuePath).ok()) {
     Status status = open(valuePath, valueHead);
     if (status.ok())
       status = matchValueHead(bundle, valueHead).in(valuePath);

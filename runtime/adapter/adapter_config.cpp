@@ -59,6 +59,8 @@ std::string adapterConfig(const format::Bundle &bundle) {
                  {"use_dora", false}};
   if (const std::vector<std::string> modules = savedModules(bundle); !modules.empty())
     config["modules_to_save"] = modules;
+  if (lora.target_parameters_size() > 0)
+    config["target_parameters"] = lora.target_parameters();
   return config.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -72,8 +74,8 @@ static constexpr const char *harmless[] = {
     "megatron_config", "megatron_core",           "peft_version", "qalora_group_size",   "revision",
     "runtime_config",  "target_modules",          "task_type",    "velora_config"};
 // Fields that are checked by their value.
-static constexpr const char *checked[] = {"bias",       "fan_in_fan_out", "init_lora_weights",
-                                          "lora_alpha", "peft_type",      "r"};
+static constexpr const char *checked[] = {"bias", "fan_in_fan_out",   "init_lora_weights", "lora_alpha", "peft_type",
+                                          "r",    "target_parameters"};
 
 template <size_t count> static bool isAmong(const char *const (&names)[count], const std::string &name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
@@ -121,6 +123,40 @@ static Status checkInitialisation(const Json &config) {
                  kind.c_str());
 }
 
+std::vector<std::string> targetParametersOf(const std::string &text) {
+  Json config = parseJson(text);
+  std::vector<std::string> found;
+  if (config.is_object() && config.contains("target_parameters") && config["target_parameters"].is_array())
+    for (const Json &name : config["target_parameters"])
+      if (name.is_string())
+        found.push_back(name.get<std::string>());
+  return found;
+}
+
+// A factor of a parameter is called by the module that has it, which may have several.
+static Status checkTargetParameters(const std::vector<std::string> &targets, const format::Bundle &bundle) {
+  auto names = [](const std::string &target, const format::Trainable &trainable) {
+    return trainable.adapts() == target || format::endsWith(trainable.adapts(), "." + target);
+  };
+  for (const format::Trainable &trainable : bundle.trainables()) {
+    const bool isNamed = std::any_of(targets.begin(), targets.end(),
+                                     [&](const std::string &target) { return names(target, trainable); });
+    if (!trainable.adapts().empty() && !isNamed)
+      return failure(MEBP_INCOMPATIBLE,
+                     "target_parameters has no '%s', which this bundle trains; take an adapter that has, or compile "
+                     "with this one's in --lora-targets",
+                     trainable.adapts().c_str());
+  }
+  for (const std::string &target : targets)
+    if (std::none_of(bundle.trainables().begin(), bundle.trainables().end(),
+                     [&](const format::Trainable &trainable) { return names(target, trainable); }))
+      return failure(MEBP_UNSUPPORTED,
+                     "target_parameters is not supported for '%s', which this bundle does not train; train the adapter "
+                     "without it, or compile with it in --lora-targets",
+                     target.c_str());
+  return Status();
+}
+
 Status checkAdapterConfig(const std::string &text, const format::Bundle &bundle) {
   Json config = parseJson(text);
   if (!config.is_object())
@@ -136,6 +172,8 @@ Status checkAdapterConfig(const std::string &text, const format::Bundle &bundle)
   if (config.contains("fan_in_fan_out") && isUsed(config["fan_in_fan_out"]) && !hasTransposedTarget(bundle))
     return failure(MEBP_INCOMPATIBLE, "fan_in_fan_out is set, the bundle's layers keep their weights as [out, in]; use "
                                       "an adapter of the same base model");
+  if (Status status = checkTargetParameters(targetParametersOf(text), bundle); !status.ok())
+    return status;
   const char *option = isPrivateLora(bundle) ? "--rank-down" : "--lora-rank";
   if (Status status = checkNumber(config, "r", option, bundle.model().lora().rank()); !status.ok())
     return status;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "format/program.pb.h"
 #include "runtime/core/status.h"
@@ -11,6 +12,9 @@
 namespace mebp {
 
 std::string adapterConfig(const format::Bundle &bundle);
+
+// The parameters that an adapter's settings name beside modules; none where they cannot be read.
+std::vector<std::string> targetParametersOf(const std::string &text);
 
 // Refuses, by name, whatever would make PEFT compute something else than this bundle does.
 Status checkAdapterConfig(const std::string &text, const format::Bundle &bundle);

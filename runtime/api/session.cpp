@@ -184,7 +184,7 @@ mebp_code mebp_session_save_state(const mebp_session *session, const char *folde
 }
 
 bool mebp_session_is_poisoned(const mebp_session *session) {
-  return session && session->session && !session->session->trainables.checkWhole().ok();
+  return session && session->session && !session->session->trainables.checkSaves().ok();
 }
 
 mebp_code mebp_session_check_space(const mebp_session *session, const char *state_folder, const char *adapter_folder,
@@ -215,7 +215,7 @@ mebp_code mebp_session_load_state(mebp_session *session, const char *folder, voi
     Status status = user ? checkArguments({{"user_bytes", user_bytes}}) : Status();
     if (status.ok())
       status = loadState(used, folder, user, user_bytes);
-    session->steps = used.trainables.stepsDone;
+    session->steps = used.trainables.steps();
     return status;
   });
 }
@@ -256,10 +256,10 @@ mebp_code mebp_session_resume(mebp_session *session, mebp_error *error) {
       return status;
     if (Status status = loadState(*opened, session->pausedIn, nullptr, nullptr); !status.ok())
       return status;
-    if (opened->trainables.stepsDone != session->steps)
+    if (opened->trainables.steps() != session->steps)
       return failure(MEBP_INCOMPATIBLE,
                      "%s: has the state of step %llu, and the session was paused after step %llu; put that state back",
-                     session->pausedIn.c_str(), static_cast<unsigned long long>(opened->trainables.stepsDone),
+                     session->pausedIn.c_str(), static_cast<unsigned long long>(opened->trainables.steps()),
                      static_cast<unsigned long long>(session->steps));
     session->session = std::move(opened);
     return Status();

@@ -143,7 +143,7 @@ mebp_code mebp_session_apply(mebp_session *session, mebp_step_result *result, me
       return status;
     mebp_step_result own = {};
     Status status = used.applySums(own);
-    session->steps = used.trainables.stepsDone;
+    session->steps = used.trainables.steps();
     if (status.ok())
       writeSized(own, result);
     return status;
@@ -155,6 +155,11 @@ mebp_code mebp_session_discard(mebp_session *session, mebp_error *error) {
     used.discard();
     return Status();
   });
+}
+
+mebp_code mebp_session_use_value_adapter(mebp_session *session, bool uses, mebp_error *error) {
+  return withSession(session, error, {},
+                     [&](Session &used) { return used.useAdapter(uses ? Adapter::Value : Adapter::Policy); });
 }
 
 static mebp_code gradientsOf(mebp_session *session, const Tokens &given, const Objective &objective, double *loss,
@@ -208,7 +213,7 @@ static mebp_code stepOf(mebp_session *session, const Batches &batches, const Obj
       return status;
     mebp_step_result own = {};
     status = used.step(batches, objective, own);
-    session->steps = used.trainables.stepsDone;
+    session->steps = used.trainables.steps();
     if (status.ok())
       writeSized(own, result);
     return status;
@@ -239,7 +244,7 @@ mebp_code mebp_session_apply_gradients(mebp_session *session, const float *const
       if (Status status = checkArguments({{"gradients[i]", gradients[i]}}); !status.ok())
         return status;
     Status status = used.applyGradients(gradients);
-    session->steps = used.trainables.stepsDone;
+    session->steps = used.trainables.steps();
     return status;
   });
 }

@@ -35,6 +35,7 @@ static Json describeModel(const format::Model &model) {
            {{"rank", model.lora().rank()},
             {"alpha", model.lora().alpha()},
             {"target_modules", model.lora().target_modules()},
+            {"target_parameters", model.lora().target_parameters()},
             {"seed", model.lora().seed()}}}};
 }
 
@@ -129,7 +130,7 @@ std::string describeBundle(const format::Bundle &bundle) {
     blocks.push_back(describeBlock(bundle, block));
   for (const format::Program &program : bundle.programs())
     programs.push_back(describeProgram(program));
-  for (const format::Weight &weight : bundle.weights())
+  for (const format::Weight &weight : bundle.weights()) {
     weights.push_back({{"name", weight.name()},
                        {"rows", weight.rows()},
                        {"columns", weight.columns()},
@@ -137,12 +138,17 @@ std::string describeBundle(const format::Bundle &bundle) {
                        {"bytes", bytesOf(weight)},
                        {"transposed", weight.transposed()},
                        {"aliases", weight.aliases()}});
+    if (weight.shape_size() > 0)
+      weights.back()["shape"] = weight.shape();
+  }
   for (const format::Trainable &trainable : bundle.trainables()) {
     trainables.push_back({{"name", trainable.name()},
                           {"rows", trainable.rows()},
                           {"columns", trainable.columns()},
                           {"gradient_rank", trainable.rank()},
                           {"storage", format::nameOf(mebp::storageOf(trainable))}});
+    if (!trainable.adapts().empty())
+      trainables.back()["adapts"] = trainable.adapts();
     if (const format::Between &between = trainable.between(); trainable.has_between())
       trainables.back()["between"] = {{"seed", between.seed()},
                                       {"a_stream", between.a_stream()},

@@ -76,10 +76,13 @@ static Status checkRoute(const KernelShape &shape) {
 }
 
 static Status checkExperts(const KernelShape &shape) {
-  const int64_t slots = shape['J'], inputs = shape['K'], outputs = shape['Y'] / slots;
+  const int64_t slots = shape['J'], inputs = shape['K'], outputs = shape['Y'] / slots, slot = shape['X'] / slots;
   if (shape['Y'] % slots != 0 || shape['M'] % outputs != 0)
     return wrong(shape, "has columns that do not fit its slots and experts");
   const bool mustShare = shape.kernel.name() == "expert_linear_shared_gradient";
+  if (shape['M'] == outputs && !mustShare) // experts lie in columns
+    return shape['X'] % slots == 0 && inputs % slot == 0 ? Status()
+                                                         : wrong(shape, "has columns that do not fit its weight");
   const bool mayShare = mustShare || shape.kernel.name() != "expert_linear_input_gradient";
   if ((mayShare && shape['X'] == inputs) || (!mustShare && shape['X'] == slots * inputs))
     return Status();

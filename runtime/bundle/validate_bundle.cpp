@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 #include <unordered_set>
+#include <vector>
 
 #include "format/alignment.h"
 #include "format/projection.h"
@@ -18,6 +19,15 @@ static bool inside(uint64_t offset, uint64_t bytes, uint64_t size) {
   return offset % format::alignment == 0 && offset <= size && bytes <= size - offset;
 }
 
+static bool makesUp(const std::vector<int32_t> &extents, uint64_t elements) {
+  for (int32_t extent : extents) {
+    if (extent <= 0 || elements % static_cast<uint64_t>(extent) != 0)
+      return false;
+    elements /= static_cast<uint64_t>(extent);
+  }
+  return elements == 1;
+}
+
 static Status validateWeight(const format::Weight &weight, uint64_t size) {
   const format::Storage storage = format::storageOf(weight.element());
   if (!isWeight(storage))
@@ -26,6 +36,8 @@ static Status validateWeight(const format::Weight &weight, uint64_t size) {
     return failure(MEBP_CORRUPT, "it has an impossible size");
   if (weight.rank() > 2 || weight.rank() < 1 || (weight.rank() == 1 && weight.rows() != 1))
     return failure(MEBP_CORRUPT, "its rank does not fit its shape");
+  if (weight.shape_size() > 0 && !makesUp(weight.shape(), weight.rows() * weight.columns()))
+    return failure(MEBP_CORRUPT, "its shape in the model has other elements");
   bool quantised = isQuantised(storage);
   if (weight.group() != (quantised ? format::groupSize : 0))
     return failure(MEBP_CORRUPT, "its groups are not of %u", static_cast<uint32_t>(format::groupSize));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "format/ports.h"
 #include "runtime/backends/backends.h"
 #include "runtime/core/spill_file.h"
 #include "runtime/optim/optimizer.h"
@@ -50,6 +51,19 @@ static Status checkProjection(const format::Bundle &bundle, const mebp_session_o
                  "the bundle has projectors in %s, which %s does not keep; choose %s, or compile it for another "
                  "optimizer",
                  format::nameOf(projector), traits.name, fitting->name);
+}
+
+static Status checkValueAdapter(const format::Bundle &bundle, const mebp_session_options &options) {
+  if (!options.value_adapter)
+    return Status();
+  auto isValueHead = [](const format::Trainable &trainable) { return trainable.name() == format::valueHeadWeight; };
+  if (std::none_of(bundle.trainables().begin(), bundle.trainables().end(), isValueHead))
+    return failure(MEBP_INVALID_ARGUMENT, "value_adapter is an adapter of a value head's own, and the bundle's head "
+                                          "gives no values; compile it with --value-head");
+  if (!options.accumulate || isForwardOnly(options))
+    return failure(MEBP_INVALID_ARGUMENT, "value_adapter is trained over sequences, whose gradients are summed; give "
+                                          "accumulate and an optimizer that takes gradients, or leave it out");
+  return Status();
 }
 
 static Status checkInFlight(const format::Bundle &bundle, const mebp_session_options &options) {
@@ -103,6 +117,8 @@ Status checkSessionOptions(const format::Bundle &bundle, const mebp_session_opti
   if (followed.pending_gradients && !followed.accumulate)
     return failure(MEBP_INVALID_ARGUMENT, "pending_gradients is room beside a sum over micro-batches; give accumulate, "
                                           "too, or leave it out");
+  if (Status status = checkValueAdapter(bundle, followed); !status.ok())
+    return status;
   if (Status status = checkInFlight(bundle, followed); !status.ok())
     return status;
   if (followed.state_in_file && !followed.spill_folder)

@@ -8,7 +8,7 @@
 // 3. A coefficient that a whole sequence has in common may come later, when another one has been scored (of a pair, for
 //    example): the backward is linear in it. So the first of a pair goes to a sum of its own, with coefficients that
 //    lack the factor, and `settle` adds that one, multiplied, to the step's.
-// 4. applySums is the update.
+// 4. applySums is the update. Of two adapters each has its own, one after the other: there is one sum of gradients.
 //
 // So a step holds the checkpoints of one sequence, however many it has.
 #include "runtime/train/finite.h"
@@ -138,6 +138,16 @@ Status Session::applySums(mebp_step_result &out) {
     return status;
   report(begun, squaredNorm, out);
   return Status();
+}
+
+Status Session::useAdapter(Adapter adapter) {
+  if (!trainables.hasValueAdapter())
+    return failure(MEBP_INVALID_ARGUMENT, "the session has one adapter; create it with value_adapter");
+  if (hasSums && adapter != trainables.adapterInUse())
+    return failure(MEBP_INVALID_ARGUMENT, "gradients of sequences are those of the adapter in use; apply or discard "
+                                          "them before the other one's");
+  isOpen = gradientsKept = false;
+  return trainables.use(adapter);
 }
 
 Status Session::score(const Tokens &tokens, const Scoring &scoring, const mebp_scores &out) {

@@ -48,6 +48,8 @@ public:
   bool hasOpenSequence() const { return isOpen; }
   Status settle(double factor);
   Status applySums(mebp_step_result &out);
+  // What follows computes with the value's adapter and trains it, or the policy's again.
+  Status useAdapter(Adapter adapter);
   void discard() { isOpen = hasSums = isUnsettled = gradientsKept = false; }
   Status logits(const Tokens &tokens, uint32_t first, uint32_t count, float *out);
 

@@ -21,7 +21,7 @@ static SavedRun runOf(const Session &session) {
   const Optimizer &optimizer = *findOptimizer(session.options().optimizer);
   run.bundle = session.bundle().identity();
   run.kernels = session.kernels();
-  run.steps = session.trainables.stepsDone;
+  run.steps = session.trainables.steps();
   run.optimizer = optimizer.name;
   run.options = {
       {"learning_rate", options.learningRate}, {"weight_decay", options.weightDecay}, {"clip", session.options().clip}};
@@ -40,7 +40,7 @@ static std::string headOf(const Session &session, uint64_t userBytes) {
 }
 
 Status saveState(const Session &session, const std::string &folder, const void *user, uint64_t userBytes) {
-  if (Status status = session.trainables.checkWhole(); !status.ok())
+  if (Status status = session.trainables.checkSaves(); !status.ok())
     return status;
   if (Status status = makeFolder(folder); !status.ok())
     return status;
@@ -162,7 +162,7 @@ Status loadState(Session &session, const std::string &folder, void *user, uint64
     return failure(MEBP_IO, "%s: a state was cut off while it was read; load one again", folder.c_str());
   if (userBytes)
     *userBytes = saved.user.bytes;
-  session.trainables.stepsDone = saved.run.steps;
+  session.trainables.setSteps(saved.run.steps);
   session.trainables.options.learningRate = saved.run.options["learning_rate"];
   session.stateFolder = folder;
   std::string family = session.useKernels(saved.run.kernels);

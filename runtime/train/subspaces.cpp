@@ -123,7 +123,7 @@ bool Subspaces::isAnyDue(uint32_t block, const Trainables &trainables) const {
 }
 
 void Subspaces::draw(const ThinPlaces &thin, const Trainables &trainables, float *sketch) const {
-  drawSketch(trainables.shapeOf(thin.trainable), format::randomBits(seed, 1, trainables.stepsDone), thin.trainable,
+  drawSketch(trainables.shapeOf(thin.trainable), format::randomBits(seed, 1, trainables.stepsDone()), thin.trainable,
              sketch);
 }
 

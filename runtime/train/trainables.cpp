@@ -27,6 +27,8 @@ format::TrainedShape trainedShape(const format::Bundle &bundle, uint32_t index) 
 
 static format::StateOptions stateOptionsOf(const mebp_session_options &options) { return {options.momentum != 0}; }
 
+static constexpr char valuePrefix[] = "value/"; // of the value's adapter in a saved state
+
 // A trained tensor's own bytes: its numbers or codes, then the groups' scales and minima, each at an aligned place.
 struct WeightParts {
   WeightParts(const format::Bundle &bundle, uint32_t index) {
@@ -82,6 +84,10 @@ TrainablePlan planTrainables(const format::Bundle &bundle, const mebp_session_op
     plan.weightRoom = std::max(plan.weightRoom, plan.areWeightsFiled ? bytes : 0);
   }
   plan.mappedBytes = file.total();
+  plan.weightBytes = weights.total() - plan.begin;
+  plan.adapters = options.value_adapter ? 2 : 1;
+  for (uint32_t further = 1; further < plan.adapters; ++further)
+    weights.take(plan.weightBytes);
   plan.weightRoom = memory.take(plan.weightRoom);
   Placer &keeping = plan.isKeptFiled ? file : memory;
   plan.keptBegin = keeping.total();
@@ -92,6 +98,9 @@ TrainablePlan planTrainables(const format::Bundle &bundle, const mebp_session_op
     plan.keptRoom = std::max(plan.keptRoom, plan.isKeptFiled ? bytes : 0);
     plan.scratch = std::max(plan.scratch, format::scratchBytes(traits, shape));
   }
+  plan.keptBytes = keeping.total() - plan.keptBegin;
+  for (uint32_t further = 1; further < plan.adapters; ++further)
+    keeping.take(plan.keptBytes);
   plan.readBegin = memory.total();
   for (uint32_t i = 0; i < plan.kept.size(); ++i)
     plan.read.push_back(memory.take(format::keptBytes(traits, trainedShape(bundle, i), stateOptionsOf(options), true)) -
@@ -135,6 +144,8 @@ Status Trainables::initialize(Bundle &opened) {
     if (Status status = storeWeight(i); !status.ok())
       return status;
   }
+  if (Status status = beginAlike(); !status.ok())
+    return status;
   return opened.checkWeights();
 }
 
@@ -180,7 +191,7 @@ StoredPlace Trainables::projectorPlace(uint32_t trainable) const {
 
 bool Trainables::isRefreshDue(uint32_t trainable) const {
   return traits->projects && shapeOf(trainable).rank > 0 &&
-         optimizer->projector.isDue(options, stepsDone, tensorOf(trainable));
+         optimizer->projector.isDue(options, stepsDone(), tensorOf(trainable));
 }
 
 bool Trainables::isRefreshDue() const {
@@ -197,11 +208,18 @@ void Trainables::countRefreshes(uint64_t &made, uint64_t &ofFixedPeriod) const {
   for (uint32_t i = 0; i < count() && traits->projects; ++i) {
     if (shapeOf(i).rank == 0)
       continue;
-    const uint64_t fixed = (stepsDone + interval - 1) / interval;
+    const uint64_t fixed = (stepsDone() + interval - 1) / interval;
     ofFixedPeriod += fixed;
     made += period < format::maximumKept ? static_cast<uint64_t>(tensorOf(i).array<int64_t>(period)[format::Refreshes])
                                          : fixed;
   }
+}
+
+uint64_t Trainables::weightPlace(uint32_t trainable, Adapter of) const {
+  return plan.begin + (of == inUse ? 0 : plan.weightBytes) + plan.places[trainable];
+}
+uint64_t Trainables::keptPlace(uint32_t trainable, Adapter of) const {
+  return plan.keptBegin + static_cast<uint64_t>(of) * plan.keptBytes + plan.kept[trainable];
 }
 
 uint64_t Trainables::filedBytesOf(uint32_t trainable) const {
@@ -211,39 +229,38 @@ uint64_t Trainables::filedBytesOf(uint32_t trainable) const {
 }
 
 StoredPlace Trainables::place(uint32_t trainable) const {
-  const unsigned char *data = (plan.areWeightsFiled ? file->data() : memory) + plan.begin + plan.places[trainable];
+  const unsigned char *data = (plan.areWeightsFiled ? file->data() : memory) + weightPlace(trainable, inUse);
   const WeightParts parts(*bundle, trainable);
   if (!parts.groups)
     return {data};
   return {data, data + parts.scalesAt(), data + parts.minimaAt()};
 }
 
-TrainedTensor Trainables::tensorOf(uint32_t trainable) const {
+TrainedTensor Trainables::tensorOf(uint32_t trainable, Adapter of) const {
   TrainedTensor tensor;
   tensor.shape = trainedShape(*bundle, trainable);
-  tensor.parameters = memory + (plan.areWeightsFiled ? plan.weightRoom : plan.begin + plan.places[trainable]);
+  tensor.parameters = memory + (plan.areWeightsFiled ? plan.weightRoom : weightPlace(trainable, of));
   tensor.isNarrow = storage(trainable) == format::Storage::BF16;
   if (const WeightParts parts(*bundle, trainable); parts.groups) {
     tensor.scales = reinterpret_cast<uint16_t *>(tensor.parameters + parts.scalesAt());
     tensor.minima = reinterpret_cast<uint16_t *>(tensor.parameters + parts.minimaAt());
   }
-  const uint64_t ofStep = format::randomBits(bundle->model().lora().seed(), 2, stepsDone);
+  const uint64_t ofStep = format::randomBits(bundle->model().lora().seed(), 2, stepsOf[static_cast<size_t>(of)]);
   tensor.roundingSeed = format::randomBits(ofStep, trainable, 0);
   tensor.scratch = memory + plan.scratch;
   if (!plan.kept.empty())
     format::placeKept(*traits, tensor.shape, stateOptions, memory + plan.readBegin + plan.read[trainable],
-                      memory + (plan.isKeptFiled ? plan.keptRoom : plan.keptBegin + plan.kept[trainable]), tensor.kept);
+                      memory + (plan.isKeptFiled ? plan.keptRoom : keptPlace(trainable, of)), tensor.kept);
   return tensor;
 }
 
-Status Trainables::loadRooms(uint32_t trainable) const {
-  const TrainedTensor tensor = tensorOf(trainable);
+Status Trainables::loadRooms(uint32_t trainable, Adapter of) const {
+  const TrainedTensor tensor = tensorOf(trainable, of);
   const uint64_t keptBytes = filedBytesOf(trainable);
   if (plan.areWeightsFiled)
-    if (Status status = file->read(plan.begin + plan.places[trainable], tensor.parameters, bytesOf(trainable));
-        !status.ok())
+    if (Status status = file->read(weightPlace(trainable, of), tensor.parameters, bytesOf(trainable)); !status.ok())
       return status;
-  return keptBytes ? file->read(plan.keptBegin + plan.kept[trainable], memory + plan.keptRoom, keptBytes) : Status();
+  return keptBytes ? file->read(keptPlace(trainable, of), memory + plan.keptRoom, keptBytes) : Status();
 }
 
 Status Trainables::store(uint64_t place, const void *data, uint64_t bytes) {
@@ -251,19 +268,19 @@ Status Trainables::store(uint64_t place, const void *data, uint64_t bytes) {
   file->writeBack(place, bytes);
   return status;
 }
-Status Trainables::storeWeight(uint32_t trainable) {
-  return plan.areWeightsFiled ? store(plan.begin + plan.places[trainable], memory + plan.weightRoom, bytesOf(trainable))
+Status Trainables::storeWeight(uint32_t trainable, Adapter of) {
+  return plan.areWeightsFiled ? store(weightPlace(trainable, of), memory + plan.weightRoom, bytesOf(trainable))
                               : Status();
 }
-Status Trainables::storeKept(uint32_t trainable) {
+Status Trainables::storeKept(uint32_t trainable, Adapter of) {
   const uint64_t bytes = filedBytesOf(trainable);
-  return bytes ? store(plan.keptBegin + plan.kept[trainable], memory + plan.keptRoom, bytes) : Status();
+  return bytes ? store(keptPlace(trainable, of), memory + plan.keptRoom, bytes) : Status();
 }
 
-Status Trainables::read(uint32_t trainable, float *out) const {
-  if (Status status = loadRooms(trainable); !status.ok())
+Status Trainables::read(uint32_t trainable, Adapter of, float *out) const {
+  if (Status status = loadRooms(trainable, of); !status.ok())
     return status;
-  const TrainedTensor tensor = tensorOf(trainable);
+  const TrainedTensor tensor = tensorOf(trainable, of);
   for (uint64_t row = 0; row < tensor.shape.rows; ++row)
     format::readRow(tensor.storedRow(row), 0, static_cast<int64_t>(tensor.shape.columns),
                     out + row * tensor.shape.columns);
@@ -301,16 +318,16 @@ void Trainables::drop(const format::Block &block) const {
 }
 
 Status Trainables::update(uint32_t trainable, const float *gradient) {
-  if (Status status = loadRooms(trainable); !status.ok())
+  if (Status status = loadRooms(trainable, inUse); !status.ok())
     return status;
   changed = true;
   TrainedTensor tensor = tensorOf(trainable);
   tensor.gradient = gradient;
   tensor.workers = workers;
-  optimizer->update(options, stepsDone + 1, tensor);
+  optimizer->update(options, stepsDone() + 1, tensor);
   if (Status status = storeWeight(trainable); !status.ok())
     return status;
-  return storeKept(trainable);
+  return storeKept(trainable, inUse);
 }
 
 Status Trainables::updateByWhole(uint32_t trainable, const float *gradient) {
@@ -332,7 +349,7 @@ Status Trainables::updateByWhole(uint32_t trainable, const float *gradient) {
 
 Status Trainables::endStep(const Status &status) {
   if (status.ok())
-    ++stepsDone;
+    ++stepsOf[static_cast<size_t>(inUse)];
   if (status.ok() || !changed)
     return status;
   poisoned = true;
@@ -356,7 +373,7 @@ Status Trainables::checkWhole() const {
 
 // Only with an optimizer that checkTrainables lets have f32 alone, and that has them in memory.
 void Trainables::addDirection(float factor) {
-  uint64_t seed = format::randomBits(bundle->model().lora().seed(), 0, stepsDone);
+  uint64_t seed = format::randomBits(bundle->model().lora().seed(), 0, stepsDone());
   for (uint32_t i = 0; i < count(); ++i)
     mebp::addDirection(reinterpret_cast<float *>(tensorOf(i).parameters), elements(i), seed, i, factor);
 }
@@ -371,31 +388,37 @@ void Trainables::scale(float factor) {
 
 std::vector<SavedTensor> Trainables::saved() const {
   std::vector<SavedTensor> tensors;
-  for (uint32_t i = 0; i < count(); ++i) {
-    const format::TrainedShape shape = trainedShape(*bundle, i);
-    const std::string &name = bundle->trainables(static_cast<int>(i)).name();
-    const format::Storage stored = storage(i);
-    const format::ArrayShape groups = {shape.rows, format::groupsOf(stored, shape.columns)};
-    tensors.push_back({name,
-                       stored == format::Storage::Int8   ? format::KeptType::U8
-                       : stored == format::Storage::BF16 ? format::KeptType::BF16
-                                                         : format::KeptType::F32,
-                       {shape.rows, format::strideOf(stored, shape.columns)}});
-    for (const char *part : {"/scales", "/minima"})
-      if (groups.columns)
-        tensors.push_back({name + part, format::KeptType::F16, groups});
-    for (const format::KeptArray &array : traits->kept)
-      if (!plan.kept.empty() && array.bytes(shape, stateOptions))
-        tensors.push_back({name + "/" + array.name, array.type, array.shape(shape, stateOptions)});
-  }
+  for (uint32_t adapter = 0; adapter < plan.adapters; ++adapter)
+    for (uint32_t i = 0; i < count(); ++i)
+      addSaved(i, adapter ? valuePrefix : "", tensors);
   return tensors;
 }
 
+void Trainables::addSaved(uint32_t trainable, const std::string &prefix, std::vector<SavedTensor> &out) const {
+  const format::TrainedShape shape = trainedShape(*bundle, trainable);
+  const std::string name = prefix + nameOf(trainable);
+  const format::Storage stored = storage(trainable);
+  const format::ArrayShape groups = {shape.rows, format::groupsOf(stored, shape.columns)};
+  out.push_back({name,
+                 stored == format::Storage::Int8   ? format::KeptType::U8
+                 : stored == format::Storage::BF16 ? format::KeptType::BF16
+                                                   : format::KeptType::F32,
+                 {shape.rows, format::strideOf(stored, shape.columns)}});
+  for (const char *part : {"/scales", "/minima"})
+    if (groups.columns)
+      out.push_back({name + part, format::KeptType::F16, groups});
+  for (const format::KeptArray &array : traits->kept)
+    if (!plan.kept.empty() && array.bytes(shape, stateOptions))
+      out.push_back({name + "/" + array.name, array.type, array.shape(shape, stateOptions)});
+}
+
 Status Trainables::save(const std::function<void(const unsigned char *data, uint64_t bytes)> &take) const {
-  for (uint32_t i = 0; i < count(); ++i) {
-    if (Status status = loadRooms(i); !status.ok())
+  for (uint32_t number = 0; number < plan.adapters * count(); ++number) {
+    const auto of = static_cast<Adapter>(number / count());
+    const uint32_t i = number % count();
+    if (Status status = loadRooms(i, of); !status.ok())
       return status;
-    const TrainedTensor tensor = tensorOf(i);
+    const TrainedTensor tensor = tensorOf(i, of);
     const WeightParts parts(*bundle, i);
     take(tensor.parameters, parts.data);
     for (uint16_t *groups : {tensor.scales, tensor.minima})
@@ -410,9 +433,12 @@ Status Trainables::save(const std::function<void(const unsigned char *data, uint
 
 Status Trainables::load(const std::vector<const unsigned char *> &tensors) {
   poisoned = true;
+  inUse = Adapter::Policy; // all of both is replaced
   auto next = tensors.begin();
-  for (uint32_t i = 0; i < count(); ++i) {
-    const TrainedTensor tensor = tensorOf(i);
+  for (uint32_t number = 0; number < plan.adapters * count(); ++number) {
+    const auto of = static_cast<Adapter>(number / count());
+    const uint32_t i = number % count();
+    const TrainedTensor tensor = tensorOf(i, of);
     const WeightParts parts(*bundle, i);
     std::memcpy(tensor.parameters, *next++, parts.data);
     for (uint16_t *groups : {tensor.scales, tensor.minima})
@@ -421,9 +447,9 @@ Status Trainables::load(const std::vector<const unsigned char *> &tensors) {
     for (uint32_t array = 0; array < format::maximumKept; ++array)
       if (tensor.kept[array])
         std::memcpy(tensor.kept[array], *next++, traits->kept[array].bytes(tensor.shape, stateOptions));
-    if (Status status = storeWeight(i); !status.ok())
+    if (Status status = storeWeight(i, of); !status.ok())
       return status;
-    if (Status status = storeKept(i); !status.ok())
+    if (Status status = storeKept(i, of); !status.ok())
       return status;
   }
   poisoned = false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What training changes: the adapter's parameters and, beside each, what the optimizer remembers of it.
+// What training changes: the adapter's parameters and, beside each, what the optimizer remembers of it. A session may
+// have two adapters of the same shapes, the policy's and the value head's own: programs find the one that is in use.
 #pragma once
 
 #include <cstdint>
@@ -30,15 +31,20 @@ inline uint64_t gradientBytes(const format::Bundle &bundle, uint32_t index) {
   return gradientElements(bundle, index) * sizeof(float);
 }
 
-// Where they lie: one trainable after another, then what the optimizer keeps of each, in the same order. What is in the
-// file has room in memory for one trainable's. There trainables lie in pages of their own, and programs read them in
-// place.
+enum class Adapter : uint8_t { Policy, Value };
+
+// Where they lie: one trainable after another, then what the optimizer keeps of each, in the same order. Of two
+// adapters, the one that is not in use has its weights behind the other's, and what is kept lies by Adapter. What is in
+// the file has room in memory for one trainable's. There trainables lie in pages of their own, and programs read them
+// in place.
 struct TrainablePlan {
-  uint64_t begin = 0;           // of the first trainable, in memory or in the file
-  std::vector<uint64_t> places; // of each, counted from there
-  uint64_t keptBegin = 0;       // likewise
-  std::vector<uint64_t> kept;   // of each trainable's first array, counted from there
-  uint64_t readBegin = 0;       // likewise of what programs read of it, which stays in memory
+  uint64_t begin = 0;                      // of the first trainable, in memory or in the file
+  std::vector<uint64_t> places;            // of each, counted from there
+  uint64_t keptBegin = 0;                  // likewise
+  std::vector<uint64_t> kept;              // of each trainable's first array, counted from there
+  uint64_t weightBytes = 0, keptBytes = 0; // of one adapter
+  uint32_t adapters = 1;
+  uint64_t readBegin = 0; // likewise of what programs read of it, which stays in memory
   std::vector<uint64_t> read;
   bool areWeightsFiled = false, isKeptFiled = false;
   // In memory:
@@ -75,7 +81,7 @@ public:
   void create(const format::Bundle &content, TrainablePlan planned, const mebp_session_options &given,
               unsigned char *sessionMemory, bool isFresh, SpillFile &sessionFile, Workers *sessionWorkers);
 
-  // With the values that they begin with: a weight of the model, or what the bundle's seed gives.
+  // With the values that they begin with, both adapters alike: a weight of the model, or what the bundle's seed gives.
   Status initialize(Bundle &opened);
   // The value with which it is the base model: the weight, or zeros of an adapter.
   Status takeBase(uint32_t trainable, Bundle &opened);
@@ -88,7 +94,7 @@ public:
   // Of a gradient that is projected, by an optimizer that does so: where a new one is written to in f32, which is then
   // kept, and where programs find it.
   float *projectorRoom(uint32_t trainable) const { return optimizer->projector.room(tensorOf(trainable)); }
-  void keepProjector(uint32_t trainable) const { optimizer->projector.keep(options, stepsDone, tensorOf(trainable)); }
+  void keepProjector(uint32_t trainable) const { optimizer->projector.keep(options, stepsDone(), tensorOf(trainable)); }
   StoredPlace projectorPlace(uint32_t trainable) const;
   // Whether the next step looks for the subspace of one of them anew, or of any.
   bool isRefreshDue(uint32_t trainable) const;
@@ -100,12 +106,18 @@ public:
   // Where programs find it.
   StoredPlace place(uint32_t trainable) const;
   // All of its elements in f32; what is written is rounded to the nearest that it can hold.
-  Status read(uint32_t trainable, float *out) const;
+  Status read(uint32_t trainable, float *out) const { return read(trainable, inUse, out); }
+  Status read(uint32_t trainable, Adapter of, float *out) const;
   Status write(uint32_t trainable, const float *values);
   bool areWeightsFiled() const { return plan.areWeightsFiled; }
   // Before a program reads those of a block, and when nothing will for a while: they come into memory, and go.
   Status fetch(const format::Block &block) const;
   void drop(const format::Block &block) const;
+
+  bool hasValueAdapter() const { return plan.adapters > 1; }
+  Adapter adapterInUse() const { return inUse; }
+  // Lets programs find the other one: the two change places.
+  Status use(Adapter adapter);
 
   // A step updates each once. Its end counts it or, where it failed, says whether it had changed any by then.
   double squareOf(const float *gradient, uint64_t count) const { return mebp::squareOf(workers, gradient, count); }
@@ -117,6 +129,11 @@ public:
   Status endStep(const Status &status);
   // Refuses, with MEBP_POISONED, what a step or a load has left half changed. The next whole load mends it.
   Status checkWhole() const;
+  // Likewise what cannot be saved: one of two adapters has taken a step and the other has not.
+  Status checkSaves() const;
+  uint64_t stepsDone() const { return stepsOf[static_cast<size_t>(inUse)]; } // by the adapter in use
+  uint64_t steps() const { return stepsOf[0]; }                              // the policy's, which are the run's
+  void setSteps(uint64_t steps) { stepsOf[0] = stepsOf[1] = steps; }
 
   Status setLearningRate(double rate);
 
@@ -131,16 +148,22 @@ public:
   Status load(const std::vector<const unsigned char *> &tensors);
 
   OptimizerOptions options;
-  uint64_t stepsDone = 0;
 
 private:
   // As an update has it: what is in the file is in its room, once it is loaded.
-  TrainedTensor tensorOf(uint32_t trainable) const;
+  TrainedTensor tensorOf(uint32_t trainable, Adapter of) const;
+  TrainedTensor tensorOf(uint32_t trainable) const { return tensorOf(trainable, inUse); }
   uint64_t bytesOf(uint32_t trainable) const;
   uint64_t filedBytesOf(uint32_t trainable) const; // of what is kept
-  Status loadRooms(uint32_t trainable) const;
-  Status storeWeight(uint32_t trainable);
-  Status storeKept(uint32_t trainable);
+  uint64_t weightPlace(uint32_t trainable, Adapter of) const;
+  uint64_t keptPlace(uint32_t trainable, Adapter of) const;
+  Status loadRooms(uint32_t trainable, Adapter of) const;
+  Status storeWeight(uint32_t trainable) { return storeWeight(trainable, inUse); }
+  Status storeWeight(uint32_t trainable, Adapter of);
+  Status storeKept(uint32_t trainable, Adapter of);
+  void addSaved(uint32_t trainable, const std::string &prefix, std::vector<SavedTensor> &out) const;
+  Status beginAlike();
+  Status exchangeFiled(uint64_t place, uint64_t other, uint64_t bytes);
   Status store(uint64_t place, const void *data, uint64_t bytes);
 
   const format::Bundle *bundle = nullptr;
@@ -151,8 +174,10 @@ private:
   unsigned char *memory = nullptr;
   SpillFile *file = nullptr;
   Workers *workers = nullptr;
-  bool changed = false;  // by this step
-  bool poisoned = false; // by one that failed
+  Adapter inUse = Adapter::Policy;
+  uint64_t stepsOf[2] = {0, 0}; // by Adapter
+  bool changed = false;         // by this step
+  bool poisoned = false;        // by one that failed
 };
 
 } // namespace mebp

@@ -142,6 +142,7 @@ TEST(BackendKernels, Attention) {
       attributes.push_back({"softcap", softcap});
     expectAgreementInBoth({"attention", {rows(30), rows(10), rows(10)}, {rows(30), lse}, attributes});
     expectAgreementInBoth({"attention", {rows(30), rows(10), rows(10), starts}, {rows(30), lse}, attributes});
+    expectAgreementInBoth({"attention", {rows(30), rows(10), rows(10), starts, {1, 6}}, {rows(30), lse}, attributes});
     Matrix sum = {tokens, 10};
     Call gradient = {"attention_gradient",
                      {rows(30), rows(10), rows(10), rows(30), lse, rows(30)},
@@ -222,7 +223,18 @@ TEST(BackendKernels, Experts) {
     expectAgreementInBoth({"expert_linear_shared_gradient", {rows(slots * outputs), w, ids}, {shared}});
     expectAgreementInBoth({"expert_linear_shared_gradient", {rows(slots * outputs), w, ids, shared}, {shared}});
   }
-  Matrix dw = {experts * outputs, inputs}, sum = dw;
+  const Matrix inColumns = {outputs, experts * inputs};
+  expectAgreementInBoth({"expert_linear",
+                         {rows(slots * inputs), inColumns, ids, rows(slots * outputs)},
+                         {rows(slots * outputs)},
+                         {{"alpha", 0.5}}});
+  expectAgreementInBoth(
+      {"expert_linear_input_gradient", {rows(slots * outputs), inColumns, ids}, {rows(slots * inputs)}});
+  Matrix dw = inColumns, sum = dw;
+  sum.accumulates = 3;
+  expectAgreementInBoth(
+      {"expert_linear_weight_gradient", {rows(slots * outputs), rows(slots * inputs), ids, dw}, {sum}});
+  dw = {experts * outputs, inputs}, sum = dw;
   sum.accumulates = 3;
   for (uint64_t copies : {uint64_t(1), slots}) {
     expectAgreementInBoth(

@@ -138,6 +138,19 @@ def test_adapter_gives_the_same_logits_in_peft(trained):
     np.testing.assert_allclose(session.logits(ids.numpy(), 0, 1)[:, 0], expected, rtol=2e-4, atol=2e-4)
 
 
+def test_merged_model_gives_the_same_logits(trained, tmp_path):
+    folder, said = trained
+    mebp.merge(bundle_of(said), folder / "adapter", tmp_path / "merged", dtype="f32")
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "merged").eval()
+    assert model.config.id2label == {0: "bakery", 1: "harbour"}
+    session = mebp.Session(bundle_of(said))
+    session.load_adapter(folder / "adapter")
+    ids = np.array([[2, 9, 17, 30, 3]])
+    with torch.no_grad():
+        expected = model(torch.from_numpy(ids)).logits.numpy()
+    np.testing.assert_allclose(session.logits(ids, 0, 1)[:, 0], expected, rtol=2e-4, atol=2e-4)
+
+
 def bundle_of(said: str) -> Path:
     return Path(re.findall(r"^(\S+\.mebp): the bundle", said, re.MULTILINE)[0].replace("~", str(Path.home())))
 

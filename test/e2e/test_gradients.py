@@ -50,6 +50,7 @@ CASES = {
     "qwen3_moe: experts and a dense layer": ("qwen3_moe", {}),
     "glm4_moe: a bias chooses, from groups": ("glm4_moe", {}),
     "granitemoe: a softmax of those that are chosen": ("granitemoe", {}),
+    "granite_swa: attention sinks": ("granite_swa", {}),
 }
 COMPILED_SEQUENCE, COMPILED_BATCH = 48, 3
 

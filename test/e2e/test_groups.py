@@ -101,17 +101,17 @@ def test_log_probabilities_are_those_of_training(bundle, folder):
     ids=["grpo with a reference", "dapo, clipped", "of sequences", "entropy bonus", "of the highest entropies"],
 )
 def test_gradients(bundle, bonus, folder, monkeypatch, show, options):
-    """At the third update of a rollout, where ratios are not 1."""
+    """After three updates of a rollout, where ratios are not 1."""
     bundle = bonus if "entropy_coef" in options else bundle
     asked = TrainingOptions(bundle, folder / "prompts.jsonl", objective="grpo", accumulate=2,
                             reward=[f"{folder / 'rewards.py'}:high"],
                             objective_options={"group": GROUP, "temperature": TEMPERATURE, "max_completion": ROOM,
-                                               "num_iterations": 3, **options})  # fmt: skip
+                                               "num_iterations": 4, **options})  # fmt: skip
     objective = make_objective(asked, Tokenizer(bundle), LENGTH)
     session = mebp.Session(bundle, optimizer="sgd", lr=0.05, **objective.session_options())
     randomise_adapter(session, seed=1)
     list(objective.begin(session))
-    for number in range(2):
+    for number in range(3):
         objective.step(session, number)
     model = models.build("llama", num_hidden_layers=2)
     exact, torchs = (
@@ -123,7 +123,7 @@ def test_gradients(bundle, bonus, folder, monkeypatch, show, options):
     found = {}
     apply = session.apply
     monkeypatch.setattr(session, "apply", lambda: (found.update(session.gradients()), apply())[1])
-    step = objective.step(session, 2)
+    step = objective.step(session, 3)
     assert len({each.advantage for each in objective._current}) == 2 * GROUP
     assert step.result.loss == pytest.approx(exact[0], abs=2e-6)
     errors = {key: relative_error(found[key], value) for key, value in exact[1].items()}
@@ -183,6 +183,20 @@ def test_groups_with_equal_rewards_are_counted(bundle, folder):
     session = mebp.Session(bundle, **objective.session_options())
     list(objective.begin(session))
     assert objective.step(session, 0).metrics["frac_reward_zero_std"] == 1
+
+
+def test_completions_without_a_reward_are_counted(bundle, folder, tmp_path):
+    (tmp_path / "rewards.py").write_text(
+        "def some(completions, **columns): return [None, *(float(len(one)) for one in completions[1:])]"
+    )
+    asked = TrainingOptions(bundle, folder / "prompts.jsonl", objective="grpo",
+                            reward=[f"{tmp_path / 'rewards.py'}:some"],
+                            objective_options={"group": 2, "max_completion": 4})  # fmt: skip
+    objective = make_objective(asked, Tokenizer(bundle), LENGTH)
+    session = mebp.Session(bundle, **objective.session_options())
+    list(objective.begin(session))
+    assert objective.step(session, 0).metrics["completions/unscored"] == 1
+    assert objective._current[0].advantage == 0
 
 
 def test_command(bundle, folder, tmp_path):

@@ -415,8 +415,12 @@ def test_data_of_other_objectives_is_read_before_the_export(model, empty, tmp_pa
 
 @pytest.mark.parametrize(
     ("options", "has"),
-    [({"objective": "ppo"}, (True, False)), ({"objective": "grpo", "group": 2, "entropy_coef": 0.01}, (False, True))],
-    ids=["ppo", "entropy bonus"],
+    [
+        ({"objective": "ppo"}, (True, False)),
+        ({"objective": "ppo", "value_model": "own"}, (True, False)),
+        ({"objective": "grpo", "group": 2, "entropy_coef": 0.01}, (False, True)),
+    ],
+    ids=["ppo", "own value", "entropy bonus"],
 )
 def test_the_bundle_has_what_the_objective_needs(model, cached, tmp_path, options, has):
     prompts = write(tmp_path / "prompts.jsonl", {"prompt": "Lamp:"})
@@ -424,6 +428,8 @@ def test_the_bundle_has_what_the_objective_needs(model, cached, tmp_path, option
     sampling = {"reward": f"{tmp_path / 'rewards.py'}:length", "max_completion": 8, "steps": 1, "progress": False}
     session = mebp.train(model, prompts, generate_len=32, **sampling, **options).session
     assert session.max_sequence == 32 and (session.has_values, session.has_entropy_bonus) == has
+    assert session.has_value_adapter == ("value_model" in options)
+    assert session.plan["planned_peak_bytes"] + session.plan["arenas"]["writing"] == session.plan["peak_bytes"]
 
 
 def test_samples_share_rows_where_they_fill_some(cached, model, tmp_path):

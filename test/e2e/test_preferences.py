@@ -106,19 +106,31 @@ def test_gradients(bundles, folder, monkeypatch, show, loss_type):
         base = reference_for(bundles[1], mebp.Session(bundles[1]), model, dtype)
         policy = reference_for(bundles[1], session, model, dtype)
         exact[dtype] = policy.gradients_of(lambda of, base=base: true_loss(of, base, loss_type, folder, bundles[1]))
+        if dtype == torch.float64:
+            parts = [
+                norm(policy.gradients_of(lambda of, base=base, one=one: true_loss(
+                    of, base, loss_type, folder, bundles[1], one))[1])
+                for one in range(2)
+            ]  # fmt: skip
     step = objective.step(session, 3)
     assert step.result.loss == pytest.approx(exact[torch.float64][0], rel=1e-5)
     errors = {key: relative_error(gradients[3][key], value) for key, value in exact[torch.float64][1].items()}
     torchs = {
         key: relative_error(exact[torch.float32][1][key], value) for key, value in exact[torch.float64][1].items()
     }
-    show(f"{loss_type}: worst gradient {max(errors.values()):.1e}, torch f32 {max(torchs.values()):.1e}")
+    left = norm(exact[torch.float64][1]) / sum(parts)
+    show(f"{loss_type}: worst gradient {max(errors.values()):.1e}, torch f32 {max(torchs.values()):.1e}; of chosen and "
+         f"rejected together {left:.2f} is left of their norms")  # fmt: skip
     for key, error in errors.items():
         assert error <= max(2e-5, 2 * torchs[key]), key
 
 
-def true_loss(policy, base, loss_type, folder, bundle):
-    """Of the pairs of step 3, by formulas of its own."""
+def norm(gradients) -> float:
+    return float(np.sqrt(sum(np.square(each, dtype=np.float64).sum() for each in gradients.values())))
+
+
+def true_loss(policy, base, loss_type, folder, bundle, only=None):
+    """Of the pairs of step 3, by formulas of its own; only: as a function of the chosen (0) or the rejected ones."""
     from mebp.data.dataset import rows_of_step
     from mebp.data.preferences import load_preferences
 
@@ -134,7 +146,8 @@ def true_loss(policy, base, loss_type, folder, bundle):
             ratio = total(policy, ids, len(completion)) - reference
             both.append(ratio / (len(completion) if loss_type == "ipo" else 1))
         ratios.append(torch.stack(both))
-    chosen, rejected = torch.stack(ratios).T
+    chosen, rejected = (each if only in (None, one) else each.detach() for one, each in enumerate(
+        torch.stack(ratios).T))  # fmt: skip
     log_sigmoid = torch.nn.functional.logsigmoid
     if loss_type == "sigmoid":
         losses = -log_sigmoid(BETA * (chosen - rejected))
@@ -189,6 +202,10 @@ def test_reference_is_kept(bundles, folder, monkeypatch, tmp_path):
     objective = make_objective(replace(asked, data=other), Tokenizer(bundles[1]), LENGTH)
     with pytest.raises(mebp.Error, match="its log-probabilities are of another data; delete it"):
         list(objective.begin(session))
+    session.save_adapter(tmp_path / "adapter")
+    for changed, what in (({"adapter": tmp_path / "adapter"}, "adapter"), ({"bundle": bundles[2]}, "bundle")):
+        with pytest.raises(mebp.Error, match=f"its log-probabilities are of another {what}; delete it"):
+            list(make_objective(replace(asked, **changed), Tokenizer(bundles[1]), LENGTH).begin(session))
     file.write_bytes(b"something else")
     objective = make_objective(asked, Tokenizer(bundles[1]), LENGTH)
     with pytest.raises(mebp.Error, match="reference.bin: "):

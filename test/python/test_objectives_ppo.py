@@ -181,7 +181,7 @@ def test_whitening_without_bessels_correction_is_caught(monkeypatch):
         ({"gamma": 1.1}, "gamma is 1.1; give a finite number of at least 0 and of at most 1"),
         ({"lam": -0.1}, "lam is -0.1; give a finite number of at least 0 and of at most 1"),
         ({"num_mini_batches": 0}, "num_mini_batches is 0; give a whole number of at least 1"),
-        ({"value_model": "adapter"}, "value_model is 'adapter', and the value is learned with the policy's adapter"),
+        ({"value_model": "adapter"}, "value_model is 'adapter'; choose shared or own"),
         ({"num_ppo_epochs": 0}, "num_ppo_epochs is 0; give a whole number of at least 1"),
         ({"temperature": 0.0}, "temperature is 0.0; give a finite number above 0"),
         ({"missing_eos_penalty": 0.0}, "missing_eos_penalty is 0.0; give a finite number above 0"),

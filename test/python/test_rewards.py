@@ -286,6 +286,10 @@ def test_a_bundle_judges_by_its_value_head(judge, tmp_path):
     expected = session.scores(ids).values[0, -1]
     scored = load_rewards([f"{bundle}:{adapter}"]).score(samples).rewards[:, 0]
     assert expected != 0 and scored.tolist() == [pytest.approx(expected, rel=1e-6)] * 2
+    other = tmp_path / "other"
+    mebp.Session(bundle, accumulate=True, value_adapter=True).save_adapter(other)
+    with pytest.raises(Error, match=f"^reward valued: {other}: has its value head on an adapter of its own, which"):
+        load_rewards([f"{bundle}:{other}"])
     long = Sampled(samples[0].prompt, "", np.array([1] * 5, np.int32))
     assert score_error(load_rewards([str(bundle)]), [long]) == (
         "reward valued: data.jsonl:1, completion 1 has 10 tokens with its prompt, and the bundle takes 7; "

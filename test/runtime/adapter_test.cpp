@@ -171,7 +171,6 @@ TEST_F(AdapterTest, RefusesOtherKindsByName) {
                                                         {"layers_pattern", "\"layers\""},
                                                         {"layer_replication", "[[0, 1]]"},
                                                         {"trainable_token_indices", "[5]"},
-                                                        {"target_parameters", "[\"w\"]"},
                                                         {"alora_invocation_tokens", "[5]"},
                                                         {"use_qalora", "true"},
                                                         {"kasa_config", "{\"beta\": 1}"},
@@ -180,6 +179,9 @@ TEST_F(AdapterTest, RefusesOtherKindsByName) {
     changed("\"" + std::string(name) + "\": " + value);
     expectRefusal(MEBP_UNSUPPORTED, place + name + " is not supported; train the adapter without it");
   }
+  changed("\"target_parameters\": [\"w\"]");
+  expectRefusal(MEBP_UNSUPPORTED, place + "target_parameters is not supported for 'w', which this bundle does not "
+                                          "train; train the adapter without it, or compile with it in --lora-targets");
   changed("\"bias\": \"lora_only\"");
   expectRefusal(MEBP_UNSUPPORTED, place + "bias is not supported; train the adapter with bias none");
   changed("\"peft_type\": \"IA3\"");

@@ -75,6 +75,8 @@ _FAMILIES: dict[str, dict] = {
     "qwen3_moe": {**_DECODER, **_EXPERTS, "mlp_only_layers": [1]},
     "glm4_moe": {**_DECODER, **_EXPERTS, "n_group": 3, "topk_group": 2, "first_k_dense_replace": 1},
     "granitemoe": {**_DECODER, **_EXPERTS},
+    "granite_swa": {**_DECODER, "sliding_window": 9},
+    "granitemoe_swa": {**_DECODER, **_EXPERTS, "sliding_window": 9},
     "vaultgemma": {**_GEMMA, "attn_logit_softcapping": 3.0, "final_logit_softcapping": 2.0},
     "gpt2_tanh": {**_GPT2, "model_type": "gpt2", "activation_function": "gelu_new"},
 }

@@ -10,6 +10,7 @@ import torch
 from transformers import PreTrainedModel
 
 import mebp
+from mebp.expert_adapters import adapted_parameters
 from mebp.inspect import inspect
 from mebp.private_lora import factors_of
 from mebp.verification.comparison import Comparison, Errors, Gradients
@@ -49,7 +50,8 @@ def reference_for(
     description = inspect(bundle)
     alpha, factors = description["model"]["lora"]["alpha"], factors_of(description, session.frozen_factors())
     given = (session.base_weights(), session.trainables(), alpha, dtype)
-    return Reference(copy.deepcopy(model), *given, factors=factors, **options)
+    parameters = adapted_parameters(description)
+    return Reference(copy.deepcopy(model), *given, factors=factors, parameters=parameters, **options)
 
 
 def compare_gradients(

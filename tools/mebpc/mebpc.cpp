@@ -19,6 +19,7 @@ uint64_t peakOf(const mebp_bundle *bundle, const mebp::format::Plan &plan, const
   options.threads = plan.threads();
   options.generate_only = generates;
   options.accumulate = training.sums && !generates;
+  options.value_adapter = training.hasValueAdapter && !generates;
   options.clip = training.keeps && !generates ? 1 : 0;
   const uint64_t peak = mebp_session_peak_bytes(bundle, &options);
   if (!generates)

@@ -164,7 +164,12 @@ void refuseOtherAdapter(const CLI::App &app, const std::string &train, const std
 }
 
 /// It lies beside LoRA's adapters.
-void refuseValueHead(const Options &options) {
+void refuseValueHead(const Options &options, const std::string &objective) {
+  if (options.training.hasValueAdapter && !options.head.hasValues)
+    throw OptionError("--value-adapter: is an adapter of a value head's own; leave it out, or give --value-head");
+  if (options.training.hasValueAdapter && objective != "ppo")
+    throw OptionError("--value-adapter: is not for --objective " + objective +
+                      "; leave it out, or give --objective ppo");
   if (options.head.hasValues && (options.full.isChosen || options.privateLora.isChosen))
     throw OptionError(std::string("--value-head: is not for ") +
                       (options.full.isChosen ? "--train full" : "--adapter private-lora") +
@@ -250,7 +255,8 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   app.add_option("--lora-alpha", lora.alpha, "scale adapters by alpha / rank")->capture_default_str();
   app.add_option(
          "--lora-targets", lora.targets,
-         "layers to adapt: all-linear, which leaves the head out, or names such as q_proj,lm_head; private-lora "
+         "layers to adapt: all-linear, which leaves the head out, or names such as q_proj,lm_head or, of experts, "
+         "experts.down_proj; private-lora "
          "adapts q_proj,k_proj,v_proj where nothing is given")
       ->delimiter(',')
       ->capture_default_str();
@@ -286,6 +292,9 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
       ->capture_default_str();
   app.add_flag("--value-head", head.hasValues,
                "train a linear layer that gives a value of each token, too, as PPO needs it");
+  app.add_flag("--value-adapter", training.hasValueAdapter,
+               "with --value-head and --objective ppo, plan memory for an adapter of the value head's own, as mebp "
+               "train --value-model own has it");
   app.add_flag("--entropy-bonus", head.hasEntropyBonus,
                "let objectives depend on the entropy; the head's backward then takes a second sweep of the vocabulary");
   app.add_option("--seed", lora.seed, "seed for the adapters' initial values")->capture_default_str();
@@ -372,7 +381,7 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
     if (privateLora.isChosen && app.get_option("--lora-targets")->count() == 0)
       lora.targets = PrivateLora::usualTargets();
     refuseGalore(app, texts.train, training);
-    refuseValueHead(out.options);
+    refuseValueHead(out.options, texts.objective);
     refuseValues(out.options);
     if (checksOptions)
       return 0;

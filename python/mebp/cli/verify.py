@@ -3,6 +3,7 @@
 
 import argparse
 import json
+import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(_json({"agrees": comparison.agrees, "beyond": beyond, **asdict(comparison)}))
     else:
         print(_report(comparison))
+        if comparison.note:
+            print(f"mebp: note: {comparison.note}", file=sys.stderr)
     return 0 if comparison.agrees else DISAGREES
 
 

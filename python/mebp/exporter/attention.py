@@ -54,8 +54,8 @@ def _attention(
     kind, sequence = type(module).__name__, query.shape[2]
     if not getattr(module, "is_causal", True) or not getattr(attention_mask, "is_causal", True):
         raise Error(f"{kind} is not causal; only decoder models can be exported")
-    if s_aux is not None:
-        raise Error(f"{kind} has attention sinks; mebp cannot train these yet")
+    if s_aux is not None and s_aux.shape != query.shape[1:2]:
+        raise Error(f"{kind} has attention sinks that are not one number a head; mebp cannot train these yet")
     window = windowed(sliding_window, sequence)
     if hasattr(attention_mask, "window"):
         # Attention may leave a window to the mask, as transformers' own formula does.
@@ -63,10 +63,11 @@ def _attention(
             shown = attention_mask.window or "none"
             raise Error(f"{kind}: a window of {window} in its attention, of {shown} in its mask; it cannot be exported")
         window, attention_mask = attention_mask.window, None
-    if attention_mask is None and (window is not None or softcap):
+    if attention_mask is None and (window is not None or softcap or s_aux is not None):
         attention_mask = _visible(sequence, window, query.device)
-    if softcap:
-        return _capped(query, key, value, attention_mask, scaling, softcap).transpose(1, 2).contiguous(), None
+    if softcap or s_aux is not None:
+        output = _by_formula(query, key, value, attention_mask, scaling, softcap, s_aux)
+        return output.transpose(1, 2).contiguous(), None
     output = torch.nn.functional.scaled_dot_product_attention(
         query,
         key,
@@ -98,15 +99,27 @@ def _attention_of_encoder(
     return output.transpose(1, 2).contiguous(), None
 
 
-def _capped(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, scaling: float, softcap: float
+def _by_formula(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor,
+    scaling: float,
+    softcap: float | None,
+    sinks: torch.Tensor | None,
 ) -> torch.Tensor:
-    """The formula, which torch has no function for: the mask hides what the cap would bring back."""
+    """What torch has no function for. The mask hides what the cap would bring back; sinks [heads] are one score more
+    for each query, which has no value."""
     shared = query.shape[1] // key.shape[1]
     key, value = (each[:, :, None].expand(-1, -1, shared, -1, -1).flatten(1, 2) for each in (key, value))
-    scores = softcap * torch.tanh(query @ key.transpose(2, 3) * scaling / softcap)
-    hidden = torch.finfo(scores.dtype).min
-    return torch.softmax(torch.where(mask, scores, hidden), dim=-1) @ value
+    scores = query @ key.transpose(2, 3) * scaling
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
+    scores = torch.where(mask, scores, torch.finfo(scores.dtype).min)
+    if sinks is None:
+        return torch.softmax(scores, dim=-1) @ value
+    column = sinks.reshape(1, -1, 1, 1).expand(len(scores), -1, scores.shape[2], 1)
+    return torch.softmax(torch.cat([scores, column], dim=-1), dim=-1)[..., :-1] @ value
 
 
 def windowed(sliding_window: int | None, sequence: int) -> int | None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mebp.errors import Error
 from mebp.numbers import whole_number
 from mebp.objectives.checks import check_choice, check_number
 from mebp.objectives.ratios import bounded_ratio, clipped, k3
@@ -30,7 +29,7 @@ class PPOOptions:
     cliprange: float = 0.2
     cliprange_value: float = 0.2
     vf_coef: float = 0.1
-    value_model: str = "shared"  # with the policy's adapter; TRL has a model of its own
+    value_model: str = "shared"  # with the policy's adapter; "own": with another, as TRL has another model
     num_ppo_epochs: int = 4
     num_mini_batches: int = 1  # updates of an epoch, each with its share of the rollout's completions
     missing_eos_penalty: float | None = None
@@ -38,11 +37,7 @@ class PPOOptions:
 
     def __post_init__(self) -> None:
         check_choice("kl_estimator", self.kl_estimator, ("k1", "k3"))
-        if self.value_model != "shared":
-            raise Error(
-                f"value_model is '{self.value_model}', and the value is learned with the policy's adapter alone; leave "
-                "it at shared"
-            )
+        check_choice("value_model", self.value_model, ("shared", "own"))
         for name in ("kl_coef", "cliprange", "cliprange_value", "vf_coef"):
             check_number(name, getattr(self, name), at_least=0)
         for name in ("gamma", "lam"):

@@ -27,10 +27,18 @@ class BundleReward:
         try:
             self._session = Session(bundle, forward_only=True)
             if adapter:
-                self._session.load_adapter(adapter)
+                self._load(adapter)
             self._tokens = PromptTokens(bundle, Tokenizer(bundle), self._session.vocabulary)
         except Error as error:
             raise Error(f"reward {self.name}: {error}") from error
+
+    def _load(self, adapter: Path) -> None:
+        if self._session.has_values and (adapter / "value_adapter.safetensors").exists():
+            raise Error(
+                f"{adapter}: has its value head on an adapter of its own, which does not judge; take an adapter that "
+                "was trained with --value-model shared, or a bundle without --value-head"
+            )
+        self._session.load_adapter(adapter)
 
     def __call__(self, batch: Sequence[Sampled], progress: Progress) -> Given:
         return Given([self._judge(one) for one in batch])

@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from mebp import outputs
+from mebp.expert_adapters import adapted_parameters, unreached
+from mebp.inspect import inspect
 from mebp.session import Session
 from mebp.trained_model import MODEL_FILE, is_trained_model
 from mebp.training import state
@@ -16,7 +18,8 @@ from mebp.training.options import TrainingOptions
 from mebp.training.reports import Reports
 from mebp.training.standing import Standing
 
-ADAPTER_FILES = "adapter_config.json", "adapter_model.safetensors"
+VALUE_FILES = "value_head.safetensors", "value_adapter.safetensors"
+ADAPTER_FILES = "adapter_config.json", "adapter_model.safetensors", *VALUE_FILES
 TABLE, PICTURE = "training.csv", "training.png"  # beside them
 CURVES = {TABLE: outputs.LOG, PICTURE: outputs.PICTURE}
 
@@ -113,6 +116,11 @@ class Keeper:
             write_card(folder, self._options, self.session, self._description, self._standing, self._command)
         self._kept[f"the {self.what}"] = self.session.steps, folder
         return folder
+
+    def find_unreached(self) -> str | None:
+        """The experts whose adapters no token has changed, in a few words."""
+        description = inspect(self.session.path)
+        return unreached(self.session.trainables(), description) if adapted_parameters(description) else None
 
     @property
     def has_result(self) -> bool:

@@ -125,9 +125,18 @@ def _check_budget(peak: int, budget: int) -> None:
     if budget and peak > budget:
         raise Error(
             f"this run needs {peak / 1e6:.1f} MB, and the bundle was compiled for a budget of {budget / 1e6:.1f} MB; "
-            "leave out --accumulate, --in-flight or --momentum, give --clip-recompute or no --clip, take --optimizer "
-            "sgd or fewer --threads, or compile for it: mebpc has --accumulate, --clip, --objective and --threads, too"
+            "leave out --accumulate, --in-flight, --momentum or --value-model own, give --clip-recompute or no --clip, "
+            "take --optimizer sgd or fewer --threads, or compile for it: mebpc has --accumulate, --clip, --objective, "
+            "--value-adapter and --threads, too"
         )
+
+
+def _load_adapter(session: Session, folder: Path) -> None:
+    """The policy's and, where there is another, the value's."""
+    session.load_adapter(folder)
+    if session.has_value_adapter:
+        with session.by_value_adapter():
+            session.load_adapter(folder)
 
 
 def _digest(adapter: Path) -> str:
@@ -187,7 +196,7 @@ class _Run:
             self.standing = Standing.restored(stored.get("standing"))
             self.objective.restore(stored.get("objective") or {})
         elif options.adapter:
-            self.session.load_adapter(options.adapter)
+            _load_adapter(self.session, options.adapter)
         first = self.session.steps
         self.was_finished = self._is_finished
         self.keeper = Keeper(options, self.session, self.description, self.standing, self.command, self.objective)
@@ -413,6 +422,8 @@ class _Run:
         folder = self.keeper.save_result()
         if folder:
             reporter.say(f"{self.keeper.what}: {folder}")
+            if missed := self.keeper.find_unreached():
+                reporter.say(f"note: no token went to {missed}, so their adapters are still zero")
         elif self.keeper.folder:
             best = f"eval loss {self.standing.best_loss:.4f}, after step {self.standing.best_step}"
             reporter.say(f"{self.keeper.what}: {self.keeper.folder} ({best})")
@@ -443,7 +454,7 @@ class _Run:
             session.save_state(scratch / "last")
             try:
                 if self.options.adapter_out:
-                    session.load_adapter(folder)
+                    _load_adapter(session, folder)
                 else:
                     for name, values in session.model.read_trained(folder):
                         session.set_trainables({name: values})

@@ -60,7 +60,7 @@ _HELPS = {
     "cliprange": ("X", "how far from 1 a ratio counts"),
     "cliprange_value": ("X", "how far a value may move from the rollout's"),
     "vf_coef": ("X", "weight of the value's loss"),
-    "value_model": ("NAME", "what the value head is on: the policy's own adapter"),
+    "value_model": ("NAME", "what the value head is on: the policy's adapter (shared), or its own"),
     "num_ppo_epochs": ("N", "passes over a rollout"),
     "num_mini_batches": ("N", "updates of each pass"),
     "missing_eos_penalty": ("X", "taken from the reward of a completion that was cut off (default: nothing)"),
@@ -84,7 +84,7 @@ def objective_kinds() -> dict[str, type]:
 def needed_options(objective: str, given: Mapping[str, object]) -> dict[str, object]:
     """Those of mebpc that a bundle for an objective with these options of its own needs."""
     if objective == "ppo":
-        return {"value_head": True}
+        return {"value_head": True} | ({"value_adapter": True} if given.get("value_model") == "own" else {})
     return {"entropy_bonus": True} if given.get("entropy_coef") else {}
 
 

@@ -60,6 +60,7 @@ def verify(
     need_packages("verify", "verify", "torch", "transformers", "peft")
     import torch
 
+    from mebp.expert_adapters import adapted_parameters, unreached
     from mebp.exporter.quiet import quiet
     from mebp.inspect import inspect
     from mebp.private_lora import factors_of
@@ -101,10 +102,13 @@ def verify(
                 dtype,
                 adapter_dtype=adapter_dtype,
                 factors=factors,
+                parameters=adapted_parameters(description),
             )
             loss, gradients = made.loss_and_gradients(ids, labels)
             return Gradients(loss, project_all(gradients, projectors))
 
         exact = compute(torch.float64, torch.float64)
         torchs = compute(own_type, torch.float32)  # adapters are float32, as PEFT has them
-    return Comparison(Errors.of(found, exact), Errors.of(torchs, exact), precision, len(projectors))
+    missed = unreached(found.gradients, description)
+    note = missed and f"no token of this batch went to {missed}, so the gradients of their adapters are zero"
+    return Comparison(Errors.of(found, exact), Errors.of(torchs, exact), precision, len(projectors), note)

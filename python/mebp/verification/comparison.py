@@ -124,6 +124,7 @@ class Comparison:
     torch: Errors
     precision: str  # of the activations: "f32" or "bf16"
     projected: int = 0  # how many of the gradients are compared in their subspaces
+    note: str | None = None  # what a person should know of them
 
     @property
     def beyond(self) -> list[Excess]:

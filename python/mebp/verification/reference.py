@@ -36,11 +36,13 @@ class Reference:
         attention: str | None = None,
         adapter_dtype: torch.dtype | None = None,
         factors: Mapping[str, tuple[np.ndarray, np.ndarray]] | None = None,
+        parameters: Mapping[str, str] | None = None,
     ) -> None:
         """`weights` as session.base_weights(), `trainables` as session.trainables(); `model` itself is changed.
 
         attention: of transformers; None for sdpa where it computes all that the model's attention has.
         factors: of adapters B M A, as mebp.private_lora.factors_of has them; else None.
+        parameters: of what PEFT adapts by target_parameters, as mebp.expert_adapters.adapted_parameters has them.
         adapter_dtype: None for the model's own; PEFT keeps adapters of bfloat16 models in float32 by default.
         Raises mebp.Error where the weights are not the model's.
         """
@@ -69,7 +71,7 @@ class Reference:
             self._parameters = add_private_lora(base, factors, adapter_dtype or dtype)
         else:
             adapters = {name: values for name, values in trainables.items() if name not in whole}
-            self.model = add_adapter(base, adapters, alpha, adapter_dtype or dtype)
+            self.model = add_adapter(base, adapters, alpha, adapter_dtype or dtype, parameters or {})
             self._parameters = {
                 name.replace(".default.", "."): parameter
                 for name, parameter in self.model.named_parameters()
@@ -179,21 +181,31 @@ def _array(values: torch.Tensor) -> np.ndarray:
 
 
 def add_adapter(
-    model: PreTrainedModel, trainables: Mapping[str, np.ndarray], alpha: float, dtype: torch.dtype
+    model: torch.nn.Module,
+    trainables: Mapping[str, np.ndarray],
+    alpha: float,
+    dtype: torch.dtype,
+    parameters: Mapping[str, str],
 ) -> torch.nn.Module:
-    """PEFT's LoRA on exactly the modules that the trainables' keys name."""
+    """PEFT's LoRA on exactly the modules that the trainables' keys name, and on these {key: parameter}."""
     suffix = ".lora_A.weight"
     prefix = "base_model.model."
-    ranks = {
-        key[len(prefix) : -len(suffix)]: values.shape[0] for key, values in trainables.items() if key.endswith(suffix)
-    }
-    (rank,) = set(ranks.values())
-    transposed = any(isinstance(model.get_submodule(name), Conv1D) for name in ranks)
+    keys = [key for key in trainables if key.endswith(suffix)]
+    layers = [key[len(prefix) : -len(suffix)] for key in keys if key not in parameters]
+    own = dict(model.named_parameters())
+
+    def rank_of(key: str) -> int:
+        adapted = own[parameters[key]] if key in parameters else None
+        return len(trainables[key]) // (len(adapted) if adapted is not None and adapted.dim() == 3 else 1)
+
+    (rank,) = {rank_of(key) for key in keys}
+    transposed = any(isinstance(model.get_submodule(name), Conv1D) for name in layers)
     config = LoraConfig(
         r=rank,
         lora_alpha=alpha,
         lora_dropout=0.0,
-        target_modules=list(ranks),
+        target_modules=layers,
+        target_parameters=sorted({parameters[key] for key in keys if key in parameters}) or None,
         fan_in_fan_out=transposed,
         task_type=None if _is_classifier(model) else "CAUSAL_LM",  # whose head is trained as itself here
     )

@@ -110,6 +110,7 @@ private:
       addBoth("attention_gradient", {rows(96), rows(32), rows(32), rows(96), lse, rows(96), sum, sum},
               {rows(96), accumulating(sum, 6), accumulating(sum, 7)}, attributes);
       addBoth("attention", {rows(96), rows(32), rows(32), starts()}, {rows(96), lse}, attributes);
+      addBoth("attention", {rows(96), rows(32), rows(32), starts(), exact(1, 6)}, {rows(96), lse}, attributes);
       addBoth("attention_gradient", {rows(96), rows(32), rows(32), rows(96), lse, rows(96), sum, sum, starts()},
               {rows(96), accumulating(sum, 6), accumulating(sum, 7)}, attributes);
     }
@@ -243,6 +244,12 @@ private:
       addBoth("expert_linear_input_gradient", {rows(slots * outputs), w, ids}, {rows(slots * inputs)});
       addBoth("expert_linear_shared_gradient", {rows(slots * outputs), w, ids, shared}, {shared});
     }
+    const Matrix inColumns = exact(outputs, experts * inputs);
+    addBoth("expert_linear", {rows(slots * inputs), inColumns, ids, rows(slots * outputs)}, {rows(slots * outputs)},
+            {{"alpha", 0.5}});
+    addBoth("expert_linear_input_gradient", {rows(slots * outputs), inColumns, ids}, {rows(slots * inputs)});
+    addBoth("expert_linear_weight_gradient", {rows(slots * outputs), rows(slots * inputs), ids, inColumns},
+            {accumulating(inColumns, 3)});
     const Matrix dw = exact(experts * outputs, inputs);
     addBoth("expert_linear_weight_gradient", {rows(slots * outputs), rows(inputs), ids, dw}, {accumulating(dw, 3)});
     addBoth("expert_sum", {rows(slots * outputs), weights}, {rows(outputs)});

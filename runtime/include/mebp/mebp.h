@@ -295,6 +295,9 @@ typedef struct mebp_session_options {
    * takes memory, a thread, and a stream of its own, further_transports[in_flight - 1]. */
   uint32_t in_flight;
   const struct mebp_transport *const *further_transports;
+  /* Of a bundle with a value head, with accumulate: a second adapter of the head's own, with an optimizer state of its
+   * own (mebp_session_use_value_adapter). */
+  bool value_adapter;
 } mebp_session_options;
 /* The defaults of the first `size` bytes. */
 void mebp_session_options_init_sized(mebp_session_options *options, size_t size);

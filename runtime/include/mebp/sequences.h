@@ -68,6 +68,12 @@ mebp_code mebp_session_end_sequence(mebp_session *session, const mebp_coefficien
 mebp_code mebp_session_settle(mebp_session *session, double factor, mebp_error *error);
 mebp_code mebp_session_apply(mebp_session *session, mebp_step_result *result, mebp_error *error);
 mebp_code mebp_session_discard(mebp_session *session, mebp_error *error);
+/* Of a session with options.value_adapter: what follows runs with the value head's own adapter, reads it, writes it and
+ * trains it, until `uses` is false; a session begins with the policy's. Both have the bundle's shapes and begin alike;
+ * the head that counts is the value adapter's. A step applies each once, in any order: mebp_session_steps counts the
+ * policy's, and until both have, saving gives MEBP_POISONED. mebp_session_save_adapter and save_state have both,
+ * whichever is in use. An open sequence ends; refused where gradients of sequences wait to be applied. */
+mebp_code mebp_session_use_value_adapter(mebp_session *session, bool uses, mebp_error *error);
 
 #ifdef __cplusplus
 }

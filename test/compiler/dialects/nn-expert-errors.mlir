@@ -62,3 +62,11 @@ func.func @f(%y: tensor<?x?x9xf32, #nn.tokens>, %weights: tensor<?x?x2xf32, #nn.
   nn.expert_sum(%y, %weights) : (tensor<?x?x9xf32, #nn.tokens>, tensor<?x?x2xf32, #nn.tokens>) -> tensor<?x?x4xf32, #nn.tokens>
   return
 }
+
+// -----
+
+func.func @f(%x: tensor<?x?x6xf32, #nn.tokens>, %w: tensor<5x8xf32>, %ids: tensor<?x?x2xf32, #nn.tokens>) {
+  // expected-error @below {{'nn.expert_linear' op 'x' has 6 features for 2 slots, which do not divide the 8 columns of the weight}}
+  nn.expert_linear(%x, %w, %ids) : (tensor<?x?x6xf32, #nn.tokens>, tensor<5x8xf32>, tensor<?x?x2xf32, #nn.tokens>) -> tensor<?x?x10xf32, #nn.tokens>
+  return
+}

@@ -115,3 +115,27 @@ func.func @masked_twice(%q: !q, %k: !q) -> !q {
   %6 = nn.onnx "MatMul"(%5, %k) : (!p, !q) -> !q
   return %6 : !q
 }
+
+// Sinks are a last column beside the masked scores, which has no value.
+// CHECK-LABEL: @with_sinks
+// CHECK: %[[SINKS:.*]] = nn.read_parameter @sinks
+// CHECK: nn.onnx "Attention"(%arg0, %arg1, %arg1, %[[SINKS]]) {scale = 5.000000e-01 : f32, window = 3 : i64}
+// CHECK-NEXT: return
+nn.parameter @sinks : tensor<4xf32>
+func.func @with_sinks(%q: !q, %k: !q) -> !q {
+  %half = nn.constant dense<0.5> : !s : !s
+  %hidden = nn.constant dense<-3.0e38> : !s : !s
+  %mask = nn.causal_mask {window = 3 : i64} : tensor<8x8xi1>
+  %sinks = nn.read_parameter @sinks : tensor<4xf32>
+  %0 = nn.onnx "Transpose"(%k) {perm = array<i64: 0, 1, 3, 2>} : (!q) -> tensor<2x4x6x8xf32>
+  %1 = nn.onnx "MatMul"(%q, %0) : (!q, tensor<2x4x6x8xf32>) -> !p
+  %2 = nn.onnx "Mul"(%1, %half) : (!p, !s) -> !p
+  %3 = nn.onnx "Where"(%mask, %2, %hidden) : (tensor<8x8xi1>, !p, !s) -> !p
+  %4 = nn.onnx "Reshape"(%sinks) : (tensor<4xf32>) -> tensor<1x4x1x1xf32>
+  %5 = nn.onnx "Expand"(%4) : (tensor<1x4x1x1xf32>) -> tensor<2x4x8x1xf32>
+  %6 = nn.onnx "Concat"(%3, %5) {axis = -1 : i64} : (!p, tensor<2x4x8x1xf32>) -> tensor<2x4x8x9xf32>
+  %7 = nn.onnx "Softmax"(%6) : (tensor<2x4x8x9xf32>) -> tensor<2x4x8x9xf32>
+  %8 = nn.onnx "Slice"(%7) {axis = 3 : i64, start = 0 : i64} : (tensor<2x4x8x9xf32>) -> !p
+  %9 = nn.onnx "MatMul"(%8, %k) : (!p, !q) -> !q
+  return %9 : !q
+}

@@ -16,13 +16,15 @@ struct Shape {
   int32_t window;
   float softcap = 0;
   int64_t sampleLength = 0; // several in a sequence; 0: it is one
+  bool hasSinks = false;
   bool isBidirectional = false;
 };
 
 // Sequences around the tiles of 64 keys and 32 lanes, head sizes that are no multiple of a vector, one that leaves the
 // gradient little of the workspace, one that exceeds it, and heads enough that tasks take two tiles of keys on as many
 // as three threads (24 tasks). Two have a softcap that scores reach. Then there are samples that begin within
-// tiles, at their borders, and with each token. The last ones see later keys, too.
+// tiles, at their borders, and with each token; or sinks, which are far above scores in one head and far below in
+// another. The last ones see later keys, too.
 constexpr Shape shapes[] = {{1, 1, 1, 1, 8, 0},
                             {3, 1, 4, 2, 5, 0},
                             {2, 40, 6, 2, 24, 0},
@@ -42,13 +44,15 @@ constexpr Shape shapes[] = {{1, 1, 1, 1, 8, 0},
                             {1, 70, 2, 1, 8, 0, 1.5f, 1},
                             {1, 300, 3, 3, 64, 0, 0, 110},
                             {1, 20, 2, 1, 400, 0, 0, 7},
-                            {2, 40, 6, 2, 24, 0, 0, 0, true},
-                            {3, 130, 4, 2, 33, 0, 0, 64, true},
-                            {1, 200, 4, 1, 16, 50, 0, 0, true},
-                            {2, 170, 2, 2, 24, 20, 0, 37, true},
-                            {1, 70, 2, 1, 8, 9, 1.5f, 0, true},
-                            {1, 65, 1, 1, 383, 0, 0, 20, true},
-                            {1, 20, 2, 1, 400, 0, 0, 7, true}};
+                            {2, 70, 6, 2, 24, 0, 0, 0, true},
+                            {1, 200, 4, 1, 33, 50, 0, 37, true},
+                            {2, 40, 6, 2, 24, 0, 0, 0, false, true},
+                            {3, 130, 4, 2, 33, 0, 0, 64, false, true},
+                            {1, 200, 4, 1, 16, 50, 0, 0, false, true},
+                            {2, 170, 2, 2, 24, 20, 0, 37, false, true},
+                            {1, 70, 2, 1, 8, 9, 1.5f, 0, false, true},
+                            {1, 65, 1, 1, 383, 0, 0, 20, false, true},
+                            {1, 20, 2, 1, 400, 0, 0, 7, false, true}};
 
 Attributes attributesOf(const Shape &shape) {
   Attributes attributes;
@@ -74,13 +78,18 @@ struct Case {
       starts = Value::integers(firsts);
     if (shape.sampleLength && shape.isBidirectional)
       ends = Value::integers(lasts);
+    if (shape.hasSinks)
+      sinks = Value::random(1, shape.heads, 5, 8.0f);
     auto results = run(forward(0, tokens), InstructionSet::Reference);
     o = results[0], lse = results[1];
   }
 
   CallSpec forward(int64_t first, int64_t count) const {
+    std::vector<Value> operands = withBounds({q.rows(first, count), k, v}, first, count);
+    if (!shape.isBidirectional)
+      operands.push_back(sinks);
     return {shape.isBidirectional ? "bidirectional_attention" : "attention",
-            withBounds({q.rows(first, count), k, v}, first, count),
+            operands,
             {Value::constant(count, width, 0), Value::constant(count, shape.heads, 0)},
             attributesOf(shape),
             shape.sequence};
@@ -105,7 +114,7 @@ struct Case {
 
   Shape shape;
   int64_t tokens, width, kvWidth;
-  Value q, k, v, starts, ends, upstream, o, lse;
+  Value q, k, v, starts, ends, sinks, upstream, o, lse;
 };
 
 } // namespace
@@ -184,7 +193,8 @@ TEST(Attention, SamplesDoNotKnowOfEachOther) {
 // In both directions, a sample gives what it gives alone, and padding behind it gets nothing.
 TEST(Attention, NoQuerySeesPadding) {
   constexpr int64_t length = 70, padding = 30;
-  Case padded({1, length + padding, 4, 2, 16, 0, 0, length, true}), alone({1, length, 4, 2, 16, 0, 0, 0, true});
+  Case padded({1, length + padding, 4, 2, 16, 0, 0, length, false, true}),
+      alone({1, length, 4, 2, 16, 0, 0, 0, false, true});
   auto cut = [&](const Value &whole) { return whole.rows(0, length).at(0); };
   alone.q = cut(padded.q), alone.k = cut(padded.k), alone.v = cut(padded.v), alone.upstream = cut(padded.upstream);
   for (int64_t row = length; row < length + padding; ++row)
@@ -200,6 +210,19 @@ TEST(Attention, NoQuerySeesPadding) {
     EXPECT_LE(distance(backward[i].rows(0, length).elements(), gradients[i].elements()), 4e-6);
     for (float element : backward[i].rows(length, padding).elements())
       EXPECT_EQ(element, 0);
+  }
+}
+
+// What a sink takes is what a key would that has this score, and zeros for its value.
+TEST(Attention, ASinkIsAKeyWithoutAValue) {
+  const Value q = Value::constant(1, 1, 1), k = Value::constant(1, 1, 0.5f), v = Value::constant(1, 1, 3);
+  Attributes attributes;
+  attributes.heads = attributes.kvHeads = 1, attributes.scale = 1;
+  const double all = std::exp(0.5) + std::exp(2);
+  for (InstructionSet set : {instructionSet(), InstructionSet::Reference}) {
+    auto found = run({"attention", {q, k, v, Value(), Value::constant(1, 1, 2)}, {v, v}, attributes, 1}, set);
+    EXPECT_NEAR(found[0].element(0, 0), 3 * std::exp(0.5) / all, 1e-6);
+    EXPECT_NEAR(found[1].element(0, 0), std::log(all), 1e-6);
   }
 }
 

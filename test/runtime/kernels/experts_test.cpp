@@ -88,6 +88,23 @@ TEST_P(Experts, InputGradients) {
   });
 }
 
+// As PEFT lays out lora_B: column k E + e of [O,K·E] is the k-th of expert e.
+TEST_P(Experts, InColumns) {
+  forEachCall([](Shape shape, const Value &chosen) {
+    if (shape.inputs * shape.experts > 1000)
+      return; // the naive kernel would take long
+    Value w = Value::weight(shape.outputs, shape.inputs * shape.experts, GetParam(), 2);
+    Value x = Value::random(shape.rows, shape.slots * shape.inputs, 1), dx = x;
+    Value y = Value::random(shape.rows, shape.slots * shape.outputs, 3);
+    expectAgreement({"expert_linear", {x, w, chosen}, {y}, withAlpha(-0.5f)});
+    expectAgreement({"expert_linear", {x, w, chosen, y}, {y}, {}, 1, {3}});
+    if (shape.rows <= 3)
+      expectAgreement({"expert_linear", {x, w, chosen}, {y}, {}, 1, {}, 0, true});
+    expectAgreement({"expert_linear_input_gradient", {y, w, chosen}, {dx}, withAlpha(0.25f)});
+    expectAgreement({"expert_linear_input_gradient", {y, w, chosen, x}, {dx}, {}, 1, {3}});
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Storages, Experts, testing::Values(Storage::F32, Storage::BF16, Storage::Int8, Storage::Int4));
 
 TEST(ExpertKernels, WeightGradient) {
@@ -99,7 +116,20 @@ TEST(ExpertKernels, WeightGradient) {
       expectAgreement({"expert_linear_weight_gradient", {dy, x, chosen}, {dw}, withAlpha(0.5f)});
       expectAgreement({"expert_linear_weight_gradient", {dy, x, chosen, dw}, {dw}, {}, 1, {3}});
     }
+    Value x = Value::random(shape.rows, shape.slots * shape.inputs, 2);
+    dw = Value::random(shape.outputs, shape.inputs * shape.experts, 3);
+    expectAgreement({"expert_linear_weight_gradient", {dy, x, chosen}, {dw}, withAlpha(0.5f)});
+    expectAgreement({"expert_linear_weight_gradient", {dy, x, chosen, dw}, {dw}, {}, 1, {3}});
   });
+}
+
+TEST(ExpertKernels, TheNaiveOneReadsTheColumnsOfEachExpert) {
+  Value w = Value::constant(1, 6, 0), x = Value::constant(2, 2, 1), chosen = Value::constant(2, 1, 0), y = chosen;
+  for (int64_t column = 0; column < 6; ++column)
+    w.element(0, column) = static_cast<float>(1 << column); // of expert e the columns e and 3 + e
+  x.element(1, 1) = 2, chosen.element(0, 0) = 2, chosen.element(1, 0) = 1;
+  EXPECT_EQ(run({"expert_linear", {x, w, chosen}, {y}}, InstructionSet::Reference)[0].elements(),
+            (std::vector<float>{4 + 32, 2 + 2 * 16}));
 }
 
 TEST(ExpertKernels, AnExpertWithoutATokenHasNoGradient) {

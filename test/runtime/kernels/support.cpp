@@ -288,10 +288,21 @@ static bool isThin(const CallSpec &spec) {
 
 static bool isForward(const CallSpec &spec) { return spec.name == "linear" || spec.name == "expert_linear"; }
 
+// As PEFT lays out lora_B, whose columns are picked one by one, and not rounded.
+static bool hasExpertsInColumns(const CallSpec &spec, bool backward) {
+  if (spec.name.rfind("expert_linear", 0) != 0)
+    return false;
+  const int64_t slots = spec.operands[2].shape.columns;
+  const auto &x = (backward ? spec.results[0] : spec.operands[0]).shape;
+  const auto &y = (backward ? spec.operands[0] : spec.results[0]).shape;
+  const auto &w = spec.operands[1].shape;
+  return w.rows * slots == y.columns && w.columns * slots != x.columns;
+}
+
 // Their products with codes as they lie are sums in another order than those with widened weights.
 static bool multipliesCodes(const CallSpec &spec) {
   const Bf16Products *products = findBf16Products(instructionSet());
-  return products && products->multiplyCodes && isThin(spec) && isForward(spec) &&
+  return products && products->multiplyCodes && isThin(spec) && isForward(spec) && !hasExpertsInColumns(spec, false) &&
          spec.operands[0].shape.storage == Storage::BF16 && isQuantised(spec.operands[1].shape.storage);
 }
 
@@ -306,7 +317,7 @@ static bool multipliesBf16(const CallSpec &spec) {
   }
   const bool backward = spec.name == "linear_input_gradient" || spec.name == "expert_linear_input_gradient" ||
                         spec.name == "expert_linear_shared_gradient";
-  const bool linear = backward || (isForward(spec) && !isThin(spec));
+  const bool linear = (backward || (isForward(spec) && !isThin(spec))) && !hasExpertsInColumns(spec, backward);
   return linear && spec.operands[1].shape.storage != Storage::F32 && (narrow(0) || spec.attributes.narrow);
 }
 

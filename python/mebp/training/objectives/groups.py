@@ -17,11 +17,11 @@ from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 from mebp.training.objective_options import parts_of
 from mebp.training.objectives.base import check_compiled
-from mebp.training.objectives.rollouts import Added, Kept, Rollouts
+from mebp.training.objectives.rollouts import OVERFLOWS, Added, Kept, Rollouts
 from mebp.training.options import TrainingOptions
 
 _EQUAL = "frac_reward_zero_std"  # groups whose rewards are all the same
-_OVERFLOWS = "ratio_overflows"  # tokens whose ratio was beyond e^20, and was taken as that
+_UNSCORED = "completions/unscored"  # those that no reward scored, whose advantage is 0
 
 
 @dataclass
@@ -50,12 +50,12 @@ class Groups(Rollouts):
         super().__init__(options, tokenizer, length, writing, least=2)
 
     def _names(self) -> Iterator[str]:
-        yield from ("reward", "reward_std", _EQUAL, "entropy")
+        yield from ("reward", "reward_std", _EQUAL, _UNSCORED, "entropy")
         if self._grpo.needs_reference:
             yield "kl"
         if self._updates > 1:
             yield "clip_ratio/region_mean"
-        yield _OVERFLOWS
+        yield OVERFLOWS
 
     def _have_own(self, rows: Sequence[Rollout]) -> bool:
         every = [each for row in rows for each in row.completions]
@@ -95,7 +95,8 @@ class Groups(Rollouts):
         size = self._group
         found = advantages(rewards, replace(self._advantages, num_generations=size))
         self._equal.add(found, size)
-        self._outcome |= found.metrics | {_EQUAL: found.equal_groups / len(written)}
+        unscored = float(np.isnan(rewards).all(axis=1).sum())
+        self._outcome |= found.metrics | {_EQUAL: found.equal_groups / len(written), _UNSCORED: unscored}
         return found.values
 
     def _end_epoch(self) -> None:
@@ -156,4 +157,4 @@ def _metrics(results: Sequence[SequenceResult]) -> dict[str, float]:
         before = sums.get(name, (0.0, 0.0))
         sums[name] = before[0] + total, before[1] + count
     means = {name: total / count if count else 0.0 for name, (total, count) in sums.items()}
-    return means | {_OVERFLOWS: float(sum(each.overflows for each in results))}
+    return means | {OVERFLOWS: float(sum(each.overflows for each in results))}

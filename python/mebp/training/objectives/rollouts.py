@@ -32,6 +32,8 @@ from mebp.training.objectives.references import Reference
 from mebp.training.options import TrainingOptions
 from mebp.words import counted
 
+OVERFLOWS = "ratio_overflows"  # tokens whose ratio was beyond e^20, and was taken as that
+
 
 @dataclass
 class Kept(Continuation):

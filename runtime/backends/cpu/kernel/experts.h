@@ -7,18 +7,35 @@
 
 namespace mebp::cpu {
 
-// The weights of an expert: some rows of the whole weight.
-inline Tensor expertOf(const Tensor &w, int64_t expert, int64_t rows) {
-  Tensor part = w;
-  const int64_t first = expert * rows;
-  part.data = static_cast<unsigned char *>(w.data) + first * static_cast<int64_t>(format::bytesOf(w.storage, w.stride));
-  if (w.group) {
-    part.scales += first * (w.stride / w.group);
-    part.minima += first * (w.stride / w.group);
+// Where a weight has what each expert multiplies with: in rows of its own [E·O,K]; or, where all experts have the same
+// rows, in columns of which an expert has every E-th [O,K·E], as PEFT lays out lora_B.
+struct ExpertLayout {
+  int64_t outputs, inputs, experts; // of one expert, and how many there are
+  bool inColumns;
+
+  // `slot`: the columns that x, or its cotangent, has for each slot; of x that all slots share it does not matter.
+  ExpertLayout(const Tensor &w, int64_t outputs, int64_t slot)
+      : outputs(outputs), inputs(w.rows == outputs ? slot : w.columns),
+        experts(w.rows == outputs ? w.columns / slot : w.rows / outputs), inColumns(w.rows == outputs) {}
+
+  int64_t row(int64_t expert, int64_t output) const { return inColumns ? output : expert * outputs + output; }
+  int64_t column(int64_t expert, int64_t input) const { return inColumns ? input * experts + expert : input; }
+  int64_t step() const { return inColumns ? experts : 1; } // from one of an expert's columns to the next
+
+  // An expert's rows.
+  Tensor rowsOf(const Tensor &w, int64_t expert) const {
+    Tensor part = w;
+    const int64_t first = row(expert, 0);
+    part.data =
+        static_cast<unsigned char *>(w.data) + first * static_cast<int64_t>(format::bytesOf(w.storage, w.stride));
+    if (w.group) {
+      part.scales += first * (w.stride / w.group);
+      part.minima += first * (w.stride / w.group);
+    }
+    part.rows = outputs;
+    return part;
   }
-  part.rows = rows;
-  return part;
-}
+};
 
 // ids [N,J]: which expert each slot of a token goes to.
 class Slots {

@@ -38,6 +38,13 @@ inline int64_t startOf(const Tensor &starts, int64_t row) {
   return starts.present() ? starts.i32()[row * starts.stride] : 0;
 }
 
+// The score without a key that a head's softmax has.
+inline float sinkOf(const Tensor &sinks, int64_t head) {
+  float sink = 0;
+  dequantize(sinks, 0, head, 1, &sink);
+  return sink;
+}
+
 // The row of a position of a batch item, in keys or values: of the step's tokens, or of a state of some capacity.
 inline int64_t rowOfKey(int64_t item, int64_t position, int64_t capacity, const Context &context) {
   return capacity ? item * capacity + position % capacity : item * context.sequence + position;
@@ -50,14 +57,14 @@ inline int64_t firstVisible(int64_t position, int64_t window, int64_t start) {
 
 // Which keys queries see: those of the same sample and within the window, causally up to the query itself.
 struct Sight {
-  const Tensor &starts, &ends;
+  const Tensor &starts, &ends; // ends: of attention in both directions
   int64_t window, sequence;
   bool isCausal;
 
   // `starts`: which operand of the call they are; those of attention in both directions have `ends` behind them.
   Sight(const Call &call, const Context &context, size_t starts, bool isCausal)
-      : starts(operandOf(call, starts)), ends(operandOf(call, starts + 1)), window(call.attributes.window),
-        sequence(context.sequence), isCausal(isCausal) {}
+      : starts(operandOf(call, starts)), ends(operandOf(call, isCausal ? call.operandCount : starts + 1)),
+        window(call.attributes.window), sequence(context.sequence), isCausal(isCausal) {}
 
   struct Keys {
     int64_t first, end; // positions of the batch item

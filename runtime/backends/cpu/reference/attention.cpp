@@ -2,7 +2,7 @@
 //
 // q, o, do, dq [N,H*d] (maybe a chunk of the tokens), lse [N,H]; k, v, dk, dv [S,K*d], all tokens or a
 // state. Scores are computed
-// again wherever they are needed, so nothing of T x T is stored. starts, ends [N,1].
+// again wherever they are needed, so nothing of T x T is stored. starts, ends [N,1], sinks [1,H].
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/reference/kernels.h"
 
@@ -27,6 +27,7 @@ static double scoreOf(double product, const Attributes &attributes) {
 static void attend(const Call &call, const Context &context, const Sight &sight) {
   const Tensor &q = call.operands[0], &k = call.operands[1], &v = call.operands[2];
   const Tensor &o = call.results[0], &lse = call.results[1];
+  const Tensor &sinks = operandOf(call, sight.isCausal ? 4 : call.operandCount);
   const Attributes &attributes = call.attributes;
   int64_t dim = q.columns / attributes.heads, group = attributes.heads / attributes.kvHeads;
   auto *sums = reinterpret_cast<double *>(context.workspace);
@@ -37,10 +38,12 @@ static void attend(const Call &call, const Context &context, const Sight &sight)
       int64_t column = head / group * dim;
       const Row query = rowOf(q, n) + head * dim;
       const Sight::Keys keys = sight.keysOf(n, place.position);
-      double maximum = -INFINITY, total = 0;
+      const double sink = sinks.present() ? sinkOf(sinks, head) : -INFINITY;
+      double maximum = sink, total = 0;
       for (int64_t j = keys.first; j < keys.end; ++j)
         maximum = std::max(maximum, scoreOf(dot(query, rowOf(k, keyAt(j)) + column, dim), attributes));
       std::fill_n(sums, dim, 0.0);
+      total = std::exp(sink - maximum);
       for (int64_t j = keys.first; j < keys.end; ++j) {
         double p = std::exp(scoreOf(dot(query, rowOf(k, keyAt(j)) + column, dim), attributes) - maximum);
         total += p;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Products with the weights of each slot's expert. ids, weights [N,J]; x, dx [N,J·K] or [N,K], w [E·O,K], y [N,J·O].
+// Products with the weights of each slot's expert. ids, weights [N,J]; x, dx [N,J·K] or [N,K], w [E·O,K] or [O,K·E],
+// y [N,J·O].
 #include "runtime/backends/cpu/kernel/experts.h"
 #include "runtime/backends/cpu/reference/kernels.h"
 
@@ -10,18 +11,19 @@ namespace mebp::cpu::reference {
 
 static void expertLinear(const Call &call, const Context &context) {
   const Tensor &x = call.operands[0], &w = call.operands[1], &addend = operandOf(call, 3), &y = call.results[0];
-  const int64_t outputs = y.columns / call.operands[2].columns;
-  const Slots slots(call.operands[2], w.rows / outputs);
+  const int64_t count = call.operands[2].columns, outputs = y.columns / count;
+  const ExpertLayout layout(w, outputs, x.columns / count);
+  const Slots slots(call.operands[2], layout.experts);
   auto *weights = reinterpret_cast<float *>(context.workspace);
   for (int64_t slot = 0; slot < slots.all(); ++slot) {
-    const int64_t n = slot / slots.count(), j = slot % slots.count(), expert = slots.expertAt(n, j);
-    const Row from = slotOf(x, n, j, w.columns), to = slotOf(y, n, j, outputs);
+    const int64_t n = slot / count, j = slot % count, expert = slots.expertAt(n, j);
+    const Row from = slotOf(x, n, j, layout.inputs), to = slotOf(y, n, j, outputs);
     for (int64_t o = 0; o < outputs; ++o) {
       double sum = 0;
       if (expert >= 0)
-        dequantizeRow(w, expert * outputs + o, weights);
-      for (int64_t k = 0; k < w.columns && expert >= 0; ++k)
-        sum += static_cast<double>(from[k]) * weights[k];
+        dequantizeRow(w, layout.row(expert, o), weights);
+      for (int64_t k = 0; k < layout.inputs && expert >= 0; ++k)
+        sum += static_cast<double>(from[k]) * weights[layout.column(expert, k)];
       const double rest = addend.present() ? rowOf(addend, n)[j * outputs + o] : 0.0f;
       to.set(o, static_cast<float>(call.attributes.alpha * sum + rest));
     }
@@ -31,22 +33,24 @@ static void expertLinear(const Call &call, const Context &context) {
 // Of the slots of a token, one after the other, into columns of its own or into those of all.
 static void expertLinearInputGradient(const Call &call, const Context &context) {
   const Tensor &dy = call.operands[0], &w = call.operands[1], &addend = operandOf(call, 3), &dx = call.results[0];
-  const int64_t outputs = dy.columns / call.operands[2].columns, inputs = w.columns;
-  const Slots slots(call.operands[2], w.rows / outputs);
+  const int64_t count = call.operands[2].columns, outputs = dy.columns / count;
+  const ExpertLayout layout(w, outputs, dx.columns / count);
+  const int64_t inputs = layout.inputs;
+  const Slots slots(call.operands[2], layout.experts);
   auto *weights = reinterpret_cast<float *>(context.workspace);
-  auto *sums = reinterpret_cast<double *>(context.workspace + (inputs + 1) / 2 * 2 * sizeof(float));
+  auto *sums = reinterpret_cast<double *>(context.workspace + (w.columns + 1) / 2 * 2 * sizeof(float));
   for (int64_t slot = 0; slot < slots.all(); ++slot) {
-    const int64_t n = slot / slots.count(), j = slot % slots.count(), expert = slots.expertAt(n, j);
+    const int64_t n = slot / count, j = slot % count, expert = slots.expertAt(n, j);
     const bool shared = dx.columns == inputs, begins = !shared || j == 0;
     if (begins)
       std::fill_n(sums, inputs, 0.0);
     for (int64_t o = 0; o < outputs && expert >= 0; ++o) {
       const double factor = slotOf(dy, n, j, outputs)[o];
-      dequantizeRow(w, expert * outputs + o, weights);
+      dequantizeRow(w, layout.row(expert, o), weights);
       for (int64_t k = 0; k < inputs; ++k)
-        sums[k] += factor * weights[k];
+        sums[k] += factor * weights[layout.column(expert, k)];
     }
-    if (shared && j + 1 < slots.count())
+    if (shared && j + 1 < count)
       continue;
     for (int64_t k = 0; k < inputs; ++k) {
       const double rest = addend.present() ? slotOf(addend, n, j, inputs)[k] : 0.0f;
@@ -57,19 +61,22 @@ static void expertLinearInputGradient(const Call &call, const Context &context) 
 
 static void expertLinearWeightGradient(const Call &call, const Context &) {
   const Tensor &dy = call.operands[0], &x = call.operands[1], &dw = call.results[0];
-  const int64_t outputs = dy.columns / call.operands[2].columns;
-  const Slots slots(call.operands[2], dw.rows / outputs);
-  for (int64_t m = 0; m < dw.rows; ++m)
-    for (int64_t k = 0; k < dw.columns; ++k) {
-      double sum = 0;
-      for (int64_t slot = 0; slot < slots.all(); ++slot) {
-        const int64_t n = slot / slots.count(), j = slot % slots.count();
-        if (slots.expertAt(n, j) == m / outputs)
-          sum += static_cast<double>(slotOf(dy, n, j, outputs)[m % outputs]) * slotOf(x, n, j, dw.columns)[k];
+  const int64_t count = call.operands[2].columns, outputs = dy.columns / count;
+  const ExpertLayout layout(dw, outputs, x.columns / count);
+  const Slots slots(call.operands[2], layout.experts);
+  for (int64_t expert = 0; expert < layout.experts; ++expert)
+    for (int64_t o = 0; o < outputs; ++o)
+      for (int64_t k = 0; k < layout.inputs; ++k) {
+        double sum = 0;
+        for (int64_t slot = 0; slot < slots.all(); ++slot) {
+          const int64_t n = slot / count, j = slot % count;
+          if (slots.expertAt(n, j) == expert)
+            sum += static_cast<double>(slotOf(dy, n, j, outputs)[o]) * slotOf(x, n, j, layout.inputs)[k];
+        }
+        float &out = floatRowOf(dw, layout.row(expert, o))[layout.column(expert, k)];
+        const double before = operandOf(call, 3).present() ? out : 0.0f;
+        out = static_cast<float>(call.attributes.alpha * sum + before);
       }
-      const double before = operandOf(call, 3).present() ? floatRowOf(dw, m)[k] : 0.0f;
-      floatRowOf(dw, m)[k] = static_cast<float>(call.attributes.alpha * sum + before);
-    }
 }
 
 static void expertSum(const Call &call, const Context &) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// q, o [N,H*d], lse [N,H]; k, v [S,K*d]; starts, ends [N,1]. A task is a tile of 32 lanes (see attention-inl.h) and
-// walks over the keys in tiles with a running softmax: when a lane's maximum grows, what it has summed so far is scaled
-// down. `Products` are F32Attention or Bf16Attention.
+// q, o [N,H*d], lse [N,H]; k, v [S,K*d]; starts, ends [N,1], sinks [1,H]. A task is a tile of 32 lanes (see
+// attention-inl.h) and walks over the keys in tiles with a running softmax: when a lane's maximum grows, what it has
+// summed so far is scaled down. `Products` are F32Attention or Bf16Attention.
 #include "runtime/backends/cpu/reference/kernels.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 
@@ -74,6 +74,9 @@ static void attendTile(const Call &call, const QueryTile &tile, const Buffers<Pr
   HWY_ALIGN float maxima[panelWidth], sums[panelWidth], factors[panelWidth];
   std::fill_n(maxima, panelWidth, unseen);
   std::fill_n(sums, panelWidth, 0.0f);
+  const Tensor &sinks = operandOf(call, tile.shape.sight.isCausal ? 4 : call.operandCount);
+  for (int64_t lane = 0; lane < tile.count && sinks.present(); ++lane)
+    maxima[lane] = sinkOf(sinks, tile.headOfLane(lane)), sums[lane] = 1; // what a key without a value would leave
   std::fill_n(buffers.sums, panelWidth * paddedDim(tile.shape.dim), 0.0f);
   products.gather(tile, tile.shape.q, buffers.queries);
 

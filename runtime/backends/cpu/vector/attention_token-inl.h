@@ -35,7 +35,9 @@ public:
       return hn::Mul(hn::Set(d, scale), loadSome(q + i, std::max<int64_t>(0, shape.dim - i)));
     });
     std::fill_n(sums, paddedDim(shape.dim), 0.0f);
-    float maximum = -1e30f, sum = 0; // finite: differences stay numbers
+    const Tensor &sinks = operandOf(call, 4);
+    float maximum = sinks.present() ? sinkOf(sinks, head) : -1e30f; // finite: differences stay numbers
+    float sum = sinks.present() ? 1 : 0;
     for (int64_t tile = firstKey / keyTile * keyTile; tile <= place.position; tile += keyTile) {
       const int64_t begin = std::max(tile, firstKey), count = std::min(tile + keyTile, place.position + 1) - begin;
       const int64_t keyRow = rowOfKey(place.item, begin, shape.capacity, shape.context);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ids, weights [N,J]; x, dx [N,J·K] or [N,K], w, dw [E·O,K], y, dy [N,J·O]. Expert by expert, the slots that go to it
-// are listed and multiplied with its weights as other products are: rows are gathered tile by tile, and each result
-// goes where its slot is. So no more memory is needed where one expert has them all.
+// ids, weights [N,J]; x, dx [N,J·K] or [N,K], w, dw [E·O,K] or [O,K·E], y, dy [N,J·O]. Expert by expert, the slots that
+// go to it are listed and multiplied with its weights as other products are: rows are gathered tile by tile, and each
+// result goes where its slot is. So no more memory is needed where one expert has them all.
 #include "runtime/backends/cpu/kernel/experts.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 
@@ -145,11 +145,20 @@ static const Bf16Products *productsOf(const Tensor &left, const Tensor &w, const
   return left.storage == Storage::BF16 && w.storage != Storage::F32 ? context.bf16 : nullptr;
 }
 
+// Calls body with an expert's weights as a right factor. `w` is named until then.
+template <typename Body>
+static void withExpert(const ExpertLayout &layout, const Tensor &w, int64_t expert, bool transposed, const Body &body) {
+  if (layout.inColumns && layout.experts > 1)
+    return body(RightMatrix{w, transposed, expert, layout.experts});
+  const Tensor part = layout.rowsOf(w, expert);
+  body(RightMatrix{part, transposed});
+}
+
 // finish(products) of each listed row of left with the matrix on the right.
 template <typename Finish>
 static void multiplyListed(const Context &context, const ListedRows &left, int64_t count, const RightMatrix &right,
                            const Finish &finish) {
-  if (const Bf16Products *products = productsOf(left.matrix, right.w, context))
+  if (const Bf16Products *products = productsOf(left.matrix, right.w, context); products && right.step == 1)
     return multiplyPanels(context, count, ListedHalves(*products, left), right, LowRank(), finish);
   multiplyPanels(context, count, ListedFloats(left), right, LowRank(), finish);
 }
@@ -157,88 +166,120 @@ static void multiplyListed(const Context &context, const ListedRows &left, int64
 void ExpertLinear(const Call &call, const Context &context) {
   const Tensor &x = call.operands[0], &w = call.operands[1], &ids = call.operands[2], &addend = operandOf(call, 3);
   const Tensor &y = call.results[0];
-  const int64_t outputs = y.columns / ids.columns, experts = w.rows / outputs;
-  const Slots slots(ids, experts);
+  const int64_t outputs = y.columns / ids.columns;
+  const ExpertLayout layout(w, outputs, x.columns / ids.columns);
+  const Slots slots(ids, layout.experts);
   finishWithout(slots, y, addend, outputs);
-  forEachExpert(context, slots, experts, false, [&](int64_t expert, const int32_t *list, int64_t count) HWY_ATTR {
-    const Tensor part = expertOf(w, expert, outputs);
+  forEachExpert(context, slots, layout.experts, false, [&](int64_t expert, const int32_t *list, int64_t count) HWY_ATTR {
     auto finishFrom = [&](const int32_t *from) {
       return Scatter{{y, from, ids.columns, outputs}, {addend, from, ids.columns, outputs}, call.attributes.alpha};
     };
-    if (!context.isDecoding || !ThinWorkspace::fits(1, part))
-      return multiplyListed(context, {x, list, ids.columns, w.columns}, count, {part, true}, finishFrom(list));
-    // Each by itself, as they would be in other company.
-    const Bf16Products *products = productsOf(x, w, context);
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t column = x.columns == w.columns ? 0 : list[i] % ids.columns * w.columns;
-      Tensor row = x;
-      row.data =
-          static_cast<unsigned char *>(x.data) + format::bytesOf(x.storage, list[i] / ids.columns * x.stride + column);
-      row.rows = 1, row.columns = w.columns;
-      multiplyThinRows(context, products, row, 0, 1, part, LowRank(), finishFrom(list + i));
-    }
+    withExpert(layout, w, expert, true, [&](const RightMatrix &right) HWY_ATTR {
+      if (!context.isDecoding || right.step != 1 || !ThinWorkspace::fits(1, right.w))
+        return multiplyListed(context, {x, list, ids.columns, layout.inputs}, count, right, finishFrom(list));
+      // Each by itself, as they would be in other company.
+      const Bf16Products *products = productsOf(x, w, context);
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t column = x.columns == layout.inputs ? 0 : list[i] % ids.columns * layout.inputs;
+        Tensor row = x;
+        row.data = static_cast<unsigned char *>(x.data) +
+                   format::bytesOf(x.storage, list[i] / ids.columns * x.stride + column);
+        row.rows = 1, row.columns = layout.inputs;
+        multiplyThinRows(context, products, row, 0, 1, right.w, LowRank(), finishFrom(list + i));
+      }
+    });
   });
 }
 
 void ExpertLinearInputGradient(const Call &call, const Context &context) {
   const Tensor &dy = call.operands[0], &w = call.operands[1], &ids = call.operands[2], &addend = operandOf(call, 3);
   const Tensor &dx = call.results[0];
-  const int64_t outputs = dy.columns / ids.columns, experts = w.rows / outputs;
-  const Slots slots(ids, experts);
-  finishWithout(slots, dx, addend, w.columns);
-  forEachExpert(context, slots, experts, false, [&](int64_t expert, const int32_t *list, int64_t count) HWY_ATTR {
-    const Tensor part = expertOf(w, expert, outputs);
-    multiplyListed(
-        context, {dy, list, ids.columns, outputs}, count, {part, false},
-        Scatter{{dx, list, ids.columns, w.columns}, {addend, list, ids.columns, w.columns}, call.attributes.alpha});
+  const int64_t outputs = dy.columns / ids.columns, inputs = dx.columns / ids.columns;
+  const ExpertLayout layout(w, outputs, inputs);
+  const Slots slots(ids, layout.experts);
+  finishWithout(slots, dx, addend, inputs);
+  forEachExpert(context, slots, layout.experts, false, [&](int64_t expert, const int32_t *list, int64_t count) HWY_ATTR {
+    withExpert(layout, w, expert, false, [&](const RightMatrix &right) HWY_ATTR {
+      multiplyListed(
+          context, {dy, list, ids.columns, outputs}, count, right,
+          Scatter{{dx, list, ids.columns, inputs}, {addend, list, ids.columns, inputs}, call.attributes.alpha});
+    });
   });
 }
 
-// dx is f32, and grows.
+// dx is f32, and grows. Of a weight [E·O,K] alone: what goes with columns of experts has a slot of its own for each.
 void ExpertLinearSharedGradient(const Call &call, const Context &context) {
   const Tensor &dy = call.operands[0], &w = call.operands[1], &ids = call.operands[2], &addend = operandOf(call, 3);
   const Tensor &dx = call.results[0];
-  const int64_t outputs = dy.columns / ids.columns, experts = w.rows / outputs;
+  const int64_t outputs = dy.columns / ids.columns;
+  const ExpertLayout layout(w, outputs, w.columns);
   parallelRows(context, dx.rows, dx.columns, [&](int64_t n) HWY_ATTR {
     const Row before = rowOf(addend.present() ? addend : dx, n);
     copyOrClear(rowOf(dx, n), addend.present() ? &before : nullptr, dx.columns);
   });
-  forEachExpert(context, Slots(ids, experts), experts, true,
+  forEachExpert(context, Slots(ids, layout.experts), layout.experts, true,
                 [&](int64_t expert, const int32_t *list, int64_t count) HWY_ATTR {
-                  const Tensor part = expertOf(w, expert, outputs);
                   const ListedRows sum = {dx, list, ids.columns, w.columns};
-                  multiplyListed(context, {dy, list, ids.columns, outputs}, count, {part, false},
-                                 Scatter{sum, sum, call.attributes.alpha});
+                  withExpert(layout, w, expert, false, [&](const RightMatrix &right) HWY_ATTR {
+                    multiplyListed(context, {dy, list, ids.columns, outputs}, count, right,
+                                   Scatter{sum, sum, call.attributes.alpha});
+                  });
                 });
 }
 
-// A task has some rows of one expert's weight, and takes its slots in their order.
-void ExpertLinearWeightGradient(const Call &call, const Context &context) {
-  constexpr int64_t taskRows = 8;
-  const Tensor &dy = call.operands[0], &x = call.operands[1], &ids = call.operands[2], &dw = call.results[0];
-  const bool accumulates = operandOf(call, 3).present();
-  const int64_t outputs = dy.columns / ids.columns, experts = dw.rows / outputs, tasks = ceilDivide(outputs, taskRows);
-  const Slots slots(ids, experts);
-  parallelFor(context, experts * tasks, [&](int64_t task, unsigned char *) HWY_ATTR {
-    const FloatTag d;
-    const int64_t expert = task / tasks, first = task % tasks * taskRows, rows = std::min(taskRows, outputs - first);
-    auto sumOf = [&](int64_t r) { return floatRowOf(dw, expert * outputs + first + r); };
-    for (int64_t r = 0; r < rows && !accumulates; ++r)
-      std::fill_n(sumOf(r), dw.columns, 0.0f);
-    for (int64_t n = 0; n < slots.rows(); ++n)
-      for (int64_t j = 0; j < slots.count(); ++j) {
-        if (slots.expertAt(n, j) != expert)
-          continue;
-        const Row from = slotOf(x, n, j, dw.columns), factors = slotOf(dy, n, j, outputs) + first;
-        for (int64_t r = 0; r < rows; ++r) {
-          const FloatVector factor = hn::Set(d, call.attributes.alpha * factors[r]);
-          float *sum = sumOf(r);
-          mapRow(sum, dw.columns, [&](int64_t i, int64_t count) HWY_ATTR {
-            return hn::MulAdd(factor, loadSome(from + i, count), loadSome(sum + i, count));
-          });
-        }
+// Σ dy_jᵀ x_j of listed slots, of some rows and columns of one expert's weight.
+class ExpertWeightTile {
+public:
+  static constexpr int64_t mostRows = 8, mostColumns = 64;
+
+  ExpertWeightTile(int64_t row, int64_t rows, int64_t column, int64_t columns)
+      : row(row), rows(rows), column(column), columns(columns) {}
+
+  void add(const ListedRows &dy, const ListedRows &x, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      const Row from = x[i] + column, factors = dy[i] + row;
+      for (int64_t r = 0; r < rows; ++r) {
+        const FloatVector factor = hn::Set(FloatTag(), factors[r]);
+        float *sum = sums[r];
+        mapRow(sum, columns, [&](int64_t c, int64_t n) HWY_ATTR {
+          return hn::MulAdd(factor, loadSome(from + c, n), loadSome(sum + c, n));
+        });
       }
-  });
+    }
+  }
+  void finish(const ExpertLayout &layout, int64_t expert, float alpha, const Tensor &dw) const {
+    for (int64_t r = 0; r < rows; ++r) {
+      float *to = floatRowOf(dw, layout.row(expert, row + r)) + layout.column(expert, column);
+      for (int64_t c = 0; c < columns; ++c)
+        to[c * layout.step()] += alpha * sums[r][c];
+    }
+  }
+
+private:
+  const int64_t row, rows, column, columns;
+  HWY_ALIGN float sums[mostRows][mostColumns] = {};
+};
+
+void ExpertLinearWeightGradient(const Call &call, const Context &context) {
+  const Tensor &dy = call.operands[0], &x = call.operands[1], &ids = call.operands[2], &dw = call.results[0];
+  const int64_t outputs = dy.columns / ids.columns;
+  const ExpertLayout layout(dw, outputs, x.columns / ids.columns);
+  if (!operandOf(call, 3).present())
+    parallelRows(context, dw.rows, dw.columns,
+                 [&](int64_t m) HWY_ATTR { std::fill_n(floatRowOf(dw, m), dw.columns, 0.0f); });
+  const int64_t columnTasks = ceilDivide(layout.inputs, ExpertWeightTile::mostColumns);
+  const int64_t tasks = ceilDivide(outputs, ExpertWeightTile::mostRows) * columnTasks;
+  forEachExpert(context, Slots(ids, layout.experts), layout.experts, false,
+                [&](int64_t expert, const int32_t *list, int64_t count) HWY_ATTR {
+                  parallelFor(context, tasks, [&](int64_t task, unsigned char *) HWY_ATTR {
+                    const int64_t row = task / columnTasks * ExpertWeightTile::mostRows;
+                    const int64_t column = task % columnTasks * ExpertWeightTile::mostColumns;
+                    ExpertWeightTile tile(row, std::min(ExpertWeightTile::mostRows, outputs - row), column,
+                                          std::min(ExpertWeightTile::mostColumns, layout.inputs - column));
+                    tile.add({dy, list, ids.columns, outputs}, {x, list, ids.columns, layout.inputs}, count);
+                    tile.finish(layout, expert, call.attributes.alpha, dw);
+                  });
+                });
 }
 
 void ExpertSum(const Call &call, const Context &context) {

@@ -42,20 +42,42 @@ private:
   int64_t stride = 0, length = 0, left = 0, rowsOfPortion = 0;
 };
 
-// The right factor: w, or its transpose.
+// The right factor: w, or its transpose; of w every `step`-th column alone, from the `first` on.
 struct RightMatrix {
   const Tensor &w;
   bool transposed;
+  int64_t first = 0, step = 1;
 
-  int64_t columns() const { return transposed ? w.rows : w.columns; }
-  int64_t depth() const { return transposed ? w.columns : w.rows; }
+  int64_t columns() const { return transposed ? w.rows : w.columns / step; }
+  int64_t depth() const { return transposed ? w.columns / step : w.rows; }
 
   // Fills panel[count][panelWidth].
   void expand(int64_t column, int64_t k, int64_t count, float *panel) const {
+    if (step != 1)
+      return pick(column, k, count, panel);
     transposed ? expandTransposed(w, column, k, count, panel) : expandPanel(w, k, count, column, panel);
   }
   Prefetch prefetch(int64_t column, int64_t width, int64_t k, int64_t count, int64_t portions) const {
     return transposed ? Prefetch(w, column, width, k, count, portions) : Prefetch(w, k, count, column, width, portions);
+  }
+
+private:
+  // What lies apart, one by one; columns beyond the last are zeros.
+  void pick(int64_t column, int64_t k, int64_t count, float *panel) const {
+    const int64_t width = std::min(panelWidth, columns() - column);
+    std::fill_n(panel, count * panelWidth, 0.0f);
+    for (int64_t i = 0; i < (transposed ? width : count); ++i)
+      for (int64_t j = 0; j < (transposed ? count : width); ++j) {
+        const int64_t from = transposed ? k + j : column + j;
+        float *to = panel + (transposed ? j * panelWidth + i : i * panelWidth + j);
+        pickOne((transposed ? column : k) + i, first + from * step, to);
+      }
+  }
+  HWY_INLINE void pickOne(int64_t row, int64_t column, float *to) const {
+    if (w.storage == Storage::F32)
+      *to = floatRowOf(w, row)[column];
+    else
+      dequantize(w, row, column, 1, to);
   }
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// q, o, do, dq [N,H*d] (maybe a chunk of the tokens), lse [N,H]; k, v, dk, dv [S,K*d], all tokens; starts, ends [N,1].
+// q, o, do, dq [N,H*d] (maybe a chunk of the tokens), lse [N,H]; k, v, dk, dv [S,K*d], all tokens; starts, ends [N,1],
+// sinks [1,H].
 // Queries are taken in pieces of one batch item, each with the keys that it can see, so that scores stay small.
 #include "format/device_memory.h"
 #include "runtime/backends/mlx/kernels.h"
@@ -27,8 +28,9 @@ array Heads::scores(const array &q, const array &k, const array &query, const ar
   return mx::where(visible, values, array(-std::numeric_limits<float>::infinity()));
 }
 
-Softmax::Softmax(const array &scores)
-    : maximum(mx::max(scores, -1, true)), p(mx::exp(scores - maximum)), total(sumOf(p)) {}
+Softmax::Softmax(const array &scores, const std::optional<array> &sink)
+    : maximum(sink ? mx::maximum(mx::max(scores, -1, true), *sink) : mx::max(scores, -1, true)),
+      p(mx::exp(scores - maximum)), total(sink ? sumOf(p) + mx::exp(*sink - maximum) : sumOf(p)) {}
 
 namespace {
 
@@ -104,7 +106,8 @@ static void attend(Call &call, bool isCausal) {
     // One piece after the other, so that there are the scores of one at once.
     const array rows = behind(outputs, rowsOf(q, piece.row, piece.rows));
     Softmax softmax(heads.scores(heads.queries(rows), heads.keys(keyRowsOf(k, piece)), piece.queryPositions(),
-                                 piece.keyPositions(), sampleOf(call, 3, piece, isCausal)));
+                                 piece.keyPositions(), sampleOf(call, 3, piece, isCausal)),
+                    isCausal ? heads.sinks(call) : std::nullopt);
     outputs.push_back(heads.fromQueries(product(softmax.p, heads.keys(keyRowsOf(v, piece))) / softmax.total));
     sums.push_back(heads.fromQueries(softmax.logarithm()));
   }

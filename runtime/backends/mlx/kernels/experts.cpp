@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Mixtures of experts. logits [N,E]; ids, weights [N,J]; x, dx [N,J·K] or [N,K], w [E·O,K], y [N,J·O]. Each slot is a
+// Mixtures of experts. logits [N,E]; ids, weights [N,J]; x, dx [N,J·K] or [N,K], w [E·O,K] or [O,K·E],
+// y [N,J·O]. Each slot is a
 // row of its own here, which MLX multiplies with the matrix of its expert.
 #include "runtime/backends/mlx/kernels.h"
 
@@ -74,10 +75,21 @@ static array slotsOf(const array &whole, int slots, int columns) {
   return mx::reshape(each, {rows * slots, columns});
 }
 
+// What each slot has of x: of a weight that has experts in columns, x has them apart.
+static int inputsOf(const Value &w, int outputs, int columns, int slots) {
+  return w.data.shape(0) == outputs ? columns / slots : w.columns;
+}
+
+// [E, O, K].
+static array byExpert(const Value &w, int outputs, int inputs) {
+  if (w.data.shape(0) != outputs)
+    return mx::reshape(numbersOf(w), {w.data.shape(0) / outputs, outputs, w.columns});
+  return mx::transpose(mx::reshape(numbersOf(w), {outputs, inputs, w.columns / inputs}), {2, 0, 1});
+}
+
 // x w[e]ᵀ, or x w[e], for each row of x and its expert e.
-static array multiply(const array &x, const Value &w, const array &ids, int outputs, bool transposed) {
-  const int experts = w.data.shape(0) / outputs;
-  const array numbers = mx::reshape(numbersOf(w), {experts, outputs, w.columns});
+static array multiply(const array &x, const array &numbers, const array &ids, bool transposed) {
+  const int experts = numbers.shape(0);
   const array right = transposed ? mx::swapaxes(numbers, 1, 2) : numbers;
   const array chosen = mx::reshape(mx::astype(ids, mx::uint32), {-1});
   return addedInParts(x.shape(1), [&](int first, int count, const std::vector<array> &before) {
@@ -90,8 +102,10 @@ static array multiply(const array &x, const Value &w, const array &ids, int outp
 static void expertLinear(Call &call) {
   const array ids = call.numbers(2);
   const int slots = ids.shape(1), outputs = call.results[0].columns / slots;
-  const array x = slotsOf(call.numbers(0), slots, call.value(1).columns);
-  const array y = call.attributes.alpha * multiply(x, call.value(1), ids, outputs, true);
+  const Value &w = call.value(1);
+  const int inputs = inputsOf(w, outputs, call.numbers(0).shape(1), slots);
+  const array x = slotsOf(call.numbers(0), slots, inputs);
+  const array y = call.attributes.alpha * multiply(x, byExpert(w, outputs, inputs), ids, true);
   const array flat = mx::reshape(y, {ids.shape(0), slots * outputs});
   call.give(0, call.has(3) ? flat + call.numbers(3) : flat);
 }
@@ -99,8 +113,11 @@ static void expertLinear(Call &call) {
 // Of each slot, or their sum.
 static array inputGradient(const Call &call, bool shared) {
   const array ids = call.numbers(2), dy = call.numbers(0);
-  const int slots = ids.shape(1), outputs = dy.shape(1) / slots, inputs = call.value(1).columns;
-  const array each = call.attributes.alpha * multiply(slotsOf(dy, slots, outputs), call.value(1), ids, outputs, false);
+  const int slots = ids.shape(1), outputs = dy.shape(1) / slots;
+  const Value &w = call.value(1);
+  const int inputs = shared ? w.columns : call.results[0].columns / slots;
+  const array rows = slotsOf(dy, slots, outputs);
+  const array each = call.attributes.alpha * multiply(rows, byExpert(w, outputs, inputs), ids, false);
   const array flat = shared ? mx::sum(mx::reshape(each, {ids.shape(0), slots, inputs}), 1)
                             : mx::reshape(each, {ids.shape(0), slots * inputs});
   return call.has(3) ? flat + call.numbers(3) : flat;
@@ -111,8 +128,11 @@ static void expertLinearSharedGradient(Call &call) { call.give(0, inputGradient(
 // Expert by expert: the slots of others are zeros.
 static void expertLinearWeightGradient(Call &call) {
   const array ids = call.numbers(2), dy = call.numbers(0);
-  const int slots = ids.shape(1), outputs = dy.shape(1) / slots, experts = call.results[0].rows / outputs;
-  const array rows = slotsOf(dy, slots, outputs), x = slotsOf(call.numbers(1), slots, call.results[0].columns);
+  const int slots = ids.shape(1), outputs = dy.shape(1) / slots;
+  const bool inColumns = call.results[0].rows == outputs;
+  const int inputs = inColumns ? call.numbers(1).shape(1) / slots : call.results[0].columns;
+  const int experts = call.results[0].rows / outputs * (call.results[0].columns / inputs);
+  const array rows = slotsOf(dy, slots, outputs), x = slotsOf(call.numbers(1), slots, inputs);
   const array numbers = mx::reshape(ids, {-1, 1});
   std::vector<array> parts;
   for (int expert = 0; expert < experts; ++expert) {
@@ -120,7 +140,9 @@ static void expertLinearWeightGradient(Call &call) {
     const std::vector<array> before = parts.empty() ? parts : std::vector<array>{parts.back()};
     parts.push_back(product(mx::transpose(behind(before, own)), x));
   }
-  const array sum = call.attributes.alpha * mx::concatenate(parts, 0);
+  const array dw =
+      inColumns ? mx::reshape(mx::stack(parts, -1), {outputs, inputs * experts}) : mx::concatenate(parts, 0);
+  const array sum = call.attributes.alpha * dw;
   call.give(0, call.has(3) ? sum + call.numbers(3) : sum);
 }
 

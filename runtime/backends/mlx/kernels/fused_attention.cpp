@@ -24,9 +24,9 @@ std::optional<array> fusedAttention(const Call &call, bool onlyByItsKernel) {
   const Attributes &attributes = call.attributes;
   const int batch = call.live.batch, count = call.live.sequence;
   const array &q = call.value(0).data;
-  // A chunk of the tokens, a window, or samples in a row would need a mask for each trip.
-  if (!call.routes.fusedAttention || call.wants(1) || call.has(3) || attributes.window > 0 || attributes.softcap > 0 ||
-      q.shape(0) != batch * count)
+  // A chunk of the tokens, a window, or samples in a row would need a mask for each trip; sinks are not of its types.
+  if (!call.routes.fusedAttention || call.wants(1) || call.has(3) || call.has(4) || attributes.window > 0 ||
+      attributes.softcap > 0 || q.shape(0) != batch * count)
     return std::nullopt;
   const bool ofState = attributes.capacity > 0;
   const int keys = ofState ? keptRows(call) : count;

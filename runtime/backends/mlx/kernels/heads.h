@@ -13,6 +13,12 @@ public:
 
   array queries(const array &rows) const { return byHead(rows, groups); }
   array keys(const array &rows) const { return byHead(rows, 1); }
+  // The sinks of the call, beside scores; nothing without the operand.
+  std::optional<array> sinks(const Call &call) const {
+    if (!call.has(4))
+      return std::nullopt;
+    return ::mlx::core::reshape(call.numbers(4), {attributes.kvHeads, groups, 1, 1});
+  }
   array fromQueries(const array &heads) const { return toRows(heads); }
   // Adds up what the heads of a group give to the keys that they share.
   array fromKeys(const array &heads) const { return toRows(::mlx::core::sum(heads, 1, true)); }
@@ -44,9 +50,10 @@ int keptRows(const Call &call);
 array keyPositions(const Call &call);
 array queryPositions(const Call &call);
 
-// Softmax of scores along their keys, by parts, so that it can be written down with or without its sums.
+// Softmax of scores along their keys, and a sink beside them, by parts, so that it can be written down with or without
+// its sums.
 struct Softmax {
-  explicit Softmax(const array &scores);
+  explicit Softmax(const array &scores, const std::optional<array> &sink = std::nullopt);
   array maximum, p, total; // p is not divided yet
   array logarithm() const { return maximum + ::mlx::core::log(total); }
 };

@@ -53,7 +53,8 @@ void attendToState(Call &call) {
   std::vector<array> outputs, sums;
   for (int item = 0; item < batch; ++item) {
     const Softmax softmax(heads.scores(heads.queries(rowsOf(q, item * count, count)), keysOf(1, item), query, key,
-                                       {std::nullopt, std::nullopt, true}));
+                                       {std::nullopt, std::nullopt, true}),
+                          heads.sinks(call));
     outputs.push_back(heads.fromQueries(product(softmax.p, keysOf(2, item)) / softmax.total));
     sums.push_back(heads.fromQueries(softmax.logarithm()));
   }
