@@ -4,7 +4,7 @@
 import json
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 
@@ -67,9 +67,11 @@ def make_card(options: TrainingOptions, session: Session, description: dict, sta
         "trained with": f"mebp {__version__}",
     }
     table = "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {_cell(value)} |" for name, value in rows.items())])
-    front = ["---", f"base_model: {json.dumps(base)}", "library_name: peft", "pipeline_tag: text-generation",
+    does = "text-classification" if session.classes else "text-generation"
+    front = ["---", f"base_model: {json.dumps(base)}", "library_name: peft", f"pipeline_tag: {does}",
              "tags: [lora, mebp]", "---"]  # fmt: skip
-    return "\n".join([*front, _MARK, f"# An adapter for {model_title(bundle)}", "", table, "", _usage(base), ""])
+    usage = _usage_of_classifier(session.classes) if session.classes else _usage(base)
+    return "\n".join([*front, _MARK, f"# An adapter for {model_title(bundle)}", "", table, "", usage, ""])
 
 
 def command_of(options: TrainingOptions, compiling: Mapping[str, object] | None = None) -> str:
@@ -100,10 +102,18 @@ def _losses(session: Session, standing: Standing) -> dict[str, str]:
         last = standing.recent_losses[-1] if standing.recent_losses else standing.first_loss
         found["training loss"] = f"{standing.first_loss:.4f} at the first step, {last:.4f} at the last"
     if standing.best_loss is not None and math.isfinite(standing.best_loss):
-        found["evaluation loss"] = (
-            f"{standing.best_loss:.4f} after step {standing.best_step}, perplexity {perplexity(standing.best_loss):.2f}"
-        )
+        found["evaluation loss"] = f"{standing.best_loss:.4f} after step {standing.best_step}"
+        if not session.classes:
+            found["evaluation loss"] += f", perplexity {perplexity(standing.best_loss):.2f}"
     return found
+
+
+def _usage_of_classifier(classes: Sequence[str]) -> str:
+    code = ["from peft import AutoPeftModelForSequenceClassification", "",
+            "model = AutoPeftModelForSequenceClassification.from_pretrained("
+            f'"ADAPTER", num_labels={len(classes)})']  # fmt: skip
+    names = ", ".join(f"{name} ({number})" for number, name in enumerate(classes))
+    return "\n".join([f"The classes are {names}. ADAPTER is this folder:", "", "```python", *code, "```"])
 
 
 def _usage(base: str) -> str:
