@@ -38,7 +38,7 @@ def make(name_or_family, folder, targets=None, **options):
 
 @pytest.fixture(scope="module")
 def qwen3(tmp_path_factory):
-    return make("experts and router", tmp_path_factory.mktemp("experts"))
+    return make("experts and router", tmp_path_factory.mktemp("experts"), generate_len=32)
 
 
 def gradients(model, bundle, **options):
@@ -78,7 +78,7 @@ def test_every_factor_is_called_as_peft_calls_it(qwen3):
     }
 
 
-def test_peft_reads_the_adapter(qwen3, tmp_path):
+def test_peft_reads_the_adapter_and_writes_the_same_text(qwen3, tmp_path):
     model, bundle = qwen3
     session = mebp.Session(bundle)
     randomise_adapter(session)
@@ -89,7 +89,9 @@ def test_peft_reads_the_adapter(qwen3, tmp_path):
     ids = models.token_ids(model, 1, 20)
     with torch.no_grad():
         expected = adapted(input_ids=ids).logits.numpy()
+        text = adapted.generate(input_ids=ids, max_new_tokens=8, do_sample=False, eos_token_id=None, pad_token_id=0)
     assert relative_error(session.logits(ids.numpy()), expected) < 1e-5
+    assert np.asarray(session.generate(ids.numpy(), 8)).reshape(-1)[-8:].tolist() == text[0, 20:].tolist()
 
 
 def made_by_peft(bundle, folder, targets, **options):
