@@ -239,6 +239,8 @@ LogicalResult TokenFlattener::flattenAttention(nn::OnnxOp node) {
                                     "query heads";
   auto softcap = dyn_cast_or_null<FloatAttr>(getAttribute(node, "softcap"));
   if (isBidirectional) {
+    if (node.getInputs().size() > 3)
+      return emitUnsupported(node) << "it has sinks, and every token sees the later ones";
     auto attention = nn::BidirectionalAttentionOp::create(
         builder, node.getLoc(), tokenType(heads[0] * width), tokenType(heads[0]), operands[0]->flat, operands[1]->flat,
         operands[2]->flat, Value(), Value(), heads[0], heads[1], toFloat(getFloat(node, "scale")),
