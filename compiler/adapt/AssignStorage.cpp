@@ -6,8 +6,7 @@
 // 2. A weight whose layer a rule names (PATTERN=STORAGE; * stands for anything, an alias counts as its name) is stored
 //    as the rule has it. Rules that disagree, or match no matrix, are errors.
 // 3. Tables, and the head, which sees every token of the vocabulary, are as `embeddings`, all others as `matrices`.
-// What
-//    is trained whole beside adapters is f32.
+//    What is trained whole beside adapters is f32.
 #include "compiler/adapt/Passes.h"
 
 #include "format/tensor_names.h"

@@ -3,9 +3,8 @@
 // Outlines the blocks of a model (MeBP, section 3: the training graph is cut into blocks with checkpoints between).
 //
 // 1. Find the narrow cuts of @main and the repeated run between them (NarrowCuts.h).
-// 2. Before the run, embed ends before the first linear layer or attention; after it, the head begins behind the last
-// one
-//    but its own linear layer. The layers are between: each period, and what is left at either side of the run.
+// 2. Before the run, embed ends before the first linear layer or attention. After it, the head begins behind the last
+//    one but its own linear layer. Layers are between: each period, and what is left at either side of the run.
 // 3. Where one of these reads other positions in several segments, as periods of local and global attention do, it is
 //    cut before each of them, so that a layer has one. A cut lies as far before its segment as the part begins before
 //    the first.

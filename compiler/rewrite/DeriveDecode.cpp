@@ -6,8 +6,7 @@
 // Terms, as SequenceOpInterface has them: an operand is read row by row, or with everything before. A state keeps the
 // rows of one value from step to step, as many as any reader looks back.
 // 1. Clone the forward function, or the head's logits, for as many rows as a step of generation has. Each sequence is
-// one
-//    sample: where samples start is not asked.
+//    one sample: where samples start is not asked.
 // 2. What an op reads with everything before is appended to a state, and the op reads that. Where all its readers have
 //    a window, the state is a ring: it has room for the window and the step's other rows, in whole tiles of keys.
 // 3. An op that reads rows behind its own, or sums rows up, needs tokens that are not there yet, and is refused.
