@@ -20,7 +20,7 @@ struct Shape {
 // Below, at and above the tiles of 12 rows, 32 columns, 256 of depth; experts that no slot goes to.
 constexpr Shape shapes[] = {{0, 2, 4, 40, 40},   {1, 1, 1, 1, 1},     {1, 2, 3, 67, 45},
                             {3, 2, 9, 576, 40},  {50, 2, 3, 300, 8},  {50, 3, 4, 8, 70},
-                            {30, 4, 5, 256, 20}, {14, 2, 2, 257, 65}, {101, 2, 16, 40, 130}};
+                            {30, 4, 5, 256, 20}, {14, 2, 2, 257, 65}, {101, 2, 16, 8, 34}};
 
 enum class Choice { Distinct, AllOne, Damaged };
 
