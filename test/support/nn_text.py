@@ -126,7 +126,7 @@ def _rope(x, head_dim, frequencies, scale=1.0, interleaved=False):
     return np.concatenate([scale * part for part in rotated] + [heads[..., 2 * f :]], -1).reshape(x.shape)
 
 
-def _attention(q, k, v, heads, kv_heads, scale, window=0, softcap=None):
+def _attention(q, k, v, sinks=None, *, heads, kv_heads, scale, window=0, softcap=None):
     batch, sequence, _ = q.shape
     split = ((q, heads), (k, kv_heads), (v, kv_heads))
     q, k, v = (x.reshape(batch, sequence, count, -1).transpose(0, 2, 1, 3) for x, count in split)
@@ -135,6 +135,8 @@ def _attention(q, k, v, heads, kv_heads, scale, window=0, softcap=None):
     logits = _softcap(scale * q @ k.transpose(0, 1, 3, 2), softcap)
     logits = np.where((j <= t) & ((j > t - window) if window else True), logits, -np.inf)
     lse = np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1)) + logits.max(-1)
+    if sinks is not None:
+        lse = np.logaddexp(lse, sinks.reshape(-1, 1))
     output = np.exp(logits - lse[..., None]) @ v
     return output.transpose(0, 2, 1, 3).reshape(batch, sequence, -1), lse.transpose(0, 2, 1)
 

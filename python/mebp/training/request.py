@@ -73,8 +73,8 @@ class Request:
         asked = command_of(self.training, self.compiling.given())
         run = train(replace(self.training, bundle=bundle), callback, progress, asked)
         if progress and not is_bundle(self.training.bundle) and self.training.adapter_out and not run.interrupted:
-            asks = f"eval {bundle} --data FILE" if run.session.classes else f'generate {bundle} --prompt "..."'
-            _say(f"next: mebp {asks} --adapter {self.training.adapter_out}")
+            verb, asks = ("eval", "--data FILE") if run.session.classes else ("generate", '--prompt "..."')
+            _say(f"next: mebp {verb} {bundle} --adapter {self.training.adapter_out} {asks}")
         return run
 
     def _bundle(self, progress: bool) -> Path:
