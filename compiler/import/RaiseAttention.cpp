@@ -123,14 +123,14 @@ struct RaiseAttentionFormula : NodePattern {
       return false;
     Scaled logits = stripScale(softcap ? softcap.getInputs()[0] : masked->logits);
     nn::OnnxOp product = getNode(logits.source, "MatMul");
-    if (!product || getShape(product.getInputs()[0]).size() != 4)
+    if (!product || getShape(product.getInputs()[0]).size() != 4 || getShape(product.getInputs()[1]).size() != 4)
       return false;
     Scaled q = stripScale(product.getInputs()[0]);
     auto k = matchHeads(product.getInputs()[1], true), v = matchHeads(root.getInputs()[1], false);
+    if (!v || v->factor != 1 || getShape(root.getOutputs()[0]) != getShape(q.source))
+      return false;
     if (!k) // one Transpose from [B,T,K,d], say
       k = turnKeys(rewriter, product.getInputs()[1]);
-    if (!k || !v || v->factor != 1 || getShape(root.getOutputs()[0]) != getShape(q.source))
-      return false;
     SmallVector<Value> inputs = {q.source, k->source, v->source};
     if (sunk)
       inputs.push_back(sunk->sinks);
@@ -141,10 +141,8 @@ struct RaiseAttentionFormula : NodePattern {
 
 private:
   /// [B,K,T,d] of [B,K,d,T].
-  static std::optional<View> turnKeys(PatternRewriter &rewriter, Value turned) {
+  static View turnKeys(PatternRewriter &rewriter, Value turned) {
     ArrayRef<int64_t> shape = getShape(turned);
-    if (shape.size() != 4)
-      return std::nullopt;
     auto permutation = rewriter.getNamedAttr("perm", rewriter.getDenseI64ArrayAttr({0, 1, 3, 2}));
     auto type = cast<RankedTensorType>(turned.getType()).clone({shape[0], shape[1], shape[3], shape[2]});
     Value keys = nn::OnnxOp::create(rewriter, turned.getLoc(), TypeRange(type), rewriter.getStringAttr("Transpose"),
