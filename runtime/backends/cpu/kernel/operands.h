@@ -78,4 +78,9 @@ struct Sight {
   }
 };
 
+// What a call of attention has beside its keys; nothing in both directions, where `ends` are in that place.
+inline const Tensor &sinksOf(const Call &call, const Sight &sight) {
+  return operandOf(call, sight.isCausal ? 4 : call.operandCount);
+}
+
 } // namespace mebp::cpu

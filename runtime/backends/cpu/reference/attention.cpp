@@ -26,8 +26,7 @@ static double scoreOf(double product, const Attributes &attributes) {
 
 static void attend(const Call &call, const Context &context, const Sight &sight) {
   const Tensor &q = call.operands[0], &k = call.operands[1], &v = call.operands[2];
-  const Tensor &o = call.results[0], &lse = call.results[1];
-  const Tensor &sinks = operandOf(call, sight.isCausal ? 4 : call.operandCount);
+  const Tensor &o = call.results[0], &lse = call.results[1], &sinks = sinksOf(call, sight);
   const Attributes &attributes = call.attributes;
   int64_t dim = q.columns / attributes.heads, group = attributes.heads / attributes.kvHeads;
   auto *sums = reinterpret_cast<double *>(context.workspace);
@@ -39,11 +38,11 @@ static void attend(const Call &call, const Context &context, const Sight &sight)
       const Row query = rowOf(q, n) + head * dim;
       const Sight::Keys keys = sight.keysOf(n, place.position);
       const double sink = sinks.present() ? sinkOf(sinks, head) : -INFINITY;
-      double maximum = sink, total = 0;
+      double maximum = sink;
       for (int64_t j = keys.first; j < keys.end; ++j)
         maximum = std::max(maximum, scoreOf(dot(query, rowOf(k, keyAt(j)) + column, dim), attributes));
       std::fill_n(sums, dim, 0.0);
-      total = std::exp(sink - maximum);
+      double total = std::exp(sink - maximum);
       for (int64_t j = keys.first; j < keys.end; ++j) {
         double p = std::exp(scoreOf(dot(query, rowOf(k, keyAt(j)) + column, dim), attributes) - maximum);
         total += p;

@@ -74,7 +74,7 @@ static void attendTile(const Call &call, const QueryTile &tile, const Buffers<Pr
   HWY_ALIGN float maxima[panelWidth], sums[panelWidth], factors[panelWidth];
   std::fill_n(maxima, panelWidth, unseen);
   std::fill_n(sums, panelWidth, 0.0f);
-  const Tensor &sinks = operandOf(call, tile.shape.sight.isCausal ? 4 : call.operandCount);
+  const Tensor &sinks = sinksOf(call, tile.shape.sight);
   for (int64_t lane = 0; lane < tile.count && sinks.present(); ++lane)
     maxima[lane] = sinkOf(sinks, tile.headOfLane(lane)), sums[lane] = 1; // what a key without a value would leave
   std::fill_n(buffers.sums, panelWidth * paddedDim(tile.shape.dim), 0.0f);

@@ -35,7 +35,7 @@ public:
       return hn::Mul(hn::Set(d, scale), loadSome(q + i, std::max<int64_t>(0, shape.dim - i)));
     });
     std::fill_n(sums, paddedDim(shape.dim), 0.0f);
-    const Tensor &sinks = operandOf(call, 4);
+    const Tensor &sinks = sinksOf(call, shape.sight);
     float maximum = sinks.present() ? sinkOf(sinks, head) : -1e30f; // finite: differences stay numbers
     float sum = sinks.present() ? 1 : 0;
     for (int64_t tile = firstKey / keyTile * keyTile; tile <= place.position; tile += keyTile) {
