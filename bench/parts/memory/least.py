@@ -5,6 +5,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from parts.memory.optimizers import sampled
 from parts.process_memory import Memory, watch
 from parts.runs import command, compile_random, last_step
 
@@ -31,17 +32,7 @@ def measure_least(name: str, budget: int, exported: Path, tokens: Path, folder: 
     bundle = folder / "least.mebp"
     compile_random(exported, bundle, LENGTH, optimizer=OPTIMIZER, memory_budget=f"{budget}MB", spill="all")
     call = command(bundle, tokens, "--spill", str(folder), "--spill-optimizer", optimizer=OPTIMIZER)
-    polled, output = watch([*call, "--sample-memory"])
-    end = last_step(output)
+    found = sampled(call)
     seconds = last_step(watch(call)[1])["seconds"]
     shutil.rmtree(bundle)
-    return LeastCell(
-        shape=name,
-        length=LENGTH,
-        budget=budget,
-        planned=end["planned_bytes"],
-        sampled=end["peak_bytes"],
-        polled=polled,
-        to_file=end["written_bytes"],
-        seconds=seconds,
-    )
+    return LeastCell(shape=name, length=LENGTH, budget=budget, seconds=seconds, **found)

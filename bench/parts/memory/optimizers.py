@@ -35,18 +35,18 @@ def measure_optimizers(name: str, length: int, bundle: Path, tokens: Path, folde
     ]
     cells = []
     for optimizer, in_file, options in runs:
-        polled, output = watch(command(bundle, tokens, *options, "--sample-memory", optimizer=optimizer))
-        end = last_step(output)
-        cells.append(
-            OptimizerCell(
-                shape=name,
-                length=length,
-                optimizer=optimizer,
-                in_file=in_file,
-                planned=end["planned_bytes"],
-                sampled=end["peak_bytes"],
-                polled=polled,
-                to_file=end["written_bytes"],
-            )
-        )
+        found = sampled(command(bundle, tokens, *options, optimizer=optimizer))
+        cells.append(OptimizerCell(shape=name, length=length, optimizer=optimizer, in_file=in_file, **found))
     return cells
+
+
+def sampled(call: list[str]) -> dict[str, int | Memory]:
+    """What mebp-run takes, looked at after every kernel: the last fields of a cell."""
+    polled, output = watch([*call, "--sample-memory"])
+    end = last_step(output)
+    return {
+        "planned": end["planned_bytes"],
+        "sampled": end["peak_bytes"],
+        "polled": polled,
+        "to_file": end["written_bytes"],
+    }

@@ -3,6 +3,7 @@
 
 import argparse
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,12 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
     data = load_dataset(arguments.data, Tokenizer(arguments.bundle), session.max_sequence, sharing)
     loss = evaluate(session, data)
     found = {"loss": loss, "perplexity": perplexity(loss), "tokens": data.counted}
-    if arguments.json:
-        print(json.dumps(found))
-    else:
-        for note in data.notes:
-            print(note)
-        print(f"loss {loss:.4f}  perplexity {found['perplexity']:.3f}  over {counted(data.counted, 'token')}")
+    line = f"loss {loss:.4f}  perplexity {found['perplexity']:.3f}  over {counted(data.counted, 'token')}"
+    _report(arguments, found, [*data.notes, line])
     return 0
 
 
@@ -59,10 +56,10 @@ def _classify(arguments: argparse.Namespace, session: "Session") -> int:
     data = load_classified(arguments.data, Tokenizer(arguments.bundle), session.max_sequence, session.classes)
     found = measure(session, data)
     figures = {"loss": found.loss, "accuracy": found.metrics["accuracy"], "samples": len(data.rows)}
-    if arguments.json:
-        print(json.dumps(figures))
-    else:
-        for note in data.notes:
-            print(note)
-        print(f"loss {found.loss:.4f}  accuracy {figures['accuracy']:.4f}  over {counted(len(data.rows), 'sample')}")
+    line = f"loss {found.loss:.4f}  accuracy {figures['accuracy']:.4f}  over {counted(len(data.rows), 'sample')}"
+    _report(arguments, figures, [*data.notes, line])
     return 0
+
+
+def _report(arguments: argparse.Namespace, figures: Mapping[str, float], lines: Sequence[str]) -> None:
+    print(json.dumps(figures) if arguments.json else "\n".join(lines))

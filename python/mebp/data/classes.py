@@ -90,8 +90,9 @@ def load_classified(path: str | os.PathLike[str], tokenizer: Tokenizer, length: 
     rows, cut = [], 0
     for sample in samples:
         label = _number_of(sample, classes)
-        ids = tokenizer.encode_sample(sample.text, sample.pair, length)
-        cut += len(tokenizer.encode_sample(sample.text, sample.pair)) > length
+        ids = tokenizer.encode_sample(sample.text, sample.pair)
+        if len(ids) > length:
+            ids, cut = tokenizer.encode_sample(sample.text, sample.pair, length), cut + 1
         labels = np.full(len(ids), IGNORED_LABEL, np.int32)
         labels[0] = label
         rows.append(ClassifiedRow(np.asarray(ids, np.int32), labels, np.zeros(len(ids), np.int32)))
