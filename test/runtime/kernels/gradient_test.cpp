@@ -63,13 +63,19 @@ TEST(Gradient, RopeIsItsInverseWithTheSameScale) {
   }
 }
 
-TEST(Gradient, Attention) {
+// Calls body(attributes, q, k, v, upstream) with and without a window and a cap: two items of 6 tokens.
+template <typename Body> static void forEachAttention(const Body &body) {
   for (auto [window, softcap] : {std::pair{0, 0.0f}, {3, 0.0f}, {0, 1.5f}}) {
     Attributes attributes;
     attributes.heads = 4, attributes.kvHeads = 2, attributes.scale = 0.6f, attributes.window = window;
     attributes.softcap = softcap;
-    Value q = Value::random(12, 12, 1), k = Value::random(12, 6, 2), v = Value::random(12, 6, 3);
-    Value upstream = Value::random(12, 12, 4);
+    body(attributes, Value::random(12, 12, 1), Value::random(12, 6, 2), Value::random(12, 6, 3),
+         Value::random(12, 12, 4));
+  }
+}
+
+TEST(Gradient, Attention) {
+  forEachAttention([](Attributes attributes, const Value &q, const Value &k, const Value &v, const Value &upstream) {
     CallSpec forward{"attention", {q, k, v}, {q, Value::constant(12, 4, 0)}, attributes, 6};
     auto results = run(forward, InstructionSet::Reference);
     CallSpec gradient{
@@ -83,16 +89,11 @@ TEST(Gradient, Attention) {
     gradient.operands.push_back(starts);
     for (size_t operand : {0, 1, 2})
       expectGradient(forward, operand, upstream, gradient, operand);
-  }
+  });
 }
 
 TEST(Gradient, BidirectionalAttention) {
-  for (auto [window, softcap] : {std::pair{0, 0.0f}, {3, 0.0f}, {0, 1.5f}}) {
-    Attributes attributes;
-    attributes.heads = 4, attributes.kvHeads = 2, attributes.scale = 0.6f, attributes.window = window;
-    attributes.softcap = softcap;
-    Value q = Value::random(12, 12, 1), k = Value::random(12, 6, 2), v = Value::random(12, 6, 3);
-    Value upstream = Value::random(12, 12, 4);
+  forEachAttention([](Attributes attributes, const Value &q, const Value &k, const Value &v, const Value &upstream) {
     const Value starts = Value::integers({0, 0, 0, 0, 4, 4, 0, 1, 1, 1, 1, 5});
     const Value ends = Value::integers({4, 4, 4, 4, 6, 6, 1, 5, 5, 5, 5, 6});
     CallSpec forward{"bidirectional_attention", {q, k, v, starts, ends}, {q, Value::constant(12, 4, 0)}, attributes, 6};
@@ -104,7 +105,7 @@ TEST(Gradient, BidirectionalAttention) {
                       6};
     for (size_t operand : {0, 1, 2})
       expectGradient(forward, operand, upstream, gradient, operand);
-  }
+  });
 }
 
 TEST(Gradient, Activations) {
