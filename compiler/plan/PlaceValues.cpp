@@ -6,9 +6,8 @@
 // 1. Values that must share memory (accumulators, updates, values carried by loops) form groups; copies have been made
 //    where they could not (InsertCopies.cpp).
 // 2. A result joins its operand's group where the kernel works in place, sizes agree, and the operand ends there.
-// 3. Groups with an input or an output are bound by the runtime; slices have no memory of their own. Only what is for
-// the
-//    caller is joined to a group's others (logits, before their cap): what flows may be where the input still is.
+// 3. Groups with an input or an output are bound by the runtime; slices have no memory of their own. Only what the
+//    caller takes is joined by others (logits, before their cap): what flows may be where the input still is.
 // 4. The other groups, largest first, take the lowest offset that no group alive at the same time covers.
 // 5. Note whether the program may run in place (dialects/exec/InPlace.cpp), which halves what flows between blocks.
 // The verifier of exec.program runs the outcome on a shadow of its memory, and knows nothing of groups.

@@ -2,8 +2,7 @@
 //
 // 1. A flow that a block takes is one that the forward of the block before gives, in its type.
 // 2. A cotangent has the type of its flow. A block takes those of what its forward gives, and the block behind it has
-// to
-//    give them; it gives those of what it takes.
+//    to give them; it gives those of what it takes.
 // 3. So gradients come from the head without a gap to the first block that has any, and every trainable gets its own.
 #include <string>
 #include <vector>

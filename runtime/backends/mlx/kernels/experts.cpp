@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Mixtures of experts. logits [N,E]; ids, weights [N,J]; x, dx [N,J·K] or [N,K], w [E·O,K] or [O,K·E],
-// y [N,J·O]. Each slot is a
-// row of its own here, which MLX multiplies with the matrix of its expert.
+// Mixtures of experts. logits [N,E]; ids, weights [N,J]; x, dx [N,J·K] or [N,K], w [E·O,K] or [O,K·E], y [N,J·O]. Each
+// slot is a row of its own here, which MLX multiplies with the matrix of its expert.
 #include "runtime/backends/mlx/kernels.h"
 
 #include <limits>
