@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// q, o [N,H*d]; k, v [S,K*d], of all tokens of the step or of states. MLX's own kernel for the whole of attention keeps
-// no scores, and gives no log-sum-exp.
+// q [N,H*d], o [N,H*e]; k [S,K*d], v [S,K*e], of all tokens of the step or of states. MLX's own kernel for the whole of
+// attention keeps no scores, and gives no log-sum-exp.
 #include "runtime/backends/mlx/kernels.h"
 #include "runtime/backends/mlx/kernels/heads.h"
 
@@ -40,7 +40,7 @@ std::optional<array> fusedAttention(const Call &call, bool onlyByItsKernel) {
     const array o = mx::fast::scaled_dot_product_attention(byItemAndHead(q, batch, count, attributes.heads), ofKeys(1),
                                                            ofKeys(2), attributes.scale, ofState ? "array" : "causal",
                                                            visible, std::nullopt, onlyByItsKernel);
-    return mx::reshape(mx::transpose(o, {0, 2, 1, 3}), q.shape());
+    return mx::reshape(mx::transpose(o, {0, 2, 1, 3}), {q.shape(0), -1});
   } catch (const std::invalid_argument &) {
     return std::nullopt; // the device has no kernel for these sizes; no CPU has one
   }
