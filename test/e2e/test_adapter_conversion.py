@@ -371,6 +371,14 @@ class TestRefusals:
             "adapt one without the other; merge it with mebp merge, or train the adapter without it"
         )
 
+    def test_a_layer_that_mlx_lm_cuts_in_two(self):
+        adapted = Adapted(self.folder / "latent", "deepseek_v3", target_modules=["kv_b_proj"])
+        self.capsys.readouterr()  # transformers' bars
+        assert self.line(adapted.adapter, "--to", "mlx", "-o", self.out, left=("latent",)) == (
+            "latent/adapter: adapts 'model.layers.0.self_attn.kv_b_proj', which MLX-LM cuts in two where it loads a "
+            "deepseek_v3; merge it with mebp merge, or train the adapter without it"
+        )
+
     def test_a_gguf_file_that_is_not_an_adapter(self):
         whole = self.folder.parent / f"{self.folder.name}.gguf"
         mebp.convert_adapter(self.llama.adapter, whole, "gguf", base=self.llama.base)

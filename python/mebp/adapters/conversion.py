@@ -16,6 +16,8 @@ from mebp.gguf.container import is_gguf
 
 FORMS = {"mlx": "MLX-LM", "gguf": "llama.cpp", "peft": "PEFT"}
 _HEAD = "lm_head"
+_LATENT = "kv_b_proj"
+_CUT_BY_MLX = ("deepseek_v3", "glm4_moe_lite")  # model types of which MLX-LM loads that as two layers
 _NOTHING = "nothing was; choose another place"
 
 
@@ -52,6 +54,8 @@ def convert_adapter(
     found, config = _read(source, form, base)
     if to == "gguf" or _HEAD in found.layers:
         _check_head(found, config())
+    if to == "mlx" and any(name.endswith(_LATENT) for name in found.layers):
+        _check_latent(found, config())
     if to == "gguf":
         with replaced_file(output, _NOTHING) as file:
             gguf_file.write_gguf(found, config(), file)
@@ -94,6 +98,15 @@ def _check_head(adapter: Adapter, config: Mapping) -> None:
         raise Error(
             f"{adapter.source}: adapts '{_HEAD}', which is tied to the embedding, and neither MLX-LM nor llama.cpp can "
             "adapt one without the other; merge it with mebp merge, or train the adapter without it"
+        )
+
+
+def _check_latent(adapter: Adapter, config: Mapping) -> None:
+    if (model_type := config.get("model_type")) in _CUT_BY_MLX:
+        name = next(name for name in adapter.layers if name.endswith(_LATENT))
+        raise Error(
+            f"{adapter.source}: adapts '{name}', which MLX-LM cuts in two where it loads a {model_type}; merge it with "
+            "mebp merge, or train the adapter without it"
         )
 
 
