@@ -25,6 +25,7 @@ CASES = {
     "experts and router": ("qwen3_moe", [*EXPERTS, "gate"]),
     "one parameter of two, and attention": ("qwen2_moe", ["experts.down_proj", "q_proj"]),
     "a router of another name": ("granitemoe", [*EXPERTS, "router"]),
+    "experts with biases, as their transposes": ("gpt_oss", [*EXPERTS, "router.weight", "q_proj"]),
     "a router whose bias chooses": ("glm4_moe", [EXPERTS[0], "gate.weight", "o_proj"]),
 }
 
