@@ -338,7 +338,6 @@ LogicalResult TokenFlattener::flattenScaled(nn::OnnxOp node) {
 LogicalResult TokenFlattener::flattenBinary(nn::OnnxOp node) {
   Value first = node.getInputs()[0], second = node.getInputs()[1];
   const Token *a = find(first), *b = find(second);
-  double factor = getFloat(node, "factor", 1);
   if (!a != !b && node.getOpType() != "Gated")
     if (auto number = getSplat(a ? second : first);
         number && getShape(a ? first : second) == getShape(node.getOutputs()[0])) {
@@ -361,9 +360,12 @@ LogicalResult TokenFlattener::flattenBinary(nn::OnnxOp node) {
     flat = nn::AddOp::create(builder, node.getLoc(), a->flat.getType(), a->flat, b->flat);
   else if (node.getOpType() == "Mul")
     flat = nn::MultiplyOp::create(builder, node.getLoc(), a->flat.getType(), a->flat, b->flat);
-  else // x σ(f x) up = silu(f x) (up / f)
-    flat = nn::GatedOp::create(builder, node.getLoc(), a->flat.getType(), scale(node, a->flat, factor),
-                               scale(node, b->flat, 1 / factor), cast<StringAttr>(getAttribute(node, "activation")));
+  else { // x σ(f x) up = silu(f x) (up / f)
+    double factor = getFloat(node, "factor", 1);
+    Value gate = scale(node, a->flat, factor), up = scale(node, b->flat, 1 / factor);
+    flat = nn::GatedOp::create(builder, node.getLoc(), gate.getType(), gate, up,
+                               cast<StringAttr>(getAttribute(node, "activation")));
+  }
   define(node, flat, *layout);
   return success();
 }

@@ -10,6 +10,7 @@
 
 #include "format/tensor_names.h"
 #include "runtime/adapter/private_lora.h"
+#include "runtime/bundle/bundle.h"
 #include "runtime/core/decimal.h"
 #include "runtime/core/json.h"
 

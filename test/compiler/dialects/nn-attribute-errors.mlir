@@ -47,7 +47,7 @@ func.func @f(%x: !x) {
 
 !x = tensor<?x?x4xf32, #nn.tokens>
 func.func @f(%x: !x) {
-  // expected-error @below {{'nn.clamp' op has a bound of inf; leave it out}}
+  // expected-error @below {{'nn.clamp' op has a bound of INF; leave it out}}
   %0 = nn.clamp(%x) {lower = 0.0 : f32, upper = 0x7F800000 : f32} : (!x) -> !x
   return
 }
