@@ -63,6 +63,11 @@ struct Head {
   bool hasEntropyBonus = false; // the objective may depend on the entropy
 };
 
+/// How evenly a mixture's experts are used, beside the objective.
+struct RouterLoss {
+  double coefficient = 0; // 0: it is not computed
+};
+
 struct Storage {
   format::WeightFormat matrices = format::WeightFormat::Int4;
   format::WeightFormat embeddings = format::WeightFormat::Int8; // tables and the head
@@ -131,6 +136,7 @@ struct Options {
   Full full;
   Galore galore;
   Head head;
+  RouterLoss routerLoss;
   Storage storage;
   Schedule schedule;
   Training training;

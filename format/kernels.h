@@ -311,6 +311,18 @@ inline constexpr KernelSignature table[] = {
         .under(Rule::Route)
         .copying(4)
         .needing(expertRoom, Per::Expert),
+    KernelSignature{"expert_load",
+                    {exact("logits", "NE"), exact("ids", "NJ"), exact("counted", "N1"),
+                     optional(accumulating(exact("scores_accumulator", "1E"), 0)),
+                     optional(accumulating(exact("counts_accumulator", "1E"), 1))},
+                    {exact("scores", "1E"), exact("counts", "1E")}}
+        .copying(1, 4)
+        .needing(expertRoom, Per::Expert),
+    KernelSignature{"expert_load_gradient",
+                    {exact("logits", "NE"), exact("counted", "N1"), exact("dscores", "1E")},
+                    {exact("dlogits", "NE")}}
+        .copying(4)
+        .needing(expertRoom, Per::Expert),
     KernelSignature{"expert_linear",
                     {activation("x", "NX"), weight("w", "MK"), exact("ids", "NJ"),
                      optional(inPlace(activation("addend", "NY"))), optional(weight("bias", "1B"))},

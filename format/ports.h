@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "format/alignment.h"
 #include "format/storage.h"
 
 namespace mebp::format {
@@ -65,9 +66,13 @@ constexpr std::string_view flowOf(std::string_view name) {
 constexpr std::string_view idsPort = "ids", labelsPort = "labels", rowsPort = "rows", coefficientsPort = "coefficients",
                            entropyCoefficientsPort = "entropy_coefficients", startsPort = "starts", endsPort = "ends",
                            valueCoefficientsPort = "value_coefficients";
+// Of a router's loss: 1 of each token that counts, 0 of padding; its derivative by the scores of each expert.
+constexpr std::string_view countedPort = "counted", expertCostsPort = "expert_costs";
 // RESULT: of each label; of each row's distribution, in nats; of a value head.
 constexpr std::string_view logProbabilitiesPort = "log_probabilities", entropyPort = "entropy", valuesPort = "values",
                            logitsPort = "logits";
+// Of a block with experts: how much its router would use each of them, and how many tokens it has sent to it.
+constexpr std::string_view expertScoresPort = "expert_scores", expertCountsPort = "expert_counts";
 
 // What a value head (mebpc --value-head) is called as the head block's parameters, and as trainables.
 constexpr std::string_view valueHeadWeight = "value_head.weight", valueHeadBias = "value_head.bias";
@@ -77,9 +82,10 @@ struct StepPort {
   std::string_view name;
   bool isResult;
   Storage element;
-  bool ofHead;         // of no use once the head has run: gradients of the blocks before it may take its place
-  bool ofVocabulary;   // a column for each word, else one; this is so much that it is written to the caller's memory
-  bool ofSome = false; // has memory only where a program has the port
+  bool ofHead;            // of no use once the head has run: gradients of the blocks before it may take its place
+  bool ofVocabulary;      // a column for each word, else one; this is so much that it is written to the caller's memory
+  bool ofSome = false;    // has memory only where a program has the port
+  bool ofExperts = false; // one row, and a column for each expert; a result has a place of its own for each block
 };
 inline constexpr StepPort stepPorts[] = {
     {idsPort, false, Storage::I32, false, false},
@@ -94,6 +100,10 @@ inline constexpr StepPort stepPorts[] = {
     {valuesPort, true, Storage::F32, true, false, true},
     {startsPort, false, Storage::I32, false, false, true},
     {endsPort, false, Storage::I32, false, false, true},
+    {countedPort, false, Storage::F32, false, false, true},
+    {expertScoresPort, true, Storage::F32, false, false, true, true},
+    {expertCountsPort, true, Storage::F32, false, false, true, true},
+    {expertCostsPort, false, Storage::F32, false, false, true, true},
 };
 
 constexpr const StepPort *findStepPort(std::string_view name) {
@@ -103,9 +113,20 @@ constexpr const StepPort *findStepPort(std::string_view name) {
   return nullptr;
 }
 
-// In the session's memory.
-constexpr uint64_t bytesOf(const StepPort &port, uint64_t tokens) {
-  return port.ofVocabulary ? 0 : bytesOf(port.element, tokens);
+// What the sizes of step ports follow from.
+struct StepShape {
+  uint64_t tokens, blocks, experts; // experts: of a block; 0 where no program asks for how they are used
+};
+
+// In the session's memory; of what every block has a place of its own for, of one block.
+constexpr uint64_t placeBytesOf(const StepPort &port, const StepShape &shape) {
+  return port.ofVocabulary ? 0 : bytesOf(port.element, port.ofExperts ? shape.experts : shape.tokens);
+}
+constexpr uint64_t placesOf(const StepPort &port, const StepShape &shape) {
+  return port.ofExperts && port.isResult ? shape.blocks : 1;
+}
+constexpr uint64_t bytesOf(const StepPort &port, const StepShape &shape) {
+  return placesOf(port, shape) * alignUp(placeBytesOf(port, shape));
 }
 
 } // namespace mebp::format

@@ -77,6 +77,22 @@ def AddStarts : Pass<"mebp-add-starts", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mebp::train::TrainDialect"];
 }
 
+def AddRouterLoss : Pass<"mebp-add-router-loss", "::mlir::ModuleOp"> {
+  let summary = "Let routers have a loss, by how evenly experts are used";
+  let description = [{
+    ```mlir
+    func.func @layer.forward(%x, %w) { .. %weights, %ids = nn.route(%logits) .. return %y }
+    // becomes, with the tokens that count as a port of the batch
+    func.func @layer.forward(%x, %w, %counted) {
+      .. %weights, %ids = nn.route(%logits)
+      %scores, %counts = nn.expert_load(%logits, %ids, %counted) ..
+      return %y, %scores, %counts
+    }
+    ```
+  }];
+  let dependentDialects = ["::mebp::train::TrainDialect"];
+}
+
 def AddValueHead : Pass<"mebp-add-value-head", "::mlir::ModuleOp"> {
   let summary = "Let the head give a value of each row, by a linear layer that is trained";
   let description = [{

@@ -94,6 +94,8 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
       return taken(format::coefficientsPort);
     if (output.is(train::PortKind::Result, format::valuesPort))
       return taken(format::valueCoefficientsPort);
+    if (output.is(train::PortKind::Result, format::expertScoresPort))
+      return taken(format::expertCostsPort);
     if (entropy && output.is(train::PortKind::Result, format::entropyPort))
       return taken(format::entropyCoefficientsPort);
     return std::nullopt;
@@ -116,7 +118,7 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
     unsigned next = active.size();
     for (auto [index, output] : llvm::enumerate(terminator.getOperands())) {
       train::PortAttr port = train::getResultPort(function, index);
-      if (port.getKind() == train::PortKind::Result) {
+      if (port.getKind() == train::PortKind::Result && block.getKind() == train::BlockKind::Head) {
         results.push_back(output);
         ports.push_back({port.getKind(), port.getName().str()});
       }

@@ -218,6 +218,7 @@ std::string makeManifest(const Options &options, StringRef tokenizer, const form
                                {"packing", options.shape.packs},
                                {"value_head", options.head.hasValues},
                                {"entropy_bonus", options.head.hasEntropyBonus},
+                               {"router_aux_loss_coef", options.routerLoss.coefficient},
                                {"lora", describeAdapter(options, bundle.model().lora())}}},
       {"tokenizer", std::move(tokenizerFiles)},
   };
@@ -296,6 +297,7 @@ SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const Options &options
   model.set_batch(options.shape.batch);
   model.set_sequence(options.shape.sequence);
   model.set_positions(options.generation.positions);
+  model.set_router_aux_loss_coef(static_cast<float>(options.routerLoss.coefficient));
   model.set_activation(checkpoint.getElementType().isBF16() ? format::BF16 : format::F32);
   if (auto lora = module->getAttrOfType<DictionaryAttr>("mebp.lora")) {
     model.mutable_lora()->set_rank(lora.getAs<IntegerAttr>("rank").getInt());

@@ -37,6 +37,7 @@ template <typename Visitor, typename AnyOptions> void visit(AnyOptions &options,
   visitor("galore_rank", options.galore.rank);
   visitor("value_head", options.head.hasValues);
   visitor("entropy_bonus", options.head.hasEntropyBonus);
+  visitor("router_aux_loss_coef", options.routerLoss.coefficient);
   visitor("weights", options.storage.matrices);
   visitor("embedding_weights", options.storage.embeddings);
   visitor("weights_for", options.storage.rules);

@@ -57,6 +57,8 @@ void buildPipeline(OpPassManager &passes, const Options &options, Level level) {
   if (options.shape.packs)
     passes.addPass(createAddStarts());
 
+  if (options.routerLoss.coefficient != 0)
+    passes.addPass(createAddRouterLoss());
   passes.addPass(createAttachObjective());
   if (options.head.hasValues)
     passes.addPass(createAddValueHead());

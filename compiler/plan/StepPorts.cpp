@@ -2,27 +2,40 @@
 #include "compiler/plan/StepPorts.h"
 
 #include "dialects/exec/Exec.h"
-#include "format/alignment.h"
 #include "format/ports.h"
 
 using namespace mlir;
 
 namespace mebp {
 
-static bool hasPort(exec::ProgramOp program, std::string_view name) {
-  auto isNamed = [&](train::PortAttr port) {
-    return port.is(train::PortKind::Batch, name) || port.is(train::PortKind::Result, name);
+/// Of a program's port of this name; null where it has none.
+static RankedTensorType findType(exec::ProgramOp program, std::string_view name) {
+  Block &body = program.getBody().front();
+  auto find = [&](ArrayAttr ports, train::PortKind kind, TypeRange types) {
+    for (auto [port, type] : llvm::zip_equal(ports.getAsRange<train::PortAttr>(), types))
+      if (port.is(kind, name))
+        return cast<RankedTensorType>(type);
+    return RankedTensorType();
   };
-  return llvm::any_of(program.getInputPorts().getAsRange<train::PortAttr>(), isNamed) ||
-         llvm::any_of(program.getOutputPorts().getAsRange<train::PortAttr>(), isNamed);
+  if (auto input = find(program.getInputPorts(), train::PortKind::Batch, body.getArgumentTypes()))
+    return input;
+  return find(program.getOutputPorts(), train::PortKind::Result, body.getTerminator()->getOperandTypes());
 }
 
 StepPortBytes countStepPorts(ModuleOp module, uint64_t tokens) {
+  format::StepShape shape{tokens, static_cast<uint64_t>(llvm::range_size(module.getOps<train::BlockOp>())), 0};
   StepPortBytes bytes;
-  for (const format::StepPort &port : format::stepPorts)
-    if (!port.ofSome || llvm::any_of(module.getOps<exec::ProgramOp>(),
-                                     [&](exec::ProgramOp program) { return hasPort(program, port.name); }))
-      (port.ofHead ? bytes.ofHead : bytes.ofStep) += format::alignUp(format::bytesOf(port, tokens));
+  for (const format::StepPort &port : format::stepPorts) {
+    bool isAsked = !port.ofSome;
+    for (auto program : module.getOps<exec::ProgramOp>())
+      if (RankedTensorType type = findType(program, port.name)) {
+        isAsked = true;
+        if (port.ofExperts)
+          shape.experts = type.getShape().back();
+      }
+    if (isAsked)
+      (port.ofHead ? bytes.ofHead : bytes.ofStep) += format::bytesOf(port, shape);
+  }
   return bytes;
 }
 

@@ -36,6 +36,7 @@ public:
 
   LogicalResult run() {
     dropStarts();
+    dropLoads();
     for (Operation &op : function.getBody().front().without_terminator())
       if (failed(collect(&op)))
         return failure();
@@ -61,6 +62,21 @@ private:
       if (train::PortAttr port = train::getArgumentPort(function, i);
           port && port.is(train::PortKind::Batch, format::startsPort))
         (void)function.eraseArgument(i);
+  }
+
+  /// How experts are used is of no use to text.
+  void dropLoads() {
+    for (auto load : llvm::make_early_inc_range(function.getBody().front().getOps<nn::ExpertLoadOp>())) {
+      auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
+      for (unsigned i = terminator.getNumOperands(); i-- > 0;)
+        if (terminator.getOperand(i).getDefiningOp() == load) {
+          terminator.getOperandsMutable().erase(i);
+          (void)function.eraseResult(i);
+        }
+      unsigned counted = cast<BlockArgument>(load.getCounted()).getArgNumber();
+      load.erase();
+      (void)function.eraseArgument(counted);
+    }
   }
 
   /// Notes what the op reads of earlier rows.

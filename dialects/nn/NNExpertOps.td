@@ -38,6 +38,28 @@ def NN_RouteGradientOp : NN_KernelOp<"route_gradient"> {
   let hasVerifier = 1;
 }
 
+def NN_ExpertLoadOp : NN_KernelOp<"expert_load", [AttrSizedOperandSegments, Differentiable]> {
+  let summary = "How much each expert is used, and how much the router would use it";
+  let description = [{
+    Over the rows whose `counted` is 1, not 0: scores_e = Σ softmax(logits)_e, counts_e is how many of their ids are e,
+    both + accumulator. logits [B,T,E], ids [B,T,J], counted [B,T,1], scores and counts [E].
+    A router's loss is E Σ counts_e scores_e / rows². Of the counts nothing has a gradient.
+  }];
+  let arguments = (ins Tokens:$logits, Tokens:$ids, Tokens:$counted, Optional<Vector>:$scores_accumulator,
+                       Optional<Vector>:$counts_accumulator);
+  let results = (outs Vector:$scores, Vector:$counts);
+}
+
+def NN_ExpertLoadGradientOp : NN_KernelOp<"expert_load_gradient"> {
+  let summary = "The cotangent of a router's logits, of its scores";
+  let description = [{
+    With s = softmax(logits): dlogits = counted s (dscores − Σ dscores s). logits and dlogits [B,T,E], counted [B,T,1],
+    dscores [E].
+  }];
+  let arguments = (ins Tokens:$logits, Tokens:$counted, Vector:$dscores);
+  let results = (outs Tokens:$dlogits);
+}
+
 def NN_ExpertLinearOp : NN_KernelOp<"expert_linear", [AttrSizedOperandSegments, Differentiable]> {
   let summary = "A linear layer of each slot's expert";
   let description = [{

@@ -124,6 +124,17 @@ LogicalResult RouteOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotange
   return success();
 }
 
+// Uses the logits and which rows count.
+LogicalResult ExpertLoadOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
+                                          MutableArrayRef<Value> gradients) {
+  if (cotangents[1])
+    return emitError("'nn.expert_load' has no gradient rule for 'counts'");
+  if (wanted.test(0))
+    gradients[0] = ExpertLoadGradientOp::create(builder, getLoc(), getLogits().getType(), getLogits(), getCounted(),
+                                                cotangents[0]);
+  return success();
+}
+
 // Uses the weight and the ids for dx, x and the ids for dw.
 LogicalResult ExpertLinearOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents,
                                             const SmallBitVector &wanted, MutableArrayRef<Value> gradients) {

@@ -46,6 +46,9 @@ class CompileOptions:
     share_a: bool | None = _option("", "with private-lora, one A for layers that read one value")
     split_layers: str | None = _option("N-N", "with private-lora, adapt these layers alone, as in 0-7 (default: all)")
     galore_rank: int | None = _option("N", "rank of GaLore's projections (default: 64)")
+    router_aux_loss_coef: float | None = _option(
+        "X", "add X times the loss of how unevenly a mixture's experts are used (default: 0)"
+    )
     memory_budget: str | None = _option(
         "SIZE", "take the fastest plan within this peak, such as 64MiB, or auto: three quarters of what is free"
     )

@@ -69,6 +69,7 @@ def compile(
     value_head: bool = False,
     value_adapter: bool = False,
     entropy_bonus: bool = False,
+    router_aux_loss_coef: float | None = None,
     memory_budget: str | int | None = None,
     chunk_size: int | None = None,
     checkpoint_spacing: int | None = None,
@@ -105,6 +106,8 @@ def compile(
     value_adapter: likewise planned, for objective "ppo", an adapter of the value head's own.
     entropy_bonus: let objectives depend on the entropy; the head's backward then takes a second sweep of the
         vocabulary.
+    router_aux_loss_coef: add so many times the loss of how unevenly a mixture's experts are used, as transformers does
+        with output_router_logits; None for no such loss.
     device: what runs it, "cpu", "mlx" or "mlx-cpu": memory is planned for that one.
     memory_budget: the peak that the plan must keep, in bytes or as text such as "64MiB".
     chunk_size: positions of a chunk along the sequence; 0 for whole sequences.
@@ -148,6 +151,7 @@ def compile(
         "value_head": value_head,
         "value_adapter": value_adapter,
         "entropy_bonus": entropy_bonus,
+        "router_aux_loss_coef": router_aux_loss_coef,
         "memory_budget": _size(memory_budget),
         "chunk_size": chunk_size,
         "checkpoint_spacing": checkpoint_spacing,

@@ -31,6 +31,7 @@ static Json describeModel(const format::Model &model) {
           {"positions", model.positions()},
           {"activation", nameOf(model.activation())},
           {"classes", model.classes()},
+          {"router_aux_loss_coef", model.router_aux_loss_coef()},
           {"lora",
            {{"rank", model.lora().rank()},
             {"alpha", model.lora().alpha()},

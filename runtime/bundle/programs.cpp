@@ -55,11 +55,35 @@ bool givesResult(const KnownProgram &program, std::string_view port) {
   return program.givesLogProbabilities && (port == format::logProbabilitiesPort || port == format::entropyPort);
 }
 
+// Null where the program has none.
+static const Port *findStepPort(const format::Program &program, const format::StepPort &port) {
+  return port.isResult ? findPort(program.outputs(), Port::RESULT, port.name)
+                       : findPort(program.inputs(), Port::BATCH, port.name);
+}
+
 bool hasStepPort(const format::Bundle &bundle, const format::StepPort &port) {
-  const Port::Kind kind = port.isResult ? Port::RESULT : Port::BATCH;
-  return std::any_of(bundle.programs().begin(), bundle.programs().end(), [&](const format::Program &program) {
-    return findPort(port.isResult ? program.outputs() : program.inputs(), kind, port.name);
-  });
+  return std::any_of(bundle.programs().begin(), bundle.programs().end(),
+                     [&](const format::Program &program) { return findStepPort(program, port); });
+}
+
+format::StepShape stepShapeOf(const format::Bundle &bundle) {
+  const format::Model &model = bundle.model();
+  format::StepShape shape = {static_cast<uint64_t>(model.batch()) * model.sequence(),
+                             static_cast<uint64_t>(bundle.blocks_size()), 0};
+  for (const format::Program &program : bundle.programs())
+    for (const format::StepPort &port : format::stepPorts)
+      if (const Port *found = port.ofExperts ? findStepPort(program, port) : nullptr)
+        shape.experts = valueOf(program, *found).columns();
+  return shape;
+}
+
+std::vector<uint32_t> routedBlocks(const format::Bundle &bundle) {
+  std::vector<uint32_t> routed;
+  for (int i = 0; i < bundle.blocks_size(); ++i)
+    if (int32_t forward = programOf(bundle.blocks(i), format::forwardProgram);
+        forward != noProgram && findPort(bundle.programs(forward).outputs(), Port::RESULT, format::expertCountsPort))
+      routed.push_back(static_cast<uint32_t>(i));
+  return routed;
 }
 
 bool selectsRows(const format::Bundle &half) {

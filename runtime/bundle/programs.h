@@ -91,10 +91,15 @@ const format::Port *findPlaceOf(const format::Program &program, const format::Po
 // Whether it has to give this RESULT, and may; and whether it may beside those.
 bool givesResult(const KnownProgram &program, std::string_view port);
 inline bool mayGiveResult(const KnownProgram &program, std::string_view port) {
+  if (port == format::expertScoresPort || port == format::expertCountsPort)
+    return program.name == format::forwardProgram;
   return givesResult(program, port) || (program.givesLogProbabilities && port == format::valuesPort);
 }
 // Whether any program takes this of the step, or gives it.
 bool hasStepPort(const format::Bundle &bundle, const format::StepPort &port);
+format::StepShape stepShapeOf(const format::Bundle &bundle);
+// The blocks whose forward says how their experts are used.
+std::vector<uint32_t> routedBlocks(const format::Bundle &bundle);
 // Of half a model: whether the last of the server's blocks is the one before the head. Then the rows alone that the
 // head runs on cross behind it.
 bool selectsRows(const format::Bundle &half);

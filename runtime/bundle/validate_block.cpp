@@ -40,6 +40,9 @@ public:
     for (const format::StepPort &port : format::stepPorts)
       if (givesResult(use, port.name) && !findPort(program.outputs(), Port::RESULT, port.name))
         return failure(MEBP_CORRUPT, "it does not give its result '%s'", port.name.data());
+    if (!findPort(program.outputs(), Port::RESULT, format::expertScoresPort) !=
+        !findPort(program.outputs(), Port::RESULT, format::expertCountsPort))
+      return failure(MEBP_CORRUPT, "it gives one of its experts' scores and counts, but not the other");
     return use.givesGradients && !isThin() ? checkGradients() : Status();
   }
 
@@ -139,15 +142,21 @@ private:
     const format::StepPort *known = format::findStepPort(port.name());
     if (!known || known->isResult != (port.kind() == Port::RESULT))
       return unknown(port);
-    // Of a step on a whole model alone.
-    if ((port.name() == format::startsPort || port.name() == format::endsPort) &&
-        (use.generates || use.ofHead || bundle.has_split()))
+    const bool isOfWhole = port.name() == format::startsPort || port.name() == format::endsPort ||
+                           port.name() == format::countedPort || known->ofExperts;
+    if (isOfWhole && (use.generates || use.ofHead || bundle.has_split())) // of a step on a whole model alone
       return unknown(port);
     const format::Value &value = valueOf(port);
+    if (format::storageOf(value.element()) != known->element)
+      return wrongShape(port);
+    if (known->ofExperts)
+      return !use.ofHead && isStatic(value) && value.rows() == 1 && value.columns() == stepShapeOf(bundle).experts
+                 ? Status()
+                 : wrongShape(port);
     uint64_t columns = known->ofVocabulary ? outputsOf(bundle.model()) : 1;
     bool fits = value.row_extent().kind() == format::Extent::TOKENS && value.columns() == columns &&
                 value.column_extent().kind() == format::Extent::STATIC;
-    return fits && format::storageOf(value.element()) == known->element ? Status() : wrongShape(port);
+    return fits ? Status() : wrongShape(port);
   }
 
   // Rows of tokens. Whether another program of the block has the same, validate_remote.cpp says.

@@ -3,6 +3,7 @@
 // What a bundle's parts say about each other: weights against weights.bin here, blocks against their programs and each
 // other in validate_block.cpp and validate_flows.cpp.
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -137,8 +138,25 @@ static Status validateSplit(const format::Bundle &bundle) {
   return Status();
 }
 
+// A router's loss takes all of it, or none.
+static Status validateRouterLoss(const format::Bundle &bundle) {
+  bool hasAll = true, hasAny = false;
+  for (std::string_view name :
+       {format::countedPort, format::expertScoresPort, format::expertCountsPort, format::expertCostsPort}) {
+    const bool has = hasStepPort(bundle, *format::findStepPort(name));
+    hasAll = hasAll && has;
+    hasAny = hasAny || has;
+  }
+  const float coefficient = bundle.model().router_aux_loss_coef();
+  if (hasAny != hasAll || !std::isfinite(coefficient) || coefficient < 0)
+    return failure(MEBP_CORRUPT, "the loss of its routers lacks a part");
+  return Status();
+}
+
 Status validateBundle(const format::Bundle &bundle) {
   if (Status status = validateModel(bundle.model()); !status.ok())
+    return status;
+  if (Status status = validateRouterLoss(bundle); !status.ok())
     return status;
   for (const format::Weight &weight : bundle.weights())
     if (Status status = validateWeight(weight, bundle.weights_bytes()); !status.ok())

@@ -5,7 +5,19 @@
 #include <cstring>
 #include <utility>
 
+#include "runtime/platform/platform.h"
+
 namespace mebp::net {
+
+// As on Linux a thread may wake up to 50 us late, which a frame would meet in each lane.
+class Punctual {
+public:
+  Punctual() : before(platform::setTimerSlack(1)) {}
+  ~Punctual() { platform::setTimerSlack(before); }
+
+private:
+  const uint64_t before;
+};
 
 // Where no rate holds a sender back, this does.
 static constexpr size_t mostUnderWay = 64 << 20;
@@ -151,6 +163,7 @@ void Shaped::carryDown() {
 }
 
 Status Shaped::waitForRoom(std::unique_lock<std::mutex> &lock, Lane &lane) {
+  const Punctual punctual;
   const auto isFull = [&] { return lane.bytes > mostUnderWay; };
   while (ended.ok() && lane.ended.ok() && (isFull() || Clock::now() < lane.link.roomAt()))
     if (isFull())
@@ -161,6 +174,7 @@ Status Shaped::waitForRoom(std::unique_lock<std::mutex> &lock, Lane &lane) {
 }
 
 bool Shaped::waitForArrival(std::unique_lock<std::mutex> &lock, Lane &lane, Clock::time_point deadline) {
+  const Punctual punctual;
   while (ended.ok()) {
     const bool isUnderWay = !lane.underWay.empty();
     const Clock::time_point now = Clock::now();

@@ -91,6 +91,8 @@ uint32_t availableThreads() {
 // Below this class, threads may be kept on the slow cores.
 void beginWorkerThread() { ::pthread_set_qos_class_self_np(QOS_CLASS_USER_INITIATED, 0); }
 
+uint64_t setTimerSlack(uint64_t) { return 0; }
+
 // A wait for a word is public only from macOS 14.4 and iOS 17.4 on. All words share one condition; who is woken without
 // a reason looks at its word again.
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;

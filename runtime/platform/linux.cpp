@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -151,6 +152,12 @@ uint32_t availableThreads() {
 
 // The scheduler puts a busy thread on a fast core by itself.
 void beginWorkerThread() {}
+
+uint64_t setTimerSlack(uint64_t nanoseconds) {
+  const int before = ::prctl(PR_GET_TIMERSLACK);
+  ::prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(nanoseconds));
+  return before > 0 ? static_cast<uint64_t>(before) : 0;
+}
 
 static long futex(const std::atomic<uint32_t> &word, int what, uint32_t value) {
   return ::syscall(SYS_futex, &word, what | FUTEX_PRIVATE_FLAG, value, nullptr, nullptr, 0);

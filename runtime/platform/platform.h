@@ -53,6 +53,8 @@ uint64_t physicalMemoryBytes(); // 0 where the system does not tell
 uint32_t availableThreads();
 // To be called by a thread that computes for somebody who waits.
 void beginWorkerThread();
+// How late the calling thread may wake from a wait with an end, in ns; gives what it was, 0 where systems have no such.
+uint64_t setTimerSlack(uint64_t nanoseconds);
 // Sleeps unless the word has another value; may return without a reason.
 void sleepWhile(const std::atomic<uint32_t> &word, uint32_t value);
 // Wakes those that sleep on this word, `most` at least where there are as many.

@@ -43,7 +43,7 @@ private:
       return at((*memory.states)[number][states++]);
     case Port::BATCH:
     case Port::RESULT:
-      return at(memory.batch.find(port.name()));
+      return at(memory.batch.find(port.name(), number));
     default:
       return {};
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/lane.h"
 
+#include "runtime/bundle/programs.h"
+
 namespace mebp {
 
 void Lane::create(const Bundle &opened, const Layout &layout, uint32_t number, unsigned char *sessionMemory,
@@ -11,6 +13,8 @@ void Lane::create(const Bundle &opened, const Layout &layout, uint32_t number, u
   flight = &sharedFlight;
   for (size_t i = 0; i < batch.places.size(); ++i)
     batch.places[i] = plan.stepPorts[i] == noOffset ? nullptr : memory + plan.stepPorts[i];
+  batch.shape = stepShapeOf(opened.content());
+  routed = routedBlocks(opened.content());
   checkpoints.create(plan.checkpoints, memory, spill);
   gradients.create(opened.content(), layout.gradients, sessionMemory, memory, isFresh);
   remote.create(plan.remote, memory);

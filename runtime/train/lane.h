@@ -25,6 +25,7 @@ struct Objective {
   mebp_objective function = nullptr;
   void *user = nullptr;
   float coefficient = 0; // of each label, where it is the mean loss
+  double share = 1;      // of a micro-batch, in what is a mean over these
 };
 
 class Lane {
@@ -72,12 +73,15 @@ public:
 
 private:
   Status deliver(uint32_t block, GradientSink &sink);
+  Status runObjectiveOfHead(const Objective &objective, double &out);
+  Status addRouterLoss(double share, double &loss); // in router_loss.cpp
   Status runHead(std::string_view program);
   bool needsCoefficientsFirst() const;
   void fillCoefficients(float ofLogProbabilities) const;
   Status askObjective(const Objective &objective, double &out);
 
   const format::Model *model = nullptr;
+  std::vector<uint32_t> routed; // the blocks that say how their experts are used
   Flight *flight = nullptr;
 };
 

@@ -24,7 +24,7 @@ static uint64_t largestArena(const format::Bundle &bundle, bool forwardOnly) {
 // What only a session that runs steps has.
 static void planStep(const format::Bundle &bundle, const mebp_session_options &options, Placer &memory, Placer &lane,
                      Placer &file, Layout &layout) {
-  const uint64_t tokens = static_cast<uint64_t>(bundle.model().batch()) * bundle.model().sequence();
+  const format::StepShape shape = stepShapeOf(bundle);
   layout.lane.checkpoints = planCheckpoints(bundle, options, lane, file);
   layout.lane.remote = planRemote(bundle, false, !isForwardOnly(options), lane);
   layout.trainables = planTrainables(bundle, options, memory, file);
@@ -32,7 +32,7 @@ static void planStep(const format::Bundle &bundle, const mebp_session_options &o
   std::array<uint64_t, std::size(format::stepPorts)> &stepPorts = layout.lane.stepPorts;
   for (size_t i = 0; i < stepPorts.size(); ++i) {
     const format::StepPort &port = format::stepPorts[i];
-    const uint64_t bytes = format::bytesOf(port, tokens);
+    const uint64_t bytes = format::bytesOf(port, shape);
     if (bytes && (!port.ofSome || hasStepPort(bundle, port)))
       stepPorts[i] = (port.ofHead ? head : lane).take(bytes);
   }

@@ -61,11 +61,14 @@ Status Lane::runLoss(const Objective &objective, double &out) {
     return Status(); // adds nothing
   if (Status status = runLogProbabilities(); !status.ok())
     return status;
-  if (objective.function)
-    return askObjective(objective, out);
-  std::fill_n(batch.coefficients(), labels, objective.coefficient);
-  out = dot(batch.coefficients(), batch.logProbabilities(), labels);
-  return checkFinite("loss", out);
+  if (objective.function) {
+    if (Status status = askObjective(objective, out); !status.ok())
+      return status;
+  } else {
+    std::fill_n(batch.coefficients(), labels, objective.coefficient);
+    out = dot(batch.coefficients(), batch.logProbabilities(), labels);
+  }
+  return addRouterLoss(objective.share, out);
 }
 
 // Leaves the coefficients beside the labels.
@@ -109,8 +112,13 @@ Status Lane::finishHead() {
   return Status();
 }
 
-// The cotangents of the head's input are there afterwards.
+// The cotangents of the head's input are there afterwards, and what routers' gradients follow from.
 Status Lane::runObjective(const Objective &objective, double &out) {
+  Status status = runObjectiveOfHead(objective, out);
+  return status.ok() ? addRouterLoss(objective.share, out) : status;
+}
+
+Status Lane::runObjectiveOfHead(const Objective &objective, double &out) {
   if (objective.function) {
     if (Status status = sweepHead(); !status.ok())
       return status;
@@ -124,8 +132,6 @@ Status Lane::runObjective(const Objective &objective, double &out) {
   if (Status status = runHead(format::objectiveProgram); !status.ok())
     return status;
   out = dot(batch.coefficients(), batch.logProbabilities(), labels);
-  if (Status status = checkFinite("loss", out); !status.ok())
-    return status;
   checkpoints.scatterHeadCotangents(headRows(), live.rows());
   return Status();
 }

@@ -54,6 +54,10 @@ Status Session::beginSequence(const Tokens &tokens, const Scoring &scoring, cons
   if (trainables.areProjected())
     return failure(MEBP_UNSUPPORTED, "a step over sequences gives no subspaces to an optimizer that projects "
                                      "gradients; choose another one");
+  if (lane().batch.expertCosts())
+    return failure(MEBP_UNSUPPORTED,
+                   "the bundle's routers have a loss of their own, which a step over sequences does not "
+                   "add; compile it without --router-aux-loss-coef");
   if (scoring.trainables || scoring.byBase)
     return failure(MEBP_INVALID_ARGUMENT, "a sequence is trained with the session's own adapter; score by another one "
                                           "with mebp_session_score");

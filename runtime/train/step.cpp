@@ -40,6 +40,7 @@ Status Session::takeBatches(const Batches &batches, const Objective &of, uint64_
     return failure(MEBP_INVALID_ARGUMENT,
                    "no label counts: all are -100, or stand at a row's first position, which nothing predicts");
   objective.coefficient = static_cast<float>(-1.0 / static_cast<double>(allLabels));
+  objective.share = 1.0 / batches.count;
   return Status();
 }
 

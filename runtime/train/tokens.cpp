@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/tokens.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "runtime/bundle/programs.h"
@@ -130,6 +131,16 @@ static void collectLabels(const format::Model &model, const Tokens &tokens, cons
     }
 }
 
+// What stands behind an item's last label is padding, and stays zero.
+static void markCounted(const Tokens &tokens, const int32_t *labels, float *counted) {
+  for (uint32_t row = 0; row < tokens.batch; ++row, labels += tokens.sequence, counted += tokens.sequence) {
+    uint32_t end = tokens.sequence;
+    while (end > 0 && labels[end - 1] == ignoredLabel)
+      --end;
+    std::fill_n(counted, end, 1.0f);
+  }
+}
+
 Status takeBatch(const format::Model &model, const Tokens &tokens, const BatchMemory &memory, uint64_t &labels) {
   labels = 0;
   if (Status status = checkShape(model, tokens); !status.ok())
@@ -138,9 +149,13 @@ Status takeBatch(const format::Model &model, const Tokens &tokens, const BatchMe
   std::memcpy(memory.ids(), tokens.ids, bytes);
   if (Status status = checkIds(model, tokens, memory.ids()); !status.ok())
     return status;
+  if (memory.counted())
+    std::memset(memory.counted(), 0, bytes);
   if (Status status = takeStarts(tokens, memory, bytes); !status.ok() || !tokens.labels)
     return status;
   std::memcpy(memory.labels(), tokens.labels, bytes);
+  if (memory.counted())
+    markCounted(tokens, memory.labels(), memory.counted());
   if (Status status = countLabels(model, tokens, memory, labels); !status.ok())
     return status;
   collectLabels(model, tokens, memory);

@@ -38,6 +38,7 @@ struct Batches {
 // each of format::stepPorts; the caller's own is null.
 struct BatchMemory {
   std::array<void *, std::size(format::stepPorts)> places = {};
+  format::StepShape shape = {};
 
   // Of a port that there is.
   void *&placeOf(std::string_view port) {
@@ -47,6 +48,14 @@ struct BatchMemory {
   void *find(std::string_view port) const {
     const format::StepPort *known = format::findStepPort(port);
     return known ? places[static_cast<size_t>(known - format::stepPorts)] : nullptr;
+  }
+  // Of a block, where each has a place of its own.
+  void *find(std::string_view port, uint32_t block) const {
+    const format::StepPort *known = format::findStepPort(port);
+    auto *first = static_cast<unsigned char *>(find(port));
+    if (!first || !known->ofExperts || !known->isResult)
+      return first;
+    return first + block * format::alignUp(format::placeBytesOf(*known, shape));
   }
   int32_t *ids() const { return static_cast<int32_t *>(find(format::idsPort)); }
   int32_t *labels() const { return static_cast<int32_t *>(find(format::labelsPort)); }
@@ -60,6 +69,15 @@ struct BatchMemory {
   float *values() const { return static_cast<float *>(find(format::valuesPort)); }
   float *valueCoefficients() const { return static_cast<float *>(find(format::valueCoefficientsPort)); }
   float *entropyCoefficients() const { return static_cast<float *>(find(format::entropyCoefficientsPort)); }
+  // Null where there is no router's loss.
+  float *counted() const { return static_cast<float *>(find(format::countedPort)); }
+  float *expertCosts() const { return static_cast<float *>(find(format::expertCostsPort)); }
+  const float *expertScores(uint32_t block) const {
+    return static_cast<const float *>(find(format::expertScoresPort, block));
+  }
+  const float *expertCounts(uint32_t block) const {
+    return static_cast<const float *>(find(format::expertCountsPort, block));
+  }
 };
 
 // Copies a batch, then checks the copy, since whoever gave it may still write to it: shapes beyond the compiled ones,

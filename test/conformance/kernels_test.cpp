@@ -214,6 +214,12 @@ TEST(BackendKernels, Experts) {
                      {exact(12)},
                      {weights, weights},
                      {{"score", 0, {}, "sigmoid"}, {"groups", 4}, {"top_groups", 2}, {"best_of_group", best}}});
+  Matrix counted = exact(1);
+  counted.below = 2;
+  const Matrix sums = {1, experts};
+  expectAgreement({"expert_load", {logits, ids, counted}, {sums, sums}});
+  expectAgreement({"expert_load", {logits, ids, counted, sums, sums}, {sums, sums}});
+  expectAgreement({"expert_load_gradient", {logits, counted, sums}, {logits}});
   const Matrix shared = exact(inputs);
   for (format::ElementType storage : storages) {
     const Matrix w = {experts * outputs, inputs, storage};

@@ -50,6 +50,7 @@ def reference_for(
     description = inspect(bundle)
     alpha, factors = description["model"]["lora"]["alpha"], factors_of(description, session.frozen_factors())
     given = (session.base_weights(), session.trainables(), alpha, dtype)
+    options["router_loss"] = description["model"]["router_aux_loss_coef"]
     parameters = adapted_parameters(description)
     return Reference(copy.deepcopy(model), *given, factors=factors, parameters=parameters, **options)
 

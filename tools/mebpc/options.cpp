@@ -77,7 +77,8 @@ void readLayers(const std::string &text, PrivateLora &out) {
 }
 
 void readTexts(const Texts &texts, Compilation &out) {
-  auto &[shape, lora, privateLora, split, full, galore, head, storage, schedule, training, generation] = out.options;
+  auto &[shape, lora, privateLora, split, full, galore, head, routerLoss, storage, schedule, training, generation] =
+      out.options;
   full.isChosen = texts.train == "full";
   privateLora.isChosen = texts.adapter == "private-lora";
   split.isChosen = !texts.split.empty();
@@ -157,6 +158,8 @@ void refuseOtherAdapter(const CLI::App &app, const std::string &train, const std
       throw OptionError(std::string(option) + ": is not for --split, whose halves have a plan each; leave it out");
   if (app.get_option("--split")->count() > 0 && app.get_option("--packing")->count() > 0)
     throw OptionError("--packing: is not for --split, whose server does not know where samples start; leave it out");
+  if (app.get_option("--split")->count() > 0 && app.get_option("--router-aux-loss-coef")->count() > 0)
+    throw OptionError("--router-aux-loss-coef: is not for --split, whose server knows of no loss; leave it out");
   for (const char *option : {"--rank-down", "--rank-up", "--share-a", "--split-layers"})
     if (!isPrivate && app.get_option(option)->count() > 0)
       throw OptionError(std::string(option) +
@@ -213,7 +216,8 @@ void refuseChoices(const CLI::App &app, const std::string &text) {
 } // namespace
 
 std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
-  auto &[shape, lora, privateLora, split, full, galore, head, storage, schedule, training, generation] = out.options;
+  auto &[shape, lora, privateLora, split, full, galore, head, routerLoss, storage, schedule, training, generation] =
+      out.options;
   training.threads = 0; // this machine's
   Texts texts;
   texts.precision = storage.narrowActivations ? "bf16" : "f32";
@@ -297,6 +301,11 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
                "train --value-model own has it");
   app.add_flag("--entropy-bonus", head.hasEntropyBonus,
                "let objectives depend on the entropy; the head's backward then takes a second sweep of the vocabulary");
+  app.add_option("--router-aux-loss-coef", routerLoss.coefficient,
+                 "add so many times the loss of how unevenly a mixture's experts are used, as transformers does with "
+                 "output_router_logits")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   app.add_option("--seed", lora.seed, "seed for the adapters' initial values")->capture_default_str();
   app.add_option("--random-weights", storage.randomSeed,
                  "draw random weights with this seed, for a --shape-only export");

@@ -103,6 +103,7 @@ def verify(
                 adapter_dtype=adapter_dtype,
                 factors=factors,
                 parameters=adapted_parameters(description),
+                router_loss=description["model"]["router_aux_loss_coef"],
             )
             loss, gradients = made.loss_and_gradients(ids, labels)
             return Gradients(loss, project_all(gradients, projectors))

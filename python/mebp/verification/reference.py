@@ -17,6 +17,7 @@ from peft.utils import transformers_weight_conversion
 from torch.overrides import TorchFunctionMode
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
+from transformers.utils import ModelOutput
 
 from mebp.arrays import IGNORED_LABEL
 from mebp.errors import Error
@@ -37,12 +38,14 @@ class Reference:
         adapter_dtype: torch.dtype | None = None,
         factors: Mapping[str, tuple[np.ndarray, np.ndarray]] | None = None,
         parameters: Mapping[str, str] | None = None,
+        router_loss: float = 0.0,
     ) -> None:
         """`weights` as session.base_weights(), `trainables` as session.trainables(); `model` itself is changed.
 
         attention: of transformers; None for sdpa where it computes all that the model's attention has.
         factors: of adapters B M A, as mebp.private_lora.factors_of has them; else None.
         parameters: of what PEFT adapts by target_parameters, as mebp.expert_adapters.adapted_parameters has them.
+        router_loss: how much the loss has of the routers' (transformers' aux_loss).
         adapter_dtype: None for the model's own; PEFT keeps adapters of bfloat16 models in float32 by default.
         Raises mebp.Error where the weights are not the model's.
         """
@@ -63,6 +66,7 @@ class Reference:
         trainables = {name: values for name, values in trainables.items() if name not in value_head}
         whole = {name: values for name, values in trainables.items() if name in own}  # a classifier's beside adapters
         self._classifies = _is_classifier(base)
+        self._router_loss = router_loss
         if trainables.keys() <= own.keys():
             self.model = base
             self._parameters = {name: own[name].requires_grad_() for name in trainables}
@@ -97,7 +101,7 @@ class Reference:
     def logits(self, input_ids: np.ndarray) -> np.ndarray:
         """[batch, sequence, vocabulary] in the model's type; a classifier's are [batch, classes]."""
         with torch.no_grad():
-            return self._logits(input_ids).numpy()
+            return self._run(input_ids).logits.numpy()
 
     def logits_and_values(self, input_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """[batch, sequence, vocabulary] and, of a value head, [batch, sequence]."""
@@ -106,8 +110,10 @@ class Reference:
         return found.logits, (found.hidden_states[-1].to(weight.dtype) @ weight.T + bias)[..., 0]
 
     def loss(self, input_ids: np.ndarray, labels: np.ndarray) -> torch.Tensor:
-        """The mean over the labels that count, shifted as in transformers; a classifier's are those of first tokens."""
-        logits = self._logits(input_ids)
+        """The mean over the labels that count, shifted as in transformers; a classifier's are those of first tokens. A
+        routers' loss is of all rows."""
+        found = self._run(input_ids, **({"output_router_logits": True} if self._router_loss else {}))
+        logits = found.logits
         if self._classifies:
             own = torch.from_numpy(np.asarray(labels, np.int64))[:, 0]
             return torch.nn.functional.cross_entropy(logits.double(), own, ignore_index=IGNORED_LABEL)
@@ -115,12 +121,14 @@ class Reference:
         # Always on float64 logits: torch's float32 log-softmax over a large vocabulary is 1e-5 off on real text, which
         # would hide what the model itself loses.
         rows = logits[:, :-1].reshape(-1, logits.shape[-1]).double()
-        return torch.nn.functional.cross_entropy(rows, targets, ignore_index=IGNORED_LABEL)
+        loss = torch.nn.functional.cross_entropy(rows, targets, ignore_index=IGNORED_LABEL)
+        return loss + self._router_loss * found.aux_loss.double() if self._router_loss else loss
 
-    def _logits(self, input_ids: np.ndarray) -> torch.Tensor:
-        options = {} if self._classifies else {"use_cache": False}
+    def _run(self, input_ids: np.ndarray, **options: bool) -> ModelOutput:
+        if not self._classifies:
+            options["use_cache"] = False
         with KeepFloat64():
-            return self.model(input_ids=torch.from_numpy(np.asarray(input_ids, np.int64)), **options).logits
+            return self.model(input_ids=torch.from_numpy(np.asarray(input_ids, np.int64)), **options)
 
     def loss_and_gradients(self, input_ids: np.ndarray, labels: np.ndarray) -> tuple[float, dict[str, np.ndarray]]:
         """The loss and its gradient by PEFT key; bfloat16 ones as float32."""

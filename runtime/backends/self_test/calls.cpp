@@ -243,6 +243,11 @@ private:
     }
     add("route", {logits}, {weights, weights},
         {{"score", 0, {}, "sigmoid"}, {"groups", 2}, {"top_groups", 1}, {"best_of_group", 2}});
+    Matrix counted = exact(tokens(), 1);
+    counted.below = 2;
+    const Matrix sums = exact(1, experts);
+    add("expert_load", {logits, ids, counted}, {sums, sums});
+    add("expert_load_gradient", {logits, counted, sums}, {logits});
     for (format::ElementType storage : storages) {
       const Matrix w = {experts * outputs, inputs, storage};
       for (uint64_t copies : {uint64_t(1), slots})

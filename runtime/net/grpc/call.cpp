@@ -45,9 +45,8 @@ Status Call::send(const void *head, size_t headBytes, const void *body, size_t b
   grpc::ByteBuffer frame = frameOf(head, headBytes, body, bodyBytes);
   std::unique_lock lock(mutex);
   // Nothing more to read: gRPC may let go of the call at any moment, and says in the next why.
-  const bool hasRoom = changed.wait_until(lock, deadlineOf(limits.silenceMs), [&] {
-    return isOver() || (!readOver && leaving.size() < limits.frames);
-  });
+  const bool hasRoom = changed.wait_until(lock, deadlineOf(limits.silenceMs),
+                                          [&] { return isOver() || (!readOver && leaving.size() < limits.frames); });
   if (isOver())
     return closed ? isClosed() : ended;
   if (!hasRoom) {

@@ -190,6 +190,18 @@ TEST(Route, ChoosesTheLargestAndWeighsThem) {
   EXPECT_NEAR(results[0].element(0, 0), 1 / (1 + std::exp(1)), 1e-6); // the bias chooses, and counts for nothing else
 }
 
+TEST(ExpertLoad, CountsTheRowsThatCount) {
+  Value logits = Value::constant(3, 2, 0), ids = Value::constant(3, 1, 1), counted = Value::constant(3, 1, 1);
+  logits.element(0, 0) = std::log(3.0f); // 3/4 and 1/4
+  ids.element(0, 0) = 0;
+  counted.element(2, 0) = 0;
+  Value sums = Value::constant(1, 2, 0);
+  auto results = run({"expert_load", {logits, ids, counted}, {sums, sums}}, InstructionSet::Reference);
+  EXPECT_NEAR(results[0].element(0, 0), 1.25, 1e-6);
+  EXPECT_NEAR(results[0].element(0, 1), 0.75, 1e-6);
+  EXPECT_EQ(results[1].elements(), (std::vector<float>{1, 1}));
+}
+
 TEST(Route, ChoosesFromTheBestGroups) {
   Value logits = Value::constant(1, 6, 0), weights = Value::constant(1, 2, 0), chosen = weights;
   const float row[] = {5, -9, 2, 2, 3, -9};

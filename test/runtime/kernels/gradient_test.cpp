@@ -151,6 +151,14 @@ TEST(Gradient, Route) {
     }
 }
 
+TEST(Gradient, ExpertLoad) {
+  Value logits = Value::random(4, 6, 1), ids = Value::constant(4, 2, 3), counted = Value::constant(4, 1, 1);
+  counted.element(2, 0) = 0;
+  Value dscores = Value::random(1, 6, 2);
+  expectGradient({"expert_load", {logits, ids, counted}, {dscores, dscores}}, 0, dscores,
+                 {"expert_load_gradient", {logits, counted, dscores}, {logits}});
+}
+
 TEST(Gradient, Experts) {
   constexpr int64_t rows = 5, slots = 2, experts = 3, inputs = 4, outputs = 3;
   Value w = Value::random(experts * outputs, inputs, 1), dy = Value::random(rows, slots * outputs, 2);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -25,9 +26,27 @@ void writeWhole(const std::string &path, const std::string &content) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
 }
 
+namespace {
+
+// This process's own: another one of its number may have left something behind.
+struct ScratchFolder {
+  std::string path = testing::TempDir() + "mebp-XXXXXX";
+  const pid_t owner = ::getpid(); // a child that was forked leaves it alone
+
+  ScratchFolder() { EXPECT_TRUE(::mkdtemp(path.data())) << path; }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    if (::getpid() == owner)
+      std::filesystem::remove_all(path, ignored);
+  }
+};
+
+} // namespace
+
 std::string scratchPath() {
+  static const ScratchFolder folder;
   static std::atomic<int> counter{0};
-  return testing::TempDir() + "mebp-" + std::to_string(::getpid()) + "-" + std::to_string(counter++);
+  return folder.path + "/" + std::to_string(counter++);
 }
 
 static constexpr char manifest[] = "{\"name\": \"tiny\"}\n";

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which experts a token goes to. logits [N,E]; ids, weights [N,J]. One thread: there are few logits beside what the
-// experts multiply.
-#include "runtime/backends/cpu/kernel/operands.h"
+// Which experts a token goes to, and how evenly all of them are used. logits [N,E]; ids, weights [N,J]; counts, scores
+// [1,E]. One thread: there are few logits beside what the experts multiply.
+#include "runtime/backends/cpu/kernel/experts.h"
 #include "runtime/backends/cpu/reference/kernels.h"
 
 #include <algorithm>
@@ -153,6 +153,52 @@ static void routeGradient(const Call &call, const Context &context) {
   }
 }
 
-constexpr KernelTable routeKernels = {{"route", route}, {"route_gradient", routeGradient}};
+static void expertLoad(const Call &call, const Context &context) {
+  const Tensor &logits = call.operands[0], &ids = call.operands[1], &counted = call.operands[2];
+  const int64_t experts = logits.columns;
+  const Slots slots(ids, experts);
+  auto *scores = reinterpret_cast<double *>(context.workspace), *sums = scores + experts;
+  float *sumsOf[] = {floatRowOf(call.results[0], 0), floatRowOf(call.results[1], 0)};
+  for (size_t i : {0, 1})
+    if (!operandOf(call, 3 + i).present())
+      std::fill_n(sumsOf[i], experts, 0.0f);
+  std::copy_n(sumsOf[0], experts, sums);
+  for (int64_t n = 0; n < logits.rows; ++n) {
+    if (floatRowOf(counted, n)[0] == 0)
+      continue;
+    for (int64_t j = 0; j < slots.count(); ++j)
+      if (int64_t expert = slots.expertAt(n, j); expert >= 0)
+        ++sumsOf[1][expert];
+    computeScores(floatRowOf(logits, n), experts, Score::Softmax, scores);
+    for (int64_t e = 0; e < experts; ++e)
+      sums[e] += scores[e];
+  }
+  for (int64_t e = 0; e < experts; ++e)
+    sumsOf[0][e] = static_cast<float>(sums[e]);
+}
+
+static void expertLoadGradient(const Call &call, const Context &context) {
+  const Tensor &logits = call.operands[0], &counted = call.operands[1];
+  const float *dscores = floatRowOf(call.operands[2], 0);
+  const int64_t experts = logits.columns;
+  auto *scores = reinterpret_cast<double *>(context.workspace);
+  for (int64_t n = 0; n < logits.rows; ++n) {
+    float *out = floatRowOf(call.results[0], n);
+    std::fill_n(out, experts, 0.0f);
+    if (floatRowOf(counted, n)[0] == 0)
+      continue;
+    computeScores(floatRowOf(logits, n), experts, Score::Softmax, scores);
+    double product = 0;
+    for (int64_t e = 0; e < experts; ++e)
+      product += dscores[e] * scores[e];
+    for (int64_t e = 0; e < experts; ++e)
+      out[e] = static_cast<float>(scores[e] * (dscores[e] - product));
+  }
+}
+
+constexpr KernelTable routeKernels = {{"route", route},
+                                      {"route_gradient", routeGradient},
+                                      {"expert_load", expertLoad},
+                                      {"expert_load_gradient", expertLoadGradient}};
 
 } // namespace mebp::cpu::reference

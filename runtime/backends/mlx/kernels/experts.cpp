@@ -66,6 +66,21 @@ static void routeGradient(Call &call) {
   call.give(0, mx::put_along_axis(mx::zeros_like(logits), ids, chosen, 1));
 }
 
+static void expertLoad(Call &call) {
+  const array logits = call.numbers(0), counted = call.numbers(2);
+  const array ids = mx::expand_dims(call.numbers(1), -1), experts = mx::arange(logits.shape(1));
+  const array uses = mx::sum(mx::astype(mx::equal(ids, experts), mx::float32), 1); // [N,E]
+  const array counts = mx::sum(counted * uses, 0, true);
+  const array scores = mx::sum(counted * mx::softmax(logits, -1, true), 0, true);
+  call.give(0, call.has(3) ? scores + call.numbers(3) : scores);
+  call.give(1, call.has(4) ? counts + call.numbers(4) : counts);
+}
+
+static void expertLoadGradient(Call &call) {
+  const array scores = mx::softmax(call.numbers(0), -1, true), ds = call.numbers(2);
+  call.give(0, call.numbers(1) * scores * (ds - mx::sum(ds * scores, -1, true)));
+}
+
 // [N·J, columns]: what a matrix has for each slot, or has once for all of a token.
 static array slotsOf(const array &whole, int slots, int columns) {
   const int rows = whole.shape(0);
@@ -169,6 +184,8 @@ static void expertSumGradient(Call &call) {
 
 constexpr KernelTable expertKernels = {{"route", route},
                                        {"route_gradient", routeGradient},
+                                       {"expert_load", expertLoad},
+                                       {"expert_load_gradient", expertLoadGradient},
                                        {"expert_linear", expertLinear},
                                        {"expert_linear_input_gradient", expertLinearInputGradient},
                                        {"expert_linear_shared_gradient", expertLinearSharedGradient},
