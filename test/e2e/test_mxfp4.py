@@ -2,6 +2,7 @@
 """Checkpoints in MXFP4 are exported to the numbers that transformers makes of them."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
-from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+from transformers.integrations.mxfp4 import FP4_VALUES, convert_moe_packed_tensors
 
 import mebp
 from mebp.exporter.checkpoint import read_header
@@ -19,20 +20,24 @@ from support import models
 EXPERTS = "model.layers.0.mlp.experts"
 
 
+def pack(weights: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The nearest numbers in MXFP4: [experts, out, in] -> blocks and scales."""
+    groups = weights.unflatten(-1, (-1, 32))
+    exponents = groups.abs().amax(-1).log2().floor() - 2
+    scaled = groups / exponents.exp2()[..., None]
+    codes = (scaled[..., None] - torch.tensor(FP4_VALUES)).abs().argmin(-1).to(torch.uint8)
+    return {"blocks": codes[..., ::2] | codes[..., 1::2] << 4, "scales": (exponents + 127).to(torch.uint8)}
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny gpt-oss, whose experts are random codes."""
+    """A tiny gpt-oss in MXFP4."""
     folder = tmp_path_factory.mktemp("gpt-oss")
     models.save(models.build("gpt_oss", num_hidden_layers=1).bfloat16(), folder)
     tensors = load_file(folder / "model.safetensors")
-    generator = torch.Generator().manual_seed(0)
     for name in ("gate_up_proj", "down_proj"):
-        experts, inputs, outputs = tensors.pop(f"{EXPERTS}.{name}").shape
-        shape = (experts, outputs, inputs // 32)
-        tensors[f"{EXPERTS}.{name}_blocks"] = torch.randint(
-            0, 256, (*shape, 16), dtype=torch.uint8, generator=generator
-        )
-        tensors[f"{EXPERTS}.{name}_scales"] = torch.randint(118, 126, shape, dtype=torch.uint8, generator=generator)
+        packed = pack(tensors.pop(f"{EXPERTS}.{name}").float().transpose(1, 2))
+        tensors |= {f"{EXPERTS}.{name}_{part}": values for part, values in packed.items()}
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     config = json.loads((folder / "config.json").read_text())
     quantization = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]}
@@ -67,6 +72,20 @@ def test_export_has_the_weights_of_transformers(folder: Path, tmp_path: Path, ca
     for name, values in found.items():
         assert np.array_equal(values.reshape(expected[name].shape), expected[name].float().numpy()), name
     assert mebp.verify(bundle).agrees
+
+
+@pytest.mark.parametrize(("weights", "most"), [("int4", 0.1), ("int8", 0.01), ("bf16", 0)])
+def test_what_quantising_again_loses(folder: Path, tmp_path: Path, show: Callable, weights: str, most: float) -> None:
+    expected = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).state_dict()
+    exported = mebp.export(folder, tmp_path / "model.onnx", seq_len=24)
+    mebp.compile(exported, tmp_path / "tiny.mebp", weights=weights, rates="none")
+    found = mebp.Session(tmp_path / "tiny.mebp").base_weights()
+    for name in ("gate_up_proj", "down_proj"):
+        exact = expected[f"{EXPERTS}.{name}"].float().numpy()
+        lost = found[f"{EXPERTS}.{name}"].reshape(exact.shape) - exact
+        error = np.linalg.norm(lost) / np.linalg.norm(exact)
+        show(f"{weights}, {name}: {error:.1%} of the norm")
+        assert error <= most
 
 
 @pytest.mark.parametrize(
