@@ -71,3 +71,16 @@ func.func @main(%ids: !ids) -> !x {
   %1 = nn.onnx "Mul"(%0, %gain) : (!x, tensor<8xf32>) -> !x
   return %1 : !x
 }
+
+// -----
+
+!ids = tensor<2x6xi64>
+!x = tensor<2x6x8xf32>
+nn.parameter @table : tensor<16x8xf32>
+func.func @main(%ids: !ids) -> tensor<2x6x3xf32> {
+  %table = nn.read_parameter @table : tensor<16x8xf32>
+  %0 = nn.onnx "Gather"(%table, %ids) {axis = 0 : i64} : (tensor<16x8xf32>, !ids) -> !x
+  // expected-error @below {{it takes elements of a part of an activation that lie 3 apart}}
+  %1 = nn.onnx "Slice"(%0) {axis = 2 : i64, start = 0 : i64, step = 3 : i64} : (!x) -> tensor<2x6x3xf32>
+  return %1 : tensor<2x6x3xf32>
+}
