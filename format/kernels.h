@@ -80,6 +80,7 @@ enum class Rule : uint8_t {
   State,
   Rotary,
   Row,
+  Repeat,
   Loss,
   Entropy,
   Route,
@@ -256,9 +257,9 @@ inline constexpr KernelSignature table[] = {
         .under(Rule::Rotary)
         .needing(2 * sizeof(float), Per::Frequency),
     KernelSignature{"attention",
-                    {activation("q", "NQ"), activation("k", "SU"), activation("v", "SU"), starts(),
+                    {activation("q", "NQ"), activation("k", "SU"), activation("v", "SW"), starts(),
                      optional(weight("sinks", "1H"))},
-                    {activation("o", "NQ"), exact("lse", "NH")}}
+                    {activation("o", "NO"), exact("lse", "NH")}}
         .ofTokens()
         .inOrder()
         .orOfState()
@@ -266,29 +267,29 @@ inline constexpr KernelSignature table[] = {
         .under(Rule::Heads)
         .needing(headColumn, Per::HeadColumn),
     KernelSignature{"attention_gradient",
-                    {activation("q", "NQ"), activation("k", "SU"), activation("v", "SU"), activation("o", "NQ"),
-                     exact("lse", "NH"), activation("do", "NQ"),
+                    {activation("q", "NQ"), activation("k", "SU"), activation("v", "SW"), activation("o", "NO"),
+                     exact("lse", "NH"), activation("do", "NO"),
                      optional(accumulating(exact("dk_accumulator", "SU"), 1)),
-                     optional(accumulating(exact("dv_accumulator", "SU"), 2)), starts()},
-                    {activation("dq", "NQ"), exact("dk", "SU"), exact("dv", "SU")}}
+                     optional(accumulating(exact("dv_accumulator", "SW"), 2)), starts()},
+                    {activation("dq", "NQ"), exact("dk", "SU"), exact("dv", "SW")}}
         .ofTokens()
         .inOrder()
         .costing(Cost::AttentionGradient)
         .under(Rule::Heads)
         .needing(headColumn, Per::HeadColumn),
     KernelSignature{"bidirectional_attention",
-                    {activation("q", "NQ"), activation("k", "SU"), activation("v", "SU"), starts(), ends()},
-                    {activation("o", "NQ"), exact("lse", "NH")}}
+                    {activation("q", "NQ"), activation("k", "SU"), activation("v", "SW"), starts(), ends()},
+                    {activation("o", "NO"), exact("lse", "NH")}}
         .ofTokens()
         .costing(Cost::Attention)
         .under(Rule::Heads)
         .needing(headColumn, Per::HeadColumn),
     KernelSignature{"bidirectional_attention_gradient",
-                    {activation("q", "NQ"), activation("k", "SU"), activation("v", "SU"), activation("o", "NQ"),
-                     exact("lse", "NH"), activation("do", "NQ"),
+                    {activation("q", "NQ"), activation("k", "SU"), activation("v", "SW"), activation("o", "NO"),
+                     exact("lse", "NH"), activation("do", "NO"),
                      optional(accumulating(exact("dk_accumulator", "SU"), 1)),
-                     optional(accumulating(exact("dv_accumulator", "SU"), 2)), starts(), ends()},
-                    {activation("dq", "NQ"), exact("dk", "SU"), exact("dv", "SU")}}
+                     optional(accumulating(exact("dv_accumulator", "SW"), 2)), starts(), ends()},
+                    {activation("dq", "NQ"), exact("dk", "SU"), exact("dv", "SW")}}
         .ofTokens()
         .costing(Cost::AttentionGradient)
         .under(Rule::Heads)
@@ -387,6 +388,10 @@ inline constexpr KernelSignature table[] = {
     elementwise("scale"),
     KernelSignature{"split", {activation("x", "NF")}, {}}.withAnyNumberOf(Parts::Results).withoutRoom(),
     KernelSignature{"concat", {}, {activation("y", "NF")}}.withAnyNumberOf(Parts::Operands).withoutRoom(),
+    KernelSignature{"repeat", {activation("x", "NF")}, {activation("y", "NG")}}.under(Rule::Repeat).withoutRoom(),
+    KernelSignature{"repeat_gradient", {activation("dy", "NG")}, {activation("dx", "NF")}}
+        .under(Rule::Repeat)
+        .withoutRoom(),
     KernelSignature{"fill", {}, {activation("y", "NF")}}.withoutRoom(),
     KernelSignature{"log_probability_tile",
                     {inPlace(exact("logits", "NC")), labels("labels"), accumulating(exact("max", "N1"), 1),

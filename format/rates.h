@@ -99,9 +99,9 @@ inline Amounts countAmounts(const CountedCall &call) {
     return {1, experts.products(), experts.weights(), in[0].elements() + out[0].elements()};
   }
   case Cost::Attention: // scores and values
-    return {1, 2 * in[0].elements() * call.visibleKeys, 0, in[0].elements()};
+    return {1, (in[0].elements() + out[0].elements()) * call.visibleKeys, 0, in[0].elements()};
   case Cost::AttentionGradient: // the scores are made anew, once for queries and once for keys
-    return {1, 7 * in[0].elements() * call.visibleKeys, 0, in[0].elements()};
+    return {1, (4 * in[0].elements() + 3 * in[3].elements()) * call.visibleKeys, 0, in[0].elements()};
   case Cost::LossTile:
     return {1, 0, 0, out[0].elements()};
   case Cost::Elements:

@@ -15,6 +15,8 @@ LogicalResult TokenFlattener::flattenView(nn::OnnxOp node) {
   std::optional<AxisLayout> layout;
   if (node.getOpType() == "Transpose")
     layout = x->second.layout.transposed(cast<DenseI64ArrayAttr>(getAttribute(node, "perm")).asArrayRef());
+  else if (node.getOpType() == "Expand")
+    layout = x->second.layout.expanded(getShape(node.getOutputs()[0]));
   else
     layout = x->second.layout.reshaped(getShape(node.getOutputs()[0]));
   if (!layout)
@@ -87,6 +89,50 @@ LogicalResult TokenFlattener::flattenSlice(nn::OnnxOp node) {
           piece.stride = piece.stride / group * sizeOf(slice) * stride;
     define(slice, split.getResults()[part], AxisLayout(axes));
   }
+  return success();
+}
+
+/// Features of each head side by side. What all heads have in common comes as an axis that is repeated.
+LogicalResult TokenFlattener::flattenConcat(nn::OnnxOp node) {
+  ArrayRef<int64_t> shape = getShape(node.getOutputs()[0]);
+  const size_t last = shape.size() - 1;
+  if (getInteger(node, "axis") != static_cast<int64_t>(last))
+    return emitUnsupported(node) << "only features can be joined";
+  SmallVector<Value> parts;
+  int64_t heads = 1;
+  std::optional<AxisLayout> joined; // with heads that lie as far apart as they are wide
+  for (Value input : node.getInputs()) {
+    const Token *x = find(input);
+    const int64_t width = getShape(input).back();
+    if (!x || getRun(*x) != width)
+      return emitUnsupported(node) << "its inputs are not features of each head";
+    SmallVector<AxisLayout::Pieces> axes(x->layout.getAxes());
+    int64_t own = 1, repeats = 1;
+    for (AxisLayout::Pieces &axis : MutableArrayRef(axes).drop_back())
+      for (AxisPiece &piece : axis) {
+        if (piece.axis == AxisLayout::kRepeated)
+          repeats *= piece.size;
+        else if (piece.axis == 2)
+          own *= piece.size;
+        else
+          continue;
+        if (axis.size() > 1 || (piece.axis == 2 && piece.stride != width))
+          return emitUnsupported(node) << "its inputs are not features of each head";
+        piece = {2, piece.size, shape.back()};
+      }
+    axes.back() = {{2, shape.back(), 1}};
+    Value part = x->flat;
+    if (repeats > 1)
+      part = nn::RepeatOp::create(builder, node.getLoc(), tokenType(repeats * width), part);
+    heads = own * repeats;
+    if ((own > 1 && repeats > 1) || features(part) != heads * width || (joined && *joined != AxisLayout(axes)))
+      return emitUnsupported(node) << "its inputs are not features of the same heads";
+    joined = AxisLayout(axes);
+    parts.push_back(part);
+  }
+  auto flat = nn::ConcatOp::create(builder, node.getLoc(), tokenType(heads * shape.back()), parts,
+                                   heads > 1 ? builder.getI64IntegerAttr(heads) : IntegerAttr());
+  define(node, flat, *joined);
   return success();
 }
 
@@ -204,6 +250,8 @@ LogicalResult TokenFlattener::flattenRotary(nn::OnnxOp node) {
   int64_t axis = static_cast<int64_t>(x->layout.getRank()) + getInteger(node, "position_axis");
   if (axis < 0 || !isSequence(x->layout[axis]) || getRun(*x) < 2 * static_cast<int64_t>(frequencies.size()))
     return emitUnsupported(node) << "it does not rotate each head by its token's position";
+  if (getAttribute(node, "apart"))
+    return emitUnsupported(node) << "it parts rotated pairs, and that not of queries and keys alike";
   auto flat = nn::RopeOp::create(builder, node.getLoc(), x->flat.getType(), x->flat, Value(), getRun(*x),
                                  frequencies.asArrayRef(), toFloat(getFloat(node, "scale", 1)), false,
                                  getInteger(node, "interleaved") != 0);
@@ -237,11 +285,12 @@ LogicalResult TokenFlattener::flattenAttention(nn::OnnxOp node) {
         AxisLayout(x->layout.getAxes().slice(1, 1)) != AxisLayout(ArrayRef<AxisLayout::Pieces>({{{2, heads[i], run}}})))
       return emitUnsupported(node) << "its operand " << i << " is not [batch, heads, sequence, width]";
   }
-  int64_t width = features(operands[0]->flat) / heads[0];
-  if (heads[1] != heads[2] || heads[0] % heads[1] || features(operands[1]->flat) != heads[1] * width ||
-      features(operands[2]->flat) != heads[2] * width)
-    return emitUnsupported(node) << "queries, keys and values are not of one width, or key heads do not divide the "
-                                    "query heads";
+  if (heads[1] != heads[2] || heads[0] % heads[1] || getRun(*operands[0]) != getRun(*operands[1]))
+    return emitUnsupported(node) << "queries and keys are not of one width, or key heads do not divide the query heads";
+  const int64_t width = getRun(*operands[2]);
+  SmallVector<AxisLayout::Pieces> axes(operands[0]->layout.getAxes());
+  axes[1] = {{2, heads[0], width}}, axes[3] = {{2, width, 1}};
+  const AxisLayout layout(axes);
   auto softcap = dyn_cast_or_null<FloatAttr>(getAttribute(node, "softcap"));
   if (isBidirectional) {
     if (node.getInputs().size() > 3)
@@ -250,7 +299,7 @@ LogicalResult TokenFlattener::flattenAttention(nn::OnnxOp node) {
         builder, node.getLoc(), tokenType(heads[0] * width), tokenType(heads[0]), operands[0]->flat, operands[1]->flat,
         operands[2]->flat, Value(), Value(), heads[0], heads[1], toFloat(getFloat(node, "scale")),
         getInteger(node, "window"), softcap);
-    define(node, attention.getOutput(), operands[0]->layout);
+    define(node, attention.getOutput(), layout);
     return success();
   }
   Value sinks;
@@ -265,7 +314,7 @@ LogicalResult TokenFlattener::flattenAttention(nn::OnnxOp node) {
                               operands[0]->flat, operands[1]->flat, operands[2]->flat, Value(), sinks, heads[0],
                               heads[1], toFloat(getFloat(node, "scale")), getInteger(node, "window"),
                               /*capacity=*/0, softcap);
-  define(node, attention.getOutput(), operands[0]->layout);
+  define(node, attention.getOutput(), layout);
   return success();
 }
 

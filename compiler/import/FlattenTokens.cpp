@@ -125,8 +125,9 @@ LogicalResult TokenFlattener::storeWeightsOutByIn() {
 LogicalResult TokenFlattener::flattenNode(nn::OnnxOp node) {
   using Method = LogicalResult (TokenFlattener::*)(nn::OnnxOp);
   Method method = llvm::StringSwitch<Method>(node.getOpType())
-                      .Cases({"Reshape", "Transpose"}, &TokenFlattener::flattenView)
+                      .Cases({"Reshape", "Transpose", "Expand"}, &TokenFlattener::flattenView)
                       .Case("Slice", &TokenFlattener::flattenSlice)
+                      .Case("Concat", &TokenFlattener::flattenConcat)
                       .Case("Gather", &TokenFlattener::flattenGather)
                       .Case("Linear", &TokenFlattener::flattenLinear)
                       .Cases({"RMSNormalization", "LayerNormalization"}, &TokenFlattener::flattenNorm)

@@ -32,6 +32,7 @@ private:
 
   mlir::LogicalResult flattenView(nn::OnnxOp node);
   mlir::LogicalResult flattenSlice(nn::OnnxOp node);
+  mlir::LogicalResult flattenConcat(nn::OnnxOp node);
   mlir::LogicalResult flattenGather(nn::OnnxOp node);
   mlir::LogicalResult flattenLinear(nn::OnnxOp node);
   mlir::LogicalResult flattenNorm(nn::OnnxOp node);

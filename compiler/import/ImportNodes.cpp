@@ -453,7 +453,10 @@ LogicalResult GraphImporter::importLikeFirst(const OnnxNode &node, Entries &inpu
       attributes.push_back(builder.getNamedAttr(name, builder.getI64IntegerAttr(node.getInteger(name, 0))));
   if (node.hasAttribute("approximate"))
     attributes.push_back(builder.getNamedAttr("approximate", builder.getStringAttr(node.getString("approximate", ""))));
-  define(node.getProto().output(0),
-         emit(node, node.getOp(), values, type.getShape(), type.getElementType(), attributes));
+  // But that attention gives what values are as wide as.
+  Extents shape(type.getShape());
+  if (node.getOp() == "Attention" && inputs.size() > 2 && shape.size() == 4 && getType(*inputs[2]).getRank() == 4)
+    shape.back() = getShape(*inputs[2]).back();
+  define(node.getProto().output(0), emit(node, node.getOp(), values, shape, type.getElementType(), attributes));
   return success();
 }

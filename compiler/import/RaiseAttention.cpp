@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention(q, k, v) {scale, window, softcap, bidirectional}: causal but where it is bidirectional, q [B,H,T,d], k and
-// v [B,K,T,d] with K dividing H. Found in ONNX's own op and, if causal, in its formula; the mask becomes the window,
-// factors on q and k the scale, and repeated heads vanish. A fourth operand [H] are sinks: scores without a key, which
-// the softmax has as a last column.
+// Attention(q, k, v) {scale, window, softcap, bidirectional}: causal but where it is bidirectional, q [B,H,T,d], k
+// [B,K,T,d] and v [B,K,T,e] with K dividing H. Found in ONNX's own op and, if causal, in its formula; the mask becomes
+// the window, factors on q and k the scale, and repeated heads vanish. A fourth operand [H] are sinks: scores without a
+// key, which the softmax has as a last column.
 #include "compiler/import/OnnxMatchers.h"
 
 #include "mlir/IR/TypeUtilities.h"
@@ -127,7 +127,7 @@ struct RaiseAttentionFormula : NodePattern {
       return false;
     Scaled q = stripScale(product.getInputs()[0]);
     auto k = matchHeads(product.getInputs()[1], true), v = matchHeads(root.getInputs()[1], false);
-    if (!v || v->factor != 1 || getShape(root.getOutputs()[0]) != getShape(q.source))
+    if (!v || v->factor != 1 || getShape(root.getOutputs()[0]).drop_back() != getShape(q.source).drop_back())
       return false;
     if (!k) // one Transpose from [B,T,K,d], say
       k = turnKeys(rewriter, product.getInputs()[1]);

@@ -95,13 +95,16 @@ template <typename Op> LogicalResult checkHead(Op op) {
   return checkFeatures(op, op.getLowWeight(), "low_weight", features(op.getLow()));
 }
 
-LogicalResult checkHeads(Operation *op, Value q, Value k, Value lse, int64_t heads, int64_t kvHeads) {
+/// Values, and with them what attention gives, may be of another width than queries and keys.
+LogicalResult checkHeads(Operation *op, Value q, Value k, Value v, Value o, Value lse, int64_t heads, int64_t kvHeads) {
   if (heads <= 0 || kvHeads <= 0 || heads % kvHeads)
     return op->emitOpError() << "has " << heads << " heads, which " << kvHeads << " key and value heads do not divide";
-  if (features(q) % heads)
-    return op->emitOpError() << "has " << heads << " heads, which do not divide the " << features(q)
-                             << " features of 'q'";
+  for (auto [value, name, count] : {std::tuple<Value, StringRef, int64_t>{q, "q", heads}, {v, "v", kvHeads}})
+    if (features(value) % count)
+      return op->emitOpError() << "has " << count << " heads, which do not divide the " << features(value)
+                               << " features of '" << name << "'";
   return success(succeeded(checkFeatures(op, k, "k", features(q) / heads * kvHeads)) &&
+                 succeeded(checkFeatures(op, o, "o", features(v) / kvHeads * heads)) &&
                  succeeded(checkFeatures(op, lse, "lse", heads)));
 }
 
@@ -133,12 +136,18 @@ LogicalResult checkParts(Operation *op, Value whole, StringRef name, ValueRange 
   return checkFeatures(op, whole, name, sum);
 }
 
+LogicalResult checkRepeated(Operation *op, Value one, Value all) {
+  if (features(one) > 0 && features(all) % features(one) == 0)
+    return success();
+  return op->emitOpError() << "has " << features(all) << " features, which do not repeat " << features(one);
+}
+
 template <typename Op> LogicalResult checkAttentionGradient(Op op) {
   if (!op.getDkAccumulator() != !op.getDvAccumulator())
     return op.emitOpError("has one of its two accumulators; give both or none");
   if (failed(checkSoftcap(op, op.getSoftcap())))
     return failure();
-  return checkHeads(op, op.getQ(), op.getK(), op.getLse(), op.getHeads(), op.getKvHeads());
+  return checkHeads(op, op.getQ(), op.getK(), op.getV(), op.getO(), op.getLse(), op.getHeads(), op.getKvHeads());
 }
 
 LogicalResult checkGate(Operation *op, StringRef activation) {
@@ -214,7 +223,7 @@ LogicalResult RepeatRowOp::verify() {
 LogicalResult AttentionOp::verify() {
   if (failed(checkCapacity(*this, {getK(), getV()}, getCapacity())) || failed(checkSoftcap(*this, getSoftcap())))
     return failure();
-  return checkHeads(*this, getQ(), getK(), getLse(), getHeads(), getKvHeads());
+  return checkHeads(*this, getQ(), getK(), getV(), getOutput(), getLse(), getHeads(), getKvHeads());
 }
 LogicalResult AppendOp::verify() {
   if (getCapacity() <= 0)
@@ -224,7 +233,7 @@ LogicalResult AppendOp::verify() {
 LogicalResult BidirectionalAttentionOp::verify() {
   if (failed(checkSoftcap(*this, getSoftcap())))
     return failure();
-  return checkHeads(*this, getQ(), getK(), getLse(), getHeads(), getKvHeads());
+  return checkHeads(*this, getQ(), getK(), getV(), getOutput(), getLse(), getHeads(), getKvHeads());
 }
 LogicalResult AttentionGradientOp::verify() { return checkAttentionGradient(*this); }
 LogicalResult BidirectionalAttentionGradientOp::verify() { return checkAttentionGradient(*this); }
@@ -241,6 +250,8 @@ LogicalResult SplitOp::verify() { return checkParts(*this, getX(), "x", getResul
 LogicalResult ConcatOp::verify() {
   return checkParts(*this, getResult(), "result", getParts(), getGroups().value_or(1));
 }
+LogicalResult RepeatOp::verify() { return checkRepeated(*this, getX(), getResult()); }
+LogicalResult RepeatGradientOp::verify() { return checkRepeated(*this, getResult(), getDy()); }
 LogicalResult LogProbabilityOp::verify() {
   return success(succeeded(checkHead(*this)) &&
                  succeeded(checkFeatures(*this, getLogProbabilities(), "log_probabilities", 1)) &&

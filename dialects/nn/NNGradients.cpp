@@ -203,6 +203,21 @@ LogicalResult SplitOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotange
   return success();
 }
 
+LogicalResult ConcatOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
+                                      MutableArrayRef<Value> gradients) {
+  auto split = SplitOp::create(builder, getLoc(), getParts().getTypes(), cotangents[0], getGroupsAttr());
+  for (auto [i, part] : llvm::enumerate(split.getResults()))
+    if (wanted.test(i))
+      gradients[i] = part;
+  return success();
+}
+
+LogicalResult RepeatOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &,
+                                      MutableArrayRef<Value> gradients) {
+  gradients[0] = RepeatGradientOp::create(builder, getLoc(), getX().getType(), cotangents[0]);
+  return success();
+}
+
 // Uses all of its operands: the softmax is computed again. Where the entropy has no cotangent, nothing is asked of it.
 LogicalResult LogProbabilityOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents,
                                               const SmallBitVector &wanted, MutableArrayRef<Value> gradients) {

@@ -306,7 +306,8 @@ def NN_AttentionOp : NN_KernelOp<"attention", [AttrSizedOperandSegments, Differe
   let summary = "Causal attention with grouped heads";
   let description = [{
     Per head, with keys starts[t] ≤ j ≤ t (and j > t − window where window > 0) and s = scale q kᵀ, or c tanh(scale q kᵀ / c) with a
-    `softcap` c > 0: p = softmax(s), o = p v, lse = log Σ exp(s). q, o [B,T,H·d], k, v [B,T,K·d], lse [B,T,H]; head h reads kv head h / (H/K). With
+    `softcap` c > 0: p = softmax(s), o = p v, lse = log Σ exp(s). q [B,T,H·d], k [B,T,K·d], v [B,T,K·e], o [B,T,H·e],
+    lse [B,T,H]; head h reads kv head h / (H/K). Values may have a width e of their own. With
     `capacity`, k and v are states of nn.append: they have what earlier steps left as well. `sinks` [H] has one more score
     for each head, which counts in Σ exp(s), has no value, and is no output's: what is left of it is lse.
   }];
@@ -466,10 +467,24 @@ def NN_SplitOp : NN_KernelOp<"split", [Differentiable]> {
   let results = (outs Variadic<Tokens>:$results);
   let hasVerifier = 1;
 }
-def NN_ConcatOp : NN_KernelOp<"concat"> {
+def NN_ConcatOp : NN_KernelOp<"concat", [Differentiable]> {
   let summary = "Features side by side";
-  let description = "y = [x_0, x_1, ...] along the features, or along those of each group; split's pullback.";
+  let description = "y = [x_0, x_1, ...] along the features, or along those of each group. It and split are each other's pullback.";
   let arguments = (ins Variadic<Tokens>:$parts, OptionalAttr<I64Attr>:$groups);
+  let results = (outs Tokens:$result);
+  let hasVerifier = 1;
+}
+def NN_RepeatOp : NN_KernelOp<"repeat", [Differentiable]> {
+  let summary = "Features side by side, again and again";
+  let description = "y = [x, x, ...], as many as there is room for: what all heads have in common, for each of them.";
+  let arguments = (ins Tokens:$x);
+  let results = (outs Tokens:$result);
+  let hasVerifier = 1;
+}
+def NN_RepeatGradientOp : NN_KernelOp<"repeat_gradient"> {
+  let summary = "The cotangent of repeat's input";
+  let description = "dx = the sum of dy's parts, each as wide as dx.";
+  let arguments = (ins Tokens:$dy);
   let results = (outs Tokens:$result);
   let hasVerifier = 1;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/bundle/kernel_rules.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace mebp {
@@ -49,14 +50,20 @@ static Status checkHeads(const KernelShape &shape) {
   const Attributes &attributes = shape.attributes;
   if (attributes.heads <= 0 || attributes.kvHeads <= 0 || attributes.heads % attributes.kvHeads != 0)
     return wrong(shape, "has heads that kv_heads does not divide");
-  if (shape['H'] != attributes.heads || shape['Q'] % attributes.heads != 0 ||
-      shape['Q'] / attributes.heads * attributes.kvHeads != shape['U'])
+  auto fit = [&](int64_t queries, int64_t keys) {
+    return queries % attributes.heads == 0 && queries / attributes.heads * attributes.kvHeads == keys;
+  };
+  if (shape['H'] != attributes.heads || !fit(shape['Q'], shape['U']) || !fit(shape['O'], shape['W']))
     return wrong(shape, "has columns that do not fit its heads");
   return Status();
 }
 
 static Status checkRow(const KernelShape &shape) {
   return shape.attributes.offset < shape['R'] ? Status() : wrong(shape, "takes a row beyond its table");
+}
+
+static Status checkRepeat(const KernelShape &shape) {
+  return shape['G'] % shape['F'] == 0 ? Status() : wrong(shape, "has columns that do not repeat others");
 }
 
 static Status checkState(const KernelShape &shape) {
@@ -105,7 +112,7 @@ static std::pair<int64_t, const char *> countOf(const KernelShape &shape, const 
     return {shape[weight.shape[1]], "longer weight rows"};
   }
   case format::Per::HeadColumn:
-    return {shape['Q'] / shape.attributes.heads, "wider heads"};
+    return {std::max(shape['Q'], shape['O']) / shape.attributes.heads, "wider heads"};
   case format::Per::Frequency:
     return {shape.attributes.frequencyCount, "more frequencies"};
   case format::Per::Expert:
@@ -141,6 +148,8 @@ Status checkRule(const KernelShape &shape, const format::KernelSignature &signat
     return checkRotary(shape);
   case format::Rule::Row:
     return checkRow(shape);
+  case format::Rule::Repeat:
+    return checkRepeat(shape);
   case format::Rule::Loss:
     return checkLoss(shape);
   case format::Rule::Entropy:

@@ -155,7 +155,7 @@ private:
     add(rows, "bias_gradient", "", {full()}, {sum(1)});
     constexpr int64_t headDim = 64;
     add(rows, "rope", "", {full()}, {out()}, {{"head_dim", headDim}, {"frequencies", 0, frequenciesOf(headDim)}});
-    for (const char *unary : {"silu", "relu", "gelu", "scale", "split", "concat"})
+    for (const char *unary : {"silu", "relu", "gelu", "scale", "split", "concat", "repeat", "repeat_gradient"})
       add(rows, unary, "", {full()}, {out()});
     const Attributes cap = {{"softcap", 30.0}};
     add(rows, "softcap", "", {full()}, {out()}, cap);

@@ -159,6 +159,16 @@ TEST(BackendKernels, Attention) {
   }
 }
 
+TEST(BackendKernels, ValuesOfAWidthOfTheirOwn) {
+  const std::vector<Attribute> attributes = {{"heads", 6}, {"kv_heads", 2}, {"scale", 0.3}};
+  const Matrix lse = {tokens, 6}, keys = {tokens, 10}, values = {tokens, 6};
+  expectAgreementInBoth({"attention", {rows(30), rows(10), rows(6)}, {rows(18), lse}, attributes});
+  expectAgreementInBoth({"attention_gradient",
+                         {rows(30), rows(10), rows(6), rows(18), lse, rows(18)},
+                         {rows(30), keys, values},
+                         attributes});
+}
+
 TEST(BackendKernels, Activations) {
   for (const char *name : {"silu", "relu", "gelu"})
     for (double approximation : {0, 1}) {
@@ -191,6 +201,8 @@ TEST(BackendKernels, Elementwise) {
   expectAgreementInBoth({"split", {rows(37)}, {rows(5), rows(1), rows(31)}});
   expectAgreementInBoth({"concat", {rows(5), rows(1), rows(31)}, {rows(37)}});
   expectAgreementInBoth({"split", {rows(36)}, {rows(12), rows(3), rows(21)}, {{"groups", 3}}});
+  expectAgreementInBoth({"repeat", {rows(12)}, {rows(36)}});
+  expectAgreementInBoth({"repeat_gradient", {rows(36)}, {rows(12)}});
   expectAgreementInBoth({"concat", {rows(12), rows(3), rows(21)}, {rows(36)}, {{"groups", 3}}});
   expectAgreementInBoth({"split", {rows(74)}, {rows(37), rows(37)}, {{"groups", 37}}});
   expectAgreementInBoth({"concat", {rows(37), rows(37)}, {rows(74)}, {{"groups", 37}}});

@@ -25,6 +25,7 @@ FAMILIES = [
     "phi",
     "qwen3_moe",
     "glm4_moe",
+    "deepseek_v3",
 ]
 
 

@@ -174,6 +174,13 @@ def test_families_by_what_is_missing(model_type: str, fields: dict, words: str, 
     assert words in refusal(tmp_path / "model", tmp_path, shape_only=True)
 
 
+def test_queries_that_see_chosen_keys(tmp_path: Path) -> None:
+    """What chooses them would be left out."""
+    model = models.build("deepseek_v3", model_type="deepseek_v32", index_head_dim=16, index_n_heads=2, index_topk=4)
+    line = "DeepseekV32Attention lets queries see chosen keys alone; mebp cannot train sparse attention yet"
+    assert refusal(model, tmp_path).endswith(line)
+
+
 def test_experts_in_another_form() -> None:
     """As Nemotron-H has them."""
     module = SimpleNamespace(is_transposed=False, has_bias=False, is_concatenated=True, has_gate=False)

@@ -109,10 +109,11 @@ format::Program turning(uint64_t frequencies) {
   });
 }
 
-format::Program attending(uint64_t columns) {
+format::Program attending(uint64_t columns, uint64_t values, uint64_t results, double heads = 1) {
   return forwardWith([&](ProgramBuilder &b) {
-    uint32_t x = filled(b, b.tokens(columns));
-    b.kernel("attention", {x, x, x}, {b.tokens(columns), b.tokens(1)}, {{"heads", 1}, {"kv_heads", 1}});
+    uint32_t x = filled(b, b.tokens(columns)), v = filled(b, b.tokens(values));
+    b.kernel("attention", {x, x, v}, {b.tokens(results), b.tokens(static_cast<uint64_t>(heads))},
+             {{"heads", heads}, {"kv_heads", heads}});
   });
 }
 
@@ -130,6 +131,10 @@ TEST(ValidateLimits, ABiasHasAPartForEachExpert) {
             "program 'layer.forward': step 5: 'expert_linear' has a bias that does not fit its experts");
 }
 
+format::Program repeating(uint64_t columns) {
+  return forwardWith([&](ProgramBuilder &b) { b.kernel("repeat", {filled(b, b.tokens(8))}, {b.tokens(columns)}); });
+}
+
 TEST(ValidateLimits, CallsFitTheWorkspace) {
   EXPECT_EQ(refusalOf(multiplying(43690), false, MEBP_OK), "");
   EXPECT_EQ(refusalOf(multiplying(43691), false, MEBP_UNSUPPORTED),
@@ -143,9 +148,20 @@ TEST(ValidateLimits, CallsFitTheWorkspace) {
   EXPECT_EQ(refusalOf(turning(65536), false, MEBP_OK), "");
   EXPECT_EQ(refusalOf(turning(65537), false, MEBP_UNSUPPORTED),
             "program 'layer.forward': step 1: 'rope' has more frequencies than kernels have room for");
-  EXPECT_EQ(refusalOf(attending(1024), false, MEBP_OK), "");
-  EXPECT_EQ(refusalOf(attending(1025), false, MEBP_UNSUPPORTED),
-            "program 'layer.forward': step 1: 'attention' has wider heads than kernels have room for");
+  const char *wider = "program 'layer.forward': step 2: 'attention' has wider heads than kernels have room for";
+  EXPECT_EQ(refusalOf(attending(1024, 1024, 1024), false, MEBP_OK), "");
+  EXPECT_EQ(refusalOf(attending(1025, 8, 8), false, MEBP_UNSUPPORTED), wider);
+  EXPECT_EQ(refusalOf(attending(8, 1025, 1025), false, MEBP_UNSUPPORTED), wider);
+}
+
+TEST(ValidateLimits, ColumnsFitEachOther) {
+  const char *unfit = "program 'layer.forward': step 2: 'attention' has columns that do not fit its heads";
+  EXPECT_EQ(refusalOf(attending(8, 6, 6, 2), false, MEBP_OK), "");
+  EXPECT_EQ(refusalOf(attending(8, 6, 8, 2), false, MEBP_CORRUPT), unfit);
+  EXPECT_EQ(refusalOf(attending(8, 5, 5, 2), false, MEBP_CORRUPT), unfit);
+  EXPECT_EQ(refusalOf(repeating(24), false, MEBP_OK), "");
+  EXPECT_EQ(refusalOf(repeating(25), false, MEBP_CORRUPT),
+            "program 'layer.forward': step 1: 'repeat' has columns that do not repeat others");
 }
 
 } // namespace

@@ -34,6 +34,21 @@ _EXPERTS = {
     "num_experts_per_tok": 3,
     "moe_intermediate_size": 56,
 }
+_LATENT = {
+    **{name: value for name, value in _DECODER.items() if name != "head_dim"},
+    "num_key_value_heads": 4,
+    "q_lora_rank": 40,
+    "kv_lora_rank": 35,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 14,
+    "v_head_dim": 20,
+    "first_k_dense_replace": 1,
+    "moe_intermediate_size": 56,
+    "n_routed_experts": 6,
+    "num_experts_per_tok": 3,
+    "n_group": 3,
+    "topk_group": 2,
+}
 _GPT2 = {
     "n_embd": 60,
     "n_layer": 2,
@@ -75,6 +90,9 @@ _FAMILIES: dict[str, dict] = {
     "qwen3_moe": {**_DECODER, **_EXPERTS, "mlp_only_layers": [1]},
     "glm4_moe": {**_DECODER, **_EXPERTS, "n_group": 3, "topk_group": 2, "first_k_dense_replace": 1},
     "granitemoe": {**_DECODER, **_EXPERTS},
+    "deepseek_v2": {**_LATENT, "topk_method": "group_limited_greedy"},
+    "deepseek_v3": _LATENT,
+    "minicpm3": {**_LATENT, "v_head_dim": 30},
     "granite_swa": {**_DECODER, "sliding_window": 9},
     "granitemoe_swa": {**_DECODER, **_EXPERTS, "sliding_window": 9},
     "gpt_oss": {**_DECODER, **_EXPERTS, "intermediate_size": 64, "sliding_window": 9},

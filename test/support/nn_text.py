@@ -100,6 +100,11 @@ def _split(x, sizes, groups=1, **_):
     return tuple(part.reshape(*x.shape[:-1], -1) for part in parts)
 
 
+def _concat(*parts, groups=1, **_):
+    each = [part.reshape(*part.shape[:-1], groups, -1) for part in parts]
+    return np.concatenate(each, axis=-1).reshape(*parts[0].shape[:-1], -1)
+
+
 _GATES = {"silu": _silu, "gelu": _gelu, "gelu_tanh": lambda x: _gelu(x, 1)}
 
 
@@ -205,6 +210,8 @@ _KERNELS = {
     "softcap": _kernel(_softcap, "softcap"),
     "fill": lambda value, **_: np.float64(value),  # the same for all elements, whatever the shape
     "split": _split,
+    "concat": _concat,
+    "repeat": lambda x, sizes, **_: np.tile(x, sizes[0] // x.shape[-1]),
     "route": _kernel(
         _route, "score", "normalized", "epsilon", "scale", "groups", "top_groups", "best_of_group", "sizes"
     ),

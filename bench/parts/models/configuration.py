@@ -124,6 +124,21 @@ _VARIANTS = {
     "biases": {"attention_bias": True, "mlp_bias": True, "qkv_bias": True, "use_bias": True, "add_qkv_bias": True},
     "gelu": {"hidden_act": "gelu", "hidden_activation": "gelu", "activation_function": "gelu"},
 }
+# Of latent attention, which has as many key heads as query heads.
+_LATENT_VARIANTS = {
+    "biases": _VARIANTS["biases"],
+    "gelu": _VARIANTS["gelu"],
+    "queries of full rank": {"q_lora_rank": None},
+    "rotation in halves": {"rope_interleave": False},
+    "wide values": {"v_head_dim": 40},
+    "groups of experts": {
+        "n_routed_experts": 8,
+        "n_group": 4,
+        "topk_group": 2,
+        "num_experts_per_tok": 3,
+        "topk_method": "group_limited_greedy",
+    },
+}
 
 
 CLASSIFIES = ", classify"  # behind the type of an encoder with a head for it
@@ -139,7 +154,7 @@ def list_variants(model_type: str) -> dict[str, dict[str, object]]:
     known = _fields(CONFIG_MAPPING[model_type])
     tied = getattr(make_configuration(model_type), "tie_word_embeddings", False)
     variants = {"embeddings not tied" if tied else "tied embeddings": {"tie_word_embeddings": not tied}}
-    for label, fields in _VARIANTS.items():
+    for label, fields in (_LATENT_VARIANTS if "kv_lora_rank" in known else _VARIANTS).items():
         given = {name: value for name, value in fields.items() if name in known and known[name] != value}
         if given:
             variants[label] = given
@@ -154,6 +169,8 @@ def make_configuration(model_type: str, **fields: object) -> PreTrainedConfig:
     given = {renamed.get(name, name): size for name, size in _SIZES.items()}
     given |= {name: size for name, size in _WINDOWS.items() if isinstance(known.get(name), int)}
     given = {name: size for name, size in given.items() if name in known}
+    if "kv_lora_rank" in given:
+        given["num_key_value_heads"] = given["num_attention_heads"]
     config = kind(**{**given, **_OF_TYPE.get(model_type, {}), **fields})
     config.use_cache = False
     return config

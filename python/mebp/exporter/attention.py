@@ -47,15 +47,18 @@ def _attention(
     sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: torch.Tensor | None = None,
+    indices: torch.Tensor | None = None,
     **_: object,
 ) -> tuple[torch.Tensor, None]:
-    """query [batch, heads, sequence, width], key and value [batch, kv_heads, sequence, width] ->
-    [batch, sequence, heads, width]."""
+    """query [batch, heads, sequence, width], key [batch, kv_heads, sequence, width], value [batch, kv_heads, sequence,
+    own width] -> [batch, sequence, heads, own width]."""
     kind, sequence = type(module).__name__, query.shape[2]
     if not getattr(module, "is_causal", True) or not getattr(attention_mask, "is_causal", True):
         raise Error(f"{kind} is not causal; only decoder models can be exported")
     if s_aux is not None and s_aux.shape != query.shape[1:2]:
         raise Error(f"{kind} has attention sinks that are not one number a head; mebp cannot train these yet")
+    if indices is not None:
+        raise Error(f"{kind} lets queries see chosen keys alone; mebp cannot train sparse attention yet")
     window = windowed(sliding_window, sequence)
     if hasattr(attention_mask, "window"):
         # Attention may leave a window to the mask, as transformers' own formula does.

@@ -121,6 +121,12 @@ private:
               {rows(96), rows(32), rows(32), rows(96), lse, rows(96), sum, sum, starts(), ends()},
               {rows(96), accumulating(sum, 6), accumulating(sum, 7)}, attributes);
     }
+    // Values that are narrower than keys.
+    const Attributes narrow = {{"heads", 6}, {"kv_heads", 2}, {"scale", 0.25}};
+    const Matrix valueSum = exact(tokens(), 20);
+    addBoth("attention", {rows(96), rows(32), rows(20)}, {rows(60), lse}, narrow);
+    addBoth("attention_gradient", {rows(96), rows(32), rows(20), rows(60), lse, rows(60), sum, valueSum},
+            {rows(96), accumulating(sum, 6), accumulating(valueSum, 7)}, narrow);
     const Attributes capped = {{"heads", 6}, {"kv_heads", 2}, {"scale", 0.25}, {"softcap", 0.5}};
     addBoth("attention", {rows(96), rows(32), rows(32)}, {rows(96), lse}, capped);
     addBoth("attention_gradient", {rows(96), rows(32), rows(32), rows(96), lse, rows(96), sum, sum},
@@ -221,6 +227,8 @@ private:
     addBoth("concat", {rows(12), rows(3), rows(21)}, {rows(36)}, {{"groups", 3}});
     addBoth("split", {rows(74)}, {rows(37), rows(37)}, {{"groups", 37}});
     addBoth("concat", {rows(37), rows(37)}, {rows(74)}, {{"groups", 37}});
+    addBoth("repeat", {rows(12)}, {rows(36)});
+    addBoth("repeat_gradient", {rows(36)}, {rows(12)});
     addBoth("softcap", {rows(37)}, {rows(37)}, {{"softcap", 1.5}});
     addBoth("softcap_gradient", {rows(37), rows(37)}, {rows(37)}, {{"softcap", 1.5}});
     for (const Attributes &bounds : {Attributes{{"upper", 0.5}}, Attributes{{"lower", -0.75}, {"upper", 0.5}}}) {

@@ -29,8 +29,8 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
 !x = tensor<?x?x4xf32, #nn.tokens>
 train.block layer @layer parameters () programs {forward = @layer.forward}
 func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
-  // expected-error @below {{'nn.concat' has no gradient rule, but a trainable parameter or an earlier block lies behind it}}
-  %y = nn.concat(%x) : (!x) -> !x
+  // expected-error @below {{'nn.repeat_gradient' has no gradient rule, but a trainable parameter or an earlier block lies behind it}}
+  %y = nn.repeat_gradient(%x) : (!x) -> !x
   return %y : !x
 }
 

@@ -245,3 +245,30 @@ func.func private @groups.forward(%x: !x {train.port = #train.port<flow, "hidden
 }
 // CHECK-LABEL: func.func private @groups.backward(
 // CHECK: nn.concat({{.*}}) {groups = 2 : i64}
+
+// Values have a width of their own; what all heads have in common gets the sum of their cotangents.
+!narrow = tensor<?x?x2xf32, #nn.tokens>
+train.block layer @narrow_values parameters () programs {forward = @narrow_values.forward}
+func.func private @narrow_values.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!narrow {train.port = #train.port<flow, "hidden">}) {
+  %0:2 = nn.split(%x) : (!x) -> (!narrow, !narrow)
+  %1 = nn.repeat(%0#0) : (!narrow) -> !x
+  %2, %3 = nn.attention(%x, %1, %0#1) {heads = 2 : i64, kv_heads = 2 : i64, scale = 0.5 : f32} : (!x, !x, !narrow) -> (!narrow, tensor<?x?x2xf32, #nn.tokens>)
+  return %2 : !narrow
+}
+// CHECK-LABEL: func.func private @narrow_values.backward(
+// CHECK: %[[DQ:.*]], %[[DK:.*]], %[[DV:.*]] = nn.attention_gradient({{.*}}-> (tensor<?x?x4xf32, #nn.tokens>, tensor<?x?x4xf32, #nn.tokens>, tensor<?x?x2xf32, #nn.tokens>)
+// CHECK-NEXT: %[[DR:.*]] = nn.repeat_gradient(%[[DK]]) : (tensor<?x?x4xf32, #nn.tokens>) -> tensor<?x?x2xf32, #nn.tokens>
+// CHECK-NEXT: %[[DX:.*]] = nn.concat(%[[DR]], %[[DV]])
+// CHECK-NEXT: nn.add(%[[DQ]], %[[DX]])
+
+train.block layer @concat parameters () programs {forward = @concat.forward}
+func.func private @concat.forward(%x: !narrow {train.port = #train.port<flow, "hidden">}) -> (tensor<?x?x8xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
+  %0 = nn.silu(%x) : (!narrow) -> !narrow
+  %1 = nn.repeat(%0) : (!narrow) -> tensor<?x?x6xf32, #nn.tokens>
+  %2 = nn.concat(%1, %0) {groups = 2 : i64} : (tensor<?x?x6xf32, #nn.tokens>, !narrow) -> tensor<?x?x8xf32, #nn.tokens>
+  return %2 : tensor<?x?x8xf32, #nn.tokens>
+}
+// CHECK-LABEL: func.func private @concat.backward(
+// CHECK-SAME: %[[DY:[^ ]*]]: tensor<?x?x8xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">}
+// CHECK: %[[PARTS:.*]]:2 = nn.split(%[[DY]]) {groups = 2 : i64} : (tensor<?x?x8xf32, #nn.tokens>) -> (tensor<?x?x6xf32, #nn.tokens>, tensor<?x?x2xf32, #nn.tokens>)
+// CHECK-NEXT: nn.repeat_gradient(%[[PARTS]]#0)

@@ -84,3 +84,61 @@ func.func @main(%ids: !ids) -> tensor<2x6x3xf32> {
   %1 = nn.onnx "Slice"(%0) {axis = 2 : i64, start = 0 : i64, step = 3 : i64} : (!x) -> tensor<2x6x3xf32>
   return %1 : tensor<2x6x3xf32>
 }
+
+// -----
+
+// Of neither operand of a product alone may the order of features change.
+!ids = tensor<2x6xi64>
+!x = tensor<2x6x8xf32>
+nn.parameter @table : tensor<16x8xf32>
+func.func @main(%ids: !ids) -> !x {
+  %table = nn.read_parameter @table : tensor<16x8xf32>
+  %0 = nn.onnx "Gather"(%table, %ids) {axis = 0 : i64} : (tensor<16x8xf32>, !ids) -> !x
+  // expected-error @below {{it parts rotated pairs, and that not of queries and keys alike}}
+  %1 = nn.onnx "RotaryEmbedding"(%0) {apart, frequencies = array<f32: 1.0>, interleaved = 1 : i64, position_axis = -2 : i64} : (!x) -> !x
+  return %1 : !x
+}
+
+// -----
+
+!ids = tensor<2x6xi64>
+!x = tensor<2x6x8xf32>
+nn.parameter @table : tensor<16x8xf32>
+func.func @main(%ids: !ids) -> tensor<2x12x8xf32> {
+  %table = nn.read_parameter @table : tensor<16x8xf32>
+  %0 = nn.onnx "Gather"(%table, %ids) {axis = 0 : i64} : (tensor<16x8xf32>, !ids) -> !x
+  // expected-error @below {{only features can be joined}}
+  %1 = nn.onnx "Concat"(%0, %0) {axis = 1 : i64} : (!x, !x) -> tensor<2x12x8xf32>
+  return %1 : tensor<2x12x8xf32>
+}
+
+// -----
+
+!ids = tensor<2x6xi64>
+!x = tensor<2x6x8xf32>
+nn.parameter @table : tensor<16x8xf32>
+func.func @main(%ids: !ids) -> tensor<2x6x4x4xf32> {
+  %table = nn.read_parameter @table : tensor<16x8xf32>
+  %0 = nn.onnx "Gather"(%table, %ids) {axis = 0 : i64} : (tensor<16x8xf32>, !ids) -> !x
+  %1 = nn.onnx "Reshape"(%0) : (!x) -> tensor<2x6x2x4xf32>
+  %2 = nn.onnx "Transpose"(%1) {perm = array<i64: 0, 1, 3, 2>} : (tensor<2x6x2x4xf32>) -> tensor<2x6x4x2xf32>
+  // expected-error @below {{its inputs are not features of each head}}
+  %3 = nn.onnx "Concat"(%2, %2) {axis = 3 : i64} : (tensor<2x6x4x2xf32>, tensor<2x6x4x2xf32>) -> tensor<2x6x4x4xf32>
+  return %3 : tensor<2x6x4x4xf32>
+}
+
+// -----
+
+// Heads on axes that differ.
+!ids = tensor<2x6xi64>
+!x = tensor<2x6x8xf32>
+nn.parameter @table : tensor<16x8xf32>
+func.func @main(%ids: !ids) -> tensor<2x6x4x2x4xf32> {
+  %table = nn.read_parameter @table : tensor<16x8xf32>
+  %0 = nn.onnx "Gather"(%table, %ids) {axis = 0 : i64} : (tensor<16x8xf32>, !ids) -> !x
+  %1 = nn.onnx "Reshape"(%0) : (!x) -> tensor<2x6x4x1x2xf32>
+  %2 = nn.onnx "Expand"(%1) : (tensor<2x6x4x1x2xf32>) -> tensor<2x6x4x2x2xf32>
+  // expected-error @below {{its inputs are not features of the same heads}}
+  %3 = nn.onnx "Concat"(%2, %2) {axis = 4 : i64} : (tensor<2x6x4x2x2xf32>, tensor<2x6x4x2x2xf32>) -> tensor<2x6x4x2x4xf32>
+  return %3 : tensor<2x6x4x2x4xf32>
+}

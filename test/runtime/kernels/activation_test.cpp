@@ -175,6 +175,16 @@ TEST(Elementwise, PairsApart) {
   }
 }
 
+TEST(Elementwise, Repeat) {
+  for (auto [rows, columns, count] : {std::tuple{1, 1, 1}, {30, 7, 3}, {40, 64, 16}}) {
+    const Value x = Value::random(rows, columns, 1), y = Value::constant(rows, columns * count, 0);
+    expectAgreement({"repeat", {x}, {y}}, 0);
+    const Value repeated = run({"repeat", {x}, {y}}, instructionSet())[0];
+    EXPECT_EQ(Value(repeated).element(rows - 1, columns * (count - 1)), Value(x).element(rows - 1, 0));
+    expectAgreement({"repeat_gradient", {Value::random(rows, columns * count, 2)}, {x}});
+  }
+}
+
 TEST(Elementwise, Fill) {
   Attributes attributes;
   attributes.value = 3;

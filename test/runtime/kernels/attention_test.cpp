@@ -18,13 +18,16 @@ struct Shape {
   int64_t sampleLength = 0; // several in a sequence; 0: it is one
   bool hasSinks = false;
   bool isBidirectional = false;
+  int64_t values = 0; // how wide they are, if not as keys
+
+  int64_t valueDim() const { return values ? values : dim; }
 };
 
 // Sequences around the tiles of 64 keys and 32 lanes, head sizes that are no multiple of a vector, one that leaves the
 // gradient little of the workspace, one that exceeds it, and heads enough that tasks take two tiles of keys on as many
 // as three threads (24 tasks). Two have a softcap that scores reach. Then there are samples that begin within
 // tiles, at their borders, and with each token; or sinks, which are far above scores in one head and far below in
-// another. The last ones see later keys, too.
+// another. Then some see later keys, too, and in the last ones values have a width of their own.
 constexpr Shape shapes[] = {{1, 1, 1, 1, 8, 0},
                             {3, 1, 4, 2, 5, 0},
                             {2, 40, 6, 2, 24, 0},
@@ -52,7 +55,14 @@ constexpr Shape shapes[] = {{1, 1, 1, 1, 8, 0},
                             {2, 170, 2, 2, 24, 20, 0, 37, false, true},
                             {1, 70, 2, 1, 8, 9, 1.5f, 0, false, true},
                             {1, 65, 1, 1, 383, 0, 0, 20, false, true},
-                            {1, 20, 2, 1, 400, 0, 0, 7, false, true}};
+                            {1, 20, 2, 1, 400, 0, 0, 7, false, true},
+                            {2, 110, 2, 2, 40, 0, 0, 0, false, false, 24},
+                            {1, 130, 4, 2, 24, 50, 1.5f, 37, false, false, 33},
+                            {3, 140, 8, 8, 24, 0, 0, 0, false, false, 16},
+                            {1, 70, 6, 2, 5, 0, 0, 0, true, false, 64},
+                            {1, 65, 1, 1, 33, 0, 0, 0, false, false, 383},
+                            {1, 20, 2, 1, 400, 0, 0, 0, false, false, 7},
+                            {2, 70, 6, 2, 24, 0, 0, 37, false, true, 40}};
 
 Attributes attributesOf(const Shape &shape) {
   Attributes attributes;
@@ -65,9 +75,10 @@ Attributes attributesOf(const Shape &shape) {
 struct Case {
   explicit Case(const Shape &shape)
       : shape(shape), tokens(shape.batch * shape.sequence), width(shape.heads * shape.dim),
-        kvWidth(shape.kvHeads * shape.dim), q(Value::random(tokens, width, 1, 2.0f)),
-        k(Value::random(tokens, kvWidth, 2)), v(Value::random(tokens, kvWidth, 3)),
-        upstream(Value::random(tokens, width, 4)) {
+        kvWidth(shape.kvHeads * shape.dim), valueWidth(shape.kvHeads * shape.valueDim()),
+        outWidth(shape.heads * shape.valueDim()), q(Value::random(tokens, width, 1, 2.0f)),
+        k(Value::random(tokens, kvWidth, 2)), v(Value::random(tokens, valueWidth, 3)),
+        upstream(Value::random(tokens, outWidth, 4)) {
     std::vector<int32_t> firsts, lasts;
     for (int64_t token = 0; shape.sampleLength && token < tokens; ++token) {
       const int64_t first = token % shape.sequence / shape.sampleLength * shape.sampleLength;
@@ -90,7 +101,7 @@ struct Case {
       operands.push_back(sinks);
     return {shape.isBidirectional ? "bidirectional_attention" : "attention",
             operands,
-            {Value::constant(count, width, 0), Value::constant(count, shape.heads, 0)},
+            {Value::constant(count, outWidth, 0), Value::constant(count, shape.heads, 0)},
             attributesOf(shape),
             shape.sequence};
   }
@@ -100,7 +111,7 @@ struct Case {
         withBounds({q.rows(first, count), k, v, o.rows(first, count), lse.rows(first, count),
                     upstream.rows(first, count), dk, dv},
                    first, count),
-        {Value::constant(count, width, 0), Value::constant(tokens, kvWidth, 0), Value::constant(tokens, kvWidth, 0)},
+        {Value::constant(count, width, 0), Value::constant(tokens, kvWidth, 0), Value::constant(tokens, valueWidth, 0)},
         attributesOf(shape),
         shape.sequence};
   }
@@ -113,7 +124,7 @@ struct Case {
   }
 
   Shape shape;
-  int64_t tokens, width, kvWidth;
+  int64_t tokens, width, kvWidth, valueWidth, outWidth;
   Value q, k, v, starts, ends, sinks, upstream, o, lse;
 };
 
@@ -146,7 +157,7 @@ TEST(Attention, GradientOfAChunkAddsToTheAccumulators) {
   for (const Shape &shape : shapes) {
     Case it(shape);
     int64_t first = it.tokens / 3, count = it.tokens - first - it.tokens / 4;
-    Value dk = Value::random(it.tokens, it.kvWidth, 5), dv = Value::random(it.tokens, it.kvWidth, 6);
+    Value dk = Value::random(it.tokens, it.kvWidth, 5), dv = Value::random(it.tokens, it.valueWidth, 6);
     CallSpec spec = it.backward(first, count, dk, dv);
     spec.shared = {-1, 6, 7};
     expectAgreement(spec, 5e-6, 1.0);
@@ -198,7 +209,7 @@ TEST(Attention, NoQuerySeesPadding) {
   auto cut = [&](const Value &whole) { return whole.rows(0, length).at(0); };
   alone.q = cut(padded.q), alone.k = cut(padded.k), alone.v = cut(padded.v), alone.upstream = cut(padded.upstream);
   for (int64_t row = length; row < length + padding; ++row)
-    for (int64_t column = 0; column < padded.width; ++column)
+    for (int64_t column = 0; column < padded.outWidth; ++column)
       padded.upstream.element(row, column) = 0;
   const auto expected = run(alone.forward(0, length), instructionSet());
   alone.o = expected[0], alone.lse = expected[1];
@@ -242,19 +253,22 @@ TEST(Attention, OfAState) {
     int64_t dim;
     int32_t window, capacity;
     float softcap = 0;
+    int64_t values = 0;
   };
   constexpr Kept cases[] = {
-      {1, 1, 0, 2, 1, 8, 0, 100},     {1, 1, 99, 3, 1, 64, 0, 100},    {2, 7, 60, 4, 2, 24, 0, 100},
-      {3, 1, 130, 6, 2, 16, 0, 200},  {1, 1, 500, 2, 2, 40, 20, 64},   {2, 1, 1000, 4, 2, 96, 100, 128},
-      {2, 30, 111, 4, 1, 16, 35, 64}, {1, 64, 700, 2, 1, 33, 60, 128}, {1, 1, 99, 3, 1, 64, 0, 100, 2.0f}};
+      {1, 1, 0, 2, 1, 8, 0, 100},           {1, 1, 99, 3, 1, 64, 0, 100},        {2, 7, 60, 4, 2, 24, 0, 100},
+      {3, 1, 130, 6, 2, 16, 0, 200},        {1, 1, 500, 2, 2, 40, 20, 64},       {2, 1, 1000, 4, 2, 96, 100, 128},
+      {2, 30, 111, 4, 1, 16, 35, 64},       {1, 64, 700, 2, 1, 33, 60, 128},     {1, 1, 99, 3, 1, 64, 0, 100, 2.0f},
+      {2, 1, 130, 6, 2, 24, 0, 200, 0, 16}, {1, 1, 99, 3, 3, 33, 0, 100, 0, 70}, {2, 7, 60, 4, 2, 24, 20, 128, 0, 33}};
   for (const Kept &it : cases) {
     Attributes attributes = attributesOf({it.batch, it.count, it.heads, it.kvHeads, it.dim, it.window});
     attributes.capacity = it.capacity, attributes.softcap = it.softcap;
     const int64_t rows = it.batch * it.count, kept = it.batch * it.capacity;
     Value q = Value::random(rows, it.heads * it.dim, 1, 2.0f), k = Value::random(kept, it.kvHeads * it.dim, 2);
-    Value v = Value::random(kept, it.kvHeads * it.dim, 3);
+    const int64_t valueDim = it.values ? it.values : it.dim;
+    Value v = Value::random(kept, it.kvHeads * valueDim, 3);
     CallSpec spec = {
-        "attention", {q, k, v}, {Value::constant(rows, it.heads * it.dim, 0), Value::constant(rows, it.heads, 0)},
+        "attention", {q, k, v}, {Value::constant(rows, it.heads * valueDim, 0), Value::constant(rows, it.heads, 0)},
         attributes,  it.count,  {},
         it.position};
     expectAgreement(spec, 3e-6);

@@ -69,20 +69,21 @@ TEST(Gradient, RopeIsItsInverseWithTheSameScale) {
   }
 }
 
-// Calls body(attributes, q, k, v, upstream) with and without a window and a cap: two items of 6 tokens.
+// Calls body(attributes, q, k, v, upstream) with and without a window and a cap, with heads of 3 features and values of
+// as many, fewer or more: two items of 6 tokens.
 template <typename Body> static void forEachAttention(const Body &body) {
-  for (auto [window, softcap] : {std::pair{0, 0.0f}, {3, 0.0f}, {0, 1.5f}}) {
+  for (auto [window, softcap, values] : {std::tuple{0, 0.0f, 3}, {3, 0.0f, 2}, {0, 1.5f, 5}}) {
     Attributes attributes;
     attributes.heads = 4, attributes.kvHeads = 2, attributes.scale = 0.6f, attributes.window = window;
     attributes.softcap = softcap;
-    body(attributes, Value::random(12, 12, 1), Value::random(12, 6, 2), Value::random(12, 6, 3),
-         Value::random(12, 12, 4));
+    body(attributes, Value::random(12, 12, 1), Value::random(12, 6, 2), Value::random(12, 2 * values, 3),
+         Value::random(12, 4 * values, 4));
   }
 }
 
 TEST(Gradient, Attention) {
   forEachAttention([](Attributes attributes, const Value &q, const Value &k, const Value &v, const Value &upstream) {
-    CallSpec forward{"attention", {q, k, v}, {q, Value::constant(12, 4, 0)}, attributes, 6};
+    CallSpec forward{"attention", {q, k, v}, {upstream, Value::constant(12, 4, 0)}, attributes, 6};
     auto results = run(forward, InstructionSet::Reference);
     CallSpec gradient{
         "attention_gradient", {q, k, v, results[0], results[1], upstream, {}, {}}, {q, k, v}, attributes, 6};
@@ -102,7 +103,8 @@ TEST(Gradient, BidirectionalAttention) {
   forEachAttention([](Attributes attributes, const Value &q, const Value &k, const Value &v, const Value &upstream) {
     const Value starts = Value::integers({0, 0, 0, 0, 4, 4, 0, 1, 1, 1, 1, 5});
     const Value ends = Value::integers({4, 4, 4, 4, 6, 6, 1, 5, 5, 5, 5, 6});
-    CallSpec forward{"bidirectional_attention", {q, k, v, starts, ends}, {q, Value::constant(12, 4, 0)}, attributes, 6};
+    CallSpec forward{
+        "bidirectional_attention", {q, k, v, starts, ends}, {upstream, Value::constant(12, 4, 0)}, attributes, 6};
     auto results = run(forward, InstructionSet::Reference);
     CallSpec gradient{"bidirectional_attention_gradient",
                       {q, k, v, results[0], results[1], upstream, {}, {}, starts, ends},
@@ -179,6 +181,11 @@ TEST(Gradient, Experts) {
   CallSpec gradient{"expert_sum_gradient", {dy, weights, dout}, {dy, weights}};
   expectGradient(sum, 0, dout, gradient, 0);
   expectGradient(sum, 1, dout, gradient, 1);
+}
+
+TEST(Gradient, Repeat) {
+  Value x = Value::random(3, 4, 1), dy = Value::random(3, 12, 2);
+  expectGradient({"repeat", {x}, {dy}}, 0, dy, {"repeat_gradient", {dy}, {x}});
 }
 
 TEST(Gradient, PartsOfGroups) {

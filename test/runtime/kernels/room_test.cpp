@@ -65,6 +65,14 @@ TEST(Room, HoldsTheWidestHeads) {
   spec.attributes.heads = spec.attributes.kvHeads = 1;
   spec.sequence = 3;
   expectRoom(spec);
+  for (bool areKeys : {false, true}) {
+    CallSpec other = spec;
+    for (size_t i : areKeys ? std::vector<size_t>{0, 1} : std::vector<size_t>{2})
+      other.operands[i] = Value::random(3, 5, 1);
+    if (!areKeys)
+      other.results[0] = Value::constant(3, 5, 0);
+    expectRoom(other);
+  }
   spec.name = "attention_gradient";
   spec.operands = {wide, wide, wide, wide, narrow, wide};
   spec.results = {Value::constant(3, dim, 0), Value::constant(3, dim, 0), Value::constant(3, dim, 0)};

@@ -115,6 +115,8 @@ private:
     add("scale", {x}, {x}, {{"alpha", -0.7}});
     add("split", {x}, {rows(512), rows(512)});
     add("concat", {rows(512), rows(512)}, {x});
+    add("repeat", {rows(64)}, {x});
+    add("repeat_gradient", {x}, {rows(64)});
     add("fill", {}, {x}, {{"value", 0.3}});
   }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// q, o, do, dq [N,H*d] (maybe a chunk of the tokens), lse [N,H]; k, v, dk, dv [S,K*d], all tokens or a
-// state. Scores are computed
-// again wherever they are needed, so nothing of T x T is stored. starts, ends [N,1], sinks [1,H].
+// q, dq [N,H*d], o, do [N,H*e] (maybe a chunk of the tokens), lse [N,H]; k, dk [S,K*d], v, dv [S,K*e], all tokens or a
+// state. Scores are computed again wherever they are needed, so nothing of T x T is stored. starts, ends [N,1], sinks
+// [1,H].
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/reference/kernels.h"
 
@@ -28,29 +28,30 @@ static void attend(const Call &call, const Context &context, const Sight &sight)
   const Tensor &q = call.operands[0], &k = call.operands[1], &v = call.operands[2];
   const Tensor &o = call.results[0], &lse = call.results[1], &sinks = sinksOf(call, sight);
   const Attributes &attributes = call.attributes;
-  int64_t dim = q.columns / attributes.heads, group = attributes.heads / attributes.kvHeads;
+  int64_t group = attributes.heads / attributes.kvHeads;
+  int64_t dim = q.columns / attributes.heads, valueDim = v.columns / attributes.kvHeads;
   auto *sums = reinterpret_cast<double *>(context.workspace);
   for (int64_t n = 0; n < q.rows; ++n)
     for (int64_t head = 0; head < attributes.heads; ++head) {
       Place place = placeOf(q, n, context);
       auto keyAt = [&](int64_t j) { return rowOfKey(place.item, j, attributes.capacity, context); };
-      int64_t column = head / group * dim;
+      int64_t column = head / group * dim, valueColumn = head / group * valueDim;
       const Row query = rowOf(q, n) + head * dim;
       const Sight::Keys keys = sight.keysOf(n, place.position);
       const double sink = sinks.present() ? sinkOf(sinks, head) : -INFINITY;
       double maximum = sink;
       for (int64_t j = keys.first; j < keys.end; ++j)
         maximum = std::max(maximum, scoreOf(dot(query, rowOf(k, keyAt(j)) + column, dim), attributes));
-      std::fill_n(sums, dim, 0.0);
+      std::fill_n(sums, valueDim, 0.0);
       double total = std::exp(sink - maximum);
       for (int64_t j = keys.first; j < keys.end; ++j) {
         double p = std::exp(scoreOf(dot(query, rowOf(k, keyAt(j)) + column, dim), attributes) - maximum);
         total += p;
-        for (int64_t c = 0; c < dim; ++c)
-          sums[c] += p * rowOf(v, keyAt(j))[column + c];
+        for (int64_t c = 0; c < valueDim; ++c)
+          sums[c] += p * rowOf(v, keyAt(j))[valueColumn + c];
       }
-      for (int64_t c = 0; c < dim; ++c)
-        rowOf(o, n).set(head * dim + c, static_cast<float>(sums[c] / total));
+      for (int64_t c = 0; c < valueDim; ++c)
+        rowOf(o, n).set(head * valueDim + c, static_cast<float>(sums[c] / total));
       floatRowOf(lse, n)[head] = static_cast<float>(maximum + std::log(total));
     }
 }
@@ -76,7 +77,7 @@ namespace {
 struct Gradient {
   const Tensor &q, &k, &v, &o, &lse, &upstream;
   const Attributes &attributes;
-  int64_t dim, group;
+  int64_t dim, valueDim, group;
 
   double score(int64_t n, int64_t head, int64_t token) const {
     return scoreOf(dot(rowOf(q, n) + head * dim, rowOf(k, token) + head / group * dim, dim), attributes);
@@ -86,11 +87,11 @@ struct Gradient {
   }
   // dL/d(product of query and key).
   double scoreGradient(int64_t n, int64_t head, int64_t token, double p) const {
-    const Row dout = rowOf(upstream, n) + head * dim;
-    double mean = dot(dout, rowOf(o, n) + head * dim, dim);
+    const Row dout = rowOf(upstream, n) + head * valueDim;
+    double mean = dot(dout, rowOf(o, n) + head * valueDim, valueDim);
     double bounded = attributes.softcap > 0 ? score(n, head, token) / attributes.softcap : 0;
     double slope = attributes.scale * (1 - bounded * bounded);
-    return slope * p * (dot(dout, rowOf(v, token) + head / group * dim, dim) - mean);
+    return slope * p * (dot(dout, rowOf(v, token) + head / group * valueDim, valueDim) - mean);
   }
 };
 
@@ -108,8 +109,9 @@ static void attendBack(const Call &call, const Context &context, const Sight &si
                     call.operands[5],
                     attributes,
                     call.operands[0].columns / attributes.heads,
+                    call.operands[2].columns / attributes.kvHeads,
                     attributes.heads / attributes.kvHeads};
-  int64_t dim = gradient.dim, group = gradient.group;
+  int64_t dim = gradient.dim, valueDim = gradient.valueDim, group = gradient.group;
   auto *keySums = reinterpret_cast<double *>(context.workspace), *valueSums = keySums + dim;
 
   for (int64_t n = 0; n < dq.rows; ++n)
@@ -130,7 +132,7 @@ static void attendBack(const Call &call, const Context &context, const Sight &si
   for (int64_t token = 0; token < dk.rows; ++token)
     for (int64_t kvHead = 0; kvHead < attributes.kvHeads; ++kvHead) {
       Place key = {token / context.sequence, token % context.sequence};
-      std::fill_n(keySums, 2 * dim, 0.0);
+      std::fill_n(keySums, dim + valueDim, 0.0);
       for (int64_t n = 0; n < gradient.q.rows; ++n) {
         Place query = placeOf(gradient.q, n, context);
         const Sight::Keys keys = sight.keysOf(n, query.position);
@@ -139,17 +141,17 @@ static void attendBack(const Call &call, const Context &context, const Sight &si
         for (int64_t head = kvHead * group; head < (kvHead + 1) * group; ++head) {
           double p = gradient.probability(n, head, token);
           double ds = gradient.scoreGradient(n, head, token, p);
-          for (int64_t c = 0; c < dim; ++c) {
+          for (int64_t c = 0; c < dim; ++c)
             keySums[c] += ds * rowOf(gradient.q, n)[head * dim + c];
-            valueSums[c] += p * rowOf(gradient.upstream, n)[head * dim + c];
-          }
+          for (int64_t c = 0; c < valueDim; ++c)
+            valueSums[c] += p * rowOf(gradient.upstream, n)[head * valueDim + c];
         }
       }
-      float *keyOut = floatRowOf(dk, token) + kvHead * dim, *valueOut = floatRowOf(dv, token) + kvHead * dim;
-      for (int64_t c = 0; c < dim; ++c) {
+      float *keyOut = floatRowOf(dk, token) + kvHead * dim, *valueOut = floatRowOf(dv, token) + kvHead * valueDim;
+      for (int64_t c = 0; c < dim; ++c)
         keyOut[c] = static_cast<float>(keySums[c] + (dkBefore.present() ? keyOut[c] : 0.0f));
+      for (int64_t c = 0; c < valueDim; ++c)
         valueOut[c] = static_cast<float>(valueSums[c] + (dvBefore.present() ? valueOut[c] : 0.0f));
-      }
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// a, b, x, y [N,F]; split and concat cut and join columns.
+// a, b, x, y [N,F]; split and concat cut and join columns; repeat has x [N,F] and y [N,G], G a multiple of F.
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/reference/kernels.h"
 
@@ -50,6 +50,24 @@ static void concat(const Call &call, const Context &) {
               [](Row part, Row whole, int64_t size) { copyRow(part, whole, size); });
 }
 
+static void repeat(const Call &call, const Context &) {
+  const Tensor &x = call.operands[0], &y = call.results[0];
+  for (int64_t n = 0; n < y.rows; ++n)
+    for (int64_t column = 0; column < y.columns; column += x.columns)
+      copyRow(rowOf(x, n), rowOf(y, n) + column, x.columns);
+}
+
+static void repeatGradient(const Call &call, const Context &) {
+  const Tensor &dy = call.operands[0], &dx = call.results[0];
+  for (int64_t n = 0; n < dx.rows; ++n)
+    for (int64_t i = 0; i < dx.columns; ++i) {
+      double sum = 0;
+      for (int64_t column = i; column < dy.columns; column += dx.columns)
+        sum += rowOf(dy, n)[column];
+      rowOf(dx, n).set(i, static_cast<float>(sum));
+    }
+}
+
 static void fill(const Call &call, const Context &) {
   const Tensor &y = call.results[0];
   for (int64_t n = 0; n < y.rows; ++n)
@@ -57,7 +75,8 @@ static void fill(const Call &call, const Context &) {
       rowOf(y, n).set(i, call.attributes.value);
 }
 
-constexpr KernelTable elementwiseKernels = {{"add", add},     {"multiply", multiply}, {"scale", scale},
-                                            {"split", split}, {"concat", concat},     {"fill", fill}};
+constexpr KernelTable elementwiseKernels = {
+    {"add", add},       {"multiply", multiply}, {"scale", scale},   {"split", split},
+    {"concat", concat}, {"fill", fill},         {"repeat", repeat}, {"repeat_gradient", repeatGradient}};
 
 } // namespace mebp::cpu::reference

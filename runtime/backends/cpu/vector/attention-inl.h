@@ -49,16 +49,22 @@ struct AttentionShape {
   const Context &context;
   Sight sight;
   int64_t sequence, capacity;
-  int64_t kvHeads, group, dim;
-  int64_t firstItem, items; // the batch items that q touches
-  int64_t queryTiles;       // of an item and key/value head, at most
+  int64_t kvHeads, group, dim, valueDim; // dim: of queries and keys
+  int64_t firstItem, items;              // the batch items that q touches
+  int64_t queryTiles;                    // of an item and key/value head, at most
 
   AttentionShape(const Call &call, const Context &context, const Sight &sight)
       : q(call.operands[0]), context(context), sight(sight), sequence(context.sequence),
         capacity(call.attributes.capacity), kvHeads(call.attributes.kvHeads),
         group(call.attributes.heads / call.attributes.kvHeads), dim(q.columns / call.attributes.heads),
-        firstItem(q.firstRow / sequence), items(q.rows > 0 ? (q.firstRow + q.rows - 1) / sequence - firstItem + 1 : 0),
+        valueDim(call.operands[2].columns / kvHeads), firstItem(q.firstRow / sequence),
+        items(q.rows > 0 ? (q.firstRow + q.rows - 1) / sequence - firstItem + 1 : 0),
         queryTiles(ceilDivide(std::min(q.rows, sequence) * group, panelWidth)) {}
+
+  // How wide a head is in what is like queries, and in what is like keys.
+  int64_t widthInQueries(const Tensor &tensor) const { return tensor.columns / (kvHeads * group); }
+  int64_t widthInKeys(const Tensor &tensor) const { return tensor.columns / kvHeads; }
+  int64_t widest() const { return std::max(dim, valueDim); }
 };
 
 // One tile of lanes. Lanes beyond `count` see no key.
@@ -98,11 +104,11 @@ struct QueryTile {
   int64_t headOfLane(int64_t lane) const { return kvHead * shape.group + (firstLane + lane) % shape.group; }
   // Where the lane's head begins in a row of q, o or their gradients.
   Row vectorOf(const Tensor &tensor, int64_t lane) const {
-    return rowOf(tensor, rowOfLane(lane)) + headOfLane(lane) * shape.dim;
+    return rowOf(tensor, rowOfLane(lane)) + headOfLane(lane) * shape.widthInQueries(tensor);
   }
   // Where a position of this item, and the head, lie in keys or values.
   int64_t rowOfPosition(int64_t position) const { return rowOfKey(item, position, shape.capacity, shape.context); }
-  int64_t column() const { return kvHead * shape.dim; }
+  int64_t columnIn(const Tensor &keys) const { return kvHead * shape.widthInKeys(keys); }
 
   // Whether a lane may see one of these keys.
   bool reaches(int64_t position, int64_t keys) const { return position < keyEnd && position + keys > keyBegin; }

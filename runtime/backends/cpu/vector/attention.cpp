@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// q, o [N,H*d], lse [N,H]; k, v [S,K*d]; starts, ends [N,1], sinks [1,H]. A task is a tile of 32 lanes (see
-// attention-inl.h) and walks over the keys in tiles with a running softmax: when a lane's maximum grows, what it has
-// summed so far is scaled down. `Products` are F32Attention or Bf16Attention.
+// q [N,H*d], o [N,H*e], lse [N,H]; k [S,K*d], v [S,K*e]; starts, ends [N,1], sinks [1,H]. A task is a tile of 32 lanes
+// (see attention-inl.h) and walks over the keys in tiles with a running softmax: when a lane's maximum grows, what it
+// has summed so far is scaled down. `Products` are F32Attention or Bf16Attention.
 #include "runtime/backends/cpu/reference/kernels.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 
@@ -61,7 +61,7 @@ template <typename Products> struct Buffers {
 
   Buffers(const AttentionShape &shape, const Context &context, unsigned char *workspace)
       : cutter(workspace), products(shape, context) {
-    queries = products.vectors(cutter), sums = products.sums(cutter);
+    queries = products.vectors(cutter, shape.dim), sums = products.sums(cutter, shape.valueDim);
     scores = cutter.take<float>(keyTile * panelWidth);
     products.begin(cutter);
   }
@@ -77,7 +77,7 @@ static void attendTile(const Call &call, const QueryTile &tile, const Buffers<Pr
   const Tensor &sinks = sinksOf(call, tile.shape.sight);
   for (int64_t lane = 0; lane < tile.count && sinks.present(); ++lane)
     maxima[lane] = sinkOf(sinks, tile.headOfLane(lane)), sums[lane] = 1; // what a key without a value would leave
-  std::fill_n(buffers.sums, panelWidth * paddedDim(tile.shape.dim), 0.0f);
+  std::fill_n(buffers.sums, panelWidth * paddedDim(tile.shape.valueDim), 0.0f);
   products.gather(tile, tile.shape.q, buffers.queries);
 
   // Tiles of keys begin at the same positions whatever the queries: then a query's sums do not depend on its
@@ -89,7 +89,7 @@ static void attendTile(const Call &call, const QueryTile &tile, const Buffers<Pr
     tile.withSight(position, keys, [&](auto allSeen) HWY_ATTR {
       softmaxTile<allSeen>(tile, position, keys, factor, buffers.scores, maxima, sums, factors);
     });
-    products.scale(buffers.sums, factors);
+    products.scale(buffers.sums, factors, tile.shape.valueDim);
     products.addRows(tile, v, position, keys, buffers.scores, buffers.sums);
   }
 
@@ -122,7 +122,7 @@ static void attendTokens(const Call &call, const Context &context, const Attenti
 
 // False where none of these has room for the heads.
 static bool attend(const Call &call, const Context &context, const AttentionShape &shape) {
-  if (multipliesBf16(call, context, shape.dim) && Buffers<Bf16Attention>(shape, context, nullptr).cutter.fits())
+  if (multipliesBf16(call, context, shape.widest()) && Buffers<Bf16Attention>(shape, context, nullptr).cutter.fits())
     return attend<Bf16Attention>(call, context, shape), true;
   if (Buffers<F32Attention>(shape, context, nullptr).cutter.fits())
     return attend<F32Attention>(call, context, shape), true;

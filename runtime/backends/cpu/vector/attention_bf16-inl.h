@@ -19,13 +19,14 @@ namespace mebp::cpu::HWY_NAMESPACE {
 class Bf16Attention {
 public:
   struct Vectors {
-    uint16_t *transposed; // panels whose depth is a head, of all lanes: [paddedDim / 2, lanes, 2]
+    int64_t dim, padded;  // of a head
+    uint16_t *transposed; // panels whose depth is a head, of all lanes: [padded / 2, lanes, 2]
     uint16_t *straight;   // a panel for each 32 columns of a head, whose depth is the lanes: [lanes / 2, 32, 2]
   };
 
-  Bf16Attention(const AttentionShape &shape, const Context &context)
-      : products(*context.bf16), dim(shape.dim), padded(paddedDim(dim)) {}
+  Bf16Attention(const AttentionShape &shape, const Context &context) : products(*context.bf16), shape(shape) {}
   void begin(Cutter &cutter) {
+    const int64_t padded = paddedDim(shape.widest());
     gathered = cutter.take<uint16_t>(panelWidth * padded);
     room = cutter.take<uint16_t>(products.tileRows * padded);
     pairs = cutter.take<uint16_t>(keyTile * panelWidth);
@@ -36,20 +37,21 @@ public:
   }
   void end() const { products.end(); }
 
-  Vectors vectors(Cutter &cutter) const {
-    return {cutter.take<uint16_t>(panelWidth * padded), cutter.take<uint16_t>(panelWidth * padded)};
+  Vectors vectors(Cutter &cutter, int64_t dim) const {
+    const int64_t padded = paddedDim(dim);
+    return {dim, padded, cutter.take<uint16_t>(panelWidth * padded), cutter.take<uint16_t>(panelWidth * padded)};
   }
   void gather(const QueryTile &tile, const Tensor &tensor, const Vectors &out) const {
     for (int64_t lane = 0; lane < panelWidth; ++lane) {
-      int64_t present = lane < tile.count ? dim : 0;
-      uint16_t *to = gathered + lane * padded;
+      int64_t present = lane < tile.count ? out.dim : 0;
+      uint16_t *to = gathered + lane * out.padded;
       if (present)
         std::copy_n(tile.vectorOf(tensor, lane).halves(), present, to);
-      std::fill(to + present, to + padded, uint16_t(0));
+      std::fill(to + present, to + out.padded, uint16_t(0));
     }
-    const Tensor lying = matrix(gathered, panelWidth, padded, padded);
-    products.expandTransposed(lying, 0, 0, padded, out.transposed);
-    for (int64_t c = 0; c < padded; c += panelWidth)
+    const Tensor lying = matrix(gathered, panelWidth, out.padded, out.padded);
+    products.expandTransposed(lying, 0, 0, out.padded, out.transposed);
+    for (int64_t c = 0; c < out.padded; c += panelWidth)
       products.expand(lying, 0, panelWidth, c, out.straight + c * panelWidth);
   }
 
@@ -57,15 +59,17 @@ public:
                 float *scores) const {
     const Bf16Factors factors(products, keys);
     forEachTile(count, products.tileRows, products.wholeTiles, [&](int64_t first, int64_t height) {
-      auto left = factors.left(tile.rowOfPosition(position) + first, height, tile.column(), dim, room);
-      factors.multiply(height, panelWidth, 0, dim, left, vectors.transposed, scores + first * panelWidth, false);
+      auto left = factors.left(tile.rowOfPosition(position) + first, height, tile.columnIn(keys), vectors.dim, room);
+      factors.multiply(height, panelWidth, 0, vectors.dim, left, vectors.transposed, scores + first * panelWidth,
+                       false);
     });
   }
 
   // Sums for each lane: [lanes, paddedDim].
-  float *sums(Cutter &cutter) const { return cutter.take<float>(panelWidth * padded); }
-  void scale(float *sums, const float *factors) const {
+  float *sums(Cutter &cutter, int64_t dim) const { return cutter.take<float>(panelWidth * paddedDim(dim)); }
+  void scale(float *sums, const float *factors, int64_t dim) const {
     const FloatTag d;
+    const int64_t padded = paddedDim(dim);
     for (int64_t lane = 0; lane < panelWidth; ++lane, sums += padded) {
       const FloatVector factor = hn::Set(d, factors[lane]);
       for (int64_t c = 0; c < padded; c += lanes)
@@ -74,16 +78,18 @@ public:
   }
   void addRows(const QueryTile &tile, const Tensor &values, int64_t position, int64_t count, const float *weights,
                float *sums) const {
+    const int64_t dim = shape.widthInKeys(values);
     Tensor head = values;
-    head.data = static_cast<uint16_t *>(values.data) + tile.column(), head.columns = dim;
+    head.data = static_cast<uint16_t *>(values.data) + tile.columnIn(values), head.columns = dim;
     transposeWeights(weights, count);
     for (int64_t c = 0; c < dim; c += panelWidth) {
       products.expand(head, tile.rowOfPosition(position), count, c, panel);
-      multiplyAdd(panelWidth, products.wholeUnits(count), rounded, keyTile, panel, sums + c);
+      multiplyAdd(panelWidth, products.wholeUnits(count), rounded, keyTile, panel, sums + c, paddedDim(dim));
     }
   }
   void scatter(const QueryTile &tile, const float *sums, const float *factors, const Tensor &tensor) const {
     const FloatTag d;
+    const int64_t dim = shape.widthInQueries(tensor), padded = paddedDim(dim);
     for (int64_t lane = 0; lane < tile.count; ++lane, sums += padded)
       mapRow(tile.vectorOf(tensor, lane), dim,
              [&](int64_t c, int64_t) HWY_ATTR { return hn::Mul(hn::Set(d, factors[lane]), hn::LoadU(d, sums + c)); });
@@ -91,8 +97,8 @@ public:
 
   void addVectors(const QueryTile &, int64_t count, const float *weights, const Vectors &vectors, float *rows) const {
     products.round(weights, count * panelWidth, rounded);
-    for (int64_t c = 0; c < dim; c += panelWidth)
-      multiplyAdd(count, panelWidth, rounded, panelWidth, vectors.straight + c * panelWidth, rows + c);
+    for (int64_t c = 0; c < vectors.dim; c += panelWidth)
+      multiplyAdd(count, panelWidth, rounded, panelWidth, vectors.straight + c * panelWidth, rows + c, vectors.padded);
   }
 
 private:
@@ -111,18 +117,18 @@ private:
     products.expandTransposed(matrix(pairs, products.wholeUnits(keys) / 2, keyTile, keyTile), 0, 0, keyTile, rounded);
   }
 
-  // out[rows, 32], of stride paddedDim, += left[rows, depth] panel[depth, 32].
+  // out[rows, 32] += left[rows, depth] panel[depth, 32].
   void multiplyAdd(int64_t rows, int64_t depth, const uint16_t *left, int64_t leftStride, const uint16_t *panel,
-                   float *out) const {
+                   float *out, int64_t stride) const {
     forEachTile(rows, products.tileRows, products.wholeTiles, [&](int64_t first, int64_t height) {
-      products.multiply(height, depth, left + first * leftStride, leftStride, panel, out + first * padded, padded,
+      products.multiply(height, depth, left + first * leftStride, leftStride, panel, out + first * stride, stride,
                         true);
     });
   }
 
   const Bf16Products &products;
-  int64_t dim, padded;
-  uint16_t *gathered = nullptr; // a tile's vectors as they lie: [lanes, paddedDim]
+  const AttentionShape &shape;
+  uint16_t *gathered = nullptr; // a tile's vectors as they lie: [lanes, padded]
   uint16_t *room = nullptr;     // for rows of keys that cannot be taken where they lie
   uint16_t *pairs = nullptr, *rounded = nullptr;
   uint16_t *panel = nullptr;

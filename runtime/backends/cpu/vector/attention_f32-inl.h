@@ -17,46 +17,50 @@ class F32Attention {
 public:
   // A tile's vectors of q or do.
   struct Vectors {
-    float *straight;   // [lanes, paddedDim], zeros around
-    float *transposed; // [paddedDim, lanes]
+    int64_t dim, padded; // of a head
+    float *straight;     // [lanes, padded], zeros around
+    float *transposed;   // [padded, lanes]
   };
 
   // What the task's own arrays leave of the workspace holds the rows of keys and values that have to be widened; any
-  // task whose arrays fit leaves enough for some: paddedDim, and keyTile rows of a vector.
-  F32Attention(const AttentionShape &shape, const Context &) : dim(shape.dim), padded(paddedDim(dim)) {}
+  // task whose arrays fit leaves enough for some: a head, and keyTile rows of a vector.
+  F32Attention(const AttentionShape &shape, const Context &) : shape(shape) {}
   void begin(Cutter &cutter) {
     square = cutter.take<float>(panelWidth * panelWidth);
     roomFloats = cutter.floatsLeft();
-    room = cutter.take<float>(std::max(roomFloats, paddedDim(dim) + keyTile * lanes));
+    room = cutter.take<float>(std::max(roomFloats, paddedDim(shape.widest()) + keyTile * lanes));
   }
   void end() const {}
 
-  Vectors vectors(Cutter &cutter) const {
-    return {cutter.take<float>(panelWidth * padded), cutter.take<float>(panelWidth * padded)};
+  Vectors vectors(Cutter &cutter, int64_t dim) const {
+    const int64_t padded = paddedDim(dim);
+    return {dim, padded, cutter.take<float>(panelWidth * padded), cutter.take<float>(panelWidth * padded)};
   }
   void gather(const QueryTile &tile, const Tensor &tensor, const Vectors &out) const {
     for (int64_t lane = 0; lane < panelWidth; ++lane) {
-      float *to = out.straight + lane * padded;
+      float *to = out.straight + lane * out.padded;
       if (lane >= tile.count) {
-        std::fill_n(to, padded, 0.0f);
+        std::fill_n(to, out.padded, 0.0f);
         continue;
       }
       const Row from = tile.vectorOf(tensor, lane);
-      mapRow(to, padded, [&](int64_t c, int64_t) HWY_ATTR { return loadSome(from + c, std::max<int64_t>(0, dim - c)); });
+      mapRow(to, out.padded,
+             [&](int64_t c, int64_t) HWY_ATTR { return loadSome(from + c, std::max<int64_t>(0, out.dim - c)); });
     }
-    for (int64_t c = 0; c < padded; c += panelWidth)
-      transposePanel(out.straight + c, padded, out.transposed + c * panelWidth);
+    for (int64_t c = 0; c < out.padded; c += panelWidth)
+      transposePanel(out.straight + c, out.padded, out.transposed + c * panelWidth);
   }
 
   // scores[count, lanes] = `count` rows of keys, from a position on, times the vectors.
   void multiply(const QueryTile &tile, const Tensor &keys, int64_t position, int64_t count, const Vectors &vectors,
                 float *scores) const {
-    multiplyParts({keys}, tile.rowOfPosition(position), count, tile.column(), dim, vectors.transposed, scores, false);
+    multiplyParts({keys}, tile.rowOfPosition(position), count, tile.columnIn(keys), vectors.dim, vectors.transposed,
+                  scores, false);
   }
 
   // Sums of keys or values for each lane: [paddedDim, lanes].
-  float *sums(Cutter &cutter) const { return cutter.take<float>(padded * panelWidth); }
-  void scale(float *sums, const float *factors) const {
+  float *sums(Cutter &cutter, int64_t dim) const { return cutter.take<float>(paddedDim(dim) * panelWidth); }
+  void scale(float *sums, const float *factors, int64_t dim) const {
     const FloatTag d;
     for (int64_t c = 0; c < dim; ++c)
       for (int64_t lane = 0; lane < panelWidth; lane += lanes) {
@@ -67,11 +71,13 @@ public:
   // Each lane's sum += `count` rows of values, from a position on, times its weights[count, lanes].
   void addRows(const QueryTile &tile, const Tensor &values, int64_t position, int64_t count, const float *weights,
                float *sums) const {
-    multiplyParts({values, true}, tile.column(), dim, tile.rowOfPosition(position), count, weights, sums, true);
+    multiplyParts({values, true}, tile.columnIn(values), shape.widthInKeys(values), tile.rowOfPosition(position), count,
+                  weights, sums, true);
   }
   // The lanes' vectors in `tensor` = factors[lane] * their sums.
   void scatter(const QueryTile &tile, const float *sums, const float *factors, const Tensor &tensor) const {
     const FloatTag d;
+    const int64_t dim = shape.widthInQueries(tensor);
     for (int64_t c = 0; c < dim; c += panelWidth) {
       transposePanel(sums + c * panelWidth, panelWidth, square);
       for (int64_t lane = 0; lane < tile.count; ++lane)
@@ -81,10 +87,11 @@ public:
     }
   }
 
-  // rows[count, paddedDim] += weights[count, lanes] times the lanes' vectors.
+  // rows[count, padded] += weights[count, lanes] times the lanes' vectors.
   void addVectors(const QueryTile &tile, int64_t count, const float *weights, const Vectors &vectors,
                   float *rows) const {
-    multiplyTile(count, dim, tile.count, {weights, panelWidth, 1}, vectors.straight, padded, rows, padded, true);
+    multiplyTile(count, vectors.dim, tile.count, {weights, panelWidth, 1}, vectors.straight, vectors.padded, rows,
+                 vectors.padded, true);
   }
 
 private:
@@ -99,7 +106,7 @@ private:
     }
   }
 
-  int64_t dim, padded;
+  const AttentionShape &shape;
   float *square = nullptr, *room = nullptr;
   int64_t roomFloats = 0;
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// q, o, do, dq [N,H*d], lse [N,H]; k, v, dk, dv [S,K*d]; starts, ends [N,1]. Two sweeps, so that every sum has one task
-// and a fixed order however few heads there are: dk and dv by tiles of keys, dq by tiles of queries. Both recompute the
-// probabilities, which costs seven products where one sweep would need five. `Products` are F32Attention or
-// Bf16Attention.
+// q, dq [N,H*d], o, do [N,H*e], lse [N,H]; k, dk [S,K*d], v, dv [S,K*e]; starts, ends [N,1]. Two sweeps, so that every
+// sum has one task and a fixed order however few heads there are: dk and dv by tiles of keys, dq by tiles of queries.
+// Both recompute the probabilities, which costs seven products where one sweep would need five. `Products` are
+// F32Attention or Bf16Attention.
 #include "runtime/backends/cpu/reference/kernels.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 
@@ -28,12 +28,12 @@ template <typename Products> struct GradientBuffers {
 
   GradientBuffers(const AttentionShape &shape, const Context &context, unsigned char *workspace, int64_t keyTiles = 1)
       : cutter(workspace), products(shape, context) {
-    queries = products.vectors(cutter), upstream = products.vectors(cutter);
+    queries = products.vectors(cutter, shape.dim), upstream = products.vectors(cutter, shape.valueDim);
     probabilities = cutter.take<float>(keyTile * panelWidth), scores = cutter.take<float>(keyTile * panelWidth);
     Cutter other = cutter;
-    querySums = products.sums(other);
+    querySums = products.sums(other, shape.dim);
     keySums = cutter.take<float>(keyTiles * keyTile * paddedDim(shape.dim));
-    valueSums = cutter.take<float>(keyTiles * keyTile * paddedDim(shape.dim));
+    valueSums = cutter.take<float>(keyTiles * keyTile * paddedDim(shape.valueDim));
     products.begin(cutter);
   }
 };
@@ -56,7 +56,7 @@ template <typename Products> struct GradientTile : QueryTile {
     for (int64_t lane = 0; lane < panelWidth; ++lane) {
       bool active = lane < count;
       logSums[lane] = active ? floatRowOf(lse, rowOfLane(lane))[headOfLane(lane)] : 0.0f;
-      means[lane] = active ? dotRow(vectorOf(upstream, lane), vectorOf(o, lane), shape.dim) : 0.0f;
+      means[lane] = active ? dotRow(vectorOf(upstream, lane), vectorOf(o, lane), shape.valueDim) : 0.0f;
     }
   }
 
@@ -104,14 +104,14 @@ template <typename Products>
 static void sweepKeys(const AttentionShape &shape, const Call &call, const Context &context) {
   const Tensor &dk = call.results[1], &dv = call.results[2];
   const int64_t items = dk.rows / shape.sequence, keyTiles = keyTilesOfTask<Products>(shape, context, items);
-  const int64_t padded = paddedDim(shape.dim), most = keyTiles * keyTile;
+  const int64_t padded = paddedDim(shape.dim), valuePadded = paddedDim(shape.valueDim), most = keyTiles * keyTile;
   const int64_t tiles = ceilDivide(shape.sequence, most) * shape.kvHeads;
   parallelFor(context, items * tiles, [&](int64_t task, unsigned char *workspace) HWY_ATTR {
     GradientBuffers<Products> buffers(shape, context, workspace, keyTiles);
     int64_t item = task / tiles, kvHead = task % shape.kvHeads, position = task % tiles / shape.kvHeads * most;
     int64_t keys = std::min(most, shape.sequence - position);
     std::fill_n(buffers.keySums, most * padded, 0.0f);
-    std::fill_n(buffers.valueSums, most * padded, 0.0f);
+    std::fill_n(buffers.valueSums, most * valuePadded, 0.0f);
     bool inItem = item >= shape.firstItem && item < shape.firstItem + shape.items, touched = false;
     for (int64_t index = 0; inItem && index < shape.queryTiles; ++index) {
       GradientTile<Products> tile(shape, call, buffers, item, kvHead, index);
@@ -124,7 +124,7 @@ static void sweepKeys(const AttentionShape &shape, const Call &call, const Conte
         if (!tile.reaches(position + first, count))
           continue;
         tile.computeScores(position + first, count);
-        float *keySums = buffers.keySums + first * padded, *valueSums = buffers.valueSums + first * padded;
+        float *keySums = buffers.keySums + first * padded, *valueSums = buffers.valueSums + first * valuePadded;
         buffers.products.addVectors(tile, count, buffers.scores, buffers.queries, keySums);
         buffers.products.addVectors(tile, count, buffers.probabilities, buffers.upstream, valueSums);
       }
@@ -133,12 +133,13 @@ static void sweepKeys(const AttentionShape &shape, const Call &call, const Conte
     auto finish = [&](const Tensor &out, const float *sums, float factor, bool accumulates) HWY_ATTR {
       if (accumulates && !touched)
         return;
+      const int64_t width = shape.widthInKeys(out), stride = paddedDim(width);
       for (int64_t j = 0; j < keys; ++j) {
-        float *to = floatRowOf(out, item * shape.sequence + position + j) + kvHead * shape.dim;
-        mapRow(to, shape.dim, [&](int64_t c, int64_t n) HWY_ATTR {
+        float *to = floatRowOf(out, item * shape.sequence + position + j) + kvHead * width;
+        mapRow(to, width, [&](int64_t c, int64_t n) HWY_ATTR {
           const FloatTag d;
           FloatVector before = accumulates ? loadSome(to + c, n) : hn::Zero(d);
-          return hn::MulAdd(hn::Set(d, factor), loadSome(sums + j * padded + c, n), before);
+          return hn::MulAdd(hn::Set(d, factor), loadSome(sums + j * stride + c, n), before);
         });
       }
     };
@@ -179,7 +180,8 @@ template <typename Products> static void sweep(const Call &call, const Context &
 // False where none of these has room for the heads.
 static bool attendBack(const Call &call, const Context &context, bool isCausal) {
   AttentionShape shape(call, context, Sight(call, context, 8, isCausal));
-  if (multipliesBf16(call, context, shape.dim) && GradientBuffers<Bf16Attention>(shape, context, nullptr).cutter.fits())
+  if (multipliesBf16(call, context, shape.widest()) &&
+      GradientBuffers<Bf16Attention>(shape, context, nullptr).cutter.fits())
     return sweep<Bf16Attention>(call, context, shape), true;
   if (GradientBuffers<F32Attention>(shape, context, nullptr).cutter.fits())
     return sweep<F32Attention>(call, context, shape), true;

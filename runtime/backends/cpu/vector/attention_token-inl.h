@@ -20,13 +20,13 @@ class TokenAttention {
 public:
   TokenAttention(const Call &call, const AttentionShape &shape, unsigned char *workspace)
       : call(call), shape(shape), cutter(workspace), query(cutter.take<float>(paddedDim(shape.dim))),
-        sums(cutter.take<float>(paddedDim(shape.dim))), weights(cutter.take<float>(keyTile)) {}
+        sums(cutter.take<float>(paddedDim(shape.valueDim))), weights(cutter.take<float>(keyTile)) {}
 
   bool fits() const { return cutter.fits(); }
 
   void run(int64_t row, int64_t head) {
     const Place place = placeOf(shape.q, row, shape.context);
-    const int64_t firstKey = shape.sight.keysOf(row, place.position).first, column = head / shape.group * shape.dim;
+    const int64_t firstKey = shape.sight.keysOf(row, place.position).first, kvHead = head / shape.group;
     const FloatTag d;
     const Row q = rowOf(shape.q, row) + head * shape.dim;
     // Where scores are more than products, those are computed first.
@@ -34,14 +34,14 @@ public:
     mapRow(query, paddedDim(shape.dim), [&](int64_t i, int64_t) HWY_ATTR {
       return hn::Mul(hn::Set(d, scale), loadSome(q + i, std::max<int64_t>(0, shape.dim - i)));
     });
-    std::fill_n(sums, paddedDim(shape.dim), 0.0f);
+    std::fill_n(sums, paddedDim(shape.valueDim), 0.0f);
     const Tensor &sinks = sinksOf(call, shape.sight);
     float maximum = sinks.present() ? sinkOf(sinks, head) : -1e30f; // finite: differences stay numbers
     float sum = sinks.present() ? 1 : 0;
     for (int64_t tile = firstKey / keyTile * keyTile; tile <= place.position; tile += keyTile) {
       const int64_t begin = std::max(tile, firstKey), count = std::min(tile + keyTile, place.position + 1) - begin;
       const int64_t keyRow = rowOfKey(place.item, begin, shape.capacity, shape.context);
-      auto rowsOf = [&](const Tensor &tensor) { return rowOf(tensor, keyRow) + column; };
+      auto rowsOf = [&](const Tensor &tensor) { return rowOf(tensor, keyRow) + kvHead * shape.widthInKeys(tensor); };
       const Tensor &k = call.operands[1], &v = call.operands[2];
       withRows([&](auto keys) HWY_ATTR { multiplyKeys(keys, k.stride, count); }, rowsOf(k));
       if (call.attributes.softcap > 0)
@@ -49,7 +49,7 @@ public:
       const float correction = weigh(count, maximum, sum);
       withRows([&](auto values) HWY_ATTR { addValues(values, v.stride, count, correction); }, rowsOf(v));
     }
-    mapRow(rowOf(call.results[0], row) + head * shape.dim, shape.dim,
+    mapRow(rowOf(call.results[0], row) + head * shape.valueDim, shape.valueDim,
            [&](int64_t i, int64_t) HWY_ATTR { return hn::Mul(hn::Set(d, 1.0f / sum), hn::Load(d, sums + i)); });
     floatRowOf(call.results[1], row)[head] = static_cast<float>(maximum + std::log(static_cast<double>(sum)));
   }
@@ -101,10 +101,10 @@ private:
   template <typename Rows> void addValues(Rows values, int64_t stride, int64_t count, float correction) {
     constexpr int vectors = 4;
     int64_t c = 0;
-    for (; c + vectors * lanes <= shape.dim; c += vectors * lanes)
+    for (; c + vectors * lanes <= shape.valueDim; c += vectors * lanes)
       addColumns<vectors>(values + c, stride, count, correction, sums + c, lanes);
-    for (; c < shape.dim; c += lanes)
-      addColumns<1>(values + c, stride, count, correction, sums + c, shape.dim - c);
+    for (; c < shape.valueDim; c += lanes)
+      addColumns<1>(values + c, stride, count, correction, sums + c, shape.valueDim - c);
   }
   // Of so many vectors, each of whose first `left` lanes there are.
   template <int vectors, typename Rows>
@@ -126,7 +126,7 @@ private:
   const Call &call;
   const AttentionShape &shape;
   Cutter cutter;
-  float *query, *sums; // [paddedDim]
+  float *query, *sums; // padded to whole panels
   float *weights;      // [keyTile]: scores, then their exponentials
 };
 

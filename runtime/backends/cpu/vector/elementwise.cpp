@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// a, b, x, y [N,F]; split and concat cut and join columns.
+// a, b, x, y, dx [N,F]; split and concat cut and join columns; dy of what repeats x [N,G], G a multiple of F.
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 #include "runtime/backends/cpu/vector/parallel.h"
@@ -43,6 +43,21 @@ void Scale(const Call &call, const Context &context) {
              [&](int64_t i, int64_t n) HWY_ATTR { return hn::MulAdd(alpha, loadSome(from + i, n), shift); });
     };
     withRows(body, rowOf(x, row), rowOf(y, row));
+  });
+}
+
+void RepeatGradient(const Call &call, const Context &context) {
+  const Tensor &dy = call.operands[0], &dx = call.results[0];
+  parallelRows(context, dx.rows, dy.columns, [&](int64_t row) HWY_ATTR {
+    auto body = [&](auto from, auto to) HWY_ATTR {
+      mapRow(to, dx.columns, [&](int64_t i, int64_t n) HWY_ATTR {
+        FloatVector sum = loadSome(from + i, n);
+        for (int64_t column = i + dx.columns; column < dy.columns; column += dx.columns)
+          sum = hn::Add(sum, loadSome(from + column, n));
+        return sum;
+      });
+    };
+    withRows(body, rowOf(dy, row), rowOf(dx, row));
   });
 }
 
@@ -129,12 +144,14 @@ HWY_EXPORT(Multiply);
 HWY_EXPORT(Scale);
 HWY_EXPORT(Split);
 HWY_EXPORT(Concat);
+HWY_EXPORT(RepeatGradient);
 
 constexpr KernelTable elementwiseKernels = {{"add", MEBP_BEST(Add)},
                                             {"multiply", MEBP_BEST(Multiply)},
                                             {"scale", MEBP_BEST(Scale)},
                                             {"split", MEBP_BEST(Split)},
-                                            {"concat", MEBP_BEST(Concat)}};
+                                            {"concat", MEBP_BEST(Concat)},
+                                            {"repeat_gradient", MEBP_BEST(RepeatGradient)}};
 
 } // namespace mebp::cpu::vector
 #endif

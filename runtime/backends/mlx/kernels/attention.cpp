@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// q, o, do, dq [N,H*d] (maybe a chunk of the tokens), lse [N,H]; k, v, dk, dv [S,K*d], all tokens; starts, ends [N,1],
-// sinks [1,H].
+// q, dq [N,H*d], o, do [N,H*e] (maybe a chunk of the tokens), lse [N,H]; k, dk [S,K*d], v, dv [S,K*e], all tokens;
+// starts, ends [N,1], sinks [1,H].
 // Queries are taken in pieces of one batch item, each with the keys that it can see, so that scores stay small.
 #include "format/device_memory.h"
 #include "runtime/backends/mlx/kernels.h"

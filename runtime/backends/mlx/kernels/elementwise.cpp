@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// a, b, x, y [N,F]; split and concat cut and join columns.
+// a, b, x, y [N,F]; split and concat cut and join columns; repeat has x [N,F] and y [N,G], G a multiple of F.
 #include "runtime/backends/mlx/kernels.h"
 
 namespace mebp::mlx {
@@ -41,12 +41,23 @@ static void concat(Call &call) {
   call.give(0, outOfGroups(call, mx::concatenate(parts, 1)));
 }
 
+static void repeat(Call &call) {
+  const array x = call.numbers(0);
+  call.give(0, mx::tile(x, {1, static_cast<int>(call.results[0].columns) / x.shape(1)}));
+}
+
+static void repeatGradient(Call &call) {
+  const Window &dx = call.results[0];
+  call.give(0, mx::sum(mx::reshape(call.numbers(0), {dx.rows, -1, dx.columns}), 1));
+}
+
 static void fill(Call &call) {
   const Window &y = call.results[0];
   call.give(0, mx::full({y.rows, y.columns}, call.attributes.value, mx::float32));
 }
 
-constexpr KernelTable elementwiseKernels = {{"add", add},     {"multiply", multiply}, {"scale", scale},
-                                            {"split", split}, {"concat", concat},     {"fill", fill}};
+constexpr KernelTable elementwiseKernels = {
+    {"add", add},       {"multiply", multiply}, {"scale", scale},   {"split", split},
+    {"concat", concat}, {"fill", fill},         {"repeat", repeat}, {"repeat_gradient", repeatGradient}};
 
 } // namespace mebp::mlx

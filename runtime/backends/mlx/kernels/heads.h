@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Heads come in groups that share keys and values: [K, G, rows, d] beside [K, 1, keys, d].
+// Heads come in groups that share keys and values: [K, G, rows, d] beside [K, 1, keys, d]. Values have a
+// width of their own.
 #pragma once
 
 #include "runtime/backends/mlx/call.h"

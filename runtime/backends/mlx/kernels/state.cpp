@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// state, k, v [B*C,U]: of each item C rows, position p in row p mod C; rows [N,U], q, o [N,H*d], lse [N,H] of a step.
+// state, k, v [B*C,U]: of each item C rows, position p in row p mod C; rows [N,U], q [N,H*d], o [N,H*e], lse [N,H] of a
+// step.
 #include "runtime/backends/mlx/kernels.h"
 #include "runtime/backends/mlx/kernels/heads.h"
 
