@@ -128,6 +128,9 @@ struct Generation {
   int64_t positions = 0; // that a prompt and its answer may have together; 0: the bundle does not generate
 };
 
+/// The levels that a compilation can stop after, in their order.
+enum class Level { Nn, Train, Exec };
+
 struct Options {
   StepShape shape;
   Lora lora;

@@ -324,10 +324,10 @@ inline constexpr KernelSignature table[] = {
                     {exact("dlogits", "NE")}}
         .copying(4)
         .needing(expertRoom, Per::Expert),
-    KernelSignature{
-        "expert_linear",
-        {activation("x", "NX"), weight("w", "MK"), exact("ids", "NJ"), optional(inPlace(activation("addend", "NY")))},
-        {activation("y", "NY")}}
+    KernelSignature{"expert_linear",
+                    {activation("x", "NX"), weight("w", "MK"), exact("ids", "NJ"),
+                     optional(inPlace(activation("addend", "NY"))), optional(weight("bias", "1B"))},
+                    {activation("y", "NY")}}
         .costing(Cost::ExpertProduct)
         .under(Rule::Experts)
         .copying(3, 1)
@@ -370,10 +370,12 @@ inline constexpr KernelSignature table[] = {
     elementwise("relu"),
     elementwise("gelu"),
     elementwise("softcap"),
+    elementwise("clamp"),
     elementwiseGradient("silu_gradient"),
     elementwiseGradient("relu_gradient"),
     elementwiseGradient("gelu_gradient"),
     elementwiseGradient("softcap_gradient"),
+    elementwiseGradient("clamp_gradient"),
     KernelSignature{"gated", {activation("gate", "NF"), inPlace(activation("up", "NF"))}, {activation("y", "NF")}}
         .withoutRoom(),
     KernelSignature{"gated_gradient",

@@ -90,10 +90,10 @@ struct AddLora : impl::AddLoraBase<AddLora> {
     Type hiddenType = nn::getTokensType(slots * rank, element);
     if (ofExperts) {
       Value ids = ofExperts.getIds();
-      Value hidden =
-          nn::ExpertLinearOp::create(builder, op->getLoc(), hiddenType, ofExperts.getX(), a, ids, Value(), one);
+      Value hidden = nn::ExpertLinearOp::create(builder, op->getLoc(), hiddenType, ofExperts.getX(), a, ids, Value(),
+                                                Value(), one);
       Value low = nn::ExpertLinearOp::create(builder, op->getLoc(), ofExperts.getType(), hidden, b, ids,
-                                             ofExperts.getAddend(), scale);
+                                             ofExperts.getAddend(), Value(), scale);
       ofExperts.getAddendMutable().assign(low);
       return success();
     }

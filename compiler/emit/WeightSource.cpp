@@ -30,6 +30,8 @@ LogicalResult WeightSource::open(nn::ParameterOp parameter, uint64_t index) {
   rows = isVector ? 1 : type.getDimSize(0);
   columns = type.getShape().back();
   transposed = parameter.getTransposed();
+  auto shape = parameter.getShape();
+  matrixRows = shape && shape->size() == 3 && !isVector ? rows / shape->front() : rows;
   seed = randomSeed;
   stream = index;
   pieces.clear();
@@ -96,8 +98,10 @@ void WeightSource::readRow(uint64_t row, float *out) const {
   if (piece.element == "f32" && !transposed) {
     std::memcpy(out, piece.bytes + 4 * row * columns, 4 * columns);
   } else {
+    const uint64_t first = row / matrixRows * matrixRows * columns + row % matrixRows; // of the transpose
     for (uint64_t column = 0; column < columns; ++column)
-      out[column] = readElement(piece.bytes, piece.element, transposed ? column * rows + row : row * columns + column);
+      out[column] =
+          readElement(piece.bytes, piece.element, transposed ? first + column * matrixRows : row * columns + column);
   }
 }
 

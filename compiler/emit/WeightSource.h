@@ -35,6 +35,7 @@ private:
   std::vector<float> inlineValues;
   std::vector<Piece> pieces; // of equal size; none: random
   uint64_t rows = 0, columns = 0, stream = 0;
+  uint64_t matrixRows = 0; // of each expert; all, if there are none
   bool transposed = false, isVector = false;
 };
 

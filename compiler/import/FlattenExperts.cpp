@@ -54,7 +54,8 @@ LogicalResult TokenFlattener::flattenRoute(nn::OnnxOp node) {
   return success();
 }
 
-/// x [tokens, slots or 1, in, 1], weight [experts, out, in], ids [tokens, slots] -> [tokens, slots, out, 1].
+/// x [tokens, slots or 1, in, 1], weight [experts, out, in], ids [tokens, slots], bias [experts, out] ->
+/// [tokens, slots, out, 1].
 LogicalResult TokenFlattener::flattenExpertLinear(nn::OnnxOp node) {
   const Token *x = find(node.getInputs()[0]), *ids = find(node.getInputs()[2]);
   ArrayRef<int64_t> shape = getShape(node.getOutputs()[0]);
@@ -72,11 +73,22 @@ LogicalResult TokenFlattener::flattenExpertLinear(nn::OnnxOp node) {
     return failure();
   // Its file may have it expert by expert.
   auto read = weight->getDefiningOp<nn::ReadParameterOp>();
-  if (auto parameter = main->getParentOfType<ModuleOp>().lookupSymbol<nn::ParameterOp>(read.getParameter()))
-    parameter.setShape(ArrayRef<int64_t>{rows / outputs, outputs, inputs});
+  if (auto parameter = main->getParentOfType<ModuleOp>().lookupSymbol<nn::ParameterOp>(read.getParameter())) {
+    SmallVector<int64_t> shape = {rows / outputs, outputs, inputs};
+    if (parameter.getTransposed())
+      std::swap(shape[1], shape[2]);
+    parameter.setShape(shape);
+  }
+  Value bias;
+  if (node.getInputs().size() > 3) {
+    auto vector = viewParameter(node, node.getInputs()[3], {rows});
+    if (failed(vector))
+      return failure();
+    bias = *vector;
+  }
   AxisLayout layout({axes[0], featuresOf(slots, outputs), featuresOf(outputs, 1), {}});
   Value flat = nn::ExpertLinearOp::create(builder, node.getLoc(), tokenType(slots * outputs), x->flat, *weight,
-                                          ids->flat, Value(), builder.getF32FloatAttr(1.0f));
+                                          ids->flat, Value(), bias, builder.getF32FloatAttr(1.0f));
   define(node, flat, layout);
   return success();
 }

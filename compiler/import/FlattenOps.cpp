@@ -27,7 +27,8 @@ LogicalResult TokenFlattener::flattenView(nn::OnnxOp node) {
 }
 
 /// Slices of one value along one axis become one split, with parts for what nobody reads. Where the axis lies within
-/// another, as a head's queries, keys and values do, all that is around it are groups that are split alike.
+/// another, as a head's queries, keys and values do, all that is around it are groups that are split alike. Of slices
+/// that take every n-th element, n neighbours are a group.
 LogicalResult TokenFlattener::flattenSlice(nn::OnnxOp node) {
   if (find(node.getOutputs()[0]))
     return success();
@@ -36,21 +37,25 @@ LogicalResult TokenFlattener::flattenSlice(nn::OnnxOp node) {
   if (!found)
     return emitUnsupported(node) << "its input is not an activation";
   Token x = *found;
-  int64_t axis = getInteger(node, "axis"), width = features(x.flat);
+  int64_t axis = getInteger(node, "axis"), width = features(x.flat), step = getInteger(node, "step", 1);
   ArrayRef<AxisPiece> pieces = x.layout[axis];
-  if (getInteger(node, "step", 1) != 1)
-    return emitUnsupported(node) << "it takes every " << getInteger(node, "step") << "th element of an activation";
   if (pieces.size() != 1 || pieces[0].axis != 2)
     return emitUnsupported(node) << "it takes a part of the batch or of the sequence; only features can be split";
-  int64_t stride = pieces[0].stride, extent = pieces[0].size, group = extent * stride, groups = width / group;
+  int64_t stride = pieces[0].stride, all = pieces[0].size, extent = step == 1 ? all : step;
+  int64_t group = extent * stride, groups = width / group;
 
   SmallVector<nn::OnnxOp> slices;
   for (Operation *user : input.getUsers())
-    if (auto slice = dyn_cast<nn::OnnxOp>(user);
-        slice && slice.getOpType() == "Slice" && getInteger(slice, "axis") == axis && getInteger(slice, "step", 1) == 1)
+    if (auto slice = dyn_cast<nn::OnnxOp>(user); slice && slice.getOpType() == "Slice" &&
+                                                 getInteger(slice, "axis") == axis &&
+                                                 getInteger(slice, "step", 1) == step)
       slices.push_back(slice);
   llvm::sort(slices, [](nn::OnnxOp a, nn::OnnxOp b) { return getInteger(a, "start") < getInteger(b, "start"); });
-  auto sizeOf = [&](nn::OnnxOp slice) { return getShape(slice.getOutputs()[0])[axis]; };
+  auto lengthOf = [&](nn::OnnxOp slice) { return getShape(slice.getOutputs()[0])[axis]; };
+  auto sizeOf = [&](nn::OnnxOp slice) { return step == 1 ? lengthOf(slice) : 1; }; // of each group
+  for (nn::OnnxOp slice : slices)
+    if (step > 1 && (all % step || getInteger(slice, "start") >= step || lengthOf(slice) != all / step))
+      return emitUnsupported(slice) << "it takes elements of a part of an activation that lie " << step << " apart";
 
   SmallVector<Type> types;
   SmallVector<std::pair<nn::OnnxOp, size_t>> parts;
@@ -76,7 +81,7 @@ LogicalResult TokenFlattener::flattenSlice(nn::OnnxOp node) {
                                    groups > 1 ? builder.getI64IntegerAttr(groups) : IntegerAttr());
   for (auto [slice, part] : parts) {
     SmallVector<AxisLayout::Pieces> axes(x.layout.getAxes());
-    axes[axis] = {{2, sizeOf(slice), stride}};
+    axes[axis] = {{2, lengthOf(slice), stride}};
     // The groups of a part are closer together.
     for (auto [index, around] : llvm::enumerate(axes))
       for (AxisPiece &piece : around)
@@ -313,16 +318,24 @@ LogicalResult TokenFlattener::flattenAttention(nn::OnnxOp node) {
   return success();
 }
 
+Value TokenFlattener::scale(nn::OnnxOp node, Value x, double alpha, double shift) {
+  if (auto inner = x.getDefiningOp<nn::ScaleOp>()) {
+    shift += alpha * (inner.getShift() ? inner.getShift()->convertToDouble() : 0);
+    alpha *= inner.getAlpha().convertToDouble();
+    x = inner.getX();
+  }
+  if (alpha == 1 && shift == 0)
+    return x;
+  auto number = [&](double value) { return builder.getF32FloatAttr(static_cast<float>(value)); };
+  return nn::ScaleOp::create(builder, node.getLoc(), x.getType(), x, number(alpha),
+                             shift == 0 ? FloatAttr() : number(shift));
+}
+
 /// x σ(factor x) = silu(factor x) / factor.
 Value TokenFlattener::flattenSwish(nn::OnnxOp node, Value x) {
   double factor = getFloat(node, "factor", 1);
-  auto scale = [&](Value value, double by) -> Value {
-    if (by == 1)
-      return value;
-    return nn::ScaleOp::create(builder, node.getLoc(), x.getType(), value, toFloat(by));
-  };
-  Value activated = nn::SiluOp::create(builder, node.getLoc(), x.getType(), scale(x, factor));
-  return scale(activated, 1 / factor);
+  Value activated = nn::SiluOp::create(builder, node.getLoc(), x.getType(), scale(node, x, factor));
+  return scale(node, activated, 1 / factor);
 }
 
 LogicalResult TokenFlattener::flattenSquare(nn::OnnxOp node) {
@@ -346,6 +359,10 @@ LogicalResult TokenFlattener::flattenActivation(nn::OnnxOp node) {
     flat = nn::SoftcapOp::create(builder, node.getLoc(), type, x->flat, toFloat(getFloat(node, "softcap")));
   else if (node.getOpType() == "Tanh") // with a cap of 1
     flat = nn::SoftcapOp::create(builder, node.getLoc(), type, x->flat, toFloat(1));
+  else if (node.getOpType() == "Clip")
+    flat = nn::ClampOp::create(builder, node.getLoc(), type, x->flat,
+                               dyn_cast_or_null<FloatAttr>(getAttribute(node, "lower")),
+                               dyn_cast_or_null<FloatAttr>(getAttribute(node, "upper")));
   else if (node.getOpType() == "Relu")
     flat = nn::ReluOp::create(builder, node.getLoc(), type, x->flat);
   else
@@ -363,23 +380,21 @@ LogicalResult TokenFlattener::flattenScaled(nn::OnnxOp node) {
     factor = node.getOpType() == "Div" ? 1 / *number : *number;
   if (!x || !factor || getShape(node.getInputs()[0]) != getShape(node.getOutputs()[0]))
     return emitUnsupported(node) << "activations can be divided by one number only";
-  define(node, nn::ScaleOp::create(builder, node.getLoc(), x->flat.getType(), x->flat, toFloat(*factor)), x->layout);
+  define(node, scale(node, x->flat, *factor), x->layout);
   return success();
 }
 
 LogicalResult TokenFlattener::flattenBinary(nn::OnnxOp node) {
   Value first = node.getInputs()[0], second = node.getInputs()[1];
   const Token *a = find(first), *b = find(second);
-  if (node.getOpType() == "Mul" && (!a || !b)) {
-    Scaled scaled = stripScale(node.getOutputs()[0]);
-    Value number = a ? second : first;
-    if (scaled.source != node.getOutputs()[0] && (a || b) && getSplat(number)) {
-      const Token *x = a ? a : b;
-      auto flat = nn::ScaleOp::create(builder, node.getLoc(), x->flat.getType(), x->flat, toFloat(*getSplat(number)));
-      define(node, flat, x->layout);
+  if (!a != !b && node.getOpType() != "Gated")
+    if (auto number = getSplat(a ? second : first);
+        number && getShape(a ? first : second) == getShape(node.getOutputs()[0])) {
+      const Token &x = a ? *a : *b;
+      bool isSum = node.getOpType() == "Add";
+      define(node, scale(node, x.flat, isSum ? 1 : *number, isSum ? *number : 0), x.layout);
       return success();
     }
-  }
   for (Value operand : {first, second})
     if (auto read = operand.getDefiningOp<nn::ReadParameterOp>())
       return emitUnsupported(node)
@@ -394,9 +409,12 @@ LogicalResult TokenFlattener::flattenBinary(nn::OnnxOp node) {
     flat = nn::AddOp::create(builder, node.getLoc(), a->flat.getType(), a->flat, b->flat);
   else if (node.getOpType() == "Mul")
     flat = nn::MultiplyOp::create(builder, node.getLoc(), a->flat.getType(), a->flat, b->flat);
-  else
-    flat = nn::GatedOp::create(builder, node.getLoc(), a->flat.getType(), a->flat, b->flat,
+  else { // x σ(f x) up = silu(f x) (up / f)
+    double factor = getFloat(node, "factor", 1);
+    Value gate = scale(node, a->flat, factor), up = scale(node, b->flat, 1 / factor);
+    flat = nn::GatedOp::create(builder, node.getLoc(), gate.getType(), gate, up,
                                cast<StringAttr>(getAttribute(node, "activation")));
+  }
   define(node, flat, *layout);
   return success();
 }

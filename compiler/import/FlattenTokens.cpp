@@ -97,9 +97,9 @@ LogicalResult TokenFlattener::storeWeightsOutByIn() {
   for (auto read : main.getOps<nn::ReadParameterOp>())
     for (OpOperand &use : read.getResult().getUses()) {
       auto linear = dyn_cast<nn::OnnxOp>(use.getOwner());
-      auto flag = linear && linear.getOpType() == "Linear" && use.getOperandNumber() == 1
-                      ? dyn_cast_or_null<BoolAttr>(getAttribute(linear, "transposed"))
-                      : BoolAttr();
+      bool isWeight = linear && use.getOperandNumber() == 1 &&
+                      (linear.getOpType() == "Linear" || linear.getOpType() == "ExpertLinear");
+      auto flag = isWeight ? dyn_cast_or_null<BoolAttr>(getAttribute(linear, "transposed")) : BoolAttr();
       (flag && flag.getValue() ? transposed : straight).insert(read.getParameter());
     }
   auto module = main->getParentOfType<ModuleOp>();
@@ -110,7 +110,9 @@ LogicalResult TokenFlattener::storeWeightsOutByIn() {
     if (straight.contains(name))
       return read.emitError() << "parameter '" << name << "' is read both out by in and in by out; export it twice";
     auto stored = cast<RankedTensorType>(read.getResult().getType());
-    auto type = RankedTensorType::get({stored.getDimSize(1), stored.getDimSize(0)}, stored.getElementType());
+    SmallVector<int64_t> shape(stored.getShape()); // [in, out], or those of experts
+    std::swap(shape[shape.size() - 2], shape.back());
+    auto type = RankedTensorType::get(shape, stored.getElementType());
     read.getResult().setType(type);
     if (auto parameter = module.lookupSymbol<nn::ParameterOp>(name)) {
       parameter.setType(type);
@@ -134,7 +136,7 @@ LogicalResult TokenFlattener::flattenNode(nn::OnnxOp node) {
                       .Case("Route", &TokenFlattener::flattenRoute)
                       .Case("ExpertLinear", &TokenFlattener::flattenExpertLinear)
                       .Case("ExpertSum", &TokenFlattener::flattenExpertSum)
-                      .Cases({"Swish", "Relu", "Gelu", "Softcap", "Tanh"}, &TokenFlattener::flattenActivation)
+                      .Cases({"Swish", "Relu", "Gelu", "Softcap", "Tanh", "Clip"}, &TokenFlattener::flattenActivation)
                       .Case("Pow", &TokenFlattener::flattenSquare)
                       .Cases({"Add", "Mul", "Gated"}, &TokenFlattener::flattenBinary)
                       .Cases({"Div", "Neg"}, &TokenFlattener::flattenScaled)
@@ -157,10 +159,11 @@ LogicalResult TokenFlattener::flattenReturn(func::ReturnOp terminator) {
 /// The head is a linear layer: what multiplies the logits can as well multiply its input, of which there is less.
 Value TokenFlattener::scaleInput(nn::ScaleOp scale) {
   auto head = scale.getX().getDefiningOp<nn::LinearOp>();
-  if (!head || head.getBias() || !head->hasOneUse())
+  if (!head || head.getBias() || !head->hasOneUse() || scale.getShift())
     return scale;
   builder.setInsertionPoint(head);
-  Value x = nn::ScaleOp::create(builder, scale.getLoc(), head.getX().getType(), head.getX(), scale.getAlpha());
+  Value x = nn::ScaleOp::create(builder, scale.getLoc(), head.getX().getType(), head.getX(), scale.getAlphaAttr(),
+                                FloatAttr());
   head.getXMutable().assign(x);
   return head;
 }

@@ -44,6 +44,8 @@ private:
   mlir::LogicalResult flattenSquare(nn::OnnxOp node);
   mlir::LogicalResult flattenScaled(nn::OnnxOp node);
   mlir::LogicalResult flattenBinary(nn::OnnxOp node);
+  /// alpha x + shift, in one op with the one that x may come from.
+  mlir::Value scale(nn::OnnxOp node, mlir::Value x, double alpha, double shift = 0);
   mlir::LogicalResult refuseAttention(nn::OnnxOp node);
   std::optional<AxisLayout> getLayoutByPosition(mlir::Value indices, int64_t width) const;
   // Mixtures of experts: FlattenExperts.cpp.

@@ -81,6 +81,7 @@ private:
   mlir::LogicalResult importMatMul(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importGemm(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importElementwise(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importClip(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importLikeFirst(const OnnxNode &node, Entries &inputs);
 
   const OnnxFile &file;

@@ -13,18 +13,9 @@ using namespace mebp;
 
 using Kind = HostTensor::Kind;
 
-static bool isUnary(StringRef op) {
-  return llvm::is_contained(
-      {"Neg", "Abs", "Exp", "Log", "Sqrt", "Reciprocal", "Sigmoid", "Tanh", "Erf", "Relu", "Not", "IsNaN"}, op);
-}
-
-static InFlightDiagnostic emitMismatch(const OnnxNode &node) {
-  return node.emitError() << "has inputs or attributes that do not fit together; export the model again";
-}
-
 LogicalResult GraphImporter::importOp(const OnnxNode &node, Entries &inputs) {
   if (inputs.empty() || !inputs[0])
-    return emitMismatch(node);
+    return node.emitMismatch();
   using Method = LogicalResult (GraphImporter::*)(const OnnxNode &, Entries &);
   Method method =
       llvm::StringSwitch<Method>(node.getOp())
@@ -49,7 +40,8 @@ LogicalResult GraphImporter::importOp(const OnnxNode &node, Entries &inputs) {
           .Cases({"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min"}, &GraphImporter::importElementwise)
           .Cases({"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Not"},
                  &GraphImporter::importElementwise)
-          .Cases({"Where", "IsNaN", "Clip"}, &GraphImporter::importElementwise)
+          .Cases({"Where", "IsNaN"}, &GraphImporter::importElementwise)
+          .Case("Clip", &GraphImporter::importClip)
           .Cases({"Neg", "Abs", "Exp", "Log", "Sqrt", "Reciprocal"}, &GraphImporter::importElementwise)
           .Cases({"Sigmoid", "Tanh", "Erf", "Relu"}, &GraphImporter::importElementwise)
           .Cases({"Gelu", "Softmax", "LayerNormalization", "RMSNormalization"}, &GraphImporter::importLikeFirst)
@@ -135,14 +127,14 @@ LogicalResult GraphImporter::importView(const OnnxNode &node, Entries &inputs) {
     return node.emitError() << "has a shape that depends on an activation, which is not supported";
   RankedTensorType type = getType(*inputs[0]);
   auto shape = viewShape(node, type.getShape(), getConstant(inputs, 1));
-  return shape ? defineShaped(node, *inputs[0], "Reshape", *shape) : emitMismatch(node);
+  return shape ? defineShaped(node, *inputs[0], "Reshape", *shape) : node.emitMismatch();
 }
 
 LogicalResult GraphImporter::importTranspose(const OnnxNode &node, Entries &inputs) {
   RankedTensorType type = getType(*inputs[0]);
   auto axes = permutation(node, type.getRank());
   if (!axes)
-    return emitMismatch(node);
+    return node.emitMismatch();
   Extents shape;
   for (int64_t axis : *axes)
     shape.push_back(type.getDimSize(axis));
@@ -168,11 +160,11 @@ LogicalResult GraphImporter::importSlice(const OnnxNode &node, Entries &inputs) 
     return failure();
   Extents shape(type.getShape());
   if (starts->data.size() > shape.size())
-    return emitMismatch(node);
+    return node.emitMismatch();
   for (size_t i = 0; i < starts->data.size(); ++i) {
     auto axis = normalizedAxis(axes ? axes->integers()[i] : static_cast<int64_t>(i), shape.size());
     if (!axis)
-      return emitMismatch(node);
+      return node.emitMismatch();
     int64_t step = steps ? steps->integers()[i] : 1;
     if (step < 1)
       return node.emitError() << "takes the elements of an activation in reverse, which is not supported";
@@ -201,10 +193,10 @@ LogicalResult GraphImporter::importSplit(const OnnxNode &node, Entries &inputs) 
   auto axis = normalizedAxis(node.getInteger("axis", 0), type.getRank());
   const HostTensor *request = getConstant(inputs, 1);
   if (!axis || (inputs.size() > 1 && !request) || (toSequence && (!request || !node.getInteger("keepdims", 1))))
-    return emitMismatch(node);
+    return node.emitMismatch();
   auto sizes = splitSizes(node, type.getDimSize(*axis), request);
   if (!sizes || llvm::is_contained(*sizes, 0))
-    return emitMismatch(node);
+    return node.emitMismatch();
   Value value = getValue(node, *inputs[0]);
   if (!value)
     return failure();
@@ -229,7 +221,7 @@ LogicalResult GraphImporter::importSequenceAt(const OnnxNode &node, Entries &inp
   auto index = position && position->data.size() == 1 ? normalizedAxis(position->integers()[0], inputs[0]->parts.size())
                                                       : std::nullopt;
   if (!index)
-    return emitMismatch(node);
+    return node.emitMismatch();
   define(node.getProto().output(0), inputs[0]->parts[*index]);
   return success();
 }
@@ -238,7 +230,7 @@ LogicalResult GraphImporter::importExpand(const OnnxNode &node, Entries &inputs)
   const HostTensor *request = getConstant(inputs, 1);
   RankedTensorType type = getType(*inputs[0]);
   auto shape = request ? broadcastShape(type.getShape(), request->integers()) : std::nullopt;
-  return shape ? defineShaped(node, *inputs[0], "Expand", *shape) : emitMismatch(node);
+  return shape ? defineShaped(node, *inputs[0], "Expand", *shape) : node.emitMismatch();
 }
 
 LogicalResult GraphImporter::importConcat(const OnnxNode &node, Entries &inputs) {
@@ -258,11 +250,11 @@ LogicalResult GraphImporter::importConcat(const OnnxNode &node, Entries &inputs)
   Type element = typeOf(values[0]).getElementType();
   auto axis = normalizedAxis(node.getInteger("axis", 0), typeOf(values[0]).getRank());
   if (!axis)
-    return emitMismatch(node);
+    return node.emitMismatch();
   auto shape =
       concatenatedShape(llvm::map_to_vector(values, [&](Value value) { return typeOf(value).getShape(); }), *axis);
   if (!shape || llvm::any_of(values, [&](Value value) { return typeOf(value).getElementType() != element; }))
-    return emitMismatch(node);
+    return node.emitMismatch();
   Value value = values[0];
   if (values.size() > 1)
     value =
@@ -273,11 +265,11 @@ LogicalResult GraphImporter::importConcat(const OnnxNode &node, Entries &inputs)
 
 LogicalResult GraphImporter::importGather(const OnnxNode &node, Entries &inputs) {
   if (inputs.size() != 2 || !inputs[1])
-    return emitMismatch(node);
+    return node.emitMismatch();
   RankedTensorType type = getType(*inputs[0]), indices = getType(*inputs[1]);
   auto axis = normalizedAxis(node.getInteger("axis", 0), type.getRank());
   if (!axis || !indices.getElementType().isInteger(64))
-    return emitMismatch(node);
+    return node.emitMismatch();
   SmallVector<Value> values;
   Extents shape = gatheredShape(type.getShape(), indices.getShape(), *axis);
   // One element of an activation's axis is a slice.
@@ -286,7 +278,7 @@ LogicalResult GraphImporter::importGather(const OnnxNode &node, Entries &inputs)
     auto start = normalizedAxis(index->integers()[0], type.getDimSize(*axis));
     Value value = getValue(node, *inputs[0]);
     if (!start || !value)
-      return value ? emitMismatch(node) : failure();
+      return value ? node.emitMismatch() : failure();
     Extents sliced(type.getShape());
     sliced[*axis] = 1;
     if (type.getDimSize(*axis) != 1)
@@ -351,7 +343,7 @@ LogicalResult GraphImporter::importTopK(const OnnxNode &node, Entries &inputs) {
 LogicalResult GraphImporter::importGatherElements(const OnnxNode &node, Entries &inputs) {
   bool isGather = node.getOp() == "GatherElements";
   if (inputs.size() != (isGather ? 2 : 3) || !inputs[1])
-    return emitMismatch(node);
+    return node.emitMismatch();
   RankedTensorType type = getType(*inputs[0]), places = getType(*inputs[1]);
   auto axis = normalizedAxis(node.getInteger("axis", 0), type.getRank());
   if (!axis || *axis != type.getRank() - 1 || places.getRank() != type.getRank() ||
@@ -408,12 +400,12 @@ LogicalResult GraphImporter::importReduceMean(const OnnxNode &node, Entries &inp
 LogicalResult GraphImporter::importMatMul(const OnnxNode &node, Entries &inputs) {
   SmallVector<Value> values;
   if (inputs.size() != 2)
-    return emitMismatch(node);
+    return node.emitMismatch();
   if (failed(getValues(node, inputs, values)))
     return failure();
   auto shape = productShape(getShape(*inputs[0]), getShape(*inputs[1]));
   if (!shape)
-    return emitMismatch(node);
+    return node.emitMismatch();
   define(node.getProto().output(0), emit(node, "MatMul", values, *shape, builder.getF32Type()));
   return success();
 }
@@ -421,13 +413,13 @@ LogicalResult GraphImporter::importMatMul(const OnnxNode &node, Entries &inputs)
 LogicalResult GraphImporter::importGemm(const OnnxNode &node, Entries &inputs) {
   SmallVector<Value> values;
   if (inputs.size() < 2 || inputs.size() > 3)
-    return emitMismatch(node);
+    return node.emitMismatch();
   if (failed(getValues(node, inputs, values)))
     return failure();
   ArrayRef<int64_t> a = getType(*inputs[0]).getShape(), b = getType(*inputs[1]).getShape();
   bool isTransposed = node.getInteger("transB", 0);
   if (a.size() != 2 || b.size() != 2 || a[1] != b[isTransposed ? 1 : 0])
-    return emitMismatch(node);
+    return node.emitMismatch();
   if (node.getInteger("transA", 0) || node.getFloat("alpha", 1) != 1 ||
       (inputs.size() == 3 && node.getFloat("beta", 1) != 1))
     return node.emitError() << "has transA, alpha or beta, which is not supported; export a plain linear layer";
@@ -438,21 +430,6 @@ LogicalResult GraphImporter::importGemm(const OnnxNode &node, Entries &inputs) {
     values[1] = emit(node, "Transpose", values[1], {b[1], b[0]}, builder.getF32Type(),
                      builder.getNamedAttr("perm", builder.getDenseI64ArrayAttr({1, 0})));
   define(node.getProto().output(0), emit(node, "Gemm", values, {a[0], outputs}, builder.getF32Type()));
-  return success();
-}
-
-LogicalResult GraphImporter::importElementwise(const OnnxNode &node, Entries &inputs) {
-  SmallVector<Value> values;
-  if (failed(getValues(node, inputs, values)))
-    return failure();
-  std::optional<Extents> shape = Extents();
-  for (Entry *entry : inputs)
-    shape = shape ? broadcastShape(*shape, getShape(*entry)) : shape;
-  size_t arity = node.getOp() == "Where" ? 3 : isUnary(node.getOp()) ? 1 : 2;
-  if (!shape || values.size() != arity)
-    return emitMismatch(node);
-  Type element = yieldsBoolean(node.getOp()) ? builder.getI1Type() : getType(*inputs.back()).getElementType();
-  define(node.getProto().output(0), emit(node, node.getOp(), values, *shape, element));
   return success();
 }
 

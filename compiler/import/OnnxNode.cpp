@@ -66,3 +66,7 @@ InFlightDiagnostic OnnxNode::emitError() const {
   return mlir::emitError(location) << file.getPath() << ": node '" << nn::getNodeName(location) << "': ONNX op '"
                                    << getOp() << "' ";
 }
+
+InFlightDiagnostic OnnxNode::emitMismatch() const {
+  return emitError() << "has inputs or attributes that do not fit together; export the model again";
+}

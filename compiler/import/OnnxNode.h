@@ -26,6 +26,8 @@ public:
 
   /// "model.onnx: node 'name': ONNX op 'Foo' ..."
   mlir::InFlightDiagnostic emitError() const;
+  /// That its inputs or attributes do not fit together.
+  mlir::InFlightDiagnostic emitMismatch() const;
 
 private:
   const OnnxFile &file;

@@ -112,14 +112,12 @@ struct RaiseSoftcap : NodePattern {
   }
 };
 
-/// f(gate) · up.
+/// f(gate) · up, with the factor that a Swish has.
 struct RaiseGated : NodePattern {
   explicit RaiseGated(MLIRContext *context) : NodePattern(context, "Mul") {}
   bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
     return matchEitherWay(root, [&](Value activated, Value up) {
       nn::OnnxOp silu = getNode(activated, "Swish"), gelu = getNode(activated, "Gelu");
-      if (silu && getAttribute(silu, "factor"))
-        return false;
       if ((!silu && !gelu) || !activated.hasOneUse() || !up.getDefiningOp<nn::OnnxOp>() ||
           getShape(up) != getShape(activated))
         return false;
@@ -128,8 +126,11 @@ struct RaiseGated : NodePattern {
         if (auto form = gelu.getNodeAttributesAttr())
           if (auto approximate = form.getAs<StringAttr>("approximate"); approximate && approximate == "tanh")
             activation = "gelu_tanh";
-      replaceByNode(rewriter, root, "Gated", {(silu ? silu : gelu).getInputs()[0], up},
-                    rewriter.getNamedAttr("activation", rewriter.getStringAttr(activation)));
+      SmallVector<NamedAttribute> attributes = {
+          rewriter.getNamedAttr("activation", rewriter.getStringAttr(activation))};
+      if (Attribute factor = silu ? getAttribute(silu, "factor") : Attribute())
+        attributes.push_back(rewriter.getNamedAttr("factor", factor));
+      replaceByNode(rewriter, root, "Gated", {(silu ? silu : gelu).getInputs()[0], up}, attributes);
       return true;
     });
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Mixtures of experts: Route(logits, bias) gives weights and ids, ExpertLinear(x, weight, ids) multiplies each slot of
-// a token with the weights of its expert, ExpertSum(y, weights) adds up what the slots give. A gate of one number, σ(g)
-// x, is the sum of one slot, which a router of one expert weighs.
+// Mixtures of experts: Route(logits, bias) gives weights and ids, ExpertLinear(x, weight, ids, bias) {transposed}
+// multiplies each slot of a token with the weights of its expert, ExpertSum(y, weights) adds up what the slots give. A
+// gate of one number, σ(g) x, is the sum of one slot, which a router of one expert weighs.
 #include "compiler/import/OnnxMatchers.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -85,10 +85,9 @@ private:
   bool matchSum(Value sum, Value p) {
     if (getSummand(sum, 1, true) == p)
       return true;
-    if (nn::OnnxOp clip = getNode(sum, "Clip")) {
-      auto bound = clip.getInputs().size() == 2 ? getSplat(clip.getInputs()[1]) : std::nullopt;
-      return bound && *bound <= 1e-6 && getSummand(clip.getInputs()[0], 1, true) == p;
-    }
+    if (nn::OnnxOp clip = getNode(sum, "Clip"))
+      return getFloat(clip, "lower", 1) <= 1e-6 && !getAttribute(clip, "upper") &&
+             getSummand(clip.getInputs()[0], 1, true) == p;
     nn::OnnxOp add = getNode(sum, "Add");
     return add && matchEitherWay(add, [&](Value inner, Value number) {
              auto epsilon = getSplat(number);
@@ -211,22 +210,65 @@ nn::OnnxOp makeRoute(PatternRewriter &rewriter, const Router &router, Type weigh
                             rewriter.getDictionaryAttr(attributes));
 }
 
-/// w[ids] x, with a weight [experts, out, in].
+/// What the rows of each slot's expert are taken of, and ids: w[ids].
+struct Chosen {
+  Value parameter, ids; // null: it is no such thing
+  bool isTransposed = false;
+
+  explicit Chosen(Value value, size_t rank) {
+    nn::OnnxOp gather = getNode(strip(value), "Gather");
+    if (!gather || getInteger(gather, "axis") != 0 || getShape(value).size() != rank + 1)
+      return;
+    Value all = strip(gather.getInputs()[0]), numbers = strip(gather.getInputs()[1]);
+    ArrayRef<int64_t> shape = getShape(gather.getInputs()[0]);
+    if (nn::OnnxOp transpose = getNode(all, "Transpose")) {
+      auto axes = dyn_cast_or_null<DenseI64ArrayAttr>(getAttribute(transpose, "perm"));
+      if (!axes || axes.asArrayRef() != ArrayRef<int64_t>{0, 2, 1})
+        return;
+      isTransposed = true;
+      all = transpose.getInputs()[0];
+    }
+    if (all.getDefiningOp<nn::ReadParameterOp>() && shape.size() == rank &&
+        getShape(all).back() == shape[isTransposed ? rank - 2 : rank - 1] &&
+        getShape(value).drop_front(2) == shape.drop_front() && getShape(numbers) == getShape(value).take_front(2)) {
+      parameter = all;
+      ids = numbers;
+    }
+  }
+};
+
+/// w[ids] x, with a weight [experts, out, in], or one [experts, in, out] that is transposed.
 struct RaiseExpertLinear : NodePattern {
   explicit RaiseExpertLinear(MLIRContext *context) : NodePattern(context, "MatMul", 2) {}
   bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
-    Value chosen = root.getInputs()[0], x = root.getInputs()[1];
-    nn::OnnxOp gather = getNode(strip(chosen), "Gather");
-    if (!gather || getInteger(gather, "axis") != 0)
+    Chosen weight(root.getInputs()[0], 3);
+    Value x = root.getInputs()[1];
+    if (!weight.parameter || getShape(x).size() != 4 || getShape(x).back() != 1)
       return false;
-    Value weight = gather.getInputs()[0], parameter = strip(weight), ids = strip(gather.getInputs()[1]);
-    ArrayRef<int64_t> shape = getShape(chosen), all = getShape(weight), inputs = getShape(x);
-    if (!parameter.getDefiningOp<nn::ReadParameterOp>() || all.size() != 3 || shape.size() != 4 ||
-        shape.drop_front(2) != all.drop_front() || getShape(parameter).back() != all.back() || inputs.size() != 4 ||
-        inputs.back() != 1 || getShape(ids) != shape.take_front(2))
-      return false;
-    replaceByNode(rewriter, root, "ExpertLinear", {x, parameter, ids});
+    replaceByNode(rewriter, root, "ExpertLinear", {x, weight.parameter, weight.ids},
+                  rewriter.getNamedAttr("transposed", rewriter.getBoolAttr(weight.isTransposed)));
     return true;
+  }
+};
+
+/// ExpertLinear + b[ids], with a bias [experts, out].
+struct RaiseExpertBias : NodePattern {
+  explicit RaiseExpertBias(MLIRContext *context) : NodePattern(context, "Add") {}
+  bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
+    return matchEitherWay(root, [&](Value product, Value other) {
+      nn::OnnxOp linear = getNode(strip(product), "ExpertLinear");
+      if (!linear || linear.getInputs().size() != 3 || getShape(product) != getShape(other))
+        return false;
+      Chosen bias(other, 2);
+      if (!bias.parameter || bias.ids != linear.getInputs()[2])
+        return false;
+      SmallVector<Value> inputs(linear.getInputs());
+      inputs.push_back(bias.parameter);
+      auto whole = nn::OnnxOp::create(rewriter, root.getLoc(), linear.getResultTypes(),
+                                      rewriter.getStringAttr("ExpertLinear"), inputs, linear.getNodeAttributesAttr());
+      replaceByNode(rewriter, root, "Reshape", whole.getOutputs()[0]);
+      return true;
+    });
   }
 };
 
@@ -277,5 +319,5 @@ struct RaiseTokenGate : NodePattern {
 } // namespace
 
 void mebp::populateRaiseExperts(RewritePatternSet &patterns) {
-  patterns.add<RaiseExpertLinear, RaiseExpertSum, RaiseTokenGate>(patterns.getContext());
+  patterns.add<RaiseExpertLinear, RaiseExpertBias, RaiseExpertSum, RaiseTokenGate>(patterns.getContext());
 }

@@ -9,9 +9,6 @@
 
 namespace mebp {
 
-/// The levels that a compilation can stop after, in their order.
-enum class Level { Nn, Train, Exec };
-
 /// One call of mebpc: what is compiled with which options, and what becomes of it.
 struct Compilation {
   std::string input;                      // a model, or the text of a program, which has its own options

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "compiler/pipeline/Compile.h"
+#include "compiler/Options.h"
 #include "mlir/Pass/PassManager.h"
 
 namespace mebp {

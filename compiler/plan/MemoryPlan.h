@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/plan/CostModel.h"
+#include "compiler/plan/PlannedBuffer.h"
 #include "compiler/plan/SessionMemory.h"
 #include "dialects/exec/Exec.h"
 
@@ -16,12 +17,6 @@ using EmitError = llvm::function_ref<mlir::InFlightDiagnostic()>;
 struct PlanInputs {
   Machine machine;
   uint64_t weightsBytes = 0; // that are mapped; only a resident limit asks
-};
-
-struct PlannedBuffer {
-  std::string name;
-  uint64_t bytes;
-  std::string source; // what it comes from, for people
 };
 
 /// What training needs, all of it: docs/format.md names the buffers.

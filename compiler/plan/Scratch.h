@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "compiler/plan/MemoryPlan.h"
+#include "compiler/plan/PlannedBuffer.h"
 #include "dialects/exec/Exec.h"
 #include "format/devices.h"
+
+#include <vector>
 
 namespace mebp {
 

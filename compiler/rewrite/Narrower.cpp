@@ -170,8 +170,8 @@ private:
       return;
     builder.setInsertionPoint(operand.getOwner());
     Type rounded = cast<RankedTensorType>(operand.get().getType()).clone(cast<RankedTensorType>(type).getElementType());
-    operand.set(
-        nn::ScaleOp::create(builder, operand.get().getLoc(), rounded, operand.get(), builder.getF32FloatAttr(1.0f)));
+    operand.set(nn::ScaleOp::create(builder, operand.get().getLoc(), rounded, operand.get(),
+                                    builder.getF32FloatAttr(1.0f), FloatAttr()));
   }
 
   func::FuncOp function;

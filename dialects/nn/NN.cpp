@@ -66,6 +66,19 @@ LogicalResult checkSoftcap(Operation *op, std::optional<APFloat> softcap) {
   return op->emitOpError() << "has a softcap of " << softcap->convertToFloat() << "; a number above 0 is needed";
 }
 
+template <typename Op> LogicalResult checkBounds(Op op) {
+  std::optional<APFloat> lower = op.getLower(), upper = op.getUpper();
+  if (!lower && !upper)
+    return op.emitOpError("has no bounds; give 'lower', 'upper' or both");
+  for (std::optional<APFloat> bound : {lower, upper})
+    if (bound && !bound->isFinite())
+      return op.emitOpError() << "has a bound of " << bound->convertToFloat() << "; leave it out";
+  if (lower && upper && *upper < *lower)
+    return op.emitOpError() << "has bounds " << lower->convertToFloat() << " and " << upper->convertToFloat()
+                            << ", which leave no number between them";
+  return success();
+}
+
 /// What reads the head's weight, and beside it perhaps the one of a product of low rank.
 template <typename Op> LogicalResult checkHead(Op op) {
   if (failed(checkFeatures(op, op.getX(), "x", features(op.getWeight()))) ||
@@ -229,6 +242,8 @@ LogicalResult GeluOp::verify() {
 }
 LogicalResult SoftcapOp::verify() { return checkSoftcap(*this, getSoftcap()); }
 LogicalResult SoftcapGradientOp::verify() { return checkSoftcap(*this, getSoftcap()); }
+LogicalResult ClampOp::verify() { return checkBounds(*this); }
+LogicalResult ClampGradientOp::verify() { return checkBounds(*this); }
 LogicalResult GatedOp::verify() { return checkGate(*this, getActivation()); }
 LogicalResult GatedGradientOp::verify() { return checkGate(*this, getActivation()); }
 LogicalResult SplitOp::verify() { return checkParts(*this, getX(), "x", getResults(), getGroups().value_or(1)); }

@@ -60,19 +60,24 @@ def NN_ExpertLoadGradientOp : NN_KernelOp<"expert_load_gradient"> {
   let results = (outs Tokens:$dlogits);
 }
 
-def NN_ExpertLinearOp : NN_KernelOp<"expert_linear", [Differentiable]> {
+def NN_ExpertLinearOp : NN_KernelOp<"expert_linear", [AttrSizedOperandSegments, Differentiable]> {
   let summary = "A linear layer of each slot's expert";
   let description = [{
-    Of each slot j: y_j = alpha x_j w[e]ᵀ + addend_j with e = ids_j and w[e] the rows e M/E to (e + 1) M/E of w.
-    x [B,T,J·K], or [B,T,K] where all slots share it; w [M,K], ids [B,T,J], addend and y [B,T,J·M/E]. Of w, only the
-    rows of experts with a token are read.
+    Of each slot j: y_j = alpha x_j w[e]ᵀ + bias[e] + addend_j with e = ids_j, w[e] the rows e M/E to (e + 1) M/E of w
+    and bias[e] these elements of the bias.
+    x [B,T,J·K], or [B,T,K] where all slots share it; w [M,K], ids [B,T,J], bias [M], addend and y [B,T,J·M/E]. Of w,
+    only the rows of experts with a token are read.
     A w with as many rows as y has for each slot, [M,E·K] with x [B,T,J·K] and y [B,T,J·M], has the experts in columns:
     w[e] are e, e + E, e + 2 E, ... This is how PEFT lays out lora_B.
-    dx_j = alpha dy_j w[e], summed over the slots where they share x; dw[e] = alpha Σ dy_jᵀ x_j, daddend = dy.
+    dx_j = alpha dy_j w[e], summed over the slots where they share x; dw[e] = alpha Σ dy_jᵀ x_j, daddend = dy. There is
+    no rule for the bias.
   }];
-  let arguments = (ins Tokens:$x, Matrix:$weight, Tokens:$ids, Optional<Tokens>:$addend,
+  let arguments = (ins Tokens:$x, Matrix:$weight, Tokens:$ids, Optional<Tokens>:$addend, Optional<Vector>:$bias,
                        DefaultValuedAttr<F32Attr, "1.0f">:$alpha);
   let results = (outs Tokens:$result);
+  let assemblyFormat = [{
+    `(` $x `,` $weight `,` $ids (`,` $addend^)? (`bias` $bias^)? `)` attr-dict `:` functional-type(operands, results)
+  }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     /// Whether the slots of a token have one x.

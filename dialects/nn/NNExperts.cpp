@@ -71,7 +71,15 @@ LogicalResult RouteOp::verify() {
 }
 LogicalResult RouteGradientOp::verify() { return checkScore(*this, getScore()); }
 LogicalResult ExpertLinearOp::verify() {
-  return checkExperts(*this, getResult(), "y", getX(), "x", getIds(), getWeight(), true, true);
+  if (failed(checkExperts(*this, getResult(), "y", getX(), "x", getIds(), getWeight(), true, true)))
+    return failure();
+  int64_t outputs = features(getResult()) / features(getIds());
+  int64_t needed = rowsOf(getWeight()) == outputs
+                       ? features(getWeight()) / (features(getX()) / features(getIds())) * outputs
+                       : rowsOf(getWeight());
+  if (!getBias() || features(getBias()) == needed)
+    return success();
+  return emitOpError() << "has a bias of " << features(getBias()) << " elements where its experts give " << needed;
 }
 LogicalResult ExpertLinearInputGradientOp::verify() {
   return checkExperts(*this, getDy(), "dy", getResult(), "dx", getIds(), getWeight(), false, true);
@@ -142,6 +150,8 @@ LogicalResult ExpertLinearOp::buildGradient(OpBuilder &builder, ArrayRef<Value> 
                                                         Value(), getAlphaAttr());
   if (getAddend() && wanted.test(3))
     gradients[3] = dy;
+  if (getBias() && wanted.test(getAddend() ? 4 : 3))
+    return emitError("'nn.expert_linear' has no gradient rule for its bias; leave it frozen");
   return success();
 }
 

@@ -146,6 +146,13 @@ LogicalResult SoftcapOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotan
   return success();
 }
 
+LogicalResult ClampOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &,
+                                     MutableArrayRef<Value> gradients) {
+  gradients[0] = ClampGradientOp::create(builder, getLoc(), getX().getType(), getX(), cotangents[0], getLowerAttr(),
+                                         getUpperAttr());
+  return success();
+}
+
 // Uses gate and up, not the product.
 LogicalResult GatedOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
                                      MutableArrayRef<Value> gradients) {
@@ -178,7 +185,7 @@ LogicalResult MultiplyOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cota
 LogicalResult ScaleOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
                                      MutableArrayRef<Value> gradients) {
   if (wanted.test(0))
-    gradients[0] = ScaleOp::create(builder, getLoc(), getX().getType(), cotangents[0], getAlphaAttr());
+    gradients[0] = ScaleOp::create(builder, getLoc(), getX().getType(), cotangents[0], getAlphaAttr(), FloatAttr());
   return success();
 }
 

@@ -412,6 +412,17 @@ def NN_SoftcapGradientOp : NN_ActivationGradientOp<"softcap_gradient", "dx = dy 
   let hasVerifier = 1;
 }
 
+def NN_ClampOp : NN_ActivationOp<"clamp", "y = min(max(x, lower), upper). A bound that is absent does not bound."> {
+  let summary = "Keeps numbers within bounds";
+  let arguments = (ins Tokens:$x, OptionalAttr<F32Attr>:$lower, OptionalAttr<F32Attr>:$upper);
+  let hasVerifier = 1;
+}
+def NN_ClampGradientOp : NN_ActivationGradientOp<"clamp_gradient", "dx = dy where lower ≤ x ≤ upper, else 0."> {
+  let summary = "The cotangent of clamp's input";
+  let arguments = (ins Tokens:$x, Tokens:$dy, OptionalAttr<F32Attr>:$lower, OptionalAttr<F32Attr>:$upper);
+  let hasVerifier = 1;
+}
+
 def NN_GatedOp : NN_KernelOp<"gated", [Differentiable, SameOperandsAndResultShape]> {
   let summary = "A gated unit: SwiGLU, GeGLU";
   let description = "y = f(gate) · up, with f = silu, gelu or gelu_tanh.";
@@ -440,9 +451,9 @@ def NN_MultiplyOp : NN_KernelOp<"multiply", [Differentiable, SameOperandsAndResu
   let results = (outs Tokens:$result);
 }
 def NN_ScaleOp : NN_KernelOp<"scale", [Differentiable, SameOperandsAndResultShape]> {
-  let summary = "Product with a constant";
-  let description = "y = alpha x.";
-  let arguments = (ins Tokens:$x, F32Attr:$alpha);
+  let summary = "Product with a constant, and the sum with another";
+  let description = "y = alpha x + shift.";
+  let arguments = (ins Tokens:$x, F32Attr:$alpha, OptionalAttr<F32Attr>:$shift);
   let results = (outs Tokens:$result);
 }
 def NN_SplitOp : NN_KernelOp<"split", [Differentiable]> {

@@ -94,7 +94,7 @@ def merge(
                 a, b = trainables[name_a], trainables[name_b]
                 change = scale * (product(a, b, lora["rank"]) if tensor.name in of_parameters else b @ a)
                 if tensor.transposed:
-                    change = change.T
+                    change = change.reshape(*tensor.shape[:-2], *tensor.shape[:-3:-1]).swapaxes(-1, -2)
                 changes[tensor.name] = relative_norm(change, weight)
                 weight += change.reshape(weight.shape)
             yield weight

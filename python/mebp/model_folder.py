@@ -19,5 +19,6 @@ def model_config(path: Path, dtype: str) -> dict:
     """The model's settings in that file, of weights of that type."""
     config = read_json(path, "export and compile the model again")
     config.pop("torch_dtype", None)  # as it was once called
+    config.pop("quantization_config", None)  # of the weights that the model was exported from
     config["dtype"] = ELEMENT_TYPES[dtype].torch
     return config

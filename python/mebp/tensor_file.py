@@ -32,17 +32,9 @@ def write_tensors(
     """
     if isinstance(dtypes, str):
         dtypes = dict.fromkeys(shapes, dtypes)
-    header, offset = {"__metadata__": {"format": "pt", **metadata}}, 0
-    for name, shape in shapes.items():
-        element = ELEMENT_TYPES[dtypes[name]]
-        end = offset + element.bytes * int(np.prod(shape))
-        header[name] = {"dtype": element.safetensors, "shape": list(shape), "data_offsets": [offset, end]}
-        offset = end
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # the tensors begin at a multiple of 8
     rounding = {}
     with path.open("wb") as file, np.errstate(over="ignore", invalid="ignore"):  # seen below, with the tensor's name
-        file.write(struct.pack("<Q", len(text)) + text)
+        file.write(make_header(shapes, dtypes, metadata))
         for name, tensor in zip(shapes, tensors, strict=True):
             if not np.isfinite(tensor).all():
                 raise Error(f"tensor '{name}' is not finite; {advice}")
@@ -54,6 +46,21 @@ def write_tensors(
             rounding[name] = relative_norm(rounded - tensor, tensor)
             file.write(stored)
     return rounding
+
+
+def make_header(
+    shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str], metadata: Mapping[str, str] = MappingProxyType({})
+) -> bytes:
+    """What a safetensors file begins with, whose tensors come in the order of `shapes`."""
+    header, offset = {"__metadata__": {"format": "pt", **metadata}}, 0
+    for name, shape in shapes.items():
+        element = ELEMENT_TYPES[dtypes[name]]
+        end = offset + element.bytes * int(np.prod(shape))
+        header[name] = {"dtype": element.safetensors, "shape": list(shape), "data_offsets": [offset, end]}
+        offset = end
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # the tensors begin at a multiple of 8
+    return struct.pack("<Q", len(text)) + text
 
 
 def read_tensors(path: Path, advice: str) -> dict[str, np.ndarray]:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "module.h"
 #include "calls.h"
-#include "split.h"
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>

@@ -74,6 +74,4 @@ private:
   uint32_t retryMs = 0; // so long the session tries again to reach the server; 0: as long as the runtime would
 };
 
-void bindSplit(nb::module_ &module);
-
 } // namespace mebp::python

@@ -15,6 +15,7 @@
 #include "runtime/adapter/private_lora.h"
 #include "runtime/core/files.h"
 #include "runtime/core/safetensors.h"
+#include "runtime/core/system_failure.h"
 
 namespace mebp {
 

@@ -10,6 +10,7 @@
 
 #include "format/tensor_names.h"
 #include "runtime/adapter/private_lora.h"
+#include "runtime/bundle/bundle.h"
 #include "runtime/core/decimal.h"
 #include "runtime/core/json.h"
 
@@ -18,13 +19,13 @@ namespace mebp {
 using Json = nlohmann::json;
 
 // Whether an adapted layer keeps its weight as [in, out], as GPT-2's Conv1D does. PEFT looks again at each layer, for
-// the head beside them is [out, in].
+// the head beside them is [out, in]. Of experts it finds out by itself.
 static bool hasTransposedTarget(const format::Bundle &bundle) {
   std::unordered_set<std::string_view> adapted;
   for (const format::Trainable &trainable : bundle.trainables())
     adapted.insert(format::adaptedLayer(trainable.name()));
   return std::any_of(bundle.weights().begin(), bundle.weights().end(), [&](const format::Weight &weight) {
-    return weight.transposed() && adapted.count(format::layerOf(weight.name()));
+    return weight.transposed() && matricesOf(weight) == 1 && adapted.count(format::layerOf(weight.name()));
   });
 }
 

@@ -132,8 +132,9 @@ mebp_code mebp_bundle_weight_info(const mebp_bundle *bundle, uint32_t index, meb
     const format::Weight &weight = content.weights(static_cast<int>(index));
     mebp_tensor_info info = {};
     info.name = weight.name().c_str();
-    info.rows = weight.transposed() ? weight.columns() : weight.rows();
-    info.columns = weight.transposed() ? weight.rows() : weight.columns();
+    const uint64_t matrices = matricesOf(weight);
+    info.rows = weight.transposed() ? matrices * weight.columns() : weight.rows();
+    info.columns = weight.transposed() ? weight.rows() / matrices : weight.columns();
     info.rank = weight.rank();
     writeSized(info, out);
     return Status();

@@ -176,14 +176,16 @@ Status Bundle::readWeight(uint32_t index, float *out) {
   const format::Storage storage = format::storageOf(weight.element());
   const uint64_t rowBytes = format::rowBytesOf(storage, weight.columns());
   const uint64_t groups = format::groupsOf(storage, weight.columns());
+  const uint64_t matrixRows = weight.rows() / matricesOf(weight);
   std::vector<float> column(weight.transposed() ? weight.columns() : 0);
   for (uint64_t row = 0; row < weight.rows(); ++row) {
     const format::StoredRow stored = {storage, memory.data + row * rowBytes, memory.scales + row * groups,
                                       memory.minima + row * groups};
     float *to = weight.transposed() ? column.data() : out + row * weight.columns();
     format::readRow(stored, 0, static_cast<int64_t>(weight.columns()), to);
+    float *matrix = out + row / matrixRows * matrixRows * weight.columns();
     for (uint64_t i = 0; i < column.size(); ++i)
-      out[i * weight.rows() + row] = column[i];
+      matrix[i * matrixRows + row % matrixRows] = column[i];
   }
   return checkWeights();
 }

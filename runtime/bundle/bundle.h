@@ -19,6 +19,11 @@ struct WeightMemory {
   const uint16_t *scales = nullptr, *minima = nullptr;
 };
 
+// Of how many matrices a weight is made: of one, or of one for each expert. A transpose is one of each.
+inline uint64_t matricesOf(const format::Weight &weight) {
+  return weight.rank() == 2 && weight.shape_size() == 3 ? static_cast<uint64_t>(weight.shape(0)) : 1;
+}
+
 class Bundle {
 public:
   struct Files {

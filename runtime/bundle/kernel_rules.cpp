@@ -87,7 +87,11 @@ static Status checkExperts(const KernelShape &shape) {
   if (shape['Y'] % slots != 0 || shape['M'] % outputs != 0)
     return wrong(shape, "has columns that do not fit its slots and experts");
   const bool mustShare = shape.kernel.name() == "expert_linear_shared_gradient";
-  if (shape['M'] == outputs && !mustShare) // experts lie in columns
+  const bool inColumns = shape['M'] == outputs && !mustShare;
+  if (shape.kernel.name() == "expert_linear" && shape.hasOperand(4) &&
+      shape['B'] != (inColumns ? (slot ? inputs / slot : 0) * outputs : shape['M']))
+    return wrong(shape, "has a bias that does not fit its experts");
+  if (inColumns)
     return shape['X'] % slots == 0 && inputs % slot == 0 ? Status()
                                                          : wrong(shape, "has columns that do not fit its weight");
   const bool mayShare = mustShare || shape.kernel.name() != "expert_linear_input_gradient";

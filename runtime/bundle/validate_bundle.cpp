@@ -39,6 +39,9 @@ static Status validateWeight(const format::Weight &weight, uint64_t size) {
     return failure(MEBP_CORRUPT, "its rank does not fit its shape");
   if (weight.shape_size() > 0 && !makesUp(weight.shape(), weight.rows() * weight.columns()))
     return failure(MEBP_CORRUPT, "its shape in the model has other elements");
+  if (weight.rank() == 2 && weight.shape_size() == 3 &&
+      static_cast<uint64_t>(weight.shape(weight.transposed() ? 1 : 2)) != weight.columns())
+    return failure(MEBP_CORRUPT, "its shape in the model has other columns");
   bool quantised = isQuantised(storage);
   if (weight.group() != (quantised ? format::groupSize : 0))
     return failure(MEBP_CORRUPT, "its groups are not of %u", static_cast<uint32_t>(format::groupSize));

@@ -21,6 +21,7 @@
 #include "runtime/exec/kernel_table.h"
 #include "runtime/optim/direction.h"
 #include "runtime/optim/optimizer.h"
+#include "runtime/optim/session_options.h"
 #include "runtime/platform/platform.h"
 
 namespace mebp {

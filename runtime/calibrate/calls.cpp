@@ -160,6 +160,9 @@ private:
     const Attributes cap = {{"softcap", 30.0}};
     add(rows, "softcap", "", {full()}, {out()}, cap);
     add(rows, "softcap_gradient", "", {full(), full()}, {out()}, cap);
+    const Attributes bounds = {{"lower", -7.0}, {"upper", 7.0}};
+    add(rows, "clamp", "", {full()}, {out()}, bounds);
+    add(rows, "clamp_gradient", "", {full(), full()}, {out()}, bounds);
     for (const char *binary : {"silu_gradient", "relu_gradient", "gelu_gradient", "add", "multiply"})
       add(rows, binary, "", {full(), full()}, {out()});
     add(rows, "fill", "", {}, {out()});

@@ -13,9 +13,6 @@
 
 namespace mebp {
 
-// "PATH: cannot WHAT: reason; advice", of an errno.
-Status systemFailure(const std::string &path, const char *what, int number);
-
 // InputFile::readAll, by a path.
 Result<std::string> readFile(const std::string &path, uint64_t largest);
 Result<uint64_t> fileSize(const std::string &path);

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runtime/core/files.h"
+#include "runtime/core/system_failure.h"
 
 namespace mebp {
 

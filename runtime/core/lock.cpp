@@ -10,6 +10,7 @@
 
 #include "format/folders.h"
 #include "runtime/core/files.h"
+#include "runtime/core/system_failure.h"
 
 namespace mebp {
 

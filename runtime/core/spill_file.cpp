@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "runtime/core/files.h"
+#include "runtime/core/system_failure.h"
 #include "runtime/platform/platform.h"
 
 namespace mebp {

@@ -5,6 +5,7 @@
 #include <cinttypes>
 
 #include "runtime/core/files.h"
+#include "runtime/core/system_failure.h"
 
 namespace mebp {
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 namespace mebp {
 
@@ -28,6 +29,8 @@ struct Attributes {
   int32_t topGroups = 0; // 0: all
   int32_t bestOfGroup = 1;
   float softcap = 0.0f; // 0: none
+  float shift = -0.0f;  // added to a number, it changes not even the sign of a zero
+  float lower = -std::numeric_limits<float>::infinity(), upper = std::numeric_limits<float>::infinity();
   bool inverse = false;
   bool interleaved = false;
   bool narrow = false;

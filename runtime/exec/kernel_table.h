@@ -42,7 +42,7 @@ public:
   }
 
 private:
-  NamedKernel<Kernel> entries[10] = {};
+  NamedKernel<Kernel> entries[12] = {};
   size_t count = 0;
 };
 

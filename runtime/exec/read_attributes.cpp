@@ -60,6 +60,12 @@ static Status readAttribute(const format::Attribute &attribute, Attributes &out)
     out.scale = number;
   else if (name == "softcap")
     out.softcap = number;
+  else if (name == "shift")
+    out.shift = number;
+  else if (name == "lower")
+    out.lower = number;
+  else if (name == "upper")
+    out.upper = number;
   else if (name == "inverse")
     out.inverse = number != 0;
   else if (name == "interleaved")

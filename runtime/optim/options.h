@@ -8,7 +8,6 @@
 
 #include "format/optimizers.h"
 #include "mebp/mebp.h"
-#include "runtime/core/status.h"
 
 namespace mebp {
 
@@ -84,11 +83,5 @@ inline constexpr const OptimizerOption *optimizerOptions[] = {&option::beta1,
                                                               &option::galoreUpdateInterval,
                                                               &option::galoreRefresh,
                                                               &option::cosThreshold};
-
-// Of a session's options, and of a rate that is set later.
-Status checkOptions(const mebp_session_options &options);
-Status checkLearningRate(double rate);
-// Of options that checkOptions has passed, with the optimizer's own values for those that were not given.
-OptimizerOptions optionsOf(const mebp_session_options &options);
 
 } // namespace mebp

@@ -30,7 +30,8 @@ Status Session::findSubspaces(const Batches &batches) {
   for (uint32_t pass = 0; pass < Subspaces::passes; ++pass) {
     subspaces.beginPass(pass, trainables);
     auto addProduct = [&](uint32_t block) {
-      return subspaces.addProduct(pass, block, lane().blocks, lane().live, trainables);
+      auto multiply = [&](std::string_view program) { return lane().blocks.thinProduct(block, program, lane().live); };
+      return subspaces.addProduct(pass, block, std::ref(multiply), trainables);
     };
     if (Status status = passOver(batches, std::ref(addProduct)); !status.ok())
       return status;
@@ -45,7 +46,8 @@ Status Session::findExactly(const Batches &batches) {
     for (uint32_t group = 0; group < subspaces.groups(block); ++group) {
       subspaces.clearGradients(block, group, trainables);
       auto addGradients = [&](uint32_t at) {
-        return at == block ? subspaces.addGradients(block, group, lane().blocks, lane().live, trainables) : Status();
+        auto multiply = [&](std::string_view program) { return lane().blocks.thinProduct(at, program, lane().live); };
+        return at == block ? subspaces.addGradients(block, group, std::ref(multiply), trainables) : Status();
       };
       if (Status status = passOver(batches, std::ref(addGradients), block); !status.ok())
         return status;

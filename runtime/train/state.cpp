@@ -8,6 +8,7 @@
 
 #include "format/container.h"
 #include "runtime/core/files.h"
+#include "runtime/optim/session_options.h"
 #include "runtime/train/state_file.h"
 
 namespace mebp {

@@ -67,7 +67,8 @@ Status Session::runSample(Lane &own, const Batches &batches, uint32_t index, Gra
     return status;
   flight.leave(head);
   auto atBlock = [&](uint32_t block) {
-    return refreshes ? subspaces.refresh(block, own.blocks, own.live, trainables) : Status();
+    auto multiply = [&](std::string_view program) { return own.blocks.thinProduct(block, program, own.live); };
+    return refreshes ? subspaces.refresh(block, std::ref(multiply), trainables) : Status();
   };
   return own.runBackward(&sink, std::ref(atBlock));
 }

@@ -9,7 +9,6 @@
 #include "format/random.h"
 #include "runtime/bundle/programs.h"
 #include "runtime/optim/subspace.h"
-#include "runtime/train/blocks.h"
 #include "runtime/train/options.h"
 
 namespace mebp {
@@ -155,15 +154,15 @@ static std::string_view programOfPass(uint32_t pass) {
   return makesRanges(pass) ? format::rangeProgram : format::sketchProgram;
 }
 
-Status Subspaces::refresh(uint32_t block, Blocks &blocks, const LiveShape &live, Trainables &trainables) const {
+Status Subspaces::refresh(uint32_t block, const ThinProduct &multiply, Trainables &trainables) const {
   if (plan.isExact)
-    return refreshExactly(block, blocks, live, trainables);
+    return refreshExactly(block, multiply, trainables);
   const std::vector<ThinPlaces> &all = plan.blocks[block];
   const bool isDue = isAnyDue(block, trainables);
   for (const ThinPlaces &thin : all)
     draw(thin, trainables, at(thin.sketch));
   for (uint32_t pass = 0; isDue && pass < passes; ++pass) {
-    if (Status status = blocks.thinProduct(block, programOfPass(pass), live); !status.ok())
+    if (Status status = multiply(programOfPass(pass)); !status.ok())
       return status;
     for (const ThinPlaces &thin : all)
       if (Status status = finish(pass, thin, at(thin.sketch), at(thin.range), trainables); !status.ok())
@@ -172,10 +171,10 @@ Status Subspaces::refresh(uint32_t block, Blocks &blocks, const LiveShape &live,
   return Status();
 }
 
-Status Subspaces::refreshExactly(uint32_t block, Blocks &blocks, const LiveShape &live, Trainables &trainables) const {
+Status Subspaces::refreshExactly(uint32_t block, const ThinProduct &multiply, Trainables &trainables) const {
   for (uint32_t group = 0; group < groups(block); ++group) {
     clearGradients(block, group, trainables);
-    if (Status status = addGradients(block, group, blocks, live, trainables); !status.ok())
+    if (Status status = addGradients(block, group, multiply, trainables); !status.ok())
       return status;
     if (Status status = decompose(block, group, trainables); !status.ok())
       return status;
@@ -189,7 +188,7 @@ void Subspaces::clearGradients(uint32_t block, uint32_t group, const Trainables 
       std::fill_n(at(plan.room + thin.whole), trainables.elements(thin.trainable), 0.0f);
 }
 
-Status Subspaces::addGradients(uint32_t block, uint32_t group, Blocks &blocks, const LiveShape &live,
+Status Subspaces::addGradients(uint32_t block, uint32_t group, const ThinProduct &multiply,
                                const Trainables &trainables) const {
   uint64_t slices = 0; // none where none is due
   for (const ThinPlaces &thin : plan.blocks[block])
@@ -201,7 +200,7 @@ Status Subspaces::addGradients(uint32_t block, uint32_t group, Blocks &blocks, c
         unitSketch(trainables.shapeOf(thin.trainable), slice, at(thin.sketch));
       else
         std::fill_n(at(thin.sketch), thin.sketchElements, 0.0f); // nobody wants what comes of it
-    if (Status status = blocks.thinProduct(block, format::rangeProgram, live); !status.ok())
+    if (Status status = multiply(format::rangeProgram); !status.ok())
       return status;
     for (const ThinPlaces &thin : plan.blocks[block])
       if (thin.group == group)
@@ -239,7 +238,7 @@ static void addTo(float *sum, const float *values, uint64_t count) {
     sum[i] += values[i];
 }
 
-Status Subspaces::addProduct(uint32_t pass, uint32_t block, Blocks &blocks, const LiveShape &live,
+Status Subspaces::addProduct(uint32_t pass, uint32_t block, const ThinProduct &multiply,
                              const Trainables &trainables) const {
   const std::vector<ThinPlaces> &all = plan.blocks[block];
   if (!isAnyDue(block, trainables))
@@ -249,7 +248,7 @@ Status Subspaces::addProduct(uint32_t pass, uint32_t block, Blocks &blocks, cons
       std::copy_n(kept(thin.keptSketch), thin.sketchElements, at(thin.sketch));
     else
       std::copy_n(kept(thin.keptRange), thin.rangeElements, at(thin.range));
-  if (Status status = blocks.thinProduct(block, programOfPass(pass), live); !status.ok())
+  if (Status status = multiply(programOfPass(pass)); !status.ok())
     return status;
   for (const ThinPlaces &thin : all)
     if (makesRanges(pass))

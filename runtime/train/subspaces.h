@@ -8,6 +8,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string_view>
 #include <vector>
 
 #include "format/program.pb.h"
@@ -18,8 +20,9 @@
 
 namespace mebp {
 
-class Blocks;
-struct LiveShape;
+// Runs the block's program of this name, which multiplies the gradient of the batch that is there with a thin matrix. A
+// std::ref of a lambda, so that it needs no memory of its own.
+using ThinProduct = std::function<Status(std::string_view program)>;
 
 // By an exact singular value decomposition, gradients are formed slice by slice from the same programs, by sketches
 // that are rows of the unit matrix: of one matrix at once, or of as many of a block as fit in the room of the largest.
@@ -59,27 +62,25 @@ public:
   float *rangeOf(uint32_t block, uint32_t trainable) const { return at(find(block, trainable).range); }
 
   // From the gradient of the batch that is there. The block's input and cotangents are those of its backward.
-  Status refresh(uint32_t block, Blocks &blocks, const LiveShape &live, Trainables &trainables) const;
+  Status refresh(uint32_t block, const ThinProduct &multiply, Trainables &trainables) const;
 
   // From the gradient over several micro-batches, exactly: for each block and each of its groups, clearGradients, then
   // addGradients for each micro-batch, and decompose.
   bool isExact() const { return plan.isExact; }
   uint32_t groups(uint32_t block) const { return plan.blocks[block].empty() ? 0 : plan.blocks[block].back().group + 1; }
   void clearGradients(uint32_t block, uint32_t group, const Trainables &trainables) const;
-  Status addGradients(uint32_t block, uint32_t group, Blocks &blocks, const LiveShape &live,
-                      const Trainables &trainables) const;
+  Status addGradients(uint32_t block, uint32_t group, const ThinProduct &multiply, const Trainables &trainables) const;
   Status decompose(uint32_t block, uint32_t group, Trainables &trainables) const;
 
   // By sketches: `passes` times, a pass begins, takes the product of each block for
   // each micro-batch, and ends.
   static constexpr uint32_t passes = 4; // two products, and two of a power iteration
   void beginPass(uint32_t pass, const Trainables &trainables) const;
-  Status addProduct(uint32_t pass, uint32_t block, Blocks &blocks, const LiveShape &live,
-                    const Trainables &trainables) const;
+  Status addProduct(uint32_t pass, uint32_t block, const ThinProduct &multiply, const Trainables &trainables) const;
   Status endPass(uint32_t pass, Trainables &trainables) const;
 
 private:
-  Status refreshExactly(uint32_t block, Blocks &blocks, const LiveShape &live, Trainables &trainables) const;
+  Status refreshExactly(uint32_t block, const ThinProduct &multiply, Trainables &trainables) const;
   const ThinPlaces &find(uint32_t block, uint32_t trainable) const;
   // Of those of a block; what is found for others beside them is left.
   bool isAnyDue(uint32_t block, const Trainables &trainables) const;

@@ -10,6 +10,7 @@
 #include "format/random.h"
 #include "runtime/optim/codes.h"
 #include "runtime/optim/direction.h"
+#include "runtime/optim/session_options.h"
 #include "runtime/optim/subspace.h"
 #include "runtime/train/options.h"
 

@@ -181,6 +181,11 @@ TEST(BackendKernels, Activations) {
     }
   expectAgreementInBoth({"softcap", {rows(37)}, {rows(37)}, {{"softcap", 0.8}}});
   expectAgreementInBoth({"softcap_gradient", {rows(37), rows(37)}, {rows(37)}, {{"softcap", 0.8}}});
+  for (const std::vector<Attribute> &bounds :
+       {std::vector<Attribute>{{"lower", -0.3}}, {{"upper", 0.5}}, {{"lower", -0.75}, {"upper", 0.5}}}) {
+    expectAgreementInBoth({"clamp", {rows(37)}, {rows(37)}, bounds});
+    expectAgreementInBoth({"clamp_gradient", {rows(37), rows(37)}, {rows(37)}, bounds});
+  }
   for (const char *activation : {"silu", "gelu", "gelu_tanh"}) {
     std::vector<Attribute> attributes = {{"activation", 0, {}, activation}};
     expectAgreementInBoth({"gated", {rows(37), rows(37)}, {rows(37)}, attributes});
@@ -192,12 +197,15 @@ TEST(BackendKernels, Elementwise) {
   expectAgreementInBoth({"add", {rows(37), rows(37)}, {rows(37)}});
   expectAgreementInBoth({"multiply", {rows(37), rows(37)}, {rows(37)}});
   expectAgreementInBoth({"scale", {rows(37)}, {rows(37)}, {{"alpha", -0.7}}});
+  expectAgreementInBoth({"scale", {rows(37)}, {rows(37)}, {{"alpha", -0.7}, {"shift", 1.5}}});
   expectAgreementInBoth({"split", {rows(37)}, {rows(5), rows(1), rows(31)}});
   expectAgreementInBoth({"concat", {rows(5), rows(1), rows(31)}, {rows(37)}});
   expectAgreementInBoth({"split", {rows(36)}, {rows(12), rows(3), rows(21)}, {{"groups", 3}}});
   expectAgreementInBoth({"repeat", {rows(12)}, {rows(36)}});
   expectAgreementInBoth({"repeat_gradient", {rows(36)}, {rows(12)}});
   expectAgreementInBoth({"concat", {rows(12), rows(3), rows(21)}, {rows(36)}, {{"groups", 3}}});
+  expectAgreementInBoth({"split", {rows(74)}, {rows(37), rows(37)}, {{"groups", 37}}});
+  expectAgreementInBoth({"concat", {rows(37), rows(37)}, {rows(74)}, {{"groups", 37}}});
   expectAgreementInBoth({"fill", {}, {rows(37)}, {{"value", 0.3}}});
 }
 
@@ -233,6 +241,9 @@ TEST(BackendKernels, Experts) {
                              {rows(copies * inputs), w, ids, rows(slots * outputs)},
                              {rows(slots * outputs)},
                              {{"alpha", 0.5}}});
+      expectAgreementInBoth({"expert_linear",
+                             {rows(copies * inputs), w, ids, rows(slots * outputs), {1, experts * outputs}},
+                             {rows(slots * outputs)}});
     }
     expectAgreementInBoth({"expert_linear_input_gradient", {rows(slots * outputs), w, ids}, {rows(slots * inputs)}});
     expectAgreementInBoth({"expert_linear_input_gradient",

@@ -25,6 +25,7 @@ CASES = {
     "experts and router": ("qwen3_moe", [*EXPERTS, "gate"]),
     "one parameter of two, and attention": ("qwen2_moe", ["experts.down_proj", "q_proj"]),
     "a router of another name": ("granitemoe", [*EXPERTS, "router"]),
+    "experts with biases, as their transposes": ("gpt_oss", [*EXPERTS, "router"]),
     "a router whose bias chooses": ("glm4_moe", [EXPERTS[0], "gate.weight", "o_proj"]),
 }
 
@@ -39,6 +40,20 @@ def make(name_or_family, folder, targets=None, **options):
 @pytest.fixture(scope="module")
 def qwen3(tmp_path_factory):
     return make("experts and router", tmp_path_factory.mktemp("experts"), generate_len=32)
+
+
+@pytest.fixture(scope="module", params=["qwen3_moe", "gpt_oss"])
+def family(request):
+    """One of experts [experts, out, in], and one of [experts, in, out]."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def bundle(family, qwen3, tmp_path_factory):
+    if family == "qwen3_moe":
+        return qwen3[1]
+    name = "experts with biases, as their transposes"
+    return make(name, tmp_path_factory.mktemp("transposes"), generate_len=32)[1]
 
 
 def gradients(model, bundle, **options):
@@ -78,15 +93,14 @@ def test_every_factor_is_called_as_peft_calls_it(qwen3):
     }
 
 
-def test_peft_reads_the_adapter_and_writes_the_same_text(qwen3, tmp_path):
-    model, bundle = qwen3
+def test_peft_reads_the_adapter_and_writes_the_same_text(family, bundle, tmp_path):
     session = mebp.Session(bundle)
     randomise_adapter(session)
     session.save_adapter(tmp_path)
-    base = models.build("qwen3_moe", num_hidden_layers=2)
+    base = models.build(family, num_hidden_layers=2)
     load_weights(base, session.base_weights())
     adapted = PeftModel.from_pretrained(base, tmp_path).eval()
-    ids = models.token_ids(model, 1, 20)
+    ids = models.token_ids(base, 1, 20)
     with torch.no_grad():
         expected = adapted(input_ids=ids).logits.numpy()
         text = adapted.generate(input_ids=ids, max_new_tokens=8, do_sample=False, eos_token_id=None, pad_token_id=0)
@@ -94,8 +108,8 @@ def test_peft_reads_the_adapter_and_writes_the_same_text(qwen3, tmp_path):
     assert np.asarray(session.generate(ids.numpy(), 8)).reshape(-1)[-8:].tolist() == text[0, 20:].tolist()
 
 
-def made_by_peft(bundle, folder, targets, **options):
-    base = models.build("qwen3_moe", num_hidden_layers=2)
+def made_by_peft(bundle, folder, targets, family="qwen3_moe", **options):
+    base = models.build(family, num_hidden_layers=2)
     load_weights(base, mebp.Session(bundle).base_weights())
     config = {"r": 3, "lora_alpha": 7, "target_modules": [], "target_parameters": targets, "task_type": "CAUSAL_LM"}
     adapted = get_peft_model(base, LoraConfig(**{**config, **options})).eval()
@@ -108,9 +122,9 @@ def made_by_peft(bundle, folder, targets, **options):
     return adapted
 
 
-def test_an_adapter_of_peft_computes_the_same(qwen3, tmp_path):
-    _, bundle = qwen3
-    adapted = made_by_peft(bundle, tmp_path, [*EXPERTS, "gate.weight"])
+def test_an_adapter_of_peft_computes_the_same(family, bundle, tmp_path):
+    router = {"qwen3_moe": "gate.weight", "gpt_oss": "router.weight"}[family]
+    adapted = made_by_peft(bundle, tmp_path, [*EXPERTS, router], family)
     session = mebp.Session(bundle)
     session.load_adapter(tmp_path)
     ids = models.token_ids(adapted, 1, 20)
@@ -171,16 +185,17 @@ def test_one_expert_may_have_every_row(tmp_path, capsys):
     assert words in capsys.readouterr().err
 
 
-def test_merged_it_computes_the_same(tmp_path):
-    model = models.build("qwen3_moe", num_hidden_layers=2)
+@pytest.mark.parametrize(("family", "router"), [("qwen3_moe", "gate"), ("gpt_oss", "router")])
+def test_merged_it_computes_the_same(tmp_path, family, router):
+    model = models.build(family, num_hidden_layers=2)
     models.save(model, tmp_path / "source")
-    lora = mebp.LoRA(rank=3, alpha=7, targets=[*EXPERTS, "gate"])
+    lora = mebp.LoRA(rank=3, alpha=7, targets=[*EXPERTS, router])
     bundle = make_bundle(tmp_path / "source", tmp_path, seq_len=32, lora=lora)
     session = mebp.Session(bundle)
     randomise_adapter(session)
     session.save_adapter(tmp_path / "adapter")
     merged = mebp.merge(bundle, tmp_path / "adapter", tmp_path / "merged")
-    assert {name.rpartition(".mlp.")[2] for name in merged.changes} == {"gate.weight", *EXPERTS}
+    assert {name.rpartition(".mlp.")[2] for name in merged.changes} == {f"{router}.weight", *EXPERTS}
     base = AutoModelForCausalLM.from_pretrained(tmp_path / "merged").float().eval()
     ids = models.token_ids(model, 1, 20)
     with torch.no_grad():

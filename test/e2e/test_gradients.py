@@ -51,6 +51,7 @@ CASES = {
     "glm4_moe: a bias chooses, from groups": ("glm4_moe", {}),
     "granitemoe: a softmax of those that are chosen": ("granitemoe", {}),
     "granite_swa: attention sinks": ("granite_swa", {}),
+    "gpt_oss: experts with biases and bounds, and sinks": ("gpt_oss", {}),
     "deepseek_v3: latent attention, whose values are narrower than keys": ("deepseek_v3", {}),
 }
 COMPILED_SEQUENCE, COMPILED_BATCH = 48, 3

@@ -47,6 +47,19 @@ def test_folders_that_include_each_other_are_found(tmp_path):
     )
 
 
+def test_files_that_include_each_other_are_found(tmp_path):
+    files = {
+        "compiler/plan/a.h": '#include "compiler/plan/b.h"\n',
+        "compiler/plan/b.h": "",
+        "compiler/plan/b.cpp": '#include "compiler/plan/a.h"\n',
+        "runtime/include/mebp/mebp.h": '#include "mebp/part.h"\n',  # allowed there
+        "runtime/include/mebp/part.h": '#include "mebp/mebp.h"\n',
+    }
+    assert problems(tmp_path, files) == [
+        "files include each other: compiler/plan/a -> compiler/plan/b -> compiler/plan/a"
+    ]
+
+
 def test_a_long_file_is_named(tmp_path):
     assert problems(tmp_path, {"python/mebp/long.py": "x = 1\n" * 501}) == [
         "python/mebp/long.py: has 501 lines, more than 500"

@@ -182,8 +182,8 @@ def test_queries_that_see_chosen_keys(tmp_path: Path) -> None:
 
 
 def test_experts_in_another_form() -> None:
-    """As gpt-oss has them."""
-    module = SimpleNamespace(is_transposed=True, has_bias=True, is_concatenated=False, has_gate=True)
+    """As Nemotron-H has them."""
+    module = SimpleNamespace(is_transposed=False, has_bias=False, is_concatenated=True, has_gate=False)
     with pytest.raises(mebp.Error, match="its experts are stored in a form that mebp cannot train yet"):
         experts._experts(module, None, None, None)
 

@@ -87,6 +87,22 @@ TEST_F(AdapterTest, SaysWhereWeightsAreTransposed) {
   EXPECT_NE(readWhole(config).find("\"fan_in_fan_out\": true"), std::string::npos);
 }
 
+// PEFT asks the module of experts how it has them, and takes no fan_in_fan_out.
+TEST_F(AdapterTest, SaysNothingOfTheTransposesOfExperts) {
+  TinyOptions tiny;
+  tiny.transposed = true;
+  mebp::format::Bundle content = tinyBundle(tiny);
+  for (mebp::format::Weight &weight : *content.mutable_weights())
+    if (weight.transposed())
+      for (int32_t extent : {2, static_cast<int32_t>(tinyHidden), static_cast<int32_t>(tinyHidden) / 2})
+        weight.add_shape(extent);
+  BundleFolder turned(content);
+  OpenBundle opened(turned.path());
+  OpenSession turnedSession(opened.handle);
+  ASSERT_EQ(mebp_session_save_adapter(turnedSession.handle, adapter.c_str(), nullptr), MEBP_OK);
+  EXPECT_NE(readWhole(config).find("\"fan_in_fan_out\": false"), std::string::npos);
+}
+
 TEST_F(AdapterTest, RefusesOtherTensors) {
   const std::string place = "adapter_model.safetensors: ", layer = "base_model.model.model.layers.1.proj";
   std::string content = readWhole(tensors);

@@ -175,6 +175,29 @@ TEST(Bundle, ReadsEveryStorageAndUndoesTransposition) {
   }
 }
 
+TEST(Bundle, UndoesTheTranspositionOfEachExpert) {
+  mebp::format::Bundle content = tinyBundle({}), turnedContent = content;
+  constexpr int32_t experts = 2, outputs = tinyHidden / experts, inputs = tinyHidden;
+  turnedContent.mutable_weights(1)->set_transposed(true);
+  for (int32_t extent : {experts, inputs, outputs})
+    turnedContent.mutable_weights(1)->add_shape(extent);
+  BundleFolder folder(content), turnedFolder(turnedContent);
+  OpenBundle opened(folder.path()), turned(turnedFolder.path());
+  ASSERT_EQ(turned.code, MEBP_OK) << turned.error.message;
+  mebp_tensor_info info;
+  mebp_tensor_info_init(&info);
+  ASSERT_EQ(mebp_bundle_weight_info(turned.handle, 1, &info, nullptr), MEBP_OK);
+  EXPECT_EQ(info.rows, static_cast<uint64_t>(experts * inputs));
+  EXPECT_EQ(info.columns, static_cast<uint64_t>(outputs));
+  float values[tinyHidden * tinyHidden], turnedValues[tinyHidden * tinyHidden];
+  ASSERT_EQ(mebp_bundle_weight_read(opened.handle, 1, values, nullptr), MEBP_OK);
+  ASSERT_EQ(mebp_bundle_weight_read(turned.handle, 1, turnedValues, nullptr), MEBP_OK);
+  for (int32_t e = 0; e < experts; ++e)
+    for (int32_t o = 0; o < outputs; ++o)
+      for (int32_t i = 0; i < inputs; ++i)
+        EXPECT_EQ(turnedValues[(e * inputs + i) * outputs + o], values[(e * outputs + o) * inputs + i]);
+}
+
 TEST(Bundle, DequantisesByGroups) {
   TinyOptions options;
   options.storage = mebp::format::INT4;

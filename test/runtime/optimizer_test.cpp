@@ -8,6 +8,7 @@
 #include "runtime/core/decimal.h"
 #include "runtime/optim/dynamic_map.h"
 #include "runtime/optim/optimizer.h"
+#include "runtime/optim/session_options.h"
 
 using namespace mebp;
 

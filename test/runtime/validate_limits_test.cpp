@@ -117,6 +117,20 @@ format::Program attending(uint64_t columns, uint64_t values, uint64_t results, d
   });
 }
 
+format::Program multiplyingByExperts(uint64_t biases) {
+  return forwardWith([&](ProgramBuilder &b) {
+    uint32_t x = filled(b, b.tokens(4)), w = filled(b, b.matrix(12, 4)), ids = filled(b, b.tokens(2));
+    uint32_t addend = filled(b, b.tokens(6)), bias = filled(b, b.matrix(1, biases));
+    b.kernel("expert_linear", {x, w, ids, addend, bias}, {b.tokens(6)});
+  });
+}
+
+TEST(ValidateLimits, ABiasHasAPartForEachExpert) {
+  EXPECT_EQ(refusalOf(multiplyingByExperts(12), false, MEBP_OK), "");
+  EXPECT_EQ(refusalOf(multiplyingByExperts(6), false, MEBP_CORRUPT),
+            "program 'layer.forward': step 5: 'expert_linear' has a bias that does not fit its experts");
+}
+
 format::Program repeating(uint64_t columns) {
   return forwardWith([&](ProgramBuilder &b) { b.kernel("repeat", {filled(b, b.tokens(8))}, {b.tokens(columns)}); });
 }

@@ -83,6 +83,22 @@ TEST(Validate, RefusesEachDamageByName) {
        }},
       {"does not lie in weights.bin", [](format::Bundle &b) { b.mutable_weights(1)->set_data_offset(1u << 30); }},
       {"does not lie in weights.bin", [](format::Bundle &b) { b.mutable_weights(1)->set_data_offset(8); }},
+      {"its shape in the model has other elements",
+       [](format::Bundle &b) {
+         for (int32_t extent : {2, static_cast<int32_t>(tinyHidden), static_cast<int32_t>(tinyHidden)})
+           b.mutable_weights(1)->add_shape(extent);
+       }},
+      {"its shape in the model has other columns",
+       [](format::Bundle &b) {
+         for (int32_t extent : {static_cast<int32_t>(tinyHidden), static_cast<int32_t>(tinyHidden), 1})
+           b.mutable_weights(1)->add_shape(extent);
+       }},
+      {"its shape in the model has other columns",
+       [](format::Bundle &b) {
+         b.mutable_weights(1)->set_transposed(true);
+         for (int32_t extent : {1, static_cast<int32_t>(tinyHidden) * static_cast<int32_t>(tinyHidden), 1})
+           b.mutable_weights(1)->add_shape(extent);
+       }},
       {"does not lie in weights.bin", [](format::Bundle &b) { b.mutable_weights(1)->set_data_offset(~uint64_t(63)); }},
       {"groups are not of", [](format::Bundle &b) { b.mutable_weights(1)->set_group(16); }},
       {"impossible size", [](format::Bundle &b) { b.mutable_weights(1)->set_rows(~uint64_t(0)); }},

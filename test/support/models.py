@@ -95,6 +95,7 @@ _FAMILIES: dict[str, dict] = {
     "minicpm3": {**_LATENT, "v_head_dim": 30},
     "granite_swa": {**_DECODER, "sliding_window": 9},
     "granitemoe_swa": {**_DECODER, **_EXPERTS, "sliding_window": 9},
+    "gpt_oss": {**_DECODER, **_EXPERTS, "intermediate_size": 64, "sliding_window": 9},
     "vaultgemma": {**_GEMMA, "attn_logit_softcapping": 3.0, "final_logit_softcapping": 2.0},
     "gpt2_tanh": {**_GPT2, "model_type": "gpt2", "activation_function": "gelu_new"},
 }
@@ -117,6 +118,8 @@ def build(family: str, seed: int = 0, dtype: torch.dtype = torch.float32, **over
             noise = torch.randn(parameter.shape, generator=generator)
             is_scale = parameter.dim() == 1 and name.endswith("weight") and not _is_offset(family)
             parameter.copy_(1 + 0.2 * noise if is_scale else noise * (0.2 if parameter.dim() == 1 else 0.08))
+            if family == "gpt_oss" and name.endswith("gate_up_proj"):
+                parameter.mul_(8)  # beyond the bounds of its gates
         for name, buffer in model.named_buffers():
             if name.endswith("correction_bias"):  # by which routers choose
                 buffer.copy_(0.2 * torch.randn(buffer.shape, generator=generator))

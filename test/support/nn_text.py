@@ -44,13 +44,15 @@ class NNText:
 
 def _read_parameter(match: re.Match) -> np.ndarray:
     shape = [int(size) for size in match["shape"].split("x")]
-    stored = shape[::-1] if "transposed" in match["rest"] else shape
+    is_transposed = "transposed" in match["rest"]
+    own = re.search(r"shape = array<i64: (\d+), (\d+), (\d+)>", match["rest"])  # the model's, of experts
+    stored = [int(size) for size in own.groups()] if own else shape[::-1] if is_transposed else shape
     data = b""
     for external in _EXTERNAL.finditer(match["rest"]):
         assert external["element"] == "f32"
         data += Path(external["file"]).read_bytes()[int(external["offset"]) :][: int(external["bytes"])]
     array = np.frombuffer(data, np.float32).reshape(stored).astype(np.float64)
-    return array.T if "transposed" in match["rest"] else array
+    return (array.swapaxes(-1, -2) if is_transposed else array).reshape(shape)
 
 
 def _bind(values: dict, results: str, result: object) -> None:
@@ -167,12 +169,13 @@ def _route(logits, bias=0.0, *, score, normalized=False, epsilon=0.0, scale=1.0,
     return scale * p / (p.sum(-1, keepdims=True) + epsilon if normalized else 1), ids
 
 
-def _expert_linear(x, w, ids, sizes):
+def _expert_linear(x, w, ids, bias=None, *, sizes):
     slots = ids.shape[-1]
     outputs = sizes[0] // slots
     matrices = w.reshape(-1, outputs, w.shape[1])[ids]  # [batch, sequence, slots, out, in]
     each = x[..., None, :] if x.shape[-1] == w.shape[1] else x.reshape(*x.shape[:-1], slots, -1)
-    return (matrices @ each[..., None])[..., 0].reshape(*x.shape[:-1], -1)
+    y = (matrices @ each[..., None])[..., 0]
+    return (y if bias is None else y + bias.reshape(-1, outputs)[ids]).reshape(*x.shape[:-1], -1)
 
 
 def _expert_sum(y, weights):
@@ -202,7 +205,8 @@ _KERNELS = {
     ),
     "add": _kernel(np.add),
     "multiply": _kernel(np.multiply),
-    "scale": _kernel(lambda x, alpha: alpha * x, "alpha"),
+    "scale": _kernel(lambda x, alpha, shift=0.0: alpha * x + shift, "alpha", "shift"),
+    "clamp": _kernel(lambda x, lower=-np.inf, upper=np.inf: np.clip(x, lower, upper), "lower", "upper"),
     "softcap": _kernel(_softcap, "softcap"),
     "fill": lambda value, **_: np.float64(value),  # the same for all elements, whatever the shape
     "split": _split,

@@ -225,6 +225,7 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   CLI::App app{"Compiles an ONNX model into a bundle that trains within a planned amount of memory.", "mebpc"};
   app.add_option("model", out.input, "the ONNX file that `mebp export` wrote, or what --emit exec printed (.mlir)");
   app.add_option("-o,--output", out.output, "write the bundle to this folder, NAME.mebp");
+  app.option_defaults()->group("Shape");
   app.add_option("--seq-len", out.sequence, "the longest sequence to train on, in tokens (default: as exported)")
       ->check(CLI::Range(1, 1 << 20));
   app.add_option("--batch", out.batch, "the largest batch, in sequences (default: as exported)")
@@ -234,6 +235,7 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   app.add_option("--generate-len", out.generateLength,
                  "let the bundle generate text, prompt and answer together up to this many tokens")
       ->check(CLI::Range(0, 1 << 20));
+  app.option_defaults()->group("Types");
   app.add_option("--precision", texts.precision, "type of the activations")
       ->check(CLI::IsMember({"bf16", "f32"}))
       ->capture_default_str();
@@ -246,6 +248,7 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
                  "lm_head=int8,*.layers.0.*=bf16")
       ->delimiter(',')
       ->allow_extra_args(false);
+  app.option_defaults()->group("What is trained");
   app.add_option("--train", texts.train, "what is trained: adapters (lora), or weights of the model themselves (full)")
       ->check(CLI::IsMember({"lora", "full"}))
       ->capture_default_str();
@@ -264,6 +267,7 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
          "adapts q_proj,k_proj,v_proj where nothing is given")
       ->delimiter(',')
       ->capture_default_str();
+  app.option_defaults()->group("Private LoRA, and a model on two machines");
   app.add_option("--adapter", texts.adapter,
                  "lora, or private-lora: B M A with random B and A, whose M alone is trained and may be on another "
                  "machine than the layers")
@@ -291,6 +295,11 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
                  "and rounds what crosses, so that gradients are those of the rounded model; without --split, one "
                  "process rounds alike")
       ->check(CLI::IsMember({"bf16", "f32"}));
+  app.option_defaults()->group("Numbers that are drawn");
+  app.add_option("--seed", lora.seed, "seed for the adapters' initial values")->capture_default_str();
+  app.add_option("--random-weights", storage.randomSeed,
+                 "draw random weights with this seed, for a --shape-only export");
+  app.option_defaults()->group("The step that memory is planned for");
   app.add_option("--galore-rank", galore.rank,
                  "with --optimizer galore or qgalore, dimensions that a matrix's gradient is projected to")
       ->capture_default_str();
@@ -306,9 +315,6 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
                  "output_router_logits")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--seed", lora.seed, "seed for the adapters' initial values")->capture_default_str();
-  app.add_option("--random-weights", storage.randomSeed,
-                 "draw random weights with this seed, for a --shape-only export");
   app.add_option("--optimizer", training.optimizer, "plan memory for this optimizer: " + format::listOptimizers())
       ->check(CLI::IsMember(format::optimizerNames()))
       ->capture_default_str();
@@ -322,6 +328,7 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   app.add_flag("--clip", training.keeps, "plan memory for clipping, which keeps all gradients of a step");
   app.add_option("--momentum", training.momentum, "with --optimizer sgd, plan for this momentum, which has to be kept")
       ->capture_default_str();
+  app.option_defaults()->group("The machine");
   app.add_option("--device", training.device,
                  "plan memory, and choose the schedule, for this device: cpu, mlx (a GPU) or mlx-cpu")
       ->check(CLI::IsMember(format::deviceNames()))
@@ -332,6 +339,7 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
       "--rates", out.rates,
       "predict times from this file of mebp calibrate, or none for estimates that are the same on any machine "
       "(default: ~/.cache/mebp/rates.json, if it exists)");
+  app.option_defaults()->group("Memory and time");
   CLI::Option *budget = app.add_option("--memory-budget", texts.memoryBudget,
                                        "choose the fastest plan with at most this peak, such as 64MiB");
   CLI::Option *frontier = app.add_flag("--frontier", out.showFrontier,
@@ -364,6 +372,7 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   app.add_option("--max-seq-for", texts.maxSequenceFor,
                  "print the longest sequence that trains within this peak, such as 1GiB, and stop")
       ->excludes(budget, frontier);
+  app.option_defaults()->group("What to print");
   app.add_flag("--plan-only", out.planOnly, "print the plan and write no bundle");
   app.add_flag("--explain-peak", out.explainPeak, "list what is in use at the peak");
   app.add_flag("--explain-wire", out.explainWire,

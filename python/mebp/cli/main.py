@@ -6,6 +6,7 @@ import difflib
 import os
 import signal
 import sys
+import textwrap
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -23,7 +24,7 @@ _COMMANDS = {
     "verify": "compare a bundle's gradients with those of transformers and PEFT in float64",
     "generate": "continue prompts, greedily or by sampling",
     "chat": "talk with a model, turn by turn",
-    "merge": "merge an adapter into the model's weights and write a model for transformers or llama.cpp",
+    "merge": "merge an adapter into a model for transformers or llama.cpp",
     "adapter": "convert an adapter between PEFT, MLX-LM and llama.cpp",
     "models": "list which types of models can be trained, and why others are refused",
     "devices": "list the devices that can compute, and why another is not there",
@@ -34,6 +35,13 @@ _COMMANDS = {
     "wire": "show what crosses between the halves of a split model, and predict the time that it takes",
     "audit": "show what a curious server can compute from what crosses, by trying it on a split model",
     "inspect": "show what is in a bundle: blocks, programs, memory plan and sizes",
+}
+_FIRST = ("train", "eval", "chat", "generate", "merge")  # what people need first
+_OTHERS = {
+    "models and bundles": ("export", "models", "inspect", "verify"),
+    "adapters and answers": ("adapter", "rollout"),
+    "machines": ("devices", "parity", "calibrate"),
+    "a model on two machines": ("serve", "certs", "wire", "audit"),
 }
 DISAGREES, FAILED, BY_SIGNAL = 1, 2, 128
 INTERRUPTED, HUNG_UP, TERMINATED = (BY_SIGNAL + number for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM))
@@ -61,6 +69,18 @@ class _Parser(argparse.ArgumentParser):
         hint = f"; did you mean {nearest[0]}?" if nearest else ""
         what = "is not an option of this command" if name.startswith("-") else "is one argument too many"
         self.error(f"'{name}' {what}{hint}")
+
+
+class _MainParser(_Parser):
+    """What asks for a screen of help: some commands first, of the others their names."""
+
+    def format_help(self) -> str:
+        lines = ["usage: mebp COMMAND ... [--help] [--version]", "", str(self.description), "", "to begin with:"]
+        lines += [f"  {name:<10} {_COMMANDS[name]}" for name in _FIRST]
+        lines += ["", "and further:"]
+        lines += [f"  {what:<24} {', '.join(names)}" for what, names in _OTHERS.items()]
+        lines += ["", "mebp COMMAND --help says what a command does, and its options."]
+        return "\n".join([*lines, textwrap.fill(str(self.epilog), 80), ""])
 
 
 class _Version(argparse.Action):
@@ -121,8 +141,8 @@ def make_parsers() -> dict[str, argparse.ArgumentParser]:
 def _parser(*chosen: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
     """The whole parser and the commands' own, which know their options where they are `chosen`: the other commands'
     modules need not be imported."""
-    statuses = "; ".join(f"{status}: {text}" for status, text in EXIT_STATUSES.items())
-    parser = _Parser(
+    statuses = "; ".join(f"{status}: {EXIT_STATUSES[status]}" for status in (0, DISAGREES, FAILED))
+    parser = _MainParser(
         prog="mebp",
         description="Fine-tune language models exactly in very little memory.",
         epilog=f"Exit status {statuses}.",

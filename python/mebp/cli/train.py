@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="read options from this YAML file, by their names here; the command line wins",
     )
+    add = parser.add_argument_group("what it learns from, and how").add_argument
     add("--data", type=Path, metavar="FILE", help=DATA_FORMS)
     add(
         "--task",
@@ -53,11 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="put several prompts or conversations into one row, each with attention of its own (default: where the "
         "bundle can)",
     )
-    add("--test", type=Path, metavar="FILE", help="measure the loss on this data once, at the end")
+    add = parser.add_argument_group("how long").add_argument
     add("--steps", type=int, metavar="N", help="train for N optimizer steps")
     add("--epochs", type=int, metavar="N", help="train for N passes over the data (default: 1, without --steps)")
-    add("--lr", type=float, metavar="X", help="learning rate, the highest that the schedule reaches (default: 2e-4)")
     add("--seed", type=int, metavar="N", help="seed for the order of the data (default: 0)")
+    add = parser.add_argument_group("the optimizer").add_argument
+    add("--lr", type=float, metavar="X", help="learning rate, the highest that the schedule reaches (default: 2e-4)")
     add(
         "--optimizer",
         metavar="NAME",
@@ -91,11 +93,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--schedule", choices=SCHEDULES, help="how the learning rate changes over the run (default: constant)")
     add("--warmup", type=int, metavar="N", help="raise the learning rate over the first N steps (default: 0)")
+    add = parser.add_argument_group("evaluation").add_argument
     add("--eval", type=Path, metavar="FILE", help="measure the loss on this data, too")
     add(
         "--eval-every", type=int, metavar="N", help="evaluate every N steps and after the last (default: once an epoch)"
     )
+    add("--test", type=Path, metavar="FILE", help="measure the loss on this data once, at the end")
     add("--patience", type=int, metavar="N", help="stop after N evaluations without a lower loss (default: never)")
+    add = parser.add_argument_group("files").add_argument
     add("--adapter", type=Path, metavar="DIR", help="continue from this PEFT adapter")
     add("--adapter-out", type=Path, metavar="DIR", help="write the PEFT adapter to this folder")
     add("--model-out", type=Path, metavar="DIR", help="write the model to this folder, if its own weights are trained")
@@ -121,6 +126,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--plot", type=Path, metavar="run.png", help="draw the loss curve; --adapter-out DIR has one in any case")
     add("--report-to", metavar="NAMES", help="report to tensorboard, wandb or trackio, or several with commas")
+    add = parser.add_argument_group("this machine").add_argument
     add(
         "--spill",
         type=Path,

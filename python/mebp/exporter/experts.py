@@ -20,18 +20,25 @@ def _experts(
 ) -> torch.Tensor:
     """Called as transformers' own: hidden_states [tokens, hidden], top_k_index and top_k_weights [tokens, slots] ->
     [tokens, hidden]."""
-    kind = type(module).__name__
-    if module.is_transposed or module.has_bias or not module.is_concatenated or not module.has_gate:
-        raise Error(f"{kind}: its experts are stored in a form that mebp cannot train yet")
-    gate_up = _multiply(module.gate_up_proj, hidden_states[:, None], top_k_index)
-    output = _multiply(module.down_proj, module._apply_gate(gate_up), top_k_index)
+    if not module.has_gate:
+        raise Error(f"{type(module).__name__}: its experts are stored in a form that mebp cannot train yet")
+    gate_up = _multiply(module, "gate_up_proj", hidden_states[:, None], top_k_index)
+    output = _multiply(module, "down_proj", module._apply_gate(gate_up), top_k_index)
     return (output * top_k_weights[..., None].to(output.dtype)).sum(dim=1)
 
 
-def _multiply(weights: torch.Tensor, inputs: torch.Tensor, experts: torch.Tensor) -> torch.Tensor:
-    """weights [experts, out, in], inputs [tokens, slots or 1, in], experts [tokens, slots] -> [tokens, slots, out]."""
-    chosen = weights.index_select(0, experts.flatten()).unflatten(0, experts.shape)
-    return (chosen @ inputs[..., None]).squeeze(-1)
+def _multiply(module: torch.nn.Module, name: str, inputs: torch.Tensor, experts: torch.Tensor) -> torch.Tensor:
+    """By the module's weights of that name [experts, out, in], or [experts, in, out]: inputs [tokens, slots or 1, in],
+    experts [tokens, slots] -> [tokens, slots, out]."""
+    weights = getattr(module, name)
+    chosen = _choose(weights.transpose(1, 2) if module.is_transposed else weights, experts)
+    product = (chosen @ inputs[..., None]).squeeze(-1)
+    return product + _choose(getattr(module, f"{name}_bias"), experts) if module.has_bias else product
+
+
+def _choose(values: torch.Tensor, experts: torch.Tensor) -> torch.Tensor:
+    """values [experts, ...], experts [tokens, slots] -> [tokens, slots, ...]."""
+    return values.index_select(0, experts.flatten()).unflatten(0, experts.shape)
 
 
 ALL_EXPERTS_FUNCTIONS.register(NAME, _experts)

@@ -9,6 +9,7 @@ from pathlib import Path
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from mebp.errors import Error, reason
+from mebp.exporter import mxfp4
 from mebp.exporter.classifier import MODEL_TYPES, check_encoder
 from mebp.exporter.finding import find_model
 from mebp.files import read_json
@@ -67,8 +68,8 @@ def _open(name: str, origin: str, folder: Path, task: str) -> Source:
         raise Error(f"{folder}: no config.json; give the folder of a Hugging Face model")
     fields = read_json(file, "download it again")
     quantization = fields.get("quantization_config") or fields.get("compression_config")
-    if quantization:
-        method = quantization.get("quant_method", "unknown method") if isinstance(quantization, dict) else quantization
+    method = quantization.get("quant_method", "unknown method") if isinstance(quantization, dict) else quantization
+    if quantization and method != mxfp4.METHOD:
         raise Error(
             f"{folder}: already quantised ({method}); export the full-precision model instead, mebpc quantises it"
         )
@@ -78,6 +79,7 @@ def _open(name: str, origin: str, folder: Path, task: str) -> Source:
         raise Error(
             f"{file}: transformers cannot read it ({reason(error)}); update transformers, or export another model"
         ) from error
+    vars(config).pop("quantization_config", None)  # of weights that export writes in bf16
     if task == "classify":
         check_encoder(fields.get("model_type", "unknown"), config, file)
     else:

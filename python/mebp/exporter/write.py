@@ -14,6 +14,7 @@ from mebp.exporter.checkpoint import StoredTensor, read_checkpoint, same_bytes
 from mebp.exporter.graph import trace
 from mebp.exporter.heads import missing_of_head, write_new
 from mebp.exporter.lengths import longest_sequence
+from mebp.exporter.mxfp4 import unpack
 from mebp.exporter.output import Stage
 from mebp.exporter.renaming import find_pieces, rename
 from mebp.exporter.skeleton import aliases, bare, build_skeleton
@@ -58,6 +59,7 @@ def write(
         refer_to_nothing(graph.graph, parameters)
         graph.metadata_props["mebp.shape_only"] = "1"
     else:
+        checkpoint = unpack(checkpoint, stage.scratch, source.name)
         pieces = find_pieces(checkpoint, skeleton)
         if task == "classify":
             if is_renamed:  # the head that is there tells others apart

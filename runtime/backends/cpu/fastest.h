@@ -4,7 +4,9 @@
 // on one CPU, and half as fast on another.
 #pragma once
 
-#include "runtime/backends/cpu/choice.h"
+#include <vector>
+
+#include "runtime/backends/cpu/kernel/instruction_set.h"
 
 namespace mebp::cpu {
 

@@ -220,14 +220,21 @@ private:
     addBoth("add", {rows(37), rows(37)}, {rows(37)});
     addBoth("multiply", {rows(37), rows(37)}, {rows(37)});
     addBoth("scale", {rows(37)}, {rows(37)}, {{"alpha", -0.7}});
+    addBoth("scale", {rows(37)}, {rows(37)}, {{"alpha", 0.5}, {"shift", 1.5}});
     addBoth("split", {rows(37)}, {rows(5), rows(1), rows(31)});
     addBoth("concat", {rows(5), rows(1), rows(31)}, {rows(37)});
     addBoth("split", {rows(36)}, {rows(12), rows(3), rows(21)}, {{"groups", 3}});
     addBoth("concat", {rows(12), rows(3), rows(21)}, {rows(36)}, {{"groups", 3}});
+    addBoth("split", {rows(74)}, {rows(37), rows(37)}, {{"groups", 37}});
+    addBoth("concat", {rows(37), rows(37)}, {rows(74)}, {{"groups", 37}});
     addBoth("repeat", {rows(12)}, {rows(36)});
     addBoth("repeat_gradient", {rows(36)}, {rows(12)});
     addBoth("softcap", {rows(37)}, {rows(37)}, {{"softcap", 1.5}});
     addBoth("softcap_gradient", {rows(37), rows(37)}, {rows(37)}, {{"softcap", 1.5}});
+    for (const Attributes &bounds : {Attributes{{"upper", 0.5}}, Attributes{{"lower", -0.75}, {"upper", 0.5}}}) {
+      addBoth("clamp", {rows(37)}, {rows(37)}, bounds);
+      addBoth("clamp_gradient", {rows(37), rows(37)}, {rows(37)}, bounds);
+    }
     addBoth("fill", {}, {rows(37)}, {{"value", 0.3}});
   }
 
@@ -252,8 +259,9 @@ private:
     for (format::ElementType storage : storages) {
       const Matrix w = {experts * outputs, inputs, storage};
       for (uint64_t copies : {uint64_t(1), slots})
-        addBoth("expert_linear", {rows(copies * inputs), w, ids, rows(slots * outputs)}, {rows(slots * outputs)},
-                {{"alpha", 0.5}});
+        addBoth("expert_linear",
+                {rows(copies * inputs), w, ids, rows(slots * outputs), {1, experts * outputs, format::F32}},
+                {rows(slots * outputs)}, {{"alpha", 0.5}});
       addBoth("expert_linear_input_gradient", {rows(slots * outputs), w, ids}, {rows(slots * inputs)});
       addBoth("expert_linear_shared_gradient", {rows(slots * outputs), w, ids, shared}, {shared});
     }

@@ -53,3 +53,20 @@ train.block layer @layer parameters () programs {}
 
 // expected-error @below {{'train.block' op has no function 'log_probabilities'}}
 train.block head @head parameters () programs {}
+
+// -----
+
+!x = tensor<?x?x4xf32, #nn.tokens>
+!j = tensor<?x?x2xf32, #nn.tokens>
+nn.parameter @up : tensor<12x4xf32>
+nn.parameter @bias : tensor<12xf32> {trainable}
+train.block layer @layer parameters ("up" = @up, "bias" = @bias) programs {forward = @layer.forward}
+func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %up: tensor<12x4xf32> {train.port = #train.port<parameter, "up">},
+    %bias: tensor<12xf32> {train.port = #train.port<parameter, "bias">, train.trainable}) -> (!x {train.port = #train.port<flow, "hidden">}) {
+  %weights, %ids = nn.route(%x) {score = "softmax"} : (!x) -> (!j, !j)
+  // expected-error @below {{'nn.expert_linear' has no gradient rule for its bias; leave it frozen}}
+  %y = nn.expert_linear(%x, %up, %ids bias %bias) : (!x, tensor<12x4xf32>, !j, tensor<12xf32>) -> tensor<?x?x8xf32, #nn.tokens>
+  %z = nn.expert_sum(%y, %weights) : (tensor<?x?x8xf32, #nn.tokens>, !j) -> !x
+  return %z : !x
+}

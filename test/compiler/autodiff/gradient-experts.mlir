@@ -11,17 +11,19 @@
 nn.parameter @gate : tensor<3x4xf32>
 nn.parameter @up : tensor<15x4xf32> {trainable}
 nn.parameter @down : tensor<12x5xf32>
+nn.parameter @bias : tensor<15xf32>
 
 // The choice is made again and has no gradient; every value has a row for each token, so all is cut into chunks, and
 // the gradient of the experts' weight is carried.
-train.block layer @experts parameters ("down" = @down, "gate" = @gate, "up" = @up) programs {forward = @experts.forward}
+train.block layer @experts parameters ("bias" = @bias, "down" = @down, "gate" = @gate, "up" = @up) programs {forward = @experts.forward}
 func.func private @experts.forward(%x: !x {train.port = #train.port<flow, "hidden">},
     %gate: tensor<3x4xf32> {train.port = #train.port<parameter, "gate">},
     %up: tensor<15x4xf32> {train.port = #train.port<parameter, "up">, train.trainable},
-    %down: tensor<12x5xf32> {train.port = #train.port<parameter, "down">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
+    %down: tensor<12x5xf32> {train.port = #train.port<parameter, "down">},
+    %bias: tensor<15xf32> {train.port = #train.port<parameter, "bias">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %logits = nn.linear(%x, %gate) : (!x, tensor<3x4xf32>) -> !e
   %weights, %ids = nn.route(%logits) {score = "softmax", normalized, scale = 2.0 : f32} : (!e) -> (!j, !j)
-  %h = nn.expert_linear(%x, %up, %ids) : (!x, tensor<15x4xf32>, !j) -> !y
+  %h = nn.expert_linear(%x, %up, %ids bias %bias) : (!x, tensor<15x4xf32>, !j, tensor<15xf32>) -> !y
   %z = nn.expert_linear(%h, %down, %ids) {alpha = 3.0 : f32} : (!y, tensor<12x5xf32>, !j) -> !z
   %sum = nn.expert_sum(%z, %weights) : (!z, !j) -> !x
   return %sum : !x
@@ -29,7 +31,7 @@ func.func private @experts.forward(%x: !x {train.port = #train.port<flow, "hidde
 // CHECK-LABEL: func.func private @experts.backward(
 // CHECK: %[[L:.*]] = nn.linear
 // CHECK: %[[W:.*]], %[[I:.*]] = nn.route(%[[L]])
-// CHECK: %[[H:.*]] = nn.expert_linear(%[[X:.*]], %[[UP:.*]], %[[I]])
+// CHECK: %[[H:.*]] = nn.expert_linear(%[[X:.*]], %[[UP:.*]], %[[I]] bias %{{.*}})
 // CHECK: %[[Z:.*]] = nn.expert_linear(%[[H]], %[[DOWN:.*]], %[[I]])
 // CHECK: %[[DZ:.*]], %[[DW:.*]] = nn.expert_sum_gradient(%[[Z]], %[[W]], %[[D:.*]])
 // CHECK: %[[DH:.*]] = nn.expert_linear_input_gradient(%[[DZ]], %[[DOWN]], %[[I]]) {alpha = 3.000000e+00 : f32}

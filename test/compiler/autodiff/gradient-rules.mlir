@@ -225,9 +225,13 @@ func.func private @attributes.forward(%x: !x {train.port = #train.port<flow, "hi
   %1 = nn.layer_norm(%0, %v) {epsilon = 0.5 : f32, weight_offset = 1.0 : f32} : (!x, !v) -> !x
   %2 = nn.rope(%1) {frequencies = array<f32: 1.0>, head_dim = 4 : i64, interleaved} : (!x) -> !x
   %3, %4 = nn.attention(%2, %2, %2) {heads = 1 : i64, kv_heads = 1 : i64, scale = 0.5 : f32, softcap = 2.0 : f32} : (!x, !x, !x) -> (!x, tensor<?x?x1xf32, #nn.tokens>)
-  return %3 : !x
+  %5 = nn.clamp(%3) {lower = -1.0 : f32, upper = 7.0 : f32} : (!x) -> !x
+  %6 = nn.scale(%5) {alpha = 2.0 : f32, shift = 1.0 : f32} : (!x) -> !x
+  return %6 : !x
 }
 // CHECK-LABEL: func.func private @attributes.backward(
+// CHECK: %[[DY:.*]] = nn.scale(%{{.*}}) {alpha = 2.000000e+00 : f32} :
+// CHECK: nn.clamp_gradient(%{{.*}}, %[[DY]]) {lower = -1.000000e+00 : f32, upper = 7.000000e+00 : f32}
 // CHECK: nn.attention_gradient({{.*}}scale = 5.000000e-01 : f32, softcap = 2.000000e+00 : f32}
 // CHECK: nn.rope({{.*}}) {frequencies = array<f32: 1.000000e+00>, head_dim = 4 : i64, interleaved, inverse = true}
 // CHECK: nn.layer_norm_input_gradient({{.*}}) {epsilon = 5.000000e-01 : f32, weight_offset = 1.000000e+00 : f32}

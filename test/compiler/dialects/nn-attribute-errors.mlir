@@ -33,3 +33,30 @@ func.func @f(%p: tensor<64x4xf32>) {
   %0 = nn.position_embedding(%p) {offset = 64 : i64} : (tensor<64x4xf32>) -> tensor<?x?x4xf32, #nn.tokens>
   return
 }
+
+// -----
+
+!x = tensor<?x?x4xf32, #nn.tokens>
+func.func @f(%x: !x) {
+  // expected-error @below {{'nn.clamp' op has no bounds; give 'lower', 'upper' or both}}
+  %0 = nn.clamp(%x) : (!x) -> !x
+  return
+}
+
+// -----
+
+!x = tensor<?x?x4xf32, #nn.tokens>
+func.func @f(%x: !x) {
+  // expected-error @below {{'nn.clamp' op has a bound of INF; leave it out}}
+  %0 = nn.clamp(%x) {lower = 0.0 : f32, upper = 0x7F800000 : f32} : (!x) -> !x
+  return
+}
+
+// -----
+
+!x = tensor<?x?x4xf32, #nn.tokens>
+func.func @f(%x: !x) {
+  // expected-error @below {{'nn.clamp_gradient' op has bounds 2.000000e+00 and 1.000000e+00, which leave no number between them}}
+  %0 = nn.clamp_gradient(%x, %x) {lower = 2.0 : f32, upper = 1.0 : f32} : (!x, !x) -> !x
+  return
+}

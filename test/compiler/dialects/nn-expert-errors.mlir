@@ -70,3 +70,20 @@ func.func @f(%x: tensor<?x?x6xf32, #nn.tokens>, %w: tensor<5x8xf32>, %ids: tenso
   nn.expert_linear(%x, %w, %ids) : (tensor<?x?x6xf32, #nn.tokens>, tensor<5x8xf32>, tensor<?x?x2xf32, #nn.tokens>) -> tensor<?x?x10xf32, #nn.tokens>
   return
 }
+
+// -----
+
+func.func @f(%x: tensor<?x?x4xf32, #nn.tokens>, %w: tensor<12x4xf32>, %ids: tensor<?x?x2xf32, #nn.tokens>, %b: tensor<4xf32>) {
+  // expected-error @below {{'nn.expert_linear' op has a bias of 4 elements where its experts give 12}}
+  nn.expert_linear(%x, %w, %ids bias %b) : (tensor<?x?x4xf32, #nn.tokens>, tensor<12x4xf32>, tensor<?x?x2xf32, #nn.tokens>, tensor<4xf32>) -> tensor<?x?x8xf32, #nn.tokens>
+  return
+}
+
+// -----
+
+// With the experts in columns.
+func.func @f(%x: tensor<?x?x4xf32, #nn.tokens>, %w: tensor<5x6xf32>, %ids: tensor<?x?x2xf32, #nn.tokens>, %b: tensor<5xf32>) {
+  // expected-error @below {{'nn.expert_linear' op has a bias of 5 elements where its experts give 15}}
+  nn.expert_linear(%x, %w, %ids bias %b) : (tensor<?x?x4xf32, #nn.tokens>, tensor<5x6xf32>, tensor<?x?x2xf32, #nn.tokens>, tensor<5xf32>) -> tensor<?x?x10xf32, #nn.tokens>
+  return
+}

@@ -74,6 +74,19 @@ func.func @main(%ids: !ids) -> !x {
 
 // -----
 
+!ids = tensor<2x6xi64>
+!x = tensor<2x6x8xf32>
+nn.parameter @table : tensor<16x8xf32>
+func.func @main(%ids: !ids) -> tensor<2x6x3xf32> {
+  %table = nn.read_parameter @table : tensor<16x8xf32>
+  %0 = nn.onnx "Gather"(%table, %ids) {axis = 0 : i64} : (tensor<16x8xf32>, !ids) -> !x
+  // expected-error @below {{it takes elements of a part of an activation that lie 3 apart}}
+  %1 = nn.onnx "Slice"(%0) {axis = 2 : i64, start = 0 : i64, step = 3 : i64} : (!x) -> tensor<2x6x3xf32>
+  return %1 : tensor<2x6x3xf32>
+}
+
+// -----
+
 // Of neither operand of a product alone may the order of features change.
 !ids = tensor<2x6xi64>
 !x = tensor<2x6x8xf32>

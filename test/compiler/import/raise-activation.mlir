@@ -14,6 +14,20 @@ func.func @swiglu(%gate: !x, %y: !x) -> !x {
   return %2 : !x
 }
 
+// A gate may have the factor of gelu's quick form.
+// CHECK-LABEL: @quick_gate
+// CHECK-NEXT: %[[UP:.*]] = nn.onnx "Relu"(%arg1)
+// CHECK-NEXT: nn.onnx "Gated"(%arg0, %[[UP]]) {activation = "silu", factor = 1.702000e+00 : f32}
+func.func @quick_gate(%gate: !x, %y: !x) -> !x {
+  %factor = nn.constant dense<1.702> : !s : !s
+  %up = nn.onnx "Relu"(%y) : (!x) -> !x
+  %0 = nn.onnx "Mul"(%gate, %factor) : (!x, !s) -> !x
+  %1 = nn.onnx "Sigmoid"(%0) : (!x) -> !x
+  %2 = nn.onnx "Mul"(%gate, %1) : (!x, !x) -> !x
+  %3 = nn.onnx "Mul"(%up, %2) : (!x, !x) -> !x
+  return %3 : !x
+}
+
 // CHECK-LABEL: @gelu_erf
 // CHECK-NEXT: nn.onnx "Gelu"(%arg0) {approximate = "none"}
 // CHECK-NEXT: return

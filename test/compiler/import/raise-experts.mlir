@@ -8,6 +8,8 @@
 !one = tensor<16x1xf32>
 nn.parameter @up : tensor<6x3x4xf32>
 nn.parameter @bias : tensor<6xf32>
+nn.parameter @turned : tensor<6x4x3xf32>
+nn.parameter @biases : tensor<6x3xf32>
 
 // The largest of a softmax, divided by their sum, weigh what each slot's expert gives.
 // CHECK-LABEL: @softmax
@@ -44,6 +46,51 @@ func.func @softmax_of_chosen(%y: tensor<16x2x3xf32>, %logits: !l) -> tensor<16x3
   %weighed = nn.onnx "Mul"(%y, %each) : (tensor<16x2x3xf32>, tensor<16x2x1xf32>) -> tensor<16x2x3xf32>
   %z = nn.onnx "ReduceSum"(%weighed) {axis = 1 : i64, keepdims = 0 : i64} : (tensor<16x2x3xf32>) -> tensor<16x3xf32>
   return %z : tensor<16x3xf32>
+}
+
+// Experts [E,in,out] with biases, as gpt-oss has them.
+// CHECK-LABEL: @transposed
+// CHECK: %[[R:.*]]:2 = nn.onnx "Route"
+// CHECK: %[[Y:.*]] = nn.onnx "ExpertLinear"(%{{[^,]*}}, %{{[^,]*}}, %[[R]]#1, %{{[^,]*}}) {transposed = true} : ({{.*}}, tensor<6x4x3xf32>, {{.*}}, tensor<6x3xf32>) -> tensor<16x2x3x1xf32>
+// CHECK-NOT: "Gather"
+// CHECK: "ExpertSum"
+func.func @transposed(%x: !x, %logits: !l) -> tensor<16x3xf32> {
+  %some = nn.onnx "Relu"(%logits) : (!l) -> !l
+  %v, %ids = nn.onnx "TopK"(%some) : (!l) -> (!w, !i)
+  %weights = nn.onnx "Softmax"(%v) : (!w) -> !w
+  %all = nn.read_parameter @turned : tensor<6x4x3xf32>
+  %biases = nn.read_parameter @biases : tensor<6x3xf32>
+  %turned = nn.onnx "Transpose"(%all) {perm = array<i64: 0, 2, 1>} : (tensor<6x4x3xf32>) -> tensor<6x3x4xf32>
+  %flat = nn.onnx "Reshape"(%ids) : (!i) -> tensor<32xi64>
+  %own = nn.onnx "Gather"(%turned, %flat) {axis = 0 : i64} : (tensor<6x3x4xf32>, tensor<32xi64>) -> tensor<32x3x4xf32>
+  %matrices = nn.onnx "Reshape"(%own) : (tensor<32x3x4xf32>) -> tensor<16x2x3x4xf32>
+  %column = nn.onnx "Reshape"(%x) : (!x) -> tensor<16x1x4x1xf32>
+  %product = nn.onnx "MatMul"(%matrices, %column) : (tensor<16x2x3x4xf32>, tensor<16x1x4x1xf32>) -> tensor<16x2x3x1xf32>
+  %y = nn.onnx "Reshape"(%product) : (tensor<16x2x3x1xf32>) -> tensor<16x2x3xf32>
+  %ofSlots = nn.onnx "Gather"(%biases, %flat) {axis = 0 : i64} : (tensor<6x3xf32>, tensor<32xi64>) -> tensor<32x3xf32>
+  %bias = nn.onnx "Reshape"(%ofSlots) : (tensor<32x3xf32>) -> tensor<16x2x3xf32>
+  %sum = nn.onnx "Add"(%y, %bias) : (tensor<16x2x3xf32>, tensor<16x2x3xf32>) -> tensor<16x2x3xf32>
+  %each = nn.onnx "Reshape"(%weights) : (!w) -> tensor<16x2x1xf32>
+  %weighed = nn.onnx "Mul"(%sum, %each) : (tensor<16x2x3xf32>, tensor<16x2x1xf32>) -> tensor<16x2x3xf32>
+  %z = nn.onnx "ReduceSum"(%weighed) {axis = 1 : i64, keepdims = 0 : i64} : (tensor<16x2x3xf32>) -> tensor<16x3xf32>
+  return %z : tensor<16x3xf32>
+}
+
+// The bias of another expert than the one that multiplies is a sum of its own.
+// CHECK-LABEL: @other_bias
+// CHECK: nn.onnx "ExpertLinear"(%{{[^,]*}}, %{{[^,]*}}, %arg1)
+// CHECK: nn.onnx "Gather"
+// CHECK: nn.onnx "Add"
+func.func @other_bias(%x: !x, %ids: !i, %others: !i) -> tensor<16x2x3xf32> {
+  %all = nn.read_parameter @up : tensor<6x3x4xf32>
+  %biases = nn.read_parameter @biases : tensor<6x3xf32>
+  %matrices = nn.onnx "Gather"(%all, %ids) {axis = 0 : i64} : (tensor<6x3x4xf32>, !i) -> tensor<16x2x3x4xf32>
+  %column = nn.onnx "Reshape"(%x) : (!x) -> tensor<16x1x4x1xf32>
+  %product = nn.onnx "MatMul"(%matrices, %column) : (tensor<16x2x3x4xf32>, tensor<16x1x4x1xf32>) -> tensor<16x2x3x1xf32>
+  %y = nn.onnx "Reshape"(%product) : (tensor<16x2x3x1xf32>) -> tensor<16x2x3xf32>
+  %bias = nn.onnx "Gather"(%biases, %others) {axis = 0 : i64} : (tensor<6x3xf32>, !i) -> tensor<16x2x3xf32>
+  %sum = nn.onnx "Add"(%y, %bias) : (tensor<16x2x3xf32>, tensor<16x2x3xf32>) -> tensor<16x2x3xf32>
+  return %sum : tensor<16x2x3xf32>
 }
 
 // A bias chooses, the best two of three groups are chosen from, and what weighs has neither.

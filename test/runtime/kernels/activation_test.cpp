@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <gtest/gtest.h>
+#include <limits>
 
 using namespace mebp::cpu;
 using namespace mebp::cpu::test;
@@ -74,6 +75,42 @@ TEST(Activation, Softcap) {
   }
 }
 
+TEST(Activation, Clamp) {
+  constexpr float none = std::numeric_limits<float>::infinity();
+  for (auto [lower, upper] : {std::pair{-1.0f, 0.5f}, {-none, 0.25f}, {-0.125f, none}, {0.5f, 0.5f}}) {
+    Attributes attributes;
+    attributes.lower = lower, attributes.upper = upper;
+    Value x = sweep(), dy = Value::random(7, 1001, 1), out = Value::constant(7, 1001, 0);
+    expectAgreement({"clamp", {x}, {out}, attributes}, 0);
+    expectAgreement({"clamp", {x}, {out}, attributes, 1, {0}}, 0);
+    expectAgreement({"clamp_gradient", {x, dy}, {out}, attributes}, 0);
+    expectAgreement({"clamp_gradient", {x, dy}, {out}, attributes, 1, {1}}, 0);
+  }
+}
+
+TEST(Activation, ClampPassesTheGradientOfItsBounds) {
+  Value x = Value::constant(1, 5, 0), dy = Value::constant(1, 5, 3), out = x;
+  const float numbers[] = {-2.5f, -2, 1, 7, 7.5f};
+  for (int64_t i = 0; i < 5; ++i)
+    x.element(0, i) = numbers[i];
+  Attributes attributes;
+  attributes.lower = -2, attributes.upper = 7;
+  for (InstructionSet set : {instructionSet(), InstructionSet::Reference}) {
+    EXPECT_EQ(run({"clamp", {x}, {out}, attributes}, set)[0].elements(), (std::vector<float>{-2, -2, 1, 7, 7}));
+    EXPECT_EQ(run({"clamp_gradient", {x, dy}, {out}, attributes}, set)[0].elements(),
+              (std::vector<float>{0, 3, 3, 3, 0}));
+  }
+}
+
+TEST(Activation, ClampKeepsWhatIsNoNumber) {
+  Attributes attributes;
+  attributes.lower = -1, attributes.upper = 1;
+  Value x = Value::constant(1, 40, NAN);
+  for (InstructionSet set : {instructionSet(), InstructionSet::Reference})
+    for (float value : run({"clamp", {x}, {x}, attributes}, set)[0].elements())
+      EXPECT_TRUE(std::isnan(value));
+}
+
 TEST(Activation, Gated) {
   for (Activation activation : gates) {
     Value gate = sweep(), up = Value::random(7, 1001, 1), dy = Value::random(7, 1001, 2);
@@ -90,10 +127,13 @@ TEST(Elementwise, AddMultiplyScale) {
     Value out = Value::constant(rows, columns, 0);
     Attributes attributes;
     attributes.alpha = -1.5f;
+    Attributes shifted = attributes;
+    shifted.shift = 0.75f;
     for (const std::vector<int> &shared : {std::vector<int>{-1}, {0}}) {
       expectAgreement({"add", {a, b}, {out}, {}, 1, shared}, 0);
       expectAgreement({"multiply", {a, b}, {out}, {}, 1, shared}, 0);
       expectAgreement({"scale", {a}, {out}, attributes, 1, shared}, 0);
+      expectAgreement({"scale", {a}, {out}, shifted, 1, shared}, 2e-7);
     }
   }
 }
@@ -119,6 +159,20 @@ TEST(Elementwise, SplitAndConcatOfGroups) {
   EXPECT_EQ(parts[1].element(3, 7), x.element(3, 11));
   expectAgreement({"concat", parts, {whole}, attributes}, 0);
   EXPECT_EQ(run({"concat", parts, {whole}, attributes}, instructionSet())[0].elements(), x.elements());
+}
+
+TEST(Elementwise, PairsApart) {
+  for (int64_t count : {1, 7, 16, 45}) {
+    Attributes attributes;
+    attributes.groups = static_cast<int32_t>(count);
+    Value x = Value::random(5, 2 * count, 1), half = Value::constant(5, count, 0);
+    expectAgreement({"split", {x}, {half, half}, attributes}, 0);
+    auto parts = run({"split", {x}, {half, half}, attributes}, instructionSet());
+    EXPECT_EQ(parts[0].element(4, count - 1), x.element(4, 2 * count - 2));
+    EXPECT_EQ(parts[1].element(4, count - 1), x.element(4, 2 * count - 1));
+    expectAgreement({"concat", parts, {x}, attributes}, 0);
+    EXPECT_EQ(run({"concat", parts, {x}, attributes}, instructionSet())[0].elements(), x.elements());
+  }
 }
 
 TEST(Elementwise, Repeat) {

@@ -63,12 +63,15 @@ TEST_P(Experts, Linear) {
     Value w = Value::weight(shape.experts * shape.outputs, shape.inputs, GetParam(), 2);
     Value y = Value::constant(shape.rows, shape.slots * shape.outputs, 0);
     Value addend = Value::random(shape.rows, shape.slots * shape.outputs, 3);
+    Value bias = Value::weight(1, shape.experts * shape.outputs, GetParam(), 4);
     for (int64_t copies : {int64_t{1}, shape.slots}) {
       Value x = Value::random(shape.rows, copies * shape.inputs, 1);
       expectAgreement({"expert_linear", {x, w, chosen}, {y}, withAlpha(-0.5f)});
       expectAgreement({"expert_linear", {x, w, chosen, addend}, {y}, {}, 1, {3}});
+      expectAgreement({"expert_linear", {x, w, chosen, {}, bias}, {y}, withAlpha(2)});
+      expectAgreement({"expert_linear", {x, w, chosen, addend, bias}, {y}, {}, 1, {3}});
       if (shape.rows <= 3)
-        expectAgreement({"expert_linear", {x, w, chosen}, {y}, {}, 1, {}, 0, true});
+        expectAgreement({"expert_linear", {x, w, chosen, {}, bias}, {y}, {}, 1, {}, 0, true});
     }
   });
 }
@@ -130,6 +133,16 @@ TEST(ExpertKernels, TheNaiveOneReadsTheColumnsOfEachExpert) {
   x.element(1, 1) = 2, chosen.element(0, 0) = 2, chosen.element(1, 0) = 1;
   EXPECT_EQ(run({"expert_linear", {x, w, chosen}, {y}}, InstructionSet::Reference)[0].elements(),
             (std::vector<float>{4 + 32, 2 + 2 * 16}));
+}
+
+TEST(ExpertKernels, TheNaiveOneAddsTheBiasOfEachExpert) {
+  Value w = Value::constant(6, 1, 0), x = Value::constant(3, 1, 1), chosen = Value::constant(3, 1, 2);
+  Value bias = Value::constant(1, 6, 0), y = Value::constant(3, 2, 0);
+  for (int64_t column = 0; column < 6; ++column)
+    bias.element(0, column) = static_cast<float>(column + 1);
+  chosen.element(1, 0) = 0, chosen.element(2, 0) = 3; // which is none
+  EXPECT_EQ(run({"expert_linear", {x, w, chosen, {}, bias}, {y}}, InstructionSet::Reference)[0].elements(),
+            (std::vector<float>{5, 6, 1, 2, 0, 0}));
 }
 
 TEST(ExpertKernels, AnExpertWithoutATokenHasNoGradient) {

@@ -21,6 +21,12 @@ void expectGradient(const CallSpec &forward, size_t operand, const Value &cotang
       << gradient.name << ", result " << result;
 }
 
+Attributes withAlphaOf(const Attributes &affine) {
+  Attributes attributes;
+  attributes.alpha = affine.alpha;
+  return attributes;
+}
+
 } // namespace
 
 TEST(Gradient, Linear) {
@@ -124,6 +130,12 @@ TEST(Gradient, Activations) {
   Attributes capped;
   capped.softcap = 1.5f;
   expectGradient({"softcap", {x}, {dy}, capped}, 0, dy, {"softcap_gradient", {x, dy}, {x}, capped});
+  Attributes bounded;
+  bounded.lower = -0.6f, bounded.upper = 0.4f; // a difference of x away from both
+  expectGradient({"clamp", {x}, {dy}, bounded}, 0, dy, {"clamp_gradient", {x, dy}, {x}, bounded});
+  Attributes affine;
+  affine.alpha = 1.5f, affine.shift = 0.5f;
+  expectGradient({"scale", {x}, {dy}, affine}, 0, dy, {"scale", {dy}, {x}, withAlphaOf(affine)});
   expectGradient({"silu", {x}, {dy}}, 0, dy, {"silu_gradient", {x, dy}, {x}});
   expectGradient({"relu", {x}, {dy}}, 0, dy, {"relu_gradient", {x, dy}, {x}});
 }
@@ -159,7 +171,7 @@ TEST(Gradient, Experts) {
   attributes.alpha = 1.5f;
   for (int64_t copies : {int64_t{1}, slots}) {
     Value x = Value::random(rows, copies * inputs, 3);
-    CallSpec forward{"expert_linear", {x, w, ids}, {dy}, attributes};
+    CallSpec forward{"expert_linear", {x, w, ids, {}, Value::random(1, experts * outputs, 6)}, {dy}, attributes};
     const char *name = copies == 1 ? "expert_linear_shared_gradient" : "expert_linear_input_gradient";
     expectGradient(forward, 0, dy, {name, {dy, w, ids}, {x}, attributes});
     expectGradient(forward, 1, dy, {"expert_linear_weight_gradient", {dy, x, ids}, {w}, attributes});

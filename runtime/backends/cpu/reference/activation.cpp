@@ -4,6 +4,7 @@
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/reference/kernels.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace mebp::cpu::reference {
@@ -104,9 +105,26 @@ static void softcapGradient(const Call &call, const Context &) {
     }
 }
 
+static void clamp(const Call &call, const Context &) {
+  const Tensor &x = call.operands[0], &y = call.results[0];
+  for (int64_t n = 0; n < y.rows; ++n)
+    for (int64_t i = 0; i < y.columns; ++i)
+      rowOf(y, n).set(i, std::min(std::max(rowOf(x, n)[i], call.attributes.lower), call.attributes.upper));
+}
+
+static void clampGradient(const Call &call, const Context &) {
+  const Tensor &x = call.operands[0], &dy = call.operands[1], &dx = call.results[0];
+  for (int64_t n = 0; n < dx.rows; ++n)
+    for (int64_t i = 0; i < dx.columns; ++i) {
+      const float number = rowOf(x, n)[i];
+      const bool isFree = number >= call.attributes.lower && number <= call.attributes.upper;
+      rowOf(dx, n).set(i, isFree ? rowOf(dy, n)[i] : 0.0f);
+    }
+}
+
 constexpr KernelTable activationKernels = {
-    {"silu", silu},   {"silu_gradient", siluGradient},  {"relu", relu},       {"relu_gradient", reluGradient},
-    {"gelu", gelu},   {"gelu_gradient", geluGradient},  {"softcap", softcap}, {"softcap_gradient", softcapGradient},
-    {"gated", gated}, {"gated_gradient", gatedGradient}};
+    {"silu", silu},   {"silu_gradient", siluGradient},   {"relu", relu},       {"relu_gradient", reluGradient},
+    {"gelu", gelu},   {"gelu_gradient", geluGradient},   {"softcap", softcap}, {"softcap_gradient", softcapGradient},
+    {"clamp", clamp}, {"clamp_gradient", clampGradient}, {"gated", gated},     {"gated_gradient", gatedGradient}};
 
 } // namespace mebp::cpu::reference

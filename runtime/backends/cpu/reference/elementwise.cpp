@@ -24,7 +24,7 @@ static void scale(const Call &call, const Context &) {
   const Tensor &x = call.operands[0], &y = call.results[0];
   for (int64_t n = 0; n < y.rows; ++n)
     for (int64_t i = 0; i < y.columns; ++i)
-      rowOf(y, n).set(i, call.attributes.alpha * rowOf(x, n)[i]);
+      rowOf(y, n).set(i, call.attributes.alpha * rowOf(x, n)[i] + call.attributes.shift);
 }
 
 // Calls body(part's row, whole's row, columns) for each part of each group of each row.

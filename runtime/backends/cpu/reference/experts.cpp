@@ -10,7 +10,8 @@
 namespace mebp::cpu::reference {
 
 static void expertLinear(const Call &call, const Context &context) {
-  const Tensor &x = call.operands[0], &w = call.operands[1], &addend = operandOf(call, 3), &y = call.results[0];
+  const Tensor &x = call.operands[0], &w = call.operands[1], &addend = operandOf(call, 3), &bias = operandOf(call, 4);
+  const Tensor &y = call.results[0];
   const int64_t count = call.operands[2].columns, outputs = y.columns / count;
   const ExpertLayout layout(w, outputs, x.columns / count);
   const Slots slots(call.operands[2], layout.experts);
@@ -24,8 +25,10 @@ static void expertLinear(const Call &call, const Context &context) {
         dequantizeRow(w, layout.row(expert, o), weights);
       for (int64_t k = 0; k < layout.inputs && expert >= 0; ++k)
         sum += static_cast<double>(from[k]) * weights[layout.column(expert, k)];
-      const double rest = addend.present() ? rowOf(addend, n)[j * outputs + o] : 0.0f;
-      to.set(o, static_cast<float>(call.attributes.alpha * sum + rest));
+      float rest = addend.present() ? rowOf(addend, n)[j * outputs + o] : 0.0f, shift = 0;
+      if (bias.present() && expert >= 0)
+        dequantize(bias, 0, expert * outputs + o, 1, &shift);
+      to.set(o, static_cast<float>(call.attributes.alpha * sum + (rest + shift)));
     }
   }
 }

@@ -68,6 +68,36 @@ void SoftcapGradient(const Call &call, const Context &context) {
   });
 }
 
+// What is no number stays so: of two operands, these instructions give the second then.
+void Clamp(const Call &call, const Context &context) {
+  const FloatTag d;
+  const Tensor &x = call.operands[0], &y = call.results[0];
+  parallelRows(context, y.rows, y.columns, [&](int64_t row) HWY_ATTR {
+    const FloatVector lower = hn::Set(d, call.attributes.lower), upper = hn::Set(d, call.attributes.upper);
+    auto body = [&](auto from, auto to) HWY_ATTR {
+      mapRow(to, y.columns,
+             [&](int64_t i, int64_t n) HWY_ATTR { return hn::Min(upper, hn::Max(lower, loadSome(from + i, n))); });
+    };
+    withRows(body, rowOf(x, row), rowOf(y, row));
+  });
+}
+
+void ClampGradient(const Call &call, const Context &context) {
+  const FloatTag d;
+  const Tensor &x = call.operands[0], &dy = call.operands[1], &dx = call.results[0];
+  parallelRows(context, dx.rows, dx.columns, [&](int64_t row) HWY_ATTR {
+    const FloatVector lower = hn::Set(d, call.attributes.lower), upper = hn::Set(d, call.attributes.upper);
+    auto body = [&](auto from, auto upstream, auto to) HWY_ATTR {
+      mapRow(to, dx.columns, [&](int64_t i, int64_t n) HWY_ATTR {
+        const FloatVector number = loadSome(from + i, n);
+        const auto isFree = hn::And(hn::Ge(number, lower), hn::Le(number, upper));
+        return hn::IfThenElseZero(isFree, loadSome(upstream + i, n));
+      });
+    };
+    withRows(body, rowOf(x, row), rowOf(dy, row), rowOf(dx, row));
+  });
+}
+
 void Gated(const Call &call, const Context &context) {
   const Tensor &gate = call.operands[0], &up = call.operands[1], &y = call.results[0];
   withFormula(call.attributes.activation, [&](auto formula) HWY_ATTR {
@@ -110,6 +140,8 @@ HWY_EXPORT(Forward);
 HWY_EXPORT(Backward);
 HWY_EXPORT(Softcap);
 HWY_EXPORT(SoftcapGradient);
+HWY_EXPORT(Clamp);
+HWY_EXPORT(ClampGradient);
 HWY_EXPORT(Gated);
 HWY_EXPORT(GatedGradient);
 
@@ -139,6 +171,8 @@ constexpr KernelTable activationKernels = {{"silu", silu},
                                            {"gelu_gradient", geluGradient},
                                            {"softcap", MEBP_BEST(Softcap)},
                                            {"softcap_gradient", MEBP_BEST(SoftcapGradient)},
+                                           {"clamp", MEBP_BEST(Clamp)},
+                                           {"clamp_gradient", MEBP_BEST(ClampGradient)},
                                            {"gated", MEBP_BEST(Gated)},
                                            {"gated_gradient", MEBP_BEST(GatedGradient)}};
 

@@ -97,10 +97,20 @@ private:
   const ListedRows rows;
 };
 
-// out = addend + alpha * product for each listed slot; an addend may be absent.
+// An expert's part of all biases, which may be absent.
+struct ExpertBias {
+  const Tensor &all;
+  int64_t first;
+
+  bool present() const { return all.present(); }
+  void read(int64_t column, int64_t count, float *out) const { dequantize(all, 0, first + column, count, out); }
+};
+
+// out = bias + addend + alpha * product for each listed slot, those that are present.
 struct Scatter {
   const ListedRows out, addend;
   float alpha;
+  ExpertBias bias = {ListedFloats::none, 0};
 
   void operator()(const Products &products) const {
     const FloatTag d;
@@ -113,6 +123,9 @@ struct Scatter {
     }
     const FloatVector factor = hn::Set(d, alpha);
     const bool adds = addend.matrix.present();
+    HWY_ALIGN float shifts[panelWidth] = {};
+    if (bias.present())
+      bias.read(products.column, products.columns, shifts);
     for (int64_t r = 0; r < products.rows; ++r) {
       const Row to = out[products.row + r] + products.column;
       const Row before = adds ? addend[products.row + r] + products.column : to;
@@ -120,7 +133,8 @@ struct Scatter {
         FloatVector sum = hn::LoadU(d, products.tile + r * panelWidth + c);
         if (!products.first)
           sum = hn::Add(hn::LoadU(d, products.sums + r * panelWidth + c), sum);
-        return hn::MulAdd(factor, sum, adds ? loadSome(before + c, n) : hn::Zero(d));
+        const FloatVector shift = hn::LoadU(d, shifts + c);
+        return hn::MulAdd(factor, sum, adds ? hn::Add(loadSome(before + c, n), shift) : shift);
       });
     }
   }
@@ -165,14 +179,17 @@ static void multiplyListed(const Context &context, const ListedRows &left, int64
 
 void ExpertLinear(const Call &call, const Context &context) {
   const Tensor &x = call.operands[0], &w = call.operands[1], &ids = call.operands[2], &addend = operandOf(call, 3);
-  const Tensor &y = call.results[0];
+  const Tensor &bias = operandOf(call, 4), &y = call.results[0];
   const int64_t outputs = y.columns / ids.columns;
   const ExpertLayout layout(w, outputs, x.columns / ids.columns);
   const Slots slots(ids, layout.experts);
   finishWithout(slots, y, addend, outputs);
   forEachExpert(context, slots, layout.experts, false, [&](int64_t expert, const int32_t *list, int64_t count) HWY_ATTR {
     auto finishFrom = [&](const int32_t *from) {
-      return Scatter{{y, from, ids.columns, outputs}, {addend, from, ids.columns, outputs}, call.attributes.alpha};
+      return Scatter{{y, from, ids.columns, outputs},
+                     {addend, from, ids.columns, outputs},
+                     call.attributes.alpha,
+                     {bias, expert * outputs}};
     };
     withExpert(layout, w, expert, true, [&](const RightMatrix &right) HWY_ATTR {
       if (!context.isDecoding || right.step != 1 || !ThinWorkspace::fits(1, right.w))

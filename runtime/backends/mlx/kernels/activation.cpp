@@ -59,6 +59,15 @@ static array tangentOf(const Call &call) { return mx::tanh(call.numbers(0) / cal
 static void softcap(Call &call) { call.give(0, call.attributes.softcap * tangentOf(call)); }
 static void softcapGradient(Call &call) { call.give(0, call.numbers(1) * (1 - mx::square(tangentOf(call)))); }
 
+static void clamp(Call &call) {
+  call.give(0, mx::clip(call.numbers(0), array(call.attributes.lower), array(call.attributes.upper)));
+}
+static void clampGradient(Call &call) {
+  const array x = call.numbers(0);
+  const array isFree = mx::logical_and(x >= call.attributes.lower, x <= call.attributes.upper);
+  call.give(0, mx::where(isFree, call.numbers(1), array(0.0f)));
+}
+
 static void gated(Call &call) {
   call.give(0, curveOf(call.attributes.activation, call.numbers(0)).value * call.numbers(1));
 }
@@ -71,8 +80,8 @@ static void gatedGradient(Call &call) {
 }
 
 constexpr KernelTable activationKernels = {
-    {"silu", silu},   {"silu_gradient", siluGradient},  {"relu", relu},       {"relu_gradient", reluGradient},
-    {"gelu", gelu},   {"gelu_gradient", geluGradient},  {"softcap", softcap}, {"softcap_gradient", softcapGradient},
-    {"gated", gated}, {"gated_gradient", gatedGradient}};
+    {"silu", silu},   {"silu_gradient", siluGradient},   {"relu", relu},       {"relu_gradient", reluGradient},
+    {"gelu", gelu},   {"gelu_gradient", geluGradient},   {"softcap", softcap}, {"softcap_gradient", softcapGradient},
+    {"clamp", clamp}, {"clamp_gradient", clampGradient}, {"gated", gated},     {"gated_gradient", gatedGradient}};
 
 } // namespace mebp::mlx

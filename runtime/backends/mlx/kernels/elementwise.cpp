@@ -9,7 +9,10 @@ namespace mx = ::mlx::core;
 
 static void add(Call &call) { call.give(0, call.numbers(0) + call.numbers(1)); }
 static void multiply(Call &call) { call.give(0, call.numbers(0) * call.numbers(1)); }
-static void scale(Call &call) { call.give(0, call.attributes.alpha * call.numbers(0)); }
+static void scale(Call &call) {
+  const array product = call.attributes.alpha * call.numbers(0);
+  call.give(0, call.attributes.shift == 0 ? product : product + call.attributes.shift);
+}
 
 // [rows * groups, columns / groups]: each group is a row of its own.
 static array inGroups(const Call &call, const array &x) {

@@ -113,13 +113,21 @@ static array multiply(const array &x, const array &numbers, const array &ids, bo
   });
 }
 
+// [N·J, O]: of a vector [1,E·O] each slot's expert's part.
+static array biasOf(const Call &call, size_t operand, const array &ids, int outputs) {
+  const array chosen = mx::reshape(mx::astype(ids, mx::uint32), {-1});
+  return mx::take(mx::reshape(call.numbers(operand), {-1, outputs}), chosen, 0);
+}
+
 static void expertLinear(Call &call) {
   const array ids = call.numbers(2);
   const int slots = ids.shape(1), outputs = call.results[0].columns / slots;
   const Value &w = call.value(1);
   const int inputs = inputsOf(w, outputs, call.numbers(0).shape(1), slots);
   const array x = slotsOf(call.numbers(0), slots, inputs);
-  const array y = call.attributes.alpha * multiply(x, byExpert(w, outputs, inputs), ids, true);
+  array y = call.attributes.alpha * multiply(x, byExpert(w, outputs, inputs), ids, true);
+  if (call.has(4))
+    y = y + biasOf(call, 4, ids, outputs);
   const array flat = mx::reshape(y, {ids.shape(0), slots * outputs});
   call.give(0, call.has(3) ? flat + call.numbers(3) : flat);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/optim/options.h"
+#include "runtime/optim/session_options.h"
 
 #include <cmath>
 

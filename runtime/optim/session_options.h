@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a session's options say of its optimizer.
+#pragma once
+
+#include "mebp/mebp.h"
+#include "runtime/core/status.h"
+#include "runtime/optim/options.h"
+
+namespace mebp {
+
+// Of a session's options, and of a rate that is set later.
+Status checkOptions(const mebp_session_options &options);
+Status checkLearningRate(double rate);
+// Of options that checkOptions has passed, with the optimizer's own values for those that were not given.
+OptimizerOptions optionsOf(const mebp_session_options &options);
+
+} // namespace mebp
