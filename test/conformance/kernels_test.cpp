@@ -230,7 +230,9 @@ TEST(BackendKernels, Experts) {
   counted.below = 2;
   const Matrix sums = {1, experts};
   expectAgreement({"expert_load", {logits, ids, counted}, {sums, sums}});
-  expectAgreement({"expert_load", {logits, ids, counted, sums, sums}, {sums, sums}});
+  Matrix scores = sums, counts = sums;
+  scores.accumulates = 3, counts.accumulates = 4;
+  expectAgreement({"expert_load", {logits, ids, counted, sums, sums}, {scores, counts}});
   expectAgreement({"expert_load_gradient", {logits, counted, sums}, {logits}});
   const Matrix shared = exact(inputs);
   for (format::ElementType storage : storages) {
