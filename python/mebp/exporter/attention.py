@@ -54,7 +54,7 @@ def _attention(
     own width] -> [batch, sequence, heads, own width]."""
     kind, sequence = type(module).__name__, query.shape[2]
     if not getattr(module, "is_causal", True) or not getattr(attention_mask, "is_causal", True):
-        raise Error(f"{kind} is not causal; only decoder models can be exported")
+        raise Error(f"{kind} is not causal, so it predicts no next token; encoders are exported with --task classify")
     if s_aux is not None and s_aux.shape != query.shape[1:2]:
         raise Error(f"{kind} has attention sinks that are not one number a head; mebp cannot train these yet")
     if indices is not None:

@@ -19,7 +19,7 @@ def longest_sequence(config: PreTrainedConfig, name: str, seq_len: int) -> int |
         for parameters in (rope, *(value for value in rope.values() if isinstance(value, dict)))
         if parameters.get("rope_type") == "longrope"
     ]
-    longest = min((limit for limit in limits if limit), default=None)
+    longest = min((limit for limit in limits if limit and limit > 0), default=None)
     if longest is not None and seq_len > longest:
         raise Error(f"--seq-len {seq_len}: {name} can be trained on up to {longest} tokens; choose at most that many")
     for name in _WINDOWS:
