@@ -125,7 +125,7 @@ Trained train(const format::Bundle &content, const mebp_session_options &options
 }
 
 TEST(Flows, SeveralCrossABorder) {
-  const std::string folder = std::filesystem::current_path() / std::filesystem::path(scratchPath()).filename();
+  const std::string folder = scratchPathOnDisk();
   std::filesystem::create_directories(folder);
   for (uint32_t chunk : {0, 2})
     for (uint32_t spacing : {1, 2, 3})

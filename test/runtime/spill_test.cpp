@@ -27,7 +27,7 @@ namespace {
 struct Folder {
   Folder() { std::filesystem::create_directories(path); }
   ~Folder() { std::filesystem::remove_all(path); }
-  std::string path = std::filesystem::current_path() / std::filesystem::path(scratchPath()).filename();
+  std::string path = scratchPathOnDisk();
 };
 
 mebp::format::Bundle deepBundle(uint32_t layers, uint32_t spacing, bool inPlace = false) {

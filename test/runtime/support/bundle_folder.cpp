@@ -30,10 +30,14 @@ namespace {
 
 // This process's own: another one of its number may have left something behind.
 struct ScratchFolder {
-  std::string path = testing::TempDir() + "mebp-XXXXXX";
+  std::string path;
   const pid_t owner = ::getpid(); // a child that was forked leaves it alone
+  std::atomic<int> counter{0};
 
-  ScratchFolder() { EXPECT_TRUE(::mkdtemp(path.data())) << path; }
+  explicit ScratchFolder(const std::string &parent) : path(parent + "mebp-XXXXXX") {
+    EXPECT_TRUE(::mkdtemp(path.data())) << path;
+  }
+  std::string next() { return path + "/" + std::to_string(counter++); }
   ~ScratchFolder() {
     std::error_code ignored;
     if (::getpid() == owner)
@@ -44,9 +48,13 @@ struct ScratchFolder {
 } // namespace
 
 std::string scratchPath() {
-  static const ScratchFolder folder;
-  static std::atomic<int> counter{0};
-  return folder.path + "/" + std::to_string(counter++);
+  static ScratchFolder folder(testing::TempDir());
+  return folder.next();
+}
+
+std::string scratchPathOnDisk() {
+  static ScratchFolder folder(std::filesystem::current_path().string() + "/");
+  return folder.next();
 }
 
 static constexpr char manifest[] = "{\"name\": \"tiny\"}\n";

@@ -48,6 +48,8 @@ std::string readWhole(const std::string &path);
 void writeWhole(const std::string &path, const std::string &content);
 // A path in the tests' temporary folder that no other test uses.
 std::string scratchPath();
+// Where the tests run, since a folder for temporary files may be in memory.
+std::string scratchPathOnDisk();
 
 // The model in double: the mean loss, with the trainables in `values` (by index).
 double referenceLoss(mebp_bundle *bundle, const TinyOptions &options, const std::vector<std::vector<float>> &values,

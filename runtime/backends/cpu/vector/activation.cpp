@@ -69,14 +69,18 @@ void SoftcapGradient(const Call &call, const Context &context) {
 }
 
 // What is no number stays so: of two operands, these instructions give the second then.
+// By comparisons, which leave what is no number alone: Min and Max do not on every CPU.
 void Clamp(const Call &call, const Context &context) {
   const FloatTag d;
   const Tensor &x = call.operands[0], &y = call.results[0];
   parallelRows(context, y.rows, y.columns, [&](int64_t row) HWY_ATTR {
     const FloatVector lower = hn::Set(d, call.attributes.lower), upper = hn::Set(d, call.attributes.upper);
     auto body = [&](auto from, auto to) HWY_ATTR {
-      mapRow(to, y.columns,
-             [&](int64_t i, int64_t n) HWY_ATTR { return hn::Min(upper, hn::Max(lower, loadSome(from + i, n))); });
+      mapRow(to, y.columns, [&](int64_t i, int64_t n) HWY_ATTR {
+        const FloatVector number = loadSome(from + i, n);
+        const FloatVector below = hn::IfThenElse(hn::Gt(number, upper), upper, number);
+        return hn::IfThenElse(hn::Lt(number, lower), lower, below);
+      });
     };
     withRows(body, rowOf(x, row), rowOf(y, row));
   });
