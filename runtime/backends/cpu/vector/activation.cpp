@@ -10,95 +10,54 @@
 #include <hwy/foreach_target.h>
 
 #include "runtime/backends/cpu/vector/activation-inl.h"
+#include "runtime/backends/cpu/vector/elements-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mebp::cpu::HWY_NAMESPACE {
 
 void Forward(const Call &call, const Context &context, Activation activation) {
-  const Tensor &x = call.operands[0], &y = call.results[0];
   withFormula(activation, [&](auto formula) HWY_ATTR {
-    parallelRows(context, y.rows, y.columns, [&](int64_t row) HWY_ATTR {
-      auto body = [&](auto from, auto to) HWY_ATTR {
-        mapRow(to, y.columns, [&](int64_t i, int64_t n) HWY_ATTR { return formula.at(loadSome(from + i, n)).value; });
-      };
-      withRows(body, rowOf(x, row), rowOf(y, row));
-    });
+    mapElements(call, context, [&](FloatVector x) HWY_ATTR { return formula.at(x).value; });
   });
 }
 
 void Backward(const Call &call, const Context &context, Activation activation) {
-  const Tensor &x = call.operands[0], &dy = call.operands[1], &dx = call.results[0];
   withFormula(activation, [&](auto formula) HWY_ATTR {
-    parallelRows(context, dx.rows, dx.columns, [&](int64_t row) HWY_ATTR {
-      auto body = [&](auto from, auto upstream, auto to) HWY_ATTR {
-        mapRow(to, dx.columns, [&](int64_t i, int64_t n) HWY_ATTR {
-          return hn::Mul(loadSome(upstream + i, n), formula.at(loadSome(from + i, n)).slope);
-        });
-      };
-      withRows(body, rowOf(x, row), rowOf(dy, row), rowOf(dx, row));
-    });
+    combineElements(call, context,
+                    [&](FloatVector x, FloatVector dy) HWY_ATTR { return hn::Mul(dy, formula.at(x).slope); });
   });
 }
 
 void Softcap(const Call &call, const Context &context) {
   const FloatTag d;
-  const Tensor &x = call.operands[0], &y = call.results[0];
   const float cap = call.attributes.softcap;
-  parallelRows(context, y.rows, y.columns, [&](int64_t row) HWY_ATTR {
-    auto body = [&](auto from, auto to) HWY_ATTR {
-      mapRow(to, y.columns, [&](int64_t i, int64_t n) HWY_ATTR {
-        return hn::Mul(hn::Set(d, cap), tangent(hn::Mul(hn::Set(d, 1 / cap), loadSome(from + i, n))).value);
-      });
-    };
-    withRows(body, rowOf(x, row), rowOf(y, row));
+  mapElements(call, context, [&](FloatVector x) HWY_ATTR {
+    return hn::Mul(hn::Set(d, cap), tangent(hn::Mul(hn::Set(d, 1 / cap), x)).value);
   });
 }
 
 void SoftcapGradient(const Call &call, const Context &context) {
   const FloatTag d;
-  const Tensor &x = call.operands[0], &dy = call.operands[1], &dx = call.results[0];
   const float cap = call.attributes.softcap;
-  parallelRows(context, dx.rows, dx.columns, [&](int64_t row) HWY_ATTR {
-    auto body = [&](auto from, auto upstream, auto to) HWY_ATTR {
-      mapRow(to, dx.columns, [&](int64_t i, int64_t n) HWY_ATTR {
-        return hn::Mul(loadSome(upstream + i, n), tangent(hn::Mul(hn::Set(d, 1 / cap), loadSome(from + i, n))).slope);
-      });
-    };
-    withRows(body, rowOf(x, row), rowOf(dy, row), rowOf(dx, row));
+  combineElements(call, context, [&](FloatVector x, FloatVector dy) HWY_ATTR {
+    return hn::Mul(dy, tangent(hn::Mul(hn::Set(d, 1 / cap), x)).slope);
   });
 }
 
-// What is no number stays so: of two operands, these instructions give the second then.
 // By comparisons, which leave what is no number alone: Min and Max do not on every CPU.
 void Clamp(const Call &call, const Context &context) {
   const FloatTag d;
-  const Tensor &x = call.operands[0], &y = call.results[0];
-  parallelRows(context, y.rows, y.columns, [&](int64_t row) HWY_ATTR {
+  mapElements(call, context, [&](FloatVector x) HWY_ATTR {
     const FloatVector lower = hn::Set(d, call.attributes.lower), upper = hn::Set(d, call.attributes.upper);
-    auto body = [&](auto from, auto to) HWY_ATTR {
-      mapRow(to, y.columns, [&](int64_t i, int64_t n) HWY_ATTR {
-        const FloatVector number = loadSome(from + i, n);
-        const FloatVector below = hn::IfThenElse(hn::Gt(number, upper), upper, number);
-        return hn::IfThenElse(hn::Lt(number, lower), lower, below);
-      });
-    };
-    withRows(body, rowOf(x, row), rowOf(y, row));
+    return hn::IfThenElse(hn::Lt(x, lower), lower, hn::IfThenElse(hn::Gt(x, upper), upper, x));
   });
 }
 
 void ClampGradient(const Call &call, const Context &context) {
   const FloatTag d;
-  const Tensor &x = call.operands[0], &dy = call.operands[1], &dx = call.results[0];
-  parallelRows(context, dx.rows, dx.columns, [&](int64_t row) HWY_ATTR {
+  combineElements(call, context, [&](FloatVector x, FloatVector dy) HWY_ATTR {
     const FloatVector lower = hn::Set(d, call.attributes.lower), upper = hn::Set(d, call.attributes.upper);
-    auto body = [&](auto from, auto upstream, auto to) HWY_ATTR {
-      mapRow(to, dx.columns, [&](int64_t i, int64_t n) HWY_ATTR {
-        const FloatVector number = loadSome(from + i, n);
-        const auto isFree = hn::And(hn::Ge(number, lower), hn::Le(number, upper));
-        return hn::IfThenElseZero(isFree, loadSome(upstream + i, n));
-      });
-    };
-    withRows(body, rowOf(x, row), rowOf(dy, row), rowOf(dx, row));
+    return hn::IfThenElseZero(hn::And(hn::Ge(x, lower), hn::Le(x, upper)), dy);
   });
 }
 

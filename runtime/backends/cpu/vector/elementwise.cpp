@@ -9,40 +9,23 @@
 #define HWY_TARGET_INCLUDE "runtime/backends/cpu/vector/elementwise.cpp"
 #include <hwy/foreach_target.h>
 
-#include "runtime/backends/cpu/vector/simd-inl.h"
+#include "runtime/backends/cpu/vector/elements-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mebp::cpu::HWY_NAMESPACE {
 
-template <typename Combine> static void combine(const Call &call, const Context &context, const Combine &combine) {
-  const Tensor &a = call.operands[0], &b = call.operands[1], &y = call.results[0];
-  parallelRows(context, y.rows, y.columns, [&](int64_t row) HWY_ATTR {
-    auto body = [&](auto first, auto second, auto to) HWY_ATTR {
-      mapRow(to, y.columns,
-             [&](int64_t i, int64_t n) HWY_ATTR { return combine(loadSome(first + i, n), loadSome(second + i, n)); });
-    };
-    withRows(body, rowOf(a, row), rowOf(b, row), rowOf(y, row));
-  });
-}
-
 void Add(const Call &call, const Context &context) {
-  combine(call, context, [](FloatVector a, FloatVector b) HWY_ATTR { return hn::Add(a, b); });
+  combineElements(call, context, [](FloatVector a, FloatVector b) HWY_ATTR { return hn::Add(a, b); });
 }
 
 void Multiply(const Call &call, const Context &context) {
-  combine(call, context, [](FloatVector a, FloatVector b) HWY_ATTR { return hn::Mul(a, b); });
+  combineElements(call, context, [](FloatVector a, FloatVector b) HWY_ATTR { return hn::Mul(a, b); });
 }
 
 void Scale(const Call &call, const Context &context) {
   const FloatTag d;
-  const Tensor &x = call.operands[0], &y = call.results[0];
-  parallelRows(context, y.rows, y.columns, [&](int64_t row) HWY_ATTR {
-    const FloatVector alpha = hn::Set(d, call.attributes.alpha), shift = hn::Set(d, call.attributes.shift);
-    auto body = [&](auto from, auto to) HWY_ATTR {
-      mapRow(to, y.columns,
-             [&](int64_t i, int64_t n) HWY_ATTR { return hn::MulAdd(alpha, loadSome(from + i, n), shift); });
-    };
-    withRows(body, rowOf(x, row), rowOf(y, row));
+  mapElements(call, context, [&](FloatVector x) HWY_ATTR {
+    return hn::MulAdd(hn::Set(d, call.attributes.alpha), x, hn::Set(d, call.attributes.shift));
   });
 }
 
@@ -102,36 +85,37 @@ static void forEachPart(const Tensor &whole, const Tensor *parts, size_t count, 
   }
 }
 
-void Split(const Call &call, const Context &context) {
-  const Tensor &x = call.operands[0];
+// For each row, copy as in forEachPart or, of parts that are pairs, movePairs(whole, first part, second part, groups).
+template <typename Copy, typename MovePairs>
+static void forEachRow(const Call &call, const Context &context, const Tensor &whole, const Tensor *parts, size_t count,
+                       const Copy &copy, const MovePairs &movePairs) {
   const int64_t groups = call.attributes.groups;
-  const bool pairs = arePairs(x, call.results, call.resultCount, groups);
-  parallelRows(context, x.rows, x.columns, [&](int64_t row) HWY_ATTR {
+  const bool pairs = arePairs(whole, parts, count, groups);
+  parallelRows(context, whole.rows, whole.columns, [&](int64_t row) HWY_ATTR {
     if (!pairs)
-      return forEachPart(x, call.results, call.resultCount, groups, row,
-                         [](Row part, Row whole, int64_t size) { copyRow(whole, part, size); });
-    const Row from = rowOf(x, row), first = rowOf(call.results[0], row), second = rowOf(call.results[1], row);
-    if (from.isBf16())
-      takePairsApart(from.halves(), first.halves(), second.halves(), groups);
+      return forEachPart(whole, parts, count, groups, row, copy);
+    const Row all = rowOf(whole, row), first = rowOf(parts[0], row), second = rowOf(parts[1], row);
+    if (all.isBf16())
+      movePairs(all.halves(), first.halves(), second.halves(), groups);
     else
-      takePairsApart(from.floats(), first.floats(), second.floats(), groups);
+      movePairs(all.floats(), first.floats(), second.floats(), groups);
   });
 }
 
+void Split(const Call &call, const Context &context) {
+  forEachRow(
+      call, context, call.operands[0], call.results, call.resultCount,
+      [](Row part, Row whole, int64_t size) { copyRow(whole, part, size); },
+      [](auto *pairs, auto *first, auto *second, int64_t count) HWY_ATTR {
+        takePairsApart(pairs, first, second, count);
+      });
+}
+
 void Concat(const Call &call, const Context &context) {
-  const Tensor &y = call.results[0];
-  const int64_t groups = call.attributes.groups;
-  const bool pairs = arePairs(y, call.operands, call.operandCount, groups);
-  parallelRows(context, y.rows, y.columns, [&](int64_t row) HWY_ATTR {
-    if (!pairs)
-      return forEachPart(y, call.operands, call.operandCount, groups, row,
-                         [](Row part, Row whole, int64_t size) { copyRow(part, whole, size); });
-    const Row to = rowOf(y, row), first = rowOf(call.operands[0], row), second = rowOf(call.operands[1], row);
-    if (to.isBf16())
-      makePairs(first.halves(), second.halves(), to.halves(), groups);
-    else
-      makePairs(first.floats(), second.floats(), to.floats(), groups);
-  });
+  forEachRow(
+      call, context, call.results[0], call.operands, call.operandCount,
+      [](Row part, Row whole, int64_t size) { copyRow(part, whole, size); },
+      [](auto *pairs, auto *first, auto *second, int64_t count) HWY_ATTR { makePairs(first, second, pairs, count); });
 }
 
 } // namespace mebp::cpu::HWY_NAMESPACE
