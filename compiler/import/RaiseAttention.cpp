@@ -73,6 +73,10 @@ struct RaiseFusedAttention : NodePattern {
     bool isBidirectional = false;
     if (count == 4)
       window = matchCausalMask(root.getInputs()[3]);
+    if (auto band = count == 4 ? root.getInputs()[3].getDefiningOp<nn::BandMaskOp>() : nn::BandMaskOp()) {
+      window = band.getWindow();
+      isBidirectional = true;
+    }
     if (!window && (count == 3 || hidesNothing(root.getInputs()[3]))) {
       window = 0;
       isBidirectional = !getInteger(root, "is_causal");

@@ -7,7 +7,8 @@ from functools import cache
 from transformers import CONFIG_MAPPING, PreTrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from mebp.exporter.classifier import MODEL_TYPES
+from mebp.exporter.encoders import model_types
+from mebp.tasks import CAUSAL, ENCODING
 
 # What configurations call the sizes that make a model large. Odd ones, so that no two can be mistaken for each other.
 _SIZES = {
@@ -141,12 +142,19 @@ _LATENT_VARIANTS = {
 }
 
 
-CLASSIFIES = ", classify"  # behind the type of an encoder with a head for it
-
-
 def known_types() -> list[str]:
-    """All that are tried, in alphabetical order."""
-    return sorted([*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *(f"{name}{CLASSIFIES}" for name in MODEL_TYPES)])
+    """All that are tried, in alphabetical order; a task that is not causal stands behind a type: "bert, fill-mask"."""
+    masked = model_types("fill-mask")
+    others = {task: [name for name in model_types(task) if name in masked] for task in ENCODING}
+    return sorted(
+        [*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *(f"{name}, {task}" for task, names in others.items() for name in names)]
+    )
+
+
+def type_and_task(name: str) -> tuple[str, str]:
+    """Of one of these."""
+    model_type, _, task = name.partition(", ")
+    return model_type, task or CAUSAL
 
 
 def list_variants(model_type: str) -> dict[str, dict[str, object]]:
