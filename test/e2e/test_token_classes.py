@@ -26,7 +26,8 @@ OTHERS = ["the", "boat", "bread", "bell", "waits", "is", "near", "old", "at", "b
 
 def make_bundle(model, folder: Path) -> Path:
     mebp.export(model, folder / "model.onnx", seq_len=SEQUENCE, batch=len(LENGTHS), task="token-classify")
-    return mebp.compile(folder / "model.onnx", folder / "model.mebp", weights="int8", precision="f32")
+    mebp.compile(folder / "model.onnx", folder / "model.mebp", weights="int8", precision="f32")
+    return folder / "model.mebp"
 
 
 def sentences(count: int, seed: int) -> list[dict]:

@@ -135,4 +135,6 @@ def _line(error: Exception, folder: str) -> str:
     """Without the names of folders that are gone by now."""
     text = " ".join(reason(error).split())
     text = text.replace(f"{folder}/model/", "").replace(f"{folder}/", "")
-    return re.sub(r"\.mebp-export-\w+/scratch/\w+: ", "", text)  # where export saves a model that is in memory
+    return re.sub(
+        r"\.mebp-export-\w+/scratch/\w+(/config\.json)?: ", "", text
+    )  # where export saves a model that is in memory
