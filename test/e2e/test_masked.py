@@ -3,6 +3,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -22,7 +23,8 @@ from support.commands import mebp as command
 from support.commands import refusal, refusal_in_process
 from support.pipeline import check
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
 TRAIN, EVAL = EXAMPLES / "brindle_rock_notes.jsonl", EXAMPLES / "brindle_rock_notes_questions.jsonl"
 WORDS = 117  # of these files, and five special ones
 SEQUENCE, LENGTHS = 40, [40, 23, 1]
@@ -56,14 +58,14 @@ def source(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def trained(source) -> tuple[Path, str]:
-    """The folder of a run on these notes, by one command, and what it printed."""
+    """The folder of a run on these notes, by the command of docs/training.md in f32, and what it printed."""
     folder = source.parent
-    run = command(
-        "train", source, "--task", "fill-mask", "--data", TRAIN, "--eval", EVAL, "--epochs", 40, "--seq-len", 32,
-        "--batch", 4, "--lr", "3e-3", "--eval-every", 70, "--precision", "f32", "--weights", "f32",
-        "--adapter-out", folder / "adapter",
-        "--log", folder / "log.jsonl",
-    )  # fmt: skip
+    page = (ROOT / "docs" / "training.md").read_text().replace("\\\n", " ")
+    (line,) = re.findall(r"^\$ mebp (train tiny-bert --task fill-mask .*)", page, re.MULTILINE)
+    places = {"tiny-bert": source, "adapter": folder / "adapter"}
+    places |= {str(path.relative_to(ROOT)): path for path in (TRAIN, EVAL)}
+    words = [places.get(word, word) for word in shlex.split(line)]
+    run = command(*words, "--precision", "f32", "--weights", "f32", "--log", folder / "log.jsonl")
     assert run.returncode == 0, run.stderr
     return folder, run.stdout
 

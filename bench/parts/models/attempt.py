@@ -29,9 +29,9 @@ def attempt(model_type: str, variants: bool = False) -> ModelType:
         try:
             kind, task = type_and_task(model_type)
             if task != CAUSAL:
-                config = make_configuration(kind, **({"num_labels": 3} if TASKS[task].has_classes else {}))
+                fields = {"num_labels": 3} if TASKS[task].has_classes else {}
                 try:
-                    model = _build(config, getattr(transformers, TASKS[task].auto))
+                    model = _build(make_configuration(kind, **fields), getattr(transformers, TASKS[task].auto))
                 except Exception as error:
                     return ModelType(model_type, "untried", _line(error, folder))
                 return _verify(model_type, model, Path(folder))
@@ -135,6 +135,5 @@ def _line(error: Exception, folder: str) -> str:
     """Without the names of folders that are gone by now."""
     text = " ".join(reason(error).split())
     text = text.replace(f"{folder}/model/", "").replace(f"{folder}/", "")
-    return re.sub(
-        r"\.mebp-export-\w+/scratch/\w+(/config\.json)?: ", "", text
-    )  # where export saves a model that is in memory
+    # Where export saves a model that is in memory.
+    return re.sub(r"\.mebp-export-\w+/scratch/\w+(/config\.json)?: ", "", text)

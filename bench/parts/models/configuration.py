@@ -98,7 +98,16 @@ _SIZES = {
 _WINDOWS = {"sliding_window": 16, "attention_window_size": 16, "local_attention": 32, "window_size": 16}
 
 # These compare ids with the padding's.
-_PADDED = ("camembert", "data2vec-text", "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod")
+_PADDED = (
+    "camembert",
+    "data2vec-text",
+    "ibert",
+    "roberta",
+    "roberta-prelayernorm",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+    "xmod",
+)
 
 # What a type needs besides.
 _OF_TYPE = {
@@ -113,6 +122,7 @@ _OF_TYPE = {
     "lfm2_moe": {"layer_types": ["conv", "full_attention", "conv"]},
     "mamba2": {"num_heads": 8, "head_dim": 24, "n_groups": 1},
     "modernbert-decoder": {"pad_token_id": 0},
+    "nomic_bert": {"pad_token_id": 0},
     "qwen4_exp_text": {"ngram_vocab_size_base": 500},
     "reformer": {"attn_layers": ["local", "local"], "axial_pos_embds": False, "is_decoder": True},
     "zaya": {"num_experts_per_tok": 1},

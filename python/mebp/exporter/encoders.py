@@ -54,7 +54,7 @@ def encode_tokens(model: PreTrainedModel, take: Callable[[torch.Tensor], torch.T
     encode, predict = base.forward, model.forward
     takes = inspect.signature(encode).parameters
 
-    def encode_all(input_ids: torch.Tensor, **_: object) -> BaseModelOutputWithPooling:
+    def encode_all(input_ids: torch.Tensor, *_: object, **__: object) -> BaseModelOutputWithPooling:
         constants = {"position_ids": _positions(base, input_ids), "token_type_ids": torch.zeros(input_ids.shape).long()}
         hidden = take(
             encode(input_ids=input_ids, **{name: each for name, each in constants.items() if name in takes})[0]

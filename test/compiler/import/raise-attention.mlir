@@ -31,6 +31,32 @@ func.func @everything(%q: !q, %k: !k, %v: !k) -> !q {
   return %1 : !q
 }
 
+// So is a formula without a mask.
+// CHECK-LABEL: @everything_by_formula
+// CHECK: nn.onnx "Attention"(%arg0, %arg1, %arg1) {bidirectional, scale = 5.000000e-01 : f32, window = 0 : i64}
+// CHECK-NEXT: return
+func.func @everything_by_formula(%q: !q, %k: !q) -> !q {
+  %half = nn.constant dense<0.5> : !s : !s
+  %0 = nn.onnx "Transpose"(%k) {perm = array<i64: 0, 1, 3, 2>} : (!q) -> tensor<2x4x6x8xf32>
+  %1 = nn.onnx "MatMul"(%q, %0) : (!q, tensor<2x4x6x8xf32>) -> !p
+  %2 = nn.onnx "Mul"(%1, %half) : (!p, !s) -> !p
+  %3 = nn.onnx "Softmax"(%2) : (!p) -> !p
+  %4 = nn.onnx "MatMul"(%3, %k) : (!p, !q) -> !q
+  return %4 : !q
+}
+
+// What is added to the scores is no mask, unless it is one.
+// CHECK-LABEL: @with_a_bias
+// CHECK: nn.onnx "Softmax"
+func.func @with_a_bias(%q: !q, %k: !q, %bias: !p) -> !q {
+  %0 = nn.onnx "Transpose"(%k) {perm = array<i64: 0, 1, 3, 2>} : (!q) -> tensor<2x4x6x8xf32>
+  %1 = nn.onnx "MatMul"(%q, %0) : (!q, tensor<2x4x6x8xf32>) -> !p
+  %2 = nn.onnx "Add"(%1, %bias) : (!p, !p) -> !p
+  %3 = nn.onnx "Softmax"(%2) : (!p) -> !p
+  %4 = nn.onnx "MatMul"(%3, %k) : (!p, !q) -> !q
+  return %4 : !q
+}
+
 // CHECK-LABEL: @window
 // CHECK: nn.onnx "Attention"(%arg0, %arg1, %arg2) {scale = 2.500000e-01 : f32, window = 3 : i64}
 func.func @window(%q: !q, %k: !k, %v: !k) -> !q {
