@@ -20,7 +20,7 @@ constexpr std::string_view forwardProgram = "forward", backwardProgram = "backwa
 // each batch item.
 constexpr std::string_view decodeProgram = "decode", decodeLogitsProgram = "decode_logits";
 
-// Of a layer with an adapter A M B whose M may be elsewhere (PrivateLoRA): X to U = X A^T, U to V = U M^T, and forward
+// Of a layer with an adapter B M A whose M may be elsewhere (PrivateLoRA): X to U = X A^T, U to V = U M^T, and forward
 // and decode take V. What goes between these is REMOTE.
 constexpr std::string_view compressProgram = "compress", adaptProgram = "adapt",
                            compressBackwardProgram = "compress_backward", adaptBackwardProgram = "adapt_backward",

@@ -20,7 +20,7 @@ namespace mebp::format {
 // Places. The device has the user's text, labels and adapter.
 constexpr std::string_view devicePlace = "device", serverPlace = "server";
 
-// Whether an adapter's own program, which holds M.
+// Whether it holds what an adapter trains, and so is the device's.
 constexpr bool isOfAdapter(std::string_view program) {
   return program == adaptProgram || program == adaptBackwardProgram || program == decodeAdaptProgram;
 }
@@ -96,7 +96,8 @@ struct Hello {
 };
 static_assert(sizeof(Hello) == 48, "a greeting is the same on every machine");
 
-// The last frames that were sent, kept until the peer has them: a command and a message, and the one before.
+// The last frames that were sent, kept until the peer has them. Neither side sends more than three before it receives
+// one: a command, a message, and the message before.
 constexpr uint64_t keptFrames = 4;
 constexpr uint64_t bytesOfKeptFrames(uint64_t largestBody) {
   return keptFrames * alignUp(sizeof(FrameHead) + largestBody);

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of mebpc that `mebp train MODEL` passes on: the one table of them."""
+"""The options of mebpc that `mebp train MODEL` passes on. What they say of themselves is in format/options.h."""
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import get_args, get_type_hints
 
+from mebp.shared_options import SharedOption, shared_options
+
 _MEBPC_NAMES = {"adapter_kind": "adapter"}
 AUTO = "auto"  # of memory_budget: what the machine has free
 
 
 def _option(value: str, help: str) -> object:
-    return field(default=None, metadata={"metavar": value, "help": help})
+    """One that means something else here than to mebpc."""
+    return field(default=None, metadata={"own": SharedOption(value, help)})
 
 
 @dataclass(frozen=True)
@@ -26,29 +29,23 @@ class CompileOptions:
     generate_len: int | None = _option(
         "N", "let the bundle generate text, prompt and answer together up to N tokens (default: 1024 without a budget)"
     )
-    precision: str | None = _option("TYPE", "type of the activations, bf16 or f32 (default: bf16)")
-    weights: str | None = _option(
-        "TYPE", "type of the frozen weights: f32, bf16, int8, int4 or int4-sym (default: int4)"
-    )
-    embedding_weights: str | None = _option("TYPE", "type of the embedding and the head (default: as mebpc chooses)")
-    train: str | None = _option("WHAT", "train adapters (lora) or weights of the model (full) (default: lora)")
-    train_targets: str | None = _option("NAMES", "with --train full, which weights: all-linear, or patterns of names")
-    lora_rank: int | None = _option("N", "rank of the adapters (default: 8)")
-    lora_alpha: float | None = _option("X", "scale adapters by alpha / rank (default: 16)")
-    lora_targets: str | None = _option(
-        "NAMES", "layers to adapt: all-linear, or names such as q_proj,experts.down_proj"
-    )
+    precision: str | None = None
+    weights: str | None = None
+    embedding_weights: str | None = None
+    train: str | None = None
+    train_targets: str | None = None
+    lora_rank: int | None = None
+    lora_alpha: float | None = None
+    lora_targets: str | None = None
     adapter_kind: str | None = _option(
         "KIND", "train LoRA (lora), or B M A with random B and A (private-lora); mebpc's --adapter (default: lora)"
     )
-    rank_down: int | None = _option("N", "with private-lora, inputs of M (default: 32)")
-    rank_up: int | None = _option("N", "with private-lora, outputs of M (default: 32)")
-    share_a: bool | None = _option("", "with private-lora, one A for layers that read one value")
-    split_layers: str | None = _option("N-N", "with private-lora, adapt these layers alone, as in 0-7 (default: all)")
-    galore_rank: int | None = _option("N", "rank of GaLore's projections (default: 64)")
-    router_aux_loss_coef: float | None = _option(
-        "X", "add X times the loss of how unevenly a mixture's experts are used (default: 0)"
-    )
+    rank_down: int | None = None
+    rank_up: int | None = None
+    share_a: bool | None = None
+    split_layers: str | None = None
+    galore_rank: int | None = None
+    router_aux_loss_coef: float | None = None
     memory_budget: str | None = _option(
         "SIZE", "take the fastest plan within this peak, such as 64MiB, or auto: three quarters of what is free"
     )
@@ -79,7 +76,8 @@ def compile_option_helps() -> Iterator[tuple[str, type, str, str]]:
     """Name, type, metavar and help of each, for a command line."""
     kinds = compile_option_kinds()
     for one in fields(CompileOptions):
-        yield one.name, kinds[one.name], one.metadata["metavar"], one.metadata["help"]
+        said = one.metadata.get("own") or shared_options()[one.name.replace("_", "-")]
+        yield one.name, kinds[one.name], said.value, said.help
 
 
 def flag(name: str) -> str:

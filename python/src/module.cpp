@@ -2,12 +2,14 @@
 #include "module.h"
 #include "calls.h"
 
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include "format/byte_size.h"
 #include "format/optimizers.h"
+#include "format/options.h"
 #include "format/tensor_names.h"
 
 namespace mebp::python {
@@ -51,6 +53,14 @@ static std::vector<std::pair<std::string, bool>> optimizers() {
   std::vector<std::pair<std::string, bool>> list;
   for (const format::OptimizerTraits &traits : format::optimizers)
     list.emplace_back(traits.name, traits.forwardOnly);
+  return list;
+}
+
+// Of each option that several commands have: name, what its value is called, help, default.
+static std::vector<std::array<std::string, 4>> options() {
+  std::vector<std::array<std::string, 4>> list;
+  for (const format::OptionText &option : format::options)
+    list.push_back({option.name, option.value, option.help, option.standard});
   return list;
 }
 
@@ -129,6 +139,8 @@ NB_MODULE(_runtime, module) {
   module.def("byte_size", &mebp::python::byteSize, nanobind::arg("text"), "Bytes of a size such as '64MiB'.");
   module.def("optimizers", &mebp::python::optimizers,
              "Pairs of a name, the default first, and whether it is forward only.");
+  module.def("options", &mebp::python::options,
+             "Of each option that several commands have: name, what its value is called, help, default.");
   module.def("devices", &mebp::python::devices,
              "Of each: name, whether it is there, what it is or why not, bytes, what its self-test found.");
   module.def(

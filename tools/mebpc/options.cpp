@@ -4,6 +4,7 @@
 #include "format/byte_size.h"
 #include "format/folders.h"
 #include "format/optimizers.h"
+#include "format/options.h"
 
 #include <CLI/CLI.hpp>
 
@@ -213,6 +214,15 @@ void refuseChoices(const CLI::App &app, const std::string &text) {
       throw OptionError("--" + option->get_single_name() + ": " + text + " was planned with its own; leave it out");
 }
 
+/// One that other commands have, too.
+template <typename Value> CLI::Option *addShared(CLI::App &app, const std::string &name, Value &value) {
+  const char *help = format::optionText(name).help;
+  if constexpr (std::is_same_v<Value, bool>)
+    return app.add_flag("--" + name, value, help);
+  else
+    return app.add_option("--" + name, value, help);
+}
+
 } // namespace
 
 std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
@@ -236,50 +246,30 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
                  "let the bundle generate text, prompt and answer together up to this many tokens")
       ->check(CLI::Range(0, 1 << 20));
   app.option_defaults()->group("Types");
-  app.add_option("--precision", texts.precision, "type of the activations")
-      ->check(CLI::IsMember({"bf16", "f32"}))
-      ->capture_default_str();
-  app.add_option("--weights", texts.weights, std::string("type of the frozen weights: ") + format::weightFormatNames)
-      ->capture_default_str();
-  app.add_option("--embedding-weights", texts.embeddingWeights,
-                 "type of the embedding and the head (default: int8 with quantised weights, else as --weights)");
+  addShared(app, "precision", texts.precision)->check(CLI::IsMember({"bf16", "f32"}))->capture_default_str();
+  addShared(app, "weights", texts.weights)->capture_default_str();
+  addShared(app, "embedding-weights", texts.embeddingWeights);
   app.add_option("--weights-for", storage.rules,
                  "type of some of them by the layer's name, in which * stands for anything: "
                  "lm_head=int8,*.layers.0.*=bf16")
       ->delimiter(',')
       ->allow_extra_args(false);
   app.option_defaults()->group("What is trained");
-  app.add_option("--train", texts.train, "what is trained: adapters (lora), or weights of the model themselves (full)")
-      ->check(CLI::IsMember({"lora", "full"}))
-      ->capture_default_str();
-  app.add_option("--train-targets", full.targets,
-                 "with --train full, what: all-linear, or patterns of names in which * stands for anything, "
-                 "such as '*norm*' or '*'")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->capture_default_str();
-  app.add_option("--lora-rank", lora.rank, "rank of the LoRA adapters")->capture_default_str();
-  app.add_option("--lora-alpha", lora.alpha, "scale adapters by alpha / rank")->capture_default_str();
-  app.add_option(
-         "--lora-targets", lora.targets,
-         "layers to adapt: all-linear, which leaves the head out, or names such as q_proj,lm_head or, of experts, "
-         "experts.down_proj; private-lora "
-         "adapts q_proj,k_proj,v_proj where nothing is given")
-      ->delimiter(',')
-      ->capture_default_str();
+  addShared(app, "train", texts.train)->check(CLI::IsMember({"lora", "full"}))->capture_default_str();
+  addShared(app, "train-targets", full.targets)->delimiter(',')->allow_extra_args(false)->capture_default_str();
+  addShared(app, "lora-rank", lora.rank)->capture_default_str();
+  addShared(app, "lora-alpha", lora.alpha)->capture_default_str();
+  addShared(app, "lora-targets", lora.targets)->delimiter(',')->capture_default_str();
   app.option_defaults()->group("Private LoRA, and a model on two machines");
   app.add_option("--adapter", texts.adapter,
                  "lora, or private-lora: B M A with random B and A, whose M alone is trained and may be on another "
                  "machine than the layers")
       ->check(CLI::IsMember({"lora", "private-lora"}))
       ->capture_default_str();
-  app.add_option("--rank-down", privateLora.rankDown, "with private-lora, inputs of M: what comes from the layers")
-      ->capture_default_str();
-  app.add_option("--rank-up", privateLora.rankUp, "with private-lora, outputs of M: what goes to the layers")
-      ->capture_default_str();
-  app.add_flag("--share-a", privateLora.shareA, "with private-lora, one A for layers that read one value: q, k and v");
-  app.add_option("--split-layers", texts.splitLayers,
-                 "with private-lora, adapt these layers alone: the first and the last, as in 0-7 (default: all)");
+  addShared(app, "rank-down", privateLora.rankDown)->capture_default_str();
+  addShared(app, "rank-up", privateLora.rankUp)->capture_default_str();
+  addShared(app, "share-a", privateLora.shareA);
+  addShared(app, "split-layers", texts.splitLayers);
   app.add_option("--split", texts.split,
                  "private-lora: write two bundles, NAME.edge.mebp for the device with the text and the adapter, and "
                  "NAME.cloud.mebp for the server with the layers")
@@ -300,9 +290,7 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   app.add_option("--random-weights", storage.randomSeed,
                  "draw random weights with this seed, for a --shape-only export");
   app.option_defaults()->group("The step that memory is planned for");
-  app.add_option("--galore-rank", galore.rank,
-                 "with --optimizer galore or qgalore, dimensions that a matrix's gradient is projected to")
-      ->capture_default_str();
+  addShared(app, "galore-rank", galore.rank)->capture_default_str();
   app.add_flag("--value-head", head.hasValues,
                "train a linear layer that gives a value of each token, too, as PPO needs it");
   app.add_flag("--value-adapter", training.hasValueAdapter,
@@ -310,11 +298,7 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
                "train --value-model own has it");
   app.add_flag("--entropy-bonus", head.hasEntropyBonus,
                "let objectives depend on the entropy; the head's backward then takes a second sweep of the vocabulary");
-  app.add_option("--router-aux-loss-coef", routerLoss.coefficient,
-                 "add so many times the loss of how unevenly a mixture's experts are used, as transformers does with "
-                 "output_router_logits")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+  addShared(app, "router-aux-loss-coef", routerLoss.coefficient)->check(CLI::NonNegativeNumber)->capture_default_str();
   app.add_option("--optimizer", training.optimizer, "plan memory for this optimizer: " + format::listOptimizers())
       ->check(CLI::IsMember(format::optimizerNames()))
       ->capture_default_str();
@@ -367,8 +351,7 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
          "what a step may keep in a file on a disk: none, checkpoints, or all (what is trained and the optimizer's "
          "state, too); with a budget, no more than it needs (default: none; with a budget, checkpoints)")
       ->check(CLI::IsMember({"none", "checkpoints", "all"}));
-  app.add_option("--resident-limit", texts.residentLimit,
-                 "keep at most this much of the mapped weights in memory, such as 128MiB");
+  addShared(app, "resident-limit", texts.residentLimit);
   app.add_option("--max-seq-for", texts.maxSequenceFor,
                  "print the longest sequence that trains within this peak, such as 1GiB, and stop")
       ->excludes(budget, frontier);

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mebp.cli.session import add_adapter
 from mebp.errors import Error, reason
+from mebp.shared_options import add_shared
 from mebp.tables import Table
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--text", type=Path, metavar="FILE", help="try it on this text (default: random tokens)")
     add_adapter(parser)
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of random tokens and M (default: 0)")
-    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads to use (default: all)")
+    add_shared(parser.add_argument, "threads", type=int)
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
 

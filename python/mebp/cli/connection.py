@@ -4,28 +4,18 @@
 import argparse
 from pathlib import Path
 
-from mebp.split import RETRY_SECONDS
+from mebp.shared_options import add_shared
 from mebp.split_options import CONNECTION, open_stream
 
 
 def add_connection(parser: argparse.ArgumentParser, trains: bool = False) -> None:
     group = parser.add_argument_group("of NAME.edge.mebp, a device's half of a split model")
     add = group.add_argument
-    add("--connect", metavar="HOST:PORT", help="the layers are at this server, which runs mebp serve")
-    add("--cert", type=Path, metavar="FILE", help="this device's certificate, such as client.pem of mebp certs")
-    add("--key", type=Path, metavar="FILE", help="its key, such as client.key")
-    add("--ca", type=Path, metavar="FILE", help="the authority that has signed the server's certificate: ca.pem")
-    add(
-        "--plain-text",
-        action="store_true",
-        help="neither encrypt nor check who is there, between addresses of one machine",
-    )
-    add(
-        "--retry-for",
-        type=float,
-        metavar="SECONDS",
-        help=f"try so long to reach a server that is gone (default: {RETRY_SECONDS:g})",
-    )
+    add_shared(add, "connect")
+    for file in ("cert", "key", "ca"):
+        add_shared(add, file, type=Path)
+    add_shared(add, "plain-text")
+    add_shared(add, "retry-for", type=float)
     if trains:
         add(
             "--in-flight",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mebp.cli.main import DISAGREES
 from mebp.cli.session import add_adapter, add_bundle
+from mebp.shared_options import add_shared
 from mebp.tables import Table, megabytes
 from mebp.waiting import waiting
 
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_adapter(parser)
     parser.add_argument("--seq-len", type=int, metavar="N", help="tokens in a row (default: as compiled)")
-    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads to use (default: all)")
+    add_shared(parser.add_argument, "threads", type=int)
     parser.add_argument("--json", action="store_true", help="print all errors as JSON")
 
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import fields
 from pathlib import Path
 
-from mebp.cli.session import DEVICE
+from mebp.cli.session import add_machine
 from mebp.compile_options import flag
 from mebp.training.objective_options import objective_helps, objective_kinds
 
@@ -18,8 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", type=Path, required=True, metavar="FILE", help="write a line for each prompt to this file")
     add("--adapter", type=Path, metavar="DIR", help="write with this PEFT adapter")
     add("--seed", type=int, default=0, metavar="N", help="seed of the draws (default: 0)")
-    add("--threads", type=int, metavar="N", help="CPU threads to use (default: all)")
-    add("--device", default="cpu", metavar="NAME", help=DEVICE)
+    add_machine(parser)
     from mebp.rollouts import RolloutOptions
 
     own, kinds = {each.name for each in fields(RolloutOptions)}, objective_kinds()

@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mebp.cli.connection import connection
+from mebp.shared_options import add_shared
 
 if TYPE_CHECKING:
     from mebp.session import Session
-
-
-DEVICE = "compute on cpu, mlx (a GPU) or mlx-cpu, see mebp devices (default: cpu)"
 
 
 def add_bundle(parser: argparse.ArgumentParser) -> None:
@@ -29,8 +27,8 @@ def add_adapter(parser: argparse.ArgumentParser, required: bool = False) -> None
 
 
 def add_machine(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads to use (default: all)")
-    parser.add_argument("--device", default="cpu", metavar="NAME", help=DEVICE)
+    add_shared(parser.add_argument, "threads", type=int)
+    add_shared(parser.add_argument, "device", default="cpu")
 
 
 def open_session(arguments: argparse.Namespace, generates: bool = False) -> "Session":

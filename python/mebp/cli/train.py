@@ -6,9 +6,10 @@ from pathlib import Path
 
 from mebp.cli.connection import add_connection
 from mebp.cli.main import BY_SIGNAL
-from mebp.cli.session import DEVICE
 from mebp.compile_options import compile_option_helps, flag
+from mebp.extension import load_runtime
 from mebp.outputs import check_no_input
+from mebp.shared_options import add_shared
 from mebp.training.objective_options import objective_helps, objective_kinds
 from mebp.training.options import ADAPTERS, convert
 from mebp.training.outputs import outputs_of
@@ -65,30 +66,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--epochs", type=int, metavar="N", help="train for N passes over the data (default: 1, without --steps)")
     add("--seed", type=int, metavar="N", help="seed for the order of the data (default: 0)")
     add = parser.add_argument_group("the optimizer").add_argument
-    add("--lr", type=float, metavar="X", help="learning rate, the highest that the schedule reaches (default: 2e-4)")
-    add(
-        "--optimizer",
-        metavar="NAME",
-        help="adamw, sgd, lion, adamw8bit, galore, qgalore or mezo (default: as compiled)",
-    )
-    add("--weight-decay", type=float, metavar="X", help="decoupled weight decay (default: 0)")
-    add("--betas", metavar="X,Y", help="AdamW's betas (default: 0.9,0.999), or Lion's (default: 0.9,0.99)")
-    add("--eps", type=float, metavar="X", help="what AdamW divides by at least (default: 1e-8)")
-    add("--momentum", type=float, metavar="X", help="SGD's momentum (default: as compiled)")
-    add("--galore-scale", type=float, metavar="X", help="what GaLore's updates are multiplied with (default: 0.25)")
-    add(
-        "--galore-update-interval",
-        type=int,
-        metavar="N",
-        help="steps after which GaLore looks for its subspaces anew (default: 200)",
-    )
-    add("--galore-refresh", metavar="HOW", help="find them by sketch, or exactly by svd, slowly (default: sketch)")
-    add(
-        "--galore-cos-threshold",
-        type=float,
-        metavar="X",
-        help="similarity of subspaces from which on Q-GaLore looks for them half as often (default: 0.4)",
-    )
+    add_shared(add, "lr", type=float)
+    names = ", ".join(name for name, _ in load_runtime().optimizers())
+    add("--optimizer", metavar="NAME", help=f"{names} (default: as compiled)")
+    add_shared(add, "weight-decay", type=float)
+    add_shared(add, "betas")
+    add_shared(add, "eps", type=float)
+    add_shared(add, "momentum", type=float)
+    add_shared(add, "galore-scale", type=float)
+    add_shared(add, "galore-update-interval", type=int)
+    add_shared(add, "galore-refresh")
+    add_shared(add, "galore-cos-threshold", type=float)
     add("--clip", type=float, metavar="X", help="clip gradients to this L2 norm (default: no clipping)")
     add("--clip-recompute", action="store_true", help="clip by computing gradients twice, which keeps none of them")
     add(
@@ -108,21 +96,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--patience", type=int, metavar="N", help="stop after N evaluations without a lower loss (default: never)")
     add = parser.add_argument_group("files").add_argument
     add("--adapter", type=Path, metavar="DIR", help="continue from this PEFT adapter")
-    add("--adapter-out", type=Path, metavar="DIR", help="write the PEFT adapter to this folder")
+    add_shared(add, "adapter-out", type=Path)
     add("--model-out", type=Path, metavar="DIR", help="write the model to this folder, if its own weights are trained")
     add(
         "--keep",
         choices=ADAPTERS,
         help="keep the adapter or model of the best evaluation, of the last step or of all (default: last)",
     )
-    add("--state", type=Path, metavar="DIR", help="keep the state of the run in this folder, for --resume")
-    add("--save-every", type=int, metavar="N", help="save the state every N steps (default: 50)")
+    add_shared(add, "state", type=Path)
+    add_shared(add, "save-every", type=int)
     add(
         "--pause-on",
         metavar="SIGNAL",
         help="at SIGUSR1 or SIGUSR2, save the state and free the memory; go on at the next one, or at SIGCONT",
     )
-    add("--resume", action="store_true", help="continue the run in --state")
+    add_shared(add, "resume")
     add("--overwrite", action="store_true", help="replace the state, adapter, model, log and picture of an earlier run")
     add(
         "--log",
@@ -133,15 +121,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--plot", type=Path, metavar="run.png", help="draw the loss curve; --adapter-out DIR has one in any case")
     add("--report-to", metavar="NAMES", help="report to tensorboard, wandb or trackio, or several with commas")
     add = parser.add_argument_group("this machine").add_argument
-    add(
-        "--spill",
-        type=Path,
-        metavar="DIR",
-        help="keep checkpoints in a file in this folder, on a disk (default: $TMPDIR, if the plan spills)",
-    )
-    add("--profile", type=Path, metavar="trace.json", help="record every kernel call, for ui.perfetto.dev")
-    add("--threads", type=int, metavar="N", help="CPU threads to use (default: all)")
-    add("--device", metavar="NAME", help=DEVICE)
+    add_shared(add, "spill", type=Path)
+    add_shared(add, "profile", type=Path)
+    add_shared(add, "threads", type=int)
+    add_shared(add, "device")
     add_connection(parser, trains=True)
     of_objective = parser.add_argument_group("options of --objective, by TRL's names")
     of_objective.add_argument(

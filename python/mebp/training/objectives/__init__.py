@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run trains for: what it makes of its data, what a step does with a session, and what an evaluation measures.
 
-The loop knows an objective by the interface in base.py alone. A new one is a file here and a line in OBJECTIVES, or in
-BY_TASK.
+The loop knows an objective by the interface in base.py alone. A new one is a file here, a line in OBJECTIVES or, of an
+encoder, in BY_TASK, and with options of its own one in PARTS (objective_options.py).
 """
 
 from collections.abc import Mapping

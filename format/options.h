@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The options that more than one of mebp, mebpc and mebp-run have, with what each says of them in its --help: one
+// wording, wherever an option stands. What one command alone has stands there.
+#pragma once
+
+#include <cstdlib>
+#include <string_view>
+
+namespace mebp::format {
+
+struct OptionText {
+  const char *name;
+  const char *value; // what the command line calls it; empty for one that is on or off
+  const char *help;
+  const char *standard = ""; // what holds where it is not given; empty where the help says it, or nothing does
+};
+
+inline constexpr OptionText options[] = {
+    // Of a bundle: mebpc's, which `mebp train MODEL` passes on.
+    {"precision", "TYPE", "type of the activations: bf16 or f32", "bf16"},
+    {"weights", "TYPE", "type of the frozen weights: f32, bf16, int8, int4 or int4-sym", "int4"},
+    {"embedding-weights", "TYPE",
+     "type of the embedding and the head (default: int8 with quantised weights, else as --weights)"},
+    {"train", "WHAT", "train adapters (lora), or weights of the model themselves (full)", "lora"},
+    {"train-targets", "NAMES",
+     "with --train full, which weights: all-linear, or patterns of names in which * stands for anything, such as "
+     "'*norm*' or '*'",
+     "all-linear"},
+    {"lora-rank", "N", "rank of the LoRA adapters", "8"},
+    {"lora-alpha", "X", "scale adapters by alpha / rank", "16"},
+    {"lora-targets", "NAMES",
+     "layers to adapt: all-linear, which leaves the head out, or names such as q_proj,lm_head or, of experts, "
+     "experts.down_proj; private-lora adapts q_proj,k_proj,v_proj where nothing is given",
+     "all-linear"},
+    {"rank-down", "N", "with private-lora, inputs of M: what comes from the layers", "32"},
+    {"rank-up", "N", "with private-lora, outputs of M: what goes to the layers", "32"},
+    {"share-a", "", "with private-lora, one A for layers that read one value: q, k and v"},
+    {"split-layers", "N-N",
+     "with private-lora, adapt these layers alone: the first and the last, as in 0-7 (default: all)"},
+    {"galore-rank", "N", "of galore and qgalore, dimensions that a matrix's gradient is projected to", "64"},
+    {"router-aux-loss-coef", "X",
+     "add so many times the loss of how unevenly a mixture's experts are used, as transformers does with "
+     "output_router_logits",
+     "0"},
+    {"resident-limit", "SIZE", "keep at most this much of the mapped weights in memory, such as 128MiB"},
+    // Of a run.
+    {"lr", "X", "learning rate; with a schedule, the highest", "2e-4"},
+    {"weight-decay", "X", "weight decay, decoupled but for sgd", "0"},
+    {"betas", "X,Y", "of adamw and adamw8bit (default: 0.9,0.999), or of lion (default: 0.9,0.99)"},
+    {"eps", "X",
+     "what is added to the divisor of adamw, adamw8bit, galore and qgalore (default: 1e-8, of galore 1e-6)"},
+    {"momentum", "X", "of sgd, which then keeps a number of each element (default: as compiled)"},
+    {"galore-scale", "X", "of galore and qgalore, what updates are multiplied with", "0.25"},
+    {"galore-update-interval", "N", "of galore and qgalore, steps from one search for subspaces to the next", "200"},
+    {"galore-refresh", "HOW", "of galore and qgalore, find subspaces by sketch, or exactly by svd, slowly", "sketch"},
+    {"galore-cos-threshold", "X", "of qgalore, similarity of subspaces from which on it searches half as often", "0.4"},
+    {"adapter-out", "DIR", "write the PEFT adapter to this folder"},
+    {"state", "DIR", "keep the state of the run in this folder, for --resume"},
+    {"save-every", "N", "save the state every N steps", "50"},
+    {"resume", "", "continue the run in --state"},
+    {"spill", "DIR", "keep checkpoints in a file in this folder, on a disk (default: $TMPDIR, if the plan spills)"},
+    {"profile", "trace.json", "record every kernel call, for ui.perfetto.dev"},
+    {"threads", "N", "CPU threads to use (default: all)"},
+    {"device", "NAME", "compute on cpu, mlx (a GPU) or mlx-cpu, see mebp devices", "cpu"},
+    // Of a device's half of a split model.
+    {"connect", "HOST:PORT", "of NAME.edge.mebp: the layers are at this server, which runs mebp serve"},
+    {"cert", "FILE", "this device's certificate, such as client.pem of mebp certs"},
+    {"key", "FILE", "its key, such as client.key"},
+    {"ca", "FILE", "the authority that has signed the server's certificate: ca.pem"},
+    {"plain-text", "", "neither encrypt nor check who is there, between addresses of one machine"},
+    {"retry-for", "SECONDS", "try so long to reach a server that is gone", "60"},
+};
+
+// A name that is not there is a mistake of ours, which the first run of the command shows.
+constexpr const OptionText &optionText(std::string_view name) {
+  for (const OptionText &option : options)
+    if (name == option.name)
+      return option;
+  std::abort();
+}
+
+} // namespace mebp::format

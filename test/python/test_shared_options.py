@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One option is one thing: what it is called, what it does and its default do not depend on the command."""
+
+import argparse
+import re
+import subprocess
+from dataclasses import fields
+
+from mebp.cli.main import make_parsers
+from mebp.compile_options import CompileOptions, flag
+from mebp.shared_options import shared_options
+from mebp.tools import find_tool
+
+# Of two of mebp train, mebpc and mebp-run, and yet no option of format/options.h.
+MEAN_MORE_THAN_ONE_THING = {
+    "accumulate": "mebp train counts batches, mebpc is told that there will be several",
+    "adapter": "a folder to go on from, or mebpc's kind of adapter",
+    "batch": "mebpc says that it takes that of the export",
+    "clip": "a norm, or mebpc is told that there will be one",
+    "device": "mebpc plans for it",
+    "generate-len": "the default is mebp train's own",
+    "memory-budget": "mebp train has auto, too",
+    "momentum": "mebpc plans for it",
+    "objective": "mebpc plans for it",
+    "packing": "a row has several samples, or mebpc is told that it may",
+    "optimizer": "mebpc plans for it; each command lists those that it has",
+    "overwrite": "of what the command writes",
+    "seed": "of the order of the data, or of mebpc's adapters",
+    "seq-len": "the default is mebp train's own",
+    "spill": "a folder, or what mebpc lets a step keep there",
+    "steps": "the defaults differ",
+    "threads": "mebpc plans for them",
+}
+
+
+def help_of(tool: str) -> dict[str, str]:
+    """By option; a line of help goes on where the next option does not begin."""
+    text = subprocess.run([find_tool(tool), "--help"], capture_output=True, text=True, check=True).stdout
+    entries = re.split(r"\n  (?=-)", text)[1:]
+    named = {}
+    for entry in entries:
+        match = re.match(r"(?:-\w,)?--([\w-]+)(.*)", entry.split("\n\n")[0], re.DOTALL)
+        if match:
+            named[match[1]] = " ".join(match[2].split())
+    return named
+
+
+def helps_of_train() -> dict[str, str]:
+    actions: list[argparse.Action] = make_parsers()["train"]._actions
+    return {name[2:]: action.help for action in actions for name in action.option_strings if name.startswith("--")}
+
+
+def test_a_shared_option_says_the_same_everywhere():
+    everywhere = {"mebpc": help_of("mebpc"), "mebp-run": help_of("mebp-run"), "mebp train": helps_of_train()}
+    for name, option in shared_options().items():
+        said = option.help.split(" (default:")[0]
+        having = [command for command, helps in everywhere.items() if said in helps.get(name, "")]
+        assert len(having) > 1, f"--{name} is in format/options.h, but {having} alone has it"
+
+
+def test_other_options_of_the_same_name_are_known_to_differ():
+    everywhere = [help_of("mebpc").keys(), help_of("mebp-run").keys(), helps_of_train().keys()]
+    twice = {name for helps in everywhere for name in helps if sum(name in other for other in everywhere) > 1}
+    differing = {name for name in twice - {"help", "version"} if name not in shared_options()}
+    assert differing <= MEAN_MORE_THAN_ONE_THING.keys()
+    assert MEAN_MORE_THAN_ONE_THING.keys() <= twice
+
+
+def test_mebpc_knows_what_is_passed_on_and_has_these_defaults():
+    of_mebpc = help_of("mebpc")
+    for name, value in CompileOptions.named_by_mebpc({each.name: None for each in fields(CompileOptions)}).items():
+        assert flag(name)[2:] in of_mebpc, value
+    for name, option in shared_options().items():
+        if option.default and name in of_mebpc and name not in MEAN_MORE_THAN_ONE_THING:
+            assert re.search(rf"=\[?{re.escape(option.default)}\]? ", of_mebpc[name]), name
