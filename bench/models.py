@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of transformers' causal language models, and of its encoders with a head for classes, can be trained: each type
-is tried with a tiny random model. The latter are called "TYPE, classify".
+"""Which of transformers' causal language models, and of its encoders with a head, can be trained: each type is tried
+with a tiny random model. The latter are called by what the head is for: "TYPE, fill-mask".
 
     .venv/bin/python bench/models.py [TYPE ...] [--missing | --check] [--part 1/10] [--variants]
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from mebp.models import OUTCOMES, Models, ModelType, tried_models
 
-_CLASSIFIES = ", classify"  # which write no text
 PAGE = Path(__file__).resolve().parent / "models.md"
 _INTRODUCTION = """\
 <!-- written by docs/write_models.py (make docs) from what bench/models.py found; do not edit -->
@@ -22,7 +21,8 @@ embeddings tied or not, one key and value head, biases, gelu. "Configurations" c
 says which are refused. Yet another configuration may need something that none of these does: the exporter and the
 compiler then refuse it in one line.
 
-Types with `, classify` are encoders with a head that tells texts apart (`mebp train --task classify`).
+Types with a task behind them are encoders with a head for it, as `mebp train --task` has it: `classify` tells texts
+apart, `token-classify` words, and `fill-mask` predicts masked tokens.
 """
 _OTHER_EXPORTERS = """\
 ## Graphs of other exporters
@@ -60,7 +60,7 @@ def _exact(models: Models) -> str:
 
 
 def _text(model: ModelType) -> str:
-    return "" if model.name.endswith(_CLASSIFIES) else str(model.text)
+    return "" if ", " in model.name else str(model.text)  # an encoder writes none
 
 
 def _section(models: Models, outcome: str, meaning: str) -> str:

@@ -6,6 +6,7 @@
 #include "format/folders.h"
 #include "format/optimizers.h"
 #include "format/split.h"
+#include "format/tasks.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
@@ -289,6 +290,8 @@ SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const Options &options
   model.set_name(getText(module, "mebp.name"));
   if (auto vocabulary = module->getAttrOfType<IntegerAttr>("mebp.vocabulary"))
     model.set_vocabulary(vocabulary.getInt());
+  if (const format::TaskTraits *task = format::findTask(getText(module, "mebp.task")))
+    model.set_task(task->task);
   if (auto classes = module->getAttrOfType<ArrayAttr>("mebp.classes"))
     for (auto name : classes.getAsRange<StringAttr>())
       model.add_classes(name.str());

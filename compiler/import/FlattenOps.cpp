@@ -273,7 +273,7 @@ LogicalResult TokenFlattener::refuseAttention(nn::OnnxOp node) {
 
 LogicalResult TokenFlattener::flattenAttention(nn::OnnxOp node) {
   const bool isBidirectional = static_cast<bool>(getAttribute(node, "bidirectional"));
-  if (!getAttribute(node, "window") || (isBidirectional && !main->getParentOfType<ModuleOp>()->hasAttr("mebp.classes")))
+  if (!getAttribute(node, "window") || (isBidirectional && !main->getParentOfType<ModuleOp>()->hasAttr("mebp.task")))
     return refuseAttention(node);
   const Token *operands[3];
   int64_t heads[3];

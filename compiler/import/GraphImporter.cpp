@@ -7,6 +7,7 @@
 #include "compiler/import/Evaluate.h"
 #include "compiler/import/MaterializeConstant.h"
 #include "dialects/nn/Locations.h"
+#include "format/tasks.h"
 
 #include "llvm/Support/Path.h"
 
@@ -94,7 +95,19 @@ LogicalResult GraphImporter::finish() {
   set("mebp.batch", builder.getI64IntegerAttr(batch));
   set("mebp.sequence", builder.getI64IntegerAttr(sequence));
   int64_t outputs = type.getDimSize(2), vocabulary = outputs;
-  if (ArrayRef<std::string> classes = file.getClasses(); !classes.empty()) {
+  ArrayRef<std::string> classes = file.getClasses();
+  StringRef taskName = file.getMetadata("mebp.task");
+  if (taskName.empty())
+    taskName = classes.empty() ? "causal" : "classify";
+  const format::TaskTraits *task = format::findTask(taskName);
+  if (!task)
+    return file.emitError() << "is for --task " << taskName << ", which this mebpc does not know; use a newer one";
+  if (task->hasClasses == classes.empty())
+    return file.emitError() << "is for --task " << taskName << " and names " << classes.size()
+                            << " classes; export the model again";
+  if (!task->isOfNextTokens)
+    set("mebp.task", builder.getStringAttr(taskName));
+  if (!classes.empty()) {
     vocabulary = file.getMetadataNumber("mebp.vocabulary").value_or(0);
     if (static_cast<int64_t>(classes.size()) != outputs || vocabulary == 0)
       return file.emitError() << "names " << classes.size() << " classes and a vocabulary of " << vocabulary

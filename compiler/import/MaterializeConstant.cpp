@@ -43,8 +43,10 @@ static Value makeRotaryTable(OpBuilder &builder, Location location, const HostTe
   return {};
 }
 
-static Value makeCausalMask(OpBuilder &builder, Location location, const HostTensor &mask, RankedTensorType type,
-                            int64_t sequence) {
+/// A mask that is causal, or a band around the diagonal: what the last query sees of what comes before it is the window
+/// of either.
+static Value makeMask(OpBuilder &builder, Location location, const HostTensor &mask, RankedTensorType type,
+                      int64_t sequence) {
   if (mask.kind == Kind::Integer || type.getRank() < 2 || mask.shape.back() != sequence ||
       mask.shape[type.getRank() - 2] != sequence)
     return {};
@@ -56,14 +58,20 @@ static Value makeCausalMask(OpBuilder &builder, Location location, const HostTen
     ++window;
   if (window == 0)
     return {};
-  for (size_t at = 0; at < mask.data.size(); ++at) {
+  bool isCausal = true, isBand = window < sequence;
+  for (size_t at = 0; at < mask.data.size() && (isCausal || isBand); ++at) {
     int64_t key = at % sequence, query = at / sequence % sequence;
-    bool visible = key <= query && key > query - window;
-    bool hidden = mask.kind == Kind::Boolean ? mask.data[at] == 0 : mask.data[at] <= kHidden;
-    if (visible ? !isVisible(mask.data[at]) : !hidden)
-      return {};
+    bool isInReach = key > query - window;
+    auto fits = [&](bool visible) {
+      bool hidden = mask.kind == Kind::Boolean ? mask.data[at] == 0 : mask.data[at] <= kHidden;
+      return visible ? isVisible(mask.data[at]) : hidden;
+    };
+    isCausal &= fits(isInReach && key <= query);
+    isBand &= fits(isInReach && key < query + window);
   }
-  return nn::CausalMaskOp::create(builder, location, type, window == sequence ? 0 : window);
+  if (isCausal)
+    return nn::CausalMaskOp::create(builder, location, type, window == sequence ? 0 : window);
+  return isBand ? Value(nn::BandMaskOp::create(builder, location, type, window)) : Value();
 }
 
 /// Where positions begin, if these are any.
@@ -87,7 +95,7 @@ RankedTensorType mebp::tensorType(MLIRContext *context, ArrayRef<int64_t> shape,
 Value mebp::materializeConstant(OpBuilder &builder, Location location, const HostTensor &tensor, int64_t sequence) {
   RankedTensorType type = tensorType(builder.getContext(), tensor.shape, tensor.kind);
   if (!tensor.data.empty()) {
-    for (auto *make : {makeRotaryTable, makeCausalMask})
+    for (auto *make : {makeRotaryTable, makeMask})
       if (Value table = make(builder, location, tensor, type, sequence))
         return table;
     if (auto first = matchPositions(tensor, sequence))

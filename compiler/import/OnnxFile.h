@@ -29,7 +29,7 @@ public:
   bool isBare(llvm::StringRef name) const { return llvm::is_contained(bare, name); }
   /// Whether that parameter is trained itself beside adapters: mebp.whole.
   bool isWhole(llvm::StringRef name) const { return llvm::is_contained(whole, name); }
-  /// What a classifier tells apart, in the order of its logits: mebp.classes. None: the logits are of next tokens.
+  /// What the logits are of, in their order: mebp.classes. None: they are of the vocabulary.
   llvm::ArrayRef<std::string> getClasses() const { return classes; }
 
   mlir::InFlightDiagnostic emitError() const;

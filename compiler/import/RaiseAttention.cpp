@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Attention(q, k, v) {scale, window, softcap, bidirectional}: causal but where it is bidirectional, q [B,H,T,d], k
-// [B,K,T,d] and v [B,K,T,e] with K dividing H. Found in ONNX's own op and, if causal, in its formula; the mask becomes
-// the window, factors on q and k the scale, and repeated heads vanish. A fourth operand [H] are sinks: scores without a
-// key, which the softmax has as a last column.
+// [B,K,T,d] and v [B,K,T,e] with K dividing H. Found in ONNX's own op and in its formula; the mask becomes the window,
+// factors on q and k the scale, and repeated heads vanish. A fourth operand [H] are sinks: scores without a key, which
+// the softmax has as a last column.
 #include "compiler/import/OnnxMatchers.h"
 
 #include "mlir/IR/TypeUtilities.h"
@@ -73,6 +73,10 @@ struct RaiseFusedAttention : NodePattern {
     bool isBidirectional = false;
     if (count == 4)
       window = matchCausalMask(root.getInputs()[3]);
+    if (auto band = count == 4 ? root.getInputs()[3].getDefiningOp<nn::BandMaskOp>() : nn::BandMaskOp()) {
+      window = band.getWindow();
+      isBidirectional = true;
+    }
     if (!window && (count == 3 || hidesNothing(root.getInputs()[3]))) {
       window = 0;
       isBidirectional = !getInteger(root, "is_causal");
@@ -105,7 +109,8 @@ struct RaiseScaledOperand : NodePattern {
   }
 };
 
-/// softmax(scale q kᵀ + mask) v, with or without a softcap before the mask and a column of sinks beside the scores.
+/// softmax(scale q kᵀ + mask) v, with or without a softcap before the mask and a column of sinks beside the scores; or
+/// without a mask, which an encoder has none of.
 struct RaiseAttentionFormula : NodePattern {
   explicit RaiseAttentionFormula(MLIRContext *context) : NodePattern(context, "MatMul") {}
   bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
@@ -116,6 +121,9 @@ struct RaiseAttentionFormula : NodePattern {
     // Where the mask is added before the scale, what it hides stays hidden.
     Scaled scaled = stripScale(sunk ? sunk->scores : softmax.getInputs()[0]);
     auto masked = scaled.factor > 0 ? matchMasked(scaled.source) : std::nullopt;
+    const bool isBidirectional = !masked && !sunk;
+    if (isBidirectional)
+      masked = Masked{scaled.source, 0};
     if (!masked)
       return false;
     nn::OnnxOp softcap = getNode(masked->logits, "Softcap");
@@ -135,7 +143,7 @@ struct RaiseAttentionFormula : NodePattern {
     if (sunk)
       inputs.push_back(sunk->sinks);
     replaceByAttention(rewriter, root, inputs, scaled.factor * logits.factor * q.factor * k->factor, masked->window,
-                       softcap ? getFloat(softcap, "softcap") : 0);
+                       softcap ? getFloat(softcap, "softcap") : 0, isBidirectional);
     return true;
   }
 

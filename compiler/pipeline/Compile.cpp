@@ -138,11 +138,11 @@ private:
     shape.sequence = compilation.sequence.value_or(getInteger("mebp.sequence", shape.sequence));
     if (shape.batch < 1 || shape.sequence < 1)
       return emitError() << "--batch " << shape.batch << " --seq-len " << shape.sequence << ": give at least 1";
-    const bool isClassifier = (*module)->hasAttr("mebp.classes");
-    if (isClassifier && failed(checkClassifier()))
+    const bool isEncoder = (*module)->hasAttr("mebp.task");
+    if (isEncoder && failed(checkEncoder()))
       return failure();
-    shape.packs |= isClassifier; // samples are padded, and told from what is behind them
-    if (shape.sequence == 1 && !isClassifier)
+    shape.packs |= isEncoder; // samples are padded, and told from what is behind them
+    if (shape.sequence == 1 && !isEncoder)
       return emitError() << "--seq-len 1: a token is learned from those before it; give at least 2";
     sequenceLimit = getInteger("mebp.sequence_limit", shape.sequence);
     if (shape.sequence > sequenceLimit)
@@ -151,8 +151,8 @@ private:
     return checkPositions();
   }
 
-  /// What is for text that goes on is not for a classifier.
-  LogicalResult checkClassifier() {
+  /// What is for text that goes on is not for an encoder.
+  LogicalResult checkEncoder() {
     const std::pair<bool, const char *> asked[] = {{compilation.generateLength.value_or(0) > 0, "--generate-len"},
                                                    {options.split.isChosen, "--split"},
                                                    {options.privateLora.isChosen, "--adapter private-lora"},
@@ -161,7 +161,7 @@ private:
                                                    {options.schedule.chunk > 0, "--chunk-size"}};
     for (auto [isAsked, option] : asked)
       if (isAsked)
-        return emitError() << option << ": is not for a classifier, whose tokens see all of their sample; leave it out";
+        return emitError() << option << ": is not for an encoder, whose tokens see all of their sample; leave it out";
     return success();
   }
 

@@ -94,6 +94,14 @@ def NN_CausalMaskOp : Op<NN_Dialect, "causal_mask", [Pure]> {
   let assemblyFormat = "attr-dict `:` type($result)";
 }
 
+def NN_BandMaskOp : Op<NN_Dialect, "band_mask", [Pure]> {
+  let summary = "Which keys a query of an encoder may see; import only";
+  let description = "As nn.causal_mask, where |t − j| < window.";
+  let arguments = (ins I64Attr:$window);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+
 def NN_PositionsOp : Op<NN_Dialect, "positions", [Pure]> {
   let summary = "offset, offset + 1, ... along the sequence, which is the last axis; import only";
   let arguments = (ins OptionalAttr<I64Attr>:$offset);

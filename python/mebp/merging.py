@@ -21,6 +21,7 @@ from mebp.inspect import inspect
 from mebp.model_folder import copy_files, model_config
 from mebp.private_lora import as_lora, is_factor
 from mebp.session import Session
+from mebp.tasks import CAUSAL
 from mebp.tensor_file import relative_norm, write_tensors
 from mebp.tensor_names import lora_factors, stored_name
 from mebp.trained_model import model_shapes
@@ -99,8 +100,8 @@ def merge(
                 weight += change.reshape(weight.shape)
             yield weight
 
-    if is_gguf and session.classes:
-        raise Error(f"{output}: llama.cpp has no such classifier; merge it to a folder")
+    if is_gguf and session.task != CAUSAL:
+        raise Error(f"{output}: llama.cpp has no such encoder; merge it to a folder")
     write = _write_gguf if is_gguf else partial(_write_folder, classes=session.classes)
     # What overflows is refused by the tensor's name.
     with np.errstate(over="ignore", invalid="ignore"):

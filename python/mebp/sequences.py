@@ -12,6 +12,7 @@ from mebp import arrays
 from mebp.errors import Error
 from mebp.session_options import above_zero
 from mebp.step_result import StepResult
+from mebp.tasks import CAUSAL, does_what
 
 
 def scored_labels(ids: np.ndarray, mask: object) -> np.ndarray:
@@ -28,11 +29,11 @@ def scored_labels(ids: np.ndarray, mask: object) -> np.ndarray:
 
 
 def check_text(session: object) -> None:
-    """Raises mebp.Error where the bundle of a session predicts no tokens."""
-    if session.classes:
+    """Raises mebp.Error where the bundle of a session predicts no next tokens."""
+    if session.task != CAUSAL:
         raise Error(
-            f"{session.path}: tells {len(session.classes)} classes apart and predicts no text; mebp eval "
-            "measures it, and a language model writes"
+            f"{session.path}: {does_what(session)} and predicts no text; mebp eval measures it, and a language model "
+            "writes"
         )
 
 

@@ -25,7 +25,7 @@ class Session(Sequences):
 
     Everywhere, `input_ids` and `labels` are integer arrays [batch, sequence], or what numpy makes one of, up to the
     compiled batch and sequence; a shorter sequence costs its own length. Labels are as in transformers: -100 is
-    ignored, the shift happens inside. Losses are in nats per token.
+    ignored, the shift happens inside (an encoder has none). Losses are in nats per label.
 
     Where a bundle `packs`, rows may have several samples, one after another, with `starts` [batch, sequence]: of each
     token the position in its row where its sample starts. A token attends to its own sample alone, and nothing
@@ -291,13 +291,18 @@ class Session(Sequences):
 
     @property
     def classes(self) -> list[str]:
-        """What a classifier tells apart, in the order of its logits; empty where the next token is predicted."""
+        """What a classifier tells apart, in the order of its logits; empty where tokens are predicted."""
         return self._description["model"]["classes"]
+
+    @property
+    def task(self) -> str:
+        """What the bundle is for: "causal", "classify", "token-classify" or "fill-mask"."""
+        return self._description["model"]["task"]
 
     def logits(self, input_ids: object, first: int = 0, count: int | None = None, starts: object = None) -> np.ndarray:
         """float32 [batch, count, vocabulary]: the logits at positions [first, first + count); by default all.
 
-        Those at a position are of the token after it; a classifier's are of its own class, [batch, count, classes].
+        Those at a position are of the token after it, an encoder's of its own; a classifier's [batch, count, classes].
         Raises mebp.Error for positions outside of the sequence.
         """
         ids = arrays.token_array("input_ids", input_ids)

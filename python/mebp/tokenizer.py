@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A bundle's tokenizer, by the `tokenizers` package alone: transformers would cost seconds and hundreds of MB."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from mebp.errors import Error, translate_errors
@@ -39,7 +41,7 @@ class Tokenizer:
             self._tokenizer = FastTokenizer.from_file(str(path))
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self._before_text = self._find_before_text()
+        self.before_text, self.after_text = self._find_around_text()
         self._stated_ends = self._read_stated_ends()
         self.end_of_text = self._choose_end_of_text()
         self.end_of_sequence = next(iter(self._stated_ends), self.end_of_text)
@@ -53,17 +55,28 @@ class Tokenizer:
 
     def encode_document(self, text: str) -> list[int]:
         """As encode, after what the model wants before a text that stands alone, such as <bos>."""
-        return [*self._before_text, *self.encode(text)]
+        return [*self.before_text, *self.encode(text)]
 
     def encode_sample(self, text: str, pair: str | None = None, at_most: int | None = None) -> list[int]:
         """As an encoder takes a text or two, with what the model wants around them, such as [CLS] and [SEP]; cut to
         `at_most` tokens, all of which stay that are not the text's."""
+        with self._cutting(at_most):
+            return self._tokenizer.encode(text, pair, add_special_tokens=True).ids
+
+    @contextmanager
+    def _cutting(self, at_most: int | None) -> Iterator[None]:
         if at_most is not None:
             self._tokenizer.enable_truncation(at_most)
         try:
-            return self._tokenizer.encode(text, pair, add_special_tokens=True).ids
+            yield
         finally:
             self._tokenizer.no_truncation()
+
+    def encode_words(self, words: Sequence[str], at_most: int | None = None) -> tuple[list[int], list[int | None]]:
+        """As encode_sample of a text that is cut into words already, and of each token which word it is of."""
+        with self._cutting(at_most):
+            encoding = self._tokenizer.encode(list(words), is_pretokenized=True, add_special_tokens=True)
+        return encoding.ids, encoding.word_ids
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """As encode, and which characters [start, end) of `text` each token stands for."""
@@ -82,6 +95,23 @@ class Tokenizer:
         return self.end_of_text if index is None else index
 
     @property
+    def size(self) -> int:
+        """Ids of the text's tokens are below this number."""
+        return self._tokenizer.get_vocab_size(with_added_tokens=True)
+
+    @property
+    def mask(self) -> int:
+        """What stands for a masked token. Raises mebp.Error where the model has none."""
+        named = self.named_special_tokens.get("mask_token")
+        index = None if named is None else self._tokenizer.token_to_id(named)
+        if index is None:
+            raise Error(
+                f"{self.folder}: names no mask token, which --task fill-mask puts in place of others; add mask_token "
+                "to tokenizer_config.json"
+            )
+        return index
+
+    @property
     def named_special_tokens(self) -> dict[str, str]:
         """What the model calls bos_token, eos_token and the like."""
         stated = self.settings("special_tokens_map.json") | self.settings("tokenizer_config.json")
@@ -93,10 +123,12 @@ class Tokenizer:
         path = self.folder / file
         return read_json(path, _ADVICE) if path.is_file() else {}
 
-    def _find_before_text(self) -> list[int]:
+    def _find_around_text(self) -> tuple[list[int], list[int]]:
+        """What the model wants before a text that stands alone, and behind it."""
         encoding = self._tokenizer.encode("a", add_special_tokens=True)
-        length = encoding.special_tokens_mask.index(0)
-        return encoding.ids[:length]
+        first = encoding.special_tokens_mask.index(0)
+        last = len(encoding.ids) - encoding.special_tokens_mask[::-1].index(0)
+        return encoding.ids[:first], encoding.ids[last:]
 
     def _read_stated_ends(self) -> list[int]:
         named = self.named_special_tokens.get("eos_token")

@@ -51,6 +51,7 @@ nb::dict Bundle::describeInfo() const {
   result["has_entropy_bonus"] = info.has_entropy_bonus;
   result["packs"] = info.packs;
   result["classes"] = info.classes;
+  result["task"] = info.task;
   return result;
 }
 

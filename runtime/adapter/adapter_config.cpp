@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "format/tasks.h"
 #include "format/tensor_names.h"
 #include "runtime/adapter/private_lora.h"
 #include "runtime/bundle/bundle.h"
@@ -45,8 +46,9 @@ std::string adapterConfig(const format::Bundle &bundle) {
   double alpha = decimalOf(lora.alpha());
   bool whole = std::floor(alpha) == alpha;
   using Json = nlohmann::ordered_json; // as PEFT writes it
+  const char *task = format::taskOf(bundle.model()).peftName;
   Json config = {{"peft_type", "LORA"},
-                 {"task_type", bundle.model().classes_size() ? "SEQ_CLS" : "CAUSAL_LM"},
+                 {"task_type", task ? Json(task) : Json()},
                  {"base_model_name_or_path", bundle.model().name()},
                  {"r", lora.rank()},
                  {"lora_alpha", whole ? Json(static_cast<int64_t>(alpha)) : Json(alpha)},

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "format/optimizers.h"
+#include "format/tasks.h"
 #include "runtime/api/handle.h"
 #include "runtime/core/decimal.h"
 #include "runtime/train/trainables.h"
@@ -109,6 +110,7 @@ mebp_code mebp_bundle_get_info(const mebp_bundle *bundle, mebp_bundle_info *out,
     info.has_values = hasStepPort(content, *format::findStepPort(format::valueCoefficientsPort));
     info.packs = hasStepPort(content, *format::findStepPort(format::startsPort));
     info.classes = static_cast<uint32_t>(model.classes_size());
+    info.task = format::taskOf(model).name.data();
     info.has_entropy_bonus = hasStepPort(content, *format::findStepPort(format::entropyCoefficientsPort));
     writeSized(info, out);
     return Status();

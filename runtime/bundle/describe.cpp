@@ -5,6 +5,7 @@
 
 #include "format/channels.h"
 #include "format/storage.h"
+#include "format/tasks.h"
 #include "runtime/bundle/describe_program.h"
 #include "runtime/bundle/enum_names.h"
 #include "runtime/bundle/programs.h"
@@ -30,6 +31,7 @@ static Json describeModel(const format::Model &model) {
           {"sequence", model.sequence()},
           {"positions", model.positions()},
           {"activation", nameOf(model.activation())},
+          {"task", format::taskOf(model).name},
           {"classes", model.classes()},
           {"router_aux_loss_coef", model.router_aux_loss_coef()},
           {"lora",

@@ -11,6 +11,7 @@
 #include "format/alignment.h"
 #include "format/projection.h"
 #include "format/storage.h"
+#include "format/tasks.h"
 #include "runtime/bundle/programs.h"
 #include "runtime/bundle/validate.h"
 
@@ -60,6 +61,12 @@ static Status validateModel(const format::Model &model) {
       return failure(MEBP_CORRUPT, "the model has an impossible size");
   if (static_cast<uint64_t>(model.batch()) * std::max(model.sequence(), model.positions()) > maximumExtent)
     return failure(MEBP_CORRUPT, "batch * sequence is too large");
+  const format::TaskTraits *task = format::findTask(format::taskNumberOf(model));
+  if (!task)
+    return failure(MEBP_UNSUPPORTED, "the model is for a task that this runtime does not know; use a newer one");
+  if (task->hasClasses != (model.classes_size() > 0))
+    return failure(MEBP_CORRUPT, "the model is for --task %s and names %d classes", task->name.data(),
+                   model.classes_size());
   return Status();
 }
 

@@ -79,7 +79,7 @@ static Status takeStarts(const Tokens &tokens, const BatchMemory &memory, uint64
   return Status();
 }
 
-// What rows predict: a classifier's every label, and else all but a sample's first token.
+// What rows predict: every label, or of next tokens all but a sample's first.
 class Predicted {
 public:
   Predicted(const format::Model &model, const Tokens &tokens, const BatchMemory &memory)

@@ -10,6 +10,7 @@
 
 #include "format/ports.h"
 #include "format/program.pb.h"
+#include "format/tasks.h"
 #include "runtime/core/status.h"
 
 namespace mebp {
@@ -82,11 +83,11 @@ struct BatchMemory {
 
 // Copies a batch, then checks the copy, since whoever gave it may still write to it: shapes beyond the compiled ones,
 // ids beyond the vocabulary and labels that are neither ignored nor in it are refused. The row of token t predicts
-// token t + 1, where that is of the same sample, or of a classifier the label at t itself; the labels that are
+// token t + 1, where that is of the same sample, or the label at t itself, as the task has it; the labels that are
 // predicted stand one after the other, and beside them their rows. Gives their number.
 Status takeBatch(const format::Model &model, const Tokens &tokens, const BatchMemory &memory, uint64_t &labels);
 
 // How far behind its row a label stands.
-inline uint32_t labelDistance(const format::Model &model) { return model.classes_size() ? 0 : 1; }
+inline uint32_t labelDistance(const format::Model &model) { return format::taskOf(model).isOfNextTokens ? 1 : 0; }
 
 } // namespace mebp

@@ -69,6 +69,29 @@ def test_padded_gradients(family, tmp_path, show, made):
     check(result)
 
 
+def test_a_mean_of_tokens_is_that_of_the_sample(tmp_path, show):
+    model = encoders.build("modernbert", classifier_pooling="mean")
+    make_bundle(model, tmp_path)
+    session = mebp.Session(tmp_path / "model.mebp")
+    randomise_adapter(session)
+    result = encoders.compare(tmp_path / "model.mebp", session, model, encoders.batch_of(LENGTHS, SEQUENCE))
+    show(f"modernbert, mean: {result}")
+    check(result)
+    assert mebp.verify(tmp_path / "model.mebp").agrees
+
+
+@pytest.mark.parametrize(("exported", "longest"), [(8, 9), (9, 9), (10, 66)])
+def test_a_window_that_hides_nothing_limits_the_sequence(exported, longest, tmp_path):
+    """A graph without a window is right only for sequences that it holds: 8 tokens at one side, and the token."""
+    model = encoders.build("modernbert")
+    mebp.export(model, tmp_path / "model.onnx", seq_len=exported, task="classify")
+    compiling = {"weights": "f32", "precision": "f32"}
+    mebp.compile(tmp_path / "model.onnx", tmp_path / "a.mebp", seq_len=longest, **compiling)
+    assert mebp.verify(tmp_path / "a.mebp").agrees
+    with pytest.raises(mebp.Error, match=f"--seq-len {longest + 1} is more than .* supports; give at most {longest}"):
+        mebp.compile(tmp_path / "model.onnx", tmp_path / "b.mebp", seq_len=longest + 1, **compiling)
+
+
 def test_naive_kernels_agree(made):
     model, bundle = made
     session = mebp.Session(bundle, reference_kernels=True)
@@ -180,7 +203,7 @@ def test_no_text_from_a_classifier(made):
 )
 def test_options_for_text_are_refused(made, option):
     onnx = made[1].parent / "model.onnx"
-    with pytest.raises(mebp.Error, match=f"{option[0]}.*is not for a classifier, whose tokens see all of their sample"):
+    with pytest.raises(mebp.Error, match=f"{option[0]}.*is not for an encoder, whose tokens see all of their sample"):
         run_mebpc(onnx, onnx.parent / "other.mebp", {option[0][2:].replace("-", "_"): [*option, True][1]})
 
 
@@ -237,4 +260,4 @@ def test_encoder_without_a_task_names_it(tmp_path, capsys):
     encoders.build("bert").save_pretrained(tmp_path / "source")
     capsys.readouterr()
     told = refusal_in_process(capsys, "export", tmp_path / "source", "-o", tmp_path / "model.onnx")
-    assert "model type 'bert' is an encoder; give --task classify to train it" in told
+    assert "model type 'bert' is an encoder; give --task classify or token-classify or fill-mask to train it" in told

@@ -164,7 +164,7 @@ def test_attention_and_mask_of_different_windows(tmp_path: Path, monkeypatch: py
     ("model_type", "fields", "words"),
     [
         ("jetmoe", {}, "is a mixture of experts; mebp cannot train this model yet: transformers computes it in a way"),
-        ("bert", {}, "model type 'bert' is an encoder; give --task classify to train it"),
+        ("bert", {}, "model type 'bert' is an encoder; give --task classify or"),
         ("gemma3n_text", {}, "Gemma3nForCausalLM: "),
     ],
 )

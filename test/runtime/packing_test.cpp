@@ -53,6 +53,7 @@ TEST_P(Packing, IsTheMeanOverTheSamples) {
   mebp_bundle_info_init(&info);
   ASSERT_EQ(mebp_bundle_get_info(bundle.handle, &info, nullptr), MEBP_OK);
   EXPECT_TRUE(info.packs);
+  EXPECT_STREQ(info.task, "causal");
   double packed = 0, loss = 0;
   ASSERT_EQ(mebp_session_packed_gradients(session.handle, &whole, starts.data(), &packed, &error), MEBP_OK)
       << error.message;

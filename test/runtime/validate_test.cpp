@@ -62,6 +62,15 @@ struct Refusal {
 TEST(Validate, RefusesEachDamageByName) {
   const Refusal refusals[] = {
       {"impossible size", [](format::Bundle &b) { b.mutable_model()->set_sequence(0); }},
+      {"the model is for a task that this runtime does not know; use a newer one",
+       [](format::Bundle &b) { b.mutable_model()->set_task(static_cast<format::Task>(77)); }, MEBP_UNSUPPORTED},
+      {"the model is for --task token-classify and names 0 classes",
+       [](format::Bundle &b) { b.mutable_model()->set_task(format::TOKEN_CLASSIFY); }},
+      {"the model is for --task fill-mask and names 1 classes",
+       [](format::Bundle &b) {
+         b.mutable_model()->set_task(format::FILL_MASK);
+         b.mutable_model()->add_classes("boat");
+       }},
       {"it is in place, but gives what fits nothing",
        [](format::Bundle &b) { b.mutable_programs(0)->set_in_place(true); }},
       {"it is in place, but gives what fits nothing",

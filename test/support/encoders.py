@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiny random encoders with a head that tells three classes apart, and a tokenizer of words for them."""
+"""Tiny random encoders with a head, of three classes where it has some, and a tokenizer of words for them."""
 
 import copy
 from collections.abc import Iterable
@@ -7,14 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import transformers
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
-from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 import mebp
 from mebp.inspect import inspect
+from mebp.tasks import TASKS, task_of
 from mebp.verification.comparison import Comparison, Errors, Gradients
 from mebp.verification.reference import KeepFloat64, Reference
 
@@ -33,15 +35,18 @@ FAMILIES: dict[str, dict] = {
     "electra": {**_SIZES, "embedding_size": 96},
     "distilbert": {"dim": 96, "n_layers": 3, "n_heads": 4, "hidden_dim": 200, "vocab_size": 333,
                    "max_position_embeddings": 66},
+    # Every third layer sees all, the others 8 tokens at either side.
+    "modernbert": {**_SIZES, "num_hidden_layers": 4, "local_attention": 16, "bos_token_id": 2, "eos_token_id": 3,
+                   "cls_token_id": 2, "sep_token_id": 3},
 }  # fmt: skip
-_SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+_SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
-def build(family: str, classes: int = 3, **fields: object) -> PreTrainedModel:
+def build(family: str, classes: int = 3, task: str = "classify", **fields: object) -> PreTrainedModel:
     """With weights that attention and the head see: transformers' own are so small that all samples look alike."""
     config = AutoConfig.for_model(family, **{**FAMILIES[family], **fields}, num_labels=classes)
     torch.manual_seed(3)
-    model = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32)
+    model = getattr(transformers, TASKS[task].auto).from_config(config, dtype=torch.float32)
     for name, parameter in model.named_parameters():
         if parameter.ndim > 1:
             torch.nn.init.normal_(parameter, std=0.1)
@@ -57,22 +62,27 @@ def save_with_tokenizer(model: PreTrainedModel, texts: Iterable[str], folder: Pa
     tokenizer.pre_tokenizer = Whitespace()
     ends = [(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
     tokenizer.post_processor = TemplateProcessing("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", ends)
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
-    )
+    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, mask_token="[MASK]", **names)
     model.save_pretrained(folder)
     fast.save_pretrained(folder)
     return folder
 
 
-def batch_of(lengths: list[int], sequence: int, classes: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ids, labels and starts of samples of these lengths, padded to `sequence`."""
+def batch_of(
+    lengths: list[int], sequence: int, classes: int = 3, task: str = "classify"
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ids, labels and starts of samples of these lengths, padded to `sequence`. Of tokens every third has a label."""
     generator = np.random.default_rng(5)
     ids = generator.integers(4, 333, (len(lengths), sequence))
     labels = np.full_like(ids, -100)
-    labels[:, 0] = generator.integers(0, classes, len(lengths))
     positions = np.arange(sequence)
     starts = np.where(positions < np.array(lengths)[:, None], 0, np.array(lengths)[:, None])
+    if task == "classify":
+        labels[:, 0] = generator.integers(0, classes, len(lengths))
+    else:
+        own = generator.integers(0, classes if TASKS[task].has_classes else 333, ids.shape)
+        labels = np.where((positions % 3 == 0) & (starts == 0), own, labels)
     return ids, labels, starts
 
 
@@ -84,7 +94,8 @@ def compare(bundle: Path, session: mebp.Session, model: PreTrainedModel, batch: 
     def loss(reference: Reference) -> torch.Tensor:
         with KeepFloat64():
             logits = reference.model(input_ids=torch.from_numpy(ids), attention_mask=mask).logits
-        return torch.nn.functional.cross_entropy(logits.double(), torch.from_numpy(labels[:, 0]))
+        own = torch.from_numpy(labels[:, 0] if task_of(model) == "classify" else labels.reshape(-1))
+        return torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]).double(), own)
 
     def gradients(dtype: torch.dtype) -> Gradients:
         made = Reference(copy.deepcopy(model), session.base_weights(), session.trainables(), alpha, dtype)

@@ -112,6 +112,9 @@ private:
       return false;
     if (!check(mebp_bundle_get_info(bundle, &info, &error)))
       return false;
+    if (std::strcmp(info.task, "causal") != 0)
+      return fail(options.bundle + ": is for --task " + info.task +
+                  ", whose labels are no file's tokens; take mebp train");
     if (std::string problem = tokens.open(options.tokens, options.sequence, info.max_sequence); !problem.empty())
       return fail(problem);
     batch = static_cast<uint32_t>(std::min<uint64_t>(info.max_batch, tokens.rows()));

@@ -8,20 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from parts.models.configuration import CLASSIFIES, list_variants, make_configuration
+import transformers
+from parts.models.configuration import list_variants, make_configuration, type_and_task
 from parts.models.text import NEW, PROMPT, count_equal_tokens
-from transformers import (
-    CONFIG_MAPPING,
-    AutoModelForCausalLM,
-    AutoModelForSequenceClassification,
-    PreTrainedConfig,
-    PreTrainedModel,
-)
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 import mebp
 from mebp.errors import reason
 from mebp.exporter.quiet import quiet
 from mebp.models import ModelType
+from mebp.tasks import CAUSAL, TASKS
 
 _SEQUENCE, _BATCH = 40, 2
 _MOST_PARAMETERS = 20_000_000
@@ -31,9 +27,14 @@ def attempt(model_type: str, variants: bool = False) -> ModelType:
     """What came of it, and of its other configurations; whatever goes wrong is part of that."""
     with tempfile.TemporaryDirectory() as folder, quiet():
         try:
-            if model_type.endswith(CLASSIFIES):
-                config = make_configuration(model_type.removesuffix(CLASSIFIES), num_labels=3)
-                return _verify(model_type, _build(config, AutoModelForSequenceClassification), Path(folder))
+            kind, task = type_and_task(model_type)
+            if task != CAUSAL:
+                fields = {"num_labels": 3} if TASKS[task].has_classes else {}
+                try:
+                    model = _build(make_configuration(kind, **fields), getattr(transformers, TASKS[task].auto))
+                except Exception as error:
+                    return ModelType(model_type, "untried", _line(error, folder))
+                return _verify(model_type, model, Path(folder))
             try:
                 model = _build(make_configuration(model_type))
             except Exception as error:
@@ -104,7 +105,7 @@ def _build(config: PreTrainedConfig, kind: type = AutoModelForCausalLM) -> PreTr
 
 
 def _verify(model_type: str, model: PreTrainedModel, folder: Path) -> ModelType:
-    task = "classify" if model_type.endswith(CLASSIFIES) else "causal"
+    _, task = type_and_task(model_type)
     graph = mebp.export(model, folder / "model" / "model.onnx", seq_len=_SEQUENCE, batch=_BATCH, task=task)
     bundle = folder / "tiny.mebp"
     mebp.compile(graph, bundle, weights="f32", precision="f32", rates="none")
@@ -134,4 +135,5 @@ def _line(error: Exception, folder: str) -> str:
     """Without the names of folders that are gone by now."""
     text = " ".join(reason(error).split())
     text = text.replace(f"{folder}/model/", "").replace(f"{folder}/", "")
-    return re.sub(r"\.mebp-export-\w+/scratch/\w+: ", "", text)  # where export saves a model that is in memory
+    # Where export saves a model that is in memory.
+    return re.sub(r"\.mebp-export-\w+/scratch/\w+(/config\.json)?: ", "", text)

@@ -7,7 +7,8 @@ from functools import cache
 from transformers import CONFIG_MAPPING, PreTrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from mebp.exporter.classifier import MODEL_TYPES
+from mebp.exporter.encoders import model_types
+from mebp.tasks import CAUSAL, ENCODING
 
 # What configurations call the sizes that make a model large. Odd ones, so that no two can be mistaken for each other.
 _SIZES = {
@@ -97,7 +98,16 @@ _SIZES = {
 _WINDOWS = {"sliding_window": 16, "attention_window_size": 16, "local_attention": 32, "window_size": 16}
 
 # These compare ids with the padding's.
-_PADDED = ("camembert", "data2vec-text", "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod")
+_PADDED = (
+    "camembert",
+    "data2vec-text",
+    "ibert",
+    "roberta",
+    "roberta-prelayernorm",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+    "xmod",
+)
 
 # What a type needs besides.
 _OF_TYPE = {
@@ -112,6 +122,7 @@ _OF_TYPE = {
     "lfm2_moe": {"layer_types": ["conv", "full_attention", "conv"]},
     "mamba2": {"num_heads": 8, "head_dim": 24, "n_groups": 1},
     "modernbert-decoder": {"pad_token_id": 0},
+    "nomic_bert": {"pad_token_id": 0},
     "qwen4_exp_text": {"ngram_vocab_size_base": 500},
     "reformer": {"attn_layers": ["local", "local"], "axial_pos_embds": False, "is_decoder": True},
     "zaya": {"num_experts_per_tok": 1},
@@ -141,12 +152,19 @@ _LATENT_VARIANTS = {
 }
 
 
-CLASSIFIES = ", classify"  # behind the type of an encoder with a head for it
-
-
 def known_types() -> list[str]:
-    """All that are tried, in alphabetical order."""
-    return sorted([*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *(f"{name}{CLASSIFIES}" for name in MODEL_TYPES)])
+    """All that are tried, in alphabetical order; a task that is not causal stands behind a type: "bert, fill-mask"."""
+    masked = model_types("fill-mask")
+    others = {task: [name for name in model_types(task) if name in masked] for task in ENCODING}
+    return sorted(
+        [*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *(f"{name}, {task}" for task, names in others.items() for name in names)]
+    )
+
+
+def type_and_task(name: str) -> tuple[str, str]:
+    """Of one of these."""
+    model_type, _, task = name.partition(", ")
+    return model_type, task or CAUSAL
 
 
 def list_variants(model_type: str) -> dict[str, dict[str, object]]:

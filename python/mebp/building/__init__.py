@@ -26,6 +26,7 @@ from mebp.exporter.finding import Found, find_model
 from mebp.files import read_json, scratch_folder
 from mebp.gguf.source import unpack_gguf
 from mebp.inspect import describe_trained, inspect, storage_options
+from mebp.tasks import CAUSAL
 from mebp.tokenizer import Tokenizer
 from mebp.tools import watch_tool
 
@@ -51,6 +52,7 @@ class Trained:
     pairs_up_to: int = 0  # tokens, where sequences come in pairs that may run side by side
     writes: bool = False  # the model itself, as it trains
     packs: bool | None = False  # several samples into a row; None: where the data is enough for it
+    task: str = CAUSAL
     classes: Callable[[dict], Sequence[str]] = lambda config: ()  # of a classifier, by its config.json
 
 
@@ -72,12 +74,14 @@ class Builder:
         with _settings(found) as settings:
             limit = model_limit(settings)
             classes = trained.classes(read_json(settings / "config.json", "download the model again"))
-            chosen = {**self._choose(settings, limit, trained, options, bool(classes)), **also}
+            chosen = {**self._choose(settings, limit, trained, options), **also}
             longest = max(_EXPORTED, chosen["seq_len"], chosen["generate_len"] or 0)
             exporting = {"seq_len": min(longest, limit or longest)}
+            if trained.task != CAUSAL:
+                exporting["task"] = trained.task
             if classes:
-                self.say(f"--task classify: {len(classes)} classes, {', '.join(classes)}")
-                exporting |= {"task": "classify", "classes": ",".join(classes)}
+                self.say(f"--task {trained.task}: {len(classes)} classes, {', '.join(classes)}")
+                exporting["classes"] = ",".join(classes)
             export_key = export_fingerprint(found, settings, exporting)
         name = re.sub(r"[^\w.-]+", "-", found.name.rpartition("/")[2])
         cache, started = Cache(self.say), time.monotonic()
@@ -101,7 +105,7 @@ class Builder:
         return bundle
 
     def _choose(
-        self, settings: Path, limit: int | None, trained: Trained, options: CompileOptions, classifies: bool
+        self, settings: Path, limit: int | None, trained: Trained, options: CompileOptions
     ) -> dict[str, object]:
         """What mebpc is given: the options, and what they leave open."""
         chosen = options.given()
@@ -123,7 +127,7 @@ class Builder:
         if options.batch is None and options.memory_budget is None and chosen["seq_len"] <= trained.pairs_up_to:
             self.say(f"--batch 2: pairs of up to {trained.pairs_up_to} tokens are faster side by side")
             chosen["batch"] = 2
-        if options.generate_len is None and options.memory_budget is None and not classifies:
+        if options.generate_len is None and options.memory_budget is None and trained.task == CAUSAL:
             chosen["generate_len"] = min(_GENERATED, limit or _GENERATED)
         elif options.generate_len is None and trained.writes:
             chosen["generate_len"] = chosen["seq_len"]
@@ -146,7 +150,7 @@ class Builder:
 
 def _summary(description: dict) -> str:
     model, stored = description["model"], storage_options(description)
-    shares = description["manifest"]["options"].get("packing") and not model["classes"]
+    shares = description["manifest"]["options"].get("packing") and model["task"] == CAUSAL
     parts = [
         f"{stored['weights']} weights, {stored['embedding_weights']} embedding, {model['activation']} activations",
         describe_trained(description),

@@ -39,6 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
     session = open_session(arguments)
     if session.classes:
         return _classify(arguments, session)
+    if session.task == "fill-mask":
+        return _fill(arguments, session)
     sharing = Sharing() if session.packs else None  # the same loss, sooner
     data = load_dataset(arguments.data, Tokenizer(arguments.bundle), session.max_sequence, sharing)
     loss = evaluate(session, data)
@@ -49,15 +51,29 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _classify(arguments: argparse.Namespace, session: "Session") -> int:
-    from mebp.data.classes import load_classified
     from mebp.tokenizer import Tokenizer
+    from mebp.training.objectives import BY_TASK
     from mebp.training.objectives.classification import measure
 
-    data = load_classified(arguments.data, Tokenizer(arguments.bundle), session.max_sequence, session.classes)
+    objective = BY_TASK[session.task]
+    data = objective.load(arguments.data, Tokenizer(arguments.bundle), session.max_sequence, session.classes)
     found = measure(session, data)
-    figures = {"loss": found.loss, "accuracy": found.metrics["accuracy"], "samples": len(data.rows)}
-    line = f"loss {found.loss:.4f}  accuracy {figures['accuracy']:.4f}  over {counted(len(data.rows), 'sample')}"
+    figures = {"loss": found.loss, "accuracy": found.metrics["accuracy"], f"{objective.counts}s": data.counted}
+    line = f"loss {found.loss:.4f}  accuracy {figures['accuracy']:.4f}  over {counted(data.counted, objective.counts)}"
     _report(arguments, figures, [*data.notes, line])
+    return 0
+
+
+def _fill(arguments: argparse.Namespace, session: "Session") -> int:
+    from mebp.data.masking import load_measured
+    from mebp.tokenizer import Tokenizer
+    from mebp.training.evaluation import evaluate, perplexity
+
+    data = load_measured(arguments.data, Tokenizer(arguments.bundle), session.max_sequence, session.vocabulary)
+    loss = evaluate(session, data)
+    found = {"loss": loss, "perplexity": perplexity(loss), "tokens": data.counted}
+    line = f"loss {loss:.4f}  perplexity {found['perplexity']:.3f}  over {counted(data.counted, 'masked token')}"
+    _report(arguments, found, [*data.notes, line])
     return 0
 
 

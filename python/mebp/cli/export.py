@@ -4,6 +4,7 @@
 import argparse
 from pathlib import Path
 
+from mebp.tasks import CAUSAL, TASKS
 from mebp.waiting import stages
 
 
@@ -16,12 +17,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", type=int, default=1, metavar="N", help="sequences in a batch (default: 1)")
     parser.add_argument(
         "--task",
-        choices=["causal", "classify"],
-        default="causal",
-        help="predict the next token, or tell texts apart by an encoder with a head for it (default: causal)",
+        choices=list(TASKS),
+        default=CAUSAL,
+        help="predict the next token, or of an encoder with a head for it, tell texts apart, or their tokens, or "
+        "predict masked ones (default: causal)",
     )
     parser.add_argument(
-        "--classes", metavar="NAMES", help="with --task classify, names of the classes (default: those of config.json)"
+        "--classes",
+        metavar="NAMES",
+        help="with --task classify or token-classify, names of the classes (default: those of config.json)",
     )
     parser.add_argument(
         "--shape-only", action="store_true", help="export without weights; the model needs only its config.json"

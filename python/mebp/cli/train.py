@@ -41,8 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--task",
         metavar="NAME",
-        help="causal, to predict the next token, or classify, to tell texts apart by an encoder (default: causal, or "
-        "as the bundle does)",
+        help="causal, to predict the next token, or of an encoder classify, to tell texts apart, token-classify, their "
+        "words, or fill-mask, to predict masked tokens (default: causal, or as the bundle does)",
+    )
+    add(
+        "--mask-probability",
+        type=float,
+        metavar="X",
+        help="share of the tokens that --task fill-mask predicts (default: 0.15)",
     )
     add(
         "--objective",

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts with the class that each is of."""
+"""Texts with the class that each is of, or each of their words."""
 
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,58 +17,76 @@ from mebp.errors import Error
 from mebp.files import read_text, user_path
 from mebp.tokenizer import Tokenizer
 
+_Sample = TypeVar("_Sample")
 _WANTED = 'give {"text", "label"}, with or without "text_pair", a line'
 
 
 @dataclass(frozen=True)
-class Classified:
-    """A text, or a pair of them, and the name or the number of its class."""
+class Label:
+    """The name or the number of a class."""
 
     where: str  # the file and the line
+    value: str | int
+
+    @classmethod
+    def read(cls, where: str, key: str, value: object) -> "Label":
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise Error(f'{where}: "{key}" is {kind(value)}; give the name of a class or its number')
+        return cls(where, value)
+
+    def number(self, classes: Sequence[str]) -> int:
+        """Of `classes`; raises mebp.Error where it is none of them."""
+        if isinstance(self.value, str) and self.value in classes:
+            return classes.index(self.value)
+        if isinstance(self.value, int) and 0 <= self.value < len(classes):
+            return self.value
+        raise Error(f"{self.where}: its label is {self.value!r}; the classes are {_listed(classes)}")
+
+
+@dataclass(frozen=True)
+class Classified:
+    """A text, or a pair of them."""
+
     text: str
     pair: str | None
-    label: str | int
-
-
-class ClassifiedRow(Row):
-    """Its only label that counts is at its first token, whose own it is."""
-
-    @property
-    def counted(self) -> int:
-        return int(np.count_nonzero(self.labels != IGNORED_LABEL))
+    label: Label
 
 
 def read_classified(path: str | os.PathLike[str]) -> list[Classified]:
     """All samples of a file of JSON; raises mebp.Error, with the line, for what cannot be read."""
+    return [_read(where, entry) for where, entry in read_entries(path, ("text", "label"), _WANTED)]
+
+
+def read_entries(path: str | os.PathLike[str], keys: Sequence[str], wanted: str) -> list[tuple[str, dict]]:
+    """The objects of a file of JSON, which have these keys, and where each is; `wanted` says what else to give."""
     path = user_path(path)
     text = read_text(path, "check the path")
     if text.strip() and text.lstrip()[0] not in "[{":
-        raise Error(f"{path}: is not JSON; {_WANTED}")
-    return [_read(f"{path}:{number}", entry) for number, entry in json_objects(path, text)]
+        raise Error(f"{path}: is not JSON; {wanted}")
+    entries = [(f"{path}:{number}", entry) for number, entry in json_objects(path, text)]
+    for where, entry in entries:
+        for key in keys:
+            if key not in entry:
+                raise Error(f'{where}: has no "{key}"; {wanted}')
+    return entries
 
 
 def _read(where: str, entry: dict) -> Classified:
-    for key in ("text", "label"):
-        if key not in entry:
-            raise Error(f'{where}: has no "{key}"; {_WANTED}')
     text = read_string(where, entry, "text")
     pair = None if entry.get("text_pair") is None else read_string(where, entry, "text_pair")
     if not text.strip():
         raise Error(f'{where}: "text" is empty, so there is nothing to tell its class by; leave it out')
-    label = entry["label"]
-    if isinstance(label, bool) or not isinstance(label, str | int):
-        raise Error(f'{where}: "label" is {kind(label)}; give the name of a class or its number')
-    return Classified(where, text, pair, label)
+    return Classified(text, pair, Label.read(where, "label", entry["label"]))
 
 
-def choose_classes(samples: Sequence[Classified], config: Mapping[str, object]) -> list[str]:
-    """The classes of a model that is to learn these samples: those of its config.json where they are all there, else
-    the samples' own, in alphabetical order."""
+def choose_classes(labels: Sequence[Label], config: Mapping[str, object]) -> list[str]:
+    """The classes of a model that is to learn these labels: those of its config.json where they are all there, else
+    the labels' own, in alphabetical order."""
     known = _known_classes(config)
-    names = sorted({sample.label for sample in samples if isinstance(sample.label, str)})
-    numbers = [sample.label for sample in samples if isinstance(sample.label, int)]
+    names = sorted({label.value for label in labels if isinstance(label.value, str)})
+    numbers = [label.value for label in labels if isinstance(label.value, int)]
     if names and numbers:
-        number = next(sample for sample in samples if isinstance(sample.label, int))
+        number = next(label for label in labels if isinstance(label.value, int))
         raise Error(f"{number.where}: its label is a number, others are names; use one of both in the whole file")
     if set(names) <= set(known) and max(numbers, default=0) < max(len(known), 1) and known:
         return known
@@ -86,26 +105,25 @@ def load_classified(path: str | os.PathLike[str], tokenizer: Tokenizer, length: 
 
     Raises mebp.Error where the file cannot be read, or a label is none of `classes`.
     """
-    samples = read_classified(path)
     rows, cut = [], 0
-    for sample in samples:
-        label = _number_of(sample, classes)
+    for sample in read_classified(path):
+        label = sample.label.number(classes)
         ids = tokenizer.encode_sample(sample.text, sample.pair)
         if len(ids) > length:
             ids, cut = tokenizer.encode_sample(sample.text, sample.pair, length), cut + 1
-        labels = np.full(len(ids), IGNORED_LABEL, np.int32)
-        labels[0] = label
-        rows.append(ClassifiedRow(np.asarray(ids, np.int32), labels, np.zeros(len(ids), np.int32)))
-    notes = [f"{path}: {cut:,} of {len(rows):,} samples were cut to {length} tokens"] if cut else []
-    return Dataset(rows, tokenizer.padding, notes, len(rows))
+        rows.append(own_row(ids, [label]))
+    return Dataset(rows, tokenizer.padding, cut_notes(path, cut, len(rows), length), len(rows))
 
 
-def _number_of(sample: Classified, classes: Sequence[str]) -> int:
-    if isinstance(sample.label, str) and sample.label in classes:
-        return classes.index(sample.label)
-    if isinstance(sample.label, int) and 0 <= sample.label < len(classes):
-        return sample.label
-    raise Error(f"{sample.where}: its label is {sample.label!r}; the classes are {_listed(classes)}")
+def own_row(ids: Sequence[int], labels: Sequence[int]) -> Row:
+    """A sample's, with the labels of its first tokens; the others' do not count."""
+    filled = np.full(len(ids), IGNORED_LABEL, np.int32)
+    filled[: len(labels)] = labels
+    return Row(np.asarray(ids, np.int32), filled, np.zeros(len(ids), np.int32), shift=0)
+
+
+def cut_notes(path: str | os.PathLike[str], cut: int, samples: int, length: int) -> list[str]:
+    return [f"{path}: {cut:,} of {samples:,} samples were cut to {length} tokens"] if cut else []
 
 
 def _listed(classes: Sequence[str]) -> str:
@@ -115,7 +133,11 @@ def _listed(classes: Sequence[str]) -> str:
 
 def classified_lengths(path: Path, tokenizer: Tokenizer, at_most: int) -> list[int]:
     """Tokens of the file's samples, or of `at_most` from all over it."""
-    samples = read_classified(path)
-    count = min(at_most, len(samples))
-    chosen = [samples[index * len(samples) // count] for index in range(count)]
+    chosen = some_of(read_classified(path), at_most)
     return [len(tokenizer.encode_sample(sample.text, sample.pair)) for sample in chosen]
+
+
+def some_of(samples: Sequence[_Sample], at_most: int) -> list[_Sample]:
+    """All, or `at_most` from all over them."""
+    count = min(at_most, len(samples))
+    return [samples[index * len(samples) // count] for index in range(count)]

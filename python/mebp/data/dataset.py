@@ -16,19 +16,21 @@ class Row:
     """One sequence: int32 ids [length], and labels [length] as in transformers (-100 does not count).
 
     starts: int32 [length], of each token the position where its sample starts; None: the row is one sample.
+    shift: how far before its label a token is predicted: 1, or 0 of encoders.
     """
 
     ids: np.ndarray
     labels: np.ndarray
     starts: np.ndarray | None = None
+    shift: int = 1
 
     def __len__(self) -> int:
         return len(self.ids)
 
     @property
     def counted(self) -> int:
-        """Labels that count; the first position is never predicted."""
-        return int(np.count_nonzero(self.labels[1:] != IGNORED_LABEL))
+        """Labels that count; nothing predicts the first token as the next one."""
+        return int(np.count_nonzero(self.labels[self.shift :] != IGNORED_LABEL))
 
 
 @dataclass(frozen=True)

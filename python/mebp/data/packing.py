@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from mebp.arrays import IGNORED_LABEL
 from mebp.data.dataset import Row
 from mebp.data.forms import Document
 from mebp.tokenizer import Tokenizer
@@ -29,6 +30,23 @@ def pack(documents: Sequence[Document], tokenizer: Tokenizer, length: int) -> li
     tokens = np.concatenate(parts)
     rows = [tokens[start : start + length] for start in range(0, len(tokens), length)]
     return [Row(row, row) for row in rows if len(row) > 1]  # one token predicts nothing
+
+
+def cut(documents: Sequence[Document], tokenizer: Tokenizer, length: int) -> list[Row]:
+    """Samples of up to `length` tokens, for an encoder: each is a part of a document between what the model wants
+    around a text, such as [CLS] and [SEP]. A label is its own token, and that of special ones does not count."""
+    before, after = (np.array(ids, dtype=np.int32) for ids in (tokenizer.before_text, tokenizer.after_text))
+    room = length - len(before) - len(after)
+    special = np.array(sorted(tokenizer.special_tokens), dtype=np.int32)
+    rows = []
+    for document in documents:
+        parts = [np.array(tokenizer.encode(piece), dtype=np.int32) for piece in _pieces(document.text)]
+        tokens = np.concatenate(parts)
+        for start in range(0, len(tokens), max(room, 1)):
+            ids = np.concatenate([before, tokens[start : start + room], after])
+            labels = np.where(np.isin(ids, special), np.int32(IGNORED_LABEL), ids)
+            rows.append(Row(ids, labels, np.zeros(len(ids), np.int32), shift=0))
+    return [row for row in rows if row.counted]
 
 
 def _pieces(text: str) -> Iterator[str]:

@@ -44,5 +44,8 @@ def _joined(samples: Sequence[Row]) -> Row:
     lengths = [len(sample) for sample in samples]
     first = np.cumsum([0, *lengths[:-1]])
     labels = np.concatenate([sample.labels for sample in samples])
-    labels[first] = IGNORED_LABEL  # which nothing predicts
-    return Row(np.concatenate([sample.ids for sample in samples]), labels, np.repeat(first, lengths).astype(np.int32))
+    shift = samples[0].shift
+    if shift:
+        labels[first] = IGNORED_LABEL  # which nothing predicts
+    ids = np.concatenate([sample.ids for sample in samples])
+    return Row(ids, labels, np.repeat(first, lengths).astype(np.int32), shift)

@@ -43,8 +43,9 @@ def export(
     seq_len, batch: the shape of input_ids, int64 [batch, seq_len]; logits are [batch, seq_len, vocabulary].
     shape_only: needs no weights; the graph refers to none, and mebpc takes it with --random-weights.
     progress: called with a line of text when a stage begins: tracing takes most of the time.
-    task: "causal", or "classify" for an encoder with a head that tells samples apart: logits are
-        [batch, seq_len, classes], and a sample's are those of its first token.
+    task: "causal", or what an encoder with a head for it does: "classify" tells samples apart and "token-classify"
+        tokens, with logits [batch, seq_len, classes], a sample's being those of its first token; "fill-mask" predicts
+        masked tokens.
     classes: of a classifier, their names in the order of its logits; None for those of config.json.
 
     Returns the path of the ONNX file. Raises Error, with nothing left half-written, where the model cannot be

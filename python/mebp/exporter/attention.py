@@ -54,7 +54,7 @@ def _attention(
     own width] -> [batch, sequence, heads, own width]."""
     kind, sequence = type(module).__name__, query.shape[2]
     if not getattr(module, "is_causal", True) or not getattr(attention_mask, "is_causal", True):
-        raise Error(f"{kind} is not causal, so it predicts no next token; encoders are exported with --task classify")
+        raise Error(f"{kind} is not causal, so it predicts no next token; encoders are exported with another --task")
     if s_aux is not None and s_aux.shape != query.shape[1:2]:
         raise Error(f"{kind} has attention sinks that are not one number a head; mebp cannot train these yet")
     if indices is not None:
@@ -90,14 +90,23 @@ def _attention_of_encoder(
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
     scaling: float | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
     **_: object,
 ) -> tuple[torch.Tensor, None]:
-    """Likewise, where each token sees all others."""
-    kind = type(module).__name__
+    """Likewise, where each token sees all others, or those that are less than the window away."""
+    kind, sequence = type(module).__name__, query.shape[2]
     if getattr(module, "is_causal", False) or attention_mask is not None:
-        raise Error(f"{kind} does not see all tokens; only encoders can be trained to classify")
+        raise Error(f"{kind} does not see all tokens; only encoders can be trained for this --task")
+    if softcap or s_aux is not None:
+        raise Error(f"{kind} has a cap or sinks in an encoder's attention; mebp cannot train these yet")
+    window = windowed(sliding_window, sequence)
+    if window is not None:
+        positions = torch.arange(sequence, device=query.device)
+        attention_mask = (positions[:, None] - positions[None, :]).abs() < window
     output = torch.nn.functional.scaled_dot_product_attention(
-        query, key, value, scale=scaling, enable_gqa=query.shape[1] != key.shape[1]
+        query, key, value, attn_mask=attention_mask, scale=scaling, enable_gqa=query.shape[1] != key.shape[1]
     )
     return output.transpose(1, 2).contiguous(), None
 

@@ -9,7 +9,7 @@ from mebp.exporter.attention import windowed
 _WINDOWS = ("sliding_window", "window_size", "attention_window_size", "local_attention")  # what configurations call it
 
 
-def longest_sequence(config: PreTrainedConfig, name: str, seq_len: int) -> int | None:
+def longest_sequence(config: PreTrainedConfig, name: str, seq_len: int, is_causal: bool = True) -> int | None:
     """The longest sequence for which a graph exported at `seq_len` is right once the compiler rebinds its length, None
     where there is no bound; raises Error where `seq_len` itself is too long for the model."""
     limits = [getattr(config, "max_position_embeddings", None)]
@@ -22,10 +22,12 @@ def longest_sequence(config: PreTrainedConfig, name: str, seq_len: int) -> int |
     longest = min((limit for limit in limits if limit and limit > 0), default=None)
     if longest is not None and seq_len > longest:
         raise Error(f"--seq-len {seq_len}: {name} can be trained on up to {longest} tokens; choose at most that many")
-    for name in _WINDOWS:
+    for name in _WINDOWS if is_causal else _WINDOWS[:1]:
         window = getattr(config, name, None)
+        if isinstance(window, int) and not is_causal:
+            window += 1  # an encoder's counts the tokens on one side
         windows = "sliding_attention" in (getattr(config, "layer_types", None) or ["sliding_attention"])
         if isinstance(window, int) and window > 0 and windows and not windowed(window, seq_len):
-            # The graph has plain causal attention, which is the same only up to here.
+            # The graph has plain attention, which is the same only up to here.
             longest = min(window, longest or window)
     return longest

@@ -5,23 +5,26 @@ import re
 import sys
 
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
+import transformers
+from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 from transformers.pytorch_utils import Conv1D
 
 from mebp.errors import Error, reason
 from mebp.exporter import attention, experts
+from mebp.tasks import CAUSAL, TASKS
 
 _EXPERTS = re.compile(r"Experts$|Mo[eE]$|Mo[eE]Block$|MoELayer$|MoA$")  # what transformers' classes of them are called
 # These change their frequencies beyond a length that no export goes beyond (lengths.py).
 _LENGTH_DEPENDENT_ROPE = ("longrope", "dynamic")
 
 
-def build_skeleton(config: PreTrainedConfig, task: str = "causal") -> PreTrainedModel:
-    """The causal language model of `config`, or its classifier, in f32; raises Error where transformers has none."""
+def build_skeleton(config: PreTrainedConfig, task: str = CAUSAL) -> PreTrainedModel:
+    """The causal language model of `config`, or its encoder for another task, in f32; raises Error where transformers
+    has none."""
     config.use_cache = False
     with torch.device("meta"):
-        model = _make(config) if task == "causal" else _make_classifier(config)
+        model = _make(config) if task == CAUSAL else _make_encoder(config, task)
     model.eval()
     _refuse_experts(model)
     try:
@@ -74,13 +77,12 @@ def _make(config: PreTrainedConfig) -> PreTrainedModel:
         ) from error
 
 
-def _make_classifier(config: PreTrainedConfig) -> PreTrainedModel:
+def _make_encoder(config: PreTrainedConfig, task: str) -> PreTrainedModel:
     try:
-        return AutoModelForSequenceClassification.from_config(
-            config, dtype=torch.float32, attn_implementation=attention.ENCODER
-        )
+        kind = getattr(transformers, TASKS[task].auto)
+        return kind.from_config(config, dtype=torch.float32, attn_implementation=attention.ENCODER)
     except (ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
-        raise Error(f"{config.model_type}: transformers makes no classifier of it: {reason(error)}") from error
+        raise Error(f"{config.model_type}: transformers makes no {TASKS[task].auto} of it: {reason(error)}") from error
 
 
 def _refuse_experts(model: PreTrainedModel) -> None:

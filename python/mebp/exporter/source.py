@@ -10,12 +10,13 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from mebp.errors import Error, reason
 from mebp.exporter import mxfp4
-from mebp.exporter.classifier import MODEL_TYPES, check_encoder
+from mebp.exporter.encoders import check_encoder, is_encoder
 from mebp.exporter.finding import find_model
 from mebp.files import read_json
 from mebp.gguf.codes import kept_codes
 from mebp.gguf.container import read_container
 from mebp.gguf.source import unpack_gguf
+from mebp.tasks import CAUSAL, ENCODING, TASKS
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Source:
     config: PreTrainedConfig
 
 
-def resolve(model: str | Path | PreTrainedModel, scratch: Path, shape_only: bool, task: str = "causal") -> Source:
+def resolve(model: str | Path | PreTrainedModel, scratch: Path, shape_only: bool, task: str = CAUSAL) -> Source:
     """Finds, downloads, unpacks or saves (below `scratch`) the model; raises Error where it cannot be exported."""
     if isinstance(model, PreTrainedModel):
         folder = Path(tempfile.mkdtemp(dir=scratch))
@@ -40,8 +41,8 @@ def resolve(model: str | Path | PreTrainedModel, scratch: Path, shape_only: bool
         raise Error(f"{kind} is not a model; give a folder, a hub id or a PreTrainedModel (merged)")
     found = find_model(model, shape_only)
     if found.is_gguf:
-        if task != "causal":
-            raise Error(f"{model}: a GGUF file has no classifier; give a Hugging Face folder with --task {task}")
+        if task != CAUSAL:
+            raise Error(f"{model}: a GGUF file has no encoder; give a Hugging Face folder with --task {task}")
         return _unpack(found.place, scratch, shape_only)
     return _open(found.name, found.origin, found.place, task)
 
@@ -59,7 +60,7 @@ def _unpack(file: Path, scratch: Path, shape_only: bool) -> Source:
         print(f"note: the weights of {file.name} are saved beside the graph in f32, {size:,.1f} MB", file=sys.stderr)
         for kept in kept_codes(read_container(file)):
             print(f"note: {kept}", file=sys.stderr)
-    return _open(file.stem, str(file.resolve()), folder, "causal")
+    return _open(file.stem, str(file.resolve()), folder, CAUSAL)
 
 
 def _open(name: str, origin: str, folder: Path, task: str) -> Source:
@@ -80,10 +81,10 @@ def _open(name: str, origin: str, folder: Path, task: str) -> Source:
             f"{file}: transformers cannot read it ({reason(error)}); update transformers, or export another model"
         ) from error
     vars(config).pop("quantization_config", None)  # of weights that export writes in bf16
-    if task == "classify":
-        check_encoder(fields.get("model_type", "unknown"), config, file)
-    else:
+    if task == CAUSAL:
         _check_causal(fields, config, file)
+    else:
+        check_encoder(fields.get("model_type", "unknown"), config, file, task)
     return Source(name, origin, folder, config)
 
 
@@ -94,8 +95,9 @@ def _check_causal(fields: dict, config: PreTrainedConfig, file: Path) -> None:
     classes = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), ())
     names = {c.__name__ for c in (classes if isinstance(classes, (tuple, list)) else (classes,))}
     stored = fields.get("architectures") or []
-    if kind in MODEL_TYPES and not names & set(stored):
-        raise Error(f"{file}: model type '{kind}' is an encoder; give --task classify to train it")
+    is_masked = not names or any(name.endswith(TASKS["fill-mask"].head) for name in stored)
+    if is_encoder(kind, is_masked) and not config.is_encoder_decoder and not names & set(stored):
+        raise Error(f"{file}: model type '{kind}' is an encoder; give --task {' or '.join(ENCODING)} to train it")
     if not names or config.is_encoder_decoder:
         raise Error(f"{file}: model type '{kind}': mebp cannot train this model yet: it needs a causal language model")
     if stored and not names & set(stored):

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 from mebp.errors import Error, reason
 from mebp.exporter import classifier
 from mebp.exporter.checkpoint import StoredTensor, read_checkpoint, same_bytes
+from mebp.exporter.encoders import encode_tokens
 from mebp.exporter.graph import trace
 from mebp.exporter.heads import missing_of_head, write_new
 from mebp.exporter.lengths import longest_sequence
@@ -21,6 +22,7 @@ from mebp.exporter.skeleton import aliases, bare, build_skeleton
 from mebp.exporter.source import Source, resolve
 from mebp.exporter.tokenizer import copy_tokenizer
 from mebp.exporter.weights import check_pieces, locate, place, refer, refer_to_nothing, refer_to_pieces
+from mebp.tasks import CAUSAL, TASKS
 
 
 def write(
@@ -30,16 +32,21 @@ def write(
     batch: int,
     shape_only: bool,
     say: Callable[[str], None],
-    task: str = "causal",
+    task: str = CAUSAL,
     classes: Sequence[str] | None = None,
 ) -> None:
     """Puts the ONNX file, the weights and the tokenizer of `model` into the stage."""
+    if task not in TASKS:
+        raise Error(f"--task is '{task}'; choose {' or '.join(TASKS)}")
+    classifies = TASKS[task].has_classes
+    if classes and not classifies:
+        raise Error(f"--classes is for models that tell classes apart, and --task {task} does not; leave it out")
     source = resolve(model, stage.scratch, shape_only, task)
     is_renamed = bool(classes) and list(classes) != classifier.named_classes(source.config)
     if classes:
         classifier.name_classes(source.config, classes)
-    names_of_classes = classifier.class_names(source.config) if task == "classify" else []
-    longest = longest_sequence(source.config, source.name, seq_len)
+    names_of_classes = classifier.class_names(source.config) if classifies else []
+    longest = longest_sequence(source.config, source.name, seq_len, task == CAUSAL)
     checkpoint = {} if shape_only else read_checkpoint(source.folder)
     skeleton = build_skeleton(source.config, task)
     checkpoint = rename(checkpoint, skeleton)
@@ -50,7 +57,9 @@ def write(
     names = aliases(skeleton)
     say(f"tracing {type(skeleton).__name__} for {batch} x {seq_len} tokens")
     if task == "classify":
-        classifier.classify_tokens(skeleton)
+        encode_tokens(skeleton, classifier.reader_of(skeleton))
+    elif task != CAUSAL:
+        encode_tokens(skeleton)
     graph = trace(skeleton, batch, seq_len)
     # Buffers are real here, and come from the checkpoint only where it has them.
     stored = {n: tuple(t.shape) for n, t in skeleton.state_dict().items() if n in names or n in checkpoint}
@@ -61,7 +70,7 @@ def write(
     else:
         checkpoint = unpack(checkpoint, stage.scratch, source.name)
         pieces = find_pieces(checkpoint, skeleton)
-        if task == "classify":
+        if classifies:
             if is_renamed:  # the head that is there tells others apart
                 checkpoint = {name: each for name, each in checkpoint.items() if not classifier.is_of_head(name)}
             if fresh := missing_of_head(skeleton, parameters, checkpoint):
@@ -84,7 +93,9 @@ def write(
     if names := [name for name in bare(skeleton) if name in parameters]:
         graph.metadata_props["mebp.bare"] = json.dumps(names)
     graph.metadata_props.update(_notes(source, seq_len, batch, longest))
-    if task == "classify":
+    if task != CAUSAL:
+        graph.metadata_props["mebp.task"] = task
+    if classifies:
         graph.metadata_props["mebp.classes"] = json.dumps(names_of_classes)
         graph.metadata_props["mebp.whole"] = json.dumps(classifier.trained_whole(skeleton))
     stage.onnx.write_bytes(_serialise(graph, type(skeleton).__name__))

@@ -23,7 +23,8 @@ def train(
 
     bundle: or a model, which is exported and compiled first: a Hugging Face folder, a hub id or "packaged:smollm2".
     data: plain text, or JSON lines with "text", with "prompt" and "completion", or with "messages"; of a classifier,
-        "text" and "label"; or a folder with train.jsonl, and valid.jsonl and test.jsonl for eval and test.
+        "text" and "label", or "tokens" and "labels"; or a folder with train.jsonl, and valid.jsonl and test.jsonl for
+        eval and test.
     callback: called after each step with its record: step (from 1), loss (nats per token, before the update),
         grad_norm, lr, tokens (labels that counted), seconds, peak_bytes. The run ends where it returns True.
     progress: False shows nothing.
@@ -31,8 +32,8 @@ def train(
         weight_decay, betas, eps, momentum, galore_scale, galore_update_interval, galore_refresh, galore_cos_threshold,
         clip, clip_recompute, accumulate, packing, schedule, warmup, eval, eval_every, test, patience, adapter,
         adapter_out, model_out, keep, state, save_every, pause_on, resume, overwrite, log, plot, report_to, spill,
-        profile, threads, device; of a device's half of a split model connect, cert, key, ca, plain_text, retry_for and
-        in_flight.
+        profile, threads, device; of masked text mask_probability; of a device's half of a split model connect, cert,
+        key, ca, plain_text, retry_for and in_flight.
         objective ("sft", "dpo", "grpo" or "ppo"), reference, reward, rollouts, and what else an objective has, its
         objective_options, by TRL's names (docs/objectives.md). Of a model, also those of mebpc that CompileOptions
         lists: seq_len, batch, weights, lora_rank, adapter_kind, memory_budget and others.

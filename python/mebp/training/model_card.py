@@ -14,6 +14,7 @@ from mebp.gguf import GGUF_SUFFIX
 from mebp.inspect import describe_trained, inspect, model_title, storage_options
 from mebp.outputs import MARK
 from mebp.session import Session
+from mebp.tasks import CAUSAL, TASKS, Task
 from mebp.training.evaluation import perplexity
 from mebp.training.options import TrainingOptions
 from mebp.training.standing import Standing
@@ -67,10 +68,10 @@ def make_card(options: TrainingOptions, session: Session, description: dict, sta
         "trained with": f"mebp {__version__}",
     }
     table = "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {_cell(value)} |" for name, value in rows.items())])
-    does = "text-classification" if session.classes else "text-generation"
+    does = TASKS[session.task].pipeline
     front = ["---", f"base_model: {json.dumps(base)}", "library_name: peft", f"pipeline_tag: {does}",
              "tags: [lora, mebp]", "---"]  # fmt: skip
-    usage = _usage_of_classifier(session.classes) if session.classes else _usage(base)
+    usage = _usage(base) if session.task == CAUSAL else _usage_of_encoder(base, TASKS[session.task], session.classes)
     return "\n".join([*front, _MARK, f"# An adapter for {model_title(bundle)}", "", table, "", usage, ""])
 
 
@@ -108,12 +109,18 @@ def _losses(session: Session, standing: Standing) -> dict[str, str]:
     return found
 
 
-def _usage_of_classifier(classes: Sequence[str]) -> str:
-    code = ["from peft import AutoPeftModelForSequenceClassification", "",
-            "model = AutoPeftModelForSequenceClassification.from_pretrained("
-            f'"ADAPTER", num_labels={len(classes)})']  # fmt: skip
-    names = ", ".join(f"{name} ({number})" for number, name in enumerate(classes))
-    return "\n".join([f"The classes are {names}. ADAPTER is this folder:", "", "```python", *code, "```"])
+def _usage_of_encoder(base: str, task: Task, classes: Sequence[str]) -> str:
+    if classes:
+        kind = task.auto.replace("Auto", "AutoPeft", 1)
+        code = [f"from peft import {kind}", "",
+                f'model = {kind}.from_pretrained("ADAPTER", num_labels={len(classes)})']  # fmt: skip
+    else:  # for which PEFT has no class
+        code = ["from peft import PeftModel", f"from transformers import {task.auto}", "",
+                f"base = {task.auto}.from_pretrained({base!r})",
+                'model = PeftModel.from_pretrained(base, "ADAPTER")']  # fmt: skip
+    named = ", ".join(f"{name} ({number})" for number, name in enumerate(classes))
+    are = f"The classes are {named}. " if classes else ""
+    return "\n".join([f"{are}ADAPTER is this folder:", "", "```python", *code, "```"])
 
 
 def _usage(base: str) -> str:

@@ -13,13 +13,13 @@ from typing import get_args, get_type_hints
 
 from mebp.errors import Error
 from mebp.files import user_path
+from mebp.tasks import CAUSAL, TASKS
 from mebp.training.interrupts import PAUSING
 from mebp.training.objective_options import WRITING, objective_options
 from mebp.training.reports import programs
 from mebp.training.schedule import SCHEDULES
 
 ADAPTERS = ("best", "last", "all")
-TASKS = ("causal", "classify")
 _KINDS = {
     int: "a whole number",
     float: "a number",
@@ -38,6 +38,7 @@ class TrainingOptions:
     bundle: Path
     data: Path
     task: str | None = None
+    mask_probability: float | None = None
     objective: str = "sft"
     objective_options: Mapping[str, object] = field(default_factory=dict)  # its own, by name
     reference: str | None = None
@@ -94,8 +95,13 @@ class TrainingOptions:
         object.__setattr__(self, "objective_options", objective_options(self.objective, self.objective_options))
         if self.task is not None and self.task not in TASKS:
             raise Error(f"--task is '{self.task}'; choose {' or '.join(TASKS)}")
-        if self.task == "classify" and self.objective != "sft":
-            raise Error(f"--objective {self.objective} is for language models; leave it or --task classify out")
+        if self.task not in (None, CAUSAL) and self.objective != "sft":
+            raise Error(f"--objective {self.objective} is for language models; leave it or --task {self.task} out")
+        if self.mask_probability is not None:
+            if self.task not in (None, "fill-mask"):
+                raise Error(f"--mask-probability is for --task fill-mask; leave it or --task {self.task} out")
+            if not 0 < self.mask_probability <= 1:
+                raise Error(f"--mask-probability is {self.mask_probability:g}; give a number above 0 and up to 1")
         if self.reference is not None and self.objective == "sft":
             raise Error("--reference is what preferences and rewards are compared with; give --objective dpo, too")
         for option, value in {"--reward": self.reward, "--rollouts": self.rollouts}.items():

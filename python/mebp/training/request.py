@@ -12,6 +12,7 @@ from mebp.compiler import check_options
 from mebp.data.splits import find_splits
 from mebp.errors import Error
 from mebp.session_options import takes_losses
+from mebp.tasks import CAUSAL
 from mebp.training.interrupts import ended_by_signals
 from mebp.training.loop import Callback, TrainingRun, train
 from mebp.training.model_card import command_of
@@ -73,7 +74,7 @@ class Request:
         asked = command_of(self.training, self.compiling.given())
         run = train(replace(self.training, bundle=bundle), callback, progress, asked)
         if progress and not is_bundle(self.training.bundle) and self.training.adapter_out and not run.interrupted:
-            verb, asks = ("eval", "--data FILE") if run.session.classes else ("generate", '--prompt "..."')
+            verb, asks = ("eval", "--data FILE") if run.session.task != CAUSAL else ("generate", '--prompt "..."')
             _say(f"next: mebp {verb} {bundle} --adapter {self.training.adapter_out} {asks}")
         return run
 
@@ -107,6 +108,7 @@ class Request:
             objective.pairs_up_to,
             objective.writes,
             objective.packs(training),
+            training.task or CAUSAL,
             lambda config: objective.classes_of(training, config),
         )
         with ExitStack() as stack:

@@ -85,7 +85,7 @@ def verify(
     parameters = sum(weight["rows"] * weight["columns"] for weight in description["weights"])
 
     with quiet():
-        config = read_config(bundle, reference, session.classes)
+        config = read_config(bundle, reference, session.task, session.classes)
         ids, labels = random_batch(session, sequence, padding=getattr(config, "pad_token_id", None))
         check_memory(bundle, parameters, ids.size * session.vocabulary)
         found = Gradients(*session.loss_and_gradients(ids, labels))
@@ -95,7 +95,7 @@ def verify(
 
         def compute(dtype: torch.dtype, adapter_dtype: torch.dtype) -> Gradients:
             made = Reference(
-                build_model(config, bool(session.classes)),
+                build_model(config, session.task),
                 weights,
                 trainables,
                 alpha,

@@ -5,21 +5,22 @@ import numpy as np
 
 from mebp.arrays import IGNORED_LABEL
 from mebp.session import Session
+from mebp.tasks import CAUSAL
 
 
 def random_batch(
     session: Session, sequence: int, seed: int = 0, padding: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Ids and labels, int32 [largest batch, sequence], of which every tenth label does not count; a classifier's
-    are of first tokens, and no id is its `padding`."""
+    """Ids and labels, int32 [largest batch, sequence], of which every tenth label does not count; of samples' classes
+    the first ones alone do. No id of an encoder's is its `padding`."""
     generator = np.random.default_rng(seed)
     ids = generator.integers(0, session.vocabulary, (session.max_batch, sequence), dtype=np.int32)
-    if session.classes:
-        ids = np.where(ids == padding, (ids + 1) % session.vocabulary, ids)  # which would have no position of its own
-        labels = np.full_like(ids, IGNORED_LABEL)
-        labels[:, 0] = generator.integers(0, len(session.classes), session.max_batch)
-        return ids, labels
     labels = ids.copy()
+    if session.task != CAUSAL:
+        ids = np.where(ids == padding, (ids + 1) % session.vocabulary, ids)  # which would have no position of its own
+        labels = generator.integers(0, len(session.classes) or session.vocabulary, ids.shape, dtype=np.int32)
+    if session.task == "classify":
+        labels[:, 1:] = IGNORED_LABEL
     labels[:, 9::10] = IGNORED_LABEL
     return ids, labels
 

@@ -6,37 +6,39 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
+import transformers
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from mebp.errors import Error
 from mebp.exporter.classifier import name_classes
 from mebp.exporter.source import resolve
 from mebp.memory import free_bytes
+from mebp.tasks import CAUSAL, TASKS
 
 _PARAMETER = 12  # bytes: in float64, and beside it as the session gives it
 _LOGIT = 32  # in float64, with their log-softmax and the gradients of both
 
 
 def read_config(
-    bundle: Path, reference: str | os.PathLike[str] | None, classes: Sequence[str] = ()
+    bundle: Path, reference: str | os.PathLike[str] | None, task: str = CAUSAL, classes: Sequence[str] = ()
 ) -> PreTrainedConfig:
-    """Of the model that `reference` names, or that the bundle brings, with the bundle's classes if it has some."""
+    """Of the model for `task` that `reference` names, or that the bundle brings, with the bundle's classes if it has
+    some."""
     folder = bundle / "tokenizer"
     if reference is None and not (folder / "config.json").exists():
         raise Error(f"{bundle}: has no config.json to build the reference from; name the model with --reference")
     # Only a model that is in memory already is saved anywhere.
     named = folder if reference is None else os.fspath(reference)
-    config = resolve(named, bundle, shape_only=True, task="classify" if classes else "causal").config
+    config = resolve(named, bundle, shape_only=True, task=task).config
     if classes:
         name_classes(config, classes)
     return config
 
 
-def build_model(config: PreTrainedConfig, classifies: bool = False) -> PreTrainedModel:
+def build_model(config: PreTrainedConfig, task: str = CAUSAL) -> PreTrainedModel:
     """In float32, with random weights."""
     config.use_cache = False
-    kind = AutoModelForSequenceClassification if classifies else AutoModelForCausalLM
-    return kind.from_config(config, dtype=torch.float32)
+    return getattr(transformers, TASKS[task].auto).from_config(config, dtype=torch.float32)
 
 
 def check_memory(bundle: Path, parameters: int, logits: int) -> None:

@@ -21,6 +21,7 @@ from transformers.utils import ModelOutput
 
 from mebp.arrays import IGNORED_LABEL
 from mebp.errors import Error
+from mebp.tasks import CAUSAL, task_of
 from mebp.verification.private_lora import add_private_lora
 
 
@@ -65,7 +66,7 @@ class Reference:
         }
         trainables = {name: values for name, values in trainables.items() if name not in value_head}
         whole = {name: values for name, values in trainables.items() if name in own}  # a classifier's beside adapters
-        self._classifies = _is_classifier(base)
+        self._task = task_of(base)
         self._router_loss = router_loss
         if trainables.keys() <= own.keys():
             self.model = base
@@ -110,14 +111,16 @@ class Reference:
         return found.logits, (found.hidden_states[-1].to(weight.dtype) @ weight.T + bias)[..., 0]
 
     def loss(self, input_ids: np.ndarray, labels: np.ndarray) -> torch.Tensor:
-        """The mean over the labels that count, shifted as in transformers; a classifier's are those of first tokens. A
-        routers' loss is of all rows."""
+        """The mean over the labels that count, shifted as in transformers, and an encoder's not; of samples' classes
+        those of first tokens do. A routers' loss is of all rows."""
         found = self._run(input_ids, **({"output_router_logits": True} if self._router_loss else {}))
         logits = found.logits
-        if self._classifies:
-            own = torch.from_numpy(np.asarray(labels, np.int64))[:, 0]
-            return torch.nn.functional.cross_entropy(logits.double(), own, ignore_index=IGNORED_LABEL)
-        targets = torch.from_numpy(np.asarray(labels, np.int64))[:, 1:].reshape(-1)
+        targets = torch.from_numpy(np.asarray(labels, np.int64))
+        if self._task != CAUSAL:
+            own = targets[:, 0] if self._task == "classify" else targets.reshape(-1)
+            rows = logits.reshape(-1, logits.shape[-1]).double()
+            return torch.nn.functional.cross_entropy(rows, own, ignore_index=IGNORED_LABEL)
+        targets = targets[:, 1:].reshape(-1)
         # Always on float64 logits: torch's float32 log-softmax over a large vocabulary is 1e-5 off on real text, which
         # would hide what the model itself loses.
         rows = logits[:, :-1].reshape(-1, logits.shape[-1]).double()
@@ -125,7 +128,7 @@ class Reference:
         return loss + self._router_loss * found.aux_loss.double() if self._router_loss else loss
 
     def _run(self, input_ids: np.ndarray, **options: bool) -> ModelOutput:
-        if not self._classifies:
+        if self._task == CAUSAL:
             options["use_cache"] = False
         with KeepFloat64():
             return self.model(input_ids=torch.from_numpy(np.asarray(input_ids, np.int64)), **options)
@@ -141,10 +144,6 @@ class Reference:
         value = loss(self)
         value.backward()
         return value.item(), {key: _array(parameter.grad) for key, parameter in self.parameters().items()}
-
-
-def _is_classifier(model: PreTrainedModel) -> bool:
-    return type(model).__name__.endswith("ForSequenceClassification")
 
 
 def _attention_of(model: PreTrainedModel) -> str:
@@ -218,7 +217,7 @@ def add_adapter(
         target_modules=layers,
         target_parameters=sorted({parameters[key] for key in keys if key in parameters}) or None,
         fan_in_fan_out=transposed,
-        task_type=None if _is_classifier(model) else "CAUSAL_LM",  # whose head is trained as itself here
+        task_type="CAUSAL_LM" if task_of(model) == CAUSAL else None,  # a classifier's head is trained as itself here
     )
     # PEFT takes the dense layers of a model with experts for these, which have other names since transformers 5.
     with patch.object(transformers_weight_conversion, "_convert_peft_config_moe", lambda *_: None):

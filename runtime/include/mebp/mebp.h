@@ -154,8 +154,9 @@ typedef struct mebp_bundle_info {
   bool has_values;        /* of each token, by --value-head (mebp/sequences.h) */
   bool has_entropy_bonus; /* objectives may depend on the entropy, by --entropy-bonus */
   bool packs;             /* several samples into one row, by --packing (mebp/packing.h) */
-  uint32_t classes;       /* of a classifier, whose logits are of them and whose labels stand in their own rows; 0: it
-                           * predicts the next token of the vocabulary */
+  uint32_t classes;       /* that logits are of; 0: they are of the vocabulary */
+  const char *task;       /* "causal", "classify", "token-classify" or "fill-mask": labels stand behind the rows that
+                           * predict them with the first, in their own rows with the others */
 } mebp_bundle_info;
 static inline void mebp_bundle_info_init(mebp_bundle_info *info) {
   memset((void *)info, 0, sizeof(*info));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // RUN: mebp-opt %s --mebp-flatten-tokens | FileCheck %s
 
-// Of a classifier, attention may see all tokens; all are of one type; and tanh is a cap of 1.
+// Of an encoder, attention may see all tokens; all are of one type; and tanh is a cap of 1.
 // CHECK: func.func @main(%[[IDS:.*]]: tensor<?x?x1xi32, #nn.tokens>) -> tensor<?x?x3xf32, #nn.tokens>
 // CHECK: %[[TYPES:.*]] = nn.read_parameter @types
 // CHECK: %[[X:.*]] = nn.embedding(%[[IDS]], %{{.*}})
@@ -13,7 +13,7 @@
 !ids = tensor<2x6xi64>
 !x = tensor<2x6x8xf32>
 !heads = tensor<2x2x6x4xf32>
-module attributes {mebp.classes = ["a", "b", "c"]} {
+module attributes {mebp.task = "classify"} {
   nn.parameter @table : tensor<16x8xf32>
   nn.parameter @types : tensor<2x8xf32>
   nn.parameter @head : tensor<3x8xf32>

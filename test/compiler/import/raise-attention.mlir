@@ -12,6 +12,15 @@ func.func @fused(%q: !q, %k: !k, %v: !k) -> !q {
   return %0 : !q
 }
 
+// A band around the diagonal is a window at either side.
+// CHECK-LABEL: @band
+// CHECK: nn.onnx "Attention"(%arg0, %arg1, %arg2) {bidirectional, scale = 1.000000e+00 : f32, window = 3 : i64}
+func.func @band(%q: !q, %k: !k, %v: !k) -> !q {
+  %mask = nn.band_mask {window = 3 : i64} : tensor<8x8xi1>
+  %0 = nn.onnx "Attention"(%q, %k, %v, %mask) {scale = 1.0 : f32} : (!q, !k, !k, tensor<8x8xi1>) -> !q
+  return %0 : !q
+}
+
 // What sees everything is said to; whether a model may, flattening knows.
 // CHECK-LABEL: @everything
 // CHECK: nn.onnx "Attention"(%arg0, %arg1, %arg2) {bidirectional, scale = 1.000000e+00 : f32, window = 0 : i64}
@@ -20,6 +29,32 @@ func.func @everything(%q: !q, %k: !k, %v: !k) -> !q {
   %0 = nn.onnx "Mul"(%q, %two) : (!q, !s) -> !q
   %1 = nn.onnx "Attention"(%0, %k, %v) {is_causal = 0 : i64, scale = 0.5 : f32} : (!q, !k, !k) -> !q
   return %1 : !q
+}
+
+// So is a formula without a mask.
+// CHECK-LABEL: @everything_by_formula
+// CHECK: nn.onnx "Attention"(%arg0, %arg1, %arg1) {bidirectional, scale = 5.000000e-01 : f32, window = 0 : i64}
+// CHECK-NEXT: return
+func.func @everything_by_formula(%q: !q, %k: !q) -> !q {
+  %half = nn.constant dense<0.5> : !s : !s
+  %0 = nn.onnx "Transpose"(%k) {perm = array<i64: 0, 1, 3, 2>} : (!q) -> tensor<2x4x6x8xf32>
+  %1 = nn.onnx "MatMul"(%q, %0) : (!q, tensor<2x4x6x8xf32>) -> !p
+  %2 = nn.onnx "Mul"(%1, %half) : (!p, !s) -> !p
+  %3 = nn.onnx "Softmax"(%2) : (!p) -> !p
+  %4 = nn.onnx "MatMul"(%3, %k) : (!p, !q) -> !q
+  return %4 : !q
+}
+
+// What is added to the scores is no mask, unless it is one.
+// CHECK-LABEL: @with_a_bias
+// CHECK: nn.onnx "Softmax"
+func.func @with_a_bias(%q: !q, %k: !q, %bias: !p) -> !q {
+  %0 = nn.onnx "Transpose"(%k) {perm = array<i64: 0, 1, 3, 2>} : (!q) -> tensor<2x4x6x8xf32>
+  %1 = nn.onnx "MatMul"(%q, %0) : (!q, tensor<2x4x6x8xf32>) -> !p
+  %2 = nn.onnx "Add"(%1, %bias) : (!p, !p) -> !p
+  %3 = nn.onnx "Softmax"(%2) : (!p) -> !p
+  %4 = nn.onnx "MatMul"(%3, %k) : (!p, !q) -> !q
+  return %4 : !q
 }
 
 // CHECK-LABEL: @window

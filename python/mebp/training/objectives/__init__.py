@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run trains for: what it makes of its data, what a step does with a session, and what an evaluation measures.
 
-The loop knows an objective by the interface in base.py alone. A new one is a file here, a line in OBJECTIVES and, with
-options of its own, one in PARTS (objective_options.py).
+The loop knows an objective by the interface in base.py alone. A new one is a file here, a line in OBJECTIVES or, of an
+encoder, in BY_TASK, and with options of its own one in PARTS (objective_options.py).
 """
 
 from collections.abc import Mapping
@@ -10,11 +10,13 @@ from dataclasses import replace
 
 from mebp.errors import Error
 from mebp.inspect import inspect
+from mebp.tasks import CAUSAL, TASKS
 from mebp.tokenizer import Tokenizer
 from mebp.training.objectives.base import Measured, Objective
-from mebp.training.objectives.classification import Classification
+from mebp.training.objectives.classification import Classification, TokenClassification
 from mebp.training.objectives.episodes import Episodes
 from mebp.training.objectives.groups import Groups
+from mebp.training.objectives.masked import Masked
 from mebp.training.objectives.preferences import Preferences
 from mebp.training.objectives.supervised import Supervised
 from mebp.training.options import TrainingOptions
@@ -27,12 +29,17 @@ OBJECTIVES: Mapping[str, type[Objective]] = {
     "grpo": Groups,
     "ppo": Episodes,
 }
+BY_TASK: Mapping[str, type[Objective]] = {  # of encoders
+    "classify": Classification,
+    "token-classify": TokenClassification,
+    "fill-mask": Masked,
+}
 
 
 def class_of(options: TrainingOptions) -> type[Objective]:
     """Raises mebp.Error for an objective that is not there."""
-    if options.task == "classify":
-        return Classification
+    if options.task in BY_TASK:
+        return BY_TASK[options.task]
     if options.objective not in OBJECTIVES:
         raise Error(f"--objective is '{options.objective}'; choose {', '.join(OBJECTIVES)}")
     return OBJECTIVES[options.objective]
@@ -45,11 +52,13 @@ def make_objective(options: TrainingOptions, tokenizer: Tokenizer, length: int) 
 
 
 def _with_task_of_bundle(options: TrainingOptions) -> TrainingOptions:
-    classes = inspect(options.bundle)["model"]["classes"]
-    task = "classify" if classes else "causal"
-    if options.task not in (None, task):
-        does = f"tells {len(classes)} classes apart" if classes else "predicts the next token"
-        raise Error(f"--task {options.task}: {options.bundle} {does}; leave it out, or compile a model for it")
-    if classes and options.objective != "sft":
-        raise Error(f"--objective {options.objective} is for language models, and {options.bundle} is a classifier")
-    return replace(options, task=task)
+    model = inspect(options.bundle)["model"]
+    task = TASKS[model["task"]]
+    does = f"{options.bundle} {task.does.format(classes=len(model['classes']))}"
+    if options.task not in (None, task.name):
+        raise Error(f"--task {options.task}: {does}; leave it out, or compile a model for it")
+    if task.name != CAUSAL and options.objective != "sft":
+        raise Error(f"--objective {options.objective} is for language models, and {does}; leave it out")
+    if task.name != "fill-mask" and options.mask_probability is not None:
+        raise Error(f"--mask-probability is for --task fill-mask, and {does}; leave it out")
+    return replace(options, task=task.name)

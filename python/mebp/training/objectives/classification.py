@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The class of each text: the mean of -log p of its own."""
+"""The class of each text, or of each word: the mean of -log p of its own."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
+from mebp.arrays import IGNORED_LABEL
 from mebp.data import Dataset
-from mebp.data.classes import choose_classes, classified_lengths, load_classified, read_classified
+from mebp.data.classes import Label, choose_classes, classified_lengths, load_classified, read_classified
+from mebp.data.token_classes import load_tagged, read_tagged, tagged_lengths
 from mebp.errors import Error
 from mebp.inspect import inspect
 from mebp.session import Session
@@ -23,14 +26,20 @@ class Classification(Objective):
     curve = ("loss (nats per sample)",)
     cuts_samples = True
     metrics = ("accuracy",)
+    load = staticmethod(load_classified)
+    counts = "sample"  # what each has a class
 
     @classmethod
-    def check_data(cls, path: object) -> None:
-        read_classified(path)
+    def labels_of(cls, path: Path) -> Sequence[Label]:
+        return [sample.label for sample in read_classified(path)]
+
+    @classmethod
+    def check_data(cls, path: Path) -> None:
+        cls.labels_of(path)
 
     @classmethod
     def classes_of(cls, options: TrainingOptions, config: Mapping[str, object]) -> Sequence[str]:
-        return choose_classes(read_classified(options.data), config)
+        return choose_classes(cls.labels_of(options.data), config)
 
     @classmethod
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int] | None:
@@ -42,9 +51,7 @@ class Classification(Objective):
             raise Error("--packing is for text; a classifier's rows are a sample each, so leave it out")
         self._classes = inspect(options.bundle)["model"]["classes"]
         paths = {"train": options.data, "eval": options.eval, "test": options.test}
-        self._data = {
-            name: load_classified(path, tokenizer, length, self._classes) for name, path in paths.items() if path
-        }
+        self._data = {name: self.load(path, tokenizer, length, self._classes) for name, path in paths.items() if path}
         self.digest = self._data["train"].digest
         self.notes = [note for data in self._data.values() for note in data.notes]
 
@@ -70,8 +77,23 @@ class Classification(Objective):
         return measure(session, self._data[which], stop)
 
 
+class TokenClassification(Classification):
+    curve = ("loss (nats per word)",)
+    load = staticmethod(load_tagged)
+    counts = "word"
+
+    @classmethod
+    def labels_of(cls, path: Path) -> Sequence[Label]:
+        return [label for sample in read_tagged(path) for label in sample.counting]
+
+    @classmethod
+    def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int] | None:
+        return tagged_lengths(options.data, tokenizer, _LOOKED_AT)
+
+
 def measure(session: Session, data: Dataset, stop: Callable[[], bool] = lambda: False) -> Measured | None:
-    """The mean loss of all samples, and the share of them whose class is the likeliest; changes nothing in the session.
+    """The mean loss of all that have a class, and the share of them whose own is the likeliest; changes nothing in the
+    session.
 
     None where `stop()` became true before all was seen.
     """
@@ -80,9 +102,10 @@ def measure(session: Session, data: Dataset, stop: Callable[[], bool] = lambda: 
         if stop():
             return None
         ids, labels, starts = data.padded(range(start, min(start + session.max_batch, len(data.rows))))
-        logits = session.logits(ids, 0, 1, starts)[:, 0].astype(np.float64)
-        own = logits[np.arange(len(labels)), labels[:, 0]]
-        highest = logits.max(axis=1)
+        rows, columns = np.nonzero(labels != IGNORED_LABEL)
+        logits = session.logits(ids, 0, int(columns.max()) + 1, starts)[rows, columns].astype(np.float64)
+        classes, highest = labels[rows, columns], logits.max(axis=1)
+        own = logits[np.arange(len(classes)), classes]
         losses += (highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1)) - own).tolist()
-        right += int(np.count_nonzero(logits.argmax(axis=1) == labels[:, 0]))
-    return Measured(math.fsum(losses) / len(data.rows), {"accuracy": right / len(data.rows)})
+        right += int(np.count_nonzero(logits.argmax(axis=1) == classes))
+    return Measured(math.fsum(losses) / len(losses), {"accuracy": right / len(losses)})
