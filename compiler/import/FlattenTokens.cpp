@@ -205,6 +205,10 @@ bool TokenFlattener::isSequence(ArrayRef<AxisPiece> pieces) const {
 }
 
 bool TokenFlattener::areBatchAndSequence(ArrayRef<AxisLayout::Pieces> axes) const {
+bool TokenFlattener::areHeads(ArrayRef<AxisPiece> pieces, int64_t count, int64_t width) {
+  return count == 1 ? pieces.empty() : pieces == ArrayRef<AxisPiece>({2, count, width});
+}
+
   SmallVector<AxisPiece> pieces;
   for (const AxisLayout::Pieces &axis : axes)
     llvm::append_range(pieces, axis);

@@ -203,6 +203,9 @@ LogicalResult RopeOp::verify() {
     return emitOpError() << "has heads of " << size << ", which do not divide the " << features(getX())
                          << " features of 'x'";
   if (static_cast<int64_t>(getFrequencies().size()) * 2 > size)
+LogicalResult LayerNormOp::verify() { return checkNorm(*this, getX(), getWeight()); }
+LogicalResult LayerNormInputGradientOp::verify() { return checkNorm(*this, getX(), getWeight()); }
+LogicalResult LayerNormWeightGradientOp::verify() { return checkNorm(*this, getX(), getResult()); }
     return emitOpError() << "has " << getFrequencies().size() << " frequencies; a head of " << size << " has room for "
                          << size / 2;
   return success();

@@ -262,30 +262,37 @@ def NN_RmsNormWeightGradientOp : NN_KernelOp<"rms_norm_weight_gradient"> {
 }
 
 def NN_LayerNormOp : NN_KernelOp<"layer_norm", [Differentiable]> {
-  let summary = "Layer norm";
+  let summary = "Layer norm, over all features or over each group of them";
   let description = [{
-    n = (x − mean) / sqrt(var + epsilon), y = n (weight_offset + w) + b. x, y [B,T,F], w, b [F].
+    For each group of G = size(w) features: n = (x − mean) / sqrt(var + epsilon), y = n (weight_offset + w) + b. G
+    divides F: a norm of every head has G = head size. x, y [B,T,F], w, b [G].
   }];
   let arguments = (ins Tokens:$x, Vector:$weight, Optional<Vector>:$bias, F32Attr:$epsilon,
                        OptionalAttr<F32Attr>:$weight_offset);
   let results = (outs Tokens:$result);
+  let hasVerifier = 1;
 }
 
 def NN_LayerNormInputGradientOp : NN_KernelOp<"layer_norm_input_gradient"> {
   let summary = "The cotangent of a layer norm's input";
   let description = [{
-    With u = dy (weight_offset + w): dx = (u − mean(u) − n mean(u n)) / sqrt(var + epsilon).
+    With n as in nn.layer_norm, u = dy (weight_offset + w): dx = (u − mean(u) − n mean(u n)) / sqrt(var + epsilon),
+    group by group.
   }];
   let arguments = (ins Tokens:$x, Vector:$weight, Tokens:$dy, F32Attr:$epsilon,
                        OptionalAttr<F32Attr>:$weight_offset);
   let results = (outs Tokens:$result);
+  let hasVerifier = 1;
 }
 
 def NN_LayerNormWeightGradientOp : NN_KernelOp<"layer_norm_weight_gradient"> {
   let summary = "The gradient of a layer norm's weight";
-  let description = "With n as in nn.layer_norm: dw = accumulator + dy n summed over batch and sequence. dw [F].";
+  let description = [{
+    With n as in nn.layer_norm, group by group: dw = accumulator + dy n summed over batch, sequence and groups. dw [G].
+  }];
   let arguments = (ins Tokens:$x, Tokens:$dy, Optional<Vector>:$accumulator, F32Attr:$epsilon);
   let results = (outs Vector:$result);
+  let hasVerifier = 1;
 }
 
 def NN_RopeOp : NN_KernelOp<"rope", [Differentiable]> {

@@ -94,6 +94,7 @@ _FAMILIES: dict[str, dict] = {
     "deepseek_v3": _LATENT,
     "minicpm3": {**_LATENT, "v_head_dim": 30},
     "granite_swa": {**_DECODER, "sliding_window": 9},
+    "persimmon": {**_WITHOUT_HEAD_SIZE, "qk_layernorm": True},
     "granitemoe_swa": {**_DECODER, **_EXPERTS, "sliding_window": 9},
     "gpt_oss": {**_DECODER, **_EXPERTS, "intermediate_size": 64, "sliding_window": 9},
     "vaultgemma": {**_GEMMA, "attn_logit_softcapping": 3.0, "final_logit_softcapping": 2.0},
@@ -102,6 +103,7 @@ _FAMILIES: dict[str, dict] = {
 ALL_FAMILIES = tuple(_FAMILIES)
 # Where all would take long.
 FAMILIES = ("llama", "qwen2", "qwen3", "mistral", "phi3", "gemma3_text", "gpt2", "gpt2_tanh")
+    "stablelm": {**_WITHOUT_HEAD_SIZE, "qk_layernorm": True},
 
 
 def build(family: str, seed: int = 0, dtype: torch.dtype = torch.float32, **overrides: object) -> PreTrainedModel:

@@ -75,6 +75,8 @@ def _attributes(rest: str, shape: tuple[int, int]) -> dict:
     for name, value in re.findall(r"(\w+) = (array<[^>]*>|\"[^\"]*\"|[-+.\w]+)", text):
         if value.startswith("array"):
             found[name] = [float(v) for v in re.findall(r"[-+.\deE]+", value.split(":", 1)[1])]
+        elif value in ("true", "false"):
+            found[name] = value == "true"
         else:
             found[name] = value.strip('"') if value.startswith('"') else float(value) if "." in value else int(value)
     found["sizes"] = [int(size) for size in re.findall(r"tensor<\?x\?x(\d+)xf32, #nn\.tokens>", rest.split("->")[-1])]
@@ -115,8 +117,10 @@ def _rms_norm(x, w, epsilon, weight_offset=0.0):
 
 
 def _layer_norm(x, w, b=0.0, *, epsilon, weight_offset=0.0):
-    centered = x - x.mean(-1, keepdims=True)
-    return centered / np.sqrt((centered**2).mean(-1, keepdims=True) + epsilon) * (weight_offset + w) + b
+    groups = x.reshape(*x.shape[:-1], -1, w.size)
+    centered = groups - groups.mean(-1, keepdims=True)
+    normal = centered / np.sqrt((centered**2).mean(-1, keepdims=True) + epsilon)
+    return (normal * (weight_offset + w) + b).reshape(x.shape)
 
 
 def _rope(x, head_dim, frequencies, scale=1.0, interleaved=False):

@@ -135,9 +135,27 @@ func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<8xf32>, %dy: tensor<?
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<4xf32>) {
-  // expected-error @below {{'nn.layer_norm' op 'x' has size 8 where 4 is needed}}
-  %0 = nn.layer_norm(%x, %w) {epsilon = 1.0e-5 : f32} : (tensor<?x?x8xf32, #nn.tokens>, tensor<4xf32>) -> tensor<?x?x8xf32, #nn.tokens>
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<3xf32>) {
+  // expected-error @below {{'nn.layer_norm' op has a weight of 3 elements, which do not divide the 8 features of 'x'}}
+  %0 = nn.layer_norm(%x, %w) {epsilon = 1.0e-5 : f32} : (tensor<?x?x8xf32, #nn.tokens>, tensor<3xf32>) -> tensor<?x?x8xf32, #nn.tokens>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<3xf32>) {
+  // expected-error @below {{'nn.layer_norm_input_gradient' op has a weight of 3 elements, which do not divide the 8 features of 'x'}}
+  %0 = nn.layer_norm_input_gradient(%x, %w, %x) {epsilon = 1.0e-5 : f32}
+      : (tensor<?x?x8xf32, #nn.tokens>, tensor<3xf32>, tensor<?x?x8xf32, #nn.tokens>) -> tensor<?x?x8xf32, #nn.tokens>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>) {
+  // expected-error @below {{'nn.layer_norm_weight_gradient' op has a weight of 3 elements, which do not divide the 8 features of 'x'}}
+  %0 = nn.layer_norm_weight_gradient(%x, %x) {epsilon = 1.0e-5 : f32}
+      : (tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>) -> tensor<3xf32>
   return
 }
 

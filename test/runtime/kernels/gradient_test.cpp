@@ -47,12 +47,13 @@ TEST(Gradient, Norms) {
     expectGradient({"rms_norm", {x, w}, {dy}, attributes}, 0, dy,
                    {"rms_norm_input_gradient", {x, w, dy}, {x}, attributes});
   }
-  Value w = Value::random(1, 8, 3);
-  for (float offset : {0.0f, 1.0f}) {
-    attributes.weightOffset = offset;
-    expectGradient({"layer_norm", {x, w, Value::random(1, 8, 4)}, {dy}, attributes}, 0, dy,
-                   {"layer_norm_input_gradient", {x, w, dy}, {x}, attributes});
-  }
+  for (int64_t group : {8, 4})
+    for (float offset : {0.0f, 1.0f}) {
+      Value w = Value::random(1, group, 3);
+      attributes.weightOffset = offset;
+      expectGradient({"layer_norm", {x, w, Value::random(1, group, 4)}, {dy}, attributes}, 0, dy,
+                     {"layer_norm_input_gradient", {x, w, dy}, {x}, attributes});
+    }
 }
 
 TEST(Gradient, RopeIsItsInverseWithTheSameScale) {
