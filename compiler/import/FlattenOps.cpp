@@ -274,8 +274,8 @@ LogicalResult TokenFlattener::flattenRotary(nn::OnnxOp node) {
   if (getAttribute(node, "apart"))
     return emitUnsupported(node) << "it parts rotated pairs, and that not of queries and keys alike";
   auto flat = nn::RopeOp::create(builder, node.getLoc(), x->flat.getType(), x->flat, Value(), getRun(*x),
-                                 frequencies.asArrayRef(), toFloat(getFloat(node, "scale", 1)), false,
-                                 getInteger(node, "interleaved") != 0);
+                                 frequencies.asArrayRef(), toFloat(getFloat(node, "scale", 1)),
+                                 getInteger(node, "inverse") != 0, getInteger(node, "interleaved") != 0);
   define(node, flat, x->layout);
   return success();
 }
@@ -302,8 +302,11 @@ LogicalResult TokenFlattener::flattenAttention(nn::OnnxOp node) {
     const Token *x = operands[i] = find(node.getInputs()[i]);
     int64_t run = x && x->layout.getRank() == 4 ? getRun(*x) : 0;
     heads[i] = run ? features(x->flat) / run : 0;
-    if (!run || !isSequence(x->layout[2]) || !(isBatch(x->layout[0])) ||
-        AxisLayout(x->layout.getAxes().slice(1, 1)) != AxisLayout(ArrayRef<AxisLayout::Pieces>({{{2, heads[i], run}}})))
+    ArrayRef<AxisPiece> distinct = run ? x->layout[1] : ArrayRef<AxisPiece>();
+    // Keys and values may have been repeated for the queries that share them.
+    while (i > 0 && !distinct.empty() && distinct.back().axis == AxisLayout::kRepeated)
+      distinct = distinct.drop_back();
+    if (!run || !isSequence(x->layout[2]) || !isBatch(x->layout[0]) || !areHeads(distinct, heads[i], run))
       return emitUnsupported(node) << "its operand " << i << " is not [batch, heads, sequence, width]";
   }
   if (heads[1] != heads[2] || heads[0] % heads[1] || getRun(*operands[0]) != getRun(*operands[1]))

@@ -90,6 +90,7 @@ _FAMILIES: dict[str, dict] = {
     "qwen3_moe": {**_DECODER, **_EXPERTS, "mlp_only_layers": [1]},
     "glm4_moe": {**_DECODER, **_EXPERTS, "n_group": 3, "topk_group": 2, "first_k_dense_replace": 1},
     "granitemoe": {**_DECODER, **_EXPERTS},
+    "nanochat": _DECODER,
     "deepseek_v2": {**_LATENT, "topk_method": "group_limited_greedy"},
     "deepseek_v3": _LATENT,
     "minicpm3": {**_LATENT, "v_head_dim": 30},

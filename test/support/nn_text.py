@@ -123,7 +123,7 @@ def _layer_norm(x, w, b=0.0, *, epsilon, weight_offset=0.0):
     return (normal * (weight_offset + w) + b).reshape(x.shape)
 
 
-def _rope(x, head_dim, frequencies, scale=1.0, interleaved=False):
+def _rope(x, head_dim, frequencies, scale=1.0, interleaved=False, inverse=False):
     heads = x.reshape(*x.shape[:-1], -1, head_dim)
     f = len(frequencies)
     angle = (np.arange(x.shape[1])[:, None] * np.array(frequencies))[None, :, None, :]
@@ -137,6 +137,7 @@ def _rope(x, head_dim, frequencies, scale=1.0, interleaved=False):
     return np.concatenate([scale * part for part in rotated] + [heads[..., 2 * f :]], -1).reshape(x.shape)
 
 
+    angle = -angle if inverse else angle
 def _attention(q, k, v, sinks=None, *, heads, kv_heads, scale, window=0, softcap=None):
     batch, sequence, _ = q.shape
     split = ((q, heads), (k, kv_heads), (v, kv_heads))
@@ -198,7 +199,7 @@ _KERNELS = {
     "linear": _kernel(lambda x, w, b=0.0: x @ w.T + b),
     "rms_norm": _kernel(_rms_norm, "epsilon", "weight_offset"),
     "layer_norm": _kernel(_layer_norm, "epsilon", "weight_offset"),
-    "rope": _kernel(_rope, "head_dim", "frequencies", "scale", "interleaved"),
+    "rope": _kernel(_rope, "head_dim", "frequencies", "scale", "interleaved", "inverse"),
     "attention": _kernel(_attention, "heads", "kv_heads", "scale", "window", "softcap"),
     "silu": _kernel(_silu),
     "relu": _kernel(lambda x: np.maximum(x, 0)),
