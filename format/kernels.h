@@ -375,6 +375,17 @@ inline constexpr KernelSignature table[] = {
     elementwiseGradient("gelu_gradient"),
     elementwiseGradient("softcap_gradient"),
     elementwiseGradient("clamp_gradient"),
+    KernelSignature{"xielu",
+                    {inPlace(activation("x", "NF")), weight("alpha_p", "11"), weight("alpha_n", "11")},
+                    {activation("y", "NF")}}
+        .copying(3)
+        .withoutRoom(),
+    KernelSignature{
+        "xielu_gradient",
+        {activation("x", "NF"), inPlace(activation("dy", "NF")), weight("alpha_p", "11"), weight("alpha_n", "11")},
+        {activation("dx", "NF")}}
+        .copying(3)
+        .withoutRoom(),
     KernelSignature{"gated", {activation("gate", "NF"), inPlace(activation("up", "NF"))}, {activation("y", "NF")}}
         .withoutRoom(),
     KernelSignature{"gated_gradient",

@@ -387,6 +387,9 @@ LogicalResult TokenFlattener::flattenActivation(nn::OnnxOp node) {
     flat = nn::ClampOp::create(builder, node.getLoc(), type, x->flat,
                                dyn_cast_or_null<FloatAttr>(getAttribute(node, "lower")),
                                dyn_cast_or_null<FloatAttr>(getAttribute(node, "upper")));
+  else if (node.getOpType() == "Xielu")
+    flat = nn::XieluOp::create(builder, node.getLoc(), type, x->flat, node.getInputs()[1], node.getInputs()[2],
+                               toFloat(getFloat(node, "beta")), toFloat(getFloat(node, "epsilon")));
   else if (node.getOpType() == "Relu")
     flat = nn::ReluOp::create(builder, node.getLoc(), type, x->flat);
   else

@@ -44,7 +44,7 @@ LogicalResult GraphImporter::importOp(const OnnxNode &node, Entries &inputs) {
           .Cases({"Where", "IsNaN"}, &GraphImporter::importElementwise)
           .Case("Clip", &GraphImporter::importClip)
           .Cases({"Neg", "Abs", "Exp", "Log", "Sqrt", "Reciprocal"}, &GraphImporter::importElementwise)
-          .Cases({"Sigmoid", "Tanh", "Erf", "Relu"}, &GraphImporter::importElementwise)
+          .Cases({"Sigmoid", "Tanh", "Erf", "Relu", "Softplus"}, &GraphImporter::importElementwise)
           .Cases({"Gelu", "Softmax", "LayerNormalization", "RMSNormalization"}, &GraphImporter::importLikeFirst)
           .Cases({"RotaryEmbedding", "Attention"}, &GraphImporter::importLikeFirst)
           .Default(nullptr);
@@ -73,6 +73,12 @@ LogicalResult GraphImporter::importCast(const OnnxNode &node, Entries &inputs) {
     to = element::kind(static_cast<int>(node.getInteger("to", 0)));
   bool keeps = node.getOp() == "Identity" || (to && tensorType(&context, {}, *to).getElementType() == from) ||
                (node.getOp() == "CastLike" && inputs.size() == 2 && getType(*inputs[1]).getElementType() == from);
+  // A whole number beside an activation, as the 1 of exp(x) − 1.
+  if (node.getOp() == "CastLike" && inputs.size() == 2 && inputs[0]->constant && from.isInteger(64) &&
+      getType(*inputs[1]).getElementType().isF32()) {
+    define(node.getProto().output(0), HostTensor{Kind::Float, inputs[0]->constant->shape, inputs[0]->constant->data});
+    return success();
+  }
   // A router hides experts by numbers that are 0 or 1.
   if (to == Kind::Boolean && from.isF32())
     return defineCast(node, *inputs[0]);

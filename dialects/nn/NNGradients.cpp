@@ -159,6 +159,15 @@ LogicalResult ClampOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotange
   return success();
 }
 
+LogicalResult XieluOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
+                                     MutableArrayRef<Value> gradients) {
+  if (wanted.test(1) || wanted.test(2))
+    return emitError("'nn.xielu' has no gradient rule for its alphas; leave them frozen");
+  gradients[0] = XieluGradientOp::create(builder, getLoc(), getX().getType(), getX(), cotangents[0], getAlphaP(),
+                                         getAlphaN(), getBetaAttr(), getEpsilonAttr());
+  return success();
+}
+
 // Uses gate and up, not the product.
 LogicalResult GatedOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
                                      MutableArrayRef<Value> gradients) {

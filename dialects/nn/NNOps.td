@@ -55,7 +55,7 @@ def NN_OnnxOp : Op<NN_Dialect, "onnx", [Pure]> {
   let summary = "An ONNX node that is not an nn op yet";
   let description = [{
     Exists between the import passes only, at the static shapes of the file, with ONNX's name and meaning; raising adds
-    `Linear` (x, weight, bias), `Gated` (gate, up), and folds into RotaryEmbedding, Attention and RMSNormalization what
+    `Linear` (x, weight, bias), `Gated` (gate, up), `Xielu` (x, alpha_p, alpha_n), and folds into RotaryEmbedding, Attention and RMSNormalization what
     ONNX spells out around them. A node that is still there when import ends is an error that names it.
   }];
   let arguments = (ins StrAttr:$op_type, Variadic<AnyType>:$inputs, OptionalAttr<DictionaryAttr>:$node_attributes);

@@ -189,7 +189,10 @@ TEST(BackendKernels, Activations) {
     expectAgreementInBoth({"clamp", {rows(37)}, {rows(37)}, bounds});
     expectAgreementInBoth({"clamp_gradient", {rows(37), rows(37)}, {rows(37)}, bounds});
   }
-  for (const char *activation : {"silu", "gelu", "gelu_tanh"}) {
+  const std::vector<Attribute> bend = {{"beta", 0.5}, {"epsilon", -1e-6}};
+  expectAgreementInBoth({"xielu", {rows(37), {1, 1}, {1, 1}}, {rows(37)}, bend});
+  expectAgreementInBoth({"xielu_gradient", {rows(37), rows(37), {1, 1}, {1, 1}}, {rows(37)}, bend});
+  for (const char *activation : {"silu", "gelu", "gelu_tanh", "sigmoid"}) {
     std::vector<Attribute> attributes = {{"activation", 0, {}, activation}};
     expectAgreementInBoth({"gated", {rows(37), rows(37)}, {rows(37)}, attributes});
     expectAgreementInBoth({"gated_gradient", {rows(37), rows(37), rows(37)}, {rows(37), rows(37)}, attributes});

@@ -66,6 +66,14 @@ _FAMILIES: dict[str, dict] = {
     "phi3": _DECODER,
     "gemma3_text": _GEMMA,
     "gpt2": {**_GPT2, "activation_function": "gelu"},
+    "afmoe": {
+        **_DECODER,
+        **_EXPERTS,
+        "num_dense_layers": 1,
+        "sliding_window": 9,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    },
+    "apertus": _DECODER,
     "arcee": _DECODER,
     "cohere": {**_DECODER, "logit_scale": 0.4},
     "falcon": {**_WITHOUT_HEAD_SIZE, "alibi": False},
@@ -82,20 +90,21 @@ _FAMILIES: dict[str, dict] = {
     "gptj": {**_GPT2, "rotary_dim": 8},
     "granite": {**_DECODER, "logits_scaling": 3.0},
     "helium": _DECODER,
+    "nanochat": _DECODER,
     "nemotron": _DECODER,
     "olmo": _DECODER,
     "opt": {**_DECODER, "ffn_dim": 200, "word_embed_proj_dim": 96},
+    "persimmon": {**_WITHOUT_HEAD_SIZE, "qk_layernorm": True},
     "phi": _DECODER,
     "qwen2_moe": {**_DECODER, **_EXPERTS, "shared_expert_intermediate_size": 72, "norm_topk_prob": True},
     "qwen3_moe": {**_DECODER, **_EXPERTS, "mlp_only_layers": [1]},
     "glm4_moe": {**_DECODER, **_EXPERTS, "n_group": 3, "topk_group": 2, "first_k_dense_replace": 1},
     "granitemoe": {**_DECODER, **_EXPERTS},
-    "nanochat": _DECODER,
     "deepseek_v2": {**_LATENT, "topk_method": "group_limited_greedy"},
     "deepseek_v3": _LATENT,
     "minicpm3": {**_LATENT, "v_head_dim": 30},
+    "stablelm": {**_WITHOUT_HEAD_SIZE, "qk_layernorm": True},
     "granite_swa": {**_DECODER, "sliding_window": 9},
-    "persimmon": {**_WITHOUT_HEAD_SIZE, "qk_layernorm": True},
     "granitemoe_swa": {**_DECODER, **_EXPERTS, "sliding_window": 9},
     "gpt_oss": {**_DECODER, **_EXPERTS, "intermediate_size": 64, "sliding_window": 9},
     "vaultgemma": {**_GEMMA, "attn_logit_softcapping": 3.0, "final_logit_softcapping": 2.0},
@@ -104,7 +113,6 @@ _FAMILIES: dict[str, dict] = {
 ALL_FAMILIES = tuple(_FAMILIES)
 # Where all would take long.
 FAMILIES = ("llama", "qwen2", "qwen3", "mistral", "phi3", "gemma3_text", "gpt2", "gpt2_tanh")
-    "stablelm": {**_WITHOUT_HEAD_SIZE, "qk_layernorm": True},
 
 
 def build(family: str, seed: int = 0, dtype: torch.dtype = torch.float32, **overrides: object) -> PreTrainedModel:

@@ -107,7 +107,17 @@ def _concat(*parts, groups=1, **_):
     return np.concatenate(each, axis=-1).reshape(*parts[0].shape[:-1], -1)
 
 
-_GATES = {"silu": _silu, "gelu": _gelu, "gelu_tanh": lambda x: _gelu(x, 1)}
+def _xielu(x, alpha_p, alpha_n, beta, epsilon):
+    positive, negative = np.logaddexp(0, alpha_p), beta + np.logaddexp(0, alpha_n)
+    return np.where(x > 0, positive * x * x, negative * (np.expm1(np.minimum(x, epsilon)) - x)) + beta * x
+
+
+_GATES = {
+    "silu": _silu,
+    "gelu": _gelu,
+    "gelu_tanh": lambda x: _gelu(x, 1),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+}
 
 
 def _rms_norm(x, w, epsilon, weight_offset=0.0):
@@ -127,6 +137,7 @@ def _rope(x, head_dim, frequencies, scale=1.0, interleaved=False, inverse=False)
     heads = x.reshape(*x.shape[:-1], -1, head_dim)
     f = len(frequencies)
     angle = (np.arange(x.shape[1])[:, None] * np.array(frequencies))[None, :, None, :]
+    angle = -angle if inverse else angle
     if interleaved:
         a, b = heads[..., : 2 * f : 2], heads[..., 1 : 2 * f : 2]
     else:
@@ -137,7 +148,6 @@ def _rope(x, head_dim, frequencies, scale=1.0, interleaved=False, inverse=False)
     return np.concatenate([scale * part for part in rotated] + [heads[..., 2 * f :]], -1).reshape(x.shape)
 
 
-    angle = -angle if inverse else angle
 def _attention(q, k, v, sinks=None, *, heads, kv_heads, scale, window=0, softcap=None):
     batch, sequence, _ = q.shape
     split = ((q, heads), (k, kv_heads), (v, kv_heads))
@@ -204,6 +214,7 @@ _KERNELS = {
     "silu": _kernel(_silu),
     "relu": _kernel(lambda x: np.maximum(x, 0)),
     "gelu": _kernel(_gelu, "approximation"),
+    "xielu": _kernel(_xielu, "beta", "epsilon"),
     "gated": _kernel(
         lambda gate, up, activation: _GATES[activation](gate) * up,
         "activation",

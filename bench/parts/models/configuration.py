@@ -126,7 +126,7 @@ _VARIANTS = {
     "gelu": {"hidden_act": "gelu", "hidden_activation": "gelu", "activation_function": "gelu"},
     "norms of heads": {"qk_layernorm": True},
     "groups of queries with their key and value": {"new_decoder_architecture": True},
-    "queries, keys and values of each head": {"multi_query": False},
+    "queries, keys and values of each head": {"multi_query": False, "num_kv_heads": 4},
 }
 # Of latent attention, which has as many key heads as query heads.
 _LATENT_VARIANTS = {

@@ -215,7 +215,7 @@ private:
       addBoth("gelu", {rows(37)}, {rows(37)}, {{"approximation", approximation}});
       addBoth("gelu_gradient", {rows(37), rows(37)}, {rows(37)}, {{"approximation", approximation}});
     }
-    for (const char *activation : {"silu", "gelu", "gelu_tanh"}) {
+    for (const char *activation : {"silu", "gelu", "gelu_tanh", "sigmoid"}) {
       const Attributes attributes = {{"activation", 0, {}, activation}};
       addBoth("gated", {rows(37), rows(37)}, {rows(37)}, attributes);
       addBoth("gated_gradient", {rows(37), rows(37), rows(37)}, {rows(37), rows(37)}, attributes);
@@ -238,6 +238,10 @@ private:
       addBoth("clamp", {rows(37)}, {rows(37)}, bounds);
       addBoth("clamp_gradient", {rows(37), rows(37)}, {rows(37)}, bounds);
     }
+    const Matrix alpha = exact(1, 1);
+    const Attributes bend = {{"beta", 0.5}, {"epsilon", -1e-6}};
+    addBoth("xielu", {rows(37), alpha, alpha}, {rows(37)}, bend);
+    addBoth("xielu_gradient", {rows(37), rows(37), alpha, alpha}, {rows(37)}, bend);
     addBoth("fill", {}, {rows(37)}, {{"value", 0.3}});
   }
 
