@@ -17,9 +17,9 @@ parameters, exports it, compiles it to f32, and compares the gradients of all it
 and PEFT compute in float64 (`mebp verify`). A type whose gradients all agree is trained exactly; "worst" is the largest
 relative error among them. "Text" counts the tokens, of 32 that it writes greedily in f32, that are transformers' up to
 the first that is not. Of some such types other configurations were tried, too (`--variants`), where there are any:
-embeddings tied or not, one key and value head, biases, gelu. "Configurations" counts those that are exact, and "not so"
-says which are refused. Yet another configuration may need something that none of these does: the exporter and the
-compiler then refuse it in one line.
+embeddings tied or not, one key and value head, biases, gelu, norms of each head, queries beside keys and values in
+another order. "Configurations" counts those that are exact, and "not so" says which are refused. Yet another
+configuration may need something that none of these does: the exporter and the compiler then refuse it in one line.
 
 Types with a task behind them are encoders with a head for it, as `mebp train --task` has it: `classify` tells texts
 apart, `token-classify` words, and `fill-mask` predicts masked tokens.

@@ -75,7 +75,6 @@ enum class Rule : uint8_t {
   None,
   LowRank,
   Groups,
-  Features,
   Heads,
   State,
   Rotary,
@@ -233,22 +232,22 @@ inline constexpr KernelSignature table[] = {
         .copying(1, 2)
         .withoutRoom(),
     KernelSignature{"layer_norm",
-                    {inPlace(activation("x", "NF")), weight("w", "1F"), optional(weight("b", "1F"))},
+                    {inPlace(activation("x", "NF")), weight("w", "1G"), optional(weight("b", "1G"))},
                     {activation("y", "NF")}}
-        .under(Rule::Features)
+        .under(Rule::Groups)
         .copying(2)
         .needing(2 * widenedColumn, Per::WeightColumn),
     KernelSignature{"layer_norm_input_gradient",
-                    {activation("x", "NF"), weight("w", "1F"), inPlace(activation("dy", "NF"))},
+                    {activation("x", "NF"), weight("w", "1G"), inPlace(activation("dy", "NF"))},
                     {activation("dx", "NF")}}
-        .under(Rule::Features)
+        .under(Rule::Groups)
         .copying(3)
         .needing(2 * widenedColumn, Per::WeightColumn),
     KernelSignature{
         "layer_norm_weight_gradient",
-        {activation("x", "NF"), activation("dy", "NF"), optional(accumulating(exact("accumulator", "1F"), 0))},
-        {exact("dw", "1F")}}
-        .under(Rule::Features)
+        {activation("x", "NF"), activation("dy", "NF"), optional(accumulating(exact("accumulator", "1G"), 0))},
+        {exact("dw", "1G")}}
+        .under(Rule::Groups)
         .copying(1, 3)
         .withoutRoom(),
     KernelSignature{"rope", {inPlace(activation("x", "NF")), starts()}, {activation("y", "NF")}}
@@ -376,6 +375,17 @@ inline constexpr KernelSignature table[] = {
     elementwiseGradient("gelu_gradient"),
     elementwiseGradient("softcap_gradient"),
     elementwiseGradient("clamp_gradient"),
+    KernelSignature{"xielu",
+                    {inPlace(activation("x", "NF")), weight("alpha_p", "11"), weight("alpha_n", "11")},
+                    {activation("y", "NF")}}
+        .copying(3)
+        .withoutRoom(),
+    KernelSignature{
+        "xielu_gradient",
+        {activation("x", "NF"), inPlace(activation("dy", "NF")), weight("alpha_p", "11"), weight("alpha_n", "11")},
+        {activation("dx", "NF")}}
+        .copying(3)
+        .withoutRoom(),
     KernelSignature{"gated", {activation("gate", "NF"), inPlace(activation("up", "NF"))}, {activation("y", "NF")}}
         .withoutRoom(),
     KernelSignature{"gated_gradient",

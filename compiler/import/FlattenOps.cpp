@@ -92,12 +92,35 @@ LogicalResult TokenFlattener::flattenSlice(nn::OnnxOp node) {
   return success();
 }
 
+/// Heads side by side: all features of each input, which are its heads one after the other.
+LogicalResult TokenFlattener::flattenHeads(nn::OnnxOp node, int64_t axis) {
+  ArrayRef<int64_t> shape = getShape(node.getOutputs()[0]);
+  const int64_t width = shape.back();
+  SmallVector<Value> parts;
+  std::optional<AxisLayout> joined;
+  for (Value input : node.getInputs()) {
+    const Token *x = find(input);
+    const int64_t heads = getShape(input)[axis];
+    if (!x || getRun(*x) != width || features(x->flat) != heads * width || !areHeads(x->layout[axis], heads, width))
+      return emitUnsupported(node) << "only features can be joined";
+    SmallVector<AxisLayout::Pieces> axes(x->layout.getAxes());
+    axes[axis] = {{2, shape[axis], width}};
+    if (joined && *joined != AxisLayout(axes))
+      return emitUnsupported(node) << "its inputs do not lie alike";
+    joined = AxisLayout(axes);
+    parts.push_back(x->flat);
+  }
+  auto flat = nn::ConcatOp::create(builder, node.getLoc(), tokenType(shape[axis] * width), parts, IntegerAttr());
+  define(node, flat, *joined);
+  return success();
+}
+
 /// Features of each head side by side. What all heads have in common comes as an axis that is repeated.
 LogicalResult TokenFlattener::flattenConcat(nn::OnnxOp node) {
   ArrayRef<int64_t> shape = getShape(node.getOutputs()[0]);
   const size_t last = shape.size() - 1;
-  if (getInteger(node, "axis") != static_cast<int64_t>(last))
-    return emitUnsupported(node) << "only features can be joined";
+  if (const int64_t axis = getInteger(node, "axis"); axis != static_cast<int64_t>(last))
+    return flattenHeads(node, axis);
   SmallVector<Value> parts;
   int64_t heads = 1;
   std::optional<AxisLayout> joined; // with heads that lie as far apart as they are wide
@@ -229,8 +252,6 @@ LogicalResult TokenFlattener::flattenNorm(nn::OnnxOp node) {
     return emitUnsupported(node) << "its weight is not a vector of parameters over the last axis";
   if (bias && !isParameterVector(bias, run))
     return emitUnsupported(node) << "its bias is not a vector of parameters over the last axis";
-  if (!isRms && run != features(x->flat))
-    return emitUnsupported(node) << "it is over each head; layer norms are over all features";
   APFloat epsilon = toFloat(getFloat(node, "epsilon", 1e-5));
   Type type = x->flat.getType();
   Value flat =
@@ -253,8 +274,8 @@ LogicalResult TokenFlattener::flattenRotary(nn::OnnxOp node) {
   if (getAttribute(node, "apart"))
     return emitUnsupported(node) << "it parts rotated pairs, and that not of queries and keys alike";
   auto flat = nn::RopeOp::create(builder, node.getLoc(), x->flat.getType(), x->flat, Value(), getRun(*x),
-                                 frequencies.asArrayRef(), toFloat(getFloat(node, "scale", 1)), false,
-                                 getInteger(node, "interleaved") != 0);
+                                 frequencies.asArrayRef(), toFloat(getFloat(node, "scale", 1)),
+                                 getInteger(node, "inverse") != 0, getInteger(node, "interleaved") != 0);
   define(node, flat, x->layout);
   return success();
 }
@@ -281,8 +302,11 @@ LogicalResult TokenFlattener::flattenAttention(nn::OnnxOp node) {
     const Token *x = operands[i] = find(node.getInputs()[i]);
     int64_t run = x && x->layout.getRank() == 4 ? getRun(*x) : 0;
     heads[i] = run ? features(x->flat) / run : 0;
-    if (!run || !isSequence(x->layout[2]) || !(isBatch(x->layout[0])) ||
-        AxisLayout(x->layout.getAxes().slice(1, 1)) != AxisLayout(ArrayRef<AxisLayout::Pieces>({{{2, heads[i], run}}})))
+    ArrayRef<AxisPiece> distinct = run ? x->layout[1] : ArrayRef<AxisPiece>();
+    // Keys and values may have been repeated for the queries that share them.
+    while (i > 0 && !distinct.empty() && distinct.back().axis == AxisLayout::kRepeated)
+      distinct = distinct.drop_back();
+    if (!run || !isSequence(x->layout[2]) || !isBatch(x->layout[0]) || !areHeads(distinct, heads[i], run))
       return emitUnsupported(node) << "its operand " << i << " is not [batch, heads, sequence, width]";
   }
   if (heads[1] != heads[2] || heads[0] % heads[1] || getRun(*operands[0]) != getRun(*operands[1]))
@@ -363,6 +387,9 @@ LogicalResult TokenFlattener::flattenActivation(nn::OnnxOp node) {
     flat = nn::ClampOp::create(builder, node.getLoc(), type, x->flat,
                                dyn_cast_or_null<FloatAttr>(getAttribute(node, "lower")),
                                dyn_cast_or_null<FloatAttr>(getAttribute(node, "upper")));
+  else if (node.getOpType() == "Xielu")
+    flat = nn::XieluOp::create(builder, node.getLoc(), type, x->flat, node.getInputs()[1], node.getInputs()[2],
+                               toFloat(getFloat(node, "beta")), toFloat(getFloat(node, "epsilon")));
   else if (node.getOpType() == "Relu")
     flat = nn::ReluOp::create(builder, node.getLoc(), type, x->flat);
   else

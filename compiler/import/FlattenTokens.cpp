@@ -124,23 +124,24 @@ LogicalResult TokenFlattener::storeWeightsOutByIn() {
 
 LogicalResult TokenFlattener::flattenNode(nn::OnnxOp node) {
   using Method = LogicalResult (TokenFlattener::*)(nn::OnnxOp);
-  Method method = llvm::StringSwitch<Method>(node.getOpType())
-                      .Cases({"Reshape", "Transpose", "Expand"}, &TokenFlattener::flattenView)
-                      .Case("Slice", &TokenFlattener::flattenSlice)
-                      .Case("Concat", &TokenFlattener::flattenConcat)
-                      .Case("Gather", &TokenFlattener::flattenGather)
-                      .Case("Linear", &TokenFlattener::flattenLinear)
-                      .Cases({"RMSNormalization", "LayerNormalization"}, &TokenFlattener::flattenNorm)
-                      .Case("RotaryEmbedding", &TokenFlattener::flattenRotary)
-                      .Case("Attention", &TokenFlattener::flattenAttention)
-                      .Case("Route", &TokenFlattener::flattenRoute)
-                      .Case("ExpertLinear", &TokenFlattener::flattenExpertLinear)
-                      .Case("ExpertSum", &TokenFlattener::flattenExpertSum)
-                      .Cases({"Swish", "Relu", "Gelu", "Softcap", "Tanh", "Clip"}, &TokenFlattener::flattenActivation)
-                      .Case("Pow", &TokenFlattener::flattenSquare)
-                      .Cases({"Add", "Mul", "Gated"}, &TokenFlattener::flattenBinary)
-                      .Cases({"Div", "Neg"}, &TokenFlattener::flattenScaled)
-                      .Default(nullptr);
+  Method method =
+      llvm::StringSwitch<Method>(node.getOpType())
+          .Cases({"Reshape", "Transpose", "Expand"}, &TokenFlattener::flattenView)
+          .Case("Slice", &TokenFlattener::flattenSlice)
+          .Case("Concat", &TokenFlattener::flattenConcat)
+          .Case("Gather", &TokenFlattener::flattenGather)
+          .Case("Linear", &TokenFlattener::flattenLinear)
+          .Cases({"RMSNormalization", "LayerNormalization"}, &TokenFlattener::flattenNorm)
+          .Case("RotaryEmbedding", &TokenFlattener::flattenRotary)
+          .Case("Attention", &TokenFlattener::flattenAttention)
+          .Case("Route", &TokenFlattener::flattenRoute)
+          .Case("ExpertLinear", &TokenFlattener::flattenExpertLinear)
+          .Case("ExpertSum", &TokenFlattener::flattenExpertSum)
+          .Cases({"Swish", "Relu", "Gelu", "Softcap", "Tanh", "Clip", "Xielu"}, &TokenFlattener::flattenActivation)
+          .Case("Pow", &TokenFlattener::flattenSquare)
+          .Cases({"Add", "Mul", "Gated"}, &TokenFlattener::flattenBinary)
+          .Cases({"Div", "Neg"}, &TokenFlattener::flattenScaled)
+          .Default(nullptr);
   if (!method)
     return emitUnsupported(node) << "it is not part of any norm, rotary embedding, activation, linear layer or causal "
                                     "attention that is known";
@@ -202,6 +203,10 @@ bool TokenFlattener::isBatch(ArrayRef<AxisPiece> pieces) const {
 
 bool TokenFlattener::isSequence(ArrayRef<AxisPiece> pieces) const {
   return pieces == ArrayRef<AxisPiece>({1, sequence, 1});
+}
+
+bool TokenFlattener::areHeads(ArrayRef<AxisPiece> pieces, int64_t count, int64_t width) {
+  return count == 1 ? pieces.empty() : pieces == ArrayRef<AxisPiece>({2, count, width});
 }
 
 bool TokenFlattener::areBatchAndSequence(ArrayRef<AxisLayout::Pieces> axes) const {

@@ -33,6 +33,7 @@ private:
   mlir::LogicalResult flattenView(nn::OnnxOp node);
   mlir::LogicalResult flattenSlice(nn::OnnxOp node);
   mlir::LogicalResult flattenConcat(nn::OnnxOp node);
+  mlir::LogicalResult flattenHeads(nn::OnnxOp node, int64_t axis);
   mlir::LogicalResult flattenGather(nn::OnnxOp node);
   mlir::LogicalResult flattenLinear(nn::OnnxOp node);
   mlir::LogicalResult flattenNorm(nn::OnnxOp node);
@@ -69,6 +70,8 @@ private:
   std::optional<AxisLayout> combine(const AxisLayout &a, const AxisLayout &b) const;
   bool isBatch(llvm::ArrayRef<AxisPiece> pieces) const;
   bool isSequence(llvm::ArrayRef<AxisPiece> pieces) const;
+  /// Whether an axis is so many runs of `width` features, one after the other.
+  static bool areHeads(llvm::ArrayRef<AxisPiece> pieces, int64_t count, int64_t width);
 
   mlir::func::FuncOp main;
   mlir::OpBuilder builder;

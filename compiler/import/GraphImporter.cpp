@@ -2,7 +2,8 @@
 //
 // ONNX graph -> module. What depends on constants and positions alone is evaluated on the way, so every shape is known;
 // only constants that an activation meets become ops. A float initializer is a parameter, unless cosines or sines are
-// taken of what is made from it (inverse frequencies) or it is a single number.
+// taken of what is made from it (inverse frequencies) or it is a single number. Those that a softplus is taken of are
+// parameters: each layer has its own.
 #include "compiler/import/GraphImporter.h"
 #include "compiler/import/Evaluate.h"
 #include "compiler/import/MaterializeConstant.h"
@@ -42,25 +43,27 @@ OwningOpRef<ModuleOp> GraphImporter::run() {
   return std::move(module);
 }
 
-/// The names that a cosine or sine is computed from.
-llvm::StringSet<> GraphImporter::findTables() const {
-  llvm::StringSet<> tables;
+/// The names that nodes of these `ops` are computed from; with `through`, by nodes of those alone.
+llvm::StringSet<> GraphImporter::findSources(ArrayRef<StringRef> ops, ArrayRef<StringRef> through) const {
+  llvm::StringSet<> sources;
   const auto &nodes = file.getGraph().node();
   for (int index = nodes.size(); index-- > 0;) {
     const onnx::Node &node = nodes.Get(index);
-    bool leadsToTable = node.op_type() == "Cos" || node.op_type() == "Sin";
-    for (const std::string &output : node.output())
-      leadsToTable |= tables.contains(output);
+    bool leads = llvm::is_contained(ops, node.op_type());
+    if (through.empty() || llvm::is_contained(through, node.op_type()))
+      for (const std::string &output : node.output())
+        leads |= sources.contains(output);
     // A size is no number of what it is the size of.
-    if (leadsToTable && node.op_type() != "Shape" && node.op_type() != "Size")
+    if (leads && node.op_type() != "Shape" && node.op_type() != "Size")
       for (const std::string &input : node.input())
-        tables.insert(input);
+        sources.insert(input);
   }
-  return tables;
+  return sources;
 }
 
 LogicalResult GraphImporter::declareInitializers() {
-  llvm::StringSet<> tables = findTables();
+  llvm::StringSet<> tables = findSources({"Cos", "Sin"}),
+                    bends = findSources({"Softplus"}, {"Mul", "Cast", "Identity"});
   for (const onnx::Tensor &tensor : file.getGraph().initializer()) {
     Entry &entry = entries[tensor.name()];
     if (entry.initializer)
@@ -69,7 +72,8 @@ LogicalResult GraphImporter::declareInitializers() {
     auto count = elementCount({tensor.dims().data(), size_t(tensor.dims_size())});
     if (!count)
       return file.emitError() << "tensor '" << tensor.name() << "' has an impossible shape; export the model again";
-    entry.isParameter = element::kind(tensor.data_type()).value_or(Kind::Float) == Kind::Float && count != 1 &&
+    const bool isNumber = count == 1 && !(tensor.dims_size() > 0 && bends.contains(tensor.name()));
+    entry.isParameter = element::kind(tensor.data_type()).value_or(Kind::Float) == Kind::Float && !isNumber &&
                         !tables.contains(tensor.name());
   }
   return success();

@@ -38,7 +38,8 @@ private:
                             llvm::ArrayRef<HostTensor> results);
   mlir::LogicalResult checkShape(const OnnxNode &node, llvm::StringRef output);
   void release(llvm::StringRef name);
-  llvm::StringSet<> findTables() const;
+  llvm::StringSet<> findSources(llvm::ArrayRef<llvm::StringRef> ops,
+                                llvm::ArrayRef<llvm::StringRef> through = {}) const;
 
   // What a node reads and makes.
   mlir::FailureOr<Entries> gatherInputs(const OnnxNode &node);

@@ -11,7 +11,8 @@ using namespace mebp;
 
 static bool isUnary(StringRef op) {
   return llvm::is_contained(
-      {"Neg", "Abs", "Exp", "Log", "Sqrt", "Reciprocal", "Sigmoid", "Tanh", "Erf", "Relu", "Not", "IsNaN"}, op);
+      {"Neg", "Abs", "Exp", "Log", "Sqrt", "Reciprocal", "Sigmoid", "Tanh", "Erf", "Relu", "Softplus", "Not", "IsNaN"},
+      op);
 }
 
 LogicalResult GraphImporter::importElementwise(const OnnxNode &node, Entries &inputs) {

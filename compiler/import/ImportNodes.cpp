@@ -4,6 +4,7 @@
 // views are Reshape, operands that must be constants become attributes, and what changes nothing vanishes.
 #include "compiler/import/GraphImporter.h"
 #include "compiler/import/MaterializeConstant.h"
+#include "compiler/import/OnnxMatchers.h"
 #include "compiler/import/ResultShapes.h"
 
 #include "llvm/ADT/StringSwitch.h"
@@ -43,7 +44,7 @@ LogicalResult GraphImporter::importOp(const OnnxNode &node, Entries &inputs) {
           .Cases({"Where", "IsNaN"}, &GraphImporter::importElementwise)
           .Case("Clip", &GraphImporter::importClip)
           .Cases({"Neg", "Abs", "Exp", "Log", "Sqrt", "Reciprocal"}, &GraphImporter::importElementwise)
-          .Cases({"Sigmoid", "Tanh", "Erf", "Relu"}, &GraphImporter::importElementwise)
+          .Cases({"Sigmoid", "Tanh", "Erf", "Relu", "Softplus"}, &GraphImporter::importElementwise)
           .Cases({"Gelu", "Softmax", "LayerNormalization", "RMSNormalization"}, &GraphImporter::importLikeFirst)
           .Cases({"RotaryEmbedding", "Attention"}, &GraphImporter::importLikeFirst)
           .Default(nullptr);
@@ -72,6 +73,12 @@ LogicalResult GraphImporter::importCast(const OnnxNode &node, Entries &inputs) {
     to = element::kind(static_cast<int>(node.getInteger("to", 0)));
   bool keeps = node.getOp() == "Identity" || (to && tensorType(&context, {}, *to).getElementType() == from) ||
                (node.getOp() == "CastLike" && inputs.size() == 2 && getType(*inputs[1]).getElementType() == from);
+  // A whole number beside an activation, as the 1 of exp(x) − 1.
+  if (node.getOp() == "CastLike" && inputs.size() == 2 && inputs[0]->constant && from.isInteger(64) &&
+      getType(*inputs[1]).getElementType().isF32()) {
+    define(node.getProto().output(0), HostTensor{Kind::Float, inputs[0]->constant->shape, inputs[0]->constant->data});
+    return success();
+  }
   // A router hides experts by numbers that are 0 or 1.
   if (to == Kind::Boolean && from.isF32())
     return defineCast(node, *inputs[0]);
@@ -295,7 +302,8 @@ LogicalResult GraphImporter::importGather(const OnnxNode &node, Entries &inputs)
   return success();
 }
 
-/// x[[i]], which torch writes for one element of an axis that stays: a slice of the first axis.
+/// x[[i]], which torch writes for one element of an axis that stays: a slice of the first axis, or of the one that was
+/// turned there for it.
 LogicalResult GraphImporter::importGatherND(const OnnxNode &node, Entries &inputs) {
   const HostTensor *index = getConstant(inputs, 1);
   RankedTensorType type = getType(*inputs[0]);
@@ -306,11 +314,19 @@ LogicalResult GraphImporter::importGatherND(const OnnxNode &node, Entries &input
   Value value = getValue(node, *inputs[0]);
   if (!value)
     return failure();
-  Extents shape(type.getShape());
-  shape[0] = 1;
-  define(node.getProto().output(0), emit(node, "Slice", value, shape, type.getElementType(),
-                                         {builder.getNamedAttr("axis", builder.getI64IntegerAttr(0)),
-                                          builder.getNamedAttr("start", builder.getI64IntegerAttr(*start))}));
+  // All slices of one value become one split.
+  nn::OnnxOp turn = getNode(value, "Transpose");
+  auto turned = turn ? cast<DenseI64ArrayAttr>(getAttribute(turn, "perm")) : DenseI64ArrayAttr();
+  Value source = turn ? turn.getInputs()[0] : value;
+  const int64_t axis = turn ? turned[0] : 0;
+  Extents sliced(mebp::getShape(source)), shape(type.getShape());
+  sliced[axis] = shape[0] = 1;
+  Value slice = emit(node, "Slice", source, sliced, type.getElementType(),
+                     {builder.getNamedAttr("axis", builder.getI64IntegerAttr(axis)),
+                      builder.getNamedAttr("start", builder.getI64IntegerAttr(*start))});
+  if (turn)
+    slice = emit(node, "Transpose", slice, shape, type.getElementType(), builder.getNamedAttr("perm", turned));
+  define(node.getProto().output(0), slice);
   return success();
 }
 

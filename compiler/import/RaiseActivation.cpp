@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Silu and gelu as their formulas are spelled out, and the gated units made with them.
+// Silu, gelu and xIELU as their formulas are spelled out, and the gated units made with activations and sigmoids.
 #include "compiler/import/OnnxMatchers.h"
 
 #include <cmath>
@@ -112,16 +112,114 @@ struct RaiseSoftcap : NodePattern {
   }
 };
 
+/// xIELU: Where(x > 0, P x x + beta x, N (exp(min(x, epsilon)) − 1 − x) + beta x) with P = softplus(alpha_p) and
+/// N = beta + softplus(alpha_n) of parameters of one element.
+struct RaiseXielu : NodePattern {
+  explicit RaiseXielu(MLIRContext *context) : NodePattern(context, "Where") {}
+  bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
+    nn::OnnxOp test = getNode(root.getInputs()[0], "Greater");
+    if (!test || !isSplat(test.getInputs()[1], 0))
+      return false;
+    Value x = test.getInputs()[0];
+    auto above = matchBesideLine(root.getInputs()[1], x), below = matchBesideLine(root.getInputs()[2], x);
+    if (!above || !below || above->beta != below->beta || getShape(x) != getShape(root.getOutputs()[0]))
+      return false;
+    Value alphaP = matchSquare(above->bent, x);
+    std::optional<Exponential> exponential = matchExponential(below->bent, x, below->beta);
+    if (!alphaP || !exponential || exponential->epsilon > 0)
+      return false;
+    auto number = [&](double value) { return rewriter.getF32FloatAttr(static_cast<float>(value)); };
+    replaceByNode(rewriter, root, "Xielu", {x, alphaP, exponential->alpha},
+                  {rewriter.getNamedAttr("beta", number(above->beta)),
+                   rewriter.getNamedAttr("epsilon", number(exponential->epsilon))});
+    return true;
+  }
+
+private:
+  struct BesideLine {
+    Value bent;
+    double beta;
+  };
+  struct Exponential {
+    Value alpha;
+    double epsilon;
+  };
+
+  /// What is added to beta x.
+  static std::optional<BesideLine> matchBesideLine(Value value, Value x) {
+    std::optional<BesideLine> result;
+    matchEitherWay(getNode(value, "Add"), [&](Value bent, Value line) {
+      Product product = expandProduct(line, x);
+      if (product.factors.size() != 1 || product.factors[0] != x)
+        return false;
+      result = {bent, product.constant};
+      return true;
+    });
+    return result;
+  }
+
+  /// The parameter whose softplus is multiplied with x twice.
+  static Value matchSquare(Value value, Value x) {
+    Product product = expandProduct(value, x);
+    if (product.constant != 1 || product.factors.size() != 3 || llvm::count(product.factors, x) != 2)
+      return {};
+    return matchSoftplus(*llvm::find_if(product.factors, [&](Value factor) { return factor != x; }));
+  }
+
+  /// Of N (exp(min(x, epsilon)) − 1 − x).
+  static std::optional<Exponential> matchExponential(Value value, Value x, double beta) {
+    std::optional<Exponential> result;
+    matchEitherWay(getNode(value, "Mul"), [&](Value curve, Value factor) {
+      Value alpha;
+      matchEitherWay(getNode(factor, "Add"), [&](Value softplus, Value offset) {
+        alpha = isSplat(offset, beta) ? matchSoftplus(softplus) : Value();
+        return bool(alpha);
+      });
+      nn::OnnxOp beyondLine = alpha ? getNode(curve, "Sub") : nn::OnnxOp();
+      nn::OnnxOp beyondOne =
+          beyondLine && beyondLine.getInputs()[1] == x ? getNode(beyondLine.getInputs()[0], "Sub") : nn::OnnxOp();
+      nn::OnnxOp exponential =
+          beyondOne && isSplat(beyondOne.getInputs()[1], 1) ? getNode(beyondOne.getInputs()[0], "Exp") : nn::OnnxOp();
+      return exponential && matchEitherWay(getNode(exponential.getInputs()[0], "Min"), [&](Value bounded, Value bound) {
+               auto epsilon = getSplat(bound);
+               if (bounded != x || !epsilon)
+                 return false;
+               result = {alpha, *epsilon};
+               return true;
+             });
+    });
+    return result;
+  }
+
+  /// The parameter p of softplus(p), which torch spells Where(p > 20, p, softplus(p)): they differ by no bit there.
+  static Value matchSoftplus(Value value) {
+    nn::OnnxOp where = getNode(value, "Where");
+    nn::OnnxOp test = where ? getNode(where.getInputs()[0], "Greater") : nn::OnnxOp();
+    Scaled inner = stripScale(where ? where.getInputs()[2] : value);
+    nn::OnnxOp softplus = inner.factor == 1 ? getNode(inner.source, "Softplus") : nn::OnnxOp();
+    Scaled parameter = softplus ? stripScale(softplus.getInputs()[0]) : Scaled();
+    if (!softplus || parameter.factor != 1 || !isParameterVector(parameter.source, 1))
+      return {};
+    if (!where)
+      return parameter.source;
+    auto threshold = test ? getSplat(test.getInputs()[1]) : std::nullopt;
+    bool isSame = threshold && *threshold >= 20 && stripScale(test.getInputs()[0]).source == parameter.source &&
+                  where.getInputs()[1] == parameter.source;
+    return isSame ? parameter.source : Value();
+  }
+};
+
 /// f(gate) · up, with the factor that a Swish has.
 struct RaiseGated : NodePattern {
   explicit RaiseGated(MLIRContext *context) : NodePattern(context, "Mul") {}
   bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
     return matchEitherWay(root, [&](Value activated, Value up) {
       nn::OnnxOp silu = getNode(activated, "Swish"), gelu = getNode(activated, "Gelu");
-      if ((!silu && !gelu) || !activated.hasOneUse() || !up.getDefiningOp<nn::OnnxOp>() ||
+      nn::OnnxOp sigmoid = getNode(activated, "Sigmoid");
+      if ((!silu && !gelu && !sigmoid) || !activated.hasOneUse() || !up.getDefiningOp<nn::OnnxOp>() ||
           getShape(up) != getShape(activated))
         return false;
-      StringRef activation = silu ? "silu" : "gelu";
+      StringRef activation = silu ? "silu" : gelu ? "gelu" : "sigmoid";
       if (gelu)
         if (auto form = gelu.getNodeAttributesAttr())
           if (auto approximate = form.getAs<StringAttr>("approximate"); approximate && approximate == "tanh")
@@ -130,7 +228,7 @@ struct RaiseGated : NodePattern {
           rewriter.getNamedAttr("activation", rewriter.getStringAttr(activation))};
       if (Attribute factor = silu ? getAttribute(silu, "factor") : Attribute())
         attributes.push_back(rewriter.getNamedAttr("factor", factor));
-      replaceByNode(rewriter, root, "Gated", {(silu ? silu : gelu).getInputs()[0], up}, attributes);
+      replaceByNode(rewriter, root, "Gated", {activated.getDefiningOp<nn::OnnxOp>().getInputs()[0], up}, attributes);
       return true;
     });
   }
@@ -140,7 +238,7 @@ struct RaiseGated : NodePattern {
 
 void mebp::populateRaiseActivation(RewritePatternSet &patterns) {
   MLIRContext *context = patterns.getContext();
-  patterns.add<RaiseSilu, RaiseSoftcap, RaiseGated>(context);
+  patterns.add<RaiseSilu, RaiseSoftcap, RaiseXielu, RaiseGated>(context);
   patterns.add<RaiseGelu>(context, "Erf", "none");
   patterns.add<RaiseGelu>(context, "Tanh", "tanh");
 }

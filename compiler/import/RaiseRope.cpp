@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rotary embeddings: RotaryEmbedding(x) {frequencies, scale, position_axis, interleaved, apart}, the axis counted from
-// the back. Pairs lie in halves, or one after the other; of those, `apart` are in halves afterwards.
+// Rotary embeddings: RotaryEmbedding(x) {frequencies, scale, position_axis, interleaved, apart, inverse}, the axis
+// counted from the back. Pairs lie in halves, or one after the other; of those, `apart` are in halves afterwards.
 #include "compiler/import/OnnxMatchers.h"
 
 using namespace mlir;
@@ -31,7 +31,7 @@ bool haveEqualHalves(ArrayRef<float> frequencies) {
 }
 
 void replaceByRope(PatternRewriter &rewriter, nn::OnnxOp root, Value x, ArrayRef<float> frequencies,
-                   nn::RotaryTableOp table, bool interleaved = false, bool apart = false) {
+                   nn::RotaryTableOp table, bool interleaved = false, bool apart = false, bool inverse = false) {
   SmallVector<NamedAttribute> attributes = {
       rewriter.getNamedAttr("frequencies", rewriter.getDenseF32ArrayAttr(frequencies)),
       rewriter.getNamedAttr("scale", rewriter.getFloatAttr(rewriter.getF32Type(), table.getScale())),
@@ -40,6 +40,8 @@ void replaceByRope(PatternRewriter &rewriter, nn::OnnxOp root, Value x, ArrayRef
     attributes.push_back(rewriter.getNamedAttr("interleaved", rewriter.getI64IntegerAttr(1)));
   if (apart)
     attributes.push_back(rewriter.getNamedAttr("apart", rewriter.getUnitAttr()));
+  if (inverse)
+    attributes.push_back(rewriter.getNamedAttr("inverse", rewriter.getI64IntegerAttr(1)));
   replaceByNode(rewriter, root, "RotaryEmbedding", x, attributes);
 }
 
@@ -93,20 +95,31 @@ Value matchRotatedPairs(Value value) {
   return even && odd == even && getShape(even) == shape ? even : Value();
 }
 
-/// The x of Concat(−x₂, x₁), x = [x₁, x₂] in halves.
-Value matchRotatedHalves(Value value) {
+struct RotatedHalves {
+  Value x;
+  bool isInverse = false;
+};
+
+/// The x of Concat(−x₂, x₁), x = [x₁, x₂] in halves; of Concat(x₂, −x₁), by which it is turned the other way.
+RotatedHalves matchRotatedHalves(Value value) {
   nn::OnnxOp concat = getNode(value, "Concat");
   int64_t rank = getShape(value).size();
   if (!concat || concat.getInputs().size() != 2 || getInteger(concat, "axis") != rank - 1)
     return {};
-  nn::OnnxOp negated = getNode(concat.getInputs()[0], "Neg");
-  auto second = negated ? getPartOfLastAxis(negated.getInputs()[0]) : std::nullopt;
-  auto first = getPartOfLastAxis(concat.getInputs()[1]);
+  Value front = concat.getInputs()[0], back = concat.getInputs()[1];
+  nn::OnnxOp negated = getNode(front, "Neg");
+  const bool isInverse = !negated;
+  if (isInverse)
+    negated = getNode(back, "Neg");
+  if (!negated)
+    return {};
+  (isInverse ? back : front) = negated.getInputs()[0];
+  auto second = getPartOfLastAxis(front), first = getPartOfLastAxis(back);
   int64_t half = getShape(value).back() / 2;
   if (!first || !second || first->source != second->source || first->start != 0 || first->size != half ||
       second->start != half || second->size != half || getShape(first->source) != getShape(value))
     return {};
-  return first->source;
+  return {first->source, isInverse};
 }
 
 /// x cos + rotate(x) sin.
@@ -127,12 +140,14 @@ struct RaiseRotatedSum : NodePattern {
         replaceByRope(rewriter, root, x, *ofPairs, cosines, /*interleaved=*/true);
         return true;
       }
-      if (matchRotatedHalves(y) != x)
+      RotatedHalves halves = matchRotatedHalves(y);
+      if (halves.x != x)
         return false;
       if (!haveEqualHalves(frequencies) || static_cast<int64_t>(frequencies.size()) != getShape(x).back() ||
           getShape(x) != getShape(root.getOutputs()[0]))
         return false;
-      replaceByRope(rewriter, root, x, frequencies.take_front(frequencies.size() / 2), cosines);
+      replaceByRope(rewriter, root, x, frequencies.take_front(frequencies.size() / 2), cosines, /*interleaved=*/false,
+                    /*apart=*/false, halves.isInverse);
       return true;
     });
   }

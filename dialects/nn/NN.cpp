@@ -150,10 +150,16 @@ template <typename Op> LogicalResult checkAttentionGradient(Op op) {
   return checkHeads(op, op.getQ(), op.getK(), op.getV(), op.getO(), op.getLse(), op.getHeads(), op.getKvHeads());
 }
 
-LogicalResult checkGate(Operation *op, StringRef activation) {
-  if (activation == "silu" || activation == "gelu" || activation == "gelu_tanh")
+LogicalResult checkXielu(Operation *op, const APFloat &epsilon) {
+  if (epsilon.isFinite() && (epsilon.isNegative() || epsilon.isZero()))
     return success();
-  return op->emitOpError() << "has activation '" << activation << "'; known are silu, gelu and gelu_tanh";
+  return op->emitOpError() << "has an epsilon of " << epsilon.convertToFloat() << "; 0 or a number below is needed";
+}
+
+LogicalResult checkGate(Operation *op, StringRef activation) {
+  if (llvm::is_contained({"silu", "gelu", "gelu_tanh", "sigmoid"}, activation))
+    return success();
+  return op->emitOpError() << "has activation '" << activation << "'; known are silu, gelu, gelu_tanh and sigmoid";
 }
 
 } // namespace
@@ -197,6 +203,9 @@ LogicalResult LinearInputGradientOp::verify() { return checkLow(*this, getLow(),
 LogicalResult RmsNormOp::verify() { return checkNorm(*this, getX(), getWeight()); }
 LogicalResult RmsNormInputGradientOp::verify() { return checkNorm(*this, getX(), getWeight()); }
 LogicalResult RmsNormWeightGradientOp::verify() { return checkNorm(*this, getX(), getResult()); }
+LogicalResult LayerNormOp::verify() { return checkNorm(*this, getX(), getWeight()); }
+LogicalResult LayerNormInputGradientOp::verify() { return checkNorm(*this, getX(), getWeight()); }
+LogicalResult LayerNormWeightGradientOp::verify() { return checkNorm(*this, getX(), getResult()); }
 LogicalResult RopeOp::verify() {
   int64_t size = getHeadDim();
   if (size <= 0 || features(getX()) % size)
@@ -244,6 +253,8 @@ LogicalResult SoftcapOp::verify() { return checkSoftcap(*this, getSoftcap()); }
 LogicalResult SoftcapGradientOp::verify() { return checkSoftcap(*this, getSoftcap()); }
 LogicalResult ClampOp::verify() { return checkBounds(*this); }
 LogicalResult ClampGradientOp::verify() { return checkBounds(*this); }
+LogicalResult XieluOp::verify() { return checkXielu(*this, getEpsilon()); }
+LogicalResult XieluGradientOp::verify() { return checkXielu(*this, getEpsilon()); }
 LogicalResult GatedOp::verify() { return checkGate(*this, getActivation()); }
 LogicalResult GatedGradientOp::verify() { return checkGate(*this, getActivation()); }
 LogicalResult SplitOp::verify() { return checkParts(*this, getX(), "x", getResults(), getGroups().value_or(1)); }

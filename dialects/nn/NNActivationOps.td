@@ -56,9 +56,30 @@ def NN_ClampGradientOp : NN_ActivationGradientOp<"clamp_gradient", "dx = dy wher
   let hasVerifier = 1;
 }
 
+def NN_XieluOp : NN_KernelOp<"xielu", [Differentiable]> {
+  let summary = "Integrated exponential linear unit (xIELU)";
+  let description = [{
+    y = beta x + softplus(alpha_p) x² where x > 0, else beta x + (beta + softplus(alpha_n)) (exp(min(x, epsilon)) − 1 − x).
+    alpha_p, alpha_n [1], epsilon at most 0. There is no rule for the alphas.
+  }];
+  let arguments = (ins Tokens:$x, Vector:$alpha_p, Vector:$alpha_n, F32Attr:$beta, F32Attr:$epsilon);
+  let results = (outs Tokens:$result);
+  let hasVerifier = 1;
+}
+def NN_XieluGradientOp : NN_KernelOp<"xielu_gradient"> {
+  let summary = "The cotangent of xielu's input";
+  let description = [{
+    dx = dy (beta + 2 softplus(alpha_p) x) where x > 0, else dy (beta + (beta + softplus(alpha_n)) (e − 1)) with e = exp(x)
+    where x < epsilon, else 0.
+  }];
+  let arguments = (ins Tokens:$x, Tokens:$dy, Vector:$alpha_p, Vector:$alpha_n, F32Attr:$beta, F32Attr:$epsilon);
+  let results = (outs Tokens:$result);
+  let hasVerifier = 1;
+}
+
 def NN_GatedOp : NN_KernelOp<"gated", [Differentiable, SameOperandsAndResultShape]> {
   let summary = "A gated unit: SwiGLU, GeGLU";
-  let description = "y = f(gate) · up, with f = silu, gelu or gelu_tanh.";
+  let description = "y = f(gate) · up, with f = silu, gelu, gelu_tanh or sigmoid.";
   let arguments = (ins Tokens:$gate, Tokens:$up, StrAttr:$activation);
   let results = (outs Tokens:$result);
   let hasVerifier = 1;

@@ -5,6 +5,7 @@
 #include "dialects/nn/NN.h"
 
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 using namespace mebp::nn;
@@ -71,8 +72,13 @@ LogicalResult LayerNormOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cot
   if (wanted.test(1))
     gradients[1] = LayerNormWeightGradientOp::create(builder, getLoc(), getWeight().getType(), getX(), cotangents[0],
                                                      Value(), getEpsilonAttr());
-  if (getBias() && wanted.test(2))
-    gradients[2] = BiasGradientOp::create(builder, getLoc(), getBias().getType(), cotangents[0], Value());
+  if (getBias() && wanted.test(2)) {
+    Value dy = cotangents[0];
+    if (features(getBias()) != features(dy)) // each group has added it
+      dy = RepeatGradientOp::create(builder, getLoc(),
+                                    getTokensType(features(getBias()), getElementTypeOrSelf(dy.getType())), dy);
+    gradients[2] = BiasGradientOp::create(builder, getLoc(), getBias().getType(), dy, Value());
+  }
   return success();
 }
 
@@ -150,6 +156,15 @@ LogicalResult ClampOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotange
                                      MutableArrayRef<Value> gradients) {
   gradients[0] = ClampGradientOp::create(builder, getLoc(), getX().getType(), getX(), cotangents[0], getLowerAttr(),
                                          getUpperAttr());
+  return success();
+}
+
+LogicalResult XieluOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
+                                     MutableArrayRef<Value> gradients) {
+  if (wanted.test(1) || wanted.test(2))
+    return emitError("'nn.xielu' has no gradient rule for its alphas; leave them frozen");
+  gradients[0] = XieluGradientOp::create(builder, getLoc(), getX().getType(), getX(), cotangents[0], getAlphaP(),
+                                         getAlphaN(), getBetaAttr(), getEpsilonAttr());
   return success();
 }
 

@@ -55,7 +55,7 @@ def NN_OnnxOp : Op<NN_Dialect, "onnx", [Pure]> {
   let summary = "An ONNX node that is not an nn op yet";
   let description = [{
     Exists between the import passes only, at the static shapes of the file, with ONNX's name and meaning; raising adds
-    `Linear` (x, weight, bias), `Gated` (gate, up), and folds into RotaryEmbedding, Attention and RMSNormalization what
+    `Linear` (x, weight, bias), `Gated` (gate, up), `Xielu` (x, alpha_p, alpha_n), and folds into RotaryEmbedding, Attention and RMSNormalization what
     ONNX spells out around them. A node that is still there when import ends is an error that names it.
   }];
   let arguments = (ins StrAttr:$op_type, Variadic<AnyType>:$inputs, OptionalAttr<DictionaryAttr>:$node_attributes);
@@ -270,30 +270,37 @@ def NN_RmsNormWeightGradientOp : NN_KernelOp<"rms_norm_weight_gradient"> {
 }
 
 def NN_LayerNormOp : NN_KernelOp<"layer_norm", [Differentiable]> {
-  let summary = "Layer norm";
+  let summary = "Layer norm, over all features or over each group of them";
   let description = [{
-    n = (x − mean) / sqrt(var + epsilon), y = n (weight_offset + w) + b. x, y [B,T,F], w, b [F].
+    For each group of G = size(w) features: n = (x − mean) / sqrt(var + epsilon), y = n (weight_offset + w) + b. G
+    divides F: a norm of every head has G = head size. x, y [B,T,F], w, b [G].
   }];
   let arguments = (ins Tokens:$x, Vector:$weight, Optional<Vector>:$bias, F32Attr:$epsilon,
                        OptionalAttr<F32Attr>:$weight_offset);
   let results = (outs Tokens:$result);
+  let hasVerifier = 1;
 }
 
 def NN_LayerNormInputGradientOp : NN_KernelOp<"layer_norm_input_gradient"> {
   let summary = "The cotangent of a layer norm's input";
   let description = [{
-    With u = dy (weight_offset + w): dx = (u − mean(u) − n mean(u n)) / sqrt(var + epsilon).
+    With n as in nn.layer_norm, u = dy (weight_offset + w): dx = (u − mean(u) − n mean(u n)) / sqrt(var + epsilon),
+    group by group.
   }];
   let arguments = (ins Tokens:$x, Vector:$weight, Tokens:$dy, F32Attr:$epsilon,
                        OptionalAttr<F32Attr>:$weight_offset);
   let results = (outs Tokens:$result);
+  let hasVerifier = 1;
 }
 
 def NN_LayerNormWeightGradientOp : NN_KernelOp<"layer_norm_weight_gradient"> {
   let summary = "The gradient of a layer norm's weight";
-  let description = "With n as in nn.layer_norm: dw = accumulator + dy n summed over batch and sequence. dw [F].";
+  let description = [{
+    With n as in nn.layer_norm, group by group: dw = accumulator + dy n summed over batch, sequence and groups. dw [G].
+  }];
   let arguments = (ins Tokens:$x, Tokens:$dy, Optional<Vector>:$accumulator, F32Attr:$epsilon);
   let results = (outs Vector:$result);
+  let hasVerifier = 1;
 }
 
 def NN_RopeOp : NN_KernelOp<"rope", [Differentiable]> {

@@ -7,12 +7,13 @@ import struct
 from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import BinaryIO
 
 import numpy as np
 
 from mebp.element_types import ELEMENT_TYPES, STORED_TYPES
 from mebp.errors import Error
-from mebp.exporter.checkpoint import read_header
+from mebp.exporter.checkpoint import StoredTensor, read_header
 from mebp.files import open_regular
 
 
@@ -73,14 +74,23 @@ def each_tensor(path: Path, advice: str, names: Container[str] | None = None) ->
     header = read_header(path)
     with open_regular(path, advice) as file:
         for name, tensor in header.items():
-            if names is not None and name not in names:
-                continue
-            if tensor.dtype not in STORED_TYPES:
-                raise Error(f"{path}: '{name}' is stored as {tensor.dtype}; save it in F32, BF16 or F16")
-            if tensor.length != math.prod(tensor.shape) * STORED_TYPES[tensor.dtype].bytes:
-                raise Error(f"{path}: '{name}' has {tensor.length} bytes for its shape; {advice}")
-            file.seek(tensor.offset)
-            yield name, _widen(file.read(tensor.length), tensor.dtype).reshape(tensor.shape)
+            if names is None or name in names:
+                yield name, _read(file, name, tensor, advice)
+
+
+def read_stored(name: str, tensor: StoredTensor, advice: str) -> np.ndarray:
+    """One tensor, in float32."""
+    with open_regular(tensor.file, advice) as file:
+        return _read(file, name, tensor, advice)
+
+
+def _read(file: BinaryIO, name: str, tensor: StoredTensor, advice: str) -> np.ndarray:
+    if tensor.dtype not in STORED_TYPES:
+        raise Error(f"{tensor.file}: '{name}' is stored as {tensor.dtype}; save it in F32, BF16 or F16")
+    if tensor.length != math.prod(tensor.shape) * STORED_TYPES[tensor.dtype].bytes:
+        raise Error(f"{tensor.file}: '{name}' has {tensor.length} bytes for its shape; {advice}")
+    file.seek(tensor.offset)
+    return _widen(file.read(tensor.length), tensor.dtype).reshape(tensor.shape)
 
 
 def _widen(stored: bytes, dtype: str) -> np.ndarray:

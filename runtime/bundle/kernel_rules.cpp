@@ -134,7 +134,6 @@ Status checkRoom(const KernelShape &shape, const format::KernelSignature &signat
 Status checkRule(const KernelShape &shape, const format::KernelSignature &signature) {
   switch (signature.rule) {
   case format::Rule::None:
-  case format::Rule::Features:
     return Status();
   case format::Rule::LowRank:
     return checkLowRank(shape, signature);

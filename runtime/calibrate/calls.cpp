@@ -163,10 +163,13 @@ private:
     const Attributes bounds = {{"lower", -7.0}, {"upper", 7.0}};
     add(rows, "clamp", "", {full()}, {out()}, bounds);
     add(rows, "clamp_gradient", "", {full(), full()}, {out()}, bounds);
+    const Attributes bend = {{"beta", 0.5}, {"epsilon", -1e-6}};
+    add(rows, "xielu", "", {full(), exact(1, 1), exact(1, 1)}, {out()}, bend);
+    add(rows, "xielu_gradient", "", {full(), full(), exact(1, 1), exact(1, 1)}, {out()}, bend);
     for (const char *binary : {"silu_gradient", "relu_gradient", "gelu_gradient", "add", "multiply"})
       add(rows, binary, "", {full(), full()}, {out()});
     add(rows, "fill", "", {}, {out()});
-    for (const char *activation : {"silu", "gelu", "gelu_tanh"}) {
+    for (const char *activation : {"silu", "gelu", "gelu_tanh", "sigmoid"}) {
       const Attributes gate = {{"activation", 0, {}, activation}};
       add(rows, "gated", activation, {full(), full()}, {out()}, gate);
       add(rows, "gated_gradient", activation, {full(), full(), full()}, {out(), out()}, gate);

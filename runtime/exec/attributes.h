@@ -8,13 +8,14 @@
 
 namespace mebp {
 
-enum class Activation : uint8_t { Silu, Gelu, GeluTanh, Relu };
+enum class Activation : uint8_t { Silu, Gelu, GeluTanh, Relu, Sigmoid };
 enum class Score : uint8_t { Softmax, Sigmoid, SoftmaxOfChosen };
 
 // Every attribute that a kernel may have, read once when the program is loaded.
 struct Attributes {
   float alpha = 1.0f;
   float lowAlpha = 1.0f;
+  float beta = 0.0f;
   float epsilon = 0.0f;
   float weightOffset = 0.0f;
   float scale = 1.0f;

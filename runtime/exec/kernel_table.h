@@ -42,7 +42,7 @@ public:
   }
 
 private:
-  NamedKernel<Kernel> entries[12] = {};
+  NamedKernel<Kernel> entries[16] = {};
   size_t count = 0;
 };
 

@@ -23,6 +23,8 @@ static Status readActivation(const std::string &name, Activation &out) {
     out = Activation::Gelu;
   else if (name == "gelu_tanh")
     out = Activation::GeluTanh;
+  else if (name == "sigmoid")
+    out = Activation::Sigmoid;
   else
     return failure(MEBP_UNSUPPORTED, "activation '%s' is not known to this runtime; use a newer one", name.c_str());
   return Status();
@@ -52,6 +54,8 @@ static Status readAttribute(const format::Attribute &attribute, Attributes &out)
     out.alpha = number;
   else if (name == "low_alpha")
     out.lowAlpha = number;
+  else if (name == "beta")
+    out.beta = number;
   else if (name == "epsilon")
     out.epsilon = number;
   else if (name == "weight_offset")

@@ -76,13 +76,14 @@ TEST(BackendKernels, Norms) {
       expectAgreementInBoth({"rms_norm", {rows(36), w}, {rows(36)}, attributes});
       expectAgreementInBoth({"rms_norm_input_gradient", {rows(36), w, rows(36)}, {rows(36)}, attributes});
     }
-    Matrix w = {1, 36, storage};
-    expectAgreementInBoth({"layer_norm", {rows(36), w, w}, {rows(36)}, {{"epsilon", 1e-5}}});
-    expectAgreementInBoth({"layer_norm", {rows(36), w}, {rows(36)}, {{"epsilon", 1e-5}}});
-    expectAgreementInBoth({"layer_norm", {rows(36), w}, {rows(36)}, {{"epsilon", 1e-5}, {"weight_offset", 1}}});
-    expectAgreementInBoth(
-        {"layer_norm_input_gradient", {rows(36), w, rows(36)}, {rows(36)}, {{"epsilon", 1e-5}, {"weight_offset", 1}}});
-    expectAgreementInBoth({"layer_norm_input_gradient", {rows(36), w, rows(36)}, {rows(36)}, {{"epsilon", 1e-5}}});
+    for (uint64_t group : {36, 12})
+      for (double offset : {0, 1}) {
+        Matrix w = {1, group, storage};
+        std::vector<Attribute> attributes = {{"epsilon", 1e-5}, {"weight_offset", offset}};
+        expectAgreementInBoth({"layer_norm", {rows(36), w, w}, {rows(36)}, attributes});
+        expectAgreementInBoth({"layer_norm", {rows(36), w}, {rows(36)}, attributes});
+        expectAgreementInBoth({"layer_norm_input_gradient", {rows(36), w, rows(36)}, {rows(36)}, attributes});
+      }
   }
 }
 
@@ -95,9 +96,11 @@ TEST(BackendKernels, ParameterGradients) {
   std::vector<Attribute> epsilon = {{"epsilon", 1e-5}};
   expectAgreementInBoth({"rms_norm_weight_gradient", {rows(36), rows(36)}, {dw}, epsilon});
   expectAgreementInBoth({"rms_norm_weight_gradient", {rows(36), rows(36), dw}, {accumulating(dw, 2)}, epsilon});
-  Matrix wide = {1, 36};
-  expectAgreementInBoth({"layer_norm_weight_gradient", {rows(36), rows(36)}, {wide}, epsilon});
-  expectAgreementInBoth({"layer_norm_weight_gradient", {rows(36), rows(36), wide}, {accumulating(wide, 2)}, epsilon});
+  for (const Matrix &sum : {Matrix{1, 36}, dw}) {
+    expectAgreementInBoth({"layer_norm_weight_gradient", {rows(36), rows(36)}, {sum}, epsilon});
+    expectAgreementInBoth({"layer_norm_weight_gradient", {rows(36), rows(36), sum}, {accumulating(sum, 2)}, epsilon});
+  }
+  const Matrix wide = {1, 36};
   expectAgreementInBoth({"bias_gradient", {rows(36)}, {wide}});
   expectAgreementInBoth({"bias_gradient", {rows(36), wide}, {accumulating(wide, 1)}});
   expectAgreementInBoth({"embedding_weight_gradient", {ids, rows(36)}, {table}});
@@ -186,7 +189,10 @@ TEST(BackendKernels, Activations) {
     expectAgreementInBoth({"clamp", {rows(37)}, {rows(37)}, bounds});
     expectAgreementInBoth({"clamp_gradient", {rows(37), rows(37)}, {rows(37)}, bounds});
   }
-  for (const char *activation : {"silu", "gelu", "gelu_tanh"}) {
+  const std::vector<Attribute> bend = {{"beta", 0.5}, {"epsilon", -1e-6}};
+  expectAgreementInBoth({"xielu", {rows(37), {1, 1}, {1, 1}}, {rows(37)}, bend});
+  expectAgreementInBoth({"xielu_gradient", {rows(37), rows(37), {1, 1}, {1, 1}}, {rows(37)}, bend});
+  for (const char *activation : {"silu", "gelu", "gelu_tanh", "sigmoid"}) {
     std::vector<Attribute> attributes = {{"activation", 0, {}, activation}};
     expectAgreementInBoth({"gated", {rows(37), rows(37)}, {rows(37)}, attributes});
     expectAgreementInBoth({"gated_gradient", {rows(37), rows(37), rows(37)}, {rows(37), rows(37)}, attributes});

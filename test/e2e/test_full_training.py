@@ -23,6 +23,8 @@ CASES = {
     "phi3": ("phi3", "*", {}),
     "phi3, products alone": ("phi3", "all-linear", {}),
     "gpt2, tied": ("gpt2", ["*ln_*", "*bias", "*wpe*", "*wte*"], {}),
+    "persimmon, a layer norm of each head": ("persimmon", "*", {}),
+    "stablelm, a layer norm for each head": ("stablelm", "*", {}),
     "the head alone": ("llama", "lm_head", {}),
 }
 SEQUENCE, BATCH = 40, 2

@@ -41,6 +41,15 @@ CASES = {
     "gpt2, tanh gelu": ("gpt2_tanh", {}),
     "cohere: interleaved rotary, parallel, scaled head": ("cohere", {}),
     "gemma2: capped attention and logits": ("gemma2", {}),
+    "falcon: groups of queries with their key and value": (
+        "falcon",
+        {"new_decoder_architecture": True, "num_kv_heads": 2},
+    ),
+    "persimmon: a layer norm of each head, squared relu": ("persimmon", {}),
+    "stablelm: a layer norm for each head": ("stablelm", {}),
+    "apertus: xIELU": ("apertus", {}),
+    "afmoe: a gate on what attention gives": ("afmoe", {}),
+    "nanochat: turned the other way": ("nanochat", {}),
     "gpt_neox: partial rotary, parallel, heads of queries, keys and values": ("gpt_neox", {}),
     "nemotron: 1 + w of a layer norm, squared relu": ("nemotron", {}),
     "olmo: norms without a weight": ("olmo", {}),
@@ -139,7 +148,16 @@ def test_subsets_of_the_linear_layers(tmp_path, targets):
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 16, 48])
-@pytest.mark.parametrize("name", ["llama, biases, one kv head", "gpt2"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "llama, biases, one kv head",
+        "gpt2",
+        "persimmon: a layer norm of each head, squared relu",
+        "stablelm: a layer norm for each head",
+        "apertus: xIELU",
+    ],
+)
 def test_chunks_change_nothing(bundles, tmp_path, name, chunk):
     model, _ = bundles(name)
     bundle = make_bundle(model, tmp_path, seq_len=COMPILED_SEQUENCE, batch=COMPILED_BATCH, chunk_size=chunk)

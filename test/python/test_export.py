@@ -223,6 +223,21 @@ def test_shape_only_needs_just_the_config(llama: tuple, tmp_path: Path) -> None:
     assert sorted(p.name for p in path.parent.iterdir()) == ["model.onnx", "tokenizer"]
 
 
+def test_numbers_of_a_class_are_constants(tmp_path: Path) -> None:
+    """As xIELU's, which the checkpoint has, too; without one, they are those that the class is made with."""
+    model = models.build("apertus", num_hidden_layers=1)
+    model.model.layers[0].mlp.act_fn.beta.fill_(0.25)
+    folder = models.save(model, tmp_path / "model")
+    path = mebp.export(folder, tmp_path / "out" / "model.onnx", seq_len=6)
+    assert not [name for name in weights(path) if name.endswith(("beta", "eps"))]
+    assert_same_logits(model, path, 1, 6)
+    (tmp_path / "shape").mkdir()
+    (tmp_path / "shape" / "config.json").write_bytes((folder / "config.json").read_bytes())
+    path = mebp.export(tmp_path / "shape", tmp_path / "shapes" / "model.onnx", seq_len=6, shape_only=True)
+    numbers = {t.name: t for t in onnx.load(path, load_external_data=False).graph.initializer}
+    assert onnx.numpy_helper.to_array(numbers["model.layers.0.mlp.act_fn.beta"]) == 0.5
+
+
 def test_model_object_is_saved_beside(tmp_path: Path) -> None:
     model = models.build("qwen2", num_hidden_layers=1)
     path = mebp.export(model, tmp_path / "out" / "model.onnx", seq_len=9)

@@ -75,6 +75,8 @@ def _attributes(rest: str, shape: tuple[int, int]) -> dict:
     for name, value in re.findall(r"(\w+) = (array<[^>]*>|\"[^\"]*\"|[-+.\w]+)", text):
         if value.startswith("array"):
             found[name] = [float(v) for v in re.findall(r"[-+.\deE]+", value.split(":", 1)[1])]
+        elif value in ("true", "false"):
+            found[name] = value == "true"
         else:
             found[name] = value.strip('"') if value.startswith('"') else float(value) if "." in value else int(value)
     found["sizes"] = [int(size) for size in re.findall(r"tensor<\?x\?x(\d+)xf32, #nn\.tokens>", rest.split("->")[-1])]
@@ -105,7 +107,17 @@ def _concat(*parts, groups=1, **_):
     return np.concatenate(each, axis=-1).reshape(*parts[0].shape[:-1], -1)
 
 
-_GATES = {"silu": _silu, "gelu": _gelu, "gelu_tanh": lambda x: _gelu(x, 1)}
+def _xielu(x, alpha_p, alpha_n, beta, epsilon):
+    positive, negative = np.logaddexp(0, alpha_p), beta + np.logaddexp(0, alpha_n)
+    return np.where(x > 0, positive * x * x, negative * (np.expm1(np.minimum(x, epsilon)) - x)) + beta * x
+
+
+_GATES = {
+    "silu": _silu,
+    "gelu": _gelu,
+    "gelu_tanh": lambda x: _gelu(x, 1),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+}
 
 
 def _rms_norm(x, w, epsilon, weight_offset=0.0):
@@ -115,14 +127,17 @@ def _rms_norm(x, w, epsilon, weight_offset=0.0):
 
 
 def _layer_norm(x, w, b=0.0, *, epsilon, weight_offset=0.0):
-    centered = x - x.mean(-1, keepdims=True)
-    return centered / np.sqrt((centered**2).mean(-1, keepdims=True) + epsilon) * (weight_offset + w) + b
+    groups = x.reshape(*x.shape[:-1], -1, w.size)
+    centered = groups - groups.mean(-1, keepdims=True)
+    normal = centered / np.sqrt((centered**2).mean(-1, keepdims=True) + epsilon)
+    return (normal * (weight_offset + w) + b).reshape(x.shape)
 
 
-def _rope(x, head_dim, frequencies, scale=1.0, interleaved=False):
+def _rope(x, head_dim, frequencies, scale=1.0, interleaved=False, inverse=False):
     heads = x.reshape(*x.shape[:-1], -1, head_dim)
     f = len(frequencies)
     angle = (np.arange(x.shape[1])[:, None] * np.array(frequencies))[None, :, None, :]
+    angle = -angle if inverse else angle
     if interleaved:
         a, b = heads[..., : 2 * f : 2], heads[..., 1 : 2 * f : 2]
     else:
@@ -194,11 +209,12 @@ _KERNELS = {
     "linear": _kernel(lambda x, w, b=0.0: x @ w.T + b),
     "rms_norm": _kernel(_rms_norm, "epsilon", "weight_offset"),
     "layer_norm": _kernel(_layer_norm, "epsilon", "weight_offset"),
-    "rope": _kernel(_rope, "head_dim", "frequencies", "scale", "interleaved"),
+    "rope": _kernel(_rope, "head_dim", "frequencies", "scale", "interleaved", "inverse"),
     "attention": _kernel(_attention, "heads", "kv_heads", "scale", "window", "softcap"),
     "silu": _kernel(_silu),
     "relu": _kernel(lambda x: np.maximum(x, 0)),
     "gelu": _kernel(_gelu, "approximation"),
+    "xielu": _kernel(_xielu, "beta", "epsilon"),
     "gated": _kernel(
         lambda gate, up, activation: _GATES[activation](gate) * up,
         "activation",

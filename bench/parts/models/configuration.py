@@ -116,6 +116,7 @@ _OF_TYPE = {
     "cpmant": {"prompt_length": 4, "prompt_types": 4, "segment_types": 4},
     "dots1": {"n_shared_experts": 1},
     "electra": {"embedding_size": 96},
+    "falcon": {"num_kv_heads": 2},
     "falcon_h1": {"mamba_d_ssm": 192},
     "gpt_neo": {"attention_types": [[["global", "local", "global"], 1]]},
     "llama4_text": {"intermediate_size_mlp": 200, "attention_chunk_size": 16},
@@ -134,6 +135,9 @@ _VARIANTS = {
     "one key and value head": {"num_key_value_heads": 1, "num_kv_heads": 1},
     "biases": {"attention_bias": True, "mlp_bias": True, "qkv_bias": True, "use_bias": True, "add_qkv_bias": True},
     "gelu": {"hidden_act": "gelu", "hidden_activation": "gelu", "activation_function": "gelu"},
+    "norms of heads": {"qk_layernorm": True},
+    "groups of queries with their key and value": {"new_decoder_architecture": True},
+    "queries, keys and values of each head": {"multi_query": False, "num_kv_heads": 4},
 }
 # Of latent attention, which has as many key heads as query heads.
 _LATENT_VARIANTS = {

@@ -3,16 +3,21 @@
 
 import re
 import sys
+from collections.abc import Mapping
 
 import torch
 import transformers
+from torch.overrides import TorchFunctionMode
 from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 from transformers.pytorch_utils import Conv1D
 
 from mebp.errors import Error, reason
 from mebp.exporter import attention, experts
+from mebp.exporter.checkpoint import StoredTensor
 from mebp.tasks import CAUSAL, TASKS
+from mebp.tensor_file import read_stored
+from mebp.tensor_names import spellings
 
 _EXPERTS = re.compile(r"Experts$|Mo[eE]$|Mo[eE]Block$|MoELayer$|MoA$")  # what transformers' classes of them are called
 # These change their frequencies beyond a length that no export goes beyond (lengths.py).
@@ -23,7 +28,7 @@ def build_skeleton(config: PreTrainedConfig, task: str = CAUSAL) -> PreTrainedMo
     """The causal language model of `config`, or its encoder for another task, in f32; raises Error where transformers
     has none."""
     config.use_cache = False
-    with torch.device("meta"):
+    with torch.device("meta"), _Numbers():
         model = _make(config) if task == CAUSAL else _make_encoder(config, task)
     model.eval()
     _refuse_experts(model)
@@ -39,12 +44,33 @@ def build_skeleton(config: PreTrainedConfig, task: str = CAUSAL) -> PreTrainedMo
     return model
 
 
+class _Numbers(TorchFunctionMode):
+    """Keeps single numbers that code writes down real, as xIELU's beta: nothing else says their value."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function is torch.tensor and isinstance(args[0] if args else None, int | float):
+            kwargs = {"device": "cpu", **(kwargs or {})}
+        return function(*args, **(kwargs or {}))
+
+
 def aliases(model: PreTrainedModel) -> dict[str, list[str]]:
     """For each parameter name, all names of that parameter (tied embeddings have two), its own first."""
     names: dict[int, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(id(parameter), []).append(name)
     return {name: [name, *(n for n in group if n != name)] for group in names.values() for name in group}
+
+
+def set_numbers(model: PreTrainedModel, checkpoint: Mapping[str, StoredTensor]) -> list[str]:
+    """Gives buffers of one number the checkpoint's value, and returns their names: they are constants of the graph."""
+    named = []
+    for name, buffer in model.named_buffers():
+        known = (spelling for spelling in spellings(name, model.base_model_prefix) if spelling in checkpoint)
+        stored = next(known, None) if buffer.dim() == 0 and buffer.is_floating_point() else None
+        if stored is not None and checkpoint[stored].shape == ():
+            buffer.fill_(float(read_stored(stored, checkpoint[stored], "download it again")))
+            named.append(name)
+    return named
 
 
 def bare(model: PreTrainedModel) -> list[str]:
@@ -93,7 +119,7 @@ def _refuse_experts(model: PreTrainedModel) -> None:
 
 
 def _fill_buffers(model: PreTrainedModel, module: torch.nn.Module) -> None:
-    buffers = dict(module.named_buffers(recurse=False))
+    buffers = {name: buffer for name, buffer in module.named_buffers(recurse=False) if buffer.is_meta}
     if not buffers:
         return
     for name, buffer in buffers.items():

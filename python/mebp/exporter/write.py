@@ -18,7 +18,7 @@ from mebp.exporter.lengths import longest_sequence
 from mebp.exporter.mxfp4 import unpack
 from mebp.exporter.output import Stage
 from mebp.exporter.renaming import find_pieces, rename
-from mebp.exporter.skeleton import aliases, bare, build_skeleton
+from mebp.exporter.skeleton import aliases, bare, build_skeleton, set_numbers
 from mebp.exporter.source import Source, resolve
 from mebp.exporter.tokenizer import copy_tokenizer
 from mebp.exporter.weights import check_pieces, locate, place, refer, refer_to_nothing, refer_to_pieces
@@ -60,9 +60,11 @@ def write(
         encode_tokens(skeleton, classifier.reader_of(skeleton))
     elif task != CAUSAL:
         encode_tokens(skeleton)
+    numbers = set_numbers(skeleton, checkpoint)
     graph = trace(skeleton, batch, seq_len)
     # Buffers are real here, and come from the checkpoint only where it has them.
-    stored = {n: tuple(t.shape) for n, t in skeleton.state_dict().items() if n in names or n in checkpoint}
+    of_checkpoint = {*names, *checkpoint}.difference(numbers)
+    stored = {n: tuple(t.shape) for n, t in skeleton.state_dict().items() if n in of_checkpoint}
     parameters = {name: stored[name] for name in graph.graph.initializers if name in stored}
     if shape_only:
         refer_to_nothing(graph.graph, parameters)

@@ -162,6 +162,8 @@ private:
       const Matrix group = {1, 12, storage}, w = {1, 36, storage};
       addBoth("rms_norm", {rows(36), group}, {rows(36)}, offset);
       addBoth("rms_norm_input_gradient", {rows(36), group, rows(36)}, {rows(36)}, offset);
+      addBoth("layer_norm", {rows(36), group, group}, {rows(36)}, epsilon);
+      addBoth("layer_norm_input_gradient", {rows(36), group, rows(36)}, {rows(36)}, epsilon);
       addBoth("layer_norm", {rows(36), w, w}, {rows(36)}, epsilon);
       addBoth("layer_norm_input_gradient", {rows(36), w, rows(36)}, {rows(36)}, epsilon);
       addBoth("layer_norm", {rows(36), w, w}, {rows(36)}, offset);
@@ -191,7 +193,8 @@ private:
     const Attributes epsilon = {{"epsilon", 1e-5}};
     const Matrix group = exact(1, 12), wide = exact(1, 36), table = exact(few, 36);
     addBoth("rms_norm_weight_gradient", {rows(36), rows(36), group}, {accumulating(group, 2)}, epsilon);
-    addBoth("layer_norm_weight_gradient", {rows(36), rows(36), wide}, {accumulating(wide, 2)}, epsilon);
+    for (const Matrix &sum : {wide, group})
+      addBoth("layer_norm_weight_gradient", {rows(36), rows(36), sum}, {accumulating(sum, 2)}, epsilon);
     addBoth("bias_gradient", {rows(36), wide}, {accumulating(wide, 1)});
     addBoth("embedding_weight_gradient", {ids(), rows(36), table}, {accumulating(table, 2)});
     addBoth("position_embedding_weight_gradient", {rows(36), table}, {accumulating(table, 1)});
@@ -212,7 +215,7 @@ private:
       addBoth("gelu", {rows(37)}, {rows(37)}, {{"approximation", approximation}});
       addBoth("gelu_gradient", {rows(37), rows(37)}, {rows(37)}, {{"approximation", approximation}});
     }
-    for (const char *activation : {"silu", "gelu", "gelu_tanh"}) {
+    for (const char *activation : {"silu", "gelu", "gelu_tanh", "sigmoid"}) {
       const Attributes attributes = {{"activation", 0, {}, activation}};
       addBoth("gated", {rows(37), rows(37)}, {rows(37)}, attributes);
       addBoth("gated_gradient", {rows(37), rows(37), rows(37)}, {rows(37), rows(37)}, attributes);
@@ -235,6 +238,10 @@ private:
       addBoth("clamp", {rows(37)}, {rows(37)}, bounds);
       addBoth("clamp_gradient", {rows(37), rows(37)}, {rows(37)}, bounds);
     }
+    const Matrix alpha = exact(1, 1);
+    const Attributes bend = {{"beta", 0.5}, {"epsilon", -1e-6}};
+    addBoth("xielu", {rows(37), alpha, alpha}, {rows(37)}, bend);
+    addBoth("xielu_gradient", {rows(37), rows(37), alpha, alpha}, {rows(37)}, bend);
     addBoth("fill", {}, {rows(37)}, {{"value", 0.3}});
   }
 

@@ -70,3 +70,17 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
   %z = nn.expert_sum(%y, %weights) : (tensor<?x?x8xf32, #nn.tokens>, !j) -> !x
   return %z : !x
 }
+
+// -----
+
+!x = tensor<?x?x4xf32, #nn.tokens>
+nn.parameter @p : tensor<1xf32> {trainable}
+nn.parameter @n : tensor<1xf32>
+train.block layer @layer parameters ("p" = @p, "n" = @n) programs {forward = @layer.forward}
+func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %p: tensor<1xf32> {train.port = #train.port<parameter, "p">, train.trainable},
+    %n: tensor<1xf32> {train.port = #train.port<parameter, "n">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
+  // expected-error @below {{'nn.xielu' has no gradient rule for its alphas; leave them frozen}}
+  %y = nn.xielu(%x, %p, %n) {beta = 0.5 : f32, epsilon = -0.125 : f32} : (!x, tensor<1xf32>, tensor<1xf32>) -> !x
+  return %y : !x
+}

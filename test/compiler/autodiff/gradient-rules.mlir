@@ -141,6 +141,21 @@ func.func private @gelu.forward(%x: !x {train.port = #train.port<flow, "hidden">
 // CHECK-NEXT: %[[DX:.*]] = nn.gelu_gradient(%[[X]], %[[DY]]) {approximation = 1 : i64}
 // CHECK-NEXT: return %[[DX]]
 
+nn.parameter @p : tensor<1xf32>
+nn.parameter @n : tensor<1xf32>
+train.block layer @xielu parameters ("p" = @p, "n" = @n) programs {forward = @xielu.forward}
+func.func private @xielu.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %p: tensor<1xf32> {train.port = #train.port<parameter, "p">},
+    %n: tensor<1xf32> {train.port = #train.port<parameter, "n">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
+  %y = nn.xielu(%x, %p, %n) {beta = 0.5 : f32, epsilon = -0.125 : f32} : (!x, tensor<1xf32>, tensor<1xf32>) -> !x
+  return %y : !x
+}
+// CHECK-LABEL: func.func private @xielu.backward(
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">}
+// CHECK-SAME: %[[P:[^ ]*]]: tensor<1xf32> {train.port = #train.port<parameter, "p">}, %[[N:[^ ]*]]: tensor<1xf32>
+// CHECK-NEXT: %[[DX:.*]] = nn.xielu_gradient(%[[X]], %[[DY]], %[[P]], %[[N]]) {beta = 5.000000e-01 : f32, epsilon = -1.250000e-01 : f32}
+// CHECK-NEXT: return %[[DX]]
+
 train.block layer @gated parameters () programs {forward = @gated.forward}
 func.func private @gated.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %up = nn.scale(%x) {alpha = 3.0 : f32} : (!x) -> !x

@@ -201,3 +201,23 @@ func.func private @head.log_probabilities(%x: !x {train.port = #train.port<flow,
   %0:2 = nn.log_probability(%x, %w, %labels bias %b) : (!x, tensor<50x4xf32>, tensor<?x?x1xi32, #nn.tokens>, tensor<50xf32>) -> (!r, !r)
   return %0#0, %0#1 : !r, !r
 }
+
+// -----
+
+// Bias of nn.layer_norm, which each group has added.
+// CHECK-LABEL: func.func private @layer.backward(
+// CHECK-SAME: %[[X:[^ :]*]]: {{[^%]*}}%[[DY:[^ :]*]]:
+// CHECK: %[[TOTAL:.*]] = nn.repeat_gradient(%[[DY]]) : (tensor<?x?x4xf32, #nn.tokens>) -> tensor<?x?x2xf32, #nn.tokens>
+// CHECK: %[[G:.*]] = nn.bias_gradient(%[[TOTAL]]) : (tensor<?x?x2xf32, #nn.tokens>) -> tensor<2xf32>
+// CHECK: return {{.*}}%[[G]]
+
+!x = tensor<?x?x4xf32, #nn.tokens>
+nn.parameter @p : tensor<2xf32> {trainable}
+nn.parameter @v : tensor<2xf32>
+train.block layer @layer parameters ("p" = @p, "v" = @v) programs {forward = @layer.forward}
+func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %p: tensor<2xf32> {train.port = #train.port<parameter, "p">, train.trainable},
+    %v: tensor<2xf32> {train.port = #train.port<parameter, "v">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
+  %y = nn.layer_norm(%x, %v, %p) {epsilon = 1.0e-5 : f32} : (!x, tensor<2xf32>, tensor<2xf32>) -> !x
+  return %y : !x
+}

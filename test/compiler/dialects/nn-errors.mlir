@@ -135,9 +135,52 @@ func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<8xf32>, %dy: tensor<?
 
 // -----
 
-func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<4xf32>) {
-  // expected-error @below {{'nn.layer_norm' op 'x' has size 8 where 4 is needed}}
-  %0 = nn.layer_norm(%x, %w) {epsilon = 1.0e-5 : f32} : (tensor<?x?x8xf32, #nn.tokens>, tensor<4xf32>) -> tensor<?x?x8xf32, #nn.tokens>
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<3xf32>) {
+  // expected-error @below {{'nn.layer_norm' op has a weight of 3 elements, which do not divide the 8 features of 'x'}}
+  %0 = nn.layer_norm(%x, %w) {epsilon = 1.0e-5 : f32} : (tensor<?x?x8xf32, #nn.tokens>, tensor<3xf32>) -> tensor<?x?x8xf32, #nn.tokens>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<3xf32>) {
+  // expected-error @below {{'nn.layer_norm_input_gradient' op has a weight of 3 elements, which do not divide the 8 features of 'x'}}
+  %0 = nn.layer_norm_input_gradient(%x, %w, %x) {epsilon = 1.0e-5 : f32}
+      : (tensor<?x?x8xf32, #nn.tokens>, tensor<3xf32>, tensor<?x?x8xf32, #nn.tokens>) -> tensor<?x?x8xf32, #nn.tokens>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>) {
+  // expected-error @below {{'nn.layer_norm_weight_gradient' op has a weight of 3 elements, which do not divide the 8 features of 'x'}}
+  %0 = nn.layer_norm_weight_gradient(%x, %x) {epsilon = 1.0e-5 : f32}
+      : (tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %a: tensor<1xf32>) {
+  // expected-error @below {{'nn.xielu' op has an epsilon of 1.000000e+00; 0 or a number below is needed}}
+  %0 = nn.xielu(%x, %a, %a) {beta = 0.5 : f32, epsilon = 1.0 : f32} : (tensor<?x?x8xf32, #nn.tokens>, tensor<1xf32>, tensor<1xf32>) -> tensor<?x?x8xf32, #nn.tokens>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %a: tensor<1xf32>) {
+  // expected-error @below {{'nn.xielu_gradient' op has an epsilon of 1.000000e+00; 0 or a number below is needed}}
+  %0 = nn.xielu_gradient(%x, %x, %a, %a) {beta = 0.5 : f32, epsilon = 1.0 : f32}
+      : (tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>, tensor<1xf32>, tensor<1xf32>) -> tensor<?x?x8xf32, #nn.tokens>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %a: tensor<2xf32>) {
+  // expected-error @below {{'nn.xielu' op 'alpha_p' has size 2 where 1 is needed}}
+  %0 = nn.xielu(%x, %a, %a) {beta = 0.5 : f32, epsilon = 0.0 : f32} : (tensor<?x?x8xf32, #nn.tokens>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x?x8xf32, #nn.tokens>
   return
 }
 
@@ -225,7 +268,7 @@ func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>) {
 // -----
 
 func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>) {
-  // expected-error @below {{'nn.gated' op has activation 'swish'; known are silu, gelu and gelu_tanh}}
+  // expected-error @below {{'nn.gated' op has activation 'swish'; known are silu, gelu, gelu_tanh and sigmoid}}
   %0 = nn.gated(%x, %x) {activation = "swish"} : (tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>) -> tensor<?x?x8xf32, #nn.tokens>
   return
 }
@@ -233,7 +276,7 @@ func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>) {
 // -----
 
 func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>) {
-  // expected-error @below {{'nn.gated_gradient' op has activation 'relu'; known are silu, gelu and gelu_tanh}}
+  // expected-error @below {{'nn.gated_gradient' op has activation 'relu'; known are silu, gelu, gelu_tanh and sigmoid}}
   %0:2 = nn.gated_gradient(%x, %x, %x) {activation = "relu"}
       : (tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>) -> (tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>)
   return

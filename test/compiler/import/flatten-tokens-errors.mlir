@@ -142,3 +142,23 @@ func.func @main(%ids: !ids) -> tensor<2x6x4x2x4xf32> {
   %3 = nn.onnx "Concat"(%2, %2) {axis = 4 : i64} : (tensor<2x6x4x2x2xf32>, tensor<2x6x4x2x2xf32>) -> tensor<2x6x4x2x4xf32>
   return %3 : tensor<2x6x4x2x4xf32>
 }
+
+// -----
+
+// Heads, of which some are the same for the whole batch.
+!ids = tensor<2x6xi64>
+!x = tensor<2x6x8xf32>
+!bthd = tensor<2x6x2x4xf32>
+nn.parameter @table : tensor<16x8xf32>
+func.func @main(%ids: !ids) -> tensor<2x6x4x4xf32> {
+  %table = nn.read_parameter @table : tensor<16x8xf32>
+  %0 = nn.onnx "Gather"(%table, %ids) {axis = 0 : i64} : (tensor<16x8xf32>, !ids) -> !x
+  %1 = nn.onnx "Reshape"(%0) : (!x) -> !bthd
+  %positions = nn.positions : tensor<1x6xi64>
+  %2 = nn.onnx "Gather"(%table, %positions) {axis = 0 : i64} : (tensor<16x8xf32>, tensor<1x6xi64>) -> tensor<1x6x8xf32>
+  %3 = nn.onnx "Expand"(%2) : (tensor<1x6x8xf32>) -> !x
+  %4 = nn.onnx "Reshape"(%3) : (!x) -> !bthd
+  // expected-error @below {{its inputs do not lie alike}}
+  %5 = nn.onnx "Concat"(%1, %4) {axis = 2 : i64} : (!bthd, !bthd) -> tensor<2x6x4x4xf32>
+  return %5 : tensor<2x6x4x4xf32>
+}

@@ -21,6 +21,38 @@ func.func @halves(%x: !x) -> !x {
   return %4 : !x
 }
 
+// The other sign turns the other way.
+// CHECK-LABEL: @back
+// CHECK: nn.onnx "RotaryEmbedding"(%arg0) {frequencies = array<f32: 1.000000e+00, 1.000000e-01>, inverse = 1 : i64, position_axis = -2 : i64, scale = 1.000000e+00 : f32}
+// CHECK-NEXT: return
+func.func @back(%x: !x) -> !x {
+  %cos = nn.rotary_table "cos" {frequencies = array<f32: 1.0, 0.1, 1.0, 0.1>, position_axis = 2 : i64} : !t
+  %sin = nn.rotary_table "sin" {frequencies = array<f32: 1.0, 0.1, 1.0, 0.1>, position_axis = 2 : i64} : !t
+  %0 = nn.onnx "Mul"(%x, %cos) : (!x, !t) -> !x
+  %x1 = nn.onnx "Slice"(%x) {axis = 3 : i64, start = 0 : i64} : (!x) -> !half
+  %x2 = nn.onnx "Slice"(%x) {axis = 3 : i64, start = 2 : i64} : (!x) -> !half
+  %1 = nn.onnx "Neg"(%x1) : (!half) -> !half
+  %2 = nn.onnx "Concat"(%x2, %1) {axis = 3 : i64} : (!half, !half) -> !x
+  %3 = nn.onnx "Mul"(%2, %sin) : (!x, !t) -> !x
+  %4 = nn.onnx "Add"(%0, %3) : (!x, !x) -> !x
+  return %4 : !x
+}
+
+// Halves that change places without a sign are not turned.
+// CHECK-LABEL: @swapped
+// CHECK-NOT: "RotaryEmbedding"
+func.func @swapped(%x: !x) -> !x {
+  %cos = nn.rotary_table "cos" {frequencies = array<f32: 1.0, 0.1, 1.0, 0.1>, position_axis = 2 : i64} : !t
+  %sin = nn.rotary_table "sin" {frequencies = array<f32: 1.0, 0.1, 1.0, 0.1>, position_axis = 2 : i64} : !t
+  %0 = nn.onnx "Mul"(%x, %cos) : (!x, !t) -> !x
+  %x1 = nn.onnx "Slice"(%x) {axis = 3 : i64, start = 0 : i64} : (!x) -> !half
+  %x2 = nn.onnx "Slice"(%x) {axis = 3 : i64, start = 2 : i64} : (!x) -> !half
+  %1 = nn.onnx "Concat"(%x2, %x1) {axis = 3 : i64} : (!half, !half) -> !x
+  %2 = nn.onnx "Mul"(%1, %sin) : (!x, !t) -> !x
+  %3 = nn.onnx "Add"(%0, %2) : (!x, !x) -> !x
+  return %3 : !x
+}
+
 // A part of each head is rotated, the rest goes on as it is.
 // CHECK-LABEL: @partial
 // CHECK: nn.onnx "RotaryEmbedding"(%arg0) {frequencies = array<f32: 1.000000e+00, 1.000000e-01>

@@ -25,7 +25,7 @@ Value sweep() {
   return x;
 }
 
-constexpr Activation gates[] = {Activation::Silu, Activation::Gelu, Activation::GeluTanh};
+constexpr Activation gates[] = {Activation::Silu, Activation::Gelu, Activation::GeluTanh, Activation::Sigmoid};
 
 } // namespace
 
@@ -109,6 +109,32 @@ TEST(Activation, ClampKeepsWhatIsNoNumber) {
   for (InstructionSet set : {instructionSet(), InstructionSet::Reference})
     for (float value : run({"clamp", {x}, {x}, attributes}, set)[0].elements())
       EXPECT_TRUE(std::isnan(value));
+}
+
+TEST(Activation, Xielu) {
+  Attributes attributes;
+  attributes.beta = 0.5f, attributes.epsilon = -1e-6f;
+  for (Storage storage : {Storage::F32, Storage::BF16}) {
+    Value x = sweep(), dy = Value::random(7, 1001, 1), out = Value::constant(7, 1001, 0);
+    Value alphaP = Value::weight(1, 1, storage, 2), alphaN = Value::weight(1, 1, storage, 3);
+    expectAgreement({"xielu", {x, alphaP, alphaN}, {out}, attributes}, 3e-7);
+    expectAgreement({"xielu", {x, alphaP, alphaN}, {out}, attributes, 1, {0}}, 3e-7);
+    expectAgreement({"xielu_gradient", {x, dy, alphaP, alphaN}, {out}, attributes}, 4e-7);
+    expectAgreement({"xielu_gradient", {x, dy, alphaP, alphaN}, {out}, attributes, 1, {1}}, 4e-7);
+  }
+}
+
+TEST(Activation, XieluKeepsTheDigitsOfSmallNumbers) {
+  Attributes attributes;
+  attributes.beta = 0, attributes.epsilon = -1e-6f; // without the line, what is left is as small as x²
+  Value x = Value::constant(1, 80, 0), alpha = Value::constant(1, 1, 0.3f), out = x;
+  for (int64_t c = 0; c < 80; ++c)
+    x.element(0, c) = -std::ldexp(1.0f, static_cast<int>(4 - c / 4)) * (1 + 0.25f * static_cast<float>(c % 4));
+  CallSpec spec{"xielu", {x, alpha, alpha}, {out}, attributes};
+  auto expected = run(spec, InstructionSet::Reference)[0].elements(),
+       actual = run(spec, instructionSet())[0].elements();
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_NEAR(actual[i], expected[i], 1e-6 * std::abs(expected[i])) << "at " << x.element(0, i);
 }
 
 TEST(Activation, Gated) {

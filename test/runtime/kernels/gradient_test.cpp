@@ -47,12 +47,13 @@ TEST(Gradient, Norms) {
     expectGradient({"rms_norm", {x, w}, {dy}, attributes}, 0, dy,
                    {"rms_norm_input_gradient", {x, w, dy}, {x}, attributes});
   }
-  Value w = Value::random(1, 8, 3);
-  for (float offset : {0.0f, 1.0f}) {
-    attributes.weightOffset = offset;
-    expectGradient({"layer_norm", {x, w, Value::random(1, 8, 4)}, {dy}, attributes}, 0, dy,
-                   {"layer_norm_input_gradient", {x, w, dy}, {x}, attributes});
-  }
+  for (int64_t group : {8, 4})
+    for (float offset : {0.0f, 1.0f}) {
+      Value w = Value::random(1, group, 3);
+      attributes.weightOffset = offset;
+      expectGradient({"layer_norm", {x, w, Value::random(1, group, 4)}, {dy}, attributes}, 0, dy,
+                     {"layer_norm_input_gradient", {x, w, dy}, {x}, attributes});
+    }
 }
 
 TEST(Gradient, RopeIsItsInverseWithTheSameScale) {
@@ -118,7 +119,7 @@ TEST(Gradient, BidirectionalAttention) {
 
 TEST(Gradient, Activations) {
   Value x = Value::random(3, 7, 1), dy = Value::random(3, 7, 2), up = Value::random(3, 7, 3);
-  for (Activation activation : {Activation::Gelu, Activation::GeluTanh, Activation::Silu}) {
+  for (Activation activation : {Activation::Gelu, Activation::GeluTanh, Activation::Silu, Activation::Sigmoid}) {
     Attributes attributes;
     attributes.activation = activation;
     expectGradient({"gelu", {x}, {dy}, attributes}, 0, dy, {"gelu_gradient", {x, dy}, {x}, attributes});
@@ -133,6 +134,11 @@ TEST(Gradient, Activations) {
   Attributes bounded;
   bounded.lower = -0.6f, bounded.upper = 0.4f; // a difference of x away from both
   expectGradient({"clamp", {x}, {dy}, bounded}, 0, dy, {"clamp_gradient", {x, dy}, {x}, bounded});
+  Attributes bent;
+  bent.beta = 0.5f, bent.epsilon = -1e-6f;
+  Value alphaP = Value::constant(1, 1, 0.3f), alphaN = Value::constant(1, 1, -0.7f);
+  expectGradient({"xielu", {x, alphaP, alphaN}, {dy}, bent}, 0, dy,
+                 {"xielu_gradient", {x, dy, alphaP, alphaN}, {x}, bent});
   Attributes affine;
   affine.alpha = 1.5f, affine.shift = 0.5f;
   expectGradient({"scale", {x}, {dy}, affine}, 0, dy, {"scale", {dy}, {x}, withAlphaOf(affine)});

@@ -33,12 +33,12 @@ TEST(RmsNorm, ForwardAndGradient) {
 
 TEST(LayerNorm, ForwardAndGradient) {
   for (Storage storage : storages)
-    for (auto [rows, columns] : {std::pair{1, 3}, {5, 64}, {70, 577}}) {
-      Value x = Value::random(rows, columns, 1), w = Value::weight(1, columns, storage, 2);
+    for (auto [rows, columns, groups] : {std::tuple{1, 3, 1}, {5, 64, 1}, {70, 577, 1}, {9, 60, 3}, {40, 512, 8}}) {
+      Value x = Value::random(rows, columns, 1), w = Value::weight(1, columns / groups, storage, 2);
       for (int r = 0; r < rows; ++r)
         for (int c = 0; c < columns; ++c)
           x.element(r, c) += 3;
-      Value b = Value::weight(1, columns, storage, 4);
+      Value b = Value::weight(1, columns / groups, storage, 4);
       Value dy = Value::random(rows, columns, 3), out = Value::constant(rows, columns, 0);
       expectAgreement({"layer_norm", {x, w, {}}, {out}, normAttributes(0)}, 4e-6);
       expectAgreement({"layer_norm", {x, w, b}, {out}, normAttributes(0)}, 4e-6);

@@ -41,8 +41,7 @@ TEST(ParameterGradient, OfNorms) {
     Value x = Value::random(rows, columns, 1), dy = Value::random(rows, columns, 2);
     Value dw = Value::constant(1, columns / groups, 0);
     expectSums({"rms_norm_weight_gradient", {x, dy}, {dw}, norm()});
-    if (groups == 1)
-      expectSums({"layer_norm_weight_gradient", {x, dy}, {dw}, norm()});
+    expectSums({"layer_norm_weight_gradient", {x, dy}, {dw}, norm()});
   }
 }
 
@@ -50,11 +49,14 @@ TEST(ParameterGradient, OfNormsIsTheDerivative) {
   Value x = Value::random(7, 12, 1), dy = Value::random(7, 12, 2), out = Value::constant(7, 12, 0);
   Value w = Value::weight(1, 4, Storage::F32, 3), dw = Value::constant(1, 4, 0);
   expectDerivative({"rms_norm", {x, w}, {out}, norm()}, 1, {"rms_norm_weight_gradient", {x, dy}, {dw}, norm()}, dy);
-  Value wide = Value::weight(1, 12, Storage::F32, 3), sum = Value::constant(1, 12, 0);
-  Value b = Value::weight(1, 12, Storage::F32, 4);
-  CallSpec forward = {"layer_norm", {x, wide, b}, {out}, norm()};
-  expectDerivative(forward, 1, {"layer_norm_weight_gradient", {x, dy}, {sum}, norm()}, dy);
-  expectDerivative(forward, 2, {"bias_gradient", {dy}, {sum}}, dy);
+  for (int64_t group : {12, 4}) {
+    Value shared = Value::weight(1, group, Storage::F32, 3), sum = Value::constant(1, group, 0);
+    Value b = Value::weight(1, group, Storage::F32, 4);
+    CallSpec forward = {"layer_norm", {x, shared, b}, {out}, norm()};
+    expectDerivative(forward, 1, {"layer_norm_weight_gradient", {x, dy}, {sum}, norm()}, dy);
+    const Value total = run({"repeat_gradient", {dy}, {Value::constant(7, group, 0)}}, InstructionSet::Reference)[0];
+    expectDerivative(forward, 2, {"bias_gradient", {total}, {sum}}, dy);
+  }
 }
 
 TEST(ParameterGradient, OfBiases) {

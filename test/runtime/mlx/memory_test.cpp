@@ -106,7 +106,7 @@ private:
       add(name, {x}, {x});
       add((name + std::string("_gradient")).c_str(), {x, x}, {x});
     }
-    for (const char *activation : {"silu", "gelu", "gelu_tanh"}) {
+    for (const char *activation : {"silu", "gelu", "gelu_tanh", "sigmoid"}) {
       add("gated", {x, x}, {x}, {{"activation", 0, {}, activation}});
       add("gated_gradient", {x, x, x}, {x, x}, {{"activation", 0, {}, activation}});
     }

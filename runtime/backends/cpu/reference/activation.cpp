@@ -2,6 +2,7 @@
 //
 // x, y, dy, dx, gate, up, dgate, dup [N,F].
 #include "runtime/backends/cpu/kernel/operands.h"
+#include "runtime/backends/cpu/kernel/xielu.h"
 #include "runtime/backends/cpu/reference/kernels.h"
 
 #include <algorithm>
@@ -35,6 +36,10 @@ Curve curveOf(Activation activation, double x) {
   }
   case Activation::Relu:
     return {x > 0 ? x : 0, x > 0 ? 1.0 : 0.0};
+  case Activation::Sigmoid: {
+    double sigmoid = 1 / (1 + std::exp(-x));
+    return {sigmoid, sigmoid * (1 - sigmoid)};
+  }
   }
   return {};
 }
@@ -122,9 +127,34 @@ static void clampGradient(const Call &call, const Context &) {
     }
 }
 
+static void xielu(const Call &call, const Context &) {
+  const Tensor &x = call.operands[0], &y = call.results[0];
+  const XieluFactors factors = xieluFactorsOf(call, 1);
+  const double beta = call.attributes.beta, epsilon = call.attributes.epsilon;
+  for (int64_t n = 0; n < y.rows; ++n)
+    for (int64_t i = 0; i < y.columns; ++i) {
+      const double in = rowOf(x, n)[i];
+      const double bent =
+          in > 0 ? factors.positive * in * in : factors.negative * (std::expm1(std::min(in, epsilon)) - in);
+      rowOf(y, n).set(i, static_cast<float>(bent + beta * in));
+    }
+}
+
+static void xieluGradient(const Call &call, const Context &) {
+  const Tensor &x = call.operands[0], &dy = call.operands[1], &dx = call.results[0];
+  const XieluFactors factors = xieluFactorsOf(call, 2);
+  for (int64_t n = 0; n < dx.rows; ++n)
+    for (int64_t i = 0; i < dx.columns; ++i) {
+      const double in = rowOf(x, n)[i], exponential = in < call.attributes.epsilon ? std::exp(in) : 0;
+      const double bent = in > 0 ? 2 * factors.positive * in : factors.negative * (exponential - 1);
+      rowOf(dx, n).set(i, static_cast<float>(rowOf(dy, n)[i] * (bent + call.attributes.beta)));
+    }
+}
+
 constexpr KernelTable activationKernels = {
     {"silu", silu},   {"silu_gradient", siluGradient},   {"relu", relu},       {"relu_gradient", reluGradient},
     {"gelu", gelu},   {"gelu_gradient", geluGradient},   {"softcap", softcap}, {"softcap_gradient", softcapGradient},
-    {"clamp", clamp}, {"clamp_gradient", clampGradient}, {"gated", gated},     {"gated_gradient", gatedGradient}};
+    {"clamp", clamp}, {"clamp_gradient", clampGradient}, {"xielu", xielu},     {"xielu_gradient", xieluGradient},
+    {"gated", gated}, {"gated_gradient", gatedGradient}};
 
 } // namespace mebp::cpu::reference

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// x, y, dy, dx [N,F]; w [1,G], b [1,F]. rms_norm normalises each group of G columns by itself.
+// x, y, dy, dx [N,F]; w, b [1,G]. Each group of G columns is normalised by itself.
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/reference/kernels.h"
 
@@ -73,37 +73,39 @@ static void layerNorm(const Call &call, const Context &context) {
   double offset = call.attributes.weightOffset;
   if (b.present())
     dequantizeRow(b, 0, bias);
-  for (int64_t n = 0; n < x.rows; ++n) {
-    const Row in = rowOf(x, n);
-    Moments moments = momentsOf(in, x.columns, call.attributes.epsilon);
-    for (int64_t i = 0; i < x.columns; ++i) {
-      double normal = (in[i] - moments.mean) / moments.deviation;
-      rowOf(y, n).set(i, static_cast<float>(normal * (offset + weights[i]) + (b.present() ? bias[i] : 0.0f)));
+  for (int64_t n = 0; n < x.rows; ++n)
+    for (int64_t group = 0; group < x.columns; group += w.columns) {
+      const Row in = rowOf(x, n) + group, out = rowOf(y, n) + group;
+      Moments moments = momentsOf(in, w.columns, call.attributes.epsilon);
+      for (int64_t i = 0; i < w.columns; ++i) {
+        double normal = (in[i] - moments.mean) / moments.deviation;
+        out.set(i, static_cast<float>(normal * (offset + weights[i]) + (b.present() ? bias[i] : 0.0f)));
+      }
     }
-  }
 }
 
 static void layerNormInputGradient(const Call &call, const Context &context) {
   const Tensor &x = call.operands[0], &w = call.operands[1], &dy = call.operands[2], &dx = call.results[0];
   const float *weights = weightsOf(w, context);
   double offset = call.attributes.weightOffset;
-  for (int64_t n = 0; n < x.rows; ++n) {
-    const Row in = rowOf(x, n), upstream = rowOf(dy, n);
-    Moments moments = momentsOf(in, x.columns, call.attributes.epsilon);
-    double mean = 0, product = 0;
-    for (int64_t i = 0; i < x.columns; ++i) {
-      double scaled = upstream[i] * (offset + weights[i]);
-      mean += scaled;
-      product += scaled * (in[i] - moments.mean) / moments.deviation;
+  for (int64_t n = 0; n < x.rows; ++n)
+    for (int64_t group = 0; group < x.columns; group += w.columns) {
+      const Row in = rowOf(x, n) + group, upstream = rowOf(dy, n) + group, out = rowOf(dx, n) + group;
+      Moments moments = momentsOf(in, w.columns, call.attributes.epsilon);
+      double mean = 0, product = 0;
+      for (int64_t i = 0; i < w.columns; ++i) {
+        double scaled = upstream[i] * (offset + weights[i]);
+        mean += scaled;
+        product += scaled * (in[i] - moments.mean) / moments.deviation;
+      }
+      mean /= w.columns;
+      product /= w.columns;
+      for (int64_t i = 0; i < w.columns; ++i) {
+        double scaled = upstream[i] * (offset + weights[i]);
+        double normal = (in[i] - moments.mean) / moments.deviation;
+        out.set(i, static_cast<float>((scaled - mean - normal * product) / moments.deviation));
+      }
     }
-    mean /= x.columns;
-    product /= x.columns;
-    for (int64_t i = 0; i < x.columns; ++i) {
-      double scaled = upstream[i] * (offset + weights[i]);
-      double normal = (in[i] - moments.mean) / moments.deviation;
-      rowOf(dx, n).set(i, static_cast<float>((scaled - mean - normal * product) / moments.deviation));
-    }
-  }
 }
 
 constexpr KernelTable normKernels = {{"rms_norm", rmsNorm},

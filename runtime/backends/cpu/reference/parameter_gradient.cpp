@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gradients of what is no factor of a product. x, dy [N,F]; dw and its accumulator, which are one: [1,G] or [1,F] of a
-// norm or a bias, [V,D] or [P,D] of a table.
+// Gradients of what is no factor of a product. x, dy [N,F]; dw and its accumulator, which are one: [1,G] of a norm or a
+// bias, [V,D] or [P,D] of a table.
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/reference/kernels.h"
 
@@ -36,18 +36,20 @@ static void rmsNormWeightGradient(const Call &call, const Context &) {
 static void layerNormWeightGradient(const Call &call, const Context &) {
   const Tensor &x = call.operands[0], &dy = call.operands[1], &dw = call.results[0];
   begin(dw, operandOf(call, 2));
-  for (int64_t n = 0; n < x.rows; ++n) {
-    const Row in = rowOf(x, n);
-    double mean = 0, variance = 0;
-    for (int64_t i = 0; i < x.columns; ++i)
-      mean += in[i];
-    mean /= static_cast<double>(x.columns);
-    for (int64_t i = 0; i < x.columns; ++i)
-      variance += (in[i] - mean) * (in[i] - mean);
-    double deviation = std::sqrt(variance / static_cast<double>(x.columns) + call.attributes.epsilon);
-    for (int64_t i = 0; i < x.columns; ++i)
-      addTo(rowOf(dw, 0), i, rowOf(dy, n)[i] * ((in[i] - mean) / deviation));
-  }
+  const auto size = static_cast<double>(dw.columns);
+  for (int64_t n = 0; n < x.rows; ++n)
+    for (int64_t group = 0; group < x.columns; group += dw.columns) {
+      const Row in = rowOf(x, n) + group, upstream = rowOf(dy, n) + group;
+      double mean = 0, variance = 0;
+      for (int64_t i = 0; i < dw.columns; ++i)
+        mean += in[i];
+      mean /= size;
+      for (int64_t i = 0; i < dw.columns; ++i)
+        variance += (in[i] - mean) * (in[i] - mean);
+      double deviation = std::sqrt(variance / size + call.attributes.epsilon);
+      for (int64_t i = 0; i < dw.columns; ++i)
+        addTo(rowOf(dw, 0), i, upstream[i] * ((in[i] - mean) / deviation));
+    }
 }
 
 static void biasGradient(const Call &call, const Context &) {

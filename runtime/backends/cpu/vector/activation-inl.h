@@ -51,6 +51,17 @@ HWY_INLINE Tangent tangent(FloatVector x) {
   return {value, hn::Mul(hn::Set(d, 4.0f), hn::Mul(s.value, s.rest))};
 }
 
+// exp(x) - 1 - x for x <= 88. Down to -1 by a series, since the difference would leave few digits.
+HWY_INLINE FloatVector exponentialBeyondLine(FloatVector x) {
+  const FloatTag d;
+  FloatVector series = hn::Set(d, 1.0f / 3628800);
+  for (float coefficient :
+       {1.0f / 362880, 1.0f / 40320, 1.0f / 5040, 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f})
+    series = hn::MulAdd(series, x, hn::Set(d, coefficient));
+  FloatVector large = hn::Sub(hn::Sub(exponentialOf(x), hn::Set(d, 1.0f)), x);
+  return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 1.0f)), hn::Mul(hn::Mul(x, x), series), large);
+}
+
 template <Activation activation> struct Formula;
 
 template <> struct Formula<Activation::Silu> {
@@ -104,6 +115,13 @@ template <> struct Formula<Activation::GeluTanh> {
   }
 };
 
+template <> struct Formula<Activation::Sigmoid> {
+  static HWY_INLINE Curve at(FloatVector x) {
+    Sigmoid s = sigmoid(x);
+    return {s.value, hn::Mul(s.value, s.rest)};
+  }
+};
+
 // Calls body(Formula) for the activation, so that the choice is made outside of its loops.
 template <typename Body> void withFormula(Activation activation, const Body &body) {
   switch (activation) {
@@ -115,6 +133,8 @@ template <typename Body> void withFormula(Activation activation, const Body &bod
     return body(Formula<Activation::GeluTanh>());
   case Activation::Relu:
     return body(Formula<Activation::Relu>());
+  case Activation::Sigmoid:
+    return body(Formula<Activation::Sigmoid>());
   }
 }
 

@@ -2,6 +2,7 @@
 //
 // x, y, dy, dx, gate, up, dgate, dup [N,F].
 #include "runtime/backends/cpu/kernel/operands.h"
+#include "runtime/backends/cpu/kernel/xielu.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 #include "runtime/backends/cpu/vector/parallel.h"
 
@@ -61,6 +62,33 @@ void ClampGradient(const Call &call, const Context &context) {
   });
 }
 
+// Below 0, exp(min(x, epsilon)) - 1 - x.
+void Xielu(const Call &call, const Context &context) {
+  const FloatTag d;
+  const XieluFactors factors = xieluFactorsOf(call, 1);
+  mapElements(call, context, [&](FloatVector x) HWY_ATTR {
+    const FloatVector bounded = hn::Min(x, hn::Set(d, call.attributes.epsilon));
+    const FloatVector below = hn::Add(exponentialBeyondLine(bounded), hn::Sub(bounded, x));
+    const FloatVector bent =
+        hn::IfThenElse(hn::Gt(x, hn::Zero(d)), hn::Mul(hn::Set(d, static_cast<float>(factors.positive)), hn::Mul(x, x)),
+                       hn::Mul(hn::Set(d, static_cast<float>(factors.negative)), below));
+    return hn::MulAdd(hn::Set(d, call.attributes.beta), x, bent);
+  });
+}
+
+void XieluGradient(const Call &call, const Context &context) {
+  const FloatTag d;
+  const XieluFactors factors = xieluFactorsOf(call, 2);
+  combineElements(call, context, [&](FloatVector x, FloatVector dy) HWY_ATTR {
+    const FloatVector zero = hn::Zero(d), epsilon = hn::Set(d, call.attributes.epsilon);
+    const FloatVector exponential = hn::IfThenElseZero(hn::Lt(x, epsilon), exponentialOf(hn::Min(x, zero)));
+    const FloatVector bent = hn::IfThenElse(
+        hn::Gt(x, zero), hn::Mul(hn::Set(d, static_cast<float>(2 * factors.positive)), x),
+        hn::Mul(hn::Set(d, static_cast<float>(factors.negative)), hn::Sub(exponential, hn::Set(d, 1.0f))));
+    return hn::Mul(dy, hn::Add(bent, hn::Set(d, call.attributes.beta)));
+  });
+}
+
 void Gated(const Call &call, const Context &context) {
   const Tensor &gate = call.operands[0], &up = call.operands[1], &y = call.results[0];
   withFormula(call.attributes.activation, [&](auto formula) HWY_ATTR {
@@ -105,6 +133,8 @@ HWY_EXPORT(Softcap);
 HWY_EXPORT(SoftcapGradient);
 HWY_EXPORT(Clamp);
 HWY_EXPORT(ClampGradient);
+HWY_EXPORT(Xielu);
+HWY_EXPORT(XieluGradient);
 HWY_EXPORT(Gated);
 HWY_EXPORT(GatedGradient);
 
@@ -136,6 +166,8 @@ constexpr KernelTable activationKernels = {{"silu", silu},
                                            {"softcap_gradient", MEBP_BEST(SoftcapGradient)},
                                            {"clamp", MEBP_BEST(Clamp)},
                                            {"clamp_gradient", MEBP_BEST(ClampGradient)},
+                                           {"xielu", MEBP_BEST(Xielu)},
+                                           {"xielu_gradient", MEBP_BEST(XieluGradient)},
                                            {"gated", MEBP_BEST(Gated)},
                                            {"gated_gradient", MEBP_BEST(GatedGradient)}};
 

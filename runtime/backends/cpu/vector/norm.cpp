@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// x, y, dy, dx [N,F]; w [1,G], b [1,F]. rms_norm normalises each group of G columns by itself. Each task expands the
-// weights into its workspace first.
+// x, y, dy, dx [N,F]; w, b [1,G]. Each group of G columns is normalised by itself. Each task expands the weights into
+// its workspace first, a bias behind them.
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 #include "runtime/backends/cpu/vector/parallel.h"
@@ -25,16 +25,23 @@ static void prepareWeights(const Tensor &w, float offset, float *weights) {
            [&](int64_t i, int64_t n) HWY_ATTR { return hn::Add(hn::Set(FloatTag(), offset), loadSome(weights + i, n)); });
 }
 
-// One group at a time: body(row, first column, weights).
-template <typename Body> static void forEachGroup(const Call &call, const Context &context, const Body &body) {
+// One group at a time: body(row, first column, weights). `prepare(weights)` may do more than prepareWeights.
+template <typename Prepare, typename Body>
+static void forEachGroup(const Call &call, const Context &context, const Prepare &prepare, const Body &body) {
   const Tensor &x = call.operands[0], &w = call.operands[1];
   parallelRows(
       context, x.rows, x.columns,
-      [&](float *weights) HWY_ATTR { prepareWeights(w, call.attributes.weightOffset, weights); },
+      [&](float *weights) HWY_ATTR {
+        prepareWeights(w, call.attributes.weightOffset, weights);
+        prepare(weights);
+      },
       [&](int64_t row, const float *weights) HWY_ATTR {
         for (int64_t column = 0; column < x.columns; column += w.columns)
           body(row, column, weights);
       });
+}
+template <typename Body> static void forEachGroup(const Call &call, const Context &context, const Body &body) {
+  forEachGroup(call, context, [](float *) {}, body);
 }
 
 static float inverseOf(float sumOfSquares, int64_t size, float epsilon) {
@@ -97,55 +104,50 @@ template <typename X> static Moments momentsOf(X x, int64_t size, float epsilon)
 void LayerNorm(const Call &call, const Context &context) {
   const FloatTag d;
   const Tensor &x = call.operands[0], &w = call.operands[1], &b = operandOf(call, 2), &y = call.results[0];
-  parallelRows(
-      context, x.rows, x.columns,
-      [&](float *weights) HWY_ATTR {
-        prepareWeights(w, call.attributes.weightOffset, weights);
-        if (b.present())
-          dequantizeRow(b, 0, weights + w.columns);
-        else
-          std::fill_n(weights + w.columns, w.columns, 0.0f);
-      },
-      [&](int64_t row, const float *weights) HWY_ATTR {
-        auto body = [&](auto in, auto out) HWY_ATTR {
-          const float *bias = weights + w.columns;
-          Moments moments = momentsOf(in, x.columns, call.attributes.epsilon);
-          mapRow(out, x.columns, [&](int64_t i, int64_t n) HWY_ATTR {
-            FloatVector normal =
-                hn::Mul(hn::Sub(loadSome(in + i, n), hn::Set(d, moments.mean)), hn::Set(d, moments.inverse));
-            return hn::MulAdd(normal, loadSome(weights + i, n), loadSome(bias + i, n));
-          });
-        };
-        withRows(body, rowOf(x, row), rowOf(y, row));
+  const int64_t size = w.columns;
+  auto prepareBias = [&](float *weights) HWY_ATTR {
+    if (b.present())
+      dequantizeRow(b, 0, weights + size);
+    else
+      std::fill_n(weights + size, size, 0.0f);
+  };
+  forEachGroup(call, context, prepareBias, [&](int64_t row, int64_t column, const float *weights) HWY_ATTR {
+    auto body = [&](auto in, auto out) HWY_ATTR {
+      const float *bias = weights + size;
+      Moments moments = momentsOf(in, size, call.attributes.epsilon);
+      mapRow(out, size, [&](int64_t i, int64_t n) HWY_ATTR {
+        FloatVector normal =
+            hn::Mul(hn::Sub(loadSome(in + i, n), hn::Set(d, moments.mean)), hn::Set(d, moments.inverse));
+        return hn::MulAdd(normal, loadSome(weights + i, n), loadSome(bias + i, n));
       });
+    };
+    withRows(body, rowOf(x, row) + column, rowOf(y, row) + column);
+  });
 }
 
 void LayerNormInputGradient(const Call &call, const Context &context) {
   const FloatTag d;
-  const Tensor &x = call.operands[0], &w = call.operands[1], &dy = call.operands[2], &dx = call.results[0];
-  parallelRows(
-      context, x.rows, x.columns,
-      [&](float *weights) HWY_ATTR { prepareWeights(w, call.attributes.weightOffset, weights); },
-      [&](int64_t row, const float *weights) HWY_ATTR {
-        auto body = [&](auto in, auto upstream, auto out) HWY_ATTR {
-          Moments moments = momentsOf(in, x.columns, call.attributes.epsilon);
-          auto scaled = [&](int64_t i, int64_t n) HWY_ATTR {
-            return hn::Mul(loadSome(upstream + i, n), loadSome(weights + i, n));
-          };
-          auto normal = [&](int64_t i, int64_t n) HWY_ATTR {
-            return hn::Mul(hn::Sub(loadSome(in + i, n), hn::Set(d, moments.mean)), hn::Set(d, moments.inverse));
-          };
-          const FloatVector mean = hn::Set(d, sumRow(x.columns, scaled) / x.columns);
-          const FloatVector product = hn::Set(d, sumRow(x.columns, [&](int64_t i, int64_t n) HWY_ATTR {
-                                                   return hn::Mul(scaled(i, n), normal(i, n));
-                                                 }) / x.columns);
-          mapRow(out, x.columns, [&](int64_t i, int64_t n) HWY_ATTR {
-            FloatVector centred = hn::MulSub(loadSome(upstream + i, n), loadSome(weights + i, n), mean);
-            return hn::Mul(hn::NegMulAdd(normal(i, n), product, centred), hn::Set(d, moments.inverse));
-          });
-        };
-        withRows(body, rowOf(x, row), rowOf(dy, row), rowOf(dx, row));
+  const Tensor &x = call.operands[0], &dy = call.operands[2], &dx = call.results[0];
+  const int64_t size = call.operands[1].columns;
+  forEachGroup(call, context, [&](int64_t row, int64_t column, const float *weights) HWY_ATTR {
+    auto body = [&](auto in, auto upstream, auto out) HWY_ATTR {
+      Moments moments = momentsOf(in, size, call.attributes.epsilon);
+      auto scaled = [&](int64_t i, int64_t n) HWY_ATTR {
+        return hn::Mul(loadSome(upstream + i, n), loadSome(weights + i, n));
+      };
+      auto normal = [&](int64_t i, int64_t n) HWY_ATTR {
+        return hn::Mul(hn::Sub(loadSome(in + i, n), hn::Set(d, moments.mean)), hn::Set(d, moments.inverse));
+      };
+      const FloatVector mean = hn::Set(d, sumRow(size, scaled) / size);
+      const FloatVector product = hn::Set(
+          d, sumRow(size, [&](int64_t i, int64_t n) HWY_ATTR { return hn::Mul(scaled(i, n), normal(i, n)); }) / size);
+      mapRow(out, size, [&](int64_t i, int64_t n) HWY_ATTR {
+        FloatVector centred = hn::MulSub(loadSome(upstream + i, n), loadSome(weights + i, n), mean);
+        return hn::Mul(hn::NegMulAdd(normal(i, n), product, centred), hn::Set(d, moments.inverse));
       });
+    };
+    withRows(body, rowOf(x, row) + column, rowOf(dy, row) + column, rowOf(dx, row) + column);
+  });
 }
 
 } // namespace mebp::cpu::HWY_NAMESPACE

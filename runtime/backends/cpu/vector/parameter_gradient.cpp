@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gradients of what is no factor of a product. x, dy [N,F]; dw and its accumulator, which are one: [1,G] or [1,F] of a
-// norm or a bias, [V,D] or [P,D] of a table. A task sums some columns over all rows, in their order.
+// Gradients of what is no factor of a product. x, dy [N,F]; dw and its accumulator, which are one: [1,G] of a norm or a
+// bias, [V,D] or [P,D] of a table. A task sums some columns over all rows, in their order.
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 #include "runtime/backends/cpu/vector/parallel.h"

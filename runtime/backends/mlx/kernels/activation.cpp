@@ -38,6 +38,10 @@ static Curve curveOf(Activation activation, const array &x) {
   }
   case Activation::Relu:
     return {mx::maximum(x, array(0.0f)), mx::astype(x > 0.0f, mx::float32)};
+  case Activation::Sigmoid: {
+    array sigmoid = mx::sigmoid(x);
+    return {sigmoid, sigmoid * (1 - sigmoid)};
+  }
   }
   return {x, mx::ones_like(x)};
 }
@@ -68,6 +72,23 @@ static void clampGradient(Call &call) {
   call.give(0, mx::where(isFree, call.numbers(1), array(0.0f)));
 }
 
+static array softplusOf(const array &x) { return mx::logaddexp(x, array(0.0f)); }
+
+static void xielu(Call &call) {
+  const array x = call.numbers(0), positive = softplusOf(call.numbers(1));
+  const array negative = call.attributes.beta + softplusOf(call.numbers(2));
+  const array below = mx::expm1(mx::minimum(x, array(call.attributes.epsilon))) - x;
+  call.give(0, mx::where(x > 0.0f, positive * mx::square(x), negative * below) + call.attributes.beta * x);
+}
+
+static void xieluGradient(Call &call) {
+  const array x = call.numbers(0), positive = softplusOf(call.numbers(2));
+  const array negative = call.attributes.beta + softplusOf(call.numbers(3));
+  const array exponential = mx::where(x < call.attributes.epsilon, mx::exp(x), array(0.0f));
+  const array bent = mx::where(x > 0.0f, 2.0f * positive * x, negative * (exponential - 1.0f));
+  call.give(0, call.numbers(1) * (bent + call.attributes.beta));
+}
+
 static void gated(Call &call) {
   call.give(0, curveOf(call.attributes.activation, call.numbers(0)).value * call.numbers(1));
 }
@@ -82,6 +103,7 @@ static void gatedGradient(Call &call) {
 constexpr KernelTable activationKernels = {
     {"silu", silu},   {"silu_gradient", siluGradient},   {"relu", relu},       {"relu_gradient", reluGradient},
     {"gelu", gelu},   {"gelu_gradient", geluGradient},   {"softcap", softcap}, {"softcap_gradient", softcapGradient},
-    {"clamp", clamp}, {"clamp_gradient", clampGradient}, {"gated", gated},     {"gated_gradient", gatedGradient}};
+    {"clamp", clamp}, {"clamp_gradient", clampGradient}, {"xielu", xielu},     {"xielu_gradient", xieluGradient},
+    {"gated", gated}, {"gated_gradient", gatedGradient}};
 
 } // namespace mebp::mlx

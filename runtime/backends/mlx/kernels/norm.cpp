@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// x, y, dy, dx [N,F]; w [1,G], b [1,F]. rms_norm normalises each group of G columns by itself.
+// x, y, dy, dx [N,F]; w, b [1,G]. Each group of G columns is normalised by itself.
 #include "runtime/backends/mlx/kernels.h"
 
 namespace mebp::mlx {
@@ -41,33 +41,36 @@ static Normal normalOf(const array &x, float epsilon) {
 }
 
 static void layerNorm(Call &call) {
-  array w = call.attributes.weightOffset + call.numbers(1);
-  array y = normalOf(call.numbers(0), call.attributes.epsilon).values * w;
-  call.give(0, call.has(2) ? y + call.numbers(2) : y);
+  array x = call.numbers(0), w = call.attributes.weightOffset + call.numbers(1);
+  array y = normalOf(inGroups(x, call.value(1).columns), call.attributes.epsilon).values * w;
+  call.give(0, mx::reshape(call.has(2) ? y + call.numbers(2) : y, x.shape()));
 }
 
 static void layerNormInputGradient(Call &call) {
-  Normal normal = normalOf(call.numbers(0), call.attributes.epsilon);
-  array upstream = call.numbers(2) * (call.attributes.weightOffset + call.numbers(1));
+  array x = call.numbers(0), w = call.attributes.weightOffset + call.numbers(1);
+  int columns = call.value(1).columns;
+  Normal normal = normalOf(inGroups(x, columns), call.attributes.epsilon);
+  array upstream = inGroups(call.numbers(2), columns) * w;
   array along = normal.values * meanOf(upstream * normal.values);
-  call.give(0, (upstream - meanOf(upstream) - along) / normal.deviation);
+  call.give(0, mx::reshape((upstream - meanOf(upstream) - along) / normal.deviation, x.shape()));
 }
 
-// `sum` over rows, added to what the operand `accumulator` has.
+// `terms`, in groups, summed over rows and groups, and added to what the operand `accumulator` has.
 static void giveSum(Call &call, const array &terms, size_t accumulator) {
-  array sum = mx::sum(terms, 0, true);
+  array sum = mx::sum(mx::reshape(terms, {-1, call.results[0].columns}), 0, true);
   call.give(0, call.has(accumulator) ? sum + call.numbers(accumulator) : sum);
 }
 
 static void rmsNormWeightGradient(Call &call) {
   array groups = inGroups(call.numbers(0), call.results[0].columns);
   array normal = groups / rootMeanSquare(groups, call.attributes.epsilon);
-  giveSum(call, mx::reshape(inGroups(call.numbers(1), call.results[0].columns) * normal, {-1, call.results[0].columns}),
-          2);
+  giveSum(call, inGroups(call.numbers(1), call.results[0].columns) * normal, 2);
 }
 
 static void layerNormWeightGradient(Call &call) {
-  giveSum(call, call.numbers(1) * normalOf(call.numbers(0), call.attributes.epsilon).values, 2);
+  array groups = inGroups(call.numbers(0), call.results[0].columns);
+  array normal = normalOf(groups, call.attributes.epsilon).values;
+  giveSum(call, inGroups(call.numbers(1), call.results[0].columns) * normal, 2);
 }
 
 static void biasGradient(Call &call) { giveSum(call, call.numbers(0), 1); }
