@@ -10,6 +10,7 @@ from mebp.verification.inputs import randomise_adapter
 from support import models
 from support.pipeline import check, compare_gradients, make_bundle
 
+ALIBI = "bloom: biases by position, heads of queries, keys and values"
 # Sizes that divide nothing: widths that are no multiple of 32, head sizes that are no multiple of a vector, few heads.
 CASES = {
     "llama": ("llama", {}),
@@ -52,6 +53,12 @@ CASES = {
     "granitemoe: a softmax of those that are chosen": ("granitemoe", {}),
     "granite_swa: attention sinks": ("granite_swa", {}),
     "gpt_oss: experts with biases and bounds, and sinks": ("gpt_oss", {}),
+    ALIBI: ("bloom", {}),
+    "mpt: biases by position of six heads, bounded projections": ("mpt", {}),
+    "falcon: biases by position of six heads that share keys": (
+        "falcon_alibi",
+        {"num_attention_heads": 6, "multi_query": True, "bias": False},
+    ),
     "deepseek_v3: latent attention, whose values are narrower than keys": ("deepseek_v3", {}),
 }
 COMPILED_SEQUENCE, COMPILED_BATCH = 48, 3
@@ -139,7 +146,7 @@ def test_subsets_of_the_linear_layers(tmp_path, targets):
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 16, 48])
-@pytest.mark.parametrize("name", ["llama, biases, one kv head", "gpt2"])
+@pytest.mark.parametrize("name", ["llama, biases, one kv head", "gpt2", ALIBI])
 def test_chunks_change_nothing(bundles, tmp_path, name, chunk):
     model, _ = bundles(name)
     bundle = make_bundle(model, tmp_path, seq_len=COMPILED_SEQUENCE, batch=COMPILED_BATCH, chunk_size=chunk)

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The attention that a model is exported with: one ONNX node a layer, key and value heads not repeated."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig
 
@@ -123,6 +127,19 @@ def _by_formula(
         return torch.softmax(scores, dim=-1) @ value
     column = sinks.reshape(1, -1, 1, 1).expand(len(scores), -1, scores.shape[2], 1)
     return torch.softmax(torch.cat([scores, column], dim=-1), dim=-1)[..., :-1] @ value
+
+
+@contextmanager
+def shared_heads() -> Iterator[None]:
+    """While it is active, torch's attention has key heads that several query heads share where a class leaves that to
+    broadcasting, which torch cannot export: Falcon."""
+    attend = torch.nn.functional.scaled_dot_product_attention
+
+    def attend_shared(query: torch.Tensor, key: torch.Tensor, *rest: object, **options: object) -> torch.Tensor:
+        return attend(query, key, *rest, **{"enable_gqa": query.shape[1] != key.shape[1], **options})
+
+    with patch.object(torch.nn.functional, "scaled_dot_product_attention", attend_shared):
+        yield
 
 
 def windowed(sliding_window: int | None, sequence: int) -> int | None:

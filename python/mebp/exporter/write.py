@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 
 from mebp.errors import Error, reason
 from mebp.exporter import classifier
+from mebp.exporter.alibi import check_alibi
 from mebp.exporter.checkpoint import StoredTensor, read_checkpoint, same_bytes
 from mebp.exporter.graph import trace
 from mebp.exporter.heads import missing_of_head, write_new
@@ -40,6 +41,8 @@ def write(
         classifier.name_classes(source.config, classes)
     names_of_classes = classifier.class_names(source.config) if task == "classify" else []
     longest = longest_sequence(source.config, source.name, seq_len)
+    if note := check_alibi(source.config, source.name):
+        say(note)
     checkpoint = {} if shape_only else read_checkpoint(source.folder)
     skeleton = build_skeleton(source.config, task)
     checkpoint = rename(checkpoint, skeleton)

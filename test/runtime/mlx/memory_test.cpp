@@ -89,12 +89,14 @@ private:
         {{"head_dim", 64}, {"frequencies", 0, std::vector<float>(32, 0.5f)}, {"scale", 1}, {"inverse", 0}});
   }
 
-  void listAttention(uint64_t heads, uint64_t kvHeads, double window) {
+  void listAttention(uint64_t heads, uint64_t kvHeads, double window, bool hasSlopes = false) {
     const Matrix q = rows(heads * 64), k = rows(kvHeads * 64), lse = exact(heads), sum = exact(kvHeads * 64);
-    const std::vector<Attribute> attributes = {{"heads", static_cast<double>(heads)},
-                                               {"kv_heads", static_cast<double>(kvHeads)},
-                                               {"scale", 0.25},
-                                               {"window", window}};
+    std::vector<Attribute> attributes = {{"heads", static_cast<double>(heads)},
+                                         {"kv_heads", static_cast<double>(kvHeads)},
+                                         {"scale", 0.25},
+                                         {"window", window}};
+    if (hasSlopes)
+      attributes.push_back({"slopes", 0, std::vector<float>(heads, 0.5f)});
     add("attention", {q, k, k}, {q, lse}, attributes);
     add("attention_gradient", {q, k, k, q, lse, q, sum, sum}, {q, accumulating(sum, 6), accumulating(sum, 7)},
         attributes);
@@ -143,9 +145,9 @@ double numberOf(const Call &call, const std::string &name) {
   return 0;
 }
 
-uint64_t frequenciesOf(const Call &call) {
+uint64_t countOf(const Call &call, std::string_view name) {
   for (const Attribute &attribute : call.attributes)
-    if (attribute.name == std::string_view("frequencies"))
+    if (attribute.name == name)
       return attribute.numbers.size();
   return 0;
 }
@@ -161,7 +163,8 @@ uint64_t plannedWithin(const Call &call) {
   const std::vector<format::HeldMatrix> operands = heldOf(call.operands), results = heldOf(call.results);
   return format::bytesHeldWithin({*format::findSignature(call.kernel), operands.data(), operands.size(), results.data(),
                                   results.size(), static_cast<uint64_t>(numberOf(call, "heads")),
-                                  static_cast<uint64_t>(numberOf(call, "window")), frequenciesOf(call)});
+                                  static_cast<uint64_t>(numberOf(call, "window")), countOf(call, "frequencies"),
+                                  countOf(call, "slopes")});
 }
 
 uint64_t bytesOf(const Matrix &matrix) {
