@@ -54,10 +54,10 @@ CASES = {
     "granite_swa: attention sinks": ("granite_swa", {}),
     "gpt_oss: experts with biases and bounds, and sinks": ("gpt_oss", {}),
     ALIBI: ("bloom", {}),
-    "mpt: biases by position of six heads, bounded projections": ("mpt", {}),
-    "falcon: biases by position of six heads that share keys": (
+    "mpt: biases by position of twelve heads, bounded projections": ("mpt", {}),
+    "falcon: biases by position of twelve heads that share keys": (
         "falcon_alibi",
-        {"num_attention_heads": 6, "multi_query": True, "bias": False},
+        {"num_attention_heads": 12, "multi_query": True, "bias": False},
     ),
     "deepseek_v3: latent attention, whose values are narrower than keys": ("deepseek_v3", {}),
 }

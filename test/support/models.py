@@ -100,7 +100,7 @@ _FAMILIES: dict[str, dict] = {
     "bloom": {**_DECODER, "n_layer": 2},
     "mpt": {
         "d_model": 96,
-        "n_heads": 6,
+        "n_heads": 12,
         "n_layers": 2,
         "max_seq_len": 128,
         "vocab_size": 333,

@@ -8,6 +8,7 @@ by position are the products that its formula has, not rounded to bfloat16. The 
 transformers has them, but for the loss.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from unittest.mock import patch
 
@@ -234,7 +235,7 @@ def add_adapter(
 
 class KeepFloat64(TorchFunctionMode):
     """While it is active, what would make float32 of float64 leaves float64: `x.float()`, `x.to(torch.float32)`,
-    `softmax(x, dtype=torch.float32)`, and `torch.tensor` of a number that float32 has not, as XGLM's least score.
+    `softmax(x, dtype=torch.float32)`, and `torch.full` of a number that float32 has not, as XGLM's least score.
     `x.bfloat16()`, which Falcon has for its biases by position, is x."""
 
     def __torch_function__(
@@ -243,7 +244,7 @@ class KeepFloat64(TorchFunctionMode):
         named = named or {}
         if function is torch.Tensor.bfloat16:
             return arguments[0]
-        if function is torch.tensor and isinstance(arguments[0], float) and abs(arguments[0]) > _LARGEST:
+        if function is torch.full and isinstance(arguments[1], float) and _LARGEST < abs(arguments[1]) < math.inf:
             named = {"dtype": torch.float64, **named}
         if any(isinstance(each, torch.Tensor) and each.dtype == torch.float64 for each in arguments):
             if function is torch.Tensor.float:
