@@ -97,6 +97,8 @@ def test_partial_rotary(tmp_path: Path) -> None:
         ("gpt2_tanh", 18, "eager", False),
         ("phi3", 18, "eager", False),
         ("mistral", 18, "sdpa", False),
+        ("falcon_alibi", 23, "sdpa", False),
+        ("mpt", 18, "eager", False),
     ],
 )
 def test_plain(family: str, opset: int, attention: str, dynamic: bool, tmp_path: Path) -> None:

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The attention that a model is exported with: one ONNX node a layer, key and value heads not repeated."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from unittest.mock import patch
-
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig
 
@@ -33,7 +29,7 @@ def _mask(
     if use_vmap or (local_size is not None and getattr(config, "attention_chunk_size", None)):
         raise Error(f"{config.model_type}: its mask is neither causal nor a window; it cannot be exported yet")
     window = windowed(local_size, q_length)
-    mask = _visible(q_length, window, device)[None, None]
+    mask = visible(q_length, window, device)[None, None]
     if attention_mask is not None:
         return mask & attention_mask[:, None, None, :].bool()
     mask.window = window
@@ -71,7 +67,7 @@ def _attention(
             raise Error(f"{kind}: a window of {window} in its attention, of {shown} in its mask; it cannot be exported")
         window, attention_mask = attention_mask.window, None
     if attention_mask is None and (window is not None or softcap or s_aux is not None):
-        attention_mask = _visible(sequence, window, query.device)
+        attention_mask = visible(sequence, window, query.device)
     if softcap or s_aux is not None:
         output = _by_formula(query, key, value, attention_mask, scaling, softcap, s_aux)
         return output.transpose(1, 2).contiguous(), None
@@ -129,25 +125,12 @@ def _by_formula(
     return torch.softmax(torch.cat([scores, column], dim=-1), dim=-1)[..., :-1] @ value
 
 
-@contextmanager
-def shared_heads() -> Iterator[None]:
-    """While it is active, torch's attention has key heads that several query heads share where a class leaves that to
-    broadcasting, which torch cannot export: Falcon."""
-    attend = torch.nn.functional.scaled_dot_product_attention
-
-    def attend_shared(query: torch.Tensor, key: torch.Tensor, *rest: object, **options: object) -> torch.Tensor:
-        return attend(query, key, *rest, **{"enable_gqa": query.shape[1] != key.shape[1], **options})
-
-    with patch.object(torch.nn.functional, "scaled_dot_product_attention", attend_shared):
-        yield
-
-
 def windowed(sliding_window: int | None, sequence: int) -> int | None:
     """The window where it hides anything from a sequence of this length, else None."""
     return sliding_window if sliding_window is not None and sliding_window < sequence else None
 
 
-def _visible(sequence: int, window: int | None, device: torch.device | str) -> torch.Tensor:
+def visible(sequence: int, window: int | None, device: torch.device | str) -> torch.Tensor:
     """Bool [sequence, sequence]: true where the key's position is in (position - window, position]. Written in
     positions, so that the graph holds a few nodes for it and not the table."""
     positions = torch.arange(sequence, device=device)

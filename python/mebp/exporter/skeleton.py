@@ -57,15 +57,15 @@ def bare(model: PreTrainedModel) -> list[str]:
 
 
 def _make(config: PreTrainedConfig) -> PreTrainedModel:
-    """With this project's attention, or with torch's or transformers' formula where a class has attentions of its own
-    alone: these would be handed a mask which they do not read. Falcon's formula adds its biases twice."""
+    """With this project's attention, or with transformers' formula where a class has attentions of its own alone: that
+    would be handed a mask which it does not read."""
     try:
         kind = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
         shared = hasattr(sys.modules[kind.__module__], "ALL_ATTENTION_FUNCTIONS")
         return AutoModelForCausalLM.from_config(
             config,
             dtype=torch.float32,
-            attn_implementation=attention.NAME if shared else "sdpa" if kind._supports_sdpa else "eager",
+            attn_implementation=attention.NAME if shared else "eager",
             experts_implementation=experts.NAME,
         )
     except (ValueError, TypeError, KeyError, AttributeError, ImportError) as error:

@@ -43,7 +43,8 @@ public:
     listPositions();
     for (uint64_t kvHeads : {2, 8})
       for (double window : {0, 64})
-        listAttention(8, kvHeads, window);
+        for (bool hasSlopes : {false, true})
+          listAttention(8, kvHeads, window, hasSlopes);
     listElementwise();
     listLoss();
     return std::move(calls);
