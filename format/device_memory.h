@@ -37,7 +37,6 @@ struct HeldCall {
   size_t resultCount;
   uint64_t heads = 0, window = 0; // of attention
   uint64_t frequencies = 0;       // of rope
-  uint64_t slopes = 0;            // of attention
   bool densely = false;           // products that give input gradients take a quantised matrix tile by tile, as numbers
 };
 
@@ -77,8 +76,6 @@ inline uint64_t ofAttention(const HeldCall &call) {
   const uint64_t keys = call.window && call.signature.causal ? std::min(all, call.window - 1 + rows) : all;
   const uint64_t scores = call.heads * rows * keys * sizeof(float);
   uint64_t bytes = call.signature.cost == Cost::Attention ? 2 * scores : 5 * scores / 2;
-  if (call.slopes) // what is added to the scores is as large as they are
-    bytes += scores;
   for (size_t i = 0; i < call.operandCount; ++i)
     bytes += call.operands[i].bytesAsNumbers();
   return bytes;

@@ -74,13 +74,11 @@ private:
       auto number = kernel.getKernelAttributes().getAs<IntegerAttr>(name);
       return number ? number.getInt() : 0;
     };
-    auto getCount = [&](StringRef name) -> uint64_t {
-      auto numbers = kernel.getKernelAttributes().getAs<DenseF32ArrayAttr>(name);
-      return numbers ? numbers.size() : 0;
-    };
+    auto frequencies = kernel.getKernelAttributes().getAs<DenseF32ArrayAttr>("frequencies");
     return format::bytesHeldWithin({kernel.getSignature(), operands.data(), operands.size(), results.data(),
-                                    results.size(), getNumber("heads"), getNumber("window"), getCount("frequencies"),
-                                    getCount("slopes"), traits.multipliesDequantised});
+                                    results.size(), getNumber("heads"), getNumber("window"),
+                                    static_cast<uint64_t>(frequencies ? frequencies.size() : 0),
+                                    traits.multipliesDequantised});
   }
 
   exec::ProgramOp program;

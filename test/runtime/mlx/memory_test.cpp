@@ -90,7 +90,7 @@ private:
         {{"head_dim", 64}, {"frequencies", 0, std::vector<float>(32, 0.5f)}, {"scale", 1}, {"inverse", 0}});
   }
 
-  void listAttention(uint64_t heads, uint64_t kvHeads, double window, bool hasSlopes = false) {
+  void listAttention(uint64_t heads, uint64_t kvHeads, double window, bool hasSlopes) {
     const Matrix q = rows(heads * 64), k = rows(kvHeads * 64), lse = exact(heads), sum = exact(kvHeads * 64);
     std::vector<Attribute> attributes = {{"heads", static_cast<double>(heads)},
                                          {"kv_heads", static_cast<double>(kvHeads)},
@@ -146,9 +146,9 @@ double numberOf(const Call &call, const std::string &name) {
   return 0;
 }
 
-uint64_t countOf(const Call &call, std::string_view name) {
+uint64_t frequenciesOf(const Call &call) {
   for (const Attribute &attribute : call.attributes)
-    if (attribute.name == name)
+    if (attribute.name == std::string_view("frequencies"))
       return attribute.numbers.size();
   return 0;
 }
@@ -164,8 +164,7 @@ uint64_t plannedWithin(const Call &call) {
   const std::vector<format::HeldMatrix> operands = heldOf(call.operands), results = heldOf(call.results);
   return format::bytesHeldWithin({*format::findSignature(call.kernel), operands.data(), operands.size(), results.data(),
                                   results.size(), static_cast<uint64_t>(numberOf(call, "heads")),
-                                  static_cast<uint64_t>(numberOf(call, "window")), countOf(call, "frequencies"),
-                                  countOf(call, "slopes")});
+                                  static_cast<uint64_t>(numberOf(call, "window")), frequenciesOf(call)});
 }
 
 uint64_t bytesOf(const Matrix &matrix) {
