@@ -86,6 +86,21 @@ static Value makeHidingMask(OpBuilder &builder, Location location, const HostTen
       .getResult(0);
 }
 
+/// Where scores are multiplied by it: 1 where a query sees a key, else 0.
+static Value makeMaskingFactor(OpBuilder &builder, Location location, const HostTensor &mask, RankedTensorType type,
+                               int64_t sequence) {
+  if (mask.kind != Kind::Float || mask.function != HostTensor::Function::Identity || sequence < 2 ||
+      !isOfPairs(mask, sequence) || !llvm::all_of(mask.data, [](double value) { return value == 0 || value == 1; }))
+    return {};
+  HostTensor visible = mask;
+  visible.kind = Kind::Boolean;
+  Value causal = makeCausalMask(builder, location, visible, type.clone(builder.getI1Type()), sequence);
+  if (!causal)
+    return {};
+  return nn::OnnxOp::create(builder, location, TypeRange(type), builder.getStringAttr("Cast"), causal, DictionaryAttr())
+      .getResult(0);
+}
+
 /// What each head adds to a score for each position that the key is further on, the same in all of a head's rows [rows,
 /// keys]; nullopt where there is no such number. Of a table of pairs the later keys may be hidden.
 static std::optional<double> matchSlope(ArrayRef<double> table, int64_t rows, int64_t keys, bool isMasked) {
@@ -156,7 +171,7 @@ RankedTensorType mebp::tensorType(MLIRContext *context, ArrayRef<int64_t> shape,
 Value mebp::materializeConstant(OpBuilder &builder, Location location, const HostTensor &tensor, int64_t sequence) {
   RankedTensorType type = tensorType(builder.getContext(), tensor.shape, tensor.kind);
   if (!tensor.data.empty()) {
-    for (auto *make : {makeRotaryTable, makeCausalMask, makeHidingMask, makePositionBias})
+    for (auto *make : {makeRotaryTable, makeCausalMask, makeHidingMask, makeMaskingFactor, makePositionBias})
       if (Value table = make(builder, location, tensor, type, sequence))
         return table;
     if (auto first = matchPositions(tensor, sequence))

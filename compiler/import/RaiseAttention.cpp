@@ -267,7 +267,7 @@ private:
   /// added before the scale, what it hides stays hidden. A key is seen where several masks show it (GPT-Neo).
   static std::optional<Masked> matchMasked(Value value, int64_t heads) {
     Masked found{value};
-    while (matchAdded(found, heads) || matchChosen(found) || matchBound(found)) {
+    while (matchAdded(found, heads) || matchChosen(found) || matchBound(found) || matchMultiplied(found)) {
     }
     return found.window ? std::optional(found) : std::nullopt;
   }
@@ -311,6 +311,18 @@ private:
   static bool matchBound(Masked &found) {
     return matchEitherWay(getNode(found.logits, "Max"), [&](Value logits, Value bound) {
       if (!hides(bound))
+        return false;
+      found.logits = logits;
+      return true;
+    });
+  }
+
+  /// Scores times 0 where a mask around them hides them anyway, as GPT has it.
+  static bool matchMultiplied(Masked &found) {
+    return matchEitherWay(getNode(found.logits, "Mul"), [&](Value logits, Value factor) {
+      nn::OnnxOp cast = getNode(factor, "Cast");
+      auto window = cast ? matchCausalMask(cast.getInputs()[0]) : std::nullopt;
+      if (!window || window != found.window)
         return false;
       found.logits = logits;
       return true;

@@ -191,7 +191,7 @@ def test_checkpoints_of_older_names(tmp_path: Path) -> None:
     assert_same_logits(model, path, 1, 7)
 
 
-@pytest.mark.parametrize("family", ["cohere", "falcon", "gptj", "gpt_neo", "bloom", "mpt"])
+@pytest.mark.parametrize("family", ["cohere", "falcon", "gptj", "gpt_neo", "bloom", "mpt", "openai-gpt"])
 def test_classes_that_know_no_attention_of_others_or_make_tensors_of_their_own(family: str, tmp_path: Path) -> None:
     model = models.build(family)
     assert_same_logits(model, mebp.export(model, tmp_path / "model.onnx", seq_len=7), 1, 7)

@@ -97,6 +97,8 @@ _FAMILIES: dict[str, dict] = {
     "granitemoe_swa": {**_DECODER, **_EXPERTS, "sliding_window": 9},
     "gpt_oss": {**_DECODER, **_EXPERTS, "intermediate_size": 64, "sliding_window": 9},
     "vaultgemma": {**_GEMMA, "attn_logit_softcapping": 3.0, "final_logit_softcapping": 2.0},
+    "openai-gpt": _GPT2,
+    "gpt_neox_japanese": _WITHOUT_HEAD_SIZE,
     "bloom": {**_DECODER, "n_layer": 2},
     "mpt": {
         "d_model": 96,

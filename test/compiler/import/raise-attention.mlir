@@ -224,3 +224,47 @@ func.func @slopes_and_sinks(%q: !q, %k: !q) -> !q {
   %9 = nn.onnx "MatMul"(%8, %k) : (!p, !q) -> !q
   return %9 : !q
 }
+
+// A bias alone is left to what hides later keys.
+// CHECK-LABEL: @fused_bias
+// CHECK: nn.onnx "Attention"(%arg0, %arg1, %arg1) {scale = 2.500000e-01 : f32, slopes = array<f32: 1.000000e+00, 5.000000e-01, 2.500000e-01, 1.250000e-01>, window = 0 : i64}
+// CHECK: nn.onnx "Attention"({{.*}}) {is_causal = 0 : i64}
+func.func @fused_bias(%q: !q, %k: !q) -> (!q, !q) {
+  %bias = nn.position_bias {slopes = array<f32: 1.0, 0.5, 0.25, 0.125>} : tensor<4x1x8xf32>
+  %0 = nn.onnx "Attention"(%q, %k, %k, %bias) {is_causal = 1 : i64, scale = 0.25 : f32} : (!q, !q, !q, tensor<4x1x8xf32>) -> !q
+  %1 = nn.onnx "Attention"(%q, %k, %k, %bias) {is_causal = 0 : i64} : (!q, !q, !q, tensor<4x1x8xf32>) -> !q
+  return %0, %1 : !q, !q
+}
+
+// GPT multiplies what it hides by 0 first.
+// CHECK-LABEL: @multiplied_mask
+// CHECK: nn.onnx "Attention"(%arg0, %arg1, %arg1) {scale = 1.000000e+00 : f32, window = 0 : i64}
+// CHECK-NEXT: return
+func.func @multiplied_mask(%q: !q, %k: !q) -> !q {
+  %visible = nn.causal_mask : tensor<1x1x8x8xi1>
+  %mask = nn.causal_mask : tensor<1x1x8x8xf32>
+  %factor = nn.onnx "Cast"(%visible) : (tensor<1x1x8x8xi1>) -> tensor<1x1x8x8xf32>
+  %0 = nn.onnx "Transpose"(%k) {perm = array<i64: 0, 1, 3, 2>} : (!q) -> tensor<2x4x6x8xf32>
+  %1 = nn.onnx "MatMul"(%q, %0) : (!q, tensor<2x4x6x8xf32>) -> !p
+  %2 = nn.onnx "Mul"(%1, %factor) : (!p, tensor<1x1x8x8xf32>) -> !p
+  %3 = nn.onnx "Add"(%2, %mask) : (!p, tensor<1x1x8x8xf32>) -> !p
+  %4 = nn.onnx "Softmax"(%3) : (!p) -> !p
+  %5 = nn.onnx "MatMul"(%4, %k) : (!p, !q) -> !q
+  return %5 : !q
+}
+
+// Keys whose scores are 0 are no hidden ones.
+// CHECK-LABEL: @factor_of_a_window
+// CHECK: nn.onnx "Softmax"
+func.func @factor_of_a_window(%q: !q, %k: !q) -> !q {
+  %near = nn.causal_mask {window = 3 : i64} : tensor<1x1x8x8xi1>
+  %mask = nn.causal_mask : tensor<1x1x8x8xf32>
+  %factor = nn.onnx "Cast"(%near) : (tensor<1x1x8x8xi1>) -> tensor<1x1x8x8xf32>
+  %0 = nn.onnx "Transpose"(%k) {perm = array<i64: 0, 1, 3, 2>} : (!q) -> tensor<2x4x6x8xf32>
+  %1 = nn.onnx "MatMul"(%q, %0) : (!q, tensor<2x4x6x8xf32>) -> !p
+  %2 = nn.onnx "Mul"(%1, %factor) : (!p, tensor<1x1x8x8xf32>) -> !p
+  %3 = nn.onnx "Add"(%2, %mask) : (!p, tensor<1x1x8x8xf32>) -> !p
+  %4 = nn.onnx "Softmax"(%3) : (!p) -> !p
+  %5 = nn.onnx "MatMul"(%4, %k) : (!p, !q) -> !q
+  return %5 : !q
+}
