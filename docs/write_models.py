@@ -33,6 +33,16 @@ attention_mask and position_ids: rows are whole sequences, so these are bound to
 whose weight has lost its name gets that of its module. One line refuses a cache, a mask of another shape, and tables of
 cosines that the exporter has computed already: with fixed sizes, give it `optimize=False`.
 """
+_BIASES = """\
+## Biases by position
+
+BLOOM, MPT and Falcon with `alibi` (falcon-rw) add to a head's score of a key its slope times how far back the key is
+(ALiBi). The compiler reads the slopes off the graph, whatever formula they come from: any table that is such a line is
+taken, also in graphs of other exporters. Distances are counted within a sample, so packing changes no bias. Export
+refuses an MPT whose config.json asks for what transformers does not compute: no biases, or another `alibi_bias_max`
+than 8. transformers rounds Falcon's biases to bfloat16 in any precision, so that far keys share one. mebp does not, nor
+does `mebp verify`; long texts may differ from transformers' there.
+"""
 _MEANINGS = {
     "wrong": "It exports and compiles, but at least one gradient disagrees. Do not train these.",
     "unverified": "These train, but `mebp verify` cannot compute the same model in another way.",
@@ -46,7 +56,7 @@ def page() -> str:
     models = tried_models()
     parts = [_INTRODUCTION.format(summary=models.summary()), _exact(models)]
     parts += [_section(models, outcome, meaning) for outcome, meaning in _MEANINGS.items() if models.count(outcome)]
-    return "\n".join([*parts, _OTHER_EXPORTERS])
+    return "\n".join([*parts, _BIASES, _OTHER_EXPORTERS])
 
 
 def _exact(models: Models) -> str:

@@ -316,6 +316,9 @@ LogicalResult TokenFlattener::flattenAttention(nn::OnnxOp node) {
   axes[1] = {{2, heads[0], width}}, axes[3] = {{2, width, 1}};
   const AxisLayout layout(axes);
   auto softcap = dyn_cast_or_null<FloatAttr>(getAttribute(node, "softcap"));
+  auto slopes = dyn_cast_or_null<DenseF32ArrayAttr>(getAttribute(node, "slopes"));
+  if (slopes && softcap)
+    return emitUnsupported(node) << "it has a bias by position and caps its logits";
   if (isBidirectional) {
     if (node.getInputs().size() > 3)
       return emitUnsupported(node) << "it has sinks, and every token sees the later ones";
@@ -337,7 +340,7 @@ LogicalResult TokenFlattener::flattenAttention(nn::OnnxOp node) {
       nn::AttentionOp::create(builder, node.getLoc(), tokenType(heads[0] * width), tokenType(heads[0]),
                               operands[0]->flat, operands[1]->flat, operands[2]->flat, Value(), sinks, heads[0],
                               heads[1], toFloat(getFloat(node, "scale")), getInteger(node, "window"),
-                              /*capacity=*/0, softcap);
+                              /*capacity=*/0, softcap, slopes);
   define(node, attention.getOutput(), layout);
   return success();
 }

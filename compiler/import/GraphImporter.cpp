@@ -238,7 +238,8 @@ Value GraphImporter::getValue(const OnnxNode &node, Entry &entry) {
   entry.value = materializeConstant(builder, node.getLocation(), *entry.constant, sequence);
   if (!entry.value)
     node.emitError() << "reads a constant table of " << entry.constant->data.size()
-                     << " elements that is neither a causal mask nor a rotary table; export without it";
+                     << " elements that is neither a causal mask, a bias by position nor a rotary table; export "
+                        "without it";
   return entry.value;
 }
 

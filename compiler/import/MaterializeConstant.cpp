@@ -43,12 +43,17 @@ static Value makeRotaryTable(OpBuilder &builder, Location location, const HostTe
   return {};
 }
 
+/// Whether the last two axes are queries and keys.
+static bool isOfPairs(const HostTensor &table, int64_t sequence) {
+  size_t rank = table.shape.size();
+  return rank >= 2 && table.shape[rank - 1] == sequence && table.shape[rank - 2] == sequence;
+}
+
 /// A mask that is causal, or a band around the diagonal: what the last query sees of what comes before it is the window
 /// of either.
 static Value makeMask(OpBuilder &builder, Location location, const HostTensor &mask, RankedTensorType type,
                       int64_t sequence) {
-  if (mask.kind == Kind::Integer || type.getRank() < 2 || mask.shape.back() != sequence ||
-      mask.shape[type.getRank() - 2] != sequence)
+  if (mask.kind == Kind::Integer || !isOfPairs(mask, sequence))
     return {};
   auto isVisible = [&](double value) { return mask.kind == Kind::Boolean ? value != 0 : value == 0; };
   // The last query sees everything, or the whole window.
@@ -74,6 +79,85 @@ static Value makeMask(OpBuilder &builder, Location location, const HostTensor &m
   return isBand ? Value(nn::BandMaskOp::create(builder, location, type, window)) : Value();
 }
 
+/// Where it says which keys are hidden.
+static Value makeHidingMask(OpBuilder &builder, Location location, const HostTensor &mask, RankedTensorType type,
+                            int64_t sequence) {
+  if (mask.kind != Kind::Boolean || !isOfPairs(mask, sequence))
+    return {};
+  HostTensor visible = mask;
+  for (double &value : visible.data)
+    value = value == 0;
+  Value causal = makeMask(builder, location, visible, type, sequence);
+  if (!causal)
+    return {};
+  return nn::OnnxOp::create(builder, location, TypeRange(type), builder.getStringAttr("Not"), causal, DictionaryAttr())
+      .getResult(0);
+}
+
+/// Where scores are multiplied by it: 1 where a query sees a key, else 0.
+static Value makeMaskingFactor(OpBuilder &builder, Location location, const HostTensor &mask, RankedTensorType type,
+                               int64_t sequence) {
+  if (mask.kind != Kind::Float || mask.function != HostTensor::Function::Identity || sequence < 2 ||
+      !isOfPairs(mask, sequence) || !llvm::all_of(mask.data, [](double value) { return value == 0 || value == 1; }))
+    return {};
+  HostTensor visible = mask;
+  visible.kind = Kind::Boolean;
+  Value causal = makeMask(builder, location, visible, type.clone(builder.getI1Type()), sequence);
+  if (!causal)
+    return {};
+  return nn::OnnxOp::create(builder, location, TypeRange(type), builder.getStringAttr("Cast"), causal, DictionaryAttr())
+      .getResult(0);
+}
+
+/// What each head adds to a score for each position that the key is further on, the same in all of a head's rows [rows,
+/// keys]; nullopt where there is no such number. Of a table of pairs the later keys may be hidden.
+static std::optional<double> matchSlope(ArrayRef<double> table, int64_t rows, int64_t keys, bool isMasked) {
+  ArrayRef<double> last = table.take_back(keys);
+  const double slope = (last[keys - 1] - last[0]) / static_cast<double>(keys - 1);
+  // Tables of f32 numbers are rounded to this, and one that is bent in any place is further off.
+  const double tolerance = 1e-6 * std::max(std::fabs(last[0]), std::fabs(last[keys - 1]));
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t key = 0; key < keys; ++key) {
+      const double value = table[row * keys + key];
+      const double expected = table[row * keys] + slope * static_cast<double>(key);
+      // Written so that a NaN fails, too.
+      if (!(isMasked && key > row ? value <= kHidden : std::fabs(value - expected) <= tolerance))
+        return std::nullopt;
+    }
+  return slope;
+}
+
+/// ALiBi, and where it is added up with a causal mask, both.
+static Value makePositionBias(OpBuilder &builder, Location location, const HostTensor &bias, RankedTensorType type,
+                              int64_t sequence) {
+  const int64_t rank = type.getRank();
+  if (bias.kind != Kind::Float || bias.function != HostTensor::Function::Identity || rank < 3 || sequence < 2 ||
+      bias.shape.back() != sequence || (bias.shape[rank - 2] != 1 && bias.shape[rank - 2] != sequence))
+    return {};
+  const int64_t rows = bias.shape[rank - 2], heads = bias.shape[rank - 3];
+  const bool isMasked = rows == sequence && bias.data[sequence - 1] <= kHidden;
+  SmallVector<float> slopes;
+  for (ArrayRef<double> rest = bias.data; !rest.empty(); rest = rest.drop_front(rows * sequence)) {
+    auto slope = matchSlope(rest.take_front(rows * sequence), rows, sequence, isMasked);
+    const size_t at = (bias.data.size() - rest.size()) / (rows * sequence);
+    if (!slope || (at >= static_cast<size_t>(heads) && static_cast<float>(*slope) != slopes[at % heads]))
+      return {};
+    if (at < static_cast<size_t>(heads))
+      slopes.push_back(static_cast<float>(*slope));
+  }
+  if (llvm::all_of(slopes, [](float slope) { return slope == 0; }))
+    return {};
+  if (!isMasked)
+    return nn::PositionBiasOp::create(builder, location, type, slopes);
+  SmallVector<int64_t> ofKeys(type.getShape()), ofPairs(rank, 1);
+  ofKeys[rank - 2] = 1, ofPairs[rank - 2] = ofPairs[rank - 1] = sequence;
+  Value alone = nn::PositionBiasOp::create(builder, location, type.clone(ofKeys), slopes);
+  Value mask = nn::CausalMaskOp::create(builder, location, type.clone(ofPairs), 0);
+  return nn::OnnxOp::create(builder, location, TypeRange(type), builder.getStringAttr("Add"), ValueRange{alone, mask},
+                            DictionaryAttr())
+      .getResult(0);
+}
+
 /// Where positions begin, if these are any.
 static std::optional<int64_t> matchPositions(const HostTensor &tensor, int64_t sequence) {
   if (tensor.kind != Kind::Integer || tensor.shape.empty() || tensor.shape.back() != sequence)
@@ -95,7 +179,7 @@ RankedTensorType mebp::tensorType(MLIRContext *context, ArrayRef<int64_t> shape,
 Value mebp::materializeConstant(OpBuilder &builder, Location location, const HostTensor &tensor, int64_t sequence) {
   RankedTensorType type = tensorType(builder.getContext(), tensor.shape, tensor.kind);
   if (!tensor.data.empty()) {
-    for (auto *make : {makeRotaryTable, makeMask})
+    for (auto *make : {makeRotaryTable, makeMask, makeHidingMask, makeMaskingFactor, makePositionBias})
       if (Value table = make(builder, location, tensor, type, sequence))
         return table;
     if (auto first = matchPositions(tensor, sequence))

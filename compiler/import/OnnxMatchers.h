@@ -77,6 +77,7 @@ private:
 
 void populateRaiseActivation(mlir::RewritePatternSet &patterns);
 void populateRaiseAttention(mlir::RewritePatternSet &patterns);
+void populateRaiseBatchedHeads(mlir::RewritePatternSet &patterns);
 void populateRaiseExperts(mlir::RewritePatternSet &patterns);
 void populateRaiseLinear(mlir::RewritePatternSet &patterns);
 void populateRaiseNorm(mlir::RewritePatternSet &patterns);

@@ -23,6 +23,7 @@ struct Raise : mebp::impl::RaiseBase<Raise> {
     populateRaiseExperts(patterns);
     populateRaiseLinear(patterns);
     populateRaiseAttention(patterns);
+    populateRaiseBatchedHeads(patterns);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       return signalPassFailure();
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention(q, k, v) {scale, window, softcap, bidirectional}: causal but where it is bidirectional, q [B,H,T,d], k
-// [B,K,T,d] and v [B,K,T,e] with K dividing H. Found in ONNX's own op and in its formula; the mask becomes the window,
-// factors on q and k the scale, and repeated heads vanish. A fourth operand [H] are sinks: scores without a key, which
-// the softmax has as a last column.
+// Attention(q, k, v) {scale, window, softcap, slopes, bidirectional}: causal but where it is bidirectional, q
+// [B,H,T,d], k [B,K,T,d] and v [B,K,T,e] with K dividing H. Found in ONNX's own op and in its formula; the mask becomes
+// the window, factors on q and k the scale, and repeated heads vanish. A fourth operand [H] are sinks: scores without a
+// key, which the softmax has as a last column. Slopes are those of a bias by position (ALiBi), one for each head.
 #include "compiler/import/OnnxMatchers.h"
 
 #include "mlir/IR/TypeUtilities.h"
@@ -38,22 +38,78 @@ Value matchUnscaledHeads(Value value) {
   return heads && heads->factor == 1 ? heads->source : value;
 }
 
-void replaceByAttention(PatternRewriter &rewriter, nn::OnnxOp root, ValueRange inputs, double scale, int64_t window,
-                        double softcap, bool isBidirectional = false) {
+/// What an Attention has beside its operands.
+struct Form {
+  double scale = 1;
+  int64_t window = 0;
+  double softcap = 0;
+  SmallVector<float> slopes; // none, or one for each head
+  bool isBidirectional = false;
+};
+
+void replaceByAttention(PatternRewriter &rewriter, nn::OnnxOp root, ValueRange inputs, const Form &form) {
   SmallVector<NamedAttribute> attributes = {
-      rewriter.getNamedAttr("scale", rewriter.getF32FloatAttr(static_cast<float>(scale))),
-      rewriter.getNamedAttr("window", rewriter.getI64IntegerAttr(window))};
-  if (softcap != 0)
-    attributes.push_back(rewriter.getNamedAttr("softcap", rewriter.getF32FloatAttr(static_cast<float>(softcap))));
-  if (isBidirectional)
+      rewriter.getNamedAttr("scale", rewriter.getF32FloatAttr(static_cast<float>(form.scale))),
+      rewriter.getNamedAttr("window", rewriter.getI64IntegerAttr(form.window))};
+  if (form.softcap != 0)
+    attributes.push_back(rewriter.getNamedAttr("softcap", rewriter.getF32FloatAttr(static_cast<float>(form.softcap))));
+  if (!form.slopes.empty())
+    attributes.push_back(rewriter.getNamedAttr("slopes", rewriter.getDenseF32ArrayAttr(form.slopes)));
+  if (form.isBidirectional)
     attributes.push_back(rewriter.getNamedAttr("bidirectional", rewriter.getUnitAttr()));
   replaceByNode(rewriter, root, "Attention", inputs, attributes);
+}
+
+/// The slopes of a bias that is added to scores [.., heads, queries, keys], one for each head.
+std::optional<SmallVector<float>> matchBias(Value value, int64_t heads) {
+  Value base = value;
+  while (nn::OnnxOp view = getNode(base, "Reshape"))
+    base = view.getInputs()[0];
+  auto bias = base.getDefiningOp<nn::PositionBiasOp>();
+  ArrayRef<int64_t> shape = getShape(value);
+  if (!bias || shape.size() < 3 || shape.take_back(2) != getShape(base).take_back(2))
+    return std::nullopt;
+  const size_t axis = static_cast<size_t>(shape.drop_back(2).back()), all = static_cast<size_t>(heads);
+  ArrayRef<float> own = bias.getSlopes();
+  const size_t tables =
+      cast<RankedTensorType>(value.getType()).getNumElements() / shape.back() / shape.drop_back().back();
+  if (axis != all && axis != 1)
+    return std::nullopt;
+  for (size_t table = 0; table < tables; ++table)
+    if (own[table % own.size()] != own[table % axis % own.size()])
+      return std::nullopt;
+  SmallVector<float> slopes;
+  for (size_t head = 0; head < all; ++head)
+    slopes.push_back(own[head % axis % own.size()]);
+  return slopes;
 }
 
 /// The window of a mask that is causal.
 std::optional<int64_t> matchCausalMask(Value mask) {
   auto causal = mask.getDefiningOp<nn::CausalMaskOp>();
   return causal ? std::optional<int64_t>(causal.getWindow()) : std::nullopt;
+}
+
+/// What may be added to scores: a causal mask, a bias by position, or both; neither, of anything else.
+struct Addend {
+  std::optional<int64_t> window;
+  SmallVector<float> slopes;
+};
+
+Addend matchAddend(Value value, int64_t heads) {
+  Addend addend;
+  if (!getElementTypeOrSelf(value).isInteger(1))
+    addend.window = matchCausalMask(value);
+  if (auto slopes = matchBias(value, heads))
+    addend.slopes = *slopes;
+  matchEitherWay(getNode(value, "Add"), [&](Value bias, Value mask) {
+    auto slopes = matchBias(bias, heads);
+    auto window = matchCausalMask(mask);
+    if (slopes && window)
+      addend = {*window, *slopes};
+    return slopes && window;
+  });
+  return addend;
 }
 
 bool hidesNothing(Value mask) {
@@ -69,24 +125,31 @@ struct RaiseFusedAttention : NodePattern {
     // ONNX adds the mask before it caps; what is hidden then counts a little, unless the mask is no addend.
     if (getAttribute(root, "window") || count < 3 || count > 4 || (getFloat(root, "softcap") != 0 && count == 4))
       return false;
+    Value q = root.getInputs()[0], k = root.getInputs()[1], v = root.getInputs()[2];
+    Form form;
     std::optional<int64_t> window;
-    bool isBidirectional = false;
-    if (count == 4)
-      window = matchCausalMask(root.getInputs()[3]);
-    if (auto band = count == 4 ? root.getInputs()[3].getDefiningOp<nn::BandMaskOp>() : nn::BandMaskOp()) {
-      window = band.getWindow();
-      isBidirectional = true;
+    if (count == 4 && getShape(q).size() == 4) {
+      Value mask = root.getInputs()[3];
+      Addend addend = matchAddend(mask, getShape(q)[1]);
+      window = addend.window ? addend.window : matchCausalMask(mask);
+      form.slopes = addend.slopes;
+      if (!window && !form.slopes.empty() && getInteger(root, "is_causal"))
+        window = 0;
+      if (auto band = mask.getDefiningOp<nn::BandMaskOp>()) {
+        window = band.getWindow();
+        form.isBidirectional = true;
+      }
     }
     if (!window && (count == 3 || hidesNothing(root.getInputs()[3]))) {
       window = 0;
-      isBidirectional = !getInteger(root, "is_causal");
+      form.isBidirectional = !getInteger(root, "is_causal");
     }
-    Value q = root.getInputs()[0], k = root.getInputs()[1], v = root.getInputs()[2];
     if (!window || getShape(q).size() != 4 || getShape(k).size() != 4 || getShape(v).size() != 4)
       return false;
-    double scale = getFloat(root, "scale", 1 / std::sqrt(static_cast<double>(getShape(q).back())));
-    replaceByAttention(rewriter, root, {q, matchUnscaledHeads(k), matchUnscaledHeads(v)}, scale, *window,
-                       getFloat(root, "softcap"), isBidirectional);
+    form.scale = getFloat(root, "scale", 1 / std::sqrt(static_cast<double>(getShape(q).back())));
+    form.window = *window;
+    form.softcap = getFloat(root, "softcap");
+    replaceByAttention(rewriter, root, {q, matchUnscaledHeads(k), matchUnscaledHeads(v)}, form);
     return true;
   }
 };
@@ -102,15 +165,20 @@ struct RaiseScaledOperand : NodePattern {
       return false;
     SmallVector<Value> inputs = {q.source, k.source};
     llvm::append_range(inputs, root.getInputs().drop_front(2));
-    replaceByAttention(rewriter, root, inputs, getFloat(root, "scale") * q.factor * k.factor,
-                       getInteger(root, "window"), getFloat(root, "softcap"),
-                       static_cast<bool>(getAttribute(root, "bidirectional")));
+    Form form;
+    form.scale = getFloat(root, "scale") * q.factor * k.factor;
+    form.window = getInteger(root, "window");
+    form.softcap = getFloat(root, "softcap");
+    if (auto slopes = dyn_cast_or_null<DenseF32ArrayAttr>(getAttribute(root, "slopes")))
+      llvm::append_range(form.slopes, slopes.asArrayRef());
+    form.isBidirectional = static_cast<bool>(getAttribute(root, "bidirectional"));
+    replaceByAttention(rewriter, root, inputs, form);
     return true;
   }
 };
 
-/// softmax(scale q kᵀ + mask) v, with or without a softcap before the mask and a column of sinks beside the scores; or
-/// without a mask, which an encoder has none of.
+/// softmax(scale q kᵀ + mask) v, with or without a bias by position, a softcap before the mask, and a column of sinks
+/// beside the scores; or without a mask, which an encoder has none of.
 struct RaiseAttentionFormula : NodePattern {
   explicit RaiseAttentionFormula(MLIRContext *context) : NodePattern(context, "MatMul") {}
   bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
@@ -118,16 +186,20 @@ struct RaiseAttentionFormula : NodePattern {
     nn::OnnxOp softmax = getNode(stripNanGuard(root.getInputs()[0]), "Softmax");
     if (!softmax && !sunk)
       return false;
-    // Where the mask is added before the scale, what it hides stays hidden.
-    Scaled scaled = stripScale(sunk ? sunk->scores : softmax.getInputs()[0]);
-    auto masked = scaled.factor > 0 ? matchMasked(scaled.source) : std::nullopt;
+    if (getShape(root.getOutputs()[0]).size() != 4)
+      return false;
+    Value scores = sunk ? sunk->scores : softmax.getInputs()[0];
+    auto masked = matchMasked(scores, getShape(root.getOutputs()[0])[1]);
     const bool isBidirectional = !masked && !sunk;
-    if (isBidirectional)
-      masked = Masked{scaled.source, 0};
+    if (isBidirectional) {
+      const Scaled scaled = stripScale(scores);
+      masked = Masked{scaled.source, scaled.factor, 0, {}};
+    }
     if (!masked)
       return false;
     nn::OnnxOp softcap = getNode(masked->logits, "Softcap");
-    if (softcap && scaled.factor != 1)
+    // What softmax does not see of a bias, sinks would.
+    if ((softcap && (masked->factor != 1 || !masked->slopes.empty())) || (sunk && !masked->slopes.empty()))
       return false;
     Scaled logits = stripScale(softcap ? softcap.getInputs()[0] : masked->logits);
     nn::OnnxOp product = getNode(logits.source, "MatMul");
@@ -142,8 +214,13 @@ struct RaiseAttentionFormula : NodePattern {
     SmallVector<Value> inputs = {q.source, k->source, v->source};
     if (sunk)
       inputs.push_back(sunk->sinks);
-    replaceByAttention(rewriter, root, inputs, scaled.factor * logits.factor * q.factor * k->factor, masked->window,
-                       softcap ? getFloat(softcap, "softcap") : 0, isBidirectional);
+    Form form;
+    form.scale = masked->factor * logits.factor * q.factor * k->factor;
+    form.window = *masked->window;
+    form.softcap = softcap ? getFloat(softcap, "softcap") : 0;
+    form.slopes = masked->slopes;
+    form.isBidirectional = isBidirectional;
+    replaceByAttention(rewriter, root, inputs, form);
     return true;
   }
 
@@ -159,9 +236,12 @@ private:
     return View{keys, AxisLayout::identity(getShape(keys))};
   }
 
+  /// factor · logits + mask + slopes · positions.
   struct Masked {
     Value logits;
-    int64_t window;
+    double factor = 1;
+    std::optional<int64_t> window;
+    SmallVector<float> slopes;
   };
   struct Sunk {
     Value scores, sinks;
@@ -193,31 +273,75 @@ private:
     return test && test.getInputs()[0] == where.getInputs()[2] ? where.getInputs()[2] : value;
   }
 
-  /// logits + mask, or mask ? logits : a number that hides. A key is seen where several masks show it (GPT-Neo).
-  static std::optional<Masked> matchMasked(Value value) {
-    auto masked = matchOneMask(value);
-    while (auto inner = masked ? matchOneMask(masked->logits) : std::nullopt) {
-      bool both = masked->window && inner->window;
-      masked = {inner->logits, both ? std::min(masked->window, inner->window) : masked->window + inner->window};
+  /// What is around logits, whatever the order: a mask that is added or chooses, a bias, a factor. Where a mask is
+  /// added before the scale, what it hides stays hidden. A key is seen where several masks show it (GPT-Neo).
+  static std::optional<Masked> matchMasked(Value value, int64_t heads) {
+    Masked found{value};
+    while (matchAdded(found, heads) || matchChosen(found) || matchBound(found) || matchMultiplied(found)) {
     }
-    return masked;
+    return found.window ? std::optional(found) : std::nullopt;
   }
 
-  static std::optional<Masked> matchOneMask(Value value) {
-    std::optional<Masked> result;
-    matchEitherWay(getNode(value, "Add"), [&](Value logits, Value mask) {
-      auto window = matchCausalMask(mask);
-      if (window && !getElementTypeOrSelf(mask).isInteger(1))
-        result = Masked{logits, *window};
-      return result.has_value();
+  static bool matchAdded(Masked &found, int64_t heads) {
+    Scaled scaled = stripScale(found.logits);
+    return matchEitherWay(getNode(scaled.source, "Add"), [&](Value logits, Value other) {
+      const Addend addend = matchAddend(other, heads);
+      if ((!addend.window && addend.slopes.empty()) || (!addend.slopes.empty() && !found.slopes.empty()) ||
+          scaled.factor <= 0)
+        return false;
+      take(found, logits, scaled.factor, addend.window);
+      for (float slope : addend.slopes)
+        found.slopes.push_back(static_cast<float>(found.factor * slope));
+      return true;
     });
-    if (nn::OnnxOp where = getNode(value, "Where")) {
-      auto window = matchCausalMask(where.getInputs()[0]);
-      auto hidden = getSplat(where.getInputs()[2]);
-      if (window && hidden && *hidden <= -1e4)
-        result = Masked{where.getInputs()[1], *window};
-    }
-    return result;
+  }
+
+  static bool matchChosen(Masked &found) {
+    Scaled scaled = stripScale(found.logits);
+    nn::OnnxOp where = getNode(scaled.source, "Where");
+    nn::OnnxOp hiding = where ? getNode(where.getInputs()[0], "Not") : nn::OnnxOp();
+    auto window = where ? matchCausalMask(hiding ? hiding.getInputs()[0] : where.getInputs()[0]) : std::nullopt;
+    if (!window || !hides(where.getInputs()[hiding ? 1 : 2]) || scaled.factor <= 0)
+      return false;
+    take(found, where.getInputs()[hiding ? 2 : 1], scaled.factor, window);
+    return true;
+  }
+
+  /// These logits are left, within a factor and perhaps a mask.
+  static void take(Masked &found, Value logits, double factor, std::optional<int64_t> window) {
+    found.logits = logits;
+    found.factor *= factor;
+    if (!window)
+      return;
+    const bool both = found.window.value_or(0) && *window;
+    found.window = both ? std::min(*found.window, *window) : found.window.value_or(0) + *window;
+  }
+
+  /// Max(x, a number that hides), as XGLM has it so that nothing becomes infinite.
+  static bool matchBound(Masked &found) {
+    return matchEitherWay(getNode(found.logits, "Max"), [&](Value logits, Value bound) {
+      if (!hides(bound))
+        return false;
+      found.logits = logits;
+      return true;
+    });
+  }
+
+  /// Scores times 0 where a mask around them hides them anyway, as GPT has it.
+  static bool matchMultiplied(Masked &found) {
+    return matchEitherWay(getNode(found.logits, "Mul"), [&](Value logits, Value factor) {
+      nn::OnnxOp cast = getNode(factor, "Cast");
+      auto window = cast ? matchCausalMask(cast.getInputs()[0]) : std::nullopt;
+      if (!window || window != found.window)
+        return false;
+      found.logits = logits;
+      return true;
+    });
+  }
+
+  static bool hides(Value number) {
+    auto splat = getSplat(number);
+    return splat && *splat <= -1e4;
   }
 };
 

@@ -46,10 +46,24 @@ struct RaiseBias : NodePattern {
   }
 };
 
+/// A bias that is expanded to what it is added to (GPT-NeoX-Japanese).
+struct DropExpansion : NodePattern {
+  explicit DropExpansion(MLIRContext *context) : NodePattern(context, "Add") {}
+  bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
+    return matchEitherWay(root, [&](Value x, Value expanded) {
+      nn::OnnxOp expand = getNode(expanded, "Expand");
+      if (!expand || x.getType() != expanded.getType() || !isParameterVector(expand.getInputs()[0], getShape(x).back()))
+        return false;
+      replaceByNode(rewriter, root, "Add", {x, expand.getInputs()[0]});
+      return true;
+    });
+  }
+};
+
 } // namespace
 
 void mebp::populateRaiseLinear(RewritePatternSet &patterns) {
   patterns.add<RaiseProduct>(patterns.getContext(), "MatMul");
   patterns.add<RaiseProduct>(patterns.getContext(), "Gemm");
-  patterns.add<RaiseBias>(patterns.getContext());
+  patterns.add<RaiseBias, DropExpansion>(patterns.getContext());
 }

@@ -142,6 +142,20 @@ LogicalResult checkRepeated(Operation *op, Value one, Value all) {
   return op->emitOpError() << "has " << features(all) << " features, which do not repeat " << features(one);
 }
 
+template <typename Op> LogicalResult checkSlopes(Op op) {
+  std::optional<ArrayRef<float>> slopes = op.getSlopes();
+  if (!slopes)
+    return success();
+  if (op.getSoftcap())
+    return op.emitOpError("has slopes and a softcap; give one of them");
+  if (static_cast<int64_t>(slopes->size()) != op.getHeads())
+    return op.emitOpError() << "has " << slopes->size() << " slopes for " << op.getHeads()
+                            << " heads; give one for each";
+  if (!llvm::all_of(*slopes, [](float slope) { return std::isfinite(slope); }))
+    return op.emitOpError("has a slope that is not finite");
+  return success();
+}
+
 template <typename Op> LogicalResult checkAttentionGradient(Op op) {
   if (!op.getDkAccumulator() != !op.getDvAccumulator())
     return op.emitOpError("has one of its two accumulators; give both or none");
@@ -230,7 +244,8 @@ LogicalResult RepeatRowOp::verify() {
   return emitOpError() << "takes row " << row << " of a table of " << rows;
 }
 LogicalResult AttentionOp::verify() {
-  if (failed(checkCapacity(*this, {getK(), getV()}, getCapacity())) || failed(checkSoftcap(*this, getSoftcap())))
+  if (failed(checkCapacity(*this, {getK(), getV()}, getCapacity())) || failed(checkSoftcap(*this, getSoftcap())) ||
+      failed(checkSlopes(*this)))
     return failure();
   return checkHeads(*this, getQ(), getK(), getV(), getOutput(), getLse(), getHeads(), getKvHeads());
 }
@@ -244,7 +259,9 @@ LogicalResult BidirectionalAttentionOp::verify() {
     return failure();
   return checkHeads(*this, getQ(), getK(), getV(), getOutput(), getLse(), getHeads(), getKvHeads());
 }
-LogicalResult AttentionGradientOp::verify() { return checkAttentionGradient(*this); }
+LogicalResult AttentionGradientOp::verify() {
+  return succeeded(checkSlopes(*this)) ? checkAttentionGradient(*this) : failure();
+}
 LogicalResult BidirectionalAttentionGradientOp::verify() { return checkAttentionGradient(*this); }
 LogicalResult GeluOp::verify() {
   return getApproximation() <= 1 ? success() : emitOpError("has an approximation that is neither 0 (erf) nor 1 (tanh)");

@@ -100,10 +100,10 @@ LogicalResult AttentionOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cot
     return emitError("'nn.attention' has no gradient rule for 'lse'");
   if (getSinks() && wanted.test(getStarts() ? 4 : 3))
     return emitError("'nn.attention' has no gradient rule for its sinks; leave them frozen");
-  auto gradient =
-      AttentionGradientOp::create(builder, getLoc(), getQ().getType(), getK().getType(), getV().getType(), getQ(),
-                                  getK(), getV(), getOutput(), getLse(), cotangents[0], Value(), Value(), getStarts(),
-                                  getHeadsAttr(), getKvHeadsAttr(), getScaleAttr(), getWindowAttr(), getSoftcapAttr());
+  auto gradient = AttentionGradientOp::create(builder, getLoc(), getQ().getType(), getK().getType(), getV().getType(),
+                                              getQ(), getK(), getV(), getOutput(), getLse(), cotangents[0], Value(),
+                                              Value(), getStarts(), getHeadsAttr(), getKvHeadsAttr(), getScaleAttr(),
+                                              getWindowAttr(), getSoftcapAttr(), getSlopesAttr());
   for (unsigned i = 0; i < 3; ++i)
     if (wanted.test(i))
       gradients[i] = gradient.getResult(i);

@@ -102,6 +102,17 @@ def NN_BandMaskOp : Op<NN_Dialect, "band_mask", [Pure]> {
   let assemblyFormat = "attr-dict `:` type($result)";
 }
 
+def NN_PositionBiasOp : Op<NN_Dialect, "position_bias", [Pure]> {
+  let summary = "What attention adds to the score of a key by its position; import only";
+  let description = [{
+    y[.., h, t, j] = slopes[h] j, up to what is the same for all keys of a query. The last three axes are [heads, 1 or
+    queries, keys]; those before are alike.
+  }];
+  let arguments = (ins DenseF32ArrayAttr:$slopes);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+
 def NN_PositionsOp : Op<NN_Dialect, "positions", [Pure]> {
   let summary = "offset, offset + 1, ... along the sequence, which is the last axis; import only";
   let arguments = (ins OptionalAttr<I64Attr>:$offset);
@@ -324,11 +335,12 @@ def NN_AttentionOp : NN_KernelOp<"attention", [AttrSizedOperandSegments, Differe
     `softcap` c > 0: p = softmax(s), o = p v, lse = log Σ exp(s). q [B,T,H·d], k [B,T,K·d], v [B,T,K·e], o [B,T,H·e],
     lse [B,T,H]; head h reads kv head h / (H/K). Values may have a width e of their own. With
     `capacity`, k and v are states of nn.append: they have what earlier steps left as well. `sinks` [H] has one more score
-    for each head, which counts in Σ exp(s), has no value, and is no output's: what is left of it is lse.
+    for each head, which counts in Σ exp(s), has no value, and is no output's: what is left of it is lse. `slopes`, one
+    for each head, make s = scale q kᵀ + slope (j − t) (ALiBi); they are constants, and go with no softcap.
   }];
   let arguments = (ins Tokens:$q, Tokens:$k, Tokens:$v, Optional<Starts>:$starts, Optional<Vector>:$sinks, I64Attr:$heads, I64Attr:$kv_heads, F32Attr:$scale,
                        DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<I64Attr, "0">:$capacity,
-                       OptionalAttr<F32Attr>:$softcap);
+                       OptionalAttr<F32Attr>:$softcap, OptionalAttr<DenseF32ArrayAttr>:$slopes);
   let results = (outs Tokens:$output, Tokens:$lse);
   let assemblyFormat = [{
     `(` $q `,` $k `,` $v (`,` $starts^)? (`sinks` $sinks^)? `)` attr-dict `:` functional-type(operands, results)
@@ -381,7 +393,7 @@ def NN_AttentionGradientOp : NN_KernelOp<"attention_gradient", [AttrSizedOperand
   let arguments = (ins Tokens:$q, Tokens:$k, Tokens:$v, Tokens:$o, Tokens:$lse, Tokens:$cotangent,
                        Optional<Tokens>:$dk_accumulator, Optional<Tokens>:$dv_accumulator, Optional<Starts>:$starts,
                        I64Attr:$heads, I64Attr:$kv_heads, F32Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window,
-                       OptionalAttr<F32Attr>:$softcap);
+                       OptionalAttr<F32Attr>:$softcap, OptionalAttr<DenseF32ArrayAttr>:$slopes);
   let results = (outs Tokens:$dq, Tokens:$dk, Tokens:$dv);
   let hasVerifier = 1;
 }

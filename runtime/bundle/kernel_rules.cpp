@@ -2,6 +2,7 @@
 #include "runtime/bundle/kernel_rules.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace mebp {
@@ -46,7 +47,7 @@ static Status checkRotary(const KernelShape &shape) {
   return Status();
 }
 
-static Status checkHeads(const KernelShape &shape) {
+static Status checkHeads(const KernelShape &shape, const format::KernelSignature &signature) {
   const Attributes &attributes = shape.attributes;
   if (attributes.heads <= 0 || attributes.kvHeads <= 0 || attributes.heads % attributes.kvHeads != 0)
     return wrong(shape, "has heads that kv_heads does not divide");
@@ -55,6 +56,13 @@ static Status checkHeads(const KernelShape &shape) {
   };
   if (shape['H'] != attributes.heads || !fit(shape['Q'], shape['U']) || !fit(shape['O'], shape['W']))
     return wrong(shape, "has columns that do not fit its heads");
+  if (!attributes.slopes)
+    return Status();
+  if (attributes.slopeCount != attributes.heads || attributes.softcap > 0 || !signature.causal)
+    return wrong(shape, "has slopes that are not one for each head of causal attention without a softcap");
+  if (!std::all_of(attributes.slopes, attributes.slopes + attributes.slopeCount,
+                   [](float x) { return std::isfinite(x); }))
+    return wrong(shape, "has a slope that is not finite");
   return Status();
 }
 
@@ -140,7 +148,7 @@ Status checkRule(const KernelShape &shape, const format::KernelSignature &signat
   case format::Rule::Groups:
     return checkGroups(shape);
   case format::Rule::Heads:
-    return checkHeads(shape);
+    return checkHeads(shape, signature);
   case format::Rule::State:
     return checkState(shape);
   case format::Rule::Rotary:

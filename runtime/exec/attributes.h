@@ -40,6 +40,8 @@ struct Attributes {
   Activation activation = Activation::Silu;
   const float *frequencies = nullptr;
   int32_t frequencyCount = 0;
+  const float *slopes = nullptr; // of attention, one for each head, by which scores fall with distance
+  int32_t slopeCount = 0;
 };
 
 } // namespace mebp

@@ -105,6 +105,9 @@ static Status readAttribute(const format::Attribute &attribute, Attributes &out)
   else if (name == "frequencies") {
     out.frequencies = attribute.numbers().data();
     out.frequencyCount = attribute.numbers_size();
+  } else if (name == "slopes") {
+    out.slopes = attribute.numbers().data();
+    out.slopeCount = attribute.numbers_size();
   } else
     return failure(MEBP_UNSUPPORTED, "attribute '%s' is not known to this runtime; use a newer one", name.c_str());
   return Status();

@@ -7,7 +7,7 @@
 
 namespace mebp {
 
-// The kernel's attributes, or what is wrong with them. `frequencies` points into `kernel`.
+// The kernel's attributes, or what is wrong with them. `frequencies` and `slopes` point into `kernel`.
 Status readAttributes(const format::Kernel &kernel, Attributes &out);
 
 } // namespace mebp

@@ -162,6 +162,18 @@ TEST(BackendKernels, Attention) {
   }
 }
 
+TEST(BackendKernels, AttentionWithSlopes) {
+  const std::vector<Attribute> attributes = {
+      {"heads", 6}, {"kv_heads", 2}, {"scale", 0.3}, {"slopes", 0, {0.5f, 0.25f, -0.1f, 2.0f, 0.0f, 0.01f}}};
+  const Matrix lse = {tokens, 6}, sum = {tokens, 10};
+  expectAgreementInBoth({"attention", {rows(30), rows(10), rows(10)}, {rows(30), lse}, attributes});
+  expectAgreementInBoth({"attention", {rows(30), rows(10), rows(10), starts, {1, 6}}, {rows(30), lse}, attributes});
+  expectAgreementInBoth({"attention_gradient",
+                         {rows(30), rows(10), rows(10), rows(30), lse, rows(30)},
+                         {rows(30), sum, sum},
+                         attributes});
+}
+
 TEST(BackendKernels, ValuesOfAWidthOfTheirOwn) {
   const std::vector<Attribute> attributes = {{"heads", 6}, {"kv_heads", 2}, {"scale", 0.3}};
   const Matrix lse = {tokens, 6}, keys = {tokens, 10}, values = {tokens, 6};

@@ -26,6 +26,8 @@ FAMILIES = [
     "qwen3_moe",
     "glm4_moe",
     "deepseek_v3",
+    "bloom",
+    "mpt",
 ]
 
 

@@ -10,6 +10,7 @@ from mebp.verification.inputs import randomise_adapter
 from support import models
 from support.pipeline import check, compare_gradients, make_bundle
 
+ALIBI = "bloom: biases by position, heads of queries, keys and values"
 # Sizes that divide nothing: widths that are no multiple of 32, head sizes that are no multiple of a vector, few heads.
 CASES = {
     "llama": ("llama", {}),
@@ -61,6 +62,12 @@ CASES = {
     "granitemoe: a softmax of those that are chosen": ("granitemoe", {}),
     "granite_swa: attention sinks": ("granite_swa", {}),
     "gpt_oss: experts with biases and bounds, and sinks": ("gpt_oss", {}),
+    ALIBI: ("bloom", {}),
+    "mpt: biases by position of twelve heads, bounded projections": ("mpt", {}),
+    "falcon: biases by position of twelve heads that share keys": (
+        "falcon_alibi",
+        {"num_attention_heads": 12, "multi_query": True, "bias": False},
+    ),
     "deepseek_v3: latent attention, whose values are narrower than keys": ("deepseek_v3", {}),
 }
 COMPILED_SEQUENCE, COMPILED_BATCH = 48, 3
@@ -156,6 +163,7 @@ def test_subsets_of_the_linear_layers(tmp_path, targets):
         "persimmon: a layer norm of each head, squared relu",
         "stablelm: a layer norm for each head",
         "apertus: xIELU",
+        ALIBI,
     ],
 )
 def test_chunks_change_nothing(bundles, tmp_path, name, chunk):

@@ -87,6 +87,7 @@ F32 = {"precision": "f32", "weights": "f32"}
         ("gptj", {**F32, "chunk_size": 16}, 1e-5),
         ("gpt_neox", {**F32, "chunk_size": 0}, 1e-5),
         ("opt", {**F32, "chunk_size": 16}, 1e-5),
+        ("bloom", {**F32, "chunk_size": 16}, 1e-5),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )

@@ -191,10 +191,19 @@ def test_checkpoints_of_older_names(tmp_path: Path) -> None:
     assert_same_logits(model, path, 1, 7)
 
 
-@pytest.mark.parametrize("family", ["cohere", "falcon", "gptj", "gpt_neo"])
+@pytest.mark.parametrize("family", ["cohere", "falcon", "gptj", "gpt_neo", "bloom", "mpt", "openai-gpt"])
 def test_classes_that_know_no_attention_of_others_or_make_tensors_of_their_own(family: str, tmp_path: Path) -> None:
     model = models.build(family)
     assert_same_logits(model, mebp.export(model, tmp_path / "model.onnx", seq_len=7), 1, 7)
+
+
+def test_biases_that_transformers_rounds_are_said(tmp_path: Path) -> None:
+    said: list[str] = []
+    for family in ("falcon_alibi", "bloom"):
+        model = models.build(family, num_hidden_layers=1)
+        mebp.export(model, tmp_path / family / "model.onnx", seq_len=7, progress=said.append)
+    note = "the biases by position of falcon are exact; transformers rounds them to bfloat16 in any precision"
+    assert [line for line in said if "biases" in line] == [note]
 
 
 def test_mixed_types_compute_in_f32(tmp_path: Path) -> None:

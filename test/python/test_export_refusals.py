@@ -50,6 +50,23 @@ def edit_tensors(folder: Path, **tensors: torch.Tensor) -> None:
     save_file({**load_file(file), **tensors}, file)
 
 
+@pytest.mark.parametrize(
+    ("field", "given", "computed"),
+    [("alibi", False, True), ("alibi_bias_max", 16, 8), ("qk_ln", True, False), ("prefix_lm", True, False)],
+)
+def test_mpt_that_transformers_computes_otherwise(field: str, given: object, computed: object, tmp_path: Path) -> None:
+    model = models.build("mpt", attn_config={field: given})
+    assert refusal(model, tmp_path) == (
+        f"mpt: attn_config.{field} is {given}, but transformers computes MPT as with {computed}; "
+        "mebp cannot train this model yet"
+    )
+
+
+def test_more_positions_than_mpt_has_biases_for(tmp_path: Path) -> None:
+    line = refusal(models.build("mpt", max_seq_len=30), tmp_path, seq_len=31)
+    assert line == "--seq-len 31: mpt can be trained on up to 30 tokens; choose at most that many"
+
+
 def test_no_folder(tmp_path: Path) -> None:
     assert (
         refusal(tmp_path / "nowhere", tmp_path)

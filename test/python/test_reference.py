@@ -3,6 +3,7 @@
 
 import copy
 import re
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -64,6 +65,20 @@ def test_rotary_frequencies_stay_what_models_are_trained_with(case, dtype):
     frequencies = [buffer for name, buffer in made.named_buffers() if "inv_freq" in name]
     assert all(buffer.dtype == torch.float32 for buffer in frequencies)
     assert bool(frequencies) == (model.config.model_type != "gpt2")
+
+
+def test_biases_by_position_are_not_rounded():
+    """Twelve heads have slopes that bfloat16 has not."""
+    model = models.build("falcon_alibi", num_attention_heads=12, num_hidden_layers=1)
+    weights = {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
+    ids = models.token_ids(model, 1, 24).numpy()
+    double = copy.deepcopy(model).double()
+    with torch.no_grad():
+        rounded = double(torch.from_numpy(ids), use_cache=False).logits.numpy()
+    with patch.object(torch.Tensor, "bfloat16", lambda values: values), torch.no_grad():
+        exact = double(torch.from_numpy(ids), use_cache=False).logits.numpy()
+    found = Reference(model, weights, dict(list(weights.items())[:1]), ALPHA).logits(ids)
+    assert relative_error(found, exact) < 1e-7 < 1e-5 < relative_error(rounded, exact)
 
 
 def test_layers_that_are_not_adapted_are_named(case):

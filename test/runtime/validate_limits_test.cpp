@@ -4,6 +4,8 @@
 #include "support/handles.h"
 #include "support/program_builder.h"
 
+#include <limits>
+
 using namespace mebp;
 using namespace mebp::test;
 
@@ -117,6 +119,15 @@ format::Program attending(uint64_t columns, uint64_t values, uint64_t results, d
   });
 }
 
+// One head for each pair of columns; `kernel` in one direction or both.
+format::Program sloping(const char *kernel, std::vector<float> slopes, double softcap = 0) {
+  return forwardWith([&](ProgramBuilder &b) {
+    uint32_t x = filled(b, b.tokens(4));
+    b.kernel(kernel, {x, x, x}, {b.tokens(4), b.tokens(2)},
+             {{"heads", 2}, {"kv_heads", 2}, {"softcap", softcap}, {"slopes", 0, std::move(slopes)}});
+  });
+}
+
 format::Program multiplyingByExperts(uint64_t biases) {
   return forwardWith([&](ProgramBuilder &b) {
     uint32_t x = filled(b, b.tokens(4)), w = filled(b, b.matrix(12, 4)), ids = filled(b, b.tokens(2));
@@ -152,6 +163,19 @@ TEST(ValidateLimits, CallsFitTheWorkspace) {
   EXPECT_EQ(refusalOf(attending(1024, 1024, 1024), false, MEBP_OK), "");
   EXPECT_EQ(refusalOf(attending(1025, 8, 8), false, MEBP_UNSUPPORTED), wider);
   EXPECT_EQ(refusalOf(attending(8, 1025, 1025), false, MEBP_UNSUPPORTED), wider);
+}
+
+TEST(ValidateLimits, SlopesAreThoseOfHeads) {
+  const std::string step = "program 'layer.forward': step 1: ";
+  EXPECT_EQ(refusalOf(sloping("attention", {0.5f, 0.25f}), false, MEBP_OK), "");
+  for (const auto &program : {sloping("attention", {0.5f}), sloping("attention", {0.5f, 0.25f}, 2)})
+    EXPECT_EQ(refusalOf(program, false, MEBP_CORRUPT),
+              step + "'attention' has slopes that are not one for each head of causal attention without a softcap");
+  EXPECT_EQ(refusalOf(sloping("bidirectional_attention", {0.5f, 0.25f}), false, MEBP_CORRUPT),
+            step + "'bidirectional_attention' has slopes that are not one for each head of causal attention without a "
+                   "softcap");
+  EXPECT_EQ(refusalOf(sloping("attention", {0.5f, std::numeric_limits<float>::infinity()}), false, MEBP_CORRUPT),
+            step + "'attention' has a slope that is not finite");
 }
 
 TEST(ValidateLimits, ColumnsFitEachOther) {

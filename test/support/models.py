@@ -108,6 +108,21 @@ _FAMILIES: dict[str, dict] = {
     "granitemoe_swa": {**_DECODER, **_EXPERTS, "sliding_window": 9},
     "gpt_oss": {**_DECODER, **_EXPERTS, "intermediate_size": 64, "sliding_window": 9},
     "vaultgemma": {**_GEMMA, "attn_logit_softcapping": 3.0, "final_logit_softcapping": 2.0},
+    "openai-gpt": _GPT2,
+    "gpt_neox_japanese": _WITHOUT_HEAD_SIZE,
+    "bloom": {**_DECODER, "n_layer": 2},
+    "mpt": {
+        "d_model": 96,
+        "n_heads": 12,
+        "n_layers": 2,
+        "max_seq_len": 128,
+        "vocab_size": 333,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "tie_word_embeddings": True,
+        "attn_config": {"clip_qkv": 0.4},
+    },
+    "falcon_alibi": {**_WITHOUT_HEAD_SIZE, "model_type": "falcon", "alibi": True, "multi_query": False, "bias": True},
     "gpt2_tanh": {**_GPT2, "model_type": "gpt2", "activation_function": "gelu_new"},
 }
 ALL_FAMILIES = tuple(_FAMILIES)

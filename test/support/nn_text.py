@@ -148,13 +148,15 @@ def _rope(x, head_dim, frequencies, scale=1.0, interleaved=False, inverse=False)
     return np.concatenate([scale * part for part in rotated] + [heads[..., 2 * f :]], -1).reshape(x.shape)
 
 
-def _attention(q, k, v, sinks=None, *, heads, kv_heads, scale, window=0, softcap=None):
+def _attention(q, k, v, sinks=None, *, heads, kv_heads, scale, window=0, softcap=None, slopes=None):
     batch, sequence, _ = q.shape
     split = ((q, heads), (k, kv_heads), (v, kv_heads))
     q, k, v = (x.reshape(batch, sequence, count, -1).transpose(0, 2, 1, 3) for x, count in split)
     k, v = (np.repeat(x, heads // kv_heads, 1) for x in (k, v))
     t, j = np.arange(sequence)[:, None], np.arange(sequence)[None, :]
     logits = _softcap(scale * q @ k.transpose(0, 1, 3, 2), softcap)
+    if slopes:
+        logits = logits + np.reshape(slopes, (-1, 1, 1)) * (j - t)
     logits = np.where((j <= t) & ((j > t - window) if window else True), logits, -np.inf)
     lse = np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1)) + logits.max(-1)
     if sinks is not None:
@@ -210,7 +212,7 @@ _KERNELS = {
     "rms_norm": _kernel(_rms_norm, "epsilon", "weight_offset"),
     "layer_norm": _kernel(_layer_norm, "epsilon", "weight_offset"),
     "rope": _kernel(_rope, "head_dim", "frequencies", "scale", "interleaved", "inverse"),
-    "attention": _kernel(_attention, "heads", "kv_heads", "scale", "window", "softcap"),
+    "attention": _kernel(_attention, "heads", "kv_heads", "scale", "window", "softcap", "slopes"),
     "silu": _kernel(_silu),
     "relu": _kernel(lambda x: np.maximum(x, 0)),
     "gelu": _kernel(_gelu, "approximation"),

@@ -134,6 +134,7 @@ _OF_TYPE = {
 _VARIANTS = {
     "one key and value head": {"num_key_value_heads": 1, "num_kv_heads": 1},
     "biases": {"attention_bias": True, "mlp_bias": True, "qkv_bias": True, "use_bias": True, "add_qkv_bias": True},
+    "biases by position": {"alibi": True},
     "gelu": {"hidden_act": "gelu", "hidden_activation": "gelu", "activation_function": "gelu"},
     "norms of heads": {"qk_layernorm": True},
     "groups of queries with their key and value": {"new_decoder_architecture": True},

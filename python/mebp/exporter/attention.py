@@ -29,7 +29,7 @@ def _mask(
     if use_vmap or (local_size is not None and getattr(config, "attention_chunk_size", None)):
         raise Error(f"{config.model_type}: its mask is neither causal nor a window; it cannot be exported yet")
     window = windowed(local_size, q_length)
-    mask = _visible(q_length, window, device)[None, None]
+    mask = visible(q_length, window, device)[None, None]
     if attention_mask is not None:
         return mask & attention_mask[:, None, None, :].bool()
     mask.window = window
@@ -67,7 +67,7 @@ def _attention(
             raise Error(f"{kind}: a window of {window} in its attention, of {shown} in its mask; it cannot be exported")
         window, attention_mask = attention_mask.window, None
     if attention_mask is None and (window is not None or softcap or s_aux is not None):
-        attention_mask = _visible(sequence, window, query.device)
+        attention_mask = visible(sequence, window, query.device)
     if softcap or s_aux is not None:
         output = _by_formula(query, key, value, attention_mask, scaling, softcap, s_aux)
         return output.transpose(1, 2).contiguous(), None
@@ -139,7 +139,7 @@ def windowed(sliding_window: int | None, sequence: int) -> int | None:
     return sliding_window if sliding_window is not None and sliding_window < sequence else None
 
 
-def _visible(sequence: int, window: int | None, device: torch.device | str) -> torch.Tensor:
+def visible(sequence: int, window: int | None, device: torch.device | str) -> torch.Tensor:
     """Bool [sequence, sequence]: true where the key's position is in (position - window, position]. Written in
     positions, so that the graph holds a few nodes for it and not the table."""
     positions = torch.arange(sequence, device=device)

@@ -9,6 +9,7 @@ from transformers import PreTrainedModel
 
 from mebp.errors import Error, reason
 from mebp.exporter.assignment import join_assigned_parts
+from mebp.exporter.masks import plain_masks
 from mebp.exporter.rotary import computed_tables
 
 _OPSET = 23
@@ -22,7 +23,7 @@ def trace(model: PreTrainedModel, batch: int, seq_len: int) -> ir.Model:
     ids = torch.zeros(batch, seq_len, dtype=torch.int64)
     try:
         # Left to torch.onnx, what fails would be tried in other ways, one of which computes the whole model.
-        with computed_tables():
+        with computed_tables(), plain_masks():
             exported = join_assigned_parts(torch.export.export(model, (), {"input_ids": ids}, strict=False))
         program = torch.onnx.export(
             exported,

@@ -13,6 +13,7 @@ def longest_sequence(config: PreTrainedConfig, name: str, seq_len: int, is_causa
     """The longest sequence for which a graph exported at `seq_len` is right once the compiler rebinds its length, None
     where there is no bound; raises Error where `seq_len` itself is too long for the model."""
     limits = [getattr(config, "max_position_embeddings", None)]
+    limits += [getattr(config, "max_seq_len", None)]  # of MPT's biases
     rope = getattr(config, "rope_parameters", None) or {}
     limits += [
         parameters.get("original_max_position_embeddings")

@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 
 from mebp.errors import Error, reason
 from mebp.exporter import classifier
+from mebp.exporter.alibi import check_alibi
 from mebp.exporter.checkpoint import StoredTensor, read_checkpoint, same_bytes
 from mebp.exporter.encoders import encode_tokens
 from mebp.exporter.graph import trace
@@ -47,6 +48,8 @@ def write(
         classifier.name_classes(source.config, classes)
     names_of_classes = classifier.class_names(source.config) if classifies else []
     longest = longest_sequence(source.config, source.name, seq_len, task == CAUSAL)
+    if note := check_alibi(source.config, source.name):
+        say(note)
     checkpoint = {} if shape_only else read_checkpoint(source.folder)
     skeleton = build_skeleton(source.config, task)
     checkpoint = rename(checkpoint, skeleton)

@@ -3,10 +3,12 @@
 
 transformers rounds to float32 inside a float64 model: norms and softmaxes are computed in float32, and the loss casts
 its logits. Here nothing that is float64 becomes float32 (KeepFloat64), so that float64 means it. Rotary angles stay the
-float32 products that every model was trained with: they are constants of the model, like its weights. The float32 and
-bfloat16 models are as transformers has them, but for the loss.
+float32 products that every model was trained with: they are constants of the model, like its weights. Falcon's biases
+by position are the products that its formula has, not rounded to bfloat16. The float32 and bfloat16 models are as
+transformers has them, but for the loss.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from unittest.mock import patch
 
@@ -23,6 +25,8 @@ from mebp.arrays import IGNORED_LABEL
 from mebp.errors import Error
 from mebp.tasks import CAUSAL, task_of
 from mebp.verification.private_lora import add_private_lora
+
+_LARGEST = torch.finfo(torch.float32).max
 
 
 class Reference:
@@ -230,12 +234,17 @@ def add_adapter(
 
 class KeepFloat64(TorchFunctionMode):
     """While it is active, what would make float32 of float64 leaves float64: `x.float()`, `x.to(torch.float32)`,
-    `softmax(x, dtype=torch.float32)`."""
+    `softmax(x, dtype=torch.float32)`, and `torch.full` of a number that float32 has not, as XGLM's least score.
+    `x.bfloat16()`, which Falcon has for its biases by position, is x."""
 
     def __torch_function__(
         self, function: Callable, kinds: object, arguments: tuple = (), named: dict | None = None
     ) -> object:
         named = named or {}
+        if function is torch.Tensor.bfloat16:
+            return arguments[0]
+        if function is torch.full and isinstance(arguments[1], float) and _LARGEST < abs(arguments[1]) < math.inf:
+            named = {"dtype": torch.float64, **named}
         if any(isinstance(each, torch.Tensor) and each.dtype == torch.float64 for each in arguments):
             if function is torch.Tensor.float:
                 return arguments[0]

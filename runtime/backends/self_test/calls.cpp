@@ -131,6 +131,11 @@ private:
     addBoth("attention", {rows(96), rows(32), rows(32)}, {rows(96), lse}, capped);
     addBoth("attention_gradient", {rows(96), rows(32), rows(32), rows(96), lse, rows(96), sum, sum},
             {rows(96), accumulating(sum, 6), accumulating(sum, 7)}, capped);
+    const Attributes sloping = {
+        {"heads", 6}, {"kv_heads", 2}, {"scale", 0.25}, {"slopes", 0, {0.5f, 0.25f, 0.125f, 0.7f, 0.35f, 0.004f}}};
+    addBoth("attention", {rows(96), rows(32), rows(32), starts()}, {rows(96), lse}, sloping);
+    addBoth("attention_gradient", {rows(96), rows(32), rows(32), rows(96), lse, rows(96), sum, sum, starts()},
+            {rows(96), accumulating(sum, 6), accumulating(sum, 7)}, sloping);
   }
 
   // As where a step makes checkpoints, and where text is generated: nobody asks for the log-sum-exp, and a device may

@@ -103,6 +103,14 @@ func.func private @attention.forward(%x: !x {train.port = #train.port<flow, "hid
 // CHECK-NEXT: %[[QKV:.*]] = nn.add(%[[QK]], %[[DV]])
 // CHECK-NEXT: return %[[QKV]]
 
+train.block layer @slopes parameters () programs {forward = @slopes.forward}
+func.func private @slopes.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
+  %y, %lse = nn.attention(%x, %x, %x) {heads = 2 : i64, kv_heads = 2 : i64, scale = 0.5 : f32, slopes = array<f32: 0.5, 0.25>} : (!x, !x, !x) -> (!x, tensor<?x?x2xf32, #nn.tokens>)
+  return %y : !x
+}
+// CHECK-LABEL: func.func private @slopes.backward(
+// CHECK: nn.attention_gradient({{.*}}scale = 5.000000e-01 : f32, slopes = array<f32: 5.000000e-01, 2.500000e-01>}
+
 train.block layer @both_ways parameters () programs {forward = @both_ways.forward}
 func.func private @both_ways.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   %y, %lse = nn.bidirectional_attention(%x, %x, %x) {heads = 2 : i64, kv_heads = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>, scale = 0.5 : f32, window = 3 : i64} : (!x, !x, !x) -> (!x, tensor<?x?x2xf32, #nn.tokens>)

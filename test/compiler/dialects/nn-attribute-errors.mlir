@@ -60,3 +60,31 @@ func.func @f(%x: !x) {
   %0 = nn.clamp_gradient(%x, %x) {lower = 2.0 : f32, upper = 1.0 : f32} : (!x, !x) -> !x
   return
 }
+
+// -----
+
+!x = tensor<?x?x4xf32, #nn.tokens>
+func.func @f(%x: !x) {
+  // expected-error @below {{'nn.attention' op has 1 slopes for 2 heads; give one for each}}
+  %0, %1 = nn.attention(%x, %x, %x) {heads = 2 : i64, kv_heads = 2 : i64, scale = 1.0 : f32, slopes = array<f32: 0.5>} : (!x, !x, !x) -> (!x, tensor<?x?x2xf32, #nn.tokens>)
+  return
+}
+
+// -----
+
+!x = tensor<?x?x4xf32, #nn.tokens>
+func.func @f(%x: !x) {
+  // expected-error @below {{'nn.attention' op has slopes and a softcap; give one of them}}
+  %0, %1 = nn.attention(%x, %x, %x) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32, softcap = 2.0 : f32, slopes = array<f32: 0.5>} : (!x, !x, !x) -> (!x, tensor<?x?x1xf32, #nn.tokens>)
+  return
+}
+
+// -----
+
+!x = tensor<?x?x4xf32, #nn.tokens>
+!lse = tensor<?x?x1xf32, #nn.tokens>
+func.func @f(%x: !x, %lse: !lse) {
+  // expected-error @below {{'nn.attention_gradient' op has a slope that is not finite}}
+  %0:3 = nn.attention_gradient(%x, %x, %x, %x, %lse, %x) {heads = 1 : i64, kv_heads = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0, 0>, scale = 1.0 : f32, slopes = array<f32: 0x7F800000>} : (!x, !x, !x, !x, !lse, !x) -> (!x, !x, !x)
+  return
+}

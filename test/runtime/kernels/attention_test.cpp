@@ -19,6 +19,7 @@ struct Shape {
   bool hasSinks = false;
   bool isBidirectional = false;
   int64_t values = 0; // how wide they are, if not as keys
+  bool hasSlopes = false;
 
   int64_t valueDim() const { return values ? values : dim; }
 };
@@ -27,7 +28,8 @@ struct Shape {
 // gradient little of the workspace, one that exceeds it, and heads enough that tasks take two tiles of keys on as many
 // as three threads (24 tasks). Two have a softcap that scores reach. Then there are samples that begin within
 // tiles, at their borders, and with each token; or sinks, which are far above scores in one head and far below in
-// another. Then some see later keys, too, and in the last ones values have a width of their own.
+// another. Then some see later keys, too, in others values have a width of their own, and the last ones have slopes,
+// without and with sinks.
 constexpr Shape shapes[] = {{1, 1, 1, 1, 8, 0},
                             {3, 1, 4, 2, 5, 0},
                             {2, 40, 6, 2, 24, 0},
@@ -62,13 +64,23 @@ constexpr Shape shapes[] = {{1, 1, 1, 1, 8, 0},
                             {1, 70, 6, 2, 5, 0, 0, 0, true, false, 64},
                             {1, 65, 1, 1, 33, 0, 0, 0, false, false, 383},
                             {1, 20, 2, 1, 400, 0, 0, 0, false, false, 7},
-                            {2, 70, 6, 2, 24, 0, 0, 37, false, true, 40}};
+                            {2, 70, 6, 2, 24, 0, 0, 37, false, true, 40},
+                            {2, 70, 6, 2, 24, 0, 0, 0, false, false, 0, true},
+                            {1, 200, 3, 1, 33, 50, 0, 0, false, false, 0, true},
+                            {3, 130, 4, 4, 8, 0, 0, 37, false, false, 16, true},
+                            {1, 70, 6, 2, 5, 0, 0, 0, true, false, 0, true},
+                            {1, 20, 2, 1, 400, 0, 0, 7, false, false, 0, true}};
+
+// Of both signs, and one that makes most keys nothing.
+constexpr float slopes[] = {0.5f, 0.017f, -0.03f, 3.0f, 0.0f, 0.0039f, 0.7f, 0.25f};
 
 Attributes attributesOf(const Shape &shape) {
   Attributes attributes;
   attributes.heads = shape.heads, attributes.kvHeads = shape.kvHeads;
   attributes.scale = 0.7f / std::sqrt(static_cast<float>(shape.dim));
   attributes.window = shape.window, attributes.softcap = shape.softcap;
+  if (shape.hasSlopes)
+    attributes.slopes = slopes, attributes.slopeCount = shape.heads;
   return attributes;
 }
 
@@ -165,29 +177,31 @@ TEST(Attention, GradientOfAChunkAddsToTheAccumulators) {
 }
 
 TEST(Attention, ChunksMakeTheWhole) {
-  Case it({2, 100, 6, 2, 20, 0});
-  auto whole = run(it.backward(0, it.tokens, {}, {}), instructionSet());
-  Value dk = Value::constant(it.tokens, it.kvWidth, 0), dv = dk;
-  for (int64_t first = 150; first >= 0; first -= 50) {
-    CallSpec spec = it.backward(first, 50, dk, dv);
-    spec.shared = {-1, 6, 7};
-    auto part = run(spec, instructionSet());
-    EXPECT_LE(distance(part[0].elements(), whole[0].rows(first, 50).elements()), 2e-6);
-    dk = part[1], dv = part[2];
+  for (bool hasSlopes : {false, true}) {
+    Case it({2, 100, 6, 2, 20, 0, 0, 0, false, false, 0, hasSlopes});
+    auto whole = run(it.backward(0, it.tokens, {}, {}), instructionSet());
+    Value dk = Value::constant(it.tokens, it.kvWidth, 0), dv = dk;
+    for (int64_t first = 150; first >= 0; first -= 50) {
+      CallSpec spec = it.backward(first, 50, dk, dv);
+      spec.shared = {-1, 6, 7};
+      auto part = run(spec, instructionSet());
+      EXPECT_LE(distance(part[0].elements(), whole[0].rows(first, 50).elements()), 2e-6);
+      dk = part[1], dv = part[2];
+    }
+    EXPECT_LE(distance(dk.elements(), whole[1].elements()), 2e-6);
+    EXPECT_LE(distance(dv.elements(), whole[2].elements()), 2e-6);
   }
-  EXPECT_LE(distance(dk.elements(), whole[1].elements()), 2e-6);
-  EXPECT_LE(distance(dv.elements(), whole[2].elements()), 2e-6);
 }
 
 // What comes before a sample in its row changes nothing.
 TEST(Attention, SamplesDoNotKnowOfEachOther) {
-  for (int32_t window : {0, 9, 50}) {
+  for (auto [window, hasSlopes] : {std::pair{0, false}, {9, false}, {50, false}, {0, true}}) {
     constexpr int64_t length = 60;
-    Case packed({1, 3 * length, 4, 2, 16, window, 0, length});
+    Case packed({1, 3 * length, 4, 2, 16, window, 0, length, false, false, 0, hasSlopes});
     const auto forward = run(packed.forward(0, packed.tokens), instructionSet());
     const auto backward = run(packed.backward(0, packed.tokens, {}, {}), instructionSet());
     for (int64_t first = 0; first < packed.tokens; first += length) {
-      Case alone({1, length, 4, 2, 16, window});
+      Case alone({1, length, 4, 2, 16, window, 0, 0, false, false, 0, hasSlopes});
       auto cut = [&](const Value &whole) { return whole.rows(first, length).at(0); };
       alone.q = cut(packed.q), alone.k = cut(packed.k), alone.v = cut(packed.v), alone.upstream = cut(packed.upstream);
       const auto expected = run(alone.forward(0, length), instructionSet());
@@ -237,6 +251,23 @@ TEST(Attention, ASinkIsAKeyWithoutAValue) {
   }
 }
 
+// Of two keys whose products are the same, the one a step further back counts e^-slope times as much.
+TEST(Attention, ASlopeIsWhatAStepBackCosts) {
+  const Value q = Value::constant(2, 2, 1), k = Value::constant(2, 2, 0.5f), o = q;
+  Value v = Value::constant(2, 2, 0);
+  v.element(1, 0) = v.element(1, 1) = 1;
+  constexpr float steep[] = {1.5f, 0.25f};
+  Attributes attributes;
+  attributes.heads = attributes.kvHeads = 2, attributes.scale = 1, attributes.slopes = steep, attributes.slopeCount = 2;
+  for (InstructionSet set : {instructionSet(), InstructionSet::Reference}) {
+    auto found = run({"attention", {q, k, v}, {o, o}, attributes, 2}, set);
+    for (int64_t head : {0, 1}) {
+      EXPECT_NEAR(found[0].element(1, head), 1 / (1 + std::exp(-steep[head])), 1e-6);
+      EXPECT_NEAR(found[1].element(1, head), 0.5 + std::log1p(std::exp(-steep[head])), 1e-6);
+    }
+  }
+}
+
 TEST(Attention, LargeScoresStayFinite) {
   Case it({1, 150, 2, 1, 32, 0});
   for (int64_t r = 0; r < it.tokens; ++r)
@@ -254,14 +285,26 @@ TEST(Attention, OfAState) {
     int32_t window, capacity;
     float softcap = 0;
     int64_t values = 0;
+    bool hasSlopes = false;
   };
-  constexpr Kept cases[] = {
-      {1, 1, 0, 2, 1, 8, 0, 100},           {1, 1, 99, 3, 1, 64, 0, 100},        {2, 7, 60, 4, 2, 24, 0, 100},
-      {3, 1, 130, 6, 2, 16, 0, 200},        {1, 1, 500, 2, 2, 40, 20, 64},       {2, 1, 1000, 4, 2, 96, 100, 128},
-      {2, 30, 111, 4, 1, 16, 35, 64},       {1, 64, 700, 2, 1, 33, 60, 128},     {1, 1, 99, 3, 1, 64, 0, 100, 2.0f},
-      {2, 1, 130, 6, 2, 24, 0, 200, 0, 16}, {1, 1, 99, 3, 3, 33, 0, 100, 0, 70}, {2, 7, 60, 4, 2, 24, 20, 128, 0, 33}};
+  constexpr Kept cases[] = {{1, 1, 0, 2, 1, 8, 0, 100},
+                            {1, 1, 99, 3, 1, 64, 0, 100},
+                            {2, 7, 60, 4, 2, 24, 0, 100},
+                            {3, 1, 130, 6, 2, 16, 0, 200},
+                            {1, 1, 500, 2, 2, 40, 20, 64},
+                            {2, 1, 1000, 4, 2, 96, 100, 128},
+                            {2, 30, 111, 4, 1, 16, 35, 64},
+                            {1, 64, 700, 2, 1, 33, 60, 128},
+                            {1, 1, 99, 3, 1, 64, 0, 100, 2.0f},
+                            {2, 1, 130, 6, 2, 24, 0, 200, 0, 16},
+                            {1, 1, 99, 3, 3, 33, 0, 100, 0, 70},
+                            {2, 7, 60, 4, 2, 24, 20, 128, 0, 33},
+                            {2, 7, 60, 6, 2, 24, 0, 100, 0, 0, true},
+                            {2, 1, 130, 6, 3, 16, 0, 200, 0, 24, true},
+                            {1, 1, 500, 3, 3, 40, 20, 64, 0, 0, true}};
   for (const Kept &it : cases) {
-    Attributes attributes = attributesOf({it.batch, it.count, it.heads, it.kvHeads, it.dim, it.window});
+    Attributes attributes = attributesOf(
+        {it.batch, it.count, it.heads, it.kvHeads, it.dim, it.window, 0, 0, false, false, 0, it.hasSlopes});
     attributes.capacity = it.capacity, attributes.softcap = it.softcap;
     const int64_t rows = it.batch * it.count, kept = it.batch * it.capacity;
     Value q = Value::random(rows, it.heads * it.dim, 1, 2.0f), k = Value::random(kept, it.kvHeads * it.dim, 2);

@@ -82,22 +82,31 @@ template <typename Body> static void forEachAttention(const Body &body) {
   }
 }
 
+static void expectGradientOfAttention(Attributes attributes, const Value &q, const Value &k, const Value &v,
+                                      const Value &upstream) {
+  CallSpec forward{"attention", {q, k, v}, {upstream, Value::constant(12, 4, 0)}, attributes, 6};
+  auto results = run(forward, InstructionSet::Reference);
+  CallSpec gradient{
+      "attention_gradient", {q, k, v, results[0], results[1], upstream, {}, {}}, {q, k, v}, attributes, 6};
+  for (size_t operand : {0, 1, 2})
+    expectGradient(forward, operand, upstream, gradient, operand);
+  const Value starts = Value::integers({0, 0, 0, 0, 4, 4, 0, 1, 1, 1, 1, 5});
+  forward.operands.push_back(starts);
+  results = run(forward, InstructionSet::Reference);
+  gradient.operands[3] = results[0], gradient.operands[4] = results[1];
+  gradient.operands.push_back(starts);
+  for (size_t operand : {0, 1, 2})
+    expectGradient(forward, operand, upstream, gradient, operand);
+}
+
 TEST(Gradient, Attention) {
-  forEachAttention([](Attributes attributes, const Value &q, const Value &k, const Value &v, const Value &upstream) {
-    CallSpec forward{"attention", {q, k, v}, {upstream, Value::constant(12, 4, 0)}, attributes, 6};
-    auto results = run(forward, InstructionSet::Reference);
-    CallSpec gradient{
-        "attention_gradient", {q, k, v, results[0], results[1], upstream, {}, {}}, {q, k, v}, attributes, 6};
-    for (size_t operand : {0, 1, 2})
-      expectGradient(forward, operand, upstream, gradient, operand);
-    const Value starts = Value::integers({0, 0, 0, 0, 4, 4, 0, 1, 1, 1, 1, 5});
-    forward.operands.push_back(starts);
-    results = run(forward, InstructionSet::Reference);
-    gradient.operands[3] = results[0], gradient.operands[4] = results[1];
-    gradient.operands.push_back(starts);
-    for (size_t operand : {0, 1, 2})
-      expectGradient(forward, operand, upstream, gradient, operand);
-  });
+  forEachAttention(expectGradientOfAttention);
+  constexpr float slopes[] = {0.5f, 0.1f, -0.2f, 1.5f};
+  Attributes attributes;
+  attributes.heads = 4, attributes.kvHeads = 2, attributes.scale = 0.6f;
+  attributes.slopes = slopes, attributes.slopeCount = 4;
+  expectGradientOfAttention(attributes, Value::random(12, 12, 1), Value::random(12, 6, 2), Value::random(12, 6, 3),
+                            Value::random(12, 12, 4));
 }
 
 TEST(Gradient, BidirectionalAttention) {

@@ -96,7 +96,7 @@ TEST(MlxFusedAttention, IsThatOfTiles) {
   }
 }
 
-// The calls of a backward, of a window and of a chunk; and all, where the route is closed.
+// The calls of a backward, of a window, of slopes and of a chunk; and all, where the route is closed.
 TEST(MlxFusedAttention, IsNotForAllCalls) {
   const mx::StreamContext here(mx::Device{mx::Device::cpu});
   Attention attention(2, 7, mx::float32);
@@ -105,6 +105,10 @@ TEST(MlxFusedAttention, IsNotForAllCalls) {
   attention.attributes.window = 3;
   EXPECT_FALSE(fusedAttention(attention.call(), false));
   attention.attributes.window = 0;
+  const float slopes[] = {0.5f};
+  attention.attributes.slopes = slopes;
+  EXPECT_FALSE(fusedAttention(attention.call(), false));
+  attention.attributes.slopes = nullptr;
   attention.live.sequence = 8;
   EXPECT_FALSE(fusedAttention(attention.call(), false));
   attention.live.sequence = 7;

@@ -43,7 +43,8 @@ public:
     listPositions();
     for (uint64_t kvHeads : {2, 8})
       for (double window : {0, 64})
-        listAttention(8, kvHeads, window);
+        for (bool hasSlopes : {false, true})
+          listAttention(8, kvHeads, window, hasSlopes);
     listElementwise();
     listLoss();
     return std::move(calls);
@@ -89,12 +90,14 @@ private:
         {{"head_dim", 64}, {"frequencies", 0, std::vector<float>(32, 0.5f)}, {"scale", 1}, {"inverse", 0}});
   }
 
-  void listAttention(uint64_t heads, uint64_t kvHeads, double window) {
+  void listAttention(uint64_t heads, uint64_t kvHeads, double window, bool hasSlopes) {
     const Matrix q = rows(heads * 64), k = rows(kvHeads * 64), lse = exact(heads), sum = exact(kvHeads * 64);
-    const std::vector<Attribute> attributes = {{"heads", static_cast<double>(heads)},
-                                               {"kv_heads", static_cast<double>(kvHeads)},
-                                               {"scale", 0.25},
-                                               {"window", window}};
+    std::vector<Attribute> attributes = {{"heads", static_cast<double>(heads)},
+                                         {"kv_heads", static_cast<double>(kvHeads)},
+                                         {"scale", 0.25},
+                                         {"window", window}};
+    if (hasSlopes)
+      attributes.push_back({"slopes", 0, std::vector<float>(heads, 0.5f)});
     add("attention", {q, k, k}, {q, lse}, attributes);
     add("attention_gradient", {q, k, k, q, lse, q, sum, sum}, {q, accumulating(sum, 6), accumulating(sum, 7)},
         attributes);

@@ -18,9 +18,11 @@ static double dot(Row a, Row b, int64_t size) {
   return sum;
 }
 
-// What a product of a query and a key is to the softmax.
-static double scoreOf(double product, const Attributes &attributes) {
+// What a product of a query and a key is to the softmax. `distance`: the key's position less the query's.
+static double scoreOf(double product, const Attributes &attributes, int64_t head, int64_t distance) {
   double score = attributes.scale * product, cap = attributes.softcap;
+  if (attributes.slopes)
+    return score + static_cast<double>(attributes.slopes[head]) * static_cast<double>(distance);
   return cap > 0 ? cap * std::tanh(score / cap) : score;
 }
 
@@ -39,13 +41,16 @@ static void attend(const Call &call, const Context &context, const Sight &sight)
       const Row query = rowOf(q, n) + head * dim;
       const Sight::Keys keys = sight.keysOf(n, place.position);
       const double sink = sinks.present() ? sinkOf(sinks, head) : -INFINITY;
+      auto score = [&](int64_t j) {
+        return scoreOf(dot(query, rowOf(k, keyAt(j)) + column, dim), attributes, head, j - place.position);
+      };
       double maximum = sink;
       for (int64_t j = keys.first; j < keys.end; ++j)
-        maximum = std::max(maximum, scoreOf(dot(query, rowOf(k, keyAt(j)) + column, dim), attributes));
+        maximum = std::max(maximum, score(j));
       std::fill_n(sums, valueDim, 0.0);
       double total = std::exp(sink - maximum);
       for (int64_t j = keys.first; j < keys.end; ++j) {
-        double p = std::exp(scoreOf(dot(query, rowOf(k, keyAt(j)) + column, dim), attributes) - maximum);
+        double p = std::exp(score(j) - maximum);
         total += p;
         for (int64_t c = 0; c < valueDim; ++c)
           sums[c] += p * rowOf(v, keyAt(j))[valueColumn + c];
@@ -76,11 +81,14 @@ namespace {
 // The operands of attention_gradient, and what one pair of a query row and a key row has in common.
 struct Gradient {
   const Tensor &q, &k, &v, &o, &lse, &upstream;
+  const Context &context;
   const Attributes &attributes;
   int64_t dim, valueDim, group;
 
   double score(int64_t n, int64_t head, int64_t token) const {
-    return scoreOf(dot(rowOf(q, n) + head * dim, rowOf(k, token) + head / group * dim, dim), attributes);
+    const int64_t distance = token % context.sequence - placeOf(q, n, context).position;
+    return scoreOf(dot(rowOf(q, n) + head * dim, rowOf(k, token) + head / group * dim, dim), attributes, head,
+                   distance);
   }
   double probability(int64_t n, int64_t head, int64_t token) const {
     return std::exp(score(n, head, token) - floatRowOf(lse, n)[head]);
@@ -107,6 +115,7 @@ static void attendBack(const Call &call, const Context &context, const Sight &si
                     call.operands[3],
                     call.operands[4],
                     call.operands[5],
+                    context,
                     attributes,
                     call.operands[0].columns / attributes.heads,
                     call.operands[2].columns / attributes.kvHeads,

@@ -75,7 +75,7 @@ struct QueryTile {
   int64_t keyBegin = 0, keyEnd = 0; // the positions that any lane sees
   int64_t allBegin = 0, allEnd = 0; // and those that all 32 see
   HWY_ALIGN float first[panelWidth];
-  HWY_ALIGN float last[panelWidth];
+  HWY_ALIGN float last[panelWidth]; // of causal attention the query's own position
 
   QueryTile(const AttentionShape &shape, int64_t item, int64_t kvHead, int64_t tile)
       : shape(shape), item(item), kvHead(kvHead), firstLane(tile * panelWidth) {
@@ -127,9 +127,8 @@ struct QueryTile {
   }
 };
 
-// Makes of the products[keys, lanes] of queries and keys what the softmax has to multiply by the result: all that is
-// between, if anything is.
-HWY_INLINE float prepareScores(const Attributes &attributes, float *products, int64_t count) {
+// Bounds products of queries and keys by the softcap, if there is one. What the softmax has to multiply them by.
+HWY_INLINE float capScores(const Attributes &attributes, float *products, int64_t count) {
   if (attributes.softcap <= 0)
     return attributes.scale;
   const FloatTag d;
@@ -137,6 +136,28 @@ HWY_INLINE float prepareScores(const Attributes &attributes, float *products, in
   mapRow(products, count, [&](int64_t i, int64_t n) HWY_ATTR {
     return hn::Mul(cap, tangent(hn::Mul(factor, loadSome(products + i, n))).value);
   });
+  return 1.0f;
+}
+
+// Makes of the products[keys, lanes] of queries and keys, those at `position` and behind it, what the softmax has to
+// multiply by the result: all that is between, if anything is.
+HWY_INLINE float prepareScores(const Attributes &attributes, const QueryTile &tile, int64_t position, int64_t keys,
+                               float *products) {
+  if (!attributes.slopes)
+    return capScores(attributes, products, keys * panelWidth);
+  const FloatTag d;
+  HWY_ALIGN float slopes[panelWidth];
+  for (int64_t lane = 0; lane < panelWidth; ++lane)
+    slopes[lane] = lane < tile.count ? attributes.slopes[tile.headOfLane(lane)] : 0.0f;
+  for (int64_t lane = 0; lane < panelWidth; lane += lanes) {
+    const FloatVector slope = hn::Load(d, slopes + lane), query = hn::Load(d, tile.last + lane);
+    for (int64_t j = 0; j < keys; ++j) {
+      float *product = products + j * panelWidth + lane;
+      const FloatVector distance = hn::Sub(hn::Set(d, static_cast<float>(position + j)), query);
+      const FloatVector score = hn::Mul(hn::Set(d, attributes.scale), hn::Load(d, product));
+      hn::Store(hn::MulAdd(slope, distance, score), d, product);
+    }
+  }
   return 1.0f;
 }
 

@@ -85,7 +85,7 @@ static void attendTile(const Call &call, const QueryTile &tile, const Buffers<Pr
   for (int64_t position = tile.keyBegin / keyTile * keyTile; position < tile.keyEnd; position += keyTile) {
     int64_t keys = std::min(keyTile, tile.keyEnd - position);
     products.multiply(tile, k, position, keys, buffers.queries, buffers.scores);
-    const float factor = prepareScores(call.attributes, buffers.scores, keys * panelWidth);
+    const float factor = prepareScores(call.attributes, tile, position, keys, buffers.scores);
     tile.withSight(position, keys, [&](auto allSeen) HWY_ATTR {
       softmaxTile<allSeen>(tile, position, keys, factor, buffers.scores, maxima, sums, factors);
     });

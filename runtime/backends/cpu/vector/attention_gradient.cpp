@@ -67,7 +67,7 @@ template <typename Products> struct GradientTile : QueryTile {
     buffers.products.multiply(*this, k, position, keys, buffers.queries, buffers.probabilities);
     buffers.products.multiply(*this, v, position, keys, buffers.upstream, buffers.scores);
     const float cap = call.attributes.softcap;
-    const float factor = prepareScores(call.attributes, buffers.probabilities, keys * panelWidth);
+    const float factor = prepareScores(call.attributes, *this, position, keys, buffers.probabilities);
     withSight(position, keys, [&](auto allSeen) HWY_ATTR {
       const FloatVector scale = hn::Set(d, factor);
       for (int64_t lane = 0; lane < panelWidth; lane += lanes) {

@@ -45,7 +45,9 @@ public:
       const Tensor &k = call.operands[1], &v = call.operands[2];
       withRows([&](auto keys) HWY_ATTR { multiplyKeys(keys, k.stride, count); }, rowsOf(k));
       if (call.attributes.softcap > 0)
-        prepareScores(call.attributes, weights, count);
+        capScores(call.attributes, weights, count);
+      if (call.attributes.slopes)
+        addSlope(call.attributes.slopes[head], begin - place.position, count);
       const float correction = weigh(count, maximum, sum);
       withRows([&](auto values) HWY_ATTR { addValues(values, v.stride, count, correction); }, rowsOf(v));
     }
@@ -73,6 +75,15 @@ private:
           products[i] = hn::MulAdd(hn::Load(d, query + c), loadSome(rows[i] + c, shape.dim - c), products[i]);
       hn::Store(sumsOf(products[0], products[1], products[2], products[3]), hn::Full128<float>(), weights + j);
     }
+  }
+
+  // weights[j] += slope (distance + j).
+  void addSlope(float slope, int64_t distance, int64_t count) {
+    mapRow(weights, count, [&](int64_t j, int64_t n) HWY_ATTR {
+      const FloatTag d;
+      const FloatVector distances = hn::Iota(d, static_cast<float>(distance + j));
+      return hn::MulAdd(hn::Set(d, slope), distances, loadSome(weights + j, n));
+    });
   }
 
   // weights[j] = exp(weights[j] - maximum), with the maximum and the sum of all tiles so far. What sums are to be

@@ -25,6 +25,10 @@ array Heads::scores(const array &q, const array &k, const array &query, const ar
   array values = attributes.scale * product(q, mx::swapaxes(k, 2, 3));
   if (attributes.softcap > 0)
     values = attributes.softcap * mx::tanh(values / attributes.softcap);
+  if (attributes.slopes) {
+    const array slopes(attributes.slopes, {attributes.kvHeads, groups, 1, 1}, mx::float32);
+    values = values + slopes * mx::astype(key - query, mx::float32);
+  }
   return mx::where(visible, values, array(-std::numeric_limits<float>::infinity()));
 }
 

@@ -24,10 +24,10 @@ std::optional<array> fusedAttention(const Call &call, bool onlyByItsKernel) {
   const Attributes &attributes = call.attributes;
   const int batch = call.live.batch, count = call.live.sequence;
   const array &q = call.value(0).data;
-  // A chunk of the tokens, a window, or samples in a row would need a mask for each trip; sinks are not of its types.
-  // Values of a width of their own are of no GPU's kernel that has been tried.
+  // A chunk of the tokens, a window, slopes, or samples in a row would need a mask for each trip; sinks are not of its
+  // types. Values of a width of their own are of no GPU's kernel that has been tried.
   if (!call.routes.fusedAttention || call.wants(1) || call.has(3) || call.has(4) || attributes.window > 0 ||
-      attributes.softcap > 0 || q.shape(0) != batch * count ||
+      attributes.softcap > 0 || attributes.slopes || q.shape(0) != batch * count ||
       call.value(1).data.shape(1) != call.value(2).data.shape(1))
     return std::nullopt;
   const bool ofState = attributes.capacity > 0;

@@ -24,8 +24,9 @@ public:
   // Adds up what the heads of a group give to the keys that they share.
   array fromKeys(const array &heads) const { return toRows(::mlx::core::sum(heads, 1, true)); }
 
-  // scale q kᵀ, and -inf where a query does not see a key: `query` [rows,1] and `key` [keys] are their positions,
-  // `sample` [rows,1] those where the queries' samples start and, of attention in both directions, end.
+  // scale q kᵀ and what slopes add, and -inf where a query does not see a key: `query` [rows,1] and `key` [keys] are
+  // their positions, `sample` [rows,1] those where the queries' samples start and, of attention in both directions,
+  // end.
   struct Sample {
     std::optional<array> start, end;
     bool isCausal;
