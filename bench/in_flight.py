@@ -2,7 +2,7 @@
 """What micro-batches in flight make of a training step between a device and a server that is far away.
 
     .venv/bin/python bench/in_flight.py [--rtt 20] [--mbit 0] [--seq-len 64] [--accumulate 8] [--in-flight 1 2 4 8]
-        [--steps 3] [--markdown docs/private-lora.md]
+        [--steps 3] [--markdown docs/private-lora-latency.md]
 
 SmolLM2-135M in bf16, M of 32 x 32 on q, k and v of all layers, which are all on the server. Both halves run here, over
 a shaped stream: the device with one thread, the server with one for each micro-batch in flight. What is printed is the

@@ -2,7 +2,7 @@
 """Peak memory and time of preferences and rewards beside SFT's and TRL's, and how long a sequence a plan has room for.
 
     .venv/bin/python bench/objectives.py [--parts dpo grpo groups plans] [--rounds 2] [--threads N] [--folder DIR]
-        [--pair 256 768] [--completion 128 384] [--json FILE] [--markdown docs/objectives.md]
+        [--pair 256 768] [--completion 128 384] [--json FILE] [--markdown docs/objectives-measured.md]
 
 Qwen2.5-0.5B's shape with random weights, int4 here and bf16 for TRL, bf16 activations, LoRA r=8 on all linear layers,
 AdamW. Each contender is a process that loads once and then makes its steps in turn with the others; its peak is the

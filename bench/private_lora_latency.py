@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the paper of PrivateLoRA predicts for decoding, and what all messages and a network's latency make of it.
 
-    .venv/bin/python bench/private_lora_latency.py [--markdown docs/private-lora.md]
+    .venv/bin/python bench/private_lora_latency.py [--markdown docs/private-lora-latency.md]
         [--plot docs/images/private_lora_latency.png]
 
 Nothing is measured: times of the server and rates are the paper's own, and of each part the slower of computing and

@@ -2,7 +2,7 @@
 """SmolLM2-135M over a device and a server, on networks from slow to fast: measured beside what mebp wire predicts.
 
     .venv/bin/python bench/split_network.py [--parts tokens prompts] [--rows 32] [--tokens 3] [--rounds 3]
-        [--folder DIR] [--markdown docs/private-lora.md]
+        [--folder DIR] [--markdown docs/private-lora-latency.md]
 
 Both halves run in this process, and the stream between them is as slow and far as asked (runtime/net/shaped.h). A
 prediction is a time without a network, measured just before and after, and what bytes and round trips add to it. Shown

@@ -2,7 +2,7 @@
 """TRL's own DPOTrainer and GRPOTrainer beside mebp's runs: the same batches and completions, their curves step by step.
 
     .venv/bin/python bench/trl_trainers.py [--steps 20] [--threads N] [--folder DIR] [--json FILE]
-        [--markdown docs/objectives.md]
+        [--markdown docs/objectives-measured.md]
 
 SmolLM2-135M in f32, weights too, LoRA r=8 on all linear layers, the same beginning. TRL runs twice, with torch's sdpa
 and eager attention, which differ by rounding alone, and once more in float64, which tells who is nearer. Of GRPO, the

@@ -58,9 +58,9 @@ def source(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def trained(source) -> tuple[Path, str]:
-    """The folder of a run on these notes, by the command of docs/training.md in f32, and what it printed."""
+    """The folder of a run on these notes, by the command of docs/encoders.md in f32, and what it printed."""
     folder = source.parent
-    page = (ROOT / "docs" / "training.md").read_text().replace("\\\n", " ")
+    page = (ROOT / "docs" / "encoders.md").read_text().replace("\\\n", " ")
     (line,) = re.findall(r"^\$ mebp (train tiny-bert --task fill-mask .*)", page, re.MULTILINE)
     places = {"tiny-bert": source, "adapter": folder / "adapter"}
     places |= {str(path.relative_to(ROOT)): path for path in (TRAIN, EVAL)}

@@ -15,7 +15,7 @@ from mebp.training.options import ADAPTERS, convert
 from mebp.training.outputs import outputs_of
 from mebp.training.schedule import SCHEDULES
 
-DATA_FORMS = "the training data: plain text, JSON lines or a JSON array; docs/training.md lists the forms"
+DATA_FORMS = "the training data: plain text, JSON lines or a JSON array; docs/data.md lists the forms"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
