@@ -395,8 +395,10 @@ LogicalResult TokenFlattener::flattenActivation(nn::OnnxOp node) {
                                toFloat(getFloat(node, "beta")), toFloat(getFloat(node, "epsilon")));
   else if (node.getOpType() == "Relu")
     flat = nn::ReluOp::create(builder, node.getLoc(), type, x->flat);
-  else
+  else if (node.getOpType() == "Gelu")
     flat = nn::GeluOp::create(builder, node.getLoc(), type, x->flat, approximate && approximate == "tanh" ? 1 : 0);
+  else
+    return node.emitOpError("is no activation that is known here; this is a bug in mebpc");
   define(node, flat, x->layout);
   return success();
 }

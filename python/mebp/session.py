@@ -80,8 +80,8 @@ class Session(Sequences):
             its gradients in their subspaces. adamw8bit keeps AdamW's moments in eight bits, as bitsandbytes does. MeZO
             takes the slope of two losses along a random direction, with the bundle's seed, instead of a gradient: its
             memory is that of a forward, and it needs many more steps.
-        lr, weight_decay: as torch.optim has them.
-        betas, eps: of adamw and adamw8bit, None for (0.9, 0.999) and 1e-8; betas of lion, None for (0.9, 0.99).
+        weight_decay: decoupled; of sgd a part of the gradient, as torch has it.
+        betas, eps: of every AdamW, None for (0.9, 0.999) and 1e-8 (galore: 1e-6); betas of lion, None for (0.9, 0.99).
         momentum: of sgd; 0 for none, which keeps nothing. None for the one that the bundle was compiled for.
         galore_scale: what GaLore's updates are multiplied with; None for 0.25.
         galore_update_interval: steps after which GaLore looks for its subspaces anew; None for 200. For Q-GaLore the
