@@ -79,7 +79,7 @@ def _attributes(rest: str, shape: tuple[int, int]) -> dict:
             found[name] = value == "true"
         else:
             found[name] = value.strip('"') if value.startswith('"') else float(value) if "." in value else int(value)
-    found["sizes"] = [int(size) for size in re.findall(r"tensor<\?x\?x(\d+)xf32, #nn\.tokens>", rest.split("->")[-1])]
+    found["sizes"] = [int(size) for size in re.findall(r"tensor<(?:\?x\?x)?(\d+)xf32", rest.split("->")[-1])]
     return found
 
 
@@ -226,7 +226,7 @@ _KERNELS = {
     "scale": _kernel(lambda x, alpha, shift=0.0: alpha * x + shift, "alpha", "shift"),
     "clamp": _kernel(lambda x, lower=-np.inf, upper=np.inf: np.clip(x, lower, upper), "lower", "upper"),
     "softcap": _kernel(_softcap, "softcap"),
-    "fill": lambda value, **_: np.float64(value),  # the same for all elements, whatever the shape
+    "fill": lambda value, sizes, **_: np.full(sizes[0], value),  # of one row: the others are like it
     "split": _split,
     "concat": _concat,
     "repeat": lambda x, sizes, **_: np.tile(x, sizes[0] // x.shape[-1]),
