@@ -12,8 +12,10 @@ namespace mebp::cpu {
 // Of the door; the rest counts.
 static constexpr uint32_t isOpen = 1u << 31, isWatched = 1u << 30, count = isWatched - 1;
 
-// Some hundred microseconds: longer than what lies between two calls of a step.
-static constexpr int spins = 20000;
+// Turns of waiting awake. The first is some hundred microseconds, for calls that follow each other at once, as in
+// decoding; the second some ten, in which most calls of a training step come, and which are not worth a time slice to
+// anybody else.
+static constexpr int spins = 20000, briefSpins = 1000;
 
 static void pause() {
 #if defined(__x86_64__)
@@ -72,7 +74,7 @@ void ThreadPool::serve(size_t index) {
 }
 
 void ThreadPool::waitForCall(uint32_t last) {
-  for (int turn = 0; turn < spins && isEager.load(std::memory_order_relaxed); ++turn) {
+  for (int turn = 0, most = isEager.load(std::memory_order_relaxed) ? spins : briefSpins; turn < most; ++turn) {
     if (calls.load(std::memory_order_relaxed) != last)
       return;
     pause();

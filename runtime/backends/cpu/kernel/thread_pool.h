@@ -26,7 +26,7 @@ public:
   // Calls work(argument, 0) here and, on other threads, work(argument, i) with 0 < i < threads(), `wanted` in all where
   // there are as many. It has to do all there is to do where nobody else comes: a thread that comes when the one here
   // is ready is not waited for and does nothing, and one may come twice. Returns when all that came are ready. Idle
-  // threads wait awake for the next call for a while where they are `eager`, and otherwise sleep at once.
+  // threads wait awake for the next call, longer where they are `eager`, before they sleep.
   void run(Work work, void *argument, size_t wanted, bool eager);
 
 private:

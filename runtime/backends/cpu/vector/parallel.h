@@ -49,8 +49,8 @@ template <typename Task> void parallelFor(const Context &context, int64_t count,
         state.task(index, workspace);
     }
   };
-  // Idle threads sleep: it costs a call a few microseconds, where on a busy machine one that spins away its time slice
-  // would keep the next call waiting for milliseconds.
+  // In a training step idle threads soon sleep: one that spins away its time slice on a busy machine would keep the
+  // next call waiting for milliseconds.
   context.pool->run(work, &shared, static_cast<size_t>(workers), context.isDecoding);
 }
 
