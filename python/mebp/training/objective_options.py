@@ -25,7 +25,7 @@ WRITING = tuple(name for name, parts in PARTS.items() if issubclass(parts[-1], R
 
 # What the command line calls the value, and what it is.
 _HELPS = {
-    "loss_type": ("NAME", "loss, by TRL's name, or several with commas; docs/preferences.md and docs/rewards.md list them"),
+    "loss_type": ("NAME", "loss, by TRL's name, or several with commas; the pages preferences and rewards list them"),
     "loss_weights": ("X,...", "weights of several losses (default: 1 each)"),
     "beta": ("X", "how much the reference counts"),
     "label_smoothing": ("X", "share of pairs that are taken for wrongly labelled"),
