@@ -25,7 +25,7 @@ class ModelType:
 
     gradients: how many were compared with float64; worst: the largest relative error among them, and those of the other
     configurations; text: how many of the first 32 tokens that it writes greedily are transformers', up to the first
-    that is not; configurations: how many are exact; others: why the rest is not.
+    that is not; configurations: how many are exact, this one and others; others: why the rest is not.
     """
 
     name: str
@@ -40,7 +40,8 @@ class ModelType:
 
 @dataclass(frozen=True)
 class Models:
-    """The types that were tried, in alphabetical order, of the `known` ones that this transformers has."""
+    """The types that were tried, in alphabetical order, of the `known` ones that this transformers has. One for each
+    task, where a type has several."""
 
     transformers: str
     known: int
@@ -51,10 +52,12 @@ class Models:
 
     def summary(self) -> str:
         counts = [f"{self.count(outcome)} {text}" for outcome, text in OUTCOMES.items() if self.count(outcome)]
-        if configurations := sum(each.configurations for each in self.types):
-            counts[0] += f" in {configurations} configurations"
+        exact = [each for each in self.types if each.outcome == "exact"]
+        if configurations := sum(each.configurations for each in exact):
+            types = {each.name.split(", ")[0] for each in exact}
+            counts[0] += f" ({len(types)} types) in {configurations} configurations"
         of = "" if len(self.types) == self.known else f" of {self.known}"
-        return f"{len(self.types)}{of} model types of transformers {self.transformers}: {', '.join(counts)}"
+        return f"{len(self.types)}{of} model types and tasks of transformers {self.transformers}: {', '.join(counts)}"
 
 
 def tried_models(table: Path = TABLE) -> Models:

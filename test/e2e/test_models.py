@@ -52,5 +52,7 @@ def test_programs_read_them(capsys):
 
 def test_the_summary_counts():
     types = [ModelType("a", "exact"), ModelType("b", "refused", "why"), ModelType("c", "exact")]
-    assert Models("5.0", 3, types).summary() == "3 model types of transformers 5.0: 2 trained exactly, 1 refused"
-    assert Models("5.0", 9, types).summary().startswith("3 of 9 model types of transformers 5.0: 2 ")
+    assert (
+        Models("5.0", 3, types).summary() == "3 model types and tasks of transformers 5.0: 2 trained exactly, 1 refused"
+    )
+    assert Models("5.0", 9, types).summary().startswith("3 of 9 model types and tasks of transformers 5.0: 2 ")

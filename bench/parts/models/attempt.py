@@ -115,7 +115,7 @@ def _verify(model_type: str, model: PreTrainedModel, folder: Path) -> ModelType:
         return ModelType(model_type, "unverified", _line(error, str(folder)))
     outcome, why = ("exact", "") if found.agrees else ("wrong", str(found.beyond[0]))
     worst = float(f"{found.bundle.worst:.1e}")
-    return ModelType(model_type, outcome, why, len(found.bundle.gradients), worst, int(found.agrees))
+    return ModelType(model_type, outcome, why, len(found.bundle.gradients), worst, configurations=int(found.agrees))
 
 
 def _refuse_any_size(model_type: str, folder: Path) -> ModelType | None:
