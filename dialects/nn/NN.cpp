@@ -148,7 +148,7 @@ template <typename Op> LogicalResult checkSlopes(Op op) {
     return success();
   if (op.getSoftcap())
     return op.emitOpError("has slopes and a softcap; give one of them");
-  if (static_cast<int64_t>(slopes->size()) != op.getHeads())
+  if (slopes->size() != op.getHeads())
     return op.emitOpError() << "has " << slopes->size() << " slopes for " << op.getHeads()
                             << " heads; give one for each";
   if (!llvm::all_of(*slopes, [](float slope) { return std::isfinite(slope); }))

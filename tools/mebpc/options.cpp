@@ -97,8 +97,6 @@ void readTexts(const Texts &texts, Compilation &out) {
   if (!texts.residentLimit.empty())
     training.residentLimit = readSize("--resident-limit", texts.residentLimit);
   storage.narrowActivations = texts.precision == "bf16";
-  if (texts.wire == "f32" && storage.narrowActivations)
-    throw OptionError("--wire f32: activations are bf16, and cross as they are; leave it out, or give --precision f32");
   split.narrowsWire = texts.wire == "bf16" && !storage.narrowActivations;
   storage.matrices = readFormat("--weights", texts.weights);
   if (!texts.embeddingWeights.empty())
@@ -115,69 +113,81 @@ void readTexts(const Texts &texts, Compilation &out) {
   const bool sumsWhole = texts.objective != "sft";
   training.sums = sumsWhole || texts.accumulates;
   training.writes = (texts.objective == "grpo" || texts.objective == "ppo") && out.generateLength.value_or(0) > 0;
-  for (auto [option, isGiven] : {std::pair("--accumulate", texts.accumulates), {"--clip", training.keeps}})
-    if (isGiven && isForwardOnly(training.optimizer))
-      throw OptionError(std::string(option) + ": " + training.optimizer + " computes no gradients; leave it out");
-  if (sumsWhole && (isForwardOnly(training.optimizer) || projectsGradients(training.optimizer)))
-    throw OptionError("--objective " + texts.objective + ": sums whole gradients, which --optimizer " +
-                      training.optimizer + " does not have; give another optimizer");
   if (!texts.emit.empty())
     out.emit = texts.emit == "nn" ? Level::Nn : texts.emit == "train" ? Level::Train : Level::Exec;
 }
 
-/// Options of what is not trained would be ignored.
-void refuseOthers(const CLI::App &app, const std::string &train, const std::string &device) {
-  for (const char *option : {"--resident-limit", "--threads"})
-    if (app.get_option(option)->count() > 0 && format::findDevice(std::string_view(device))->placesValues)
-      throw OptionError(std::string(option) + ": is not for --device " + device + "; leave it out");
-  bool isFull = train == "full";
-  for (const char *option : {"--train-targets", "--lora-rank", "--lora-alpha", "--lora-targets"})
-    if (app.get_option(option)->count() > 0 && isFull != (std::string(option) == "--train-targets"))
-      throw OptionError(std::string(option) + ": is not for --train " + train + "; leave it out, or give --train " +
-                        (isFull ? "lora" : "full"));
+/// Options that would be ignored beside the others, or that contradict them.
+struct Refusal {
+  bool holds; // with what the others say
+  std::vector<const char *> options;
+  std::string says; // behind an option's name: what is wrong, and what to do
+};
+
+std::vector<Refusal> listRefusals(const CLI::App &app, const Texts &texts, const Options &options) {
+  const Training &training = options.training;
+  const std::string &optimizer = training.optimizer, &objective = texts.objective, &device = training.device;
+  const bool isFull = options.full.isChosen, isPrivate = options.privateLora.isChosen, splits = options.split.isChosen;
+  const bool hasGradients = !isForwardOnly(optimizer), isProjected = projectsGradients(optimizer);
+  return {
+      {format::findDevice(std::string_view(device))->placesValues,
+       {"--resident-limit", "--threads"},
+       ": is not for --device " + device + "; leave it out"},
+      {isFull,
+       {"--lora-rank", "--lora-alpha", "--lora-targets"},
+       ": is not for --train full; leave it out, or give --train lora"},
+      {!isFull, {"--train-targets"}, ": is not for --train lora; leave it out, or give --train full"},
+      {texts.wire == "f32" && options.storage.narrowActivations,
+       {"--wire"},
+       " f32: activations are bf16, and cross as they are; leave it out, or give --precision f32"},
+      {!hasGradients, {"--accumulate", "--clip"}, ": " + optimizer + " computes no gradients; leave it out"},
+      {objective != "sft" && (!hasGradients || isProjected),
+       {"--objective"},
+       " " + objective + ": sums whole gradients, which --optimizer " + optimizer +
+           " does not have; give another optimizer"},
+      {!isPrivate,
+       {"--split"},
+       " private-lora: needs adapters whose trained factor stays on the device; give --adapter private-lora"},
+      {isPrivate && isFull, {"--adapter"}, " private-lora: is not for --train full; leave one of them out"},
+      {isPrivate,
+       {"--lora-rank", "--lora-alpha"},
+       ": is not for --adapter private-lora; give --rank-down and --rank-up"},
+      {!isPrivate, {"--wire"}, ": is of what crosses between a device and a server; give --adapter private-lora"},
+      {!splits && app.get_option("--wire")->count() == 0,
+       {"--device-first", "--device-last"},
+       ": says what --split keeps on the device; give --split private-lora"},
+      {splits,
+       {"--memory-budget", "--max-seq-for", "--spill", "--checkpoint-spacing", "--plan-json", "--frontier"},
+       ": is not for --split, whose halves have a plan each; leave it out"},
+      {splits, {"--packing"}, ": is not for --split, whose server does not know where samples start; leave it out"},
+      {splits, {"--router-aux-loss-coef"}, ": is not for --split, whose server knows of no loss; leave it out"},
+      {!isPrivate,
+       {"--rank-down", "--rank-up", "--share-a", "--split-layers"},
+       ": is not for --adapter lora; leave it out, or give --adapter private-lora"},
+      {isProjected && !isFull,
+       {"--optimizer"},
+       " " + optimizer + ": is not for --train lora; give --train full, or another optimizer"},
+      {!isProjected,
+       {"--galore-rank"},
+       ": is not for --optimizer " + optimizer + "; leave it out, or give --optimizer galore or qgalore"},
+      {!options.head.hasValues,
+       {"--value-adapter"},
+       ": is an adapter of a value head's own; leave it out, or give --value-head"},
+      {objective != "ppo",
+       {"--value-adapter"},
+       ": is not for --objective " + objective + "; leave it out, or give --objective ppo"},
+      {isFull || isPrivate,
+       {"--value-head"},
+       std::string(": is not for ") + (isFull ? "--train full" : "--adapter private-lora") +
+           "; leave it out, or train LoRA"},
+  };
 }
 
-void refuseOtherAdapter(const CLI::App &app, const std::string &train, const std::string &adapter) {
-  bool isPrivate = adapter == "private-lora";
-  if (!isPrivate && app.get_option("--split")->count() > 0)
-    throw OptionError("--split private-lora: needs adapters whose trained factor stays on the device; give --adapter "
-                      "private-lora");
-  if (isPrivate && train == "full")
-    throw OptionError("--adapter private-lora: is not for --train full; leave one of them out");
-  for (const char *option : {"--lora-rank", "--lora-alpha"})
-    if (isPrivate && app.get_option(option)->count() > 0)
-      throw OptionError(std::string(option) + ": is not for --adapter private-lora; give --rank-down and --rank-up");
-  if (!isPrivate && app.get_option("--wire")->count() > 0)
-    throw OptionError("--wire: is of what crosses between a device and a server; give --adapter private-lora");
-  for (const char *option : {"--device-first", "--device-last"})
-    if (app.get_option("--split")->count() + app.get_option("--wire")->count() == 0 &&
-        app.get_option(option)->count() > 0)
-      throw OptionError(std::string(option) + ": says what --split keeps on the device; give --split private-lora");
-  for (const char *option :
-       {"--memory-budget", "--max-seq-for", "--spill", "--checkpoint-spacing", "--plan-json", "--frontier"})
-    if (app.get_option("--split")->count() > 0 && app.get_option(option)->count() > 0)
-      throw OptionError(std::string(option) + ": is not for --split, whose halves have a plan each; leave it out");
-  if (app.get_option("--split")->count() > 0 && app.get_option("--packing")->count() > 0)
-    throw OptionError("--packing: is not for --split, whose server does not know where samples start; leave it out");
-  if (app.get_option("--split")->count() > 0 && app.get_option("--router-aux-loss-coef")->count() > 0)
-    throw OptionError("--router-aux-loss-coef: is not for --split, whose server knows of no loss; leave it out");
-  for (const char *option : {"--rank-down", "--rank-up", "--share-a", "--split-layers"})
-    if (!isPrivate && app.get_option(option)->count() > 0)
-      throw OptionError(std::string(option) +
-                        ": is not for --adapter lora; leave it out, or give --adapter private-lora");
-}
-
-/// It lies beside LoRA's adapters.
-void refuseValueHead(const Options &options, const std::string &objective) {
-  if (options.training.hasValueAdapter && !options.head.hasValues)
-    throw OptionError("--value-adapter: is an adapter of a value head's own; leave it out, or give --value-head");
-  if (options.training.hasValueAdapter && objective != "ppo")
-    throw OptionError("--value-adapter: is not for --objective " + objective +
-                      "; leave it out, or give --objective ppo");
-  if (options.head.hasValues && (options.full.isChosen || options.privateLora.isChosen))
-    throw OptionError(std::string("--value-head: is not for ") +
-                      (options.full.isChosen ? "--train full" : "--adapter private-lora") +
-                      "; leave it out, or train LoRA");
+void refuseIgnored(const CLI::App &app, const Texts &texts, const Options &options) {
+  for (const Refusal &refusal : listRefusals(app, texts, options))
+    for (const char *option : refusal.options)
+      if (refusal.holds && app.get_option(option)->count() > 0)
+        throw OptionError(option + refusal.says);
 }
 
 void refuseValues(const Options &options) {
@@ -191,17 +201,6 @@ void refuseValues(const Options &options) {
     number << training.momentum;
     throw OptionError("--momentum " + number.str() + ": " + wrong);
   }
-}
-
-/// Projected gradients are of the model's own matrices.
-void refuseGalore(const CLI::App &app, const std::string &train, const Training &training) {
-  bool isProjected = projectsGradients(training.optimizer);
-  if (isProjected && train != "full")
-    throw OptionError("--optimizer " + training.optimizer + ": is not for --train " + train +
-                      "; give --train full, or another optimizer");
-  if (!isProjected && app.get_option("--galore-rank")->count() > 0)
-    throw OptionError("--galore-rank: is not for --optimizer " + training.optimizer +
-                      "; leave it out, or give --optimizer galore or qgalore");
 }
 
 /// A program's text has been made with its options; what is left to say is what becomes of it.
@@ -376,13 +375,10 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
       *path = format::userPath(*path);
     if (isProgramText(out.input))
       refuseChoices(app, out.input);
-    refuseOthers(app, texts.train, training.device);
     readTexts(texts, out);
-    refuseOtherAdapter(app, texts.train, texts.adapter);
+    refuseIgnored(app, texts, out.options);
     if (privateLora.isChosen && app.get_option("--lora-targets")->count() == 0)
       lora.targets = PrivateLora::usualTargets();
-    refuseGalore(app, texts.train, training);
-    refuseValueHead(out.options, texts.objective);
     refuseValues(out.options);
     if (checksOptions)
       return 0;
