@@ -276,7 +276,8 @@ private:
   /// What is around logits, whatever the order: a mask that is added or chooses, a bias, a factor. Where a mask is
   /// added before the scale, what it hides stays hidden. A key is seen where several masks show it (GPT-Neo).
   static std::optional<Masked> matchMasked(Value value, int64_t heads) {
-    Masked found{value};
+    Masked found;
+    found.logits = value;
     while (matchAdded(found, heads) || matchChosen(found) || matchBound(found) || matchMultiplied(found)) {
     }
     return found.window ? std::optional(found) : std::nullopt;
