@@ -203,7 +203,8 @@ private:
     if (!where)
       return parameter.source;
     auto threshold = test ? getSplat(test.getInputs()[1]) : std::nullopt;
-    bool isSame = threshold && *threshold >= 20 && stripScale(test.getInputs()[0]).source == parameter.source &&
+    Scaled tested = test ? stripScale(test.getInputs()[0]) : Scaled();
+    bool isSame = threshold && *threshold >= 20 && tested.source == parameter.source && tested.factor == 1 &&
                   where.getInputs()[1] == parameter.source;
     return isSame ? parameter.source : Value();
   }

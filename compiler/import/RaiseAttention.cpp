@@ -137,7 +137,7 @@ struct RaiseFusedAttention : NodePattern {
         window = 0;
       if (auto band = mask.getDefiningOp<nn::BandMaskOp>()) {
         window = band.getWindow();
-        form.isBidirectional = true;
+        form.isBidirectional = !getInteger(root, "is_causal");
       }
     }
     if (!window && (count == 3 || hidesNothing(root.getInputs()[3]))) {
@@ -302,7 +302,7 @@ private:
     nn::OnnxOp where = getNode(scaled.source, "Where");
     nn::OnnxOp hiding = where ? getNode(where.getInputs()[0], "Not") : nn::OnnxOp();
     auto window = where ? matchCausalMask(hiding ? hiding.getInputs()[0] : where.getInputs()[0]) : std::nullopt;
-    if (!window || !hides(where.getInputs()[hiding ? 1 : 2]) || scaled.factor <= 0)
+    if (!window || scaled.factor <= 0 || !hides(where.getInputs()[hiding ? 1 : 2], found.factor * scaled.factor))
       return false;
     take(found, where.getInputs()[hiding ? 2 : 1], scaled.factor, window);
     return true;
@@ -321,7 +321,7 @@ private:
   /// Max(x, a number that hides), as XGLM has it so that nothing becomes infinite.
   static bool matchBound(Masked &found) {
     return matchEitherWay(getNode(found.logits, "Max"), [&](Value logits, Value bound) {
-      if (!hides(bound))
+      if (!hides(bound, found.factor))
         return false;
       found.logits = logits;
       return true;
@@ -340,9 +340,10 @@ private:
     });
   }
 
-  static bool hides(Value number) {
+  /// Within this factor.
+  static bool hides(Value number, double factor) {
     auto splat = getSplat(number);
-    return splat && *splat <= -1e4;
+    return splat && *splat * factor <= -1e4;
   }
 };
 

@@ -74,7 +74,7 @@ LogicalResult LayerNormOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cot
                                                      Value(), getEpsilonAttr());
   if (getBias() && wanted.test(2)) {
     Value dy = cotangents[0];
-    if (features(getBias()) != features(dy)) // each group has added it
+    if (features(getBias()) != features(dy)) // each group has added it; their sum is rounded as dy is
       dy = RepeatGradientOp::create(builder, getLoc(),
                                     getTokensType(features(getBias()), getElementTypeOrSelf(dy.getType())), dy);
     gradients[2] = BiasGradientOp::create(builder, getLoc(), getBias().getType(), dy, Value());

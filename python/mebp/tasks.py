@@ -18,18 +18,18 @@ class Task:
         return f"AutoModel{self.head}"
 
 
-CAUSAL = "causal"
+CAUSAL, CLASSIFY, TOKEN_CLASSIFY, FILL_MASK = "causal", "classify", "token-classify", "fill-mask"
 _ALL = (
     Task(CAUSAL, "predicts the next token", "ForCausalLM", "text-generation"),
-    Task("classify", "tells {classes} classes apart", "ForSequenceClassification", "text-classification", True),
+    Task(CLASSIFY, "tells {classes} classes apart", "ForSequenceClassification", "text-classification", True),
     Task(
-        "token-classify",
+        TOKEN_CLASSIFY,
         "tells {classes} classes of tokens apart",
         "ForTokenClassification",
         "token-classification",
         True,
     ),
-    Task("fill-mask", "predicts masked tokens", "ForMaskedLM", "fill-mask"),
+    Task(FILL_MASK, "predicts masked tokens", "ForMaskedLM", "fill-mask"),
 )
 TASKS = {task.name: task for task in _ALL}
 ENCODING = tuple(name for name in TASKS if name != CAUSAL)  # of encoders, whose tokens see all others

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A bundle's tokenizer, by the `tokenizers` package alone: transformers would cost seconds and hundreds of MB."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 
 from mebp.errors import Error, translate_errors
@@ -73,10 +75,15 @@ class Tokenizer:
             self._tokenizer.no_truncation()
 
     def encode_words(self, words: Sequence[str], at_most: int | None = None) -> tuple[list[int], list[int | None]]:
-        """As encode_sample of a text that is cut into words already, and of each token which word it is of."""
+        """As encode_sample of these words with spaces between them, and of each token which word it is of; None where
+        it is of none. Tokens are those of the text: byte-level ones begin with the space before a word."""
+        ends = list(accumulate(len(word) + 1 for word in words))  # behind a word and its space
         with self._cutting(at_most):
-            encoding = self._tokenizer.encode(list(words), is_pretokenized=True, add_special_tokens=True)
-        return encoding.ids, encoding.word_ids
+            encoding = self._tokenizer.encode(" ".join(words), add_special_tokens=True)
+        places = zip(encoding.offsets, encoding.special_tokens_mask, strict=True)
+        return encoding.ids, [
+            None if special or not end else bisect_right(ends, end - 1) for (_, end), special in places
+        ]
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """As encode, and which characters [start, end) of `text` each token stands for."""

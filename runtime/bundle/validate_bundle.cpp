@@ -63,7 +63,8 @@ static Status validateModel(const format::Model &model) {
     return failure(MEBP_CORRUPT, "batch * sequence is too large");
   const format::TaskTraits *task = format::findTask(format::taskNumberOf(model));
   if (!task)
-    return failure(MEBP_UNSUPPORTED, "the model is for a task that this runtime does not know; use a newer one");
+    return failure(MEBP_UNSUPPORTED, "the model is for task %d, which this runtime does not know; use a newer one",
+                   static_cast<int>(format::taskNumberOf(model)));
   if (task->hasClasses != (model.classes_size() > 0))
     return failure(MEBP_CORRUPT, "the model is for --task %s and names %d classes", task->name.data(),
                    model.classes_size());

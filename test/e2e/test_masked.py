@@ -124,7 +124,7 @@ def test_one_command_learns_the_notes(trained, show):
     losses = [float(found) for found in re.findall(r"eval loss ([\d.]+)", said)]
     show(f"eval loss {losses[0]:.3f} after ten epochs, {losses[-1]:.3f} after the last")
     assert losses[-1] < np.log(WORDS) - 0.5  # what guessing has
-    assert "of which 0.15 are masked, in 64 samples in" in said and "perplexity" in said
+    assert "of which 15 % are masked, in 64 samples in" in said and "perplexity" in said
     logged = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
     assert [line["eval_loss"] for line in logged if "eval_loss" in line][-1] == pytest.approx(losses[-1], abs=1e-4)
 
@@ -226,6 +226,8 @@ def test_what_a_run_refuses(trained, tmp_path, capsys):
     assert "predicts masked tokens; leave it out, or compile a model for it" in refuse("--task", "classify")
     assert "--objective dpo is for language models, and" in refuse("--objective", "dpo")
     assert "--mask-probability is 1.5; give a number above 0 and up to 1" in refuse("--mask-probability", 1.5)
+    told = refusal_in_process(capsys, "train", tmp_path, "--data", TRAIN, "--mask-probability", 0.2)
+    assert "--mask-probability is for --task fill-mask; leave it out, or give that, too" in told
     told = refuse("--task", "classify", "--mask-probability", 0.2)
     assert "--mask-probability is for --task fill-mask; leave it or --task classify out" in told
     unmasked = tmp_path / "unmasked"

@@ -114,5 +114,14 @@ def test_what_is_refused(trained, tmp_path, capsys):
     assert "--mask-probability is for --task fill-mask, and" in told
 
 
+@pytest.mark.parametrize("model_type", ["llama", "falcon", "gpt_neo"])
+def test_decoders_are_refused(tmp_path, capsys, model_type):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    told = refusal_in_process(
+        capsys, "export", tmp_path, "-o", tmp_path / "out" / "model.onnx", "--task", "token-classify", "--shape-only"
+    )
+    assert f"model type '{model_type}' is none of those that mebp trains to classify tokens" in told
+
+
 def bundle_of(said: str) -> Path:
     return Path(re.findall(r"^(\S+\.mebp): the bundle", said, re.MULTILINE)[0].replace("~", str(Path.home())))

@@ -105,6 +105,12 @@ def test_padding_is_a_sample_of_its_own(tmp_path):
     assert (starts[short, :12] == 0).all() and (starts[short, 12:] == 12).all()
 
 
+def test_no_room_between_special_tokens(tmp_path):
+    write(tmp_path / "data.jsonl", 10)
+    with pytest.raises(Error, match="has no token to predict within 2 tokens; give it some text"):
+        load_masked(tmp_path / "data.jsonl", Words(), 2, Masking.of(Words(), 100), None)
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [

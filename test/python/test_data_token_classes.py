@@ -7,6 +7,8 @@ import pytest
 
 from mebp import Error
 from mebp.data.token_classes import load_tagged, read_tagged
+from mebp.tokenizer import Tokenizer
+from support.textmodel import make_tokenizer
 
 
 class Letters:
@@ -33,6 +35,15 @@ def test_a_word_has_its_class_at_its_first_token(tmp_path):
     (row,) = data.rows
     assert row.labels.tolist() == [-100, 1, -100, -100, 0, -100, -100, -100]
     assert row.counted == data.counted == 2 and row.shift == 0 and data.samples == 1
+
+
+def test_words_have_the_tokens_of_their_text(tmp_path):
+    make_tokenizer(tmp_path / "tokenizer", merges=[("\u0120", "t")])
+    tokenizer, words = Tokenizer(tmp_path), ["at", "the", "to"]
+    ids, of = tokenizer.encode_words(words)
+    assert ids == tokenizer.encode("at the to") and len(ids) == 7
+    assert of == [0, 0, 1, 1, 1, 2, 2]
+    assert tokenizer.encode_words(words, 3) == (ids[:3], of[:3])
 
 
 def test_what_is_cut_is_said(tmp_path):

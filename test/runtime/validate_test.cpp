@@ -62,7 +62,7 @@ struct Refusal {
 TEST(Validate, RefusesEachDamageByName) {
   const Refusal refusals[] = {
       {"impossible size", [](format::Bundle &b) { b.mutable_model()->set_sequence(0); }},
-      {"the model is for a task that this runtime does not know; use a newer one",
+      {"the model is for task 77, which this runtime does not know; use a newer one",
        [](format::Bundle &b) { b.mutable_model()->set_task(static_cast<format::Task>(77)); }, MEBP_UNSUPPORTED},
       {"the model is for --task token-classify and names 0 classes",
        [](format::Bundle &b) { b.mutable_model()->set_task(format::TOKEN_CLASSIFY); }},

@@ -213,6 +213,11 @@ void refuseChoices(const CLI::App &app, const std::string &text) {
       throw OptionError("--" + option->get_single_name() + ": " + text + " was planned with its own; leave it out");
 }
 
+constexpr bool endsIn(std::string_view text, std::string_view end) {
+  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
+static_assert(endsIn(format::optionText("weights").help, format::weightFormatNames), "format/options.h lists others");
+
 /// One that other commands have, too.
 template <typename Value> CLI::Option *addShared(CLI::App &app, const std::string &name, Value &value) {
   const char *help = format::optionText(name).help;

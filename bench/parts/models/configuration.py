@@ -159,8 +159,7 @@ _LATENT_VARIANTS = {
 
 def known_types() -> list[str]:
     """All that are tried, in alphabetical order; a task that is not causal stands behind a type: "bert, fill-mask"."""
-    masked = model_types("fill-mask")
-    others = {task: [name for name in model_types(task) if name in masked] for task in ENCODING}
+    others = {task: model_types(task) for task in ENCODING}
     return sorted(
         [*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *(f"{name}, {task}" for task, names in others.items() for name in names)]
     )

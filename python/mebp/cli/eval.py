@@ -33,13 +33,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from mebp.data import load_dataset
     from mebp.data.sharing import Sharing
+    from mebp.tasks import FILL_MASK
     from mebp.tokenizer import Tokenizer
     from mebp.training.evaluation import evaluate, perplexity
 
     session = open_session(arguments)
     if session.classes:
         return _classify(arguments, session)
-    if session.task == "fill-mask":
+    if session.task == FILL_MASK:
         return _fill(arguments, session)
     sharing = Sharing() if session.packs else None  # the same loss, sooner
     data = load_dataset(arguments.data, Tokenizer(arguments.bundle), session.max_sequence, sharing)

@@ -39,10 +39,10 @@ def cut(documents: Sequence[Document], tokenizer: Tokenizer, length: int) -> lis
     room = length - len(before) - len(after)
     special = np.array(sorted(tokenizer.special_tokens), dtype=np.int32)
     rows = []
-    for document in documents:
+    for document in documents if room > 0 else ():
         parts = [np.array(tokenizer.encode(piece), dtype=np.int32) for piece in _pieces(document.text)]
         tokens = np.concatenate(parts)
-        for start in range(0, len(tokens), max(room, 1)):
+        for start in range(0, len(tokens), room):
             ids = np.concatenate([before, tokens[start : start + room], after])
             labels = np.where(np.isin(ids, special), np.int32(IGNORED_LABEL), ids)
             rows.append(Row(ids, labels, np.zeros(len(ids), np.int32), shift=0))

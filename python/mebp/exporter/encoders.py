@@ -11,30 +11,31 @@ from transformers.models.auto import modeling_auto
 
 from mebp.errors import Error
 from mebp.exporter.classifier import MODEL_TYPES, check_problem
-from mebp.tasks import TASKS
+from mebp.tasks import CLASSIFY, FILL_MASK, TASKS, TOKEN_CLASSIFY
 
 # What a task is learned by, for messages.
-_WHAT = {"classify": "to classify", "token-classify": "to classify tokens", "fill-mask": "to fill masks"}
+_WHAT = {CLASSIFY: "to classify", TOKEN_CLASSIFY: "to classify tokens", FILL_MASK: "to fill masks"}
 _MAPPINGS = {
-    "token-classify": modeling_auto.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES,
-    "fill-mask": modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    TOKEN_CLASSIFY: modeling_auto.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES,
+    FILL_MASK: modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
 }
 
 
 def model_types(task: str) -> tuple[str, ...]:
     """Those that are taken. Of the head that tells samples apart it matters which token it reads; heads of each token
-    are all alike."""
-    return MODEL_TYPES if task == "classify" else tuple(_MAPPINGS[task])
+    are all alike. A type that fills no masks is no encoder, even where transformers tells its tokens apart."""
+    masked = _MAPPINGS[FILL_MASK]
+    return MODEL_TYPES if task == CLASSIFY else tuple(name for name in _MAPPINGS[task] if name in masked)
 
 
 def is_encoder(kind: str, is_masked: bool) -> bool:
     """Whether models of this type are; of some only those that fill masks (`is_masked`)."""
-    return kind in MODEL_TYPES or (is_masked and kind in _MAPPINGS["fill-mask"])
+    return kind in MODEL_TYPES or (is_masked and kind in _MAPPINGS[FILL_MASK])
 
 
 def check_encoder(kind: str, config: PreTrainedConfig, place: object, task: str) -> None:
     """Raises Error where `config`, read at `place`, is of no encoder that can be trained for `task`."""
-    named = f" ({', '.join(MODEL_TYPES)}{'' if task == 'classify' else ', ...'})"
+    named = f" ({', '.join(MODEL_TYPES)}{'' if task == CLASSIFY else ', ...'})"
     known = f"--task {task} trains encoders of text{named}"
     if config.is_encoder_decoder:
         raise Error(f"{place}: model type '{kind}' has an encoder and a decoder; {known}")

@@ -16,7 +16,7 @@ from mebp.files import read_json
 from mebp.gguf.codes import kept_codes
 from mebp.gguf.container import read_container
 from mebp.gguf.source import unpack_gguf
-from mebp.tasks import CAUSAL, ENCODING, TASKS
+from mebp.tasks import CAUSAL, ENCODING, FILL_MASK, TASKS
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _check_causal(fields: dict, config: PreTrainedConfig, file: Path) -> None:
     classes = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), ())
     names = {c.__name__ for c in (classes if isinstance(classes, (tuple, list)) else (classes,))}
     stored = fields.get("architectures") or []
-    is_masked = not names or any(name.endswith(TASKS["fill-mask"].head) for name in stored)
+    is_masked = not names or any(name.endswith(TASKS[FILL_MASK].head) for name in stored)
     if is_encoder(kind, is_masked) and not config.is_encoder_decoder and not names & set(stored):
         raise Error(f"{file}: model type '{kind}' is an encoder; give --task {' or '.join(ENCODING)} to train it")
     if not names or config.is_encoder_decoder:

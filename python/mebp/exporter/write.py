@@ -23,7 +23,7 @@ from mebp.exporter.skeleton import aliases, bare, build_skeleton, set_numbers
 from mebp.exporter.source import Source, resolve
 from mebp.exporter.tokenizer import copy_tokenizer
 from mebp.exporter.weights import check_pieces, locate, place, refer, refer_to_nothing, refer_to_pieces
-from mebp.tasks import CAUSAL, TASKS
+from mebp.tasks import CAUSAL, CLASSIFY, TASKS
 
 
 def write(
@@ -59,7 +59,7 @@ def write(
         skeleton = build_skeleton(source.config, task)
     names = aliases(skeleton)
     say(f"tracing {type(skeleton).__name__} for {batch} x {seq_len} tokens")
-    if task == "classify":
+    if task == CLASSIFY:
         encode_tokens(skeleton, classifier.reader_of(skeleton))
     elif task != CAUSAL:
         encode_tokens(skeleton)

@@ -13,7 +13,7 @@ from typing import get_args, get_type_hints
 
 from mebp.errors import Error
 from mebp.files import user_path
-from mebp.tasks import CAUSAL, TASKS
+from mebp.tasks import CAUSAL, FILL_MASK, TASKS
 from mebp.training.interrupts import PAUSING
 from mebp.training.objective_options import WRITING, objective_options
 from mebp.training.reports import programs
@@ -98,7 +98,7 @@ class TrainingOptions:
         if self.task not in (None, CAUSAL) and self.objective != "sft":
             raise Error(f"--objective {self.objective} is for language models; leave it or --task {self.task} out")
         if self.mask_probability is not None:
-            if self.task not in (None, "fill-mask"):
+            if self.task not in (None, FILL_MASK):
                 raise Error(f"--mask-probability is for --task fill-mask; leave it or --task {self.task} out")
             if not 0 < self.mask_probability <= 1:
                 raise Error(f"--mask-probability is {self.mask_probability:g}; give a number above 0 and up to 1")

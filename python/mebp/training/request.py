@@ -12,7 +12,7 @@ from mebp.compiler import check_options
 from mebp.data.splits import find_splits
 from mebp.errors import Error
 from mebp.session_options import takes_losses
-from mebp.tasks import CAUSAL
+from mebp.tasks import CAUSAL, FILL_MASK
 from mebp.training.interrupts import ended_by_signals
 from mebp.training.loop import Callback, TrainingRun, train
 from mebp.training.model_card import command_of
@@ -64,7 +64,10 @@ class Request:
             )
         if options["data"].is_dir():
             options = {**find_splits(options["data"]), **{name: options[name] for name in options if name != "data"}}
-        return cls(TrainingOptions(**options), compiling)
+        training = TrainingOptions(**options)
+        if training.mask_probability is not None and training.task is None and not is_bundle(training.bundle):
+            raise Error(f"--mask-probability is for --task {FILL_MASK}; leave it out, or give that, too")
+        return cls(training, compiling)
 
     def run(self, callback: Callback | None = None, progress: bool = True) -> TrainingRun:
         """As mebp.training.loop.train, after the model was exported and compiled where it has to be."""

@@ -5,7 +5,7 @@ import numpy as np
 
 from mebp.arrays import IGNORED_LABEL
 from mebp.session import Session
-from mebp.tasks import CAUSAL
+from mebp.tasks import CAUSAL, CLASSIFY
 
 
 def random_batch(
@@ -19,7 +19,7 @@ def random_batch(
     if session.task != CAUSAL:
         ids = np.where(ids == padding, (ids + 1) % session.vocabulary, ids)  # which would have no position of its own
         labels = generator.integers(0, len(session.classes) or session.vocabulary, ids.shape, dtype=np.int32)
-    if session.task == "classify":
+    if session.task == CLASSIFY:
         labels[:, 1:] = IGNORED_LABEL
     labels[:, 9::10] = IGNORED_LABEL
     return ids, labels

@@ -5,7 +5,7 @@ transformers rounds to float32 inside a float64 model: norms and softmaxes are c
 its logits. Here nothing that is float64 becomes float32 (KeepFloat64), so that float64 means it. Rotary angles stay the
 float32 products that every model was trained with: they are constants of the model, like its weights. Falcon's biases
 by position are the products that its formula has, not rounded to bfloat16. The float32 and bfloat16 models are as
-transformers has them, but for the loss.
+transformers has them, but for the loss and these biases.
 """
 
 import math
@@ -23,7 +23,7 @@ from transformers.utils import ModelOutput
 
 from mebp.arrays import IGNORED_LABEL
 from mebp.errors import Error
-from mebp.tasks import CAUSAL, task_of
+from mebp.tasks import CAUSAL, CLASSIFY, task_of
 from mebp.verification.private_lora import add_private_lora
 
 _LARGEST = torch.finfo(torch.float32).max
@@ -121,7 +121,7 @@ class Reference:
         logits = found.logits
         targets = torch.from_numpy(np.asarray(labels, np.int64))
         if self._task != CAUSAL:
-            own = targets[:, 0] if self._task == "classify" else targets.reshape(-1)
+            own = targets[:, 0] if self._task == CLASSIFY else targets.reshape(-1)
             rows = logits.reshape(-1, logits.shape[-1]).double()
             return torch.nn.functional.cross_entropy(rows, own, ignore_index=IGNORED_LABEL)
         targets = targets[:, 1:].reshape(-1)
@@ -243,8 +243,10 @@ class KeepFloat64(TorchFunctionMode):
         named = named or {}
         if function is torch.Tensor.bfloat16:
             return arguments[0]
-        if function is torch.full and isinstance(arguments[1], float) and _LARGEST < abs(arguments[1]) < math.inf:
-            named = {"dtype": torch.float64, **named}
+        if function is torch.full:
+            value = arguments[1] if len(arguments) > 1 else named.get("fill_value")
+            if isinstance(value, float) and _LARGEST < abs(value) < math.inf:
+                named = {"dtype": torch.float64, **named}
         if any(isinstance(each, torch.Tensor) and each.dtype == torch.float64 for each in arguments):
             if function is torch.Tensor.float:
                 return arguments[0]

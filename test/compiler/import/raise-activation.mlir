@@ -191,3 +191,38 @@ func.func @no_xielu(%x: !x) -> !x {
   %10 = nn.onnx "Where"(%0, %3, %9) : (tensor<2x8x4xi1>, !x, !x) -> !x
   return %10 : !x
 }
+
+// What chooses the softplus or its parameter has to be that parameter.
+// CHECK-LABEL: @no_softplus
+// CHECK-NOT: "Xielu"
+func.func @no_softplus(%x: !x) -> !x {
+  %zero = nn.constant dense<0.0> : !s : !s
+  %one = nn.constant dense<1.0> : !s : !s
+  %beta = nn.constant dense<0.5> : !s : !s
+  %twenty = nn.constant dense<20.0> : !s : !s
+  %epsilon = nn.constant dense<-0.125> : !s : !s
+  %p = nn.read_parameter @p : tensor<1xf32>
+  %n = nn.read_parameter @n : tensor<1xf32>
+  %p0 = nn.onnx "Mul"(%p, %one) : (tensor<1xf32>, !s) -> tensor<1xf32>
+  %p1 = nn.onnx "Softplus"(%p0) : (tensor<1xf32>) -> tensor<1xf32>
+  %p2 = nn.onnx "Div"(%p1, %one) : (tensor<1xf32>, !s) -> tensor<1xf32>
+  %twice = nn.constant dense<2.0> : !s : !s
+  %pp = nn.onnx "Mul"(%p, %twice) : (tensor<1xf32>, !s) -> tensor<1xf32>
+  %p3 = nn.onnx "Greater"(%pp, %twenty) : (tensor<1xf32>, !s) -> tensor<1xi1>
+  %p4 = nn.onnx "Where"(%p3, %p, %p2) : (tensor<1xi1>, tensor<1xf32>, tensor<1xf32>) -> tensor<1xf32>
+  %n0 = nn.onnx "Softplus"(%n) : (tensor<1xf32>) -> tensor<1xf32>
+  %n1 = nn.onnx "Add"(%beta, %n0) : (!s, tensor<1xf32>) -> tensor<1xf32>
+  %line = nn.onnx "Mul"(%beta, %x) : (!s, !x) -> !x
+  %0 = nn.onnx "Greater"(%x, %zero) : (!x, !s) -> tensor<2x8x4xi1>
+  %1 = nn.onnx "Mul"(%p4, %x) : (tensor<1xf32>, !x) -> !x
+  %2 = nn.onnx "Mul"(%1, %x) : (!x, !x) -> !x
+  %3 = nn.onnx "Add"(%2, %line) : (!x, !x) -> !x
+  %4 = nn.onnx "Min"(%x, %epsilon) : (!x, !s) -> !x
+  %5 = nn.onnx "Exp"(%4) : (!x) -> !x
+  %6 = nn.onnx "Sub"(%5, %one) : (!x, !s) -> !x
+  %7 = nn.onnx "Sub"(%6, %x) : (!x, !x) -> !x
+  %8 = nn.onnx "Mul"(%7, %n1) : (!x, tensor<1xf32>) -> !x
+  %9 = nn.onnx "Add"(%8, %line) : (!x, !x) -> !x
+  %10 = nn.onnx "Where"(%0, %3, %9) : (tensor<2x8x4xi1>, !x, !x) -> !x
+  return %10 : !x
+}

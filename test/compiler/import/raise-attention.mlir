@@ -21,6 +21,15 @@ func.func @band(%q: !q, %k: !k, %v: !k) -> !q {
   return %0 : !q
 }
 
+// One of an attention that is causal beside it is its window.
+// CHECK-LABEL: @causal_band
+// CHECK: nn.onnx "Attention"(%arg0, %arg1, %arg2) {scale = 1.000000e+00 : f32, window = 3 : i64}
+func.func @causal_band(%q: !q, %k: !k, %v: !k) -> !q {
+  %mask = nn.band_mask {window = 3 : i64} : tensor<8x8xi1>
+  %0 = nn.onnx "Attention"(%q, %k, %v, %mask) {is_causal = 1 : i64, scale = 1.0 : f32} : (!q, !k, !k, tensor<8x8xi1>) -> !q
+  return %0 : !q
+}
+
 // What sees everything is said to; whether a model may, flattening knows.
 // CHECK-LABEL: @everything
 // CHECK: nn.onnx "Attention"(%arg0, %arg1, %arg2) {bidirectional, scale = 1.000000e+00 : f32, window = 0 : i64}

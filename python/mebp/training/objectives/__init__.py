@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from mebp.errors import Error
 from mebp.inspect import inspect
-from mebp.tasks import CAUSAL, TASKS
+from mebp.tasks import CAUSAL, CLASSIFY, FILL_MASK, TASKS, TOKEN_CLASSIFY
 from mebp.tokenizer import Tokenizer
 from mebp.training.objectives.base import Measured, Objective
 from mebp.training.objectives.classification import Classification, TokenClassification
@@ -30,9 +30,9 @@ OBJECTIVES: Mapping[str, type[Objective]] = {
     "ppo": Episodes,
 }
 BY_TASK: Mapping[str, type[Objective]] = {  # of encoders
-    "classify": Classification,
-    "token-classify": TokenClassification,
-    "fill-mask": Masked,
+    CLASSIFY: Classification,
+    TOKEN_CLASSIFY: TokenClassification,
+    FILL_MASK: Masked,
 }
 
 
@@ -59,6 +59,6 @@ def _with_task_of_bundle(options: TrainingOptions) -> TrainingOptions:
         raise Error(f"--task {options.task}: {does}; leave it out, or compile a model for it")
     if task.name != CAUSAL and options.objective != "sft":
         raise Error(f"--objective {options.objective} is for language models, and {does}; leave it out")
-    if task.name != "fill-mask" and options.mask_probability is not None:
+    if task.name != FILL_MASK and options.mask_probability is not None:
         raise Error(f"--mask-probability is for --task fill-mask, and {does}; leave it out")
     return replace(options, task=task.name)

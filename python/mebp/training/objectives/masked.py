@@ -53,7 +53,7 @@ class Masked(Objective):
     def summary(self, session: Session) -> str:
         data = self._data.whole
         return (
-            f"{counted(data.counted, 'token')}, of which {self._probability:.3g} are masked, in "
+            f"{counted(data.counted, 'token')}, of which {100 * self._probability:.3g} % are masked, in "
             f"{counted(data.samples, 'sample')} in {counted(len(data.rows), 'row')} of up to {session.max_sequence}"
         )
 
