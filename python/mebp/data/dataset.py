@@ -2,7 +2,7 @@
 """Rows of tokens with their labels, their order, and batches of them."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -67,14 +67,16 @@ class Dataset:
         return steps_per_epoch(len(self.rows), rows_per_step)
 
     def step_batches(
-        self, step: int, batch: int, accumulate: int, seed: int
+        self, step: int, batch: int, accumulate: int, seed: int, change: Callable[[Row, int], Row] | None = None
     ) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray] | None]:
         """Ids, labels and starts of a step, counted from 0: up to `accumulate` arrays of each, [up to batch, length].
 
-        rows_of_step says which rows. Without packed samples there are no starts.
+        rows_of_step says which rows, which `change` may make others of, by their number. Without packed samples there
+        are no starts.
         """
         chosen = rows_of_step(len(self.rows), step, batch * accumulate, seed)
-        batches = [self.padded(chosen[start : start + batch]) for start in range(0, len(chosen), batch)]
+        rows = [change(self.rows[index], index) if change else self.rows[index] for index in chosen]
+        batches = [self._pad(rows[start : start + batch]) for start in range(0, len(rows), batch)]
         ids, labels, starts = (list(each) for each in zip(*batches, strict=True))
         return ids, labels, None if starts[0] is None else starts
 
@@ -83,7 +85,9 @@ class Dataset:
 
         Padding is a sample of its own. Without packed samples there are no starts.
         """
-        rows = [self.rows[index] for index in indices]
+        return self._pad([self.rows[index] for index in indices])
+
+    def _pad(self, rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         shape = (len(rows), max(len(row) for row in rows))
         ids = np.full(shape, self.padding, dtype=np.int32)
         labels = np.full(shape, IGNORED_LABEL, dtype=np.int32)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mebp.arrays import IGNORED_LABEL
-from mebp.data.dataset import Dataset, Row, rows_of_step, steps_per_epoch
+from mebp.data.dataset import Dataset, Row
 from mebp.data.forms import Document
 from mebp.data.packing import cut
 from mebp.data.reading import read_samples
@@ -60,16 +60,17 @@ class MaskedText:
 
     def step_batches(
         self, step: int, batch: int, accumulate: int, seed: int
-    ) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
+    ) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray] | None]:
         """As Dataset.step_batches; a row's masks are others in each epoch."""
-        rows, per_step = self.whole.rows, batch * accumulate
-        epoch = step // steps_per_epoch(len(rows), per_step)
-        chosen = rows_of_step(len(rows), step, per_step, seed)
-        masked = [self.masking.apply(rows[index], (seed, epoch, index)) for index in chosen]
-        data = replace(self.whole, rows=masked)
-        batches = [data.padded(range(start, min(start + batch, len(masked)))) for start in range(0, len(masked), batch)]
-        ids, labels, starts = (list(each) for each in zip(*batches, strict=True))
-        return ids, labels, starts
+        epoch = step // self.steps_per_epoch(batch * accumulate)
+
+        def mask(row: Row, index: int) -> Row:
+            return self.masking.apply(row, (seed, epoch, index))
+
+        return self.whole.step_batches(step, batch, accumulate, seed, mask)
+
+    def steps_per_epoch(self, rows_per_step: int) -> int:
+        return self.whole.steps_per_epoch(rows_per_step)
 
 
 def load_masked(

@@ -18,10 +18,11 @@ from mebp.training.objectives.episodes import Episodes
 from mebp.training.objectives.groups import Groups
 from mebp.training.objectives.masked import Masked
 from mebp.training.objectives.preferences import Preferences
+from mebp.training.objectives.rows import OfRows
 from mebp.training.objectives.supervised import Supervised
 from mebp.training.options import TrainingOptions
 
-__all__ = ["Measured", "Objective", "class_of", "make_objective"]
+__all__ = ["Measured", "Objective", "class_of", "make_objective", "objective_of_task"]
 
 OBJECTIVES: Mapping[str, type[Objective]] = {
     "sft": Supervised,
@@ -29,11 +30,16 @@ OBJECTIVES: Mapping[str, type[Objective]] = {
     "grpo": Groups,
     "ppo": Episodes,
 }
-BY_TASK: Mapping[str, type[Objective]] = {  # of encoders
+BY_TASK: Mapping[str, type[OfRows]] = {  # of encoders
     CLASSIFY: Classification,
     TOKEN_CLASSIFY: TokenClassification,
     FILL_MASK: Masked,
 }
+
+
+def objective_of_task(task: str) -> type[OfRows]:
+    """What a model is trained for where nothing else is asked for, by which it is measured, too."""
+    return BY_TASK.get(task, Supervised)
 
 
 def class_of(options: TrainingOptions) -> type[Objective]:

@@ -15,19 +15,19 @@ from mebp.errors import Error
 from mebp.inspect import inspect
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
-from mebp.training.objectives.base import Measured, Objective, Step
+from mebp.training.objectives.base import Measured
+from mebp.training.objectives.rows import OfRows
 from mebp.training.options import TrainingOptions
 from mebp.words import counted
 
 _LOOKED_AT = 2000  # samples, from all over the file
 
 
-class Classification(Objective):
+class Classification(OfRows):
     curve = ("loss (nats per sample)",)
-    cuts_samples = True
     metrics = ("accuracy",)
     load = staticmethod(load_classified)
-    counts = "sample"  # what each has a class
+    counts = "sample"
 
     @classmethod
     def labels_of(cls, path: Path) -> Sequence[Label]:
@@ -51,30 +51,42 @@ class Classification(Objective):
             raise Error("--packing is for text; a classifier's rows are a sample each, so leave it out")
         self._classes = inspect(options.bundle)["model"]["classes"]
         paths = {"train": options.data, "eval": options.eval, "test": options.test}
-        self._data = {name: self.load(path, tokenizer, length, self._classes) for name, path in paths.items() if path}
-        self.digest = self._data["train"].digest
-        self.notes = [note for data in self._data.values() for note in data.notes]
+        self.measured = {
+            name: self.load(path, tokenizer, length, self._classes) for name, path in paths.items() if path
+        }
+        self.notes = [note for data in self.measured.values() for note in data.notes]
+        self.data = self.measured.pop("train")
+        self.digest = self.data.digest
+
+    @classmethod
+    def load_measured(cls, path: Path, tokenizer: Tokenizer, session: Session) -> Dataset:
+        return cls.load(path, tokenizer, session.max_sequence, session.classes)
 
     def begin(self, session: Session) -> Iterator[str]:
-        yield from self.notes
+        yield from super().begin(session)
         if session.steps == 0 and self.measures("eval"):
-            found = measure(session, self._data["eval"])
+            found = self.measure_data(session, self.measured["eval"])
             yield f"before training  eval loss {found.loss:.4f}  accuracy {found.metrics['accuracy']:.4g}"
 
     def summary(self, session: Session) -> str:
-        samples = counted(len(self._data["train"].rows), "sample")
+        samples = counted(len(self.data.rows), "sample")
         return f"{samples} of {len(self._classes)} classes, of up to {session.max_sequence} tokens"
 
-    def steps_per_epoch(self, session: Session) -> int:
-        return self._data["train"].steps_per_epoch(session.max_batch * self.options.accumulate)
-
-    def step(self, session: Session, number: int) -> Step:
-        options = self.options
-        batches = self._data["train"].step_batches(number, session.max_batch, options.accumulate, options.seed)
-        return Step(session.step(*batches), sum(ids.size for ids in batches[0]))
-
-    def measure(self, session: Session, which: str, stop: Callable[[], bool]) -> Measured | None:
-        return measure(session, self._data[which], stop)
+    @classmethod
+    def measure_data(cls, session: Session, data: Dataset, stop: Callable[[], bool] = lambda: False) -> Measured | None:
+        """The mean loss of all that have a class, and the share of them whose own is the likeliest."""
+        losses, right = [], 0
+        for start in range(0, len(data.rows), session.max_batch):
+            if stop():
+                return None
+            ids, labels, starts = data.padded(range(start, min(start + session.max_batch, len(data.rows))))
+            rows, columns = np.nonzero(labels != IGNORED_LABEL)
+            logits = session.logits(ids, 0, int(columns.max()) + 1, starts)[rows, columns].astype(np.float64)
+            classes, highest = labels[rows, columns], logits.max(axis=1)
+            own = logits[np.arange(len(classes)), classes]
+            losses += (highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1)) - own).tolist()
+            right += int(np.count_nonzero(logits.argmax(axis=1) == classes))
+        return Measured(math.fsum(losses) / len(losses), {"accuracy": right / len(losses)})
 
 
 class TokenClassification(Classification):
@@ -89,23 +101,3 @@ class TokenClassification(Classification):
     @classmethod
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int] | None:
         return tagged_lengths(options.data, tokenizer, _LOOKED_AT)
-
-
-def measure(session: Session, data: Dataset, stop: Callable[[], bool] = lambda: False) -> Measured | None:
-    """The mean loss of all that have a class, and the share of them whose own is the likeliest; changes nothing in the
-    session.
-
-    None where `stop()` became true before all was seen.
-    """
-    losses, right = [], 0
-    for start in range(0, len(data.rows), session.max_batch):
-        if stop():
-            return None
-        ids, labels, starts = data.padded(range(start, min(start + session.max_batch, len(data.rows))))
-        rows, columns = np.nonzero(labels != IGNORED_LABEL)
-        logits = session.logits(ids, 0, int(columns.max()) + 1, starts)[rows, columns].astype(np.float64)
-        classes, highest = labels[rows, columns], logits.max(axis=1)
-        own = logits[np.arange(len(classes)), classes]
-        losses += (highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1)) - own).tolist()
-        right += int(np.count_nonzero(logits.argmax(axis=1) == classes))
-    return Measured(math.fsum(losses) / len(losses), {"accuracy": right / len(losses)})

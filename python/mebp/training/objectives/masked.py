@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Masked text: the mean of -log p over the tokens that were masked."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
+from mebp.data import Dataset
 from mebp.data.masking import PROBABILITY, Masking, load_masked, load_measured, read_documents
 from mebp.data.sharing import Sharing
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
-from mebp.training.evaluation import evaluate
-from mebp.training.objectives.base import Measured, Objective, Step, vocabulary_of
+from mebp.training.objectives.base import vocabulary_of
+from mebp.training.objectives.rows import OfRows
 from mebp.training.options import TrainingOptions
 from mebp.words import counted
 
 
-class Masked(Objective):
+class Masked(OfRows):
     has_perplexity = True
     curve = ("loss (nats per masked token)",)
-    cuts_samples = True
+    counts = "masked token"
 
     @classmethod
     def check_data(cls, path: Path) -> None:
@@ -34,12 +35,12 @@ class Masked(Objective):
         vocabulary = vocabulary_of(options.bundle)
         masking = Masking.of(tokenizer, vocabulary, self._probability)
         sharing = None if options.packing is False else Sharing(options.seed)
-        self._data = load_masked(options.data, tokenizer, length, masking, sharing)
+        self.data = load_masked(options.data, tokenizer, length, masking, sharing)
         paths = {"eval": options.eval, "test": options.test}
-        self._measured = {
+        self.measured = {
             name: load_measured(path, tokenizer, length, vocabulary) for name, path in paths.items() if path
         }
-        self.digest = self._data.whole.digest
+        self.digest = self.data.whole.digest
 
     def description(self) -> Mapping[str, object]:
         return {
@@ -47,24 +48,13 @@ class Masked(Objective):
             "--packing": None if self.options.packing is False else "on",
         }
 
-    def begin(self, session: Session) -> Iterator[str]:
-        yield from self.notes
+    @classmethod
+    def load_measured(cls, path: Path, tokenizer: Tokenizer, session: Session) -> Dataset:
+        return load_measured(path, tokenizer, session.max_sequence, session.vocabulary)
 
     def summary(self, session: Session) -> str:
-        data = self._data.whole
+        data = self.data.whole
         return (
             f"{counted(data.counted, 'token')}, of which {100 * self._probability:.3g} % are masked, in "
             f"{counted(data.samples, 'sample')} in {counted(len(data.rows), 'row')} of up to {session.max_sequence}"
         )
-
-    def steps_per_epoch(self, session: Session) -> int:
-        return self._data.whole.steps_per_epoch(session.max_batch * self.options.accumulate)
-
-    def step(self, session: Session, number: int) -> Step:
-        options = self.options
-        batches = self._data.step_batches(number, session.max_batch, options.accumulate, options.seed)
-        return Step(session.step(*batches), sum(ids.size for ids in batches[0]))
-
-    def measure(self, session: Session, which: str, stop: Callable[[], bool]) -> Measured | None:
-        loss = evaluate(session, self._measured[which], stop)
-        return None if loss is None else Measured(loss)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Text to be predicted: the mean of -log p over the labels that count."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from mebp.data import Dataset, load_dataset
@@ -12,18 +12,16 @@ from mebp.errors import Error
 from mebp.inspect import inspect
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
-from mebp.training.evaluation import evaluate
-from mebp.training.objectives.base import Measured, Objective, Step
+from mebp.training.objectives.rows import OfRows
 from mebp.training.options import TrainingOptions
 from mebp.words import counted
 
 _LOOKED_AT = 2000  # samples, from all over the file
 
 
-class Supervised(Objective):
+class Supervised(OfRows):
     has_perplexity = True
     curve = ("loss (nats per token)",)
-    cuts_samples = True
 
     @classmethod
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int] | None:
@@ -32,6 +30,11 @@ class Supervised(Objective):
     @classmethod
     def check_data(cls, path: Path) -> None:
         read_samples(path)
+
+    @classmethod
+    def load_measured(cls, path: Path, tokenizer: Tokenizer, session: Session) -> Dataset:
+        sharing = Sharing() if session.packs else None  # the same loss, sooner
+        return load_dataset(path, tokenizer, session.max_sequence, sharing)
 
     @classmethod
     def packs(cls, options: TrainingOptions) -> bool | None:
@@ -44,11 +47,11 @@ class Supervised(Objective):
         def load(path: Path) -> Dataset:
             return load_dataset(path, tokenizer, length, sharing)
 
-        self._data = load(options.data)
+        self.data = load(options.data)
         named = {"eval": options.eval, "test": options.test}
-        self._measured = {name: load(path) for name, path in named.items() if path}
-        self.digest = self._data.digest
-        self.notes = [note for data in (self._data, *self._measured.values()) for note in data.notes]
+        self.measured = {name: load(path) for name, path in named.items() if path}
+        self.digest = self.data.digest
+        self.notes = [note for data in (self.data, *self.measured.values()) for note in data.notes]
         if options.packing is not None and not has_samples(options.data):
             self.notes.append(f"{options.data}: text fills whole rows in any case, with --packing or --no-packing")
 
@@ -66,27 +69,12 @@ class Supervised(Objective):
         return Sharing(options.seed, may_cut=not options.packing)
 
     def description(self) -> Mapping[str, object]:
-        return {"--packing": None if self._data.samples is None else "on"}
-
-    def begin(self, session: Session) -> Iterator[str]:
-        yield from self.notes
+        return {"--packing": None if self.data.samples is None else "on"}
 
     def summary(self, session: Session) -> str:
-        data = self._data
+        data = self.data
         of = "" if data.samples is None else f"{counted(data.samples, 'sample')} in "
         return (
             f"{counted(data.counted, 'token')} to predict in {of}{counted(len(data.rows), 'row')} of up to "
             f"{session.max_sequence}"
         )
-
-    def steps_per_epoch(self, session: Session) -> int:
-        return self._data.steps_per_epoch(session.max_batch * self.options.accumulate)
-
-    def step(self, session: Session, number: int) -> Step:
-        options = self.options
-        batches = self._data.step_batches(number, session.max_batch, options.accumulate, options.seed)
-        return Step(session.step(*batches), sum(ids.size for ids in batches[0]))
-
-    def measure(self, session: Session, which: str, stop: Callable[[], bool]) -> Measured | None:
-        loss = evaluate(session, self._measured[which], stop)
-        return None if loss is None else Measured(loss)
