@@ -98,7 +98,7 @@ def test_the_best_is_tested_and_the_last_stays(bundle, data, tmp_path, monkeypat
         seen.append(session.trainables())
         return losses[len(seen) - 1]
 
-    monkeypatch.setattr("mebp.training.objectives.supervised.evaluate", evaluate)
+    monkeypatch.setattr("mebp.training.objectives.rows.evaluate", evaluate)
     run = mebp.train(bundle, data, steps=3, lr=1e-2, eval=data, eval_every=1, test=data, keep="best",
                      patience=2, model_out=tmp_path / "model", progress=False)  # fmt: skip
     assert run.test_loss == 7.0 and len(seen) == 4

@@ -216,7 +216,7 @@ def test_the_best_is_tested_and_the_last_stays(model, cached, samples, tmp_path,
         seen.append(next(iter(session.trainables().values())).copy())
         return losses[len(seen) - 1]
 
-    monkeypatch.setattr("mebp.training.objectives.supervised.evaluate", evaluate)
+    monkeypatch.setattr("mebp.training.objectives.rows.evaluate", evaluate)
     run = mebp.train(model, samples, steps=3, lr=1e-2, eval=samples, eval_every=1, test=samples, keep="best",
                      adapter_out=tmp_path / "adapter", progress=False)  # fmt: skip
     assert run.test_loss == 7.0

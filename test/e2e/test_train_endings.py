@@ -231,7 +231,7 @@ def test_a_loss_that_is_not_finite_keeps_the_adapter_of_before(bundle, data, tmp
 
 def overfitting(monkeypatch, losses: list[float]) -> None:
     remaining = list(losses)
-    monkeypatch.setattr("mebp.training.objectives.supervised.evaluate", lambda *_, **__: remaining.pop(0))
+    monkeypatch.setattr("mebp.training.objectives.rows.evaluate", lambda *_, **__: remaining.pop(0))
 
 
 def test_the_best_adapter_is_kept_and_patience_ends_the_run(bundle, data, tmp_path, monkeypatch, capsys):
