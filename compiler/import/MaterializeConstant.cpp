@@ -79,6 +79,11 @@ static Value makeMask(OpBuilder &builder, Location location, const HostTensor &m
   return isBand ? Value(nn::BandMaskOp::create(builder, location, type, window)) : Value();
 }
 
+static Value makeNode(OpBuilder &builder, Location location, StringRef op, ValueRange inputs, RankedTensorType type) {
+  return nn::OnnxOp::create(builder, location, TypeRange(type), builder.getStringAttr(op), inputs, DictionaryAttr())
+      .getResult(0);
+}
+
 /// Where it says which keys are hidden.
 static Value makeHidingMask(OpBuilder &builder, Location location, const HostTensor &mask, RankedTensorType type,
                             int64_t sequence) {
@@ -87,11 +92,8 @@ static Value makeHidingMask(OpBuilder &builder, Location location, const HostTen
   HostTensor visible = mask;
   for (double &value : visible.data)
     value = value == 0;
-  Value causal = makeMask(builder, location, visible, type, sequence);
-  if (!causal)
-    return {};
-  return nn::OnnxOp::create(builder, location, TypeRange(type), builder.getStringAttr("Not"), causal, DictionaryAttr())
-      .getResult(0);
+  Value shown = makeMask(builder, location, visible, type, sequence);
+  return shown ? makeNode(builder, location, "Not", shown, type) : Value();
 }
 
 /// Where scores are multiplied by it: 1 where a query sees a key, else 0.
@@ -102,11 +104,8 @@ static Value makeMaskingFactor(OpBuilder &builder, Location location, const Host
     return {};
   HostTensor visible = mask;
   visible.kind = Kind::Boolean;
-  Value causal = makeMask(builder, location, visible, type.clone(builder.getI1Type()), sequence);
-  if (!causal)
-    return {};
-  return nn::OnnxOp::create(builder, location, TypeRange(type), builder.getStringAttr("Cast"), causal, DictionaryAttr())
-      .getResult(0);
+  Value shown = makeMask(builder, location, visible, type.clone(builder.getI1Type()), sequence);
+  return shown ? makeNode(builder, location, "Cast", shown, type) : Value();
 }
 
 /// What each head adds to a score for each position that the key is further on, the same in all of a head's rows [rows,
@@ -153,9 +152,7 @@ static Value makePositionBias(OpBuilder &builder, Location location, const HostT
   ofKeys[rank - 2] = 1, ofPairs[rank - 2] = ofPairs[rank - 1] = sequence;
   Value alone = nn::PositionBiasOp::create(builder, location, type.clone(ofKeys), slopes);
   Value mask = nn::CausalMaskOp::create(builder, location, type.clone(ofPairs), 0);
-  return nn::OnnxOp::create(builder, location, TypeRange(type), builder.getStringAttr("Add"), ValueRange{alone, mask},
-                            DictionaryAttr())
-      .getResult(0);
+  return makeNode(builder, location, "Add", {alone, mask}, type);
 }
 
 /// Where positions begin, if these are any.

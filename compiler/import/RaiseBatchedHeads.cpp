@@ -27,10 +27,10 @@ Value createNode(PatternRewriter &rewriter, nn::OnnxOp root, StringRef op, Value
       .getResult(0);
 }
 
-/// Of a root [B·H,M,N].
-SmallVector<int64_t> partedShape(nn::OnnxOp root, Value parted) {
+/// [B,H,M,N] of a value [B·H,M,N], with the heads of `parted`.
+SmallVector<int64_t> partedShape(Value merged, Value parted) {
   SmallVector<int64_t> shape(getShape(parted).take_front(2));
-  llvm::append_range(shape, getShape(root.getOutputs()[0]).drop_front());
+  llvm::append_range(shape, getShape(merged).drop_front());
   return shape;
 }
 
@@ -41,10 +41,8 @@ struct PartProduct : NodePattern {
     Value a = getParted(root.getInputs()[0]), b = root.getInputs()[1];
     if (!a || getShape(b).size() != 3 || getShape(b).front() != getShape(root.getInputs()[0]).front())
       return false;
-    SmallVector<int64_t> shape(getShape(a).take_front(2));
-    llvm::append_range(shape, getShape(b).drop_front());
-    b = createNode(rewriter, root, "Reshape", b, shape);
-    Value product = createNode(rewriter, root, "MatMul", {a, b}, partedShape(root, a));
+    b = createNode(rewriter, root, "Reshape", b, partedShape(b, a));
+    Value product = createNode(rewriter, root, "MatMul", {a, b}, partedShape(root.getOutputs()[0], a));
     replaceByNode(rewriter, root, "Reshape", product);
     return true;
   }
@@ -71,14 +69,9 @@ private:
       const bool isNumber = getSplat(other) && own.size() <= 1;
       if (!isNumber && !(other.getDefiningOp<nn::PositionBiasOp>() && own.size() == 3 && own[0] == getShape(merged)[0]))
         return false;
-      SmallVector<int64_t> shape(getShape(parted).take_front(2));
-      if (!isNumber) {
-        llvm::append_range(shape, own.drop_front());
-        other = createNode(rewriter, root, "Reshape", other, shape);
-      }
-      inputs.push_back(other);
+      inputs.push_back(isNumber ? other : createNode(rewriter, root, "Reshape", other, partedShape(other, parted)));
     }
-    Value computed = createNode(rewriter, root, root.getOpType(), inputs, partedShape(root, parted));
+    Value computed = createNode(rewriter, root, root.getOpType(), inputs, partedShape(root.getOutputs()[0], parted));
     replaceByNode(rewriter, root, "Reshape", computed);
     return true;
   }

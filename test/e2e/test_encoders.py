@@ -16,8 +16,8 @@ from mebp.compiler import run_mebpc
 from mebp.inspect import inspect
 from mebp.verification.inputs import randomise_adapter
 from support import encoders
+from support.commands import bundle_of, refusal_in_process, refused_export
 from support.commands import mebp as command
-from support.commands import refusal_in_process
 from support.pipeline import check
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -177,10 +177,6 @@ def test_merged_model_gives_the_same_logits(trained, tmp_path):
     np.testing.assert_allclose(session.logits(ids, 0, 1)[:, 0], expected, rtol=2e-4, atol=2e-4)
 
 
-def bundle_of(said: str) -> Path:
-    return Path(re.findall(r"^(\S+\.mebp): the bundle", said, re.MULTILINE)[0].replace("~", str(Path.home())))
-
-
 def test_labels_beyond_the_classes(made):
     session = mebp.Session(made[1])
     ids, labels, starts = encoders.batch_of(LENGTHS, SEQUENCE)
@@ -246,14 +242,7 @@ def test_what_is_not_for_a_classifier_is_refused(trained, capsys):
     ids=lambda value: value["model_type"] if isinstance(value, dict) else "",
 )
 def test_models_that_are_refused(tmp_path, capsys, fields, expected):
-    source = tmp_path / "source"
-    source.mkdir()
-    (source / "config.json").write_text(json.dumps(fields))
-    onnx = tmp_path / "out" / "model.onnx"
-    assert expected in refusal_in_process(
-        capsys, "export", source, "-o", onnx, "--task", "classify", "--shape-only", "--seq-len", 16
-    )
-    assert not onnx.exists()
+    assert expected in refused_export(capsys, tmp_path, fields, "classify")
 
 
 def test_encoder_without_a_task_names_it(tmp_path, capsys):

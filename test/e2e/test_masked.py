@@ -19,8 +19,8 @@ from mebp.inspect import inspect
 from mebp.tools import find_tool
 from mebp.verification.inputs import randomise_adapter
 from support import encoders
+from support.commands import bundle_of, refusal, refusal_in_process, refused_export
 from support.commands import mebp as command
-from support.commands import refusal, refusal_in_process
 from support.pipeline import check
 
 ROOT = Path(__file__).parents[2]
@@ -186,10 +186,6 @@ def test_merged_model_gives_the_same_logits(trained, tmp_path):
     np.testing.assert_allclose(session.logits(ids), expected, rtol=2e-4, atol=2e-4)
 
 
-def bundle_of(said: str) -> Path:
-    return Path(re.findall(r"^(\S+\.mebp): the bundle", said, re.MULTILINE)[0].replace("~", str(Path.home())))
-
-
 def test_labels_beyond_the_vocabulary(made):
     ids, labels, starts = encoders.batch_of(LENGTHS, SEQUENCE, task="fill-mask")
     labels[1, 0] = 333
@@ -252,12 +248,7 @@ def test_what_a_run_refuses(trained, tmp_path, capsys):
     ids=lambda value: value["model_type"] if isinstance(value, dict) else "",
 )
 def test_models_that_are_refused(tmp_path, capsys, fields, expected):
-    (tmp_path / "config.json").write_text(json.dumps(fields))
-    onnx = tmp_path / "out" / "model.onnx"
-    assert expected in refusal_in_process(
-        capsys, "export", tmp_path, "-o", onnx, "--task", "fill-mask", "--shape-only", "--seq-len", 16
-    )
-    assert not onnx.exists()
+    assert expected in refused_export(capsys, tmp_path, fields, "fill-mask")
 
 
 def test_classes_are_refused(tmp_path, capsys):

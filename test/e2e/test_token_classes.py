@@ -15,8 +15,8 @@ import mebp
 from mebp.inspect import inspect
 from mebp.verification.inputs import randomise_adapter
 from support import encoders
+from support.commands import bundle_of, refusal_in_process, refused_export
 from support.commands import mebp as command
-from support.commands import refusal_in_process
 from support.pipeline import check
 
 SEQUENCE, LENGTHS = 40, [40, 23, 1]
@@ -116,12 +116,5 @@ def test_what_is_refused(trained, tmp_path, capsys):
 
 @pytest.mark.parametrize("model_type", ["llama", "falcon", "gpt_neo"])
 def test_decoders_are_refused(tmp_path, capsys, model_type):
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
-    told = refusal_in_process(
-        capsys, "export", tmp_path, "-o", tmp_path / "out" / "model.onnx", "--task", "token-classify", "--shape-only"
-    )
+    told = refused_export(capsys, tmp_path, {"model_type": model_type}, "token-classify")
     assert f"model type '{model_type}' is none of those that mebp trains to classify tokens" in told
-
-
-def bundle_of(said: str) -> Path:
-    return Path(re.findall(r"^(\S+\.mebp): the bundle", said, re.MULTILINE)[0].replace("~", str(Path.home())))

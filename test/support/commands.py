@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The `mebp` command, called as a user calls it."""
 
+import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -40,6 +42,21 @@ def refusal_in_process(capsys: pytest.CaptureFixture, *arguments: object) -> str
     found = capsys.readouterr()
     assert not found.out and len(found.err.splitlines()) == 1, found
     return found.err
+
+
+def refused_export(capsys: pytest.CaptureFixture, folder: Path, fields: dict, task: str) -> str:
+    """What `mebp export --task` says of a model with this config.json, of which nothing is left behind."""
+    source, onnx = folder / "source", folder / "out" / "model.onnx"
+    source.mkdir()
+    (source / "config.json").write_text(json.dumps(fields))
+    told = refusal_in_process(capsys, "export", source, "-o", onnx, "--task", task, "--shape-only", "--seq-len", 16)
+    assert not onnx.exists()
+    return told
+
+
+def bundle_of(said: str) -> Path:
+    """That a run of `mebp train MODEL` has said it made."""
+    return Path(re.findall(r"^(\S+\.mebp): the bundle", said, re.MULTILINE)[0].replace("~", str(Path.home())))
 
 
 @contextmanager
