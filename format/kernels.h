@@ -407,7 +407,7 @@ inline constexpr KernelSignature table[] = {
                     {inPlace(exact("logits", "NC")), labels("labels"), accumulating(exact("max", "N1"), 1),
                      accumulating(exact("sum", "N1"), 2), accumulating(exact("weighted", "N1"), 3),
                      accumulating(exact("target", "N1"), 4), optional(accumulating(exact("accumulator", "ND"), 5))},
-                    {exact("p", "NC"), exact("max", "N1"), exact("sum", "N1"), exact("weighted", "N1"),
+                    {activation("p", "NC"), exact("max", "N1"), exact("sum", "N1"), exact("weighted", "N1"),
                      exact("target", "N1"), optional(exact("accumulator", "ND"))}}
         .costing(Cost::LossTile)
         .copying(3)

@@ -32,7 +32,9 @@ namespace {
 struct Tile {
   int64_t rows, columns;
 };
-constexpr Tile lossTiles[] = {{128, 2048}, {64, 2048}, {64, 1024}, {32, 1024}, {32, 512}, {16, 512}, {16, 128}};
+// The first is that of a plan without a budget.
+constexpr Tile lossTiles[] = {{128, 2048}, {256, 2048}, {512, 2048}, {64, 2048}, {64, 1024},
+                              {32, 1024},  {32, 512},   {16, 512},   {16, 128}};
 constexpr int64_t smallestChunk = 16;
 
 /// Its backward adds to the keys of later chunks, which no order of chunks makes right: it runs on whole sequences.

@@ -8,8 +8,8 @@
 // 2. Of the other classes all become bf16, or those alone of the ports that are asked for.
 // 3. Where a value is written into a tensor of another type, or leaves so, it is converted by a kernel of its own:
 //    multiplication by one.
-// 4. Where all is narrow, an exact cotangent that a linear layer pulls back, such as the loss's probabilities, is kept
-//    for other readers alone: the product may round it (nn.linear_input_gradient's `narrow`).
+// 4. Where all is narrow, an exact cotangent that a linear layer pulls back, such as that of values, which chunks sum
+//    up, is kept for other readers alone: the product may round it (nn.linear_input_gradient's `narrow`).
 #include "compiler/rewrite/Narrower.h"
 
 #include "mlir/IR/Builders.h"
@@ -156,8 +156,18 @@ private:
   Type widened(Type type) { return cast<RankedTensorType>(type).clone(builder.getF32Type()); }
   Type narrowed(Type type) { return cast<RankedTensorType>(type).clone(builder.getBF16Type()); }
 
+  /// Nobody reads it, and in f32 it needs no memory of its own: as the tile of a loss without a gradient.
+  bool isLeftInPlace(Value value) {
+    auto kernel = value.getDefiningOp<nn::KernelOpInterface>();
+    Value reusable =
+        kernel && value.use_empty() ? kernel.getReusable(cast<OpResult>(value).getResultNumber()) : Value();
+    return reusable && getElementTypeOrSelf(reusable).isF32();
+  }
+
   void narrow(Value value) {
     if (!isActivation(value))
+      return;
+    if (isLeftInPlace(value))
       return;
     Value leader = classes.getOrInsertLeaderValue(value);
     if (!exactLeaders.contains(leader) && (!isChosen || chosenLeaders.contains(leader)))

@@ -111,3 +111,28 @@ func.func private @capped(%x: !x {train.port = #train.port<flow, "hidden">}, %w:
   %capped = nn.softcap(%logits) {softcap = 3.0 : f32} : (!x) -> !x
   return %capped : !x
 }
+
+// The softmax's sums are exact, and a tile's probabilities are rounded for the product that reads them, beside the
+// logits. Where nobody does, they stay in the place of these.
+// CHECK-LABEL: func.func private @probabilities(
+// CHECK: nn.log_probability_tile({{.*}} -> (tensor<?x?x4xbf16, #nn.tokens>, tensor<?x?x1xf32, #nn.tokens>,
+// CHECK: nn.linear_input_gradient({{.*}}) : (tensor<?x?x4xbf16, #nn.tokens>,
+// CHECK: nn.log_probability_tile({{.*}} -> (tensor<?x?x4xf32, #nn.tokens>,
+// EXEC-LABEL: exec.program @probabilities
+// EXEC: exec.kernel "linear"({{.*}}) at [#exec.place<arena [[READ:[0-9]*]]>]
+// EXEC-NOT: exec.kernel "log_probability_tile"({{.*}}) at [#exec.place<arena [[READ]]>
+// EXEC: exec.kernel "linear"({{.*}}) at [#exec.place<arena [[UNREAD:[0-9]*]]>]
+// EXEC: exec.kernel "log_probability_tile"({{.*}}) at [#exec.place<arena [[UNREAD]]>,
+func.func private @probabilities(%x: !x {train.port = #train.port<flow, "hidden">}, %labels: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "labels">}, %w: !w {train.port = #train.port<parameter, "p0">})
+    -> (!l {train.port = #train.port<result, "sum">}, !x {train.port = #train.port<flow, "hidden.cotangent">}) {
+  %zero = nn.fill() {value = 0.0 : f32} : () -> !l
+  %one = nn.fill() {value = 1.0 : f32} : () -> !l
+  %two = nn.fill() {value = 2.0 : f32} : () -> !l
+  %three = nn.fill() {value = 3.0 : f32} : () -> !l
+  %logits = nn.linear(%x, %w) : (!x, !w) -> !x
+  %p, %max, %sum, %weighted, %target = nn.log_probability_tile(%logits, %labels, %zero, %one, %two, %three) : (!x, tensor<?x?x1xi32, #nn.tokens>, !l, !l, !l, !l) -> (!x, !l, !l, !l, !l)
+  %dx = nn.linear_input_gradient(%p, %w) : (!x, !w) -> !x
+  %again = nn.linear(%dx, %w) : (!x, !w) -> !x
+  %unread, %max2, %sum2, %weighted2, %target2 = nn.log_probability_tile(%again, %labels, %max, %sum, %weighted, %target) : (!x, tensor<?x?x1xi32, #nn.tokens>, !l, !l, !l, !l) -> (!x, !l, !l, !l, !l)
+  return %sum2, %dx : !l, !x
+}

@@ -184,3 +184,33 @@ TEST(LogProbability, AConfidentRowKeepsItsSmallGradient) {
     EXPECT_EQ(results[4].element(0, 0), 30);
   }
 }
+
+// In bf16, p is what it is in f32, rounded, and nothing else changes: sums are of what is not rounded.
+TEST(LogProbability, ANarrowTileRoundsItsProbabilitiesAlone) {
+  for (float softcap : {0.0f, 5.0f})
+    for (int64_t columns : {7, 64, 512, 1037})
+      for (InstructionSet set : {InstructionSet::Reference, instructionSet()}) {
+        const Value logits = Value::random(rows, columns, 1, 3), max = Value::constant(rows, 1, 1);
+        const Value sum = Value::constant(rows, 1, 2), weighted = Value::constant(rows, 1, -1), target = sum;
+        const Value accumulator = Value::random(rows, dim, 2), p = Value::constant(rows, columns, 0);
+        std::vector<int32_t> labels;
+        for (int64_t r = 0; r < rows; ++r)
+          labels.push_back(static_cast<int32_t>(r * 31 % (2 * columns)));
+        Attributes attributes;
+        attributes.softcap = softcap;
+        auto runInto = [&](const Value &tile, int threads) {
+          return run({"log_probability_tile",
+                      {logits, Value::integers(labels), max, sum, weighted, target, accumulator},
+                      {tile, max, sum, weighted, target, accumulator},
+                      attributes,
+                      1,
+                      {-1, 2, 3, 4, 5, 6}},
+                     set, threads);
+        };
+        const std::vector<Value> whole = runInto(p, 1), narrow = runInto(p.stored(Storage::BF16), 1);
+        EXPECT_EQ(narrow[0].elements(), whole[0].stored(Storage::BF16).elements());
+        for (size_t i = 1; i < whole.size(); ++i)
+          EXPECT_EQ(narrow[i].elements(), whole[i].elements()) << "result " << i << " of " << columns << " columns";
+        EXPECT_EQ(runInto(p.stored(Storage::BF16), 3)[0].elements(), narrow[0].elements());
+      }
+}

@@ -45,7 +45,7 @@ static void logProbabilityTile(const Call &call, const Context &context) {
       double logit = scaled.at(in[c]), below = logit - maximum, exponential = c == label ? 0.0 : std::exp(below);
       total += exponential;
       moment += exponential * below;
-      floatRowOf(p, n)[c] = static_cast<float>(exponential * scaled.slopeAt(logit) / scaled.scale);
+      rowOf(p, n).set(c, static_cast<float>(exponential * scaled.slopeAt(logit) / scaled.scale));
     }
     for (int64_t i = 0; i < accumulator.columns; ++i)
       floatRowOf(accumulator, n)[i] *= static_cast<float>(correction);

@@ -56,7 +56,7 @@ public:
     float total = 0, moment = 0;
   };
   // out = p of a row, 0 at the label, which may be in another tile.
-  Sums spread(const float *in, float *out, int64_t columns, int64_t label, float maximum) const {
+  Sums spread(const float *in, Row out, int64_t columns, int64_t label, float maximum) const {
     const FloatTag d;
     constexpr int64_t block = 64;
     HWY_ALIGN float logits[block], exponentials[block];
@@ -84,24 +84,33 @@ private:
   float scale, cap;
 };
 
-// Likewise without a cap.
-static CappedLogits::Sums spread(const float *in, float *out, int64_t columns, int64_t label, float maximum,
+// Likewise without a cap. What is summed is not rounded: where out is BF16, a piece is computed beside it.
+static CappedLogits::Sums spread(const float *in, Row out, int64_t columns, int64_t label, float maximum,
                                  float logitScale, float target) {
   const FloatTag d;
   const FloatVector scale = hn::Set(d, logitScale);
+  constexpr int64_t piece = 512;
+  HWY_ALIGN float beside[piece];
   CappedLogits::Sums sums;
-  sums.moment = sumRow(columns, [&](int64_t i, int64_t n) HWY_ATTR {
-    const FloatVector below = hn::MulSub(scale, loadSome(in + i, n), hn::Set(d, maximum));
-    const FloatVector exponential = exponentialOf(below);
-    storeSome(exponential, out + i, n);
-    const FloatVector product = hn::Mul(exponential, below);
-    return n >= lanes ? product : hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(n)), product);
-  });
-  if (label >= 0 && label < columns) {
-    sums.moment -= out[label] * (target - maximum);
-    out[label] = 0;
+  for (int64_t begin = 0; begin < columns; begin += piece) {
+    const int64_t count = std::min(piece, columns - begin);
+    float *exponentials = out.isBf16() ? beside : out.floats() + begin;
+    sums.moment += sumRow(count, [&](int64_t i, int64_t n) HWY_ATTR {
+      const FloatVector below = hn::MulSub(scale, loadSome(in + begin + i, n), hn::Set(d, maximum));
+      const FloatVector exponential = exponentialOf(below);
+      storeSome(exponential, exponentials + i, n);
+      const FloatVector product = hn::Mul(exponential, below);
+      return n >= lanes ? product : hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(n)), product);
+    });
+    if (label >= begin && label < begin + count) {
+      sums.moment -= exponentials[label - begin] * (target - maximum);
+      exponentials[label - begin] = 0;
+    }
+    sums.total += sumRow(count, [&](int64_t i, int64_t n) HWY_ATTR { return loadSome(exponentials + i, n); });
+    if (out.isBf16())
+      mapRow(out.halves() + begin, count,
+             [&](int64_t i, int64_t n) HWY_ATTR { return roundToBf16(loadSome(exponentials + i, n)); });
   }
-  sums.total = sumRow(columns, [&](int64_t i, int64_t n) HWY_ATTR { return loadSome(out + i, n); });
   return sums;
 }
 
@@ -113,7 +122,7 @@ void LogProbabilityTile(const Call &call, const Context &context) {
   const CappedLogits capped(call, context);
   parallelRows(context, logits.rows, logits.columns, [&](int64_t row) HWY_ATTR {
     const float *in = floatRowOf(logits, row);
-    float *out = floatRowOf(p, row);
+    const Row out = rowOf(p, row);
     int64_t label = labelOf(labels, row) - logits.firstColumn, columns = logits.columns;
     bool hit = label >= 0 && label < columns;
     auto logitOf = [&](float product) HWY_ATTR { return capped ? capped.at(product) : context.logitScale * product; };
