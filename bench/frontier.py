@@ -2,8 +2,9 @@
 """What memory buys: steps of plans from the least memory to where more does not help, in turns with PEFT's.
 
     .venv/bin/python bench/frontier.py [--models SmolLM2-135M ...] [--tokens 256 1024] [--points 10]
-        [--budgets MB ...] [--rounds 6] [--seconds 120] [--threads N] [--rates FILE] [--compiled] [--folder DIR]
-        [--json FILE] [--markdown docs/measurements.md] [--plot docs/images/frontier.png]
+        [--budgets MB ...] [--rounds 6] [--seconds 120] [--threads N] [--rates FILE] [--compiled]
+        [--earlier NAME=BIN] [--folder DIR] [--json FILE] [--markdown docs/measurements.md]
+        [--plot docs/images/frontier.png]
     .venv/bin/python bench/frontier.py --from FILE [--markdown PAGE] [--plot PICTURE]
 
 bf16, int4 weights here, LoRA r=8 on all linear layers, batch 1, SGD here and AdamW there, which is less than a
@@ -12,6 +13,7 @@ along the curve, and the plan without a budget is one of them. Each contender is
 makes its steps in turn with the others. A plan's peak is measured in a process of its own, mebp-run, PEFT's in its
 contender.
 --compiled adds torch.compile with half of the activations kept (activation_memory_budget), which takes minutes to load.
+--earlier adds the plan without a budget of another build of mebp, such as an earlier commit's build/bin.
 """
 
 import argparse
@@ -27,8 +29,8 @@ from parts.frontier.plot import draw
 from parts.frontier.report import TABLES, say_worst
 from parts.pages import cells, merge_tables, read_between_marks, write_between_marks
 from parts.process_memory import AnonymousPeak
-from parts.runs import command
-from parts.speed.cell import PEFT, Run, say, steps, take_turns
+from parts.runs import command, last_step
+from parts.speed.cell import PEFT, Run, Turn, say, steps, take_turns
 from parts.speed.contender import contender
 from parts.speed.machine import available_cores, read_cpu
 from parts.speed.models import MODELS, Model, prepare
@@ -40,15 +42,18 @@ from mebp.tools import find_tool, run_tool
 COMPILED = {"PEFT, compiled, budget 0.5": ["compiled"]}
 
 
+def flags(options: dict) -> list[str]:
+    return [str(part) for option in options.items() for part in option]
+
+
 def list_points(model: Model, tokens: int, arguments: argparse.Namespace, rates: Path, folder: Path) -> list[dict]:
     """Of the frontier without spilling; `is_usual` is the plan that no budget has."""
     output = folder / "plan.json"
     options = {"--seq-len": tokens, "--threads": arguments.threads, "--rates": rates, "--plan-json": output}
     options |= {"--precision": "bf16", "--weights": "int4", "--optimizer": "sgd", "--spill": "none"}
-    flags = [str(part) for option in options.items() for part in option]
-    run_tool([find_tool("mebpc"), str(model.exported), "--plan-only", *flags])
+    run_tool([find_tool("mebpc"), str(model.exported), "--plan-only", *flags(options)])
     usual = json.loads(output.read_text())["peak_bytes"]
-    run_tool([find_tool("mebpc"), str(model.exported), "--frontier", *flags])
+    run_tool([find_tool("mebpc"), str(model.exported), "--frontier", *flags(options)])
     points = json.loads(output.read_text())["frontier"]
     # Along the curve, with as much of its way in time as in (the logarithm of) memory.
     curve = np.array([[point["seconds"], np.log(point["peak_bytes"])] for point in points])
@@ -74,6 +79,22 @@ def measure_peak(bundle: Path, tokens: int, threads: int, vocabulary: int, folde
     return peak.bytes
 
 
+def earlier_build(model: Model, tokens: int, tools: Path, threads: int, folder: Path) -> Turn:
+    """Its mebpc's bundle, and its mebp-run anew for each turn, of which the last step counts."""
+    bundle, rows = folder / "earlier.mebp", folder / "tokens.npy"
+    options = {"-o": bundle, "--seq-len": tokens, "--threads": threads, "--optimizer": "sgd"}
+    options |= {"--precision": "bf16", "--weights": "int4"}
+    options |= {"--random-weights": 0} if model.is_random else {}
+    run_tool([str(tools / "mebpc"), str(model.exported), *flags(options)])
+
+    def turn() -> dict:
+        arguments = flags({"--tokens": rows, "--steps": 2, "--optimizer": "sgd", "--threads": threads})
+        printed = run_tool([str(tools / "mebp-run"), str(bundle), *arguments, "--json"])
+        return last_step(printed)
+
+    return turn
+
+
 def measure_cell(model: Model, tokens: int, arguments: argparse.Namespace, rates: Path, folder: Path) -> dict:
     points = list_points(model, tokens, arguments, rates, folder)
     ways = PEFT | (COMPILED if arguments.compiled else {})
@@ -92,6 +113,9 @@ def measure_cell(model: Model, tokens: int, arguments: argparse.Namespace, rates
             say(f"{model.name}, {tokens} tokens: {name}")
             process = steps("torch_steps", arguments.threads, "cpu", "peft", model.weights, tokens, *options)
             turns[name] = stack.enter_context(contender(process))
+        for name, tools in arguments.earlier:
+            say(f"{model.name}, {tokens} tokens: {name}")
+            turns[name] = earlier_build(model, tokens, tools, arguments.threads, folder)
         for turn in turns.values():
             turn()  # warms up
         run = Run([], arguments.threads, arguments.rounds, arguments.seconds)
@@ -129,6 +153,13 @@ def publish(results: dict, arguments: argparse.Namespace) -> None:
         draw(results, arguments.plot)
 
 
+def earlier(text: str) -> tuple[str, Path]:
+    name, _, tools = text.partition("=")
+    if not (Path(tools) / "mebpc").is_file():
+        raise argparse.ArgumentTypeError(f"{text}: give NAME=BIN, a folder with that build's mebpc and mebp-run")
+    return f"mebp {name}, without a budget", Path(tools).resolve()
+
+
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
@@ -140,6 +171,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=available_cores(), help="of everyone; one for each core")
     parser.add_argument("--rates", type=Path, help="what mebp calibrate wrote, or is to write; else it does so again")
     parser.add_argument("--compiled", action="store_true", help="torch.compile, too")
+    parser.add_argument(
+        "--earlier", nargs="*", type=earlier, default=[], metavar="NAME=BIN", help="another build of mebp"
+    )
     parser.add_argument("--folder", type=Path, help="keeps the models for the next run; a temporary one, on a disk")
     parser.add_argument("--json", type=Path, help="the file for every single time")
     parser.add_argument("--from", dest="file", type=Path, help="such a file, to make tables and picture of")

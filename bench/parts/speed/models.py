@@ -22,9 +22,14 @@ class Model:
     weights: Path  # a transformers folder, in bf16
     exported: Path  # its ONNX file
 
+    @property
+    def is_random(self) -> bool:
+        """Its graph has a shape and no weights."""
+        return self.name not in PACKAGED
+
     def compile(self, bundle: Path, tokens: int, **others: object) -> Path:
         """`others`: options of mebp.compile, beside or instead of the usual ones."""
-        random = {} if self.name in PACKAGED else {"random_weights": 0}
+        random = {"random_weights": 0} if self.is_random else {}
         options = {"seq_len": tokens, "precision": "bf16", "weights": "int4", "optimizer": "adamw"}
         mebp.compile(self.exported, bundle, **options | random | others)
         return bundle
