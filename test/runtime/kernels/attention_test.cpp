@@ -30,46 +30,47 @@ struct Shape {
 // tiles, at their borders, and with each token; or sinks, which are far above scores in one head and far below in
 // another. Then some see later keys, too, in others values have a width of their own, and the last ones have slopes,
 // without and with sinks.
-constexpr Shape shapes[] = {{1, 1, 1, 1, 8, 0},
-                            {3, 1, 4, 2, 5, 0},
-                            {2, 40, 6, 2, 24, 0},
-                            {1, 65, 3, 3, 64, 0},
-                            {1, 130, 3, 1, 33, 0},
-                            {1, 200, 4, 1, 16, 50},
-                            {2, 110, 2, 2, 40, 7},
-                            {1, 33, 5, 1, 256, 0},
-                            {1, 20, 2, 1, 400, 0},
-                            {1, 65, 1, 1, 383, 0},
-                            {3, 140, 8, 4, 8, 0},
-                            {3, 170, 4, 4, 8, 50},
-                            {2, 70, 6, 2, 24, 0, 1.5f},
-                            {1, 200, 4, 1, 33, 50, 3.0f},
-                            {2, 200, 4, 2, 16, 0, 0, 37},
-                            {3, 130, 6, 2, 24, 20, 0, 64},
-                            {1, 70, 2, 1, 8, 0, 1.5f, 1},
-                            {1, 300, 3, 3, 64, 0, 0, 110},
-                            {1, 20, 2, 1, 400, 0, 0, 7},
-                            {2, 70, 6, 2, 24, 0, 0, 0, true},
-                            {1, 200, 4, 1, 33, 50, 0, 37, true},
-                            {2, 40, 6, 2, 24, 0, 0, 0, false, true},
-                            {3, 130, 4, 2, 33, 0, 0, 64, false, true},
-                            {1, 200, 4, 1, 16, 50, 0, 0, false, true},
-                            {2, 170, 2, 2, 24, 20, 0, 37, false, true},
-                            {1, 70, 2, 1, 8, 9, 1.5f, 0, false, true},
-                            {1, 65, 1, 1, 383, 0, 0, 20, false, true},
-                            {1, 20, 2, 1, 400, 0, 0, 7, false, true},
-                            {2, 110, 2, 2, 40, 0, 0, 0, false, false, 24},
-                            {1, 130, 4, 2, 24, 50, 1.5f, 37, false, false, 33},
-                            {3, 140, 8, 8, 24, 0, 0, 0, false, false, 16},
-                            {1, 70, 6, 2, 5, 0, 0, 0, true, false, 64},
-                            {1, 65, 1, 1, 33, 0, 0, 0, false, false, 383},
-                            {1, 20, 2, 1, 400, 0, 0, 0, false, false, 7},
-                            {2, 70, 6, 2, 24, 0, 0, 37, false, true, 40},
-                            {2, 70, 6, 2, 24, 0, 0, 0, false, false, 0, true},
-                            {1, 200, 3, 1, 33, 50, 0, 0, false, false, 0, true},
-                            {3, 130, 4, 4, 8, 0, 0, 37, false, false, 16, true},
-                            {1, 70, 6, 2, 5, 0, 0, 0, true, false, 0, true},
-                            {1, 20, 2, 1, 400, 0, 0, 7, false, false, 0, true}};
+constexpr Shape smallShapes[] = {{1, 1, 1, 1, 8, 0},
+                                 {3, 1, 4, 2, 5, 0},
+                                 {2, 40, 6, 2, 24, 0},
+                                 {1, 65, 3, 3, 64, 0},
+                                 {1, 130, 3, 1, 33, 0},
+                                 {1, 200, 4, 1, 16, 50},
+                                 {2, 110, 2, 2, 40, 7},
+                                 {1, 33, 5, 1, 256, 0},
+                                 {1, 20, 2, 1, 400, 0},
+                                 {1, 65, 1, 1, 383, 0},
+                                 {3, 170, 4, 4, 8, 50},
+                                 {2, 70, 6, 2, 24, 0, 1.5f},
+                                 {1, 70, 2, 1, 8, 0, 1.5f, 1},
+                                 {1, 20, 2, 1, 400, 0, 0, 7},
+                                 {2, 70, 6, 2, 24, 0, 0, 0, true},
+                                 {2, 40, 6, 2, 24, 0, 0, 0, false, true},
+                                 {1, 200, 4, 1, 16, 50, 0, 0, false, true},
+                                 {2, 170, 2, 2, 24, 20, 0, 37, false, true},
+                                 {1, 70, 2, 1, 8, 9, 1.5f, 0, false, true},
+                                 {1, 65, 1, 1, 383, 0, 0, 20, false, true},
+                                 {1, 20, 2, 1, 400, 0, 0, 7, false, true},
+                                 {2, 110, 2, 2, 40, 0, 0, 0, false, false, 24},
+                                 {1, 130, 4, 2, 24, 50, 1.5f, 37, false, false, 33},
+                                 {1, 70, 6, 2, 5, 0, 0, 0, true, false, 64},
+                                 {1, 65, 1, 1, 33, 0, 0, 0, false, false, 383},
+                                 {1, 20, 2, 1, 400, 0, 0, 0, false, false, 7},
+                                 {2, 70, 6, 2, 24, 0, 0, 37, false, true, 40},
+                                 {2, 70, 6, 2, 24, 0, 0, 0, false, false, 0, true},
+                                 {3, 130, 4, 4, 8, 0, 0, 37, false, false, 16, true},
+                                 {1, 70, 6, 2, 5, 0, 0, 0, true, false, 0, true},
+                                 {1, 20, 2, 1, 400, 0, 0, 7, false, false, 0, true}};
+// They take ten times as long as the others.
+constexpr Shape shapesOfManyRows[] = {{3, 140, 8, 4, 8, 0},
+                                      {1, 200, 4, 1, 33, 50, 3.0f},
+                                      {2, 200, 4, 2, 16, 0, 0, 37},
+                                      {3, 130, 6, 2, 24, 20, 0, 64},
+                                      {1, 300, 3, 3, 64, 0, 0, 110},
+                                      {1, 200, 4, 1, 33, 50, 0, 37, true},
+                                      {3, 130, 4, 2, 33, 0, 0, 64, false, true},
+                                      {3, 140, 8, 8, 24, 0, 0, 0, false, false, 16},
+                                      {1, 200, 3, 1, 33, 50, 0, 0, false, false, 0, true}};
 
 // Of both signs, and one that makes most keys nothing.
 constexpr float slopes[] = {0.5f, 0.017f, -0.03f, 3.0f, 0.0f, 0.0039f, 0.7f, 0.25f};
@@ -140,41 +141,49 @@ struct Case {
   Value q, k, v, starts, ends, sinks, upstream, o, lse;
 };
 
+class AttentionShapes : public testing::TestWithParam<bool> {
+protected:
+  template <typename Body> static void forEachShape(const Body &body) {
+    auto each = [&](const auto &shapes) {
+      for (const Shape &shape : shapes)
+        body(Case(shape));
+    };
+    GetParam() ? each(shapesOfManyRows) : each(smallShapes);
+  }
+};
+
 } // namespace
 
-TEST(Attention, Forward) {
-  for (const Shape &shape : shapes) {
-    Case it(shape);
-    expectAgreement(it.forward(0, it.tokens), 3e-6);
-  }
+TEST_P(AttentionShapes, Forward) {
+  forEachShape([](const Case &it) { expectAgreement(it.forward(0, it.tokens), 3e-6); });
 }
 
-TEST(Attention, ForwardOfAChunk) {
-  for (const Shape &shape : shapes) {
-    Case it(shape);
+TEST_P(AttentionShapes, ForwardOfAChunk) {
+  forEachShape([](const Case &it) {
     int64_t first = it.tokens / 3, count = it.tokens - first - it.tokens / 4; // crosses batch items
     expectAgreement(it.forward(first, count), 3e-6);
     expectAgreement(it.forward(it.tokens - 1, 1), 3e-6);
-  }
+  });
 }
 
-TEST(Attention, Gradient) {
-  for (const Shape &shape : shapes) {
-    Case it(shape);
+TEST_P(AttentionShapes, Gradient) {
+  forEachShape([](const Case &it) {
     expectAgreement(it.backward(0, it.tokens, {}, {}), 5e-6, 1.0); // alone, a token has no gradient but dv
-  }
+  });
 }
 
-TEST(Attention, GradientOfAChunkAddsToTheAccumulators) {
-  for (const Shape &shape : shapes) {
-    Case it(shape);
+TEST_P(AttentionShapes, GradientOfAChunkAddsToTheAccumulators) {
+  forEachShape([](const Case &it) {
     int64_t first = it.tokens / 3, count = it.tokens - first - it.tokens / 4;
     Value dk = Value::random(it.tokens, it.kvWidth, 5), dv = Value::random(it.tokens, it.valueWidth, 6);
     CallSpec spec = it.backward(first, count, dk, dv);
     spec.shared = {-1, 6, 7};
     expectAgreement(spec, 5e-6, 1.0);
-  }
+  });
 }
+
+INSTANTIATE_TEST_SUITE_P(Small, AttentionShapes, testing::Values(false));
+INSTANTIATE_TEST_SUITE_P(ManyRows, AttentionShapes, testing::Values(true));
 
 TEST(Attention, ChunksMakeTheWhole) {
   for (bool hasSlopes : {false, true}) {

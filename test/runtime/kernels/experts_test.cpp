@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 #include <random>
+#include <tuple>
 
 using mebp::Score;
 using namespace mebp::cpu;
@@ -18,9 +19,10 @@ struct Shape {
 };
 
 // Below, at and above the tiles of 12 rows, 32 columns, 256 of depth; experts that no slot goes to.
-constexpr Shape shapes[] = {{0, 2, 4, 40, 40},   {1, 1, 1, 1, 1},     {1, 2, 3, 67, 45},
-                            {3, 2, 9, 576, 40},  {50, 2, 3, 300, 8},  {50, 3, 4, 8, 70},
-                            {30, 4, 5, 256, 20}, {14, 2, 2, 257, 65}, {101, 2, 16, 8, 34}};
+constexpr Shape smallShapes[] = {
+    {0, 2, 4, 40, 40}, {1, 1, 1, 1, 1}, {1, 2, 3, 67, 45}, {50, 3, 4, 8, 70}, {101, 2, 16, 8, 34}};
+// They take ten times as long.
+constexpr Shape shapesOfManyRows[] = {{3, 2, 9, 576, 40}, {50, 2, 3, 300, 8}, {30, 4, 5, 256, 20}, {14, 2, 2, 257, 65}};
 
 enum class Choice { Distinct, AllOne, Damaged };
 
@@ -46,24 +48,39 @@ Attributes withAlpha(float alpha) {
   return attributes;
 }
 
-template <typename Body> void forEachCall(const Body &body) {
-  for (Shape shape : shapes)
+template <typename Body> void forEachShape(bool ofManyRows, const Body &body) {
+  auto each = [&](const auto &shapes) {
+    for (Shape shape : shapes)
+      body(shape);
+  };
+  ofManyRows ? each(shapesOfManyRows) : each(smallShapes);
+}
+
+template <typename Body> void forEachCall(bool ofManyRows, const Body &body) {
+  forEachShape(ofManyRows, [&](Shape shape) {
     for (Choice choice : {Choice::Distinct, Choice::AllOne, Choice::Damaged}) {
       SCOPED_TRACE(shape.rows * 1000 + shape.slots);
       body(shape, ids(shape, choice));
     }
+  });
 }
 
-class Experts : public testing::TestWithParam<Storage> {};
+class Experts : public testing::TestWithParam<std::tuple<Storage, bool>> {
+protected:
+  static Storage storage() { return std::get<0>(GetParam()); }
+  static bool ofManyRows() { return std::get<1>(GetParam()); }
+};
+
+class ExpertShapes : public testing::TestWithParam<bool> {};
 
 } // namespace
 
 TEST_P(Experts, Linear) {
-  forEachCall([](Shape shape, const Value &chosen) {
-    Value w = Value::weight(shape.experts * shape.outputs, shape.inputs, GetParam(), 2);
+  forEachCall(ofManyRows(), [](Shape shape, const Value &chosen) {
+    Value w = Value::weight(shape.experts * shape.outputs, shape.inputs, storage(), 2);
     Value y = Value::constant(shape.rows, shape.slots * shape.outputs, 0);
     Value addend = Value::random(shape.rows, shape.slots * shape.outputs, 3);
-    Value bias = Value::weight(1, shape.experts * shape.outputs, GetParam(), 4);
+    Value bias = Value::weight(1, shape.experts * shape.outputs, storage(), 4);
     for (int64_t copies : {int64_t{1}, shape.slots}) {
       Value x = Value::random(shape.rows, copies * shape.inputs, 1);
       expectAgreement({"expert_linear", {x, w, chosen}, {y}, withAlpha(-0.5f)});
@@ -77,8 +94,8 @@ TEST_P(Experts, Linear) {
 }
 
 TEST_P(Experts, InputGradients) {
-  forEachCall([](Shape shape, const Value &chosen) {
-    Value w = Value::weight(shape.experts * shape.outputs, shape.inputs, GetParam(), 2);
+  forEachCall(ofManyRows(), [](Shape shape, const Value &chosen) {
+    Value w = Value::weight(shape.experts * shape.outputs, shape.inputs, storage(), 2);
     Value dy = Value::random(shape.rows, shape.slots * shape.outputs, 1);
     Value dx = Value::constant(shape.rows, shape.slots * shape.inputs, 0);
     Value addend = Value::random(shape.rows, shape.slots * shape.inputs, 3);
@@ -93,10 +110,10 @@ TEST_P(Experts, InputGradients) {
 
 // As PEFT lays out lora_B: column k E + e of [O,K·E] is the k-th of expert e.
 TEST_P(Experts, InColumns) {
-  forEachCall([](Shape shape, const Value &chosen) {
+  forEachCall(ofManyRows(), [](Shape shape, const Value &chosen) {
     if (shape.inputs * shape.experts > 1000)
       return; // the naive kernel would take long
-    Value w = Value::weight(shape.outputs, shape.inputs * shape.experts, GetParam(), 2);
+    Value w = Value::weight(shape.outputs, shape.inputs * shape.experts, storage(), 2);
     Value x = Value::random(shape.rows, shape.slots * shape.inputs, 1), dx = x;
     Value y = Value::random(shape.rows, shape.slots * shape.outputs, 3);
     expectAgreement({"expert_linear", {x, w, chosen}, {y}, withAlpha(-0.5f)});
@@ -108,10 +125,12 @@ TEST_P(Experts, InColumns) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Storages, Experts, testing::Values(Storage::F32, Storage::BF16, Storage::Int8, Storage::Int4));
+constexpr Storage storages[] = {Storage::F32, Storage::BF16, Storage::Int8, Storage::Int4};
+INSTANTIATE_TEST_SUITE_P(Storages, Experts, testing::Combine(testing::ValuesIn(storages), testing::Values(false)));
+INSTANTIATE_TEST_SUITE_P(ManyRows, Experts, testing::Combine(testing::ValuesIn(storages), testing::Values(true)));
 
-TEST(ExpertKernels, WeightGradient) {
-  forEachCall([](Shape shape, const Value &chosen) {
+TEST_P(ExpertShapes, WeightGradient) {
+  forEachCall(GetParam(), [](Shape shape, const Value &chosen) {
     Value dy = Value::random(shape.rows, shape.slots * shape.outputs, 1);
     Value dw = Value::random(shape.experts * shape.outputs, shape.inputs, 3);
     for (int64_t copies : {int64_t{1}, shape.slots}) {
@@ -157,16 +176,19 @@ TEST(ExpertKernels, AnExpertWithoutATokenHasNoGradient) {
   }
 }
 
-TEST(ExpertKernels, Sums) {
-  for (Shape shape : shapes) {
+TEST_P(ExpertShapes, Sums) {
+  forEachShape(GetParam(), [](Shape shape) {
     Value y = Value::random(shape.rows, shape.slots * shape.outputs, 1);
     Value weights = Value::random(shape.rows, shape.slots, 2);
     Value out = Value::random(shape.rows, shape.outputs, 3);
     expectAgreement({"expert_sum", {y, weights}, {out}});
     expectAgreement({"expert_sum_gradient", {y, weights, out}, {y, weights}});
     expectAgreement({"expert_sum_gradient", {y, weights, out}, {y, weights}, {}, 1, {0, -1}});
-  }
+  });
 }
+
+INSTANTIATE_TEST_SUITE_P(Small, ExpertShapes, testing::Values(false));
+INSTANTIATE_TEST_SUITE_P(ManyRows, ExpertShapes, testing::Values(true));
 
 TEST(Route, ChoosesTheLargestAndWeighsThem) {
   Value logits = Value::constant(1, 4, 0), weights = Value::constant(1, 2, 0), chosen = weights;
