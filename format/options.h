@@ -51,6 +51,7 @@ inline constexpr OptionText options[] = {
     {"eps", "X",
      "what is added to the divisor of adamw, adamw8bit, galore and qgalore (default: 1e-8, of galore 1e-6)"},
     {"momentum", "X", "of sgd, which then keeps a number of each element (default: as compiled)"},
+    {"perturbation", "X", "of mezo, what its random directions are multiplied with", "1e-3"},
     {"galore-scale", "X", "of galore and qgalore, what updates are multiplied with", "0.25"},
     {"galore-update-interval", "N", "of galore and qgalore, steps from one search for subspaces to the next", "200"},
     {"galore-refresh", "HOW", "of galore and qgalore, find subspaces by sketch, or exactly by svd, slowly", "sketch"},

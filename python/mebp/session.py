@@ -46,14 +46,7 @@ class Session(Sequences):
         optimizer: str | None = None,
         lr: float = 2e-4,
         *,
-        betas: tuple[float, float] | None = None,
-        eps: float | None = None,
         weight_decay: float = 0.0,
-        momentum: float | None = None,
-        galore_scale: float | None = None,
-        galore_update_interval: int | None = None,
-        galore_refresh: str | None = None,
-        galore_cos_threshold: float | None = None,
         reference_kernels: bool = False,
         return_gradients: bool | None = None,
         accumulate: bool = False,
@@ -62,13 +55,13 @@ class Session(Sequences):
         resident_limit: int | str | None = None,
         spill_folder: str | os.PathLike[str] | None = None,
         state_in_file: bool = False,
-        perturbation: float | None = None,
         forward_only: bool = False,
         generate_only: bool = False,
         profile: str | os.PathLike[str] | None = None,
         stream: object | None = None,
         pending_gradients: bool = False,
         value_adapter: bool = False,
+        **optimizer_options: object,
     ) -> None:
         """Opens the bundle folder `path`.
 
@@ -81,14 +74,16 @@ class Session(Sequences):
             takes the slope of two losses along a random direction, with the bundle's seed, instead of a gradient: its
             memory is that of a forward, and it needs many more steps.
         weight_decay: decoupled; of sgd a part of the gradient, as torch has it.
-        betas, eps: of every AdamW, None for (0.9, 0.999) and 1e-8 (galore: 1e-6); betas of lion, None for (0.9, 0.99).
-        momentum: of sgd; 0 for none, which keeps nothing. None for the one that the bundle was compiled for.
-        galore_scale: what GaLore's updates are multiplied with; None for 0.25.
-        galore_update_interval: steps after which GaLore looks for its subspaces anew; None for 200. For Q-GaLore the
-            first ones: the interval of a matrix doubles where its last five subspaces are alike by
-            galore_cos_threshold in the mean, a cosine; None for 0.4, above 1 never.
-        galore_refresh: how it finds them, "sketch" or "svd", exactly, which takes long; None for "sketch".
-            An option that the optimizer does not have is refused.
+        optimizer_options: what the optimizer has of its own, None for its default. One that it does not have is
+            refused.
+            betas, eps: of every AdamW, (0.9, 0.999) and 1e-8 (galore: 1e-6); betas of lion, (0.9, 0.99).
+            momentum: of sgd; 0 for none, which keeps nothing. None for the one that the bundle was compiled for.
+            perturbation: what MeZO's directions, standard normal numbers, are multiplied with; 1e-3.
+            galore_scale: what GaLore's updates are multiplied with; 0.25.
+            galore_update_interval: steps after which GaLore looks for its subspaces anew; 200. For Q-GaLore the first
+                ones: the interval of a matrix doubles where its last five subspaces are alike by galore_cos_threshold
+                in the mean, a cosine; 0.4, above 1 never.
+            galore_refresh: how it finds them, "sketch" or "svd", exactly, which takes long; "sketch".
         reference_kernels: the naive kernels that the fast ones are checked against, whatever MEBP_KERNELS says.
         return_gradients: room for loss_and_gradients; without it, accumulate and clip, each gradient is applied as
             soon as it is there, and a step needs as little as was planned. None for True, but for MeZO.
@@ -103,7 +98,6 @@ class Session(Sequences):
         spill_folder: a folder on a disk for checkpoints, none of which is then in memory; None for the plan's choice,
             in $TMPDIR or /var/tmp where it spills.
         state_in_file: trainables and optimizer state go there, too; every step then writes them, which wears flash.
-        perturbation: what MeZO's directions, standard normal numbers, are multiplied with; None for 1e-3.
         forward_only: losses, logits and generation alone: no room for gradients, checkpoints or an optimizer's state.
         generate_only: generation alone, by a bundle that was compiled for it: not even room for a loss.
         profile: a file for every kernel call, as Chrome's trace events: ui.perfetto.dev draws it. It is whole when the
@@ -112,7 +106,8 @@ class Session(Sequences):
         Raises mebp.Error where the bundle is missing, damaged or too new, or an option is invalid.
         """
         runtime = load_runtime()
-        session_options.check_options(threads, lr, betas, eps, weight_decay, clip)
+        session_options.check_names(optimizer_options)
+        session_options.check_options(threads, lr, weight_decay, clip)
         self.path = user_path(path)
         self._bundle = runtime.Bundle(os.fspath(self.path))
         self._info = self._bundle.info()
@@ -126,12 +121,13 @@ class Session(Sequences):
         self.has_value_adapter = value_adapter
         self._native = runtime.Session(
             self._bundle,
+            stream,
             optimizer=self.optimizer,
             learning_rate=lr,
-            beta1=session_options.OWN_DEFAULT if betas is None else betas[0],
-            beta2=session_options.OWN_DEFAULT if betas is None else betas[1],
-            epsilon=session_options.OWN_DEFAULT if eps is None else eps,
             weight_decay=weight_decay,
+            optimizer_options=session_options.optimizer_texts(
+                optimizer_options, self._description["plan"], self.optimizer
+            ),
             threads=threads or 0,
             reference_kernels=reference_kernels,
             return_gradients=has_gradients if return_gradients is None else return_gradients,
@@ -141,17 +137,10 @@ class Session(Sequences):
             resident_limit=session_options.byte_size("resident_limit", resident_limit),
             spill_folder=os.fspath(user_path(spill_folder)) if spill_folder else "",
             state_in_file=state_in_file,
-            perturbation=session_options.OWN_DEFAULT if perturbation is None else perturbation,
-            momentum=session_options.momentum_of(momentum, self._description["plan"], self.optimizer),
-            galore_scale=session_options.above_zero("galore_scale", galore_scale),
-            galore_update_interval=session_options.above_zero("galore_update_interval", galore_update_interval),
-            galore_refresh=session_options.refresh_number(galore_refresh),
-            galore_cos_threshold=session_options.above_zero("galore_cos_threshold", galore_cos_threshold),
             forward_only=forward_only,
             generate_only=generate_only,
             trace_file=os.fspath(user_path(profile)) if profile else "",
             device=device,
-            stream=stream,
             pending_gradients=pending_gradients,
             value_adapter=value_adapter,
         )

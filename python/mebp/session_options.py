@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a session may be created with."""
 
+from collections.abc import Mapping
+from functools import cache
+
 import numpy as np
 
 from mebp.errors import Error
 from mebp.extension import load_runtime
 from mebp.numbers import check_not_negative
 
-OWN_DEFAULT = -1.0  # MEBP_OWN_DEFAULT of mebp.h: the optimizer's own value
-
 
 def above_zero(name: str, value: float | None) -> float:
-    """The value, or 0 where it is None: the optimizer's own."""
+    """The value, or 0 where it is None."""
     if value is None:
         return 0.0
     if not (isinstance(value, int | float | np.number) and 0 < value < float("inf")):
@@ -19,22 +20,29 @@ def above_zero(name: str, value: float | None) -> float:
     return float(value)
 
 
-def momentum_of(given: float | None, plan: dict, optimizer: str) -> float:
-    """What is given, or else the bundle's own where this is its optimizer."""
-    if given is not None:
-        return given
-    return plan["momentum"] if plan["optimizer"] == optimizer else 0.0
+@cache
+def optimizer_option_kinds() -> dict[str, type]:
+    """The type of each option that only some optimizers have, by its name: a tuple of numbers, or a str of some."""
+    return {
+        name.replace("-", "_"): str if choices else tuple if numbers > 1 else int if is_whole else float
+        for name, numbers, is_whole, choices in load_runtime().optimizer_options()
+    }
 
 
-_REFRESHES = ("sketch", "svd")  # by their numbers in mebp.h
+def check_names(optimizer_options: Mapping[str, object]) -> None:
+    for name in optimizer_options:
+        if name not in optimizer_option_kinds():
+            raise TypeError(f"Session() got an unexpected keyword argument '{name}'")
 
 
-def refresh_number(name: str | None) -> float:
-    if name is None:
-        return 0.0
-    if name not in _REFRESHES:
-        raise Error(f"galore_refresh is '{name}'; choose {' or '.join(_REFRESHES)}")
-    return float(_REFRESHES.index(name))
+def optimizer_texts(given: Mapping[str, object], plan: Mapping[str, object], optimizer: str) -> dict[str, str]:
+    """What is given, as a command line has it, and else the bundle's momentum where this is its optimizer."""
+    planned = {"momentum": plan["momentum"]} if plan["optimizer"] == optimizer else {}
+    return {name: _text(value) for name, value in {**planned, **given}.items() if value is not None}
+
+
+def _text(value: object) -> str:
+    return str(value) if np.ndim(value) == 0 else ",".join(map(str, value))
 
 
 def default_optimizer() -> str:
@@ -49,23 +57,13 @@ def takes_losses(optimizer: str) -> bool:
     return known[optimizer]
 
 
-def check_options(
-    threads: int | None,
-    lr: float,
-    betas: tuple[float, float] | None,
-    eps: float | None,
-    weight_decay: float,
-    clip: float | None,
-) -> None:
+def check_options(threads: int | None, lr: float, weight_decay: float, clip: float | None) -> None:
     if threads is not None and threads < 1:
         raise Error(f"threads is {threads}; give at least 1, or leave it out for all")
-    for name, value in {"lr": lr, "eps": eps, "weight_decay": weight_decay}.items():
-        if value is not None:
-            check_not_negative(name, value)
+    check_not_negative("lr", lr)
+    check_not_negative("weight_decay", weight_decay)
     if clip is not None and not (np.isfinite(clip) and clip > 0):
         raise Error(f"clip is {clip}; give a finite number above 0, or None for no clipping")
-    if betas is not None and not (len(betas) == 2 and all(0 <= beta < 1 for beta in betas)):
-        raise Error(f"betas are {betas}; each must be at least 0 and below 1")
 
 
 def byte_size(name: str, size: int | str | None) -> int:

@@ -64,6 +64,23 @@ static std::vector<std::array<std::string, 4>> options() {
   return list;
 }
 
+// Of each option that only some optimizers have: name, how many numbers it is, whether they are whole, and, where it is
+// one of several names, these.
+static nb::list optimizerOptions() {
+  nb::list all;
+  for (uint32_t i = 0; i < mebp_optimizer_option_count(); ++i) {
+    mebp_optimizer_option_info info;
+    mebp_optimizer_option_info_init(&info);
+    mebp_error error;
+    check(mebp_optimizer_option_get_info(i, &info, &error), error);
+    std::vector<std::string> choices;
+    for (const char *const *choice = info.choices; choice && *choice; ++choice)
+      choices.emplace_back(*choice);
+    all.append(nb::make_tuple(info.name, info.numbers, info.is_whole, choices));
+  }
+  return all;
+}
+
 // All that are known: name, whether it is there, what it is or why not, bytes of memory, what its self-test found.
 static nb::list devices() {
   nb::list all;
@@ -141,6 +158,8 @@ NB_MODULE(_runtime, module) {
              "Pairs of a name, the default first, and whether it is forward only.");
   module.def("options", &mebp::python::options,
              "Of each option that several commands have: name, what its value is called, help, default.");
+  module.def("optimizer_options", &mebp::python::optimizerOptions,
+             "Of each option that only some optimizers have: name, numbers in it, whether they are whole, choices.");
   module.def("devices", &mebp::python::devices,
              "Of each: name, whether it is there, what it is or why not, bytes, what its self-test found.");
   module.def(

@@ -3,11 +3,13 @@
 #include "module.h"
 #include "split.h"
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -68,13 +70,12 @@ struct Scores {
 
 class Session {
 public:
-  Session(const Bundle &bundle, const std::string &optimizer, double learningRate, double beta1, double beta2,
-          double epsilon, double weightDecay, uint32_t threads, bool referenceKernels, bool returnGradients,
-          bool accumulate, double clip, uint64_t residentLimit, const std::string &spillFolder, bool stateInFile,
-          double perturbation, double momentum, double galoreScale, double galoreUpdateInterval, double galoreRefresh,
-          double galoreCosThreshold, bool clipRecompute, bool forwardOnly, bool generateOnly,
-          const std::string &traceFile, const std::string &device, const Stream *stream, bool pendingGradients,
-          bool valueAdapter)
+  // The optimizer's own options are texts by their names.
+  Session(const Bundle &bundle, const Stream *stream, const std::string &optimizer, double learningRate,
+          double weightDecay, const std::map<std::string, std::string> &optimizerOptions, uint32_t threads,
+          bool referenceKernels, bool returnGradients, bool accumulate, double clip, bool clipRecompute,
+          uint64_t residentLimit, const std::string &spillFolder, bool stateInFile, bool forwardOnly, bool generateOnly,
+          const std::string &traceFile, const std::string &device, bool pendingGradients, bool valueAdapter)
       : bundle(bundle) {
     mebp_session_options options;
     mebp_session_options_init(&options);
@@ -82,10 +83,9 @@ public:
     check(mebp_device_find(device.c_str(), &options.backend, &error), error);
     options.optimizer = optimizerOf(optimizer);
     options.learning_rate = learningRate;
-    options.beta1 = beta1;
-    options.beta2 = beta2;
-    options.epsilon = epsilon;
     options.weight_decay = weightDecay;
+    for (const auto &[name, text] : optimizerOptions)
+      check(mebp_session_options_set(&options, name.c_str(), text.c_str(), &error), error);
     options.threads = threads;
     options.reference_kernels = referenceKernels;
     options.return_gradients = returnGradients;
@@ -94,12 +94,6 @@ public:
     options.clip_recompute = clipRecompute;
     options.resident_limit = residentLimit;
     options.state_in_file = stateInFile;
-    options.perturbation = perturbation;
-    options.momentum = momentum;
-    options.galore_scale = galoreScale;
-    options.galore_update_interval = galoreUpdateInterval;
-    options.galore_refresh = galoreRefresh;
-    options.galore_cos_threshold = galoreCosThreshold;
     options.forward_only = forwardOnly;
     options.generate_only = generateOnly;
     options.trace_file = traceFile.empty() ? nullptr : traceFile.c_str();
@@ -435,17 +429,16 @@ void bindSession(nb::module_ &module) {
       .def("draft_logits", &Generation::draftLogits, nb::arg("index"))
       .def("draft_limit", &Generation::draftLimit);
   nb::class_<Session>(module, "Session")
-      .def(nb::init<const Bundle &, const std::string &, double, double, double, double, double, uint32_t, bool, bool,
-                    bool, double, uint64_t, const std::string &, bool, double, double, double, double, double, double,
-                    bool, bool, bool, const std::string &, const std::string &, const Stream *, bool, bool>(),
-           nb::arg("bundle"), nb::kw_only(), nb::arg("optimizer"), nb::arg("learning_rate"), nb::arg("beta1"),
-           nb::arg("beta2"), nb::arg("epsilon"), nb::arg("weight_decay"), nb::arg("threads"),
-           nb::arg("reference_kernels"), nb::arg("return_gradients"), nb::arg("accumulate"), nb::arg("clip"),
-           nb::arg("resident_limit"), nb::arg("spill_folder"), nb::arg("state_in_file"), nb::arg("perturbation"),
-           nb::arg("momentum"), nb::arg("galore_scale"), nb::arg("galore_update_interval"), nb::arg("galore_refresh"),
-           nb::arg("galore_cos_threshold"), nb::arg("clip_recompute"), nb::arg("forward_only"),
-           nb::arg("generate_only"), nb::arg("trace_file"), nb::arg("device"), nb::arg("stream").none(),
-           nb::arg("pending_gradients"), nb::arg("value_adapter"), nb::keep_alive<1, 2>(), nb::keep_alive<1, 28>())
+      // What has to outlive it comes first, where it keeps its number: 1 is the session.
+      .def(nb::init<const Bundle &, const Stream *, const std::string &, double, double,
+                    const std::map<std::string, std::string> &, uint32_t, bool, bool, bool, double, bool, uint64_t,
+                    const std::string &, bool, bool, bool, const std::string &, const std::string &, bool, bool>(),
+           nb::arg("bundle"), nb::arg("stream").none(), nb::kw_only(), nb::arg("optimizer"), nb::arg("learning_rate"),
+           nb::arg("weight_decay"), nb::arg("optimizer_options"), nb::arg("threads"), nb::arg("reference_kernels"),
+           nb::arg("return_gradients"), nb::arg("accumulate"), nb::arg("clip"), nb::arg("clip_recompute"),
+           nb::arg("resident_limit"), nb::arg("spill_folder"), nb::arg("state_in_file"), nb::arg("forward_only"),
+           nb::arg("generate_only"), nb::arg("trace_file"), nb::arg("device"), nb::arg("pending_gradients"),
+           nb::arg("value_adapter"), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
       .def("loss", &Session::loss, nb::arg("ids"), nb::arg("labels"), nb::arg("starts").none())
       .def("log_probabilities", &Session::logProbabilities, nb::arg("ids"), nb::arg("labels"), nb::arg("temperature"),
            nb::arg("by_base"), nb::arg("trainables"))

@@ -14,27 +14,9 @@
 
 using namespace mebp;
 
-static mebp_session_options defaultOptions() {
-  mebp_session_options options = {};
-  options.size = sizeof(options);
-  options.optimizer = MEBP_ADAMW;
-  options.learning_rate = 2e-4;
-  options.beta1 = options.beta2 = options.epsilon = options.perturbation = MEBP_OWN_DEFAULT;
-  return options;
-}
-
 static Status readOptions(const mebp_session_options *given, mebp_session_options &own) {
-  own = defaultOptions();
+  mebp_session_options_init(&own);
   return readSized("mebp_session_options", given, own);
-}
-
-void mebp_session_options_init_sized(mebp_session_options *options, size_t size) {
-  if (!options || size <= sizeof(size_t))
-    return;
-  const mebp_session_options own = defaultOptions();
-  std::memset(static_cast<void *>(options), 0, size);
-  options->size = size;
-  writeSized(own, options);
 }
 
 // Empty where a session could not be made.

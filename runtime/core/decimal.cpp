@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "runtime/core/plain_locale.h"
+
 namespace mebp {
 
 double decimalOf(float number) {
@@ -15,6 +17,13 @@ double decimalOf(float number) {
       return std::strtod(text, nullptr);
   }
   return static_cast<double>(number); // not a number
+}
+
+bool readDecimal(const std::string &text, double &number) {
+  const PlainLocale plain;
+  char *end = nullptr;
+  number = std::strtod(text.c_str(), &end);
+  return end != text.c_str() && *end == '\0';
 }
 
 } // namespace mebp

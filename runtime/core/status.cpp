@@ -6,27 +6,18 @@
 #include <cstdio>
 #include <cstring>
 
-#include <locale.h>
+#include "runtime/core/plain_locale.h"
 
 namespace mebp {
 
 Status Status::in(const std::string &place) const { return ok() ? Status() : Status(errorCode, place + ": " + text); }
 
-// Numbers in messages have a point, whatever locale a host program has chosen.
-static int printPlainly(char *out, size_t size, const char *format, va_list arguments) {
-  static const locale_t plain = ::newlocale(LC_ALL_MASK, "C", nullptr);
-  const locale_t chosen = plain ? ::uselocale(plain) : nullptr;
-  int length = std::vsnprintf(out, size, format, arguments);
-  if (plain)
-    ::uselocale(chosen);
-  return length;
-}
-
 std::string textOf(const char *format, ...) {
   char line[1024];
   va_list arguments;
   va_start(arguments, format);
-  printPlainly(line, sizeof(line), format, arguments);
+  const PlainLocale plain;
+  std::vsnprintf(line, sizeof(line), format, arguments);
   va_end(arguments);
   return line;
 }
@@ -35,7 +26,8 @@ Status failure(mebp_code code, const char *format, ...) {
   char line[1024];
   va_list arguments;
   va_start(arguments, format);
-  printPlainly(line, sizeof(line), format, arguments);
+  const PlainLocale plain;
+  std::vsnprintf(line, sizeof(line), format, arguments);
   va_end(arguments);
   return Status(code, line);
 }

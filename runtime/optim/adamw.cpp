@@ -35,6 +35,8 @@ void updateAdamw(const OptimizerOptions &options, uint64_t step, const TrainedTe
 }
 
 const Optimizer adamw = {
-    "adamw", {{&option::beta1, 0.9}, {&option::beta2, 0.999}, {&option::epsilon, 1e-8}}, updateAdamw};
+    "adamw",
+    {{&OptimizerOptions::beta1, 0.9}, {&OptimizerOptions::beta2, 0.999}, {&OptimizerOptions::epsilon, 1e-8}},
+    updateAdamw};
 
 } // namespace mebp

@@ -27,6 +27,8 @@ static void updateAdamw8bit(const OptimizerOptions &options, uint64_t step, cons
 }
 
 const Optimizer adamw8bit = {
-    "adamw8bit", {{&option::beta1, 0.9}, {&option::beta2, 0.999}, {&option::epsilon, 1e-8}}, updateAdamw8bit};
+    "adamw8bit",
+    {{&OptimizerOptions::beta1, 0.9}, {&OptimizerOptions::beta2, 0.999}, {&OptimizerOptions::epsilon, 1e-8}},
+    updateAdamw8bit};
 
 } // namespace mebp

@@ -106,12 +106,12 @@ void keepProjector(const OptimizerOptions &, uint64_t, const TrainedTensor &) {}
 } // namespace
 
 const Optimizer galore = {"galore",
-                          {{&option::beta1, 0.9},
-                           {&option::beta2, 0.999},
-                           {&option::epsilon, 1e-6},
-                           {&option::galoreScale, 0.25},
-                           {&option::galoreUpdateInterval, 200},
-                           {&option::galoreRefresh, MEBP_REFRESH_BY_SKETCH}},
+                          {{&OptimizerOptions::beta1, 0.9},
+                           {&OptimizerOptions::beta2, 0.999},
+                           {&OptimizerOptions::epsilon, 1e-6},
+                           {&OptimizerOptions::galoreScale, 0.25},
+                           {&OptimizerOptions::galoreUpdateInterval, 200},
+                           {&OptimizerOptions::galoreRefresh, MEBP_REFRESH_BY_SKETCH}},
                           updateGalore,
                           {isDue, projectorOf, keepProjector, projectorOf}};
 

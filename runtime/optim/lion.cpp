@@ -21,6 +21,6 @@ static void updateLion(const OptimizerOptions &options, uint64_t, const TrainedT
   });
 }
 
-const Optimizer lion = {"lion", {{&option::beta1, 0.9}, {&option::beta2, 0.99}}, updateLion};
+const Optimizer lion = {"lion", {{&OptimizerOptions::beta1, 0.9}, {&OptimizerOptions::beta2, 0.99}}, updateLion};
 
 } // namespace mebp

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 
 #include "format/half.h"
 #include "format/optimizers.h"
@@ -44,9 +45,10 @@ struct TrainedTensor {
   template <typename Element> Element *array(uint32_t index) const { return reinterpret_cast<Element *>(kept[index]); }
 };
 
+// An option that an optimizer takes, and what it is where it is not given.
 struct OptionDefault {
-  const OptimizerOption *option = nullptr;
-  double value = 0; // where it is not given
+  double OptimizerOptions::*option = nullptr;
+  double value = 0;
 };
 
 // Of one that projects gradients: what it does with a tensor's projector, which has a room where it is f32.
@@ -64,6 +66,11 @@ struct Optimizer {
   // Update number `step` of the tensor, counted from 1. Factors are made in double, elements are float.
   void (*update)(const OptimizerOptions &options, uint64_t step, const TrainedTensor &tensor);
   ProjectorUse projector = {};
+
+  bool takes(const OptimizerOption &option) const {
+    return std::any_of(std::begin(options), std::end(options),
+                       [&](const OptionDefault &taken) { return taken.option == option.value; });
+  }
 };
 extern const Optimizer adamw, sgd, lion, adamw8bit, galore, qgalore, mezo;
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an optimizer can be told, and what each makes of what it is not told.
+// What an optimizer can be told: the table by which sessions, commands and packages take it, and check it.
 #pragma once
 
-#include <cstdint>
 #include <limits>
+#include <string_view>
 
 #include "format/optimizers.h"
 #include "mebp/mebp.h"
@@ -18,70 +18,73 @@ struct OptimizerOptions {
   double galoreScale = 0, galoreUpdateInterval = 0, galoreRefresh = 0, cosThreshold = 0;
 };
 
-// One that not every optimizer takes. A range is from 0 on.
+// One that not every optimizer takes. It may be any finite number from 0 on, but for what its row says.
 struct OptimizerOption {
-  const char *name;   // in a saved state
-  const char *called; // on the command line and in Python
+  const char *name;   // of its field in mebp.h, and in a saved state
+  const char *called; // on a command line and, with _ for -, in Python. Rows called alike are given together, as a pair
   double OptimizerOptions::*value;
   double mebp_session_options::*given;
   double below = std::numeric_limits<double>::infinity();
   bool mayBeZero = true;
-  double notGiven = MEBP_OWN_DEFAULT; // a field that was added to mebp.h later has 0 here
-  bool isWhole = false;               // a number of steps
+  bool isWhole = false;
+  double notGiven = MEBP_OWN_DEFAULT;
+  const char *choices[4] = {}; // what the numbers from 0 on are called, and behind the last a null
+
+  constexpr OptimizerOption lessThan(double limit) const {
+    OptimizerOption row = *this;
+    row.below = limit;
+    return row;
+  }
+  constexpr OptimizerOption aboveZero() const {
+    OptimizerOption row = *this;
+    row.mayBeZero = false;
+    return row;
+  }
+  constexpr OptimizerOption whole() const {
+    OptimizerOption row = *this;
+    row.isWhole = true;
+    return row;
+  }
+  // Of fields that mebp.h says so of. Whoever adds one leaves this out: 0 could not be told from nothing.
+  constexpr OptimizerOption zeroIfNotGiven() const {
+    OptimizerOption row = *this;
+    row.notGiven = 0;
+    return row;
+  }
+  constexpr OptimizerOption oneOf(const char *first, const char *second) const {
+    OptimizerOption row = whole().lessThan(2);
+    row.choices[0] = first, row.choices[1] = second;
+    return row;
+  }
+  constexpr bool isPairedWith(const OptimizerOption &other) const { return std::string_view(called) == other.called; }
 };
-namespace option {
-inline constexpr OptimizerOption beta1 = {"beta1", "betas", &OptimizerOptions::beta1, &mebp_session_options::beta1, 1};
-inline constexpr OptimizerOption beta2 = {"beta2", "betas", &OptimizerOptions::beta2, &mebp_session_options::beta2, 1};
-inline constexpr OptimizerOption epsilon = {"epsilon", "eps", &OptimizerOptions::epsilon,
-                                            &mebp_session_options::epsilon};
-inline constexpr OptimizerOption momentum = {
-    "momentum", "momentum", &OptimizerOptions::momentum, &mebp_session_options::momentum, format::momentumBelow,
-    true,       0};
-inline constexpr OptimizerOption perturbation = {"perturbation",
-                                                 "perturbation",
-                                                 &OptimizerOptions::perturbation,
-                                                 &mebp_session_options::perturbation,
-                                                 std::numeric_limits<double>::infinity(),
-                                                 false};
-inline constexpr OptimizerOption galoreScale = {"galore_scale",
-                                                "galore-scale",
-                                                &OptimizerOptions::galoreScale,
-                                                &mebp_session_options::galore_scale,
-                                                std::numeric_limits<double>::infinity(),
-                                                false,
-                                                0};
-inline constexpr OptimizerOption galoreUpdateInterval = {"galore_update_interval",
-                                                         "galore-update-interval",
-                                                         &OptimizerOptions::galoreUpdateInterval,
-                                                         &mebp_session_options::galore_update_interval,
-                                                         std::numeric_limits<double>::infinity(),
-                                                         false,
-                                                         0,
-                                                         true};
-inline constexpr OptimizerOption galoreRefresh = {"galore_refresh",
-                                                  "galore-refresh",
-                                                  &OptimizerOptions::galoreRefresh,
-                                                  &mebp_session_options::galore_refresh,
-                                                  MEBP_REFRESH_BY_SVD + 1,
-                                                  true,
-                                                  MEBP_REFRESH_BY_SKETCH,
-                                                  true};
-inline constexpr OptimizerOption cosThreshold = {"galore_cos_threshold",
-                                                 "galore-cos-threshold",
-                                                 &OptimizerOptions::cosThreshold,
-                                                 &mebp_session_options::galore_cos_threshold,
-                                                 std::numeric_limits<double>::infinity(),
-                                                 false,
-                                                 0};
-} // namespace option
-inline constexpr const OptimizerOption *optimizerOptions[] = {&option::beta1,
-                                                              &option::beta2,
-                                                              &option::epsilon,
-                                                              &option::momentum,
-                                                              &option::perturbation,
-                                                              &option::galoreScale,
-                                                              &option::galoreUpdateInterval,
-                                                              &option::galoreRefresh,
-                                                              &option::cosThreshold};
+
+inline constexpr OptimizerOption optimizerOptions[] = {
+    OptimizerOption{"beta1", "betas", &OptimizerOptions::beta1, &mebp_session_options::beta1}.lessThan(1),
+    OptimizerOption{"beta2", "betas", &OptimizerOptions::beta2, &mebp_session_options::beta2}.lessThan(1),
+    OptimizerOption{"epsilon", "eps", &OptimizerOptions::epsilon, &mebp_session_options::epsilon},
+    OptimizerOption{"momentum", "momentum", &OptimizerOptions::momentum, &mebp_session_options::momentum}
+        .lessThan(format::momentumBelow)
+        .zeroIfNotGiven(),
+    OptimizerOption{"perturbation", "perturbation", &OptimizerOptions::perturbation,
+                    &mebp_session_options::perturbation}
+        .aboveZero(),
+    OptimizerOption{"galore_scale", "galore-scale", &OptimizerOptions::galoreScale, &mebp_session_options::galore_scale}
+        .aboveZero()
+        .zeroIfNotGiven(),
+    OptimizerOption{"galore_update_interval", "galore-update-interval", &OptimizerOptions::galoreUpdateInterval,
+                    &mebp_session_options::galore_update_interval}
+        .aboveZero()
+        .whole()
+        .zeroIfNotGiven(),
+    OptimizerOption{"galore_refresh", "galore-refresh", &OptimizerOptions::galoreRefresh,
+                    &mebp_session_options::galore_refresh}
+        .oneOf("sketch", "svd")
+        .zeroIfNotGiven(),
+    OptimizerOption{"galore_cos_threshold", "galore-cos-threshold", &OptimizerOptions::cosThreshold,
+                    &mebp_session_options::galore_cos_threshold}
+        .aboveZero()
+        .zeroIfNotGiven(),
+};
 
 } // namespace mebp

@@ -150,13 +150,13 @@ void updateQGalore(const OptimizerOptions &options, uint64_t step, const Trained
 } // namespace
 
 const Optimizer qgalore = {"qgalore",
-                           {{&option::beta1, 0.9},
-                            {&option::beta2, 0.999},
-                            {&option::epsilon, 1e-8},
-                            {&option::galoreScale, 0.25},
-                            {&option::galoreUpdateInterval, 200},
-                            {&option::galoreRefresh, MEBP_REFRESH_BY_SKETCH},
-                            {&option::cosThreshold, 0.4}},
+                           {{&OptimizerOptions::beta1, 0.9},
+                            {&OptimizerOptions::beta2, 0.999},
+                            {&OptimizerOptions::epsilon, 1e-8},
+                            {&OptimizerOptions::galoreScale, 0.25},
+                            {&OptimizerOptions::galoreUpdateInterval, 200},
+                            {&OptimizerOptions::galoreRefresh, MEBP_REFRESH_BY_SKETCH},
+                            {&OptimizerOptions::cosThreshold, 0.4}},
                            updateQGalore,
                            {isDue, projectorRoom, keepProjector, readProjector}};
 

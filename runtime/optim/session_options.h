@@ -3,6 +3,9 @@
 // What a session's options say of its optimizer.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "mebp/mebp.h"
 #include "runtime/core/status.h"
 #include "runtime/optim/options.h"
@@ -14,5 +17,9 @@ Status checkOptions(const mebp_session_options &options);
 Status checkLearningRate(double rate);
 // Of options that checkOptions has passed, with the optimizer's own values for those that were not given.
 OptimizerOptions optionsOf(const mebp_session_options &options);
+// Sets what is called `name`, or has it as its field, to what a user wrote; the struct may end before the field.
+Status setOption(mebp_session_options &options, const std::string &name, const std::string &text);
+// The table's rows, of several that are called alike the first.
+std::vector<const OptimizerOption *> namedOptions();
 
 } // namespace mebp

@@ -23,9 +23,9 @@ static void updateSgd(const OptimizerOptions &options, uint64_t, const TrainedTe
   });
 }
 
-const Optimizer sgd = {"sgd", {{&option::momentum, 0}}, updateSgd};
+const Optimizer sgd = {"sgd", {{&OptimizerOptions::momentum, 0}}, updateSgd};
 
 // With a gradient that a caller gives it is SGD; without one, runtime/train/mezo.cpp steps.
-const Optimizer mezo = {"mezo", {{&option::perturbation, 1e-3}}, updateSgd};
+const Optimizer mezo = {"mezo", {{&OptimizerOptions::perturbation, 1e-3}}, updateSgd};
 
 } // namespace mebp

@@ -26,9 +26,9 @@ static SavedRun runOf(const Session &session) {
   run.optimizer = optimizer.name;
   run.options = {
       {"learning_rate", options.learningRate}, {"weight_decay", options.weightDecay}, {"clip", session.options().clip}};
-  for (const OptionDefault &taken : optimizer.options)
-    if (taken.option)
-      run.options[taken.option->name] = options.*taken.option->value;
+  for (const OptimizerOption &option : optimizerOptions)
+    if (optimizer.takes(option))
+      run.options[option.name] = options.*option.value;
   return run;
 }
 

@@ -289,8 +289,8 @@ def test_other_optimizers_and_bundles_are_refused(tmp_path):
         "optimizer"
     )
     for name, value, why in [
-        ("galore_update_interval", 0, "galore_update_interval is 0; give a finite number above 0"),
-        ("galore_update_interval", 0.5, "galore_update_interval 0.5 is not a whole number"),
+        ("galore_update_interval", 0, "galore_update_interval is 0; give a whole number above 0"),
+        ("galore_update_interval", 0.5, "galore_update_interval is 0.5; give a whole number above 0"),
         ("galore_scale", -1, "galore_scale is -1; give a finite number above 0"),
         ("galore_refresh", "exact", "galore_refresh is 'exact'; choose sketch or svd"),
     ]:

@@ -47,9 +47,11 @@ def test_a_run_says_what_it_did(bundle, data, tmp_path, capsys):
 
 def test_the_command_has_what_is_not_the_default(tmp_path):
     options = TrainingOptions(bundle=tmp_path / "a b.mebp", data=tmp_path / "data", steps=3, resume=True, clip=1.0,
-                              state=tmp_path / "state")  # fmt: skip
+                              state=tmp_path / "state",
+                              optimizer_options={"betas": (0.9, 0.95), "eps": 1e-7})  # fmt: skip
     assert command_of(options) == (
-        f"mebp train '{tmp_path}/a b.mebp' --data {tmp_path}/data --steps 3 --clip 1.0 --state {tmp_path}/state"
+        f"mebp train '{tmp_path}/a b.mebp' --data {tmp_path}/data --steps 3 --betas 0.9,0.95 --eps 1e-07 --clip 1.0 "
+        f"--state {tmp_path}/state"
     )
 
 

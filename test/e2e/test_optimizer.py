@@ -10,6 +10,8 @@ import pytest
 import torch
 
 import mebp
+from mebp.extension import load_runtime
+from mebp.session_options import optimizer_option_kinds
 from mebp.verification.comparison import relative_error
 from mebp.verification.inputs import randomise_adapter
 from support import models
@@ -39,7 +41,7 @@ def _adamw8bit(parameters, **options):
     return optim.AdamW8bit(parameters, **options)
 
 
-# By name: the optimizer that it is, whose it is, and its own options for both.
+# By name: the optimizer that it is, whose it is, and options for both.
 OPTIMIZERS = {
     "adamw": ("adamw", torch.optim.AdamW, {}),
     "adamw, other betas": ("adamw", torch.optim.AdamW, {"betas": (0.3, 0.9), "eps": 1e-5}),
@@ -49,6 +51,13 @@ OPTIMIZERS = {
     "lion, other betas": ("lion", _lion, {"betas": (0.95, 0.98)}),
     "adamw8bit": ("adamw8bit", _adamw8bit, {}),
 }
+# The slope of MeZO is in test_mezo.py, projected gradients in test_galore.py and test_qgalore.py.
+COMPARED_ELSEWHERE = {"mezo", "galore", "qgalore"}
+
+
+def test_each_optimizer_is_compared():
+    names = {name for name, _ in load_runtime().optimizers()}
+    assert {name for name, _, _ in OPTIMIZERS.values()} == names - COMPARED_ELSEWHERE
 
 
 @pytest.fixture(scope="module")
@@ -74,13 +83,14 @@ def recorded(shapes: tuple) -> list[dict[str, np.ndarray]]:
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_parameters_follow_the_original(bundle, show, name, weight_decay):
-    optimizer_name, make, options = OPTIMIZERS[name]
-    session = mebp.Session(bundle, optimizer=optimizer_name, lr=1e-3, weight_decay=weight_decay, **options)
+    optimizer_name, make, own = OPTIMIZERS[name]
+    options = {"lr": 1e-3, "weight_decay": weight_decay, **own}
+    session = mebp.Session(bundle, optimizer=optimizer_name, **options)
     randomise_adapter(session)
     parameters = {key: torch.nn.Parameter(torch.from_numpy(values)) for key, values in session.trainables().items()}
     sizes = [parameter.numel() for parameter in parameters.values()]
     assert min(sizes) < 4096 < max(sizes)
-    optimizer = make(parameters.values(), lr=1e-3, weight_decay=weight_decay, **options)
+    optimizer = make(parameters.values(), **options)
     for gradients in recorded(tuple((key, tuple(parameter.shape)) for key, parameter in parameters.items())):
         for key, parameter in parameters.items():
             parameter.grad = torch.from_numpy(gradients[key].copy())
@@ -121,3 +131,43 @@ def test_a_planned_momentum_is_the_session_s(tmp_path, spill):
     assert all(map(np.array_equal, values["plain"], values["none"]))
     assert not all(map(np.array_equal, values["momentum"], values["none"]))
     assert mebp.Session(tmp_path / "momentum.mebp", optimizer="adamw").optimizer == "adamw"
+
+
+@pytest.mark.parametrize("name", optimizer_option_kinds())
+def test_an_option_is_refused_by_its_name(bundle, name):
+    with pytest.raises(mebp.Error) as refused:
+        mebp.Session(bundle, **{name: -2})
+    shown = "'-2'" if optimizer_option_kinds()[name] is str else "-2"
+    assert str(refused.value).startswith((f"{name} is {shown}; give ", f"{name} is {shown}; choose "))
+
+
+def test_other_options_are_refused(bundle):
+    for options, line in [
+        (
+            {"betas": (0.9, 1.5)},
+            "betas is 0.9,1.5; give 2 with a comma between, each a number of at least 0 and below 1",
+        ),
+        ({"betas": 0.9}, "betas is 0.9; give 2 with a comma between, each a number of at least 0 and below 1"),
+        ({"eps": float("nan")}, "eps is nan; give a finite number of at least 0"),
+        ({"optimizer": "mezo", "perturbation": 0}, "perturbation is 0; give a finite number above 0"),
+        ({"momentum": 0.9}, "adamw has no option 'momentum'; leave it out, or choose sgd"),
+    ]:
+        with pytest.raises(mebp.Error) as refused:
+            mebp.Session(bundle, **options)
+        assert str(refused.value) == line
+    with pytest.raises(TypeError, match="unexpected keyword argument 'beta'"):
+        mebp.Session(bundle, beta=0.9)
+
+
+def test_an_option_that_is_none_is_the_optimizer_s_own(bundle):
+    sessions = [mebp.Session(bundle, optimizer="lion", lr=1e-3, **options)
+                for options in ({}, {"betas": None, "eps": None}, {"betas": [np.float32(0.9), 0.99]},
+                                {"betas": (0.5, 0.99)})]  # fmt: skip
+    ids = np.arange(24)[None]
+    for session in sessions:
+        for _ in range(3):
+            session.step(ids, ids)
+    first, *same, other = [np.concatenate([each.ravel() for each in session.trainables().values()])
+                           for session in sessions]  # fmt: skip
+    assert all(np.array_equal(first, each) for each in same)
+    assert not np.array_equal(first, other)

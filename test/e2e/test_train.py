@@ -333,9 +333,13 @@ def test_refusals(bundle, data, tmp_path):
     trains = "trains an adapter and no weights of the model; give --adapter-out; mebp merge makes a model of it"
     assert trains in refusal(*train, "--model-out", tmp_path / "model")
     assert "none.txt" in refusal(*train, "--eval", tmp_path / "none.txt")
-    line = "sgd has no option 'betas'; leave it out, or choose adamw, lion, adamw8bit, galore or qgalore"
+    line = "sgd has no option 'betas'; leave it out, or choose adamw, "
     assert line in refusal(*train, "--optimizer", "sgd", "--betas", "0.9,0.99")
-    assert "choose sgd" in refusal(*train, "--optimizer", "lion", "--momentum", 0.9)
+    assert "lion has no option 'momentum'; leave it out, or choose sgd" in refusal(
+        *train, "--optimizer", "lion", "--momentum", 0.9
+    )
+    line = "perturbation is 0.0; give a finite number above 0"
+    assert line in refusal(*train, "--optimizer", "mezo", "--perturbation", 0)
     assert "--betas is '0.9'; give two numbers, such as 0.9,0.999" in refusal(*train, "--betas", "0.9")
     assert "NAME.mebp and --data FILE must be given" in refusal("train")
     assert "--steps" in refusal(*train, "--steps", 0)

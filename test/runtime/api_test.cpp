@@ -147,17 +147,8 @@ TEST_F(ApiTest, RefusesOddNumbersAndPlansNothingForThem) {
   };
   const Case cases[] = {
       {[](mebp_session_options &o, double x) { o.learning_rate = x; }, "learning rate", {nan, -1e-9, infinity}},
-      {[](mebp_session_options &o, double x) { o.beta1 = x; }, "beta1", {nan, -0.1, 1, infinity}},
-      {[](mebp_session_options &o, double x) { o.beta2 = x; }, "beta2", {nan, -0.1, 1, infinity}},
-      {[](mebp_session_options &o, double x) { o.epsilon = x; }, "epsilon", {nan, -1e-9, infinity}},
       {[](mebp_session_options &o, double x) { o.weight_decay = x; }, "weight decay", {nan, -1, infinity}},
       {[](mebp_session_options &o, double x) { o.clip = x; }, "clip", {nan, -1, infinity}},
-      {[](mebp_session_options &o, double x) { o.optimizer = MEBP_MEZO, o.perturbation = x; },
-       "perturbation",
-       {nan, 0, -2, infinity}},
-      {[](mebp_session_options &o, double x) { o.optimizer = MEBP_SGD, o.momentum = x; },
-       "momentum",
-       {nan, -1, 1, infinity}},
       {[](mebp_session_options &o, double x) { o.optimizer = static_cast<mebp_optimizer>(x); },
        "optimizer number",
        {77, -1}},

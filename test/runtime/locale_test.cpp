@@ -44,6 +44,10 @@ TEST_F(CommaLocale, ChangesNoNumber) {
   uint64_t bytes = 0;
   EXPECT_EQ(format::parseByteSize("1.5KiB", bytes), "");
   EXPECT_EQ(bytes, 1536u);
+  double number = 0;
+  EXPECT_TRUE(readDecimal("1.5e-3", number));
+  EXPECT_EQ(number, 1.5e-3);
+  EXPECT_FALSE(readDecimal("1,5", number));
 
   TinyOptions tiny;
   tiny.loraAlpha = 4.5f;

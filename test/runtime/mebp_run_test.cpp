@@ -93,7 +93,10 @@ TEST_F(RunTest, TakesTheBundlesOptimizer) {
   EXPECT_TRUE(own == adapterOf(" --optimizer sgd --momentum 0.5"));
   EXPECT_TRUE(own == adapterOf(" --optimizer sgd"));
   EXPECT_FALSE(own == adapterOf(" --momentum 0"));
-  EXPECT_FALSE(own == adapterOf(" --optimizer lion")); // which has no momentum
+  const std::string lion = adapterOf(" --optimizer lion"); // which has no momentum
+  EXPECT_FALSE(own == lion);
+  EXPECT_TRUE(lion == adapterOf(" --optimizer lion --betas 0.9,0.99"));
+  EXPECT_FALSE(lion == adapterOf(" --optimizer lion --betas=0.1,0.99"));
 
   planned.mutable_plan()->set_optimizer("a later one");
   bundle.writeProgram(planned);
@@ -334,6 +337,15 @@ TEST_F(RunTest, RefusesBadInputInOneLine) {
   expectRefusal(bundle.path() + tokens + " --optimizer galore", "galore");
   for (const char *rate : {"-1", "nan", "inf"})
     expectRefusal(bundle.path() + tokens + " --lr " + rate, "learning rate");
+  for (uint32_t i = 0; i < mebp_optimizer_option_count(); ++i) {
+    mebp_optimizer_option_info info;
+    mebp_optimizer_option_info_init(&info);
+    ASSERT_EQ(mebp_optimizer_option_get_info(i, &info, nullptr), MEBP_OK);
+    expectRefusal(bundle.path() + tokens + " --" + info.name + " -2",
+                  info.choices ? "-2 is not one of " : std::string("--") + info.name + " is -2; give ");
+  }
+  expectRefusal(bundle.path() + tokens + " --optimizer lion --momentum 0.5",
+                "mebp-run: lion has no option 'momentum'; leave it out, or choose sgd\n");
   expectRefusal(bundle.path() + tokens + " --resume", "--state");
   expectRefusal(bundle.path() + tokens + " --spill-optimizer", "--spill");
   expectRefusal(bundle.path() + tokens + " --spill /nowhere", "/nowhere: cannot make a file here: No such file");

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/optim/optimizer.h"
+#include "support/own_options.h"
 
 using namespace mebp;
 
@@ -59,9 +60,8 @@ std::vector<unsigned char> updated(const format::OptimizerTraits &traits, const 
   if (const uint32_t projector = format::findKept(traits, format::projectorArray); projector < format::maximumKept)
     for (uint64_t i = 0; i < traits.kept[projector].shape(shape, state).elements(); ++i)
       tensor.array<float>(projector)[i] = numberAt(i, 1);
-  OptimizerOptions options;
-  options.learningRate = 0.05, options.beta1 = 0.9, options.beta2 = 0.999, options.epsilon = 1e-8;
-  options.momentum = 0.9, options.weightDecay = 0.1, options.galoreScale = 0.25;
+  OptimizerOptions options = test::ownOptions(traits, 0.05);
+  options.momentum = 0.9, options.weightDecay = 0.1;
   std::vector<float> gradient(shape.gradientElements());
   for (uint64_t step = 1; step <= 3; ++step) {
     for (uint64_t i = 0; i < gradient.size(); ++i)

@@ -116,8 +116,8 @@ static void printOption(const CommandOption &option) {
   std::string left = option.name;
   left += isFlag(option)    ? ""
           : isCount(option) ? " UINT:INT in [" + std::to_string(least) + " - " + std::to_string(most) + "]"
-          : std::holds_alternative<std::string *>(option.value) ? " TEXT"
-                                                                : " FLOAT";
+          : std::holds_alternative<double *>(option.value) || option.isNumber ? " FLOAT"
+                                                                              : " TEXT";
   if (!option.choices.empty())
     left += ":{" + list(option.choices, ",") + "}";
   if (!option.initial.empty())

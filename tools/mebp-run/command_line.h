@@ -17,6 +17,7 @@ struct CommandOption {
   std::string initial = {}; // as --help shows it
   std::vector<std::string> choices = {};
   std::string needs = {}, excludes = {}; // other options' names
+  bool isNumber = false;                 // a string that --help calls so, and that is read elsewhere
   bool isGiven = false;
 };
 

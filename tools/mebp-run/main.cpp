@@ -127,16 +127,10 @@ private:
       return false;
     if (!connect(choice))
       return false;
-    chooseOptimizer(choice);
+    if (!chooseOptimizer(choice))
+      return false;
     choice.learning_rate = options.learningRate;
     choice.weight_decay = options.weightDecay;
-    choice.galore_scale = std::max(options.galoreScale, 0.0);
-    choice.galore_update_interval = std::max(options.galoreUpdateInterval, 0.0);
-    choice.galore_refresh = options.galoreRefresh == "svd" ? MEBP_REFRESH_BY_SVD : MEBP_REFRESH_BY_SKETCH;
-    choice.galore_cos_threshold = std::max(options.galoreCosThreshold, 0.0);
-    choice.beta1 = options.beta1;
-    choice.beta2 = options.beta2;
-    choice.epsilon = options.epsilon;
     choice.threads = options.threads;
     choice.sample_memory = options.sampleMemory;
     choice.resident_limit = options.residentLimit;
@@ -168,13 +162,15 @@ private:
   }
 
   // The bundle's, where none is given.
-  void chooseOptimizer(mebp_session_options &choice) const {
+  bool chooseOptimizer(mebp_session_options &choice) {
     choice.optimizer = info.optimizer;
     if (!options.optimizer.empty())
       choice.optimizer = static_cast<mebp_optimizer>(mebp::format::findOptimizer(options.optimizer)->number);
-    choice.momentum = options.momentum != -1               ? options.momentum
-                      : choice.optimizer == info.optimizer ? info.momentum
-                                                           : 0;
+    choice.momentum = choice.optimizer == info.optimizer ? info.momentum : 0;
+    for (const auto &[name, text] : options.ofOptimizer)
+      if (!text.empty() && mebp_session_options_set(&choice, name.c_str(), text.c_str(), &error) != MEBP_OK)
+        return fail(std::string("--") + error.message); // which begins with the name
+    return true;
   }
 
   // What cannot be written is found out before the first step, and not after the last.

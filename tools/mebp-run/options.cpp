@@ -2,7 +2,6 @@
 #include "options.h"
 
 #include <cstdio>
-#include <cstdlib>
 #include <utility>
 
 #include "command_line.h"
@@ -12,32 +11,36 @@
 #include "format/options.h"
 #include "mebp/mebp.h"
 
-// "0.9,0.99"
-static bool parseBetas(const std::string &text, RunOptions &out) {
-  char *end = nullptr;
-  out.beta1 = std::strtod(text.c_str(), &end);
-  if (*end != ',')
-    return false;
-  const char *second = end + 1;
-  out.beta2 = std::strtod(second, &end);
-  return end != second && *end == 0 && out.beta1 >= 0 && out.beta2 >= 0;
-}
-
 // One that other commands have, too.
 template <typename Value> static CommandOption shared(const char *name, Value *value) {
   const mebp::format::OptionText &text = mebp::format::optionText(name);
   return {std::string("--") + name, value, text.help, false, text.standard};
 }
 
+// Those that only some optimizers have.
+static std::vector<CommandOption> optimizerOptions(RunOptions &out) {
+  std::vector<mebp_optimizer_option_info> known(mebp_optimizer_option_count());
+  for (uint32_t i = 0; i < known.size(); ++i) {
+    mebp_optimizer_option_get_info(i, &known[i], nullptr);
+    out.ofOptimizer.emplace_back(known[i].name, "");
+  }
+  std::vector<CommandOption> options;
+  for (size_t i = 0; i < known.size(); ++i) {
+    CommandOption &option = options.emplace_back(shared(known[i].name, &out.ofOptimizer[i].second));
+    option.isNumber = !known[i].choices && known[i].numbers == 1;
+    for (const char *const *choice = known[i].choices; choice && *choice; ++choice)
+      option.choices.emplace_back(*choice);
+  }
+  return options;
+}
+
 int parseOptions(int argc, char **argv, RunOptions &out) {
-  std::string residentLimit, betas;
+  std::string residentLimit;
   CommandOption bundle{"bundle", &out.bundle, "NAME.mebp, made by mebpc", true};
   CommandOption tokens{"--tokens", &out.tokens, "token ids: .npy of int32 or int64, or .bin of little-endian uint32",
                        true};
   CommandOption optimizer{"--optimizer", &out.optimizer, mebp::format::listOptimizers() + " (default: as compiled)"};
   optimizer.choices = mebp::format::optimizerNames();
-  CommandOption galoreRefresh = shared("galore-refresh", &out.galoreRefresh);
-  galoreRefresh.choices = {"sketch", "svd"};
   CommandOption resume = shared("resume", &out.resume);
   resume.needs = "--state";
   resume.excludes = "--overwrite";
@@ -54,56 +57,42 @@ int parseOptions(int argc, char **argv, RunOptions &out) {
   for (CommandOption *option : {&certificate, &key, &authority, &plainText, &retryFor})
     option->needs = "--connect";
   plainText.excludes = "--cert";
-  CommandLine line("mebp-run", "Fine-tunes a compiled model on a file of tokens.", mebp_version(),
-                   {bundle,
-                    tokens,
-                    {"--steps", &out.steps, "train for this many steps (default: every row once)"},
-                    optimizer,
-                    shared("lr", &out.learningRate),
-                    shared("weight-decay", &out.weightDecay),
-                    shared("betas", &betas),
-                    shared("eps", &out.epsilon),
-                    shared("momentum", &out.momentum),
-                    shared("galore-scale", &out.galoreScale),
-                    shared("galore-update-interval", &out.galoreUpdateInterval),
-                    galoreRefresh,
-                    shared("galore-cos-threshold", &out.galoreCosThreshold),
-                    {"--sequence", &out.sequence, "tokens in a row, at most the compiled length"},
-                    shared("adapter-out", &out.adapterFolder),
-                    shared("state", &out.stateFolder),
-                    shared("save-every", &out.saveEvery),
-                    resume,
-                    overwrite,
-                    shared("threads", &out.threads),
-                    shared("device", &out.device),
-                    {"--sample-memory", &out.sampleMemory, "measure the peak after every kernel call, which is slow"},
-                    shared("spill", &out.spillFolder),
-                    spillOptimizer,
-                    shared("resident-limit", &residentLimit),
-                    shared("profile", &out.traceFile),
-                    shared("connect", &server.address),
-                    certificate,
-                    key,
-                    authority,
-                    plainText,
-                    retryFor,
-                    {"--json", &out.json, "print one JSON object per line"}});
+  std::vector<CommandOption> options = {bundle,
+                                        tokens,
+                                        {"--steps", &out.steps, "train for this many steps (default: every row once)"},
+                                        optimizer,
+                                        shared("lr", &out.learningRate),
+                                        shared("weight-decay", &out.weightDecay)};
+  for (const CommandOption &option : optimizerOptions(out))
+    options.push_back(option);
+  const std::vector<CommandOption> rest = {
+      {"--sequence", &out.sequence, "tokens in a row, at most the compiled length"},
+      shared("adapter-out", &out.adapterFolder),
+      shared("state", &out.stateFolder),
+      shared("save-every", &out.saveEvery),
+      resume,
+      overwrite,
+      shared("threads", &out.threads),
+      shared("device", &out.device),
+      {"--sample-memory", &out.sampleMemory, "measure the peak after every kernel call, which is slow"},
+      shared("spill", &out.spillFolder),
+      spillOptimizer,
+      shared("resident-limit", &residentLimit),
+      shared("profile", &out.traceFile),
+      shared("connect", &server.address),
+      certificate,
+      key,
+      authority,
+      plainText,
+      retryFor,
+      {"--json", &out.json, "print one JSON object per line"}};
+  options.insert(options.end(), rest.begin(), rest.end());
+  CommandLine line("mebp-run", "Fine-tunes a compiled model on a file of tokens.", mebp_version(), std::move(options));
   if (int status = line.parse(argc, argv); status >= 0)
     return status;
   for (std::string *path : {&out.bundle, &out.tokens, &out.adapterFolder, &out.stateFolder, &out.spillFolder,
                             &out.traceFile, &server.certificate, &server.key, &server.authority})
     *path = mebp::format::userPath(*path);
-  if (!betas.empty() && !parseBetas(betas, out)) {
-    std::fprintf(stderr, "mebp-run: --betas %s is not two numbers of at least 0, such as 0.9,0.999\n", betas.c_str());
-    return 2;
-  }
-  for (auto [name, value] :
-       {std::pair("--galore-scale", out.galoreScale), std::pair("--galore-update-interval", out.galoreUpdateInterval),
-        std::pair("--galore-cos-threshold", out.galoreCosThreshold)})
-    if (value != -1 && !(value > 0)) {
-      std::fprintf(stderr, "mebp-run: %s %g is not a number above 0\n", name, value);
-      return 2;
-    }
   if (!server.address.empty() && !server.plainText)
     for (const CommandOption *file : {&certificate, &key, &authority})
       if (std::get<std::string *>(file->value)->empty()) {

@@ -3,8 +3,9 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "mebp/mebp.h"
 #include "runtime/net/grpc_connection.h"
 
 struct RunOptions {
@@ -17,10 +18,7 @@ struct RunOptions {
   uint64_t saveEvery = 50;
   uint64_t residentLimit = 0; // bytes; 0: none
   double learningRate = 2e-4, weightDecay = 0;
-  double momentum = -1;                                                        // -1: the bundle's
-  double galoreScale = -1, galoreUpdateInterval = -1, galoreCosThreshold = -1; // -1: its own
-  std::string galoreRefresh = "sketch";
-  double beta1 = MEBP_OWN_DEFAULT, beta2 = MEBP_OWN_DEFAULT, epsilon = MEBP_OWN_DEFAULT;
+  std::vector<std::pair<std::string, std::string>> ofOptimizer; // its own options' names and texts; empty: not given
   uint32_t sequence = 0, threads = 0;
   bool resume = false, overwrite = false, stateInFile = false, sampleMemory = false, json = false;
 };

@@ -9,6 +9,7 @@ from mebp.cli.main import BY_SIGNAL
 from mebp.compile_options import compile_option_helps, flag
 from mebp.extension import load_runtime
 from mebp.outputs import check_no_input
+from mebp.session_options import optimizer_option_kinds
 from mebp.shared_options import add_shared
 from mebp.training.objective_options import objective_helps, objective_kinds
 from mebp.training.options import ADAPTERS, convert
@@ -70,13 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     names = ", ".join(name for name, _ in load_runtime().optimizers())
     add("--optimizer", metavar="NAME", help=f"{names} (default: as compiled)")
     add_shared(add, "weight-decay", type=float)
-    add_shared(add, "betas")
-    add_shared(add, "eps", type=float)
-    add_shared(add, "momentum", type=float)
-    add_shared(add, "galore-scale", type=float)
-    add_shared(add, "galore-update-interval", type=int)
-    add_shared(add, "galore-refresh")
-    add_shared(add, "galore-cos-threshold", type=float)
+    for name, kind in optimizer_option_kinds().items():
+        add_shared(add, flag(name)[2:], **({"type": kind} if kind in (int, float) else {}))
     add("--clip", type=float, metavar="X", help="clip gradients to this L2 norm (default: no clipping)")
     add("--clip-recompute", action="store_true", help="clip by computing gradients twice, which keeps none of them")
     add(
@@ -151,8 +147,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     given = {name: value for name, value in vars(arguments).items() if name != "command" and value is not None}
-    if "betas" in given:
-        given["betas"] = convert("--betas", given["betas"], tuple)
+    for name, kind in optimizer_option_kinds().items():
+        if name in given and kind is tuple:
+            given[name] = convert(flag(name), given[name], kind)
     file = given.pop("config", None)
 
     from mebp.training.request import Request

@@ -89,13 +89,7 @@ def _open_session(options: TrainingOptions, objective: Objective) -> Session:
         optimizer=options.optimizer,
         lr=options.lr,
         weight_decay=options.weight_decay,
-        betas=options.betas,
-        eps=options.eps,
-        momentum=options.momentum,
-        galore_scale=options.galore_scale,
-        galore_update_interval=options.galore_update_interval,
-        galore_refresh=options.galore_refresh,
-        galore_cos_threshold=options.galore_cos_threshold,
+        **options.optimizer_options,
         clip=options.clip,
         clip_recompute=options.clip_recompute,
         return_gradients=False,
@@ -395,7 +389,7 @@ class _Run:
         if self.session.optimizer != "qgalore":
             return
         made, fixed = self.session.refreshes
-        interval = self.options.galore_update_interval or 200
+        interval = self.options.optimizer_options.get("galore_update_interval") or 200
         saved = round(100 * (1 - made / fixed)) if fixed else 0
         reporter.say(
             f"Refreshes: {made:,} of {fixed:,} that a fixed interval of {counted(interval, 'step')} makes "

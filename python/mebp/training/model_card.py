@@ -81,7 +81,7 @@ def command_of(options: TrainingOptions, compiling: Mapping[str, object] | None 
     for field in fields(options):
         value = getattr(options, field.name)
         plain = None if field.default is MISSING else field.default
-        if field.name == "objective_options":
+        if field.name in ("objective_options", "optimizer_options"):
             words += [word for name, given in value.items() for word in (flag(name), _written(given))]
             continue
         if field.name == "bundle" or field.name in _INCIDENTAL or value is None or value == plain:

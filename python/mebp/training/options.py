@@ -50,13 +50,7 @@ class TrainingOptions:
     seed: int = 0
     optimizer: str | None = None
     weight_decay: float = 0.0
-    betas: tuple | None = None
-    eps: float | None = None
-    momentum: float | None = None
-    galore_scale: float | None = None
-    galore_update_interval: int | None = None
-    galore_refresh: str | None = None
-    galore_cos_threshold: float | None = None
+    optimizer_options: Mapping[str, object] = field(default_factory=dict)  # likewise
     clip: float | None = None
     clip_recompute: bool = False
     accumulate: int = 1
@@ -171,7 +165,7 @@ class TrainingOptions:
 def option_kinds() -> dict[str, type]:
     """The type of each option, by its name; None may stand for any that has it as its default."""
     hints = get_type_hints(TrainingOptions)
-    del hints["objective_options"]  # which are options by their own names
+    del hints["objective_options"], hints["optimizer_options"]  # which are options by their own names
     return {name: next((kind for kind in get_args(hint) if kind is not NoneType), hint) for name, hint in hints.items()}
 
 

@@ -11,7 +11,7 @@ from mebp.compile_options import AUTO, CompileOptions, compile_option_kinds, fla
 from mebp.compiler import check_options
 from mebp.data.splits import find_splits
 from mebp.errors import Error
-from mebp.session_options import takes_losses
+from mebp.session_options import optimizer_option_kinds, takes_losses
 from mebp.tasks import CAUSAL, FILL_MASK
 from mebp.training.interrupts import ended_by_signals
 from mebp.training.loop import Callback, TrainingRun, train
@@ -29,7 +29,7 @@ _REQUIRED = {"bundle": "MODEL or NAME.mebp", "data": "--data FILE"}
 
 def request_kinds() -> dict[str, type]:
     """The type of each option, by its name."""
-    return option_kinds() | objective_kinds() | compile_option_kinds()
+    return option_kinds() | optimizer_option_kinds() | objective_kinds() | compile_option_kinds()
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class Request:
     @classmethod
     def of(cls, given: Mapping[str, object]) -> "Request":
         """Raises mebp.Error for invalid options, and for such as do not go together."""
-        names, own = compile_option_kinds(), objective_kinds()
-        compiling = CompileOptions(**{name: value for name, value in given.items() if name in names})
-        options = {name: value for name, value in given.items() if name not in {*names, *own}}
-        options["objective_options"] = {name: value for name, value in given.items() if name in own}
+        compiling = CompileOptions(**_among(compile_option_kinds(), given))
+        options = _among(option_kinds(), given)
+        options["objective_options"] = _among(objective_kinds(), given)
+        options["optimizer_options"] = _among(optimizer_option_kinds(), given)
         if options.get("rollouts"):  # which are the data
             options.setdefault("data", options["rollouts"])
         missing = [_REQUIRED[field.name] for field in fields(TrainingOptions)
@@ -88,7 +88,8 @@ class Request:
         if training.optimizer:
             takes_losses(training.optimizer)  # refuses one that is not there
         objective = class_of(training)
-        also = {name: getattr(training, name) for name in ("optimizer", "momentum", "threads", "device")}
+        also = {name: getattr(training, name) for name in ("optimizer", "threads", "device")}
+        also["momentum"] = training.optimizer_options.get("momentum")
         if objective.planned_as:
             also["objective"] = objective.planned_as
         if not (training.optimizer and takes_losses(training.optimizer)):
@@ -130,6 +131,10 @@ class Request:
             return self.compiling
         say(f"--memory-budget {budget / 1e6:.0f}MB: as this run began")
         return replace(self.compiling, memory_budget=f"{budget}B")
+
+
+def _among(kinds: Mapping[str, type], given: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in given.items() if name in kinds}
 
 
 def _say(line: str) -> None:

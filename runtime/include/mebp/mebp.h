@@ -251,9 +251,10 @@ typedef struct mebp_session_options {
   size_t size MEBP_SIZE_OF(mebp_session_options);
   mebp_optimizer optimizer; /* MEBP_ADAMW */
   mebp_backend backend;     /* MEBP_CPU */
-  double learning_rate;     /* 2e-4 */
-  /* MEBP_OWN_DEFAULT, but for weight_decay, which is 0: betas 0.9 and 0.999 and epsilon 1e-8 of both AdamW, betas 0.9
-   * and 0.99 of Lion. One that the optimizer does not have is refused. */
+  double learning_rate;     /* 2e-4, whatever the optimizer */
+  /* One that the optimizer does not have is refused; mebp_session_options_set sets them by their names. At first they
+   * are MEBP_OWN_DEFAULT: betas 0.9 and 0.999, of Lion 0.9 and 0.99; epsilon 1e-8, of GaLore 1e-6. Every optimizer has
+   * a weight_decay, which is 0. */
   double beta1, beta2, epsilon, weight_decay;
   double perturbation;      /* MEBP_OWN_DEFAULT; of MeZO 1e-3: what its directions are multiplied with */
   double clip;              /* limit of the gradient's L2 norm over all trainables; 0: none */
@@ -483,6 +484,7 @@ void mebp_lock_release(mebp_lock *lock); /* NULL is allowed */
 
 #include "mebp/calibration.h"
 #include "mebp/generation.h"
+#include "mebp/optimizer_options.h"
 #include "mebp/packing.h"
 #include "mebp/sequences.h"
 

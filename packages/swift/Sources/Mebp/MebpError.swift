@@ -47,8 +47,11 @@ func check(_ call: (UnsafeMutablePointer<mebp_error>) -> mebp_code) throws {
   throw MebpError(.init(rawValue: UInt32(code.rawValue)), line)
 }
 
-/// A path for C, which would end it at a zero.
-func checkPath(_ path: String) throws -> String {
-  guard path.utf8.contains(0) else { return path }
-  throw MebpError(.invalidArgument, "the path '\(path.replacingOccurrences(of: "\0", with: "\\0"))' has a zero in it")
+/// Text for C, which would end it at a zero.
+func checkText(_ what: String, _ text: String) throws -> String {
+  guard text.utf8.contains(0) else { return text }
+  let shown = text.replacingOccurrences(of: "\0", with: "\\0")
+  throw MebpError(.invalidArgument, "the \(what) '\(shown)' has a zero in it")
 }
+
+func checkPath(_ path: String) throws -> String { try checkText("path", path) }

@@ -12,6 +12,8 @@ public struct SessionOptions: Sendable {
   public var beta1, beta2, epsilon: Double?
   /// Of SGD.
   public var momentum = 0.0
+  /// Others that the optimizer has of its own, by their names on command lines, as text: ["betas": "0.9,0.99"].
+  public var optimizerOptions: [String: String] = [:]
   public var weightDecay = 0.0
   /// Limit of the gradient's L2 norm; 0: none. With one, a step can be cancelled up to its end.
   public var clip = 0.0
@@ -43,6 +45,10 @@ public struct SessionOptions: Sendable {
     options.beta2 = beta2 ?? options.beta2
     options.epsilon = epsilon ?? options.epsilon
     options.momentum = momentum
+    for (name, text) in optimizerOptions {
+      _ = try checkText("option", name + text)
+      try check { mebp_session_options_set(&options, name, text, $0) }
+    }
     options.weight_decay = weightDecay
     options.clip = clip
     options.threads = threads

@@ -55,6 +55,16 @@ final class RefusalTests: XCTestCase {
     var options = SessionOptions()
     options.optimizer = .sgd
     XCTAssertLessThan(bundle.peakBytes(options), bundle.peakBytes())
+    options.optimizerOptions = ["eps": "1e-7"]
+    assertRefused(.invalidArgument, "sgd has no option 'eps'") { _ = try Session(bundle, options) }
+    options.optimizer = .adamw
+    options.optimizerOptions["betas"] = "0.9,0.99"
+    XCTAssertEqual(bundle.peakBytes(options), bundle.peakBytes())
+    options.optimizerOptions["betas"] = "0.9"
+    assertRefused(.invalidArgument, "betas is 0.9; give 2 with a comma between") { _ = try Session(bundle, options) }
+    options.optimizerOptions = ["eps": "1\0"]
+    assertRefused(.invalidArgument, "the option 'eps1\\0' has a zero in it") { _ = try Session(bundle, options) }
+    options.optimizerOptions = [:]
     options.learningRate = .nan
     XCTAssertEqual(bundle.peakBytes(options), 0)
     assertRefused(.invalidArgument, "learning") { _ = try Session(bundle, options) }

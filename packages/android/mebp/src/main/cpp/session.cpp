@@ -8,34 +8,40 @@
 
 using namespace mebp::jni;
 
-// `numbers`, `choices` and `spill` are SessionOptions' fields, by type and in their order.
+// `numbers`, `choices` and `spill` are SessionOptions' fields, by type and in their order; `ofOptimizer` has names of
+// the optimizer's own options, each with its text behind it.
 namespace {
 class Options {
 public:
-  Options(JNIEnv *env, jdoubleArray givenNumbers, jlongArray givenChoices, jbyteArray givenSpill)
+  Options(JNIEnv *env, jdoubleArray givenNumbers, jlongArray givenChoices, jobjectArray ofOptimizer,
+          jbyteArray givenSpill)
       : numbers(env, givenNumbers), choices(env, givenChoices), spill(env, givenSpill) {
     mebp_session_options_init(&options);
     if (!*this)
       return;
     options.learning_rate = numbers[0];
-    options.beta1 = numbers[1];
-    options.beta2 = numbers[2];
-    options.epsilon = numbers[3];
-    options.weight_decay = numbers[4];
-    options.clip = numbers[5];
-    options.momentum = numbers[6];
+    options.weight_decay = numbers[1];
+    options.clip = numbers[2];
     options.optimizer = static_cast<mebp_optimizer>(choices[0]);
     options.threads = static_cast<uint32_t>(choices[1]);
     options.accumulate = choices[2] != 0;
     options.forward_only = choices[3] != 0;
     options.resident_limit = static_cast<uint64_t>(choices[4]);
     options.spill_folder = spill.text();
+    for (jsize i = 0; i + 1 < env->GetArrayLength(ofOptimizer) && wrong.code == MEBP_OK; i += 2) {
+      const Path name(env, static_cast<jbyteArray>(env->GetObjectArrayElement(ofOptimizer, i)));
+      const Path text(env, static_cast<jbyteArray>(env->GetObjectArrayElement(ofOptimizer, i + 1)));
+      mebp_session_options_set(&options, name.text(), text.text(), &wrong);
+    }
   }
   // Else an exception is pending.
   explicit operator bool() const { return numbers.data() && choices.data(); }
   const mebp_session_options *data() const { return &options; }
+  // What is wrong with an option of the optimizer's, by its code.
+  const mebp_error &refusal() const { return wrong; }
 
 private:
+  mebp_error wrong = {};
   const Doubles numbers;
   const Longs choices;
   const Path spill;
@@ -44,15 +50,19 @@ private:
 } // namespace
 
 MEBP_NATIVE(jlong, sessionPeakBytes)
-(JNIEnv *env, jobject, jlong bundle, jdoubleArray numbers, jlongArray choices, jbyteArray spill) {
-  const Options options(env, numbers, choices, spill);
-  return options ? static_cast<jlong>(mebp_session_peak_bytes(at<mebp_bundle>(bundle), options.data())) : 0;
+(JNIEnv *env, jobject, jlong bundle, jdoubleArray numbers, jlongArray choices, jobjectArray ofOptimizer,
+ jbyteArray spill) {
+  const Options options(env, numbers, choices, ofOptimizer, spill);
+  return options && options.refusal().code == MEBP_OK
+             ? static_cast<jlong>(mebp_session_peak_bytes(at<mebp_bundle>(bundle), options.data()))
+             : 0;
 }
 
 MEBP_NATIVE(jlong, sessionCreate)
-(JNIEnv *env, jobject, jlong bundle, jdoubleArray numbers, jlongArray choices, jbyteArray spill) {
-  const Options options(env, numbers, choices, spill);
-  if (!options)
+(JNIEnv *env, jobject, jlong bundle, jdoubleArray numbers, jlongArray choices, jobjectArray ofOptimizer,
+ jbyteArray spill) {
+  const Options options(env, numbers, choices, ofOptimizer, spill);
+  if (!options || !check(env, options.refusal().code, options.refusal()))
     return 0;
   mebp_session *session = nullptr;
   mebp_error error = {};

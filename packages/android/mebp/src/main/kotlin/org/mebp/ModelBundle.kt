@@ -27,7 +27,9 @@ class ModelBundle private constructor(pointer: Long) : Closeable {
 
     /** The planned peak of a process that runs such a session and nothing else; 0 where the options are refused. */
     fun peakBytes(options: SessionOptions = SessionOptions()): Long =
-        handle.use { Native.sessionPeakBytes(it, options.numbers(), options.choices(), options.spill()) }
+        handle.use {
+            Native.sessionPeakBytes(it, options.numbers(), options.choices(), options.ofOptimizer(), options.spill())
+        }
 
     /** Reads all of the weights and compares them with the checksum that mebpc left. Opening does not. */
     fun checkWeights() = handle.use { Native.bundleCheckWeights(it) }

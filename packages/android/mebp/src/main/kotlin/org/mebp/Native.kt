@@ -16,8 +16,12 @@ internal object Native {
     external fun bundleName(bundle: Long): ByteArray
     external fun bundleNumbers(bundle: Long): LongArray
 
-    external fun sessionPeakBytes(bundle: Long, numbers: DoubleArray, choices: LongArray, spill: ByteArray?): Long
-    external fun sessionCreate(bundle: Long, numbers: DoubleArray, choices: LongArray, spill: ByteArray?): Long
+    external fun sessionPeakBytes(
+        bundle: Long, numbers: DoubleArray, choices: LongArray, ofOptimizer: Array<ByteArray>, spill: ByteArray?
+    ): Long
+    external fun sessionCreate(
+        bundle: Long, numbers: DoubleArray, choices: LongArray, ofOptimizer: Array<ByteArray>, spill: ByteArray?
+    ): Long
     external fun sessionDestroy(session: Long)
     external fun sessionStep(session: Long, ids: IntArray, labels: IntArray, shapes: IntArray): DoubleArray
     external fun sessionLoss(session: Long, ids: IntArray, labels: IntArray, shapes: IntArray): Double
@@ -36,11 +40,14 @@ internal object Native {
     external fun stateSteps(folder: ByteArray): Long
 
     /** A path as C takes it. */
-    fun path(path: String): ByteArray {
-        if ('\u0000' in path) {
-            throw MebpException(Code.INVALID_ARGUMENT, "the path '${path.replace("\u0000", "\\0")}' has a zero in it")
+    fun path(path: String) = ended("path", path)
+
+    /** Text as C takes it; [what] says what it is. */
+    fun ended(what: String, text: String): ByteArray {
+        if ('\u0000' in text) {
+            throw MebpException(Code.INVALID_ARGUMENT, "the $what '${text.replace("\u0000", "\\0")}' has a zero in it")
         }
-        return (path + '\u0000').toByteArray()
+        return (text + '\u0000').toByteArray()
     }
 
     fun text(bytes: ByteArray) = String(bytes, Charsets.UTF_8)

@@ -5,9 +5,6 @@ import java.io.Closeable
 
 enum class Optimizer(internal val number: Int) { SGD(0), ADAMW(1), MEZO(2), LION(3), ADAMW8BIT(4) }
 
-/** MEBP_OWN_DEFAULT of mebp.h. */
-private const val OWN = -1.0
-
 /** What mebp.h calls mebp_session_options, with its defaults. */
 data class SessionOptions(
     val learningRate: Double = 2e-4,
@@ -30,11 +27,18 @@ data class SessionOptions(
     /** Checkpoints go into a nameless file here. */
     val spillFolder: String? = null,
     /** Of SGD. */
-    val momentum: Double = 0.0
+    val momentum: Double = 0.0,
+    /** Others that the optimizer has of its own, by their names on command lines: numbers, or text such as "svd". */
+    val optimizerOptions: Map<String, Any> = emptyMap()
 ) {
-    internal fun numbers() = doubleArrayOf(
-        learningRate, beta1 ?: OWN, beta2 ?: OWN, epsilon ?: OWN, weightDecay, clip, momentum
-    )
+    internal fun numbers() = doubleArrayOf(learningRate, weightDecay, clip)
+    /** Name, value, name, value. */
+    internal fun ofOptimizer(): Array<ByteArray> {
+        val fields = mapOf<String, Any?>("beta1" to beta1, "beta2" to beta2, "epsilon" to epsilon, "momentum" to momentum)
+        val given = (fields + optimizerOptions).filterValues { it != null }
+        return given.flatMap { (name, value) -> listOf("$name", "$value") }
+            .map { Native.ended("option", it) }.toTypedArray()
+    }
     internal fun choices(): LongArray {
         require("threads", threads.toLong())
         require("residentLimit", residentLimit)
@@ -86,7 +90,9 @@ class Session(bundle: ModelBundle, options: SessionOptions = SessionOptions()) :
         val owner = bundle.handle
         val held = owner.hold() // until the session is gone
         val pointer = try {
-            Native.sessionCreate(held, options.numbers(), options.choices(), options.spill())
+            Native.sessionCreate(
+                held, options.numbers(), options.choices(), options.ofOptimizer(), options.spill()
+            )
         } catch (failure: Throwable) {
             owner.leave()
             throw failure

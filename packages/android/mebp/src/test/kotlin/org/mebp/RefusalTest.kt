@@ -132,6 +132,24 @@ class RefusalTest {
             refused(Code.INVALID_ARGUMENT, "learning") { Session(bundle, SessionOptions(learningRate = Double.NaN)) }
             assertEquals(0L, bundle.peakBytes(SessionOptions(learningRate = Double.NaN)))
             assertTrue(bundle.peakBytes(SessionOptions(optimizer = Optimizer.SGD)) < bundle.peakBytes())
+            fun refusedOption(line: String, vararg options: Pair<String, Any>) {
+                val given = SessionOptions(optimizerOptions = mapOf(*options))
+                refused(Code.INVALID_ARGUMENT, line) { Session(bundle, given) }
+                assertEquals(0L, bundle.peakBytes(given))
+            }
+            refusedOption("adamw has no option 'galore-scale'", "galore-scale" to 0.5)
+            refusedOption("betas is 0.9,1.5; give 2 with a comma between", "betas" to "0.9,1.5")
+            refusedOption("eps is -1.0; give a finite number of at least 0", "eps" to -1.0)
+            refused(Code.INVALID_ARGUMENT, "beta1 is 1.5; give a number") { Session(bundle, SessionOptions(beta1 = 1.5)) }
+            refused(Code.INVALID_ARGUMENT, "the option '1\\0' has a zero in it") {
+                Session(bundle, SessionOptions(optimizerOptions = mapOf("eps" to "1\u0000")))
+            }
+            refused(Code.UNSUPPORTED, "no optimizer has an option 'rate'; choose betas, eps,") {
+                Session(bundle, SessionOptions(optimizerOptions = mapOf("rate" to 1)))
+            }
+            val options = SessionOptions(beta1 = 0.8, optimizerOptions = mapOf("eps" to 1.0E-7, "betas" to "0.9,0.99"))
+            assertEquals(bundle.peakBytes(), bundle.peakBytes(options))
+            Session(bundle, options).close()
             Session(bundle).use { session ->
                 refused(Code.INVALID_ARGUMENT, "at least one micro-batch") { session.step() }
                 refused(Code.INVALID_ARGUMENT, "create the session with accumulate") {
