@@ -29,14 +29,26 @@ struct Lora {
   uint64_t seed = 0; // of the initial values
 };
 
-/// Adapters B M A of which M alone is trained, instead of LoRA's.
-struct PrivateLora {
-  bool isChosen = false;
-  int64_t rankDown = 32, rankUp = 32;     // inputs and outputs of M
-  bool shareA = false;                    // one A for layers that read one value
-  int64_t firstLayer = 0, lastLayer = -1; // of those that are adapted; -1: the model's last
-  /// Instead of Lora's, where none are given.
-  static std::vector<std::string> usualTargets() { return {"q_proj", "k_proj", "v_proj"}; }
+/// One after the other.
+struct LayerRange {
+  int64_t first = 0, last = -1; // -1: the model's last
+};
+
+/// The kind of adapters, and what those take that are not LoRA's: each some of these (format/adapters.h, which is not
+/// included here: what is added to it is to compile little again).
+struct Adapters {
+  std::string kind = "lora";
+  int64_t rankDown = 32, rankUp = 32; // numbers of a token that come from a layer, and that go back to it
+  bool shareA = false;                // one A for layers that read one value
+  LayerRange layers;                  // that are adapted
+
+  /// Each by the name of its option.
+  template <typename AnyAdapters, typename Visitor> static void visit(AnyAdapters &adapters, Visitor &&visitor) {
+    visitor("rank-down", adapters.rankDown);
+    visitor("rank-up", adapters.rankUp);
+    visitor("share-a", adapters.shareA);
+    visitor("split-layers", adapters.layers);
+  }
 };
 
 /// The model over two machines: a device, which has the text and the adapter, and a server, which has layers.
@@ -134,7 +146,7 @@ enum class Level { Nn, Train, Exec };
 struct Options {
   StepShape shape;
   Lora lora;
-  PrivateLora privateLora;
+  Adapters adapters;
   Split split;
   Full full;
   Galore galore;

@@ -2,6 +2,7 @@
 #include "format/channels.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace mebp::format {
 
@@ -14,10 +15,11 @@ public:
   std::vector<Channel> forward() && {
     addFlow(Stage::Hidden, true);
     for (uint32_t block = split.first_block(); block < split.end_block(); ++block)
-      if (const Program *adapt = find(block, generates ? decodeAdaptProgram : adaptProgram)) {
-        add(Stage::Compressed, block, false, adapt->inputs(), *adapt, Port::REMOTE, false);
-        add(Stage::Adapted, block, true, adapt->outputs(), *adapt, Port::REMOTE, false);
-      }
+      for (const ForwardProgram &forward : forwardPrograms)
+        if (const Program *program = find(block, generates ? forward.decode : forward.name)) {
+          addRemote(forward.takes, block, false, program->inputs(), *program);
+          addRemote(forward.gives, block, true, program->outputs(), *program);
+        }
     addTop(Stage::Hidden, false);
     return std::move(channels);
   }
@@ -26,11 +28,12 @@ public:
     addTop(Stage::HiddenCotangent, true);
     const uint32_t lowest = split.lowest_trained();
     for (uint32_t block = split.end_block(); block-- > std::max(split.first_block(), lowest);)
-      if (const Program *adapt = find(block, adaptBackwardProgram)) {
-        add(Stage::AdaptedCotangent, block, false, adapt->inputs(), *adapt, Port::REMOTE, true);
-        if (block > lowest)
-          add(Stage::CompressedCotangent, block, true, adapt->outputs(), *adapt, Port::REMOTE, true);
-      }
+      for (size_t i = std::size(forwardPrograms); i-- > 0;)
+        if (const Program *program = find(block, forwardPrograms[i].backward)) {
+          addRemote(forwardPrograms[i].taken(true), block, false, program->inputs(), *program);
+          if (block > lowest)
+            addRemote(forwardPrograms[i].given(true), block, true, program->outputs(), *program);
+        }
     if (split.first_block() > lowest)
       addFlow(Stage::HiddenCotangent, false);
     return std::move(channels);
@@ -58,6 +61,13 @@ private:
         channel.storage = storageOf(value.element());
       }
     channels.push_back(channel);
+  }
+
+  // What one of the adapter's programs takes or gives, where it does.
+  void addRemote(Stage stage, uint32_t block, bool isUp, const Repeated<Port> &ports, const Program &program) {
+    add(stage, block, isUp, ports, program, Port::REMOTE, isCotangent(stage));
+    if (channels.back().columns == 0)
+      channels.pop_back();
   }
 
   // Of the device's last block before the server's, or of its cotangent.

@@ -20,11 +20,6 @@ namespace mebp::format {
 // Places. The device has the user's text, labels and adapter.
 constexpr std::string_view devicePlace = "device", serverPlace = "server";
 
-// Whether it holds what an adapter trains, and so is the device's.
-constexpr bool isOfAdapter(std::string_view program) {
-  return program == adaptProgram || program == adaptBackwardProgram || program == decodeAdaptProgram;
-}
-
 // A frame: this head, then `bytes` of a body.
 struct FrameHead {
   uint8_t version = 1;
@@ -62,18 +57,6 @@ constexpr uint32_t firstWave(uint32_t most, uint32_t batch, uint32_t count) {
   const uint32_t half = (count + 1) / 2, room = secondWaveRow(most) / batch, first = half < room ? half : room;
   const uint32_t second = count - first;
   return first * batch >= leastWave && second * batch <= most - secondWaveRow(most) ? first : 0;
-}
-
-// What a message is.
-enum class Stage : uint16_t { Hidden = 0, Compressed, Adapted, HiddenCotangent, AdaptedCotangent, CompressedCotangent };
-constexpr const char *nameOf(Stage stage) {
-  constexpr const char *names[] = {"hidden state",
-                                   "compressed rows",
-                                   "adapted rows",
-                                   "cotangent of the hidden state",
-                                   "cotangents of the adapted rows",
-                                   "cotangents of the compressed rows"};
-  return names[static_cast<size_t>(stage)];
 }
 
 struct Hello {

@@ -12,6 +12,7 @@
 // How checkpoints spell a weight's name, and which of tied names is stored, is python/mebp/tensor_names.py's.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -19,11 +20,11 @@ namespace mebp::format {
 
 constexpr std::string_view weightSuffix = ".weight", peftPrefix = "base_model.model.";
 
-// LoRA adds alpha / r B A to a weight, PrivateLoRA B M A with an A and a B that are not trained.
+// LoRA adds alpha / r B A to a weight. Other adapters have something between an A and a B that are not trained, such as
+// PrivateLoRA's B M A.
 enum class Factor { A, B, M };
-constexpr std::string_view factorSuffix(Factor factor) {
-  return factor == Factor::A ? ".lora_A.weight" : factor == Factor::B ? ".lora_B.weight" : ".lora_M.weight";
-}
+inline constexpr std::string_view factorSuffixes[] = {".lora_A.weight", ".lora_B.weight", ".lora_M.weight"};
+constexpr std::string_view factorSuffix(Factor factor) { return factorSuffixes[static_cast<size_t>(factor)]; }
 
 inline std::string weightOf(std::string_view layer) { return std::string(layer).append(weightSuffix); }
 
@@ -53,7 +54,7 @@ constexpr std::string_view ownerOf(std::string_view name) {
 
 // Empty where it is no factor's name.
 constexpr std::string_view adaptedLayer(std::string_view factor) {
-  for (std::string_view suffix : {factorSuffix(Factor::A), factorSuffix(Factor::B), factorSuffix(Factor::M)})
+  for (std::string_view suffix : factorSuffixes)
     if (factor.substr(0, peftPrefix.size()) == peftPrefix && factor.size() > peftPrefix.size() + suffix.size() &&
         endsWith(factor, suffix))
       return factor.substr(peftPrefix.size(), factor.size() - peftPrefix.size() - suffix.size());

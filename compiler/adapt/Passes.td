@@ -53,8 +53,8 @@ def AddPrivateLora : Pass<"mebp-add-private-lora", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [
-    Option<"rankDown", "rank-down", "int64_t", "::mebp::PrivateLora().rankDown", "columns of u">,
-    Option<"rankUp", "rank-up", "int64_t", "::mebp::PrivateLora().rankUp", "columns of v">,
+    Option<"rankDown", "rank-down", "int64_t", "::mebp::Adapters().rankDown", "columns of u">,
+    Option<"rankUp", "rank-up", "int64_t", "::mebp::Adapters().rankUp", "columns of v">,
     Option<"shareA", "share-a", "bool", "false", "one A for layers that read one value">,
     Option<"firstLayer", "first-layer", "int64_t", "0", "of the layers to adapt">,
     Option<"lastLayer", "last-layer", "int64_t", "-1", "of these; -1: the model's last">,

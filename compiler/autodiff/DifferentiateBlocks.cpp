@@ -53,7 +53,7 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
       derived = differentiateFunction(block, function, (stem + "." + StringRef(program)).str());
       if (!derived)
         return failure();
-      if (from == format::compressProgram)
+      if (format::addsCotangents(program))
         addFlowCotangents(derived);
     }
     block.setProgram(program, derived.getSymName());

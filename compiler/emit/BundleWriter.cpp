@@ -2,6 +2,7 @@
 #include "compiler/emit/BundleWriter.h"
 
 #include "compiler/emit/ProgramBuilder.h"
+#include "format/adapters.h"
 #include "format/container.h"
 #include "format/folders.h"
 #include "format/optimizers.h"
@@ -32,12 +33,12 @@ std::string getText(ModuleOp module, StringRef name) {
   return text ? text.str() : "";
 }
 
-/// Of the M of an adapter B M A, the other two.
-void addBetween(ModuleOp module, nn::ParameterOp m, format::Trainable &message) {
-  if (!m.getBetween())
+/// Of what an adapter trains between A and B, those two.
+void addBetween(ModuleOp module, nn::ParameterOp trained, format::Trainable &message) {
+  if (!trained.getBetween())
     return;
   auto find = [&](unsigned number) {
-    return module.lookupSymbol<nn::ParameterOp>(cast<FlatSymbolRefAttr>((*m.getBetween())[number]));
+    return module.lookupSymbol<nn::ParameterOp>(cast<FlatSymbolRefAttr>((*trained.getBetween())[number]));
   };
   nn::ParameterOp a = find(0), b = find(1);
   format::Between &between = *message.mutable_between();
@@ -161,6 +162,16 @@ void addPlan(const Options &options, const MemoryPlan &plan, format::Plan &messa
   message.set_generation_device_bytes(plan.generationDeviceBytes);
 }
 
+template <typename Value> void describe(StringRef option, const Value &value, llvm::json::Object &out) {
+  std::string name = option.str();
+  llvm::replace(name, '-', '_');
+  out[name] = value;
+}
+void describe(StringRef, const LayerRange &layers, llvm::json::Object &out) {
+  out["first_layer"] = layers.first;
+  out["last_layer"] = layers.last < 0 ? llvm::json::Value(nullptr) : llvm::json::Value(layers.last);
+}
+
 /// What was asked of the adapters.
 llvm::json::Object describeAdapter(const Options &options, const format::Lora &lora) {
   namespace json = llvm::json;
@@ -170,20 +181,17 @@ llvm::json::Object describeAdapter(const Options &options, const format::Lora &l
   for (const std::string &name : lora.target_parameters())
     targets.push_back(name);
   const auto seed = static_cast<int64_t>(options.lora.seed);
-  if (const PrivateLora &adapter = options.privateLora; adapter.isChosen)
-    return json::Object{{"kind", "private-lora"},
-                        {"rank_down", adapter.rankDown},
-                        {"rank_up", adapter.rankUp},
-                        {"share_a", adapter.shareA},
-                        {"targets", std::move(targets)},
-                        {"first_layer", adapter.firstLayer},
-                        {"last_layer", adapter.lastLayer < 0 ? json::Value(nullptr) : json::Value(adapter.lastLayer)},
-                        {"seed", seed}};
-  return json::Object{{"kind", "lora"},
-                      {"rank", lora.rank()},
-                      {"alpha", lora.alpha()},
-                      {"targets", std::move(targets)},
-                      {"seed", seed}};
+  const format::AdapterTraits &kind = *format::findAdapter(options.adapters.kind);
+  json::Object described{{"kind", kind.name}, {"targets", std::move(targets)}, {"seed", seed}};
+  if (!kind.isRemote) {
+    described["rank"] = lora.rank();
+    described["alpha"] = lora.alpha();
+  }
+  Adapters::visit(options.adapters, [&](StringRef option, const auto &value) {
+    if (kind.takes(option))
+      describe(option, value, described);
+  });
+  return described;
 }
 
 std::string makeManifest(const Options &options, StringRef tokenizer, const format::Bundle &bundle) {

@@ -15,6 +15,7 @@
 #include "compiler/pipeline/PrintWire.h"
 #include "compiler/split/Places.h"
 #include "dialects/nn/Locations.h"
+#include "format/adapters.h"
 #include "format/byte_size.h"
 #include "format/machine.h"
 #include "mlir/IR/Diagnostics.h"
@@ -117,7 +118,7 @@ private:
   LogicalResult checkExplained() {
     if (compilation.explainWire && !options.split.isChosen)
       return emitError() << "--explain-wire: nothing crosses where the model is in one place; give --split "
-                         << "private-lora, or leave it out";
+                         << format::listAdapters() << ", or leave it out";
     return success();
   }
 
@@ -153,12 +154,14 @@ private:
 
   /// What is for text that goes on is not for an encoder.
   LogicalResult checkEncoder() {
-    const std::pair<bool, const char *> asked[] = {{compilation.generateLength.value_or(0) > 0, "--generate-len"},
-                                                   {options.split.isChosen, "--split"},
-                                                   {options.privateLora.isChosen, "--adapter private-lora"},
-                                                   {options.head.hasValues, "--value-head"},
-                                                   {options.head.hasEntropyBonus, "--entropy-bonus"},
-                                                   {options.schedule.chunk > 0, "--chunk-size"}};
+    const std::string adapter = "--adapter " + options.adapters.kind;
+    const bool isRemote = format::findAdapter(options.adapters.kind)->isRemote;
+    const std::pair<bool, StringRef> asked[] = {{compilation.generateLength.value_or(0) > 0, "--generate-len"},
+                                                {options.split.isChosen, "--split"},
+                                                {isRemote, adapter},
+                                                {options.head.hasValues, "--value-head"},
+                                                {options.head.hasEntropyBonus, "--entropy-bonus"},
+                                                {options.schedule.chunk > 0, "--chunk-size"}};
     for (auto [isAsked, option] : asked)
       if (isAsked)
         return emitError() << option << ": is not for an encoder, whose tokens see all of their sample; leave it out";

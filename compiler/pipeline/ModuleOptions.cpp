@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/pipeline/ModuleOptions.h"
 
+#include "format/adapters.h"
 #include "format/optimizers.h"
 
 #include "mlir/IR/Builders.h"
@@ -13,6 +14,24 @@ namespace {
 
 constexpr StringLiteral attributeName = "mebp.options";
 
+/// As an attribute is called.
+std::string nameOption(StringRef option) {
+  std::string name = option.str();
+  llvm::replace(name, '-', '_');
+  return name;
+}
+
+/// Of each kind of adapter but the first, whether it is this one.
+template <typename Kind, typename Visitor> void visitKind(Kind &kind, Visitor &visitor) {
+  for (const format::AdapterTraits &traits : llvm::drop_begin(format::adapters)) {
+    bool isChosen = kind == traits.name;
+    visitor(nameOption(traits.name), isChosen);
+    if constexpr (!std::is_const_v<Kind>)
+      if (isChosen)
+        kind = traits.name;
+  }
+}
+
 /// Every option with its name, in one place for both ways.
 template <typename Visitor, typename AnyOptions> void visit(AnyOptions &options, Visitor &visitor) {
   visitor("batch", options.shape.batch);
@@ -22,12 +41,8 @@ template <typename Visitor, typename AnyOptions> void visit(AnyOptions &options,
   visitor("lora_alpha", options.lora.alpha);
   visitor("lora_targets", options.lora.targets);
   visitor("seed", options.lora.seed);
-  visitor("private_lora", options.privateLora.isChosen);
-  visitor("rank_down", options.privateLora.rankDown);
-  visitor("rank_up", options.privateLora.rankUp);
-  visitor("share_a", options.privateLora.shareA);
-  visitor("first_layer", options.privateLora.firstLayer);
-  visitor("last_layer", options.privateLora.lastLayer);
+  visitKind(options.adapters.kind, visitor);
+  Adapters::visit(options.adapters, [&](StringRef name, auto &value) { visitor(nameOption(name), value); });
   visitor("split", options.split.isChosen);
   visitor("device_first", options.split.deviceFirst);
   visitor("device_last", options.split.deviceLast);
@@ -75,6 +90,11 @@ public:
       add(name, make(*value));
   }
 
+  void operator()(StringRef, const LayerRange &layers) {
+    (*this)("first_layer", layers.first);
+    (*this)("last_layer", layers.last);
+  }
+
   DictionaryAttr finish() { return builder.getDictionaryAttr(attributes); }
 
 private:
@@ -102,15 +122,20 @@ public:
   template <typename Option> void operator()(StringRef name, Option &value) {
     Attribute attribute = attributes.get(name);
     if (wrong.empty() && (!attribute || !read(attribute, value)))
-      wrong = name;
+      wrong = name.str();
   }
   template <typename Option> void operator()(StringRef name, std::optional<Option> &value) {
     if (attributes.get(name))
       (*this)(name, value.emplace());
   }
 
+  void operator()(StringRef, LayerRange &layers) {
+    (*this)("first_layer", layers.first);
+    (*this)("last_layer", layers.last);
+  }
+
   /// The first that is missing or is no such thing; empty: none.
-  StringRef getWrong() const { return wrong; }
+  const std::string &getWrong() const { return wrong; }
 
 private:
   static bool read(Attribute attribute, int64_t &value) {
@@ -169,7 +194,7 @@ private:
   }
 
   DictionaryAttr attributes;
-  StringRef wrong;
+  std::string wrong;
 };
 
 } // namespace

@@ -11,10 +11,42 @@
 #include "compiler/rewrite/Passes.h"
 #include "compiler/split/Passes.h"
 #include "mlir/Transforms/Passes.h"
+#include "llvm/Support/ErrorHandling.h"
 
 using namespace mlir;
 
 namespace mebp {
+
+/// What every pass has that adds adapters whose trained factor may be elsewhere.
+template <typename PassOptions> static PassOptions makeRemote(const Options &options) {
+  const Adapters &chosen = options.adapters;
+  PassOptions adapter;
+  adapter.rankDown = chosen.rankDown;
+  adapter.shareA = chosen.shareA;
+  adapter.firstLayer = chosen.layers.first;
+  adapter.lastLayer = chosen.layers.last;
+  adapter.seed = options.lora.seed;
+  adapter.targets.assign(options.lora.targets.begin(), options.lora.targets.end());
+  return adapter;
+}
+
+static void addAdapters(OpPassManager &passes, const Options &options) {
+  const std::string &kind = options.adapters.kind;
+  if (kind == "private-lora") {
+    auto adapter = makeRemote<AddPrivateLoraOptions>(options);
+    adapter.rankUp = options.adapters.rankUp;
+    passes.addPass(createAddPrivateLora(adapter));
+  } else if (kind == "lora") {
+    passes.addPass(createTrainParameters());
+    AddLoraOptions lora;
+    lora.rank = options.lora.rank;
+    lora.alpha = options.lora.alpha;
+    lora.targets.assign(options.lora.targets.begin(), options.lora.targets.end());
+    passes.addPass(createAddLora(lora));
+  } else {
+    llvm::reportFatalInternalError("format/adapters.h has adapters that no pass adds");
+  }
+}
 
 void buildPipeline(OpPassManager &passes, const Options &options, Level level) {
   buildImportPipeline(passes);
@@ -34,24 +66,8 @@ void buildPipeline(OpPassManager &passes, const Options &options, Level level) {
     full.targets.assign(options.full.targets.begin(), options.full.targets.end());
     full.changesInt8 = changesInt8(options.training.optimizer);
     passes.addPass(createTrainParameters(full));
-  } else if (options.privateLora.isChosen) {
-    const PrivateLora &chosen = options.privateLora;
-    AddPrivateLoraOptions adapter;
-    adapter.rankDown = chosen.rankDown;
-    adapter.rankUp = chosen.rankUp;
-    adapter.shareA = chosen.shareA;
-    adapter.firstLayer = chosen.firstLayer;
-    adapter.lastLayer = chosen.lastLayer;
-    adapter.seed = options.lora.seed;
-    adapter.targets.assign(options.lora.targets.begin(), options.lora.targets.end());
-    passes.addPass(createAddPrivateLora(adapter));
   } else {
-    passes.addPass(createTrainParameters());
-    AddLoraOptions lora;
-    lora.rank = options.lora.rank;
-    lora.alpha = options.lora.alpha;
-    lora.targets.assign(options.lora.targets.begin(), options.lora.targets.end());
-    passes.addPass(createAddLora(lora));
+    addAdapters(passes, options);
   }
   passes.addPass(createShareFunctions());
   if (options.shape.packs)

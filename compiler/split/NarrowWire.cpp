@@ -65,7 +65,7 @@ struct NarrowWire : impl::NarrowWireBase<NarrowWire> {
         return false;
       // A cotangent that goes out is of the input; so is one that comes in to be added to.
       const bool isCotangent = format::isCotangent(std::string_view(port.getName()));
-      const bool isOfInput = isCotangent ? !comesIn || program == StringRef(format::compressBackwardProgram) : comesIn;
+      const bool isOfInput = isCotangent ? !comesIn || format::addsCotangents(program) : comesIn;
       return isOfInput ? own.input |= crossing.input : own.output |= crossing.output;
     };
     for (unsigned i = 0; i < function.getNumArguments(); ++i)

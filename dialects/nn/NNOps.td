@@ -19,7 +19,7 @@ def NN_ParameterOp : Op<NN_Dialect, "parameter", [Symbol]> {
     router's, and PEFT finds none to adapt. `storage`: how weights.bin has it, as --weights calls it, once
     mebp-assign-storage has decided. A trainable parameter starts as it is stored or, with an `initial_bound`, uniform
     in [-initial_bound, initial_bound]; it is stored nowhere then. `gradient_rank`: its gradient is projected to so many
-    dimensions. `between`: it is the M of an adapter B M A, of these A and B. `whole`: it is trained itself, whatever
+    dimensions. `between`: an adapter trains it between these A and B. `whole`: it is trained itself, whatever
     else is trained by adapters, as a classifier is. `adapts`: it is a factor of this parameter's adapter, whose name PEFT
     does not make of the parameter's. `shape`: what the model's own tensor has, where that is of another rank, as that of
     experts is.

@@ -28,7 +28,7 @@ from importlib import import_module
 _HOMES = {
     "Error": "errors",
     "LoRA": "compiler",
-    "PrivateLoRA": "compiler",
+    "PrivateLoRA": "remote_adapters.private_lora",
     "Session": "session",
     "StepResult": "step_result",
     "compile": "compiler",

@@ -14,18 +14,18 @@ import numpy as np
 
 from mebp.errors import Error
 from mebp.inspect import inspect
-from mebp.private_lora import key_of_m
 from mebp.public_model import PublicEnds
+from mebp.remote_adapters import kind_of_bundle
 from mebp.session import Session
 from mebp.split import Server, connect, kept_layers
 from mebp.verification.inputs import random_batch, randomise_adapter
 from mebp.wire import split_of
 from mebp.words import counted
 
-# format/split.h: FrameHead, FrameKind::Message and Stage.
+# format/split.h: FrameHead and FrameKind::Message; format/ports.h: Stage.
 _HEAD = struct.Struct("<BBHIIIIIII")
 _MESSAGE = 7
-_OF_PRECISION = 16  # an M is found that is as near as so many roundings of what crosses
+_OF_PRECISION = 16  # of an adapter is found what is as near as so many roundings of what crosses
 _HIDDEN, _COMPRESSED, _ADAPTED, _HIDDEN_COTANGENT = 0, 1, 2, 3
 
 
@@ -44,7 +44,8 @@ class Attack:
 
 @dataclass(frozen=True)
 class Audit:
-    """first_layers, last_layers: K and N, on the device. worst_m_error: relative, L2, of all M; None: there is none."""
+    """first_layers, last_layers: K and N, on the device. worst_m_error: relative, L2, of all M, or what else
+    the adapters train; None: there is none."""
 
     first_layers: int
     last_layers: int
@@ -79,7 +80,7 @@ def audit(
 
     edge, cloud: both halves; without `cloud`, NAME.cloud.mebp beside NAME.edge.mebp.
     ids: integers [1, tokens], at least 2; None for random ones.
-    adapter: whose M crosses; None for random ones.
+    adapter: what the device has trained; None for random numbers.
 
     Raises mebp.Error where the bundles are no pair or do not train.
     """
@@ -99,14 +100,15 @@ def audit(
         raise Error("the text is shorter than two tokens, so that none predicts another; give a longer one")
     session.loss_and_gradients(ids, ids)
     seen = _read(stream.recorded(), description)
-    # M stays the same until the next step, so a server may collect rows from as many texts as it needs.
+    # An adapter stays the same until the next step, so a server may collect rows from as many texts as it needs.
     session.loss(*random_batch(session, session.max_sequence, seed + 1))
     of_adapters = _read(stream.recorded(), description)
     ends = PublicEnds(edge, session.base_weights(), description)
     first, last = kept_layers(description)
+    symbol = kind_of_bundle(description).symbol
     attacks = [
         _ids(seen, split, ends, ids[0], first),
-        *_outputs(seen, split, ends, session, ids, last),
+        *_outputs(seen, split, ends, session, ids, last, symbol),
     ]
     adapters, worst = _adapters(of_adapters, description, session.trainables())
     return Audit(first, last, ids.shape[1], [*attacks, adapters], worst)
@@ -148,7 +150,7 @@ def _ids(seen: _Seen, split: Mapping, ends: PublicEnds, ids: np.ndarray, first: 
 
 
 def _outputs(
-    seen: _Seen, split: Mapping, ends: PublicEnds, session: Session, ids: np.ndarray, last: int
+    seen: _Seen, split: Mapping, ends: PublicEnds, session: Session, ids: np.ndarray, last: int, symbol: str
 ) -> list[Attack]:
     top = split["end_block"] - 1
     # The last row predicts nothing: it crosses only where the server does not know which rows count.
@@ -166,14 +168,15 @@ def _outputs(
     by = "the label whose gradient fits the last activation's"
     if last:
         own, lie = ("its", "lies") if last == 1 else ("their", "lie")
-        note = f"{counted(last, 'layer')} on the device, with {own} own M, {lie} between the labels and what crosses"
+        kept = f"{counted(last, 'layer')} on the device, with {own} own {symbol}"
+        note = f"{kept}, {lie} between the labels and what crosses"
         return [tokens, Attack("labels", by, None, 0, len(rows), note)]
     cotangents = seen.of(True, _HIDDEN_COTANGENT, top).reshape(rows.shape)
     return [tokens, _counted("labels", by, ends.labels(rows, cotangents), ids[0, 1:], "")]
 
 
 def _adapters(seen: _Seen, description: Mapping, trainables: Mapping[str, np.ndarray]) -> tuple[Attack, float | None]:
-    split = description["split"]
+    split, kind = description["split"], kind_of_bundle(description)
     precision = 2.0**-8 if description["model"]["activation"] == "bf16" else 2.0**-24
     errors = []
     for number in range(split["first_block"], split["end_block"]):
@@ -186,15 +189,15 @@ def _adapters(seen: _Seen, description: Mapping, trainables: Mapping[str, np.nda
         for name, v in outputs.items():
             layer = name.removesuffix(".v")
             u = inputs.get(f"{layer}.u", next(iter(inputs.values())))  # one for all where A is shared
-            m = np.linalg.lstsq(u.astype(np.float64), v.astype(np.float64), rcond=None)[0].T
-            truth = trainables[key_of_m(f"{block['name']}.{layer}")]
+            guess = kind.middle.find(u.astype(np.float64), v.astype(np.float64))
+            truth = trainables[kind.key_of(f"{block['name']}.{layer}")]
             size = np.linalg.norm(truth)
-            errors.append(float(np.linalg.norm(m - truth) / size) if size else float(np.linalg.norm(m)))
-    # What rounding does to v is spread over M, and more of it where u is thin in a direction.
+            errors.append(float(np.linalg.norm(guess - truth) / size) if size else float(np.linalg.norm(guess)))
+    # What rounding does to v is spread over what is found, and more of it where u is thin in a direction.
     found = sum(error < _OF_PRECISION * precision for error in errors)
     note = f"relative error {np.median(errors):.1e} in the middle, {max(errors):.1e} at most" if errors else ""
     rate = found / len(errors) if errors else None
-    return Attack("M", "least squares from u and v", rate, found, len(errors), note), max(errors, default=None)
+    return Attack(kind.symbol, kind.middle.found_by, rate, found, len(errors), note), max(errors, default=None)
 
 
 def _ports(program: Mapping, side: str, values: np.ndarray) -> dict[str, np.ndarray]:

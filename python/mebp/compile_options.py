@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import get_args, get_type_hints
 
+from mebp.remote_adapters import adapter_kinds
 from mebp.shared_options import SharedOption, shared_options
 
 _MEBPC_NAMES = {"adapter_kind": "adapter"}
@@ -37,9 +38,7 @@ class CompileOptions:
     lora_rank: int | None = None
     lora_alpha: float | None = None
     lora_targets: str | None = None
-    adapter_kind: str | None = _option(
-        "KIND", "train LoRA (lora), or B M A with random B and A (private-lora); mebpc's --adapter (default: lora)"
-    )
+    adapter_kind: str | None = _option("KIND", "train {kinds}; mebpc's --adapter (default: lora)")
     rank_down: int | None = None
     rank_up: int | None = None
     share_a: bool | None = None
@@ -74,10 +73,12 @@ def compile_option_kinds() -> dict[str, type]:
 
 def compile_option_helps() -> Iterator[tuple[str, type, str, str]]:
     """Name, type, metavar and help of each, for a command line."""
-    kinds = compile_option_kinds()
+    types = compile_option_kinds()
+    first, *others = adapter_kinds()
+    kinds = ", or ".join([f"{first.title} ({first.name})", *(f"{kind.formula} ({kind.name})" for kind in others)])
     for one in fields(CompileOptions):
         said = one.metadata.get("own") or shared_options()[one.name.replace("_", "-")]
-        yield one.name, kinds[one.name], said.value, said.help
+        yield one.name, types[one.name], said.value, said.help.format(kinds=kinds)
 
 
 def flag(name: str) -> str:

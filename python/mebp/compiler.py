@@ -3,12 +3,13 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from mebp.compile_options import as_arguments
 from mebp.errors import Error
 from mebp.files import user_path
+from mebp.remote_adapters.middle import RemoteAdapter
 from mebp.tools import find_tool, run_tool
 
 
@@ -24,25 +25,6 @@ class LoRA:
     targets: str | Sequence[str] = "all-linear"
 
 
-@dataclass(frozen=True)
-class PrivateLoRA:
-    """What is trained instead: M of W + B M A, with A [rank_down, in], M [rank_up, rank_down] and B [out, rank_up].
-
-    A and B are random and frozen, and M begins with zeros (Wang et al., "PrivateLoRA for efficient privacy preserving
-    LLM").
-
-    share_a: one A for layers that read one value, as q, k and v do.
-    targets: as LoRA's. None of them may read what another one of the same layer gives, as o_proj does of v_proj.
-    layers: the numbers of the layers to adapt, one after the other, such as range(8); None for all.
-    """
-
-    rank_down: int = 32
-    rank_up: int = 32
-    share_a: bool = False
-    targets: str | Sequence[str] = ("q_proj", "k_proj", "v_proj")
-    layers: Sequence[int] | None = None
-
-
 def compile(
     model: str | os.PathLike[str],
     output: str | os.PathLike[str],
@@ -55,7 +37,7 @@ def compile(
     weights_for: Mapping[str, str] | None = None,
     precision: str | None = None,
     lora: LoRA | None = None,
-    adapter: PrivateLoRA | None = None,
+    adapter: RemoteAdapter | None = None,
     train: str | None = None,
     train_targets: str | Sequence[str] | None = None,
     optimizer: str | None = None,
@@ -90,7 +72,7 @@ def compile(
         {"lm_head": "int8", "*.layers.0.*": "bf16"}.
     precision: of activations, "bf16" or "f32".
     lora: the adapters that are trained; None for LoRA(), unless train is "full".
-    adapter: adapters of another kind, instead of lora.
+    adapter: adapters of another kind, such as PrivateLoRA(), instead of lora.
     train: "lora", or "full" for weights of the model themselves, which are then stored as "bf16" or "f32".
     train_targets: which, with "full": "all-linear", or patterns of names in which * stands for anything, such as
         ["*norm*", "*.layers.0.*"].
@@ -137,7 +119,7 @@ def compile(
         "lora_rank": lora and lora.rank,
         "lora_alpha": lora and lora.alpha,
         "lora_targets": _names((lora or adapter).targets) if lora or adapter else None,
-        **_private(adapter),
+        **_remote(adapter),
         "train": train,
         "train_targets": _names(train_targets),
         "optimizer": optimizer,
@@ -181,16 +163,13 @@ def _run_mebpc(*arguments: str) -> None:
         raise Error(str(error).removeprefix("mebpc: ")) from None
 
 
-def _private(adapter: PrivateLoRA | None) -> dict[str, object]:
+def _remote(adapter: RemoteAdapter | None) -> dict[str, object]:
     if adapter is None:
         return {}
-    return {
-        "adapter": "private-lora",
-        "rank_down": adapter.rank_down,
-        "rank_up": adapter.rank_up,
-        "share_a": adapter.share_a,
-        "split_layers": _layers(adapter.layers),
-    }
+    given = {field.name: getattr(adapter, field.name) for field in fields(adapter)}
+    layers = given.pop("layers")
+    del given["targets"]  # which are lora_targets
+    return {"adapter": adapter.kind, **given, "split_layers": _layers(layers)}
 
 
 def _layers(layers: Sequence[int] | None) -> str | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from mebp.errors import Error, translate_errors
 from mebp.extension import load_runtime
 from mebp.files import parse_object, user_path
+from mebp.remote_adapters import kind_of
 
 _ADVICE = "the bundle is damaged, compile it again"
 
@@ -35,10 +36,11 @@ def model_title(description: dict) -> str:
 
 def describe_trained(description: dict) -> str:
     """What a bundle trains, in a few words."""
-    lora, private = description["model"]["lora"], _private_ranks(description)
+    lora, remote = description["model"]["lora"], _remote(description)
     on = f"on {', '.join([*lora['target_modules'], *lora['target_parameters']])}"
-    if private:
-        return f"PrivateLoRA of ranks {private[0]} down and {private[1]} up, {on}"
+    if remote:
+        title, down, up = remote
+        return f"{title} of ranks {down} down and {up} up, {on}"
     if lora["rank"]:
         values = any(trained["name"] == "value_head.weight" for trained in description["trainables"])
         return f"LoRA of rank {lora['rank']}, alpha {lora['alpha']:g}, {on}{' and a value head' if values else ''}"
@@ -47,16 +49,19 @@ def describe_trained(description: dict) -> str:
 
 def describe_shortly(description: dict) -> str:
     """The same in fewer."""
-    lora, private = description["model"]["lora"], _private_ranks(description)
-    if private:
-        return f"PrivateLoRA ranks {private[0]} down {private[1]} up"
+    lora, remote = description["model"]["lora"], _remote(description)
+    if remote:
+        title, down, up = remote
+        return f"{title} ranks {down} down {up} up"
     return f"LoRA rank {lora['rank']} alpha {lora['alpha']:g}" if lora["rank"] else "own weights"
 
 
-def _private_ranks(description: dict) -> tuple[int, int] | None:
-    """Inputs and outputs of M, where a bundle trains that of adapters B M A."""
-    first = next(iter(description["trainables"]), {})
-    return (first["columns"], first["rows"]) if "between" in first else None
+def _remote(description: dict) -> tuple[str, int, int] | None:
+    """What a bundle's adapters are called and their ranks, where what is trained lies between a frozen A and B."""
+    for trained in description["trainables"]:
+        if kind := kind_of(trained["name"]):
+            return kind.title, *kind.middle.ranks(trained["rows"], trained["columns"])
+    return None
 
 
 def storage_options(description: dict) -> dict:

@@ -19,7 +19,7 @@ from mebp.files import check_space, new_folder, replaced_file, user_path
 from mebp.gguf import GGUF_SUFFIX, GGUF_TYPES
 from mebp.inspect import inspect
 from mebp.model_folder import copy_files, model_config
-from mebp.private_lora import as_lora, is_factor
+from mebp.remote_adapters import as_lora, is_factor
 from mebp.session import Session
 from mebp.tasks import CAUSAL
 from mebp.tensor_file import relative_norm, write_tensors

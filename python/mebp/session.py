@@ -14,7 +14,7 @@ from mebp.files import make_parent, user_path
 from mebp.inspect import describe, describe_shortly
 from mebp.numbers import check_not_negative, whole_number
 from mebp.plan import Plan
-from mebp.private_lora import is_factor
+from mebp.remote_adapters import is_factor
 from mebp.sequences import Sequences, check_text
 from mebp.step_result import StepResult
 from mebp.trained_model import TrainedModel, model_shapes
@@ -391,7 +391,7 @@ class Session(Sequences):
         return self._read_weights(factors=False)
 
     def frozen_factors(self) -> dict[str, np.ndarray]:
-        """A [rank_down, in] and B [out, rank_up] of adapters B M A {PEFT key: float32 array}."""
+        """A [rank_down, in] and B [out, rank_up], between which adapters train {PEFT key: float32 array}."""
         return self._read_weights(factors=True)
 
     def _read_weights(self, factors: bool) -> dict[str, np.ndarray]:

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from mebp.errors import Error
 from mebp.inspect import inspect
+from mebp.remote_adapters import listed_kinds
 from mebp.session import Session
 from mebp.split import kept_layers
 
@@ -160,7 +161,7 @@ def split_of(description: Mapping[str, object], path: str | os.PathLike[str]) ->
     """What the device's half says of its split; Error where it is something else."""
     split = description.get("split")
     if split is None:
-        raise Error(f"{path}: is a whole model, of which nothing crosses; compile it with --split private-lora")
+        raise Error(f"{path}: is a whole model, of which nothing crosses; compile it with --split {listed_kinds()}")
     if split["place"] != "device":
         raise Error(f"{path}: is the server's half; give the device's, NAME.edge.mebp")
     return split

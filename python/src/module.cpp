@@ -5,8 +5,10 @@
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include "format/adapters.h"
 #include "format/byte_size.h"
 #include "format/optimizers.h"
 #include "format/options.h"
@@ -53,6 +55,16 @@ static std::vector<std::pair<std::string, bool>> optimizers() {
   std::vector<std::pair<std::string, bool>> list;
   for (const format::OptimizerTraits &traits : format::optimizers)
     list.emplace_back(traits.name, traits.forwardOnly);
+  return list;
+}
+
+// Of each kind of adapters, the default first: name, title, formula, what it trains, whether that may be on another
+// machine, and how its keys end.
+static std::vector<std::tuple<std::string, std::string, std::string, std::string, bool, std::string>> adapters() {
+  std::vector<std::tuple<std::string, std::string, std::string, std::string, bool, std::string>> list;
+  for (const format::AdapterTraits &traits : format::adapters)
+    list.emplace_back(traits.name, traits.title, traits.formula, traits.symbol, traits.isRemote,
+                      format::factorSuffix(traits.trained));
   return list;
 }
 
@@ -156,6 +168,9 @@ NB_MODULE(_runtime, module) {
   module.def("byte_size", &mebp::python::byteSize, nanobind::arg("text"), "Bytes of a size such as '64MiB'.");
   module.def("optimizers", &mebp::python::optimizers,
              "Pairs of a name, the default first, and whether it is forward only.");
+  module.def(
+      "adapters", &mebp::python::adapters,
+      "Of each kind of adapters, the default first: name, title, formula, symbol, whether it is remote, suffix.");
   module.def("options", &mebp::python::options,
              "Of each option that several commands have: name, what its value is called, help, default.");
   module.def("optimizer_options", &mebp::python::optimizerOptions,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <set>
 #include <unordered_map>
 
@@ -12,14 +13,15 @@
 #include "format/folders.h"
 #include "format/tensor_names.h"
 #include "runtime/adapter/adapter_config.h"
-#include "runtime/adapter/private_lora.h"
+#include "runtime/adapter/drawn_factors.h"
+#include "runtime/adapter/kinds.h"
 #include "runtime/core/files.h"
 #include "runtime/core/safetensors.h"
 #include "runtime/core/system_failure.h"
 
 namespace mebp {
 
-static constexpr char tensorsName[] = "/adapter_model.safetensors";
+static constexpr char tensorsName[] = "/adapter_model.safetensors"; // PEFT's
 static constexpr char configName[] = "/adapter_config.json";
 // A value head is for training on alone, and PEFT would not know it.
 static constexpr char valueHeadName[] = "/value_head.safetensors";
@@ -34,9 +36,7 @@ Status checkLora(const Session &session) {
 }
 
 // What a session of this bundle reads again.
-static const char *ownTensorsName(const format::Bundle &bundle) {
-  return isPrivateLora(bundle) ? privateTensorsName : tensorsName;
-}
+static std::string ownTensorsName(const format::Bundle &bundle) { return std::string("/") + kindOf(bundle).file; }
 
 static Status finish(FileReplacement &file) {
   if (Status status = file.sync(); !status.ok())
@@ -70,21 +70,20 @@ static Numbers numbersOf(const format::Bundle &bundle, bool ofValueHead) {
   return numbers;
 }
 
-// An adapter B M A, as LoRA.
-static Status writeAsLora(const Session &session, const std::string &folder) {
+static Status writeAsLora(const LoraForm &form, const Session &session, const std::string &folder) {
   FileReplacement file(folder + tensorsName);
   std::vector<TensorHead> matrices;
   for (const format::Trainable &trainable : session.bundle().content().trainables())
-    for (TensorHead &head : headsOfLora(trainable))
+    for (TensorHead &head : form.heads(trainable))
       matrices.push_back(std::move(head));
   std::string head = safetensorsHead(matrices, {{"format", "pt"}});
   file.write(head.data(), head.size());
-  std::vector<float> m;
+  std::vector<float> values;
   for (uint32_t i = 0; i < session.trainables.count(); ++i) {
-    m.resize(session.trainables.elements(i));
-    if (Status status = session.trainables.read(i, m.data()); !status.ok())
+    values.resize(session.trainables.elements(i));
+    if (Status status = session.trainables.read(i, values.data()); !status.ok())
       return status;
-    writeLora(session.bundle().content().trainables(static_cast<int>(i)), m, file);
+    form.write(session.bundle().content().trainables(static_cast<int>(i)), values, file);
   }
   return finish(file);
 }
@@ -121,18 +120,34 @@ static Status writeTensors(const Session &session, const std::string &folder) {
     if (Status status = writeFile(session, ofValues, numbersOf(bundle, false), plain, folder + valueAdapterName);
         !status.ok())
       return status;
-  const SafeMetadata metadata = isPrivateLora(bundle) ? metadataOfDrawn(bundle) : plain;
+  const SafeMetadata metadata = hasDrawnFactors(bundle) ? metadataOfDrawn(bundle) : plain;
   if (Status status =
           writeFile(session, Adapter::Policy, numbersOf(bundle, false), metadata, folder + ownTensorsName(bundle));
       !status.ok())
     return status;
-  return isPrivateLora(bundle) ? writeAsLora(session, folder) : Status();
+  const LoraForm *form = loraFormOf(bundle);
+  return form ? writeAsLora(*form, session, folder) : Status();
 }
 
 static Status writeConfig(const std::string &text, const std::string &folder) {
   FileReplacement file(folder + configName);
   file.write(text.data(), text.size());
   return finish(file);
+}
+
+// A file of any kind of adapter's.
+static bool isOfKind(std::string_view name) {
+  return std::any_of(std::begin(format::adapters), std::end(format::adapters),
+                     [&](const format::AdapterTraits &traits) { return name == traits.file; });
+}
+
+// Whether a file is there of which a bundle of another kind would read its own, beside PEFT's.
+static bool hasOtherKind(const format::Bundle &bundle, const std::string &folder) {
+  return std::any_of(std::begin(format::adapters), std::end(format::adapters),
+                     [&](const format::AdapterTraits &traits) {
+                       const std::string file = std::string("/") + traits.file;
+                       return file != tensorsName && file != ownTensorsName(bundle) && fileSize(folder + file).ok();
+                     });
 }
 
 // Takes along what else lies in the folder, without copying it.
@@ -143,8 +158,7 @@ static Status linkOthers(const std::string &folder, const format::FolderReplacem
   for (const std::string &name : names) {
     const std::string path = folder + "/" + name;
     struct stat information;
-    if ("/" + name == tensorsName || "/" + name == configName || "/" + name == privateTensorsName ||
-        "/" + name == valueHeadName || "/" + name == valueAdapterName)
+    if (isOfKind(name) || "/" + name == configName || "/" + name == valueHeadName || "/" + name == valueAdapterName)
       continue;
     if (::stat(path.c_str(), &information) != 0 || !S_ISREG(information.st_mode))
       return failure(MEBP_INVALID_ARGUMENT,
@@ -186,10 +200,9 @@ Status saveAdapter(const Session &session, const std::string &folder) {
   if (!settings.ok() && settings.status().code() != MEBP_NOT_FOUND)
     return settings.status();
   const format::Bundle &bundle = session.bundle().content();
-  const bool hasOtherM = !isPrivateLora(bundle) && fileSize(folder + privateTensorsName).ok();
   const bool hasOtherValues = (numbersOf(bundle, true).empty() && fileSize(folder + valueHeadName).ok()) ||
                               (!session.trainables.hasValueAdapter() && fileSize(folder + valueAdapterName).ok());
-  if (settings.ok() && (*settings != text || hasOtherM || hasOtherValues))
+  if (settings.ok() && (*settings != text || hasOtherKind(bundle, folder) || hasOtherValues))
     return replaceAdapter(session, text, folder);
   if (Status status = writeTensors(session, folder); !status.ok() || settings.ok())
     return status;
@@ -198,10 +211,11 @@ Status saveAdapter(const Session &session, const std::string &folder) {
 
 uint64_t adapterDiskBytes(const Session &session, const std::string &folder) {
   uint64_t elements = 0;
+  const LoraForm *form = loraFormOf(session.bundle().content());
   for (const format::Trainable &trainable : session.bundle().content().trainables()) {
     elements += static_cast<uint64_t>(trainable.rows()) * trainable.columns();
-    if (trainable.has_between())
-      for (const TensorHead &head : headsOfLora(trainable))
+    if (form)
+      for (const TensorHead &head : form->heads(trainable))
         elements += head.shape[0] * head.shape[1];
   }
   elements *= session.trainables.hasValueAdapter() ? 2 : 1;
@@ -310,7 +324,7 @@ static Status match(const format::Bundle &bundle, const std::vector<std::string>
       return status;
     out.values.push_back(found->second);
   }
-  return isPrivateLora(bundle) ? checkDrawn(metadata, bundle) : Status();
+  return hasDrawnFactors(bundle) ? checkDrawn(metadata, bundle) : Status();
 }
 
 static Status matchValueHead(const format::Bundle &bundle, Matched &out) {
@@ -338,11 +352,13 @@ Status loadAdapter(Session &session, const std::string &folder) {
   const bool hasValueAdapter = fileSize(folder + valueAdapterName).ok();
   const bool takesValues = session.trainables.adapterInUse() == Adapter::Value && hasValueAdapter;
   const std::string path = folder + (takesValues ? valueAdapterName : ownTensorsName(bundle));
-  if (isPrivateLora(bundle) && fileSize(path).status().code() == MEBP_NOT_FOUND)
-    return failure(MEBP_INCOMPATIBLE,
-                   "%s: has no %s, of which a bundle of --adapter private-lora reads its M; choose an adapter that "
-                   "such a bundle wrote",
-                   folder.c_str(), privateTensorsName + 1);
+  if (const format::AdapterTraits &kind = kindOf(bundle);
+      kind.isRemote && fileSize(path).status().code() == MEBP_NOT_FOUND)
+    return failure(
+        MEBP_INCOMPATIBLE,
+        "%s: has no %s, of which a bundle of --adapter %s reads its %s; choose an adapter that such a bundle "
+        "wrote",
+        folder.c_str(), kind.file, kind.name, kind.symbol);
   if (Status status = checkAdapterConfig(*config, bundle); !status.ok())
     return status.in(folder + configName);
   // Nothing is taken before all is known to fit. An adapter without a value head brings one that has learned nothing.

@@ -10,7 +10,7 @@
 
 #include "format/tasks.h"
 #include "format/tensor_names.h"
-#include "runtime/adapter/private_lora.h"
+#include "runtime/adapter/kinds.h"
 #include "runtime/bundle/bundle.h"
 #include "runtime/core/decimal.h"
 #include "runtime/core/json.h"
@@ -177,8 +177,8 @@ Status checkAdapterConfig(const std::string &text, const format::Bundle &bundle)
                                       "an adapter of the same base model");
   if (Status status = checkTargetParameters(targetParametersOf(text), bundle); !status.ok())
     return status;
-  const char *option = isPrivateLora(bundle) ? "--rank-down" : "--lora-rank";
-  if (Status status = checkNumber(config, "r", option, bundle.model().lora().rank()); !status.ok())
+  const std::string option = std::string("--") + kindOf(bundle).options[0];
+  if (Status status = checkNumber(config, "r", option.c_str(), bundle.model().lora().rank()); !status.ok())
     return status;
   return checkNumber(config, "lora_alpha", "--lora-alpha", decimalOf(bundle.model().lora().alpha()));
 }

@@ -2,6 +2,7 @@
 #include "runtime/bundle/programs.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace mebp {
 
@@ -21,9 +22,13 @@ int32_t gradientProgramOf(const format::Block &block) {
 
 std::vector<int32_t> gradientProgramsOf(const format::Block &block) {
   std::vector<int32_t> numbers;
-  for (std::string_view name : {format::objectiveProgram, format::backwardProgram, format::adaptBackwardProgram})
+  auto add = [&](std::string_view name) {
     if (int32_t number = programOf(block, name); number != noProgram)
       numbers.push_back(number);
+  };
+  add(format::objectiveProgram);
+  for (size_t i = std::size(format::forwardPrograms); i-- > 0;)
+    add(format::forwardPrograms[i].backward);
   return numbers;
 }
 

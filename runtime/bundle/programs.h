@@ -21,8 +21,7 @@ struct KnownProgram {
   bool givesGradients;        // and cotangents
   bool givesLogProbabilities; // and the entropy
   bool givesLogits;
-  bool generates = false;      // run by generation, and by nothing else
-  bool addsCotangents = false; // to those of the block's input, which another of its programs has given
+  bool generates = false; // run by generation, and by nothing else
 };
 inline constexpr KnownProgram knownPrograms[] = {
     {format::forwardProgram, false, true, false, false, false},
@@ -35,7 +34,7 @@ inline constexpr KnownProgram knownPrograms[] = {
     {format::compressProgram, false, false, false, false, false},
     {format::adaptProgram, false, false, false, false, false},
     {format::adaptBackwardProgram, false, false, true, false, false},
-    {format::compressBackwardProgram, false, false, true, false, false, false, true},
+    {format::compressBackwardProgram, false, false, true, false, false},
     {format::decodeProgram, false, false, false, false, false, true},
     {format::decodeCompressProgram, false, false, false, false, false, true},
     {format::decodeAdaptProgram, false, false, false, false, false, true},

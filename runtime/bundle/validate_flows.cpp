@@ -34,7 +34,7 @@ private:
       if (input.kind() != Port::FLOW)
         continue;
       bool back = isCotangent(input);
-      if (back && use.addsCotangents) {
+      if (back && format::addsCotangents(use.name)) {
         if (Status status = checkAdded(index, program, input); !status.ok())
           return status;
         continue;

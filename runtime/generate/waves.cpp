@@ -7,9 +7,10 @@
 //
 // 1. The device has the first wave's hidden state, asks for both waves, and sends it. Then that of the second one.
 // 2. Both halves walk the server's blocks. At each they run first the one wave's programs and then the other's, with
-//    compress of the next block behind them, whose result crosses meanwhile.
+//    the first one of the next block behind them, whose result crosses meanwhile.
 // 3. The device takes the results: of the first wave none where the head comes next.
 #include <algorithm>
+#include <iterator>
 
 #include "runtime/generate/generation.h"
 
@@ -17,8 +18,8 @@ namespace mebp {
 
 using format::FrameKind;
 
-static constexpr auto &compress = format::forwardPrograms[0], &adapt = format::forwardPrograms[1],
-                      &forward = format::forwardPrograms[2];
+// What a block begins with, whose result crosses while the other wave is computed.
+static constexpr auto &opening = format::forwardPrograms[0];
 
 // Blocks that are all a device's.
 static Status decodeHere(uint32_t begin, uint32_t end, Blocks &blocks, LiveShape live, uint32_t position) {
@@ -65,18 +66,18 @@ Status Generation::crossInWaves(uint32_t first, uint32_t count) {
     if (status.ok())
       status = blocks.enterForward(exchange.first(), live[wave]);
     if (status.ok())
-      status = blocks.runForward(compress, exchange.first(), live[wave], position[wave], true);
+      status = blocks.runForward(opening, exchange.first(), live[wave], position[wave], true);
     if (!status.ok())
       return status;
   }
   for (uint32_t block = exchange.first(); block < exchange.end(); ++block)
     for (uint32_t wave : {0, 1}) {
       Blocks &blocks = waves[wave].blocks;
-      Status status = blocks.runForward(adapt, block, live[wave], position[wave], true);
-      if (status.ok())
-        status = blocks.runForward(forward, block, live[wave], position[wave], true);
+      Status status;
+      for (const auto *next = &opening + 1; status.ok() && next != std::end(format::forwardPrograms); ++next)
+        status = blocks.runForward(*next, block, live[wave], position[wave], true);
       if (status.ok() && block + 1 < exchange.end())
-        status = blocks.runForward(compress, block + 1, live[wave], position[wave], true);
+        status = blocks.runForward(opening, block + 1, live[wave], position[wave], true);
       if (!status.ok())
         return status;
     }

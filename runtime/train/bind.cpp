@@ -14,7 +14,7 @@ public:
       : memory(memory), number(block), block(memory.bundle.content().blocks(static_cast<int>(block))), use(use) {}
 
   Binding input(const Port &port) {
-    return isCotangent(port) ? cotangent(use.addsCotangents ? number - 1 : number, port) : bind(port);
+    return isCotangent(port) ? cotangent(format::addsCotangents(use.name) ? number - 1 : number, port) : bind(port);
   }
   Binding output(const Port &port) {
     if (isCotangent(port))

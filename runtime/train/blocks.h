@@ -76,7 +76,8 @@ private:
   Status ask(uint32_t block, LiveShape live, uint32_t position, bool generates);
   Status enterBackward(uint32_t block, LiveShape live);
   Status leaveBackward(uint32_t block, LiveShape live);
-  Status runPassing(uint32_t block, std::string_view program, LiveShape live, uint32_t position);
+  Status runPassing(const format::ForwardProgram &passing, std::string_view name, uint32_t block, LiveShape live,
+                    uint32_t position);
   Status runForwards(uint32_t block, LiveShape live, uint32_t position, bool generates);
   Status runBackwards(uint32_t block, LiveShape live);
   uint64_t topRows(LiveShape live) const;

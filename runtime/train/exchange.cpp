@@ -151,45 +151,35 @@ static Status notFinite(Stage stage, const format::Bundle &bundle, uint32_t bloc
                  bundle.blocks(static_cast<int>(block)).name().c_str());
 }
 
-// Which programs give what, and which take it.
-static Stage stageOf(bool cotangents, bool isAdapted) {
-  if (cotangents)
-    return isAdapted ? Stage::AdaptedCotangent : Stage::CompressedCotangent;
-  return isAdapted ? Stage::Adapted : Stage::Compressed;
+static bool isOf(Stage stage, const Port &port) {
+  return port.kind() == Port::REMOTE && format::isCotangent(port.name()) == format::isCotangent(stage);
 }
 
-Status Exchange::sendPorts(const format::Program &program, uint32_t block, uint64_t rows,
+Status Exchange::sendPorts(Stage stage, const format::Program &program, uint32_t block, uint64_t rows,
                            const ExchangeMemory &memory) {
   unsigned char *body = stream.body();
   uint64_t bytes = 0;
-  bool cotangents = false;
   for (const Port &port : program.outputs()) {
-    if (port.kind() != Port::REMOTE)
+    if (!isOf(stage, port))
       continue;
-    cotangents = format::isCotangent(port.name());
     const uint64_t size = rows * rowBytesOf(valueOf(program, port));
     std::memcpy(body + bytes, memory.remote.at(block, port), size);
     bytes += size;
   }
-  // A server gives u and takes v, a device the other way.
-  return send(stageOf(cotangents, isDevice() != cotangents), block, rows, bytes);
+  return send(stage, block, rows, bytes);
 }
 
-Status Exchange::receivePorts(const format::Program &program, uint32_t block, uint64_t rows,
-                              const ExchangeMemory &memory, bool cotangents) {
-  auto isOurs = [&](const Port &port) {
-    return port.kind() == Port::REMOTE && format::isCotangent(port.name()) == cotangents;
-  };
+Status Exchange::receivePorts(Stage stage, const format::Program &program, uint32_t block, uint64_t rows,
+                              const ExchangeMemory &memory) {
   uint64_t bytes = 0;
   for (const Port &port : program.inputs())
-    if (isOurs(port))
+    if (isOf(stage, port))
       bytes += rows * rowBytesOf(valueOf(program, port));
-  const Stage stage = stageOf(cotangents, isDevice() == cotangents);
   if (Status status = receive(stage, block, rows, bytes); !status.ok())
     return status;
   const unsigned char *body = stream.received();
   for (const Port &port : program.inputs()) {
-    if (!isOurs(port))
+    if (!isOf(stage, port))
       continue;
     const format::Value &value = valueOf(program, port);
     const uint64_t size = rows * rowBytesOf(value);

@@ -60,10 +60,11 @@ public:
   Status awaitCommand(Command &out);
   Status sendError(const std::string &line);
 
-  // Of `program`, REMOTE ports: what it gives, or takes. Cotangents or what goes forward.
-  Status sendPorts(const format::Program &program, uint32_t block, uint64_t rows, const ExchangeMemory &memory);
-  Status receivePorts(const format::Program &program, uint32_t block, uint64_t rows, const ExchangeMemory &memory,
-                      bool cotangents);
+  // Of `program`, REMOTE ports: what it gives, or takes. Those of cotangents, or the others, as the stage has it.
+  Status sendPorts(format::Stage stage, const format::Program &program, uint32_t block, uint64_t rows,
+                   const ExchangeMemory &memory);
+  Status receivePorts(format::Stage stage, const format::Program &program, uint32_t block, uint64_t rows,
+                      const ExchangeMemory &memory);
   // Rows of the flows behind a block, or of their cotangents; all, or of the selection.
   Status sendFlows(uint32_t giver, uint64_t rows, const ExchangeMemory &memory, bool cotangents);
   Status receiveFlows(uint32_t giver, uint64_t rows, const ExchangeMemory &memory, bool cotangents);

@@ -88,31 +88,33 @@ static bool hasRemote(const Ports &ports, bool cotangents) {
 }
 
 // With what it takes from the other half before, and what it gives that one behind.
-Status Blocks::runPassing(uint32_t block, std::string_view name, LiveShape live, uint32_t position) {
+Status Blocks::runPassing(const format::ForwardProgram &passing, std::string_view name, uint32_t block, LiveShape live,
+                          uint32_t position) {
   const BoundProgram &bound = of(block, name);
   if (!exchange || !exchange->isServed(block))
     return run(bound, live, position);
   const format::Program &program = bundle->programs(bound.program);
   const bool isBackward = bound.use->givesGradients;
   if (hasRemote(program.inputs(), isBackward))
-    if (Status status = exchange->receivePorts(program, block, live.rows(), {*checkpoints, *remote}, isBackward);
+    if (Status status =
+            exchange->receivePorts(passing.taken(isBackward), program, block, live.rows(), {*checkpoints, *remote});
         !status.ok())
       return status;
   if (Status status = run(bound, live, position); !status.ok())
     return status;
-  // The first block's cotangents of u would be of use to nobody.
+  // What leads to the first block's input alone would be of use to nobody.
   const bool isOfInput = isBackward && exchange->isDevice();
   if (!hasRemote(program.outputs(), isBackward) || (isOfInput && !exchange->needsInput(block)))
     return Status();
   if (Status status = wait(); !status.ok())
     return status;
-  return exchange->sendPorts(program, block, live.rows(), {*checkpoints, *remote});
+  return exchange->sendPorts(passing.given(isBackward), program, block, live.rows(), {*checkpoints, *remote});
 }
 
 Status Blocks::runForward(const format::ForwardProgram &program, uint32_t block, LiveShape live, uint32_t position,
                           bool generates) {
   const std::string_view name = generates ? program.decode : program.name;
-  return has(block, name) ? runPassing(block, name, live, position) : Status();
+  return has(block, name) ? runPassing(program, name, block, live, position) : Status();
 }
 
 Status Blocks::runForwards(uint32_t block, LiveShape live, uint32_t position, bool generates) {
@@ -131,11 +133,10 @@ Status Blocks::runBackwards(uint32_t block, LiveShape live) {
     return status;
   for (const format::ForwardProgram *program = std::end(format::forwardPrograms);
        program-- != std::begin(format::forwardPrograms);) {
-    const bool isUseless =
-        program->backward == format::compressBackwardProgram && exchange && !exchange->needsInput(block);
+    const bool isUseless = program->addsCotangents && exchange && !exchange->needsInput(block);
     if (!has(block, program->backward) || isUseless)
       continue;
-    if (Status status = runPassing(block, program->backward, live, 0); !status.ok())
+    if (Status status = runPassing(*program, program->backward, block, live, 0); !status.ok())
       return status;
   }
   return leaveBackward(block, live);

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 import mebp
 from mebp.extension import load_runtime
 from mebp.inspect import inspect
-from mebp.private_lora import factors_of
+from mebp.remote_adapters import factors_of
 from mebp.tools import find_tool
 from mebp.verification.comparison import relative_error
 from mebp.verification.inputs import randomise_adapter

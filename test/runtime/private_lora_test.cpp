@@ -7,6 +7,7 @@
 
 #include "format/half.h"
 #include "format/random.h"
+#include "runtime/adapter/kinds.h"
 #include "support/handles.h"
 #include "support/private_model.h"
 
@@ -44,6 +45,17 @@ TEST(PrivateLora, StepsAndGivesGradients) {
   ASSERT_EQ(mebp_session_step(session.handle, ids.data(), ids.data(), 2, 5, &result, nullptr), MEBP_OK);
   EXPECT_GT(result.grad_norm, 0);
   EXPECT_NE(trainablesOf(bundle.handle, session.handle), before);
+}
+
+TEST(AdapterKinds, EachIsKnownByItsKeysAndWrittenAsLora) {
+  for (const format::AdapterTraits &traits : format::adapters) {
+    format::Bundle bundle;
+    bundle.add_trainables()->set_name("classifier.weight");
+    bundle.add_trainables()->set_name(format::factorOf("model.layers.0.proj", traits.trained));
+    EXPECT_STREQ(kindOf(bundle).name, traits.name);
+    EXPECT_EQ(loraFormOf(bundle) != nullptr, traits.isRemote) << traits.name;
+  }
+  EXPECT_STREQ(kindOf(format::Bundle()).name, "lora");
 }
 
 TEST(PrivateLora, RefusesEachDamageByName) {

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 import mebp
 from mebp.expert_adapters import adapted_parameters
 from mebp.inspect import inspect
-from mebp.private_lora import factors_of
+from mebp.remote_adapters import factors_of
 from mebp.verification.comparison import Comparison, Errors, Gradients
 from mebp.verification.reference import Reference
 from support.exports import export

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.h"
 
+#include "format/adapters.h"
 #include "format/byte_size.h"
 #include "format/folders.h"
 #include "format/optimizers.h"
@@ -30,7 +31,7 @@ struct OptionError : std::runtime_error {
 /// What is written as text and meant as something else.
 struct Texts {
   std::string precision, weights, embeddingWeights, memoryBudget, maxSequenceFor, residentLimit, spill, emit;
-  std::string train = "lora", adapter = "lora", splitLayers, split, wire, objective = "sft";
+  std::string train = "lora", splitLayers, split, wire, objective = "sft";
   bool accumulates = false;
 };
 
@@ -66,25 +67,26 @@ Spill readSpill(const std::string &name, const Training &training, bool isChosen
 }
 
 /// "0-7", or one number.
-void readLayers(const std::string &text, PrivateLora &out) {
+LayerRange readLayers(const std::string &text) {
   std::istringstream stream(text);
+  LayerRange layers;
   char dash = 0;
-  bool isRead = static_cast<bool>(stream >> out.firstLayer);
-  out.lastLayer = out.firstLayer;
+  bool isRead = static_cast<bool>(stream >> layers.first);
+  layers.last = layers.first;
   if (isRead && stream >> dash)
-    isRead = dash == '-' && static_cast<bool>(stream >> out.lastLayer);
-  if (!isRead || !(stream >> std::ws).eof() || out.firstLayer < 0 || out.lastLayer < out.firstLayer)
+    isRead = dash == '-' && static_cast<bool>(stream >> layers.last);
+  if (!isRead || !(stream >> std::ws).eof() || layers.first < 0 || layers.last < layers.first)
     throw OptionError("--split-layers " + text + ": give the numbers of the first and the last layer, such as 0-7");
+  return layers;
 }
 
 void readTexts(const Texts &texts, Compilation &out) {
-  auto &[shape, lora, privateLora, split, full, galore, head, routerLoss, storage, schedule, training, generation] =
+  auto &[shape, lora, adapters, split, full, galore, head, routerLoss, storage, schedule, training, generation] =
       out.options;
   full.isChosen = texts.train == "full";
-  privateLora.isChosen = texts.adapter == "private-lora";
   split.isChosen = !texts.split.empty();
   if (!texts.splitLayers.empty())
-    readLayers(texts.splitLayers, privateLora);
+    adapters.layers = readLayers(texts.splitLayers);
   if (!texts.memoryBudget.empty()) {
     training.budget = readSize("--memory-budget", texts.memoryBudget);
     out.budgetOption = "--memory-budget " + texts.memoryBudget;
@@ -120,16 +122,42 @@ void readTexts(const Texts &texts, Compilation &out) {
 /// Options that would be ignored beside the others, or that contradict them.
 struct Refusal {
   bool holds; // with what the others say
-  std::vector<const char *> options;
+  std::vector<std::string> options;
   std::string says; // behind an option's name: what is wrong, and what to do
 };
+
+/// "--rank-down and --rank-up".
+std::string listRanks(const format::AdapterTraits &adapter) {
+  std::string list;
+  for (size_t i = 0; i < adapter.ranks; ++i)
+    list += std::string(i ? " and --" : "--") + adapter.options[i];
+  return list;
+}
+
+/// Of options that other adapters take.
+std::vector<Refusal> listOthers(const format::AdapterTraits &chosen) {
+  std::vector<Refusal> refusals;
+  for (const format::AdapterTraits &other : format::adapters)
+    for (const char *option : other.options)
+      if (option && !chosen.takes(option)) {
+        const bool isUsual = format::adapters[0].takes(option);
+        refusals.push_back({true,
+                            {std::string("--") + option},
+                            std::string(": is not for --adapter ") + chosen.name +
+                                (isUsual ? "; give " + listRanks(chosen)
+                                         : "; leave it out, or give --adapter " + format::listAdapters(option))});
+      }
+  return refusals;
+}
 
 std::vector<Refusal> listRefusals(const CLI::App &app, const Texts &texts, const Options &options) {
   const Training &training = options.training;
   const std::string &optimizer = training.optimizer, &objective = texts.objective, &device = training.device;
-  const bool isFull = options.full.isChosen, isPrivate = options.privateLora.isChosen, splits = options.split.isChosen;
+  const format::AdapterTraits &adapter = *format::findAdapter(options.adapters.kind);
+  const std::string kind = adapter.name, remotes = format::listAdapters();
+  const bool isFull = options.full.isChosen, isRemote = adapter.isRemote, splits = options.split.isChosen;
   const bool hasGradients = !isForwardOnly(optimizer), isProjected = projectsGradients(optimizer);
-  return {
+  std::vector<Refusal> refusals = {
       {format::findDevice(std::string_view(device))->placesValues,
        {"--resident-limit", "--threads"},
        ": is not for --device " + device + "; leave it out"},
@@ -145,25 +173,19 @@ std::vector<Refusal> listRefusals(const CLI::App &app, const Texts &texts, const
        {"--objective"},
        " " + objective + ": sums whole gradients, which --optimizer " + optimizer +
            " does not have; give another optimizer"},
-      {!isPrivate,
+      {texts.split != kind,
        {"--split"},
-       " private-lora: needs adapters whose trained factor stays on the device; give --adapter private-lora"},
-      {isPrivate && isFull, {"--adapter"}, " private-lora: is not for --train full; leave one of them out"},
-      {isPrivate,
-       {"--lora-rank", "--lora-alpha"},
-       ": is not for --adapter private-lora; give --rank-down and --rank-up"},
-      {!isPrivate, {"--wire"}, ": is of what crosses between a device and a server; give --adapter private-lora"},
+       " " + texts.split + ": needs adapters whose trained factor stays on the device; give --adapter " + texts.split},
+      {isRemote && isFull, {"--adapter"}, " " + kind + ": is not for --train full; leave one of them out"},
+      {!isRemote, {"--wire"}, ": is of what crosses between a device and a server; give --adapter " + remotes},
       {!splits && app.get_option("--wire")->count() == 0,
        {"--device-first", "--device-last"},
-       ": says what --split keeps on the device; give --split private-lora"},
+       ": says what --split keeps on the device; give --split " + remotes},
       {splits,
        {"--memory-budget", "--max-seq-for", "--spill", "--checkpoint-spacing", "--plan-json", "--frontier"},
        ": is not for --split, whose halves have a plan each; leave it out"},
       {splits, {"--packing"}, ": is not for --split, whose server does not know where samples start; leave it out"},
       {splits, {"--router-aux-loss-coef"}, ": is not for --split, whose server knows of no loss; leave it out"},
-      {!isPrivate,
-       {"--rank-down", "--rank-up", "--share-a", "--split-layers"},
-       ": is not for --adapter lora; leave it out, or give --adapter private-lora"},
       {isProjected && !isFull,
        {"--optimizer"},
        " " + optimizer + ": is not for --train lora; give --train full, or another optimizer"},
@@ -176,16 +198,18 @@ std::vector<Refusal> listRefusals(const CLI::App &app, const Texts &texts, const
       {objective != "ppo",
        {"--value-adapter"},
        ": is not for --objective " + objective + "; leave it out, or give --objective ppo"},
-      {isFull || isPrivate,
+      {isFull || isRemote,
        {"--value-head"},
-       std::string(": is not for ") + (isFull ? "--train full" : "--adapter private-lora") +
-           "; leave it out, or train LoRA"},
+       ": is not for " + (isFull ? "--train full" : "--adapter " + kind) + "; leave it out, or train LoRA"},
   };
+  const std::vector<Refusal> others = listOthers(adapter);
+  refusals.insert(refusals.end(), others.begin(), others.end());
+  return refusals;
 }
 
 void refuseIgnored(const CLI::App &app, const Texts &texts, const Options &options) {
   for (const Refusal &refusal : listRefusals(app, texts, options))
-    for (const char *option : refusal.options)
+    for (const std::string &option : refusal.options)
       if (refusal.holds && app.get_option(option)->count() > 0)
         throw OptionError(option + refusal.says);
 }
@@ -213,6 +237,23 @@ void refuseChoices(const CLI::App &app, const std::string &text) {
       throw OptionError("--" + option->get_single_name() + ": " + text + " was planned with its own; leave it out");
 }
 
+std::vector<std::string> listKinds(bool remoteOnly) {
+  std::vector<std::string> kinds;
+  for (const format::AdapterTraits &adapter : format::adapters)
+    if (adapter.isRemote || !remoteOnly)
+      kinds.emplace_back(adapter.name);
+  return kinds;
+}
+
+std::string describeAdapters() {
+  std::string text = format::adapters[0].name;
+  for (const format::AdapterTraits &adapter : format::adapters)
+    if (adapter.isRemote)
+      text += std::string(", or ") + adapter.name + ": " + adapter.formula + ", whose " + adapter.symbol +
+              " alone is trained and may be on another machine than the layers";
+  return text;
+}
+
 constexpr bool endsIn(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
@@ -230,7 +271,7 @@ template <typename Value> CLI::Option *addShared(CLI::App &app, const std::strin
 } // namespace
 
 std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
-  auto &[shape, lora, privateLora, split, full, galore, head, routerLoss, storage, schedule, training, generation] =
+  auto &[shape, lora, adapters, split, full, galore, head, routerLoss, storage, schedule, training, generation] =
       out.options;
   training.threads = 0; // this machine's
   Texts texts;
@@ -265,19 +306,22 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   addShared(app, "lora-alpha", lora.alpha)->capture_default_str();
   addShared(app, "lora-targets", lora.targets)->delimiter(',')->capture_default_str();
   app.option_defaults()->group("Private LoRA, and a model on two machines");
-  app.add_option("--adapter", texts.adapter,
-                 "lora, or private-lora: B M A with random B and A, whose M alone is trained and may be on another "
-                 "machine than the layers")
-      ->check(CLI::IsMember({"lora", "private-lora"}))
+  app.add_option("--adapter", adapters.kind, describeAdapters())
+      ->check(CLI::IsMember(listKinds(false)))
       ->capture_default_str();
-  addShared(app, "rank-down", privateLora.rankDown)->capture_default_str();
-  addShared(app, "rank-up", privateLora.rankUp)->capture_default_str();
-  addShared(app, "share-a", privateLora.shareA);
-  addShared(app, "split-layers", texts.splitLayers);
+  Adapters::visit(adapters, [&](const char *name, auto &value) {
+    if constexpr (std::is_same_v<decltype(value), LayerRange &>)
+      addShared(app, name, texts.splitLayers);
+    else if constexpr (std::is_same_v<decltype(value), bool &>)
+      addShared(app, name, value);
+    else
+      addShared(app, name, value)->capture_default_str();
+  });
   app.add_option("--split", texts.split,
-                 "private-lora: write two bundles, NAME.edge.mebp for the device with the text and the adapter, and "
-                 "NAME.cloud.mebp for the server with the layers")
-      ->check(CLI::IsMember({"private-lora"}));
+                 format::listAdapters() +
+                     ": write two bundles, NAME.edge.mebp for the device with the text and the adapter, and "
+                     "NAME.cloud.mebp for the server with the layers")
+      ->check(CLI::IsMember(listKinds(true)));
   app.add_option("--device-first", split.deviceFirst, "with --split, how many first layers stay on the device")
       ->check(CLI::Range(0, 1 << 16))
       ->capture_default_str();
@@ -382,8 +426,8 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
       refuseChoices(app, out.input);
     readTexts(texts, out);
     refuseIgnored(app, texts, out.options);
-    if (privateLora.isChosen && app.get_option("--lora-targets")->count() == 0)
-      lora.targets = PrivateLora::usualTargets();
+    if (app.get_option("--lora-targets")->count() == 0)
+      lora.targets = CLI::detail::split(format::findAdapter(adapters.kind)->targets, ',');
     refuseValues(out.options);
     if (checksOptions)
       return 0;

@@ -11,6 +11,7 @@ from mebp.compile_options import AUTO, CompileOptions, compile_option_kinds, fla
 from mebp.compiler import check_options
 from mebp.data.splits import find_splits
 from mebp.errors import Error
+from mebp.remote_adapters import listed_kinds
 from mebp.session_options import optimizer_option_kinds, takes_losses
 from mebp.tasks import CAUSAL, FILL_MASK
 from mebp.training.interrupts import ended_by_signals
@@ -60,7 +61,7 @@ class Request:
         if options.get("connect") and not is_bundle(options["bundle"]):
             raise Error(
                 f"--connect is for a device's half of a model, and {options['bundle']} is not compiled; split it first "
-                "with mebpc --split private-lora"
+                f"with mebpc --split {listed_kinds()}"
             )
         if options["data"].is_dir():
             options = {**find_splits(options["data"]), **{name: options[name] for name in options if name != "data"}}

@@ -4,7 +4,7 @@
 inputs      the tokens and the adapter that they are computed on
 model       the transformers model that was exported
 reference   that model with the bundle's weights and adapter
-private_lora  PrivateLoRA in torch
+remote_adapters  those between a frozen A and B, in torch
 projection  what a bundle that projects its gradients makes of whole ones
 comparison  how far both are from float64, and how far they may be
 files       whether the bundle's files are whole
@@ -63,7 +63,7 @@ def verify(
     from mebp.expert_adapters import adapted_parameters, unreached
     from mebp.exporter.quiet import quiet
     from mebp.inspect import inspect
-    from mebp.private_lora import factors_of
+    from mebp.remote_adapters import factors_of
     from mebp.session import Session
     from mebp.verification.comparison import Comparison, Errors, Gradients
     from mebp.verification.inputs import random_batch, randomise_adapter

@@ -4,6 +4,7 @@
 import numpy as np
 
 from mebp.arrays import IGNORED_LABEL
+from mebp.remote_adapters import kind_of
 from mebp.session import Session
 from mebp.tasks import CAUSAL, CLASSIFY
 
@@ -26,13 +27,13 @@ def random_batch(
 
 
 def randomise_adapter(session: Session, seed: int = 0, scale: float = 0.05) -> None:
-    """B, M and a value head are zero at first, which would leave other gradients zero. What the model itself begins
-    with stays."""
+    """B, what lies between A and B, and a value head are zero at first, which would leave other gradients zero. What
+    the model itself begins with stays."""
     generator = np.random.default_rng(seed)
     session.set_trainables(
         {
             key: generator.normal(0, scale, values.shape).astype(np.float32)
-            if key.endswith((".lora_B.weight", ".lora_M.weight")) or key.startswith("value_head.")
+            if key.endswith(".lora_B.weight") or key.startswith("value_head.") or kind_of(key)
             else values
             for key, values in session.trainables().items()
         }

@@ -24,7 +24,7 @@ from transformers.utils import ModelOutput
 from mebp.arrays import IGNORED_LABEL
 from mebp.errors import Error
 from mebp.tasks import CAUSAL, CLASSIFY, task_of
-from mebp.verification.private_lora import add_private_lora
+from mebp.verification.remote_adapters import add_remote_adapters
 
 _LARGEST = torch.finfo(torch.float32).max
 
@@ -48,7 +48,7 @@ class Reference:
         """`weights` as session.base_weights(), `trainables` as session.trainables(); `model` itself is changed.
 
         attention: of transformers; None for sdpa where it computes all that the model's attention has.
-        factors: of adapters B M A, as mebp.private_lora.factors_of has them; else None.
+        factors: of adapters between a frozen A and B, as mebp.remote_adapters.factors_of has them; else None.
         parameters: of what PEFT adapts by target_parameters, as mebp.expert_adapters.adapted_parameters has them.
         router_loss: how much the loss has of the routers' (transformers' aux_loss).
         adapter_dtype: None for the model's own; PEFT keeps adapters of bfloat16 models in float32 by default.
@@ -77,7 +77,7 @@ class Reference:
             self._parameters = {name: own[name].requires_grad_() for name in trainables}
         elif factors:
             self.model = base
-            self._parameters = add_private_lora(base, factors, adapter_dtype or dtype)
+            self._parameters = add_remote_adapters(base, factors, trainables, adapter_dtype or dtype)
         else:
             adapters = {name: values for name, values in trainables.items() if name not in whole}
             self.model = add_adapter(base, adapters, alpha, adapter_dtype or dtype, parameters or {})
