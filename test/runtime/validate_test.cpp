@@ -85,10 +85,10 @@ TEST(Validate, RefusesEachDamageByName) {
          format::Program &layer = *b.mutable_programs(1);
          layer.mutable_values(static_cast<int>(layer.inputs(0).value()))->set_element(format::INT8);
        }},
-      {"'p' has the wrong element type",
+      {"'max' has the wrong element type",
        [](format::Bundle &b) {
-         auto p = static_cast<int>(kernelOf(b, 3, "log_probability_tile")->results(0));
-         b.mutable_programs(3)->mutable_values(p)->set_element(format::BF16);
+         auto max = static_cast<int>(kernelOf(b, 3, "log_probability_tile")->results(1));
+         b.mutable_programs(3)->mutable_values(max)->set_element(format::BF16);
        }},
       {"does not lie in weights.bin", [](format::Bundle &b) { b.mutable_weights(1)->set_data_offset(1u << 30); }},
       {"does not lie in weights.bin", [](format::Bundle &b) { b.mutable_weights(1)->set_data_offset(8); }},
