@@ -458,6 +458,22 @@ constexpr size_t slotCount(const Slot (&slots)[maximumSlots]) {
   return count;
 }
 
+// Whether it is y = f(x), element by element, and NAME_gradient its pullback, of x and dy: an activation that has no
+// parameters.
+constexpr bool isActivation(const KernelSignature &signature) {
+  constexpr std::string_view ending = "_gradient";
+  const std::string_view name = signature.name;
+  if (slotCount(signature.operands) != 1 || slotCount(signature.results) != 1)
+    return false;
+  for (const KernelSignature &other : kernelSignatures) {
+    const std::string_view pullback = other.name;
+    if (pullback.size() == name.size() + ending.size() && pullback.substr(0, name.size()) == name &&
+        pullback.substr(name.size()) == ending)
+      return slotCount(other.operands) == 2 && slotCount(other.results) == 1;
+  }
+  return false;
+}
+
 // The operand of that name, or noSlot.
 constexpr int findOperand(const KernelSignature &signature, std::string_view name) {
   for (size_t i = 0; i < slotCount(signature.operands); ++i)

@@ -7,18 +7,16 @@ using namespace mebp;
 using Kind = HostTensor::Kind;
 
 static FailureOr<HostTensor> readConstantNode(const OnnxNode &node) {
-  for (const onnx::Attribute &attribute : node.getProto().attribute()) {
-    if (attribute.name() == "value")
-      return node.getFile().readConstant(attribute.t());
-    if (attribute.name() == "value_float")
-      return HostTensor{Kind::Float, {}, {attribute.f()}};
-    if (attribute.name() == "value_int")
-      return HostTensor{Kind::Integer, {}, {static_cast<double>(attribute.i())}};
-    if (attribute.name() == "value_floats")
-      return HostTensor{Kind::Float, {attribute.floats_size()}, {attribute.floats().begin(), attribute.floats().end()}};
-    if (attribute.name() == "value_ints")
-      return HostTensor{Kind::Integer, {attribute.ints_size()}, {attribute.ints().begin(), attribute.ints().end()}};
-  }
+  if (const onnx::Attribute *value = node.find("value"))
+    return node.getFile().readConstant(value->t());
+  if (const onnx::Attribute *value = node.find("value_float"))
+    return HostTensor{Kind::Float, {}, {value->f()}};
+  if (const onnx::Attribute *value = node.find("value_int"))
+    return HostTensor{Kind::Integer, {}, {static_cast<double>(value->i())}};
+  if (const onnx::Attribute *value = node.find("value_floats"))
+    return HostTensor{Kind::Float, {value->floats_size()}, {value->floats().begin(), value->floats().end()}};
+  if (const onnx::Attribute *value = node.find("value_ints"))
+    return HostTensor{Kind::Integer, {value->ints_size()}, {value->ints().begin(), value->ints().end()}};
   return node.emitError() << "has no value that is read here; export without it";
 }
 

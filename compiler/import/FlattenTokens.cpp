@@ -6,6 +6,7 @@
 //  3. The argument and the result become [batch, sequence, features] of any batch and sequence; the nodes go.
 #include "compiler/import/FlattenTokens.h"
 #include "compiler/import/OnnxMatchers.h"
+#include "compiler/import/OnnxNode.h"
 #include "compiler/import/Passes.h"
 #include "dialects/nn/Locations.h"
 
@@ -122,30 +123,39 @@ LogicalResult TokenFlattener::storeWeightsOutByIn() {
   return success();
 }
 
+TokenFlattener::Method TokenFlattener::findMethod(StringRef op) {
+  return llvm::StringSwitch<Method>(op)
+      .Cases({"Reshape", "Transpose", "Expand"}, &TokenFlattener::flattenView)
+      .Case("Slice", &TokenFlattener::flattenSlice)
+      .Case("Concat", &TokenFlattener::flattenConcat)
+      .Case("Gather", &TokenFlattener::flattenGather)
+      .Case("Linear", &TokenFlattener::flattenLinear)
+      .Cases({"RMSNormalization", "LayerNormalization"}, &TokenFlattener::flattenNorm)
+      .Case("RotaryEmbedding", &TokenFlattener::flattenRotary)
+      .Case("Attention", &TokenFlattener::flattenAttention)
+      .Case("Route", &TokenFlattener::flattenRoute)
+      .Case("ExpertLinear", &TokenFlattener::flattenExpertLinear)
+      .Case("ExpertSum", &TokenFlattener::flattenExpertSum)
+      .Cases({"Swish", "Relu", "Gelu", "Softcap", "Tanh", "Clip", "Xielu"}, &TokenFlattener::flattenActivation)
+      .Case("Pow", &TokenFlattener::flattenSquare)
+      .Cases({"Add", "Mul", "Gated"}, &TokenFlattener::flattenBinary)
+      .Cases({"Div", "Neg"}, &TokenFlattener::flattenScaled)
+      .Default(nullptr);
+}
+
 LogicalResult TokenFlattener::flattenNode(nn::OnnxOp node) {
-  using Method = LogicalResult (TokenFlattener::*)(nn::OnnxOp);
-  Method method =
-      llvm::StringSwitch<Method>(node.getOpType())
-          .Cases({"Reshape", "Transpose", "Expand"}, &TokenFlattener::flattenView)
-          .Case("Slice", &TokenFlattener::flattenSlice)
-          .Case("Concat", &TokenFlattener::flattenConcat)
-          .Case("Gather", &TokenFlattener::flattenGather)
-          .Case("Linear", &TokenFlattener::flattenLinear)
-          .Cases({"RMSNormalization", "LayerNormalization"}, &TokenFlattener::flattenNorm)
-          .Case("RotaryEmbedding", &TokenFlattener::flattenRotary)
-          .Case("Attention", &TokenFlattener::flattenAttention)
-          .Case("Route", &TokenFlattener::flattenRoute)
-          .Case("ExpertLinear", &TokenFlattener::flattenExpertLinear)
-          .Case("ExpertSum", &TokenFlattener::flattenExpertSum)
-          .Cases({"Swish", "Relu", "Gelu", "Softcap", "Tanh", "Clip", "Xielu"}, &TokenFlattener::flattenActivation)
-          .Case("Pow", &TokenFlattener::flattenSquare)
-          .Cases({"Add", "Mul", "Gated"}, &TokenFlattener::flattenBinary)
-          .Cases({"Div", "Neg"}, &TokenFlattener::flattenScaled)
-          .Default(nullptr);
-  if (!method)
-    return emitUnsupported(node) << "it is not part of any norm, rotary embedding, activation, linear layer or causal "
-                                    "attention that is known";
-  return (this->*method)(node);
+  if (Method method = findMethod(node.getOpType()))
+    return (this->*method)(node);
+  SmallVector<StringRef> others;
+  for (auto each : main.getOps<nn::OnnxOp>())
+    if (StringRef op = each.getOpType(); op != node.getOpType() && !findMethod(op) && !llvm::is_contained(others, op))
+      others.push_back(op);
+  auto diagnostic = emitUnsupported(node)
+                    << "it is not part of any norm, rotary embedding, activation, linear layer or "
+                       "causal attention that is known";
+  if (!others.empty())
+    diagnostic << "; " << nameOthers(others);
+  return diagnostic;
 }
 
 LogicalResult TokenFlattener::flattenReturn(func::ReturnOp terminator) {

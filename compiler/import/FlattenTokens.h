@@ -25,6 +25,8 @@ private:
 
   mlir::LogicalResult flattenArgument();
   mlir::LogicalResult storeWeightsOutByIn();
+  using Method = mlir::LogicalResult (TokenFlattener::*)(nn::OnnxOp);
+  static Method findMethod(llvm::StringRef op);
   mlir::LogicalResult flattenNode(nn::OnnxOp node);
   mlir::LogicalResult flattenReturn(mlir::func::ReturnOp terminator);
   mlir::Value scaleInput(nn::ScaleOp scale);

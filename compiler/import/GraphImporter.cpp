@@ -149,12 +149,40 @@ LogicalResult GraphImporter::importNode(const OnnxNode &node) {
   } else if (failed(importOp(node, *inputs))) {
     return failure();
   }
+  if (const onnx::Attribute *ignored = node.findIgnored())
+    return node.emitError() << "has an attribute '" << ignored->name()
+                            << "', which is not supported; export without it";
   for (const std::string &output : node.getProto().output())
     if (failed(checkShape(node, output)))
       return failure();
   for (const std::string &input : node.getProto().input())
     release(input);
   return success();
+}
+
+LogicalResult GraphImporter::refuse(const OnnxNode &node) {
+  llvm::StringSet<> unknown; // the results of this node, and what is computed of them
+  auto isActivation = [&](StringRef name) {
+    auto found = entries.find(name);
+    return unknown.contains(name) || (found != entries.end() && (found->second.value || found->second.isParameter ||
+                                                                 !found->second.parts.empty()));
+  };
+  SmallVector<StringRef> others;
+  bool isReached = false;
+  for (const onnx::Node &each : file.getGraph().node()) {
+    StringRef op = each.op_type();
+    isReached |= &each == &node.getProto();
+    if (!isReached || op == "Shape" || op == "Size" || llvm::none_of(each.input(), isActivation))
+      continue;
+    for (const std::string &output : each.output())
+      unknown.insert(output);
+    if (op != node.getOp() && !findMethod(op) && !llvm::is_contained(others, op))
+      others.push_back(op);
+  }
+  if (others.empty())
+    return node.emitError() << "is not supported; mebp cannot train a model that needs it yet";
+  return node.emitError() << "is not supported, " << nameOthers(others)
+                          << " further on; mebp cannot train a model that needs them yet";
 }
 
 LogicalResult GraphImporter::count(const OnnxNode &node, ArrayRef<const HostTensor *> inputs,

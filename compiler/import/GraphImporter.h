@@ -33,6 +33,8 @@ private:
   mlir::LogicalResult bindInput(const onnx::ValueInfo &input);
   mlir::LogicalResult finish();
   mlir::LogicalResult importNode(const OnnxNode &node);
+  /// Of an op that no method takes: fails with a diagnostic that names every other such op of the graph, too.
+  mlir::LogicalResult refuse(const OnnxNode &node);
   /// Adds to what was evaluated; fails where a file asks for more than any model does.
   mlir::LogicalResult count(const OnnxNode &node, llvm::ArrayRef<const HostTensor *> inputs,
                             llvm::ArrayRef<HostTensor> results);
@@ -61,6 +63,8 @@ private:
                                    llvm::ArrayRef<int64_t> shape);
 
   // One kind of node each: ImportNodes.cpp.
+  using Method = mlir::LogicalResult (GraphImporter::*)(const OnnxNode &node, Entries &inputs);
+  static Method findMethod(llvm::StringRef op);
   mlir::LogicalResult importOp(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importShape(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importCast(const OnnxNode &node, Entries &inputs);

@@ -14,43 +14,43 @@ using namespace mebp;
 
 using Kind = HostTensor::Kind;
 
+GraphImporter::Method GraphImporter::findMethod(StringRef op) {
+  return llvm::StringSwitch<Method>(op)
+      .Cases({"Shape", "Size"}, &GraphImporter::importShape)
+      .Cases({"Identity", "Cast", "CastLike"}, &GraphImporter::importCast)
+      .Case("Dropout", &GraphImporter::importDropout)
+      .Cases({"Reshape", "Unsqueeze", "Squeeze", "Flatten"}, &GraphImporter::importView)
+      .Case("Transpose", &GraphImporter::importTranspose)
+      .Case("Slice", &GraphImporter::importSlice)
+      .Cases({"Split", "SplitToSequence"}, &GraphImporter::importSplit)
+      .Case("SequenceAt", &GraphImporter::importSequenceAt)
+      .Case("Expand", &GraphImporter::importExpand)
+      .Case("Concat", &GraphImporter::importConcat)
+      .Case("Gather", &GraphImporter::importGather)
+      .Case("GatherND", &GraphImporter::importGatherND)
+      .Case("ReduceMean", &GraphImporter::importReduceMean)
+      .Cases({"ReduceSum", "ReduceMax"}, &GraphImporter::importReduction)
+      .Case("TopK", &GraphImporter::importTopK)
+      .Cases({"GatherElements", "ScatterElements"}, &GraphImporter::importGatherElements)
+      .Case("MatMul", &GraphImporter::importMatMul)
+      .Case("Gemm", &GraphImporter::importGemm)
+      .Cases({"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min"}, &GraphImporter::importElementwise)
+      .Cases({"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Not"},
+             &GraphImporter::importElementwise)
+      .Cases({"Where", "IsNaN"}, &GraphImporter::importElementwise)
+      .Case("Clip", &GraphImporter::importClip)
+      .Cases({"Neg", "Abs", "Exp", "Log", "Sqrt", "Reciprocal"}, &GraphImporter::importElementwise)
+      .Cases({"Sigmoid", "Tanh", "Erf", "Relu", "Softplus"}, &GraphImporter::importElementwise)
+      .Cases({"Gelu", "Softmax", "LayerNormalization", "RMSNormalization"}, &GraphImporter::importLikeFirst)
+      .Cases({"RotaryEmbedding", "Attention"}, &GraphImporter::importLikeFirst)
+      .Default(nullptr);
+}
+
 LogicalResult GraphImporter::importOp(const OnnxNode &node, Entries &inputs) {
   if (inputs.empty() || !inputs[0])
     return node.emitMismatch();
-  using Method = LogicalResult (GraphImporter::*)(const OnnxNode &, Entries &);
-  Method method =
-      llvm::StringSwitch<Method>(node.getOp())
-          .Cases({"Shape", "Size"}, &GraphImporter::importShape)
-          .Cases({"Identity", "Cast", "CastLike"}, &GraphImporter::importCast)
-          .Case("Dropout", &GraphImporter::importDropout)
-          .Cases({"Reshape", "Unsqueeze", "Squeeze", "Flatten"}, &GraphImporter::importView)
-          .Case("Transpose", &GraphImporter::importTranspose)
-          .Case("Slice", &GraphImporter::importSlice)
-          .Cases({"Split", "SplitToSequence"}, &GraphImporter::importSplit)
-          .Case("SequenceAt", &GraphImporter::importSequenceAt)
-          .Case("Expand", &GraphImporter::importExpand)
-          .Case("Concat", &GraphImporter::importConcat)
-          .Case("Gather", &GraphImporter::importGather)
-          .Case("GatherND", &GraphImporter::importGatherND)
-          .Case("ReduceMean", &GraphImporter::importReduceMean)
-          .Cases({"ReduceSum", "ReduceMax"}, &GraphImporter::importReduction)
-          .Case("TopK", &GraphImporter::importTopK)
-          .Cases({"GatherElements", "ScatterElements"}, &GraphImporter::importGatherElements)
-          .Case("MatMul", &GraphImporter::importMatMul)
-          .Case("Gemm", &GraphImporter::importGemm)
-          .Cases({"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min"}, &GraphImporter::importElementwise)
-          .Cases({"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Not"},
-                 &GraphImporter::importElementwise)
-          .Cases({"Where", "IsNaN"}, &GraphImporter::importElementwise)
-          .Case("Clip", &GraphImporter::importClip)
-          .Cases({"Neg", "Abs", "Exp", "Log", "Sqrt", "Reciprocal"}, &GraphImporter::importElementwise)
-          .Cases({"Sigmoid", "Tanh", "Erf", "Relu", "Softplus"}, &GraphImporter::importElementwise)
-          .Cases({"Gelu", "Softmax", "LayerNormalization", "RMSNormalization"}, &GraphImporter::importLikeFirst)
-          .Cases({"RotaryEmbedding", "Attention"}, &GraphImporter::importLikeFirst)
-          .Default(nullptr);
-  if (!method)
-    return node.emitError() << "is not supported; mebp cannot train a model that needs it yet";
-  return (this->*method)(node, inputs);
+  Method method = findMethod(node.getOp());
+  return method ? (this->*method)(node, inputs) : refuse(node);
 }
 
 LogicalResult GraphImporter::importShape(const OnnxNode &node, Entries &inputs) {
@@ -433,11 +433,11 @@ LogicalResult GraphImporter::importGemm(const OnnxNode &node, Entries &inputs) {
   if (failed(getValues(node, inputs, values)))
     return failure();
   ArrayRef<int64_t> a = getType(*inputs[0]).getShape(), b = getType(*inputs[1]).getShape();
-  bool isTransposed = node.getInteger("transB", 0);
+  const bool isTransposed = node.getInteger("transB", 0), isFirstTransposed = node.getInteger("transA", 0);
+  const double alpha = node.getFloat("alpha", 1), beta = node.getFloat("beta", 1);
   if (a.size() != 2 || b.size() != 2 || a[1] != b[isTransposed ? 1 : 0])
     return node.emitMismatch();
-  if (node.getInteger("transA", 0) || node.getFloat("alpha", 1) != 1 ||
-      (inputs.size() == 3 && node.getFloat("beta", 1) != 1))
+  if (isFirstTransposed || alpha != 1 || (inputs.size() == 3 && beta != 1))
     return node.emitError() << "has transA, alpha or beta, which is not supported; export a plain linear layer";
   int64_t outputs = b[isTransposed ? 0 : 1];
   if (inputs.size() == 3 && getShape(*inputs[2]) != Extents{outputs})

@@ -3,6 +3,8 @@
 
 #include "dialects/nn/Locations.h"
 
+#include "llvm/ADT/StringExtras.h"
+
 using namespace mlir;
 using namespace mebp;
 
@@ -33,12 +35,27 @@ static Location makeLocation(const OnnxFile &file, const onnx::Node &node, int i
 }
 
 OnnxNode::OnnxNode(const OnnxFile &file, int index)
-    : file(file), proto(file.getGraph().node(index)), location(makeLocation(file, proto, index)) {}
+    : file(file), proto(file.getGraph().node(index)), location(makeLocation(file, proto, index)),
+      asked(proto.attribute_size()) {}
 
 const onnx::Attribute *OnnxNode::find(StringRef name) const {
-  for (const onnx::Attribute &attribute : proto.attribute())
-    if (attribute.name() == name)
-      return &attribute;
+  for (int index = 0; index < proto.attribute_size(); ++index)
+    if (proto.attribute(index).name() == name) {
+      asked.set(index);
+      return &proto.attribute(index);
+    }
+  return nullptr;
+}
+
+const onnx::Attribute *OnnxNode::findIgnored() const {
+  // They say how sums are rounded (ours are not), what to do with numbers that no f32 is, in which order equals come,
+  // and what results that nothing reads or axes that nobody gives would be.
+  constexpr StringRef withoutEffect[] = {"stash_type",  "softmax_precision",     "saturate",
+                                         "seed",        "qk_matmul_output_mode", "sorted",
+                                         "num_outputs", "noop_with_empty_axes"};
+  for (int index = 0; index < proto.attribute_size(); ++index)
+    if (!asked[index] && !llvm::is_contained(withoutEffect, proto.attribute(index).name()))
+      return &proto.attribute(index);
   return nullptr;
 }
 
@@ -69,4 +86,8 @@ InFlightDiagnostic OnnxNode::emitError() const {
 
 InFlightDiagnostic OnnxNode::emitMismatch() const {
   return emitError() << "has inputs or attributes that do not fit together; export the model again";
+}
+
+std::string mebp::nameOthers(ArrayRef<StringRef> ops) {
+  return (ops.size() == 1 ? "nor is '" : "nor are '") + llvm::join(ops, "', '") + "'";
 }

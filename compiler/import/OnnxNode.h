@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/import/OnnxFile.h"
+#include "llvm/ADT/SmallBitVector.h"
 
 namespace mebp {
 
@@ -23,6 +24,8 @@ public:
   /// Empty where there is no such attribute.
   llvm::SmallVector<int64_t> getIntegers(llvm::StringRef name) const;
   const onnx::Attribute *find(llvm::StringRef name) const;
+  /// An attribute that nothing above was asked for, though it may change the result; or null.
+  const onnx::Attribute *findIgnored() const;
 
   /// "model.onnx: node 'name': ONNX op 'Foo' ..."
   mlir::InFlightDiagnostic emitError() const;
@@ -33,6 +36,10 @@ private:
   const OnnxFile &file;
   const onnx::Node &proto;
   mlir::Location location;
+  mutable llvm::SmallBitVector asked; // of the attributes, those that were found
 };
+
+/// "nor are 'A', 'B'": of what is missing beside the op that is refused.
+std::string nameOthers(llvm::ArrayRef<llvm::StringRef> ops);
 
 } // namespace mebp

@@ -54,9 +54,12 @@ def NN_ReadParameterOp : Op<NN_Dialect, "read_parameter", [Pure, DeclareOpInterf
 def NN_OnnxOp : Op<NN_Dialect, "onnx", [Pure]> {
   let summary = "An ONNX node that is not an nn op yet";
   let description = [{
-    Exists between the import passes only, at the static shapes of the file, with ONNX's name and meaning; raising adds
-    `Linear` (x, weight, bias), `Gated` (gate, up), `Xielu` (x, alpha_p, alpha_n), and folds into RotaryEmbedding, Attention and RMSNormalization what
-    ONNX spells out around them. A node that is still there when import ends is an error that names it.
+    Exists between the import passes only, at the static shapes of the file, with ONNX's name and meaning. Raising adds
+    names of its own: `Linear` (x, weight, bias), `Swish` (x) {factor}, `Softcap` (x) {softcap}, `Xielu` (x, alpha_p,
+    alpha_n) {beta, epsilon}, `Gated` (gate, up) {activation, factor}, `Route` (logits, bias) with weights and ids,
+    `ExpertLinear` (x, weight, ids, bias) and `ExpertSum` (y, weights). It folds into RotaryEmbedding, Attention and
+    RMSNormalization what ONNX spells out around them. A node that is still there when import ends is an error that names
+    it.
   }];
   let arguments = (ins StrAttr:$op_type, Variadic<AnyType>:$inputs, OptionalAttr<DictionaryAttr>:$node_attributes);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);

@@ -19,31 +19,32 @@ constexpr bool isLinked(std::string_view name) {
   return false;
 }
 
-template <typename Kernel> struct NamedKernel {
+// Of a kernel that is not linked only the name is left: nothing refers to it, and the linker drops it.
+template <typename Kernel> struct NamedKernelOf {
+  constexpr NamedKernelOf(std::string_view name, Kernel kernel)
+      : name(name), kernel(isLinked(name) ? kernel : nullptr) {}
+
   std::string_view name; // of docs/kernels.md
-  Kernel kernel = nullptr;
+  Kernel kernel;
 };
 
-// A constant, with what is linked and nothing else: so nothing refers to the other kernels, and the linker drops them.
+// Of a constant array, which is as long as it has to be.
 template <typename Kernel> class KernelTableOf {
 public:
-  constexpr KernelTableOf(std::initializer_list<NamedKernel<Kernel>> kernels) {
-    for (const NamedKernel<Kernel> &each : kernels)
-      if (isLinked(each.name))
-        entries[count++] = each;
-  }
+  template <size_t count>
+  constexpr KernelTableOf(const NamedKernelOf<Kernel> (&kernels)[count]) : kernels(kernels), count(count) {}
 
   // Null where it is not there.
   constexpr Kernel find(std::string_view name) const {
     for (size_t i = 0; i < count; ++i)
-      if (entries[i].name == name)
-        return entries[i].kernel;
+      if (kernels[i].name == name)
+        return kernels[i].kernel;
     return nullptr;
   }
 
 private:
-  NamedKernel<Kernel> entries[16] = {};
-  size_t count = 0;
+  const NamedKernelOf<Kernel> *kernels;
+  size_t count;
 };
 
 // Null where no table has it.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "agreement.h"
+#include "runtime/backends/self_test/activations.h"
 
 using namespace mebp;
 using namespace mebp::self_test;
@@ -185,26 +186,14 @@ TEST(BackendKernels, ValuesOfAWidthOfTheirOwn) {
 }
 
 TEST(BackendKernels, Activations) {
-  for (const char *name : {"silu", "relu", "gelu"})
-    for (double approximation : {0, 1}) {
-      std::vector<Attribute> attributes = {{"approximation", approximation}};
-      if (name != std::string("gelu"))
-        attributes.clear();
-      expectAgreementInBoth({name, {rows(37)}, {rows(37)}, attributes});
-      std::string gradient = std::string(name) + "_gradient";
-      expectAgreementInBoth({gradient, {rows(37), rows(37)}, {rows(37)}, attributes});
-    }
-  expectAgreementInBoth({"softcap", {rows(37)}, {rows(37)}, {{"softcap", 0.8}}});
-  expectAgreementInBoth({"softcap_gradient", {rows(37), rows(37)}, {rows(37)}, {{"softcap", 0.8}}});
-  for (const std::vector<Attribute> &bounds :
-       {std::vector<Attribute>{{"lower", -0.3}}, {{"upper", 0.5}}, {{"lower", -0.75}, {"upper", 0.5}}}) {
-    expectAgreementInBoth({"clamp", {rows(37)}, {rows(37)}, bounds});
-    expectAgreementInBoth({"clamp_gradient", {rows(37), rows(37)}, {rows(37)}, bounds});
+  for (const TriedActivation &each : listActivations()) {
+    expectAgreementInBoth({each.kernel, {rows(37)}, {rows(37)}, each.attributes});
+    expectAgreementInBoth({each.gradient(), {rows(37), rows(37)}, {rows(37)}, each.attributes});
   }
   const std::vector<Attribute> bend = {{"beta", 0.5}, {"epsilon", -1e-6}};
   expectAgreementInBoth({"xielu", {rows(37), {1, 1}, {1, 1}}, {rows(37)}, bend});
   expectAgreementInBoth({"xielu_gradient", {rows(37), rows(37), {1, 1}, {1, 1}}, {rows(37)}, bend});
-  for (const char *activation : {"silu", "gelu", "gelu_tanh", "sigmoid"}) {
+  for (const char *activation : gates) {
     std::vector<Attribute> attributes = {{"activation", 0, {}, activation}};
     expectAgreementInBoth({"gated", {rows(37), rows(37)}, {rows(37)}, attributes});
     expectAgreementInBoth({"gated_gradient", {rows(37), rows(37), rows(37)}, {rows(37), rows(37)}, attributes});

@@ -10,7 +10,11 @@ import pytest
 import torch
 
 import mebp
+from mebp.data.dataset import rows_of_step
+from mebp.data.preferences import load_preferences
 from mebp.inspect import inspect
+from mebp.objectives.pair_losses import LOSS_TYPES
+from mebp.objectives.pairs import DPOOptions
 from mebp.tokenizer import Tokenizer
 from mebp.training.log import Record, read_log
 from mebp.training.objectives import make_objective
@@ -18,7 +22,7 @@ from mebp.training.objectives.pair_ways import DEFERRED, INTERLEAVED, SCORED_FIR
 from mebp.training.options import TrainingOptions
 from mebp.verification.comparison import relative_error
 from mebp.verification.inputs import randomise_adapter
-from support import models
+from support import models, trl_losses
 from support.commands import mebp as command
 from support.commands import refusal
 from support.peaks import other_peaks
@@ -53,13 +57,13 @@ def bundles(folder):
     return made
 
 
-def prepared(bundle: Path, folder: Path, monkeypatch, accumulate: int = 1, **options: object):
+def prepared(bundle: Path, folder: Path, monkeypatch, accumulate: int = 1, lr: float = 0.5, **options: object):
     """An objective, its session with a random adapter, and what the next steps leave before they are applied."""
     monkeypatch.setenv("MEBP_CACHE", str(folder / "cache"))
     asked = TrainingOptions(bundle, folder / "pairs.jsonl", objective="dpo", accumulate=accumulate,
                             objective_options={"beta": BETA, **options})  # fmt: skip
     objective = make_objective(asked, Tokenizer(bundle), LENGTH)
-    session = mebp.Session(bundle, optimizer="sgd", lr=0.5, **objective.session_options())
+    session = mebp.Session(bundle, optimizer="sgd", lr=lr, **objective.session_options())
     randomise_adapter(session, seed=1)
     list(objective.begin(session))
     gradients = []
@@ -94,24 +98,28 @@ def test_ways_agree(bundles, folder, monkeypatch):
             assert mine == pytest.approx(theirs, rel=1e-4, abs=1e-5)
 
 
-@pytest.mark.parametrize("loss_type", ["sigmoid", "ipo", "apo_zero", "aot"])
+@pytest.mark.parametrize("loss_type", LOSS_TYPES)
 def test_gradients(bundles, folder, monkeypatch, show, loss_type):
-    """After three steps, so that neither the adapter nor the margins are trivial."""
+    """After three steps, so that neither the adapter nor the margins are trivial; after long ones of the steeper losses
+    little but rounding would be left."""
     model = models.build("llama", num_hidden_layers=2)
-    objective, session, gradients = prepared(bundles[1], folder, monkeypatch, accumulate=2, loss_type=loss_type)
+    more = {"label_smoothing": trl_losses.SMOOTHING[loss_type]} if loss_type in trl_losses.SMOOTHING else {}
+    objective, session, gradients = prepared(
+        bundles[1], folder, monkeypatch, accumulate=2, lr=1e-3, loss_type=loss_type, **more
+    )
     for number in range(3):
         objective.step(session, number)
-    exact = {}
+    pairs, exact = pairs_of_step(3, folder, bundles[1]), {}
+    options = DPOOptions(loss_type, beta=BETA, **more)
     for dtype in (torch.float64, torch.float32):
         base = reference_for(bundles[1], mebp.Session(bundles[1]), model, dtype)
         policy = reference_for(bundles[1], session, model, dtype)
-        exact[dtype] = policy.gradients_of(lambda of, base=base: true_loss(of, base, loss_type, folder, bundles[1]))
+        exact[dtype] = policy.gradients_of(lambda of, base=base: true_loss(of, base, options, pairs))
         if dtype == torch.float64:
             parts = [
-                norm(policy.gradients_of(lambda of, base=base, one=one: true_loss(
-                    of, base, loss_type, folder, bundles[1], one))[1])
+                norm(policy.gradients_of(lambda of, base=base, one=one: true_loss(of, base, options, pairs, one))[1])
                 for one in range(2)
-            ]  # fmt: skip
+            ]
     step = objective.step(session, 3)
     assert step.result.loss == pytest.approx(exact[torch.float64][0], rel=1e-5)
     errors = {key: relative_error(gradients[3][key], value) for key, value in exact[torch.float64][1].items()}
@@ -129,44 +137,30 @@ def norm(gradients) -> float:
     return float(np.sqrt(sum(np.square(each, dtype=np.float64).sum() for each in gradients.values())))
 
 
-def true_loss(policy, base, loss_type, folder, bundle, only=None):
-    """Of the pairs of step 3, by formulas of its own; only: as a function of the chosen (0) or the rejected ones."""
-    from mebp.data.dataset import rows_of_step
-    from mebp.data.preferences import load_preferences
-
+def pairs_of_step(step, folder, bundle):
     pairs = load_preferences(folder / "pairs.jsonl", Tokenizer(bundle), LENGTH).rows
-    pairs = [pairs[row] for row in rows_of_step(len(pairs), 3, 2, 0)]
-    ratios = []
-    for pair in pairs:
-        both = []
-        for completion in (pair.chosen, pair.rejected):
-            ids = torch.from_numpy(np.concatenate([pair.prompt, completion])[None].astype(np.int64))
-            with torch.no_grad():
-                reference = total(base, ids, len(completion))
-            ratio = total(policy, ids, len(completion)) - reference
-            both.append(ratio / (len(completion) if loss_type == "ipo" else 1))
-        ratios.append(torch.stack(both))
-    chosen, rejected = (each if only in (None, one) else each.detach() for one, each in enumerate(
-        torch.stack(ratios).T))  # fmt: skip
-    log_sigmoid = torch.nn.functional.logsigmoid
-    if loss_type == "sigmoid":
-        losses = -log_sigmoid(BETA * (chosen - rejected))
-    elif loss_type == "ipo":
-        losses = (chosen - rejected - 1 / (2 * BETA)) ** 2
-    elif loss_type == "apo_zero":
-        losses = 1 - torch.sigmoid(BETA * chosen) + torch.sigmoid(BETA * rejected)
-    else:
-        losses = aot(chosen, rejected)
-    return losses.mean()
+    return [pairs[row] for row in rows_of_step(len(pairs), step, 2, 0)]
 
 
-def total(of, ids, count):
-    logits = of.model(ids).logits[:, :-1].double()
-    return logits.log_softmax(-1).gather(-1, ids[:, 1:, None])[0, -count:, 0].sum()
+def true_loss(policy, base, options, pairs, only=None):
+    """By TRL's own code; only: as a function of the chosen completions (0) or of the rejected ones (1)."""
+    sides = [[(pair.prompt, pair.chosen) for pair in pairs], [(pair.prompt, pair.rejected) for pair in pairs]]
+    length = max(len(prompt) + len(completion) for side in sides for prompt, completion in side)
+    ids = torch.zeros(2 * len(pairs), length, dtype=torch.int64)
+    mask, logits, reference = torch.zeros_like(ids), [], []
+    for row, (prompt, completion) in enumerate(sides[0] + sides[1]):
+        end = len(prompt) + len(completion)
+        ids[row, :end] = torch.from_numpy(np.concatenate([prompt, completion]).astype(np.int64))
+        mask[row, len(prompt) : end] = 1
+        written = padded(policy.model(ids[row : row + 1, :end]).logits, length)
+        logits.append(written if only in (None, row // len(pairs)) else written.detach())
+        with torch.no_grad():
+            reference.append(padded(base.model(ids[row : row + 1, :end]).logits, length))
+    return trl_losses.dpo_loss(options, torch.cat(logits), torch.cat(reference), ids, mask)[0]
 
 
-def aot(chosen, rejected):
-    return -torch.nn.functional.logsigmoid(BETA * torch.sort(chosen - rejected)[0])
+def padded(logits, length):
+    return torch.nn.functional.pad(logits.double(), (0, 0, 0, length - logits.shape[1]))
 
 
 def test_another_reference_than_the_adapter_that_is_trained_is_said(bundles, folder, tmp_path, monkeypatch):

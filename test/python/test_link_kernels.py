@@ -151,7 +151,9 @@ TABLE = """
 using Kernel = void (*)();
 static void rope() {}
 static void gelu() {}
-constexpr mebp::KernelTableOf<Kernel> table = {{"rope", rope}, {"gelu", gelu}};
+constexpr mebp::NamedKernelOf<Kernel> entries[] = {{"rope", rope}, {"gelu", gelu}};
+constexpr mebp::KernelTableOf<Kernel> table = entries;
+static_assert(!entries[1].kernel);
 static_assert(mebp::findKernelIn<Kernel>({&table}, "rope") == rope);
 static_assert(!mebp::findKernelIn<Kernel>({&table}, "gelu"));
 static_assert(mebp::isLinked("rope") && !mebp::isLinked("gelu") && !mebp::isLinked("rop"));

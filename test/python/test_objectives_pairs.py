@@ -79,9 +79,8 @@ def _compare(options, seed=0, ours=_ours, dtype=torch.float64, tolerance=1e-12):
 
 
 def _options(loss_type, **others):
-    smoothed = {"exo_pair": 1e-3, "robust": 0.1, "aot": 0.1, "aot_unpaired": 0.1}
-    if isinstance(loss_type, str) and loss_type in smoothed:
-        others.setdefault("label_smoothing", smoothed[loss_type])
+    if isinstance(loss_type, str) and loss_type in trl_losses.SMOOTHING:
+        others.setdefault("label_smoothing", trl_losses.SMOOTHING[loss_type])
     return DPOOptions(loss_type, **{"beta": 0.3, **others})
 
 

@@ -97,6 +97,10 @@ def default_type(dtype):
         torch.set_default_dtype(before)
 
 
+# Label smoothing to try a loss of pairs with, where it may have any.
+SMOOTHING = {"exo_pair": 1e-3, "robust": 0.1, "aot": 0.1, "aot_unpaired": 0.1}
+
+
 def dpo_loss(options, logits, reference_logits, ids, completion_mask):
     """Loss and metrics of a batch [chosen..., rejected...] by DPOTrainer._compute_loss.
 
@@ -104,21 +108,16 @@ def dpo_loss(options, logits, reference_logits, ids, completion_mask):
     """
     dpo = trainer("trl.trainer.dpo_trainer", "DPOTrainer")
     model = _Model(logits)
-    stub = SimpleNamespace(
+    stub = SimpleNamespace(**vars(options))
+    vars(stub).update(
         model=model,
         ref_model=_Model(reference_logits),
         accelerator=_Accelerator(),
-        args=SimpleNamespace(gradient_checkpointing_kwargs=None, discopop_tau=options.discopop_tau),
+        args=SimpleNamespace(gradient_checkpointing_kwargs=None, **vars(options)),
         aux_loss_enabled=False,
         precompute_ref_logps=False,
-        ld_alpha=options.ld_alpha,
-        f_divergence_type=options.f_divergence_type,
-        f_alpha_divergence_coef=options.f_alpha_divergence_coef,
         loss_types=list(options.loss_type),
         loss_weights=list(options.weights),
-        beta=options.beta,
-        label_smoothing=options.label_smoothing,
-        use_weighting=options.use_weighting,
         _metrics={"train": defaultdict(list)},
         _total_train_tokens=0,
         _tp_size=1,
@@ -143,33 +142,18 @@ def grpo_loss(
         grpo = trainer("trl.trainer.grpo_trainer", "GRPOTrainer")
     correction = options.sampling_correction
     model = SimpleNamespace(training=True)
-    stub = SimpleNamespace(
+    stub = SimpleNamespace(**vars(options))
+    vars(stub).update(
         model=model,
         accelerator=_Accelerator(),
-        args=SimpleNamespace(
-            use_bias_correction_kl=options.use_bias_correction_kl,
-            delta=options.delta,
-            sapo_temperature_pos=options.sapo_temperature_pos,
-            sapo_temperature_neg=options.sapo_temperature_neg,
-            vespo_k_pos=options.vespo_k_pos,
-            vespo_k_neg=options.vespo_k_neg,
-            vespo_lambda_pos=options.vespo_lambda_pos,
-            vespo_lambda_neg=options.vespo_lambda_neg,
-            steps_per_generation=accumulate,
-        ),
-        loss_type=options.loss_type,
-        beta=options.beta,
+        args=SimpleNamespace(**vars(options), steps_per_generation=accumulate),
         epsilon_low=options.epsilon,
         epsilon_high=options.epsilon if options.epsilon_high is None else options.epsilon_high,
-        importance_sampling_level=options.importance_sampling_level,
-        top_entropy_quantile=options.top_entropy_quantile,
-        off_policy_mask_threshold=options.off_policy_mask_threshold,
         use_vllm=correction is not None,
         vllm_importance_sampling_correction=correction is not None,
         current_gradient_accumulation_steps=accumulate,
         max_completion_length=max_completion_length,
         aux_loss_enabled=False,
-        entropy_coef=options.entropy_coef,
         use_adaptive_entropy=False,
         _entropy_bonus_enabled=options.entropy_coef != 0,
         _metrics={"train": defaultdict(list)},

@@ -2,7 +2,7 @@
 """Checks of the options of objectives."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from mebp.errors import Error
 
@@ -30,6 +30,17 @@ def check_number(
         if math.isfinite(limit)
     ]
     raise Error(f"{name} is {value}; give a finite number {' and '.join(limits)}")
+
+
+def check_owned(chosen: Collection[str], known: Iterable[str], options: object) -> None:
+    """Raises mebp.Error where an option called LOSS_..., which that loss type alone has, is given without it.
+
+    chosen: the loss types that are used, of those that are `known`.
+    """
+    for loss_type in known:
+        if loss_type not in chosen:
+            names = [name for name in vars(options) if name.startswith(f"{loss_type}_")]
+            check_unused(f"loss_type {', '.join(chosen)}", names, options, loss_type)
 
 
 def check_unused(owner: str, names: Iterable[str], options: object, used_by: str) -> None:

@@ -3,26 +3,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mebp.objectives.pair_losses import sigmoid
 from mebp.objectives.ratios import clipped
 
-
-class LossOptions(Protocol):
-    """The options that enter a formula."""
-
-    epsilon: float
-    largest_ratio: float
-    delta: float | None
-    sapo_temperature_pos: float
-    sapo_temperature_neg: float
-    vespo_k_pos: float
-    vespo_lambda_pos: float
-    vespo_k_neg: float
-    vespo_lambda_neg: float
+if TYPE_CHECKING:
+    from mebp.objectives.groups import GRPOOptions
 
 
 @dataclass(frozen=True)
@@ -54,7 +43,7 @@ class Tokens:
 # Of tokens, their ratios, and a sampler's correction: each token's loss, its derivative by the ratio and, at a fixed
 # ratio, by the log-probability, all [tokens].
 Loss = Callable[
-    [Tokens, np.ndarray, np.ndarray | None, LossOptions],
+    [Tokens, np.ndarray, np.ndarray | None, "GRPOOptions"],
     tuple[np.ndarray, np.ndarray, np.ndarray],
 ]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from mebp.errors import Error
 from mebp.numbers import whole_number
-from mebp.objectives.checks import check_choice, check_number, check_unused
+from mebp.objectives.checks import check_choice, check_number, check_owned, check_unused
 from mebp.objectives.group_losses import CLIPPED, LOSSES, Tokens
 from mebp.objectives.ratios import bounded_ratio, k3
 from mebp.objectives.sampling import SamplingCorrection
@@ -69,9 +69,7 @@ class GRPOOptions:
             check_unused(owner, ["delta"], self, ", ".join(CLIPPED))
         if self.loss_type not in (*CLIPPED, "cispo"):
             check_unused(owner, ["epsilon", "epsilon_high"], self, f"{', '.join(CLIPPED)}, cispo")
-        for name in ("sapo", "vespo"):
-            if self.loss_type != name:
-                check_unused(owner, [each for each in vars(self) if each.startswith(f"{name}_")], self, name)
+        check_owned([self.loss_type], LOSS_TYPES, self)
         if self.loss_type == "vespo" and self.importance_sampling_level != "token":
             raise Error("loss_type vespo makes a sequence's ratio itself; leave importance_sampling_level at token")
         if self.loss_type == "luspo" and self.importance_sampling_level != "sequence":

@@ -6,17 +6,12 @@ x stands for a log-ratio: the sum over a completion of log p - log p_ref. All fu
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-
-class LossOptions(Protocol):
-    """The options that enter a formula."""
-
-    beta: float
-    label_smoothing: float
-    discopop_tau: float
+if TYPE_CHECKING:
+    from mebp.objectives.pairs import DPOOptions
 
 
 def log_sigmoid(z: np.ndarray) -> np.ndarray:
@@ -28,7 +23,7 @@ def sigmoid(z: np.ndarray) -> np.ndarray:
 
 
 # Of a difference: (loss, its derivative by that difference).
-Difference = Callable[[np.ndarray, LossOptions], tuple[np.ndarray, np.ndarray]]
+Difference = Callable[[np.ndarray, "DPOOptions"], tuple[np.ndarray, np.ndarray]]
 
 
 def _sigmoid(difference, options):
@@ -80,7 +75,7 @@ def _discopop(difference, options):
 
 
 # Of both log-ratios: (loss, its derivative by the chosen one's, by the rejected one's).
-Ratios = Callable[[np.ndarray, np.ndarray, LossOptions], tuple[np.ndarray, np.ndarray, np.ndarray]]
+Ratios = Callable[[np.ndarray, np.ndarray, "DPOOptions"], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
 def _nca_pair(chosen, rejected, options):

@@ -13,7 +13,7 @@ import numpy as np
 
 from mebp.errors import Error
 from mebp.objectives import pair_losses
-from mebp.objectives.checks import check_choice, check_number, check_unused
+from mebp.objectives.checks import check_choice, check_number, check_owned, check_unused
 from mebp.objectives.pair_losses import DIVERGENCES, OF_DIFFERENCE, OF_MEAN_DIFFERENCE, OF_RATIOS, OF_SORTED, SFT
 
 _SMOOTHED = ("exo_pair", "robust", *OF_SORTED)
@@ -64,8 +64,7 @@ class DPOOptions:
         owner = f"loss_type {', '.join(types)}"
         if not set(types) & set(_SMOOTHED):
             check_unused(owner, ["label_smoothing"], self, ", ".join(_SMOOTHED))
-        if "discopop" not in types:
-            check_unused(owner, ["discopop_tau"], self, "discopop")
+        check_owned(types, pair_losses.LOSS_TYPES, self)
         if self.f_divergence_type != "alpha_divergence":
             check_unused(
                 f"f_divergence_type {self.f_divergence_type}", ["f_alpha_divergence_coef"], self, "alpha_divergence"

@@ -49,6 +49,7 @@ struct Call {
 };
 
 using Kernel = void (*)(Call &);
+using NamedKernel = NamedKernelOf<Kernel>;
 using KernelTable = KernelTableOf<Kernel>;
 
 // The kernel of that name, or null.

@@ -6,6 +6,8 @@
 
 #include <utility>
 
+#include "runtime/backends/self_test/activations.h"
+
 namespace mebp::self_test {
 
 namespace {
@@ -62,14 +64,15 @@ private:
   }
   Matrix labels() const { return {tokens(), 1, format::I32, true}; }
 
-  Call &add(const char *kernel, std::vector<Matrix> operands, std::vector<Matrix> results, Attributes attributes = {}) {
+  Call &add(const std::string &kernel, std::vector<Matrix> operands, std::vector<Matrix> results,
+            Attributes attributes = {}) {
     calls.push_back(
         {kernel, std::move(operands), std::move(results), std::move(attributes), batch, sequence, position});
     calls.back().vocabulary = few;
     return calls.back();
   }
   // With activations in f32 and in bf16.
-  void addBoth(const char *kernel, std::vector<Matrix> operands, std::vector<Matrix> results,
+  void addBoth(const std::string &kernel, std::vector<Matrix> operands, std::vector<Matrix> results,
                Attributes attributes = {}) {
     const Call call = add(kernel, std::move(operands), std::move(results), std::move(attributes));
     calls.push_back(inBf16(call));
@@ -212,15 +215,11 @@ private:
   }
 
   void listElementwise() {
-    addBoth("silu", {rows(37)}, {rows(37)});
-    addBoth("relu", {rows(37)}, {rows(37)});
-    addBoth("silu_gradient", {rows(37), rows(37)}, {rows(37)});
-    addBoth("relu_gradient", {rows(37), rows(37)}, {rows(37)});
-    for (double approximation : {0, 1}) {
-      addBoth("gelu", {rows(37)}, {rows(37)}, {{"approximation", approximation}});
-      addBoth("gelu_gradient", {rows(37), rows(37)}, {rows(37)}, {{"approximation", approximation}});
+    for (const TriedActivation &each : listActivations()) {
+      addBoth(each.kernel, {rows(37)}, {rows(37)}, each.attributes);
+      addBoth(each.gradient(), {rows(37), rows(37)}, {rows(37)}, each.attributes);
     }
-    for (const char *activation : {"silu", "gelu", "gelu_tanh", "sigmoid"}) {
+    for (const char *activation : gates) {
       const Attributes attributes = {{"activation", 0, {}, activation}};
       addBoth("gated", {rows(37), rows(37)}, {rows(37)}, attributes);
       addBoth("gated_gradient", {rows(37), rows(37), rows(37)}, {rows(37), rows(37)}, attributes);
@@ -237,12 +236,6 @@ private:
     addBoth("concat", {rows(37), rows(37)}, {rows(74)}, {{"groups", 37}});
     addBoth("repeat", {rows(12)}, {rows(36)});
     addBoth("repeat_gradient", {rows(36)}, {rows(12)});
-    addBoth("softcap", {rows(37)}, {rows(37)}, {{"softcap", 1.5}});
-    addBoth("softcap_gradient", {rows(37), rows(37)}, {rows(37)}, {{"softcap", 1.5}});
-    for (const Attributes &bounds : {Attributes{{"upper", 0.5}}, Attributes{{"lower", -0.75}, {"upper", 0.5}}}) {
-      addBoth("clamp", {rows(37)}, {rows(37)}, bounds);
-      addBoth("clamp_gradient", {rows(37), rows(37)}, {rows(37)}, bounds);
-    }
     const Matrix alpha = exact(1, 1);
     const Attributes bend = {{"beta", 0.5}, {"epsilon", -1e-6}};
     addBoth("xielu", {rows(37), alpha, alpha}, {rows(37)}, bend);

@@ -13,6 +13,24 @@ func.func @main(%ids: !ids) -> !x {
 
 // -----
 
+// All that are left over are named, once each.
+!ids = tensor<2x6xi64>
+!x = tensor<2x6x8xf32>
+nn.parameter @table : tensor<16x8xf32>
+func.func @main(%ids: !ids) -> !x {
+  %table = nn.read_parameter @table : tensor<16x8xf32>
+  %0 = nn.onnx "Gather"(%table, %ids) {axis = 0 : i64} : (tensor<16x8xf32>, !ids) -> !x
+  // expected-error @below {{attention that is known; nor are 'Erf', 'Exp'}}
+  %1 = nn.onnx "Softplus"(%0) : (!x) -> !x
+  %2 = nn.onnx "Erf"(%1) : (!x) -> !x
+  %3 = nn.onnx "Relu"(%2) : (!x) -> !x
+  %4 = nn.onnx "Exp"(%3) : (!x) -> !x
+  %5 = nn.onnx "Softplus"(%4) : (!x) -> !x
+  return %5 : !x
+}
+
+// -----
+
 // Features in another order than the kernel's are not whole rows.
 !ids = tensor<2x6xi64>
 !x = tensor<2x6x8xf32>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support.h"
 
+#include "format/kernels.h"
+
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
@@ -9,12 +11,6 @@ using namespace mebp::cpu;
 using namespace mebp::cpu::test;
 
 namespace {
-
-Attributes with(Activation activation) {
-  Attributes attributes;
-  attributes.activation = activation;
-  return attributes;
-}
 
 // Every magnitude that matters, zero and far tails included.
 Value sweep() {
@@ -25,20 +21,25 @@ Value sweep() {
   return x;
 }
 
-constexpr Activation gates[] = {Activation::Silu, Activation::Gelu, Activation::GeluTanh, Activation::Sigmoid};
-
 } // namespace
 
 TEST(Activation, ForwardAndGradient) {
-  for (const char *name : {"silu", "relu", "gelu"})
-    for (Activation approximation : {Activation::Gelu, Activation::GeluTanh}) {
-      std::string gradient = std::string(name) + "_gradient";
-      Value x = sweep(), dy = Value::random(7, 1001, 1), out = Value::constant(7, 1001, 0);
-      expectAgreement({name, {x}, {out}, with(approximation)}, 2e-7);
-      expectAgreement({name, {x}, {out}, with(approximation), 1, {0}}, 2e-7);
-      expectAgreement({gradient, {x, dy}, {out}, with(approximation)}, 3e-7);
-      expectAgreement({gradient, {x, dy}, {out}, with(approximation), 1, {1}}, 3e-7);
-    }
+  for (const mebp::self_test::TriedActivation &each : mebp::self_test::listActivations()) {
+    const Attributes attributes = attributesOf(each);
+    Value x = sweep(), dy = Value::random(7, 1001, 1), out = Value::constant(7, 1001, 0);
+    expectAgreement({each.kernel, {x}, {out}, attributes}, 2e-7);
+    expectAgreement({each.kernel, {x}, {out}, attributes, 1, {0}}, 2e-7);
+    expectAgreement({each.gradient(), {x, dy}, {out}, attributes}, 3e-7);
+    expectAgreement({each.gradient(), {x, dy}, {out}, attributes, 1, {1}}, 3e-7);
+  }
+}
+
+TEST(Activation, IsWhatHasAPullbackOfItsOperandAlone) {
+  using mebp::format::findSignature, mebp::format::isActivation;
+  for (const char *name : {"silu", "relu", "gelu", "softcap", "clamp"})
+    EXPECT_TRUE(isActivation(*findSignature(name))) << name;
+  for (const char *name : {"scale", "repeat", "xielu", "gated", "layer_norm", "silu_gradient"})
+    EXPECT_FALSE(isActivation(*findSignature(name))) << name;
 }
 
 TEST(Activation, TailsAreAccurateForTheirSize) {
@@ -46,7 +47,7 @@ TEST(Activation, TailsAreAccurateForTheirSize) {
   for (int64_t c = 0; c < 90; ++c)
     x.element(0, c) = -static_cast<float>(c) * 0.1f;
   for (const char *name : {"silu", "gelu"}) {
-    CallSpec spec{name, {x}, {out}, with(Activation::Gelu)};
+    CallSpec spec{name, {x}, {out}, attributesOf({name, {}})};
     auto expected = run(spec, InstructionSet::Reference)[0].elements(),
          actual = run(spec, instructionSet())[0].elements();
     for (size_t i = 0; i < expected.size(); ++i) // exp(-x^2 / 2) loses what x^2 / 2 is larger than one
@@ -138,12 +139,13 @@ TEST(Activation, XieluKeepsTheDigitsOfSmallNumbers) {
 }
 
 TEST(Activation, Gated) {
-  for (Activation activation : gates) {
-    Value gate = sweep(), up = Value::random(7, 1001, 1), dy = Value::random(7, 1001, 2);
+  for (const char *gate : mebp::self_test::gates) {
+    const Attributes attributes = attributesOf({"gated", {{"activation", 0, {}, gate}}});
+    Value x = sweep(), up = Value::random(7, 1001, 1), dy = Value::random(7, 1001, 2);
     Value out = Value::constant(7, 1001, 0);
-    expectAgreement({"gated", {gate, up}, {out}, with(activation)}, 3e-7);
-    expectAgreement({"gated", {gate, up}, {out}, with(activation), 1, {1}}, 3e-7);
-    expectAgreement({"gated_gradient", {gate, up, dy}, {out, out}, with(activation)}, 4e-7);
+    expectAgreement({"gated", {x, up}, {out}, attributes}, 3e-7);
+    expectAgreement({"gated", {x, up}, {out}, attributes, 1, {1}}, 3e-7);
+    expectAgreement({"gated_gradient", {x, up, dy}, {out, out}, attributes}, 4e-7);
   }
 }
 

@@ -6,6 +6,7 @@
 #include "runtime/backends/cpu/machine.h"
 #include "runtime/backends/cpu/products/bf16_products.h"
 #include "runtime/backends/cpu/registry.h"
+#include "runtime/exec/read_attributes.h"
 
 #include <algorithm>
 #include <cmath>
@@ -388,6 +389,13 @@ void expectAgreement(const CallSpec &spec, double tolerance, double scale) {
     SCOPED_TRACE("mixture " + std::to_string(mixture));
     expectFamiliesAgree(mix(spec, mixture), tolerance, scale);
   }
+}
+
+Attributes attributesOf(const self_test::TriedActivation &activation) {
+  const format::Program program = self_test::programOf({activation.kernel, {}, {}, activation.attributes});
+  Attributes attributes;
+  EXPECT_TRUE(readAttributes(program.steps(0).kernel(), attributes).ok()) << activation.kernel;
+  return attributes;
 }
 
 std::vector<float> numericGradient(const CallSpec &forward, size_t operand, const Value &cotangent) {

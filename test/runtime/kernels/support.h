@@ -6,6 +6,7 @@
 
 #include "runtime/backends/cpu/choice.h"
 #include "runtime/backends/cpu/kernel/kernel.h"
+#include "runtime/backends/self_test/activations.h"
 
 #include <cstdint>
 #include <string>
@@ -58,6 +59,9 @@ struct CallSpec {
   int64_t position = 0;         // of each sequence's first token
   bool isDecoding = false;
 };
+
+// What a kernel reads of these attributes.
+Attributes attributesOf(const self_test::TriedActivation &activation);
 
 // The results of one run; `products` instead of those that the set has.
 std::vector<Value> run(CallSpec spec, InstructionSet set, int threads = 1, const Bf16Products *products = nullptr);

@@ -9,6 +9,7 @@
 
 #include "format/device_memory.h"
 #include "runtime/backends/mlx/backend.h"
+#include "runtime/backends/self_test/activations.h"
 #include "runtime/backends/self_test/trial.h"
 
 namespace mebp::mlx {
@@ -51,7 +52,7 @@ public:
   }
 
 private:
-  void add(const char *kernel, std::vector<Matrix> operands, std::vector<Matrix> results,
+  void add(const std::string &kernel, std::vector<Matrix> operands, std::vector<Matrix> results,
            std::vector<Attribute> attributes = {}) {
     Call call = {kernel, std::move(operands), std::move(results), std::move(attributes), 1, tokens};
     call.vocabulary = few;
@@ -105,11 +106,11 @@ private:
 
   void listElementwise() {
     const Matrix x = rows(1024);
-    for (const char *name : {"silu", "relu", "gelu"}) {
-      add(name, {x}, {x});
-      add((name + std::string("_gradient")).c_str(), {x, x}, {x});
+    for (const TriedActivation &each : listActivations()) {
+      add(each.kernel, {x}, {x}, each.attributes);
+      add(each.gradient(), {x, x}, {x}, each.attributes);
     }
-    for (const char *activation : {"silu", "gelu", "gelu_tanh", "sigmoid"}) {
+    for (const char *activation : gates) {
       add("gated", {x, x}, {x}, {{"activation", 0, {}, activation}});
       add("gated_gradient", {x, x, x}, {x, x}, {{"activation", 0, {}, activation}});
     }

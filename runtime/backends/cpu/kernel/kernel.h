@@ -63,6 +63,7 @@ struct Call {
 };
 
 using Kernel = void (*)(const Call &call, const Context &context);
+using NamedKernel = NamedKernelOf<Kernel>;
 using KernelTable = KernelTableOf<Kernel>;
 
 // Writes `count` elements of a row of a weight, dequantised, to out.

@@ -65,10 +65,10 @@ void backward(const Call &call, Activation activation) {
 
 } // namespace
 
-static void silu(const Call &call, const Context &) { forward(call, Activation::Silu); }
-static void siluGradient(const Call &call, const Context &) { backward(call, Activation::Silu); }
-static void relu(const Call &call, const Context &) { forward(call, Activation::Relu); }
-static void reluGradient(const Call &call, const Context &) { backward(call, Activation::Relu); }
+template <Activation activation> static void forwardOf(const Call &call, const Context &) { forward(call, activation); }
+template <Activation activation> static void backwardOf(const Call &call, const Context &) {
+  backward(call, activation);
+}
 static void gelu(const Call &call, const Context &) { forward(call, geluOf(call)); }
 static void geluGradient(const Call &call, const Context &) { backward(call, geluOf(call)); }
 
@@ -151,10 +151,20 @@ static void xieluGradient(const Call &call, const Context &) {
     }
 }
 
-constexpr KernelTable activationKernels = {
-    {"silu", silu},   {"silu_gradient", siluGradient},   {"relu", relu},       {"relu_gradient", reluGradient},
-    {"gelu", gelu},   {"gelu_gradient", geluGradient},   {"softcap", softcap}, {"softcap_gradient", softcapGradient},
-    {"clamp", clamp}, {"clamp_gradient", clampGradient}, {"xielu", xielu},     {"xielu_gradient", xieluGradient},
-    {"gated", gated}, {"gated_gradient", gatedGradient}};
+constexpr NamedKernel entries[] = {{"silu", forwardOf<Activation::Silu>},
+                                   {"silu_gradient", backwardOf<Activation::Silu>},
+                                   {"relu", forwardOf<Activation::Relu>},
+                                   {"relu_gradient", backwardOf<Activation::Relu>},
+                                   {"gelu", gelu},
+                                   {"gelu_gradient", geluGradient},
+                                   {"softcap", softcap},
+                                   {"softcap_gradient", softcapGradient},
+                                   {"clamp", clamp},
+                                   {"clamp_gradient", clampGradient},
+                                   {"xielu", xielu},
+                                   {"xielu_gradient", xieluGradient},
+                                   {"gated", gated},
+                                   {"gated_gradient", gatedGradient}};
+constexpr KernelTable activationKernels = entries;
 
 } // namespace mebp::cpu::reference

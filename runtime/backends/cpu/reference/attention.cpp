@@ -172,10 +172,11 @@ void bidirectionalAttentionGradient(const Call &call, const Context &context) {
   attendBack(call, context, Sight(call, context, 8, false));
 }
 
-constexpr KernelTable attentionKernels = {{"attention", attention},
-                                          {"bidirectional_attention", bidirectionalAttention},
-                                          {"append", append},
-                                          {"attention_gradient", attentionGradient},
-                                          {"bidirectional_attention_gradient", bidirectionalAttentionGradient}};
+constexpr NamedKernel entries[] = {{"attention", attention},
+                                   {"bidirectional_attention", bidirectionalAttention},
+                                   {"append", append},
+                                   {"attention_gradient", attentionGradient},
+                                   {"bidirectional_attention_gradient", bidirectionalAttentionGradient}};
+constexpr KernelTable attentionKernels = entries;
 
 } // namespace mebp::cpu::reference

@@ -75,8 +75,9 @@ static void fill(const Call &call, const Context &) {
       rowOf(y, n).set(i, call.attributes.value);
 }
 
-constexpr KernelTable elementwiseKernels = {
+constexpr NamedKernel entries[] = {
     {"add", add},       {"multiply", multiply}, {"scale", scale},   {"split", split},
     {"concat", concat}, {"fill", fill},         {"repeat", repeat}, {"repeat_gradient", repeatGradient}};
+constexpr KernelTable elementwiseKernels = entries;
 
 } // namespace mebp::cpu::reference

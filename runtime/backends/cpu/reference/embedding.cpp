@@ -25,7 +25,8 @@ static void repeatRow(const Call &call, const Context &) {
     dequantizeRow(w, call.attributes.offset, rowOf(y, r));
 }
 
-constexpr KernelTable embeddingKernels = {
+constexpr NamedKernel entries[] = {
     {"embedding", embedding}, {"position_embedding", positionEmbedding}, {"repeat_row", repeatRow}};
+constexpr KernelTable embeddingKernels = entries;
 
 } // namespace mebp::cpu::reference

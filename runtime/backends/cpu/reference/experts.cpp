@@ -109,11 +109,12 @@ static void expertSumGradient(const Call &call, const Context &) {
     }
 }
 
-constexpr KernelTable expertKernels = {{"expert_linear", expertLinear},
-                                       {"expert_linear_input_gradient", expertLinearInputGradient},
-                                       {"expert_linear_shared_gradient", expertLinearInputGradient},
-                                       {"expert_linear_weight_gradient", expertLinearWeightGradient},
-                                       {"expert_sum", expertSum},
-                                       {"expert_sum_gradient", expertSumGradient}};
+constexpr NamedKernel entries[] = {{"expert_linear", expertLinear},
+                                   {"expert_linear_input_gradient", expertLinearInputGradient},
+                                   {"expert_linear_shared_gradient", expertLinearInputGradient},
+                                   {"expert_linear_weight_gradient", expertLinearWeightGradient},
+                                   {"expert_sum", expertSum},
+                                   {"expert_sum_gradient", expertSumGradient}};
+constexpr KernelTable expertKernels = entries;
 
 } // namespace mebp::cpu::reference

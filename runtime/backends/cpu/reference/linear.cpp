@@ -81,8 +81,9 @@ static void linearWeightGradient(const Call &call, const Context &) {
     }
 }
 
-constexpr KernelTable linearKernels = {{"linear", linear},
-                                       {"linear_input_gradient", linearInputGradient},
-                                       {"linear_weight_gradient", linearWeightGradient}};
+constexpr NamedKernel entries[] = {{"linear", linear},
+                                   {"linear_input_gradient", linearInputGradient},
+                                   {"linear_weight_gradient", linearWeightGradient}};
+constexpr KernelTable linearKernels = entries;
 
 } // namespace mebp::cpu::reference

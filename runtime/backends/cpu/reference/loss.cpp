@@ -107,8 +107,9 @@ static void logProbabilityFromTiles(const Call &call, const Context &context) {
   }
 }
 
-constexpr KernelTable lossKernels = {{"log_probability_tile", logProbabilityTile},
-                                     {"log_probability_logits_gradient", logProbabilityLogitsGradient},
-                                     {"log_probability_from_tiles", logProbabilityFromTiles}};
+constexpr NamedKernel entries[] = {{"log_probability_tile", logProbabilityTile},
+                                   {"log_probability_logits_gradient", logProbabilityLogitsGradient},
+                                   {"log_probability_from_tiles", logProbabilityFromTiles}};
+constexpr KernelTable lossKernels = entries;
 
 } // namespace mebp::cpu::reference

@@ -108,9 +108,10 @@ static void layerNormInputGradient(const Call &call, const Context &context) {
     }
 }
 
-constexpr KernelTable normKernels = {{"rms_norm", rmsNorm},
-                                     {"rms_norm_input_gradient", rmsNormInputGradient},
-                                     {"layer_norm", layerNorm},
-                                     {"layer_norm_input_gradient", layerNormInputGradient}};
+constexpr NamedKernel entries[] = {{"rms_norm", rmsNorm},
+                                   {"rms_norm_input_gradient", rmsNormInputGradient},
+                                   {"layer_norm", layerNorm},
+                                   {"layer_norm_input_gradient", layerNormInputGradient}};
+constexpr KernelTable normKernels = entries;
 
 } // namespace mebp::cpu::reference

@@ -78,11 +78,11 @@ static void positionEmbeddingWeightGradient(const Call &call, const Context &con
   }
 }
 
-constexpr KernelTable parameterGradientKernels = {
-    {"rms_norm_weight_gradient", rmsNormWeightGradient},
-    {"layer_norm_weight_gradient", layerNormWeightGradient},
-    {"bias_gradient", biasGradient},
-    {"embedding_weight_gradient", embeddingWeightGradient},
-    {"position_embedding_weight_gradient", positionEmbeddingWeightGradient}};
+constexpr NamedKernel entries[] = {{"rms_norm_weight_gradient", rmsNormWeightGradient},
+                                   {"layer_norm_weight_gradient", layerNormWeightGradient},
+                                   {"bias_gradient", biasGradient},
+                                   {"embedding_weight_gradient", embeddingWeightGradient},
+                                   {"position_embedding_weight_gradient", positionEmbeddingWeightGradient}};
+constexpr KernelTable parameterGradientKernels = entries;
 
 } // namespace mebp::cpu::reference

@@ -29,6 +29,7 @@ static void rope(const Call &call, const Context &context) {
     }
 }
 
-constexpr KernelTable ropeKernels = {{"rope", rope}};
+constexpr NamedKernel entries[] = {{"rope", rope}};
+constexpr KernelTable ropeKernels = entries;
 
 } // namespace mebp::cpu::reference

@@ -196,9 +196,10 @@ static void expertLoadGradient(const Call &call, const Context &context) {
   }
 }
 
-constexpr KernelTable routeKernels = {{"route", route},
-                                      {"route_gradient", routeGradient},
-                                      {"expert_load", expertLoad},
-                                      {"expert_load_gradient", expertLoadGradient}};
+constexpr NamedKernel entries[] = {{"route", route},
+                                   {"route_gradient", routeGradient},
+                                   {"expert_load", expertLoad},
+                                   {"expert_load_gradient", expertLoadGradient}};
+constexpr KernelTable routeKernels = entries;
 
 } // namespace mebp::cpu::reference

@@ -149,27 +149,30 @@ static Activation geluOf(const Call &call) {
   return call.attributes.activation == Activation::GeluTanh ? Activation::GeluTanh : Activation::Gelu;
 }
 
-static void silu(const Call &call, const Context &context) { forward(call, context, Activation::Silu); }
-static void siluGradient(const Call &call, const Context &context) { backward(call, context, Activation::Silu); }
-static void relu(const Call &call, const Context &context) { forward(call, context, Activation::Relu); }
-static void reluGradient(const Call &call, const Context &context) { backward(call, context, Activation::Relu); }
+template <Activation activation> static void forwardOf(const Call &call, const Context &context) {
+  forward(call, context, activation);
+}
+template <Activation activation> static void backwardOf(const Call &call, const Context &context) {
+  backward(call, context, activation);
+}
 static void gelu(const Call &call, const Context &context) { forward(call, context, geluOf(call)); }
 static void geluGradient(const Call &call, const Context &context) { backward(call, context, geluOf(call)); }
 
-constexpr KernelTable activationKernels = {{"silu", silu},
-                                           {"silu_gradient", siluGradient},
-                                           {"relu", relu},
-                                           {"relu_gradient", reluGradient},
-                                           {"gelu", gelu},
-                                           {"gelu_gradient", geluGradient},
-                                           {"softcap", MEBP_BEST(Softcap)},
-                                           {"softcap_gradient", MEBP_BEST(SoftcapGradient)},
-                                           {"clamp", MEBP_BEST(Clamp)},
-                                           {"clamp_gradient", MEBP_BEST(ClampGradient)},
-                                           {"xielu", MEBP_BEST(Xielu)},
-                                           {"xielu_gradient", MEBP_BEST(XieluGradient)},
-                                           {"gated", MEBP_BEST(Gated)},
-                                           {"gated_gradient", MEBP_BEST(GatedGradient)}};
+constexpr NamedKernel entries[] = {{"silu", forwardOf<Activation::Silu>},
+                                   {"silu_gradient", backwardOf<Activation::Silu>},
+                                   {"relu", forwardOf<Activation::Relu>},
+                                   {"relu_gradient", backwardOf<Activation::Relu>},
+                                   {"gelu", gelu},
+                                   {"gelu_gradient", geluGradient},
+                                   {"softcap", MEBP_BEST(Softcap)},
+                                   {"softcap_gradient", MEBP_BEST(SoftcapGradient)},
+                                   {"clamp", MEBP_BEST(Clamp)},
+                                   {"clamp_gradient", MEBP_BEST(ClampGradient)},
+                                   {"xielu", MEBP_BEST(Xielu)},
+                                   {"xielu_gradient", MEBP_BEST(XieluGradient)},
+                                   {"gated", MEBP_BEST(Gated)},
+                                   {"gated_gradient", MEBP_BEST(GatedGradient)}};
+constexpr KernelTable activationKernels = entries;
 
 } // namespace mebp::cpu::vector
 #endif

@@ -150,8 +150,9 @@ namespace mebp::cpu::vector {
 HWY_EXPORT(Attention);
 HWY_EXPORT(BidirectionalAttention);
 
-constexpr KernelTable attentionKernels = {{"attention", MEBP_BEST(Attention)},
-                                          {"bidirectional_attention", MEBP_BEST(BidirectionalAttention)}};
+constexpr NamedKernel entries[] = {{"attention", MEBP_BEST(Attention)},
+                                   {"bidirectional_attention", MEBP_BEST(BidirectionalAttention)}};
+constexpr KernelTable attentionKernels = entries;
 
 } // namespace mebp::cpu::vector
 #endif

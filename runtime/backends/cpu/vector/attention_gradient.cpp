@@ -206,9 +206,9 @@ namespace mebp::cpu::vector {
 HWY_EXPORT(AttentionGradient);
 HWY_EXPORT(BidirectionalAttentionGradient);
 
-constexpr KernelTable attentionGradientKernels = {
-    {"attention_gradient", MEBP_BEST(AttentionGradient)},
-    {"bidirectional_attention_gradient", MEBP_BEST(BidirectionalAttentionGradient)}};
+constexpr NamedKernel entries[] = {{"attention_gradient", MEBP_BEST(AttentionGradient)},
+                                   {"bidirectional_attention_gradient", MEBP_BEST(BidirectionalAttentionGradient)}};
+constexpr KernelTable attentionGradientKernels = entries;
 
 } // namespace mebp::cpu::vector
 #endif

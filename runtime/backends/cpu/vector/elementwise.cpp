@@ -130,9 +130,10 @@ HWY_EXPORT(Split);
 HWY_EXPORT(Concat);
 HWY_EXPORT(RepeatGradient);
 
-constexpr KernelTable elementwiseKernels = {
-    {"add", MEBP_BEST(Add)},     {"multiply", MEBP_BEST(Multiply)}, {"scale", MEBP_BEST(Scale)},
-    {"split", MEBP_BEST(Split)}, {"concat", MEBP_BEST(Concat)},     {"repeat_gradient", MEBP_BEST(RepeatGradient)}};
+constexpr NamedKernel entries[] = {{"add", MEBP_BEST(Add)},       {"multiply", MEBP_BEST(Multiply)},
+                                   {"scale", MEBP_BEST(Scale)},   {"split", MEBP_BEST(Split)},
+                                   {"concat", MEBP_BEST(Concat)}, {"repeat_gradient", MEBP_BEST(RepeatGradient)}};
+constexpr KernelTable elementwiseKernels = entries;
 
 } // namespace mebp::cpu::vector
 #endif

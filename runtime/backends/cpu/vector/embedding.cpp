@@ -26,7 +26,8 @@ static void repeatRow(const Call &call, const Context &context) {
                [&](int64_t row) { dequantizeRow(w, call.attributes.offset, rowOf(y, row)); });
 }
 
-constexpr KernelTable embeddingKernels = {
+constexpr NamedKernel entries[] = {
     {"embedding", embedding}, {"position_embedding", positionEmbedding}, {"repeat_row", repeatRow}};
+constexpr KernelTable embeddingKernels = entries;
 
 } // namespace mebp::cpu::vector

@@ -342,12 +342,13 @@ HWY_EXPORT(ExpertLinearWeightGradient);
 HWY_EXPORT(ExpertSum);
 HWY_EXPORT(ExpertSumGradient);
 
-constexpr KernelTable expertKernels = {{"expert_linear", MEBP_BEST(ExpertLinear)},
-                                       {"expert_linear_input_gradient", MEBP_BEST(ExpertLinearInputGradient)},
-                                       {"expert_linear_shared_gradient", MEBP_BEST(ExpertLinearSharedGradient)},
-                                       {"expert_linear_weight_gradient", MEBP_BEST(ExpertLinearWeightGradient)},
-                                       {"expert_sum", MEBP_BEST(ExpertSum)},
-                                       {"expert_sum_gradient", MEBP_BEST(ExpertSumGradient)}};
+constexpr NamedKernel entries[] = {{"expert_linear", MEBP_BEST(ExpertLinear)},
+                                   {"expert_linear_input_gradient", MEBP_BEST(ExpertLinearInputGradient)},
+                                   {"expert_linear_shared_gradient", MEBP_BEST(ExpertLinearSharedGradient)},
+                                   {"expert_linear_weight_gradient", MEBP_BEST(ExpertLinearWeightGradient)},
+                                   {"expert_sum", MEBP_BEST(ExpertSum)},
+                                   {"expert_sum_gradient", MEBP_BEST(ExpertSumGradient)}};
+constexpr KernelTable expertKernels = entries;
 
 } // namespace mebp::cpu::vector
 #endif

@@ -137,9 +137,10 @@ HWY_EXPORT(Linear);
 HWY_EXPORT(LinearInputGradient);
 HWY_EXPORT(LinearWeightGradient);
 
-constexpr KernelTable linearKernels = {{"linear", MEBP_BEST(Linear)},
-                                       {"linear_input_gradient", MEBP_BEST(LinearInputGradient)},
-                                       {"linear_weight_gradient", MEBP_BEST(LinearWeightGradient)}};
+constexpr NamedKernel entries[] = {{"linear", MEBP_BEST(Linear)},
+                                   {"linear_input_gradient", MEBP_BEST(LinearInputGradient)},
+                                   {"linear_weight_gradient", MEBP_BEST(LinearWeightGradient)}};
+constexpr KernelTable linearKernels = entries;
 
 } // namespace mebp::cpu::vector
 #endif

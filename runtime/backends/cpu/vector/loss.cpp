@@ -233,9 +233,10 @@ HWY_EXPORT(LogProbabilityTile);
 HWY_EXPORT(LogProbabilityLogitsGradient);
 HWY_EXPORT(LogProbabilityFromTiles);
 
-constexpr KernelTable lossKernels = {{"log_probability_tile", MEBP_BEST(LogProbabilityTile)},
-                                     {"log_probability_logits_gradient", MEBP_BEST(LogProbabilityLogitsGradient)},
-                                     {"log_probability_from_tiles", MEBP_BEST(LogProbabilityFromTiles)}};
+constexpr NamedKernel entries[] = {{"log_probability_tile", MEBP_BEST(LogProbabilityTile)},
+                                   {"log_probability_logits_gradient", MEBP_BEST(LogProbabilityLogitsGradient)},
+                                   {"log_probability_from_tiles", MEBP_BEST(LogProbabilityFromTiles)}};
+constexpr KernelTable lossKernels = entries;
 
 } // namespace mebp::cpu::vector
 #endif

@@ -160,10 +160,11 @@ HWY_EXPORT(RmsNormInputGradient);
 HWY_EXPORT(LayerNorm);
 HWY_EXPORT(LayerNormInputGradient);
 
-constexpr KernelTable normKernels = {{"rms_norm", MEBP_BEST(RmsNorm)},
-                                     {"rms_norm_input_gradient", MEBP_BEST(RmsNormInputGradient)},
-                                     {"layer_norm", MEBP_BEST(LayerNorm)},
-                                     {"layer_norm_input_gradient", MEBP_BEST(LayerNormInputGradient)}};
+constexpr NamedKernel entries[] = {{"rms_norm", MEBP_BEST(RmsNorm)},
+                                   {"rms_norm_input_gradient", MEBP_BEST(RmsNormInputGradient)},
+                                   {"layer_norm", MEBP_BEST(LayerNorm)},
+                                   {"layer_norm_input_gradient", MEBP_BEST(LayerNormInputGradient)}};
+constexpr KernelTable normKernels = entries;
 
 } // namespace mebp::cpu::vector
 #endif

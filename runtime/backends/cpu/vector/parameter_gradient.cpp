@@ -153,12 +153,12 @@ HWY_EXPORT(BiasGradient);
 HWY_EXPORT(EmbeddingWeightGradient);
 HWY_EXPORT(PositionEmbeddingWeightGradient);
 
-constexpr KernelTable parameterGradientKernels = {
-    {"rms_norm_weight_gradient", MEBP_BEST(RmsNormWeightGradient)},
-    {"layer_norm_weight_gradient", MEBP_BEST(LayerNormWeightGradient)},
-    {"bias_gradient", MEBP_BEST(BiasGradient)},
-    {"embedding_weight_gradient", MEBP_BEST(EmbeddingWeightGradient)},
-    {"position_embedding_weight_gradient", MEBP_BEST(PositionEmbeddingWeightGradient)}};
+constexpr NamedKernel entries[] = {{"rms_norm_weight_gradient", MEBP_BEST(RmsNormWeightGradient)},
+                                   {"layer_norm_weight_gradient", MEBP_BEST(LayerNormWeightGradient)},
+                                   {"bias_gradient", MEBP_BEST(BiasGradient)},
+                                   {"embedding_weight_gradient", MEBP_BEST(EmbeddingWeightGradient)},
+                                   {"position_embedding_weight_gradient", MEBP_BEST(PositionEmbeddingWeightGradient)}};
+constexpr KernelTable parameterGradientKernels = entries;
 
 } // namespace mebp::cpu::vector
 #endif

@@ -98,7 +98,8 @@ HWY_AFTER_NAMESPACE();
 namespace mebp::cpu::vector {
 HWY_EXPORT(Rope);
 
-constexpr KernelTable ropeKernels = {{"rope", MEBP_BEST(Rope)}};
+constexpr NamedKernel entries[] = {{"rope", MEBP_BEST(Rope)}};
+constexpr KernelTable ropeKernels = entries;
 
 } // namespace mebp::cpu::vector
 #endif

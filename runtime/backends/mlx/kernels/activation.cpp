@@ -52,10 +52,8 @@ static void backward(Call &call, Activation activation) {
   call.give(0, call.numbers(1) * curveOf(activation, call.numbers(0)).slope);
 }
 
-static void silu(Call &call) { forward(call, Activation::Silu); }
-static void siluGradient(Call &call) { backward(call, Activation::Silu); }
-static void relu(Call &call) { forward(call, Activation::Relu); }
-static void reluGradient(Call &call) { backward(call, Activation::Relu); }
+template <Activation activation> static void forwardOf(Call &call) { forward(call, activation); }
+template <Activation activation> static void backwardOf(Call &call) { backward(call, activation); }
 static void gelu(Call &call) { forward(call, call.attributes.activation); }
 static void geluGradient(Call &call) { backward(call, call.attributes.activation); }
 
@@ -100,10 +98,20 @@ static void gatedGradient(Call &call) {
   call.give(1, upstream * curve.value);
 }
 
-constexpr KernelTable activationKernels = {
-    {"silu", silu},   {"silu_gradient", siluGradient},   {"relu", relu},       {"relu_gradient", reluGradient},
-    {"gelu", gelu},   {"gelu_gradient", geluGradient},   {"softcap", softcap}, {"softcap_gradient", softcapGradient},
-    {"clamp", clamp}, {"clamp_gradient", clampGradient}, {"xielu", xielu},     {"xielu_gradient", xieluGradient},
-    {"gated", gated}, {"gated_gradient", gatedGradient}};
+constexpr NamedKernel entries[] = {{"silu", forwardOf<Activation::Silu>},
+                                   {"silu_gradient", backwardOf<Activation::Silu>},
+                                   {"relu", forwardOf<Activation::Relu>},
+                                   {"relu_gradient", backwardOf<Activation::Relu>},
+                                   {"gelu", gelu},
+                                   {"gelu_gradient", geluGradient},
+                                   {"softcap", softcap},
+                                   {"softcap_gradient", softcapGradient},
+                                   {"clamp", clamp},
+                                   {"clamp_gradient", clampGradient},
+                                   {"xielu", xielu},
+                                   {"xielu_gradient", xieluGradient},
+                                   {"gated", gated},
+                                   {"gated_gradient", gatedGradient}};
+constexpr KernelTable activationKernels = entries;
 
 } // namespace mebp::mlx

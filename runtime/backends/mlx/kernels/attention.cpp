@@ -155,10 +155,10 @@ static void attendBack(Call &call, bool isCausal) {
   call.give(2, dv);
 }
 
-constexpr KernelTable attentionKernels = {
-    {"attention", attention},
-    {"attention_gradient", [](Call &call) { attendBack(call, true); }},
-    {"bidirectional_attention", [](Call &call) { attend(call, false); }},
-    {"bidirectional_attention_gradient", [](Call &call) { attendBack(call, false); }}};
+constexpr NamedKernel entries[] = {{"attention", attention},
+                                   {"attention_gradient", [](Call &call) { attendBack(call, true); }},
+                                   {"bidirectional_attention", [](Call &call) { attend(call, false); }},
+                                   {"bidirectional_attention_gradient", [](Call &call) { attendBack(call, false); }}};
+constexpr KernelTable attentionKernels = entries;
 
 } // namespace mebp::mlx

@@ -56,8 +56,9 @@ static void fill(Call &call) {
   call.give(0, mx::full({y.rows, y.columns}, call.attributes.value, mx::float32));
 }
 
-constexpr KernelTable elementwiseKernels = {
+constexpr NamedKernel entries[] = {
     {"add", add},       {"multiply", multiply}, {"scale", scale},   {"split", split},
     {"concat", concat}, {"fill", fill},         {"repeat", repeat}, {"repeat_gradient", repeatGradient}};
+constexpr KernelTable elementwiseKernels = entries;
 
 } // namespace mebp::mlx

@@ -182,15 +182,16 @@ static void expertSumGradient(Call &call) {
   call.give(1, mx::squeeze(sumOf(each * dout), -1));
 }
 
-constexpr KernelTable expertKernels = {{"route", route},
-                                       {"route_gradient", routeGradient},
-                                       {"expert_load", expertLoad},
-                                       {"expert_load_gradient", expertLoadGradient},
-                                       {"expert_linear", expertLinear},
-                                       {"expert_linear_input_gradient", expertLinearInputGradient},
-                                       {"expert_linear_shared_gradient", expertLinearSharedGradient},
-                                       {"expert_linear_weight_gradient", expertLinearWeightGradient},
-                                       {"expert_sum", expertSum},
-                                       {"expert_sum_gradient", expertSumGradient}};
+constexpr NamedKernel entries[] = {{"route", route},
+                                   {"route_gradient", routeGradient},
+                                   {"expert_load", expertLoad},
+                                   {"expert_load_gradient", expertLoadGradient},
+                                   {"expert_linear", expertLinear},
+                                   {"expert_linear_input_gradient", expertLinearInputGradient},
+                                   {"expert_linear_shared_gradient", expertLinearSharedGradient},
+                                   {"expert_linear_weight_gradient", expertLinearWeightGradient},
+                                   {"expert_sum", expertSum},
+                                   {"expert_sum_gradient", expertSumGradient}};
+constexpr KernelTable expertKernels = entries;
 
 } // namespace mebp::mlx

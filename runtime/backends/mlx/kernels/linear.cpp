@@ -30,8 +30,9 @@ static void linearWeightGradient(Call &call) {
   call.give(0, call.has(2) ? sum + call.numbers(2) : sum);
 }
 
-constexpr KernelTable linearKernels = {{"linear", linear},
-                                       {"linear_input_gradient", linearInputGradient},
-                                       {"linear_weight_gradient", linearWeightGradient}};
+constexpr NamedKernel entries[] = {{"linear", linear},
+                                   {"linear_input_gradient", linearInputGradient},
+                                   {"linear_weight_gradient", linearWeightGradient}};
+constexpr KernelTable linearKernels = entries;
 
 } // namespace mebp::mlx

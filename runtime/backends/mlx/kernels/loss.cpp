@@ -71,8 +71,9 @@ static void logProbabilityFromTiles(Call &call) {
   call.give(2, mx::where(counts, scaledCoefficients(call) * (kept * label - call.numbers(6)) / z, zero));
 }
 
-constexpr KernelTable lossKernels = {{"log_probability_tile", logProbabilityTile},
-                                     {"log_probability_logits_gradient", logProbabilityLogitsGradient},
-                                     {"log_probability_from_tiles", logProbabilityFromTiles}};
+constexpr NamedKernel entries[] = {{"log_probability_tile", logProbabilityTile},
+                                   {"log_probability_logits_gradient", logProbabilityLogitsGradient},
+                                   {"log_probability_from_tiles", logProbabilityFromTiles}};
+constexpr KernelTable lossKernels = entries;
 
 } // namespace mebp::mlx

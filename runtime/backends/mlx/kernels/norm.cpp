@@ -75,12 +75,13 @@ static void layerNormWeightGradient(Call &call) {
 
 static void biasGradient(Call &call) { giveSum(call, call.numbers(0), 1); }
 
-constexpr KernelTable normKernels = {{"rms_norm", rmsNorm},
-                                     {"rms_norm_input_gradient", rmsNormInputGradient},
-                                     {"layer_norm", layerNorm},
-                                     {"layer_norm_input_gradient", layerNormInputGradient},
-                                     {"rms_norm_weight_gradient", rmsNormWeightGradient},
-                                     {"layer_norm_weight_gradient", layerNormWeightGradient},
-                                     {"bias_gradient", biasGradient}};
+constexpr NamedKernel entries[] = {{"rms_norm", rmsNorm},
+                                   {"rms_norm_input_gradient", rmsNormInputGradient},
+                                   {"layer_norm", layerNorm},
+                                   {"layer_norm_input_gradient", layerNormInputGradient},
+                                   {"rms_norm_weight_gradient", rmsNormWeightGradient},
+                                   {"layer_norm_weight_gradient", layerNormWeightGradient},
+                                   {"bias_gradient", biasGradient}};
+constexpr KernelTable normKernels = entries;
 
 } // namespace mebp::mlx

@@ -77,11 +77,12 @@ static void positionEmbeddingWeightGradient(Call &call) {
   scatter(call, rowsOfPositions(call, dy.shape(0), 2), dy, 1);
 }
 
-constexpr KernelTable positionKernels = {{"embedding", embedding},
-                                         {"position_embedding", positionEmbedding},
-                                         {"repeat_row", repeatRow},
-                                         {"rope", rope},
-                                         {"embedding_weight_gradient", embeddingWeightGradient},
-                                         {"position_embedding_weight_gradient", positionEmbeddingWeightGradient}};
+constexpr NamedKernel entries[] = {{"embedding", embedding},
+                                   {"position_embedding", positionEmbedding},
+                                   {"repeat_row", repeatRow},
+                                   {"rope", rope},
+                                   {"embedding_weight_gradient", embeddingWeightGradient},
+                                   {"position_embedding_weight_gradient", positionEmbeddingWeightGradient}};
+constexpr KernelTable positionKernels = entries;
 
 } // namespace mebp::mlx

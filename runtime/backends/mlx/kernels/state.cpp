@@ -64,6 +64,7 @@ void attendToState(Call &call) {
     call.give(1, mx::concatenate(sums, 0));
 }
 
-constexpr KernelTable stateKernels = {{"append", append}};
+constexpr NamedKernel entries[] = {{"append", append}};
+constexpr KernelTable stateKernels = entries;
 
 } // namespace mebp::mlx

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/backends/self_test/call.h"
+
+namespace mebp::self_test {
+
+// Those that `gated` takes, by its attribute `activation`.
+inline constexpr const char *gates[] = {"silu", "gelu", "gelu_tanh", "sigmoid"};
+
+// An activation of format/kernels.h and attributes that it may have.
+struct TriedActivation {
+  std::string kernel;
+  std::vector<Attribute> attributes;
+
+  std::string gradient() const { return kernel + "_gradient"; }
+};
+
+// Each activation once, or as often as activations.cpp has attributes for it: what calibration, the self-test and tests
+// go over.
+std::vector<TriedActivation> listActivations();
+
+} // namespace mebp::self_test
