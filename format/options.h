@@ -47,7 +47,7 @@ inline constexpr OptionText options[] = {
     // Of a run.
     {"lr", "X", "learning rate; with a schedule, the highest", "2e-4"},
     {"weight-decay", "X", "weight decay, decoupled but for sgd", "0"},
-    {"betas", "X,Y", "of adamw and adamw8bit (default: 0.9,0.999), or of lion (default: 0.9,0.99)"},
+    {"betas", "X,Y", "of adamw, adamw8bit, galore and qgalore (default: 0.9,0.999), or of lion (default: 0.9,0.99)"},
     {"eps", "X",
      "what is added to the divisor of adamw, adamw8bit, galore and qgalore (default: 1e-8, of galore 1e-6)"},
     {"momentum", "X", "of sgd, which then keeps a number of each element (default: as compiled)"},

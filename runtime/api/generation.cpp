@@ -19,7 +19,8 @@ struct mebp_generation {
 uint64_t mebp_generation_memory_bytes(const mebp_bundle *bundle, const mebp_session_options *options) {
   return unlessOutOfMemory(
       [&]() -> uint64_t {
-        mebp_session_options own = {};
+        mebp_session_options own;
+        mebp_session_options_init(&own);
         if (!bundle || !options || !readSized("mebp_session_options", options, own).ok() ||
             bundle->bundle.content().model().positions() == 0)
           return 0;

@@ -4,7 +4,7 @@ import Foundation
 
 /// What mebp.h calls mebp_session_options, with its defaults.
 public struct SessionOptions: Sendable {
-  public enum Optimizer: Sendable { case sgd, adamw, lion, adamw8bit, mezo }
+  public enum Optimizer: Sendable { case sgd, adamw, lion, adamw8bit, galore, qgalore, mezo }
 
   public var optimizer = Optimizer.adamw
   public var learningRate = 2e-4
@@ -38,6 +38,8 @@ public struct SessionOptions: Sendable {
     case .adamw: options.optimizer = MEBP_ADAMW
     case .lion: options.optimizer = MEBP_LION
     case .adamw8bit: options.optimizer = MEBP_ADAMW8BIT
+    case .galore: options.optimizer = MEBP_GALORE
+    case .qgalore: options.optimizer = MEBP_QGALORE
     case .mezo: options.optimizer = MEBP_MEZO
     }
     options.learning_rate = learningRate

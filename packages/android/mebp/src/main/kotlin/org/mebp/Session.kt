@@ -3,7 +3,9 @@ package org.mebp
 
 import java.io.Closeable
 
-enum class Optimizer(internal val number: Int) { SGD(0), ADAMW(1), MEZO(2), LION(3), ADAMW8BIT(4) }
+enum class Optimizer(internal val number: Int) {
+    SGD(0), ADAMW(1), MEZO(2), LION(3), ADAMW8BIT(4), GALORE(5), QGALORE(6)
+}
 
 /** What mebp.h calls mebp_session_options, with its defaults. */
 data class SessionOptions(
