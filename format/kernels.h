@@ -96,7 +96,7 @@ struct KernelSignature {
   bool tokenRows = false; // N must be rows of tokens: the kernel asks for their positions
   bool causal = false;    // of S, a row reads and adds to no later row
   bool ofState = false;   // S may be a state: `capacity` rows for each batch item, position p in row p % capacity
-  bool gathers = false;   // the result is rows of a table and nothing else: it can be had some rows at a time
+  bool gathers = false;   // a row of N reads a row of the table and no other row: it can be had some rows at a time
   Parts parts = Parts::None;
   Per roomPer = Per::Unstated; // of the workspace, and how many bytes: a call that needs more than there is is refused
   uint32_t roomBytes = 0;
@@ -426,6 +426,7 @@ inline constexpr KernelSignature table[] = {
                      optional(inPlace(exact("accumulator", "ND"), 2)), optional(weight("w", "VD"))},
                     {exact("log_probabilities", "N1"), exact("entropy", "N1"), optional(exact("dx", "ND"))}}
         .under(Rule::Loss)
+        .gathering()
         .copying(2)
         .needing(widenedColumn, Per::WeightColumn),
 };

@@ -110,14 +110,17 @@ static void callKernel(PreparedProgram &program, PreparedCall &prepared, Observe
   for (size_t i = 0; i < prepared.values.size(); ++i)
     prepared.tensors[i] = prepared.values[i] < 0 ? Tensor() : program.tensors[prepared.values[i]];
   if (observer && prepared.piece) {
-    Tensor &ids = prepared.tensors[0], &out = prepared.tensors[prepared.call.operandCount];
-    const Tensor allIds = ids, wholeOut = out;
-    for (int64_t first = 0; first < allIds.rows; first += prepared.piece) {
-      int64_t count = std::min(prepared.piece, allIds.rows - first);
-      ids = rowsOf(allIds, first, count);
-      out = rowsOf(wholeOut, first, count);
+    auto forEachOfRows = [&](auto body) {
+      for (size_t i = 0; i < prepared.tensors.size(); ++i)
+        if (static_cast<int32_t>(i) != prepared.table && prepared.tensors[i].present())
+          body(prepared.tensors[i]);
+    };
+    for (int64_t left = prepared.tensors[0].rows; left > 0; left -= prepared.piece) {
+      const int64_t rows = std::min(prepared.piece, left);
+      forEachOfRows([&](Tensor &tensor) { tensor.rows = rows; });
       tellReads(prepared, *observer);
       prepared.kernel(prepared.call, context);
+      forEachOfRows([&](Tensor &tensor) { advanceRows(tensor, rows); });
     }
     return;
   }

@@ -29,7 +29,7 @@ struct PreparedCall {
   Call call;
   const char *name = "", *source = ""; // of the kernel, and of the op and layer of its first result
   int32_t table = -1;                  // the operand of which only the rows that the first one names are read; -1: none
-  int64_t piece = 0; // those rows are the result: where weights are limited, so many are gathered at once; 0: all
+  int64_t piece = 0; // of rows, each of which reads one of those: where weights are limited, so many at once; 0: all
   std::vector<int32_t> values; // operands, then results; -1: absent
   std::vector<Tensor> tensors; // likewise, filled in before each call
 };
