@@ -4,7 +4,7 @@
 import statistics
 from pathlib import Path
 
-from parts.frontier.report import others, seconds, usual
+from parts.frontier.report import peers_of, seconds, usual
 
 MARKERS = ["D", "s", "^", "v", "P"]
 
@@ -31,7 +31,7 @@ def draw(results: dict, path: Path) -> None:
         panel.plot(peaks, measured, "o-", color="#0b6e99", label="mebp, measured")
         free = int(usual(cell))
         panel.annotate("no budget", (peaks[free], measured[free]), (4, 6), textcoords="offset points", color="#0b6e99")
-        for name, marker in zip(others(cell), MARKERS, strict=False):
+        for name, marker in zip(peers_of(cell), MARKERS, strict=False):
             peak = max(answer["peak_bytes"] for answer in cell["answers"][name]) / 1e6
             panel.plot(peak, statistics.median(seconds(cell, name)), marker, color="#6b6b6b", label=name)
         panel.set_xscale("log")

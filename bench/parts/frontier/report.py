@@ -24,6 +24,11 @@ def others(cell: dict) -> list[str]:
     return [name for name in cell["answers"] if not name.isdigit()]
 
 
+def peers_of(cell: dict) -> list[str]:
+    """Those of `others` that are no builds of mebp."""
+    return [name for name in others(cell) if not name.startswith("mebp ")]
+
+
 def show(spread: Spread) -> str:
     return f"{spread.median:.2f} ({spread.low:.2f} to {spread.high:.2f})"
 
