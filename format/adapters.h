@@ -72,7 +72,7 @@ constexpr const AdapterTraits *findAdapterOf(std::string_view key) {
   return nullptr;
 }
 
-// "a, b or c", of those that take the option; of all whose middle may lie elsewhere, where none is given.
+// "a or b": those that take the option, or where none is given all whose middle may lie elsewhere.
 inline std::string listAdapters(std::string_view option = {}) {
   std::string list;
   for (const AdapterTraits &traits : adapters)

@@ -13,8 +13,7 @@ extern "C" {
 
 /* Sets the option `name` of `options`, which mebp_session_options_init has made. `name` is what command lines call it
  * ("eps", "galore-refresh"), or its field ("epsilon"); _ stands for -, too. `value` is text as on a command line, with
- * a point in every locale: "1e-8", one of the choices ("svd"), or where several fields are set together a number for
- * each
+ * a point in every locale: "1e-8", one of the choices ("svd"), or of several fields that are set together a number each
  * ("betas": "0.9,0.99"). A value out of range is refused, and 0 where it does not mean "none"; a name that this library
  * does not know is MEBP_UNSUPPORTED. Whether the optimizer takes the option, mebp_session_create says. */
 mebp_code mebp_session_options_set(mebp_session_options *options, const char *name, const char *value,
