@@ -175,7 +175,7 @@ def _value(expression: str) -> str:
     if not field:
         return expression
     options = (ROOT / "compiler" / "Options.h").read_text(encoding="utf-8")
-    return re.search(rf"(?s)struct {field[1]} \{{.*? {field[2]} = ([^;]+);", options)[1]
+    return re.search(rf"(?s)struct {field[1]} \{{.*? {field[2]} = ([^,;]+)[,;]", options)[1]
 
 
 def _sentence(text: str) -> str:

@@ -13,6 +13,10 @@ namespace mebp {
 
 namespace {
 
+/// The options that set the columns of u and of v: one, where both have as many.
+std::string downOf(const format::AdapterTraits &traits) { return std::string("--") + traits.options[0]; }
+std::string upOf(const format::AdapterTraits &traits) { return std::string("--") + traits.options[traits.ranks - 1]; }
+
 /// One layer's block.
 class Layer {
 public:
@@ -66,8 +70,8 @@ private:
   LogicalResult check(const AdaptedLinear &target) {
     nn::LinearOp linear = target.linear;
     auto weight = cast<RankedTensorType>(linear.getWeight().getType());
-    for (auto [option, rank, width] : {std::tuple("--rank-down", settings.rankDown, weight.getDimSize(1)),
-                                       std::tuple("--rank-up", settings.rankUp, weight.getDimSize(0))})
+    for (auto [option, rank, width] : {std::tuple(downOf(traits), settings.rankDown, weight.getDimSize(1)),
+                                       std::tuple(upOf(traits), settings.rankUp, weight.getDimSize(0))})
       if (rank > width)
         return linear.emitError() << option << " " << rank << " is above the width of '" << target.layer << "' ("
                                   << weight.getDimSize(0) << " x " << weight.getDimSize(1) << "): give at most "
@@ -188,8 +192,8 @@ private:
 
 FailureOr<unsigned> addRemoteAdapters(ModuleOp module, const format::AdapterTraits &traits,
                                       const RemoteSettings &settings, const Middle &middle) {
-  for (auto [option, rank] : {std::pair("--rank-down", settings.rankDown), {"--rank-up", settings.rankUp}})
-    if (std::string wrong = findWrongRank(option, rank); !wrong.empty())
+  for (auto [option, rank] : {std::pair(downOf(traits), settings.rankDown), {upOf(traits), settings.rankUp}})
+    if (std::string wrong = findWrongRank(option.c_str(), rank); !wrong.empty())
       return module.emitError() << wrong;
   Targets chosen(settings.targets, "--lora-targets");
   int64_t layer = 0;
