@@ -85,7 +85,10 @@ private:
   mlir::LogicalResult importReduceMean(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importMatMul(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importGemm(const OnnxNode &node, Entries &inputs);
-  mlir::LogicalResult importElementwise(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importUnary(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importBinary(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importWhere(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importElementwise(const OnnxNode &node, Entries &inputs, size_t arity);
   mlir::LogicalResult importClip(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importLikeFirst(const OnnxNode &node, Entries &inputs);
 

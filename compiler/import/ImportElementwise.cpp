@@ -9,20 +9,23 @@
 using namespace mlir;
 using namespace mebp;
 
-static bool isUnary(StringRef op) {
-  return llvm::is_contained(
-      {"Neg", "Abs", "Exp", "Log", "Sqrt", "Reciprocal", "Sigmoid", "Tanh", "Erf", "Relu", "Softplus", "Not", "IsNaN"},
-      op);
+LogicalResult GraphImporter::importUnary(const OnnxNode &node, Entries &inputs) {
+  return importElementwise(node, inputs, 1);
+}
+LogicalResult GraphImporter::importBinary(const OnnxNode &node, Entries &inputs) {
+  return importElementwise(node, inputs, 2);
+}
+LogicalResult GraphImporter::importWhere(const OnnxNode &node, Entries &inputs) {
+  return importElementwise(node, inputs, 3);
 }
 
-LogicalResult GraphImporter::importElementwise(const OnnxNode &node, Entries &inputs) {
+LogicalResult GraphImporter::importElementwise(const OnnxNode &node, Entries &inputs, size_t arity) {
   SmallVector<Value> values;
   if (failed(getValues(node, inputs, values)))
     return failure();
   std::optional<Extents> shape = Extents();
   for (Entry *entry : inputs)
     shape = shape ? broadcastShape(*shape, getShape(*entry)) : shape;
-  size_t arity = node.getOp() == "Where" ? 3 : isUnary(node.getOp()) ? 1 : 2;
   if (!shape || values.size() != arity)
     return node.emitMismatch();
   Type element = yieldsBoolean(node.getOp()) ? builder.getI1Type() : getType(*inputs.back()).getElementType();
