@@ -460,6 +460,10 @@ LogicalResult GraphImporter::importLikeFirst(const OnnxNode &node, Entries &inpu
     if (!axis || *axis != type.getRank() - 1)
       return node.emitError() << "is not over the last axis alone, which is not supported";
   }
+  // Where heads have an axis of their own, these say what is known.
+  if (type.getRank() == 4)
+    for (StringRef name : {"num_heads", "q_num_heads", "kv_num_heads"})
+      (void)node.hasAttribute(name);
   SmallVector<NamedAttribute> attributes;
   for (StringRef name : {"epsilon", "scale", "softcap"})
     if (node.hasAttribute(name))

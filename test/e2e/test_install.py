@@ -61,7 +61,7 @@ def test_it_shows_the_functions_of_its_header_and_nothing_else(installed):
     shown = {line.split()[0] for line in symbols.splitlines()}
     headers = (
         installed / "include" / "mebp" / f"{name}.h"
-        for name in ("mebp", "calibration", "generation", "packing", "sequences", "serve")
+        for name in ("mebp", "calibration", "generation", "optimizer_options", "packing", "sequences", "serve")
     )
     header = "".join(path.read_text() for path in headers)
     assert "mebp_server_serve" in shown and all(name.startswith("mebp_") and f"{name}(" in header for name in shown)
