@@ -48,6 +48,12 @@ bool projectsGradients(std::string_view optimizer) {
   return traits && traits->projects;
 }
 
+std::string nameField(std::string_view option) {
+  std::string name(option);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
 std::string findWrongRank(const char *option, int64_t rank) {
   return rank > 0 ? "" : option + (" " + std::to_string(rank)) + ": give a rank of at least 1";
 }

@@ -168,6 +168,8 @@ bool isForwardOnly(std::string_view optimizer);
 bool projectsGradients(std::string_view optimizer);
 /// Whether it changes weights that are stored in eight bits.
 bool changesInt8(std::string_view optimizer);
+/// An option's name as an attribute's or a manifest's, which have _ for -.
+std::string nameField(std::string_view option);
 /// What is wrong with a rank that the option gives, and what to do; empty: nothing.
 std::string findWrongRank(const char *option, int64_t rank);
 /// What is wrong with the momentum, and what to do; empty: nothing.

@@ -163,9 +163,7 @@ void addPlan(const Options &options, const MemoryPlan &plan, format::Plan &messa
 }
 
 template <typename Value> void describe(StringRef option, const Value &value, llvm::json::Object &out) {
-  std::string name = option.str();
-  llvm::replace(name, '-', '_');
-  out[name] = value;
+  out[nameField(option)] = value;
 }
 void describe(StringRef, const LayerRange &layers, llvm::json::Object &out) {
   out["first_layer"] = layers.first;

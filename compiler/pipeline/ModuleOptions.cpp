@@ -14,18 +14,11 @@ namespace {
 
 constexpr StringLiteral attributeName = "mebp.options";
 
-/// As an attribute is called.
-std::string nameOption(StringRef option) {
-  std::string name = option.str();
-  llvm::replace(name, '-', '_');
-  return name;
-}
-
 /// Of each kind of adapter but the first, whether it is this one.
 template <typename Kind, typename Visitor> void visitKind(Kind &kind, Visitor &visitor) {
   for (const format::AdapterTraits &traits : llvm::drop_begin(format::adapters)) {
     bool isChosen = kind == traits.name;
-    visitor(nameOption(traits.name), isChosen);
+    visitor(nameField(traits.name), isChosen);
     if constexpr (!std::is_const_v<Kind>)
       if (isChosen)
         kind = traits.name;
@@ -42,7 +35,14 @@ template <typename Visitor, typename AnyOptions> void visit(AnyOptions &options,
   visitor("lora_targets", options.lora.targets);
   visitor("seed", options.lora.seed);
   visitKind(options.adapters.kind, visitor);
-  Adapters::visit(options.adapters, [&](StringRef name, auto &value) { visitor(nameOption(name), value); });
+  Adapters::visit(options.adapters, [&](StringRef name, auto &value) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, LayerRange>) {
+      visitor("first_layer", value.first);
+      visitor("last_layer", value.last);
+    } else {
+      visitor(nameField(name), value);
+    }
+  });
   visitor("split", options.split.isChosen);
   visitor("device_first", options.split.deviceFirst);
   visitor("device_last", options.split.deviceLast);
@@ -90,11 +90,6 @@ public:
       add(name, make(*value));
   }
 
-  void operator()(StringRef, const LayerRange &layers) {
-    (*this)("first_layer", layers.first);
-    (*this)("last_layer", layers.last);
-  }
-
   DictionaryAttr finish() { return builder.getDictionaryAttr(attributes); }
 
 private:
@@ -127,11 +122,6 @@ public:
   template <typename Option> void operator()(StringRef name, std::optional<Option> &value) {
     if (attributes.get(name))
       (*this)(name, value.emplace());
-  }
-
-  void operator()(StringRef, LayerRange &layers) {
-    (*this)("first_layer", layers.first);
-    (*this)("last_layer", layers.last);
   }
 
   /// The first that is missing or is no such thing; empty: none.

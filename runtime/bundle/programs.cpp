@@ -48,6 +48,9 @@ const Port *findPort(const Ports &ports, Port::Kind kind, std::string_view name)
 
 bool isFlow(const Port &port) { return port.kind() == Port::FLOW && !format::isCotangent(port.name()); }
 bool isCotangent(const Port &port) { return port.kind() == Port::FLOW && format::isCotangent(port.name()); }
+bool isRemote(const Port &port, bool ofCotangents) {
+  return port.kind() == Port::REMOTE && format::isCotangent(port.name()) == ofCotangents;
+}
 
 const Port *findPlaceOf(const format::Program &program, const Port &output) {
   const Port *same = findPort(program.inputs(), Port::FLOW, output.name());

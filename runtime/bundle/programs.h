@@ -84,6 +84,8 @@ inline uint64_t rowBytesOf(const format::Value &value) {
 // A flow on its way forward; one on its way back.
 bool isFlow(const format::Port &port);
 bool isCotangent(const format::Port &port);
+// Of REMOTE ones, a cotangent or what goes forward.
+bool isRemote(const format::Port &port, bool ofCotangents);
 // The flow in whose memory a program that is in place may leave one that it gives; null where none comes in.
 const format::Port *findPlaceOf(const format::Program &program, const format::Port &output);
 

@@ -28,7 +28,7 @@ public:
           if (Status status = check(program, port, port.name(), true); !status.ok())
             return status.in("its " + named.name() + " program");
       for (const Port &port : program.outputs())
-        if (port.kind() == Port::REMOTE && format::isCotangent(port.name()))
+        if (isRemote(port, true))
           if (Status status = check(program, port, format::flowOf(port.name()), false); !status.ok())
             return status.in("its " + named.name() + " program");
     }

@@ -12,24 +12,27 @@ namespace mebp {
 
 Status Status::in(const std::string &place) const { return ok() ? Status() : Status(errorCode, place + ": " + text); }
 
-std::string textOf(const char *format, ...) {
+static std::string lineOf(const char *format, va_list arguments) {
   char line[1024];
-  va_list arguments;
-  va_start(arguments, format);
   const PlainLocale plain;
   std::vsnprintf(line, sizeof(line), format, arguments);
+  return line;
+}
+
+std::string textOf(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  std::string line = lineOf(format, arguments);
   va_end(arguments);
   return line;
 }
 
 Status failure(mebp_code code, const char *format, ...) {
-  char line[1024];
   va_list arguments;
   va_start(arguments, format);
-  const PlainLocale plain;
-  std::vsnprintf(line, sizeof(line), format, arguments);
+  Status status(code, lineOf(format, arguments));
   va_end(arguments);
-  return Status(code, line);
+  return status;
 }
 
 mebp_code report(const Status &status, mebp_error *error) {

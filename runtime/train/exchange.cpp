@@ -151,16 +151,12 @@ static Status notFinite(Stage stage, const format::Bundle &bundle, uint32_t bloc
                  bundle.blocks(static_cast<int>(block)).name().c_str());
 }
 
-static bool isOf(Stage stage, const Port &port) {
-  return port.kind() == Port::REMOTE && format::isCotangent(port.name()) == format::isCotangent(stage);
-}
-
 Status Exchange::sendPorts(Stage stage, const format::Program &program, uint32_t block, uint64_t rows,
                            const ExchangeMemory &memory) {
   unsigned char *body = stream.body();
   uint64_t bytes = 0;
   for (const Port &port : program.outputs()) {
-    if (!isOf(stage, port))
+    if (!isRemote(port, format::isCotangent(stage)))
       continue;
     const uint64_t size = rows * rowBytesOf(valueOf(program, port));
     std::memcpy(body + bytes, memory.remote.at(block, port), size);
@@ -173,13 +169,13 @@ Status Exchange::receivePorts(Stage stage, const format::Program &program, uint3
                               const ExchangeMemory &memory) {
   uint64_t bytes = 0;
   for (const Port &port : program.inputs())
-    if (isOf(stage, port))
+    if (isRemote(port, format::isCotangent(stage)))
       bytes += rows * rowBytesOf(valueOf(program, port));
   if (Status status = receive(stage, block, rows, bytes); !status.ok())
     return status;
   const unsigned char *body = stream.received();
   for (const Port &port : program.inputs()) {
-    if (!isOf(stage, port))
+    if (!isRemote(port, format::isCotangent(stage)))
       continue;
     const format::Value &value = valueOf(program, port);
     const uint64_t size = rows * rowBytesOf(value);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How a block runs, here or in part elsewhere. A whole model has no exchange, and all of a block's programs.
+#include <algorithm>
+
 #include "runtime/bundle/programs.h"
 #include "runtime/train/blocks.h"
 
@@ -81,10 +83,7 @@ Status Blocks::leaveBackward(uint32_t block, LiveShape live) {
 }
 
 static bool hasRemote(const Ports &ports, bool cotangents) {
-  for (const Port &port : ports)
-    if (port.kind() == Port::REMOTE && format::isCotangent(port.name()) == cotangents)
-      return true;
-  return false;
+  return std::any_of(ports.begin(), ports.end(), [&](const Port &port) { return isRemote(port, cotangents); });
 }
 
 // With what it takes from the other half before, and what it gives that one behind.

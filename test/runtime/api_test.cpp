@@ -17,20 +17,10 @@ namespace {
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-class ApiTest : public testing::Test {
+class ApiTest : public BundleTest {
 protected:
-  void expectRefusal(mebp_code code, const char *part, mebp_code expected = MEBP_INVALID_ARGUMENT) {
-    EXPECT_EQ(code, expected) << part;
-    EXPECT_EQ(error.code, expected) << part;
-    EXPECT_NE(std::strstr(error.message, part), nullptr) << error.message << " instead of " << part;
-    error = {};
-  }
-
-  BundleFolder folder{tinyBundle({})};
-  OpenBundle bundle{folder.path()};
   OpenSession session{bundle.handle};
   std::vector<int32_t> ids = tinyTokens(10);
-  mebp_error error = {};
 };
 
 TEST_F(ApiTest, TellsItsVersion) {

@@ -23,13 +23,8 @@ namespace {
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-class OptimizerOptionsTest : public testing::Test {
+class OptimizerOptionsTest : public BundleTest {
 protected:
-  void expectRefusal(mebp_code code, const char *part, mebp_code expected = MEBP_INVALID_ARGUMENT) {
-    EXPECT_EQ(code, expected) << part;
-    EXPECT_NE(std::strstr(error.message, part), nullptr) << error.message << " instead of " << part;
-    error = {};
-  }
   void expectNoSession(const mebp_session_options &options, const char *part) {
     mebp_session *created = nullptr;
     expectRefusal(mebp_session_create(bundle.handle, &options, &created, &error), part);
@@ -37,10 +32,6 @@ protected:
     EXPECT_EQ(mebp_session_memory_bytes(bundle.handle, &options), 0u) << part;
     EXPECT_EQ(mebp_session_peak_bytes(bundle.handle, &options), 0u) << part;
   }
-
-  BundleFolder folder{tinyBundle({})};
-  OpenBundle bundle{folder.path()};
-  mebp_error error = {};
 };
 
 TEST_F(OptimizerOptionsTest, RefusesOddNumbersAndPlansNothingForThem) {

@@ -3,6 +3,7 @@
 // The C API's objects, closed at the end of their scope.
 #pragma once
 
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,21 @@ struct OpenBundle {
   mebp_bundle *handle = nullptr;
   mebp_error error = {};
   mebp_code code;
+};
+
+// Of a tiny bundle, whose calls fail into `error`.
+class BundleTest : public testing::Test {
+protected:
+  void expectRefusal(mebp_code code, const char *part, mebp_code expected = MEBP_INVALID_ARGUMENT) {
+    EXPECT_EQ(code, expected) << part;
+    EXPECT_EQ(error.code, expected) << part;
+    EXPECT_NE(std::strstr(error.message, part), nullptr) << error.message << " instead of " << part;
+    error = {};
+  }
+
+  BundleFolder folder{tinyBundle({})};
+  OpenBundle bundle{folder.path()};
+  mebp_error error = {};
 };
 
 struct OpenSession {
