@@ -196,7 +196,7 @@ def test_a_run_that_is_killed_at_random_moments_ends_bitwise_the_same(bundle, to
     work = tmp_path / "work"
     command = [find_tool("mebp-run"), bundle, "--tokens", tokens, "--lr", 1e-3, "--threads", 1, "--json"]
     trainer = Trainer(command, work, ("adapter", "state"))
-    steps, kills = (400, 30) if SOAK else (60, 3)
+    steps, kills = 400, 30 if SOAK else 3
     assert trainer(steps).status == 0
     whole = tree(work / "adapter")
     shutil.rmtree(work)
@@ -205,25 +205,30 @@ def test_a_run_that_is_killed_at_random_moments_ends_bitwise_the_same(bundle, to
     moments = random.Random(seed)
     folders = ["--state", work / "state", "--adapter-out", work / "adapter", "--save-every", 1, "--resume"]
     resumed = [str(part) for part in [*command, "--steps", steps, *folders]]
-    said = 0
+    said, killed = 0, 0
     for left in range(kills, 0, -1):
-        last = moments.randint(said + 1, said + (steps - said) // (left + 1))
+        last = said + moments.randint(1, max(1, (steps - said) // (left + 1)))
         process = subprocess.Popen(resumed, stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL)
         seen = []
-        for line in process.stdout:
-            seen.append(json.loads(line)["step"])
-            if seen[-1] == last:
+        for line in process.stdout:  # on a busy machine the run may be many lines ahead of this reader
+            seen += [json.loads(line).get("step", steps)]
+            if seen[-1] >= last:
                 break
         time.sleep(moments.uniform(0, 0.005))
         process.kill()
-        assert process.wait() == KILLED
+        status = process.wait()
         process.stdout.close()
         assert seen[0] >= said  # a step is printed when the one before it is saved
         said = seen[-1]
+        if status != KILLED:  # it was done before it could be killed
+            assert status == 0
+            break
+        killed += 1
+    assert killed
     done = trainer(steps, "--resume")
     assert done.status == 0 and "damaged" not in done.errors, done.errors
     trainer.check_end(whole, [])
-    show(f"kill -9 at {kills} random moments, seed {seed}, the last after step {said} of {steps}: resumed bitwise")
+    show(f"kill -9 at {killed} random moments, seed {seed}, the last after step {said} of {steps}: resumed bitwise")
 
 
 def test_room_on_the_disk_is_compared_with_what_a_run_will_write(bundle, tokens, tmp_path):
