@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "format/tables.h"
 #include "format/tensor_names.h"
 
 namespace mebp::format {
@@ -57,12 +58,7 @@ inline constexpr AdapterTraits adapters[] = {
      {"rank-down", "rank-up", "share-a", "split-layers"}},
 };
 
-constexpr const AdapterTraits *findAdapter(std::string_view name) {
-  for (const AdapterTraits &traits : adapters)
-    if (traits.name == name)
-      return &traits;
-  return nullptr;
-}
+constexpr const AdapterTraits *findAdapter(std::string_view name) { return findByName(adapters, name); }
 
 // Whose key it is; null where no adapter trains what is called so, or it is not that by which one is known.
 constexpr const AdapterTraits *findAdapterOf(std::string_view key) {
@@ -74,11 +70,8 @@ constexpr const AdapterTraits *findAdapterOf(std::string_view key) {
 
 // "a or b": those that take the option, or where none is given all whose middle may lie elsewhere.
 inline std::string listAdapters(std::string_view option = {}) {
-  std::string list;
-  for (const AdapterTraits &traits : adapters)
-    if (option.empty() ? traits.isRemote : traits.takes(option))
-      list += (list.empty() ? "" : " or ") + std::string(traits.name);
-  return list;
+  return listed(namesOf(
+      adapters, [&](const AdapterTraits &traits) { return option.empty() ? traits.isRemote : traits.takes(option); }));
 }
 
 } // namespace mebp::format

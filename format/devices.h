@@ -3,9 +3,9 @@
 // The devices by name, as far as a plan differs between them.
 #pragma once
 
-#include <string>
 #include <string_view>
-#include <vector>
+
+#include "format/tables.h"
 
 namespace mebp::format {
 
@@ -23,18 +23,6 @@ inline constexpr DeviceTraits devices[] = {
 };
 
 // Null where there is none.
-constexpr const DeviceTraits *findDevice(std::string_view name) {
-  for (const DeviceTraits &traits : devices)
-    if (name == traits.name)
-      return &traits;
-  return nullptr;
-}
-
-inline std::vector<std::string> deviceNames() {
-  std::vector<std::string> names;
-  for (const DeviceTraits &traits : devices)
-    names.emplace_back(traits.name);
-  return names;
-}
+constexpr const DeviceTraits *findDevice(std::string_view name) { return findByName(devices, name); }
 
 } // namespace mebp::format

@@ -12,6 +12,7 @@
 #include "format/alignment.h"
 #include "format/projection.h"
 #include "format/storage.h"
+#include "format/tables.h"
 
 namespace mebp::format {
 
@@ -223,32 +224,12 @@ constexpr bool takesMomentum(const OptimizerTraits &traits) {
 }
 
 // Null where there is none.
-constexpr const OptimizerTraits *findOptimizer(std::string_view name) {
-  for (const OptimizerTraits &traits : optimizers)
-    if (name == traits.name)
-      return &traits;
-  return nullptr;
-}
+constexpr const OptimizerTraits *findOptimizer(std::string_view name) { return findByName(optimizers, name); }
 constexpr const OptimizerTraits *findOptimizer(int number) {
   for (const OptimizerTraits &traits : optimizers)
     if (number == traits.number)
       return &traits;
   return nullptr;
-}
-
-inline std::vector<std::string> optimizerNames() {
-  std::vector<std::string> names;
-  for (const OptimizerTraits &traits : optimizers)
-    names.emplace_back(traits.name);
-  return names;
-}
-// "a, b or c".
-inline std::string listOptimizers() {
-  std::vector<std::string> names = optimizerNames();
-  std::string list = names.front();
-  for (size_t i = 1; i < names.size(); ++i)
-    list += (i + 1 < names.size() ? ", " : " or ") + names[i];
-  return list;
 }
 
 } // namespace mebp::format

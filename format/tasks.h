@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "format/program.pb.h"
+#include "format/tables.h"
 
 namespace mebp::format {
 
@@ -27,11 +28,7 @@ inline constexpr TaskTraits taskTraits[] = {
 };
 
 // Null where there is none of that name, or number.
-inline const TaskTraits *findTask(std::string_view name) {
-  const auto *found = std::find_if(std::begin(taskTraits), std::end(taskTraits),
-                                   [&](const TaskTraits &traits) { return traits.name == name; });
-  return found == std::end(taskTraits) ? nullptr : found;
-}
+inline const TaskTraits *findTask(std::string_view name) { return findByName(taskTraits, name); }
 inline const TaskTraits *findTask(Task task) {
   const auto *found = std::find_if(std::begin(taskTraits), std::end(taskTraits),
                                    [&](const TaskTraits &traits) { return traits.task == task; });

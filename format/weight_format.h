@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "format/storage.h"
+#include "format/tables.h"
 
 namespace mebp::format {
 
@@ -30,10 +31,8 @@ constexpr const char *nameOf(WeightFormat format) { return traitsOf(format).name
 constexpr Storage storageOf(WeightFormat format) { return traitsOf(format).storage; }
 
 constexpr std::optional<WeightFormat> parseWeightFormat(std::string_view name) {
-  for (const WeightFormatTraits &traits : weightFormats)
-    if (name == traits.name)
-      return traits.format;
-  return std::nullopt;
+  const WeightFormatTraits *traits = findByName(weightFormats, name);
+  return traits ? std::optional(traits->format) : std::nullopt;
 }
 
 } // namespace mebp::format

@@ -10,6 +10,7 @@
 
 #include "format/adapters.h"
 #include "format/byte_size.h"
+#include "format/objectives.h"
 #include "format/optimizers.h"
 #include "format/options.h"
 #include "format/tensor_names.h"
@@ -65,6 +66,15 @@ static std::vector<std::tuple<std::string, std::string, std::string, std::string
   for (const format::AdapterTraits &traits : format::adapters)
     list.emplace_back(traits.name, traits.title, traits.formula, traits.symbol, traits.isRemote,
                       format::factorSuffix(traits.trained));
+  return list;
+}
+
+// The default first: name, what it learns from, whether it sums the gradients of sequences, whether it writes them, and
+// whether it is of a value head.
+static std::vector<std::tuple<std::string, std::string, bool, bool, bool>> objectives() {
+  std::vector<std::tuple<std::string, std::string, bool, bool, bool>> list;
+  for (const format::ObjectiveTraits &traits : format::objectives)
+    list.emplace_back(traits.name, traits.data, traits.sumsSequences, traits.writes, traits.hasValues);
   return list;
 }
 
@@ -171,6 +181,8 @@ NB_MODULE(_runtime, module) {
   module.def(
       "adapters", &mebp::python::adapters,
       "Of each kind of adapters, the default first: name, title, formula, symbol, whether it is remote, suffix.");
+  module.def("objectives", &mebp::python::objectives,
+             "Of each objective, the default first: name, data, whether it sums sequences, writes them, has values.");
   module.def("options", &mebp::python::options,
              "Of each option that several commands have: name, what its value is called, help, default.");
   module.def("optimizer_options", &mebp::python::optimizerOptions,

@@ -2,9 +2,9 @@
 #include "runtime/backends/backends.h"
 
 #include <iterator>
-#include <string_view>
 
 #include "format/devices.h"
+#include "format/tables.h"
 #include "runtime/backends/cpu/backend.h"
 #include "runtime/backends/open_library.h"
 
@@ -57,12 +57,7 @@ const KnownBackend *findBackend(mebp_backend number) {
   return nullptr;
 }
 
-const KnownBackend *findBackend(std::string_view name) {
-  for (const KnownBackend &backend : backends)
-    if (backend.name == name)
-      return &backend;
-  return nullptr;
-}
+const KnownBackend *findBackend(std::string_view name) { return format::findByName(backends, name); }
 
 const KnownBackend *backendAt(size_t index) { return index < std::size(backends) ? &backends[index] : nullptr; }
 
@@ -70,13 +65,6 @@ Status refuseNumber(mebp_backend number) {
   return failure(MEBP_UNSUPPORTED, "there is no device number %d; choose %s", number, listBackends().c_str());
 }
 
-std::string listBackends() {
-  std::string list;
-  for (const KnownBackend &backend : backends) {
-    bool first = &backend == std::begin(backends), last = &backend + 1 == std::end(backends);
-    list += (first ? "" : last ? " or " : ", ") + std::string(backend.name);
-  }
-  return list;
-}
+std::string listBackends() { return format::listed(format::namesOf(backends)); }
 
 } // namespace mebp

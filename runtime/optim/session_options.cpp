@@ -24,20 +24,10 @@ Status checkLearningRate(double rate) {
   return failure(MEBP_INVALID_ARGUMENT, "the learning rate %g is not a finite number of at least 0", printable(rate));
 }
 
-// "a, b or c"
-static std::string listed(const std::vector<std::string> &names) {
-  std::string list = names.front();
-  for (size_t i = 1; i < names.size(); ++i)
-    list += (i + 1 < names.size() ? ", " : " or ") + names[i];
-  return list;
-}
-
 static std::string listTaking(const OptimizerOption &option) {
-  std::vector<std::string> names;
-  for (const format::OptimizerTraits &traits : format::optimizers)
-    if (findOptimizer(traits.number)->takes(option))
-      names.emplace_back(traits.name);
-  return listed(names);
+  return format::listed(format::namesOf(format::optimizers, [&](const format::OptimizerTraits &traits) {
+    return findOptimizer(traits.number)->takes(option);
+  }));
 }
 
 static bool isWithin(const OptimizerOption &option, double number) {
@@ -68,7 +58,7 @@ Status checkOptions(const mebp_session_options &options) {
   const Optimizer *optimizer = findOptimizer(options.optimizer);
   if (!optimizer)
     return failure(MEBP_UNSUPPORTED, "optimizer number %d is not in this build; choose %s",
-                   static_cast<int>(options.optimizer), format::listOptimizers().c_str());
+                   static_cast<int>(options.optimizer), format::listed(format::namesOf(format::optimizers)).c_str());
   if (Status status = checkLearningRate(options.learning_rate); !status.ok())
     return status;
   if (!isFiniteFromZero(options.weight_decay))
@@ -145,7 +135,7 @@ static std::vector<double> readAll(const Rows &rows, const std::string &text) {
 static Status refuse(const Rows &rows, const std::string &name, const std::string &text) {
   if (rows.front()->choices[0])
     return failure(MEBP_INVALID_ARGUMENT, "%s is '%s'; choose %s", name.c_str(), text.c_str(),
-                   listed(choicesOf(*rows.front())).c_str());
+                   format::listed(choicesOf(*rows.front())).c_str());
   const std::string several = rows.size() > 1 ? textOf("%zu with a comma between, each ", rows.size()) : "";
   return failure(MEBP_INVALID_ARGUMENT, "%s is %s; give %s%s", name.c_str(), text.c_str(), several.c_str(),
                  rangeOf(*rows.front()).c_str());
@@ -164,7 +154,8 @@ Status setOption(mebp_session_options &options, const std::string &name, const s
     std::vector<std::string> names;
     for (const OptimizerOption *option : namedOptions())
       names.emplace_back(option->called);
-    return failure(MEBP_UNSUPPORTED, "no optimizer has an option '%s'; choose %s", name.c_str(), listed(names).c_str());
+    return failure(MEBP_UNSUPPORTED, "no optimizer has an option '%s'; choose %s", name.c_str(),
+                   format::listed(names).c_str());
   }
   const std::vector<double> numbers = readAll(rows, text);
   if (numbers.empty())

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of objectives have every loss type and every option with its default, and their program runs."""
+"""The pages of objectives have every objective, every loss type and every option with its default, and their program
+runs."""
 
 import dataclasses
 import re
@@ -8,16 +9,26 @@ from pathlib import Path
 import pytest
 
 from mebp.objectives import groups, pair_losses
-from mebp.objectives.advantages import AdvantageOptions
-from mebp.objectives.groups import GRPOOptions
-from mebp.objectives.pairs import DPOOptions
-from mebp.objectives.ppo import PPOOptions
+from mebp.training.objective_options import PARTS
+from mebp.training.objective_traits import SFT, objectives
+from mebp.training.objectives import OBJECTIVES
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = "\n".join((DOCS / f"{name}.md").read_text() for name in ("objectives", "preferences", "rewards"))
 
 
-@pytest.mark.parametrize("options", [DPOOptions, GRPOOptions, AdvantageOptions, PPOOptions])
+OF_FORMULAS = [part for parts in PARTS.values() for part in parts if part.__module__.startswith("mebp.objectives.")]
+
+
+def test_each_has_a_class_options_and_its_place_in_training():
+    names = list(objectives())
+    assert names[0] == SFT and names == list(OBJECTIVES) and names[1:] == list(PARTS)
+    training = (DOCS / "training.md").read_text().split("## Preferences and rewards")[1]
+    for name in names[1:]:
+        assert re.search(rf"^- `{name}` ", training, re.MULTILINE), name
+
+
+@pytest.mark.parametrize("options", OF_FORMULAS)
 def test_it_has_every_option_with_its_default(options):
     _, table = PAGE.split(f"| {options.__name__} | default | |\n| --- | --- | --- |\n")
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", table.split("\n\n")[0], re.MULTILINE)

@@ -15,7 +15,8 @@ from mebp.training.options import TrainingOptions
         ({"accumulate": 0}, "--accumulate is 0; give at least 1"),
         (
             {"accumulate": 2, "in_flight": 2, "objective": "dpo"},
-            "--in-flight goes with --objective sft, and dpo takes one sequence after the other; leave one of them out",
+            "--in-flight sends batches ahead, and --objective dpo takes one sequence after the other; leave one of "
+            "them out",
         ),
         ({"in_flight": 0}, "--in-flight is 0; give at least 1"),
         (

@@ -103,7 +103,7 @@ TEST(Calibration, HasRatesOfEveryNameOnEachNumberOfThreads) {
   for (const char *name : {"linear bf16 int4", "linear_input_gradient f32 lora_down", "attention_gradient bf16",
                            "gated f32 gelu_tanh", "log_probability_tile f32"})
     EXPECT_TRUE(json["nanoseconds"].contains(name)) << name;
-  for (const std::string &name : format::optimizerNames())
+  for (const std::string &name : format::namesOf(format::optimizers))
     EXPECT_TRUE(json["nanoseconds"].contains(name)) << name;
   for (const auto &[name, rates] : json["nanoseconds"].items()) {
     ASSERT_EQ(rates.size(), 2u) << name;

@@ -232,7 +232,7 @@ TEST(Optimizer, RefusesOptionsThatCannotBeMeant) {
   EXPECT_EQ(refusal(MEBP_GALORE, &Options::galore_scale, -1), "galore_scale -1 is not a finite number above 0");
   EXPECT_EQ(refusal(MEBP_MEZO, &Options::clip, 1), "mezo has no gradient that could be clipped; leave out clip");
   EXPECT_EQ(refusal(static_cast<mebp_optimizer>(77), &Options::beta1, 0.9),
-            "optimizer number 77 is not in this build; choose " + format::listOptimizers());
+            "optimizer number 77 is not in this build; choose " + format::listed(format::namesOf(format::optimizers)));
 }
 
 TEST(Optimizer, WhatIsNotGivenIsItsOwn) {

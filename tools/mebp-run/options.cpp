@@ -39,8 +39,10 @@ int parseOptions(int argc, char **argv, RunOptions &out) {
   CommandOption bundle{"bundle", &out.bundle, "NAME.mebp, made by mebpc", true};
   CommandOption tokens{"--tokens", &out.tokens, "token ids: .npy of int32 or int64, or .bin of little-endian uint32",
                        true};
-  CommandOption optimizer{"--optimizer", &out.optimizer, mebp::format::listOptimizers() + " (default: as compiled)"};
-  optimizer.choices = mebp::format::optimizerNames();
+  const std::vector<std::string> optimizerNames = mebp::format::namesOf(mebp::format::optimizers);
+  CommandOption optimizer{"--optimizer", &out.optimizer,
+                          mebp::format::listed(optimizerNames) + " (default: as compiled)"};
+  optimizer.choices = optimizerNames;
   CommandOption resume = shared("resume", &out.resume);
   resume.needs = "--state";
   resume.excludes = "--overwrite";

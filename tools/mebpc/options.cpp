@@ -4,12 +4,14 @@
 #include "format/adapters.h"
 #include "format/byte_size.h"
 #include "format/folders.h"
+#include "format/objectives.h"
 #include "format/optimizers.h"
 #include "format/options.h"
 
 #include <CLI/CLI.hpp>
 
 #include <cmath>
+#include <functional>
 #include <iostream>
 #include <set>
 #include <sstream>
@@ -31,7 +33,7 @@ struct OptionError : std::runtime_error {
 /// What is written as text and meant as something else.
 struct Texts {
   std::string precision, weights, embeddingWeights, memoryBudget, maxSequenceFor, residentLimit, spill, emit;
-  std::string train = "lora", splitLayers, split, wire, objective = "sft";
+  std::string train = "lora", splitLayers, split, wire, objective = format::objectives[0].name;
   bool accumulates = false;
 };
 
@@ -112,11 +114,15 @@ void readTexts(const Texts &texts, Compilation &out) {
   training.mostSpill = readSpill(texts.spill, training, training.budget || out.showFrontier);
   if (!training.budget)
     schedule.spill = training.mostSpill;
-  const bool sumsWhole = texts.objective != "sft";
-  training.sums = sumsWhole || texts.accumulates;
-  training.writes = (texts.objective == "grpo" || texts.objective == "ppo") && out.generateLength.value_or(0) > 0;
+  const format::ObjectiveTraits &objective = *format::findObjective(texts.objective);
+  training.sums = objective.sumsSequences || texts.accumulates;
+  training.writes = objective.writes && out.generateLength.value_or(0) > 0;
   if (!texts.emit.empty())
     out.emit = texts.emit == "nn" ? Level::Nn : texts.emit == "train" ? Level::Train : Level::Exec;
+}
+
+std::string listObjectives(bool format::ObjectiveTraits::*holds) {
+  return format::listed(format::namesOf(format::objectives, std::mem_fn(holds)));
 }
 
 /// Options that would be ignored beside the others, or that contradict them.
@@ -152,7 +158,8 @@ std::vector<Refusal> listOthers(const format::AdapterTraits &chosen) {
 
 std::vector<Refusal> listRefusals(const CLI::App &app, const Texts &texts, const Options &options) {
   const Training &training = options.training;
-  const std::string &optimizer = training.optimizer, &objective = texts.objective, &device = training.device;
+  const std::string &optimizer = training.optimizer, &device = training.device;
+  const format::ObjectiveTraits &objective = *format::findObjective(texts.objective);
   const format::AdapterTraits &adapter = *format::findAdapter(options.adapters.kind);
   const std::string kind = adapter.name, remotes = format::listAdapters();
   const bool isFull = options.full.isChosen, isRemote = adapter.isRemote, splits = options.split.isChosen;
@@ -169,9 +176,9 @@ std::vector<Refusal> listRefusals(const CLI::App &app, const Texts &texts, const
        {"--wire"},
        " f32: activations are bf16, and cross as they are; leave it out, or give --precision f32"},
       {!hasGradients, {"--accumulate", "--clip"}, ": " + optimizer + " computes no gradients; leave it out"},
-      {objective != "sft" && (!hasGradients || isProjected),
+      {objective.sumsSequences && (!hasGradients || isProjected),
        {"--objective"},
-       " " + objective + ": sums whole gradients, which --optimizer " + optimizer +
+       " " + texts.objective + ": sums whole gradients, which --optimizer " + optimizer +
            " does not have; give another optimizer"},
       {texts.split != kind,
        {"--split"},
@@ -195,9 +202,10 @@ std::vector<Refusal> listRefusals(const CLI::App &app, const Texts &texts, const
       {!options.head.hasValues,
        {"--value-adapter"},
        ": is an adapter of a value head's own; leave it out, or give --value-head"},
-      {objective != "ppo",
+      {!objective.hasValues,
        {"--value-adapter"},
-       ": is not for --objective " + objective + "; leave it out, or give --objective ppo"},
+       ": is not for --objective " + texts.objective + "; leave it out, or give --objective " +
+           listObjectives(&format::ObjectiveTraits::hasValues)},
       {isFull || isRemote,
        {"--value-head"},
        ": is not for " + (isFull ? "--train full" : "--adapter " + kind) + "; leave it out, or train LoRA"},
@@ -235,14 +243,6 @@ void refuseChoices(const CLI::App &app, const std::string &text) {
     if (option->count() > 0 && known.count(option->get_single_name()) == 0 &&
         known.count("--" + option->get_single_name()) == 0)
       throw OptionError("--" + option->get_single_name() + ": " + text + " was planned with its own; leave it out");
-}
-
-std::vector<std::string> listKinds(bool remoteOnly) {
-  std::vector<std::string> kinds;
-  for (const format::AdapterTraits &adapter : format::adapters)
-    if (adapter.isRemote || !remoteOnly)
-      kinds.emplace_back(adapter.name);
-  return kinds;
 }
 
 std::string describeAdapters() {
@@ -307,7 +307,7 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   addShared(app, "lora-targets", lora.targets)->delimiter(',')->capture_default_str();
   app.option_defaults()->group("Private LoRA, and a model on two machines");
   app.add_option("--adapter", adapters.kind, describeAdapters())
-      ->check(CLI::IsMember(listKinds(false)))
+      ->check(CLI::IsMember(format::namesOf(format::adapters)))
       ->capture_default_str();
   Adapters::visit(adapters, [&](const char *name, auto &value) {
     if constexpr (std::is_same_v<decltype(value), LayerRange &>)
@@ -321,7 +321,7 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
                  format::listAdapters() +
                      ": write two bundles, NAME.edge.mebp for the device with the text and the adapter, and "
                      "NAME.cloud.mebp for the server with the layers")
-      ->check(CLI::IsMember(listKinds(true)));
+      ->check(CLI::IsMember(format::namesOf(format::adapters, std::mem_fn(&format::AdapterTraits::isRemote))));
   app.add_option("--device-first", split.deviceFirst, "with --split, how many first layers stay on the device")
       ->check(CLI::Range(0, 1 << 16))
       ->capture_default_str();
@@ -342,18 +342,22 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   app.add_flag("--value-head", head.hasValues,
                "train a linear layer that gives a value of each token, too, as PPO needs it");
   app.add_flag("--value-adapter", training.hasValueAdapter,
-               "with --value-head and --objective ppo, plan memory for an adapter of the value head's own, as mebp "
-               "train --value-model own has it");
+               "with --value-head and --objective " + listObjectives(&format::ObjectiveTraits::hasValues) +
+                   ", plan memory for an adapter of the value head's own, as mebp "
+                   "train --value-model own has it");
   app.add_flag("--entropy-bonus", head.hasEntropyBonus,
                "let objectives depend on the entropy; the head's backward then takes a second sweep of the vocabulary");
   addShared(app, "router-aux-loss-coef", routerLoss.coefficient)->check(CLI::NonNegativeNumber)->capture_default_str();
-  app.add_option("--optimizer", training.optimizer, "plan memory for this optimizer: " + format::listOptimizers())
-      ->check(CLI::IsMember(format::optimizerNames()))
+  app.add_option("--optimizer", training.optimizer,
+                 "plan memory for this optimizer: " + format::listed(format::namesOf(format::optimizers)))
+      ->check(CLI::IsMember(format::namesOf(format::optimizers)))
       ->capture_default_str();
   app.add_option("--objective", texts.objective,
-                 "plan memory for this objective of mebp train: but for sft, a step sums gradients over its "
-                 "sequences; with grpo or ppo and --generate-len it writes text, too")
-      ->check(CLI::IsMember({"sft", "dpo", "grpo", "ppo"}))
+                 "plan memory for this objective of mebp train: with " +
+                     listObjectives(&format::ObjectiveTraits::sumsSequences) +
+                     ", a step sums gradients over its sequences; with " +
+                     listObjectives(&format::ObjectiveTraits::writes) + " and --generate-len it writes text, too")
+      ->check(CLI::IsMember(format::namesOf(format::objectives)))
       ->capture_default_str();
   app.add_flag("--accumulate", texts.accumulates,
                "plan memory for steps over several micro-batches, whose gradients are summed");
@@ -363,7 +367,7 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   app.option_defaults()->group("The machine");
   app.add_option("--device", training.device,
                  "plan memory, and choose the schedule, for this device: cpu, mlx (a GPU) or mlx-cpu")
-      ->check(CLI::IsMember(format::deviceNames()))
+      ->check(CLI::IsMember(format::namesOf(format::devices)))
       ->capture_default_str();
   app.add_option("--threads", training.threads, "plan memory for this many threads (default: all of this machine)")
       ->check(CLI::Range(1, 4096));

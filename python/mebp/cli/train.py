@@ -12,6 +12,7 @@ from mebp.outputs import check_no_input
 from mebp.session_options import optimizer_option_kinds
 from mebp.shared_options import add_shared
 from mebp.training.objective_options import objective_helps, objective_kinds
+from mebp.training.objective_traits import SFT, objectives
 from mebp.training.options import ADAPTERS, convert
 from mebp.training.outputs import outputs_of
 from mebp.training.schedule import SCHEDULES
@@ -51,10 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         help="share of the tokens that --task fill-mask predicts (default: 0.15)",
     )
+    sources = "; ".join(f"{name}, {traits.data}" for name, traits in objectives().items())
     add(
         "--objective",
         metavar="NAME",
-        help="sft, dpo with pairs of which one is preferred, grpo or ppo with rewards (default: sft)",
+        help=f"what to learn from: {sources} (default: {SFT})",
     )
     add(
         "--packing",

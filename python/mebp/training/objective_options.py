@@ -13,6 +13,7 @@ from mebp.objectives.groups import GRPOOptions
 from mebp.objectives.pairs import DPOOptions
 from mebp.objectives.ppo import PPOOptions
 from mebp.rollouts import EpisodeOptions, RolloutOptions
+from mebp.training.objective_traits import objectives
 
 # What each objective's options are made into.
 PARTS: Mapping[str, tuple[type, ...]] = {
@@ -20,8 +21,6 @@ PARTS: Mapping[str, tuple[type, ...]] = {
     "grpo": (GRPOOptions, AdvantageOptions, RolloutOptions),
     "ppo": (PPOOptions, EpisodeOptions),
 }
-# The objectives of completions that the model writes.
-WRITING = tuple(name for name, parts in PARTS.items() if issubclass(parts[-1], RolloutOptions))
 
 # What the command line calls the value, and what it is.
 _HELPS = {
@@ -83,7 +82,7 @@ def objective_kinds() -> dict[str, type]:
 
 def needed_options(objective: str, given: Mapping[str, object]) -> dict[str, object]:
     """Those of mebpc that a bundle for an objective with these options of its own needs."""
-    if objective == "ppo":
+    if objectives()[objective].has_values:
         return {"value_head": True} | ({"value_adapter": True} if given.get("value_model") == "own" else {})
     return {"entropy_bonus": True} if given.get("entropy_coef") else {}
 

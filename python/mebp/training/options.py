@@ -15,9 +15,11 @@ from mebp.errors import Error
 from mebp.files import user_path
 from mebp.tasks import CAUSAL, FILL_MASK, TASKS
 from mebp.training.interrupts import PAUSING
-from mebp.training.objective_options import WRITING, objective_options
+from mebp.training.objective_options import objective_options
+from mebp.training.objective_traits import SFT, objectives, those_that
 from mebp.training.reports import programs
 from mebp.training.schedule import SCHEDULES
+from mebp.words import listed
 
 ADAPTERS = ("best", "last", "all")
 _KINDS = {
@@ -39,7 +41,7 @@ class TrainingOptions:
     data: Path
     task: str | None = None
     mask_probability: float | None = None
-    objective: str = "sft"
+    objective: str = SFT
     objective_options: Mapping[str, object] = field(default_factory=dict)  # its own, by name
     reference: str | None = None
     reward: list | None = None
@@ -86,25 +88,31 @@ class TrainingOptions:
     in_flight: int = 1
 
     def __post_init__(self) -> None:
+        if self.objective not in objectives():
+            raise Error(f"--objective is '{self.objective}'; choose {listed(objectives())}")
+        objective = objectives()[self.objective]
         object.__setattr__(self, "objective_options", objective_options(self.objective, self.objective_options))
         if self.task is not None and self.task not in TASKS:
-            raise Error(f"--task is '{self.task}'; choose {' or '.join(TASKS)}")
-        if self.task not in (None, CAUSAL) and self.objective != "sft":
+            raise Error(f"--task is '{self.task}'; choose {listed(TASKS)}")
+        if self.task not in (None, CAUSAL) and self.objective != SFT:
             raise Error(f"--objective {self.objective} is for language models; leave it or --task {self.task} out")
         if self.mask_probability is not None:
             if self.task not in (None, FILL_MASK):
                 raise Error(f"--mask-probability is for --task fill-mask; leave it or --task {self.task} out")
             if not 0 < self.mask_probability <= 1:
                 raise Error(f"--mask-probability is {self.mask_probability:g}; give a number above 0 and up to 1")
-        if self.reference is not None and self.objective == "sft":
-            raise Error("--reference is what preferences and rewards are compared with; give --objective dpo, too")
-        for option, value in {"--reward": self.reward, "--rollouts": self.rollouts}.items():
-            if value and self.objective not in WRITING:
-                objectives = " or ".join(WRITING)
-                raise Error(f"{option} is of completions that the model writes; give --objective {objectives}, too")
-        if self.packing and self.objective != "sft":
+        if self.reference is not None and self.objective == SFT:
+            others = listed(name for name in objectives() if name != SFT)
             raise Error(
-                f"--packing goes with --objective sft, and {self.objective} takes each sequence by itself; "
+                f"--reference is what preferences and rewards are compared with; give --objective {others}, too"
+            )
+        for option, value in {"--reward": self.reward, "--rollouts": self.rollouts}.items():
+            if value and not objective.writes:
+                writing = those_that(lambda traits: traits.writes)
+                raise Error(f"{option} is of completions that the model writes; give --objective {writing}, too")
+        if self.packing and objective.sums_sequences:
+            raise Error(
+                f"--packing puts samples side by side, and --objective {self.objective} takes each sequence by itself; "
                 "leave one of them out"
             )
         if self.steps is not None and self.epochs is not None:
@@ -120,10 +128,10 @@ class TrainingOptions:
             raise Error(f"--clip is {self.clip:g}; give a number above 0")
         if self.clip_recompute and self.clip is None:
             raise Error("--clip-recompute says how to clip; give --clip X, too")
-        if self.in_flight > 1 and self.objective != "sft":
+        if self.in_flight > 1 and objective.sums_sequences:
             raise Error(
-                f"--in-flight goes with --objective sft, and {self.objective} takes one sequence after the other; "
-                "leave one of them out"
+                f"--in-flight sends batches ahead, and --objective {self.objective} takes one sequence after the "
+                "other; leave one of them out"
             )
         if self.in_flight > self.accumulate:
             raise Error(

@@ -18,6 +18,7 @@ from mebp.training.interrupts import ended_by_signals
 from mebp.training.loop import Callback, TrainingRun, train
 from mebp.training.model_card import command_of
 from mebp.training.objective_options import needed_options, objective_kinds
+from mebp.training.objective_traits import SFT, objectives
 from mebp.training.objectives import class_of
 from mebp.training.options import TrainingOptions, option_kinds
 from mebp.training.outputs import check_outputs
@@ -91,10 +92,10 @@ class Request:
         objective = class_of(training)
         also = {name: getattr(training, name) for name in ("optimizer", "threads", "device")}
         also["momentum"] = training.optimizer_options.get("momentum")
-        if objective.planned_as:
-            also["objective"] = objective.planned_as
+        if training.objective != SFT:
+            also["objective"] = training.objective
         if not (training.optimizer and takes_losses(training.optimizer)):
-            also["accumulate"] = training.accumulate > 1 and not objective.planned_as
+            also["accumulate"] = training.accumulate > 1 and training.objective == SFT
             also["clip"] = training.clip is not None and not training.clip_recompute
         also |= needed_options(training.objective, training.objective_options)
         given = self.compiling.given()
@@ -111,7 +112,7 @@ class Request:
             lambda tokenizer: objective.sequence_lengths(training, tokenizer),
             objective.cuts_samples,
             objective.pairs_up_to,
-            objective.writes,
+            objectives()[training.objective].writes,
             objective.packs(training),
             training.task or CAUSAL,
             lambda config: objective.classes_of(training, config),

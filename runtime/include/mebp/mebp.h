@@ -199,39 +199,6 @@ const char *mebp_bundle_describe_json(mebp_bundle *bundle);
  * is a library of its own that is opened when it is asked for, and has its own memory beside the arena. */
 typedef enum mebp_backend MEBP_ANY_NUMBER { MEBP_CPU = 0, MEBP_MLX = 1, MEBP_MLX_CPU = 2 } mebp_backend;
 
-/* A device, whether it is there or not. */
-typedef struct mebp_device_info {
-  size_t size MEBP_SIZE_OF(mebp_device_info);
-  mebp_backend backend; /* for mebp_session_options */
-  bool is_there;
-  uint64_t memory_bytes; /* all of it; 0: not known */
-  char name[16];         /* "cpu", "mlx" or "mlx-cpu" */
-  char description[488]; /* what it is; or why it is not there, and how to get it: one line */
-  char tested[488];      /* what its last self-test found, in one line; empty: none is known */
-} mebp_device_info;
-static inline void mebp_device_info_init(mebp_device_info *info) {
-  memset((void *)info, 0, sizeof(*info));
-  info->size = sizeof(*info);
-}
-/* How many devices this library knows. */
-uint32_t mebp_device_count(void);
-/* The device of that number, below mebp_device_count. It opens the library that the device needs. */
-mebp_code mebp_device_get_info(uint32_t index, mebp_device_info *out, mebp_error *error);
-/* The device of that name, there or not; MEBP_UNSUPPORTED for one that nobody knows. */
-mebp_code mebp_device_find(const char *name, mebp_backend *out, mebp_error *error);
-
-/* Compares each kernel of a device with the CPU's naive ones, in a second or two. The first session on a device that is
- * not the CPU does so by itself, and keeps what it found in the cache ($MEBP_CACHE, or ~/.cache/mebp) for the sessions
- * after it, until device, driver or library is another one. Where a kernel is wrong and the device has another way to
- * compute it, a session takes that way and logs a warning; else mebp_session_create refuses the device. */
-typedef struct mebp_device_test mebp_device_test;
-/* Tests that device now, whatever is in the cache. That it computes wrong is a result and no failure. */
-mebp_code mebp_device_test_create(mebp_backend device, mebp_device_test **out, mebp_error *error);
-/* What was found, as JSON: "kernels", with of each "calls", of these "in_bf16", and the largest relative errors "f32"
- * and "bf16"; "avoided", "wrong" and "missing", each a list of lines; "seconds". */
-const char *mebp_device_test_json(const mebp_device_test *test);
-void mebp_device_test_destroy(mebp_device_test *test); /* NULL is allowed */
-
 /* Where a session's arena comes from. `allocate` gives memory that begins at a multiple of `alignment`, or NULL; what
  * is in it does not matter. `release` gets it back when the session is destroyed. */
 typedef struct mebp_allocator {
@@ -468,22 +435,14 @@ const char *mebp_session_notes(const mebp_session *session);
 /* The steps of the state that would be loaded from `folder`; MEBP_NOT_FOUND where there is none. */
 mebp_code mebp_state_steps(const char *folder, uint64_t *steps, mebp_error *error);
 
-/* ---- locks ----------------------------------------------------------------------------------------------------- */
-
-/* Keeps a folder of states or of an adapter (made where it is not there), or a file such as a log, to one run: whoever
- * comes second gets MEBP_BUSY. A lock ends with the process at the latest. It lies in the folder, or beside the file.
- */
-typedef struct mebp_lock mebp_lock;
-mebp_code mebp_lock_folder(const char *folder, mebp_lock **out, mebp_error *error);
-mebp_code mebp_lock_file(const char *path, mebp_lock **out, mebp_error *error);
-void mebp_lock_release(mebp_lock *lock); /* NULL is allowed */
-
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
 
 #include "mebp/calibration.h"
+#include "mebp/devices.h"
 #include "mebp/generation.h"
+#include "mebp/locks.h"
 #include "mebp/optimizer_options.h"
 #include "mebp/packing.h"
 #include "mebp/sequences.h"

@@ -2,7 +2,7 @@
 """What a run trains for: what it makes of its data, what a step does with a session, and what an evaluation measures.
 
 The loop knows an objective by the interface in base.py alone. A new one is a file here, a line in OBJECTIVES or, of an
-encoder, in BY_TASK, and with options of its own one in PARTS (objective_options.py).
+encoder, in BY_TASK, its row in format/objectives.h, and with options of its own one in PARTS (objective_options.py).
 """
 
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from mebp.errors import Error
 from mebp.inspect import inspect
 from mebp.tasks import CAUSAL, CLASSIFY, FILL_MASK, TASKS, TOKEN_CLASSIFY
 from mebp.tokenizer import Tokenizer
+from mebp.training.objective_traits import SFT
 from mebp.training.objectives.base import Measured, Objective
 from mebp.training.objectives.classification import Classification, TokenClassification
 from mebp.training.objectives.episodes import Episodes
@@ -25,7 +26,7 @@ from mebp.training.options import TrainingOptions
 __all__ = ["Measured", "Objective", "class_of", "make_objective", "objective_of_task"]
 
 OBJECTIVES: Mapping[str, type[Objective]] = {
-    "sft": Supervised,
+    SFT: Supervised,
     "dpo": Preferences,
     "grpo": Groups,
     "ppo": Episodes,
@@ -43,11 +44,8 @@ def objective_of_task(task: str) -> type[OfRows]:
 
 
 def class_of(options: TrainingOptions) -> type[Objective]:
-    """Raises mebp.Error for an objective that is not there."""
     if options.task in BY_TASK:
         return BY_TASK[options.task]
-    if options.objective not in OBJECTIVES:
-        raise Error(f"--objective is '{options.objective}'; choose {', '.join(OBJECTIVES)}")
     return OBJECTIVES[options.objective]
 
 
@@ -63,7 +61,7 @@ def _with_task_of_bundle(options: TrainingOptions) -> TrainingOptions:
     does = f"{options.bundle} {task.does.format(classes=len(model['classes']))}"
     if options.task not in (None, task.name):
         raise Error(f"--task {options.task}: {does}; leave it out, or compile a model for it")
-    if task.name != CAUSAL and options.objective != "sft":
+    if task.name != CAUSAL and options.objective != SFT:
         raise Error(f"--objective {options.objective} is for language models, and {does}; leave it out")
     if task.name != FILL_MASK and options.mask_probability is not None:
         raise Error(f"--mask-probability is for --task fill-mask, and {does}; leave it out")

@@ -55,8 +55,7 @@ class Objective(ABC):
     digest: str  # of what is trained on
     notes: Sequence[str] = ()  # on the data, a line each
     # What a bundle is compiled for that is made for it, as mebp.building.Trained has them.
-    cuts_samples, pairs_up_to, writes = False, 0, False
-    planned_as = ""  # mebpc's --objective; empty for its default
+    cuts_samples, pairs_up_to = False, 0
 
     @classmethod
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int] | None:

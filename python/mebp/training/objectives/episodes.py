@@ -57,12 +57,11 @@ class _Episode(Kept):
 
 
 class Episodes(Rollouts):
-    name, kept, writing, curve = "ppo", _Episode, EpisodeOptions, ("score", "objective/scores")
-    planned_as = "ppo"
+    kept, writing, curve = _Episode, EpisodeOptions, ("score", "objective/scores")
     own_metrics = _OF_EPISODES + _OF_UPDATES
 
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
-        parts = parts_of("ppo", options.objective_options)
+        parts = parts_of(options.objective, options.objective_options)
         self._ppo = PPO(parts[PPOOptions])
         check_compiled(options.bundle, "value_head", "--objective ppo needs a value head")
         self._has_own = self._ppo.options.value_model == "own"

@@ -34,11 +34,10 @@ class _Scored(Kept):
 
 
 class Groups(Rollouts):
-    name, kept, writing, curve = "grpo", _Scored, RolloutOptions, ("reward", "reward")
-    planned_as = "grpo"
+    kept, writing, curve = _Scored, RolloutOptions, ("reward", "reward")
 
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
-        parts = parts_of("grpo", options.objective_options)
+        parts = parts_of(options.objective, options.objective_options)
         self._grpo, writing = GRPO(parts[GRPOOptions]), parts[RolloutOptions]
         if writing.group < 2:
             raise Error("--group is 1; a group needs at least 2 completions, for an advantage compares them")

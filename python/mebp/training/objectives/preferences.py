@@ -70,7 +70,7 @@ class _Data:
 
 class Preferences(Objective):
     metrics = _METRICS
-    pairs_up_to, planned_as = SHORT, "dpo"
+    pairs_up_to = SHORT
 
     @classmethod
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int]:
@@ -80,7 +80,7 @@ class Preferences(Objective):
 
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
         super().__init__(options)
-        self._dpo = DPO(parts_of("dpo", options.objective_options)[DPOOptions])
+        self._dpo = DPO(parts_of(options.objective, options.objective_options)[DPOOptions])
         if self._dpo.options.use_weighting:
             raise Error("use_weighting needs a sum over the vocabulary that the head does not make; leave it out")
         named = {"train": options.data, "eval": options.eval, "test": options.test}
@@ -92,7 +92,7 @@ class Preferences(Objective):
         self._way = self._choose_way(has_room=True)
 
     def description(self) -> Mapping[str, object]:
-        return {"--objective": "dpo", "--reference": self.options.reference, **self.own_options()}
+        return {"--objective": self.options.objective, "--reference": self.options.reference, **self.own_options()}
 
     def session_options(self) -> Mapping[str, object]:
         return {"accumulate": True, "pending_gradients": self._way.room > 0}

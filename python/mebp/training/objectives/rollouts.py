@@ -65,11 +65,9 @@ class Added:
 
 
 class Rollouts(Objective):
-    name: str  # as --objective has it
     writing: type[RolloutOptions]
     kept: type[Kept]
     own_metrics: tuple[str, ...]
-    writes = True
 
     def __init__(
         self, options: TrainingOptions, tokenizer: Tokenizer, length: int, writing: RolloutOptions, least: int
@@ -108,7 +106,9 @@ class Rollouts(Objective):
     def _check_rewards(self) -> None:
         if self._rewards is None:
             if not (self._handed and self._have_own(self._handed.rows)):
-                raise Error(f"--objective {self.name} needs a reward; give --reward MODULE:FUNCTION, or a command")
+                raise Error(
+                    f"--objective {self.options.objective} needs a reward; give --reward MODULE:FUNCTION, or a command"
+                )
             return
         rows = self._prompts.rows if self._prompts else [row.prompt for row in self._handed.rows]
         self._rewards.check_columns(list(rows[0].columns))
@@ -119,7 +119,7 @@ class Rollouts(Objective):
 
     def description(self) -> Mapping[str, object]:
         options = self.options
-        own = {"--objective": self.name, "--reference": options.reference, "--reward": options.reward}
+        own = {"--objective": options.objective, "--reference": options.reference, "--reward": options.reward}
         return own | {"--rollouts": options.rollouts} | self.own_options()
 
     def session_options(self) -> Mapping[str, object]:
