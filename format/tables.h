@@ -32,10 +32,10 @@ template <typename Row, size_t N> std::vector<std::string> namesOf(const Row (&t
 }
 
 // "a, b or c".
-inline std::string listed(const std::vector<std::string> &names) {
+inline std::string listed(const std::vector<std::string> &names, const char *beforeLast = " or ") {
   std::string list;
   for (size_t i = 0; i < names.size(); ++i)
-    list += (i == 0 ? "" : i + 1 < names.size() ? ", " : " or ") + names[i];
+    list += (i == 0 ? "" : i + 1 < names.size() ? ", " : beforeLast) + names[i];
   return list;
 }
 

@@ -78,23 +78,31 @@ static std::vector<std::tuple<std::string, std::string, bool, bool, bool>> objec
   return list;
 }
 
+// Options that only some optimizers have.
+static std::vector<mebp_optimizer_option_info> optimizerOptionInfos() {
+  std::vector<mebp_optimizer_option_info> infos(mebp_optimizer_option_count());
+  for (uint32_t i = 0; i < infos.size(); ++i) {
+    mebp_error error;
+    check(mebp_optimizer_option_get_info(i, &infos[i], &error), error);
+  }
+  return infos;
+}
+
 // Of each option that several commands have: name, what its value is called, help, default.
 static std::vector<std::array<std::string, 4>> options() {
   std::vector<std::array<std::string, 4>> list;
   for (const format::OptionText &option : format::options)
     list.push_back({option.name, option.value, option.help, option.standard});
+  for (const mebp_optimizer_option_info &info : optimizerOptionInfos())
+    list.push_back({info.name, info.written, info.help, ""});
   return list;
 }
 
-// Of each option that only some optimizers have: name, how many numbers it is, whether they are whole, and, where it is
+// Of each of these: name, how many numbers it is, whether they are whole, and, where it is
 // one of several names, these.
 static nb::list optimizerOptions() {
   nb::list all;
-  for (uint32_t i = 0; i < mebp_optimizer_option_count(); ++i) {
-    mebp_optimizer_option_info info;
-    mebp_optimizer_option_info_init(&info);
-    mebp_error error;
-    check(mebp_optimizer_option_get_info(i, &info, &error), error);
+  for (const mebp_optimizer_option_info &info : optimizerOptionInfos()) {
     std::vector<std::string> choices;
     for (const char *const *choice = info.choices; choice && *choice; ++choice)
       choices.emplace_back(*choice);

@@ -2,6 +2,8 @@
 //
 // mebp.h's functions about a session's options, before there is a session.
 #include <cstring>
+#include <string>
+#include <vector>
 
 #include "mebp/mebp.h"
 #include "runtime/core/edge.h"
@@ -40,6 +42,17 @@ uint32_t mebp_optimizer_option_count(void) {
   return unlessOutOfMemory([] { return static_cast<uint32_t>(namedOptions().size()); }, [] { return 0u; });
 }
 
+// Of each; they live as long as the library.
+static const std::vector<std::string> &helps() {
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> lines;
+    for (const OptimizerOption *option : namedOptions())
+      lines.push_back(helpOf(*option));
+    return lines;
+  }();
+  return all;
+}
+
 mebp_code mebp_optimizer_option_get_info(uint32_t index, mebp_optimizer_option_info *out, mebp_error *error) {
   return guarded(error, {{"out", out}}, [&] {
     if (Status status = checkSize("mebp_optimizer_option_info", *out); !status.ok())
@@ -54,6 +67,8 @@ mebp_code mebp_optimizer_option_get_info(uint32_t index, mebp_optimizer_option_i
       info.numbers += option.isPairedWith(*named[index]);
     info.is_whole = named[index]->isWhole;
     info.choices = named[index]->choices[0] ? named[index]->choices : nullptr;
+    info.written = named[index]->written;
+    info.help = helps()[index].c_str();
     writeSized(info, out);
     return Status();
   });

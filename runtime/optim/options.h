@@ -29,6 +29,9 @@ struct OptimizerOption {
   bool isWhole = false;
   double notGiven = MEBP_OWN_DEFAULT;
   const char *choices[4] = {}; // what the numbers from 0 on are called, and behind the last a null
+  // What a command line calls its value, and what it is, for its help; of rows called alike the first has both. Who
+  // takes it and what it is by default goes before and behind, unless the text says what holds.
+  const char *written = "", *help = "";
 
   constexpr OptimizerOption lessThan(double limit) const {
     OptimizerOption row = *this;
@@ -56,35 +59,48 @@ struct OptimizerOption {
     row.choices[0] = first, row.choices[1] = second;
     return row;
   }
+  constexpr OptimizerOption says(const char *valueWritten, const char *text) const {
+    OptimizerOption row = *this;
+    row.written = valueWritten, row.help = text;
+    return row;
+  }
   constexpr bool isPairedWith(const OptimizerOption &other) const { return std::string_view(called) == other.called; }
 };
 
 inline constexpr OptimizerOption optimizerOptions[] = {
-    OptimizerOption{"beta1", "betas", &OptimizerOptions::beta1, &mebp_session_options::beta1}.lessThan(1),
+    OptimizerOption{"beta1", "betas", &OptimizerOptions::beta1, &mebp_session_options::beta1}.lessThan(1).says(
+        "X,Y", "how slowly its averages move"),
     OptimizerOption{"beta2", "betas", &OptimizerOptions::beta2, &mebp_session_options::beta2}.lessThan(1),
-    OptimizerOption{"epsilon", "eps", &OptimizerOptions::epsilon, &mebp_session_options::epsilon},
+    OptimizerOption{"epsilon", "eps", &OptimizerOptions::epsilon, &mebp_session_options::epsilon}.says(
+        "X", "what is added to the divisor"),
     OptimizerOption{"momentum", "momentum", &OptimizerOptions::momentum, &mebp_session_options::momentum}
         .lessThan(format::momentumBelow)
-        .zeroIfNotGiven(),
+        .zeroIfNotGiven()
+        .says("X", "which then keeps a number of each element (default: as compiled)"),
     OptimizerOption{"perturbation", "perturbation", &OptimizerOptions::perturbation,
                     &mebp_session_options::perturbation}
-        .aboveZero(),
+        .aboveZero()
+        .says("X", "what its random directions are multiplied with"),
     OptimizerOption{"galore_scale", "galore-scale", &OptimizerOptions::galoreScale, &mebp_session_options::galore_scale}
         .aboveZero()
-        .zeroIfNotGiven(),
+        .zeroIfNotGiven()
+        .says("X", "what updates are multiplied with"),
     OptimizerOption{"galore_update_interval", "galore-update-interval", &OptimizerOptions::galoreUpdateInterval,
                     &mebp_session_options::galore_update_interval}
         .aboveZero()
         .whole()
-        .zeroIfNotGiven(),
+        .zeroIfNotGiven()
+        .says("N", "steps from one search for subspaces to the next"),
     OptimizerOption{"galore_refresh", "galore-refresh", &OptimizerOptions::galoreRefresh,
                     &mebp_session_options::galore_refresh}
         .oneOf("sketch", "svd")
-        .zeroIfNotGiven(),
+        .zeroIfNotGiven()
+        .says("HOW", "find subspaces by sketch, or exactly by svd, slowly"),
     OptimizerOption{"galore_cos_threshold", "galore-cos-threshold", &OptimizerOptions::cosThreshold,
                     &mebp_session_options::galore_cos_threshold}
         .aboveZero()
-        .zeroIfNotGiven(),
+        .zeroIfNotGiven()
+        .says("X", "similarity of subspaces from which on it searches half as often"),
 };
 
 } // namespace mebp

@@ -101,6 +101,15 @@ def test_divergences_are_trls(loss_type, divergence):
     _compare(_options(loss_type, f_divergence_type=divergence))
 
 
+def test_a_divergence_leaves_sft_beside_it_alone():
+    _compare(_options(["sigmoid", "sft"], f_divergence_type="forward_kl"))
+
+
+@pytest.mark.parametrize("tau", [0.02, 0.5])
+def test_the_temperature_of_discopop_is_trls(tau):
+    _compare(_options("discopop", discopop_tau=tau))
+
+
 @pytest.mark.parametrize("alpha", [-1.0, 0.5, 2.0])
 def test_the_alpha_divergence_is_trls(alpha):
     """In float32, for TRL's code takes no other there; by float64's autograd its derivative is exact."""
@@ -200,6 +209,7 @@ REFUSED = [
     ({"f_divergence_type": "kl"}, "f_divergence_type is 'kl'; choose reverse_kl, "),
     ({"f_alpha_divergence_coef": 0.1}, "f_alpha_divergence_coef does nothing with f_divergence_type reverse_kl"),
     ({"loss_type": "aot", "f_divergence_type": "forward_kl"}, "f_divergence_type forward_kl has no meaning for .* aot"),
+    ({"loss_type": "sft", "f_divergence_type": "forward_kl"}, "f_divergence_type forward_kl has no meaning for .* sft"),
     ({"ld_alpha": 1.1}, "ld_alpha is 1.1; give a finite number of at least 0 and of at most 1"),
     ({"loss_type": ["sigmoid", "sft"], "ld_alpha": 0.5}, "ld_alpha and loss_type sft weigh the same tokens"),
     ({"loss_type": ["sft", "aot"], "use_weighting": True}, "use_weighting weighs pairs, which sft does not have"),

@@ -26,7 +26,8 @@ static std::vector<CommandOption> optimizerOptions(RunOptions &out) {
   }
   std::vector<CommandOption> options;
   for (size_t i = 0; i < known.size(); ++i) {
-    CommandOption &option = options.emplace_back(shared(known[i].name, &out.ofOptimizer[i].second));
+    CommandOption &option =
+        options.emplace_back(std::string("--") + known[i].name, &out.ofOptimizer[i].second, known[i].help);
     option.isNumber = !known[i].choices && known[i].numbers == 1;
     for (const char *const *choice = known[i].choices; choice && *choice; ++choice)
       option.choices.emplace_back(*choice);

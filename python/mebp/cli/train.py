@@ -124,7 +124,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_shared(add, "threads", type=int)
     add_shared(add, "device")
     add_connection(parser, trains=True)
-    of_objective = parser.add_argument_group("options of --objective, by TRL's names")
+    of_objective = parser.add_argument_group("options of --objective")
     of_objective.add_argument(
         "--reference", metavar="WHAT", help="base, initial, a PEFT folder or a file of its log-probabilities"
     )

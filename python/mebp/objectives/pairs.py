@@ -17,7 +17,7 @@ from mebp.objectives.checks import check_choice, check_number, check_owned, chec
 from mebp.objectives.pair_losses import DIVERGENCES, OF_DIFFERENCE, OF_MEAN_DIFFERENCE, OF_RATIOS, OF_SORTED, SFT
 
 _SMOOTHED = ("exo_pair", "robust", *OF_SORTED)
-_WITH_DIVERGENCES = (*OF_DIFFERENCE, *OF_MEAN_DIFFERENCE, SFT)
+_WITH_DIVERGENCES = (*OF_DIFFERENCE, *OF_MEAN_DIFFERENCE)
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ class DPOOptions:
             )
         if "robust" in types and not self.label_smoothing < 0.5:
             raise Error(f"label_smoothing is {self.label_smoothing:g}; robust needs one below 0.5, such as 0.1")
-        without = [loss_type for loss_type in types if loss_type not in _WITH_DIVERGENCES]
-        if self.f_divergence_type != "reverse_kl" and without:
+        without = [loss_type for loss_type in types if loss_type not in (*_WITH_DIVERGENCES, SFT)]
+        if self.f_divergence_type != "reverse_kl" and (without or set(types) == {SFT}):
             raise Error(
-                f"f_divergence_type {self.f_divergence_type} has no meaning for loss_type {without[0]}; "
+                f"f_divergence_type {self.f_divergence_type} has no meaning for loss_type {[*without, SFT][0]}; "
                 f"leave it out, or choose {', '.join(_WITH_DIVERGENCES)}"
             )
         if self.use_weighting and (barred := [each for each in types if each in (*OF_SORTED, SFT)]):

@@ -25,6 +25,8 @@ typedef struct mebp_optimizer_option_info {
   uint32_t numbers;           /* that its value has, with commas between them */
   bool is_whole;              /* each is a whole number */
   const char *const *choices; /* names that its value may be, then NULL; NULL: it is of numbers */
+  const char *written;        /* what help calls its value: "X,Y" */
+  const char *help;           /* who takes it, what it is, and what holds where it is not given: one line */
 } mebp_optimizer_option_info;
 static inline void mebp_optimizer_option_info_init(mebp_optimizer_option_info *info) {
   memset((void *)info, 0, sizeof(*info));
