@@ -76,7 +76,10 @@ def _in_order(ops: str, declared: str) -> list[tuple[str, str]]:
     """The text of each op as its source has them, with the section of the source that it begins, or none."""
     blocks = re.split(r"\n(?=### `)", ops.strip())
     named = {re.match(r"### `\w+\.(\w+)`", block)[1]: block for block in blocks}
-    at = {name: re.search(rf'<(?:\w+, )?"{name}"', declared).start() for name in named}
+    # An activation's declaration makes its pullback, too.
+    places = {name: [re.search(rf'<(?:\w+, )?"{each}"', declared) for each in (name, name.removesuffix("_gradient"))]
+              for name in named}  # fmt: skip
+    at = {name: (own or other).start() + (own is None) for name, (own, other) in places.items()}
     sections = [(found.start(), found[1]) for found in re.finditer(r"^//===- (.*?) -+===//$", declared, re.MULTILINE)]
     ordered, last = [], ""
     for name in sorted(named, key=at.get):

@@ -23,7 +23,7 @@ inline constexpr ObjectiveTraits objectives[] = {
     {"sft", "the text itself", false, false, false},
     {"dpo", "pairs of which one is preferred", true, false, false},
     {"grpo", "rewards", true, true, false},
-    {"ppo", "rewards, and what to expect of them", true, true, true},
+    {"ppo", "rewards, against what a value head expects", true, true, true},
 };
 
 // Null where there is none.

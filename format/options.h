@@ -33,13 +33,12 @@ inline constexpr OptionText options[] = {
     {"lora-alpha", "X", "scale adapters by alpha / rank", "16"},
     {"lora-targets", "NAMES",
      "layers to adapt: all-linear, which leaves the head out, or names such as q_proj,lm_head or, of experts, "
-     "experts.down_proj; private-lora adapts q_proj,k_proj,v_proj where nothing is given",
+     "experts.down_proj",
      "all-linear"},
-    {"rank-down", "N", "with private-lora, inputs of M: what comes from the layers", "32"},
-    {"rank-up", "N", "with private-lora, outputs of M: what goes to the layers", "32"},
-    {"share-a", "", "with private-lora, one A for layers that read one value: q, k and v"},
-    {"split-layers", "N-N",
-     "with private-lora, adapt these layers alone: the first and the last, as in 0-7 (default: all)"},
+    {"rank-down", "N", "numbers of a token that come from a layer", "32"},
+    {"rank-up", "N", "numbers of a token that go back to a layer", "32"},
+    {"share-a", "", "one A for layers that read one value: q, k and v"},
+    {"split-layers", "N-N", "adapt these layers alone: the first and the last, as in 0-7 (default: all)"},
     {"galore-rank", "N", "of galore and qgalore, dimensions that a matrix's gradient is projected to", "64"},
     {"router-aux-loss-coef", "X",
      "add so many times the loss of how unevenly a mixture's experts are used, as transformers does with "

@@ -178,7 +178,7 @@ llvm::json::Object describeAdapter(const Options &options, const format::Lora &l
     targets.push_back(name);
   for (const std::string &name : lora.target_parameters())
     targets.push_back(name);
-  const auto seed = static_cast<int64_t>(options.lora.seed);
+  const auto seed = static_cast<int64_t>(lora.seed());
   const format::AdapterTraits &kind = *format::findAdapter(options.adapters.kind);
   json::Object described{{"kind", kind.name}, {"targets", std::move(targets)}, {"seed", seed}};
   if (!kind.isRemote) {

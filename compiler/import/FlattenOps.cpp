@@ -358,48 +358,11 @@ Value TokenFlattener::scale(nn::OnnxOp node, Value x, double alpha, double shift
                              shift == 0 ? FloatAttr() : number(shift));
 }
 
-/// x σ(factor x) = silu(factor x) / factor.
-Value TokenFlattener::flattenSwish(nn::OnnxOp node, Value x) {
-  double factor = getFloat(node, "factor", 1);
-  Value activated = nn::SiluOp::create(builder, node.getLoc(), x.getType(), scale(node, x, factor));
-  return scale(node, activated, 1 / factor);
-}
-
 LogicalResult TokenFlattener::flattenSquare(nn::OnnxOp node) {
   const Token *x = find(node.getInputs()[0]);
   if (!x || node.getInputs().size() != 2 || !isSplat(node.getInputs()[1], 2))
     return emitUnsupported(node) << "activations can be squared, and raised to no other power";
   define(node, nn::MultiplyOp::create(builder, node.getLoc(), x->flat.getType(), x->flat, x->flat), x->layout);
-  return success();
-}
-
-LogicalResult TokenFlattener::flattenActivation(nn::OnnxOp node) {
-  const Token *x = find(node.getInputs()[0]);
-  if (!x)
-    return emitUnsupported(node) << "its input is not an activation";
-  Type type = x->flat.getType();
-  auto approximate = dyn_cast_or_null<StringAttr>(getAttribute(node, "approximate"));
-  Value flat;
-  if (node.getOpType() == "Swish")
-    flat = flattenSwish(node, x->flat);
-  else if (node.getOpType() == "Softcap")
-    flat = nn::SoftcapOp::create(builder, node.getLoc(), type, x->flat, toFloat(getFloat(node, "softcap")));
-  else if (node.getOpType() == "Tanh") // with a cap of 1
-    flat = nn::SoftcapOp::create(builder, node.getLoc(), type, x->flat, toFloat(1));
-  else if (node.getOpType() == "Clip")
-    flat = nn::ClampOp::create(builder, node.getLoc(), type, x->flat,
-                               dyn_cast_or_null<FloatAttr>(getAttribute(node, "lower")),
-                               dyn_cast_or_null<FloatAttr>(getAttribute(node, "upper")));
-  else if (node.getOpType() == "Xielu")
-    flat = nn::XieluOp::create(builder, node.getLoc(), type, x->flat, node.getInputs()[1], node.getInputs()[2],
-                               toFloat(getFloat(node, "beta")), toFloat(getFloat(node, "epsilon")));
-  else if (node.getOpType() == "Relu")
-    flat = nn::ReluOp::create(builder, node.getLoc(), type, x->flat);
-  else if (node.getOpType() == "Gelu")
-    flat = nn::GeluOp::create(builder, node.getLoc(), type, x->flat, approximate && approximate == "tanh" ? 1 : 0);
-  else
-    return node.emitOpError("is no activation that is known here; this is a bug in mebpc");
-  define(node, flat, x->layout);
   return success();
 }
 

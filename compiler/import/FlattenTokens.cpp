@@ -124,6 +124,8 @@ LogicalResult TokenFlattener::storeWeightsOutByIn() {
 }
 
 TokenFlattener::Method TokenFlattener::findMethod(StringRef op) {
+  if (findActivation(op))
+    return &TokenFlattener::flattenActivation;
   return llvm::StringSwitch<Method>(op)
       .Cases({"Reshape", "Transpose", "Expand"}, &TokenFlattener::flattenView)
       .Case("Slice", &TokenFlattener::flattenSlice)
@@ -136,7 +138,6 @@ TokenFlattener::Method TokenFlattener::findMethod(StringRef op) {
       .Case("Route", &TokenFlattener::flattenRoute)
       .Case("ExpertLinear", &TokenFlattener::flattenExpertLinear)
       .Case("ExpertSum", &TokenFlattener::flattenExpertSum)
-      .Cases({"Swish", "Relu", "Gelu", "Softcap", "Tanh", "Clip", "Xielu"}, &TokenFlattener::flattenActivation)
       .Case("Pow", &TokenFlattener::flattenSquare)
       .Cases({"Add", "Mul", "Gated"}, &TokenFlattener::flattenBinary)
       .Cases({"Div", "Neg"}, &TokenFlattener::flattenScaled)

@@ -42,8 +42,6 @@ private:
   mlir::LogicalResult flattenRotary(nn::OnnxOp node);
   mlir::LogicalResult flattenAttention(nn::OnnxOp node);
   mlir::LogicalResult flattenRepeatedRow(nn::OnnxOp node, nn::ConstantOp indices);
-  mlir::LogicalResult flattenActivation(nn::OnnxOp node);
-  mlir::Value flattenSwish(nn::OnnxOp node, mlir::Value x);
   mlir::LogicalResult flattenSquare(nn::OnnxOp node);
   mlir::LogicalResult flattenScaled(nn::OnnxOp node);
   mlir::LogicalResult flattenBinary(nn::OnnxOp node);
@@ -51,6 +49,18 @@ private:
   mlir::Value scale(nn::OnnxOp node, mlir::Value x, double alpha, double shift = 0);
   mlir::LogicalResult refuseAttention(nn::OnnxOp node);
   std::optional<AxisLayout> getLayoutByPosition(mlir::Value indices, int64_t width) const;
+  // Activations: FlattenActivations.cpp.
+  using Builder = mlir::Value (TokenFlattener::*)(nn::OnnxOp node, mlir::Value x);
+  static Builder findActivation(llvm::StringRef op);
+  mlir::LogicalResult flattenActivation(nn::OnnxOp node);
+  template <typename Op> mlir::Value build(nn::OnnxOp node, mlir::Value x) {
+    return Op::create(builder, node.getLoc(), x.getType(), x);
+  }
+  mlir::Value buildSwish(nn::OnnxOp node, mlir::Value x);
+  mlir::Value buildGelu(nn::OnnxOp node, mlir::Value x);
+  mlir::Value buildSoftcap(nn::OnnxOp node, mlir::Value x);
+  mlir::Value buildClamp(nn::OnnxOp node, mlir::Value x);
+  mlir::Value buildXielu(nn::OnnxOp node, mlir::Value x);
   // Mixtures of experts: FlattenExperts.cpp.
   mlir::LogicalResult flattenRoute(nn::OnnxOp node);
   mlir::LogicalResult flattenExpertLinear(nn::OnnxOp node);

@@ -3,6 +3,8 @@
 // Silu, gelu and xIELU as their formulas are spelled out, and the gated units made with activations and sigmoids.
 #include "compiler/import/OnnxMatchers.h"
 
+#include "llvm/ADT/StringSwitch.h"
+
 #include <cmath>
 
 using namespace mlir;
@@ -215,23 +217,29 @@ struct RaiseGated : NodePattern {
   explicit RaiseGated(MLIRContext *context) : NodePattern(context, "Mul") {}
   bool raise(nn::OnnxOp root, PatternRewriter &rewriter) const override {
     return matchEitherWay(root, [&](Value activated, Value up) {
-      nn::OnnxOp silu = getNode(activated, "Swish"), gelu = getNode(activated, "Gelu");
-      nn::OnnxOp sigmoid = getNode(activated, "Sigmoid");
-      if ((!silu && !gelu && !sigmoid) || !activated.hasOneUse() || !up.getDefiningOp<nn::OnnxOp>() ||
+      auto gate = activated.getDefiningOp<nn::OnnxOp>();
+      StringRef activation = gate ? nameOf(gate) : StringRef();
+      if (activation.empty() || !activated.hasOneUse() || !up.getDefiningOp<nn::OnnxOp>() ||
           getShape(up) != getShape(activated))
         return false;
-      StringRef activation = silu ? "silu" : gelu ? "gelu" : "sigmoid";
-      if (gelu)
-        if (auto form = gelu.getNodeAttributesAttr())
-          if (auto approximate = form.getAs<StringAttr>("approximate"); approximate && approximate == "tanh")
-            activation = "gelu_tanh";
       SmallVector<NamedAttribute> attributes = {
           rewriter.getNamedAttr("activation", rewriter.getStringAttr(activation))};
-      if (Attribute factor = silu ? getAttribute(silu, "factor") : Attribute())
+      if (Attribute factor = getAttribute(gate, "factor"))
         attributes.push_back(rewriter.getNamedAttr("factor", factor));
-      replaceByNode(rewriter, root, "Gated", {activated.getDefiningOp<nn::OnnxOp>().getInputs()[0], up}, attributes);
+      replaceByNode(rewriter, root, "Gated", {gate.getInputs()[0], up}, attributes);
       return true;
     });
+  }
+
+private:
+  /// As format/activations.h calls it; empty where it is none of these.
+  static StringRef nameOf(nn::OnnxOp node) {
+    auto approximate = dyn_cast_or_null<StringAttr>(getAttribute(node, "approximate"));
+    return llvm::StringSwitch<StringRef>(node.getOpType())
+        .Case("Swish", "silu")
+        .Case("Gelu", approximate && approximate == "tanh" ? "gelu_tanh" : "gelu")
+        .Case("Sigmoid", "sigmoid")
+        .Default("");
   }
 };
 

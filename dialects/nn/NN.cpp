@@ -170,10 +170,15 @@ LogicalResult checkXielu(Operation *op, const APFloat &epsilon) {
   return op->emitOpError() << "has an epsilon of " << epsilon.convertToFloat() << "; 0 or a number below is needed";
 }
 
+LogicalResult checkApproximation(Operation *op, uint64_t approximation) {
+  return approximation <= 1 ? success() : op->emitOpError("has an approximation that is neither 0 (erf) nor 1 (tanh)");
+}
+
 LogicalResult checkGate(Operation *op, StringRef activation) {
-  if (llvm::is_contained({"silu", "gelu", "gelu_tanh", "sigmoid"}, activation))
+  if (mebp::format::findActivation(activation))
     return success();
-  return op->emitOpError() << "has activation '" << activation << "'; known are silu, gelu, gelu_tanh and sigmoid";
+  return op->emitOpError() << "has activation '" << activation << "'; known are "
+                           << mebp::format::listed(mebp::format::namesOf(mebp::format::activations), " and ");
 }
 
 } // namespace
@@ -263,9 +268,8 @@ LogicalResult AttentionGradientOp::verify() {
   return succeeded(checkSlopes(*this)) ? checkAttentionGradient(*this) : failure();
 }
 LogicalResult BidirectionalAttentionGradientOp::verify() { return checkAttentionGradient(*this); }
-LogicalResult GeluOp::verify() {
-  return getApproximation() <= 1 ? success() : emitOpError("has an approximation that is neither 0 (erf) nor 1 (tanh)");
-}
+LogicalResult GeluOp::verify() { return checkApproximation(*this, getApproximation()); }
+LogicalResult GeluGradientOp::verify() { return checkApproximation(*this, getApproximation()); }
 LogicalResult SoftcapOp::verify() { return checkSoftcap(*this, getSoftcap()); }
 LogicalResult SoftcapGradientOp::verify() { return checkSoftcap(*this, getSoftcap()); }
 LogicalResult ClampOp::verify() { return checkBounds(*this); }

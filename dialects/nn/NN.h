@@ -14,6 +14,7 @@
 
 #include "dialects/nn/Kernels.h"
 #include "dialects/nn/Sequence.h"
+#include "format/activations.h"
 #include "format/weight_format.h"
 
 #include "dialects/nn/NNDialect.h.inc"
@@ -34,6 +35,9 @@ inline int64_t getCapacity(mlir::Type type) {
   int64_t sequence = llvm::cast<mlir::RankedTensorType>(type).getShape()[1];
   return mlir::ShapedType::isDynamic(sequence) ? 0 : sequence;
 }
+
+/// The cotangent of an activation's input: the op of its name with _gradient behind it, and its attributes.
+mlir::Value buildActivationGradient(mlir::OpBuilder &builder, mlir::Operation *activation, mlir::Value cotangent);
 
 } // namespace mebp::nn
 

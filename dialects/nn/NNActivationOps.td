@@ -4,57 +4,44 @@
 #ifndef MEBP_NN_ACTIVATION_OPS
 #define MEBP_NN_ACTIVATION_OPS
 
-class NN_ActivationOp<string mnemonic, string equation> :
-    NN_KernelOp<mnemonic, [Differentiable, SameOperandsAndResultShape]> {
-  let description = equation;
-  let arguments = (ins Tokens:$x);
-  let results = (outs Tokens:$result);
-}
-class NN_ActivationGradientOp<string mnemonic, string equation> :
-    NN_KernelOp<mnemonic, [SameOperandsAndResultShape]> {
-  let description = equation;
-  let arguments = (ins Tokens:$x, Tokens:$dy);
-  let results = (outs Tokens:$result);
-}
-def NN_SiluOp : NN_ActivationOp<"silu", "y = x σ(x)"> { let summary = "Sigmoid linear unit"; }
-def NN_SiluGradientOp : NN_ActivationGradientOp<"silu_gradient", "dx = dy σ(x) (1 + x (1 − σ(x)))"> {
-  let summary = "The cotangent of silu's input";
-}
-def NN_ReluOp : NN_ActivationOp<"relu", "y = max(x, 0)"> { let summary = "Rectified linear unit"; }
-def NN_ReluGradientOp : NN_ActivationGradientOp<"relu_gradient", "dx = dy where x > 0, else 0"> {
-  let summary = "The cotangent of relu's input";
-}
-def NN_GeluOp : NN_ActivationOp<"gelu", "y = x Φ(x); approximation 1: x/2 (1 + tanh(√(2/π) (x + 0.044715 x³)))"> {
-  let summary = "Gaussian error linear unit";
-  let arguments = (ins Tokens:$x, DefaultValuedAttr<I64Attr, "0">:$approximation);
-  let hasVerifier = 1;
-}
-def NN_GeluGradientOp : NN_ActivationGradientOp<"gelu_gradient", "dx = dy (Φ(x) + x φ(x)), or that of the tanh form"> {
-  let summary = "The cotangent of gelu's input";
-  let arguments = (ins Tokens:$x, Tokens:$dy, DefaultValuedAttr<I64Attr, "0">:$approximation);
+// NAMEOp, and NAMEGradientOp for its pullback, with the same attributes.
+multiclass NN_Activation<string mnemonic, string what, string equation, string pullback, dag attributes = (ins),
+                         bit verifies = 0> {
+  def Op : NN_KernelOp<mnemonic, [Differentiable, SameOperandsAndResultShape]> {
+    let summary = what;
+    let description = equation;
+    let arguments = !con((ins Tokens:$x), attributes);
+    let results = (outs Tokens:$result);
+    let hasVerifier = verifies;
+    let extraClassDefinition = [{
+      ::llvm::LogicalResult $cppClass::buildGradient(::mlir::OpBuilder &builder, ::llvm::ArrayRef<::mlir::Value> cotangents,
+                                                     const ::llvm::SmallBitVector &,
+                                                     ::llvm::MutableArrayRef<::mlir::Value> gradients) {
+        gradients[0] = buildActivationGradient(builder, *this, cotangents[0]);
+        return ::llvm::success();
+      }
+    }];
+  }
+  def GradientOp : NN_KernelOp<mnemonic # "_gradient", [SameOperandsAndResultShape]> {
+    let summary = "The cotangent of " # mnemonic # "'s input";
+    let description = pullback;
+    let arguments = !con((ins Tokens:$x, Tokens:$dy), attributes);
+    let results = (outs Tokens:$result);
+    let hasVerifier = verifies;
+  }
 }
 
-def NN_SoftcapOp : NN_ActivationOp<"softcap", "y = c tanh(x / c) with c = softcap."> {
-  let summary = "Keeps numbers between two bounds";
-  let arguments = (ins Tokens:$x, F32Attr:$softcap);
-  let hasVerifier = 1;
-}
-def NN_SoftcapGradientOp : NN_ActivationGradientOp<"softcap_gradient", "dx = dy (1 − tanh(x / c)²) with c = softcap."> {
-  let summary = "The cotangent of softcap's input";
-  let arguments = (ins Tokens:$x, Tokens:$dy, F32Attr:$softcap);
-  let hasVerifier = 1;
-}
-
-def NN_ClampOp : NN_ActivationOp<"clamp", "y = min(max(x, lower), upper). A bound that is absent does not bound."> {
-  let summary = "Keeps numbers within bounds";
-  let arguments = (ins Tokens:$x, OptionalAttr<F32Attr>:$lower, OptionalAttr<F32Attr>:$upper);
-  let hasVerifier = 1;
-}
-def NN_ClampGradientOp : NN_ActivationGradientOp<"clamp_gradient", "dx = dy where lower ≤ x ≤ upper, else 0."> {
-  let summary = "The cotangent of clamp's input";
-  let arguments = (ins Tokens:$x, Tokens:$dy, OptionalAttr<F32Attr>:$lower, OptionalAttr<F32Attr>:$upper);
-  let hasVerifier = 1;
-}
+defm NN_Silu : NN_Activation<"silu", "Sigmoid linear unit", "y = x σ(x)", "dx = dy σ(x) (1 + x (1 − σ(x)))">;
+defm NN_Relu : NN_Activation<"relu", "Rectified linear unit", "y = max(x, 0)", "dx = dy where x > 0, else 0">;
+defm NN_Gelu : NN_Activation<"gelu", "Gaussian error linear unit",
+    "y = x Φ(x); approximation 1: x/2 (1 + tanh(√(2/π) (x + 0.044715 x³)))",
+    "dx = dy (Φ(x) + x φ(x)), or that of the tanh form", (ins DefaultValuedAttr<I64Attr, "0">:$approximation), 1>;
+defm NN_Softcap : NN_Activation<"softcap", "Keeps numbers between two bounds", "y = c tanh(x / c) with c = softcap.",
+    "dx = dy (1 − tanh(x / c)²) with c = softcap.", (ins F32Attr:$softcap), 1>;
+defm NN_Clamp : NN_Activation<"clamp", "Keeps numbers within bounds",
+    "y = min(max(x, lower), upper). A bound that is absent does not bound.",
+    "dx = dy where lower ≤ x ≤ upper, else 0.",
+    (ins OptionalAttr<F32Attr>:$lower, OptionalAttr<F32Attr>:$upper), 1>;
 
 def NN_XieluOp : NN_KernelOp<"xielu", [Differentiable]> {
   let summary = "Integrated exponential linear unit (xIELU)";
@@ -79,7 +66,7 @@ def NN_XieluGradientOp : NN_KernelOp<"xielu_gradient"> {
 
 def NN_GatedOp : NN_KernelOp<"gated", [Differentiable, SameOperandsAndResultShape]> {
   let summary = "A gated unit: SwiGLU, GeGLU";
-  let description = "y = f(gate) · up, with f = silu, gelu, gelu_tanh or sigmoid.";
+  let description = "y = f(gate) · up, with f = silu, gelu, gelu_tanh, relu or sigmoid.";
   let arguments = (ins Tokens:$gate, Tokens:$up, StrAttr:$activation);
   let results = (outs Tokens:$result);
   let hasVerifier = 1;

@@ -125,38 +125,12 @@ LogicalResult BidirectionalAttentionOp::buildGradient(OpBuilder &builder, ArrayR
   return success();
 }
 
-// Each activation uses its input.
-LogicalResult SiluOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &,
-                                    MutableArrayRef<Value> gradients) {
-  gradients[0] = SiluGradientOp::create(builder, getLoc(), getX().getType(), getX(), cotangents[0]);
-  return success();
-}
-
-LogicalResult ReluOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &,
-                                    MutableArrayRef<Value> gradients) {
-  gradients[0] = ReluGradientOp::create(builder, getLoc(), getX().getType(), getX(), cotangents[0]);
-  return success();
-}
-
-LogicalResult GeluOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &,
-                                    MutableArrayRef<Value> gradients) {
-  gradients[0] =
-      GeluGradientOp::create(builder, getLoc(), getX().getType(), getX(), cotangents[0], getApproximationAttr());
-  return success();
-}
-
-LogicalResult SoftcapOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &,
-                                       MutableArrayRef<Value> gradients) {
-  gradients[0] =
-      SoftcapGradientOp::create(builder, getLoc(), getX().getType(), getX(), cotangents[0], getSoftcapAttr());
-  return success();
-}
-
-LogicalResult ClampOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &,
-                                     MutableArrayRef<Value> gradients) {
-  gradients[0] = ClampGradientOp::create(builder, getLoc(), getX().getType(), getX(), cotangents[0], getLowerAttr(),
-                                         getUpperAttr());
-  return success();
+// Each activation uses its input; NNActivationOps.td makes the rules.
+Value mebp::nn::buildActivationGradient(OpBuilder &builder, Operation *activation, Value cotangent) {
+  Value x = activation->getOperand(0);
+  OperationState state(activation->getLoc(), (activation->getName().getStringRef() + "_gradient").str(), {x, cotangent},
+                       x.getType(), activation->getAttrs());
+  return builder.create(state)->getResult(0);
 }
 
 LogicalResult XieluOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,

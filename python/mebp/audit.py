@@ -121,7 +121,7 @@ def _beside(edge: Path) -> Path:
 
 
 def _read(frames: list[tuple[bool, bytes, bytes]], description: Mapping) -> _Seen:
-    element = np.dtype("<u2") if description["model"]["activation"] == "bf16" else np.dtype("<f4")
+    element = np.dtype("<u2") if _crosses_narrow(description) else np.dtype("<f4")
     messages = {}
     for is_up, head, body in frames:
         _, kind, stage, _, _, block, *_ = _HEAD.unpack(head)
@@ -131,6 +131,11 @@ def _read(frames: list[tuple[bool, bytes, bytes]], description: Mapping) -> _See
                 values = (values.astype(np.uint32) << 16).view(np.float32)
             messages[is_up, stage, block] = values
     return _Seen(messages)
+
+
+def _crosses_narrow(description: Mapping) -> bool:
+    """Whether what crosses is bf16; activations of f32 may be narrowed for the wire."""
+    return description["split"]["channels"]["forward"][0]["storage"] == "bf16"
 
 
 def _counted(what: str, by: str, guesses: np.ndarray, truth: np.ndarray, note: str) -> Attack:
@@ -177,7 +182,7 @@ def _outputs(
 
 def _adapters(seen: _Seen, description: Mapping, trainables: Mapping[str, np.ndarray]) -> tuple[Attack, float | None]:
     split, kind = description["split"], kind_of_bundle(description)
-    precision = 2.0**-8 if description["model"]["activation"] == "bf16" else 2.0**-24
+    precision = 2.0**-8 if _crosses_narrow(description) else 2.0**-24
     errors = []
     for number in range(split["first_block"], split["end_block"]):
         block = description["blocks"][number]

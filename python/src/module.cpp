@@ -92,7 +92,7 @@ static std::vector<mebp_optimizer_option_info> optimizerOptionInfos() {
 static std::vector<std::array<std::string, 4>> options() {
   std::vector<std::array<std::string, 4>> list;
   for (const format::OptionText &option : format::options)
-    list.push_back({option.name, option.value, option.help, option.standard});
+    list.push_back({option.name, option.value, helpOf(option), option.standard});
   for (const mebp_optimizer_option_info &info : optimizerOptionInfos())
     list.push_back({info.name, info.written, info.help, ""});
   return list;

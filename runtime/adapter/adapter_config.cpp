@@ -102,15 +102,19 @@ static Status checkOtherFields(const Json &config, const format::Bundle &bundle)
   return Status();
 }
 
-static Status checkNumber(const Json &config, const char *name, const char *option, double expected) {
+// No option sets it where `option` is empty.
+static Status checkNumber(const Json &config, const char *name, const std::string &option, double expected) {
   if (!config.contains(name) || !config[name].is_number())
     return failure(MEBP_CORRUPT, "lacks the number '%s'", name);
   double number = config[name].get<double>();
   if (number == expected)
     return Status();
+  if (option.empty())
+    return failure(MEBP_INCOMPATIBLE, "%s is %g, and such an adapter has %g; choose another one", name, number,
+                   expected);
   return failure(MEBP_INCOMPATIBLE,
                  "%s is %g, the bundle was compiled for %g; compile with %s %g or choose another adapter", name, number,
-                 expected, option, number);
+                 expected, option.c_str(), number);
 }
 
 // PiSSA and its like train against base weights that they have changed.
@@ -177,10 +181,12 @@ Status checkAdapterConfig(const std::string &text, const format::Bundle &bundle)
                                       "an adapter of the same base model");
   if (Status status = checkTargetParameters(targetParametersOf(text), bundle); !status.ok())
     return status;
-  const std::string option = std::string("--") + kindOf(bundle).options[0];
-  if (Status status = checkNumber(config, "r", option.c_str(), bundle.model().lora().rank()); !status.ok())
+  const format::AdapterTraits &kind = kindOf(bundle);
+  if (Status status = checkNumber(config, "r", std::string("--") + kind.options[0], bundle.model().lora().rank());
+      !status.ok())
     return status;
-  return checkNumber(config, "lora_alpha", "--lora-alpha", decimalOf(bundle.model().lora().alpha()));
+  return checkNumber(config, "lora_alpha", kind.takes("lora-alpha") ? "--lora-alpha" : "",
+                     decimalOf(bundle.model().lora().alpha()));
 }
 
 } // namespace mebp

@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "format/adapters.h"
 #include "format/alignment.h"
 #include "format/projection.h"
 #include "format/storage.h"
@@ -108,6 +109,11 @@ static Status validateNames(const format::Bundle &bundle) {
     if (trainable.rows() == 0 || trainable.columns() == 0 || trainable.rows() > maximumExtent ||
         trainable.columns() > maximumExtent)
       return failure(MEBP_CORRUPT, "trainable '%s' has an impossible size", trainable.name().c_str());
+    if (trainable.has_between() && !format::findAdapterOf(trainable.name()))
+      return failure(MEBP_UNSUPPORTED,
+                     "trainable '%s' is of a kind of adapters that is not known to this runtime; use "
+                     "a newer one",
+                     trainable.name().c_str());
     if (trainable.rank() > format::smallerSide(trainable.rows(), trainable.columns()))
       return failure(MEBP_CORRUPT, "trainable '%s' has a gradient of rank %u, above its smaller side",
                      trainable.name().c_str(), trainable.rank());

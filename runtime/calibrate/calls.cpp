@@ -173,10 +173,10 @@ private:
     for (const char *binary : {"add", "multiply"})
       add(rows, binary, "", {full(), full()}, {out()});
     add(rows, "fill", "", {}, {out()});
-    for (const char *activation : self_test::gates) {
-      const Attributes gate = {{"activation", 0, {}, activation}};
-      add(rows, "gated", activation, {full(), full()}, {out()}, gate);
-      add(rows, "gated_gradient", activation, {full(), full(), full()}, {out(), out()}, gate);
+    for (const format::ActivationTraits &traits : format::activations) {
+      const Attributes gate = {{"activation", 0, {}, traits.name}};
+      add(rows, "gated", traits.name, {full(), full()}, {out()}, gate);
+      add(rows, "gated_gradient", traits.name, {full(), full(), full()}, {out(), out()}, gate);
     }
   }
 

@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <limits>
 
+#include "format/activations.h"
+
 namespace mebp {
 
-enum class Activation : uint8_t { Silu, Gelu, GeluTanh, Relu, Sigmoid };
+using format::Activation;
 enum class Score : uint8_t { Softmax, Sigmoid, SoftmaxOfChosen };
 
 // Every attribute that a kernel may have, read once when the program is loaded.
@@ -37,7 +39,7 @@ struct Attributes {
   bool narrow = false;
   bool normalized = false;
   Score score = Score::Softmax;
-  Activation activation = Activation::Silu;
+  Activation activation = Activation::Silu; // of a gate, or the kernel itself
   const float *frequencies = nullptr;
   int32_t frequencyCount = 0;
   const float *slopes = nullptr; // of attention, one for each head, by which scores fall with distance

@@ -3,6 +3,7 @@
 // How a backend names its kernels: every file of kernels ends with a table of its own.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <initializer_list>
 #include <string_view>
@@ -33,6 +34,9 @@ template <typename Kernel> class KernelTableOf {
 public:
   template <size_t count>
   constexpr KernelTableOf(const NamedKernelOf<Kernel> (&kernels)[count]) : kernels(kernels), count(count) {}
+  template <size_t count>
+  constexpr KernelTableOf(const std::array<NamedKernelOf<Kernel>, count> &kernels)
+      : kernels(kernels.data()), count(count) {}
 
   // Null where it is not there.
   constexpr Kernel find(std::string_view name) const {

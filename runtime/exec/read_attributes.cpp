@@ -15,18 +15,12 @@ static Status readCount(const format::Attribute &attribute, int32_t &out) {
   return Status();
 }
 
-// Of a gate; other activations are kernels of their own.
+// Of a gate.
 static Status readActivation(const std::string &name, Activation &out) {
-  if (name == "silu")
-    out = Activation::Silu;
-  else if (name == "gelu")
-    out = Activation::Gelu;
-  else if (name == "gelu_tanh")
-    out = Activation::GeluTanh;
-  else if (name == "sigmoid")
-    out = Activation::Sigmoid;
-  else
+  const format::ActivationTraits *traits = format::findActivation(name);
+  if (!traits)
     return failure(MEBP_UNSUPPORTED, "activation '%s' is not known to this runtime; use a newer one", name.c_str());
+  out = traits->activation;
   return Status();
 }
 
@@ -115,8 +109,8 @@ static Status readAttribute(const format::Attribute &attribute, Attributes &out)
 
 Status readAttributes(const format::Kernel &kernel, Attributes &out) {
   out = Attributes();
-  if (kernel.name() == "gelu" || kernel.name() == "gelu_gradient")
-    out.activation = Activation::Gelu;
+  if (const format::ActivationTraits *traits = format::findActivationOf(kernel.name()))
+    out.activation = traits->activation;
   for (const format::Attribute &attribute : kernel.attributes())
     if (Status status = readAttribute(attribute, out); !status.ok())
       return status.in("'" + kernel.name() + "'");

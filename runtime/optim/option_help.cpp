@@ -8,7 +8,7 @@
 
 namespace mebp {
 
-// As people write it: "1e-8", where %g gives "1e-08".
+// "1e-8", where %g gives "1e-08".
 static std::string spelled(double number) {
   std::string text = textOf("%g", number);
   if (const size_t sign = text.find('e'); sign != std::string::npos)

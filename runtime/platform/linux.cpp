@@ -3,10 +3,12 @@
 // Linux, with glibc, musl or Android's C library. What only one of them declares is called by its number.
 #include "runtime/platform/platform.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -113,27 +115,45 @@ static const char *permissionsOf(const char *line) {
   return space && std::strchr("0123456789abcdef", line[0]) && std::strlen(space) > 4 ? space + 1 : nullptr;
 }
 
+// Of the pages from address `begin` to `end`, by an open /proc/self/pagemap: a number of 64 bits for each.
+static uint64_t residentBytes(int pagemap, uint64_t begin, uint64_t end) {
+  const uint64_t page = pageBytes();
+  uint64_t entries[512], resident = 0;
+  while (begin < end) {
+    const uint64_t wanted = std::min<uint64_t>((end - begin) / page, std::size(entries)) * sizeof(entries[0]);
+    const ssize_t bytes = ::pread(pagemap, entries, wanted, static_cast<off_t>(begin / page * sizeof(entries[0])));
+    if (bytes < static_cast<ssize_t>(sizeof(entries[0])))
+      break;
+    const uint64_t count = static_cast<uint64_t>(bytes) / sizeof(entries[0]);
+    for (uint64_t i = 0; i < count; ++i)
+      resident += entries[i] >> 63; // "present"
+    begin += count * page;
+  }
+  return resident * page;
+}
+
+// smaps would tell of writable shared maps, too, but walks every page of the process, and some have gigabytes and a
+// small such map of a library.
 uint64_t writtenMemoryBytes() {
   uint64_t bytes = 0;
-  bool shared = false;
   forEachLine("/proc/self/status", [&](const char *line) {
     if (std::strncmp(line, "RssAnon:", 8) == 0)
       bytes = kibibytes(line + 8);
   });
+  int pagemap = -1;
   forEachLine("/proc/self/maps", [&](const char *line) {
     const char *permissions = permissionsOf(line);
-    shared |= permissions && permissions[1] == 'w' && permissions[3] == 's';
+    if (!permissions || permissions[1] != 'w' || permissions[3] != 's')
+      return;
+    if (pagemap < 0)
+      pagemap = ::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    char *behind = nullptr;
+    const uint64_t begin = std::strtoull(line, &behind, 16), end = std::strtoull(behind + 1, nullptr, 16);
+    if (pagemap >= 0)
+      bytes += residentBytes(pagemap, begin, end);
   });
-  // smaps walks every page, so it is read only where there is something to find.
-  if (!shared)
-    return bytes;
-  bool counts = false;
-  forEachLine("/proc/self/smaps", [&](const char *line) {
-    if (const char *permissions = permissionsOf(line))
-      counts = permissions[1] == 'w' && permissions[3] == 's';
-    else if (counts && std::strncmp(line, "Rss:", 4) == 0)
-      bytes += kibibytes(line + 4);
-  });
+  if (pagemap >= 0)
+    ::close(pagemap);
   return bytes;
 }
 

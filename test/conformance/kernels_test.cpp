@@ -193,8 +193,8 @@ TEST(BackendKernels, Activations) {
   const std::vector<Attribute> bend = {{"beta", 0.5}, {"epsilon", -1e-6}};
   expectAgreementInBoth({"xielu", {rows(37), {1, 1}, {1, 1}}, {rows(37)}, bend});
   expectAgreementInBoth({"xielu_gradient", {rows(37), rows(37), {1, 1}, {1, 1}}, {rows(37)}, bend});
-  for (const char *activation : gates) {
-    std::vector<Attribute> attributes = {{"activation", 0, {}, activation}};
+  for (const format::ActivationTraits &traits : format::activations) {
+    std::vector<Attribute> attributes = {{"activation", 0, {}, traits.name}};
     expectAgreementInBoth({"gated", {rows(37), rows(37)}, {rows(37)}, attributes});
     expectAgreementInBoth({"gated_gradient", {rows(37), rows(37), rows(37)}, {rows(37), rows(37)}, attributes});
   }

@@ -15,6 +15,7 @@ import mebp
 from mebp.extension import load_runtime
 from mebp.inspect import inspect
 from mebp.tools import find_tool
+from mebp.training.objective_traits import objectives
 from mebp.verification.inputs import randomise_adapter
 from support import models
 from support.exports import export
@@ -213,7 +214,7 @@ def test_other_peaks_are_those_of_the_sessions(exported, tmp_path):
     assert not peaks
 
 
-@pytest.mark.parametrize("objective", ["dpo", "grpo", "ppo"])
+@pytest.mark.parametrize("objective", [name for name, traits in objectives().items() if traits.sums_sequences])
 def test_objectives_are_planned(exported, tmp_path, objective):
     """What a step sums, and the text that it writes, is in the peak, and within the budget."""
     _, path = exported
@@ -222,7 +223,7 @@ def test_objectives_are_planned(exported, tmp_path, objective):
     session = mebp.Session(tmp_path / "model.mebp", accumulate=True, return_gradients=False)
     shared = "trainables", "workspace"
     writing = sum(part["bytes"] for part in session.plan["generation"] if part["name"] not in shared)
-    beside = 0 if objective == "dpo" else writing
+    beside = writing if objectives()[objective].writes else 0
     peak = session.plan["peak_bytes"]
     assert peak == session.plan["planned_peak_bytes"] + beside
     assert session.plan["arenas"].get("writing", 0) == beside

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mebp.training.objective_traits import objectives
 from support import models
 from support.commands import has_lines, mebp, running
 from support.pipeline import make_bundle
@@ -41,10 +42,9 @@ def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("objective-kills")
     models.save(models.build("llama", num_hidden_layers=2), folder / "source")
     make_tokenizer(folder / "source")
-    (folder / "dpo.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in PAIRS))
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in PAIRS))
     prompts = "".join(json.dumps({"prompt": pair["prompt"]}) + "\n" for pair in PAIRS)
-    for name in ("grpo", "ppo"):
-        (folder / f"{name}.jsonl").write_text(prompts)
+    (folder / "prompts.jsonl").write_text(prompts)
     return folder
 
 
@@ -57,9 +57,11 @@ def run_of(objective: str, bundle: Path, folder: Path, name: str, threads: int) 
     place = folder / name
     place.mkdir(exist_ok=True)
     (place / "reward.py").write_text(REWARD)
-    reward = ["--reward", f"{place / 'reward.py'}:high"] if objective != "dpo" else []
-    return ["train", bundle, "--data", folder / f"{objective}.jsonl", "--objective", objective, *OPTIONS[objective],
-            *reward, "--steps", STEPS, "--lr", 1e-2, "--threads", threads, "--save-every", 1, "--state",
+    writes = objectives()[objective].writes
+    data = ["--data", folder / ("prompts.jsonl" if writes else "pairs.jsonl")]
+    reward = ["--reward", f"{place / 'reward.py'}:high"] if writes else []
+    return ["train", bundle, "--objective", objective, *OPTIONS[objective], *data, *reward, "--steps", STEPS,
+            "--lr", 1e-2, "--threads", threads, "--save-every", 1, "--state",
             place / "state", "--adapter-out", place / "adapter", "--log", place / "run.jsonl"]  # fmt: skip
 
 
@@ -85,8 +87,8 @@ def test_killed_runs_go_on_bitwise(bundle, folder, monkeypatch, show, objective)
         assert run.returncode == 0, run.stderr
     expected = left(folder, whole[0])
     assert left(folder, whole[1]) == expected
-    assert len(expected[0]) == {"dpo": 2, "grpo": 2, "ppo": 3}[objective]
-    assert len(expected[1]) == {"dpo": 0, "grpo": STEPS // 2, "ppo": STEPS // 2}[objective]
+    assert len(expected[0]) == (3 if "--value-model" in OPTIONS[objective] else 2)
+    assert len(expected[1]) == (STEPS // 2 if objectives()[objective].writes else 0)
     log = (folder / whole[0] / "run.jsonl").read_text().splitlines()
     longest = max(json.loads(line)["seconds"] for line in log)
     for number in range(KILLS):

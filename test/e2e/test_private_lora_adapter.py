@@ -14,9 +14,10 @@ from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM
 
 import mebp
+from mebp.compiler import check_options
 from mebp.extension import load_runtime
 from mebp.inspect import inspect
-from mebp.remote_adapters import factors_of
+from mebp.remote_adapters import factors_of, listed_kinds
 from mebp.tools import find_tool
 from mebp.verification.comparison import relative_error
 from mebp.verification.inputs import randomise_adapter
@@ -112,6 +113,22 @@ def test_peft_and_merge_compute_the_same(tmp_path, show, family, chosen):
     with torch.no_grad():
         merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged").float()(input_ids=ids).logits.numpy()
     assert relative_error(found, merged) < 1e-4
+
+
+def test_a_rank_is_refused_before_there_is_a_model():
+    with pytest.raises(mebp.Error, match="--rank-up 0: give a rank of at least 1"):
+        check_options({"adapter": "private-lora", "rank_up": 0})
+
+
+def test_a_scale_that_such_an_adapter_has_not_is_refused(bundle, adapter):
+    file = adapter / "adapter_config.json"
+    config = json.loads(file.read_text())
+    scale = config["lora_alpha"]
+    file.write_text(json.dumps(config | {"lora_alpha": 3.0}))
+    assert refused(bundle, adapter) == (
+        f"{file}: lora_alpha is 3, and such an adapter has {scale:g}; choose another one"
+    )
+    file.write_text(json.dumps(config))
 
 
 def test_other_forms(bundle, adapter, tmp_path):
@@ -247,11 +264,12 @@ def test_verify(llama, tmp_path):
          "--lora-rank: is not for --adapter private-lora; give --rank-down and --rank-up"),
         (["--adapter", "private-lora", "--lora-alpha", "4"],
          "--lora-alpha: is not for --adapter private-lora; give --rank-down and --rank-up"),
-        (["--rank-down", "4"], "--rank-down: is not for --adapter lora; leave it out, or give --adapter private-lora"),
-        (["--rank-up", "4"], "--rank-up: is not for --adapter lora; leave it out, or give --adapter private-lora"),
-        (["--share-a"], "--share-a: is not for --adapter lora; leave it out, or give --adapter private-lora"),
+        (["--rank-down", "4"],
+         f"--rank-down: is not for --adapter lora; leave it out, or give --adapter {listed_kinds()}"),
+        (["--rank-up", "4"], f"--rank-up: is not for --adapter lora; leave it out, or give --adapter {listed_kinds()}"),
+        (["--share-a"], f"--share-a: is not for --adapter lora; leave it out, or give --adapter {listed_kinds()}"),
         (["--split-layers", "0-1"],
-         "--split-layers: is not for --adapter lora; leave it out, or give --adapter private-lora"),
+         f"--split-layers: is not for --adapter lora; leave it out, or give --adapter {listed_kinds()}"),
         *((["--adapter", "private-lora", "--split-layers", text],
            f"--split-layers {text}: give the numbers of the first and the last layer, such as 0-7")
           for text in ("two", "3-1", "-1-2", "0-1-2", "1,2")),
@@ -260,7 +278,7 @@ def test_verify(llama, tmp_path):
         (["--split", "private-lora"],
          "--split private-lora: needs adapters whose trained factor stays on the device; give --adapter private-lora"),
         *((["--adapter", "private-lora", option, "1"],
-           f"{option}: says what --split keeps on the device; give --split private-lora")
+           f"{option}: says what --split keeps on the device; give --split {listed_kinds()}")
           for option in ("--device-first", "--device-last")),
         (["--adapter", "private-lora", "--split", "private-lora", "--device-first", "2", "--device-last", "1"],
          "--device-first 2 --device-last 1: the model has 3 layers, and one at least has to be the server's"),

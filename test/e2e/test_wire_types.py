@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import mebp
+from mebp.remote_adapters import listed_kinds
 from mebp.split import Server, connect
 from mebp.tools import find_tool
 from mebp.wire import Wire, crossed
@@ -106,7 +107,7 @@ def test_refusals(folder):
     for options, line in (
         (["--wire=f32", "--adapter=private-lora", "--precision=bf16"],
          "--wire f32: activations are bf16, and cross as they are; leave it out, or give --precision f32"),
-        (["--wire=bf16"], "--wire: is of what crosses between a device and a server; give --adapter private-lora"),
+        (["--wire=bf16"], f"--wire: is of what crosses between a device and a server; give --adapter {listed_kinds()}"),
     ):  # fmt: skip
         run = mebpc(*options, folder=folder)
         assert (run.returncode, run.stderr) == (2, f"mebpc: {line}\n")

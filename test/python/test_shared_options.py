@@ -6,11 +6,14 @@ import re
 import subprocess
 from dataclasses import fields
 
+import mebp
 from mebp.cli.main import make_parsers
 from mebp.compile_options import CompileOptions, flag
+from mebp.extension import load_runtime
 from mebp.shared_options import shared_options
 from mebp.split import RETRY_SECONDS
 from mebp.tools import find_tool
+from mebp.training.objective_traits import objectives
 from mebp.training.options import TrainingOptions
 
 # Of two of mebp train, mebpc and mebp-run, and yet no option of format/options.h.
@@ -90,3 +93,11 @@ def test_a_run_has_these_defaults():
     assert own.keys() >= {"lr", "weight_decay", "save_every", "device", "retry_for"}
     for name, default in own.items():
         assert type(default)(stated[name]) == default, name
+
+
+def test_docstrings_name_all_optimizers_and_objectives():
+    names = [name for name, _ in load_runtime().optimizers()]
+    for doc in (mebp.Session.__init__.__doc__, mebp.compile.__doc__):
+        assert [name for name in names if f'"{name}"' not in doc] == []
+    for doc in (mebp.train.__doc__, mebp.compile.__doc__):
+        assert [name for name in objectives() if f'"{name}"' not in doc] == []

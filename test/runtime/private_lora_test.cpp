@@ -172,6 +172,21 @@ TEST_F(PrivateAdapter, OfOtherFactorsIsRefused) {
                 "was, with or without --share-a, or choose another adapter");
 }
 
+// A newer compiler may have more kinds than this runtime.
+TEST(PrivateLora, OfAnotherKindIsRefused) {
+  format::Bundle changed = privateBundle();
+  changed.mutable_trainables(0)->set_name("base_model.model.up.lora_Z.weight");
+  BundleFolder folder(changed);
+  mebp_bundle *opened = nullptr;
+  mebp_error error;
+  EXPECT_EQ(mebp_bundle_open(folder.path().c_str(), &opened, &error), MEBP_UNSUPPORTED);
+  EXPECT_NE(std::string(error.message)
+                .find("trainable 'base_model.model.up.lora_Z.weight' is of a kind of adapters that "
+                      "is not known to this runtime; use a newer one"),
+            std::string::npos)
+      << error.message;
+}
+
 TEST_F(PrivateAdapter, WithoutMOrItsSeedIsRefused) {
   const std::string file = adapter + "/private_lora.safetensors";
   std::string content = readWhole(file);

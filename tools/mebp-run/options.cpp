@@ -26,8 +26,10 @@ static std::vector<CommandOption> optimizerOptions(RunOptions &out) {
   }
   std::vector<CommandOption> options;
   for (size_t i = 0; i < known.size(); ++i) {
-    CommandOption &option =
-        options.emplace_back(std::string("--") + known[i].name, &out.ofOptimizer[i].second, known[i].help);
+    CommandOption &option = options.emplace_back();
+    option.name = std::string("--") + known[i].name;
+    option.value = &out.ofOptimizer[i].second;
+    option.help = known[i].help;
     option.isNumber = !known[i].choices && known[i].numbers == 1;
     for (const char *const *choice = known[i].choices; choice && *choice; ++choice)
       option.choices.emplace_back(*choice);

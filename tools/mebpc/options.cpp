@@ -227,6 +227,13 @@ void refuseValues(const Options &options) {
        {std::pair("--lora-rank", options.lora.rank), std::pair("--galore-rank", options.galore.rank)})
     if (std::string wrong = findWrongRank(option, rank); !wrong.empty())
       throw OptionError(wrong);
+  const format::AdapterTraits &adapter = *format::findAdapter(options.adapters.kind);
+  Adapters::visit(options.adapters, [&](const char *option, const auto &value) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, int64_t>)
+      if (adapter.takes(option))
+        if (std::string wrong = findWrongRank((std::string("--") + option).c_str(), value); !wrong.empty())
+          throw OptionError(wrong);
+  });
   const Training &training = options.training;
   if (std::string wrong = findWrongMomentum(training); !wrong.empty()) {
     std::ostringstream number;
@@ -261,7 +268,7 @@ static_assert(endsIn(format::optionText("weights").help, format::weightFormatNam
 
 /// One that other commands have, too.
 template <typename Value> CLI::Option *addShared(CLI::App &app, const std::string &name, Value &value) {
-  const char *help = format::optionText(name).help;
+  const std::string help = helpOf(format::optionText(name));
   if constexpr (std::is_same_v<Value, bool>)
     return app.add_flag("--" + name, value, help);
   else

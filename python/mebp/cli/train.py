@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--accumulate",
         type=int,
         metavar="N",
-        help="batches per optimizer step; every token counts the same (default: 1)",
+        help="batches, pairs or prompts per optimizer step, as the objective takes them (default: 1)",
     )
     add("--schedule", choices=SCHEDULES, help="how the learning rate changes over the run (default: constant)")
     add("--warmup", type=int, metavar="N", help="raise the learning rate over the first N steps (default: 0)")

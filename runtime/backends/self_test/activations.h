@@ -4,12 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "format/activations.h"
 #include "runtime/backends/self_test/call.h"
 
 namespace mebp::self_test {
-
-// Those that `gated` takes, by its attribute `activation`.
-inline constexpr const char *gates[] = {"silu", "gelu", "gelu_tanh", "sigmoid"};
 
 // An activation of format/kernels.h and attributes that it may have.
 struct TriedActivation {

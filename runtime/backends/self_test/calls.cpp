@@ -219,8 +219,8 @@ private:
       addBoth(each.kernel, {rows(37)}, {rows(37)}, each.attributes);
       addBoth(each.gradient(), {rows(37), rows(37)}, {rows(37)}, each.attributes);
     }
-    for (const char *activation : gates) {
-      const Attributes attributes = {{"activation", 0, {}, activation}};
+    for (const format::ActivationTraits &traits : format::activations) {
+      const Attributes attributes = {{"activation", 0, {}, traits.name}};
       addBoth("gated", {rows(37), rows(37)}, {rows(37)}, attributes);
       addBoth("gated_gradient", {rows(37), rows(37), rows(37)}, {rows(37), rows(37)}, attributes);
     }

@@ -268,7 +268,16 @@ func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>) {
 // -----
 
 func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>) {
-  // expected-error @below {{'nn.gated' op has activation 'swish'; known are silu, gelu, gelu_tanh and sigmoid}}
+  // expected-error @below {{'nn.gelu_gradient' op has an approximation that is neither 0 (erf) nor 1 (tanh)}}
+  %0 = nn.gelu_gradient(%x, %x) {approximation = 2 : i64}
+      : (tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>) -> tensor<?x?x8xf32, #nn.tokens>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>) {
+  // expected-error @below {{'nn.gated' op has activation 'swish'; known are silu, gelu, gelu_tanh, relu and sigmoid}}
   %0 = nn.gated(%x, %x) {activation = "swish"} : (tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>) -> tensor<?x?x8xf32, #nn.tokens>
   return
 }
@@ -276,8 +285,8 @@ func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>) {
 // -----
 
 func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>) {
-  // expected-error @below {{'nn.gated_gradient' op has activation 'relu'; known are silu, gelu, gelu_tanh and sigmoid}}
-  %0:2 = nn.gated_gradient(%x, %x, %x) {activation = "relu"}
+  // expected-error @below {{'nn.gated_gradient' op has activation 'tanh'; known are silu, gelu, gelu_tanh, relu and sigmoid}}
+  %0:2 = nn.gated_gradient(%x, %x, %x) {activation = "tanh"}
       : (tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>) -> (tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>)
   return
 }

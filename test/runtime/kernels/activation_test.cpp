@@ -139,8 +139,8 @@ TEST(Activation, XieluKeepsTheDigitsOfSmallNumbers) {
 }
 
 TEST(Activation, Gated) {
-  for (const char *gate : mebp::self_test::gates) {
-    const Attributes attributes = attributesOf({"gated", {{"activation", 0, {}, gate}}});
+  for (const mebp::format::ActivationTraits &gate : mebp::format::activations) {
+    const Attributes attributes = attributesOf({"gated", {{"activation", 0, {}, gate.name}}});
     Value x = sweep(), up = Value::random(7, 1001, 1), dy = Value::random(7, 1001, 2);
     Value out = Value::constant(7, 1001, 0);
     expectAgreement({"gated", {x, up}, {out}, attributes}, 3e-7);

@@ -132,8 +132,8 @@ TEST(Gradient, Activations) {
     const Attributes attributes = attributesOf(each);
     expectGradient({each.kernel, {x}, {dy}, attributes}, 0, dy, {each.gradient(), {x, dy}, {x}, attributes});
   }
-  for (const char *gate : mebp::self_test::gates) {
-    const Attributes attributes = attributesOf({"gated", {{"activation", 0, {}, gate}}});
+  for (const mebp::format::ActivationTraits &gate : mebp::format::activations) {
+    const Attributes attributes = attributesOf({"gated", {{"activation", 0, {}, gate.name}}});
     CallSpec gated{"gated", {x, up}, {dy}, attributes};
     CallSpec gradient{"gated_gradient", {x, up, dy}, {x, up}, attributes};
     expectGradient(gated, 0, dy, gradient, 0);

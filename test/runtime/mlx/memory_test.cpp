@@ -110,9 +110,9 @@ private:
       add(each.kernel, {x}, {x}, each.attributes);
       add(each.gradient(), {x, x}, {x}, each.attributes);
     }
-    for (const char *activation : gates) {
-      add("gated", {x, x}, {x}, {{"activation", 0, {}, activation}});
-      add("gated_gradient", {x, x, x}, {x, x}, {{"activation", 0, {}, activation}});
+    for (const format::ActivationTraits &traits : format::activations) {
+      add("gated", {x, x}, {x}, {{"activation", 0, {}, traits.name}});
+      add("gated_gradient", {x, x, x}, {x, x}, {{"activation", 0, {}, traits.name}});
     }
     add("add", {x, x}, {x});
     add("multiply", {x, x}, {x});

@@ -44,9 +44,10 @@ def objective_of_task(task: str) -> type[OfRows]:
 
 
 def class_of(options: TrainingOptions) -> type[Objective]:
-    if options.task in BY_TASK:
-        return BY_TASK[options.task]
-    return OBJECTIVES[options.objective]
+    """Raises mebp.Error where it cannot train with these."""
+    found = BY_TASK.get(options.task) or OBJECTIVES[options.objective]
+    found.check_options(options)
+    return found
 
 
 def make_objective(options: TrainingOptions, tokenizer: Tokenizer, length: int) -> Objective:

@@ -20,8 +20,8 @@ class Step:
     """What a step did."""
 
     result: StepResult
-    seen: int  # tokens, those included that do not count
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    seen: int  # tokens that went forward and back, those included that do not count
+    metrics: Mapping[str, float] = field(default_factory=dict)  # some or all of Objective.metrics
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,11 @@ def vocabulary_of(bundle: Path) -> int:
 
 
 class Objective(ABC):
-    """Of a run; it is made before the session, which it says what to have room for."""
+    """Of a run; it is made before the session, which it says what to have room for.
+
+    A step is of `--accumulate` times what the objective says that it takes: batches of the bundle's rows, pairs, or
+    prompts. Where its formula couples what TRL has in a device's batch, that is all of the step.
+    """
 
     metrics: Sequence[str] = ()  # what is logged of a step beside its loss, by name
     has_perplexity = False  # whether exp(loss) says anything
@@ -57,10 +61,14 @@ class Objective(ABC):
     # What a bundle is compiled for that is made for it, as mebp.building.Trained has them.
     cuts_samples, pairs_up_to = False, 0
 
+    @classmethod  # noqa: B027, most ask for no more than their options' classes do
+    def check_options(cls, options: TrainingOptions) -> None:
+        """Raises mebp.Error where it cannot train with these, before anything is read or compiled."""
+
     @classmethod
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int] | None:
-        """Tokens of the data's sequences, before there is a bundle; None of packed text. Raises mebp.Error where they
-        cannot be read."""
+        """Tokens of all sequences that a step may run, before there is a bundle; None of packed text. A bundle that is
+        made for them holds the longest. Raises mebp.Error where they cannot be read."""
         return None
 
     @classmethod  # noqa: B027, some read it only when the run begins

@@ -36,11 +36,14 @@ class _Scored(Kept):
 class Groups(Rollouts):
     kept, writing, curve = _Scored, RolloutOptions, ("reward", "reward")
 
+    @classmethod
+    def check_options(cls, options: TrainingOptions) -> None:
+        if parts_of(options.objective, options.objective_options)[RolloutOptions].group < 2:
+            raise Error("--group is 1; a group needs at least 2 completions, for an advantage compares them")
+
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
         parts = parts_of(options.objective, options.objective_options)
         self._grpo, writing = GRPO(parts[GRPOOptions]), parts[RolloutOptions]
-        if writing.group < 2:
-            raise Error("--group is 1; a group needs at least 2 completions, for an advantage compares them")
         if self._grpo.options.entropy_coef:
             check_compiled(options.bundle, "entropy_bonus", "--entropy-coef needs the derivative of the head's entropy")
         self._advantages = replace(parts[AdvantageOptions], num_generations=writing.group)

@@ -11,7 +11,6 @@ import numpy as np
 from mebp.data.dataset import rows_of_step, steps_per_epoch
 from mebp.data.preferences import Preference, load_preferences
 from mebp.data.reference_file import ReferenceFile
-from mebp.errors import Error
 from mebp.inspect import inspect
 from mebp.objectives.pairs import DPO, DPOOptions, PairResult, Scored
 from mebp.session import Session
@@ -81,8 +80,6 @@ class Preferences(Objective):
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
         super().__init__(options)
         self._dpo = DPO(parts_of(options.objective, options.objective_options)[DPOOptions])
-        if self._dpo.options.use_weighting:
-            raise Error("use_weighting needs a sum over the vocabulary that the head does not make; leave it out")
         named = {"train": options.data, "eval": options.eval, "test": options.test}
         vocabulary = vocabulary_of(options.bundle)
         self._data = {name: _Data(path, tokenizer, length, vocabulary) for name, path in named.items() if path}

@@ -4,6 +4,7 @@
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/kernel/xielu.h"
 #include "runtime/backends/cpu/reference/kernels.h"
+#include "runtime/exec/activation_kernels.h"
 
 #include <algorithm>
 #include <cmath>
@@ -44,33 +45,22 @@ Curve curveOf(Activation activation, double x) {
   return {};
 }
 
-// gelu's approximation: anything but the tanh form is the exact one.
-Activation geluOf(const Call &call) {
-  return call.attributes.activation == Activation::GeluTanh ? Activation::GeluTanh : Activation::Gelu;
-}
-
-void forward(const Call &call, Activation activation) {
+void forward(const Call &call, const Context &) {
   const Tensor &x = call.operands[0], &y = call.results[0];
   for (int64_t n = 0; n < y.rows; ++n)
     for (int64_t i = 0; i < y.columns; ++i)
-      rowOf(y, n).set(i, static_cast<float>(curveOf(activation, rowOf(x, n)[i]).value));
+      rowOf(y, n).set(i, static_cast<float>(curveOf(call.attributes.activation, rowOf(x, n)[i]).value));
 }
 
-void backward(const Call &call, Activation activation) {
+void backward(const Call &call, const Context &) {
   const Tensor &x = call.operands[0], &dy = call.operands[1], &dx = call.results[0];
   for (int64_t n = 0; n < dx.rows; ++n)
     for (int64_t i = 0; i < dx.columns; ++i)
-      rowOf(dx, n).set(i, static_cast<float>(rowOf(dy, n)[i] * curveOf(activation, rowOf(x, n)[i]).slope));
+      rowOf(dx, n).set(i,
+                       static_cast<float>(rowOf(dy, n)[i] * curveOf(call.attributes.activation, rowOf(x, n)[i]).slope));
 }
 
 } // namespace
-
-template <Activation activation> static void forwardOf(const Call &call, const Context &) { forward(call, activation); }
-template <Activation activation> static void backwardOf(const Call &call, const Context &) {
-  backward(call, activation);
-}
-static void gelu(const Call &call, const Context &) { forward(call, geluOf(call)); }
-static void geluGradient(const Call &call, const Context &) { backward(call, geluOf(call)); }
 
 static void gated(const Call &call, const Context &) {
   const Tensor &gate = call.operands[0], &up = call.operands[1], &y = call.results[0];
@@ -151,20 +141,10 @@ static void xieluGradient(const Call &call, const Context &) {
     }
 }
 
-constexpr NamedKernel entries[] = {{"silu", forwardOf<Activation::Silu>},
-                                   {"silu_gradient", backwardOf<Activation::Silu>},
-                                   {"relu", forwardOf<Activation::Relu>},
-                                   {"relu_gradient", backwardOf<Activation::Relu>},
-                                   {"gelu", gelu},
-                                   {"gelu_gradient", geluGradient},
-                                   {"softcap", softcap},
-                                   {"softcap_gradient", softcapGradient},
-                                   {"clamp", clamp},
-                                   {"clamp_gradient", clampGradient},
-                                   {"xielu", xielu},
-                                   {"xielu_gradient", xieluGradient},
-                                   {"gated", gated},
-                                   {"gated_gradient", gatedGradient}};
+constexpr NamedKernel others[] = {
+    {"softcap", softcap}, {"softcap_gradient", softcapGradient}, {"clamp", clamp}, {"clamp_gradient", clampGradient},
+    {"xielu", xielu},     {"xielu_gradient", xieluGradient},     {"gated", gated}, {"gated_gradient", gatedGradient}};
+constexpr auto entries = withActivations<Kernel>(forward, backward, others);
 constexpr KernelTable activationKernels = entries;
 
 } // namespace mebp::cpu::reference

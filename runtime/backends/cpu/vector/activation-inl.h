@@ -8,6 +8,9 @@
 #define MEBP_ACTIVATION_INL_H
 #endif
 
+#include <iterator>
+
+#include "format/activations.h"
 #include "runtime/backends/cpu/kernel/kernel.h"
 #include "runtime/backends/cpu/vector/exp-inl.h"
 
@@ -123,18 +126,13 @@ template <> struct Formula<Activation::Sigmoid> {
 };
 
 // Calls body(Formula) for the activation, so that the choice is made outside of its loops.
-template <typename Body> void withFormula(Activation activation, const Body &body) {
-  switch (activation) {
-  case Activation::Silu:
-    return body(Formula<Activation::Silu>());
-  case Activation::Gelu:
-    return body(Formula<Activation::Gelu>());
-  case Activation::GeluTanh:
-    return body(Formula<Activation::GeluTanh>());
-  case Activation::Relu:
-    return body(Formula<Activation::Relu>());
-  case Activation::Sigmoid:
-    return body(Formula<Activation::Sigmoid>());
+template <size_t n = 0, typename Body> void withFormula(Activation activation, const Body &body) {
+  if constexpr (n < std::size(format::activations)) {
+    constexpr Activation own = format::activations[n].activation;
+    if (activation == own)
+      body(Formula<own>());
+    else
+      withFormula<n + 1>(activation, body);
   }
 }
 

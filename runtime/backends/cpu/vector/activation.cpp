@@ -5,6 +5,7 @@
 #include "runtime/backends/cpu/kernel/xielu.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 #include "runtime/backends/cpu/vector/parallel.h"
+#include "runtime/exec/activation_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/backends/cpu/vector/activation.cpp"
@@ -16,14 +17,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace mebp::cpu::HWY_NAMESPACE {
 
-void Forward(const Call &call, const Context &context, Activation activation) {
-  withFormula(activation, [&](auto formula) HWY_ATTR {
+void Forward(const Call &call, const Context &context) {
+  withFormula(call.attributes.activation, [&](auto formula) HWY_ATTR {
     mapElements(call, context, [&](FloatVector x) HWY_ATTR { return formula.at(x).value; });
   });
 }
 
-void Backward(const Call &call, const Context &context, Activation activation) {
-  withFormula(activation, [&](auto formula) HWY_ATTR {
+void Backward(const Call &call, const Context &context) {
+  withFormula(call.attributes.activation, [&](auto formula) HWY_ATTR {
     combineElements(call, context,
                     [&](FloatVector x, FloatVector dy) HWY_ATTR { return hn::Mul(dy, formula.at(x).slope); });
   });
@@ -138,40 +139,11 @@ HWY_EXPORT(XieluGradient);
 HWY_EXPORT(Gated);
 HWY_EXPORT(GatedGradient);
 
-static void forward(const Call &call, const Context &context, Activation activation) {
-  HWY_DYNAMIC_DISPATCH(Forward)(call, context, activation);
-}
-static void backward(const Call &call, const Context &context, Activation activation) {
-  HWY_DYNAMIC_DISPATCH(Backward)(call, context, activation);
-}
-// gelu's approximation: anything but the tanh form is the exact one.
-static Activation geluOf(const Call &call) {
-  return call.attributes.activation == Activation::GeluTanh ? Activation::GeluTanh : Activation::Gelu;
-}
-
-template <Activation activation> static void forwardOf(const Call &call, const Context &context) {
-  forward(call, context, activation);
-}
-template <Activation activation> static void backwardOf(const Call &call, const Context &context) {
-  backward(call, context, activation);
-}
-static void gelu(const Call &call, const Context &context) { forward(call, context, geluOf(call)); }
-static void geluGradient(const Call &call, const Context &context) { backward(call, context, geluOf(call)); }
-
-constexpr NamedKernel entries[] = {{"silu", forwardOf<Activation::Silu>},
-                                   {"silu_gradient", backwardOf<Activation::Silu>},
-                                   {"relu", forwardOf<Activation::Relu>},
-                                   {"relu_gradient", backwardOf<Activation::Relu>},
-                                   {"gelu", gelu},
-                                   {"gelu_gradient", geluGradient},
-                                   {"softcap", MEBP_BEST(Softcap)},
-                                   {"softcap_gradient", MEBP_BEST(SoftcapGradient)},
-                                   {"clamp", MEBP_BEST(Clamp)},
-                                   {"clamp_gradient", MEBP_BEST(ClampGradient)},
-                                   {"xielu", MEBP_BEST(Xielu)},
-                                   {"xielu_gradient", MEBP_BEST(XieluGradient)},
-                                   {"gated", MEBP_BEST(Gated)},
-                                   {"gated_gradient", MEBP_BEST(GatedGradient)}};
+constexpr NamedKernel others[] = {{"softcap", MEBP_BEST(Softcap)}, {"softcap_gradient", MEBP_BEST(SoftcapGradient)},
+                                  {"clamp", MEBP_BEST(Clamp)},     {"clamp_gradient", MEBP_BEST(ClampGradient)},
+                                  {"xielu", MEBP_BEST(Xielu)},     {"xielu_gradient", MEBP_BEST(XieluGradient)},
+                                  {"gated", MEBP_BEST(Gated)},     {"gated_gradient", MEBP_BEST(GatedGradient)}};
+constexpr auto entries = withActivations<Kernel>(MEBP_BEST(Forward), MEBP_BEST(Backward), others);
 constexpr KernelTable activationKernels = entries;
 
 } // namespace mebp::cpu::vector

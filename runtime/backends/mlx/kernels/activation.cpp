@@ -2,6 +2,7 @@
 //
 // x, y, dy, dx, gate, up, dgate, dup [N,F].
 #include "runtime/backends/mlx/kernels.h"
+#include "runtime/exec/activation_kernels.h"
 
 #include <cmath>
 
@@ -46,16 +47,11 @@ static Curve curveOf(Activation activation, const array &x) {
   return {x, mx::ones_like(x)};
 }
 
-static void forward(Call &call, Activation activation) { call.give(0, curveOf(activation, call.numbers(0)).value); }
+static void forward(Call &call) { call.give(0, curveOf(call.attributes.activation, call.numbers(0)).value); }
 
-static void backward(Call &call, Activation activation) {
-  call.give(0, call.numbers(1) * curveOf(activation, call.numbers(0)).slope);
+static void backward(Call &call) {
+  call.give(0, call.numbers(1) * curveOf(call.attributes.activation, call.numbers(0)).slope);
 }
-
-template <Activation activation> static void forwardOf(Call &call) { forward(call, activation); }
-template <Activation activation> static void backwardOf(Call &call) { backward(call, activation); }
-static void gelu(Call &call) { forward(call, call.attributes.activation); }
-static void geluGradient(Call &call) { backward(call, call.attributes.activation); }
 
 static array tangentOf(const Call &call) { return mx::tanh(call.numbers(0) / call.attributes.softcap); }
 static void softcap(Call &call) { call.give(0, call.attributes.softcap * tangentOf(call)); }
@@ -98,20 +94,10 @@ static void gatedGradient(Call &call) {
   call.give(1, upstream * curve.value);
 }
 
-constexpr NamedKernel entries[] = {{"silu", forwardOf<Activation::Silu>},
-                                   {"silu_gradient", backwardOf<Activation::Silu>},
-                                   {"relu", forwardOf<Activation::Relu>},
-                                   {"relu_gradient", backwardOf<Activation::Relu>},
-                                   {"gelu", gelu},
-                                   {"gelu_gradient", geluGradient},
-                                   {"softcap", softcap},
-                                   {"softcap_gradient", softcapGradient},
-                                   {"clamp", clamp},
-                                   {"clamp_gradient", clampGradient},
-                                   {"xielu", xielu},
-                                   {"xielu_gradient", xieluGradient},
-                                   {"gated", gated},
-                                   {"gated_gradient", gatedGradient}};
+constexpr NamedKernel others[] = {
+    {"softcap", softcap}, {"softcap_gradient", softcapGradient}, {"clamp", clamp}, {"clamp_gradient", clampGradient},
+    {"xielu", xielu},     {"xielu_gradient", xieluGradient},     {"gated", gated}, {"gated_gradient", gatedGradient}};
+constexpr auto entries = withActivations<Kernel>(forward, backward, others);
 constexpr KernelTable activationKernels = entries;
 
 } // namespace mebp::mlx

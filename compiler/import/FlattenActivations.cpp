@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From nodes of ONNX to activations, element by element.
+#include "compiler/import/FlattenTokens.h"
+#include "compiler/import/OnnxMatchers.h"
+
+#include "llvm/ADT/StringSwitch.h"
+
+using namespace mlir;
+using namespace mebp;
+
+static APFloat toFloat(double value) { return APFloat(static_cast<float>(value)); }
+
+/// x σ(factor x) = silu(factor x) / factor.
+Value TokenFlattener::buildSwish(nn::OnnxOp node, Value x) {
+  double factor = getFloat(node, "factor", 1);
+  return scale(node, build<nn::SiluOp>(node, scale(node, x, factor)), 1 / factor);
+}
+
+Value TokenFlattener::buildGelu(nn::OnnxOp node, Value x) {
+  auto approximate = dyn_cast_or_null<StringAttr>(getAttribute(node, "approximate"));
+  return nn::GeluOp::create(builder, node.getLoc(), x.getType(), x, approximate && approximate == "tanh" ? 1 : 0);
+}
+
+/// tanh(x) is one with a cap of 1.
+Value TokenFlattener::buildSoftcap(nn::OnnxOp node, Value x) {
+  return nn::SoftcapOp::create(builder, node.getLoc(), x.getType(), x, toFloat(getFloat(node, "softcap", 1)));
+}
+
+Value TokenFlattener::buildClamp(nn::OnnxOp node, Value x) {
+  auto bound = [&](StringRef name) { return dyn_cast_or_null<FloatAttr>(getAttribute(node, name)); };
+  return nn::ClampOp::create(builder, node.getLoc(), x.getType(), x, bound("lower"), bound("upper"));
+}
+
+Value TokenFlattener::buildXielu(nn::OnnxOp node, Value x) {
+  return nn::XieluOp::create(builder, node.getLoc(), x.getType(), x, node.getInputs()[1], node.getInputs()[2],
+                             toFloat(getFloat(node, "beta")), toFloat(getFloat(node, "epsilon")));
+}
+
+TokenFlattener::Builder TokenFlattener::findActivation(StringRef op) {
+  return llvm::StringSwitch<Builder>(op)
+      .Case("Swish", &TokenFlattener::buildSwish)
+      .Case("Relu", &TokenFlattener::build<nn::ReluOp>)
+      .Case("Gelu", &TokenFlattener::buildGelu)
+      .Case("Softcap", &TokenFlattener::buildSoftcap)
+      .Case("Tanh", &TokenFlattener::buildSoftcap)
+      .Case("Clip", &TokenFlattener::buildClamp)
+      .Case("Xielu", &TokenFlattener::buildXielu)
+      .Default(nullptr);
+}
+
+LogicalResult TokenFlattener::flattenActivation(nn::OnnxOp node) {
+  const Token *x = find(node.getInputs()[0]);
+  if (!x)
+    return emitUnsupported(node) << "its input is not an activation";
+  define(node, (this->*findActivation(node.getOpType()))(node, x->flat), x->layout);
+  return success();
+}
