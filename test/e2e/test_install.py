@@ -59,11 +59,8 @@ def test_pkg_config_finds_it(installed, project, bundle, tmp_path):
 def test_it_shows_the_functions_of_its_header_and_nothing_else(installed):
     symbols = run("nm", "--dynamic", "--defined-only", "--format=posix", library(installed))
     shown = {line.split()[0] for line in symbols.splitlines()}
-    headers = (
-        installed / "include" / "mebp" / f"{name}.h"
-        for name in ("mebp", "calibration", "generation", "optimizer_options", "packing", "sequences", "serve")
-    )
-    header = "".join(path.read_text() for path in headers)
+    headers = (installed / "include" / "mebp").glob("*.h")
+    header = "".join(path.read_text() for path in headers if path.stem != "grpc")  # which is of another library
     assert "mebp_server_serve" in shown and all(name.startswith("mebp_") and f"{name}(" in header for name in shown)
     assert "mebp_session_step" in shown
 

@@ -80,6 +80,6 @@ def test_refusals(shared, samples, bundle, tmp_path):
     assert f"{long}: sample 2 has 70 tokens, and a row 64; shorten it" in line
     cut = mebp("train", shared, "--data", long, "--steps", 1)
     assert cut.returncode == 0 and "1 of 3 samples were cut to 64 tokens" in cut.stdout, cut.stderr
-    assert "--packing goes with --objective sft" in refusal(
+    assert "--packing puts samples side by side" in refusal(
         "train", shared, "--data", samples, "--packing", "--objective", "dpo"
     )

@@ -115,6 +115,10 @@ OBJECTS = "write one object a line, or one array of objects"
             {"messages": [*TURNS, {"role": "human", "content": "a"}]},
             'messages[2] has the role "human"; choose one of system, user, assistant, tool',
         ),
+        (
+            {"prompt": "a", "completion": "b", "label": False},
+            '"label" is false, which marks a completion not to learn from; leave it out',
+        ),
         ({"instruction": "a"}, f'has no "output"; {WANTED}'),
         ({"input": "a", "output": "b"}, f'has no "instruction"; {WANTED}'),
         ({"instruction": "a", "output": ""}, '"output" is empty, so there is nothing to learn; leave it out'),

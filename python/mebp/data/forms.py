@@ -105,6 +105,8 @@ def read_sample(where: str, form: Form, entry: dict) -> Sample:
         prompt, completion = (read_string(where, entry, key) for key in form.required)
         if not completion:
             raise Error(f'{where}: "completion" is empty, so there is nothing to learn; leave it out')
+        if entry.get("label") is False:
+            raise Error(f'{where}: "label" is false, which marks a completion not to learn from; leave it out')
         return Completion(where, prompt, completion)
     turns = _alpaca_turns(where, entry) if form == _ALPACA else _turns(where, form.required[0], entry)
     if not any(turn["role"] == "assistant" for turn in turns):
