@@ -98,7 +98,7 @@ def _op(block: str) -> str:
     description = re.split(r"\n(?:Traits:|Interfaces:|Effects:|#### )", body, maxsplit=1)[0].strip()
     kinds = [
         word
-        for word, interface in (("kernel", "KernelOpInterface"), ("differentiable", "DifferentiableOpInterface"))
+        for word, interface in (("kernel", "NN_KernelOpInterface"), ("differentiable", "DifferentiableOpInterface"))
         if f"`{interface}`" in body
     ]
     parts = [f"\n#### `{name}`\n\n{_sentence(summary)}{' *' + ', '.join(kinds) + '*' if kinds else ''}\n"]

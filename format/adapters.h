@@ -81,10 +81,10 @@ inline std::string helpOf(const OptionText &option) {
   const std::vector<std::string> taking =
       namesOf(adapters, [&](const AdapterTraits &traits) { return traits.isRemote && traits.takes(option.name); });
   std::string help = taking.empty() ? option.help : "with " + listed(taking) + ", " + option.help;
-  if (std::string_view(option.name) == "lora-targets")
-    for (const AdapterTraits &traits : adapters)
-      if (traits.isRemote)
-        help += std::string("; ") + traits.name + " adapts " + traits.targets + " where nothing is given";
+  const bool isOfTargets = std::string_view(option.name) == "lora-targets";
+  for (const AdapterTraits &traits : adapters)
+    if (isOfTargets && traits.isRemote)
+      help += std::string("; of ") + traits.name + " by default " + traits.targets;
   return help;
 }
 

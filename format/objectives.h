@@ -16,14 +16,15 @@ struct ObjectiveTraits {
   bool sumsSequences; // a step takes each sequence by itself and sums their gradients; else it takes batches
   bool writes;        // the sequences that it learns from, as the step begins
   bool hasValues;     // of a value head, which may have an adapter of its own
+  bool compares;      // with a reference model, at least by some of its options
 };
 
 // The default first.
 inline constexpr ObjectiveTraits objectives[] = {
-    {"sft", "the text itself", false, false, false},
-    {"dpo", "pairs of which one is preferred", true, false, false},
-    {"grpo", "rewards", true, true, false},
-    {"ppo", "rewards, against what a value head expects", true, true, true},
+    {"sft", "the text itself", false, false, false, false},
+    {"dpo", "pairs of which one is preferred", true, false, false, true},
+    {"grpo", "rewards", true, true, false, true},
+    {"ppo", "rewards, against what a value head expects", true, true, true, true},
 };
 
 // Null where there is none.

@@ -90,6 +90,7 @@ private:
   mlir::LogicalResult importWhere(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importElementwise(const OnnxNode &node, Entries &inputs, size_t arity);
   mlir::LogicalResult importClip(const OnnxNode &node, Entries &inputs);
+  static bool isLikeFirst(llvm::StringRef op);
   mlir::LogicalResult importLikeFirst(const OnnxNode &node, Entries &inputs);
 
   const OnnxFile &file;

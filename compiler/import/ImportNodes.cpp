@@ -41,9 +41,7 @@ GraphImporter::Method GraphImporter::findMethod(StringRef op) {
       .Case("Clip", &GraphImporter::importClip)
       .Cases({"Neg", "Abs", "Exp", "Log", "Sqrt", "Reciprocal"}, &GraphImporter::importUnary)
       .Cases({"Sigmoid", "Tanh", "Erf", "Relu", "Softplus"}, &GraphImporter::importUnary)
-      .Cases({"Gelu", "Softmax", "LayerNormalization", "RMSNormalization"}, &GraphImporter::importLikeFirst)
-      .Cases({"RotaryEmbedding", "Attention"}, &GraphImporter::importLikeFirst)
-      .Default(nullptr);
+      .Default(isLikeFirst(op) ? &GraphImporter::importLikeFirst : nullptr);
 }
 
 LogicalResult GraphImporter::importOp(const OnnxNode &node, Entries &inputs) {
@@ -446,37 +444,5 @@ LogicalResult GraphImporter::importGemm(const OnnxNode &node, Entries &inputs) {
     values[1] = emit(node, "Transpose", values[1], {b[1], b[0]}, builder.getF32Type(),
                      builder.getNamedAttr("perm", builder.getDenseI64ArrayAttr({1, 0})));
   define(node.getProto().output(0), emit(node, "Gemm", values, {a[0], outputs}, builder.getF32Type()));
-  return success();
-}
-
-/// Ops whose first result is like their first operand; their attributes are kept for whoever raises them.
-LogicalResult GraphImporter::importLikeFirst(const OnnxNode &node, Entries &inputs) {
-  SmallVector<Value> values;
-  if (failed(getValues(node, inputs, values)))
-    return failure();
-  RankedTensorType type = getType(*inputs[0]);
-  if (node.hasAttribute("axis")) {
-    auto axis = normalizedAxis(node.getInteger("axis", -1), type.getRank());
-    if (!axis || *axis != type.getRank() - 1)
-      return node.emitError() << "is not over the last axis alone, which is not supported";
-  }
-  // Where heads have an axis of their own, these say what is known.
-  if (type.getRank() == 4)
-    for (StringRef name : {"num_heads", "q_num_heads", "kv_num_heads"})
-      (void)node.hasAttribute(name);
-  SmallVector<NamedAttribute> attributes;
-  for (StringRef name : {"epsilon", "scale", "softcap"})
-    if (node.hasAttribute(name))
-      attributes.push_back(builder.getNamedAttr(name, builder.getF32FloatAttr(node.getFloat(name, 0))));
-  for (StringRef name : {"is_causal", "interleaved", "rotary_embedding_dim"})
-    if (node.hasAttribute(name))
-      attributes.push_back(builder.getNamedAttr(name, builder.getI64IntegerAttr(node.getInteger(name, 0))));
-  if (node.hasAttribute("approximate"))
-    attributes.push_back(builder.getNamedAttr("approximate", builder.getStringAttr(node.getString("approximate", ""))));
-  // But that attention gives what values are as wide as.
-  Extents shape(type.getShape());
-  if (node.getOp() == "Attention" && inputs.size() > 2 && shape.size() == 4 && getType(*inputs[2]).getRank() == 4)
-    shape.back() = getShape(*inputs[2]).back();
-  define(node.getProto().output(0), emit(node, node.getOp(), values, shape, type.getElementType(), attributes));
   return success();
 }

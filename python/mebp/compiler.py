@@ -119,7 +119,7 @@ def compile(
         "lora_rank": lora and lora.rank,
         "lora_alpha": lora and lora.alpha,
         "lora_targets": _names((lora or adapter).targets) if lora or adapter else None,
-        **_remote(adapter),
+        **remote_options(adapter),
         "train": train,
         "train_targets": _names(train_targets),
         "optimizer": optimizer,
@@ -163,7 +163,8 @@ def _run_mebpc(*arguments: str) -> None:
         raise Error(str(error).removeprefix("mebpc: ")) from None
 
 
-def _remote(adapter: RemoteAdapter | None) -> dict[str, object]:
+def remote_options(adapter: RemoteAdapter | None) -> dict[str, object]:
+    """Those of mebpc that such adapters are, but for what they adapt."""
     if adapter is None:
         return {}
     given = {field.name: getattr(adapter, field.name) for field in fields(adapter)}

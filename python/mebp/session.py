@@ -76,7 +76,7 @@ class Session(Sequences):
         weight_decay: decoupled; of sgd a part of the gradient, as torch has it.
         optimizer_options: what the optimizer has of its own, None for its default. One that it does not have is
             refused.
-            betas, eps: of every AdamW, (0.9, 0.999) and 1e-8 (galore: 1e-6); betas of lion, (0.9, 0.99).
+            betas, eps: of every AdamW, (0.9, 0.999) and 1e-8 (galore: 1e-6, not qgalore); betas of lion, (0.9, 0.99).
             momentum: of sgd; 0 for none, which keeps nothing. None for the one that the bundle was compiled for.
             perturbation: what MeZO's directions, standard normal numbers, are multiplied with; 1e-3.
             galore_scale: what GaLore's updates are multiplied with; 0.25.

@@ -69,13 +69,19 @@ static std::vector<std::tuple<std::string, std::string, std::string, std::string
   return list;
 }
 
-// The default first: name, what it learns from, whether it sums the gradients of sequences, whether it writes them, and
-// whether it is of a value head.
-static std::vector<std::tuple<std::string, std::string, bool, bool, bool>> objectives() {
-  std::vector<std::tuple<std::string, std::string, bool, bool, bool>> list;
-  for (const format::ObjectiveTraits &traits : format::objectives)
-    list.emplace_back(traits.name, traits.data, traits.sumsSequences, traits.writes, traits.hasValues);
-  return list;
+// Rows of format/objectives.h by name, the default first.
+static nb::dict objectives() {
+  nb::dict all;
+  for (const format::ObjectiveTraits &traits : format::objectives) {
+    nb::dict row;
+    row["data"] = traits.data;
+    row["sums_sequences"] = traits.sumsSequences;
+    row["writes"] = traits.writes;
+    row["has_values"] = traits.hasValues;
+    row["compares"] = traits.compares;
+    all[traits.name] = row;
+  }
+  return all;
 }
 
 // Options that only some optimizers have.
@@ -190,7 +196,7 @@ NB_MODULE(_runtime, module) {
       "adapters", &mebp::python::adapters,
       "Of each kind of adapters, the default first: name, title, formula, symbol, whether it is remote, suffix.");
   module.def("objectives", &mebp::python::objectives,
-             "Of each objective, the default first: name, data, whether it sums sequences, writes them, has values.");
+             "Rows of format/objectives.h as dictionaries, by name, the default first.");
   module.def("options", &mebp::python::options,
              "Of each option that several commands have: name, what its value is called, help, default.");
   module.def("optimizer_options", &mebp::python::optimizerOptions,

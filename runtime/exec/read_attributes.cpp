@@ -3,6 +3,8 @@
 
 #include <cmath>
 #include <limits>
+#include <string_view>
+#include <variant>
 
 namespace mebp {
 
@@ -36,66 +38,62 @@ static Status readScore(const std::string &name, Score &out) {
   return Status();
 }
 
+// Attributes by their names in docs/kernels.md.
+struct Named {
+  std::string_view name;
+  std::variant<float Attributes::*, int32_t Attributes::*, bool Attributes::*> field;
+};
+static constexpr Named numbers[] = {
+    {"value", &Attributes::value},
+    {"alpha", &Attributes::alpha},
+    {"low_alpha", &Attributes::lowAlpha},
+    {"beta", &Attributes::beta},
+    {"epsilon", &Attributes::epsilon},
+    {"weight_offset", &Attributes::weightOffset},
+    {"scale", &Attributes::scale},
+    {"softcap", &Attributes::softcap},
+    {"shift", &Attributes::shift},
+    {"lower", &Attributes::lower},
+    {"upper", &Attributes::upper},
+    {"inverse", &Attributes::inverse},
+    {"interleaved", &Attributes::interleaved},
+    {"narrow", &Attributes::narrow},
+    {"normalized", &Attributes::normalized},
+    {"head_dim", &Attributes::headDim},
+    {"heads", &Attributes::heads},
+    {"kv_heads", &Attributes::kvHeads},
+    {"window", &Attributes::window},
+    {"capacity", &Attributes::capacity},
+    {"offset", &Attributes::offset},
+    {"groups", &Attributes::groups},
+    {"top_groups", &Attributes::topGroups},
+    {"best_of_group", &Attributes::bestOfGroup},
+};
+
+static Status readNumber(const format::Attribute &attribute, const Named &named, Attributes &out) {
+  if (const auto *count = std::get_if<int32_t Attributes::*>(&named.field))
+    return readCount(attribute, out.*(*count));
+  if (const auto *flag = std::get_if<bool Attributes::*>(&named.field))
+    out.*(*flag) = attribute.number() != 0;
+  else
+    out.*(*std::get_if<float Attributes::*>(&named.field)) = static_cast<float>(attribute.number());
+  return Status();
+}
+
 static Status readAttribute(const format::Attribute &attribute, Attributes &out) {
   const std::string &name = attribute.name();
-  float number = static_cast<float>(attribute.number());
   // An infinite fill is how a running maximum begins; anywhere else it can only be damage.
-  if (name == "value")
-    return out.value = number, Status();
-  if (!std::isfinite(number))
+  if (name != "value" && !std::isfinite(static_cast<float>(attribute.number())))
     return failure(MEBP_CORRUPT, "attribute '%s' is not finite", name.c_str());
-  if (name == "alpha")
-    out.alpha = number;
-  else if (name == "low_alpha")
-    out.lowAlpha = number;
-  else if (name == "beta")
-    out.beta = number;
-  else if (name == "epsilon")
-    out.epsilon = number;
-  else if (name == "weight_offset")
-    out.weightOffset = number;
-  else if (name == "scale")
-    out.scale = number;
-  else if (name == "softcap")
-    out.softcap = number;
-  else if (name == "shift")
-    out.shift = number;
-  else if (name == "lower")
-    out.lower = number;
-  else if (name == "upper")
-    out.upper = number;
-  else if (name == "inverse")
-    out.inverse = number != 0;
-  else if (name == "interleaved")
-    out.interleaved = number != 0;
-  else if (name == "narrow")
-    out.narrow = number != 0;
-  else if (name == "normalized")
-    out.normalized = number != 0;
-  else if (name == "approximation")
-    out.activation = number != 0 ? Activation::GeluTanh : Activation::Gelu;
-  else if (name == "head_dim")
-    return readCount(attribute, out.headDim);
-  else if (name == "heads")
-    return readCount(attribute, out.heads);
-  else if (name == "kv_heads")
-    return readCount(attribute, out.kvHeads);
-  else if (name == "window")
-    return readCount(attribute, out.window);
-  else if (name == "capacity")
-    return readCount(attribute, out.capacity);
-  else if (name == "offset")
-    return readCount(attribute, out.offset);
-  else if (name == "groups")
-    return readCount(attribute, out.groups);
-  else if (name == "top_groups")
-    return readCount(attribute, out.topGroups);
-  else if (name == "best_of_group")
-    return readCount(attribute, out.bestOfGroup);
-  else if (name == "score")
+  for (const Named &named : numbers)
+    if (name == named.name)
+      return readNumber(attribute, named, out);
+  if (name == "score")
     return readScore(attribute.text(), out.score);
-  else if (name == "activation")
+  if (name == "activation")
     return readActivation(attribute.text(), out.activation);
+  if (name == "approximation")
+    out.activation = attribute.number() != 0 ? Activation::GeluTanh : Activation::Gelu;
   else if (name == "frequencies") {
     out.frequencies = attribute.numbers().data();
     out.frequencyCount = attribute.numbers_size();

@@ -21,7 +21,7 @@ OptimizerOptions optionsOf(const mebp_session_options &options);
 Status setOption(mebp_session_options &options, const std::string &name, const std::string &text);
 // The table's rows, of several that are called alike the first.
 std::vector<const OptimizerOption *> namedOptions();
-// "of adamw and lion, how slowly its averages move (default: 0.9,0.999; lion: 0.9,0.99)", of such a row.
+// Of such a row: "of NAMES, what it is (default: what most of them have; NAME: its own)".
 std::string helpOf(const OptimizerOption &option);
 
 } // namespace mebp

@@ -262,4 +262,10 @@ def test_refusals(bundles, folder, tmp_path):
         "mebp: loss_type is 'best'; choose sigmoid, hin"
     )
     assert says("--reference", "base").startswith("mebp: --reference is what preferences and rewards are compared with")
+    assert says("--objective", "dpo", "--loss-type", "sft", "--reference", "base") == (
+        "mebp: --reference is compared with by other losses than sft; choose one, or leave it out"
+    )
+    assert says("--objective", "grpo", "--reference", "base") == (
+        "mebp: --reference is compared with where --beta is above 0; give one, or leave it out"
+    )
     assert says("--objective", "dpo", "--reference", tmp_path).startswith(f"mebp: {tmp_path}/adapter_config.json: ")

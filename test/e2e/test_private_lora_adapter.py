@@ -266,7 +266,7 @@ def test_verify(llama, tmp_path):
          "--lora-alpha: is not for --adapter private-lora; give --rank-down and --rank-up"),
         (["--rank-down", "4"],
          f"--rank-down: is not for --adapter lora; leave it out, or give --adapter {listed_kinds()}"),
-        (["--rank-up", "4"], f"--rank-up: is not for --adapter lora; leave it out, or give --adapter {listed_kinds()}"),
+        (["--rank-up", "4"], "--rank-up: is not for --adapter lora; leave it out, or give --adapter private-lora"),
         (["--share-a"], f"--share-a: is not for --adapter lora; leave it out, or give --adapter {listed_kinds()}"),
         (["--split-layers", "0-1"],
          f"--split-layers: is not for --adapter lora; leave it out, or give --adapter {listed_kinds()}"),

@@ -3,6 +3,7 @@
 
 import shutil
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from mebp.certificates import make_certificates
 from mebp.inspect import inspect
 from mebp.split import Credentials, Server, connect
 from support import models
-from support.split import BATCH, SEQUENCE, STEPS, compile_both, same, tokens, trained
+from support.split import BATCH, PRIVATE, SEQUENCE, STEPS, compile_both, same, tokens, trained
 
 KEPT = {"K = N = 0": (0, 0), "K = N = 1": (1, 1), "K = 2": (2, 0)}
 
@@ -114,7 +115,7 @@ def test_halves_alone(halves):
 def test_another_pair_is_refused(folder, halves, tmp_path, precision, more, rank):
     for file in folder.glob("model.*"):
         shutil.copy(file, tmp_path)
-    other = compile_both(tmp_path, precision, (0, 0), *more, rank_down=rank)
+    other = compile_both(tmp_path, precision, (0, 0), *more, adapter=replace(PRIVATE, rank_down=rank))
     with pytest.raises(mebp.Error, match="half of another model"):
         mebp.Session(halves[1], stream=connect(halves[1], Server(other[2])))
 

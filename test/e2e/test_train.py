@@ -340,7 +340,9 @@ def test_refusals(bundle, data, tmp_path):
     )
     line = "perturbation is 0.0; give a finite number above 0"
     assert line in refusal(*train, "--optimizer", "mezo", "--perturbation", 0)
-    assert "--betas is '0.9'; give two numbers, such as 0.9,0.999" in refusal(*train, "--betas", "0.9")
+    assert "--betas is '0.9'; give numbers with commas between them, such as 0.9,0.999" in refusal(
+        *train, "--betas", "0.9"
+    )
     assert "NAME.mebp and --data FILE must be given" in refusal("train")
     assert "--steps" in refusal(*train, "--steps", 0)
     assert "lr" in refusal(*train, "--lr", "nan")

@@ -9,6 +9,7 @@ import pytest
 
 import mebp
 from mebp.cli.main import main
+from mebp.remote_adapters import listed_kinds
 from mebp.split import Server, connect
 from mebp.tools import find_tool
 from mebp.wire import HEAD_BYTES, Network, Wire, crossed
@@ -162,7 +163,7 @@ def test_other_bundles(folder, capsys):
     whole, _, cloud = compile_both(folder)
     assert main(["wire", str(whole)]) == main(["wire", str(cloud)]) == 2
     assert capsys.readouterr().err == (
-        f"mebp: {whole}: is a whole model, of which nothing crosses; compile it with --split private-lora\n"
+        f"mebp: {whole}: is a whole model, of which nothing crosses; compile it with --split {listed_kinds()}\n"
         f"mebp: {cloud}: is the server's half; give the device's, NAME.edge.mebp\n"
     )
 
@@ -196,6 +197,6 @@ def test_nothing_to_list(folder):
     run = explained(folder)
     assert (run.returncode, run.stderr) == (
         2,
-        "mebpc: --explain-wire: nothing crosses where the model is in one place; give --split private-lora, or leave "
-        "it out\n",
+        "mebpc: --explain-wire: nothing crosses where the model is in one place; give --split "
+        f"{listed_kinds()}, or leave it out\n",
     )

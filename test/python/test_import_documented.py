@@ -14,7 +14,8 @@ def names_of(source: str, beginning: str, end: str, name: str) -> set[str]:
 
 
 def taken() -> set[str]:
-    return names_of("compiler/import/ImportNodes.cpp", "GraphImporter::findMethod(", "\n}\n", r'"(\w+)"')
+    like_first = names_of("compiler/import/ImportLikeFirst.cpp", "LikeFirst nodes[]", "};", r'\{"(\w+)",\s+\d')
+    return like_first | names_of("compiler/import/ImportNodes.cpp", "GraphImporter::findMethod(", "\n}\n", r'"(\w+)"')
 
 
 def test_nn_onnx_lists_what_raising_adds():

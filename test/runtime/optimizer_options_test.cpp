@@ -111,6 +111,13 @@ TEST_F(OptimizerOptionsTest, ListsTheOptionsOfOptimizers) {
     names.emplace_back(info.name);
     fields += info.numbers;
     EXPECT_NE(std::string(info.written), "") << info.name;
+    if (std::string(info.name) == "galore-refresh") {
+      EXPECT_STREQ(info.help,
+                   "of galore and qgalore, find subspaces by sketch, or exactly by svd, slowly (default: sketch)");
+    }
+    if (std::string(info.name) == "betas") {
+      EXPECT_NE(std::string(info.help).find("; lion: 0.9,0.99"), std::string::npos) << info.help;
+    }
     EXPECT_EQ(std::string(info.help).find("of "), 0u) << info.name; // who takes it
     EXPECT_NE(std::string(info.help).find("(default: "), std::string::npos) << info.name;
     mebp_session_options options = defaultOptions();
@@ -122,11 +129,6 @@ TEST_F(OptimizerOptionsTest, ListsTheOptionsOfOptimizers) {
     }
   }
   EXPECT_EQ(names.front(), "betas");
-  mebp_optimizer_option_info betas;
-  mebp_optimizer_option_info_init(&betas);
-  ASSERT_EQ(mebp_optimizer_option_get_info(0, &betas, &error), MEBP_OK) << error.message;
-  EXPECT_STREQ(betas.help, "of adamw, lion, adamw8bit, galore and qgalore, how slowly its averages move (default: "
-                           "0.9,0.999; lion: 0.9,0.99)");
   EXPECT_EQ(fields, std::size(optimizerOptions));
   EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
   mebp_optimizer_option_info info;

@@ -94,7 +94,7 @@ TEST(Optimizer, LionStepsByTheSign) {
   EXPECT_FLOAT_EQ(tensor.parameters[1], 1.2f);
 }
 
-// The update as its paper writes it, in double.
+// AdamW as its paper writes it, in double.
 struct ReferenceAdamw {
   double mean = 0, square = 0;
 

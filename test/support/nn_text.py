@@ -116,6 +116,7 @@ _GATES = {
     "silu": _silu,
     "gelu": _gelu,
     "gelu_tanh": lambda x: _gelu(x, 1),
+    "relu": lambda x: np.maximum(x, 0),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
 }
 

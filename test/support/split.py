@@ -7,6 +7,9 @@ from pathlib import Path
 import numpy as np
 
 import mebp
+from mebp.compile_options import as_arguments
+from mebp.compiler import remote_options
+from mebp.remote_adapters.middle import RemoteAdapter
 from mebp.tools import find_tool
 from support import models
 from support.commands import TIMEOUT
@@ -14,19 +17,20 @@ from support.exports import keep
 from support.textmodel import make_text_bundle
 
 SEQUENCE, BATCH, LAYERS = 40, 2, 4
+PRIVATE = mebp.PrivateLoRA(rank_down=5, rank_up=7)
 STEPS = 4
 
 
 def compile_both(folder, precision: str = "f32", kept: tuple[int, int] = (0, 0), *more: str,
-                 rank_down: int = 5, positions: int = 48):  # fmt: skip
+                 adapter: RemoteAdapter = PRIVATE, positions: int = 48):  # fmt: skip
     """The same module in one process, and in two halves."""
     model = folder / "model.onnx"
     if not model.exists():
         mebp.export(models.build("llama", num_hidden_layers=LAYERS), model, seq_len=SEQUENCE, batch=BATCH)
-    options = ["--adapter=private-lora", f"--rank-down={rank_down}", "--rank-up=7", f"--precision={precision}",
-               "--threads=1", f"--generate-len={positions}", *more]  # fmt: skip
+    options = [*as_arguments(remote_options(adapter)), f"--precision={precision}", "--threads=1",
+               f"--generate-len={positions}", *more]  # fmt: skip
     name = folder / f"{precision}-{kept[0]}-{kept[1]}.mebp"
-    halves = ["--split=private-lora", f"--device-first={kept[0]}", f"--device-last={kept[1]}"]
+    halves = [f"--split={adapter.kind}", f"--device-first={kept[0]}", f"--device-last={kept[1]}"]
     for extra in ([], halves):
         subprocess.run([find_tool("mebpc"), model, "-o", name, *options, *extra], check=True, timeout=TIMEOUT)
     return name, name.with_suffix(".edge.mebp"), name.with_suffix(".cloud.mebp")
@@ -37,7 +41,7 @@ def make_text_halves() -> tuple[Path, Path, Path]:
 
     def make(folder: Path) -> None:
         make_text_bundle(folder, layers=3)
-        options = ["--adapter=private-lora", "--rank-down=5", "--rank-up=7", "--precision=f32", "--generate-len=48"]
+        options = [*as_arguments(remote_options(PRIVATE)), "--precision=f32", "--generate-len=48"]
         for extra in ([], ["--split=private-lora"]):
             command = [find_tool("mebpc"), folder / "model.onnx", "-o", folder / "whole.mebp", *options, *extra]
             subprocess.run(command, check=True, timeout=TIMEOUT)

@@ -256,9 +256,9 @@ std::string describeAdapters() {
   std::string text = format::adapters[0].name;
   for (const format::AdapterTraits &adapter : format::adapters)
     if (adapter.isRemote)
-      text += std::string(", or ") + adapter.name + ": " + adapter.formula + ", whose " + adapter.symbol +
-              " alone is trained and may be on another machine than the layers";
-  return text;
+      text += std::string(", or ") + adapter.name + ": " + adapter.formula + ", of which " + adapter.symbol +
+              " alone is trained";
+  return text + ", and may be on another machine than the layers";
 }
 
 constexpr bool endsIn(std::string_view text, std::string_view end) {
@@ -312,7 +312,7 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   addShared(app, "lora-rank", lora.rank)->capture_default_str();
   addShared(app, "lora-alpha", lora.alpha)->capture_default_str();
   addShared(app, "lora-targets", lora.targets)->delimiter(',')->capture_default_str();
-  app.option_defaults()->group("Private LoRA, and a model on two machines");
+  app.option_defaults()->group("Remote adapters, and a model on two machines");
   app.add_option("--adapter", adapters.kind, describeAdapters())
       ->check(CLI::IsMember(format::namesOf(format::adapters)))
       ->capture_default_str();

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mebp.extension import load_runtime
 from mebp.remote_adapters.private_lora import PRIVATE_LORA
 from mebp.tensor_names import PEFT_PREFIX, lora_factors
+from mebp.words import listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +59,7 @@ def remote_kinds() -> list[AdapterKind]:
 
 def listed_kinds() -> str:
     """These, as a refusal offers them."""
-    return " or ".join(kind.name for kind in remote_kinds())
+    return listed(kind.name for kind in remote_kinds())
 
 
 def kind_of(key: str) -> AdapterKind | None:

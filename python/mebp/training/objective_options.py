@@ -14,6 +14,7 @@ from mebp.objectives.pairs import DPOOptions
 from mebp.objectives.ppo import PPOOptions
 from mebp.rollouts import EpisodeOptions, RolloutOptions
 from mebp.training.objective_traits import objectives
+from mebp.words import listed
 
 # What each objective's options are made into.
 PARTS: Mapping[str, tuple[type, ...]] = {
@@ -110,7 +111,7 @@ def objective_options(objective: str, given: Mapping[str, object]) -> dict[str, 
     for name in given:
         if name not in known:
             owners = [other for other, parts in PARTS.items() if any(name in _kinds_of(part) for part in parts)]
-            raise Error(f"{flag(name)} is an option of --objective {' and '.join(owners)}, and this is {objective}")
+            raise Error(f"{flag(name)} is an option of --objective {listed(owners, 'and')}, and this is {objective}")
     options = {name: _listed(name, value) for name, value in given.items()}
     parts_of(objective, options)
     return options

@@ -16,12 +16,13 @@ class ObjectiveTraits(NamedTuple):
     sums_sequences: bool  # a step takes each sequence by itself
     writes: bool  # the sequences that it learns from
     has_values: bool  # of a value head
+    compares: bool  # with a reference model, at least by some of its options
 
 
 @cache
 def objectives() -> dict[str, ObjectiveTraits]:
     """By name, the default first. Raises mebp.Error where the extension is not built."""
-    return {name: ObjectiveTraits(*traits) for name, *traits in load_runtime().objectives()}
+    return {name: ObjectiveTraits(**traits) for name, traits in load_runtime().objectives().items()}
 
 
 def those_that(holds: Callable[[ObjectiveTraits], bool]) -> str:

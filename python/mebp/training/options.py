@@ -28,7 +28,7 @@ _KINDS = {
     bool: "true or false",
     str: "a string",
     Path: "a path",
-    tuple: "two numbers, such as 0.9,0.999",
+    tuple: "numbers with commas between them, such as 0.9,0.999",
     list: "one or several",
 }
 
@@ -101,10 +101,10 @@ class TrainingOptions:
                 raise Error(f"--mask-probability is for --task fill-mask; leave it or --task {self.task} out")
             if not 0 < self.mask_probability <= 1:
                 raise Error(f"--mask-probability is {self.mask_probability:g}; give a number above 0 and up to 1")
-        if self.reference is not None and self.objective == SFT:
-            others = listed(name for name in objectives() if name != SFT)
+        if self.reference is not None and not objective.compares:
+            comparing = those_that(lambda traits: traits.compares)
             raise Error(
-                f"--reference is what preferences and rewards are compared with; give --objective {others}, too"
+                f"--reference is what preferences and rewards are compared with; give --objective {comparing}, too"
             )
         for option, value in {"--reward": self.reward, "--rollouts": self.rollouts}.items():
             if value and not objective.writes:

@@ -4,7 +4,10 @@ import Foundation
 
 /// What mebp.h calls mebp_session_options, with its defaults.
 public struct SessionOptions: Sendable {
-  public enum Optimizer: Sendable { case sgd, adamw, lion, adamw8bit, galore, qgalore, mezo }
+  /// By their numbers in mebp.h.
+  public enum Optimizer: UInt32, Sendable {
+    case sgd = 0, adamw = 1, mezo = 2, lion = 3, adamw8bit = 4, galore = 5, qgalore = 6
+  }
 
   public var optimizer = Optimizer.adamw
   public var learningRate = 2e-4
@@ -33,15 +36,7 @@ public struct SessionOptions: Sendable {
   func withC<Result>(_ body: (UnsafePointer<mebp_session_options>) throws -> Result) throws -> Result {
     var options = mebp_session_options()
     mebp_session_options_init(&options)
-    switch optimizer {
-    case .sgd: options.optimizer = MEBP_SGD
-    case .adamw: options.optimizer = MEBP_ADAMW
-    case .lion: options.optimizer = MEBP_LION
-    case .adamw8bit: options.optimizer = MEBP_ADAMW8BIT
-    case .galore: options.optimizer = MEBP_GALORE
-    case .qgalore: options.optimizer = MEBP_QGALORE
-    case .mezo: options.optimizer = MEBP_MEZO
-    }
+    options.optimizer = mebp_optimizer(rawValue: optimizer.rawValue)
     options.learning_rate = learningRate
     options.beta1 = beta1 ?? options.beta1
     options.beta2 = beta2 ?? options.beta2

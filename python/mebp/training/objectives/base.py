@@ -63,7 +63,8 @@ class Objective(ABC):
 
     @classmethod  # noqa: B027, most ask for no more than their options' classes do
     def check_options(cls, options: TrainingOptions) -> None:
-        """Raises mebp.Error where it cannot train with these, before anything is read or compiled."""
+        """Raises mebp.Error where it cannot train with these, before anything is read or compiled. What a row of
+        format/objectives.h says, TrainingOptions has checked."""
 
     @classmethod
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int] | None:

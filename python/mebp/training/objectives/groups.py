@@ -38,8 +38,11 @@ class Groups(Rollouts):
 
     @classmethod
     def check_options(cls, options: TrainingOptions) -> None:
-        if parts_of(options.objective, options.objective_options)[RolloutOptions].group < 2:
+        parts = parts_of(options.objective, options.objective_options)
+        if parts[RolloutOptions].group < 2:
             raise Error("--group is 1; a group needs at least 2 completions, for an advantage compares them")
+        if options.reference is not None and not GRPO(parts[GRPOOptions]).needs_reference:
+            raise Error("--reference is compared with where --beta is above 0; give one, or leave it out")
 
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
         parts = parts_of(options.objective, options.objective_options)

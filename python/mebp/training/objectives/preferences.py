@@ -11,6 +11,7 @@ import numpy as np
 from mebp.data.dataset import rows_of_step, steps_per_epoch
 from mebp.data.preferences import Preference, load_preferences
 from mebp.data.reference_file import ReferenceFile
+from mebp.errors import Error
 from mebp.inspect import inspect
 from mebp.objectives.pairs import DPO, DPOOptions, PairResult, Scored
 from mebp.session import Session
@@ -70,6 +71,12 @@ class _Data:
 class Preferences(Objective):
     metrics = _METRICS
     pairs_up_to = SHORT
+
+    @classmethod
+    def check_options(cls, options: TrainingOptions) -> None:
+        loss = DPO(parts_of(options.objective, options.objective_options)[DPOOptions])
+        if options.reference is not None and not loss.needs_reference:
+            raise Error("--reference is compared with by other losses than sft; choose one, or leave it out")
 
     @classmethod
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int]:
