@@ -14,14 +14,15 @@ namespace mebp::format {
 enum class Activation : uint8_t { Silu, Gelu, GeluTanh, Relu, Sigmoid };
 
 struct ActivationTraits {
-  const char *name; // of its kernel, and of the attribute `activation` of a gate
+  const char *name; // of the attribute `activation` of a gate and, if it is one, of its kernel
   Activation activation;
+  const char *node; // of ONNX, that is such a gate where it is multiplied; of two alike, `approximate` says which
 };
-inline constexpr ActivationTraits activations[] = {{"silu", Activation::Silu},
-                                                   {"gelu", Activation::Gelu},
-                                                   {"gelu_tanh", Activation::GeluTanh},
-                                                   {"relu", Activation::Relu},
-                                                   {"sigmoid", Activation::Sigmoid}};
+inline constexpr ActivationTraits activations[] = {{"silu", Activation::Silu, "Swish"},
+                                                   {"gelu", Activation::Gelu, "Gelu"},
+                                                   {"gelu_tanh", Activation::GeluTanh, "Gelu"},
+                                                   {"relu", Activation::Relu, "Relu"},
+                                                   {"sigmoid", Activation::Sigmoid, "Sigmoid"}};
 
 constexpr const ActivationTraits *findActivation(std::string_view name) { return findByName(activations, name); }
 

@@ -13,6 +13,7 @@ namespace mebp::format {
 struct ObjectiveTraits {
   const char *name;
   const char *data;   // what it learns from, in a line of help
+  const char *form;   // how its data is written: "text", "pairs" or "prompts"
   bool sumsSequences; // a step takes each sequence by itself and sums their gradients; else it takes batches
   bool writes;        // the sequences that it learns from, as the step begins
   bool hasValues;     // of a value head, which may have an adapter of its own
@@ -21,10 +22,10 @@ struct ObjectiveTraits {
 
 // The default first.
 inline constexpr ObjectiveTraits objectives[] = {
-    {"sft", "the text itself", false, false, false, false},
-    {"dpo", "pairs of which one is preferred", true, false, false, true},
-    {"grpo", "rewards", true, true, false, true},
-    {"ppo", "rewards, against what a value head expects", true, true, true, true},
+    {"sft", "the text itself", "text", false, false, false, false},
+    {"dpo", "pairs of which one is preferred", "pairs", true, false, false, true},
+    {"grpo", "rewards", "prompts", true, true, false, true},
+    {"ppo", "rewards, against what a value head expects", "prompts", true, true, true, true},
 };
 
 // Null where there is none.

@@ -18,6 +18,9 @@ for _setting in ("MEBP_KERNELS", "MEBP_TRACEBACK", "FORCE_COLOR", "NO_COLOR", "C
 for _setting in [name for name in os.environ if name.startswith("TTY_")]:
     del os.environ[_setting]
 os.environ["TZ"] = "UTC"
+# Threads of torch and of numpy's BLAS wait by spinning: where another process has a core, two are several times slower
+# than one.
+os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 time.tzset()
 
 import torch  # noqa: E402
@@ -30,7 +33,6 @@ assert Path(mebp.__file__).is_relative_to(ROOT), f"{mebp.__file__} is not of {RO
 
 begin_session()
 
-# torch's OpenMP threads wait by spinning: where another process has a core, two are several times slower than one.
 torch.set_num_threads(1)
 
 # A shell starts what runs in its background with Ctrl-C ignored, and that is inherited.

@@ -2,8 +2,7 @@
 //
 // Silu, gelu and xIELU as their formulas are spelled out, and the gated units made with activations and sigmoids.
 #include "compiler/import/OnnxMatchers.h"
-
-#include "llvm/ADT/StringSwitch.h"
+#include "format/activations.h"
 
 #include <cmath>
 
@@ -235,11 +234,12 @@ private:
   /// As format/activations.h calls it; empty where it is none of these.
   static StringRef nameOf(nn::OnnxOp node) {
     auto approximate = dyn_cast_or_null<StringAttr>(getAttribute(node, "approximate"));
-    return llvm::StringSwitch<StringRef>(node.getOpType())
-        .Case("Swish", "silu")
-        .Case("Gelu", approximate && approximate == "tanh" ? "gelu_tanh" : "gelu")
-        .Case("Sigmoid", "sigmoid")
-        .Default("");
+    if (approximate && approximate == "tanh")
+      return "gelu_tanh";
+    for (const format::ActivationTraits &traits : format::activations)
+      if (node.getOpType() == traits.node)
+        return traits.name;
+    return "";
   }
 };
 

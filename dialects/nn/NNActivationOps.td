@@ -66,7 +66,7 @@ def NN_XieluGradientOp : NN_KernelOp<"xielu_gradient"> {
 
 def NN_GatedOp : NN_KernelOp<"gated", [Differentiable, SameOperandsAndResultShape]> {
   let summary = "A gated unit: SwiGLU, GeGLU";
-  let description = "y = f(gate) · up, with f = silu, gelu, gelu_tanh, relu or sigmoid.";
+  let description = "y = f(gate) · up, with f one of `format/activations.h`.";
   let arguments = (ins Tokens:$gate, Tokens:$up, StrAttr:$activation);
   let results = (outs Tokens:$result);
   let hasVerifier = 1;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a server that is curious can compute from what crosses, tried on a split model of one's own.
 
-The server knows the public model, its tables and its last norm. It knows neither ids, labels nor M.
+The server knows the public model, its tables and its last norm. It knows neither ids, labels nor what is trained.
 """
 
 import os

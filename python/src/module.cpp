@@ -59,14 +59,24 @@ static std::vector<std::pair<std::string, bool>> optimizers() {
   return list;
 }
 
-// Of each kind of adapters, the default first: name, title, formula, what it trains, whether that may be on another
-// machine, and how its keys end.
-static std::vector<std::tuple<std::string, std::string, std::string, std::string, bool, std::string>> adapters() {
-  std::vector<std::tuple<std::string, std::string, std::string, std::string, bool, std::string>> list;
-  for (const format::AdapterTraits &traits : format::adapters)
-    list.emplace_back(traits.name, traits.title, traits.formula, traits.symbol, traits.isRemote,
-                      format::factorSuffix(traits.trained));
-  return list;
+// Rows of format/adapters.h by name, the default first.
+static nb::dict adapters() {
+  nb::dict all;
+  for (const format::AdapterTraits &traits : format::adapters) {
+    nb::dict row;
+    row["title"] = traits.title;
+    row["formula"] = traits.formula;
+    row["symbol"] = traits.symbol;
+    row["is_remote"] = traits.isRemote;
+    row["suffix"] = std::string(format::factorSuffix(traits.trained));
+    nb::list options;
+    for (const char *option : traits.options)
+      if (option)
+        options.append(option);
+    row["options"] = options;
+    all[traits.name] = row;
+  }
+  return all;
 }
 
 // Rows of format/objectives.h by name, the default first.
@@ -75,6 +85,7 @@ static nb::dict objectives() {
   for (const format::ObjectiveTraits &traits : format::objectives) {
     nb::dict row;
     row["data"] = traits.data;
+    row["form"] = traits.form;
     row["sums_sequences"] = traits.sumsSequences;
     row["writes"] = traits.writes;
     row["has_values"] = traits.hasValues;
@@ -192,9 +203,8 @@ NB_MODULE(_runtime, module) {
   module.def("byte_size", &mebp::python::byteSize, nanobind::arg("text"), "Bytes of a size such as '64MiB'.");
   module.def("optimizers", &mebp::python::optimizers,
              "Pairs of a name, the default first, and whether it is forward only.");
-  module.def(
-      "adapters", &mebp::python::adapters,
-      "Of each kind of adapters, the default first: name, title, formula, symbol, whether it is remote, suffix.");
+  module.def("adapters", &mebp::python::adapters,
+             "Rows of format/adapters.h as dictionaries, by name, the default first.");
   module.def("objectives", &mebp::python::objectives,
              "Rows of format/objectives.h as dictionaries, by name, the default first.");
   module.def("options", &mebp::python::options,

@@ -14,8 +14,8 @@ import pytest
 import mebp
 from mebp.extension import load_runtime
 from mebp.inspect import inspect
+from mebp.objective_traits import objectives
 from mebp.tools import find_tool
-from mebp.training.objective_traits import objectives
 from mebp.verification.inputs import randomise_adapter
 from support import models
 from support.exports import export

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mebp.training.objective_traits import objectives
+from mebp.objective_traits import objectives
 from support import models
 from support.commands import has_lines, mebp, running
 from support.pipeline import make_bundle
@@ -57,9 +57,9 @@ def run_of(objective: str, bundle: Path, folder: Path, name: str, threads: int) 
     place = folder / name
     place.mkdir(exist_ok=True)
     (place / "reward.py").write_text(REWARD)
-    writes = objectives()[objective].writes
-    data = ["--data", folder / ("prompts.jsonl" if writes else "pairs.jsonl")]
-    reward = ["--reward", f"{place / 'reward.py'}:high"] if writes else []
+    traits = objectives()[objective]
+    data = ["--data", folder / f"{traits.form}.jsonl"]
+    reward = ["--reward", f"{place / 'reward.py'}:high"] if traits.writes else []
     return ["train", bundle, "--objective", objective, *OPTIONS[objective], *data, *reward, "--steps", STEPS,
             "--lr", 1e-2, "--threads", threads, "--save-every", 1, "--state",
             place / "state", "--adapter-out", place / "adapter", "--log", place / "run.jsonl"]  # fmt: skip

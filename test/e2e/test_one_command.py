@@ -13,6 +13,7 @@ from safetensors.numpy import load_file, save_file
 import mebp
 from mebp import Error
 from mebp.inspect import inspect, storage_options
+from mebp.remote_adapters import listed_kinds
 from support import models
 from support.commands import TIMEOUT, command_line, printed, refusal, refusal_in_process, running
 from support.commands import mebp as command
@@ -140,10 +141,11 @@ def test_private_lora(model, cached, samples, tmp_path):
     assert run.returncode == 0, run.stderr
     assert "PrivateLoRA of ranks 4 down and 6 up, on q_proj, k_proj, v_proj" in run.stdout
     assert (tmp_path / "adapter" / "private_lora.safetensors").exists()
+    taking = listed_kinds("rank-up")
     for more, why in [
         (["--lora-rank", 4], "--lora-rank: is not for --adapter-kind private-lora; give --rank-down and --rank-up"),
         (["--adapter-kind", "lora", "--rank-up", 4],
-         "--rank-up: is not for --adapter-kind lora; leave it out, or give --adapter-kind private-lora"),
+         f"--rank-up: is not for --adapter-kind lora; leave it out, or give --adapter-kind {taking}"),
     ]:  # fmt: skip
         refused = command(*given, *more)
         assert refused.returncode == 2 and refused.stderr.splitlines() == [f"mebp: {why}"], refused.stderr

@@ -230,7 +230,7 @@ def test_command(bundles, folder, tmp_path, monkeypatch):
     steps = [entry for entry in log if isinstance(entry, Record)]
     assert [(entry.loss, entry.metrics) for entry in table] == [(entry.loss, entry.metrics) for entry in steps]
     card = (tmp_path / "whole-adapter" / "README.md").read_text()
-    assert "--objective dpo" in card and f"--beta {BETA}" in card
+    assert "--objective dpo" in card and f"--beta {BETA}" in card and "perplexity" not in card
 
 
 def test_a_budget_without_room_for_a_gradient(folder, tmp_path, monkeypatch):
@@ -261,7 +261,9 @@ def test_refusals(bundles, folder, tmp_path):
     assert says("--objective", "dpo", "--loss-type", "best").startswith(
         "mebp: loss_type is 'best'; choose sigmoid, hin"
     )
-    assert says("--reference", "base").startswith("mebp: --reference is what preferences and rewards are compared with")
+    assert says("--reference", "base").startswith(
+        "mebp: --reference is what some objectives compare with; give --objective dpo, grpo or ppo, too"
+    )
     assert says("--objective", "dpo", "--loss-type", "sft", "--reference", "base") == (
         "mebp: --reference is compared with by other losses than sft; choose one, or leave it out"
     )

@@ -29,6 +29,7 @@ from support.pipeline import make_bundle
 
 SEQUENCE, BATCH = 32, 4
 CHOSEN = {"rank_down": 5, "rank_up": 7}
+TAKING_UP = listed_kinds("rank-up")
 TARGETS = {"gpt2": ["c_attn"], "phi3": ["qkv_proj"]}
 
 
@@ -266,7 +267,7 @@ def test_verify(llama, tmp_path):
          "--lora-alpha: is not for --adapter private-lora; give --rank-down and --rank-up"),
         (["--rank-down", "4"],
          f"--rank-down: is not for --adapter lora; leave it out, or give --adapter {listed_kinds()}"),
-        (["--rank-up", "4"], "--rank-up: is not for --adapter lora; leave it out, or give --adapter private-lora"),
+        (["--rank-up", "4"], f"--rank-up: is not for --adapter lora; leave it out, or give --adapter {TAKING_UP}"),
         (["--share-a"], f"--share-a: is not for --adapter lora; leave it out, or give --adapter {listed_kinds()}"),
         (["--split-layers", "0-1"],
          f"--split-layers: is not for --adapter lora; leave it out, or give --adapter {listed_kinds()}"),

@@ -48,7 +48,7 @@ struct Free {
 mebp_session_options chooseOptions(uint32_t bits) {
   mebp_session_options options;
   mebp_session_options_init(&options);
-  const mebp_optimizer optimizers[] = {MEBP_SGD, MEBP_ADAMW, MEBP_ADAMW, MEBP_MEZO};
+  const mebp_optimizer optimizers[] = {MEBP_SGD, MEBP_ADAMW, MEBP_LION, MEBP_MEZO};
   options.optimizer = optimizers[bits & 3];
   options.threads = 1;
   options.reference_kernels = (bits >> 2 & 7) == 0;

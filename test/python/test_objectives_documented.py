@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from mebp.objective_traits import SFT, objectives
 from mebp.objectives import groups, pair_losses
 from mebp.training.objective_options import PARTS
-from mebp.training.objective_traits import SFT, objectives
 from mebp.training.objectives import OBJECTIVES
 
 DOCS = Path(__file__).parents[2] / "docs"

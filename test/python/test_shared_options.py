@@ -10,10 +10,10 @@ import mebp
 from mebp.cli.main import make_parsers
 from mebp.compile_options import CompileOptions, flag
 from mebp.extension import load_runtime
+from mebp.objective_traits import objectives
 from mebp.shared_options import shared_options
 from mebp.split import RETRY_SECONDS
 from mebp.tools import find_tool
-from mebp.training.objective_traits import objectives
 from mebp.training.options import TrainingOptions
 
 # Of two of mebp train, mebpc and mebp-run, and yet no option of format/options.h.

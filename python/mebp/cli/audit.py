@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--text", type=Path, metavar="FILE", help="try it on this text (default: random tokens)")
     add_adapter(parser)
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of random tokens and M (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of random tokens and adapters (default: 0)")
     add_shared(parser.add_argument, "threads", type=int)
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
 

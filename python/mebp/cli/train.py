@@ -8,11 +8,11 @@ from mebp.cli.connection import add_connection
 from mebp.cli.main import BY_SIGNAL
 from mebp.compile_options import compile_option_helps, flag
 from mebp.extension import load_runtime
+from mebp.objective_traits import SFT, objectives
 from mebp.outputs import check_no_input
 from mebp.session_options import optimizer_option_kinds
 from mebp.shared_options import add_shared
 from mebp.training.objective_options import objective_helps, objective_kinds
-from mebp.training.objective_traits import SFT, objectives
 from mebp.training.options import ADAPTERS, convert
 from mebp.training.outputs import outputs_of
 from mebp.training.schedule import SCHEDULES

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from mebp.errors import Error
+from mebp.objective_traits import those_that
 
 ROLES = ("system", "user", "assistant", "tool")
 
@@ -80,9 +81,10 @@ _WANTED = f"give {', '.join(map(str, FORMS[:-1]))}, or {FORMS[-1]}"
 def find_form(where: str, entry: dict) -> Form:
     """The form of a sample, by its keys; raises mebp.Error where they are of none or of several."""
     if "chosen" in entry and "rejected" in entry:
+        reading = those_that(lambda traits: traits.form == "pairs")
         raise Error(
-            f'{where}: has "chosen" and "rejected", a pair of which one is preferred; give --objective dpo, or keep '
-            'what is chosen, as "completion"'
+            f'{where}: has "chosen" and "rejected", a pair of which one is preferred; give --objective {reading}, or '
+            'keep what is chosen, as "completion"'
         )
     begun = [form for form in FORMS if any(key in entry for key in form.keys)]
     if not begun:

@@ -36,6 +36,7 @@ class AdapterKind(NamedTuple):
     symbol: str  # of what is trained
     is_remote: bool
     suffix: str  # of the keys of what is trained
+    options: list[str]  # that not every kind takes, without dashes
 
     @property
     def middle(self) -> Middle:
@@ -49,7 +50,7 @@ class AdapterKind(NamedTuple):
 @cache
 def adapter_kinds() -> list[AdapterKind]:
     """The default first. Raises mebp.Error where the extension is not built."""
-    return [AdapterKind(*kind) for kind in load_runtime().adapters()]
+    return [AdapterKind(name, **row) for name, row in load_runtime().adapters().items()]
 
 
 def remote_kinds() -> list[AdapterKind]:
@@ -57,9 +58,9 @@ def remote_kinds() -> list[AdapterKind]:
     return [kind for kind in adapter_kinds() if kind.is_remote]
 
 
-def listed_kinds() -> str:
-    """These, as a refusal offers them."""
-    return listed(kind.name for kind in remote_kinds())
+def listed_kinds(option: str | None = None) -> str:
+    """These, as a refusal offers them, or those of all kinds that take an option."""
+    return listed(kind.name for kind in adapter_kinds() if (option in kind.options if option else kind.is_remote))
 
 
 def kind_of(key: str) -> AdapterKind | None:

@@ -113,7 +113,8 @@ class Keeper:
             self.session.model.write(folder, replace=True)
         else:
             self.session.save_adapter(folder)
-            write_card(folder, self._options, self.session, self._description, self._standing, self._command)
+            write_card(folder, self._options, self.session, self._description, self._standing, self._command,
+                       self._objective.has_perplexity)  # fmt: skip
         self._kept[f"the {self.what}"] = self.session.steps, folder
         return folder
 

@@ -27,15 +27,22 @@ _INCIDENTAL = ("resume", "overwrite")
 
 
 def write_card(
-    folder: Path, options: TrainingOptions, session: Session, description: dict, standing: Standing, command: str
+    folder: Path,
+    options: TrainingOptions,
+    session: Session,
+    description: dict,
+    standing: Standing,
+    command: str,
+    has_perplexity: bool,
 ) -> None:
     """Writes it for the adapter in `folder`, as the session has it now; a README.md of somebody else stays.
 
     description: what the run's state says of its data and options. command: what trains the same again.
+    has_perplexity: whether exp(loss) says anything.
     Raises mebp.Error where it cannot be written.
     """
     if _is_ours(folder / CARD):
-        text = make_card(options, session, description, standing, command)
+        text = make_card(options, session, description, standing, command, has_perplexity)
         with replaced_file(folder / CARD, "choose another --adapter-out") as unfinished:
             unfinished.write_text(text, encoding="utf-8")
 
@@ -51,7 +58,14 @@ def _is_ours(card: Path) -> bool:
     return not card.exists() or (card.is_file() and _MARK in card.read_text(encoding="utf-8", errors="replace"))
 
 
-def make_card(options: TrainingOptions, session: Session, description: dict, standing: Standing, command: str) -> str:
+def make_card(
+    options: TrainingOptions,
+    session: Session,
+    description: dict,
+    standing: Standing,
+    command: str,
+    has_perplexity: bool,
+) -> str:
     bundle = inspect(options.bundle)
     base, storage = bundle["model"]["name"], storage_options(bundle)
     rows = {
@@ -60,7 +74,7 @@ def make_card(options: TrainingOptions, session: Session, description: dict, sta
         "data": f"`{options.data.name}`, SHA-256 of its tokens and labels: `{description['data']}`",
         "command": f"`{command}`",
         "steps": f"{session.steps:,}",
-        **_losses(session, standing),
+        **_losses(standing, has_perplexity),
         "optimizer": f"{session.optimizer}, learning rate {options.lr:g} ({options.schedule})",
         "base weights while training": f"{storage['weights']}, embedding {storage['embedding_weights']}, activations "
         f"{storage['precision']}",
@@ -97,14 +111,14 @@ def _written(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _losses(session: Session, standing: Standing) -> dict[str, str]:
+def _losses(standing: Standing, has_perplexity: bool) -> dict[str, str]:
     found = {}
     if standing.first_loss is not None:
         last = standing.recent_losses[-1] if standing.recent_losses else standing.first_loss
         found["training loss"] = f"{standing.first_loss:.4f} at the first step, {last:.4f} at the last"
     if standing.best_loss is not None and math.isfinite(standing.best_loss):
         found["evaluation loss"] = f"{standing.best_loss:.4f} after step {standing.best_step}"
-        if not session.classes:
+        if has_perplexity:
             found["evaluation loss"] += f", perplexity {perplexity(standing.best_loss):.2f}"
     return found
 

@@ -8,12 +8,12 @@ from typing import get_args, get_origin, get_type_hints
 
 from mebp.compile_options import flag
 from mebp.errors import Error
+from mebp.objective_traits import objectives
 from mebp.objectives.advantages import AdvantageOptions
 from mebp.objectives.groups import GRPOOptions
 from mebp.objectives.pairs import DPOOptions
 from mebp.objectives.ppo import PPOOptions
 from mebp.rollouts import EpisodeOptions, RolloutOptions
-from mebp.training.objective_traits import objectives
 from mebp.words import listed
 
 # What each objective's options are made into.

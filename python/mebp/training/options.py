@@ -13,10 +13,10 @@ from typing import get_args, get_type_hints
 
 from mebp.errors import Error
 from mebp.files import user_path
+from mebp.objective_traits import SFT, objectives, those_that
 from mebp.tasks import CAUSAL, FILL_MASK, TASKS
 from mebp.training.interrupts import PAUSING
 from mebp.training.objective_options import objective_options
-from mebp.training.objective_traits import SFT, objectives, those_that
 from mebp.training.reports import programs
 from mebp.training.schedule import SCHEDULES
 from mebp.words import listed
@@ -103,9 +103,7 @@ class TrainingOptions:
                 raise Error(f"--mask-probability is {self.mask_probability:g}; give a number above 0 and up to 1")
         if self.reference is not None and not objective.compares:
             comparing = those_that(lambda traits: traits.compares)
-            raise Error(
-                f"--reference is what preferences and rewards are compared with; give --objective {comparing}, too"
-            )
+            raise Error(f"--reference is what some objectives compare with; give --objective {comparing}, too")
         for option, value in {"--reward": self.reward, "--rollouts": self.rollouts}.items():
             if value and not objective.writes:
                 writing = those_that(lambda traits: traits.writes)

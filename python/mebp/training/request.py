@@ -11,6 +11,7 @@ from mebp.compile_options import AUTO, CompileOptions, compile_option_kinds, fla
 from mebp.compiler import check_options
 from mebp.data.splits import find_splits
 from mebp.errors import Error
+from mebp.objective_traits import SFT, objectives
 from mebp.remote_adapters import listed_kinds
 from mebp.session_options import optimizer_option_kinds, takes_losses
 from mebp.tasks import CAUSAL, FILL_MASK
@@ -18,7 +19,6 @@ from mebp.training.interrupts import ended_by_signals
 from mebp.training.loop import Callback, TrainingRun, train
 from mebp.training.model_card import command_of
 from mebp.training.objective_options import needed_options, objective_kinds
-from mebp.training.objective_traits import SFT, objectives
 from mebp.training.objectives import class_of
 from mebp.training.options import TrainingOptions, option_kinds
 from mebp.training.outputs import check_outputs

@@ -84,3 +84,61 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
   %y = nn.xielu(%x, %p, %n) {beta = 0.5 : f32, epsilon = -0.125 : f32} : (!x, tensor<1xf32>, tensor<1xf32>) -> !x
   return %y : !x
 }
+
+// -----
+
+!x = tensor<?x?x4xf32, #nn.tokens>
+train.block layer @layer parameters () programs {forward = @layer.forward}
+func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (tensor<?x?x2xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
+  // expected-error @below {{'nn.bidirectional_attention' has no gradient rule for 'lse'}}
+  %y, %lse = nn.bidirectional_attention(%x, %x, %x) {heads = 2 : i64, kv_heads = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>, scale = 0.5 : f32} : (!x, !x, !x) -> (!x, tensor<?x?x2xf32, #nn.tokens>)
+  return %lse : tensor<?x?x2xf32, #nn.tokens>
+}
+
+// -----
+
+!x = tensor<?x?x4xf32, #nn.tokens>
+nn.parameter @s : tensor<2xf32> {trainable}
+train.block layer @layer parameters ("s" = @s) programs {forward = @layer.forward}
+func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %s: tensor<2xf32> {train.port = #train.port<parameter, "s">, train.trainable}) -> (!x {train.port = #train.port<flow, "hidden">}) {
+  // expected-error @below {{'nn.attention' has no gradient rule for its sinks; leave them frozen}}
+  %y, %lse = nn.attention(%x, %x, %x sinks %s) {heads = 2 : i64, kv_heads = 2 : i64, scale = 0.5 : f32} : (!x, !x, !x, tensor<2xf32>) -> (!x, tensor<?x?x2xf32, #nn.tokens>)
+  return %y : !x
+}
+
+// -----
+
+!x = tensor<?x?x4xf32, #nn.tokens>
+train.block layer @layer parameters () programs {forward = @layer.forward}
+func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (tensor<?x?x2xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
+  // expected-error @below {{'nn.route' has no gradient rule for 'ids'}}
+  %weights, %ids = nn.route(%x) {score = "softmax"} : (!x) -> (tensor<?x?x2xf32, #nn.tokens>, tensor<?x?x2xf32, #nn.tokens>)
+  return %ids : tensor<?x?x2xf32, #nn.tokens>
+}
+
+// -----
+
+!x = tensor<?x?x4xf32, #nn.tokens>
+nn.parameter @b : tensor<4xf32> {trainable}
+train.block layer @layer parameters ("b" = @b) programs {forward = @layer.forward}
+func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %b: tensor<4xf32> {train.port = #train.port<parameter, "b">, train.trainable}) -> (tensor<?x?x2xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
+  // expected-error @below {{'nn.route' has no gradient rule for its bias, which chooses and counts for nothing else}}
+  %weights, %ids = nn.route(%x, %b) {score = "softmax"} : (!x, tensor<4xf32>) -> (tensor<?x?x2xf32, #nn.tokens>, tensor<?x?x2xf32, #nn.tokens>)
+  return %weights : tensor<?x?x2xf32, #nn.tokens>
+}
+
+// -----
+
+!x = tensor<?x?x4xf32, #nn.tokens>
+nn.parameter @w : tensor<4x4xf32>
+nn.parameter @b : tensor<4x4xf32>
+train.block layer @layer parameters ("w" = @w, "b" = @b) programs {forward = @layer.forward}
+func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %w: tensor<4x4xf32> {train.port = #train.port<parameter, "w">},
+    %b: tensor<4x4xf32> {train.port = #train.port<parameter, "b">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
+  // expected-error @below {{'nn.linear' has no gradient rule for its product of low rank: differentiate before mebp-fuse-addends}}
+  %y = nn.linear(%x, %w low %x, %b) : (!x, tensor<4x4xf32>, !x, tensor<4x4xf32>) -> !x
+  return %y : !x
+}

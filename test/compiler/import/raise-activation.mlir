@@ -4,10 +4,10 @@
 !s = tensor<f32>
 
 // CHECK-LABEL: @swiglu
-// CHECK-NEXT: %[[UP:.*]] = nn.onnx "Relu"(%arg1)
+// CHECK-NEXT: %[[UP:.*]] = nn.onnx "Neg"(%arg1)
 // CHECK-NEXT: nn.onnx "Gated"(%arg0, %[[UP]]) {activation = "silu"}
 func.func @swiglu(%gate: !x, %y: !x) -> !x {
-  %up = nn.onnx "Relu"(%y) : (!x) -> !x
+  %up = nn.onnx "Neg"(%y) : (!x) -> !x
   %0 = nn.onnx "Sigmoid"(%gate) : (!x) -> !x
   %1 = nn.onnx "Mul"(%gate, %0) : (!x, !x) -> !x
   %2 = nn.onnx "Mul"(%up, %1) : (!x, !x) -> !x
@@ -16,11 +16,11 @@ func.func @swiglu(%gate: !x, %y: !x) -> !x {
 
 // A gate may have the factor of gelu's quick form.
 // CHECK-LABEL: @quick_gate
-// CHECK-NEXT: %[[UP:.*]] = nn.onnx "Relu"(%arg1)
+// CHECK-NEXT: %[[UP:.*]] = nn.onnx "Neg"(%arg1)
 // CHECK-NEXT: nn.onnx "Gated"(%arg0, %[[UP]]) {activation = "silu", factor = 1.702000e+00 : f32}
 func.func @quick_gate(%gate: !x, %y: !x) -> !x {
   %factor = nn.constant dense<1.702> : !s : !s
-  %up = nn.onnx "Relu"(%y) : (!x) -> !x
+  %up = nn.onnx "Neg"(%y) : (!x) -> !x
   %0 = nn.onnx "Mul"(%gate, %factor) : (!x, !s) -> !x
   %1 = nn.onnx "Sigmoid"(%0) : (!x) -> !x
   %2 = nn.onnx "Mul"(%gate, %1) : (!x, !x) -> !x
@@ -114,10 +114,30 @@ func.func @no_softcap(%x: !x) -> !x {
 // CHECK: nn.onnx "Gated"(%arg0, %{{.*}}) {activation = "sigmoid"}
 // CHECK-NEXT: return
 func.func @output_gate(%gate: !x, %x: !x) -> !x {
-  %0 = nn.onnx "Relu"(%x) : (!x) -> !x
+  %0 = nn.onnx "Neg"(%x) : (!x) -> !x
   %1 = nn.onnx "Sigmoid"(%gate) : (!x) -> !x
   %2 = nn.onnx "Mul"(%0, %1) : (!x, !x) -> !x
   return %2 : !x
+}
+
+// CHECK-LABEL: @reglu
+// CHECK-NEXT: %[[UP:.*]] = nn.onnx "Neg"(%arg1)
+// CHECK-NEXT: nn.onnx "Gated"(%arg0, %[[UP]]) {activation = "relu"}
+func.func @reglu(%gate: !x, %y: !x) -> !x {
+  %up = nn.onnx "Neg"(%y) : (!x) -> !x
+  %0 = nn.onnx "Relu"(%gate) : (!x) -> !x
+  %1 = nn.onnx "Mul"(%0, %up) : (!x, !x) -> !x
+  return %1 : !x
+}
+
+// Its own square is no gate.
+// CHECK-LABEL: @squared_relu
+// CHECK-NEXT: %[[R:.*]] = nn.onnx "Relu"(%arg0)
+// CHECK-NEXT: nn.onnx "Mul"(%[[R]], %[[R]])
+func.func @squared_relu(%x: !x) -> !x {
+  %0 = nn.onnx "Relu"(%x) : (!x) -> !x
+  %1 = nn.onnx "Mul"(%0, %0) : (!x, !x) -> !x
+  return %1 : !x
 }
 
 // CHECK-LABEL: @xielu

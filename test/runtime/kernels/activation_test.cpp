@@ -36,7 +36,7 @@ TEST(Activation, ForwardAndGradient) {
 
 TEST(Activation, IsWhatHasAPullbackOfItsOperandAlone) {
   using mebp::format::findSignature, mebp::format::isActivation;
-  for (const char *name : {"silu", "relu", "gelu", "softcap", "clamp"})
+  for (const char *name : {"silu", "clamp"})
     EXPECT_TRUE(isActivation(*findSignature(name))) << name;
   for (const char *name : {"scale", "repeat", "xielu", "gated", "layer_norm", "silu_gradient"})
     EXPECT_FALSE(isActivation(*findSignature(name))) << name;

@@ -114,6 +114,9 @@ private:
       add("gated", {x, x}, {x}, {{"activation", 0, {}, traits.name}});
       add("gated_gradient", {x, x, x}, {x, x}, {{"activation", 0, {}, traits.name}});
     }
+    const std::vector<Attribute> bend = {{"beta", 0.5}, {"epsilon", -1e-6}};
+    add("xielu", {x, {1, 1}, {1, 1}}, {x}, bend);
+    add("xielu_gradient", {x, x, {1, 1}, {1, 1}}, {x}, bend);
     add("add", {x, x}, {x});
     add("multiply", {x, x}, {x});
     add("scale", {x}, {x}, {{"alpha", -0.7}});

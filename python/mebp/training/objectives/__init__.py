@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from mebp.errors import Error
 from mebp.inspect import inspect
+from mebp.objective_traits import SFT
 from mebp.tasks import CAUSAL, CLASSIFY, FILL_MASK, TASKS, TOKEN_CLASSIFY
 from mebp.tokenizer import Tokenizer
-from mebp.training.objective_traits import SFT
 from mebp.training.objectives.base import Measured, Objective
 from mebp.training.objectives.classification import Classification, TokenClassification
 from mebp.training.objectives.episodes import Episodes

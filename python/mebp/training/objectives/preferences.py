@@ -32,7 +32,10 @@ from mebp.training.objectives.references import Reference
 from mebp.training.options import TrainingOptions
 from mebp.words import counted
 
-_METRICS = "rewards/chosen", "rewards/rejected", "rewards/accuracies", "rewards/margins"
+_METRICS = (
+    *("rewards/chosen", "rewards/rejected", "rewards/accuracies", "rewards/margins"),
+    *("logps/chosen", "logps/rejected"),
+)
 
 
 @dataclass
@@ -270,4 +273,4 @@ class Preferences(Objective):
 
 
 def _mean(metrics: list[dict[str, float]]) -> dict[str, float]:
-    return {name: float(np.mean([each[name] for each in metrics])) for name in _METRICS}
+    return {name: float(np.mean([each[name] for each in metrics])) for name in metrics[0]}

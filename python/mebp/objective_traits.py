@@ -13,6 +13,7 @@ SFT = "sft"  # the default; it learns the text itself
 
 class ObjectiveTraits(NamedTuple):
     data: str  # what it learns from
+    form: str  # how its data is written: "text", "pairs" or "prompts"
     sums_sequences: bool  # a step takes each sequence by itself
     writes: bool  # the sequences that it learns from
     has_values: bool  # of a value head
