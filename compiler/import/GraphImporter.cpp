@@ -62,6 +62,7 @@ llvm::StringSet<> GraphImporter::findSources(ArrayRef<StringRef> ops, ArrayRef<S
 }
 
 LogicalResult GraphImporter::declareInitializers() {
+  // xIELU's alphas have one element each, and only scales on their way to a Softplus; other such tensors are numbers.
   llvm::StringSet<> tables = findSources({"Cos", "Sin"}),
                     bends = findSources({"Softplus"}, {"Mul", "Cast", "Identity"});
   for (const onnx::Tensor &tensor : file.getGraph().initializer()) {

@@ -220,8 +220,8 @@ typedef struct mebp_session_options {
   mebp_backend backend;     /* MEBP_CPU */
   double learning_rate;     /* 2e-4, whatever the optimizer */
   /* One that the optimizer does not have is refused; mebp_session_options_set sets them by their names. At first they
-   * are MEBP_OWN_DEFAULT: betas 0.9 and 0.999, of Lion 0.9 and 0.99; epsilon 1e-8, of GaLore 1e-6. Every optimizer has
-   * a weight_decay, which is 0. */
+   * are MEBP_OWN_DEFAULT: betas 0.9 and 0.999, of Lion 0.9 and 0.99; epsilon 1e-8, of MEBP_GALORE 1e-6. Every optimizer
+   * has a weight_decay, which is 0. */
   double beta1, beta2, epsilon, weight_decay;
   double perturbation;      /* MEBP_OWN_DEFAULT; of MeZO 1e-3: what its directions are multiplied with */
   double clip;              /* limit of the gradient's L2 norm over all trainables; 0: none */

@@ -277,7 +277,7 @@ func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>) {
 // -----
 
 func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>) {
-  // expected-error @below {{'nn.gated' op has activation 'swish'; known are silu, gelu}}
+  // expected-error @below {{'nn.gated' op has activation 'swish'; known are silu, gelu, gelu_tanh, relu and sigmoid}}
   %0 = nn.gated(%x, %x) {activation = "swish"} : (tensor<?x?x8xf32, #nn.tokens>, tensor<?x?x8xf32, #nn.tokens>) -> tensor<?x?x8xf32, #nn.tokens>
   return
 }
