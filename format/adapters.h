@@ -18,8 +18,8 @@ namespace mebp::format {
 
 struct AdapterTraits {
   const char *name;    // of --adapter and --split, and in a bundle's manifest
-  const char *title;   // as its authors call it
-  const char *formula; // what it adds to a layer, in a line of help
+  const char *title;   // as its authors call it, or as its class in Python is called
+  const char *formula; // what it adds to a layer, in a line of help, in ASCII
   const char *symbol;  // of what it trains there
   bool isRemote;       // what it trains is in programs of its own, which --split gives the device
   Factor trained;      // ends the keys of what it trains, and of no other adapter's

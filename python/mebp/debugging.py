@@ -20,19 +20,19 @@ from mebp.errors import translate_errors
 from mebp.files import replaced_file
 from mebp.tables import Table
 from mebp.tensor_file import relative_norm
+from mebp.verification.inputs import randomise_adapter
 
 
 def write_gradients(bundle: Path, output: Path, adapter: Path | None = None, seed: int = 0) -> None:
     """The loss and every gradient of one full batch of random tokens.
 
-    Without an adapter, B is random: where it is zero, as at first, A has no gradient.
+    Without an adapter, what begins with zeros is random: else what lies before it has no gradient.
     """
     session, random = mebp.Session(bundle), np.random.default_rng(seed)
     if adapter:
         session.load_adapter(adapter)
     else:
-        drawn = {name: random.normal(0, 0.05, values.shape) for name, values in session.trainables().items()}
-        session.set_trainables({name: values for name, values in drawn.items() if "lora_B" in name})
+        randomise_adapter(session, seed)
     ids = random.integers(0, session.vocabulary, (session.max_batch, session.max_sequence))
     loss, gradients = session.loss_and_gradients(ids, ids)
     with replaced_file(output, "choose another") as unfinished, unfinished.open("wb") as file:

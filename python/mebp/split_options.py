@@ -5,6 +5,8 @@ import os
 
 from mebp import split
 from mebp.errors import Error
+from mebp.remote_adapters import kind_of_bundle
+from mebp.words import listed
 
 CONNECTION = ("connect", "cert", "key", "ca", "plain_text", "retry_for")
 
@@ -60,12 +62,12 @@ def open_stream(
 def exposure(description: dict, address: str) -> str:
     """What the server can compute of what crosses, by the layers that this half of the model keeps."""
     first, last = split.kept_layers(description)
-    readable = [*([] if first else ["the tokens"]), *([] if last else ["the labels", "the outputs"]), "M"]
-    listed = f"{', '.join(readable[:-1])} and M" if readable[:-1] else "M"
+    readable = [*([] if first else ["the tokens"]), *([] if last else ["the labels", "the outputs"])]
+    known = listed([*readable, kind_of_bundle(description).symbol], "and")
     left = {"tokens": first, "labels and outputs": last}
     guessed = " and ".join(name for name, layers in left.items() if layers)
     beside = f", and may guess {guessed}" if guessed else ""
     return (
-        f"the server at {address} can compute {listed}{beside}: this half keeps {first} first and {last} "
+        f"the server at {address} can compute {known}{beside}: this half keeps {first} first and {last} "
         "last layers (--device-first, --device-last)"
     )
