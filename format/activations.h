@@ -26,11 +26,16 @@ inline constexpr ActivationTraits activations[] = {{"silu", Activation::Silu, "S
 
 constexpr const ActivationTraits *findActivation(std::string_view name) { return findByName(activations, name); }
 
-// That of a kernel of its own or of its pullback; null where the kernel is anything else.
-constexpr const ActivationTraits *findActivationOf(std::string_view kernel) {
+// The kernel whose pullback it is, by their names; any other is its own.
+constexpr std::string_view forwardOf(std::string_view kernel) {
   constexpr std::string_view ending = "_gradient";
   const size_t rest = kernel.size() < ending.size() ? 0 : kernel.size() - ending.size();
-  return findActivation(kernel.substr(rest) == ending ? kernel.substr(0, rest) : kernel);
+  return kernel.substr(rest) == ending ? kernel.substr(0, rest) : kernel;
+}
+
+// That of a kernel of its own or of its pullback; null where the kernel is anything else.
+constexpr const ActivationTraits *findActivationOf(std::string_view kernel) {
+  return findActivation(forwardOf(kernel));
 }
 
 } // namespace mebp::format

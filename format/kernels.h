@@ -4,6 +4,7 @@
 // what its time is made of. The compiler verifies, places and prices its ops by it, the runtime checks programs by it.
 #pragma once
 
+#include "format/activations.h"
 #include "format/kernel_signature.h"
 
 namespace mebp::format {
@@ -307,16 +308,11 @@ constexpr size_t slotCount(const Slot (&slots)[maximumSlots]) {
 // Whether it is y = f(x), element by element, and NAME_gradient its pullback, of x and dy: an activation that has no
 // parameters.
 constexpr bool isActivation(const KernelSignature &signature) {
-  constexpr std::string_view ending = "_gradient";
-  const std::string_view name = signature.name;
   if (slotCount(signature.operands) != 1 || slotCount(signature.results) != 1)
     return false;
-  for (const KernelSignature &other : kernelSignatures) {
-    const std::string_view pullback = other.name;
-    if (pullback.size() == name.size() + ending.size() && pullback.substr(0, name.size()) == name &&
-        pullback.substr(name.size()) == ending)
+  for (const KernelSignature &other : kernelSignatures)
+    if (std::string_view(other.name) != signature.name && forwardOf(other.name) == signature.name)
       return slotCount(other.operands) == 2 && slotCount(other.results) == 1;
-  }
   return false;
 }
 

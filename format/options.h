@@ -7,8 +7,6 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "format/tables.h"
-
 namespace mebp::format {
 
 struct OptionText {
@@ -67,8 +65,9 @@ inline constexpr OptionText options[] = {
 
 // A name that is not there is a mistake of ours, which the first run of the command shows.
 constexpr const OptionText &optionText(std::string_view name) {
-  if (const OptionText *option = findByName(options, name))
-    return *option;
+  for (const OptionText &option : options)
+    if (name == option.name)
+      return option;
   std::abort();
 }
 

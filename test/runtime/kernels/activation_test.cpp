@@ -103,13 +103,18 @@ TEST(Activation, ClampPassesTheGradientOfItsBounds) {
   }
 }
 
-TEST(Activation, ClampKeepsWhatIsNoNumber) {
-  Attributes attributes;
-  attributes.lower = -1, attributes.upper = 1;
-  Value x = Value::constant(1, 40, NAN);
-  for (InstructionSet set : {instructionSet(), InstructionSet::Reference})
-    for (float value : run({"clamp", {x}, {x}, attributes}, set)[0].elements())
-      EXPECT_TRUE(std::isnan(value));
+// Else a run that has gone wrong would look well again.
+TEST(Activation, WhatIsNoNumberStaysNone) {
+  const Value x = Value::constant(1, 40, NAN), up = Value::constant(1, 40, 1);
+  std::vector<CallSpec> specs;
+  for (const mebp::self_test::TriedActivation &each : mebp::self_test::listActivations())
+    specs.push_back({each.kernel, {x}, {x}, attributesOf(each)});
+  for (const mebp::format::ActivationTraits &gate : mebp::format::activations)
+    specs.push_back({"gated", {x, up}, {x}, attributesOf({"gated", {{"activation", 0, {}, gate.name}}})});
+  for (const CallSpec &spec : specs)
+    for (InstructionSet set : {instructionSet(), InstructionSet::Reference})
+      for (float value : run(spec, set)[0].elements())
+        EXPECT_TRUE(std::isnan(value)) << spec.name;
 }
 
 TEST(Activation, Xielu) {

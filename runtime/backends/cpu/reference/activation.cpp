@@ -36,7 +36,7 @@ Curve curveOf(Activation activation, double x) {
     return {0.5 * x * (1 + tangent), 0.5 * (1 + tangent) + 0.5 * x * (1 - tangent * tangent) * inner};
   }
   case Activation::Relu:
-    return {x > 0 ? x : 0, x > 0 ? 1.0 : 0.0};
+    return {x <= 0 ? 0 : x, x > 0 ? 1.0 : 0.0};
   case Activation::Sigmoid: {
     double sigmoid = 1 / (1 + std::exp(-x));
     return {sigmoid, sigmoid * (1 - sigmoid)};

@@ -27,11 +27,11 @@ struct Sigmoid {
   FloatVector rest;  // 1 - value, without the cancellation
 };
 
-// The exponent is bounded, since what exponentialOf takes is.
+// The exponent is bounded, since what exponentialOf takes is: by a comparison, which leaves what is no number alone.
 HWY_INLINE Sigmoid sigmoid(FloatVector x) {
   const FloatTag d;
-  const FloatVector one = hn::Set(d, 1.0f);
-  FloatVector exponential = exponentialOf(hn::Min(hn::Neg(x), hn::Set(d, 87.0f)));
+  const FloatVector one = hn::Set(d, 1.0f), most = hn::Set(d, 87.0f), exponent = hn::Neg(x);
+  FloatVector exponential = exponentialOf(hn::IfThenElse(hn::Gt(exponent, most), most, exponent));
   FloatVector value = hn::Div(one, hn::Add(one, exponential));
   return {value, hn::Mul(exponential, value)};
 }
@@ -78,7 +78,8 @@ template <> struct Formula<Activation::Silu> {
 template <> struct Formula<Activation::Relu> {
   static HWY_INLINE Curve at(FloatVector x) {
     const FloatTag d;
-    return {hn::Max(x, hn::Zero(d)), hn::IfThenElseZero(hn::Gt(x, hn::Zero(d)), hn::Set(d, 1.0f))};
+    const FloatVector zero = hn::Zero(d);
+    return {hn::IfThenElse(hn::Le(x, zero), zero, x), hn::IfThenElseZero(hn::Gt(x, zero), hn::Set(d, 1.0f))};
   }
 };
 
