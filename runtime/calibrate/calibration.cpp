@@ -31,7 +31,7 @@ using format::Rates;
 namespace {
 
 constexpr size_t passes = 5;
-constexpr uint64_t lateStep = 1000; // an optimizer may compute less in its first ones
+constexpr uint64_t lateStep = 1000;         // an optimizer may compute less in its first ones
 constexpr double longestNanoseconds = 60e9; // no pass begins after them
 using Time = std::chrono::steady_clock::time_point;
 
