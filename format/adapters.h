@@ -8,9 +8,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "format/options.h"
 #include "format/tables.h"
 #include "format/tensor_names.h"
 
@@ -74,18 +72,6 @@ constexpr const AdapterTraits *findAdapterOf(std::string_view key) {
 inline std::string listAdapters(std::string_view option = {}) {
   return listed(namesOf(
       adapters, [&](const AdapterTraits &traits) { return option.empty() ? traits.isRemote : traits.takes(option); }));
-}
-
-// What --help says of an option: before it, which remote adapters alone take it; behind targets, what theirs are.
-inline std::string helpOf(const OptionText &option) {
-  const std::vector<std::string> taking =
-      namesOf(adapters, [&](const AdapterTraits &traits) { return traits.isRemote && traits.takes(option.name); });
-  std::string help = taking.empty() ? option.help : "with " + listed(taking) + ", " + option.help;
-  const bool isOfTargets = std::string_view(option.name) == "lora-targets";
-  for (const AdapterTraits &traits : adapters)
-    if (isOfTargets && traits.isRemote)
-      help += std::string("; of ") + traits.name + " by default " + traits.targets;
-  return help;
 }
 
 } // namespace mebp::format

@@ -9,8 +9,6 @@
 using namespace mlir;
 using namespace mebp;
 
-static APFloat toFloat(double value) { return APFloat(static_cast<float>(value)); }
-
 /// x σ(factor x) = silu(factor x) / factor.
 Value TokenFlattener::buildSwish(nn::OnnxOp node, Value x) {
   double factor = getFloat(node, "factor", 1);
@@ -18,8 +16,7 @@ Value TokenFlattener::buildSwish(nn::OnnxOp node, Value x) {
 }
 
 Value TokenFlattener::buildGelu(nn::OnnxOp node, Value x) {
-  auto approximate = dyn_cast_or_null<StringAttr>(getAttribute(node, "approximate"));
-  return nn::GeluOp::create(builder, node.getLoc(), x.getType(), x, approximate && approximate == "tanh" ? 1 : 0);
+  return nn::GeluOp::create(builder, node.getLoc(), x.getType(), x, isTanhForm(node) ? 1 : 0);
 }
 
 /// tanh(x) is one with a cap of 1.

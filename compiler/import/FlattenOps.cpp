@@ -6,8 +6,6 @@ using namespace mlir;
 using namespace mebp;
 using mebp::nn::features;
 
-static APFloat toFloat(double value) { return APFloat(static_cast<float>(value)); }
-
 LogicalResult TokenFlattener::flattenView(nn::OnnxOp node) {
   auto x = tokens.find(node.getInputs()[0]);
   if (x == tokens.end())

@@ -9,6 +9,8 @@
 
 namespace mebp {
 
+inline llvm::APFloat toFloat(double value) { return llvm::APFloat(static_cast<float>(value)); }
+
 /// Makes kernels of the nodes of @main, in their order. A node's result is known as a Token: a kernel's value
 /// [batch, sequence, features], and how the node's axes lie in it (axis 0, 1 and 2 of the layout).
 class TokenFlattener {

@@ -26,6 +26,11 @@ double mebp::getFloat(nn::OnnxOp node, StringRef name, double otherwise) {
   return attribute ? attribute.getValueAsDouble() : otherwise;
 }
 
+bool mebp::isTanhForm(nn::OnnxOp gelu) {
+  auto form = dyn_cast_or_null<StringAttr>(getAttribute(gelu, "approximate"));
+  return form && form == "tanh";
+}
+
 std::optional<double> mebp::getSplat(Value value) {
   auto constant = value.getDefiningOp<nn::ConstantOp>();
   auto elements = constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();

@@ -15,6 +15,8 @@ llvm::ArrayRef<int64_t> getShape(mlir::Value value);
 int64_t getInteger(nn::OnnxOp node, llvm::StringRef name, int64_t otherwise = 0);
 double getFloat(nn::OnnxOp node, llvm::StringRef name, double otherwise = 0);
 mlir::Attribute getAttribute(nn::OnnxOp node, llvm::StringRef name);
+/// Whether a Gelu is the tanh form, not the exact one.
+bool isTanhForm(nn::OnnxOp gelu);
 
 /// The number that all elements of a constant are.
 std::optional<double> getSplat(mlir::Value value);

@@ -233,8 +233,7 @@ struct RaiseGated : NodePattern {
 private:
   /// As format/activations.h calls it; empty where it is none of these.
   static StringRef nameOf(nn::OnnxOp node) {
-    auto approximate = dyn_cast_or_null<StringAttr>(getAttribute(node, "approximate"));
-    if (approximate && approximate == "tanh")
+    if (isTanhForm(node))
       return "gelu_tanh";
     for (const format::ActivationTraits &traits : format::activations)
       if (node.getOpType() == traits.node)

@@ -12,7 +12,7 @@
 #include "format/byte_size.h"
 #include "format/objectives.h"
 #include "format/optimizers.h"
-#include "format/options.h"
+#include "format/option_help.h"
 #include "format/tensor_names.h"
 
 namespace mebp::python {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "runtime/optim/optimizer.h"
 #include "runtime/optim/session_options.h"
@@ -28,20 +27,17 @@ static std::string defaultOf(const Optimizer &optimizer, const OptimizerOption &
 }
 
 std::string helpOf(const OptimizerOption &option) {
-  std::vector<const Optimizer *> taking;
+  std::string usual, defaults; // of the first that takes it, and of those that have another
   for (const format::OptimizerTraits &traits : format::optimizers)
-    if (const Optimizer *optimizer = findOptimizer(traits.number); optimizer->takes(option))
-      taking.push_back(optimizer);
-  std::vector<std::string> names;
-  std::string defaults = defaultOf(*taking.front(), option);
-  for (const Optimizer *optimizer : taking) {
-    names.emplace_back(optimizer->name);
-    if (const std::string own = defaultOf(*optimizer, option); own != defaultOf(*taking.front(), option))
-      defaults += std::string("; ") + optimizer->name + ": " + own;
-  }
+    if (const Optimizer &optimizer = *findOptimizer(traits.number); optimizer.takes(option)) {
+      const std::string own = defaultOf(optimizer, option);
+      if (usual.empty())
+        usual = defaults = own;
+      else if (own != usual)
+        defaults += std::string("; ") + optimizer.name + ": " + own;
+    }
   const bool saysDefault = std::string_view(option.help).find("(default") != std::string_view::npos;
-  return "of " + format::listed(names, " and ") + ", " + option.help +
-         (saysDefault ? "" : " (default: " + defaults + ")");
+  return "of " + listTaking(option, " and ") + ", " + option.help + (saysDefault ? "" : " (default: " + defaults + ")");
 }
 
 } // namespace mebp

@@ -24,10 +24,9 @@ Status checkLearningRate(double rate) {
   return failure(MEBP_INVALID_ARGUMENT, "the learning rate %g is not a finite number of at least 0", printable(rate));
 }
 
-static std::string listTaking(const OptimizerOption &option) {
-  return format::listed(format::namesOf(format::optimizers, [&](const format::OptimizerTraits &traits) {
-    return findOptimizer(traits.number)->takes(option);
-  }));
+std::string listTaking(const OptimizerOption &option, const char *beforeLast) {
+  auto takes = [&](const format::OptimizerTraits &traits) { return findOptimizer(traits.number)->takes(option); };
+  return format::listed(format::namesOf(format::optimizers, takes), beforeLast);
 }
 
 static bool isWithin(const OptimizerOption &option, double number) {

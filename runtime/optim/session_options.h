@@ -21,6 +21,8 @@ OptimizerOptions optionsOf(const mebp_session_options &options);
 Status setOption(mebp_session_options &options, const std::string &name, const std::string &text);
 // The table's rows, of several that are called alike the first.
 std::vector<const OptimizerOption *> namedOptions();
+// The optimizers that take it: "a, b or c".
+std::string listTaking(const OptimizerOption &option, const char *beforeLast = " or ");
 // Of such a row: "of NAMES, what it is (default: what most of them have; NAME: its own)".
 std::string helpOf(const OptimizerOption &option);
 

@@ -6,7 +6,7 @@
 #include "format/folders.h"
 #include "format/objectives.h"
 #include "format/optimizers.h"
-#include "format/options.h"
+#include "format/option_help.h"
 
 #include <CLI/CLI.hpp>
 

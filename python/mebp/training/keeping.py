@@ -12,7 +12,7 @@ from mebp.inspect import inspect
 from mebp.session import Session
 from mebp.trained_model import MODEL_FILE, is_trained_model
 from mebp.training import state
-from mebp.training.model_card import discard_card, write_card
+from mebp.training.model_card import discard_card, make_card, write_card
 from mebp.training.objectives.base import Objective
 from mebp.training.options import TrainingOptions
 from mebp.training.reports import Reports
@@ -113,8 +113,9 @@ class Keeper:
             self.session.model.write(folder, replace=True)
         else:
             self.session.save_adapter(folder)
-            write_card(folder, self._options, self.session, self._description, self._standing, self._command,
-                       self._objective.has_perplexity)  # fmt: skip
+            text = make_card(self._options, self.session, self._description, self._standing, self._command,
+                             self._objective.has_perplexity)  # fmt: skip
+            write_card(folder, text)
         self._kept[f"the {self.what}"] = self.session.steps, folder
         return folder
 

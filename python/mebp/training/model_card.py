@@ -26,23 +26,10 @@ _MARK = f"<!-- {MARK} -->"
 _INCIDENTAL = ("resume", "overwrite")
 
 
-def write_card(
-    folder: Path,
-    options: TrainingOptions,
-    session: Session,
-    description: dict,
-    standing: Standing,
-    command: str,
-    has_perplexity: bool,
-) -> None:
-    """Writes it for the adapter in `folder`, as the session has it now; a README.md of somebody else stays.
-
-    description: what the run's state says of its data and options. command: what trains the same again.
-    has_perplexity: whether exp(loss) says anything.
-    Raises mebp.Error where it cannot be written.
-    """
+def write_card(folder: Path, text: str) -> None:
+    """Writes it for the adapter in `folder`; a README.md of somebody else stays. Raises mebp.Error where it cannot be
+    written."""
     if _is_ours(folder / CARD):
-        text = make_card(options, session, description, standing, command, has_perplexity)
         with replaced_file(folder / CARD, "choose another --adapter-out") as unfinished:
             unfinished.write_text(text, encoding="utf-8")
 
@@ -66,6 +53,11 @@ def make_card(
     command: str,
     has_perplexity: bool,
 ) -> str:
+    """Of the adapter as the session has it now.
+
+    description: what the run's state says of its data and options. command: what trains the same again.
+    has_perplexity: whether exp(loss) says anything.
+    """
     bundle = inspect(options.bundle)
     base, storage = bundle["model"]["name"], storage_options(bundle)
     rows = {
