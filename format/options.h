@@ -37,7 +37,7 @@ inline constexpr OptionText options[] = {
     {"rank-up", "N", "numbers of a token that go back to a layer", "32"},
     {"share-a", "", "one A for layers that read one value: q, k and v"},
     {"split-layers", "N-N", "adapt these layers alone: the first and the last, as in 0-7 (default: all)"},
-    {"galore-rank", "N", "of galore and qgalore, dimensions that a matrix's gradient is projected to", "64"},
+    {"galore-rank", "N", "dimensions that a matrix's gradient is projected to", "64"},
     {"router-aux-loss-coef", "X",
      "add so many times the loss of how unevenly a mixture's experts are used, as transformers does with "
      "output_router_logits",

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "format/container.h"
 #include "format/half.h"
@@ -62,9 +63,10 @@ Status checkTrainables(const format::Bundle &bundle, const mebp_session_options 
                      "another optimizer",
                      traits.name, trainable.name().c_str(), format::nameOf(storage));
     if (storage == format::Storage::Int8 && !traits.changesInt8)
-      return failure(MEBP_UNSUPPORTED,
-                     "%s does not change '%s', which is int8; choose qgalore, or compile with --weights bf16",
-                     traits.name, trainable.name().c_str());
+      return failure(
+          MEBP_UNSUPPORTED, "%s does not change '%s', which is int8; choose %s, or compile with --weights bf16",
+          traits.name, trainable.name().c_str(),
+          format::listed(namesOf(format::optimizers, std::mem_fn(&format::OptimizerTraits::changesInt8))).c_str());
   }
   return Status();
 }

@@ -2,6 +2,7 @@
 """mebp train MODEL --data FILE"""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 from mebp.cli.connection import add_connection
@@ -23,8 +24,7 @@ DATA_FORMS = "the training data: plain text, JSON lines or a JSON array; docs/da
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     # What is not given is left out: TrainingOptions has the defaults, and a file's options come in between.
     parser.argument_default = argparse.SUPPRESS
-    add = parser.add_argument
-    add(
+    parser.add_argument(
         "bundle",
         type=Path,
         nargs="?",
@@ -32,13 +32,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="a Hugging Face folder, a hub id or packaged:smollm2, which is exported and compiled first; or a bundle",
     )
-    add(
+    parser.add_argument(
         "--config",
         type=Path,
         metavar="FILE",
         help="read options from this YAML file, by their names here; the command line wins",
     )
-    add = parser.add_argument_group("what it learns from, and how").add_argument
+    _add_data(parser.add_argument_group("what it learns from, and how").add_argument)
+    _add_length(parser.add_argument_group("how long").add_argument)
+    _add_optimizer(parser.add_argument_group("the optimizer").add_argument)
+    _add_evaluation(parser.add_argument_group("evaluation").add_argument)
+    _add_files(parser.add_argument_group("files").add_argument)
+    _add_machine(parser.add_argument_group("this machine").add_argument)
+    add_connection(parser, trains=True)
+    _add_objective(parser.add_argument_group("options of --objective").add_argument)
+    _add_compiler(parser.add_argument_group("options of mebpc, for a model").add_argument)
+
+
+def _add_data(add: Callable) -> None:
     add("--data", type=Path, metavar="FILE", help=DATA_FORMS)
     add(
         "--task",
@@ -64,11 +75,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="put several prompts or conversations into one row, each with attention of its own (default: where the "
         "bundle can)",
     )
-    add = parser.add_argument_group("how long").add_argument
+
+
+def _add_length(add: Callable) -> None:
     add("--steps", type=int, metavar="N", help="train for N optimizer steps")
     add("--epochs", type=int, metavar="N", help="train for N passes over the data (default: 1, without --steps)")
     add("--seed", type=int, metavar="N", help="seed for the order of the data (default: 0)")
-    add = parser.add_argument_group("the optimizer").add_argument
+
+
+def _add_optimizer(add: Callable) -> None:
     add_shared(add, "lr", type=float)
     names = ", ".join(name for name, _ in load_runtime().optimizers())
     add("--optimizer", metavar="NAME", help=f"{names} (default: as compiled)")
@@ -85,14 +100,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--schedule", choices=SCHEDULES, help="how the learning rate changes over the run (default: constant)")
     add("--warmup", type=int, metavar="N", help="raise the learning rate over the first N steps (default: 0)")
-    add = parser.add_argument_group("evaluation").add_argument
+
+
+def _add_evaluation(add: Callable) -> None:
     add("--eval", type=Path, metavar="FILE", help="measure the loss on this data, too")
     add(
         "--eval-every", type=int, metavar="N", help="evaluate every N steps and after the last (default: once an epoch)"
     )
     add("--test", type=Path, metavar="FILE", help="measure the loss on this data once, at the end")
     add("--patience", type=int, metavar="N", help="stop after N evaluations without a lower loss (default: never)")
-    add = parser.add_argument_group("files").add_argument
+
+
+def _add_files(add: Callable) -> None:
     add("--adapter", type=Path, metavar="DIR", help="continue from this PEFT adapter")
     add_shared(add, "adapter-out", type=Path)
     add("--model-out", type=Path, metavar="DIR", help="write the model to this folder, if its own weights are trained")
@@ -118,33 +137,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--plot", type=Path, metavar="run.png", help="draw the loss curve; --adapter-out DIR has one in any case")
     add("--report-to", metavar="NAMES", help="report to tensorboard, wandb or trackio, or several with commas")
-    add = parser.add_argument_group("this machine").add_argument
+
+
+def _add_machine(add: Callable) -> None:
     add_shared(add, "spill", type=Path)
     add_shared(add, "profile", type=Path)
     add_shared(add, "threads", type=int)
     add_shared(add, "device")
-    add_connection(parser, trains=True)
-    of_objective = parser.add_argument_group("options of --objective")
-    of_objective.add_argument(
-        "--reference", metavar="WHAT", help="base, initial, a PEFT folder or a file of its log-probabilities"
-    )
-    of_objective.add_argument(
+
+
+def _add_objective(add: Callable) -> None:
+    add("--reference", metavar="WHAT", help="base, initial, a PEFT folder or a file of its log-probabilities")
+    add(
         "--reward",
         action="append",
         metavar="WHAT",
         help="MODULE:FUNCTION as TRL has it, a command that reads and writes JSON lines, or NAME.mebp; also several",
     )
-    of_objective.add_argument(
-        "--rollouts", type=Path, metavar="FILE", help="train on completions that were written elsewhere, as data"
-    )
+    add("--rollouts", type=Path, metavar="FILE", help="train on completions that were written elsewhere, as data")
     kinds = objective_kinds()
     for name, value, help in objective_helps():
         how = {"type": kinds[name], "metavar": value} if value else {"action": argparse.BooleanOptionalAction}
-        of_objective.add_argument(flag(name), **how, help=help)
-    compiling = parser.add_argument_group("options of mebpc, for a model")
+        add(flag(name), **how, help=help)
+
+
+def _add_compiler(add: Callable) -> None:
     for name, kind, value, help in compile_option_helps():
         how = {"action": "store_true"} if kind is bool else {"type": kind, "metavar": value}
-        compiling.add_argument(flag(name), **how, help=help)
+        add(flag(name), **how, help=help)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -25,6 +25,10 @@ from mebp.exporter.tokenizer import copy_tokenizer
 from mebp.exporter.weights import check_pieces, locate, place, refer, refer_to_nothing, refer_to_pieces
 from mebp.tasks import CAUSAL, CLASSIFY, TASKS
 
+Checkpoint = dict[str, StoredTensor]
+Names = dict[str, list[str]]  # of each tensor, all that it is called: tied ones have several
+Shapes = dict[str, tuple[int, ...]]
+
 
 def write(
     model: str | Path | PreTrainedModel,
@@ -37,28 +41,58 @@ def write(
     classes: Sequence[str] | None = None,
 ) -> None:
     """Puts the ONNX file, the weights and the tokenizer of `model` into the stage."""
-    if task not in TASKS:
-        raise Error(f"--task is '{task}'; choose {' or '.join(TASKS)}")
-    classifies = TASKS[task].has_classes
-    if classes and not classifies:
-        raise Error(f"--classes is for models that tell classes apart, and --task {task} does not; leave it out")
+    _check_task(task, classes)
     source = resolve(model, stage.scratch, shape_only, task)
     is_renamed = bool(classes) and list(classes) != classifier.named_classes(source.config)
     if classes:
         classifier.name_classes(source.config, classes)
-    names_of_classes = classifier.class_names(source.config) if classifies else []
+    names_of_classes = classifier.class_names(source.config) if TASKS[task].has_classes else []
     longest = longest_sequence(source.config, source.name, seq_len, task == CAUSAL)
     if note := check_alibi(source.config, source.name):
         say(note)
-    checkpoint = {} if shape_only else read_checkpoint(source.folder)
+    skeleton, checkpoint = _match(source, task, {} if shape_only else read_checkpoint(source.folder))
+    names = aliases(skeleton)
+    say(f"tracing {type(skeleton).__name__} for {batch} x {seq_len} tokens")
+    graph, parameters = _trace(skeleton, names, checkpoint, task, batch, seq_len)
+    if shape_only:
+        refer_to_nothing(graph.graph, parameters)
+    else:
+        checkpoint = unpack(checkpoint, stage.scratch, source.name)
+        if TASKS[task].has_classes:
+            checkpoint = _complete_head(skeleton, parameters, checkpoint, is_renamed, source.name, stage.scratch, say)
+        files = _refer(graph, parameters, skeleton, names, checkpoint, source.folder)
+        size = sum(file.stat().st_size for file in files) / 1e6
+        say(f"placing {', '.join(file.name for file in files)} beside the graph, {size:,.1f} MB of weights")
+        place(files, stage.folder)
+    graph.metadata_props.update(_notes_of_source(source, seq_len, batch, longest, shape_only))
+    graph.metadata_props.update(_notes_of_parameters(skeleton, parameters, names))
+    graph.metadata_props.update(_notes_of_task(skeleton, task, names_of_classes))
+    stage.onnx.write_bytes(_serialise(graph, type(skeleton).__name__))
+    copy_tokenizer(source.folder, stage.folder / "tokenizer", source.name)
+
+
+def _check_task(task: str, classes: Sequence[str] | None) -> None:
+    if task not in TASKS:
+        raise Error(f"--task is '{task}'; choose {' or '.join(TASKS)}")
+    if classes and not TASKS[task].has_classes:
+        raise Error(f"--classes is for models that tell classes apart, and --task {task} does not; leave it out")
+
+
+def _match(source: Source, task: str, checkpoint: Checkpoint) -> tuple[PreTrainedModel, Checkpoint]:
+    """The model without its weights, and these by its names for them."""
     skeleton = build_skeleton(source.config, task)
     checkpoint = rename(checkpoint, skeleton)
     if _ties_what_differs(aliases(skeleton), checkpoint):
         # As transformers loads it: two tensors that differ are not tied, whatever the config says.
         source.config.tie_word_embeddings = False
         skeleton = build_skeleton(source.config, task)
-    names = aliases(skeleton)
-    say(f"tracing {type(skeleton).__name__} for {batch} x {seq_len} tokens")
+    return skeleton, checkpoint
+
+
+def _trace(
+    skeleton: PreTrainedModel, names: Names, checkpoint: Checkpoint, task: str, batch: int, seq_len: int
+) -> tuple[ir.Model, Shapes]:
+    """The graph, and the shapes of the parameters in it whose values a checkpoint has."""
     if task == CLASSIFY:
         encode_tokens(skeleton, classifier.reader_of(skeleton))
     elif task != CAUSAL:
@@ -68,46 +102,49 @@ def write(
     # Buffers are real here, and come from the checkpoint only where it has them.
     of_checkpoint = {*names, *checkpoint}.difference(numbers)
     stored = {n: tuple(t.shape) for n, t in skeleton.state_dict().items() if n in of_checkpoint}
-    parameters = {name: stored[name] for name in graph.graph.initializers if name in stored}
-    if shape_only:
-        refer_to_nothing(graph.graph, parameters)
-        graph.metadata_props["mebp.shape_only"] = "1"
-    else:
-        checkpoint = unpack(checkpoint, stage.scratch, source.name)
-        pieces = find_pieces(checkpoint, skeleton)
-        if classifies:
-            if is_renamed:  # the head that is there tells others apart
-                checkpoint = {name: each for name, each in checkpoint.items() if not classifier.is_of_head(name)}
-            if fresh := missing_of_head(skeleton, parameters, checkpoint):
-                say(f"{source.name} has no {', '.join(fresh)}: they begin at random")
-                checkpoint |= write_new(skeleton, fresh, stage.scratch)
-        whole = {name: shape for name, shape in parameters.items() if name not in pieces}
-        located = locate(whole, names, skeleton.base_model_prefix, checkpoint, source.folder)
-        refer(graph.graph, located)
-        for name in (name for name in parameters if name in pieces):
-            check_pieces(name, parameters[name], pieces[name])
-            refer_to_pieces(graph.graph, name, pieces[name])
-            located.update(pieces[name])
-        files = sorted({tensor.file for tensor in located.values()})
-        size = sum(file.stat().st_size for file in files) / 1e6
-        say(f"placing {', '.join(file.name for file in files)} beside the graph, {size:,.1f} MB of weights")
-        place(files, stage.folder)
-    tied = {name: names[name][1] for name in parameters if len(names.get(name, ())) > 1}
-    if tied:
-        graph.metadata_props["mebp.tied"] = json.dumps(tied)
-    if names := [name for name in bare(skeleton) if name in parameters]:
-        graph.metadata_props["mebp.bare"] = json.dumps(names)
-    graph.metadata_props.update(_notes(source, seq_len, batch, longest))
-    if task != CAUSAL:
-        graph.metadata_props["mebp.task"] = task
-    if classifies:
-        graph.metadata_props["mebp.classes"] = json.dumps(names_of_classes)
-        graph.metadata_props["mebp.whole"] = json.dumps(classifier.trained_whole(skeleton))
-    stage.onnx.write_bytes(_serialise(graph, type(skeleton).__name__))
-    copy_tokenizer(source.folder, stage.folder / "tokenizer", source.name)
+    return graph, {name: stored[name] for name in graph.graph.initializers if name in stored}
 
 
-def _ties_what_differs(names: dict[str, list[str]], checkpoint: dict[str, StoredTensor]) -> bool:
+def _complete_head(
+    skeleton: PreTrainedModel,
+    parameters: Shapes,
+    checkpoint: Checkpoint,
+    is_renamed: bool,
+    name: str,
+    scratch: Path,
+    say: Callable[[str], None],
+) -> Checkpoint:
+    """With new weights for a head that is not there, or tells other classes apart."""
+    if is_renamed:
+        checkpoint = {name: each for name, each in checkpoint.items() if not classifier.is_of_head(name)}
+    fresh = missing_of_head(skeleton, parameters, checkpoint)
+    if not fresh:
+        return checkpoint
+    say(f"{name} has no {', '.join(fresh)}: they begin at random")
+    return checkpoint | write_new(skeleton, fresh, scratch)
+
+
+def _refer(
+    graph: ir.Model,
+    parameters: Shapes,
+    skeleton: PreTrainedModel,
+    names: Names,
+    checkpoint: Checkpoint,
+    folder: Path,
+) -> list[Path]:
+    """Lets parameters refer to where their bytes are; returns the files that they are in."""
+    pieces = find_pieces(checkpoint, skeleton)
+    whole = {name: shape for name, shape in parameters.items() if name not in pieces}
+    located = locate(whole, names, skeleton.base_model_prefix, checkpoint, folder)
+    refer(graph.graph, located)
+    for name in (name for name in parameters if name in pieces):
+        check_pieces(name, parameters[name], pieces[name])
+        refer_to_pieces(graph.graph, name, pieces[name])
+        located.update(pieces[name])
+    return sorted({tensor.file for tensor in located.values()})
+
+
+def _ties_what_differs(names: Names, checkpoint: Checkpoint) -> bool:
     for group in names.values():
         copies = [checkpoint[name] for name in group if name in checkpoint]
         if any(not same_bytes(copies[0], copy) for copy in copies[1:]):
@@ -122,7 +159,7 @@ def _serialise(graph: ir.Model, kind: str) -> bytes:
         raise Error(f"{kind}: torch exports a graph that ONNX cannot hold: {reason(error)}") from error
 
 
-def _notes(source: Source, seq_len: int, batch: int, longest: int | None) -> dict[str, str]:
+def _notes_of_source(source: Source, seq_len: int, batch: int, longest: int | None, shape_only: bool) -> dict[str, str]:
     """What the compiler reads beside the graph."""
     notes = {
         "mebp.model": source.origin,
@@ -133,4 +170,25 @@ def _notes(source: Source, seq_len: int, batch: int, longest: int | None) -> dic
     }
     if longest is not None:
         notes["mebp.sequence_limit"] = str(longest)
+    if shape_only:
+        notes["mebp.shape_only"] = "1"
+    return notes
+
+
+def _notes_of_parameters(skeleton: PreTrainedModel, parameters: Shapes, names: Names) -> dict[str, str]:
+    notes = {}
+    if tied := {name: names[name][1] for name in parameters if len(names.get(name, ())) > 1}:
+        notes["mebp.tied"] = json.dumps(tied)
+    if names_of_bare := [name for name in bare(skeleton) if name in parameters]:
+        notes["mebp.bare"] = json.dumps(names_of_bare)
+    return notes
+
+
+def _notes_of_task(skeleton: PreTrainedModel, task: str, classes: list[str]) -> dict[str, str]:
+    notes = {}
+    if task != CAUSAL:
+        notes["mebp.task"] = task
+    if TASKS[task].has_classes:
+        notes["mebp.classes"] = json.dumps(classes)
+        notes["mebp.whole"] = json.dumps(classifier.trained_whole(skeleton))
     return notes

@@ -386,14 +386,13 @@ class _Run:
             raise Error("; ".join(map(str, [*failures, self.keeper])))
 
     def _tell_refreshes(self, reporter: Reporter) -> None:
-        if self.session.optimizer != "qgalore":
-            return
         made, fixed = self.session.refreshes
+        if made == fixed:  # no interval has become longer
+            return
         interval = self.options.optimizer_options.get("galore_update_interval") or 200
-        saved = round(100 * (1 - made / fixed)) if fixed else 0
         reporter.say(
             f"Refreshes: {made:,} of {fixed:,} that a fixed interval of {counted(interval, 'step')} makes "
-            f"({saved} % saved)"
+            f"({round(100 * (1 - made / fixed))} % saved)"
         )
 
     def _save(self, log: RunLog, reporter: Reporter) -> list[Error]:

@@ -90,17 +90,43 @@ class TrainingOptions:
     def __post_init__(self) -> None:
         if self.objective not in objectives():
             raise Error(f"--objective is '{self.objective}'; choose {listed(objectives())}")
-        objective = objectives()[self.objective]
         object.__setattr__(self, "objective_options", objective_options(self.objective, self.objective_options))
+        self._check_names()
+        self._check_numbers()
+        self._check_objective()
+        self._check_together()
+
+    def _check_names(self) -> None:
         if self.task is not None and self.task not in TASKS:
             raise Error(f"--task is '{self.task}'; choose {listed(TASKS)}")
+        if self.schedule not in SCHEDULES:
+            raise Error(f"--schedule is '{self.schedule}'; choose {', '.join(SCHEDULES)}")
+        if self.pause_on is not None and self.pause_on not in PAUSING:
+            raise Error(f"--pause-on is '{self.pause_on}'; choose {' or '.join(PAUSING)}")
+        if self.keep not in ADAPTERS:
+            raise Error(f"--keep is '{self.keep}'; choose {', '.join(ADAPTERS)}")
+        if self.report_to is not None:
+            programs(self.report_to)
+
+    def _check_numbers(self) -> None:
+        for name in ("steps", "epochs", "accumulate", "eval_every", "patience", "save_every", "in_flight"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise Error(f"--{name.replace('_', '-')} is {value}; give at least 1")
+        for name in ("seed", "warmup"):
+            if getattr(self, name) < 0:
+                raise Error(f"--{name} is {getattr(self, name)}; give at least 0")
+        if self.clip is not None and not (math.isfinite(self.clip) and self.clip > 0):
+            raise Error(f"--clip is {self.clip:g}; give a number above 0")
+        if self.mask_probability is not None and not 0 < self.mask_probability <= 1:
+            raise Error(f"--mask-probability is {self.mask_probability:g}; give a number above 0 and up to 1")
+
+    def _check_objective(self) -> None:
+        objective = objectives()[self.objective]
         if self.task not in (None, CAUSAL) and self.objective != SFT:
             raise Error(f"--objective {self.objective} is for language models; leave it or --task {self.task} out")
-        if self.mask_probability is not None:
-            if self.task not in (None, FILL_MASK):
-                raise Error(f"--mask-probability is for --task fill-mask; leave it or --task {self.task} out")
-            if not 0 < self.mask_probability <= 1:
-                raise Error(f"--mask-probability is {self.mask_probability:g}; give a number above 0 and up to 1")
+        if self.mask_probability is not None and self.task not in (None, FILL_MASK):
+            raise Error(f"--mask-probability is for --task fill-mask; leave it or --task {self.task} out")
         if self.reference is not None and not objective.compares:
             comparing = those_that(lambda traits: traits.compares)
             raise Error(f"--reference is what some objectives compare with; give --objective {comparing}, too")
@@ -113,45 +139,30 @@ class TrainingOptions:
                 f"--packing puts samples side by side, and --objective {self.objective} takes each sequence by itself; "
                 "leave one of them out"
             )
-        if self.steps is not None and self.epochs is not None:
-            raise Error("--steps and --epochs cannot be used together; give one")
-        for name in ("steps", "epochs", "accumulate", "eval_every", "patience", "save_every", "in_flight"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise Error(f"--{name.replace('_', '-')} is {value}; give at least 1")
-        for name in ("seed", "warmup"):
-            if getattr(self, name) < 0:
-                raise Error(f"--{name} is {getattr(self, name)}; give at least 0")
-        if self.clip is not None and not (math.isfinite(self.clip) and self.clip > 0):
-            raise Error(f"--clip is {self.clip:g}; give a number above 0")
-        if self.clip_recompute and self.clip is None:
-            raise Error("--clip-recompute says how to clip; give --clip X, too")
         if self.in_flight > 1 and objective.sums_sequences:
             raise Error(
                 f"--in-flight sends batches ahead, and --objective {self.objective} takes one sequence after the "
                 "other; leave one of them out"
             )
+
+    def _check_together(self) -> None:
+        if self.steps is not None and self.epochs is not None:
+            raise Error("--steps and --epochs cannot be used together; give one")
+        if self.clip_recompute and self.clip is None:
+            raise Error("--clip-recompute says how to clip; give --clip X, too")
         if self.in_flight > self.accumulate:
             raise Error(
                 f"--in-flight {self.in_flight} is more than the {self.accumulate} of --accumulate, which are all "
                 "batches of a step; give at most as many"
             )
-        if self.schedule not in SCHEDULES:
-            raise Error(f"--schedule is '{self.schedule}'; choose {', '.join(SCHEDULES)}")
         if self.resume and self.state is None:
             raise Error("--resume needs --state DIR, the folder to continue from")
-        if self.pause_on is not None and self.pause_on not in PAUSING:
-            raise Error(f"--pause-on is '{self.pause_on}'; choose {' or '.join(PAUSING)}")
         if self.pause_on and self.state is None:
             raise Error("--pause-on needs --state DIR, where the run is kept meanwhile")
         if self.pause_on and self.profile:
             raise Error("--pause-on and --profile cannot be used together; give one")
         if self.resume and self.overwrite:
             raise Error("--resume and --overwrite cannot be used together; give one")
-        if self.report_to is not None:
-            programs(self.report_to)
-        if self.keep not in ADAPTERS:
-            raise Error(f"--keep is '{self.keep}'; choose {', '.join(ADAPTERS)}")
         if self.adapter_out is not None and self.model_out is not None:
             raise Error(
                 "--adapter-out and --model-out cannot be used together: a bundle trains one or the other; give one"

@@ -22,6 +22,9 @@ from mebp.files import user_path
 from mebp.numbers import whole_number
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mebp.session import Session
     from mebp.verification.comparison import Comparison
 
 __all__ = ["verify"]
@@ -52,11 +55,7 @@ def verify(
     argument is invalid, the reference is another model, or the memory is too small for it in float64.
     """
     bundle = user_path(bundle)
-    if load_runtime().Bundle(os.fspath(bundle)).info()["half"]:
-        raise Error(
-            f"{bundle}: is one half of a model, and the reference needs the weights of both; verify the bundle that "
-            "mebpc writes without --split, which computes the same bits"
-        )
+    _check_whole(bundle)
     need_packages("verify", "verify", "torch", "transformers", "peft")
     import torch
 
@@ -64,7 +63,6 @@ def verify(
     from mebp.exporter.quiet import quiet
     from mebp.inspect import inspect
     from mebp.remote_adapters import factors_of
-    from mebp.session import Session
     from mebp.verification.comparison import Comparison, Errors, Gradients
     from mebp.verification.inputs import random_batch, randomise_adapter
     from mebp.verification.model import build_model, check_memory, read_config
@@ -74,9 +72,8 @@ def verify(
     description = inspect(bundle)
     precision, alpha = description["model"]["activation"], description["model"]["lora"]["alpha"]
     own_type = {"f32": torch.float32, "bf16": torch.bfloat16}[precision]
-    # Gradients are the same for every optimizer, and SGD has no state; one that projects them has bundles of its own.
     projects = any(trained["gradient_rank"] for trained in description["trainables"])
-    session = Session(bundle, device, threads, optimizer=None if projects else "sgd", momentum=0.0)
+    session = _start(bundle, device, threads, projects)
     sequence = session.max_sequence if seq_len is None else whole_number("--seq-len", seq_len, at_least=2)
     if adapter is None:
         randomise_adapter(session, scale=0.02)  # of a size that training gives
@@ -113,3 +110,18 @@ def verify(
     missed = unreached(found.gradients, description)
     note = missed and f"no token of this batch went to {missed}, so the gradients of their adapters are zero"
     return Comparison(Errors.of(found, exact), Errors.of(torchs, exact), precision, len(projectors), note)
+
+
+def _check_whole(bundle: Path) -> None:
+    if load_runtime().Bundle(os.fspath(bundle)).info()["half"]:
+        raise Error(
+            f"{bundle}: is one half of a model, and the reference needs the weights of both; verify the bundle that "
+            "mebpc writes without --split, which computes the same bits"
+        )
+
+
+def _start(bundle: Path, device: str, threads: int | None, projects: bool) -> Session:
+    """Gradients are the same for every optimizer, and SGD has no state; one that projects them has its own bundles."""
+    from mebp.session import Session
+
+    return Session(bundle, device, threads, optimizer=None if projects else "sgd", momentum=0.0)

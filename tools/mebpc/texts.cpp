@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "texts.h"
+
+#include "format/byte_size.h"
+
+#include <cmath>
+#include <functional>
+#include <iostream>
+#include <sstream>
+#include <thread>
+#include <unistd.h>
+
+namespace mebp {
+
+namespace {
+
+uint64_t getMachineMemory() {
+  return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGE_SIZE));
+}
+
+uint64_t readSize(const std::string &option, const std::string &text) {
+  uint64_t bytes = 0;
+  if (std::string wrong = format::parseByteSize(text, bytes); !wrong.empty())
+    throw OptionError(option + " " + text + " " + wrong);
+  if (bytes > getMachineMemory())
+    std::cerr << "mebpc: note: " << option << " " << text << " is more than this machine's "
+              << format::formatMegabytes(getMachineMemory()) << "\n";
+  return bytes;
+}
+
+format::WeightFormat readFormat(const std::string &option, const std::string &text) {
+  if (std::optional<format::WeightFormat> weightFormat = format::parseWeightFormat(text))
+    return *weightFormat;
+  throw OptionError(option + " " + text + ": choose " + format::weightFormatNames);
+}
+
+/// A plan spills only where it is told to; where it is chosen, checkpoints may go.
+Spill readSpill(const std::string &name, const Training &training, bool isChosen) {
+  if (isForwardOnly(training.optimizer) && !name.empty() && name != "none")
+    throw OptionError("--spill " + name + ": " + training.optimizer + " keeps no checkpoints and no state to spill");
+  if (isForwardOnly(training.optimizer) || name == "none")
+    return Spill::None;
+  if (name.empty())
+    return isChosen ? Spill::Checkpoints : Spill::None;
+  return name == "all" ? Spill::All : Spill::Checkpoints;
+}
+
+/// "0-7", or one number.
+LayerRange readLayers(const std::string &text) {
+  std::istringstream stream(text);
+  LayerRange layers;
+  char dash = 0;
+  bool isRead = static_cast<bool>(stream >> layers.first);
+  layers.last = layers.first;
+  if (isRead && stream >> dash)
+    isRead = dash == '-' && static_cast<bool>(stream >> layers.last);
+  if (!isRead || !(stream >> std::ws).eof() || layers.first < 0 || layers.last < layers.first)
+    throw OptionError("--split-layers " + text + ": give the numbers of the first and the last layer, such as 0-7");
+  return layers;
+}
+
+} // namespace
+
+void readTexts(const Texts &texts, Compilation &out) {
+  auto &[shape, lora, adapters, split, full, galore, head, routerLoss, storage, schedule, training, generation] =
+      out.options;
+  full.isChosen = texts.train == "full";
+  split.isChosen = !texts.split.empty();
+  if (!texts.splitLayers.empty())
+    adapters.layers = readLayers(texts.splitLayers);
+  if (!texts.memoryBudget.empty()) {
+    training.budget = readSize("--memory-budget", texts.memoryBudget);
+    out.budgetOption = "--memory-budget " + texts.memoryBudget;
+  }
+  if (!texts.maxSequenceFor.empty()) {
+    training.budget = readSize("--max-seq-for", texts.maxSequenceFor);
+    out.budgetOption = "--max-seq-for " + texts.maxSequenceFor;
+    out.findLongest = true;
+  }
+  if (!texts.residentLimit.empty())
+    training.residentLimit = readSize("--resident-limit", texts.residentLimit);
+  storage.narrowActivations = texts.precision == "bf16";
+  split.narrowsWire = texts.wire == "bf16" && !storage.narrowActivations;
+  storage.matrices = readFormat("--weights", texts.weights);
+  if (!texts.embeddingWeights.empty())
+    storage.embeddings = readFormat("--embedding-weights", texts.embeddingWeights);
+  else if (!isQuantised(format::storageOf(storage.matrices)))
+    storage.embeddings = storage.matrices;
+  if (!std::isfinite(lora.alpha) || lora.alpha == 0.0)
+    throw OptionError("--lora-alpha " + std::to_string(lora.alpha) + ": give a finite number that is not 0");
+  if (training.threads == 0)
+    training.threads = std::max(1u, std::thread::hardware_concurrency());
+  training.mostSpill = readSpill(texts.spill, training, training.budget || out.showFrontier);
+  if (!training.budget)
+    schedule.spill = training.mostSpill;
+  const format::ObjectiveTraits &objective = *format::findObjective(texts.objective);
+  training.sums = objective.sumsSequences || texts.accumulates;
+  training.writes = objective.writes && out.generateLength.value_or(0) > 0;
+  if (!texts.emit.empty())
+    out.emit = texts.emit == "nn" ? Level::Nn : texts.emit == "train" ? Level::Train : Level::Exec;
+}
+
+std::string listObjectives(bool format::ObjectiveTraits::*holds) {
+  return format::listed(format::namesOf(format::objectives, std::mem_fn(holds)));
+}
+
+} // namespace mebp
