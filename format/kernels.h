@@ -316,6 +316,14 @@ constexpr bool isActivation(const KernelSignature &signature) {
   return false;
 }
 
+// The activation with a kernel of its own that a node of ONNX is; null where the node is none, or gates alone.
+constexpr const ActivationTraits *findActivationOfNode(std::string_view node) {
+  for (const ActivationTraits &traits : activations)
+    if (node == traits.node && findSignature(traits.name))
+      return &traits;
+  return nullptr;
+}
+
 // The operand of that name, or noSlot.
 constexpr int findOperand(const KernelSignature &signature, std::string_view name) {
   for (size_t i = 0; i < slotCount(signature.operands); ++i)

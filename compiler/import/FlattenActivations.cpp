@@ -4,6 +4,8 @@
 #include "compiler/import/FlattenTokens.h"
 #include "compiler/import/OnnxMatchers.h"
 
+#include "format/kernels.h"
+
 #include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
@@ -12,7 +14,7 @@ using namespace mebp;
 /// x σ(factor x) = silu(factor x) / factor.
 Value TokenFlattener::buildSwish(nn::OnnxOp node, Value x) {
   double factor = getFloat(node, "factor", 1);
-  return scale(node, build<nn::SiluOp>(node, scale(node, x, factor)), 1 / factor);
+  return scale(node, nn::SiluOp::create(builder, node.getLoc(), x.getType(), scale(node, x, factor)), 1 / factor);
 }
 
 Value TokenFlattener::buildGelu(nn::OnnxOp node, Value x) {
@@ -34,16 +36,22 @@ Value TokenFlattener::buildXielu(nn::OnnxOp node, Value x) {
                              toFloat(getFloat(node, "beta")), toFloat(getFloat(node, "epsilon")));
 }
 
+/// One without attributes.
+Value TokenFlattener::buildByTable(nn::OnnxOp node, Value x) {
+  const StringRef kernel = format::findActivationOfNode(node.getOpType())->name;
+  OperationState state(node.getLoc(), (nn::NNDialect::getDialectNamespace() + "." + kernel).str(), x, x.getType());
+  return builder.create(state)->getResult(0);
+}
+
 TokenFlattener::Builder TokenFlattener::findActivation(StringRef op) {
   return llvm::StringSwitch<Builder>(op)
       .Case("Swish", &TokenFlattener::buildSwish)
-      .Case("Relu", &TokenFlattener::build<nn::ReluOp>)
       .Case("Gelu", &TokenFlattener::buildGelu)
       .Case("Softcap", &TokenFlattener::buildSoftcap)
       .Case("Tanh", &TokenFlattener::buildSoftcap)
       .Case("Clip", &TokenFlattener::buildClamp)
       .Case("Xielu", &TokenFlattener::buildXielu)
-      .Default(nullptr);
+      .Default(format::findActivationOfNode(op) ? &TokenFlattener::buildByTable : nullptr);
 }
 
 LogicalResult TokenFlattener::flattenActivation(nn::OnnxOp node) {

@@ -55,9 +55,7 @@ private:
   using Builder = mlir::Value (TokenFlattener::*)(nn::OnnxOp node, mlir::Value x);
   static Builder findActivation(llvm::StringRef op);
   mlir::LogicalResult flattenActivation(nn::OnnxOp node);
-  template <typename Op> mlir::Value build(nn::OnnxOp node, mlir::Value x) {
-    return Op::create(builder, node.getLoc(), x.getType(), x);
-  }
+  mlir::Value buildByTable(nn::OnnxOp node, mlir::Value x);
   mlir::Value buildSwish(nn::OnnxOp node, mlir::Value x);
   mlir::Value buildGelu(nn::OnnxOp node, mlir::Value x);
   mlir::Value buildSoftcap(nn::OnnxOp node, mlir::Value x);

@@ -7,6 +7,8 @@
 #include "compiler/import/OnnxMatchers.h"
 #include "compiler/import/ResultShapes.h"
 
+#include "format/kernels.h"
+
 #include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
@@ -40,8 +42,10 @@ GraphImporter::Method GraphImporter::findMethod(StringRef op) {
       .Cases({"Not", "IsNaN"}, &GraphImporter::importUnary)
       .Case("Clip", &GraphImporter::importClip)
       .Cases({"Neg", "Abs", "Exp", "Log", "Sqrt", "Reciprocal"}, &GraphImporter::importUnary)
-      .Cases({"Sigmoid", "Tanh", "Erf", "Relu", "Softplus"}, &GraphImporter::importUnary)
-      .Default(isLikeFirst(op) ? &GraphImporter::importLikeFirst : nullptr);
+      .Cases({"Sigmoid", "Tanh", "Erf", "Softplus"}, &GraphImporter::importUnary)
+      .Default(isLikeFirst(op)                    ? &GraphImporter::importLikeFirst
+               : format::findActivationOfNode(op) ? &GraphImporter::importUnary
+                                                  : nullptr);
 }
 
 LogicalResult GraphImporter::importOp(const OnnxNode &node, Entries &inputs) {
