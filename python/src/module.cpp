@@ -69,6 +69,7 @@ static nb::dict adapters() {
     row["symbol"] = traits.symbol;
     row["is_remote"] = traits.isRemote;
     row["suffix"] = std::string(format::factorSuffix(traits.trained));
+    row["file"] = traits.file;
     nb::list options;
     for (const char *option : traits.options)
       if (option)

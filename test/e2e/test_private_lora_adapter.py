@@ -182,6 +182,14 @@ def test_a_lora_adapter_takes_the_place_of_one(llama, bundle, adapter, tmp_path)
     assert (adapter / "private_lora.safetensors").exists()
 
 
+def test_a_run_that_keeps_all_begins_anew(bundle, tmp_path):
+    data, kept = tmp_path / "text.txt", tmp_path / "kept"
+    data.write_text("a line of text\n" * 40)
+    for steps in (2, 1):
+        mebp.train(bundle, data, steps=steps, adapter_out=kept, keep="all", save_every=1, overwrite=True, progress=False)
+    assert [folder.name for folder in kept.iterdir() if folder.is_dir()] == ["step-1"]
+
+
 @pytest.mark.parametrize("options", [{}, {"clip": 0.002}])
 def test_accumulation_and_clipping_equal_one_batch(llama, bundle, options):
     whole, parts = (

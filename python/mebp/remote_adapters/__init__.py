@@ -36,6 +36,7 @@ class AdapterKind(NamedTuple):
     symbol: str  # of what is trained
     is_remote: bool
     suffix: str  # of the keys of what is trained
+    file: str  # in an adapter's folder, of which a session reads it again
     options: list[str]  # that not every kind takes, without dashes
 
     @property

@@ -9,6 +9,7 @@ from pathlib import Path
 from mebp import outputs
 from mebp.expert_adapters import adapted_parameters, unreached
 from mebp.inspect import inspect
+from mebp.remote_adapters import adapter_kinds
 from mebp.session import Session
 from mebp.trained_model import MODEL_FILE, is_trained_model
 from mebp.training import state
@@ -18,15 +19,15 @@ from mebp.training.options import TrainingOptions
 from mebp.training.reports import Reports
 from mebp.training.standing import Standing
 
+CONFIG = "adapter_config.json"  # in the folder of any adapter
 VALUE_FILES = "value_head.safetensors", "value_adapter.safetensors"
-ADAPTER_FILES = "adapter_config.json", "adapter_model.safetensors", *VALUE_FILES
 TABLE, PICTURE = "training.csv", "training.png"  # beside them
 CURVES = {TABLE: outputs.LOG, PICTURE: outputs.PICTURE}
 
 
 def step_folders(folder: Path) -> list[Path]:
     """What --keep all has left in `folder`."""
-    names = ADAPTER_FILES[0], MODEL_FILE
+    names = CONFIG, MODEL_FILE
     return [file.parent for name in names for file in folder.glob(f"step-*/{name}")]
 
 
@@ -51,7 +52,7 @@ class Keeper:
         self._model = options.model_out is not None
         self.what = "model" if self._model else "adapter"
         self.folder = options.model_out or options.adapter_out
-        name = MODEL_FILE if self._model else ADAPTER_FILES[0]
+        name = MODEL_FILE if self._model else CONFIG
         self._held = self.folder is not None and (self.folder / name).exists()
 
     def go_on(self) -> None:
@@ -70,7 +71,7 @@ class Keeper:
                 if is_trained_model(folder):
                     shutil.rmtree(folder)
                     continue
-                for file in ADAPTER_FILES:
+                for file in {CONFIG, *(kind.file for kind in adapter_kinds()), *VALUE_FILES}:
                     (folder / file).unlink(missing_ok=True)
                 discard_card(folder)
                 with suppress(OSError):  # something else is in it
