@@ -218,6 +218,9 @@ constexpr bool keepsState(const OptimizerTraits &traits, const StateOptions &opt
   return keptBytes(traits, {leastCoded, leastCoded, 1}, options) > 0;
 }
 
+// Elements of a tensor that one of several threads updates at a time: a larger tensor is updated by all of them.
+constexpr uint64_t updateShare = 1 << 15;
+
 // Whether a momentum can be given; it is then kept of every tensor.
 constexpr bool takesMomentum(const OptimizerTraits &traits) {
   return keepsState(traits, {true}) && !keepsState(traits, {false});

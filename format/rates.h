@@ -123,5 +123,7 @@ inline std::string rateName(std::string_view kernel, std::string_view storage, s
 // Beside the kernels' names: those of optimizers, for an element of an adapter, and this one for a byte that is written
 // to a file and read again.
 constexpr const char *spillRate = "spill";
+// Of an optimizer's updates: those of a tensor that one thread updates go by its name, those of larger ones by this.
+inline std::string rateOfLarge(std::string_view optimizer) { return std::string(optimizer) + " large"; }
 
 } // namespace mebp::format

@@ -5,7 +5,9 @@
 // any other, its products and activations are as many as it has rows.
 #include "compiler/plan/CostModel.h"
 
+#include "compiler/Options.h"
 #include "compiler/plan/StoredWeights.h"
+#include "format/optimizers.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -174,11 +176,15 @@ StepSeconds predictStep(ModuleOp module, int64_t sequence, StringRef optimizer, 
     step.head += of(format::objectiveProgram, block);
     step.loss += of(format::logProbabilitiesProgram, block);
   }
-  double trained = 0;
+  const bool isSpread = !isForwardOnly(optimizer);
+  double small = 0, large = 0;
   for (auto parameter : module.getOps<nn::ParameterOp>())
-    if (parameter.getTrainable())
-      trained += static_cast<double>(parameter.getTensorType().getNumElements());
-  step.update = machine.rates.seconds(optimizer, {0, 0, 0, trained}, machine.threads);
+    if (parameter.getTrainable()) {
+      const int64_t elements = parameter.getTensorType().getNumElements();
+      (isSpread && elements > static_cast<int64_t>(format::updateShare) ? large : small) += elements;
+    }
+  step.update = machine.rates.seconds(optimizer, {0, 0, 0, small}, machine.threads) +
+                machine.rates.seconds(format::rateOfLarge(optimizer), {0, 0, 0, large}, machine.threads);
   return step;
 }
 

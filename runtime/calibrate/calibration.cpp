@@ -4,7 +4,8 @@
 // call's time is the median of its passes.
 // 1. Time the kernels on one thread, then on as many as were asked for. A device that is not the CPU has no threads to
 //    choose: it is timed once.
-// 2. Time what a step does beside its kernels: the optimizer's updates, and the file that is spilled to.
+// 2. Time what a step does beside its kernels: the optimizer's updates, those of large tensors on as many threads, and
+//    the file that is spilled to.
 // 3. Fit the rates of the terms to all calls of one name.
 #include "runtime/calibrate/calibration.h"
 
@@ -43,11 +44,12 @@ double medianOf(std::vector<double> values) {
   return *middle;
 }
 
-// Nanoseconds for an element of an adapter: its part of the norm, and the update. Tensor after tensor, as in a step.
-double timeUpdate(const format::OptimizerTraits &traits, bool quick) {
-  const format::TrainedShape shape = {128, 128, 0};
+// Nanoseconds for an element of what is trained: its part of the norm, and the update. Tensor after tensor, as in a
+// step.
+double timeUpdate(const format::OptimizerTraits &traits, const format::TrainedShape &shape, uint64_t tensors,
+                  Workers *workers) {
   const uint64_t count = shape.elements(), bytes = count * sizeof(float);
-  const uint64_t tensors = quick ? 4 : 256, stride = bytes + format::keptBytes(traits, shape, {});
+  const uint64_t stride = bytes + format::keptBytes(traits, shape, {});
   std::vector<float> gradient(count, 1e-3f);
   std::vector<unsigned char> memory(tensors * stride + format::alignment + format::scratchBytes(traits, shape));
   auto *begin = reinterpret_cast<unsigned char *>(format::alignUp(reinterpret_cast<uintptr_t>(memory.data())));
@@ -65,9 +67,10 @@ double timeUpdate(const format::OptimizerTraits &traits, bool quick) {
       tensor.parameters = begin + i * stride;
       tensor.gradient = gradient.data();
       tensor.scratch = begin + tensors * stride;
+      tensor.workers = workers;
       format::placeKept(traits, shape, {}, tensor.parameters + bytes,
                         tensor.parameters + bytes + format::keptBytes(traits, shape, {}, true), tensor.kept);
-      norm += squareOf(nullptr, gradient.data(), count);
+      norm += squareOf(workers, gradient.data(), count);
       optimizer.update(optionsOf(options), lateStep + pass, tensor);
     }
     times.push_back(nanosecondsSince(start) / static_cast<double>(tensors * count));
@@ -199,8 +202,16 @@ Status Calibration::timeKernels(const KnownBackend &known, const mebp_calibratio
       samples[calls[i].rate].push_back({calls[i].amounts, (*times)[i]});
     for (const auto &[name, ofName] : samples)
       rates[name].push_back(fitRates(ofName));
+    timeLargeUpdates(timer.workers(), options.quick);
   }
   return Status();
+}
+
+void Calibration::timeLargeUpdates(Workers *workers, bool quick) {
+  const format::TrainedShape shape = {quick ? 64U : 1024U, 1024, 0};
+  for (const format::OptimizerTraits &traits : format::optimizers)
+    if (!traits.forwardOnly)
+      rates[format::rateOfLarge(traits.name)].push_back({0, 0, 0, timeUpdate(traits, shape, quick ? 1 : 4, workers)});
 }
 
 // One thread does these, however many there are and whatever the device.
@@ -210,7 +221,8 @@ void Calibration::timeHost(bool quick) {
       rates[name].assign(threads.size(), Rates{0, 0, 0, nanoseconds});
   };
   for (const format::OptimizerTraits &traits : format::optimizers)
-    add(traits.name, traits.forwardOnly ? timeDirection(quick) : timeUpdate(traits, quick));
+    add(traits.name,
+        traits.forwardOnly ? timeDirection(quick) : timeUpdate(traits, {128, 128, 0}, quick ? 4 : 256, nullptr));
   add(format::spillRate, timeSpill(quick));
 }
 

@@ -25,6 +25,7 @@ public:
 private:
   Status timeKernels(const KnownBackend &known, const mebp_calibration_options &options);
   void timeHost(bool quick);
+  void timeLargeUpdates(Workers *workers, bool quick);
 
   std::string device, description, kernels;
   std::vector<uint32_t> threads;                           // ascending

@@ -20,6 +20,7 @@ public:
 
   Status open(const KnownBackend &known, const BackendOptions &options);
   const char *kernels() const { return backend->kernels(); }
+  Workers *workers() { return backend->workers(); }
   // Nanoseconds of one call, among others of its kind: short ones run several times.
   Result<double> time(size_t index);
 

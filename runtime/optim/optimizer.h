@@ -106,7 +106,7 @@ void updateRange(const TrainedTensor &tensor, uint64_t first, uint64_t elements,
 
 // The same for all of the tensor, on its workers. Pieces begin at multiples of 256.
 template <typename Update> void byPieces(const TrainedTensor &tensor, const Update &update) {
-  constexpr uint64_t share = 1 << 15; // worth a thread's way to it
+  constexpr uint64_t share = format::updateShare; // worth a thread's way to it
   const uint64_t elements = tensor.shape.elements();
   forEach(tensor.workers, (elements + share - 1) / share,
           [&](uint64_t task) { updateRange(tensor, task * share, std::min(elements - task * share, share), update); });
