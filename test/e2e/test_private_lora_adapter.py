@@ -26,6 +26,7 @@ from support import models
 from support.commands import TIMEOUT
 from support.commands import mebp as run_mebp
 from support.pipeline import make_bundle
+from support.textmodel import make_text_bundle
 
 SEQUENCE, BATCH = 32, 4
 CHOSEN = {"rank_down": 5, "rank_up": 7}
@@ -182,11 +183,12 @@ def test_a_lora_adapter_takes_the_place_of_one(llama, bundle, adapter, tmp_path)
     assert (adapter / "private_lora.safetensors").exists()
 
 
-def test_a_run_that_keeps_all_begins_anew(bundle, tmp_path):
-    data, kept = tmp_path / "text.txt", tmp_path / "kept"
-    data.write_text("a line of text\n" * 40)
+def test_a_run_that_keeps_all_begins_anew(data, tmp_path):
+    bundle, kept = make_text_bundle(tmp_path, adapter=mebp.PrivateLoRA(**CHOSEN)), tmp_path / "kept"
     for steps in (2, 1):
-        mebp.train(bundle, data, steps=steps, adapter_out=kept, keep="all", save_every=1, overwrite=True, progress=False)
+        mebp.train(
+            bundle, data, steps=steps, adapter_out=kept, keep="all", save_every=1, overwrite=True, progress=False
+        )
     assert [folder.name for folder in kept.iterdir() if folder.is_dir()] == ["step-1"]
 
 
