@@ -270,4 +270,9 @@ def test_refusals(bundles, folder, tmp_path):
     assert says("--objective", "grpo", "--reference", "base") == (
         "mebp: --reference is compared with where --beta is above 0; give one, or leave it out"
     )
+    for objective in (["grpo", "--beta", 0.1], ["ppo"]):
+        assert says("--objective", *objective, "--reference", tmp_path / "none") == (
+            f"mebp: --reference {tmp_path}/none: is not a folder, and a file keeps log-probabilities of pairs "
+            "alone; give base, initial or a PEFT folder"
+        )
     assert says("--objective", "dpo", "--reference", tmp_path).startswith(f"mebp: {tmp_path}/adapter_config.json: ")

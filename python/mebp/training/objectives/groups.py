@@ -38,6 +38,7 @@ class Groups(Rollouts):
 
     @classmethod
     def check_options(cls, options: TrainingOptions) -> None:
+        super().check_options(options)
         parts = parts_of(options.objective, options.objective_options)
         if parts[RolloutOptions].group < 2:
             raise Error("--group is 1; a group needs at least 2 completions, for an advantage compares them")

@@ -22,6 +22,16 @@ from mebp.training.options import TrainingOptions
 BASE, INITIAL = "base", "initial"
 
 
+def check_unkept(options: TrainingOptions) -> None:
+    """Raises mebp.Error where a file should keep what it says of sequences that the run makes up."""
+    chosen = options.reference or INITIAL
+    if chosen not in (BASE, INITIAL) and not Path(chosen).is_dir():
+        raise Error(
+            f"--reference {chosen}: is not a folder, and a file keeps log-probabilities of pairs "
+            "alone; give base, initial or a PEFT folder"
+        )
+
+
 class Reference:
     """By --reference: base, initial (the adapter that the run begins with), a PEFT folder, or a file of what it says of
     the training data."""

@@ -28,7 +28,7 @@ from mebp.tokenizer import Tokenizer
 from mebp.training.objective_options import parts_of
 from mebp.training.objectives.base import ANY_LENGTH, Measured, Objective, Step, vocabulary_of
 from mebp.training.objectives.continuation import Continuation
-from mebp.training.objectives.references import Reference
+from mebp.training.objectives.references import Reference, check_unkept
 from mebp.training.options import TrainingOptions
 from mebp.words import counted
 
@@ -88,6 +88,10 @@ class Rollouts(Objective):
         self.metrics = (*self.own_metrics, "completions/mean_length", *of_rewards)
         self._current: list[Any] = []  # of `kept`
         self._outcome: dict[str, float] = {}  # metrics that all updates of a rollout have
+
+    @classmethod
+    def check_options(cls, options: TrainingOptions) -> None:
+        check_unkept(options)
 
     @classmethod
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int]:
