@@ -149,7 +149,7 @@ inline constexpr KernelSignature table[] = {
     KernelSignature{
         "route", {exact("logits", "NE"), optional(weight("bias", "1E"))}, {exact("weights", "NJ"), exact("ids", "NJ")}}
         .under(Rule::Route)
-        .copying(1, 4)
+        .copying(1, 5)
         .needing(expertRoom, Per::Expert),
     KernelSignature{"route_gradient",
                     {exact("logits", "NE"), exact("ids", "NJ"), exact("dweights", "NJ")},

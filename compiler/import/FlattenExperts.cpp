@@ -45,10 +45,11 @@ LogicalResult TokenFlattener::flattenRoute(nn::OnnxOp node) {
   axes.back() = featuresOf(slots, 1);
   auto float32 = [&](StringRef name) { return dyn_cast_or_null<FloatAttr>(getAttribute(node, name)); };
   auto integer = [&](StringRef name) { return dyn_cast_or_null<IntegerAttr>(getAttribute(node, name)); };
-  auto route = nn::RouteOp::create(
-      builder, node.getLoc(), tokenType(slots), tokenType(slots), logits->flat, bias,
-      cast<StringAttr>(getAttribute(node, "score")), dyn_cast_or_null<UnitAttr>(getAttribute(node, "normalized")),
-      float32("epsilon"), float32("scale"), integer("groups"), integer("top_groups"), integer("best_of_group"));
+  auto route = nn::RouteOp::create(builder, node.getLoc(), tokenType(slots), tokenType(slots), logits->flat, bias,
+                                   cast<StringAttr>(getAttribute(node, "score")),
+                                   dyn_cast_or_null<UnitAttr>(getAttribute(node, "normalized")), float32("epsilon"),
+                                   float32("scale"), integer("groups"), integer("top_groups"), integer("best_of_group"),
+                                   float32("threshold"));
   for (auto [output, flat] : llvm::zip(node.getOutputs(), route.getResults()))
     tokens[output] = {flat, AxisLayout(axes)};
   return success();

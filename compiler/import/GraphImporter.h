@@ -80,6 +80,7 @@ private:
   mlir::LogicalResult importGather(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importGatherND(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importTopK(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult importArgMax(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importGatherElements(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importReduction(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importReduceMean(const OnnxNode &node, Entries &inputs);

@@ -33,6 +33,7 @@ GraphImporter::Method GraphImporter::findMethod(StringRef op) {
       .Case("ReduceMean", &GraphImporter::importReduceMean)
       .Cases({"ReduceSum", "ReduceMax"}, &GraphImporter::importReduction)
       .Case("TopK", &GraphImporter::importTopK)
+      .Case("ArgMax", &GraphImporter::importArgMax)
       .Cases({"GatherElements", "ScatterElements"}, &GraphImporter::importGatherElements)
       .Case("MatMul", &GraphImporter::importMatMul)
       .Case("Gemm", &GraphImporter::importGemm)
@@ -354,6 +355,23 @@ LogicalResult GraphImporter::importTopK(const OnnxNode &node, Entries &inputs) {
                                 DictionaryAttr());
   for (auto [name, result] : llvm::zip(node.getProto().output(), top.getOutputs()))
     define(name, result);
+  return success();
+}
+
+/// Where the largest element of the last axis is, the first of equals.
+LogicalResult GraphImporter::importArgMax(const OnnxNode &node, Entries &inputs) {
+  RankedTensorType type = getType(*inputs[0]);
+  auto axis = normalizedAxis(node.getInteger("axis", 0), type.getRank());
+  if (!axis || *axis != type.getRank() - 1 || !node.getInteger("keepdims", 1) ||
+      node.getInteger("select_last_index", 0))
+    return node.emitError() << "is not the first of the largest over the last axis, kept at size 1, which is not "
+                               "supported";
+  Value value = getValue(node, *inputs[0]);
+  if (!value)
+    return failure();
+  Extents shape(type.getShape());
+  shape.back() = 1;
+  define(node.getProto().output(0), emit(node, "ArgMax", value, shape, builder.getI64Type()));
   return success();
 }
 

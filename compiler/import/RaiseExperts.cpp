@@ -41,15 +41,15 @@ Value getSummand(Value value, int64_t fromBack, bool keepsAxis) {
   return matches ? summand : Value();
 }
 
-/// A table that the file holds comes as a parameter.
-bool areOnes(Value value) {
+/// Whether all elements are this number. A table that the file holds comes as a parameter.
+bool areAll(Value value, double number) {
   auto read = value.getDefiningOp<nn::ReadParameterOp>();
   if (!read)
-    return isSplat(value, 1);
+    return isSplat(value, number);
   auto parameter = read->getParentOfType<ModuleOp>().lookupSymbol<nn::ParameterOp>(read.getParameter());
   auto held = parameter ? dyn_cast_or_null<DenseElementsAttr>(parameter.getInlineDataAttr()) : DenseElementsAttr();
   return held && held.isSplat() && isa<FloatType>(held.getElementType()) &&
-         held.getSplatValue<APFloat>().isExactlyValue(1.0);
+         held.getSplatValue<APFloat>().isExactlyValue(number);
 }
 
 struct Router {
@@ -57,6 +57,7 @@ struct Router {
   StringRef score;
   bool isNormalized = false;
   double epsilon = 0, scale = 1;
+  std::optional<double> threshold;
   int64_t groups = 1, topGroups = 1, bestOfGroup = 1;
 
   int64_t experts() const { return getShape(logits).back(); }
@@ -113,6 +114,8 @@ private:
       router.ids = top.getOutputs()[1];
       return true;
     }
+    if (nn::OnnxOp slots = getNode(p, "Concat"))
+      return matchNear(slots);
     nn::OnnxOp gather = getNode(p, "GatherElements");
     nn::OnnxOp top = gather ? getNodeOfResult(gather.getInputs()[1], "TopK", 1) : nn::OnnxOp();
     if (!top)
@@ -130,6 +133,70 @@ private:
         return true;
       }
     return false;
+  }
+
+  /// Slot by slot: the largest of what no slot before it has taken, weighed by a softmax of what is near it there.
+  bool matchNear(nn::OnnxOp slots) {
+    if (getInteger(slots, "axis") + 1 != static_cast<int64_t>(getShape(slots.getOutputs()[0]).size()))
+      return false;
+    SmallVector<Value> chosen;
+    Value left; // of the logits; what is taken is hidden
+    for (Value p : slots.getInputs()) {
+      nn::OnnxOp gather = getNode(p, "GatherElements");
+      nn::OnnxOp softmax = gather ? getNode(gather.getInputs()[0], "Softmax") : nn::OnnxOp();
+      nn::OnnxOp best = gather ? getNode(gather.getInputs()[1], "ArgMax") : nn::OnnxOp();
+      if (!softmax || !best)
+        return false;
+      Value rest = best.getInputs()[0];
+      if (!left)
+        router.logits = rest;
+      else if (!isRest(rest, left, chosen.back()))
+        return false;
+      left = rest;
+      chosen.push_back(gather.getInputs()[1]);
+      if (!matchReach(softmax.getInputs()[0], left))
+        return false;
+    }
+    router.score = "softmax_of_near";
+    for (Operation *user : chosen.front().getUsers()) {
+      auto ids = dyn_cast<nn::OnnxOp>(user);
+      if (ids && ids.getOpType() == "Concat" && llvm::equal(ids.getInputs(), chosen) &&
+          getShape(ids.getOutputs()[0]) == getShape(slots.getOutputs()[0]))
+        router.ids = ids.getOutputs()[0];
+    }
+    return bool(router.ids);
+  }
+
+  static bool isRest(Value rest, Value left, Value taken) {
+    nn::OnnxOp scatter = getNode(rest, "ScatterElements");
+    return scatter && scatter.getInputs()[0] == left && scatter.getInputs()[1] == taken &&
+           areAll(scatter.getInputs()[2], -INFINITY);
+  }
+
+  /// `left` where (m − logits) / max(|logits|, m) is no larger than a threshold, with m its largest; else −∞.
+  bool matchReach(Value near, Value left) {
+    nn::OnnxOp where = getNode(near, "Where");
+    nn::OnnxOp test = where ? getNode(where.getInputs()[0], "Greater") : nn::OnnxOp();
+    nn::OnnxOp relative = test ? getNode(test.getInputs()[0], "Div") : nn::OnnxOp();
+    nn::OnnxOp distance = relative ? getNode(relative.getInputs()[0], "Sub") : nn::OnnxOp();
+    auto threshold = test ? getSplat(test.getInputs()[1]) : std::nullopt;
+    if (!distance || !threshold || *threshold < 0 || !std::isfinite(*threshold) ||
+        router.threshold.value_or(*threshold) != *threshold || !isSplat(where.getInputs()[1], -INFINITY) ||
+        where.getInputs()[2] != left || !isLargest(distance.getInputs()[0], left) ||
+        distance.getInputs()[1] != router.logits)
+      return false;
+    router.threshold = threshold;
+    return matchEitherWay(getNode(relative.getInputs()[1], "Max"), [&](Value size, Value largest) {
+      nn::OnnxOp absolute = getNode(size, "Abs");
+      return absolute && absolute.getInputs()[0] == router.logits && isLargest(largest, left);
+    });
+  }
+
+  static bool isLargest(Value value, Value of) {
+    nn::OnnxOp largest = getNode(value, "ReduceMax");
+    return largest && largest.getInputs()[0] == of &&
+           getInteger(largest, "axis") + 1 == static_cast<int64_t>(getShape(of).size()) &&
+           getInteger(largest, "keepdims") != 0;
   }
 
   bool matchBias(Value choice, Value scores) {
@@ -155,7 +222,8 @@ private:
       std::swap(shown, other);
     }
     nn::OnnxOp scatter = getNode(strip(condition, {"Reshape", "Expand", "Cast"}), "ScatterElements");
-    if (!isSplat(other, hidden) || !scatter || !isSplat(scatter.getInputs()[0], 0) || !areOnes(scatter.getInputs()[2]))
+    if (!isSplat(other, hidden) || !scatter || !isSplat(scatter.getInputs()[0], 0) ||
+        !areAll(scatter.getInputs()[2], 1))
       return {};
     nn::OnnxOp top = getNodeOfResult(scatter.getInputs()[1], "TopK", 1);
     return top && matchGroupScores(top.getInputs()[0], shown, getShape(top.getOutputs()[1]).back()) ? shown : Value();
@@ -197,6 +265,8 @@ nn::OnnxOp makeRoute(PatternRewriter &rewriter, const Router &router, Type weigh
     set("normalized", rewriter.getUnitAttr());
   if (router.epsilon != 0)
     set("epsilon", rewriter.getF32FloatAttr(static_cast<float>(router.epsilon)));
+  if (router.threshold)
+    set("threshold", rewriter.getF32FloatAttr(static_cast<float>(*router.threshold)));
   // Of one group, or of all, nothing is hidden.
   if (router.topGroups < router.groups) {
     set("groups", rewriter.getI64IntegerAttr(router.groups));

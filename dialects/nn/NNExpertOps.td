@@ -11,7 +11,9 @@ def NN_RouteOp : NN_KernelOp<"route", [Differentiable]> {
   let description = [{
     s = softmax(logits) or σ(logits), by `score`. Of c = s + bias, ids are the J largest, the largest first and of equals
     the one with the lower number; p = s[ids]. With `score` softmax_of_chosen, c = logits + bias and
-    p = softmax(logits[ids]). weights = scale p, with `normalized` divided by Σ p + epsilon.
+    p = softmax(logits[ids]). With softmax_of_near, c = logits + bias and p_j = softmax(logits)[ids_j] over the experts
+    that no earlier slot has and that are near: with m = logits[ids_j], m − logit ≤ threshold max(|logit|, m).
+    weights = scale p, with `normalized` divided by Σ p + epsilon.
     With `groups` G > 1, only the `top_groups` best groups of E/G neighbours are chosen from: those whose
     `best_of_group` largest c have the largest sum.
     logits [B,T,E], bias [E], weights and ids [B,T,J]; ids are whole numbers, as f32 holds them.
@@ -20,7 +22,7 @@ def NN_RouteOp : NN_KernelOp<"route", [Differentiable]> {
   let arguments = (ins Tokens:$logits, Optional<Vector>:$bias, StrAttr:$score, UnitAttr:$normalized,
                        OptionalAttr<F32Attr>:$epsilon, DefaultValuedAttr<F32Attr, "1.0f">:$scale,
                        OptionalAttr<I64Attr>:$groups, OptionalAttr<I64Attr>:$top_groups,
-                       OptionalAttr<I64Attr>:$best_of_group);
+                       OptionalAttr<I64Attr>:$best_of_group, OptionalAttr<F32Attr>:$threshold);
   let results = (outs Tokens:$weights, Tokens:$ids);
   let hasVerifier = 1;
 }
@@ -30,10 +32,12 @@ def NN_RouteGradientOp : NN_KernelOp<"route_gradient"> {
   let description = [{
     With s, p and ids as in nn.route, g = scale dweights, and normalized g = (g − Σ g p / z) / z, z = Σ p + epsilon:
     ds = g at the ids, 0 elsewhere; dlogits = s (ds − Σ ds s) of a softmax, ds s (1 − s) of σ. With softmax_of_chosen,
-    dlogits = p (g − Σ g p) at the ids, 0 elsewhere.
+    dlogits = p (g − Σ g p) at the ids, 0 elsewhere. With softmax_of_near, q_j the softmax that p_j is of, 0 where no
+    expert is near: dlogits = Σ g_j p_j (i_j − q_j) over the slots j, i_j 1 at ids_j, 0 elsewhere.
   }];
   let arguments = (ins Tokens:$logits, Tokens:$ids, Tokens:$dweights, StrAttr:$score, UnitAttr:$normalized,
-                       OptionalAttr<F32Attr>:$epsilon, DefaultValuedAttr<F32Attr, "1.0f">:$scale);
+                       OptionalAttr<F32Attr>:$epsilon, DefaultValuedAttr<F32Attr, "1.0f">:$scale,
+                       OptionalAttr<F32Attr>:$threshold);
   let results = (outs Tokens:$dlogits);
   let hasVerifier = 1;
 }

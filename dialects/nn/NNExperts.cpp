@@ -3,6 +3,8 @@
 // Mixtures of experts: what their ops check beyond shapes, and their gradient rules.
 #include "dialects/nn/NN.h"
 
+#include "format/scores.h"
+
 #include "mlir/IR/Builders.h"
 
 using namespace mlir;
@@ -15,10 +17,14 @@ namespace {
 
 int64_t rowsOf(Value weight) { return cast<RankedTensorType>(weight.getType()).getDimSize(0); }
 
-LogicalResult checkScore(Operation *op, StringRef score) {
-  if (score == "softmax" || score == "sigmoid" || score == "softmax_of_chosen")
+LogicalResult checkScore(Operation *op, StringRef score, std::optional<APFloat> threshold) {
+  if (threshold && threshold->isNegative() && !threshold->isZero())
+    return op->emitOpError() << "has a threshold of " << threshold->convertToFloat()
+                             << "; a number from 0 on is needed";
+  if (mebp::format::findScore(std::string_view(score)))
     return success();
-  return op->emitOpError() << "has score '" << score << "'; known are softmax, sigmoid and softmax_of_chosen";
+  return op->emitOpError() << "has score '" << score << "'; known are "
+                           << mebp::format::listed(mebp::format::namesOf(mebp::format::scores), " and ");
 }
 
 /// `slots`: what all slots have side by side.
@@ -55,7 +61,7 @@ LogicalResult checkExperts(Operation *op, Value y, StringRef nameOfY, Value x, S
 } // namespace
 
 LogicalResult RouteOp::verify() {
-  if (failed(checkScore(*this, getScore())))
+  if (failed(checkScore(*this, getScore(), getThreshold())))
     return failure();
   int64_t experts = features(getLogits()), chosen = features(getIds());
   if (chosen > experts)
@@ -69,7 +75,7 @@ LogicalResult RouteOp::verify() {
                          << experts / groups * kept;
   return success();
 }
-LogicalResult RouteGradientOp::verify() { return checkScore(*this, getScore()); }
+LogicalResult RouteGradientOp::verify() { return checkScore(*this, getScore(), getThreshold()); }
 LogicalResult ExpertLinearOp::verify() {
   if (failed(checkExperts(*this, getResult(), "y", getX(), "x", getIds(), getWeight(), true, true)))
     return failure();
@@ -118,9 +124,9 @@ LogicalResult RouteOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotange
   if (getBias() && wanted.test(1))
     return emitError("'nn.route' has no gradient rule for its bias, which chooses and counts for nothing else");
   if (wanted.test(0))
-    gradients[0] =
-        RouteGradientOp::create(builder, getLoc(), getLogits().getType(), getLogits(), getIds(), cotangents[0],
-                                getScoreAttr(), getNormalizedAttr(), getEpsilonAttr(), getScaleAttr());
+    gradients[0] = RouteGradientOp::create(builder, getLoc(), getLogits().getType(), getLogits(), getIds(),
+                                           cotangents[0], getScoreAttr(), getNormalizedAttr(), getEpsilonAttr(),
+                                           getScaleAttr(), getThresholdAttr());
   return success();
 }
 

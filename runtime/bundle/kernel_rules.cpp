@@ -87,6 +87,8 @@ static Status checkRoute(const KernelShape &shape) {
     return wrong(shape, "has groups that its experts do not make up");
   if (chosen > experts / groups * kept)
     return wrong(shape, "chooses more experts than there are");
+  if (attributes.threshold < 0)
+    return wrong(shape, "has a threshold below 0");
   return Status();
 }
 

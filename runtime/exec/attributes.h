@@ -7,11 +7,12 @@
 #include <limits>
 
 #include "format/activations.h"
+#include "format/scores.h"
 
 namespace mebp {
 
 using format::Activation;
-enum class Score : uint8_t { Softmax, Sigmoid, SoftmaxOfChosen };
+using format::Score;
 
 // Every attribute that a kernel may have, read once when the program is loaded.
 struct Attributes {
@@ -31,6 +32,7 @@ struct Attributes {
   int32_t groups = 1;
   int32_t topGroups = 0; // 0: all
   int32_t bestOfGroup = 1;
+  float threshold = 0.0f;
   float softcap = 0.0f; // 0: none
   float shift = -0.0f;  // added to a number, it changes not even the sign of a zero
   float lower = -std::numeric_limits<float>::infinity(), upper = std::numeric_limits<float>::infinity();

@@ -27,14 +27,10 @@ static Status readActivation(const std::string &name, Activation &out) {
 }
 
 static Status readScore(const std::string &name, Score &out) {
-  if (name == "softmax")
-    out = Score::Softmax;
-  else if (name == "sigmoid")
-    out = Score::Sigmoid;
-  else if (name == "softmax_of_chosen")
-    out = Score::SoftmaxOfChosen;
-  else
+  const format::ScoreTraits *traits = format::findScore(name);
+  if (!traits)
     return failure(MEBP_UNSUPPORTED, "score '%s' is not known to this runtime; use a newer one", name.c_str());
+  out = traits->score;
   return Status();
 }
 
@@ -51,6 +47,7 @@ static constexpr Named numbers[] = {
     {"epsilon", &Attributes::epsilon},
     {"weight_offset", &Attributes::weightOffset},
     {"scale", &Attributes::scale},
+    {"threshold", &Attributes::threshold},
     {"softcap", &Attributes::softcap},
     {"shift", &Attributes::shift},
     {"lower", &Attributes::lower},

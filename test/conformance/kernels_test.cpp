@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "agreement.h"
+#include "format/scores.h"
 #include "runtime/backends/self_test/activations.h"
 
 using namespace mebp;
@@ -221,9 +222,10 @@ TEST(BackendKernels, Experts) {
   const Matrix logits = exact(experts), weights = exact(slots);
   Matrix ids = weights;
   ids.below = experts;
-  for (const char *score : {"softmax", "sigmoid", "softmax_of_chosen"})
+  for (const format::ScoreTraits &known : format::scores)
     for (double normalized : {0, 1}) {
-      const std::vector<Attribute> attributes = {{"score", 0, {}, score}, {"normalized", normalized}, {"scale", 2.5}};
+      const std::vector<Attribute> attributes = {
+          {"score", 0, {}, known.name}, {"normalized", normalized}, {"scale", 2.5}, {"threshold", 0.5}};
       expectAgreement({"route", {logits}, {weights, weights}, attributes});
       expectAgreement({"route", {logits, {1, experts}}, {weights, weights}, attributes});
       expectAgreement({"route_gradient", {logits, ids, weights}, {logits}, attributes});

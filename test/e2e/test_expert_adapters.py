@@ -26,6 +26,7 @@ CASES = {
     "one parameter of two, and attention": ("qwen2_moe", ["experts.down_proj", "q_proj"]),
     "a router of another name": ("granitemoe", [*EXPERTS, "router"]),
     "experts with biases, as their transposes": ("gpt_oss", [*EXPERTS, "router"]),
+    "a router that is a linear layer of a class of its own": ("phimoe", [*EXPERTS, "router"]),
     "a router whose bias chooses": ("glm4_moe", [EXPERTS[0], "gate.weight", "o_proj"]),
 }
 
@@ -154,10 +155,11 @@ def test_an_adapter_of_more_parameters_says_how_to_compile(qwen3, tmp_path):
         mebp.Session(qwen3[1]).load_adapter(tmp_path / "adapter")
 
 
-def test_all_linear_leaves_parameters_alone(tmp_path):
-    _, bundle = make("qwen3_moe", tmp_path, "all-linear")
+@pytest.mark.parametrize("family", ["qwen3_moe", "phimoe"])
+def test_all_linear_leaves_parameters_alone(tmp_path, family):
+    _, bundle = make(family, tmp_path, "all-linear")
     keys = mebp.Session(bundle).trainables()
-    assert keys and not any("experts" in key or ".gate." in key for key in keys)
+    assert keys and not any("experts" in key or ".gate." in key or ".router." in key for key in keys)
 
 
 def with_one_expert(folder):

@@ -60,6 +60,7 @@ CASES = {
     "qwen3_moe: experts and a dense layer": ("qwen3_moe", {}),
     "glm4_moe: a bias chooses, from groups": ("glm4_moe", {}),
     "granitemoe: a softmax of those that are chosen": ("granitemoe", {}),
+    "phimoe: a softmax for each slot of what is near": ("phimoe", {}),
     "granite_swa: attention sinks": ("granite_swa", {}),
     "gpt_oss: experts with biases and bounds, and sinks": ("gpt_oss", {}),
     ALIBI: ("bloom", {}),

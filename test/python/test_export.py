@@ -307,6 +307,16 @@ def test_length_dependent_frequencies(tmp_path: Path) -> None:
     assert_same_logits(model, path, 1, 50)
 
 
+def test_length_dependent_frequencies_and_scales(tmp_path: Path) -> None:
+    rope = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 64}
+    rope |= {"short_factor": [1.0 + 0.1 * i for i in range(12)], "long_factor": [2.0 + i for i in range(12)]}
+    rope |= {"short_mscale": 1.2, "long_mscale": 1.7}
+    model = models.build("phimoe", num_hidden_layers=1, rope_parameters=rope)
+    path = mebp.export(models.save(model, tmp_path / "model"), tmp_path / "out" / "model.onnx", seq_len=50)
+    assert metadata(path)["mebp.sequence_limit"] == "64"
+    assert_same_logits(model, path, 1, 50)
+
+
 @pytest.mark.parametrize(("seq_len", "limit"), [(12, "16"), (20, "512")])
 def test_window_bounds_the_length(seq_len: int, limit: str, tmp_path: Path) -> None:
     model = models.build("mistral", num_hidden_layers=1, sliding_window=16)

@@ -142,6 +142,18 @@ TEST(ValidateLimits, ABiasHasAPartForEachExpert) {
             "program 'layer.forward': step 5: 'expert_linear' has a bias that does not fit its experts");
 }
 
+format::Program routing(double threshold) {
+  return forwardWith([&](ProgramBuilder &b) {
+    b.kernel("route", {filled(b, b.tokens(4))}, {b.tokens(2), b.tokens(2)}, {{"threshold", threshold}});
+  });
+}
+
+TEST(ValidateLimits, WhatIsNearIsNoFurtherThanTheLargestItself) {
+  EXPECT_EQ(refusalOf(routing(0), false, MEBP_OK), "");
+  EXPECT_EQ(refusalOf(routing(-0.5), false, MEBP_CORRUPT),
+            "program 'layer.forward': step 1: 'route' has a threshold below 0");
+}
+
 format::Program repeating(uint64_t columns) {
   return forwardWith([&](ProgramBuilder &b) { b.kernel("repeat", {filled(b, b.tokens(8))}, {b.tokens(columns)}); });
 }

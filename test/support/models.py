@@ -100,6 +100,15 @@ _FAMILIES: dict[str, dict] = {
     "qwen3_moe": {**_DECODER, **_EXPERTS, "mlp_only_layers": [1]},
     "glm4_moe": {**_DECODER, **_EXPERTS, "n_group": 3, "topk_group": 2, "first_k_dense_replace": 1},
     "granitemoe": {**_DECODER, **_EXPERTS},
+    # So far apart that a token's weights are not all 1.
+    "phimoe": {
+        **_DECODER,
+        **_EXPERTS,
+        "num_experts_per_tok": 2,
+        "router_jitter_noise": 0.3,
+        "attention_bias": True,
+        "lm_head_bias": True,
+    },
     "deepseek_v2": {**_LATENT, "topk_method": "group_limited_greedy"},
     "deepseek_v3": _LATENT,
     "minicpm3": {**_LATENT, "v_head_dim": 30},

@@ -166,13 +166,24 @@ def _attention(q, k, v, sinks=None, *, heads, kv_heads, scale, window=0, softcap
     return output.transpose(0, 2, 1, 3).reshape(batch, sequence, -1), lse.transpose(0, 2, 1)
 
 
-def _route(logits, bias=0.0, *, score, normalized=False, epsilon=0.0, scale=1.0, sizes, **groups):
+def _weights_of_near(logits, ids, threshold):
+    left, weights = logits, []
+    for own in np.split(ids, ids.shape[-1], -1):
+        most = np.take_along_axis(logits, own, -1)
+        exponentials = np.where(most - logits > threshold * np.maximum(abs(logits), most), 0, np.exp(left - most))
+        weights.append(np.take_along_axis(exponentials, own, -1) / exponentials.sum(-1, keepdims=True))
+        left = np.where(np.arange(logits.shape[-1]) == own, -np.inf, left)
+    return np.concatenate(weights, -1)
+
+
+def _route(logits, bias=0.0, *, score, normalized=False, epsilon=0.0, scale=1.0, threshold=0.0, sizes, **groups):
     experts = logits.shape[-1]
     exponentials = np.exp(logits - logits.max(-1, keepdims=True))
     s = {
         "softmax": exponentials / exponentials.sum(-1, keepdims=True),
         "sigmoid": 1 / (1 + np.exp(-logits)),
         "softmax_of_chosen": logits,
+        "softmax_of_near": logits,
     }[score]
     c = s + bias
     if count := groups.get("groups"):
@@ -184,6 +195,8 @@ def _route(logits, bias=0.0, *, score, normalized=False, epsilon=0.0, scale=1.0,
     p = np.take_along_axis(s, ids, -1)
     if score == "softmax_of_chosen":
         p = np.exp(p) / np.exp(p).sum(-1, keepdims=True)
+    elif score == "softmax_of_near":
+        p = _weights_of_near(logits, ids, threshold)
     return scale * p / (p.sum(-1, keepdims=True) + epsilon if normalized else 1), ids
 
 
@@ -232,7 +245,16 @@ _KERNELS = {
     "concat": _concat,
     "repeat": lambda x, sizes, **_: np.tile(x, sizes[0] // x.shape[-1]),
     "route": _kernel(
-        _route, "score", "normalized", "epsilon", "scale", "groups", "top_groups", "best_of_group", "sizes"
+        _route,
+        "score",
+        "normalized",
+        "epsilon",
+        "scale",
+        "threshold",
+        "groups",
+        "top_groups",
+        "best_of_group",
+        "sizes",
     ),
     "expert_linear": _kernel(_expert_linear, "sizes"),
     "expert_sum": _kernel(_expert_sum),

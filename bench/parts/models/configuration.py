@@ -124,6 +124,7 @@ _OF_TYPE = {
     "mamba2": {"num_heads": 8, "head_dim": 24, "n_groups": 1},
     "modernbert-decoder": {"pad_token_id": 0},
     "nomic_bert": {"pad_token_id": 0},
+    "phimoe": {"router_jitter_noise": 0.3},  # or nearly every weight of an expert would be 1, without a gradient
     "qwen4_exp_text": {"ngram_vocab_size_base": 500},
     "reformer": {"attn_layers": ["local", "local"], "axial_pos_embds": False, "is_decoder": True},
     "zaya": {"num_experts_per_tok": 1},

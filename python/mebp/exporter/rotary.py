@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rotary embeddings whose code does not say in a graph which angles they are of: GPT-J and CodeGen look up sines and
-cosines in a table of numbers, DeepSeek-V2 multiplies complex numbers, which ONNX has not. While `computed_tables` is
-active they are computed from positions, as other models do it."""
+cosines in a table of numbers, DeepSeek-V2 multiplies complex numbers, which ONNX has not, and Phi-3.5-MoE asks the last
+position how large its cosines are. While `computed_tables` is active they are computed from positions, as other models
+do it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,6 +13,9 @@ import torch
 from transformers.models.codegen import modeling_codegen
 from transformers.models.deepseek_v2 import modeling_deepseek_v2
 from transformers.models.gptj import modeling_gptj
+from transformers.models.phimoe import modeling_phimoe
+
+from mebp.errors import Error
 
 _BASE = 10000  # what GPT-J's and CodeGen's classes have
 
@@ -24,6 +28,7 @@ def computed_tables() -> Iterator[None]:
             replaced.enter_context(patch.object(module, "apply_rotary_pos_emb", rotate))
         replaced.enter_context(patch.object(modeling_deepseek_v2.DeepseekV2RotaryEmbedding, "forward", _real_tables))
         replaced.enter_context(patch.object(modeling_deepseek_v2, "apply_rotary_emb", _rotate_pairs))
+        replaced.enter_context(patch.object(modeling_phimoe.PhimoeRotaryEmbedding, "forward", _short_tables))
         yield
 
 
@@ -61,3 +66,18 @@ def _rotate_pairs(xq: torch.Tensor, xk: torch.Tensor, tables: _Tables) -> tuple[
         return x * tables.cos[:, None] + turned * tables.sin[:, None]
 
     return rotate(xq), rotate(xk)
+
+
+def _short_tables(
+    rotary: torch.nn.Module, x: torch.Tensor, position_ids: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Those of sequences up to original_max_position_embeddings: no export of longrope goes beyond (lengths.py). The
+    module says "default" while it is exported, its configuration what the model has."""
+    parameters = rotary.config.rope_parameters
+    if parameters["rope_type"] not in ("default", "longrope"):
+        kind = f"{type(rotary).__name__}: its rope_type is '{parameters['rope_type']}'"
+        raise Error(f"{kind}, whose scale depends on the length; mebp trains 'default' and 'longrope' of it")
+    scale = rotary.attention_scaling if parameters["rope_type"] == "default" else parameters["short_mscale"]
+    angles = position_ids[..., None].float() * rotary.inv_freq
+    angles = torch.cat((angles, angles), dim=-1)
+    return (angles.cos() * scale).to(x.dtype), (angles.sin() * scale).to(x.dtype)

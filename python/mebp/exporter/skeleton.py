@@ -20,6 +20,7 @@ from mebp.tensor_file import read_stored
 from mebp.tensor_names import spellings
 
 _EXPERTS = re.compile(r"Experts$|Mo[eE]$|Mo[eE]Block$|MoELayer$|MoA$")  # what transformers' classes of them are called
+_ROUTER = re.compile(r"Router$")
 # These change their frequencies beyond a length that no export goes beyond (lengths.py).
 _LENGTH_DEPENDENT_ROPE = ("longrope", "dynamic")
 
@@ -74,12 +75,13 @@ def set_numbers(model: PreTrainedModel, checkpoint: Mapping[str, StoredTensor]) 
 
 
 def bare(model: PreTrainedModel) -> list[str]:
-    """The matrices that the model's code multiplies with outside of any layer that PEFT would adapt."""
+    """The matrices that the model's code multiplies with outside of any layer that PEFT can adapt: PhiMoE's router is a
+    linear layer that gives more than one tensor, to which PEFT's layers cannot add."""
     layers = (torch.nn.Linear, torch.nn.Embedding, Conv1D)
     return [
         f"{prefix}.{name}"
         for prefix, module in model.named_modules()
-        if not isinstance(module, layers)
+        if not isinstance(module, layers) or _ROUTER.search(type(module).__name__)
         for name, parameter in module.named_parameters(recurse=False)
         if parameter.dim() > 1
     ]

@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "format/scores.h"
 #include "runtime/backends/self_test/activations.h"
 
 namespace mebp::self_test {
@@ -249,8 +250,9 @@ private:
     const Matrix logits = exact(tokens(), experts), weights = exact(tokens(), slots), shared = exact(tokens(), inputs);
     Matrix ids = weights;
     ids.below = experts;
-    for (const char *score : {"softmax", "sigmoid", "softmax_of_chosen"}) {
-      const Attributes attributes = {{"score", 0, {}, score}, {"normalized", 1}, {"scale", 1.5}};
+    for (const format::ScoreTraits &known : format::scores) {
+      const Attributes attributes = {
+          {"score", 0, {}, known.name}, {"normalized", 1}, {"scale", 1.5}, {"threshold", 0.5}};
       add("route", {logits, exact(1, experts)}, {weights, weights}, attributes);
       add("route_gradient", {logits, ids, weights}, {logits}, attributes);
     }

@@ -12,6 +12,7 @@ nn.parameter @gate : tensor<3x4xf32>
 nn.parameter @up : tensor<15x4xf32> {trainable}
 nn.parameter @down : tensor<12x5xf32>
 nn.parameter @bias : tensor<15xf32>
+nn.parameter @choice : tensor<3x4xf32> {trainable}
 
 // The choice is made again and has no gradient; every value has a row for each token, so all is cut into chunks, and
 // the gradient of the experts' weight is carried.
@@ -42,3 +43,18 @@ func.func private @experts.forward(%x: !x {train.port = #train.port<flow, "hidde
 // CHUNK: train.loop
 // CHUNK: %[[DW:.*]] = nn.expert_linear_weight_gradient(%{{[^ ]*}}, %{{[^ ]*}}, %{{[^ ]*}}, %[[SUM:.*]])
 // CHUNK: train.yield {{.*}}%[[DW]]
+
+// What is near the largest is told by the logits and the ids again.
+train.block layer @near parameters ("gate" = @choice) programs {forward = @near.forward}
+func.func private @near.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %gate: tensor<3x4xf32> {train.port = #train.port<parameter, "gate">, train.trainable}) -> (!x {train.port = #train.port<flow, "hidden">}) {
+  %logits = nn.linear(%x, %gate) : (!x, tensor<3x4xf32>) -> !e
+  %weights, %ids = nn.route(%logits) {score = "softmax_of_near", threshold = 0.5 : f32} : (!e) -> (!j, !j)
+  %both = nn.concat(%x, %x) : (!x, !x) -> !z
+  %sum = nn.expert_sum(%both, %weights) : (!z, !j) -> !x
+  return %sum : !x
+}
+// CHECK-LABEL: func.func private @near.backward(
+// CHECK: %[[L:.*]] = nn.linear
+// CHECK: %{{.*}}, %[[I:.*]] = nn.route(%[[L]])
+// CHECK: nn.route_gradient(%[[L]], %[[I]], %{{.*}}) {score = "softmax_of_near", threshold = 5.000000e-01 : f32}

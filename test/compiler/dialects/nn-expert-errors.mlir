@@ -2,8 +2,16 @@
 // RUN: mebp-opt %s --split-input-file --verify-diagnostics
 
 func.func @f(%x: tensor<?x?x4xf32, #nn.tokens>) {
-  // expected-error @below {{'nn.route' op has score 'tanh'; known are softmax, sigmoid and softmax_of_chosen}}
+  // expected-error @below {{'nn.route' op has score 'tanh'; known are softmax, sigmoid, softmax_of_chosen and softmax_of_near}}
   nn.route(%x) {score = "tanh"} : (tensor<?x?x4xf32, #nn.tokens>) -> (tensor<?x?x2xf32, #nn.tokens>, tensor<?x?x2xf32, #nn.tokens>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?x?x4xf32, #nn.tokens>) {
+  // expected-error @below {{'nn.route' op has a threshold of -5.000000e-01; a number from 0 on is needed}}
+  nn.route(%x) {score = "softmax_of_near", threshold = -0.5 : f32} : (tensor<?x?x4xf32, #nn.tokens>) -> (tensor<?x?x2xf32, #nn.tokens>, tensor<?x?x2xf32, #nn.tokens>)
   return
 }
 

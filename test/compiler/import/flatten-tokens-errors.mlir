@@ -180,3 +180,16 @@ func.func @main(%ids: !ids) -> tensor<2x6x4x4xf32> {
   %5 = nn.onnx "Concat"(%1, %4) {axis = 2 : i64} : (!bthd, !bthd) -> tensor<2x6x4x4xf32>
   return %5 : tensor<2x6x4x4xf32>
 }
+
+// -----
+
+!ids = tensor<2x6xi64>
+!x = tensor<2x6x8xf32>
+nn.parameter @table : tensor<16x8xf32>
+func.func @main(%ids: !ids) -> !x {
+  %table = nn.read_parameter @table : tensor<16x8xf32>
+  %0 = nn.onnx "Gather"(%table, %ids) {axis = 0 : i64} : (tensor<16x8xf32>, !ids) -> !x
+  // expected-error @below {{ONNX op 'ArgMax' is not supported here: it does not choose experts as any router that is known}}
+  %1 = nn.onnx "ArgMax"(%0) : (!x) -> tensor<2x6x1xi64>
+  return %0 : !x
+}

@@ -6,6 +6,7 @@
 !i = tensor<16x2xi64>
 !s = tensor<f32>
 !one = tensor<16x1xf32>
+!index = tensor<16x1xi64>
 nn.parameter @up : tensor<6x3x4xf32>
 nn.parameter @bias : tensor<6xf32>
 nn.parameter @turned : tensor<6x4x3xf32>
@@ -152,4 +153,85 @@ func.func @gate(%x: !x, %logit: !one) -> !x {
   %gate = nn.onnx "Sigmoid"(%logit) : (!one) -> !one
   %y = nn.onnx "Mul"(%gate, %x) : (!one, !x) -> !x
   return %y : !x
+}
+
+// PhiMoE: the largest, by a softmax of what is near it, then the largest of what is left, likewise.
+// CHECK-LABEL: @near
+// CHECK: %[[R:.*]]:2 = nn.onnx "Route"(%arg1) {scale = 1.000000e+00 : f32, score = "softmax_of_near", threshold = 5.000000e-01 : f32}
+// CHECK-NOT: "ArgMax"
+// CHECK: nn.onnx "Gather"(%{{.*}}, %[[R]]#1)
+// CHECK: nn.onnx "ExpertSum"(%{{.*}}, %[[R]]#0)
+func.func @near(%y: tensor<16x2x3xf32>, %logits: !l) -> tensor<16x3xf32> {
+  %hidden = nn.constant dense<0xFF800000> : !s : !s
+  %taken = nn.constant dense<0xFF800000> : !one : !one
+  %threshold = nn.constant dense<5.0e-1> : !s : !s
+  %size = nn.onnx "Abs"(%logits) : (!l) -> !l
+  %m0 = nn.onnx "ReduceMax"(%logits) {axis = 1 : i64, keepdims = 1 : i64} : (!l) -> !one
+  %i0 = nn.onnx "ArgMax"(%logits) : (!l) -> !index
+  %f0 = nn.onnx "Max"(%size, %m0) : (!l, !one) -> !l
+  %d0 = nn.onnx "Sub"(%m0, %logits) : (!one, !l) -> !l
+  %r0 = nn.onnx "Div"(%d0, %f0) : (!l, !l) -> !l
+  %far0 = nn.onnx "Greater"(%r0, %threshold) : (!l, !s) -> tensor<16x6xi1>
+  %n0 = nn.onnx "Where"(%far0, %hidden, %logits) : (tensor<16x6xi1>, !s, !l) -> !l
+  %q0 = nn.onnx "Softmax"(%n0) : (!l) -> !l
+  %p0 = nn.onnx "GatherElements"(%q0, %i0) : (!l, !index) -> !one
+  %left = nn.onnx "ScatterElements"(%logits, %i0, %taken) : (!l, !index, !one) -> !l
+  %m1 = nn.onnx "ReduceMax"(%left) {axis = 1 : i64, keepdims = 1 : i64} : (!l) -> !one
+  %i1 = nn.onnx "ArgMax"(%left) : (!l) -> !index
+  %f1 = nn.onnx "Max"(%size, %m1) : (!l, !one) -> !l
+  %d1 = nn.onnx "Sub"(%m1, %logits) : (!one, !l) -> !l
+  %r1 = nn.onnx "Div"(%d1, %f1) : (!l, !l) -> !l
+  %far1 = nn.onnx "Greater"(%r1, %threshold) : (!l, !s) -> tensor<16x6xi1>
+  %n1 = nn.onnx "Where"(%far1, %hidden, %left) : (tensor<16x6xi1>, !s, !l) -> !l
+  %q1 = nn.onnx "Softmax"(%n1) : (!l) -> !l
+  %p1 = nn.onnx "GatherElements"(%q1, %i1) : (!l, !index) -> !one
+  %weights = nn.onnx "Concat"(%p0, %p1) {axis = 1 : i64} : (!one, !one) -> !w
+  %ids = nn.onnx "Concat"(%i0, %i1) {axis = 1 : i64} : (!index, !index) -> !i
+  %all = nn.read_parameter @biases : tensor<6x3xf32>
+  %own = nn.onnx "Gather"(%all, %ids) {axis = 0 : i64} : (tensor<6x3xf32>, !i) -> tensor<16x2x3xf32>
+  %sum = nn.onnx "Add"(%y, %own) : (tensor<16x2x3xf32>, tensor<16x2x3xf32>) -> tensor<16x2x3xf32>
+  %each = nn.onnx "Reshape"(%weights) : (!w) -> tensor<16x2x1xf32>
+  %weighed = nn.onnx "Mul"(%sum, %each) : (tensor<16x2x3xf32>, tensor<16x2x1xf32>) -> tensor<16x2x3xf32>
+  %z = nn.onnx "ReduceSum"(%weighed) {axis = 1 : i64, keepdims = 0 : i64} : (tensor<16x2x3xf32>) -> tensor<16x3xf32>
+  return %z : tensor<16x3xf32>
+}
+
+// A second softmax in which the first expert still counts is of no router that is known.
+// CHECK-LABEL: @near_of_all
+// CHECK: nn.onnx "ArgMax"
+// CHECK-NOT: "Route"
+// CHECK: return
+func.func @near_of_all(%y: tensor<16x2x3xf32>, %logits: !l) -> tensor<16x3xf32> {
+  %hidden = nn.constant dense<0xFF800000> : !s : !s
+  %taken = nn.constant dense<0xFF800000> : !one : !one
+  %threshold = nn.constant dense<5.0e-1> : !s : !s
+  %size = nn.onnx "Abs"(%logits) : (!l) -> !l
+  %m0 = nn.onnx "ReduceMax"(%logits) {axis = 1 : i64, keepdims = 1 : i64} : (!l) -> !one
+  %i0 = nn.onnx "ArgMax"(%logits) : (!l) -> !index
+  %f0 = nn.onnx "Max"(%size, %m0) : (!l, !one) -> !l
+  %d0 = nn.onnx "Sub"(%m0, %logits) : (!one, !l) -> !l
+  %r0 = nn.onnx "Div"(%d0, %f0) : (!l, !l) -> !l
+  %far0 = nn.onnx "Greater"(%r0, %threshold) : (!l, !s) -> tensor<16x6xi1>
+  %n0 = nn.onnx "Where"(%far0, %hidden, %logits) : (tensor<16x6xi1>, !s, !l) -> !l
+  %q0 = nn.onnx "Softmax"(%n0) : (!l) -> !l
+  %p0 = nn.onnx "GatherElements"(%q0, %i0) : (!l, !index) -> !one
+  %left = nn.onnx "ScatterElements"(%logits, %i0, %taken) : (!l, !index, !one) -> !l
+  %m1 = nn.onnx "ReduceMax"(%left) {axis = 1 : i64, keepdims = 1 : i64} : (!l) -> !one
+  %i1 = nn.onnx "ArgMax"(%left) : (!l) -> !index
+  %f1 = nn.onnx "Max"(%size, %m1) : (!l, !one) -> !l
+  %d1 = nn.onnx "Sub"(%m1, %logits) : (!one, !l) -> !l
+  %r1 = nn.onnx "Div"(%d1, %f1) : (!l, !l) -> !l
+  %far1 = nn.onnx "Greater"(%r1, %threshold) : (!l, !s) -> tensor<16x6xi1>
+  %n1 = nn.onnx "Where"(%far1, %hidden, %logits) : (tensor<16x6xi1>, !s, !l) -> !l
+  %q1 = nn.onnx "Softmax"(%n1) : (!l) -> !l
+  %p1 = nn.onnx "GatherElements"(%q1, %i1) : (!l, !index) -> !one
+  %weights = nn.onnx "Concat"(%p0, %p1) {axis = 1 : i64} : (!one, !one) -> !w
+  %ids = nn.onnx "Concat"(%i0, %i1) {axis = 1 : i64} : (!index, !index) -> !i
+  %all = nn.read_parameter @biases : tensor<6x3xf32>
+  %own = nn.onnx "Gather"(%all, %ids) {axis = 0 : i64} : (tensor<6x3xf32>, !i) -> tensor<16x2x3xf32>
+  %sum = nn.onnx "Add"(%y, %own) : (tensor<16x2x3xf32>, tensor<16x2x3xf32>) -> tensor<16x2x3xf32>
+  %each = nn.onnx "Reshape"(%weights) : (!w) -> tensor<16x2x1xf32>
+  %weighed = nn.onnx "Mul"(%sum, %each) : (tensor<16x2x3xf32>, tensor<16x2x1xf32>) -> tensor<16x2x3xf32>
+  %z = nn.onnx "ReduceSum"(%weighed) {axis = 1 : i64, keepdims = 0 : i64} : (tensor<16x2x3xf32>) -> tensor<16x3xf32>
+  return %z : tensor<16x3xf32>
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support.h"
 
+#include "format/scores.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -212,6 +214,23 @@ TEST(Route, ChoosesTheLargestAndWeighsThem) {
   EXPECT_NEAR(results[0].element(0, 0), 1 / (1 + std::exp(1)), 1e-6); // the bias chooses, and counts for nothing else
 }
 
+TEST(Route, WeighsAmongWhatIsNear) {
+  Value logits = Value::constant(2, 4, 0), weights = Value::constant(2, 2, 0);
+  const float rows[2][4] = {{1, 3, 2, 2.5f}, {-3, -1, -1.25f, -6}};
+  for (int64_t row = 0; row < 2; ++row)
+    for (int64_t i = 0; i < 4; ++i)
+      logits.element(row, i) = rows[row][i];
+  Attributes attributes;
+  attributes.score = Score::SoftmaxOfNear, attributes.threshold = 0.25f;
+  auto results = run({"route", {logits}, {weights, weights}, attributes}, InstructionSet::Reference);
+  EXPECT_EQ(results[1].elements(), (std::vector<float>{1, 3, 1, 2}));
+  // 3 beside 2.5, which are 0.5 ≤ 0.25 · 3 apart, then 2.5 beside 2; -1 beside -1.25, then that alone.
+  const double half = 1 / (1 + std::exp(-0.5)), quarter = 1 / (1 + std::exp(-0.25));
+  const double expected[] = {half, half, quarter, 1};
+  for (size_t i = 0; i < 4; ++i)
+    EXPECT_NEAR(results[0].elements()[i], expected[i], 1e-6);
+}
+
 TEST(ExpertLoad, CountsTheRowsThatCount) {
   Value logits = Value::constant(3, 2, 0), ids = Value::constant(3, 1, 1), counted = Value::constant(3, 1, 1);
   logits.element(0, 0) = std::log(3.0f); // 3/4 and 1/4
@@ -240,9 +259,9 @@ TEST(Route, ChoosesFromTheBestGroups) {
 
 TEST(Route, ChoosesDifferentExpertsOfWhatIsNoNumber) {
   Value logits = Value::constant(2, 3, NAN), weights = Value::constant(2, 2, 0);
-  for (Score score : {Score::Softmax, Score::Sigmoid, Score::SoftmaxOfChosen}) {
+  for (const mebp::format::ScoreTraits &known : mebp::format::scores) {
     Attributes attributes;
-    attributes.score = score;
+    attributes.score = known.score;
     auto results = run({"route", {logits}, {weights, weights}, attributes}, InstructionSet::Reference);
     EXPECT_EQ(results[1].elements(), (std::vector<float>{0, 1, 0, 1}));
     run({"route_gradient", {logits, results[1], weights}, {logits}, attributes}, InstructionSet::Reference);

@@ -162,6 +162,24 @@ TEST(Gradient, Route) {
     }
 }
 
+// No logit is so near the bound that a difference would cross it.
+TEST(Gradient, RouteByWhatIsNear) {
+  Value logits = Value::constant(3, 6, 0), dweights = Value::random(3, 2, 2);
+  const float numbers[3][6] = {
+      {1, 3, -1, 2.5f, 2, 0.2f}, {-1, -3, -1.2f, -4, -0.7f, -2.5f}, {0.5f, -2, 0.4f, -3, 0.1f, -6}};
+  for (int64_t row = 0; row < 3; ++row)
+    for (int64_t e = 0; e < 6; ++e)
+      logits.element(row, e) = numbers[row][e];
+  for (bool normalized : {false, true}) {
+    Attributes attributes;
+    attributes.score = Score::SoftmaxOfNear, attributes.threshold = 0.5f, attributes.scale = 1.5f;
+    attributes.normalized = normalized, attributes.epsilon = normalized ? 0.1f : 0.0f;
+    CallSpec forward{"route", {logits}, {dweights, dweights}, attributes};
+    Value ids = run(forward, InstructionSet::Reference)[1];
+    expectGradient(forward, 0, dweights, {"route_gradient", {logits, ids, dweights}, {logits}, attributes});
+  }
+}
+
 TEST(Gradient, ExpertLoad) {
   Value logits = Value::random(4, 6, 1), ids = Value::constant(4, 2, 3), counted = Value::constant(4, 1, 1);
   counted.element(2, 0) = 0;

@@ -8,6 +8,7 @@
 #include <mlx/memory.h>
 
 #include "format/device_memory.h"
+#include "format/scores.h"
 #include "runtime/backends/mlx/backend.h"
 #include "runtime/backends/self_test/activations.h"
 #include "runtime/backends/self_test/trial.h"
@@ -47,6 +48,7 @@ public:
         for (bool hasSlopes : {false, true})
           listAttention(8, kvHeads, window, hasSlopes);
     listElementwise();
+    listRoutes();
     listLoss();
     return std::move(calls);
   }
@@ -127,6 +129,17 @@ private:
     add("fill", {}, {x}, {{"value", 0.3}});
   }
 
+  void listRoutes() {
+    const Matrix logits = exact(1024), weights = exact(4);
+    Matrix ids = weights;
+    ids.below = 1024;
+    for (const format::ScoreTraits &known : format::scores) {
+      const std::vector<Attribute> attributes = {{"score", 0, {}, known.name}, {"threshold", 0.5}};
+      add("route", {logits}, {weights, weights}, attributes);
+      add("route_gradient", {logits, ids, weights}, {logits}, attributes);
+    }
+  }
+
   void listLoss() {
     const Matrix column = exact(1), logits = exact(1000), dx = exact(512), positive = {tokens, 1, format::F32, true};
     add("log_probability_tile", {logits, labels, column, positive, column, column, dx},
@@ -193,10 +206,10 @@ struct Unhurried {
   size_t before;
 };
 
-// On a busy machine MLX's thread frees a tile when the next is there: a few tries, while there is more than `enough`.
+// On a busy machine MLX's thread frees a tile when the next is there: many tries, while there is more than `enough`.
 uint64_t leastPeakOf(const Call &call, uint64_t enough) {
   uint64_t least = ~uint64_t(0);
-  for (int tries = 0; tries < 20 && least > enough; ++tries) {
+  for (int tries = 0; tries < 200 && least > enough; ++tries) {
     const Trial trial(call);
     std::unique_ptr<Backend> backend = makeBackend(mx::Device::cpu);
     const uint64_t before = mx::get_active_memory();

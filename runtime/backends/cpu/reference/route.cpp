@@ -66,6 +66,33 @@ struct Choice {
   }
 };
 
+// The softmaxes of a row's slots: each is of the logits that no slot before it has taken and that are near its own.
+template <typename At> struct Near {
+  const float *logits;
+  const At &at; // the expert of a slot
+  double threshold;
+
+  // Of expert e, in proportion.
+  double share(int64_t slot, int64_t e) const {
+    for (int64_t before = 0; before < slot; ++before)
+      if (at(before) == e)
+        return 0;
+    const double own = logits[at(slot)], other = logits[e];
+    // Written so that a NaN is near.
+    return own - other > threshold * std::max(std::fabs(other), own) ? 0 : std::exp(other - own);
+  }
+  double ofAll(int64_t slot, int64_t experts) const {
+    double sum = 0;
+    for (int64_t e = 0; e < experts; ++e)
+      sum += share(slot, e);
+    return sum;
+  }
+  void weigh(int64_t slots, int64_t experts, double *p) const {
+    for (int64_t slot = 0; slot < slots; ++slot)
+      p[slot] = share(slot, at(slot)) / ofAll(slot, experts);
+  }
+};
+
 // Into weights: p, scaled and normalised.
 void weigh(const Attributes &attributes, int64_t count, double *p) {
   double sum = attributes.epsilon;
@@ -104,8 +131,11 @@ static void route(const Call &call, const Context &context) {
       numbers[j] = static_cast<float>(best);
       p[j] = choice.scores[best];
     }
+    auto at = [&](int64_t j) { return static_cast<int64_t>(numbers[j]); };
     if (attributes.score == Score::SoftmaxOfChosen)
-      softmax(row, chosen, p, [&](int64_t j) { return static_cast<int64_t>(numbers[j]); });
+      softmax(row, chosen, p, at);
+    if (attributes.score == Score::SoftmaxOfNear)
+      Near<decltype(at)>{row, at, attributes.threshold}.weigh(chosen, experts, p);
     weigh(attributes, chosen, p);
     for (int64_t j = 0; j < chosen; ++j)
       floatRowOf(weights, n)[j] = static_cast<float>(p[j]);
@@ -125,14 +155,17 @@ static void routeGradient(const Call &call, const Context &context) {
       const auto last = static_cast<float>(experts - 1);
       return static_cast<int64_t>(numbers[j] >= 0 ? std::min(numbers[j], last) : 0.0f);
     };
-    const bool ofChosen = attributes.score == Score::SoftmaxOfChosen;
+    const bool ofChosen = attributes.score == Score::SoftmaxOfChosen, ofNear = attributes.score == Score::SoftmaxOfNear;
+    const Near<decltype(at)> near{row, at, attributes.threshold};
     if (ofChosen)
       softmax(row, chosen, p, at);
+    else if (ofNear)
+      near.weigh(chosen, experts, p);
     else
       computeScores(row, experts, attributes.score, scores);
     double sum = attributes.epsilon, product = 0;
     for (int64_t j = 0; j < chosen; ++j) {
-      p[j] = ofChosen ? p[j] : scores[at(j)];
+      p[j] = ofChosen || ofNear ? p[j] : scores[at(j)];
       g[j] = static_cast<double>(attributes.scale) * floatRowOf(dweights, n)[j];
       sum += p[j];
     }
@@ -144,6 +177,18 @@ static void routeGradient(const Call &call, const Context &context) {
     for (int64_t j = 0; j < chosen; ++j)
       product += g[j] * p[j];
     float *out = floatRowOf(dlogits, n);
+    if (ofNear) {
+      std::fill_n(scores, experts, 0.0);
+      for (int64_t j = 0; j < chosen; ++j) {
+        const double all = near.ofAll(j, experts);
+        scores[at(j)] += g[j] * p[j];
+        for (int64_t e = 0; e < experts; ++e)
+          scores[e] -= g[j] * p[j] * near.share(j, e) / all;
+      }
+      for (int64_t e = 0; e < experts; ++e)
+        out[e] = static_cast<float>(scores[e]);
+      continue;
+    }
     for (int64_t e = 0; e < experts; ++e)
       out[e] = attributes.score == Score::Softmax ? static_cast<float>(-product * scores[e]) : 0.0f;
     for (int64_t j = 0; j < chosen; ++j) {

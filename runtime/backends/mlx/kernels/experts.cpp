@@ -28,6 +28,32 @@ static array chooseGroups(const array &choices, const Attributes &attributes) {
   return mx::reshape(mx::where(mx::expand_dims(chosen, -1), grouped, hidden), {rows, groups * size});
 }
 
+// Of each slot the softmax [N,E] of the logits that no slot before it has taken and that are near the slot's own.
+// `take` gets it with where the slot's own expert is, 1 and else 0, and returns all that stays: the next slot waits for
+// that, or MLX would hold what all slots need at once.
+template <typename Take>
+static void forEachSoftmaxOfNear(const array &logits, const array &ids, float threshold, const Take &take) {
+  const array hidden = array(-std::numeric_limits<float>::infinity()), experts = mx::arange(logits.shape(1));
+  array left = logits, isTaken = array(false);
+  for (int j = 0; j < ids.shape(1); ++j) {
+    const array own = columnsOf(ids, j, 1), isOwn = mx::equal(experts, own);
+    const array largest = mx::take_along_axis(left, own, 1);
+    const array isFar = mx::greater(largest - left, threshold * mx::maximum(mx::abs(left), largest));
+    const array softmax = mx::softmax(mx::where(mx::logical_or(isFar, isTaken), hidden, left), -1, true);
+    left = mx::depends({logits}, {take(j, softmax, mx::astype(isOwn, mx::float32))})[0];
+    isTaken = mx::logical_or(isTaken, isOwn);
+  }
+}
+
+static array weightsOfNear(const array &logits, const array &ids, float threshold) {
+  std::vector<array> weights;
+  forEachSoftmaxOfNear(logits, ids, threshold, [&](int j, const array &softmax, const array &) {
+    weights.push_back(mx::take_along_axis(softmax, columnsOf(ids, j, 1), 1));
+    return weights.back();
+  });
+  return mx::concatenate(weights, 1);
+}
+
 static void route(Call &call) {
   const Attributes &attributes = call.attributes;
   const array logits = call.numbers(0), scores = scoresOf(logits, attributes.score);
@@ -38,6 +64,8 @@ static void route(Call &call) {
   array p = mx::take_along_axis(scores, ids, 1);
   if (attributes.score == Score::SoftmaxOfChosen)
     p = mx::softmax(p, -1, true);
+  if (attributes.score == Score::SoftmaxOfNear)
+    p = weightsOfNear(logits, ids, attributes.threshold);
   if (attributes.normalized)
     p = p / (mx::sum(p, -1, true) + attributes.epsilon);
   call.give(0, attributes.scale * p);
@@ -48,14 +76,25 @@ static void routeGradient(Call &call) {
   const Attributes &attributes = call.attributes;
   const array logits = call.numbers(0), ids = mx::astype(call.numbers(1), mx::int32);
   const array scores = scoresOf(logits, attributes.score);
-  const bool ofChosen = attributes.score == Score::SoftmaxOfChosen;
+  const bool ofChosen = attributes.score == Score::SoftmaxOfChosen, ofNear = attributes.score == Score::SoftmaxOfNear;
   array p = mx::take_along_axis(scores, ids, 1);
   if (ofChosen)
     p = mx::softmax(p, -1, true);
+  if (ofNear)
+    p = weightsOfNear(logits, ids, attributes.threshold);
   array g = attributes.scale * call.numbers(2);
   if (attributes.normalized) {
     const array z = mx::sum(p, -1, true) + attributes.epsilon;
     g = (g - mx::sum(g * p, -1, true) / z) / z;
+  }
+  if (ofNear) {
+    const array each = g * p;
+    array sum = mx::zeros_like(logits);
+    forEachSoftmaxOfNear(logits, ids, attributes.threshold, [&](int j, const array &softmax, const array &own) {
+      sum = sum + columnsOf(each, j, 1) * (own - softmax);
+      return sum;
+    });
+    return call.give(0, sum);
   }
   const array product = mx::sum(g * p, -1, true);
   if (attributes.score == Score::Softmax) {
