@@ -2,7 +2,7 @@
 """One device beside the CPU: gradients, and twenty steps of training.
 
     .venv/bin/python bench/devices.py [gradients] [training] [--device mlx-cpu] [--seq-len 64]
-        [--folder DIR] [--markdown docs/devices.md] [--image docs/images/devices.png]
+        [--folder DIR] [--markdown docs/mlx.md] [--image docs/images/devices.png]
 
 gradients: SmolLM2-135M, int4 weights, LoRA r=8 on all linear layers, f32 and bf16: each gradient of one random batch on
 the device, relative to the CPU's, and in bf16 also relative to float64 in torch, beside torch's own bf16.

@@ -3,7 +3,7 @@
 
     .venv/bin/python bench/frontier.py [--models SmolLM2-135M ...] [--tokens 256 1024] [--points 10]
         [--budgets MB ...] [--rounds 6] [--seconds 120] [--threads N] [--rates FILE] [--compiled]
-        [--earlier NAME=BIN] [--folder DIR] [--json FILE] [--markdown docs/measurements.md]
+        [--earlier NAME=BIN] [--folder DIR] [--json FILE] [--markdown docs/time-for-memory.md]
         [--plot docs/images/frontier.png]
     .venv/bin/python bench/frontier.py --from FILE [--markdown PAGE] [--plot PICTURE]
 
@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 from parts.frontier.plot import draw
 from parts.frontier.report import TABLES, say_worst
-from parts.pages import cells, merge_tables, read_between_marks, write_between_marks
+from parts.pages import merge_tables, read_between_marks, write_between_marks
 from parts.process_memory import AnonymousPeak
 from parts.runs import command, last_step
 from parts.speed.cell import PEFT, Run, Turn, say, steps, take_turns
@@ -145,10 +145,8 @@ def publish(results: dict, arguments: argparse.Namespace) -> None:
     """Rows of other machines, models and lengths stay."""
     for name, make in TABLES.items() if arguments.markdown else ():
         mark, new = f"bench/frontier.py: {name}", make(results)
-        measured = {tuple(cells(row)[:3]) for row in new}
         old = read_between_marks(arguments.markdown, mark)
-        kept = [*old[:2], *(row for row in old[2:] if tuple(cells(row)[:3]) not in measured)]
-        write_between_marks(arguments.markdown, mark, merge_tables(kept, new, 5))
+        write_between_marks(arguments.markdown, mark, merge_tables(old, new, 5, together=3))
     if arguments.plot:
         draw(results, arguments.plot)
 

@@ -2,8 +2,9 @@
 """What models of public shapes need that are not plain Llamas: by plan, and a mixture of experts in one real step.
 
     .venv/bin/python bench/public_shapes.py [--shapes Qwen3-30B-A3B ...] [--lengths 256 4096]
-        [--markdown docs/memory.md]
-    .venv/bin/python bench/public_shapes.py --step [--layers 4] [--lengths 8 256] [--markdown docs/memory.md]
+        [--markdown docs/memory-measured.md]
+    .venv/bin/python bench/public_shapes.py --step [--layers 4] [--lengths 8 256]
+        [--markdown docs/memory-measured.md]
 
 Int4 weights, bf16 activations, LoRA r=8 on all linear layers (attention and what every token goes through), AdamW,
 batch 1. A plan needs no weights. A step is made with random ones, of the first shape cut to a few layers, with none of

@@ -3,7 +3,7 @@
 
     .venv/bin/python bench/slope.py [--shapes Qwen2.5-0.5B ...] [--lengths 512 1024 2048 4096]
         [--measured-lengths 512 1024] [--chunk-size 128]
-        [--markdown docs/memory.md] [--plot docs/images/slope.png]
+        [--markdown docs/memory-measured.md] [--plot docs/images/slope.png]
 
 Qwen2.5's shapes with random int4 weights, bf16 activations, LoRA r=8 on all linear layers, SGD, batch 1. Chunks are of
 one size, so that nothing but the length changes. Planning needs no weights; measuring needs a few GB of disk.

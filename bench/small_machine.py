@@ -2,7 +2,7 @@
 """Trains on a machine that is as small as a control group makes it, its page cache counted in.
 
     sudo .venv/bin/python bench/small_machine.py [--shape Qwen2.5-0.5B] [--limit 128MB] [--resident-limit 48MiB]
-        [--limited] [--folder DIR] [--markdown docs/memory.md]
+        [--limited] [--folder DIR] [--markdown docs/memory-measured.md]
 
 A shape with random int4 weights, bf16 activations, LoRA r=8 on all linear layers, SGD, 256 tokens. A large one has its
 checkpoints and its adapter in a file (--spill all). The bundle's pages are dropped from memory first, so that the group

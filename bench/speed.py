@@ -3,9 +3,9 @@
 
     .venv/bin/python bench/speed.py [--parts peft mezo kernels opening rates] [--models SmolLM2-135M ...]
         [--tokens 256 1024] [--rounds 8] [--seconds 60] [--threads N] [--folder DIR]
-        [--json FILE] [--markdown docs/speed.md] [--plot docs/images/speed.png]
+        [--json FILE] [--markdown docs/speed.md docs/speed-tables.md] [--plot docs/images/speed.png]
     .venv/bin/python bench/speed.py --device cpu|mlx|mlx-cpu [--models ...] [--tokens ...] [--markdown docs/devices.md]
-    .venv/bin/python bench/speed.py --from FILE ... [--markdown PAGE] [--plot PICTURE]
+    .venv/bin/python bench/speed.py --from FILE ... [--markdown PAGE ...] [--plot PICTURE]
 
 bf16, int4 weights here, LoRA r=8 on all linear layers, AdamW, batch 1. Each contender is a process that loads once and
 then makes its steps in turn with the others. MEBP_KERNELS and ONEDNN_MAX_CPU_ISA hold both sides to fewer instructions.
@@ -20,7 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from parts.pages import merge_tables, read_between_marks, write_between_marks
+from parts.pages import find_page, merge_tables, read_between_marks, write_between_marks
 from parts.shapes import LENGTHS
 from parts.speed.cell import LEAST_ROUNDS, MEBP, PARTS, Run, measure_cell, say
 from parts.speed.machine import available_cores, describe
@@ -29,7 +29,7 @@ from parts.speed.on_device import describe as describe_device
 from parts.speed.on_device import measure_on_device, missing
 from parts.speed.plot import draw
 from parts.speed.rates import find_bench
-from parts.speed.report import DEVICE_TABLES, TABLES
+from parts.speed.report import DEVICE_TABLES, TABLES, TOGETHER
 
 import mebp
 
@@ -42,13 +42,14 @@ def tables_of(results: dict) -> dict:
     return DEVICE_TABLES if "device" in results else TABLES
 
 
-def publish(results: dict, page: Path | None, plot: Path | None) -> None:
-    """Writes the tables into the page, whose rows stay until measured again, and the picture of all of them."""
+def publish(results: dict, pages: list[Path], plot: Path | None) -> None:
+    """Writes each table into the page that has its marks, where rows stay until measured again; and the picture."""
     steps: list[str] = []
     for name, (make, keys) in tables_of(results).items():
         new = make(results)
-        if page:
-            new = merge_tables(read_between_marks(page, mark(name)), new, keys)
+        if pages:
+            page = find_page(pages, mark(name))
+            new = merge_tables(read_between_marks(page, mark(name)), new, keys, TOGETHER.get(name, 0))
             write_between_marks(page, mark(name), new)
         steps = new if name == "steps" else steps
     if plot:
@@ -101,7 +102,14 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, help="keeps the models for the next run; a temporary one, on a disk")
     parser.add_argument("--json", type=Path, help="the file for every single time")
     parser.add_argument("--from", dest="files", nargs="+", type=Path, help="such files, to make the tables of")
-    parser.add_argument("--markdown", type=Path, help="the page that takes the tables; rows not measured again stay")
+    parser.add_argument(
+        "--markdown",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="PAGE",
+        help="the pages that take the tables, each where its marks stand; rows not measured again stay",
+    )
     parser.add_argument("--plot", type=Path, help="the picture to write, from the table of steps")
     arguments = parser.parse_args()
     if arguments.device and (arguments.parts or arguments.plot):
@@ -120,7 +128,7 @@ def main() -> None:
     arguments = parse()
     try:
         for name in (DEVICE_TABLES if arguments.device else TABLES) if arguments.markdown else ():
-            read_between_marks(arguments.markdown, mark(name))  # a page without a place is found before measuring
+            read_between_marks(find_page(arguments.markdown, mark(name)), mark(name))  # refused before measuring
         if not arguments.files:
             for program in ("peak", "kernel_bench") if "rates" in arguments.parts else ():
                 find_bench(program)

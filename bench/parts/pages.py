@@ -17,14 +17,22 @@ def read_between_marks(page: Path, script: str) -> list[str]:
     return _split(page, script)[1].split("\n")[1:-1]
 
 
-def merge_tables(old: list[str], new: list[str], keys: int) -> list[str]:
+def find_page(pages: list[Path], script: str) -> Path:
+    """The page with `<!-- script -->`; the last one if none has it."""
+    return next((page for page in pages if f"<!-- {script} -->" in page.read_text(encoding="utf-8")), pages[-1])
+
+
+def merge_tables(old: list[str], new: list[str], keys: int, together: int = 0) -> list[str]:
     """`old` with the rows of `new`, each in the place of the row whose first `keys` cells are the same, or at the end.
 
-    Both are Markdown: a header, a rule, rows. Nothing of `old` stays where its header is another one.
+    Both are Markdown: a header, a rule, rows. Nothing of `old` stays where its header is another one. With `together`,
+    no row of `old` stays whose first `together` cells are those of a row of `new`.
     """
     if old[:2] != new[:2]:
         return new
-    rows = {tuple(cells(row)[:keys]): row for row in [*old[2:], *new[2:]]}
+    measured = {tuple(cells(row)[:together]) for row in new[2:]} if together else set()
+    kept = [row for row in old[2:] if tuple(cells(row)[:together]) not in measured]
+    rows = {tuple(cells(row)[:keys]): row for row in [*kept, *new[2:]]}
     return [*new[:2], *rows.values()]
 
 

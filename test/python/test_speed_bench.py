@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from parts.pages import cells, read_between_marks, write_between_marks
 from parts.process_memory import AnonymousPeak, memory_of, parse_status
 from parts.speed.arithmetic import layer_linears, needed_arithmetic
 from parts.speed.cell import (
@@ -27,7 +28,7 @@ from parts.speed.cell import (
     shapes,
     take_turns,
 )
-from parts.speed.claims import Spread, claims
+from parts.speed.claims import Claim, Spread, claims
 from parts.speed.contender import contender
 from parts.speed.machine import parse_cpu, parse_onednn
 from parts.speed.models import Model
@@ -37,7 +38,7 @@ from parts.speed.plot import draw, speeds
 from parts.speed.rates import find_bench, parse_kernel_bench, parse_peaks
 from parts.speed.report import DEVICE_TABLES, TABLES
 from parts.speed.trace import seconds_by_kind
-from speed import mark
+from speed import mark, publish
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -127,8 +128,8 @@ def test_claims_are_ratios_within_a_round():
         "step / the needed arithmetic at torch's best rate": Spread(2.0, 1.5, 2.0),  # the head's rate does not count
         "linear kernels / the faster peak of vectors": Spread(0.5, 0.5, 0.5),  # 40 GFLOP/s together
         "step / MeZO step": Spread(1.0, 0.5, 2.0),
-        "one thread / 2": Spread(1.8, 1.5, 1.9),
-        "that / the same of linear, the largest kernel": Spread(0.9, 0.75, 0.95),
+        "one thread / 2 threads": Spread(1.8, 1.5, 1.9),
+        "speed-up by threads: step / linear, the largest kernel": Spread(0.9, 0.75, 0.95),
         "mebp-run, from its start through one step / step": Spread(1.5, 1.25, 1.5),
     }
 
@@ -165,6 +166,9 @@ def test_tables_have_a_cell_for_each_column():
     assert tables["claims"][2] == (
         "| A CPU, avx512 | a model | 1,024 | PEFT with checkpointing / mebp | >= 2 | 5.00 | 4.00 to 6.00 |"
     )
+    assert tables["summary"][2:] == [
+        "| A CPU, avx512 | a model | 1,024 | 5.00 (>= 2) | 4.00 (>= 2) | 20.00 | 1.00 (<= 1.6) |"
+    ]
     assert tables["steps"][3] == "| A CPU, avx512 | a model | 1,024 | PEFT | 6.000 | 171 | 5.00 | 4.00 to 6.00 | 900 |"
     assert tables["rates"][2:] == [
         "| A CPU, avx512 | a model | 1,024 | up_proj: 8x4 | 150 | 30 | 60 | 38% | 75% |",
@@ -177,6 +181,47 @@ def test_tables_have_a_cell_for_each_column():
     ]
 
 
+def test_the_summary_marks_what_is_missed():
+    slower = {MEBP: answers(3.0, 3.0, 3.0, peak=60_000_000)}
+    [row] = TABLES["summary"][0]({"machine": MACHINE, "cells": [CELL | {"answers": CELL["answers"] | slower}]})[2:]
+    assert row == "| A CPU, avx512 | a model | 1,024 | 2.00 (>= 2) | **1.33** (>= 2) | 20.00 | **3.00** (<= 1.6) |"
+
+
+@pytest.mark.parametrize(
+    ("bound", "median", "is_missed"),
+    [(">= 2", 1.994, True), (">= 2", 1.996, False), ("<= 1.6", 1.604, False), ("<= 1.6", 1.61, True), ("", 0.0, False)],
+)
+def test_an_aim_is_missed_by_the_median_as_tables_have_it(bound, median, is_missed):
+    assert Claim("a claim", bound, Spread(median, 0.0, 9.0)).is_missed == is_missed
+
+
+def test_a_row_of_the_summary_is_of_one_run():
+    kernels_alone = {name: CELL["answers"][name] for name in (MEBP, TRACED, ONE_THREAD)}
+    assert TABLES["summary"][0]({"machine": MACHINE, "cells": [CELL | {"answers": kernels_alone}]})[2:] == []
+
+
+def test_a_kernel_below_half_a_percent_has_no_row():
+    steps = [{"linear": 0.75, "add": 0.0046, "fill": 0.0044}] * 3
+    cell = CELL | {"profiles": {TRACED: steps, ONE_THREAD: steps}}
+    rows = TABLES["kernels"][0]({"machine": MACHINE, "cells": [cell]})[2:]
+    assert [cells(row)[3:5] for row in rows] == [["linear", "75.0%"], ["no kernel", "24.1%"], ["add", "0.5%"]]
+
+
+def test_each_table_goes_into_the_page_that_has_its_marks(tmp_path):
+    results = {"machine": MACHINE, "cells": [CELL]}
+    short, long = tmp_path / "short.md", tmp_path / "long.md"
+    header, rule, *kernels = TABLES["kernels"][0](results)
+    old = [header, rule, kernels[0].replace("linear", "a kernel of old"), kernels[0].replace("a model", "another")]
+    for page, names in ((short, ["machines", "summary"]), (long, [*TABLES][2:])):
+        page.write_text("".join(f"<!-- {mark(name)} -->\n<!-- end -->\n" for name in names))
+    write_between_marks(long, mark("kernels"), old)
+    publish(results, [short, long], None)
+    for page, names in ((short, ["machines", "summary"]), (long, ["claims", "steps", "rates", "peaks"])):
+        for name in names:
+            assert read_between_marks(page, mark(name)) == TABLES[name][0](results)
+    assert read_between_marks(long, mark("kernels")) == [header, rule, old[3], *kernels]
+
+
 def test_the_picture_has_what_the_table_has(tmp_path):
     table = TABLES["steps"][0]({"machine": MACHINE, "cells": [CELL]})
     assert speeds(table)["a model, 1,024 tokens\nA CPU, avx512"][CHECKPOINTING] == 171
@@ -185,9 +230,9 @@ def test_the_picture_has_what_the_table_has(tmp_path):
     assert (tmp_path / "all.png").read_bytes() != (tmp_path / "without.png").read_bytes()
 
 
-def test_the_page_has_a_place_for_each_table():
-    page = (BENCH.parent / "docs" / "speed.md").read_text()
-    assert [name for name in TABLES if f"<!-- {mark(name)} -->" not in page] == []
+def test_the_pages_have_a_place_for_each_table():
+    pages = "".join((BENCH.parent / "docs" / name).read_text() for name in ("speed.md", "speed-tables.md"))
+    assert [pages.count(f"<!-- {mark(name)} -->") for name in TABLES] == [1] * len(TABLES)
 
 
 def test_turns_go_back_and_forth():

@@ -4,10 +4,11 @@
 import statistics
 
 from parts.speed.cell import LINEARS, MATMUL, MEBP, ONE_THREAD, PEAKS, TRACED
-from parts.speed.claims import Spread, claims, peak_bytes, ratios, seconds, vector_peak
+from parts.speed.claims import SUMMARY, Claim, Spread, claims, peak_bytes, ratios, seconds, vector_peak
 from parts.speed.machine import label
 
 Table = list[str]
+LEAST_SHARE = 0.005  # of a step: kernels below it have no row
 
 
 def table(columns: str, texts: int, rows: list[list[str]]) -> Table:
@@ -34,6 +35,16 @@ def peaks_table(results: dict) -> Table:
     name = label(results["machine"])
     rows = [[name, kind, threads, f"{rate / 1e9:,.0f}"] for (kind, threads), rate in highest.items()]
     return table("machine, kernels | registers alone | threads | GFLOP/s", 2, rows)
+
+
+def summary_table(results: dict) -> Table:
+    """Of the cells that have all of SUMMARY, so that a row is of one run."""
+    rows = []
+    for cell in results["cells"]:
+        found = {claim.text: claim for claim in claims(cell, results["machine"])}
+        if all(text in found for text in SUMMARY):
+            rows.append([*key(results, cell), *(against_bound(found[text]) for text in SUMMARY)])
+    return table(f"machine, kernels | model | tokens | {' | '.join(SUMMARY)}", 3, rows)
 
 
 def claims_table(results: dict) -> Table:
@@ -86,6 +97,8 @@ def kernels_table(results: dict) -> Table:
         steps, one = (_with_rest(cell, name) for name in (TRACED, ONE_THREAD))
         shares = {kind: statistics.median(step[kind] / sum(step.values()) for step in steps) for kind in steps[0]}
         for kind, share in sorted(shares.items(), key=lambda item: -item[1]):
+            if round(share, 3) < LEAST_SHARE:
+                break
             scaling = statistics.median(a[kind] / b[kind] for a, b in zip(one, steps, strict=True))
             milliseconds = 1e3 * statistics.median(step[kind] for step in steps)
             rows.append([*key(results, cell), kind, f"{share:.1%}", f"{milliseconds:,.1f}", number(scaling)])
@@ -112,12 +125,14 @@ def devices_table(results: dict) -> Table:
 DEVICE_TABLES = {"devices": (devices_table, 4)}  # as below, of a run with --device
 TABLES = {
     "machines": (machine_table, 1),
+    "summary": (summary_table, 3),
     "peaks": (peaks_table, 3),
     "claims": (claims_table, 4),
     "steps": (steps_table, 4),
     "rates": (rates_table, 4),
     "kernels": (kernels_table, 4),
 }  # with the number of a row's first cells that say what was measured
+TOGETHER = {"kernels": 3}  # rows that share so many cells are replaced together: another build may run other kernels
 
 
 def key(results: dict, cell: dict) -> list[str]:
@@ -126,6 +141,12 @@ def key(results: dict, cell: dict) -> list[str]:
 
 def number(value: float) -> str:
     return f"{value:.2f}"
+
+
+def against_bound(claim: Claim) -> str:
+    """The median with what is wanted, bold where it is missed."""
+    median = number(claim.measured.median)
+    return (f"**{median}**" if claim.is_missed else median) + (f" ({claim.bound})" if claim.bound else "")
 
 
 def spread(measured: Spread) -> str:
