@@ -129,7 +129,7 @@ static void changeOp(fuzz::Fields &model, fuzz::Random &random) {
       "Flatten Gather GatherElements GatherND Gelu Gemm Greater GreaterOrEqual Identity IsNaN LayerNormalization Less "
       "LessOrEqual Log MatMul Max Min Mul Neg Not Or Pow RMSNormalization Range Reciprocal ReduceMax ReduceMean "
       "ReduceSum Relu Reshape RotaryEmbedding ScatterElements SequenceAt Shape Sigmoid Size Slice Softmax Softplus "
-      "Split SplitToSequence Sqrt Squeeze Sub Tanh TopK Transpose Trilu Unsqueeze Where");
+      "Split SplitToSequence Sqrt Squeeze Sub Swish Tanh TopK Transpose Trilu Unsqueeze Where");
   fuzz::Fields &graph = fuzz::fieldOf(model, graphOfModel, bytes).children;
   std::vector<fuzz::Field *> nodes;
   for (fuzz::Field &field : graph)

@@ -12,10 +12,8 @@ from mebp.cli.main import make_parsers
 
 ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = ROOT / "docs" / "cli.md"  # which test/e2e/test_docs.py holds against the commands' own help
-PAGES = sorted(
-    {*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/images/*.md"), *ROOT.glob("examples/*.md")}
-    - {OPTIONS}
-)
+FOLDERS = ("", "docs/", "docs/contributing/", "docs/images/", "examples/")
+PAGES = sorted({page for folder in FOLDERS for page in ROOT.glob(f"{folder}*.md")} - {OPTIONS})
 COMMAND = re.compile(r"(?:\$ )?((?:mebp|mebpc|mebp-run) .+)")
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run trains for: what it makes of its data, what a step does with a session, and what an evaluation measures.
 
-The loop knows an objective by the interface in base.py alone. A new one is a file here, a line in OBJECTIVES or, of an
-encoder, in BY_TASK, its row in format/objectives.h, and with options of its own one in PARTS (objective_options.py).
+The loop knows an objective by the interface in base.py alone. A new one is a file here, a line in OBJECTIVES, a row in
+format/objectives.h and, but for sft, one in PARTS (objective_options.py). That of an encoder has a line in BY_TASK
+instead.
 """
 
 from collections.abc import Mapping
