@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from parts.pages import write_between_marks
+from parts.pages import merge_tables, read_between_marks, write_between_marks
 from parts.public_shapes import SHAPES
 from parts.runs import command, last_step, write_tokens
 
@@ -108,7 +108,7 @@ def main() -> None:
     parser.add_argument("--step", action="store_true", help="make a step instead of plans")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--folder", type=Path, help="where the bundle of a step is kept (a temporary folder)")
-    parser.add_argument("--markdown", type=Path, metavar="PAGE", help="write the table into this page, too")
+    parser.add_argument("--markdown", type=Path, metavar="PAGE", help="the page that takes the table; other rows stay")
     arguments = parser.parse_args()
     if arguments.step:
         with tempfile.TemporaryDirectory() as scratch:
@@ -117,7 +117,10 @@ def main() -> None:
     else:
         table = plans(arguments.shapes, arguments.lengths or [256, 4096])
     if arguments.markdown:
-        write_between_marks(arguments.markdown, STEPS if arguments.step else PLANS, table)
+        mark, keys = (STEPS, 3) if arguments.step else (PLANS, 2)
+        write_between_marks(
+            arguments.markdown, mark, merge_tables(read_between_marks(arguments.markdown, mark), table, keys)
+        )
 
 
 if __name__ == "__main__":

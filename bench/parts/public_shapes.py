@@ -147,4 +147,16 @@ SHAPES = {
         "vocab_size": 256000,
         "tie_word_embeddings": True,
     },
+    "Llama-3-8B": {
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "intermediate_size": 14336,
+        "vocab_size": 128256,
+        "tie_word_embeddings": False,
+        "max_position_embeddings": 8192,
+        "rope_theta": 5e5,
+    },
 }
