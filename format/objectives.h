@@ -26,6 +26,7 @@ inline constexpr ObjectiveTraits objectives[] = {
     {"dpo", "pairs of which one is preferred", "pairs", true, false, false, true},
     {"grpo", "rewards", "prompts", true, true, false, true},
     {"ppo", "rewards, against what a value head expects", "prompts", true, true, true, true},
+    {"orpo", "pairs as dpo, without a reference", "pairs", true, false, false, false},
 };
 
 // Null where there is none.

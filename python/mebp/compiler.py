@@ -78,7 +78,8 @@ def compile(
         ["*norm*", "*.layers.0.*"].
     optimizer: what the printed plan counts, "adamw", "sgd", "lion", "adamw8bit", "galore", "qgalore" or "mezo". A
         bundle that is compiled for "galore" or "qgalore" projects gradients of matrices, and trains with that alone.
-    objective: likewise, "sft", "dpo", "grpo" or "ppo": what a step sums, and the text that it writes, is in the plan.
+    objective: likewise, "sft", "dpo", "grpo", "ppo" or "orpo": what a step sums, and the text that it writes, is in the
+        plan.
     accumulate, clip: likewise, steps over several micro-batches, whose gradients are summed, and clipping, which keeps
         all gradients of a step.
     momentum: of "sgd", which then has a state that is planned; None for none.

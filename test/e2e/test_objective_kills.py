@@ -34,6 +34,7 @@ OPTIONS = {
     "dpo": ["--accumulate", 2],
     "grpo": ["--group", 4, "--max-completion", ROOM, "--num-iterations", 2, "--beta", 0.04, "--accumulate", 2],
     "ppo": ["--value-model", "own", "--max-completion", ROOM, "--num-ppo-epochs", 2, "--accumulate", 4],
+    "orpo": ["--accumulate", 2],
 }
 
 

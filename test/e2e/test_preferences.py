@@ -255,8 +255,8 @@ def test_refusals(bundles, folder, tmp_path):
     def says(*options):
         return refusal("train", bundles[1], "--data", data, *options)
 
-    assert says("--objective", "rlhf") == "mebp: --objective is 'rlhf'; choose sft, dpo, grpo or ppo"
-    assert says("--beta", 1) == "mebp: --beta is an option of --objective dpo and grpo, and this is sft"
+    assert says("--objective", "rlhf") == "mebp: --objective is 'rlhf'; choose sft, dpo, grpo, ppo or orpo"
+    assert says("--beta", 1) == "mebp: --beta is an option of --objective dpo, grpo and orpo, and this is sft"
     assert says("--objective", "dpo", "--beta", -1) == "mebp: beta is -1.0; give a finite number above 0"
     assert says("--objective", "dpo", "--loss-type", "best").startswith(
         "mebp: loss_type is 'best'; choose sigmoid, hin"

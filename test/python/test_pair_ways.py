@@ -4,8 +4,10 @@
 import pytest
 
 from mebp.training.objectives.pair_ways import (
+    CHOSEN,
     DEFERRED,
     INTERLEAVED,
+    REJECTED,
     SCORED_FIRST,
     choose_way,
     gradient_bytes,
@@ -13,13 +15,22 @@ from mebp.training.objectives.pair_ways import (
 )
 
 ALIKE, UNLIKE = [(30, 30), (20, 22)], [(30, 60), (20, 22)]
-GIVEN = {"needs_batch": False, "rows": 1, "lengths": ALIKE, "several": False, "has_room": True, "waiting": 4_900_000}
+GIVEN = {
+    "needs_batch": False,
+    "rows": 1,
+    "lengths": ALIKE,
+    "several": False,
+    "has_room": True,
+    "waiting": 4_900_000,
+    "waits": CHOSEN,
+}
 
 
 @pytest.mark.parametrize(
     ("changes", "name", "room", "reason"),
     [
-        ({}, DEFERRED, 0, "in the 4.9 MB where the step's is summed"),
+        ({}, DEFERRED, 0, "the chosen completion's gradient waits for the pair's coefficient in the 4.9 MB where"),
+        ({"waits": REJECTED}, DEFERRED, 0, "the rejected completion's gradient waits for the pair's coefficient in the"),
         ({"several": True}, DEFERRED, 4_900_000, "in 4.9 MB of its own"),
         ({"several": True, "has_room": False}, SCORED_FIRST, 0, "the budget has no 4.9 MB"),
         ({"rows": 2}, INTERLEAVED, 0, "up to 30 tokens each, 2% padding"),

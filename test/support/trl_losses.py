@@ -78,7 +78,7 @@ class _Model(torch.nn.Module):
         super().__init__()
         self.logits = logits
 
-    def forward(self, **_):
+    def forward(self, *_, **__):
         return SimpleNamespace(logits=self.logits)
 
 
@@ -126,6 +126,46 @@ def dpo_loss(options, logits, reference_logits, ids, completion_mask):
     with default_type(logits.dtype):
         loss = dpo._compute_loss(stub, model, inputs, return_outputs=False)
     return loss, metrics_of(stub)
+
+
+class _Letters:
+    """A tokenizer of texts in which each id is a letter."""
+
+    bos_token_id = None
+
+    def __init__(self, end):
+        self.eos_token_id = end
+
+    def __call__(self, text, add_special_tokens):
+        ids = list(map(ord, text))
+        return {"input_ids": ids, "attention_mask": [1] * len(ids)}
+
+
+def orpo_loss(options, pairs, logits):
+    """Loss and metrics of a batch by ORPOTrainer.get_batch_loss_metrics, of what its tokenize_row and its collator make
+    of the pairs.
+
+    pairs: (prompt, chosen, rejected), lists of ids, each answer with the token that ends it.
+    logits: [2 pairs, length, vocabulary] of the batch [chosen..., rejected...], as long as the longest.
+    """
+    orpo = trainer("trl.experimental.orpo.orpo_trainer", "ORPOTrainer")
+    collator = trainer("trl.experimental.utils", "DPODataCollatorWithPadding")
+    stub = SimpleNamespace(
+        **vars(options),
+        accelerator=_Accelerator(),
+        aux_loss_enabled=False,
+        is_encoder_decoder=False,
+        max_length=1 << 20,
+        padding_value=0,
+        processing_class=_Letters(pairs[0][1][-1]),
+        concatenated_inputs=orpo.concatenated_inputs,
+        get_batch_logps=orpo.get_batch_logps,
+    )
+    for name in ("build_tokenized_answer", "concatenated_forward", "odds_ratio_loss"):
+        setattr(stub, name, types.MethodType(getattr(orpo, name), stub))
+    texts = [["".join(map(chr, ids)) for ids in pair] for pair in pairs]
+    rows = [orpo.tokenize_row(stub, dict(zip(("prompt", "chosen", "rejected"), each, strict=True))) for each in texts]
+    return orpo.get_batch_loss_metrics(stub, _Model(logits), collator(pad_token_id=0)(rows))
 
 
 def grpo_loss(

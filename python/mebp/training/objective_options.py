@@ -11,6 +11,7 @@ from mebp.errors import Error
 from mebp.objective_traits import objectives
 from mebp.objectives.advantages import AdvantageOptions
 from mebp.objectives.groups import GRPOOptions
+from mebp.objectives.orpo import ORPOOptions
 from mebp.objectives.pairs import DPOOptions
 from mebp.objectives.ppo import PPOOptions
 from mebp.rollouts import EpisodeOptions, RolloutOptions
@@ -21,13 +22,14 @@ PARTS: Mapping[str, tuple[type, ...]] = {
     "dpo": (DPOOptions,),
     "grpo": (GRPOOptions, AdvantageOptions, RolloutOptions),
     "ppo": (PPOOptions, EpisodeOptions),
+    "orpo": (ORPOOptions,),
 }
 
 # What the command line calls the value, and what it is.
 _HELPS = {
     "loss_type": ("NAME", "loss, by TRL's name, or several with commas; the pages preferences and rewards list them"),
     "loss_weights": ("X,...", "weights of several losses (default: 1 each)"),
-    "beta": ("X", "how much the reference counts"),
+    "beta": ("X", "how much the reference counts, or of orpo the ratio of the odds"),
     "label_smoothing": ("X", "share of pairs that are taken for wrongly labelled"),
     "f_divergence_type": ("NAME", "divergence from the reference"),
     "f_alpha_divergence_coef": ("X", "alpha of the alpha divergence"),

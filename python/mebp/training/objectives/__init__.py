@@ -19,6 +19,7 @@ from mebp.training.objectives.classification import Classification, TokenClassif
 from mebp.training.objectives.episodes import Episodes
 from mebp.training.objectives.groups import Groups
 from mebp.training.objectives.masked import Masked
+from mebp.training.objectives.odds_ratios import OddsRatios
 from mebp.training.objectives.preferences import Preferences
 from mebp.training.objectives.rows import OfRows
 from mebp.training.objectives.supervised import Supervised
@@ -31,6 +32,7 @@ OBJECTIVES: Mapping[str, type[Objective]] = {
     "dpo": Preferences,
     "grpo": Groups,
     "ppo": Episodes,
+    "orpo": OddsRatios,
 }
 BY_TASK: Mapping[str, type[OfRows]] = {  # of encoders
     CLASSIFY: Classification,

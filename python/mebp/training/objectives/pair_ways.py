@@ -5,6 +5,8 @@ What a completion's gradient is multiplied by depends on both completions of the
 it may come later:
   deferred     the chosen one runs forward and backward without its factor, the rejected one forward; then both are
                known. With one pair a step the gradient waits where the step's is summed, else it has room of its own.
+               Where the chosen one's gradient lacks more than a factor, as ORPO's does, it is the rejected one's that
+               waits.
   interleaved  both in one batch of two, where the bundle has room for that: no gradient waits, and two sequences are in
                memory. Short ones are faster so, by 18 % of 32 tokens and 3 % of 128, as long as little is padding.
   scored first the chosen one runs forward once more: where a budget has no room for a gradient that waits. For losses
@@ -15,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 DEFERRED, INTERLEAVED, SCORED_FIRST = "deferred", "interleaved", "scored first"
+CHOSEN, REJECTED = "chosen", "rejected"
 MOST_PADDING = 0.1  # of the tokens, beyond which two sequences one after the other are faster
 SHORT = 64  # tokens, up to which a batch of two is worth its memory
 _ALIGNMENT = 64  # bytes, of what has a place in a session's memory
@@ -43,10 +46,18 @@ def padding_share(lengths: Sequence[tuple[int, int]]) -> float:
 
 
 def choose_way(
-    *, needs_batch: bool, rows: int, lengths: Sequence[tuple[int, int]], several: bool, has_room: bool, waiting: int
+    *,
+    needs_batch: bool,
+    rows: int,
+    lengths: Sequence[tuple[int, int]],
+    several: bool,
+    has_room: bool,
+    waiting: int,
+    waits: str,
 ) -> PairWay:
     """needs_batch: the loss needs all pairs of a step. rows: of the bundle's batch. lengths: of each pair's sequences.
     several: a step has more than one pair. has_room: for a gradient beside the step's sum, of `waiting` bytes.
+    waits: whose it may be, CHOSEN or REJECTED.
     """
     megabytes, padding = f"{waiting / 1e6:.1f} MB", padding_share(lengths)
     if needs_batch:
@@ -56,7 +67,7 @@ def choose_way(
         return PairWay(
             INTERLEAVED, f"both completions side by side, up to {longest} tokens each, {padding:.0%} padding"
         )
-    what = "the chosen completion's gradient waits for the pair's coefficient"
+    what = f"the {waits} completion's gradient waits for the pair's coefficient"
     if not several:
         return PairWay(DEFERRED, f"{what} in the {megabytes} where the step's is summed")
     if has_room:

@@ -20,6 +20,7 @@ from mebp.training.objective_options import parts_of
 from mebp.training.objectives.base import ANY_LENGTH, Measured, Objective, Step, vocabulary_of
 from mebp.training.objectives.continuation import Continuation
 from mebp.training.objectives.pair_ways import (
+    CHOSEN,
     DEFERRED,
     INTERLEAVED,
     SCORED_FIRST,
@@ -39,8 +40,18 @@ _METRICS = (
 
 
 @dataclass
-class _OfPair(Continuation):
+class OfPair(Continuation):
     other_length: int  # of the pair's other completion
+    whole: bool = False  # whether the prompt's tokens count, too
+
+    @property
+    def scored(self) -> np.ndarray:
+        return np.ones(self.ids.shape, dtype=bool) if self.whole else super().scored
+
+    @property
+    def counted(self) -> int:
+        """Tokens that count; nothing predicts the first of a sequence."""
+        return self.ids.size - 1 if self.whole else self.length
 
     def padded(self, tokens: int) -> tuple[np.ndarray, np.ndarray]:
         """ids and mask [1, tokens]; what comes behind is not scored."""
@@ -48,13 +59,7 @@ class _OfPair(Continuation):
         return np.pad(self.ids, room), np.pad(self.scored, room)
 
 
-def _completions(pair: Preference) -> tuple[_OfPair, _OfPair]:
-    """The chosen one, and the rejected one."""
-    chosen, rejected = pair.chosen, pair.rejected
-    return _OfPair(pair.prompt, chosen, len(rejected)), _OfPair(pair.prompt, rejected, len(chosen))
-
-
-_Added = tuple[PairResult, tuple[Scored, Scored]]
+Added = tuple[PairResult, tuple[Scored, Scored]]  # a pair's share of the loss, and both completions as they were scored
 
 
 class _Data:
@@ -74,11 +79,16 @@ class _Data:
 class Preferences(Objective):
     metrics = _METRICS
     pairs_up_to = SHORT
+    # Whose gradient may wait for the pair's coefficient: one that lacks nothing but that number.
+    waits = CHOSEN
+
+    @classmethod
+    def formula_of(cls, options: TrainingOptions) -> DPO:
+        return DPO(parts_of(options.objective, options.objective_options)[DPOOptions])
 
     @classmethod
     def check_options(cls, options: TrainingOptions) -> None:
-        loss = DPO(parts_of(options.objective, options.objective_options)[DPOOptions])
-        if options.reference is not None and not loss.needs_reference:
+        if options.reference is not None and not cls.formula_of(options).needs_reference:
             raise Error("--reference is compared with by other losses than sft; choose one, or leave it out")
 
     @classmethod
@@ -89,7 +99,7 @@ class Preferences(Objective):
 
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
         super().__init__(options)
-        self._dpo = DPO(parts_of(options.objective, options.objective_options)[DPOOptions])
+        self._formula = self.formula_of(options)
         named = {"train": options.data, "eval": options.eval, "test": options.test}
         vocabulary = vocabulary_of(options.bundle)
         self._data = {name: _Data(path, tokenizer, length, vocabulary) for name, path in named.items() if path}
@@ -111,7 +121,7 @@ class Preferences(Objective):
     def begin(self, session: Session) -> Iterator[str]:
         yield from self.notes
         yield str(self._way)
-        if not self._dpo.needs_reference:
+        if not self._formula.needs_reference:
             return
         self._reference = Reference(self.options)
         if self._reference.note:
@@ -126,12 +136,13 @@ class Preferences(Objective):
     def _choose_way(self, has_room: bool) -> PairWay:
         rows = self._description["model"]["batch"]
         return choose_way(
-            needs_batch=self._dpo.needs_batch,
+            needs_batch=self._formula.needs_batch,
             rows=rows,
             lengths=self._data["train"].lengths,
             several=self._pairs_per_step(rows) > 1,
             has_room=has_room,
             waiting=gradient_bytes(self._description),
+            waits=self.waits,
         )
 
     def summary(self, session: Session) -> str:
@@ -153,15 +164,39 @@ class Preferences(Objective):
         pairs = [data.pairs[row] for row in rows]
         outcomes = self._add(session, pairs, references)
         result = session.apply()
-        tokens = sum(len(pair.chosen) + len(pair.rejected) for pair in pairs)
+        tokens = sum(each.counted for pair in pairs for each in self.completions(pair))
         loss = sum(outcome.loss for outcome, _ in outcomes)
-        metrics = _mean([self._dpo.metrics(*scored) for _, scored in outcomes])
-        seen = tokens + 2 * sum(len(pair.prompt) for pair in pairs)
-        return Step(result.of(loss, tokens, time.perf_counter() - begun), seen, metrics)
+        seen = sum(sum(pair.lengths) for pair in pairs)
+        return Step(result.of(loss, tokens, time.perf_counter() - begun), seen, self.metrics_of(outcomes))
 
-    def _add(self, session: Session, pairs: list[Preference], references: list[np.ndarray]) -> list[_Added]:
-        """Adds the gradient of each pair; its share of the loss, and both completions as they were scored."""
-        if self._dpo.needs_batch:
+    def completions(self, pair: Preference) -> tuple[OfPair, OfPair]:
+        """The chosen one, and the rejected one."""
+        chosen, rejected = pair.chosen, pair.rejected
+        return OfPair(pair.prompt, chosen, len(rejected)), OfPair(pair.prompt, rejected, len(chosen))
+
+    def score(self, completion: OfPair, logprobs: np.ndarray, reference: float) -> Scored:
+        """logprobs: float32 [1, tokens of both - 1], the policy's."""
+        return self._formula.score(completion.of(logprobs), completion.other_length, reference)
+
+    def weights(self, completion: OfPair) -> np.ndarray:
+        """float64 [its length]: what the pair's number is multiplied by."""
+        return self._formula.token_weights(completion.length, completion.other_length)
+
+    def coefficients(self, completion: OfPair, number: float, tokens: int) -> np.ndarray:
+        """dL/dlogp, [1, tokens of both - 1]. tokens: that count in all chosen completions of the step."""
+        return completion.spread(number * self.weights(completion))
+
+    def metrics_of(self, outcomes: list[Added]) -> dict[str, float]:
+        """Of all pairs of a step, or of an evaluation."""
+        each = [self._formula.metrics(*scored) for _, scored in outcomes]
+        return {name: float(np.mean([metrics[name] for metrics in each])) for name in each[0]}
+
+    def _chosen_tokens(self, pairs: list[Preference]) -> int:
+        return sum(self.completions(pair)[0].counted for pair in pairs)
+
+    def _add(self, session: Session, pairs: list[Preference], references: list[np.ndarray]) -> list[Added]:
+        """Adds the gradient of each pair."""
+        if self._formula.needs_batch:
             return self._add_batch(session, pairs, references)
         ways = {
             DEFERRED: self._add_deferred,
@@ -169,98 +204,94 @@ class Preferences(Objective):
             SCORED_FIRST: self._add_scored_first,
         }
         add = ways[self._way.name]
-        tokens = sum(len(pair.chosen) for pair in pairs)
+        tokens = self._chosen_tokens(pairs)
         return [
             add(session, pair, reference, len(pairs), tokens) for pair, reference in zip(pairs, references, strict=True)
         ]
 
     def _add_deferred(
         self, session: Session, pair: Preference, reference: np.ndarray, pairs: int, tokens: int
-    ) -> _Added:
-        won, lost = _completions(pair)
-        first = session.sequence(won.ids, won.scored)
-        chosen = self._score(won, first.logprobs, reference[0])
-        first.backward(won.spread(self._weights(won)), pending=True)
-        second = session.sequence(lost.ids, lost.scored)
-        rejected = self._score(lost, second.logprobs, reference[1])
-        result = self._dpo.pair(chosen, rejected, pairs, tokens)
-        session.settle(result.chosen)
-        second.backward(lost.spread(result.rejected * self._weights(lost)))
-        return result, (chosen, rejected)
+    ) -> Added:
+        both = self.completions(pair)
+        early, late = (0, 1) if self.waits == CHOSEN else (1, 0)
+        first = session.sequence(both[early].ids, both[early].scored)
+        scored = {early: self.score(both[early], first.logprobs, reference[early])}
+        first.backward(both[early].spread(self.weights(both[early])), pending=True)
+        second = session.sequence(both[late].ids, both[late].scored)
+        scored[late] = self.score(both[late], second.logprobs, reference[late])
+        result = self._formula.pair(scored[0], scored[1], pairs, tokens)
+        numbers = result.chosen, result.rejected
+        session.settle(numbers[early])
+        second.backward(self.coefficients(both[late], numbers[late], tokens))
+        return result, (scored[0], scored[1])
 
     def _add_interleaved(
         self, session: Session, pair: Preference, reference: np.ndarray, pairs: int, tokens: int
-    ) -> _Added:
-        both = _completions(pair)
+    ) -> Added:
+        both = self.completions(pair)
         longest = max(each.ids.shape[1] for each in both)
         sequence = session.sequence(
             *(np.concatenate(rows) for rows in zip(*(each.padded(longest) for each in both), strict=True))
         )
         rows = [sequence.logprobs[row, : each.ids.shape[1] - 1] for row, each in enumerate(both)]
         chosen, rejected = (
-            self._score(each, row[None], of) for each, row, of in zip(both, rows, reference, strict=True)
+            self.score(each, row[None], of) for each, row, of in zip(both, rows, reference, strict=True)
         )
-        result = self._dpo.pair(chosen, rejected, pairs, tokens)
+        result = self._formula.pair(chosen, rejected, pairs, tokens)
         coefficients = np.zeros_like(sequence.logprobs)
-        for row, (each, factor) in enumerate(zip(both, (result.chosen, result.rejected), strict=True)):
-            coefficients[row, : each.ids.shape[1] - 1] = each.spread(factor * self._weights(each))
+        for row, (each, number) in enumerate(zip(both, (result.chosen, result.rejected), strict=True)):
+            coefficients[row, : each.ids.shape[1] - 1] = self.coefficients(each, number, tokens)
         sequence.backward(coefficients)
         return result, (chosen, rejected)
 
     def _add_scored_first(
         self, session: Session, pair: Preference, reference: np.ndarray, pairs: int, tokens: int
-    ) -> _Added:
-        won, lost = _completions(pair)
-        chosen = self._score(won, session.logprobs(won.ids, won.scored), reference[0])
+    ) -> Added:
+        won, lost = self.completions(pair)
+        chosen = self.score(won, session.logprobs(won.ids, won.scored), reference[0])
         second = session.sequence(lost.ids, lost.scored)
-        rejected = self._score(lost, second.logprobs, reference[1])
-        result = self._dpo.pair(chosen, rejected, pairs, tokens)
-        second.backward(lost.spread(result.rejected * self._weights(lost)))
+        rejected = self.score(lost, second.logprobs, reference[1])
+        result = self._formula.pair(chosen, rejected, pairs, tokens)
+        second.backward(self.coefficients(lost, result.rejected, tokens))
         first = session.sequence(won.ids, won.scored)
-        first.backward(won.spread(result.chosen * self._weights(won)))
+        first.backward(self.coefficients(won, result.chosen, tokens))
         return result, (chosen, rejected)
 
-    def _add_batch(self, session: Session, pairs: list[Preference], references: list[np.ndarray]) -> list[_Added]:
+    def _add_batch(self, session: Session, pairs: list[Preference], references: list[np.ndarray]) -> list[Added]:
         scored = [self._scored(session, pair, reference) for pair, reference in zip(pairs, references, strict=True)]
-        results = self._results(scored)
+        results, tokens = self._results(pairs, scored), self._chosen_tokens(pairs)
         for pair, result in zip(pairs, results, strict=True):
-            for each, factor in zip(_completions(pair), (result.chosen, result.rejected), strict=True):
+            for each, number in zip(self.completions(pair), (result.chosen, result.rejected), strict=True):
                 sequence = session.sequence(each.ids, each.scored)
-                sequence.backward(each.spread(factor * self._weights(each)))
+                sequence.backward(self.coefficients(each, number, tokens))
         return list(zip(results, scored, strict=True))
 
-    def _weights(self, completion: _OfPair) -> np.ndarray:
-        return self._dpo.token_weights(completion.length, completion.other_length)
-
-    def _score(self, completion: _OfPair, logprobs: np.ndarray, reference: float) -> Scored:
-        return self._dpo.score(completion.of(logprobs), completion.other_length, reference)
-
-    def _results(self, scored: list[tuple[Scored, Scored]]) -> list[PairResult]:
-        if self._dpo.needs_batch:
-            return self._dpo.batch(scored)
-        tokens = sum(chosen.length for chosen, _ in scored)
-        return [self._dpo.pair(chosen, rejected, len(scored), tokens) for chosen, rejected in scored]
+    def _results(self, pairs: list[Preference], scored: list[tuple[Scored, Scored]]) -> list[PairResult]:
+        if self._formula.needs_batch:
+            return self._formula.batch(scored)
+        tokens = self._chosen_tokens(pairs)
+        return [self._formula.pair(chosen, rejected, len(scored), tokens) for chosen, rejected in scored]
 
     def _scored(self, session: Session, pair: Preference, reference: np.ndarray) -> tuple[Scored, Scored]:
         """By the policy, without a backward."""
         chosen, rejected = (
-            self._score(each, session.logprobs(each.ids, each.scored), compared)
-            for each, compared in zip(_completions(pair), reference, strict=True)
+            self.score(each, session.logprobs(each.ids, each.scored), compared)
+            for each, compared in zip(self.completions(pair), reference, strict=True)
         )
         return chosen, rejected
 
     def _references(self, session: Session, data: _Data, row: int) -> np.ndarray:
         """float64 [2], the reference's log-probabilities of the pair's completions."""
 
-        def total(number: int, each: _OfPair) -> float:
+        def total(number: int, each: OfPair) -> float:
             def compute() -> np.ndarray:
                 return each.of(self._reference.logprobs(session, each.ids, each.scored))
 
-            return self._dpo.total(data.references.get(number, compute), each.other_length)
+            return self._formula.total(data.references.get(number, compute), each.other_length)
 
         if data.references is None:
             return np.zeros(2)
-        return np.array([total(2 * row + side, each) for side, each in enumerate(_completions(data.pairs[row]))])
+        return np.array([total(2 * row + side, each) for side, each in enumerate(self.completions(data.pairs[row]))])
 
     def measure(self, session: Session, which: str, stop: Callable[[], bool]) -> Measured | None:
         data, scored = self._data[which], []
@@ -268,9 +299,5 @@ class Preferences(Objective):
             if stop():
                 return None
             scored.append(self._scored(session, pair, self._references(session, data, row)))
-        loss = sum(result.loss for result in self._results(scored))
-        return Measured(loss, _mean([self._dpo.metrics(*each) for each in scored]))
-
-
-def _mean(metrics: list[dict[str, float]]) -> dict[str, float]:
-    return {name: float(np.mean([each[name] for each in metrics])) for name in metrics[0]}
+        outcomes = list(zip(self._results(data.pairs, scored), scored, strict=True))
+        return Measured(sum(result.loss for result, _ in outcomes), self.metrics_of(outcomes))
