@@ -26,7 +26,9 @@ Status Trace::open(const std::string &path) {
   file = std::fopen(path.c_str(), "we");
   if (!file)
     return systemFailure(path, "open for writing", errno);
-  std::setvbuf(file, buffer, _IOFBF, sizeof(buffer));
+  constexpr size_t bytes = 1 << 16;
+  buffer.reset(new char[bytes]);
+  std::setvbuf(file, buffer.get(), _IOFBF, bytes);
   std::fputs("[", file);
   start = now();
   return Status();

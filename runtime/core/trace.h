@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <string>
 
 #include "runtime/core/status.h"
@@ -34,7 +35,7 @@ private:
   std::FILE *file = nullptr;
   Time start;
   bool first = true;
-  char buffer[1 << 16]; // of the file: nothing is allocated in a step
+  std::unique_ptr<char[]> buffer; // of the open file: nothing is allocated in a step
 };
 
 } // namespace mebp

@@ -87,6 +87,7 @@ BoundProgram bind(const BoundMemory &memory, uint32_t block, const KnownProgram 
   bound.name = std::string(use.name) + " of " + owning.name();
   const format::Program &program = content.programs(bound.program);
   Binder binder(memory, block, use);
+  bound.bindings.reserve(program.inputs().size() + program.outputs().size());
   for (const Port &port : program.inputs())
     bound.bindings.push_back(binder.input(port));
   for (const Port &port : program.outputs())

@@ -21,6 +21,9 @@ public:
     prepareValues();
     if (Status status = addSteps(program.steps()); !status.ok())
       return status;
+    out.calls.shrink_to_fit();
+    out.instructions.shrink_to_fit();
+    out.windows.shrink_to_fit();
     // Only now do the calls stay where they are.
     for (PreparedCall &prepared : out.calls) {
       prepared.call.operands = prepared.tensors.data();
