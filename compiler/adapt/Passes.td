@@ -40,7 +40,23 @@ def AddLora : Pass<"mebp-add-lora", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"adapted", "adapted", "linear layers with an adapter">];
 }
 
-def AddPrivateLora : Pass<"mebp-add-private-lora", "::mlir::ModuleOp"> {
+/// Adds a remote adapter (RemoteAdapters.h). `own`: what not every one takes.
+class RemoteAdapterPass<string argument, list<Option> own = []> : Pass<argument, "::mlir::ModuleOp"> {
+  let options = !listconcat([
+    Option<"rankDown", "rank-down", "int64_t", "::mebp::Adapters().rankDown", "columns of u">,
+    Option<"shareA", "share-a", "bool", "false", "one A for layers that read one value">,
+    Option<"firstLayer", "first-layer", "int64_t", "0", "of the layers to adapt">,
+    Option<"lastLayer", "last-layer", "int64_t", "-1", "of these; -1: the model's last">,
+    Option<"seed", "seed", "uint64_t", "0", "of A and B">,
+    ListOption<"targets", "targets", "std::string", "names of linear layers as PEFT takes them">
+  ], own);
+  let dependentDialects = ["::mebp::train::TrainDialect"];
+  let statistics = [Statistic<"adapted", "adapted", "linear layers with an adapter">];
+}
+
+def AddPrivateLora : RemoteAdapterPass<"mebp-add-private-lora", [
+    Option<"rankUp", "rank-up", "int64_t", "::mebp::Adapters().rankUp", "columns of v">
+  ]> {
   let summary = "Add adapters whose trained factor may be in another place than the layer";
   let description = [{
     ```mlir
@@ -52,17 +68,6 @@ def AddPrivateLora : Pass<"mebp-add-private-lora", "::mlir::ModuleOp"> {
                %y = nn.linear(%x, %w addend %t)
     ```
   }];
-  let options = [
-    Option<"rankDown", "rank-down", "int64_t", "::mebp::Adapters().rankDown", "columns of u">,
-    Option<"rankUp", "rank-up", "int64_t", "::mebp::Adapters().rankUp", "columns of v">,
-    Option<"shareA", "share-a", "bool", "false", "one A for layers that read one value">,
-    Option<"firstLayer", "first-layer", "int64_t", "0", "of the layers to adapt">,
-    Option<"lastLayer", "last-layer", "int64_t", "-1", "of these; -1: the model's last">,
-    Option<"seed", "seed", "uint64_t", "0", "of A and B">,
-    ListOption<"targets", "targets", "std::string", "names of linear layers as PEFT takes them">
-  ];
-  let dependentDialects = ["::mebp::train::TrainDialect"];
-  let statistics = [Statistic<"adapted", "adapted", "linear layers with an adapter">];
 }
 
 def AddStarts : Pass<"mebp-add-starts", "::mlir::ModuleOp"> {
