@@ -22,8 +22,10 @@ constexpr std::string_view weightSuffix = ".weight", peftPrefix = "base_model.mo
 
 // LoRA adds alpha / r B A to a weight. Other adapters have something between an A and a B that are not trained, such as
 // PrivateLoRA's B M A.
-enum class Factor { A, B, M };
+// The letters of a factor's key.
+enum class Factor { A, B, M, Count };
 inline constexpr std::string_view factorSuffixes[] = {".lora_A.weight", ".lora_B.weight", ".lora_M.weight"};
+static_assert(std::size(factorSuffixes) == static_cast<size_t>(Factor::Count), "a factor has no suffix");
 constexpr std::string_view factorSuffix(Factor factor) { return factorSuffixes[static_cast<size_t>(factor)]; }
 
 inline std::string weightOf(std::string_view layer) { return std::string(layer).append(weightSuffix); }

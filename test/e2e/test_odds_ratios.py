@@ -1,92 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
 """ORPO: the same gradient in every way of running pairs, exact by TRL's own code, and resumed bitwise."""
 
-import json
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 
-import mebp
 from mebp.data.dataset import rows_of_step
 from mebp.data.preferences import load_preferences
 from mebp.objectives.orpo import ORPOOptions
 from mebp.tokenizer import Tokenizer
 from mebp.training.log import Record, read_log
-from mebp.training.objectives import make_objective
-from mebp.training.objectives.pair_ways import DEFERRED, INTERLEAVED, SCORED_FIRST
-from mebp.training.options import TrainingOptions
 from mebp.verification.comparison import relative_error
-from mebp.verification.inputs import randomise_adapter
 from support import models, trl_losses
 from support.commands import mebp as command
 from support.commands import refusal
-from support.pipeline import make_bundle, reference_for
-from support.textmodel import make_tokenizer
-
-LENGTH, BETA = 48, 0.5
-PAIRS = [
-    {"prompt": "When is the lamp lit?", "chosen": " Before sunset.", "rejected": " At noon, or never at all."},
-    {"prompt": "Who trims it?", "chosen": " The keeper, each morning.", "rejected": " Nobody."},
-    {"prompt": "Is the wick new?", "chosen": " Yes.", "rejected": " No, it is not."},
-    {"prompt": "And the oil?", "chosen": " It is colza oil.", "rejected": " Water."},
-]
+from support.pairs import BETA, LENGTH, check_ways_agree, make_bundles, make_source, prepare
+from support.pipeline import reference_for
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("odds-ratios")
-    models.save(models.build("llama", num_hidden_layers=2), folder / "source")
-    make_tokenizer(folder / "source")
-    (folder / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in PAIRS))
-    return folder
+    return make_source(tmp_path_factory.mktemp("odds-ratios"))
 
 
 @pytest.fixture(scope="module")
 def bundles(folder):
-    """By the batch that they were compiled for."""
-    made = {}
-    for batch in (1, 2):
-        (folder / str(batch)).mkdir()
-        made[batch] = make_bundle(folder / "source", folder / str(batch), seq_len=LENGTH, batch=batch)
-    return made
+    return make_bundles(folder)
 
 
-def prepared(bundle, folder, monkeypatch, accumulate=2, lr=0.5):
-    """An objective, its session with a random adapter, and what the next steps leave before they are applied."""
-    asked = TrainingOptions(bundle, folder / "pairs.jsonl", objective="orpo", accumulate=accumulate,
-                            objective_options={"beta": BETA})  # fmt: skip
-    objective = make_objective(asked, Tokenizer(bundle), LENGTH)
-    session = mebp.Session(bundle, optimizer="sgd", lr=lr, **objective.session_options())
-    randomise_adapter(session, seed=1)
-    list(objective.begin(session))
-    gradients = []
-    apply = session.apply
-
-    def watched():
-        gradients.append(session.gradients())
-        return apply()
-
-    monkeypatch.setattr(session, "apply", watched)
-    return objective, session, gradients
+def prepared(bundle, folder, monkeypatch, accumulate=2, **given):
+    return prepare("orpo", bundle, folder, monkeypatch, accumulate, **given)
 
 
 def test_ways_agree(bundles, folder, monkeypatch):
     """Two pairs a step: their sum, whichever gradient waits."""
-    found = {}
-    for way, batch in ((DEFERRED, 1), (INTERLEAVED, 2), (SCORED_FIRST, 1)):
-        objective, session, gradients = prepared(bundles[batch], folder, monkeypatch)
-        objective._way = replace(objective._way, name=way)
-        steps = [objective.step(session, number) for number in range(3)]
-        found[way] = gradients, [step.result.loss for step in steps], [dict(step.metrics) for step in steps]
-    for way in (INTERLEAVED, SCORED_FIRST):
-        for mine, theirs in zip(found[way][0], found[DEFERRED][0], strict=True):
-            # Either is within 2e-5 of the truth.
-            assert max(relative_error(mine[key], theirs[key]) for key in mine) <= 4e-5, way
-        assert found[way][1] == pytest.approx(found[DEFERRED][1], rel=1e-5)
-        for mine, theirs in zip(found[way][2], found[DEFERRED][2], strict=True):
-            assert mine == pytest.approx(theirs, rel=1e-4, abs=1e-5)
+    check_ways_agree(lambda batch: prepared(bundles[batch], folder, monkeypatch, accumulate=2))
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
@@ -162,7 +110,7 @@ def test_refusals(bundles, folder):
 
     assert says("--beta", 0) == "mebp: beta is 0.0; give a finite number above 0"
     assert says("--reference", "base") == (
-        "mebp: --reference is what some objectives compare with; give --objective dpo, grpo or ppo, too"
+        "mebp: --reference is what some objectives compare with; give --objective dpo, grpo or ppo, or leave it out"
     )
     assert says("--loss-type", "sigmoid") == (
         "mebp: --loss-type is an option of --objective dpo and grpo, and this is orpo"

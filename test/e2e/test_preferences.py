@@ -3,7 +3,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,84 +17,35 @@ from mebp.objectives.pairs import DPOOptions
 from mebp.tokenizer import Tokenizer
 from mebp.training.log import Record, read_log
 from mebp.training.objectives import make_objective
-from mebp.training.objectives.pair_ways import DEFERRED, INTERLEAVED, SCORED_FIRST, gradient_bytes
+from mebp.training.objectives.pair_ways import gradient_bytes
 from mebp.training.options import TrainingOptions
 from mebp.verification.comparison import relative_error
 from mebp.verification.inputs import randomise_adapter
 from support import models, trl_losses
 from support.commands import mebp as command
 from support.commands import refusal
+from support.pairs import BETA, LENGTH, PAIRS, check_ways_agree, make_bundles, make_source, prepare
 from support.peaks import other_peaks
 from support.pipeline import make_bundle, reference_for
-from support.textmodel import make_tokenizer
-
-LENGTH, BETA = 48, 0.5
-PAIRS = [
-    {"prompt": "When is the lamp lit?", "chosen": " Before sunset.", "rejected": " At noon, or never at all."},
-    {"prompt": "Who trims it?", "chosen": " The keeper, each morning.", "rejected": " Nobody."},
-    {"prompt": "Is the wick new?", "chosen": " Yes.", "rejected": " No, it is not."},
-    {"prompt": "And the oil?", "chosen": " It is colza oil.", "rejected": " Water."},
-]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("preferences")
-    models.save(models.build("llama", num_hidden_layers=2), folder / "source")
-    make_tokenizer(folder / "source")
-    (folder / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in PAIRS))
-    return folder
+    return make_source(tmp_path_factory.mktemp("preferences"))
 
 
 @pytest.fixture(scope="module")
 def bundles(folder):
-    """By the batch that they were compiled for."""
-    made = {}
-    for batch in (1, 2):
-        (folder / str(batch)).mkdir()
-        made[batch] = make_bundle(folder / "source", folder / str(batch), seq_len=LENGTH, batch=batch)
-    return made
+    return make_bundles(folder)
 
 
-def prepared(bundle: Path, folder: Path, monkeypatch, accumulate: int = 1, lr: float = 0.5, **options: object):
-    """An objective, its session with a random adapter, and what the next steps leave before they are applied."""
-    monkeypatch.setenv("MEBP_CACHE", str(folder / "cache"))
-    asked = TrainingOptions(bundle, folder / "pairs.jsonl", objective="dpo", accumulate=accumulate,
-                            objective_options={"beta": BETA, **options})  # fmt: skip
-    objective = make_objective(asked, Tokenizer(bundle), LENGTH)
-    session = mebp.Session(bundle, optimizer="sgd", lr=lr, **objective.session_options())
-    randomise_adapter(session, seed=1)
-    list(objective.begin(session))
-    gradients = []
-    apply = session.apply
-
-    def watched():
-        gradients.append(session.gradients())
-        return apply()
-
-    monkeypatch.setattr(session, "apply", watched)
-    return objective, session, gradients
+def prepared(bundle, folder, monkeypatch, accumulate=1, **given):
+    return prepare("dpo", bundle, folder, monkeypatch, accumulate, **given)
 
 
 def test_ways_agree(bundles, folder, monkeypatch):
-    """Two pairs a step: their sum, however the coefficient comes."""
-    found = {}
-    for way, batch, changes in (
-        (DEFERRED, 1, {"accumulate": 2}),
-        (INTERLEAVED, 2, {"accumulate": 2}),
-        (SCORED_FIRST, 1, {"accumulate": 2}),
-    ):
-        objective, session, gradients = prepared(bundles[batch], folder, monkeypatch, **changes)
-        objective._way = replace(objective._way, name=way)
-        steps = [objective.step(session, number) for number in range(3)]
-        found[way] = gradients, [step.result.loss for step in steps], [dict(step.metrics) for step in steps]
-    for way in (INTERLEAVED, SCORED_FIRST):
-        for mine, theirs in zip(found[way][0], found[DEFERRED][0], strict=True):
-            # Either is within 2e-5 of the truth.
-            assert max(relative_error(mine[key], theirs[key]) for key in mine) <= 4e-5, way
-        assert found[way][1] == pytest.approx(found[DEFERRED][1], rel=1e-5)
-        for mine, theirs in zip(found[way][2], found[DEFERRED][2], strict=True):
-            assert mine == pytest.approx(theirs, rel=1e-4, abs=1e-5)
+    """Two pairs a step: their sum, whichever gradient waits."""
+    check_ways_agree(lambda batch: prepared(bundles[batch], folder, monkeypatch, accumulate=2))
 
 
 @pytest.mark.parametrize("loss_type", LOSS_TYPES)
@@ -262,7 +212,7 @@ def test_refusals(bundles, folder, tmp_path):
         "mebp: loss_type is 'best'; choose sigmoid, hin"
     )
     assert says("--reference", "base").startswith(
-        "mebp: --reference is what some objectives compare with; give --objective dpo, grpo or ppo, too"
+        "mebp: --reference is what some objectives compare with; give --objective dpo, grpo or ppo, or leave it out"
     )
     assert says("--objective", "dpo", "--loss-type", "sft", "--reference", "base") == (
         "mebp: --reference is compared with by other losses than sft; choose one, or leave it out"

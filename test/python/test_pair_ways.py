@@ -30,7 +30,7 @@ GIVEN = {
     ("changes", "name", "room", "reason"),
     [
         ({}, DEFERRED, 0, "the chosen completion's gradient waits for the pair's coefficient in the 4.9 MB where"),
-        ({"waits": REJECTED}, DEFERRED, 0, "the rejected completion's gradient waits for the pair's coefficient in the"),
+        ({"waits": REJECTED}, DEFERRED, 0, "the rejected completion's gradient waits for the pair's coefficient"),
         ({"several": True}, DEFERRED, 4_900_000, "in 4.9 MB of its own"),
         ({"several": True, "has_room": False}, SCORED_FIRST, 0, "the budget has no 4.9 MB"),
         ({"rows": 2}, INTERLEAVED, 0, "up to 30 tokens each, 2% padding"),

@@ -129,7 +129,9 @@ class TrainingOptions:
             raise Error(f"--mask-probability is for --task fill-mask; leave it or --task {self.task} out")
         if self.reference is not None and not objective.compares:
             comparing = those_that(lambda traits: traits.compares)
-            raise Error(f"--reference is what some objectives compare with; give --objective {comparing}, too")
+            raise Error(
+                f"--reference is what some objectives compare with; give --objective {comparing}, or leave it out"
+            )
         for option, value in {"--reward": self.reward, "--rollouts": self.rollouts}.items():
             if value and not objective.writes:
                 writing = those_that(lambda traits: traits.writes)
