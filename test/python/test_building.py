@@ -56,7 +56,7 @@ def test_the_length_holds_the_samples(source, tmp_path, lengths, limit, expected
 def test_rows_that_are_shared_are_longer():
     many = [9, 33] * 1000
     assert choose_length(many, None, packs=True) == Length(
-        256, "for rows that several samples share, the longest of 33"
+        256, "in which samples share rows; the longest has 33 tokens"
     )
     assert choose_length(many, 100, packs=True).tokens == 100
     assert choose_length([50] * 160, None, packs=True).tokens == 96  # 64 rows of 125 would do, and 128 are fewer

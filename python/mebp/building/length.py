@@ -46,7 +46,7 @@ def choose_length(
     of = f"all {counted(len(lengths), 'sample')}" if held == len(lengths) else f"{held:,} of {len(lengths):,} samples"
     shared = min(_PACKED, most, sum(lengths) // _ROWS // _MULTIPLE * _MULTIPLE)
     if packs and tokens < shared:
-        return Length(shared, f"for rows that several samples share, the longest of {lengths[-1]:,}")
+        return Length(shared, f"in which samples share rows; the longest has {counted(lengths[-1], 'token')}")
     return Length(tokens, f"which hold {of}, the longest of {lengths[-1]:,}")
 
 
