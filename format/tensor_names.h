@@ -21,8 +21,7 @@ namespace mebp::format {
 constexpr std::string_view weightSuffix = ".weight", peftPrefix = "base_model.model.";
 
 // LoRA adds alpha / r B A to a weight. Other adapters have something between an A and a B that are not trained, such as
-// PrivateLoRA's B M A.
-// Of a factor: the letter that its key has.
+// PrivateLoRA's B M A. Each is the letter in its key.
 enum class Factor { A, B, M, Count };
 inline constexpr std::string_view factorSuffixes[] = {".lora_A.weight", ".lora_B.weight", ".lora_M.weight"};
 static_assert(std::size(factorSuffixes) == static_cast<size_t>(Factor::Count), "a factor has no suffix");
