@@ -5,16 +5,13 @@ import numpy as np
 import pytest
 import torch
 
-from mebp.data.dataset import rows_of_step
-from mebp.data.preferences import load_preferences
 from mebp.objectives.orpo import ORPOOptions
-from mebp.tokenizer import Tokenizer
 from mebp.training.log import Record, read_log
 from mebp.verification.comparison import relative_error
 from support import models, trl_losses
 from support.commands import mebp as command
 from support.commands import refusal
-from support.pairs import BETA, LENGTH, check_ways_agree, make_bundles, make_source, prepare
+from support.pairs import BETA, check_ways_agree, make_bundles, make_source, pairs_of_step, prepare
 from support.pipeline import reference_for
 
 
@@ -44,8 +41,7 @@ def test_gradients(bundles, folder, monkeypatch, show, accumulate):
     objective, session, gradients = prepared(bundles[1], folder, monkeypatch, accumulate, lr=1e-3)
     for number in range(3):
         objective.step(session, number)
-    rows = load_preferences(folder / "pairs.jsonl", Tokenizer(bundles[1]), LENGTH).rows
-    pairs, exact = [rows[row] for row in rows_of_step(len(rows), 3, accumulate, 0)], {}
+    pairs, exact = pairs_of_step(3, folder, bundles[1], accumulate), {}
     for dtype in (torch.float64, torch.float32):
         policy = reference_for(bundles[1], session, model, dtype)
         exact[dtype] = policy.gradients_of(lambda of: true_loss(of, pairs)[0])

@@ -9,8 +9,6 @@ import pytest
 import torch
 
 import mebp
-from mebp.data.dataset import rows_of_step
-from mebp.data.preferences import load_preferences
 from mebp.inspect import inspect
 from mebp.objectives.pair_losses import LOSS_TYPES
 from mebp.objectives.pairs import DPOOptions
@@ -24,7 +22,7 @@ from mebp.verification.inputs import randomise_adapter
 from support import models, trl_losses
 from support.commands import mebp as command
 from support.commands import refusal
-from support.pairs import BETA, LENGTH, PAIRS, check_ways_agree, make_bundles, make_source, prepare
+from support.pairs import BETA, LENGTH, PAIRS, check_ways_agree, make_bundles, make_source, pairs_of_step, prepare
 from support.peaks import other_peaks
 from support.pipeline import make_bundle, reference_for
 
@@ -85,11 +83,6 @@ def test_gradients(bundles, folder, monkeypatch, show, loss_type):
 
 def norm(gradients) -> float:
     return float(np.sqrt(sum(np.square(each, dtype=np.float64).sum() for each in gradients.values())))
-
-
-def pairs_of_step(step, folder, bundle):
-    pairs = load_preferences(folder / "pairs.jsonl", Tokenizer(bundle), LENGTH).rows
-    return [pairs[row] for row in rows_of_step(len(pairs), step, 2, 0)]
 
 
 def true_loss(policy, base, options, pairs, only=None):

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import mebp
+from mebp.data.dataset import rows_of_step
+from mebp.data.preferences import Preference, load_preferences
 from mebp.tokenizer import Tokenizer
 from mebp.training.objectives import make_objective
 from mebp.training.objectives.base import Objective
@@ -68,6 +70,12 @@ def prepare(
 
     monkeypatch.setattr(session, "apply", watched)
     return objective, session, gradients
+
+
+def pairs_of_step(step: int, folder: Path, bundle: Path, accumulate: int = 2) -> list[Preference]:
+    """Those that this step takes."""
+    pairs = load_preferences(folder / "pairs.jsonl", Tokenizer(bundle), LENGTH).rows
+    return [pairs[row] for row in rows_of_step(len(pairs), step, accumulate, 0)]
 
 
 def check_ways_agree(prepare_for: Callable[[int], Prepared]) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mebp.objectives.checks import check_number
-from mebp.objectives.pair_losses import log_sigmoid, sigmoid
+from mebp.objectives.pair_losses import log_sigmoid, reward_metrics, sigmoid
 
 _LARGEST_MEAN = -1e-6  # above it, where odds grow beyond all bounds, their logarithm goes on as its tangent
 
@@ -94,16 +94,8 @@ class ORPO:
         """A pair's, by TRL's names; TRL logs their mean over pairs. A step's nll_loss is the sum of OddsResult.nll."""
         won, lost = self.options.beta * chosen.logp, self.options.beta * rejected.logp
         ratio = log_odds(chosen.logp)[0] - log_odds(rejected.logp)[0]
-        return {
-            "rewards/chosen": won,
-            "rewards/rejected": lost,
-            "rewards/accuracies": float(won > lost),
-            "rewards/margins": won - lost,
-            "logps/chosen": chosen.logp,
-            "logps/rejected": rejected.logp,
-            "log_odds_ratio": float(log_sigmoid(ratio)),
-            "log_odds_chosen": ratio,
-        }
+        odds = {"log_odds_ratio": float(log_sigmoid(ratio)), "log_odds_chosen": ratio}
+        return reward_metrics(won, lost, chosen.logp, rejected.logp) | odds
 
 
 def log_odds(logp: float) -> tuple[float, float]:

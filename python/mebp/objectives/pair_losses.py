@@ -22,6 +22,18 @@ def sigmoid(z: np.ndarray) -> np.ndarray:
     return np.exp(log_sigmoid(z))
 
 
+def reward_metrics(won: float, lost: float, chosen: float, rejected: float) -> dict[str, float]:
+    """A pair's, by TRL's names: the rewards of its completions, and their log-probabilities as the loss takes them."""
+    return {
+        "rewards/chosen": won,
+        "rewards/rejected": lost,
+        "rewards/accuracies": float(won > lost),
+        "rewards/margins": won - lost,
+        "logps/chosen": chosen,
+        "logps/rejected": rejected,
+    }
+
+
 # Of a difference: (loss, its derivative by that difference).
 Difference = Callable[[np.ndarray, "DPOOptions"], tuple[np.ndarray, np.ndarray]]
 

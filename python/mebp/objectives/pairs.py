@@ -189,14 +189,7 @@ class DPO:
     def metrics(self, chosen: Scored, rejected: Scored) -> dict[str, float]:
         """A pair's, by TRL's names; TRL logs their mean over pairs."""
         won, lost = self.options.beta * chosen.ratio, self.options.beta * rejected.ratio
-        return {
-            "rewards/chosen": won,
-            "rewards/rejected": lost,
-            "rewards/accuracies": float(won > lost),
-            "rewards/margins": won - lost,
-            "logps/chosen": chosen.logp,
-            "logps/rejected": rejected.logp,
-        }
+        return pair_losses.reward_metrics(won, lost, chosen.logp, rejected.logp)
 
     def _kept(self, length: int, other_length: int) -> np.ndarray:
         weights = np.ones(length)

@@ -22,12 +22,17 @@ from mebp.training.options import TrainingOptions
 BASE, INITIAL = "base", "initial"
 
 
+def _named_file(options: TrainingOptions) -> Path | None:
+    """The file that --reference names, there or still to be written; None where it is another thing."""
+    chosen = options.reference or INITIAL
+    return Path(chosen) if chosen not in (BASE, INITIAL) and not Path(chosen).is_dir() else None
+
+
 def check_unkept(options: TrainingOptions) -> None:
     """Raises mebp.Error where a file should keep what it says of sequences that the run makes up."""
-    chosen = options.reference or INITIAL
-    if chosen not in (BASE, INITIAL) and not Path(chosen).is_dir():
+    if file := _named_file(options):
         raise Error(
-            f"--reference {chosen}: is not a folder, and a file keeps log-probabilities of pairs "
+            f"--reference {file}: is not a folder, and a file keeps log-probabilities of pairs "
             "alone; give base, initial or a PEFT folder"
         )
 
@@ -37,10 +42,8 @@ class Reference:
     the training data."""
 
     def __init__(self, options: TrainingOptions) -> None:
-        chosen = options.reference or INITIAL
-        self.file = Path(chosen) if chosen not in (BASE, INITIAL) and not Path(chosen).is_dir() else None
-        if self.file:
-            chosen = INITIAL
+        self.file = _named_file(options)
+        chosen = INITIAL if self.file else options.reference or INITIAL
         self._folder = {BASE: None, INITIAL: options.adapter}.get(chosen, Path(chosen))
         self._bundle = options.bundle
         self._trainables: Mapping[str, np.ndarray] | None = None
