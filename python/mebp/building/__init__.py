@@ -7,7 +7,6 @@ budget      the memory that is free
 """
 
 import re
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +27,7 @@ from mebp.gguf.source import unpack_gguf
 from mebp.inspect import describe_trained, inspect, storage_options
 from mebp.tasks import CAUSAL
 from mebp.tokenizer import Tokenizer
-from mebp.tools import watch_tool
+from mebp.tools import python_module, watch_tool
 
 _GENERATED = 1024  # tokens of a prompt and its answer
 _EXPORTED = 256  # tokens; the compiler takes any other number, but for windows that are longer than the export
@@ -136,7 +135,7 @@ class Builder:
     def _export(self, model: str, onnx: Path, options: Mapping[str, object]) -> None:
         # A process of its own: torch takes hundreds of MB, which the run would keep.
         self.stage("loading torch and transformers")
-        command = [sys.executable, "-m", "mebp", "export", model, "-o", str(onnx), *as_arguments(options)]
+        command = python_module("mebp", "export", model, "-o", str(onnx), *as_arguments(options))
         try:
             for note in watch_tool(command, self._tell):
                 self.say(note)
