@@ -2,7 +2,6 @@
 """A training session over a compiled bundle."""
 
 import os
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
@@ -18,6 +17,7 @@ from mebp.remote_adapters import is_factor
 from mebp.sequences import Sequences, check_text
 from mebp.step_result import StepResult
 from mebp.trained_model import TrainedModel, model_shapes
+from mebp.words import say
 
 
 class Session(Sequences):
@@ -145,7 +145,7 @@ class Session(Sequences):
             value_adapter=value_adapter,
         )
         for warning in self._native.take_warnings():
-            print(f"warning: {warning}", file=sys.stderr)
+            say(f"warning: {warning}", error=True)
 
     @property
     def _session(self) -> object:

@@ -4,13 +4,16 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+from mebp.words import printable, say
+
 
 def waiting(for_what: str) -> AbstractContextManager:
     """A line that moves on a terminal; nothing elsewhere."""
     from rich.console import Console
+    from rich.text import Text
 
     console = Console(stderr=True)
-    return console.status(for_what) if console.is_terminal else nullcontext()
+    return console.status(Text(printable(for_what))) if console.is_terminal else nullcontext()
 
 
 @contextmanager
@@ -22,7 +25,7 @@ def stages(first: str) -> Iterator[Callable[[str], None]]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda stage: print(stage, flush=True)
+        yield say
         return
-    with console.status(first) as status:
-        yield lambda stage: status.update(Text(stage))
+    with console.status(Text(printable(first))) as status:
+        yield lambda stage: status.update(Text(printable(stage)))

@@ -4,7 +4,7 @@
 import argparse
 from pathlib import Path
 
-from mebp.words import counted
+from mebp.words import counted, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     from mebp.adapters.conversion import FORMS, convert_adapter
 
     found = convert_adapter(arguments.adapter, arguments.output, arguments.to, arguments.base)
-    print(
+    say(
         f"{arguments.output}: {counted(found.layers, 'layer')} of rank {found.rank}, "
         f"from {FORMS[found.form]}'s form to {FORMS[arguments.to]}'s"
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mebp.tasks import CAUSAL, TASKS
 from mebp.waiting import stages
+from mebp.words import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,18 +47,18 @@ def _storage(model: str) -> str:
 def run(arguments: argparse.Namespace) -> int:
     import mebp
 
-    with stages("loading torch and transformers") as say:
+    with stages("loading torch and transformers") as stage:
         written = mebp.export(
             arguments.model,
             arguments.output,
             seq_len=arguments.seq_len,
             batch=arguments.batch,
             shape_only=arguments.shape_only,
-            progress=say,
+            progress=stage,
             task=arguments.task,
             classes=arguments.classes and arguments.classes.split(","),
         )
     bundle = f"{written.parent.name or 'model'}.mebp"
     weights = " --random-weights 0" if arguments.shape_only else _storage(arguments.model)
-    print(f"wrote {written}; next: mebpc {written} -o {bundle}{weights}")
+    say(f"wrote {written}; next: mebpc {written} -o {bundle}{weights}")
     return 0

@@ -15,6 +15,7 @@ from typing import NoReturn
 import mebp
 from mebp.errors import Error, reason
 from mebp.files import user_path
+from mebp.words import say
 
 _COMMANDS = {
     "export": "export a Hugging Face model to ONNX without copying its weights",
@@ -87,7 +88,7 @@ class _Version(argparse.Action):
     """Asks for the version only where it is asked for: the extension says it."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        print("mebp", mebp.__version__)
+        say(f"mebp {mebp.__version__}")
         parser.exit()
 
 
@@ -119,7 +120,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except Error as error:
         return _fail(error)
     except KeyboardInterrupt:
-        print("mebp: interrupted", file=sys.stderr)
+        say("mebp: interrupted", error=True)
         return INTERRUPTED
     except BrokenPipeError:
         return FAILED
@@ -159,5 +160,5 @@ def _parser(*chosen: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.A
 
 
 def _fail(message: object) -> int:
-    print("mebp:", Error(message), file=sys.stderr)
+    say(f"mebp: {Error(message)}", error=True)
     return FAILED

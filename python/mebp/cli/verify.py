@@ -3,7 +3,6 @@
 
 import argparse
 import json
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from mebp.cli.main import DISAGREES
 from mebp.cli.session import add_adapter, add_bundle, add_machine
 from mebp.tables import Table, megabytes
 from mebp.waiting import waiting
+from mebp.words import say
 
 if TYPE_CHECKING:
     from mebp.verification.comparison import Comparison
@@ -51,11 +51,11 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if arguments.json:
         beyond = [asdict(one) for one in comparison.beyond]
-        print(_json({"agrees": comparison.agrees, "beyond": beyond, **asdict(comparison)}))
+        say(_json({"agrees": comparison.agrees, "beyond": beyond, **asdict(comparison)}))
     else:
-        print(_report(comparison))
+        say(_report(comparison))
         if comparison.note:
-            print(f"mebp: note: {comparison.note}", file=sys.stderr)
+            say(f"mebp: note: {comparison.note}", error=True)
     return 0 if comparison.agrees else DISAGREES
 
 
@@ -68,9 +68,9 @@ def _verify_files(arguments: argparse.Namespace) -> int:
             raise mebp.Error(f"--{name} is about gradients, which --files leaves alone; leave it out")
     size = mebp.verify_files(arguments.bundle)
     if arguments.json:
-        print(json.dumps({"weights_bytes": size}))
+        say(json.dumps({"weights_bytes": size}))
     else:
-        print(f"{arguments.bundle}: all files are as mebpc wrote them, {megabytes(size)} MB of weights")
+        say(f"{arguments.bundle}: all files are as mebpc wrote them, {megabytes(size)} MB of weights")
     return 0
 
 

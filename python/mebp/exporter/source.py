@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the user calls a model, made into a folder with config.json and weights."""
 
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from mebp.gguf.codes import kept_codes
 from mebp.gguf.container import read_container
 from mebp.gguf.source import unpack_gguf
 from mebp.tasks import CAUSAL, ENCODING, FILL_MASK, TASKS
+from mebp.words import say
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ def _unpack(file: Path, scratch: Path, shape_only: bool) -> Source:
     unpack_gguf(file, folder, with_weights=not shape_only)
     if not shape_only:
         size = (folder / "model.safetensors").stat().st_size / 1e6
-        print(f"note: the weights of {file.name} are saved beside the graph in f32, {size:,.1f} MB", file=sys.stderr)
+        say(f"note: the weights of {file.name} are saved beside the graph in f32, {size:,.1f} MB", error=True)
         for kept in kept_codes(read_container(file)):
-            print(f"note: {kept}", file=sys.stderr)
+            say(f"note: {kept}", error=True)
     return _open(file.stem, str(file.resolve()), folder, CAUSAL)
 
 
@@ -125,4 +125,4 @@ def _save(model: PreTrainedModel, folder: Path, shape_only: bool) -> None:
         raise Error(f"{type(model).__name__}: its weights cannot be saved: {reason(error)}") from error
     size = sum(file.stat().st_size for file in folder.glob("*.safetensors")) / 1e6
     kind = type(model).__name__
-    print(f"note: the weights of this {kind} are saved beside the graph, {size:.1f} MB", file=sys.stderr)
+    say(f"note: the weights of this {kind} are saved beside the graph, {size:.1f} MB", error=True)

@@ -5,7 +5,6 @@ import errno
 import math
 import os
 import shutil
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from mebp.errors import Error
 from mebp.exporter.checkpoint import StoredTensor
 from mebp.files import check_space
 from mebp.tensor_names import spellings
+from mebp.words import say
 
 # The location of every weight of a graph that was exported from a config alone.
 SHAPE_ONLY = "shape-only"
@@ -130,9 +130,7 @@ def place(files: Iterable[Path], folder: Path) -> None:
                 raise
             size = source.stat().st_size
             check_space(folder, size, f"a copy of {file.name}")
-            print(
-                f"note: {file.name} is copied, {size / 1e6:.1f} MB: it cannot be hard-linked to here", file=sys.stderr
-            )
+            say(f"note: {file.name} is copied, {size / 1e6:.1f} MB: it cannot be hard-linked to here", error=True)
             shutil.copy2(source, target)
 
 

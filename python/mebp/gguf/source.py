@@ -3,7 +3,6 @@
 
 import json
 import math
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from mebp.gguf.container import Container, StoredTensor, read_container
 from mebp.gguf.metadata import model_config, rope_factors
 from mebp.gguf.vocabulary import can_restore, write_tokenizer
 from mebp.tensor_file import write_tensors
+from mebp.words import say
 
 _FACTORS = "rope_freqs.weight"
 # Of Llama 3.1 and later; only the factor differs, and the file has what comes of it.
@@ -108,8 +108,8 @@ def _write_tokenizer(container: Container, target: Path) -> None:
             AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name).save_pretrained(target)
         rule = metadata.get("tokenizer.ggml.pre", "default")
         if metadata["tokenizer.ggml.model"] == "gpt2":
-            print(f"warning: {file}: its rule to cut text, '{rule}', is not known here; compare tokenizer/ beside the "
-                  "ONNX file with the model's own", file=sys.stderr)  # fmt: skip
+            say(f"warning: {file}: its rule to cut text, '{rule}', is not known here; compare tokenizer/ beside the "
+                  "ONNX file with the model's own", error=True)  # fmt: skip
 
 
 def _set_rope(container: Container, config: dict) -> None:

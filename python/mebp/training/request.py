@@ -25,6 +25,7 @@ from mebp.training.outputs import check_outputs
 from mebp.training.reports import check_installed
 from mebp.training.state import saved_with
 from mebp.waiting import stages
+from mebp.words import say
 
 _REQUIRED = {"bundle": "MODEL or NAME.mebp", "data": "--data FILE"}
 
@@ -80,7 +81,7 @@ class Request:
         run = train(replace(self.training, bundle=bundle), callback, progress, asked)
         if progress and not is_bundle(self.training.bundle) and self.training.adapter_out and not run.interrupted:
             verb, asks = ("eval", "--data FILE") if run.session.task != CAUSAL else ("generate", '--prompt "..."')
-            _say(f"next: mebp {verb} {bundle} --adapter {self.training.adapter_out} {asks}")
+            say(f"next: mebp {verb} {bundle} --adapter {self.training.adapter_out} {asks}")
         return run
 
     def _bundle(self, progress: bool) -> Path:
@@ -119,28 +120,24 @@ class Request:
         )
         with ExitStack() as stack:
             stack.enter_context(ended_by_signals())
-            say = stage = _silent
+            tell = stage = _silent
             if progress:
-                stage, say = stack.enter_context(stages("starting")), _say
-            return Builder(say, stage).build(str(training.bundle), trained, self._compiling(say), also)
+                stage, tell = stack.enter_context(stages("starting")), say
+            return Builder(tell, stage).build(str(training.bundle), trained, self._compiling(tell), also)
 
-    def _compiling(self, say: Callable[[str], None]) -> CompileOptions:
+    def _compiling(self, tell: Callable[[str], None]) -> CompileOptions:
         """With the budget that the run began with, where it goes on: another one may be another bundle."""
         if not (self.training.resume and self.compiling.memory_budget == AUTO):
             return self.compiling
         budget = saved_with(self.training.state).get("budget")
         if type(budget) is not int or budget <= 0:
             return self.compiling
-        say(f"--memory-budget {budget / 1e6:.0f}MB: as this run began")
+        tell(f"--memory-budget {budget / 1e6:.0f}MB: as this run began")
         return replace(self.compiling, memory_budget=f"{budget}B")
 
 
 def _among(kinds: Mapping[str, type], given: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in given.items() if name in kinds}
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
 
 
 def _silent(line: str) -> None:
