@@ -124,9 +124,9 @@ void fileOfCode(const void *code, char *path, size_t room) {
   char called[PATH_MAX], real[PATH_MAX];
   uint32_t bytes = sizeof(called);
   const bool isProgram = found.dli_fbase == ::_dyld_get_image_header(0);
-  const char *name = !isProgram                                         ? found.dli_fname
+  const char *name = !isProgram                                    ? found.dli_fname
                      : ::_NSGetExecutablePath(called, &bytes) == 0 ? ::realpath(called, real)
-                                                                       : nullptr;
+                                                                   : nullptr;
   if (name && name[0] == '/' && std::strlen(name) < room)
     std::strcpy(path, name);
 }
