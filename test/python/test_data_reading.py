@@ -6,6 +6,7 @@ import json
 import pytest
 
 from mebp.data.forms import Completion, Conversation, Document
+from mebp.data.marks import MARKS
 from mebp.data.reading import read_samples
 from mebp.errors import Error
 
@@ -67,7 +68,10 @@ def test_a_missing_file_is_refused(tmp_path):
         read_samples(tmp_path / "none.txt")
 
 
-WANTED = 'give "text", "prompt" and "completion", "messages", "instruction" and "output", or "conversations"'
+WANTED = (
+    'give "text", "prompt" and "completion", "messages", "instruction" and "output", "instruction" and "response", '
+    '"question" and "answer", "input" and "output", or "conversations"'
+)
 PART = '{"type": "text", "text": "..."}'
 OBJECTS = "write one object a line, or one array of objects"
 
@@ -81,19 +85,21 @@ OBJECTS = "write one object a line, or one array of objects"
         ('["a"]', f"is a string; {OBJECTS}"),
         ('[{"text": "a"}] 1', f"is not JSON (Extra data, column 17); {OBJECTS}"),
         ("{}", f"is empty; {WANTED}"),
-        ({"question": "a", "answer": "b"}, f'has "question" and "answer"; {WANTED}'),
+        ({"query": "a", "reply": "b"}, f'has "query" and "reply"; {WANTED}, or name your columns with --columns'),
         ({"prompt": "a"}, f'has no "completion"; {WANTED}'),
         ({"completion": "a"}, f'has no "prompt"; {WANTED}'),
         ({"text": "a", "messages": TURNS}, 'has both "text" and "messages"; keep one of them'),
         ({"text": 3}, '"text" is a number; give a string'),
         ({"text": None}, '"text" is null; give a string'),
         ('{"text": "a\\ud800"}', '"text" holds half of a surrogate pair at character 1; correct it'),
-        ({"prompt": ["a"], "completion": "b"}, '"prompt" is a list; give a string'),
+        ({"prompt": TURNS[:1], "completion": "b"}, '"prompt" is messages where "completion" is a string; give both'),
+        ({"prompt": "a", "completion": TURNS[1:]}, '"completion" is a list; give a string'),
+        ({"prompt": TURNS, "completion": TURNS[:1]}, '"completion" has no turn of the assistant, so there is nothing'),
         ({"prompt": "a", "completion": ""}, '"completion" is empty, so there is nothing to learn; leave it out'),
         ({"messages": {}}, '"messages" is an object; give a list of {"role", "content"}'),
         ({"messages": []}, "has no turn of the assistant, so there is nothing to learn; leave it out"),
         ({"messages": TURNS[:1]}, "has no turn of the assistant, so there is nothing to learn; leave it out"),
-        ({"messages": TURNS, "tools": {}, "text": 1}, 'has both "text" and "messages"; keep one of them'),
+        ({"messages": TURNS, "tools": {}, "text": 1}, 'has both "messages" and "text"; keep one of them'),
         ({"messages": TURNS, "tools": {"a": 1}}, '"tools" is an object; give a list of objects'),
         ({"messages": TURNS, "tools": ["a"]}, '"tools" is a list of something else; give a list of objects'),
         ({"messages": TURNS, "tools": "[{"}, '"tools" is a string that is not JSON; give a list of objects'),
@@ -113,21 +119,33 @@ OBJECTS = "write one object a line, or one array of objects"
         ),
         (
             {"messages": [*TURNS, {"role": "human", "content": "a"}]},
-            'messages[2] has the role "human"; choose one of system, user, assistant, tool',
+            'messages[2] has the role "human"; choose one of system, developer, user, assistant, tool',
         ),
         (
-            {"prompt": "a", "completion": "b", "label": False},
-            '"label" is false, which marks a completion not to learn from; leave it out',
+            {"messages": [*TURNS[:1], {**TURNS[1], "weight": 0.5}]},
+            'messages[1]: "weight" is 0.5; give 1 to learn it, or',
+        ),
+        ({"messages": TURNS, "label": 3}, '"label" is 3; give 1 to learn it, or 0 to leave it out'),
+        (
+            {"messages": [{**TURNS[1], "tool_calls": 3}]},
+            'messages[0]: "tool_calls" is a number; give a list of {"name"',
+        ),
+        (
+            {"messages": [{**TURNS[1], "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}]},
+            'messages[0]: tool_calls[0]: function: "arguments" is a text that is not JSON; give the value itself',
+        ),
+        (
+            {"messages": [{**TURNS[1], "tool_calls": [{"name": "f", "arguments": "[1]"}]}]},
+            'messages[0]: tool_calls[0]: "arguments" is a text with a list; give an object',
         ),
         ({"instruction": "a"}, f'has no "output"; {WANTED}'),
-        ({"input": "a", "output": "b"}, f'has no "instruction"; {WANTED}'),
         ({"instruction": "a", "output": ""}, '"output" is empty, so there is nothing to learn; leave it out'),
         ({"instruction": "a", "input": 1, "output": "b"}, '"input" is a number; give a string'),
         (
             {"instruction": "a", "output": "b", "history": [["c", "d"]]},
             '"history" is not read; write the conversation as "messages"',
         ),
-        ({"instruction": "a", "output": "b", "text": "c"}, 'has both "text" and "instruction"; keep one of them'),
+        ({"question": "a", "answer": "b", "text": "c"}, 'has both "question" and "text"; keep one of them'),
         (
             {"prompt": "a", "chosen": "b", "rejected": "c"},
             'has "chosen" and "rejected", a pair of which one is preferred; give --objective dpo or orpo, or keep '
@@ -137,9 +155,17 @@ OBJECTS = "write one object a line, or one array of objects"
         ({"conversations": [{"from": "gpt"}]}, 'conversations[0] has no "value"; give {"from", "value"}'),
         ({"conversations": [{"value": "a"}]}, 'conversations[0] has no "from"; give {"from", "value"}'),
         (
+            {"conversations": [{"from": "bot", "value": "a"}]},
+            'conversations[0] has the role "bot"; choose one of system, human, user, gpt, assistant, function_call, '
+            "tool, observation",
+        ),
+        (
             {"conversations": [{"from": "function_call", "value": "a"}]},
-            'conversations[0] has the role "function_call"; choose one of system, human, user, gpt, assistant, tool, '
-            "observation",
+            'conversations[0]: "value" is a text that is not JSON; give the value itself',
+        ),
+        (
+            {"conversations": [{"from": "function_call", "value": "{}"}]},
+            'conversations[0]: "value" is not a call; give {"name", "arguments"}, or a list of them, in JSON',
         ),
         (
             {"conversations": [{"from": "human", "value": "a"}]},
@@ -178,6 +204,90 @@ def test_alpaca_is_a_conversation(tmp_path):
         Conversation(f"{where}:3", [question, answer]),
         Conversation(f"{where}:4", [system, in_context, answer]),
     ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "asked"),
+    [
+        ({"question": "Who?", "answer": "I.", "level": 3}, "Who?"),
+        ({"input": "Who?", "output": "I."}, "Who?"),
+        ({"instruction": "Who?", "context": "", "response": "I.", "category": "open_qa"}, "Who?"),
+        ({"instruction": "Who?", "context": "A door.", "response": "I.", "text": "### Who?"}, "Who?\n\nA door."),
+        ({"instruction": "Who?", "input": "A door.", "output": "I.", "text": "Below is"}, "Who?\n\nA door."),
+    ],
+)
+def test_columns_of_public_tables_are_a_conversation(tmp_path, entry, asked):
+    (sample,) = read(tmp_path, entry)
+    assert sample.messages == [{"role": "user", "content": asked}, {"role": "assistant", "content": "I."}]
+    assert sample.unread == entry.keys() & {"level"}
+
+
+def test_a_completion_of_messages_is_learned_alone(tmp_path):
+    (sample,) = read(tmp_path, {"prompt": [*TURNS, TURNS[0]], "completion": [TURNS[1], TURNS[0], TURNS[1]]})
+    assert sample.messages == [*TURNS, *TURNS, *TURNS] and sample.masked == {1}
+
+
+CALL = {"type": "function", "function": {"name": "mul", "arguments": {"a": 3}}}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        [CALL],
+        json.dumps([CALL]),
+        [{"type": "function", "function": {"name": "mul", "arguments": '{"a": 3}'}}],
+    ],
+)
+def test_calls_are_objects_whose_arguments_are_objects(tmp_path, call):
+    turn = {"role": "assistant", "content": None, "tool_calls": call}
+    (sample,) = read(tmp_path, {"messages": [TURNS[0], turn, {"role": "tool", "content": "6"}]})
+    assert sample.messages[1] == {"role": "assistant", "content": None, "tool_calls": [CALL]}
+    empty = {"name": "now", "arguments": ""}
+    (sample,) = read(tmp_path, {"messages": [TURNS[0], {"role": "assistant", "tool_calls": [empty]}]})
+    assert sample.messages[1]["tool_calls"] == [{"name": "now", "arguments": {}}]
+
+
+def test_calls_of_sharegpt(tmp_path):
+    value = json.dumps({"name": "mul", "arguments": {"a": 3}})
+    turns = [{"from": "human", "value": "3*18?"}, {"from": "function_call", "value": value}]
+    (sample,) = read(tmp_path, {"conversations": [*turns, {"from": "observation", "value": "54"}]})
+    assert sample.messages[1:] == [
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "content": "54"},
+    ]
+
+
+def test_keys_that_a_table_filled_with_null_are_not_there(tmp_path):
+    filled = {"tool_calls": None, "name": None, "weight": None}
+    (sample,) = read(tmp_path, {"messages": [{**turn, **filled} for turn in TURNS], "tools": None})
+    assert sample == Conversation(f"{tmp_path}/data.jsonl:1", TURNS)
+
+
+@pytest.mark.parametrize("key", MARKS)
+@pytest.mark.parametrize(("unlearned", "learned"), [(0, 1), (False, True), (0.0, 1.0)])
+def test_marks_of_turns_and_samples(tmp_path, key, unlearned, learned):
+    where = f"{tmp_path}/data.jsonl"
+    turns = [*TURNS, TURNS[0], {**TURNS[1], key: unlearned}, TURNS[0], {**TURNS[1], key: learned}]
+    plain = [*TURNS, *TURNS, *TURNS]
+    shared = [
+        {"from": turn["role"], "value": turn["content"], **({key: turn[key]} if key in turn else {})} for turn in turns
+    ]
+    assert read(
+        tmp_path, {"messages": turns}, {"messages": turns, key: unlearned}, {"messages": turns, key: learned}
+    ) == [
+        Conversation(f"{where}:1", plain, masked=frozenset({3})),
+        Conversation(f"{where}:2", plain, masked=frozenset({3}), learned=False),
+        Conversation(f"{where}:3", plain, masked=frozenset({3})),
+    ]
+    (sample,) = read(tmp_path, {"conversations": shared, "system": "Be brief."})
+    assert sample.masked == {4}
+    assert not read(tmp_path, {"prompt": "a", "completion": "b", key: unlearned})[0].learned
+    assert not read(tmp_path, {"text": "a", key: unlearned})[0].learned
+
+
+def test_a_text_under_a_mark_s_name_is_no_mark(tmp_path):
+    (sample,) = read(tmp_path, {"messages": TURNS, "label": "no"})
+    assert sample.learned and sample.unread == {"label"}
 
 
 def test_sharegpt_is_a_conversation(tmp_path):

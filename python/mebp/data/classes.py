@@ -11,8 +11,8 @@ import numpy as np
 
 from mebp.arrays import IGNORED_LABEL
 from mebp.data.dataset import Dataset, Row
-from mebp.data.forms import kind, read_string
 from mebp.data.reading import json_objects
+from mebp.data.values import kind, read_string
 from mebp.errors import Error
 from mebp.files import read_text, user_path
 from mebp.tokenizer import Tokenizer

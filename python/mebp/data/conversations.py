@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 
@@ -50,38 +51,53 @@ def conversation_row(turns: Turns, tokenizer: Tokenizer) -> Row:
 
 
 def find_turns(sample: Conversation, template: ChatTemplate) -> Turns:
-    """Renders a conversation and finds the assistant's turns in its text.
+    """Renders a conversation and finds the assistant's turns in its text that are to be learned.
 
     By the template's own marks; else by rendering the conversation up to each turn. A template may write earlier turns
     differently once others follow; then the last one alone is sure.
     Raises mebp.Error where the template refuses the conversation, or hides even that turn.
     """
     messages = sample.messages
+    answers = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
+    learned = [sample.learned and index not in sample.masked for index in answers]
     try:
         text = template.render(messages, tools=sample.tools)
         marked = template.marked_spans(messages, sample.tools)
     except Error as error:
         raise Error(f"{sample.where}: {error}; change the conversation") from error
-    if marked:
-        return Turns(text, marked, marked=True, complete=True)
-    spans = [
-        _span_by_prefixes(template, sample, index, text)
-        for index, message in enumerate(messages)
-        if message["role"] == "assistant"
-    ]
+    # Marks within a turn say not whose they are, but where there is one for each.
+    if marked and (all(learned) or len(marked) == len(answers)):
+        kept = marked if all(learned) else list(compress(marked, learned))
+        return Turns(text, kept, marked=True, complete=True)
+    spans = [_span_by_prefixes(template, sample, index, text) for index in answers]
     if spans[-1] is None:
         raise Error(
             f"{sample.where}: the chat template rewrites the conversation, so mebp cannot find the assistant's "
             'turns; mark them in the template with {% generation %}, or give "prompt" and "completion"'
         )
-    if None in spans:
-        return Turns(text, spans[-1:], marked=False, complete=False)
-    return Turns(text, spans, marked=False, complete=True)
+    if None in list(compress(spans, learned)):
+        return Turns(text, [span for span in spans[-1:] if learned[-1]], marked=False, complete=False)
+    return Turns(text, list(compress(spans, learned)), marked=False, complete=True)
 
 
-def hides_tools(sample: Conversation, template: ChatTemplate) -> bool:
-    """Whether the conversation looks as if it had no tools."""
-    return template.render(sample.messages, tools=sample.tools) == template.render(sample.messages)
+def unread_keys(samples: Sequence[Conversation], template: ChatTemplate) -> list[str]:
+    """What turns have beside role and content, and "tools", where the first sample with it looks the same without."""
+    first: dict[str, Conversation] = {}
+    for sample in samples:
+        for key in {key for message in sample.messages for key in message if message[key]} - {"role", "content"}:
+            first.setdefault(key, sample)
+        if sample.tools:
+            first.setdefault("tools", sample)
+    return sorted(key for key, sample in first.items() if _looks_alike(sample, key, template))
+
+
+def _looks_alike(sample: Conversation, key: str, template: ChatTemplate) -> bool:
+    without = [{name: value for name, value in message.items() if name != key} for message in sample.messages]
+    text = template.render(sample.messages, tools=sample.tools)
+    try:
+        return text == template.render(without, tools=None if key == "tools" else sample.tools)
+    except Error:  # it looks for what is not there
+        return False
 
 
 def _span_by_prefixes(template: ChatTemplate, sample: Conversation, index: int, text: str) -> Span | None:

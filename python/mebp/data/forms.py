@@ -3,52 +3,44 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, field
 
+from mebp.data.marks import is_learned, is_mark
+from mebp.data.turns import SHAREGPT_TURN, TURN, Message, Turns, read_messages, read_turns
+from mebp.data.values import kind, read_string
 from mebp.errors import Error
 from mebp.objective_traits import those_that
 
-ROLES = ("system", "user", "assistant", "tool")
 
-_TURN = '{"role", "content"}'
-_SHAREGPT_TURN = '{"from", "value"}'
-_SHAREGPT_ROLES = {
-    "system": "system",
-    "human": "user",
-    "user": "user",
-    "gpt": "assistant",
-    "assistant": "assistant",
-    "tool": "tool",
-    "observation": "tool",
-}
-Value = TypeVar("Value")
+@dataclass(frozen=True)
+class _Sample:
+    where: str  # the file, and the line where there are several
+    learned: bool = field(default=True, kw_only=True)  # False: its mark says that it is not to be learned
+    unread: frozenset[str] = field(default=frozenset(), kw_only=True, compare=False)  # keys that nobody reads
 
 
 @dataclass(frozen=True)
-class Document:
+class Document(_Sample):
     """A text on its own."""
 
-    where: str  # the file, and the line where there are several
     text: str
 
 
 @dataclass(frozen=True)
-class Completion:
+class Completion(_Sample):
     """A prompt, and how it goes on."""
 
-    where: str
     prompt: str
     completion: str
 
 
 @dataclass(frozen=True)
-class Conversation:
+class Conversation(_Sample):
     """Turns {"role", "content"}, at least one of them the assistant's."""
 
-    where: str
-    messages: Sequence[Mapping[str, object]]
+    messages: Sequence[Message]
     tools: Sequence[Mapping[str, object]] | None = None  # JSON schemas of what the assistant may call
+    masked: frozenset[int] = frozenset()  # turns of the assistant that are context, and not learned
 
 
 Sample = Document | Completion | Conversation
@@ -56,10 +48,11 @@ Sample = Document | Completion | Conversation
 
 @dataclass(frozen=True)
 class Form:
-    """The keys that make a sample of this form."""
+    """The keys that make a sample of this form. `beside` are those of other forms that may stand there, too."""
 
     required: tuple[str, ...]
     optional: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return " and ".join(f'"{key}"' for key in self.required)
@@ -71,14 +64,20 @@ class Form:
 
 _TEXT = Form(("text",))
 _COMPLETION = Form(("prompt", "completion"))
-_MESSAGES = Form(("messages",))
-_ALPACA = Form(("instruction", "output"), ("input",))
-_SHAREGPT = Form(("conversations",))
-FORMS = (_TEXT, _COMPLETION, _MESSAGES, _ALPACA, _SHAREGPT)
+_MESSAGES = Form(("messages",), ("tools",))
+# Both come with "text" beside them: the same sample, put into somebody's template.
+_ALPACA = Form(("instruction", "output"), ("input", "system", "tools"), ("text",))
+_DOLLY = Form(("instruction", "response"), ("context", "system", "tools"), ("text", "category"))
+_QUESTION = Form(("question", "answer"), ("system",))
+_INPUT_OUTPUT = Form(("input", "output"), ("system",))
+_SHAREGPT = Form(("conversations",), ("system", "tools"))
+FORMS = (_TEXT, _COMPLETION, _MESSAGES, _ALPACA, _DOLLY, _QUESTION, _INPUT_OUTPUT, _SHAREGPT)
+_SPOKEN = (_ALPACA, _DOLLY, _QUESTION, _INPUT_OUTPUT)  # what is asked, and what is answered
+_CONTEXT = {_ALPACA: "input", _DOLLY: "context"}
 _WANTED = f"give {', '.join(map(str, FORMS[:-1]))}, or {FORMS[-1]}"
 
 
-def find_form(where: str, entry: dict) -> Form:
+def find_form(where: str, entry: Mapping[str, object]) -> Form:
     """The form of a sample, by its keys; raises mebp.Error where they are of none or of several."""
     if "chosen" in entry and "rejected" in entry:
         reading = those_that(lambda traits: traits.form == "pairs")
@@ -86,37 +85,46 @@ def find_form(where: str, entry: dict) -> Form:
             f'{where}: has "chosen" and "rejected", a pair of which one is preferred; give --objective {reading}, or '
             'keep what is chosen, as "completion"'
         )
-    begun = [form for form in FORMS if any(key in entry for key in form.keys)]
-    if not begun:
-        found = f"has {' and '.join(map(json.dumps, entry))}" if entry else "is empty"
-        raise Error(f"{where}: {found}; {_WANTED}")
-    if len(begun) > 1:
-        both = " and ".join(f'"{next(key for key in form.keys if key in entry)}"' for form in begun[:2])
-        raise Error(f"{where}: has both {both}; keep one of them")
-    missing = next((key for key in begun[0].required if key not in entry), None)
-    if missing:
-        raise Error(f'{where}: has no "{missing}"; {_WANTED}')
-    return begun[0]
+    whole = [form for form in FORMS if all(key in entry for key in form.required)]
+    # One with more keys says more: Alpaca's has those of {"input", "output"}.
+    found = max(whole, key=lambda form: len([key for key in (*form.keys, *form.beside) if key in entry]), default=None)
+    if found is None:
+        _refuse(where, entry)
+    for form in whole:
+        foreign = next((key for key in form.required if key not in (*found.keys, *found.beside)), None)
+        if foreign:
+            raise Error(f'{where}: has both "{found.required[0]}" and "{foreign}"; keep one of them')
+    return found
 
 
-def read_sample(where: str, form: Form, entry: dict) -> Sample:
+def _refuse(where: str, entry: Mapping[str, object]) -> None:
+    begun = max(FORMS, key=lambda form: len([key for key in form.required if key in entry]))
+    missing = [key for key in begun.required if key not in entry]
+    if len(missing) < len(begun.required):
+        raise Error(f'{where}: has no "{missing[0]}"; {_WANTED}')
+    found = f"has {' and '.join(map(json.dumps, entry))}" if entry else "is empty"
+    raise Error(f"{where}: {found}; {_WANTED}, or name your columns with --columns")
+
+
+def read_sample(where: str, form: Form, entry: Mapping[str, object]) -> Sample:
     """The sample in `entry`, of the form that find_form gave; raises mebp.Error for a value of another type."""
+    known = (*form.keys, *form.beside)
+    unread = frozenset(key for key, value in entry.items() if key not in known and not is_mark(key, value))
+    common = {"learned": is_learned(where, entry), "unread": unread}
     if form == _TEXT:
-        return Document(where, read_string(where, entry, "text"))
-    if form == _COMPLETION:
+        return Document(where, read_string(where, entry, "text"), **common)
+    if form == _COMPLETION and not isinstance(entry["prompt"], list):
         prompt, completion = (read_string(where, entry, key) for key in form.required)
         if not completion:
             raise Error(f'{where}: "completion" is empty, so there is nothing to learn; leave it out')
-        if entry.get("label") is False:
-            raise Error(f'{where}: "label" is false, which marks a completion not to learn from; leave it out')
-        return Completion(where, prompt, completion)
-    turns = _alpaca_turns(where, entry) if form == _ALPACA else _turns(where, form.required[0], entry)
-    if not any(turn["role"] == "assistant" for turn in turns):
+        return Completion(where, prompt, completion, **common)
+    turns = _turns(where, form, entry)
+    if not any(turn["role"] == "assistant" for turn in turns.messages):
         raise Error(f"{where}: has no turn of the assistant, so there is nothing to learn; leave it out")
-    return Conversation(where, turns, read_tools(where, entry))
+    return Conversation(where, turns.messages, read_tools(where, entry), turns.masked, **common)
 
 
-def read_tools(where: str, entry: dict) -> list[dict] | None:
+def read_tools(where: str, entry: Mapping[str, object]) -> list[dict] | None:
     """What "tools" holds: a list of objects, or its JSON as a string, as tables have it."""
     tools = entry.get("tools") or None
     if isinstance(tools, str):
@@ -130,93 +138,43 @@ def read_tools(where: str, entry: dict) -> list[dict] | None:
     return tools
 
 
-def _alpaca_turns(where: str, entry: dict) -> list[dict]:
-    if entry.get("history"):
+def _turns(where: str, form: Form, entry: Mapping[str, object]) -> Turns:
+    if form in _SPOKEN:
+        return Turns([*_system_turn(where, entry), *_asked_and_answered(where, form, entry)])
+    if form == _MESSAGES:
+        return read_turns(where, entry, "messages", TURN)
+    if form == _COMPLETION:
+        return _completed(where, entry)
+    before = _system_turn(where, entry)
+    turns = read_turns(where, entry, "conversations", SHAREGPT_TURN)
+    return Turns([*before, *turns.messages], frozenset(index + len(before) for index in turns.masked))
+
+
+def _asked_and_answered(where: str, form: Form, entry: Mapping[str, object]) -> list[Message]:
+    if form == _ALPACA and entry.get("history"):
         raise Error(f'{where}: "history" is not read; write the conversation as "messages"')
-    instruction, answer = (read_string(where, entry, key) for key in _ALPACA.required)
-    context = "" if entry.get("input") is None else read_string(where, entry, "input")
+    answered = form.required[1]
+    question, answer = (read_string(where, entry, key) for key in form.required)
     if not answer:
-        raise Error(f'{where}: "output" is empty, so there is nothing to learn; leave it out')
-    question = "\n\n".join(part for part in (instruction, context) if part)
-    return [
-        *_system_turn(where, entry),
-        {"role": "user", "content": question},
-        {"role": "assistant", "content": answer},
-    ]
+        raise Error(f'{where}: "{answered}" is empty, so there is nothing to learn; leave it out')
+    context = _CONTEXT.get(form)
+    if context and entry.get(context) is not None:
+        question = "\n\n".join(part for part in (question, read_string(where, entry, context)) if part)
+    return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
 
 
-def _turns(where: str, key: str, entry: dict) -> list[dict]:
-    if key == "messages":
-        return read_messages(where, entry, key)
-    return [*_system_turn(where, entry), *read_messages(where, entry, key, _SHAREGPT_TURN)]
+def _completed(where: str, entry: Mapping[str, object]) -> Turns:
+    """TRL's prompt and completion of messages: only the completion is learned."""
+    if not isinstance(entry["completion"], list):
+        raise Error(f'{where}: "prompt" is messages where "completion" is {kind(entry["completion"])}; give both alike')
+    prompt, completion = read_messages(where, entry, "prompt"), read_turns(where, entry, "completion")
+    if not any(message["role"] == "assistant" for message in completion.messages):
+        raise Error(f'{where}: "completion" has no turn of the assistant, so there is nothing to learn; leave it out')
+    context = {index for index, message in enumerate(prompt) if message["role"] == "assistant"}
+    masked = context | {index + len(prompt) for index in completion.masked}
+    return Turns([*prompt, *completion.messages], frozenset(masked))
 
 
-def read_messages(where: str, entry: dict, key: str, wanted: str = _TURN) -> list[dict]:
-    """The turns {"role", "content"} in entry[key]; raises mebp.Error for anything else there."""
-    turns = entry[key]
-    if not isinstance(turns, list):
-        raise Error(f'{where}: "{key}" is {kind(turns)}; give a list of {wanted}')
-    return [_turn(f"{where}: {key}[{index}]", turn, wanted) for index, turn in enumerate(turns)]
-
-
-def _turn(place: str, turn: object, wanted: str) -> dict:
-    if not isinstance(turn, dict):
-        raise Error(f"{place} is {kind(turn)}; give {wanted}")
-    is_sharegpt = wanted == _SHAREGPT_TURN and "role" not in turn
-    calls = bool(turn.get("tool_calls"))  # which may stand for what is said
-    for key in ("from", "value") if is_sharegpt else ("role", "content"):
-        if key not in turn and not (key == "content" and calls):
-            raise Error(f'{place} has no "{key}"; give {wanted}')
-    if is_sharegpt:
-        role, content = read_string(place, turn, "from"), _content(place, turn, "value")
-        return {"role": _choice(place, role, _SHAREGPT_ROLES), "content": content}
-    role = _choice(place, read_string(place, turn, "role"), {role: role for role in ROLES})
-    if calls and turn.get("content") is None:
-        return {**turn, "role": role}
-    return {**turn, "role": role, "content": _content(place, turn, "content")}
-
-
-def _choice(place: str, role: str, roles: Mapping[str, Value]) -> Value:
-    if role not in roles:
-        raise Error(f'{place} has the role "{role}"; choose one of {", ".join(roles)}')
-    return roles[role]
-
-
-def _system_turn(where: str, entry: dict) -> list[dict]:
+def _system_turn(where: str, entry: Mapping[str, object]) -> list[Message]:
     """What some files of these forms have beside the turns."""
     return [{"role": "system", "content": read_string(where, entry, "system")}] if entry.get("system") else []
-
-
-def _content(place: str, turn: dict, key: str) -> str:
-    """A turn's text, also where it is in parts {"type": "text", "text"}."""
-    if not isinstance(turn[key], list):
-        return read_string(place, turn, key)
-    texts = []
-    for index, part in enumerate(turn[key]):
-        part_place = f"{place}: {key}[{index}]"
-        if not isinstance(part, dict):
-            raise Error(f'{part_place} is {kind(part)}; give {{"type": "text", "text": "..."}}')
-        if part.get("type") != "text" or "text" not in part:
-            raise Error(f'{part_place} is not {{"type": "text", "text": "..."}}; mebp trains on text alone')
-        texts.append(read_string(part_place, part, "text"))
-    return "".join(texts)
-
-
-def read_string(where: str, entry: dict, key: str) -> str:
-    """The text in entry[key]; raises mebp.Error for anything else there."""
-    value = entry[key]
-    if not isinstance(value, str):
-        raise Error(f'{where}: "{key}" is {kind(value)}; give a string')
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise Error(
-            f'{where}: "{key}" holds half of a surrogate pair at character {error.start}; correct it'
-        ) from error
-    return value
-
-
-def kind(value: object) -> str:
-    """What a value of JSON is, in words."""
-    names = {dict: "an object", list: "a list", str: "a string", bool: "a truth value", type(None): "null"}
-    return names.get(type(value), "a number")

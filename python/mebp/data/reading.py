@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from mebp.data.forms import Document, Sample, find_form, kind, read_sample
+from mebp.data.forms import Document, Sample, find_form, read_sample
+from mebp.data.values import kind
 from mebp.errors import Error
 from mebp.files import read_text
 

@@ -10,10 +10,11 @@ from functools import cached_property
 
 import numpy as np
 
-from mebp.data.forms import kind, read_string, read_tools
+from mebp.data.forms import read_tools
 from mebp.data.prompt_text import PromptTokens, check_kept_out
 from mebp.data.prompts import Prompt, read_prompt
 from mebp.data.reading import json_objects
+from mebp.data.values import kind, read_string
 from mebp.errors import Error
 from mebp.files import read_text, user_path
 from mebp.tokenizer import Tokenizer

@@ -10,7 +10,7 @@ from pathlib import Path
 from mebp.arrays import IGNORED_LABEL
 from mebp.data.classes import Label, cut_notes, own_row, read_entries, some_of
 from mebp.data.dataset import Dataset
-from mebp.data.forms import kind
+from mebp.data.values import kind
 from mebp.errors import Error
 from mebp.tokenizer import Tokenizer
 
