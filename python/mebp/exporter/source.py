@@ -12,7 +12,7 @@ from mebp.errors import Error, reason
 from mebp.exporter import mxfp4
 from mebp.exporter.encoders import check_encoder, is_encoder
 from mebp.exporter.finding import find_model
-from mebp.files import read_json
+from mebp.files import own_file, read_json
 from mebp.gguf.codes import kept_codes
 from mebp.gguf.container import read_container
 from mebp.gguf.source import unpack_gguf
@@ -65,7 +65,7 @@ def _unpack(file: Path, scratch: Path, shape_only: bool) -> Source:
 
 def _open(name: str, origin: str, folder: Path, task: str) -> Source:
     file = folder / "config.json"
-    if not file.exists():
+    if not own_file(file).exists():
         raise Error(f"{folder}: no config.json; give the folder of a Hugging Face model")
     fields = read_json(file, "download it again")
     quantization = fields.get("quantization_config") or fields.get("compression_config")
