@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -206,6 +207,16 @@ def test_an_adapter_of_mlx_that_lies_elsewhere(name: str, folder: Path) -> None:
     secret = linked(folder / name, content)
     with pytest.raises(mebp.Error) as caught:
         mlx.read_mlx(folder)
+    assert str(caught.value) == refused(folder / name, secret)
+
+
+@pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors", "value_head.safetensors"])
+def test_a_session_s_adapter_that_lies_elsewhere(name: str, folder: Path) -> None:
+    secret = linked(folder / name)
+    session = object.__new__(mebp.Session)  # which is refused before anything of a session is used
+    session._process, session._native = os.getpid(), SimpleNamespace(load_adapter=lambda _: pytest.fail("was read"))
+    with pytest.raises(mebp.Error) as caught:
+        session.load_adapter(folder)
     assert str(caught.value) == refused(folder / name, secret)
 
 
