@@ -7,6 +7,7 @@ import fcntl
 import glob
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -43,6 +44,52 @@ def open_regular(path: Path, advice: str) -> Iterator[BinaryIO]:
             if not stat.S_ISREG(mode):
                 raise Error(f"{path}: is not a regular file; {advice}")
             yield file
+
+
+_SHARED_BLOB = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}")  # of huggingface_hub's store for a whole cache
+
+
+def is_own(file: Path) -> bool:
+    """Whether `file` ends, after all links, at a regular file inside its folder, or inside the blobs of the hub cache
+    whose snapshot that folder is. The folder may itself be a link."""
+    target, folder = Path(os.path.realpath(file)), Path(os.path.realpath(file.parent))
+    if not target.is_file():
+        return False
+    if target.is_relative_to(folder):
+        return True
+    for snapshot in (folder, *folder.parents):
+        repository = snapshot.parent.parent
+        if snapshot.parent.name == "snapshots" and repository.name.startswith("models--"):
+            shared = repository.parent / "blobs"
+            return target.is_relative_to(repository / "blobs") or (
+                target.is_relative_to(shared) and bool(_SHARED_BLOB.fullmatch(target.relative_to(shared).as_posix()))
+            )
+    return False
+
+
+def own_file(file: Path) -> Path:
+    """`file` itself, which somebody's folder has. A link that leads elsewhere is refused: it could bring a file of the
+    reader's into what is made of the folder."""
+    if file.is_symlink() and not is_own(file):
+        raise Error(
+            f"{file}: is a link to {os.path.realpath(file)}, which is not a file in {file.parent}; put a copy of that "
+            "file there instead of the link, if you want it to be used"
+        )
+    return file
+
+
+def own_files(folder: Path) -> Path:
+    """`folder` itself, somebody's adapter, none of whose files is a link that leads elsewhere."""
+    for file in (*folder.glob("*.json"), *folder.glob("*.safetensors")):
+        own_file(file)
+    return folder
+
+
+def plain_file(file: Path) -> Path:
+    """`file` itself, which a bundle has; any link is refused."""
+    if file.is_symlink():
+        raise Error(f"{file}: is a link to {os.path.realpath(file)}, and a bundle has no links; compile it again")
+    return file
 
 
 def read_bytes(path: Path, advice: str, largest: int | None = None) -> bytes:

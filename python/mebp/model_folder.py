@@ -5,7 +5,8 @@ import shutil
 from pathlib import Path
 
 from mebp.element_types import ELEMENT_TYPES
-from mebp.files import read_json
+from mebp.exporter.foreign_code import without_code
+from mebp.files import plain_file, read_json
 
 
 def copy_files(source: Path, target: Path) -> None:
@@ -16,9 +17,9 @@ def copy_files(source: Path, target: Path) -> None:
 
 
 def model_config(path: Path, dtype: str) -> dict:
-    """The model's settings in that file, of weights of that type."""
-    config = read_json(path, "export and compile the model again")
+    """The model's settings in that file, of weights of that type, without what would choose code where they are read,
+    and without how the weights were quantised that the model was exported from."""
+    config, _ = without_code(read_json(plain_file(path), "export and compile the model again"))
     config.pop("torch_dtype", None)  # as it was once called
-    config.pop("quantization_config", None)  # of the weights that the model was exported from
     config["dtype"] = ELEMENT_TYPES[dtype].torch
     return config

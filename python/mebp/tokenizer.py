@@ -8,7 +8,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from mebp.errors import Error, translate_errors
-from mebp.files import read_json, user_path
+from mebp.files import own_file, read_json, user_path
 
 # What models of several families put between documents; where a vocabulary has none, its end-of-sequence token.
 _END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[SEP]")
@@ -36,7 +36,7 @@ class Tokenizer:
         from tokenizers import Tokenizer as FastTokenizer
 
         self.folder = folder
-        path = self.folder / "tokenizer.json"
+        path = own_file(self.folder / "tokenizer.json")
         if not path.is_file():
             raise Error(f"{path}: does not exist: {hint}")
         with translate_errors(f"{path}: cannot be read", _ADVICE, Exception):  # which is what the package raises
@@ -127,7 +127,7 @@ class Tokenizer:
 
     def settings(self, file: str) -> dict:
         """The JSON object in a file beside tokenizer.json; empty where there is no such file."""
-        path = self.folder / file
+        path = own_file(self.folder / file)
         return read_json(path, _ADVICE) if path.is_file() else {}
 
     def _find_around_text(self) -> tuple[list[int], list[int]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mebp.errors import Error, reason
 from mebp.extras import need_packages
-from mebp.files import read_json, user_path
+from mebp.files import own_file, read_json, user_path
 from mebp.gguf.architectures import architecture_named
 from mebp.gguf.container import is_gguf, read_container
 from mebp.gguf.metadata import model_config
@@ -20,7 +20,7 @@ def base_config(name: str | Path | None, adapter: Path) -> Mapping:
         raise Error(f"{adapter}: does not say what its base model is; {_ADVICE}")
     folder = user_path(name)
     for file in (folder / "config.json", folder / "tokenizer" / "config.json"):  # a bundle has it there
-        if file.is_file():
+        if own_file(file).is_file():
             return read_json(file, "download it again")
     if is_gguf(folder):
         container = read_container(folder)

@@ -10,7 +10,7 @@ from mebp.adapters import gguf_file, mlx, peft
 from mebp.adapters.adapter import Adapter
 from mebp.adapters.base import base_config
 from mebp.errors import Error
-from mebp.files import new_folder, read_json, replaced_file, user_path
+from mebp.files import new_folder, own_file, read_json, replaced_file, user_path
 from mebp.gguf.architectures import ARCHITECTURES
 from mebp.gguf.container import is_gguf
 
@@ -89,7 +89,7 @@ def _form_of(source: Path) -> str:
         raise Error(f"{source}: is not an adapter; give its folder or GGUF file")
     if not (source / peft.CONFIG).is_file():
         raise Error(f"{source}: is not an adapter, for it has no {peft.CONFIG}; give an adapter's folder or GGUF file")
-    return "peft" if "peft_type" in read_json(source / peft.CONFIG, "save the adapter again") else "mlx"
+    return "peft" if "peft_type" in read_json(own_file(source / peft.CONFIG), "save the adapter again") else "mlx"
 
 
 def _check_head(adapter: Adapter, config: Mapping) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from mebp.adapters.adapter import Adapter, Layer, paired, short_names
 from mebp.errors import Error
-from mebp.files import read_json
+from mebp.files import own_file, read_json
 from mebp.tensor_file import read_tensors, write_tensors
 
 CONFIG, TENSORS = "adapter_config.json", "adapters.safetensors"
@@ -20,7 +20,7 @@ _EMBEDDINGS = ("embed_tokens", "wte", "wpe")
 
 
 def read_mlx(folder: Path) -> Adapter:
-    config = read_json(folder / CONFIG, _ADVICE)
+    config = read_json(own_file(folder / CONFIG), _ADVICE)
     kind = config.get("fine_tune_type", "lora")
     if kind != "lora":
         raise Error(f"{folder / CONFIG}: fine_tune_type is {kind}, and only lora is supported; train such an adapter")
@@ -29,7 +29,7 @@ def read_mlx(folder: Path) -> Adapter:
     if not isinstance(scale, int | float) or isinstance(scale, bool) or not math.isfinite(scale):
         raise Error(f"{folder / CONFIG}: lacks the number scale in lora_parameters; {_ADVICE}")
     factors: dict[str, dict[str, np.ndarray]] = {}
-    for name, values in read_tensors(folder / TENSORS, _ADVICE).items():
+    for name, values in read_tensors(own_file(folder / TENSORS), _ADVICE).items():
         module, _, factor = name.rpartition(".")
         if factor not in ("lora_a", "lora_b") or module.rpartition(".")[2] in _EMBEDDINGS:
             raise Error(f"{folder / TENSORS}: has '{name}', and only LoRA of linear layers is supported; train the "

@@ -11,7 +11,7 @@ import numpy as np
 
 from mebp.adapters.adapter import Adapter, Layer, paired, short_names
 from mebp.errors import Error
-from mebp.files import read_json
+from mebp.files import own_file, read_json
 from mebp.gguf.architectures import ARCHITECTURES
 from mebp.tensor_file import read_tensors, write_tensors
 
@@ -26,7 +26,7 @@ _PLAIN_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
 
 
 def read_peft(folder: Path) -> Adapter:
-    config = read_json(folder / CONFIG, _ADVICE)
+    config = read_json(own_file(folder / CONFIG), _ADVICE)
     kind = config.get("peft_type")
     if kind != "LORA":
         raise Error(f"{folder / CONFIG}: peft_type is {kind}, and only LORA is supported; train such an adapter")
@@ -41,7 +41,7 @@ def read_peft(folder: Path) -> Adapter:
     if not (folder / TENSORS).is_file() and (folder / "adapter_model.bin").is_file():
         raise Error(f"{folder}: weights only as .bin; save the adapter as safetensors")
     factors: dict[str, dict[str, np.ndarray]] = {}
-    for name, values in read_tensors(folder / TENSORS, _ADVICE).items():
+    for name, values in read_tensors(own_file(folder / TENSORS), _ADVICE).items():
         match = _FACTOR.fullmatch(name)
         if match is None:
             raise Error(f"{folder / TENSORS}: has '{name}', and only LoRA of linear layers is supported; train or save "

@@ -22,7 +22,7 @@ from mebp.compile_options import AUTO, CompileOptions, as_arguments
 from mebp.compiler import run_mebpc
 from mebp.errors import Error
 from mebp.exporter.finding import Found, find_model
-from mebp.files import read_json, scratch_folder
+from mebp.files import own_file, read_json, scratch_folder
 from mebp.gguf.source import unpack_gguf
 from mebp.inspect import describe_trained, inspect, storage_options
 from mebp.tasks import CAUSAL
@@ -72,7 +72,7 @@ class Builder:
         found = find_model(model)
         with _settings(found) as settings:
             limit = model_limit(settings)
-            classes = trained.classes(read_json(settings / "config.json", "download the model again"))
+            classes = trained.classes(read_json(own_file(settings / "config.json"), "download the model again"))
             chosen = {**self._choose(settings, limit, trained, options), **also}
             longest = max(_EXPORTED, chosen["seq_len"], chosen["generate_len"] or 0)
             exporting = {"seq_len": min(longest, limit or longest)}

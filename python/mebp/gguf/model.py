@@ -9,7 +9,7 @@ import numpy as np
 
 from mebp.errors import Error
 from mebp.extras import need_packages
-from mebp.files import read_json
+from mebp.files import plain_file, read_json
 from mebp.gguf import GGUF_TYPES
 from mebp.gguf.architectures import architecture_of
 from mebp.gguf.metadata import model_metadata, rope_factors
@@ -24,7 +24,7 @@ class ModelWriter:
         """folder: has the model's config.json and tokenizer. shapes: of the tensors, by transformers' names."""
         need_packages("writing GGUF", "gguf", "gguf")
         file = folder / "config.json"
-        self._config = read_json(file, "export and compile the model again")
+        self._config = read_json(plain_file(file), "export and compile the model again")
         self._architecture = architecture_of(self._config.get("model_type"), f"{file}")
         self._dtype, self._shapes = dtype, dict(shapes)
         self._metadata = model_metadata(self._architecture, self._config, file)

@@ -3,6 +3,7 @@
 
 import json
 import math
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,15 +102,25 @@ def _write_tokenizer(container: Container, target: Path) -> None:
         write_tokenizer(metadata, target)
     elif metadata.get("tokenizer.ggml.model", "no_vocab") != "no_vocab":
         need_packages(f"{file}: its tokenizer", "export", "transformers")
-        from transformers import AutoTokenizer
-
         advice = "export the model's Hugging Face folder"
         with translate_errors(f"{file}: transformers cannot read its tokenizer", advice, Exception):
-            AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name).save_pretrained(target)
+            _convert_tokenizer(file, target)
         rule = metadata.get("tokenizer.ggml.pre", "default")
         if metadata["tokenizer.ggml.model"] == "gpt2":
             say(f"warning: {file}: its rule to cut text, '{rule}', is not known here; compare tokenizer/ beside the "
                   "ONNX file with the model's own", error=True)  # fmt: skip
+
+
+def _convert_tokenizer(file: Path, target: Path) -> None:
+    """By transformers, which sees nothing that lies beside the file: a tokenizer_config.json there could name code."""
+    from transformers import AutoTokenizer
+
+    from mebp.exporter.offline import offline
+
+    with tempfile.TemporaryDirectory(prefix="mebp-gguf-") as alone, offline():
+        (Path(alone) / "model.gguf").symlink_to(file.resolve())
+        found = AutoTokenizer.from_pretrained(alone, gguf_file="model.gguf", trust_remote_code=False)
+        found.save_pretrained(target)
 
 
 def _set_rope(container: Container, config: dict) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mebp.errors import Error
-from mebp.files import read_json
+from mebp.files import plain_file, read_json
 
 _ADVICE = "write a folder for transformers (-o DIR), and convert that with llama.cpp's convert_hf_to_gguf.py"
 _NORMAL, _CONTROL, _USER_DEFINED, _UNUSED = 1, 3, 4, 5  # llama.cpp's types of tokens
@@ -40,7 +40,7 @@ def vocabulary(folder: Path, vocabulary_size: int) -> dict[str, object]:
     Raises mebp.Error where there is none, or one that llama.cpp would be told wrongly about.
     """
     file = folder / "tokenizer.json"
-    if not file.is_file():
+    if not plain_file(file).is_file():
         raise Error(f"{folder}: has no tokenizer.json, which a GGUF file needs; {_ADVICE}")
     tokenizer = read_json(file, "export and compile the model again")
     model = tokenizer.get("model") or {}
@@ -67,7 +67,7 @@ def vocabulary(folder: Path, vocabulary_size: int) -> dict[str, object]:
 
 
 def chat_template(folder: Path) -> str | None:
-    if (folder / "chat_template.jinja").is_file():
+    if plain_file(folder / "chat_template.jinja").is_file():
         return (folder / "chat_template.jinja").read_text(encoding="utf-8")
     found = _settings(folder).get("chat_template")
     return found if isinstance(found, str) else None
@@ -143,7 +143,7 @@ def _rules(found: object) -> list:
 
 
 def _settings(folder: Path) -> dict:
-    file = folder / "tokenizer_config.json"
+    file = plain_file(folder / "tokenizer_config.json")
     return read_json(file, "export and compile the model again") if file.is_file() else {}
 
 
