@@ -111,7 +111,7 @@ def change_list(file: File, choose: random.Random) -> tuple[File, str]:
         at = choose.randrange(len(values))
         if value.kind == "string":
             values[at] = choose.choice([*TEXTS, values[0], "t0", "t1 t0", " ", "t5 zz", "a b c"])
-        else:
+        elif value.kind in SCALARS:
             values[at] = number(choose, SCALARS[value.kind][1])
     values = choose.choice([values, values, values[:-1], values * 2, values[:1]])
     return file.with_key(name, Array(value.kind, values)), f"{name} has another list"

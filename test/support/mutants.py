@@ -3,6 +3,7 @@
 
 import os
 import random
+import re
 import resource
 import time
 import traceback
@@ -30,7 +31,8 @@ def hold(make: Callable[[random.Random], str], read: Callable[[random.Random], N
         try:
             outcomes[_is_read(lambda choose=choose: read(choose), names)] += 1
         except AssertionError as error:
-            found.setdefault(str(error).split("\n")[0][:80], f"{what[:600]}: {error}")
+            kind = re.sub(r"/\S*|'[^']*'|[0-9]+", "", str(error).split("\n")[0])
+            found.setdefault(kind[:120], f"{what[:600]}: {error}")
     assert not found, "\n".join([f"{len(found)} kinds of findings", *found.values()])
     # A mutator whose mutants are all refused, or none, tries nothing.
     assert min(outcomes.values()) > COUNT // 20, outcomes

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What may be wrong in an adapter's folder: in its settings, and in its file of safetensors."""
 
+import copy
 import json
 import random
 import struct
@@ -52,10 +53,10 @@ def mutate_object(content: dict, choose: random.Random) -> tuple[str, str]:
             said.append(f"no {name}")
         elif how < 0.3 and isinstance(content.get(name), dict):
             inner = choose.choice([*content[name], "new"])
-            content[name][inner] = choose.choice(ODD)
+            content[name][inner] = copy.deepcopy(choose.choice(ODD))
             said.append(f"{name}.{inner} is {str(content[name][inner])[:60]}")
         else:
-            content[name] = choose.choice(ODD)
+            content[name] = copy.deepcopy(choose.choice(ODD))
             said.append(f"{name} is {str(content[name])[:60]}")
     text = text_of(content)
     if choose.random() < 0.05:
@@ -77,7 +78,7 @@ def mutate_tensors(header: dict[str, dict], data: bytes, choose: random.Random) 
         elif change == 1:
             header[choose.choice(NAMES)] = header.pop(name, None)
         elif change == 2:
-            header[name] = choose.choice(ODD)
+            header[name] = copy.deepcopy(choose.choice(ODD))
         elif change == 3 and isinstance(entry, dict):
             header[name] = {**entry, "shape": choose.choice(SHAPES)}
         elif change == 4 and isinstance(entry, dict):
