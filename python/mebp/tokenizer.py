@@ -133,6 +133,8 @@ class Tokenizer:
     def _find_around_text(self) -> tuple[list[int], list[int]]:
         """What the model wants before a text that stands alone, and behind it."""
         encoding = self._tokenizer.encode("a", add_special_tokens=True)
+        if 0 not in encoding.special_tokens_mask:
+            raise Error(f"{self.folder / 'tokenizer.json'}: makes no token of 'a'; {_ADVICE}")
         first = encoding.special_tokens_mask.index(0)
         last = len(encoding.ids) - encoding.special_tokens_mask[::-1].index(0)
         return encoding.ids[:first], encoding.ids[last:]

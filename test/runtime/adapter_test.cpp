@@ -201,7 +201,8 @@ TEST_F(AdapterTest, RefusesOtherKindsByName) {
   changed("\"bias\": \"lora_only\"");
   expectRefusal(MEBP_UNSUPPORTED, place + "bias is not supported; train the adapter with bias none");
   changed("\"peft_type\": \"IA3\"");
-  expectRefusal(MEBP_UNSUPPORTED, place + "peft_type is not LORA, the only kind that is supported");
+  expectRefusal(MEBP_UNSUPPORTED,
+                place + "peft_type is not LORA, the only kind that is supported; train such an adapter");
   changed("\"fan_in_fan_out\": true");
   expectRefusal(MEBP_INCOMPATIBLE, place +
                                        "fan_in_fan_out is set, the bundle's layers keep their weights as [out, in]; "
@@ -210,6 +211,8 @@ TEST_F(AdapterTest, RefusesOtherKindsByName) {
   expectRefusal(MEBP_UNSUPPORTED, place +
                                       "init_lora_weights is 'pissa_niter_4', for which PEFT may change the base "
                                       "weights; save the adapter with its path_initial_model_for_weight_conversion");
+  changed("\"" + std::string(5000, 'a') + "\": true");
+  expectRefusal(MEBP_UNSUPPORTED, place + "(a long text) is not supported; train the adapter without it");
   changed("\"r\": 4");
   expectRefusal(MEBP_INCOMPATIBLE, place +
                                        "r is 4, the bundle was compiled for 2; compile with --lora-rank 4 or choose "
@@ -219,7 +222,7 @@ TEST_F(AdapterTest, RefusesOtherKindsByName) {
                                        "lora_alpha is 5.5, the bundle was compiled for 4; compile with --lora-alpha "
                                        "5.5 or choose another adapter");
   changed("\"r\": \"2\"");
-  expectRefusal(MEBP_CORRUPT, place + "lacks the number 'r'");
+  expectRefusal(MEBP_CORRUPT, place + "lacks the number 'r'; save the adapter again");
 }
 
 TEST_F(AdapterTest, TakesWhatChangesNothing) {

@@ -24,7 +24,9 @@ def base_config(name: str | Path | None, adapter: Path) -> Mapping:
             return read_json(file, "download it again")
     if is_gguf(folder):
         container = read_container(folder)
-        return model_config(architecture_named(container.number("general.architecture"), f"{folder}"), container)
+        return model_config(
+            architecture_named(container.text("general.architecture", needed=True), f"{folder}"), container
+        )
     if folder.exists() or Path(name).is_absolute():
         raise Error(f"{name}: no config.json of the base model; {_ADVICE}")
     return read_json(_download(str(name)), "download it again")

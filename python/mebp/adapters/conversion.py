@@ -93,7 +93,7 @@ def _form_of(source: Path) -> str:
 
 
 def _check_head(adapter: Adapter, config: Mapping) -> None:
-    architecture = ARCHITECTURES.get(config.get("model_type"))
+    architecture = ARCHITECTURES.get(str(config.get("model_type")))
     if _HEAD in adapter.layers and config.get("tie_word_embeddings", architecture is not None and architecture.tied):
         raise Error(
             f"{adapter.source}: adapts '{_HEAD}', which is tied to the embedding, and neither MLX-LM nor llama.cpp can "
