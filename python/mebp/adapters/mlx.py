@@ -9,6 +9,7 @@ import numpy as np
 
 from mebp.adapters.adapter import Adapter, Layer, paired, short_names
 from mebp.errors import Error
+from mebp.exporter.naming import HubName
 from mebp.files import read_json
 from mebp.tensor_file import read_tensors, write_tensors
 
@@ -52,7 +53,7 @@ def write_mlx(adapter: Adapter, folder: Path) -> None:
         tensors[f"{module}.lora_b"] = np.pad(layer.b_for(scale).T, ((0, missing), (0, 0)))
     config = {
         "fine_tune_type": "lora",
-        "model": adapter.base,
+        "model": hub.id if (hub := HubName.of(adapter.base or "")) else adapter.base,  # it has no field for a revision
         "num_layers": -1,  # all
         "lora_parameters": {"rank": rank, "scale": scale, "dropout": 0.0, "keys": short_names(names)},
     }

@@ -11,6 +11,7 @@ import numpy as np
 
 from mebp.adapters.adapter import Adapter, Layer, paired, short_names
 from mebp.errors import Error
+from mebp.exporter.naming import HubName
 from mebp.files import read_json
 from mebp.gguf.architectures import ARCHITECTURES
 from mebp.tensor_file import read_tensors, write_tensors
@@ -51,7 +52,12 @@ def read_peft(folder: Path) -> Adapter:
         name: Layer(a, b, _scale(folder / CONFIG, config, name, a.shape[0]))
         for name, (a, b) in paired(folder / TENSORS, factors).items()
     }
-    return Adapter(folder, layers, config.get("base_model_name_or_path") or None)
+    return Adapter(folder, layers, _base(config.get("base_model_name_or_path") or None, config.get("revision")))
+
+
+def _base(name: object, revision: object) -> object:
+    both = f"{name}@{revision}"
+    return both if revision and isinstance(name, str) and HubName.of(both) else name
 
 
 def _scale(file: Path, config: Mapping, layer: str, rank: int) -> float:
@@ -74,10 +80,12 @@ def write_peft(adapter: Adapter, folder: Path, transposed: bool = False) -> None
         tensors[f"base_model.model.{name}.lora_A.weight"] = layer.a
         tensors[f"base_model.model.{name}.lora_B.weight"] = layer.b_for(alpha / layer.rank)
     ranks = {name: layer.rank for name, layer in adapter.layers.items() if layer.rank != rank}
+    hub = HubName.of(adapter.base or "")
     config = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
-        "base_model_name_or_path": adapter.base,
+        "base_model_name_or_path": hub.id if hub else adapter.base,
+        "revision": hub.revision if hub else None,
         "r": rank,
         "lora_alpha": int(alpha) if alpha == int(alpha) else alpha,
         "lora_dropout": 0.0,

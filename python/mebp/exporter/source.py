@@ -12,6 +12,7 @@ from mebp.errors import Error, reason
 from mebp.exporter import mxfp4
 from mebp.exporter.encoders import check_encoder, is_encoder
 from mebp.exporter.finding import find_model
+from mebp.exporter.naming import shared_name, shared_path
 from mebp.files import read_json
 from mebp.gguf.codes import kept_codes
 from mebp.gguf.container import read_container
@@ -21,7 +22,7 @@ from mebp.tasks import CAUSAL, ENCODING, FILL_MASK, TASKS
 
 @dataclass(frozen=True)
 class Source:
-    """A model on disk; `name` is what reports call it, `origin` what transformers' from_pretrained takes."""
+    """A model on disk; `name` is what reports call it, `origin` what an export says that it was made of (Found)."""
 
     name: str
     origin: str
@@ -35,24 +36,22 @@ def resolve(model: str | Path | PreTrainedModel, scratch: Path, shape_only: bool
         folder = Path(tempfile.mkdtemp(dir=scratch))
         _save(model, folder, shape_only)
         named = model.name_or_path or model.config.model_type
-        return _open(Path(named).name, _local(named), folder, task)
+        origin = shared_path(Path(named)) if Path(named).is_dir() else shared_name(named)
+        return _open(Path(named).name, origin, folder, task)
     if not isinstance(model, (str, Path)):
         kind = type(model).__name__
         raise Error(f"{kind} is not a model; give a folder, a hub id or a PreTrainedModel (merged)")
     found = find_model(model, shape_only)
+    if found.note:
+        print(f"note: {found.note}", file=sys.stderr)
     if found.is_gguf:
         if task != CAUSAL:
             raise Error(f"{model}: a GGUF file has no encoder; give a Hugging Face folder with --task {task}")
-        return _unpack(found.place, scratch, shape_only)
+        return _unpack(found.place, found.origin, scratch, shape_only)
     return _open(found.name, found.origin, found.place, task)
 
 
-def _local(named: str) -> str:
-    """The whole path where `named` is a folder, and not on the hub."""
-    return str(Path(named).resolve()) if Path(named).is_dir() else named
-
-
-def _unpack(file: Path, scratch: Path, shape_only: bool) -> Source:
+def _unpack(file: Path, origin: str, scratch: Path, shape_only: bool) -> Source:
     folder = Path(tempfile.mkdtemp(dir=scratch))
     unpack_gguf(file, folder, with_weights=not shape_only)
     if not shape_only:
@@ -60,7 +59,7 @@ def _unpack(file: Path, scratch: Path, shape_only: bool) -> Source:
         print(f"note: the weights of {file.name} are saved beside the graph in f32, {size:,.1f} MB", file=sys.stderr)
         for kept in kept_codes(read_container(file)):
             print(f"note: {kept}", file=sys.stderr)
-    return _open(file.stem, str(file.resolve()), folder, CAUSAL)
+    return _open(file.stem, origin, folder, CAUSAL)
 
 
 def _open(name: str, origin: str, folder: Path, task: str) -> Source:
