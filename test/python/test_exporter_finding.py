@@ -5,6 +5,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
@@ -28,6 +29,7 @@ def hub(tmp_path, monkeypatch):
 def put(hub: Hub, folder: Path, id: str, branch: str = "main") -> str:
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({**CONFIG, "made": folder.name}))
+    save_file({"x": np.zeros(3, "f4")}, folder / "model.safetensors")
     return hub.commit(id, folder, branch)
 
 
@@ -35,17 +37,17 @@ def test_a_branch_is_resolved_to_its_commit_once(hub, tmp_path):
     first = put(hub, tmp_path / "first", "owner/name")
     for asked, revision in (("owner/name", "main"), ("owner/name@main", "main")):
         hub.asked.clear()
-        found = find_model(asked, shape_only=True)
+        found = find_model(asked)
         assert (found.name, found.origin) == ("owner/name", f"owner/name@{first}")
         assert found.note == f"{asked}: commit {first}" and hub.resolved() == [revision]
         assert json.loads((found.place / "config.json").read_text())["made"] == "first"
         assert not any("/resolve/main/" in path for path in hub.asked)
     second = put(hub, tmp_path / "second", "owner/name")
     hub.asked.clear()
-    exact = find_model(f"owner/name@{first}", shape_only=True)  # the branch has moved on, and the commit is the same
+    exact = find_model(f"owner/name@{first}")  # the branch has moved on, and the commit is the same
     assert exact.note is None and hub.resolved() == []
     assert json.loads((exact.place / "config.json").read_text())["made"] == "first"
-    moved = find_model("owner/name@main", shape_only=True)
+    moved = find_model("owner/name@main")
     assert moved.origin == f"owner/name@{second}"
     keys = [export_fingerprint(each, each.place, {}) for each in (found, exact, moved)]
     assert keys[0] == keys[1] != keys[2]
@@ -55,7 +57,7 @@ def test_the_commit_is_in_the_fingerprint_where_files_are_the_same(hub, tmp_path
     put(hub, tmp_path / "same", "owner/name")
     hub.models["owner/name"]["b" * 40] = tmp_path / "same"
     hub.branches["owner/name"]["next"] = "b" * 40
-    found = [find_model(f"owner/name@{branch}", shape_only=True) for branch in ("main", "next")]
+    found = [find_model(f"owner/name@{branch}") for branch in ("main", "next")]
     assert len({export_fingerprint(each, each.place, {}) for each in found}) == 2
 
 
@@ -98,8 +100,6 @@ def test_an_export_says_the_commit(hub, tmp_path, capsys):
 
 def adapter(folder: Path, **settings: object) -> Path:
     """PEFT's, of one layer whose rows llama.cpp has in another order."""
-    import numpy as np
-
     folder.mkdir()
     settings = {"peft_type": "LORA", "lora_alpha": 4, "r": 2, **settings}
     (folder / "adapter_config.json").write_text(json.dumps(settings))

@@ -11,10 +11,10 @@ def one_line(text: str) -> str:
 
 def code(text: str) -> str:
     """`text`, between more backticks than it has in a row."""
-    text = one_line(text)
+    text = one_line(text) or " "
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
-    # One space at each end is not shown.
-    padding = " " if not text.strip() or text.startswith(("`", " ")) or text.endswith(("`", " ")) else ""
+    # One space at each end is not shown, unless there is nothing else.
+    padding = " " if text.strip() and (text[0] in "` " or text[-1] in "` ") else ""
     return f"{fence}{padding}{text}{padding}{fence}"
 
 
