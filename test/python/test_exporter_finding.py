@@ -131,6 +131,18 @@ def test_what_an_adapter_names_is_not_fetched(hub, tmp_path, settings, said, bas
     assert hub.asked == [] and not out.exists()
 
 
+def test_an_adapter_is_not_taken_for_a_model(hub, tmp_path):
+    put(hub, tmp_path / "model", "owner/name")
+    given = adapter(tmp_path / "adapter", base_model_name_or_path="owner/name")
+    with pytest.raises(Error) as raised:
+        find_model(given)
+    assert str(raised.value) == (
+        f"{given}: is an adapter, and no model is fetched because an adapter names it; give its base model; mebp "
+        "train takes the adapter with --adapter"
+    )
+    assert hub.asked == []
+
+
 def test_what_the_user_names_is_fetched(hub, tmp_path, capsys):
     commit = put(hub, tmp_path / "model", "owner/name")
     given = adapter(tmp_path / "adapter", base_model_name_or_path="owner/other")

@@ -54,6 +54,11 @@ def find_model(model: str | Path, shape_only: bool = False) -> Found:
 
 
 def _local(folder: Path) -> Found:
+    if (folder / "adapter_config.json").is_file() and not (folder / "config.json").exists():
+        raise Error(
+            f"{folder}: is an adapter, and no model is fetched because an adapter names it; give its base model; "
+            "mebp train takes the adapter with --adapter"
+        )
     return Found(folder.resolve().name, shared_path(folder), folder)
 
 
