@@ -6,6 +6,7 @@
 #include <iterator>
 #include <string>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "format/tasks.h"
@@ -41,15 +42,29 @@ static std::vector<std::string> savedModules(const format::Bundle &bundle) {
   return modules;
 }
 
+// Of a hub id with the commit that was exported, OWNER/NAME@COMMIT, both parts: PEFT has a field for each. Of another
+// name, such as a path with an @ in it, all of it and "".
+static std::pair<std::string, std::string> splitCommit(const std::string &name) {
+  constexpr size_t digits = 40;
+  size_t at = name.rfind('@');
+  if (at == std::string::npos || name.size() - at - 1 != digits ||
+      name.find_first_not_of("0123456789abcdef", at + 1) != std::string::npos || name.front() == '/' ||
+      name.front() == '.')
+    return {name, ""};
+  return {name.substr(0, at), name.substr(at + 1)};
+}
+
 std::string adapterConfig(const format::Bundle &bundle) {
   const format::Lora &lora = bundle.model().lora();
   double alpha = decimalOf(lora.alpha());
   bool whole = std::floor(alpha) == alpha;
   using Json = nlohmann::ordered_json; // as PEFT writes it
   const char *task = format::taskOf(bundle.model()).peftName;
+  const auto [base, commit] = splitCommit(bundle.model().name());
   Json config = {{"peft_type", "LORA"},
                  {"task_type", task ? Json(task) : Json()},
-                 {"base_model_name_or_path", bundle.model().name()},
+                 {"base_model_name_or_path", base},
+                 {"revision", commit.empty() ? Json() : Json(commit)},
                  {"r", lora.rank()},
                  {"lora_alpha", whole ? Json(static_cast<int64_t>(alpha)) : Json(alpha)},
                  {"lora_dropout", 0.0},

@@ -87,6 +87,29 @@ TEST_F(AdapterTest, SaysWhereWeightsAreTransposed) {
   EXPECT_NE(readWhole(config).find("\"fan_in_fan_out\": true"), std::string::npos);
 }
 
+TEST_F(AdapterTest, NamesTheCommitOfItsBase) {
+  const std::string commit(40, 'a');
+  const auto saved = [&](const std::string &name) {
+    format::Bundle content = tinyBundle({});
+    content.mutable_model()->set_name(name);
+    BundleFolder named(content);
+    OpenBundle opened(named.path());
+    OpenSession fresh(opened.handle);
+    EXPECT_EQ(mebp_session_save_adapter(fresh.handle, adapter.c_str(), nullptr), MEBP_OK);
+    EXPECT_EQ(mebp_session_load_adapter(fresh.handle, adapter.c_str(), nullptr), MEBP_OK);
+    return readWhole(config);
+  };
+  const auto expect = [&](const std::string &name, const std::string &base, const std::string &revision) {
+    const std::string settings = saved(name);
+    const std::string part = "\"base_model_name_or_path\": \"" + base + "\",\n  \"revision\": " + revision + ",";
+    EXPECT_NE(settings.find(part), std::string::npos) << part << " in " << settings;
+  };
+  expect("owner/name@" + commit, "owner/name", "\"" + commit + "\"");
+  for (const std::string &name : {std::string("owner/name"), "/models/a@" + commit, "./a@" + commit, "a@main",
+                                  "owner/name@" + commit.substr(1), "owner/name@" + commit.substr(1) + "g"})
+    expect(name, name, "null");
+}
+
 // PEFT asks the module of experts how it has them, and takes no fan_in_fan_out.
 TEST_F(AdapterTest, SaysNothingOfTheTransposesOfExperts) {
   TinyOptions tiny;

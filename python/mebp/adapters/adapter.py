@@ -33,7 +33,7 @@ class Layer:
 @dataclass(frozen=True)
 class Adapter:
     """`layers` are named as transformers' modules, as in model.layers.0.self_attn.q_proj; `base` is the model's name or
-    folder, if the file says it."""
+    folder, if the file says it; of a hub id with its revision behind an @."""
 
     source: Path
     layers: dict[str, Layer]

@@ -13,6 +13,7 @@ import numpy as np
 from mebp.adapters.adapter import Adapter, Layer, paired, read_base, read_scale, short_names, shown
 from mebp.adapters.patterns import LayerPatterns
 from mebp.errors import Error
+from mebp.exporter.naming import HubName
 from mebp.files import own_file, read_json
 from mebp.gguf.architectures import ARCHITECTURES
 from mebp.tensor_file import read_tensors, write_tensors
@@ -52,7 +53,13 @@ def read_peft(folder: Path) -> Adapter:
     alphas = _Alphas(folder / CONFIG, config)
     layers = {name: Layer(a, b, alphas.scale(name, a.shape[0]))
               for name, (a, b) in paired(folder / TENSORS, factors).items()}  # fmt: skip
-    return Adapter(folder, layers, read_base(config, "base_model_name_or_path", folder / CONFIG))
+    return Adapter(folder, layers, _base(folder / CONFIG, config))
+
+
+def _base(file: Path, config: Mapping) -> str | None:
+    name, revision = read_base(config, "base_model_name_or_path", file), config.get("revision")
+    both = f"{name}@{revision}"
+    return both if revision and name and HubName.of(both) else name
 
 
 class _Alphas:
@@ -87,10 +94,12 @@ def write_peft(adapter: Adapter, folder: Path, transposed: bool = False) -> None
         tensors[f"base_model.model.{name}.lora_A.weight"] = layer.a
         tensors[f"base_model.model.{name}.lora_B.weight"] = adapter.b_for(name, alpha / layer.rank)
     ranks = {name: layer.rank for name, layer in adapter.layers.items() if layer.rank != rank}
+    hub = HubName.of(adapter.base or "")
     config = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
-        "base_model_name_or_path": adapter.base,
+        "base_model_name_or_path": hub.id if hub else adapter.base,
+        "revision": hub.revision if hub else None,
         "r": rank,
         "lora_alpha": int(alpha) if alpha == int(alpha) else alpha,
         "lora_dropout": 0.0,

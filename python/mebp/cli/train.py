@@ -30,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default=None,
         metavar="MODEL",
-        help="a Hugging Face folder, a hub id or packaged:smollm2, which is exported and compiled first; or a bundle",
+        help="a Hugging Face folder, a hub id (with @REVISION, too) or packaged:smollm2, which is exported and "
+        "compiled first; or a bundle",
     )
     parser.add_argument(
         "--config",

@@ -13,6 +13,7 @@ from mebp.exporter import mxfp4
 from mebp.exporter.encoders import check_encoder, is_encoder
 from mebp.exporter.finding import find_model
 from mebp.exporter.foreign_code import name_left_out, without_code
+from mebp.exporter.naming import shared_name, shared_path
 from mebp.exporter.offline import offline
 from mebp.files import own_file, read_json
 from mebp.gguf.codes import kept_codes
@@ -26,7 +27,7 @@ _QUANTIZATION = ("quantization_config", "compression_config")
 
 @dataclass(frozen=True)
 class Source:
-    """A model on disk; `name` is what reports call it, `origin` what transformers' from_pretrained takes."""
+    """A model on disk; `name` is what reports call it, `origin` what an export says that it was made of (Found)."""
 
     name: str
     origin: str
@@ -40,24 +41,22 @@ def resolve(model: str | Path | PreTrainedModel, scratch: Path, shape_only: bool
         folder = Path(tempfile.mkdtemp(dir=scratch))
         _save(model, folder, shape_only)
         named = model.name_or_path or model.config.model_type
-        return _open(Path(named).name, _local(named), folder, task)
+        origin = shared_path(Path(named)) if Path(named).is_dir() else shared_name(named)
+        return _open(Path(named).name, origin, folder, task)
     if not isinstance(model, (str, Path)):
         kind = type(model).__name__
         raise Error(f"{kind} is not a model; give a folder, a hub id or a PreTrainedModel (merged)")
     found = find_model(model, shape_only)
+    if found.note:
+        say(f"note: {found.note}", error=True)
     if found.is_gguf:
         if task != CAUSAL:
             raise Error(f"{model}: a GGUF file has no encoder; give a Hugging Face folder with --task {task}")
-        return _unpack(found.place, scratch, shape_only)
+        return _unpack(found.place, found.origin, scratch, shape_only)
     return _open(found.name, found.origin, found.place, task)
 
 
-def _local(named: str) -> str:
-    """The whole path where `named` is a folder, and not on the hub."""
-    return str(Path(named).resolve()) if Path(named).is_dir() else named
-
-
-def _unpack(file: Path, scratch: Path, shape_only: bool) -> Source:
+def _unpack(file: Path, origin: str, scratch: Path, shape_only: bool) -> Source:
     folder = Path(tempfile.mkdtemp(dir=scratch))
     unpack_gguf(file, folder, with_weights=not shape_only)
     if not shape_only:
@@ -65,7 +64,7 @@ def _unpack(file: Path, scratch: Path, shape_only: bool) -> Source:
         say(f"note: the weights of {file.name} are saved beside the graph in f32, {size:,.1f} MB", error=True)
         for kept in kept_codes(read_container(file)):
             say(f"note: {kept}", error=True)
-    return _open(file.stem, str(file.resolve()), folder, CAUSAL)
+    return _open(file.stem, origin, folder, CAUSAL)
 
 
 def _open(name: str, origin: str, folder: Path, task: str) -> Source:

@@ -21,7 +21,8 @@ def train(
 ) -> TrainingRun:
     """Trains a bundle's adapter on data: `mebp train BUNDLE --data DATA`, from Python.
 
-    bundle: or a model, which is exported and compiled first: a Hugging Face folder, a hub id or "packaged:smollm2".
+    bundle: or a model, which is exported and compiled first: a Hugging Face folder, a hub id, "OWNER/NAME@REVISION" or
+        "packaged:smollm2".
     data: plain text, or JSON lines with "text", with "prompt" and "completion", or with "messages"; of a classifier,
         "text" and "label", or "tokens" and "labels"; or a folder with train.jsonl, and valid.jsonl and test.jsonl for
         eval and test.

@@ -2,13 +2,14 @@
 """The loop: steps, evaluations, saving."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
 from mebp.errors import Error, translate_errors
+from mebp.exporter.naming import without_homes
 from mebp.files import check_space, make_parent, read_bytes, scratch_folder
 from mebp.inspect import inspect
 from mebp.memory import anonymous_bytes
@@ -57,12 +58,17 @@ class TrainingRun:
 
 
 def train(
-    options: TrainingOptions, callback: Callback | None = None, progress: bool = True, command: str | None = None
+    options: TrainingOptions,
+    callback: Callback | None = None,
+    progress: bool = True,
+    command: str | None = None,
+    began: Mapping[str, str] | None = None,
 ) -> TrainingRun:
     """Runs to the end, to a signal or until `callback` returns True; saves state and adapter in every case.
 
     Raises mebp.Error where a step fails, as when the loss is not finite, and what `callback` raises; what was trained
-    before is saved. `command` is told in the model card; None for that of `options`.
+    before is saved. `command` is told in the model card; None for that of `options`. `began`: what the state keeps of
+    the model that the bundle is of.
     """
     check_installed(options.report_to)
     check_outputs(options)
@@ -78,7 +84,7 @@ def train(
         length = inspect(options.bundle)["model"]["sequence"]
         objective = make_objective(options, Tokenizer(options.bundle), length)
         before = anonymous_bytes()
-        return _Run(options, objective, before, pauses, command).run(callback, progress)
+        return _Run(options, objective, before, pauses, command, began).run(callback, progress)
 
 
 def _open_session(options: TrainingOptions, objective: Objective) -> Session:
@@ -145,6 +151,7 @@ class _Run:
         before: int,
         pauses: interrupts.Pauses,
         command: str | None,
+        began: Mapping[str, str] | None,
     ) -> None:
         session, planned = _open_within_budget(options, objective)
         self.session = session
@@ -155,7 +162,7 @@ class _Run:
             )
             session.model.check_space(options.model_out)
         self.options, self.objective, self.pauses = options, objective, pauses
-        self.command = command or command_of(options)
+        self.command, self.began = command or command_of(options), began
         self.test_loss: float | None = None
         steps_per_epoch = objective.steps_per_epoch(session)
         self.total = options.total_steps(steps_per_epoch)
@@ -193,7 +200,9 @@ class _Run:
             _load_adapter(self.session, options.adapter)
         first = self.session.steps
         self.was_finished = self._is_finished
-        self.keeper = Keeper(options, self.session, self.description, self.standing, self.command, self.objective)
+        self.keeper = Keeper(
+            options, self.session, self.description, self.standing, self.command, self.objective, self.began
+        )
         with (
             make_reporter(self.total, self.planned_bytes, progress) as reporter,
             interrupts.watched() as self.interrupted,
@@ -256,7 +265,7 @@ class _Run:
     def _reports(self, stored: dict, first: int, reporter: Reporter) -> AbstractContextManager[Reports]:
         options = self.options
         name = (options.adapter_out or options.bundle).stem
-        config = {"bundle": str(options.bundle), "steps": self.total, "batch": self.session.max_batch}
+        config = {"bundle": without_homes(str(options.bundle)), "steps": self.total, "batch": self.session.max_batch}
         config |= {"sequence": self.session.max_sequence, **self.description}
         names = None if self._is_finished else options.report_to
         return opened_reports(names, name, config, stored.get("reports") or {}, first, reporter.say)

@@ -11,6 +11,8 @@ from mebp.compile_options import AUTO, CompileOptions, compile_option_kinds, fla
 from mebp.compiler import check_options
 from mebp.data.splits import find_splits
 from mebp.errors import Error
+from mebp.exporter.naming import HubName
+from mebp.files import user_path
 from mebp.objective_traits import SFT, objectives
 from mebp.remote_adapters import listed_kinds
 from mebp.session_options import optimizer_option_kinds, takes_losses
@@ -23,7 +25,7 @@ from mebp.training.objectives import class_of
 from mebp.training.options import TrainingOptions, option_kinds
 from mebp.training.outputs import check_outputs
 from mebp.training.reports import check_installed
-from mebp.training.state import saved_with
+from mebp.training.state import ASKED, EXACT, saved_with
 from mebp.waiting import stages
 from mebp.words import say
 
@@ -76,18 +78,20 @@ class Request:
         """As mebp.training.loop.train, after the model was exported and compiled where it has to be."""
         check_installed(self.training.report_to)
         check_outputs(self.training)  # before what takes minutes
-        bundle = self._bundle(progress)
-        asked = command_of(self.training, self.compiling.given())
-        run = train(replace(self.training, bundle=bundle), callback, progress, asked)
+        bundle, model = self._bundle(progress)
+        asked = command_of(replace(self.training, bundle=Path(model)), self.compiling.given())
+        began = {ASKED: str(self.training.bundle), EXACT: model}
+        run = train(replace(self.training, bundle=bundle), callback, progress, asked, began)
         if progress and not is_bundle(self.training.bundle) and self.training.adapter_out and not run.interrupted:
             verb, asks = ("eval", "--data FILE") if run.session.task != CAUSAL else ("generate", '--prompt "..."')
             say(f"next: mebp {verb} {bundle} --adapter {self.training.adapter_out} {asks}")
         return run
 
-    def _bundle(self, progress: bool) -> Path:
+    def _bundle(self, progress: bool) -> tuple[Path, str]:
+        """And what names the same model whenever it is asked for."""
         training = self.training
         if is_bundle(training.bundle):
-            return training.bundle
+            return training.bundle, str(training.bundle)
         if training.optimizer:
             takes_losses(training.optimizer)  # refuses one that is not there
         objective = class_of(training)
@@ -123,7 +127,22 @@ class Request:
             tell = stage = _silent
             if progress:
                 stage, tell = stack.enter_context(stages("starting")), say
-            return Builder(tell, stage).build(str(training.bundle), trained, self._compiling(tell), also)
+            return Builder(tell, stage).build(self._model(tell), trained, self._compiling(tell), also)
+
+    def _model(self, tell: Callable[[str], None]) -> str:
+        """Of the hub at the commit that the run began with, where it goes on: a branch may be at another by now."""
+        asked = str(self.training.bundle)
+        if not self.training.resume or user_path(asked).exists():
+            return asked
+        began = saved_with(self.training.state).get("model")
+        names = [HubName.of(str(began.get(key))) if isinstance(began, dict) else None for key in (ASKED, EXACT)]
+        now, (before, exact) = HubName.of(asked), names
+        if None in (now, before, exact) or not exact.is_exact or now.id != exact.id:
+            return asked
+        if now.revision not in (None, before.revision):
+            return asked  # another one, by name
+        tell(f"{asked}: commit {exact.revision}, as this run began")
+        return str(exact)
 
     def _compiling(self, tell: Callable[[str], None]) -> CompileOptions:
         """With the budget that the run began with, where it goes on: another one may be another bundle."""

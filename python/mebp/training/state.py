@@ -13,6 +13,7 @@ from mebp.extension import load_runtime
 from mebp.session import Session
 
 _FILES = ("state.bin", "state.previous.bin")
+ASKED, EXACT = "asked", "exact"  # what a run's model was called, and what names the same one whenever it is asked for
 
 
 @contextmanager

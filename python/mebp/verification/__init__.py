@@ -45,8 +45,9 @@ def verify(
     what it loses there, our errors are judged (Comparison.beyond). Gradients that the bundle projects (GaLore) are
     compared with torch's whole ones, times the projector that was found for this batch.
 
-    reference: the exported model as its Hugging Face folder, or a hub id that is in the cache, for nothing is fetched.
-        torch builds its config.json; its weights are not read. None for the config.json that travels in the bundle.
+    reference: the exported model as its Hugging Face folder, or a hub id ("OWNER/NAME@REVISION", too) that is in the
+        cache, for nothing is fetched. torch builds its config.json; its weights are not read. None for the config.json
+        that travels in the bundle.
     adapter: a PEFT folder; None for the bundle's own, whose B, which is zero, becomes random.
     seq_len: tokens of a row; None for as many as the bundle was compiled for.
     device, threads: as mebp.Session has them.
