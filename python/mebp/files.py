@@ -109,13 +109,13 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def _make_folder(folder: Path) -> None:
-    """With those above it, each new name synced."""
+def _make_folder(folder: Path, permissions: int = 0o777) -> None:
+    """With those above it, which have the usual permissions, each new name synced."""
     if folder.is_dir():
         return
     if not folder.parent.exists():
         _make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(permissions, exist_ok=True)
     sync(folder.parent)
 
 
@@ -145,11 +145,11 @@ def check_space(folder: Path, needed: int, what: str) -> None:
 
 
 @contextmanager
-def made_folders(folder: Path) -> Iterator[None]:
+def made_folders(folder: Path, permissions: int = 0o777) -> Iterator[None]:
     """Makes `folder` and those above it; after an error in the block the new ones are gone, if nothing is in them."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
-        _make_folder(folder)
+        _make_folder(folder, permissions)
         yield
     except BaseException:
         for each in missing:
