@@ -27,7 +27,6 @@ from mebp.files import (
     user_path,
 )
 
-
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -72,7 +72,8 @@ class Reference:
     def kept(self, data: str, lengths: Sequence[int], file: Path | None = None) -> ReferenceFile:
         """What it says of completions of these lengths, of data with this digest: in `file`, or in the cache.
 
-        In a temporary file where the cache cannot be written, or everybody may write to it. Raises mebp.Error where the file is of others.
+        In a temporary file where the cache cannot be written, or everybody may write to it. Raises mebp.Error where
+        the file is of others.
         """
         bundle = sha256(read_bytes(self._bundle / "program.pb", "check the bundle")).hexdigest()
         made_from = MadeFrom(bundle, self._digest, data)
