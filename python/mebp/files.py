@@ -156,13 +156,13 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def _make_folder(folder: Path) -> None:
-    """With those above it, each new name synced."""
+def _make_folder(folder: Path, permissions: int = 0o777) -> None:
+    """With those above it, which have the usual permissions, each new name synced."""
     if folder.is_dir():
         return
     if not folder.parent.exists():
         _make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(permissions, exist_ok=True)
     sync(folder.parent)
 
 
@@ -192,11 +192,11 @@ def check_space(folder: Path, needed: int, what: str) -> None:
 
 
 @contextmanager
-def made_folders(folder: Path) -> Iterator[None]:
+def made_folders(folder: Path, permissions: int = 0o777) -> Iterator[None]:
     """Makes `folder` and those above it; after an error in the block the new ones are gone, if nothing is in them."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
-        _make_folder(folder)
+        _make_folder(folder, permissions)
         yield
     except BaseException:
         for each in missing:
@@ -206,12 +206,16 @@ def made_folders(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def replaced_file(path: Path, advice: str) -> Iterator[Path]:
-    """Yields a file beside `path`, of the same ending, that becomes `path` at the end; after an error it is gone."""
+def replaced_file(path: Path, advice: str, permissions: int = 0o666) -> Iterator[Path]:
+    """Yields a file beside `path`, of the same ending, that becomes `path` at the end; after an error it is gone.
+
+    permissions: less what the umask takes away, from the beginning on. Whoever could open a file once reads what is
+    written to it later, so that taking them away afterwards is too late.
+    """
     unfinished = path.with_name(f".writing-{path.name}")
     with translate_errors(f"{path}: cannot be written", advice), made_folders(path.parent):
         unfinished.unlink(missing_ok=True)  # of a killed run; a link that was planted is not followed
-        unfinished.touch(exist_ok=False)
+        unfinished.touch(permissions, exist_ok=False)
         try:
             yield unfinished
             sync(unfinished)
@@ -254,10 +258,21 @@ def new_folder(path: Path, advice: str, replace: bool = False) -> Iterator[Path]
 
 def _restore(aside: Path, path: Path) -> None:
     """What a replacement has moved aside goes back if nothing has taken its place, and else away."""
-    if aside.exists() and not path.exists():
+    if not _is_own(aside):
+        return
+    if not path.exists():
         aside.rename(path)
-    elif aside.exists():
+    else:
         shutil.rmtree(aside)
+
+
+def _is_own(path: Path) -> bool:
+    """Whether there is such a folder, or file, of this user: in /tmp anybody may have left one of that name."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return status.st_uid == os.geteuid() and not stat.S_ISLNK(status.st_mode)
 
 
 def _exchanged(first: Path, second: Path) -> bool:
@@ -284,7 +299,7 @@ def sync_tree(folder: Path) -> None:
 @contextmanager
 def scratch_folder(parent: Path, prefix: str) -> Iterator[Path]:
     """Yields a new folder in `parent` that is gone at the end, with what is in it, and so is what killed ones left."""
-    for leftover in parent.glob(f"{glob.escape(prefix)}*"):
+    for leftover in filter(_is_own, parent.glob(f"{glob.escape(prefix)}*")):
         with suppress(OSError), _locked(leftover):
             shutil.rmtree(leftover, ignore_errors=True)
     # TemporaryDirectory changes permissions to remove a file, and hard-linked weights share them with the model.

@@ -194,8 +194,11 @@ class _Run:
         stored = {}
         if resumed:
             stored = state.load(self.session, options.state, self.description)
-            self.standing = Standing.restored(stored.get("standing"))
-            self.objective.restore(stored.get("objective") or {})
+            with state.restoring(options.state):
+                self.standing = Standing.restored(stored.get("standing"))
+                self.objective.restore(state.records(stored, "objective"))
+                if not all(isinstance(key, str) for key in state.records(stored, "reports").values()):
+                    raise ValueError("a report has a key")
         elif options.adapter:
             _load_adapter(self.session, options.adapter)
         first = self.session.steps

@@ -11,7 +11,7 @@
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -47,11 +47,37 @@ class Kept(Continuation):
         return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in vars(self).items()}
 
     @classmethod
-    def restored(cls, saved: Mapping[str, object]) -> "Kept":
-        return cls(**{
-            name: np.array(value, cls._TYPES.get(name, np.float32)) if isinstance(value, list) else value
-            for name, value in saved.items()
-        })  # fmt: skip
+    def restored(cls, saved: object) -> "Kept":
+        """Raises ValueError or TypeError for what saved() never is: a state may be a stranger's."""
+        if not isinstance(saved, dict):
+            raise ValueError("a completion has names")
+        kinds = {each.name: each.type for each in fields(cls)}
+        restored = cls(**{name: cls._value(name, kinds.get(name), value) for name, value in saved.items()})
+        if not (restored.prompt.size and restored.completion.size):
+            raise ValueError("a prompt and its completion have tokens")
+        for name, value in vars(restored).items():
+            is_beside = isinstance(value, np.ndarray) and name not in ("prompt", "completion")
+            if is_beside and len(value) != restored.tokens_of(name):
+                raise ValueError(f"{name} is of other tokens")
+        return restored
+
+    def tokens_of(self, name: str) -> int:
+        """How many an array is of, beside those of ids."""
+        return self.length
+
+    @classmethod
+    def _value(cls, name: str, kind: object, value: object) -> object:
+        if kind in (int, float):
+            if type(value) is not int and not (kind is float and type(value) is float):
+                raise ValueError(f"{name} is a number")
+            return value
+        if value is None and kind != np.ndarray:
+            return None
+        stored = cls._TYPES.get(name, np.float32)
+        known = {np.int32: (int,), bool: (bool,), np.float32: (int, float)}[stored]
+        if not isinstance(value, list) or not all(type(each) in known for each in value):
+            raise ValueError(f"{name} is a list of numbers")
+        return np.array(value, stored)
 
 
 @dataclass(frozen=True)
@@ -175,6 +201,8 @@ class Rollouts(Objective):
         rollout, update = divmod(number, self._updates)
         if update == 0:
             self._current = self._keep(session, self._write(rollout))
+        elif not self._current:
+            raise Error("the state does not have the rollout that this update is of; start over without --resume")
         added = self._add(session, rollout, update)
         result = session.apply()
         if update + 1 == self._updates and (rollout + 1) % self._rollouts_per_epoch == 0:
@@ -244,5 +272,10 @@ class Rollouts(Objective):
         return {"outcome": self._outcome, "rollout": kept}
 
     def restore(self, saved: dict) -> None:
-        self._outcome = saved.get("outcome", {})
-        self._current = [self.kept.restored(entry) for entry in saved.get("rollout", [])]
+        outcome, rollout = saved.get("outcome", {}), saved.get("rollout", [])
+        if not isinstance(outcome, dict) or any(type(value) not in (int, float) for value in outcome.values()):
+            raise ValueError("an outcome has names, and numbers")
+        if not isinstance(rollout, list):
+            raise ValueError("a rollout is a list")
+        self._outcome = {name: value for name, value in outcome.items() if name in self.metrics}
+        self._current = [self.kept.restored(entry) for entry in rollout]
