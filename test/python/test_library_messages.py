@@ -25,7 +25,6 @@ def _calls(path: str) -> dict[str, object]:
         "Bundle": lambda: runtime.Bundle(path),
         "lock a folder": lambda: runtime.Lock(path + "/", True),
         "lock a file": lambda: runtime.Lock(path + "/file", False),
-        "state_steps": lambda: runtime.state_steps(path + "/" + "x" * 300),
     }
 
 
@@ -44,7 +43,17 @@ def test_a_name_of_any_bytes_is_one_readable_line(tmp_path: Path, name: bytes, c
         assert r"\x1b[2J\xff\x9b .mebp" in line
 
 
-def test_a_device_s_name_of_any_length_is_one_readable_line() -> None:
+def test_a_folder_of_any_name_is_looked_into(tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\x1b[2J\xff"))
+    folder.mkdir()
+    assert load_runtime().state_steps(folder) is None
+    (folder / "state.bin").touch()
+    with pytest.raises(Error, match=r"/\\x1b\[2J\\xff/state.bin: ") as caught:
+        load_runtime().state_steps(folder)
+    assert str(caught.value).isprintable()
+
+
+def test_a_device_of_a_long_name_is_refused_in_one_readable_line() -> None:
     for start in ("", "x", "xy", "xyz"):
         with pytest.raises(Error, match="^there is no device"):
             load_runtime().check_device(start + "😀" * 400)
