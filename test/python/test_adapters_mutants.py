@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mebp.adapters import base
 from mebp.adapters.conversion import convert_adapter
 from mebp.errors import Error
 from support.mutants import hold
@@ -88,10 +87,6 @@ def writer(folder: Path, form: str) -> Callable[[random.Random], str]:
 def test_conversions(tmp_path, monkeypatch, form):
     out = tmp_path / "out"
 
-    def fetch(name: str) -> Path:
-        raise Error(f"{name}: the base model is not here; give --base")
-
-    monkeypatch.setattr(base, "_download", fetch)
     monkeypatch.chdir(tmp_path)
 
     monkeypatch.setattr("mebp.files.sync", lambda path: None)

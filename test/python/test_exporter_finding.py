@@ -185,5 +185,5 @@ def test_a_base_that_is_no_name(tmp_path, name):
     with pytest.raises(Error) as raised:
         convert_adapter(given, tmp_path / "out", "mlx")
     assert str(raised.value) == (
-        f"{given}: what it calls its base model is not a name; give --base, a folder with the base model's config.json"
+        f"{given}/adapter_config.json: base_model_name_or_path is {name!r}, which is not a name or a folder; correct it"
     )

@@ -11,7 +11,7 @@ import pytest
 
 import mebp
 from mebp.adapters import mlx, peft
-from mebp.adapters.base import base_config
+from mebp.adapters.base import AskedBase
 from mebp.building.fingerprint import _settings as settings_of
 from mebp.building.length import model_limit
 from mebp.data.chat_template import ChatTemplate
@@ -169,7 +169,7 @@ def test_settings_that_lie_elsewhere_are_not_read(folder: Path, tmp_path: Path) 
         lambda: resolve(folder, tmp_path, shape_only=True),
         lambda: list(settings_of(folder)),
         lambda: model_limit(folder),
-        lambda: base_config(folder, folder),
+        lambda: AskedBase(folder).config,
     ]
     for read in readers:
         with pytest.raises(mebp.Error) as caught:

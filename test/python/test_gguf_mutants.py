@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mebp.adapters.base import base_config
+from mebp.adapters.base import AskedBase
 from mebp.adapters.conversion import convert_adapter
 from mebp.errors import Error
 from mebp.gguf.codes import kept_codes, storage_options
@@ -216,7 +216,7 @@ def read_model(file: Path, target: Path, choose: random.Random) -> None:
         container = read_container(file)
         assert str(storage_options(container)).isprintable()
         assert all(str(kept).isprintable() for kept in kept_codes(container))
-    base_config(file, file)
+    assert AskedBase(file).config
 
 
 def test_adapters(tmp_path, monkeypatch):

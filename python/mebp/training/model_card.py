@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 
-import yaml
-
 from mebp.compile_options import as_arguments, flag
 from mebp.exporter import packaged
 from mebp.exporter.naming import HubName, title, without_homes
@@ -94,6 +92,8 @@ def _base(name: str, short: str) -> str:
 
 def _scalar(text: str) -> str:
     """As YAML, in quotes and one line."""
+    import yaml  # only of who writes a card
+
     return yaml.safe_dump(text, default_style='"', width=math.inf).strip()
 
 
