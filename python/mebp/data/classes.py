@@ -18,6 +18,7 @@ from mebp.files import read_text, user_path
 from mebp.tokenizer import Tokenizer
 
 _Sample = TypeVar("_Sample")
+_MOST_CLASSES = 1 << 16  # each has a row of weights, and where classes have no names, one that is made up
 _WANTED = 'give {"text", "label"}, with or without "text_pair", a line'
 
 
@@ -32,6 +33,8 @@ class Label:
     def read(cls, where: str, key: str, value: object) -> "Label":
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise Error(f'{where}: "{key}" is {kind(value)}; give the name of a class or its number')
+        if isinstance(value, int) and abs(value) > _MOST_CLASSES:
+            raise Error(f'{where}: "{key}" is {value!r:.40}; number the classes from 0, or give their names')
         return cls(where, value)
 
     def number(self, classes: Sequence[str]) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from mebp.data.json_values import check_value
 from mebp.errors import Error
 from mebp.objective_traits import those_that
 
@@ -127,6 +128,7 @@ def read_tools(where: str, entry: dict) -> list[dict] | None:
     if tools is not None and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
         found = "a list of something else" if isinstance(tools, list) else kind(tools)
         raise Error(f'{where}: "tools" is {found}; give a list of objects')
+    check_value(f'{where}: "tools"', tools or [])
     return tools
 
 
@@ -207,12 +209,6 @@ def read_string(where: str, entry: dict, key: str) -> str:
     value = entry[key]
     if not isinstance(value, str):
         raise Error(f'{where}: "{key}" is {kind(value)}; give a string')
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise Error(
-            f'{where}: "{key}" holds half of a surrogate pair at character {error.start}; correct it'
-        ) from error
     return value
 
 

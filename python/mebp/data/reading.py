@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mebp.data.forms import Document, Sample, find_form, kind, read_sample
+from mebp.data.json_values import check_value
 from mebp.errors import Error
 from mebp.files import read_text
 
@@ -52,6 +53,7 @@ def json_objects(path: Path, text: str) -> list[tuple[int, dict]]:
     for number, entry in entries:
         if not isinstance(entry, dict):
             raise Error(f"{path}:{number}: is {kind(entry)}; {_WANTED}")
+        check_value(f"{path}:{number}", entry)
     if not entries:
         raise Error(f"{path}: has no samples; give another file")
     return entries
@@ -100,6 +102,8 @@ def _parse(path: Path, first_line: int, text: str) -> object:
         return json.loads(text)
     except json.JSONDecodeError as error:
         line, reason = first_line + error.lineno - 1, f"{error.msg}, column {error.colno}"
-    except (ValueError, RecursionError) as error:
-        line, reason = first_line, str(error)
+    except RecursionError:
+        line, reason = first_line, "nested too deep"
+    except ValueError:
+        line, reason = first_line, "a number of thousands of digits"
     raise Error(f"{path}:{line}: is not JSON ({reason}); {_WANTED}")

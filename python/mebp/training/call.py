@@ -35,9 +35,10 @@ def train(
         spill, profile, threads, device; of masked text mask_probability; of a device's half of a split model connect,
         cert, key, ca, plain_text, retry_for and in_flight; and what an optimizer has of its own, as mebp.Session lists
         its optimizer_options.
-        objective ("sft", "dpo", "grpo", "ppo" or "orpo"), reference, reward, rollouts, and what else an objective has,
-        its objective_options, by TRL's names (docs/preferences.md, docs/rewards.md). Of a model, also those of mebpc
-        that CompileOptions lists: seq_len, batch, weights, lora_rank, adapter_kind, memory_budget and others.
+        objective ("sft", "dpo", "grpo", "ppo" or "orpo"), reference, reward, reward_timeout, rollouts, and what else an
+        objective has, its objective_options, by TRL's names (docs/preferences.md, docs/rewards.md). Of a model, also
+        those of mebpc that CompileOptions lists: seq_len, batch, weights, lora_rank, adapter_kind, memory_budget and
+        others.
 
     Returns the records, the evaluations, and the session as the run left it. Ctrl-C is seen when the step has ended:
     state and adapter are saved where they were asked for, then KeyboardInterrupt is raised; SIGTERM and SIGHUP take

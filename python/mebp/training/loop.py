@@ -211,6 +211,7 @@ class _Run:
             interrupts.watched() as self.interrupted,
             self._reports(stored, first, reporter) as reports,
         ):
+            self.objective.stop = lambda: self.interrupted.pressed
             if resumed:
                 self.keeper.go_on()
             else:
@@ -244,6 +245,8 @@ class _Run:
             if self._is_finished:
                 break
             record = self._step(log, reporter)
+            if record is None:
+                break
             stopped = callback is not None and bool(callback(record))
             self._evaluate_if_due(log, reporter)
             if self.session.steps % options.save_every == 0:
@@ -281,7 +284,8 @@ class _Run:
     def _has_lost_patience(self) -> bool:
         return bool(self.options.patience) and self.standing.misses >= self.options.patience
 
-    def _step(self, log: RunLog, reporter: Reporter) -> Record:
+    def _step(self, log: RunLog, reporter: Reporter) -> Record | None:
+        """None where a signal came before the step had changed anything."""
         options, step = self.options, self.session.steps
         rate = learning_rate(step, self.total, options.lr, options.schedule, options.warmup)
         self.session.set_learning_rate(rate)
@@ -290,6 +294,8 @@ class _Run:
         except Error as error:
             self.failed, self.spoiled = True, self.session.is_poisoned
             raise Error(f"step {step + 1}: {error}") from error
+        if done is None:
+            return None
         result = done.result
         if not math.isfinite(result.grad_norm):
             self.spoiled = True

@@ -20,7 +20,7 @@ from mebp.data.dataset import rows_of_step, steps_per_epoch
 from mebp.data.prompts import load_prompts
 from mebp.data.rollouts import Rollout, load_rollouts
 from mebp.errors import Error
-from mebp.rewards import Sampled, load_rewards
+from mebp.rewards import TIMEOUT, Sampled, StoppedError, load_rewards
 from mebp.rewards.sampled import Progress
 from mebp.rollouts import MOST_WRITTEN, RolloutOptions, Writer
 from mebp.session import Session
@@ -101,7 +101,8 @@ class Rollouts(Objective):
         """least: completions that a prompt has at least."""
         super().__init__(options)
         self._writing, self._tokenizer, self._room = writing, tokenizer, writing.most(length)
-        self._rewards = load_rewards(options.reward) if options.reward else None
+        timeout = TIMEOUT if options.reward_timeout is None else options.reward_timeout
+        self._rewards = load_rewards(options.reward, timeout, lambda: self.stop()) if options.reward else None
         read = {"tokenizer": tokenizer, "length": length, "vocabulary": vocabulary_of(options.bundle)}
         self._handed = load_rollouts(options.data, **read, least=least) if options.rollouts else None
         self._prompts = None if self._handed else load_prompts(options.data, **read)
@@ -196,11 +197,14 @@ class Rollouts(Objective):
     def _rollouts_per_epoch(self) -> int:
         return steps_per_epoch(len(self._given.rows), self.options.accumulate)
 
-    def step(self, session: Session, number: int) -> Step:
+    def step(self, session: Session, number: int) -> Step | None:
         begun = time.perf_counter()
         rollout, update = divmod(number, self._updates)
         if update == 0:
-            self._current = self._keep(session, self._write(rollout))
+            try:
+                self._current = self._keep(session, self._write(rollout))
+            except StoppedError:
+                return None
         elif not self._current:
             raise Error("the state does not have the rollout that this update is of; start over without --resume")
         added = self._add(session, rollout, update)
@@ -263,7 +267,10 @@ class Rollouts(Objective):
                 return None
             (completion,) = writer.write(prompt, self.options.seed, 2**32, index).completions
             sampled.append(Sampled(prompt, completion.text, completion.ids))
-        rewards = self._rewards.score(sampled, Progress(session.steps, 0)).rewards
+        try:
+            rewards = self._rewards.score(sampled, Progress(session.steps, 0)).rewards
+        except StoppedError:
+            return None
         reward = float(np.nanmean(np.nansum(rewards, axis=1)))
         return Measured(-reward, {self.curve[1]: reward})
 
