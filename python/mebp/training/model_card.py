@@ -5,10 +5,11 @@ import json
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 
 from mebp.compile_options import as_arguments, flag
+from mebp.data.sources import Source
 from mebp.files import replaced_file
 from mebp.gguf import GGUF_SUFFIX
 from mebp.inspect import describe_trained, inspect, model_title, storage_options
@@ -63,7 +64,7 @@ def make_card(
     rows = {
         "base model": f"`{base}`",
         "adapter": describe_trained(bundle),
-        "data": f"`{options.data.name}`, SHA-256 of its tokens and labels: `{description['data']}`",
+        "data": f"{_names(options.data)}, SHA-256 of its tokens and labels: `{description['data']}`",
         "command": f"`{command}`",
         "steps": f"{session.steps:,}",
         **_losses(standing, has_perplexity),
@@ -95,8 +96,13 @@ def command_of(options: TrainingOptions, compiling: Mapping[str, object] | None 
         if value is False:  # of what is on or off by itself
             words.append(flag(f"no_{field.name}"))
             continue
-        words += [flag(field.name), *([] if value is True else [str(value)])]
+        for each in value if isinstance(value, list | tuple) else [value]:
+            words += [flag(field.name), *([] if each is True else [str(each)])]
     return shlex.join([*words, *as_arguments(compiling or {})])
+
+
+def _names(sources: Sequence[Source]) -> str:
+    return ", ".join(f"`{replace(source, path=Path(source.path.name))}`" for source in sources)
 
 
 def _written(value: object) -> str:
