@@ -73,22 +73,24 @@ class Cuts:
                 return replace(cuts, places=not adds_space and cuts._keeps_places(backend, probes, whole))
         return cls(None)
 
-    def split(self, text: str, begins: bool = True) -> list[str]:
-        """The parts of `text`; without `begins`, of one that goes on where another was cut."""
+    def split(self, text: str, begins: bool = True) -> tuple[list[str], list[int]]:
+        """The parts of `text`, and the numbers of those that have the mark; without `begins`, of a text that goes on
+        where another was cut."""
         if self.space is None:
-            return [_ALONE + text]
+            return [_ALONE + text], [0]
         if not begins and self.adds_space:
             text = text.removeprefix(" ")
         if self.line_end is None or "\n" not in text:
             first, *others = self.space.split(text)
-            return [_ALONE + first, *others]
-        parts = []
+            return [_ALONE + first, *others], [0]
+        parts, alone = [], []
         *lines, last = self.line_end.split(text)
         for line in (*(line + "\n" for line in lines), last):
             first, *others = self.space.split(line)
+            alone.append(len(parts))
             parts.append(_ALONE + first)
             parts += others
-        return parts
+        return parts, alone
 
     def whole(self, part: str) -> str:
         """A part as it stands in the text."""
@@ -115,7 +117,7 @@ class Cuts:
         model = backend.model
         by_words = type(model).__name__ != "BPE" or model.end_of_word_suffix or model.continuing_subword_prefix
         for probe, expected in zip(probes, whole, strict=True):
-            given = [self.given(part) for part in self.split(probe)]
+            given = [self.given(part) for part in self.split(probe)[0]]
             parts = backend.encode_batch(given, add_special_tokens=False)
             if [token for part in parts for token in part.ids] != expected.ids:
                 return False
@@ -126,7 +128,7 @@ class Cuts:
     def _keeps_places(self, backend: "Backend", probes: Sequence[str], whole: "Sequence[Encoding]") -> bool:
         for probe, expected in zip(probes, whole, strict=True):
             begin, places = 0, []
-            for part in map(self.whole, self.split(probe)):
+            for part in map(self.whole, self.split(probe)[0]):
                 encoded = backend.encode(part, add_special_tokens=False)
                 places += [(begin + start, begin + end) for start, end in encoded.offsets]
                 begin += len(part)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many texts to tokens, fast and in little memory: several threads, and no word twice."""
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -53,7 +54,7 @@ class Encoder:
 
     def arrays(self, texts: Sequence[str], begins: bool = True) -> list[np.ndarray]:
         """int32 ids of each text; without `begins`, of texts that go on where a block has ended."""
-        found = self._parts([self._cuts.split(text, begins) for text in texts], with_places=False)
+        found = self._parts([self._cuts.split(text, begins)[0] for text in texts], with_places=False)
         return [np.frombuffer(b"".join(parts), np.int32) for parts in found]
 
     def blocks(self, parts: Iterator[str]) -> Iterator[np.ndarray]:
@@ -68,10 +69,13 @@ class Encoder:
     def _with_places(self, texts: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
         cuts = self._cuts if self._cuts.places else Cuts(None)
         encoded, split = [], [cuts.split(text) for text in texts]
-        for parts, found in zip(split, self._parts(split, with_places=True), strict=True):
+        every = self._parts([parts for parts, _ in split], with_places=True)
+        for (parts, alone), found in zip(split, every, strict=True):
             columns = np.frombuffer(b"".join(found), np.int32).reshape(-1, 3)
-            begins = np.cumsum([0, *(len(cuts.whole(part)) for part in parts[:-1])])
-            tokens = [len(each) // columns.itemsize // 3 for each in found]
+            tokens = np.fromiter(map(len, found), np.int64, len(found)) // (3 * columns.itemsize)
+            lengths = np.fromiter(map(len, parts), np.int64, len(parts)) + 1  # with the space before each
+            lengths[alone] -= 2  # a mark is no character of the text
+            begins = np.cumsum(lengths) - lengths
             encoded.append((columns[:, 0], columns[:, 1:] + np.repeat(begins, tokens)[:, None]))
         return encoded
 
@@ -81,7 +85,7 @@ class Encoder:
         if len(known) > _KNOWN:
             known.clear()
         known.others = {}
-        new = set().union(*split).difference(known)
+        new = [part for part in set().union(*split) if part not in known]
         for together in _batches(new):
             for part, tokens in zip(together, self._encoded(together, with_places), strict=True):
                 (known.others if len(part) > _LONG else known)[part] = tokens
@@ -90,7 +94,7 @@ class Encoder:
     def _encoded(self, parts: Sequence[str], with_places: bool) -> Iterator[bytes]:
         given = [self._cuts.given(part) for part in parts]
         if not with_places:
-            yield from (np.array(ids, np.int32).tobytes() for ids in self._tokenizer.encode_together(given))
+            yield from (array("i", ids).tobytes() for ids in self._tokenizer.encode_together(given))
             return
         for ids, places in self._tokenizer.encode_together_with_offsets(given):
             columns = np.empty((len(ids), 3), np.int32)
