@@ -27,6 +27,7 @@ section aarch64 scripts/test_aarch64.sh devices musl
 section faults .venv/bin/python -m pytest test/e2e/test_faults.py
 section budgets .venv/bin/python -m pytest test/e2e/test_budget.py
 section split .venv/bin/python -m pytest test/e2e/test_split_faults.py
+section data .venv/bin/python -m pytest test/e2e/test_large_data.py
 section kills .venv/bin/python -m pytest test/e2e/test_kills.py test/e2e/test_objective_kills.py
 # MEBP_FUZZ_SECONDS=60 scripts/soak.sh bundle: that reader's fuzzer for a minute instead of an hour.
 for target in $(ls test/fuzz/corpus); do
