@@ -108,7 +108,7 @@ class Tokenizer:
     def _together(self, encode: "Callable[..., list[Encoding]]", texts: Sequence[str]) -> "list[Encoding]":
         # The package has as many threads as the machine has cores, and with one text none.
         if self.threads == 1:
-            return [each for text in texts for each in encode([text], add_special_tokens=False)]
+            return [self._tokenizer.encode(text, add_special_tokens=False) for text in texts]
         return encode(list(texts), add_special_tokens=False)
 
     @property

@@ -23,7 +23,7 @@ from mebp.training.loop import TrainingRun
 from support.commands import TIMEOUT, command_line, has_lines, refusal_in_process, running
 
 SOAK = bool(os.environ.get("MEBP_SOAK"))
-BYTES = 1_000_000_000 if SOAK else 6_000_000
+BYTES = 1_000_000_000 if SOAK else 5_000_000
 MOST_MEMORY = 200e6  # of Python, tokenizer and data
 WORDS = Path(__file__).resolve().parents[2] / "docs"
 

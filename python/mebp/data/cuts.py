@@ -63,7 +63,7 @@ class Cuts:
         if before is None:
             return cls(None)
         probes = _probes()
-        whole = backend.encode_batch(probes, add_special_tokens=False)
+        whole = [backend.encode(probe, add_special_tokens=False) for probe in probes]
         space = re.compile(f" (?={after})(?<={before} )")
         for line_end, adds_space in ((line, False), (None, False), (None, True)):
             pattern = f"(?<={before})(?= {after})" + (f"|(?<={before}\n)(?={line_end})" if line_end else "")
@@ -92,13 +92,10 @@ class Cuts:
             parts += others
         return parts, alone
 
-    def whole(self, part: str) -> str:
-        """A part as it stands in the text."""
-        return part[1:] if part.startswith(_ALONE) else " " + part
-
-    def given(self, part: str) -> str:
-        """A part as the tokenizer is to be given it."""
-        return part if self.adds_space and not part.startswith(_ALONE) else self.whole(part)
+    def given(self, parts: Iterable[str]) -> list[str]:
+        """Parts as the tokenizer is to be given them: as they stand in the text, or without the space that it adds."""
+        space = "" if self.adds_space else " "
+        return [part[1:] if part.startswith(_ALONE) else space + part for part in parts]
 
     def blocks(self, parts: Iterable[str]) -> Iterator[str]:
         """A text that comes in parts, in others of about 64 KiB that end at cuts."""
@@ -117,8 +114,7 @@ class Cuts:
         model = backend.model
         by_words = type(model).__name__ != "BPE" or model.end_of_word_suffix or model.continuing_subword_prefix
         for probe, expected in zip(probes, whole, strict=True):
-            given = [self.given(part) for part in self.split(probe)[0]]
-            parts = backend.encode_batch(given, add_special_tokens=False)
+            parts = (backend.encode(part, add_special_tokens=False) for part in self.given(self.split(probe)[0]))
             if [token for part in parts for token in part.ids] != expected.ids:
                 return False
             if by_words and not all(_is_between_words(expected, cut.start()) for cut in self.both.finditer(probe)):
@@ -128,7 +124,7 @@ class Cuts:
     def _keeps_places(self, backend: "Backend", probes: Sequence[str], whole: "Sequence[Encoding]") -> bool:
         for probe, expected in zip(probes, whole, strict=True):
             begin, places = 0, []
-            for part in map(self.whole, self.split(probe)[0]):
+            for part in self.given(self.split(probe)[0]):
                 encoded = backend.encode(part, add_special_tokens=False)
                 places += [(begin + start, begin + end) for start, end in encoded.offsets]
                 begin += len(part)

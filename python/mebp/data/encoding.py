@@ -9,7 +9,7 @@ import numpy as np
 from mebp.data.cuts import BLOCK, Cuts
 from mebp.tokenizer import Tokenizer
 
-_KNOWN = 1 << 16  # parts of texts whose tokens are kept
+_KNOWN = 1 << 17  # parts of texts whose tokens are kept
 _LONG = 64  # characters; a longer part hardly comes twice
 _TOGETHER = 1 << 17  # characters that the tokenizer is given at once
 
@@ -92,7 +92,7 @@ class Encoder:
         return (list(map(known.__getitem__, parts)) for parts in split)
 
     def _encoded(self, parts: Sequence[str], with_places: bool) -> Iterator[bytes]:
-        given = [self._cuts.given(part) for part in parts]
+        given = self._cuts.given(parts)
         if not with_places:
             yield from (array("i", ids).tobytes() for ids in self._tokenizer.encode_together(given))
             return
