@@ -48,6 +48,10 @@ class Cache:
             check_writers(folder)
         return path if path.is_dir() else None
 
+    def has_like(self, folder: str, pattern: str) -> bool:
+        """Whether something is kept in `folder` whose name matches the pattern."""
+        return any(path.is_dir() for path in (self._folder / folder).glob(pattern))
+
     def keep(self, name: str, make: Callable[[Path], None]) -> tuple[Path, bool]:
         """What was kept as `name`, and whether it was there; where not, `make` fills the empty folder that it is given.
 
@@ -75,7 +79,7 @@ class Cache:
         atexit.register(stack.close)
         beside = stack.enter_context(scratch_folder(Path(tempfile.gettempdir()), "mebp-cache-"))
         self._say(
-            f"{self._folder}: cannot be written ({why}), so what is compiled lies in {beside} and is gone when this "
+            f"{self._folder}: cannot be written ({why}), so what is made lies in {beside} and is gone when this "
             "process ends; MEBP_CACHE names another folder"
         )
         self._folder = beside

@@ -110,7 +110,7 @@ def read_text(path: Path, advice: str) -> str:
         before = os.fstat(file.fileno())
         content = file.read()
         after = os.fstat(file.fileno())
-    if stat.S_ISREG(before.st_mode) and _version(before) != _version(after):
+    if stat.S_ISREG(before.st_mode) and file_version(before) != file_version(after):
         raise Error(f"{path}: changed while it was read; try again when nothing writes to it")
     return _decode(path, content)
 
@@ -123,7 +123,8 @@ def _decode(path: Path, content: bytes) -> str:
         raise Error(f"{path}:{line}: is not UTF-8 at byte {error.start} of the file; convert it") from error
 
 
-def _version(status: os.stat_result) -> tuple[int, int]:
+def file_version(status: os.stat_result) -> tuple[int, int]:
+    """What differs as soon as a file has another content."""
     return status.st_size, status.st_mtime_ns
 
 

@@ -148,7 +148,7 @@ def test_a_cache_that_cannot_be_written_is_a_line(tmp_path):
     beside = Path(path).parents[1]
     assert kept == "False" and beside.parent == temporary
     assert line == (
-        f"{tmp_path / 'file' / 'cache'}: cannot be written (Not a directory), so what is compiled lies in {beside} and "
+        f"{tmp_path / 'file' / 'cache'}: cannot be written (Not a directory), so what is made lies in {beside} and "
         "is gone when this process ends; MEBP_CACHE names another folder"
     )
     assert not list(temporary.iterdir())

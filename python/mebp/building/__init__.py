@@ -45,7 +45,7 @@ def is_bundle(path: Path) -> bool:
 class Trained:
     """What a bundle is to train on."""
 
-    data: Path
+    data: str  # where it is, for a reader
     lengths: Callable[[Tokenizer], Sequence[int] | None]  # of its samples; None of packed text
     may_cut: bool = True  # those that are too long, instead of refusing them
     pairs_up_to: int = 0  # tokens, where sequences come in pairs that may run side by side

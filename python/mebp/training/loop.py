@@ -3,11 +3,12 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from mebp.data.sources import told
 from mebp.errors import Error, translate_errors
 from mebp.exporter.naming import without_homes
 from mebp.files import check_space, make_parent, read_bytes, scratch_folder
@@ -29,7 +30,8 @@ from mebp.training.progress import Reporter, make_reporter
 from mebp.training.reports import Reports, check_installed, opened_reports
 from mebp.training.schedule import learning_rate
 from mebp.training.standing import Standing
-from mebp.words import counted
+from mebp.waiting import told_by
+from mebp.words import counted, say
 
 _LOG_LINE_BYTES = 256
 
@@ -82,9 +84,16 @@ def train(
             make_parent(options.log, "choose another --log")
             stack.enter_context(state.locked(options.log, is_folder=False))
         length = inspect(options.bundle)["model"]["sequence"]
-        objective = make_objective(options, Tokenizer(options.bundle), length)
+        tokenizer = Tokenizer(options.bundle)
+        tokenizer.threads = options.threads
+        with told_by(_say) if progress else nullcontext():
+            objective = make_objective(options, tokenizer, length)
         before = anonymous_bytes()
         return _Run(options, objective, before, pauses, command, began).run(callback, progress)
+
+
+def _say(line: str) -> None:
+    say(line)
 
 
 def _open_session(options: TrainingOptions, objective: Objective) -> Session:
@@ -369,7 +378,7 @@ class _Run:
         start = f"continues after step {first}" if first else counted(self.total, "step")
         reporter.say(
             f"{options.bundle}: {start}, {session.optimizer} at lr {options.lr:g}, {session.kernels} kernels; "
-            f"{options.data}: {self.objective.summary(session)}"
+            f"{told(options.data)}: {self.objective.summary(session)}"
         )
         for note in self.objective.begin(session):
             reporter.say(note)
@@ -485,7 +494,10 @@ class _Run:
             return
         from mebp.training.plot import Curve, plot_run  # matplotlib costs a second and 50 MB
 
-        curve, title = Curve(*self.objective.curve), f"{options.bundle.name} on {options.data.name}"
+        curve, title = (
+            Curve(*self.objective.curve),
+            f"{options.bundle.name} on {', '.join(source.path.name for source in options.data)}",
+        )
         for picture in pictures:
             plot_run(log.records, log.evaluations, picture, title, curve)
         name = curve.metric or "loss"

@@ -4,10 +4,11 @@
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 
 from mebp.compile_options import as_arguments, flag
+from mebp.data.sources import Source
 from mebp.exporter import packaged
 from mebp.exporter.naming import HubName, title, without_homes
 from mebp.files import replaced_file
@@ -66,7 +67,7 @@ def make_card(
     rows = {
         "base model": _base(base, short),
         "adapter": code(describe_trained(bundle)),
-        "data": f"{code(options.data.name)}, SHA-256 of its tokens and labels: {code(str(description['data']))}",
+        "data": f"{_names(options.data)}, SHA-256 of its tokens and labels: {code(str(description['data']))}",
         "command": code(command),
         "steps": f"{session.steps:,}",
         **_losses(standing, has_perplexity),
@@ -114,7 +115,8 @@ def command_of(options: TrainingOptions, compiling: Mapping[str, object] | None 
         if value is False:  # of what is on or off by itself
             words.append(flag(f"no_{field.name}"))
             continue
-        words += [flag(field.name), *([] if value is True else [str(value)])]
+        for each in value if isinstance(value, list | tuple) else [value]:
+            words += [flag(field.name), *([] if each is True else [str(each)])]
     return " ".join(map(_quoted, [*words, *as_arguments(compiling or {})]))
 
 
@@ -122,6 +124,10 @@ def _quoted(word: str) -> str:
     """For a shell and a card: home folders are ~, outside of quotes where that is how a word begins."""
     word = without_homes(word)
     return f"~/{shlex.quote(word[2:])}" if word.startswith("~/") and word != "~/" else shlex.quote(word)
+
+
+def _names(sources: Sequence[Source]) -> str:
+    return ", ".join(code(str(replace(source, path=Path(source.path.name)))) for source in sources)
 
 
 def _written(value: object) -> str:

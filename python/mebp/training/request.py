@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run as it is asked for, by the names of the command line: of a bundle, or of a model that becomes one first."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
@@ -9,6 +9,7 @@ from pathlib import Path
 from mebp.building import Builder, Trained, is_bundle
 from mebp.compile_options import AUTO, CompileOptions, compile_option_kinds, flag
 from mebp.compiler import check_options
+from mebp.data.sources import Source, read_sources, told
 from mebp.data.splits import find_splits
 from mebp.errors import Error
 from mebp.exporter.naming import HubName
@@ -67,8 +68,7 @@ class Request:
                 f"--connect is for a device's half of a model, and {options['bundle']} is not compiled; split it first "
                 f"with mebpc --split {listed_kinds()}"
             )
-        if options["data"].is_dir():
-            options = {**find_splits(options["data"]), **{name: options[name] for name in options if name != "data"}}
+        options = {**_from_folders(read_sources(options.pop("data")), options), **options}
         training = TrainingOptions(**options)
         if training.mask_probability is not None and training.task is None and not is_bundle(training.bundle):
             raise Error(f"--mask-probability is for --task {FILL_MASK}; leave it out, or give that, too")
@@ -110,10 +110,10 @@ class Request:
             check_options(CompileOptions.named_by_mebpc(given | also))  # likewise, as mebpc would after the export
         except Error as error:
             raise Error(CompileOptions.named_here(str(error))) from None
-        for path in filter(None, (training.data, training.eval, training.test)):
+        for path in filter(None, (*(source.path for source in training.data), training.eval, training.test)):
             objective.check_data(path)  # what is wrong in them is told now, not in some minutes
         trained = Trained(
-            training.data,
+            told(training.data),
             lambda tokenizer: objective.sequence_lengths(training, tokenizer),
             objective.cuts_samples,
             objective.pairs_up_to,
@@ -153,6 +153,22 @@ class Request:
             return self.compiling
         tell(f"--memory-budget {budget / 1e6:.0f}MB: as this run began")
         return replace(self.compiling, memory_budget=f"{budget}B")
+
+
+def _from_folders(sources: Sequence[Source], given: Mapping[str, object]) -> dict[str, object]:
+    """The sources, with what is to train on in place of a folder, and what to measure on by the options that take it.
+
+    Raises mebp.Error where several folders have such a file.
+    """
+    data, measured = [], {}
+    for source in sources:
+        found = find_splits(source.path) if source.path.is_dir() else {"data": source.path}
+        data.append(replace(source, path=found.pop("data")))
+        for option, path in found.items():
+            if option in measured and option not in given:
+                raise Error(f"{measured[option]} and {path} are both to measure on; give --{option} FILE")
+            measured[option] = path
+    return {"data": data, **measured}
 
 
 def _among(kinds: Mapping[str, type], given: Mapping[str, object]) -> dict[str, object]:

@@ -12,13 +12,15 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from mebp.data.dataset import rows_of_step, steps_per_epoch
-from mebp.data.prompts import load_prompts
+from mebp.data.prompts import join_prompts, load_prompts
 from mebp.data.rollouts import Rollout, load_rollouts
+from mebp.data.sources import check_no_shares
 from mebp.errors import Error
 from mebp.rewards import TIMEOUT, Sampled, StoppedError, load_rewards
 from mebp.rewards.sampled import Progress
@@ -90,6 +92,13 @@ class Added:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
+def _paths(options: TrainingOptions) -> list[Path]:
+    paths = check_no_shares(options.data, f"--objective {options.objective}")
+    if options.rollouts and len(paths) > 1:
+        raise Error("--rollouts is the data, and one file; leave --data out")
+    return paths
+
+
 class Rollouts(Objective):
     writing: type[RolloutOptions]
     kept: type[Kept]
@@ -104,8 +113,9 @@ class Rollouts(Objective):
         timeout = TIMEOUT if options.reward_timeout is None else options.reward_timeout
         self._rewards = load_rewards(options.reward, timeout, lambda: self.stop()) if options.reward else None
         read = {"tokenizer": tokenizer, "length": length, "vocabulary": vocabulary_of(options.bundle)}
-        self._handed = load_rollouts(options.data, **read, least=least) if options.rollouts else None
-        self._prompts = None if self._handed else load_prompts(options.data, **read)
+        paths = _paths(options)
+        self._handed = load_rollouts(paths[0], **read, least=least) if options.rollouts else None
+        self._prompts = None if self._handed else join_prompts([load_prompts(path, **read) for path in paths])
         self._eval = load_prompts(options.eval, **read) if options.eval else None
         self._given = self._handed or self._prompts
         self.digest = self._given.digest
@@ -127,10 +137,10 @@ class Rollouts(Objective):
         prompts = [options.eval] if options.eval else []
         lengths = []
         if options.rollouts:
-            rows = load_rollouts(options.data, tokenizer, ANY_LENGTH, least=1).rows
+            rows = load_rollouts(_paths(options)[0], tokenizer, ANY_LENGTH, least=1).rows
             lengths = [len(row.prompt.ids) + max(len(each.ids) for each in row.completions) for row in rows]
         else:
-            prompts.append(options.data)
+            prompts += _paths(options)
         read = [load_prompts(path, tokenizer, ANY_LENGTH).rows for path in prompts]
         return lengths + [len(prompt.ids) + room for rows in read for prompt in rows]
 
