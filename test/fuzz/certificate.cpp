@@ -60,11 +60,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (Certificate certificate(d2i_X509(nullptr, &at, static_cast<long>(size))); certificate) {
     show(certificate.get());
     checkLine(net::identityOf(pemOf(certificate.get())));
-  } else if (Certificate read = net::readCertificate(text); read) {
-    show(read.get());
+  } else if (size && data[0] == '-') {
+    (void)net::readKey(text);
+    if (Certificate read = net::readCertificate(text); read)
+      show(read.get());
     checkLine(net::identityOf(text));
   } else {
-    (void)net::readKey(text);
     show(named(data, size).get());
   }
   ERR_clear_error();
