@@ -31,7 +31,7 @@ _KINDS = {
     str: "a string",
     Path: "a path",
     tuple: "numbers with commas between them, such as 0.9,0.999",
-    list: "a string, or several",
+    list: "a string or a path, or several",
 }
 
 
@@ -230,7 +230,7 @@ def convert(name: str, value: object, kind: type) -> object:
             pass
     if kind is list:
         several = list(value) if isinstance(value, list | tuple) else [value]
-        if all(isinstance(each, str) for each in several):
+        if all(isinstance(each, str | os.PathLike) for each in several):
             return several
     if kind is Path and isinstance(value, str | os.PathLike):
         return user_path(value)
