@@ -98,8 +98,8 @@ def test_it_is_refused_by_name_unless_the_command_line_has_it_too(tmp_path, name
             "line, or leave overwrite out",
         ),
         ("allow-code: true\n", "a file cannot allow itself to run code; give --allow-code on the command line"),
-        ("reward: [1]\n", "reward is [1]; give a string, or several"),
-        ("reward: [null]\n", "reward is [None]; give a string, or several"),
+        ("reward: [1]\n", "reward is [1]; give a string or a path, or several"),
+        ("reward: [null]\n", "reward is [None]; give a string or a path, or several"),
     ],
 )
 def test_the_line_shows_what_it_would_do(tmp_path, content, line):
